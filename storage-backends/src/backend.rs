@@ -1,0 +1,163 @@
+//! The contract every backend keeps, in prose and in types.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use std::{fmt, ops::Range, time::SystemTime};
+
+/// A stream of blob bytes. An `Err` item ends the stream; a reader that sees one has not seen the whole blob.
+pub type ByteStream = BoxStream<'static, Result<Bytes>>;
+
+/// The result of a backend call. Absence is `Ok(None)`, never an error (I10).
+pub type Result<T> = std::result::Result<T, BackendError>;
+
+/// An object store reduced to what immutable, randomly named blobs need.
+///
+/// * **Names are used once.** `put` creates exclusively where the store can; elsewhere the 96 random bits of a name
+///   make a collision impossible. No method changes a blob in place (I1).
+/// * **`put` is atomic and durable.** When it returns `Ok` the whole blob is readable by every reader and survives
+///   a power cut (file *and* directory synced, or the store's own acknowledgement with length and checksum verified).
+///   When the body yields an error, or the future is dropped, nothing becomes visible under the name; what
+///   is left behind, if anything, is removed by the backend itself, at the latest at its next start.
+/// * **An error is never absence (I10).** `None` is returned only when the store has said that the blob is not there.
+/// * **Nothing relies on listing consistency** or on conditional writes.
+/// * Implementations do not retry; the `Retrying` wrapper does, and only calls that are repeatable (`put` is not: its body
+///   is consumed).
+#[async_trait]
+pub trait Backend: Send + Sync + 'static {
+    /// Stores the bytes of `body` under `name`. `len` is their exact count when the caller knows it; a body of another
+    /// length is then an error and nothing is stored.
+    async fn put(&self, name: &BlobName, body: ByteStream, len: Option<u64>) -> Result<PutReceipt>;
+
+    /// Reads exactly `range` (bytes, end exclusive) of a blob; `None` when there is no such blob. A range that does not lie inside
+    /// the blob is [`ErrorKind::Invalid`]. A stream that ends without error has given exactly `range.end - range.start` bytes.
+    async fn get(&self, name: &BlobName, range: Range<u64>) -> Result<Option<ByteStream>>;
+
+    /// The stored length of a blob in bytes; `None` when there is no such blob.
+    async fn head(&self, name: &BlobName) -> Result<Option<u64>>;
+
+    /// Removes a blob, durably. Removing one that is not there is `Ok`.
+    async fn delete(&self, name: &BlobName) -> Result<()>;
+
+    /// Every blob whose name starts with `prefix`, in no particular order. May miss blobs stored or removed meanwhile.
+    fn list(&self, prefix: &str) -> BoxStream<'static, Result<Listed>>;
+
+    /// Asks the store whether it can serve, as cheaply as it allows.
+    async fn probe(&self) -> Result<()>;
+}
+
+/// The name of one blob in a backend: lower-case ASCII letters, digits, `-`, `_` and `/`, at most 200 bytes, no empty or
+/// dot component.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlobName(String);
+
+impl BlobName {
+    /// Checks and takes a name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] when it is not of the documented form.
+    pub fn new(name: impl Into<String>) -> Result<Self> {
+        let name = name.into();
+        let well_formed = |part: &str| {
+            !part.is_empty()
+                && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_')
+        };
+        if name.len() <= 200 && name.split('/').all(well_formed) {
+            Ok(Self(name))
+        } else {
+            Err(BackendError::new(ErrorKind::Invalid, format!("not a blob name: {name:?}")))
+        }
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for BlobName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for BlobName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What `put` stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PutReceipt {
+    /// Bytes stored.
+    pub stored_len: u64,
+}
+
+/// One listed blob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub name: BlobName,
+    /// Its stored length in bytes.
+    pub stored_len: u64,
+    /// When the store says it was last written.
+    pub modified: Option<SystemTime>,
+}
+
+/// Why a backend call failed, from the caller's side: whose fault, and may it be repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The call itself is wrong (name, range, length); repeating it cannot help.
+    Invalid,
+    /// The store is full or a quota is reached. Reads and deletes still work.
+    Full,
+    /// The store refused our credentials or permissions.
+    Denied,
+    /// The store asks for fewer requests (429, 503 SlowDown).
+    Throttled,
+    /// Something passing: a timeout, a reset, a 5xx. Worth repeating where the call is repeatable.
+    Transient,
+    /// The store answered something that contradicts its contract: short bytes, wrong checksum, an exclusive create that found a blob.
+    Corrupt,
+    /// The body given to `put` failed or was abandoned; the fault is the caller's side, nothing was stored.
+    Body,
+    /// Anything else.
+    Other,
+}
+
+/// A failed backend call.
+#[derive(Debug, thiserror::Error)]
+#[error("{kind:?}: {message}")]
+pub struct BackendError {
+    kind: ErrorKind,
+    message: String,
+    #[source]
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl BackendError {
+    /// An error of `kind` with a message for the operator's log (never shown to S3 clients).
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), source: None }
+    }
+
+    /// The same, keeping what caused it.
+    pub fn with_source(
+        kind: ErrorKind,
+        message: impl Into<String>,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self { kind, message: message.into(), source: Some(source.into()) }
+    }
+
+    /// The kind, for decisions.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// True when the same call may succeed later and repeating it is harmless for a repeatable call.
+    pub fn is_transient(&self) -> bool {
+        matches!(self.kind, ErrorKind::Throttled | ErrorKind::Transient)
+    }
+}
