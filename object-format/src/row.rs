@@ -16,8 +16,15 @@ pub struct RowContext<'a> {
     pub version_id: [u8; 16],
     /// Part number for a part's facts.
     pub part: Option<u32>,
-    /// Its extents: blob, offset and length.
-    pub extents: &'a [(BlobId, u64, u64)],
+    /// [`extents_digest`] of its extents; kept in the catalog row, so that a listing opens facts without reading extents, and compared with the
+    /// extents themselves before they are read.
+    pub extents_digest: [u8; 32],
+}
+
+/// SHA-256 over an ordered list of extents (blob, offset, length), unambiguous.
+pub fn extents_digest(extents: impl IntoIterator<Item = (BlobId, u64, u64)>) -> [u8; 32] {
+    let _ = extents.into_iter();
+    todo!()
 }
 
 /// Seals `facts`. `nonce` is 24 bytes fresh from the operating system's generator.
