@@ -1,1 +1,31 @@
-//! s3-wire
+//! S3 on the wire: what a request says and how an answer is written. No storage, no clock, no I/O of its own.
+//!
+//! A server uses the modules in this order:
+//!
+//! 1. [`address::Target::parse`]: request line and `Host` become bucket, key and query, decoded exactly once;
+//! 2. [`operation::route`]: one table decides which [`operation::Operation`] is meant, or which error;
+//! 3. [`sigv4::Verifier`]: who signed, and how the payload is framed ([`sigv4::PayloadMode`]);
+//! 4. [`headers`]: typed views of the headers and parameters that operation knows;
+//! 5. [`body::DecodedBody`]: the payload bytes without aws-chunked framing, every chunk signature verified;
+//!    [`checksum`] holds what was claimed against what was received;
+//! 6. [`xml`], [`response`] and [`error`]: the answer.
+//!
+//! The same decoded key is what the signature covers, what authorization sees and what is stored (C25, C36, C37).
+
+pub mod address;
+pub mod body;
+pub mod checksum;
+pub mod error;
+pub mod etag;
+pub mod headers;
+pub mod operation;
+pub mod response;
+pub mod sigv4;
+pub mod timestamp;
+pub mod xml;
+
+pub use address::{BucketName, Domains, ObjectKey, Query, Target};
+pub use body::{DecodedBody, Framing, Trailers};
+pub use error::{ErrorCode, Result, S3Error};
+pub use etag::ETag;
+pub use operation::{Operation, route};

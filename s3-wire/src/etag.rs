@@ -1,0 +1,60 @@
+//! Entity tags: opaque text, compared byte by byte, quoted on the wire.
+
+use std::fmt;
+
+/// A strong entity tag without its quotes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ETag(String);
+
+impl ETag {
+    /// The tag of an object stored by one PUT.
+    pub fn from_md5(md5: [u8; 16]) -> Self {
+        Self(hex::encode(md5))
+    }
+
+    /// The tag of a multipart object: the MD5 of the parts' MD5s and the number of parts.
+    pub fn from_parts_md5(md5: [u8; 16], parts: u32) -> Self {
+        Self(format!("{}-{parts}", hex::encode(md5)))
+    }
+
+    /// The tag of a completed multipart upload, computed from the MD5 of each part in order.
+    pub fn of_parts(part_md5s: impl IntoIterator<Item = [u8; 16]>) -> Self {
+        use md5::Digest as _;
+        let mut all = md5::Md5::new();
+        let mut parts = 0;
+        for md5 in part_md5s {
+            all.update(md5);
+            parts += 1;
+        }
+        Self::from_parts_md5(all.finalize().into(), parts)
+    }
+
+    /// Takes a tag with or without its quotes, as request documents and headers carry it.
+    pub fn from_wire(text: &str) -> Self {
+        let text = text.trim();
+        Self(text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(text).to_owned())
+    }
+
+    /// The tag without quotes.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The tag in quotes, for headers and documents.
+    pub fn quoted(&self) -> String {
+        format!("\"{}\"", self.0)
+    }
+
+    /// The MD5 this tag spells, when it is the tag of a single PUT.
+    pub fn md5(&self) -> Option<[u8; 16]> {
+        let mut md5 = [0; 16];
+        hex::decode_to_slice(&self.0, &mut md5).ok()?;
+        Some(md5)
+    }
+}
+
+impl fmt::Display for ETag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
