@@ -1,0 +1,52 @@
+//! Engine errors answer the caller's question: whose fault, may it be repeated, what may the client be told.
+
+use thiserror::Error;
+
+/// Why the engine could not do it. Messages are for the operator's log; clients are told by kind only.
+#[derive(Debug, Error)]
+pub enum EngineError {
+    /// A conditional write lost.
+    #[error("precondition failed")]
+    PreconditionFailed,
+    /// The bucket has content.
+    #[error("bucket is not empty")]
+    NotEmpty,
+    /// The bucket vanished meanwhile.
+    #[error("no such bucket")]
+    NoBucket,
+    /// The upload is not open (any more).
+    #[error("no such upload")]
+    NoUpload,
+    /// What this was based on changed meanwhile (a part was replaced during Complete).
+    #[error("changed meanwhile")]
+    Conflict,
+    /// More than one object or part may hold.
+    #[error("too large")]
+    TooLarge,
+    /// The memory budget or a queue is exhausted: the client gets 503 SlowDown (I8).
+    #[error("busy: {0}")]
+    Busy(&'static str),
+    /// Catalog or backend storage is full; reads and deletes still work.
+    #[error("storage is full")]
+    Full,
+    /// Passing trouble below; nothing is known to be lost. 503.
+    #[error("unavailable: {0}")]
+    Unavailable(String),
+    /// Stored bytes are not what they should be (I4, I5). 500, and a person should look.
+    #[error("integrity: {0}")]
+    Integrity(String),
+    /// Start-up refused, or anything else. 500.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// Why a body could not be staged.
+#[derive(Debug, Error)]
+pub enum StoreError<E> {
+    /// The body itself failed: its own error.
+    #[error("request body failed")]
+    Body(E),
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}

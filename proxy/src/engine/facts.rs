@@ -1,0 +1,112 @@
+//! What a version row says of an object beyond its size: kept as JSON in the row, sealed in encrypted buckets.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How content is stored, the majority by bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// As it is.
+    #[default]
+    Raw,
+    /// zstd frames.
+    Zstd,
+    /// Deltas.
+    Delta,
+    /// Existing content, named once more.
+    Dedup,
+}
+
+impl Form {
+    /// Its name in headers and metric labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Zstd => "zstd",
+            Self::Delta => "delta",
+            Self::Dedup => "dedup",
+        }
+    }
+}
+
+/// How and why a version is stored as it is: the `x-deltaweir-*` headers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StorageFacts {
+    /// Majority form by bytes.
+    pub form: Form,
+    /// Stored bytes this version adds; 0 for dedup.
+    pub stored_bytes: u64,
+    /// Keys of the bases.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bases: Vec<String>,
+    /// Why.
+    pub reason: String,
+}
+
+/// A checksum as S3 states it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checksum {
+    /// `CRC32`, `CRC32C`, `CRC64NVME`, `SHA1` or `SHA256`.
+    pub algorithm: String,
+    /// Base64, with `-N` for composite ones.
+    pub value: String,
+}
+
+/// One part, as kept with its upload and, after completion, with the object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartFacts {
+    /// Logical bytes.
+    pub size: u64,
+    /// Hex MD5.
+    pub etag: String,
+    /// Its checksums.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checksums: Vec<Checksum>,
+    /// How it is stored.
+    #[serde(default)]
+    pub storage: StorageFacts,
+}
+
+/// One part of a completed object, short: what `partNumber` reads and GetObjectAttributes need.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartSize {
+    /// Part number as the client gave it.
+    pub number: u32,
+    /// Logical bytes.
+    pub size: u64,
+    /// Its checksum, when the upload has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<String>,
+}
+
+/// A version's facts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// ETag without quotes: hex MD5, or hex MD5 of part MD5s with `-N`.
+    pub etag: String,
+    /// Lower-case content headers: content-type, content-encoding, content-disposition, content-language, cache-control, expires.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// User metadata without the `x-amz-meta-` prefix, lower-case names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub user_metadata: BTreeMap<String, String>,
+    /// Checksums.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checksums: Vec<Checksum>,
+    /// `COMPOSITE` or `FULL_OBJECT`, when there are checksums.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksum_type: Option<String>,
+    /// For uploads that have not been completed: the checksum algorithm asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksum_algorithm: Option<String>,
+    /// Storage class as the client gave it; `None` is STANDARD.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_class: Option<String>,
+    /// The parts of a multipart object.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<PartSize>,
+    /// How it is stored.
+    #[serde(default)]
+    pub storage: StorageFacts,
+}

@@ -1,0 +1,4 @@
+//! Every metric in one table.
+
+/// Handles of every metric.
+pub struct Metrics {}
