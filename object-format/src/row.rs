@@ -1,9 +1,22 @@
-//! Sealing of a version row's facts in encrypted buckets (I5): bound to bucket, key, version and extents.
+//! Sealing of a version row's facts in encrypted buckets (I5): bound to bucket, key, version and extents (docs/format/blob-v1.md §5.3).
 
 use crate::{
-    blob::{BlobId, FormatError},
-    keys::DomainKey,
+    error::FormatError,
+    fields::Fields,
+    header::BlobId,
+    keys::{DomainKey, KeyId, RowKeys},
+    unit::TAG_LEN,
 };
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use sha2::{Digest, Sha256};
+
+const VERSION: u8 = 1;
+const CONTEXT_LABEL: &[u8] = b"deltaweir row v1";
+/// Version, key id and nonce.
+const START_LEN: usize = 1 + 16 + 24;
+
+/// Bytes a sealed row has more than its facts. Part of the format.
+pub const SEALED_ROW_OVERHEAD: usize = START_LEN + TAG_LEN;
 
 /// What a row's facts are bound to.
 #[derive(Clone, Copy, Debug)]
@@ -16,28 +29,77 @@ pub struct RowContext<'a> {
     pub version_id: [u8; 16],
     /// Part number for a part's facts.
     pub part: Option<u32>,
-    /// [`extents_digest`] of its extents; kept in the catalog row, so that a listing opens facts without reading extents, and compared with the
-    /// extents themselves before they are read.
-    pub extents_digest: [u8; 32],
+    /// Its extents: blob, offset and length.
+    pub extents: &'a [(BlobId, u64, u64)],
 }
 
-/// SHA-256 over an ordered list of extents (blob, offset, length), unambiguous.
-pub fn extents_digest(extents: impl IntoIterator<Item = (BlobId, u64, u64)>) -> [u8; 32] {
-    let _ = extents.into_iter();
-    todo!()
+impl RowContext<'_> {
+    /// Everything in it with fixed lengths or its length before it, so that two contexts never have the same bytes; hashed, since a
+    /// version may have ten thousand extents.
+    fn aad(&self) -> Aad<[u8; 32]> {
+        let mut hash = Sha256::new();
+        hash.update(CONTEXT_LABEL);
+        hash.update(self.bucket.to_le_bytes());
+        hash.update(u32::try_from(self.key.len()).unwrap_or(u32::MAX).to_le_bytes());
+        hash.update(self.key);
+        hash.update(self.version_id);
+        match self.part {
+            None => hash.update([0]),
+            Some(part) => {
+                hash.update([1]);
+                hash.update(part.to_le_bytes());
+            }
+        }
+        hash.update((self.extents.len() as u64).to_le_bytes());
+        for (blob, offset, len) in self.extents {
+            hash.update(blob.0);
+            hash.update(offset.to_le_bytes());
+            hash.update(len.to_le_bytes());
+        }
+        Aad::from(hash.finalize().into())
+    }
 }
 
-/// Seals `facts`. `nonce` is 24 bytes fresh from the operating system's generator.
+/// Seals `facts`. `nonce` is 24 bytes fresh from the operating system's generator. The result has [`SEALED_ROW_OVERHEAD`] bytes more.
 pub fn seal(key: &DomainKey, context: &RowContext<'_>, nonce: [u8; 24], facts: &[u8]) -> Vec<u8> {
-    let _ = (key, context, nonce, facts);
-    todo!()
+    let mut out = Vec::with_capacity(facts.len() + SEALED_ROW_OVERHEAD);
+    out.push(VERSION);
+    out.extend_from_slice(&key.id().0);
+    out.extend_from_slice(&nonce);
+    out.extend_from_slice(facts);
+    let (cipher, nonce) = cipher(key.row_keys(&nonce));
+    let tag = cipher
+        .seal_in_place_separate_tag(nonce, context.aad(), &mut out[START_LEN..])
+        .expect("a row's facts are far shorter than what AES-GCM can seal");
+    out.extend_from_slice(tag.as_ref());
+    out
 }
 
 /// Opens sealed facts.
 ///
 /// # Errors
-/// [`FormatError::Integrity`] when they were sealed for another context or altered; [`FormatError::Key`] for another key.
+/// [`FormatError::Integrity`] when they were sealed for another context or altered; [`FormatError::Key`] for another key;
+/// [`FormatError::Malformed`] when they are no sealed row at all.
 pub fn open(key: &DomainKey, context: &RowContext<'_>, sealed: &[u8]) -> Result<Vec<u8>, FormatError> {
-    let _ = (key, context, sealed);
-    todo!()
+    let mut fields = Fields::new(sealed);
+    if fields.u8()? != VERSION {
+        return Err(FormatError::Malformed("unknown version of a sealed row"));
+    }
+    if KeyId(fields.array()?) != key.id() {
+        return Err(FormatError::Key("the row is sealed under another key"));
+    }
+    let nonce = fields.array()?;
+    let body_len = fields.len().checked_sub(TAG_LEN).ok_or(FormatError::Malformed("shorter than a tag"))?;
+    let mut facts = fields.take(body_len)?.to_vec();
+    let tag: [u8; TAG_LEN] = fields.array()?;
+    let (cipher, nonce) = cipher(key.row_keys(&nonce));
+    cipher
+        .open_in_place_separate_tag(nonce, context.aad(), &tag, &mut facts)
+        .map_err(|_| FormatError::Integrity("a sealed row"))?;
+    Ok(facts)
+}
+
+fn cipher(keys: RowKeys) -> (LessSafeKey, Nonce) {
+    let unbound = UnboundKey::new(&AES_256_GCM, &*keys.encryption).expect("the derived key has 32 bytes");
+    (LessSafeKey::new(unbound), Nonce::assume_unique_for_key(keys.nonce))
 }

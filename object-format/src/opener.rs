@@ -1,0 +1,169 @@
+//! Opening the parts of one blob, each checked before a byte of it is given out (I4).
+
+use crate::{
+    error::FormatError,
+    geometry::{CHUNK_LEN, chunk_count, chunk_index, stored_range},
+    header::{BlobId, BlobKind, Header},
+    keys::DomainKey,
+    page::{self, ChunkCheck, PagePlace},
+    root::{self, Root, RootPlace},
+    segment::Segment,
+    trailer,
+    unit::{Protection, TAG_LEN, Unit},
+};
+use std::{fmt, ops::Range, sync::Arc};
+
+/// Opens the parts of one blob. Cheap to clone, holds derived keys.
+#[derive(Clone)]
+pub struct BlobOpener {
+    id: BlobId,
+    kind: BlobKind,
+    protection: Arc<Protection>,
+}
+
+impl fmt::Debug for BlobOpener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlobOpener").field("id", &self.id).field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+impl BlobOpener {
+    /// From a header that was read from the backend, the id the reader expects there, and the domain key when the blob must be sealed:
+    /// a key says that it must, and a blob of suite 0 is then refused.
+    ///
+    /// # Errors
+    /// [`FormatError::WrongBlob`] when the id differs (I5), [`FormatError::Key`] when the key is missing, has another id, or the commitment does not match.
+    pub fn new(header: &Header, expected: BlobId, key: Option<&DomainKey>) -> Result<Self, FormatError> {
+        if header.blob_id != expected {
+            return Err(FormatError::WrongBlob);
+        }
+        let protection = Arc::new(Protection::for_reading(header, key)?);
+        Ok(Self { id: expected, kind: header.kind, protection })
+    }
+
+    /// Finds the root from the trailer (the last [`crate::TRAILER_LEN`] bytes of a blob of `stored_len` bytes), for readers without a catalog row.
+    ///
+    /// # Errors
+    /// [`FormatError`] when the trailer is malformed or points outside the blob.
+    pub fn root_place(trailer: &[u8], stored_len: u64) -> Result<RootPlace, FormatError> {
+        trailer::decode(trailer, stored_len)
+    }
+
+    /// Opens the root from the bytes at `place`.
+    ///
+    /// # Errors
+    /// [`FormatError::Integrity`] when the tag does not fit, [`FormatError::Malformed`] otherwise.
+    pub fn open_root(&self, place: &RootPlace, bytes: &[u8]) -> Result<Root, FormatError> {
+        trailer::check_place(place)?;
+        if bytes.len() != place.len as usize {
+            return Err(FormatError::Malformed("a root of another length"));
+        }
+        let plain = page::open_tagged(&self.protection, Unit::Root, 0, &place.tag, bytes)?;
+        root::decode(&plain, place.offset, self.kind, self.protection.chunk_overhead())
+    }
+
+    /// Opens a page of the segment table; its rows are checked against each other and the root that gave `place`.
+    ///
+    /// # Errors
+    /// As [`Self::open_root`].
+    pub fn open_segment_page(&self, place: &PagePlace, bytes: &[u8]) -> Result<Vec<Segment>, FormatError> {
+        page::open_segment_page(&self.protection, place, bytes)
+    }
+
+    /// Opens a page of chunk checks (suite 0 only).
+    ///
+    /// # Errors
+    /// As [`Self::open_root`].
+    pub fn open_check_page(&self, place: &PagePlace, bytes: &[u8]) -> Result<Vec<ChunkCheck>, FormatError> {
+        page::open_check_page(&self.protection, place, bytes)
+    }
+
+    /// The base tag of content with these segment digests, all of them in order: what [`Root::base_tag`] must be.
+    pub fn base_tag<'a>(&self, plain_len: u64, digests: impl Iterator<Item = &'a [u8; 16]>) -> [u8; 16] {
+        self.protection.base_tag(&self.id.0, plain_len, digests)
+    }
+
+    /// The chunks that cover a run of payload bytes. `payload` must not be empty.
+    pub fn chunks_covering(&self, payload: Range<u64>) -> Range<u64> {
+        payload.start / CHUNK_LEN as u64..payload.end.div_ceil(CHUNK_LEN as u64)
+    }
+
+    /// Where chunks lie in the blob; `payload_len` is the root's. Chunks past the payload's end have no bytes.
+    pub fn stored_range(&self, chunks: Range<u64>, payload_len: u64) -> Range<u64> {
+        stored_range(chunks, payload_len, self.protection.chunk_overhead())
+    }
+
+    /// Opens consecutive chunks starting at index `first` in place: `stored` holds exactly the bytes of [`Self::stored_range`]; afterwards it holds their plain
+    /// payload bytes. `checks` are the chunks' checks for suite 0 (one per chunk), ignored for suite 1. `payload_len` is the root's.
+    ///
+    /// That fewer chunks came than were asked for only the caller can see, by the length of what it read.
+    ///
+    /// # Errors
+    /// [`FormatError::Integrity`] when any chunk fails, [`FormatError::Malformed`] when the bytes are not whole chunks or there are none: `stored` is then
+    /// cleared, so that unverified bytes cannot be used (I4).
+    pub fn open_chunks(
+        &self,
+        first: u64,
+        payload_len: u64,
+        stored: &mut Vec<u8>,
+        checks: &[ChunkCheck],
+    ) -> Result<(), FormatError> {
+        let opened = self.open_each_chunk(first, payload_len, stored, checks);
+        match opened {
+            Ok(plain_len) => stored.truncate(plain_len),
+            Err(_) => {
+                stored.fill(0);
+                stored.clear();
+            }
+        }
+        opened.map(|_| ())
+    }
+
+    /// Opens chunk by chunk, moving each down over the tags before it; gives the plain length.
+    fn open_each_chunk(
+        &self,
+        first: u64,
+        payload_len: u64,
+        stored: &mut [u8],
+        checks: &[ChunkCheck],
+    ) -> Result<usize, FormatError> {
+        let stride = CHUNK_LEN + self.protection.chunk_overhead() as usize;
+        let count = stored.len().div_ceil(stride);
+        let total = chunk_count(payload_len);
+        let end = first.checked_add(count as u64).filter(|end| *end <= total && count > 0);
+        let end = end.ok_or(FormatError::Malformed("no chunks, or chunks past the payload's end"))?;
+        let whole = self.stored_range(first..end, payload_len);
+        if whole.end - whole.start != stored.len() as u64 {
+            return Err(FormatError::Malformed("bytes that are not whole chunks"));
+        }
+        let sealed = self.protection.is_sealed();
+        if !sealed && checks.len() != count {
+            return Err(FormatError::Malformed("another number of checks than of chunks"));
+        }
+        let unit = |index: u32| if u64::from(index) + 1 == total { Unit::LastChunk } else { Unit::Chunk };
+        let mut plain_end = 0;
+        for (position, index) in (first..end).enumerate() {
+            let index = chunk_index(index)?;
+            let start = position * stride;
+            let chunk_end = stored.len().min(start + stride);
+            let chunk = &mut stored[start..chunk_end];
+            let plain_len = match checks.get(position) {
+                Some(check) if !sealed => {
+                    self.protection.open(unit(index), index, chunk, check)?;
+                    chunk.len()
+                }
+                _ => {
+                    let (body, tag) =
+                        chunk.split_last_chunk_mut::<TAG_LEN>().ok_or(FormatError::Malformed("shorter than a tag"))?;
+                    self.protection.open(unit(index), index, body, tag)?;
+                    body.len()
+                }
+            };
+            if start != plain_end {
+                stored.copy_within(start..start + plain_len, plain_end);
+            }
+            plain_end += plain_len;
+        }
+        Ok(plain_end)
+    }
+}

@@ -1,0 +1,193 @@
+//! Units: the chunks, pages and root that are sealed (suite 1) or checked (suite 0) as one (docs/format/blob-v1.md §4).
+
+use crate::{
+    error::FormatError,
+    header::{HEADER_LEN, Header, Suite, derivation_info},
+    keys::{DomainKey, keyed_mac},
+};
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use hmac::Mac;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use xxhash_rust::xxh3::Xxh3Default;
+use zeroize::Zeroizing;
+
+/// Bytes of a tag or check. Part of the format.
+pub(crate) const TAG_LEN: usize = 16;
+const BASE_PURPOSE: &str = "base";
+const BASE_LABEL: &[u8] = b"deltaweir base v1";
+
+/// What a unit is. The numbers are part of the format: they are in its nonce and in what it is authenticated with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Unit {
+    Chunk = 0,
+    LastChunk = 1,
+    SegmentPage = 2,
+    CheckPage = 3,
+    Root = 4,
+}
+
+/// The derived keys of one blob, or their absence, and what every unit of it is bound to.
+pub(crate) struct Protection {
+    header_hash: [u8; 32],
+    cipher: Option<Cipher>,
+}
+
+struct Cipher {
+    key: LessSafeKey,
+    nonce_prefix: [u8; 7],
+    base_tag_key: Zeroizing<[u8; 32]>,
+}
+
+impl Protection {
+    /// Protection of a blob that is being written: completes `header` with the commitment and gives its final bytes.
+    pub(crate) fn for_writing(header: &mut Header, key: Option<&DomainKey>) -> (Self, [u8; HEADER_LEN]) {
+        let cipher = key.map(|key| {
+            let (cipher, commitment) = Cipher::derive(header, key);
+            header.commitment = commitment;
+            cipher
+        });
+        let bytes = header.encode();
+        (Self { header_hash: Sha256::digest(bytes).into(), cipher }, bytes)
+    }
+
+    /// Protection of a blob that exists. A key means that a sealed blob is expected: a plain one in its place is refused.
+    pub(crate) fn for_reading(header: &Header, key: Option<&DomainKey>) -> Result<Self, FormatError> {
+        let cipher = match (header.suite, key) {
+            (Suite::None, None) => None,
+            (Suite::None, Some(_)) => return Err(FormatError::Key("the blob is not sealed, though it should be")),
+            (Suite::Aes256Gcm, None) => return Err(FormatError::Key("the blob is sealed and no key was given")),
+            (Suite::Aes256Gcm, Some(key)) => {
+                if (key.id(), key.epoch()) != (header.key_id, header.key_epoch) {
+                    return Err(FormatError::Key("sealed under another key"));
+                }
+                let (cipher, commitment) = Cipher::derive(header, key);
+                if !bool::from(commitment.ct_eq(&header.commitment)) {
+                    return Err(FormatError::Key("the header's key commitment does not match"));
+                }
+                Some(cipher)
+            }
+        };
+        Ok(Self { header_hash: Sha256::digest(header.encode()).into(), cipher })
+    }
+
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.cipher.is_some()
+    }
+
+    /// Bytes that every chunk grows by when stored.
+    pub(crate) fn chunk_overhead(&self) -> u64 {
+        if self.is_sealed() { TAG_LEN as u64 } else { 0 }
+    }
+
+    /// Seals what `out` holds from `start` on as one unit, in place, appends its tag (suite 1) or check (suite 0) and returns it.
+    pub(crate) fn close(&self, unit: Unit, index: u32, out: &mut Vec<u8>, start: usize) -> [u8; TAG_LEN] {
+        let tag = match &self.cipher {
+            None => self.check(unit, index, &out[start..]),
+            Some(cipher) => {
+                let tag = cipher
+                    .key
+                    .seal_in_place_separate_tag(cipher.nonce(unit, index), self.aad(unit), &mut out[start..])
+                    .expect("a unit is far shorter than what AES-GCM can seal");
+                tag.as_ref().try_into().expect("tags of AES-GCM have 16 bytes")
+            }
+        };
+        out.extend_from_slice(&tag);
+        tag
+    }
+
+    /// Opens a unit in place. After an error `bytes` holds nothing that may be used.
+    pub(crate) fn open(
+        &self,
+        unit: Unit,
+        index: u32,
+        bytes: &mut [u8],
+        tag: &[u8; TAG_LEN],
+    ) -> Result<(), FormatError> {
+        let failed = FormatError::Integrity(match unit {
+            Unit::Chunk | Unit::LastChunk => "a chunk",
+            Unit::SegmentPage => "a page of the segment table",
+            Unit::CheckPage => "a page of checks",
+            Unit::Root => "the root",
+        });
+        match &self.cipher {
+            None if self.check(unit, index, bytes) == *tag => Ok(()),
+            None => Err(failed),
+            Some(cipher) => cipher
+                .key
+                .open_in_place_separate_tag(cipher.nonce(unit, index), self.aad(unit), tag, bytes)
+                .map(|_| ())
+                .map_err(|_| failed),
+        }
+    }
+
+    /// XXH3-128 over what binds the unit to its place, then its bytes.
+    pub(crate) fn check(&self, unit: Unit, index: u32, bytes: &[u8]) -> [u8; TAG_LEN] {
+        let mut bound = [0; 37];
+        bound[..32].copy_from_slice(&self.header_hash);
+        bound[32] = unit as u8;
+        bound[33..].copy_from_slice(&index.to_be_bytes());
+        let mut hash = Xxh3Default::new();
+        hash.update(&bound);
+        hash.update(bytes);
+        hash.digest128().to_le_bytes()
+    }
+
+    /// What deltas over this content must carry (§8.1): keyed when sealed, so that it says nothing to who lacks the key.
+    pub(crate) fn base_tag<'a>(
+        &self,
+        blob: &[u8; 16],
+        plain_len: u64,
+        digests: impl Iterator<Item = &'a [u8; 16]>,
+    ) -> [u8; TAG_LEN] {
+        let start = [BASE_LABEL, blob, &plain_len.to_le_bytes()];
+        let whole: [u8; 32] = match &self.cipher {
+            Some(cipher) => {
+                let mut mac = keyed_mac(&cipher.base_tag_key);
+                start.into_iter().chain(digests.map(|digest| digest.as_slice())).for_each(|part| mac.update(part));
+                mac.finalize().into_bytes().into()
+            }
+            None => {
+                let mut hash = Sha256::new();
+                start.into_iter().chain(digests.map(|digest| digest.as_slice())).for_each(|part| hash.update(part));
+                hash.finalize().into()
+            }
+        };
+        whole.first_chunk().copied().expect("32 bytes hold 16")
+    }
+
+    fn aad(&self, unit: Unit) -> Aad<[u8; 33]> {
+        let mut aad = [0; 33];
+        aad[..32].copy_from_slice(&self.header_hash);
+        aad[32] = unit as u8;
+        Aad::from(aad)
+    }
+}
+
+impl Cipher {
+    /// The cipher of a blob and the commitment its header must carry.
+    fn derive(header: &Header, key: &DomainKey) -> (Self, [u8; 32]) {
+        let keys = key.blob_keys(&header.salt, derivation_info(&header.encode()));
+        let unbound = UnboundKey::new(&AES_256_GCM, &*keys.encryption).expect("the derived key has 32 bytes");
+        let cipher = Self {
+            key: LessSafeKey::new(unbound),
+            nonce_prefix: keys.nonce_prefix,
+            base_tag_key: key.tag_key(BASE_PURPOSE),
+        };
+        (cipher, keys.commitment)
+    }
+
+    /// Unique within the blob since no two units share type and index; the key is the blob's own.
+    fn nonce(&self, unit: Unit, index: u32) -> Nonce {
+        Nonce::assume_unique_for_key(nonce_bytes(&self.nonce_prefix, unit, index))
+    }
+}
+
+fn nonce_bytes(prefix: &[u8; 7], unit: Unit, index: u32) -> [u8; 12] {
+    let mut nonce = [0; 12];
+    nonce[..7].copy_from_slice(prefix);
+    nonce[7..11].copy_from_slice(&index.to_be_bytes());
+    nonce[11] = unit as u8;
+    nonce
+}
