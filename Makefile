@@ -1,0 +1,43 @@
+# The developer's commands; CI runs `make test` and nothing else.
+.PHONY: help run test test-all bench demo lint fmt pin
+
+PY := .venv/bin/python
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-10s %s\n", $$1, $$2 }'
+
+run: ## build, start on 127.0.0.1:9000 (data in ./deltaweir-data), print what to paste next
+	cargo build --release --locked -p proxy
+	exec target/release/deltaweir serve
+
+test: ## everything CI checks, under 25 minutes on two cores from a fresh clone
+	@python3.11 tests/suite.py
+
+test-all: ## test, and the campaigns that take minutes and gigabytes
+	@python3.11 tests/suite.py --long
+
+lint: ## formatting, clippy, licences and version floors, ruff, mypy
+	@tests/setup.sh
+	cargo fmt --all --check
+	cargo clippy --workspace --locked --all-features --all-targets -- -D warnings
+	$(PY) tests/house/dependencies.py
+	.venv/bin/ruff check tests docs
+	.venv/bin/mypy tests
+	.venv/bin/mypy docs/format
+	cd docs/benchmark && ../../.venv/bin/mypy
+
+fmt: ## format Rust and Python
+	cargo fmt --all
+	.venv/bin/ruff check --fix --quiet tests
+	.venv/bin/ruff format --quiet tests
+
+demo: ## four releases of real packages through four kinds of bucket, with a table of what they cost
+	@tests/setup.sh
+	cargo build --release --locked -p proxy
+	$(PY) -m demo
+
+pin: ## resolve tests/requirements.in anew into tests/requirements.txt
+	rm -rf .tools/pin && python3.11 -m venv .tools/pin
+	.tools/pin/bin/python -m pip install --quiet -r tests/requirements.in
+	(echo '# Resolved from tests/requirements.in by `make pin`.'; .tools/pin/bin/python -m pip freeze) >tests/requirements.txt
+	rm -rf .tools/pin

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Brings a machine with Debian, Rust, Python 3.11 and Go to where every test can run. Repeating it costs a second:
+# each part is skipped when what it would make is there already. Nothing outside .venv, .tools and apt is touched.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+VERSITYGW=v1.8.0 # the other S3 server: tests are tried on it, and it plays the backend store
+
+mkdir -p .tools/bin
+exec 9>.tools/setup.lock
+flock 9 # two calls at once take turns
+
+packages() {
+    local missing=() name
+    while read -r name; do
+        dpkg-query --show --showformat='${Status}' "$name" 2>/dev/null | grep -q 'ok installed' || missing+=("$name")
+    done < <(sed -E 's/#.*//; s/[[:space:]]+//g; /^$/d' tests/packages.txt)
+    python3.11 -c 'import ensurepip' 2>/dev/null || missing+=(python3.11-venv)
+    [ ${#missing[@]} -eq 0 ] && return
+    echo "setup: apt installs ${missing[*]}"
+    local sudo=()
+    [ "$(id -u)" -eq 0 ] || sudo=(sudo)
+    # Debian starts a server when it installs one. The tests start their own, on free ports.
+    local policy=/usr/sbin/policy-rc.d
+    if [ ! -e $policy ]; then
+        printf '#!/bin/sh\nexit 101\n' | "${sudo[@]}" tee $policy >/dev/null
+        "${sudo[@]}" chmod +x $policy
+        # shellcheck disable=SC2064
+        trap "${sudo[*]} rm -f $policy" EXIT
+    fi
+    "${sudo[@]}" apt-get update -qq
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}" >.tools/apt.log ||
+        { tail -20 .tools/apt.log; exit 1; }
+}
+
+python() {
+    local wanted
+    wanted=$(sha256sum tests/requirements.txt | cut -d' ' -f1)
+    [ "$(cat .venv/requirements.sha256 2>/dev/null)" = "$wanted" ] && return
+    echo "setup: Python packages into .venv"
+    [ -x .venv/bin/python ] || python3.11 -m venv .venv
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input -r tests/requirements.txt
+    echo "$wanted" >.venv/requirements.sha256
+}
+
+versitygw() {
+    [ -x .tools/bin/versitygw ] && go version -m .tools/bin/versitygw | grep -q "versitygw[[:space:]]$VERSITYGW" && return
+    echo "setup: versitygw $VERSITYGW"
+    GOBIN=$PWD/.tools/bin GOFLAGS=-mod=mod go install "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW"
+}
+
+packages
+python
+versitygw

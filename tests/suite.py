@@ -1,0 +1,162 @@
+"""Runs every check of the repository, one after another, and sums up: what `make test` and `make test-all` are.
+
+Each step prints its name and duration; a failing one does not keep the others from running, except setup and build,
+without which nothing else means anything. The last line is `N passed, N failed`, counting each test and each check.
+Needs nothing but Python itself, because setup is its first step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv" / "bin"
+
+CARGO_RESULT = re.compile(r"^test result: \w+\. (?P<passed>\d+) passed; (?P<failed>\d+) failed")
+PYTEST_RESULT = re.compile(r"^(?:=+ )?(?P<counts>\d+ (?:passed|failed|error)[^=]*) in [\d.]+s")
+PYTEST_COUNT = re.compile(r"(\d+) (passed|failed|errors?)\b")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command: where it runs, how long it may take, and whether the rest can go on without it."""
+
+    name: str
+    command: Sequence[str]
+    timeout_s: int = 600
+    folder: Path = ROOT
+    essential: bool = False
+
+
+@dataclass
+class Count:
+    """Checks that passed and failed."""
+
+    passed: int = 0
+    failed: int = 0
+
+    def read(self, line: str) -> None:
+        """Takes the figures of a runner's summary line, cargo's or pytest's."""
+        if found := CARGO_RESULT.match(line):
+            self.passed += int(found["passed"])
+            self.failed += int(found["failed"])
+        elif found := PYTEST_RESULT.match(line):
+            for number, word in PYTEST_COUNT.findall(found["counts"]):
+                if word == "passed":
+                    self.passed += int(number)
+                else:
+                    self.failed += int(number)
+
+
+def steps(long: bool) -> list[Step]:
+    """What is checked, cheapest first; `long` adds the campaigns of minutes and gigabytes."""
+    locked = ("--workspace", "--locked", "--all-features")
+    pytest = (str(VENV / "python"), "-m", "pytest", "--color=no")
+    plan = [
+        Step("setup", ("tests/setup.sh",), timeout_s=900, essential=True),
+        Step("rustfmt", ("cargo", "fmt", "--all", "--check")),
+        Step("clippy", ("cargo", "clippy", *locked, "--all-targets", "--", "-D", "warnings"), timeout_s=1200),
+        Step("licences", (str(VENV / "python"), "tests/house/dependencies.py")),
+        Step("ruff", (str(VENV / "ruff"), "check", "tests", "docs")),
+        Step("mypy tests", (str(VENV / "mypy"), "tests")),
+        Step("mypy docs/format", (str(VENV / "mypy"), "docs/format")),
+        Step("mypy docs/benchmark", (str(VENV / "mypy"),), folder=ROOT / "docs" / "benchmark"),
+        Step("build", ("cargo", "build", "--locked", "-p", "proxy"), timeout_s=1200, essential=True),
+        Step("cargo test", ("cargo", "test", *locked, "--no-fail-fast"), timeout_s=1500),
+        Step("pytest docs/format", (*pytest, "docs/format")),
+        Step("pytest docs/benchmark", (*pytest, "tests"), folder=ROOT / "docs" / "benchmark"),
+        Step("pytest tests", (*pytest, "-m", "not long", "--durations=15", "tests"), timeout_s=900),
+    ]
+    if long:
+        plan.append(Step("pytest tests, long", (*pytest, "-m", "long", "tests"), timeout_s=7200))
+    return plan
+
+
+def environment() -> dict[str, str]:
+    """The caller's environment without what would make a run differ from one machine to the next."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DELTAWEIR_", "AWS_", "RUSTFLAGS"))}
+    return kept | {"CARGO_TERM_COLOR": "never", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "AWS_EC2_METADATA_DISABLED": "true"}
+
+
+def run(step: Step, total: Count) -> bool:
+    """Runs one step in a process group of its own, passes its output on, ends whatever it leaves behind."""
+    print(f"\n=== {step.name}: {' '.join(map(str, step.command))}", flush=True)
+    started = time.monotonic()
+    count = Count()
+    process = subprocess.Popen(
+        step.command,
+        cwd=step.folder,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    too_long = threading.Timer(step.timeout_s, end, (process.pid,))
+    too_long.start()
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            count.read(line)
+        code = process.wait()
+    finally:
+        timed_out = not too_long.is_alive()
+        too_long.cancel()
+        end(process.pid)
+    took_s = time.monotonic() - started
+    good = code == 0 and count.failed == 0
+    if count.passed + count.failed == 0 or (not good and count.failed == 0):
+        count.passed, count.failed = (count.passed + 1, 0) if good else (count.passed, 1)
+    total.passed += count.passed
+    total.failed += count.failed
+    verdict = "ok" if good else f"FAILED (exit {code}{', timed out' if timed_out else ''})"
+    print(f"--- {step.name}: {verdict}, {took_s:.1f} s", flush=True)
+    return good
+
+
+def end(group: int) -> None:
+    """Ends a step's process group; that it has ended already is the usual case."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--long", action="store_true", help="also the campaigns of minutes and gigabytes")
+    parser.add_argument("--only", help="only steps whose name contains this; setup always runs")
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    started = time.monotonic()
+    total = Count()
+    failed: list[str] = []
+    for step in steps(arguments.long):
+        if arguments.only and arguments.only not in step.name and step.name != "setup":
+            continue
+        if not run(step, total):
+            failed.append(step.name)
+            if step.essential:
+                break
+    if failed:
+        print(f"\nfailed: {', '.join(failed)}")
+    print(f"\ntook {time.monotonic() - started:.0f} s")
+    print(f"{total.passed} passed, {total.failed} failed", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
