@@ -1,0 +1,81 @@
+//! How hard the encoder tries, as numbers. Nothing here is part of the format.
+
+use crate::zstd::Settings;
+
+/// How much work the encoder may spend. The decoder does not care.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Effort {
+    /// Words of 32 bytes, every 32nd position indexed, literals without context, zstd level 1.
+    Fast,
+    /// Words of 16 bytes, every 16th position indexed, literals with context, zstd level 1.
+    Balanced,
+    /// As balanced, zstd level 3.
+    High,
+    /// zstd level 19 and a finer second match inside the gaps; off the request path.
+    Max,
+}
+
+/// The width of the words the index knows, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WordLen {
+    Sixteen,
+    ThirtyTwo,
+}
+
+impl WordLen {
+    pub(crate) const fn bytes(self) -> usize {
+        match self {
+            WordLen::Sixteen => 16,
+            WordLen::ThirtyTwo => 32,
+        }
+    }
+}
+
+/// What an effort means for the stages of the encoder.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tuning {
+    pub(crate) word_len: WordLen,
+    /// Distance of indexed base positions; doubled while there are too many of them.
+    pub(crate) stride: usize,
+    /// Compression of the three instruction streams.
+    pub(crate) instructions: Settings,
+    /// Compression of the sub and literal streams.
+    pub(crate) content: Settings,
+    /// Whether literals are compressed over the base bytes around them.
+    pub(crate) context: bool,
+}
+
+impl Effort {
+    pub(crate) const fn tuning(self) -> Tuning {
+        match self {
+            Effort::Fast => Tuning {
+                word_len: WordLen::ThirtyTwo,
+                stride: 32,
+                instructions: Settings::LEVEL_3,
+                content: Settings::LEVEL_1,
+                context: false,
+            },
+            Effort::Balanced => Tuning {
+                word_len: WordLen::Sixteen,
+                stride: 16,
+                instructions: Settings::LEVEL_3,
+                content: Settings::LEVEL_1,
+                context: true,
+            },
+            Effort::High => Tuning {
+                word_len: WordLen::Sixteen,
+                stride: 16,
+                instructions: Settings::LEVEL_3,
+                content: Settings::LEVEL_3,
+                context: true,
+            },
+            Effort::Max => Tuning {
+                word_len: WordLen::Sixteen,
+                stride: 16,
+                instructions: Settings::LEVEL_19,
+                content: Settings::LEVEL_19,
+                context: true,
+            },
+        }
+    }
+}

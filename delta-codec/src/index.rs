@@ -1,0 +1,141 @@
+//! The sampled block index: which words stand at every k-th position of a window.
+//!
+//! An array of 32-bit entries without chains: 10 check bits and a 22-bit block number (plus one, so that 0 means empty). The first
+//! occurrence of a word wins, because the window is filled from its end. Nothing rolls: the base is hashed
+//! only where it is indexed, and the target is hashed at any position.
+
+use crate::effort::{Effort, WordLen};
+use crate::word;
+
+/// Bits of an entry that name a block.
+const BLOCK_BITS: u32 = 22;
+/// Most blocks an index can name; more make the stride double.
+const BLOCKS_MAX: usize = (1 << BLOCK_BITS) - 2;
+const BLOCK_MASK: u32 = (1 << BLOCK_BITS) - 1;
+/// Bits of the hash kept beside the block, so that a probe seldom touches the base in vain.
+const CHECK_MASK: u32 = (1 << (32 - BLOCK_BITS)) - 1;
+/// Smallest table, as a power of two.
+const SLOT_BITS_MIN: u32 = 8;
+
+/// The sampled block index of one window at one effort's word size. Immutable and shareable: one base serves many uploads.
+#[derive(Debug)]
+pub struct BaseIndex {
+    slots: Vec<u32>,
+    slot_shift: u32,
+    stride: usize,
+    word_len: WordLen,
+}
+
+/// The dimensions of an index, which follow from the window's length alone.
+struct Shape {
+    stride: usize,
+    blocks: usize,
+    slot_bits: u32,
+}
+
+impl Shape {
+    fn of(window_len: usize, effort: Effort) -> Self {
+        let tuning = effort.tuning();
+        let mut stride = tuning.stride;
+        while window_len / stride > BLOCKS_MAX {
+            stride *= 2;
+        }
+        let blocks = match window_len.checked_sub(tuning.word_len.bytes()) {
+            Some(last_start) => last_start / stride + 1,
+            None => 0,
+        };
+        let slot_bits = (2 * blocks).next_power_of_two().trailing_zeros().max(SLOT_BITS_MIN);
+        Self { stride, blocks, slot_bits }
+    }
+}
+
+impl BaseIndex {
+    /// Indexes `window` for encoders of `effort`. O(window length / stride), one cache miss per indexed word.
+    ///
+    /// At most [`crate::WINDOW_LEN_MAX`] bytes can be encoded against; a longer window is indexed all the same, ever more sparsely.
+    pub fn build(window: &[u8], effort: Effort) -> Self {
+        let shape = Shape::of(window.len(), effort);
+        let mut index = Self {
+            slots: vec![0; 1 << shape.slot_bits],
+            slot_shift: 64 - shape.slot_bits,
+            stride: shape.stride,
+            word_len: effort.tuning().word_len,
+        };
+        match index.word_len {
+            WordLen::Sixteen => index.fill::<16>(window, shape.blocks),
+            WordLen::ThirtyTwo => index.fill::<32>(window, shape.blocks),
+        }
+        index
+    }
+
+    fn fill<const WORD: usize>(&mut self, window: &[u8], blocks: usize) {
+        for block in (0..blocks).rev() {
+            if let Some(word) = window[block * self.stride..].first_chunk::<WORD>() {
+                let hash = word::hash(word);
+                self.slots[(hash >> self.slot_shift) as usize] =
+                    (hash as u32 & CHECK_MASK) << BLOCK_BITS | (block as u32 + 1);
+            }
+        }
+    }
+
+    /// Where in the window a word of this hash was seen first, if its slot was not taken by another word. A guess: the bytes must be compared.
+    #[inline(always)]
+    pub(crate) fn look_up(&self, hash: u64) -> Option<usize> {
+        let entry = self.slots[(hash >> self.slot_shift) as usize];
+        let block = (entry & BLOCK_MASK).wrapping_sub(1);
+        (entry != 0 && entry >> BLOCK_BITS == hash as u32 & CHECK_MASK)
+            .then(|| (block as usize).wrapping_mul(self.stride))
+    }
+
+    pub(crate) fn word_len(&self) -> WordLen {
+        self.word_len
+    }
+
+    /// Bytes of memory this index holds.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.slots.capacity() * size_of::<u32>()
+    }
+
+    /// Bytes of memory an index of a window of `window_len` bytes will hold; at most 32 MiB and a few words.
+    pub fn memory_bytes_for(window_len: usize, effort: Effort) -> usize {
+        size_of::<Self>() + (size_of::<u32>() << Shape::of(window_len, effort).slot_bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EFFORTS: [Effort; 4] = [Effort::Fast, Effort::Balanced, Effort::High, Effort::Max];
+
+    #[test]
+    fn memory_is_at_most_32_mib_for_any_window() {
+        for effort in EFFORTS {
+            for bits in 0..45 {
+                for len in [(1usize << bits) - 1, 1 << bits, (1 << bits) + 1] {
+                    assert!(BaseIndex::memory_bytes_for(len, effort) <= (32 << 20) + 64, "{effort:?} {len}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn memory_is_what_was_foretold() {
+        for effort in EFFORTS {
+            for len in [0, 1, 15, 16, 17, 33, 4096, 1_000_000] {
+                let window = vec![7u8; len];
+                assert_eq!(BaseIndex::build(&window, effort).memory_bytes(), BaseIndex::memory_bytes_for(len, effort));
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_occurrence_of_a_word_wins() {
+        let mut window = vec![0u8; 1024];
+        window[256..272].copy_from_slice(b"sixteen letters!");
+        window[512..528].copy_from_slice(b"sixteen letters!");
+        let index = BaseIndex::build(&window, Effort::Balanced);
+        assert_eq!(index.look_up(word::hash(b"sixteen letters!")), Some(256));
+        assert_eq!(index.look_up(word::hash(&[0; 16])), Some(0));
+    }
+}

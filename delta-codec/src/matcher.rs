@@ -1,0 +1,235 @@
+//! Finds the copies: probes the index along the target, extends hits both ways, and stays on their diagonal.
+//!
+//! After a copy the two strings often go on in step with a few bytes changed (an address that moved in native code, a field of a
+//! record). So the matcher looks ahead on the same *diagonal* (source minus target position) before it asks the index again;
+//! the bytes in between become sub bytes. That is what finds the copies that are too short for any index.
+
+use crate::compare::{EqualMask, MASK_LEN, common_prefix_len, common_suffix_len};
+use crate::effort::WordLen;
+use crate::index::BaseIndex;
+use crate::instruction::{COPY_LEN_MIN, Instruction};
+use crate::word;
+
+/// A miss makes the next step longer by one for every this many (as a power of two) bytes since the last copy …
+const STEP_SHIFT: u32 = 7;
+/// … up to this; steps are odd, so that they do not resonate with aligned data.
+const STEP_MAX: usize = 33;
+/// A copy off the current diagonal must be at least this long: its address costs several bytes.
+const FAR_COPY_LEN_MIN: usize = 32;
+/// How far past the end of a copy to look for the next equal run.
+const LOOK_AHEAD: usize = 112;
+/// Consecutive masks overlap by a run's length, so that no run is cut in two.
+const LOOK_STEP: usize = MASK_LEN - COPY_LEN_MIN;
+
+/// Appends to `found` copies that together with the bytes between them make up `target`, with sources in `window`.
+///
+/// `index` should be that of `window`; from another one nothing good comes, but nothing wrong either: every copy is compared.
+pub(crate) fn find_copies(index: &BaseIndex, window: &[u8], target: &[u8], found: &mut Vec<Instruction>) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if let Some(avx2) = crate::compare::Avx2::detect() {
+            // SAFETY: `detect` has found AVX2, BMI1 and BMI2.
+            #[allow(unsafe_code)]
+            unsafe {
+                find_copies_avx2(avx2, index, window, target, found);
+            }
+        } else {
+            find_copies_with(crate::compare::Sse2, index, window, target, found);
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    find_copies_with(crate::compare::Portable, index, window, target, found);
+}
+
+/// The matcher compiled for processors with AVX2 and bit manipulation.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+fn find_copies_avx2(
+    avx2: crate::compare::Avx2,
+    index: &BaseIndex,
+    window: &[u8],
+    target: &[u8],
+    found: &mut Vec<Instruction>,
+) {
+    find_copies_with(avx2, index, window, target, found);
+}
+
+#[inline(always)]
+fn find_copies_with<M: EqualMask>(
+    mask: M,
+    index: &BaseIndex,
+    window: &[u8],
+    target: &[u8],
+    found: &mut Vec<Instruction>,
+) {
+    match index.word_len() {
+        WordLen::Sixteen => Search { mask, window, target, found }.run::<16>(index),
+        WordLen::ThirtyTwo => Search { mask, window, target, found }.run::<32>(index),
+    }
+}
+
+/// One pass over one target.
+struct Search<'a, M> {
+    mask: M,
+    window: &'a [u8],
+    target: &'a [u8],
+    found: &'a mut Vec<Instruction>,
+}
+
+impl<M: EqualMask> Search<'_, M> {
+    #[inline(always)]
+    fn run<const WORD: usize>(&mut self, index: &BaseIndex) {
+        let (window, target) = (self.window, self.target);
+        let mut at = 0;
+        // Target bytes before this are decided.
+        let mut covered = 0;
+        let mut diagonal: Option<isize> = None;
+        while let Some(word) = target.get(at..).and_then(<[u8]>::first_chunk::<WORD>) {
+            if let Some(candidate) = index.look_up(word::hash(word)) {
+                let source = diagonal
+                    .and_then(|diagonal| at.checked_add_signed(diagonal))
+                    .filter(|&source| window.get(source..).and_then(<[u8]>::first_chunk::<WORD>) == Some(word))
+                    .unwrap_or(candidate);
+                let forward = window.get(source..).map_or(0, |base| common_prefix_len(&target[at..], base));
+                if forward >= WORD {
+                    let backward = common_suffix_len(&target[covered..at], &window[..source]);
+                    let here = source as isize - at as isize;
+                    if forward + backward >= FAR_COPY_LEN_MIN || diagonal == Some(here) {
+                        self.found.push(Instruction {
+                            literal_len: (at - backward - covered) as u32,
+                            copy_len: (forward + backward) as u32,
+                            source: (source - backward) as u32,
+                        });
+                        diagonal = Some(here);
+                        covered = self.follow(at + forward, source + forward);
+                        at = covered;
+                        continue;
+                    }
+                }
+            }
+            at += (1 + ((at - covered) >> STEP_SHIFT)).min(STEP_MAX) | 1;
+        }
+    }
+
+    /// Goes on along a diagonal from the end of a copy (`at` in the target, `source` in the window) for as long as equal
+    /// runs follow closely. Returns where the last copy ends in the target.
+    #[inline(always)]
+    fn follow(&mut self, mut at: usize, mut source: usize) -> usize {
+        loop {
+            let target = &self.target[at..];
+            let base = &self.window[source..];
+            let Some(gap) = self.next_run(target, base) else { return at };
+            let run = common_prefix_len(&target[gap..], &base[gap..]);
+            // A run pays for its instruction and for the gap that is now given up as sub bytes only when it is long enough.
+            if run < COPY_LEN_MIN + (gap >> 2) {
+                return at;
+            }
+            self.found.push(Instruction {
+                literal_len: gap as u32,
+                copy_len: run as u32,
+                source: (source + gap) as u32,
+            });
+            at += gap + run;
+            source += gap + run;
+        }
+    }
+
+    /// Where in the next bytes the first run of [`COPY_LEN_MIN`] equal ones begins.
+    #[inline(always)]
+    fn next_run(&self, target: &[u8], base: &[u8]) -> Option<usize> {
+        let mut gap = 0;
+        while gap < LOOK_AHEAD {
+            let left = target.get(gap..)?.first_chunk::<MASK_LEN>()?;
+            let right = base.get(gap..)?.first_chunk::<MASK_LEN>()?;
+            let equal = self.mask.equal_mask(left, right);
+            let two = equal & (equal >> 1);
+            let four = two & (two >> 2);
+            let eight = four & (four >> 4);
+            if eight != 0 {
+                return Some(gap + eight.trailing_zeros() as usize);
+            }
+            gap += LOOK_STEP;
+        }
+        None
+    }
+}
+
+/// Kept in reach on every architecture, so that the fallback is compiled and tested everywhere.
+#[cfg(test)]
+fn find_copies_portable(index: &BaseIndex, window: &[u8], target: &[u8], found: &mut Vec<Instruction>) {
+    find_copies_with(crate::compare::Portable, index, window, target, found);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Effort;
+    use proptest::prelude::*;
+
+    /// The target that the instructions describe, with literals taken from `target` itself.
+    fn rebuild(window: &[u8], target: &[u8], found: &[Instruction]) -> Vec<u8> {
+        let mut rebuilt = Vec::new();
+        for instruction in found {
+            let at = rebuilt.len();
+            rebuilt.extend_from_slice(&target[at..at + instruction.literal_len as usize]);
+            rebuilt.extend_from_slice(&window[instruction.source as usize..][..instruction.copy_len as usize]);
+        }
+        rebuilt.extend_from_slice(&target[rebuilt.len()..]);
+        rebuilt
+    }
+
+    proptest! {
+        #[test]
+        fn copies_are_true_and_the_same_on_every_processor(
+            window in prop::collection::vec(0u8..4, 0..3000), splices in prop::collection::vec((any::<prop::sample::Index>(), 0usize..300, any::<u8>()), 1..20),
+        ) {
+            let mut target = Vec::new();
+            for (start, len, byte) in splices {
+                if !window.is_empty() {
+                    let start = start.index(window.len());
+                    target.extend_from_slice(&window[start..(start + len).min(window.len())]);
+                }
+                target.push(byte);
+            }
+            for effort in [Effort::Fast, Effort::Balanced] {
+                let index = BaseIndex::build(&window, effort);
+                let mut found = Vec::new();
+                find_copies(&index, &window, &target, &mut found);
+                prop_assert_eq!(&rebuild(&window, &target, &found), &target);
+                prop_assert!(found.iter().all(|instruction| instruction.copy_len as usize >= COPY_LEN_MIN));
+                let mut portable = Vec::new();
+                find_copies_portable(&index, &window, &target, &mut portable);
+                prop_assert_eq!(&found, &portable);
+                #[cfg(target_arch = "x86_64")]
+                {
+                    let mut sse2 = Vec::new();
+                    find_copies_with(crate::compare::Sse2, &index, &window, &target, &mut sse2);
+                    prop_assert_eq!(&found, &sse2);
+                }
+            }
+        }
+
+        #[test]
+        fn a_foreign_index_does_no_harm(window in prop::collection::vec(0u8..3, 0..500), other in prop::collection::vec(0u8..3, 0..5000), target in prop::collection::vec(0u8..3, 1..2000)) {
+            let index = BaseIndex::build(&other, Effort::Balanced);
+            let mut found = Vec::new();
+            find_copies(&index, &window, &target, &mut found);
+            prop_assert_eq!(rebuild(&window, &target, &found), target);
+        }
+    }
+
+    #[test]
+    fn changed_bytes_stay_on_the_diagonal() {
+        let window: Vec<u8> = (0..4000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let mut target = window.clone();
+        for at in (100..3900).step_by(20) {
+            target[at] = target[at].wrapping_add(16);
+        }
+        let index = BaseIndex::build(&window, Effort::Balanced);
+        let mut found = Vec::new();
+        find_copies(&index, &window, &target, &mut found);
+        // Runs of 19 bytes between changes: too short to be worth an address, found all the same.
+        assert_eq!(found.len(), 191);
+        assert!(found.iter().skip(1).all(|instruction| instruction.literal_len == 1));
+    }
+}

@@ -1,0 +1,44 @@
+//! What a delta consists of, read without its footprint: for people and for benchmarks.
+
+use crate::decode::{DecodeError, Parsed, parse};
+
+/// The composition of one delta. Lengths in bytes; `_stored` as they are in the delta, the others unpacked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeltaSummary {
+    /// Copies from the footprint.
+    pub copies: usize,
+    /// The three instruction streams together.
+    pub instruction_bytes_stored: usize,
+    /// Target bytes given as differences to base bytes.
+    pub sub_bytes: usize,
+    /// The sub stream.
+    pub sub_bytes_stored: usize,
+    /// Target bytes given as they are.
+    pub literal_bytes: usize,
+    /// The literal stream.
+    pub literal_bytes_stored: usize,
+    /// Whether the literals are compressed over base bytes.
+    pub context: bool,
+}
+
+/// Takes the delta of a segment of `target_len` bytes apart without unpacking it.
+///
+/// # Errors
+/// [`DecodeError`] when its outside is malformed; that it can be decoded is not said.
+pub fn summarize(delta: &[u8], target_len: usize) -> Result<DeltaSummary, DecodeError> {
+    Ok(match parse(delta, target_len)? {
+        Parsed::Copy { .. } => DeltaSummary { copies: 1, ..DeltaSummary::default() },
+        Parsed::Streams(streams) => DeltaSummary {
+            copies: streams.copies,
+            instruction_bytes_stored: [streams.literal_lengths, streams.copy_lengths, streams.diagonals]
+                .iter()
+                .map(|stream| stream.stored_len())
+                .sum(),
+            sub_bytes: streams.sub.plain_len(),
+            sub_bytes_stored: streams.sub.stored_len(),
+            literal_bytes: streams.literals.plain_len(),
+            literal_bytes_stored: streams.literals.stored_len(),
+            context: streams.literals.needs_context(),
+        },
+    })
+}

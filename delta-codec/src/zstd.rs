@@ -1,0 +1,168 @@
+//! zstd contexts that are kept between frames, for frames that may have a prefix.
+
+use std::fmt;
+
+use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat, ResetDirective};
+
+use crate::decode::DecodeError;
+use crate::frame;
+
+/// How hard zstd tries. Not part of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    level: i32,
+    /// With a prefix, the match tables have at least 2^(window log - this) entries. At zstd's own size, meant for an input
+    /// without prefix, most of a long prefix is forgotten before the first byte is compressed.
+    table_shift: u32,
+}
+
+impl Settings {
+    pub(crate) const LEVEL_1: Self = Self { level: 1, table_shift: 3 };
+    pub(crate) const LEVEL_3: Self = Self { level: 3, table_shift: 2 };
+    pub(crate) const LEVEL_19: Self = Self { level: 19, table_shift: 1 };
+
+    /// As [`Settings::LEVEL_1`] at another level.
+    pub(crate) const fn at_level(level: i32) -> Self {
+        Self { level, table_shift: 3 }
+    }
+}
+
+/// Smallest and largest window (docs/format/delta-v1.md §4 bounds the latter).
+const WINDOW_LOG: std::ops::RangeInclusive<u32> = 10..=27;
+/// Table sizes (hash, chain) of the levels we use, which a prefix only ever raises.
+const TABLE_LOG_MIN: u32 = 17;
+const TABLE_LOG_MAX: u32 = 24;
+
+/// Which of two shapes a frame has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FrameKind {
+    /// Without magic, header saying nothing but the window (docs/format/delta-v1.md §4).
+    Bare,
+    /// As `zstd` writes it.
+    Ordinary,
+}
+
+/// A compression context that lives as long as its thread's encoder.
+#[derive(Default)]
+pub(crate) struct Compressor {
+    context: Option<CCtx<'static>>,
+    scratch: Vec<u8>,
+}
+
+impl fmt::Debug for Compressor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compressor").finish_non_exhaustive()
+    }
+}
+
+impl Compressor {
+    /// The frame of `plain` after `prefix`, or `None` when it would be longer than `len_max` (or the library fails).
+    pub(crate) fn compress(
+        &mut self,
+        kind: FrameKind,
+        plain: &[u8],
+        prefix: &[u8],
+        settings: Settings,
+        len_max: usize,
+    ) -> Option<&[u8]> {
+        let room = zstd_safe::compress_bound(plain.len()).min(len_max);
+        if self.scratch.len() < room {
+            self.scratch.resize(room, 0);
+        }
+        let mut context: CCtx<'_> = self.context.take().or_else(CCtx::try_create)?;
+        let written = compress_once(&mut context, kind, plain, prefix, settings, &mut self.scratch[..room]);
+        if context.reset(ResetDirective::SessionAndParameters).is_ok() {
+            // SAFETY: only the lifetime changes. It stands for the prefix, which zstd refers to for the one frame after
+            // `ref_prefix`; the reset that has just succeeded dropped every reference to it.
+            #[allow(unsafe_code)]
+            let context = unsafe { std::mem::transmute::<CCtx<'_>, CCtx<'static>>(context) };
+            self.context = Some(context);
+        }
+        written.map(|len| &self.scratch[..len])
+    }
+}
+
+fn compress_once<'p>(
+    context: &mut CCtx<'p>,
+    kind: FrameKind,
+    plain: &[u8],
+    prefix: &'p [u8],
+    settings: Settings,
+    room: &mut [u8],
+) -> Option<usize> {
+    let mut set = |parameter| context.set_parameter(parameter).ok();
+    set(CParameter::CompressionLevel(settings.level))?;
+    if kind == FrameKind::Bare {
+        set(CParameter::Format(FrameFormat::Magicless))?;
+        set(CParameter::ContentSizeFlag(false))?;
+    }
+    if !prefix.is_empty() {
+        let reach = plain.len() + prefix.len();
+        let window_log = (reach + 1).next_power_of_two().trailing_zeros().clamp(*WINDOW_LOG.start(), *WINDOW_LOG.end());
+        let table_log =
+            window_log.saturating_sub(settings.table_shift).clamp(TABLE_LOG_MIN, TABLE_LOG_MAX).min(window_log);
+        set(CParameter::WindowLog(window_log))?;
+        if settings.level < 10 {
+            set(CParameter::HashLog(table_log))?;
+            set(CParameter::ChainLog(table_log))?;
+        }
+        context.ref_prefix(prefix).ok()?;
+    }
+    context.compress2(room, plain).ok()
+}
+
+/// A decompression context that lives as long as its thread's decoder.
+#[derive(Default)]
+pub(crate) struct Decompressor {
+    context: Option<DCtx<'static>>,
+}
+
+impl fmt::Debug for Decompressor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decompressor").finish_non_exhaustive()
+    }
+}
+
+impl Decompressor {
+    /// Fills `plain` from exactly one frame after `prefix`.
+    pub(crate) fn decompress(
+        &mut self,
+        kind: FrameKind,
+        frame: &[u8],
+        prefix: &[u8],
+        plain: &mut [u8],
+    ) -> Result<(), DecodeError> {
+        match kind {
+            FrameKind::Bare => frame::check_bare(frame)?,
+            FrameKind::Ordinary => frame::check_ordinary(frame, plain.len())?,
+        }
+        let no_memory = DecodeError("no memory for a zstd context");
+        let mut context: DCtx<'_> = self.context.take().or_else(DCtx::try_create).ok_or(no_memory)?;
+        let written = decompress_once(&mut context, kind, frame, prefix, plain);
+        if context.reset(ResetDirective::SessionAndParameters).is_ok() {
+            // SAFETY: only the lifetime changes. It stands for the prefix, which zstd refers to for the one frame after
+            // `ref_prefix`; the reset that has just succeeded dropped every reference to it.
+            #[allow(unsafe_code)]
+            let context = unsafe { std::mem::transmute::<DCtx<'_>, DCtx<'static>>(context) };
+            self.context = Some(context);
+        }
+        if written? == plain.len() { Ok(()) } else { Err(DecodeError("a zstd frame holds too little")) }
+    }
+}
+
+fn decompress_once<'p>(
+    context: &mut DCtx<'p>,
+    kind: FrameKind,
+    frame: &[u8],
+    prefix: &'p [u8],
+    plain: &mut [u8],
+) -> Result<usize, DecodeError> {
+    let refused = |_| DecodeError("zstd refuses a frame");
+    if kind == FrameKind::Bare {
+        context.set_parameter(DParameter::Format(FrameFormat::Magicless)).map_err(refused)?;
+    }
+    if !prefix.is_empty() {
+        context.ref_prefix(prefix).map_err(refused)?;
+    }
+    context.decompress(plain, frame).map_err(refused)
+}

@@ -1,0 +1,58 @@
+//! The codec from outside: round trips, hostile deltas, the paths an encoder should take, and the vectors of the format.
+
+mod hostile;
+mod paths;
+mod round_trip;
+mod vectors;
+
+use delta_codec::{
+    BaseIndex, BaseRange, DecodeError, Decoder, Effort, EncodeJob, Encoded, Encoder, FootprintLimits, WindowUnit,
+};
+
+/// Every effort.
+const EFFORTS: [Effort; 4] = [Effort::Fast, Effort::Balanced, Effort::High, Effort::Max];
+
+/// A window that is stored raw, in one piece.
+fn raw_layout(window_len: usize) -> Vec<WindowUnit> {
+    let plain_len = u32::try_from(window_len).expect("windows are below 4 GiB");
+    if plain_len == 0 { Vec::new() } else { vec![WindowUnit { plain_len, stored_len: plain_len, divisible: true }] }
+}
+
+/// The delta of `target` against `window`, however long it becomes.
+fn encode(
+    window: &[u8],
+    layout: &[WindowUnit],
+    target: &[u8],
+    effort: Effort,
+    limits: FootprintLimits,
+) -> (Encoded, Vec<u8>) {
+    let index = BaseIndex::build(window, effort);
+    let job = EncodeJob { window, index: &index, layout, target, effort, limits, delta_len_max: usize::MAX };
+    let mut delta = Vec::new();
+    let encoded = Encoder::new().encode(&job, &mut delta).expect("a delta of any length is welcome");
+    (encoded, delta)
+}
+
+/// The bytes the decoder must be given.
+fn gather(window: &[u8], ranges: &[BaseRange]) -> Vec<u8> {
+    let slice = |range: &BaseRange| &window[range.offset as usize..][..range.len as usize];
+    ranges.iter().flat_map(slice).copied().collect()
+}
+
+fn decode(footprint: &[u8], delta: &[u8], target_len: usize) -> Result<Vec<u8>, DecodeError> {
+    let mut target = vec![0xa5; target_len];
+    Decoder::new().decode(footprint, delta, &mut target)?;
+    Ok(target)
+}
+
+/// Random-looking bytes.
+fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
