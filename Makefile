@@ -1,5 +1,5 @@
 # The developer's commands; CI runs `make test` and nothing else.
-.PHONY: help run test test-all bench demo lint fmt pin
+.PHONY: help run test test-all bench demo lint fmt audit pin
 
 PY := .venv/bin/python
 
@@ -20,7 +20,7 @@ lint: ## formatting, clippy, licences and version floors, ruff, mypy
 	@tests/setup.sh
 	cargo fmt --all --check
 	cargo clippy --workspace --locked --all-features --all-targets -- -D warnings
-	$(PY) tests/house/dependencies.py
+	.tools/bin/cargo-deny --locked --all-features check bans licenses sources
 	.venv/bin/ruff check tests docs
 	.venv/bin/mypy tests
 	.venv/bin/mypy docs/format
@@ -35,6 +35,10 @@ demo: ## four releases of real packages through four kinds of bucket, with a tab
 	@tests/setup.sh
 	cargo build --release --locked -p proxy
 	$(PY) -m demo
+
+audit: ## ask RustSec's advisory database about every dependency (needs github.com)
+	@tests/setup.sh
+	.tools/bin/cargo-deny --locked --all-features check advisories
 
 pin: ## resolve tests/requirements.in anew into tests/requirements.txt
 	rm -rf .tools/pin && python3.11 -m venv .tools/pin

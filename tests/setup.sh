@@ -4,7 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-VERSITYGW=v1.8.0 # the other S3 server: tests are tried on it, and it plays the backend store
+VERSITYGW=v1.8.0  # the other S3 server: tests are tried on it, and it plays the backend store
+CARGO_DENY=0.20.2 # licences and version floors; built without optimisation, which takes a minute
 
 mkdir -p .tools/bin
 exec 9>.tools/setup.lock
@@ -28,8 +29,8 @@ packages() {
         # shellcheck disable=SC2064
         trap "${sudo[*]} rm -f $policy" EXIT
     fi
-    "${sudo[@]}" apt-get update -qq
-    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}" >.tools/apt.log ||
+    "${sudo[@]}" apt-get update -qq >.tools/apt.log 2>&1
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}" >>.tools/apt.log 2>&1 ||
         { tail -20 .tools/apt.log; exit 1; }
 }
 
@@ -49,6 +50,14 @@ versitygw() {
     GOBIN=$PWD/.tools/bin GOFLAGS=-mod=mod go install "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW"
 }
 
+cargo_deny() {
+    [ -x .tools/bin/cargo-deny ] && .tools/bin/cargo-deny --version | grep -q " $CARGO_DENY$" && return
+    echo "setup: cargo-deny $CARGO_DENY"
+    CARGO_PROFILE_DEV_DEBUG=false cargo install --quiet --locked --debug --no-default-features --root .tools \
+        "cargo-deny@$CARGO_DENY"
+}
+
 packages
 python
 versitygw
+cargo_deny

@@ -22,6 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv" / "bin"
 
+DENY = ("bans", "licenses", "sources")  # advisories need the database's git repository: `make audit`
+
 CARGO_RESULT = re.compile(r"^test result: \w+\. (?P<passed>\d+) passed; (?P<failed>\d+) failed")
 PYTEST_RESULT = re.compile(r"^(?:=+ )?(?P<counts>\d+ (?:passed|failed|error)[^=]*) in [\d.]+s")
 PYTEST_COUNT = re.compile(r"(\d+) (passed|failed|errors?)\b")
@@ -66,7 +68,7 @@ def steps(long: bool) -> list[Step]:
         Step("setup", ("tests/setup.sh",), timeout_s=900, essential=True),
         Step("rustfmt", ("cargo", "fmt", "--all", "--check")),
         Step("clippy", ("cargo", "clippy", *locked, "--all-targets", "--", "-D", "warnings"), timeout_s=1200),
-        Step("licences", (str(VENV / "python"), "tests/house/dependencies.py")),
+        Step("cargo deny", (str(ROOT / ".tools" / "bin" / "cargo-deny"), "--locked", "--all-features", "check", *DENY)),
         Step("ruff", (str(VENV / "ruff"), "check", "tests", "docs")),
         Step("mypy tests", (str(VENV / "mypy"), "tests")),
         Step("mypy docs/format", (str(VENV / "mypy"), "docs/format")),
