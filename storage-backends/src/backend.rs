@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
-use std::{fmt, ops::Range, time::SystemTime};
+use std::{fmt, ops::Range, sync::Arc, time::SystemTime};
 
 /// A stream of blob bytes. An `Err` item ends the stream; a reader that sees one has not seen the whole blob.
 pub type ByteStream = BoxStream<'static, Result<Bytes>>;
@@ -44,6 +44,34 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Asks the store whether it can serve, as cheaply as it allows.
     async fn probe(&self) -> Result<()>;
+}
+
+/// A shared backend is a backend.
+#[async_trait]
+impl<B: Backend + ?Sized> Backend for Arc<B> {
+    async fn put(&self, name: &BlobName, body: ByteStream, len: Option<u64>) -> Result<PutReceipt> {
+        (**self).put(name, body, len).await
+    }
+
+    async fn get(&self, name: &BlobName, range: Range<u64>) -> Result<Option<ByteStream>> {
+        (**self).get(name, range).await
+    }
+
+    async fn head(&self, name: &BlobName) -> Result<Option<u64>> {
+        (**self).head(name).await
+    }
+
+    async fn delete(&self, name: &BlobName) -> Result<()> {
+        (**self).delete(name).await
+    }
+
+    fn list(&self, prefix: &str) -> BoxStream<'static, Result<Listed>> {
+        (**self).list(prefix)
+    }
+
+    async fn probe(&self) -> Result<()> {
+        (**self).probe().await
+    }
 }
 
 /// The name of one blob in a backend: lower-case ASCII letters, digits, `-`, `_` and `/`, at most 200 bytes, no empty or
@@ -126,6 +154,34 @@ pub enum ErrorKind {
     Other,
 }
 
+impl ErrorKind {
+    /// Every kind.
+    pub const ALL: [Self; 8] = [
+        Self::Invalid,
+        Self::Full,
+        Self::Denied,
+        Self::Throttled,
+        Self::Transient,
+        Self::Corrupt,
+        Self::Body,
+        Self::Other,
+    ];
+
+    /// The kind in lower case, for metric labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::Full => "full",
+            Self::Denied => "denied",
+            Self::Throttled => "throttled",
+            Self::Transient => "transient",
+            Self::Corrupt => "corrupt",
+            Self::Body => "body",
+            Self::Other => "other",
+        }
+    }
+}
+
 /// A failed backend call.
 #[derive(Debug, thiserror::Error)]
 #[error("{kind:?}: {message}")]
@@ -159,5 +215,31 @@ impl BackendError {
     /// True when the same call may succeed later and repeating it is harmless for a repeatable call.
     pub fn is_transient(&self) -> bool {
         matches!(self.kind, ErrorKind::Throttled | ErrorKind::Transient)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_that_could_escape_or_collide_are_refused() {
+        for bad in
+            ["", "/", "a/", "/a", "a//b", "..", "a/../b", "A", "a b", "a.b", "a+b", "é", "a\0b", &"a".repeat(201)]
+        {
+            assert_eq!(BlobName::new(bad).unwrap_err().kind(), ErrorKind::Invalid, "{bad:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_accepted_name_is_of_the_documented_form(text in "[-_a-z0-9/.A+ ]{0,12}") {
+            let accepted = BlobName::new(text.clone()).is_ok();
+            let documented = !text.is_empty()
+                && text.chars().all(|c| "abcdefghijklmnopqrstuvwxyz0123456789-_/".contains(c))
+                && !format!("/{text}/").contains("//");
+            prop_assert_eq!(accepted, documented);
+        }
     }
 }

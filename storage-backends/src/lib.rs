@@ -5,5 +5,13 @@
 //! stream, reading a whole blob) lives in functions beside the trait, never in it.
 
 mod backend;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+mod local;
+mod memory;
+mod whole;
 
 pub use backend::{Backend, BackendError, BlobName, ByteStream, ErrorKind, Listed, PutReceipt, Result};
+pub use local::{LocalBackend, LocalOptions};
+pub use memory::MemoryBackend;
+pub use whole::{body_of, collect, get_all, put_bytes};

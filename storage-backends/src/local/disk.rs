@@ -1,0 +1,253 @@
+//! The system calls of the local backend behind one small trait, so that a test can count them and make one fail.
+//!
+//! Every path is relative to the root directory, whose descriptor is held open: the root cannot be swapped under a running
+//! process. Nothing here follows a symbolic link as its last component. All calls block.
+
+use bytes::Bytes;
+use rustix::{
+    fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags},
+    io::{Errno, retry_on_intr},
+};
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, IoSlice},
+    os::{fd::OwnedFd, unix::ffi::OsStringExt},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+/// What the local backend asks of the operating system.
+pub(super) trait Disk: Send + Sync + 'static {
+    /// Opens a new, empty, private file that has no name and vanishes when closed.
+    fn create_unnamed(&self) -> io::Result<File>;
+    /// Creates a new, empty, private file under a name that must not exist, and locks it.
+    fn create_named(&self, path: &Path) -> io::Result<File>;
+    /// Writes all of `pieces`, one after the other, from `offset` on.
+    fn write_at(&self, file: &File, pieces: &[Bytes], offset: u64) -> io::Result<()>;
+    /// Forces a file's bytes and length to the medium.
+    fn sync_file(&self, file: &File) -> io::Result<()>;
+    /// Gives a file made by [`Disk::create_unnamed`] a name that must not exist.
+    fn link(&self, file: &File, to: &Path) -> io::Result<()>;
+    /// Renames to a name that must not exist.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Forces a directory's entries to the medium.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Makes one private directory; one that exists is fine.
+    fn make_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Opens a regular file for reading and tells its length.
+    fn open(&self, path: &Path) -> io::Result<(File, u64)>;
+    /// Reads up to `len` bytes at `offset`; fewer only at the end of the file.
+    fn read_at(&self, file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>>;
+    /// What stands at `path`, without following it.
+    fn stat(&self, path: &Path) -> io::Result<Stat>;
+    /// Removes a file's name.
+    fn unlink(&self, path: &Path) -> io::Result<()>;
+    /// The names in a directory, `.` and `..` left out.
+    fn entries(&self, dir: &Path) -> io::Result<Vec<OsString>>;
+    /// Whether no living process holds the lock of [`Disk::create_named`] on this file.
+    fn is_left_over(&self, path: &Path) -> io::Result<bool>;
+}
+
+/// Facts about one directory entry.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stat {
+    pub(super) is_dir: bool,
+    pub(super) is_file: bool,
+    pub(super) len: u64,
+    pub(super) modified: Option<SystemTime>,
+}
+
+/// The real system calls below one root directory.
+pub(super) struct Posix {
+    root: OwnedFd,
+}
+
+impl Posix {
+    /// Opens the root, making it and its parents when they are missing, and syncs what it made.
+    pub(super) fn open(root: &Path) -> io::Result<Self> {
+        make_durable_dirs(root)?;
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        Ok(Self { root: rustix::fs::open(root, flags, Mode::empty())? })
+    }
+
+    fn open_beneath(&self, path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
+        let path = or_root(path);
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let fd = match retry_on_intr(|| rustix::fs::openat2(&self.root, path, flags, mode, resolve)) {
+            // Kernels before 5.6 and some sandboxes lack openat2; the directories are ours alone (0700) all the same.
+            Err(Errno::NOSYS | Errno::PERM) => retry_on_intr(|| rustix::fs::openat(&self.root, path, flags, mode))?,
+            result => result?,
+        };
+        Ok(File::from(fd))
+    }
+}
+
+impl Disk for Posix {
+    fn create_unnamed(&self) -> io::Result<File> {
+        let dir = Path::new(super::layout::TEMP_DIR);
+        let fd = retry_on_intr(|| {
+            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+            rustix::fs::openat(&self.root, dir, flags, FILE_MODE)
+        })?;
+        Ok(File::from(fd))
+    }
+
+    fn create_named(&self, path: &Path) -> io::Result<File> {
+        let file = self.open_beneath(path, OFlags::CREATE | OFlags::EXCL | OFlags::RDWR, FILE_MODE)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            // File systems without locks: the start-up sweep then takes the file for left over, and the upload it
+            // belonged to fails at its rename. Nothing is lost.
+            Ok(()) | Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => Ok(file),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn write_at(&self, file: &File, pieces: &[Bytes], mut offset: u64) -> io::Result<()> {
+        let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+        let mut left: &mut [IoSlice<'_>] = &mut slices;
+        IoSlice::advance_slices(&mut left, 0); // drops leading empty pieces
+        while !left.is_empty() {
+            let batch = &left[..left.len().min(IOVEC_MAX)];
+            let written = retry_on_intr(|| rustix::io::pwritev(file, batch, offset))?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            offset += written as u64;
+            IoSlice::advance_slices(&mut left, written);
+        }
+        Ok(())
+    }
+
+    fn sync_file(&self, file: &File) -> io::Result<()> {
+        // Not repeated when interrupted or failed: after a failed fsync the kernel may have dropped the dirty pages, and a second
+        // fsync that succeeds would prove nothing.
+        Ok(rustix::fs::fsync(file)?)
+    }
+
+    fn link(&self, file: &File, to: &Path) -> io::Result<()> {
+        use std::os::fd::AsRawFd;
+        // linkat with AT_EMPTY_PATH needs a capability; the way through /proc does not.
+        let from = format!("/proc/self/fd/{}", file.as_raw_fd());
+        Ok(retry_on_intr(|| {
+            rustix::fs::linkat(rustix::fs::CWD, from.as_str(), &self.root, to, AtFlags::SYMLINK_FOLLOW)
+        })?)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match rustix::fs::renameat_with(&self.root, from, &self.root, to, RenameFlags::NOREPLACE) {
+            // File systems without renameat2 (NFS among them): a hard link is exclusive everywhere.
+            Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => {
+                rustix::fs::linkat(&self.root, from, &self.root, to, AtFlags::empty())?;
+                // The blob is in place; a second name that stays behind is the next sweep's business.
+                self.unlink(from).or(Ok(()))
+            }
+            result => Ok(result?),
+        }
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let dir = self.open_beneath(dir, OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty())?;
+        Ok(rustix::fs::fsync(&dir)?)
+    }
+
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        match rustix::fs::mkdirat(&self.root, dir, DIR_MODE) {
+            Err(Errno::EXIST) => Ok(()),
+            result => Ok(result?),
+        }
+    }
+
+    fn open(&self, path: &Path) -> io::Result<(File, u64)> {
+        // NONBLOCK: opening a pipe that somebody put there must not wait for its other end.
+        let file = self.open_beneath(path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())?;
+        let stat = Stat::from(rustix::fs::fstat(&file)?);
+        if !stat.is_file {
+            return Err(io::Error::other("not a regular file"));
+        }
+        Ok((file, stat.len))
+    }
+
+    fn read_at(&self, file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
+            let at = offset + bytes.len() as u64;
+            let wanted = len - bytes.len();
+            let got = match rustix::io::pread(file, rustix::buffer::spare_capacity(&mut bytes), at) {
+                Err(Errno::INTR) => continue,
+                result => result?,
+            };
+            if got == 0 || got >= wanted {
+                break;
+            }
+        }
+        bytes.truncate(len); // the allocator may have given more room than asked for
+        Ok(bytes)
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        Ok(rustix::fs::statat(&self.root, or_root(path), AtFlags::SYMLINK_NOFOLLOW)?.into())
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.root, path, AtFlags::empty())?)
+    }
+
+    fn entries(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        let dir = self.open_beneath(dir, OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty())?;
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::new(dir)? {
+            let name = entry?.file_name().to_bytes().to_vec();
+            if name != b"." && name != b".." {
+                names.push(OsString::from_vec(name));
+            }
+        }
+        Ok(names)
+    }
+
+    fn is_left_over(&self, path: &Path) -> io::Result<bool> {
+        let file = self.open_beneath(path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Ok(()) | Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl From<rustix::fs::Stat> for Stat {
+    fn from(stat: rustix::fs::Stat) -> Self {
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let modified = u64::try_from(stat.st_mtime).ok().map(|s| SystemTime::UNIX_EPOCH + Duration::from_secs(s));
+        Self { is_dir: kind.is_dir(), is_file: kind.is_file(), len: stat.st_size.unsigned_abs(), modified }
+    }
+}
+
+/// Makes `root` and its missing parents, each with its parent synced, so that the root itself survives a power cut.
+fn make_durable_dirs(root: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    let missing: Vec<PathBuf> = root
+        .ancestors()
+        .take_while(|dir| !dir.as_os_str().is_empty() && !dir.is_dir())
+        .map(Path::to_path_buf)
+        .collect();
+    for dir in missing.iter().rev() {
+        match std::fs::DirBuilder::new().mode(0o700).create(dir) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+            result => result?,
+        }
+        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(parent)?.sync_all()?;
+    }
+    Ok(())
+}
+
+fn or_root(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
+}
+
+const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
+const DIR_MODE: Mode = Mode::from_raw_mode(0o700);
+/// Linux takes at most this many pieces in one vectored write.
+const IOVEC_MAX: usize = 1024;
