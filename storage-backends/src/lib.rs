@@ -3,15 +3,29 @@
 //! A backend stores *blobs*: immutable byte strings under names that are never used twice. It knows nothing of S3
 //! keys, deltas, seals or the catalog. What a backend must promise stands on [`Backend`]; comfort (collecting a
 //! stream, reading a whole blob) lives in functions beside the trait, never in it.
+//!
+//! Wrappers are backends too and stack in any order; the useful one is, from the inside:
+//! store, [`Measured`] (every request that really happens), [`Limited`], [`Retrying`].
 
 mod backend;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod fault;
+mod limit;
 mod local;
+mod measured;
 mod memory;
+mod observer;
+mod random;
+mod retry;
 mod whole;
 
 pub use backend::{Backend, BackendError, BlobName, ByteStream, ErrorKind, Listed, PutReceipt, Result};
+pub use fault::{Fault, FaultRates, FaultSchedule, Faulty};
+pub use limit::{Concurrency, Limited};
 pub use local::{LocalBackend, LocalOptions};
+pub use measured::Measured;
 pub use memory::MemoryBackend;
+pub use observer::{Direction, Observer, Op, Outcome, Unobserved};
+pub use retry::{RetryPolicy, Retrying};
 pub use whole::{body_of, collect, get_all, put_bytes};
