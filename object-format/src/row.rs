@@ -29,13 +29,24 @@ pub struct RowContext<'a> {
     pub version_id: [u8; 16],
     /// Part number for a part's facts.
     pub part: Option<u32>,
-    /// Its extents: blob, offset and length.
-    pub extents: &'a [(BlobId, u64, u64)],
+    /// [`extents_digest`] of its extents; kept in the catalog row, so that a listing opens facts without reading extents, and compared with the
+    /// extents themselves before they are read.
+    pub extents_digest: [u8; 32],
+}
+
+/// SHA-256 over an ordered list of extents (blob, offset, length), each of fixed width, so that two lists never have the same bytes.
+pub fn extents_digest(extents: impl IntoIterator<Item = (BlobId, u64, u64)>) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for (blob, offset, len) in extents {
+        hash.update(blob.0);
+        hash.update(offset.to_le_bytes());
+        hash.update(len.to_le_bytes());
+    }
+    hash.finalize().into()
 }
 
 impl RowContext<'_> {
-    /// Everything in it with fixed lengths or its length before it, so that two contexts never have the same bytes; hashed, since a
-    /// version may have ten thousand extents.
+    /// Everything in it with fixed lengths or its length before it, so that two contexts never have the same bytes.
     fn aad(&self) -> Aad<[u8; 32]> {
         let mut hash = Sha256::new();
         hash.update(CONTEXT_LABEL);
@@ -50,12 +61,7 @@ impl RowContext<'_> {
                 hash.update(part.to_le_bytes());
             }
         }
-        hash.update((self.extents.len() as u64).to_le_bytes());
-        for (blob, offset, len) in self.extents {
-            hash.update(blob.0);
-            hash.update(offset.to_le_bytes());
-            hash.update(len.to_le_bytes());
-        }
+        hash.update(self.extents_digest);
         Aad::from(hash.finalize().into())
     }
 }
