@@ -3,6 +3,7 @@
 mod bucket_name;
 mod domains;
 mod object_key;
+pub(crate) mod percent;
 mod query;
 mod target;
 

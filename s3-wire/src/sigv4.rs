@@ -9,4 +9,7 @@ mod verifier;
 pub use presented::Presented;
 pub use secret::{CredentialStore, SecretKey};
 pub use signing::{ChunkSigner, Scope};
-pub use verifier::{Authenticated, Identity, PayloadMode, SignatureKind, Verifier};
+pub use verifier::{Authenticated, Identity, PayloadMode, SignatureKind, Verifier, anonymous};
+
+#[cfg(test)]
+mod tests;

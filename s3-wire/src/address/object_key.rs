@@ -4,9 +4,10 @@ use crate::error::{ErrorCode, Result, S3Error};
 use std::fmt;
 
 /// The most bytes a key may have.
-pub const KEY_BYTES_MAX: usize = 1024;
+const KEY_BYTES_MAX: usize = 1024;
 
-/// A key. `foo` and `foo/bar`, `/x`, `a//b`, `.`, `..` are ordinary, distinct keys: nothing is normalised (C36, C74).
+/// A key. Source: Amazon S3 User Guide, "Naming Amazon S3 objects". NUL is refused because neither PostgreSQL text nor most file
+/// systems can carry it, so no store could `eject` such a key. `foo` and `foo/bar`, `/x`, `a//b`, `.`, `..` are ordinary, distinct keys: nothing is normalised (C36, C74).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey(String);
 
@@ -15,8 +16,20 @@ impl ObjectKey {
     ///
     /// # Errors
     /// `KeyTooLongError` past 1024 bytes; `InvalidArgument` when it is empty or holds a NUL.
-    pub fn new(_key: impl Into<String>) -> Result<Self> {
-        unimplemented!()
+    pub fn new(key: impl Into<String>) -> Result<Self> {
+        let key = key.into();
+        if key.len() > KEY_BYTES_MAX {
+            return Err(S3Error::new(ErrorCode::KeyTooLongError)
+                .field("Size", key.len().to_string())
+                .field("MaxSizeAllowed", KEY_BYTES_MAX.to_string()));
+        }
+        if key.is_empty() {
+            return Err(S3Error::invalid_argument("key", key, "A key has at least one byte."));
+        }
+        if key.contains('\0') {
+            return Err(S3Error::invalid_argument("key", key, "A key cannot contain the character U+0000."));
+        }
+        Ok(Self(key))
     }
 
     /// The key.
@@ -39,5 +52,44 @@ impl fmt::Debug for ObjectKey {
 impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn length_counts_bytes_and_its_bound_is_exact() {
+        // C74
+        assert!(ObjectKey::new("k".repeat(1024)).is_ok());
+        assert!(ObjectKey::new("𝕜".repeat(256)).is_ok());
+        for key in ["k".repeat(1025), "𝕜".repeat(257)] {
+            assert_eq!(ObjectKey::new(key).unwrap_err().code(), ErrorCode::KeyTooLongError);
+        }
+        assert_eq!(ObjectKey::new("").unwrap_err().code(), ErrorCode::InvalidArgument);
+        assert_eq!(ObjectKey::new("a\0b").unwrap_err().code(), ErrorCode::InvalidArgument);
+    }
+
+    #[test]
+    fn nothing_is_normalised() {
+        // C36, C74
+        for key in [
+            "..",
+            "a/../b",
+            "/a",
+            "a//b",
+            "a/",
+            ".",
+            "a\\b",
+            "\u{202e}x",
+            "e\u{301}",
+            "\u{e9}",
+            "x.delta.delta",
+            "a\u{1}b",
+        ] {
+            assert_eq!(ObjectKey::new(key).unwrap().as_str(), key);
+        }
+        assert_ne!(ObjectKey::new("e\u{301}").unwrap(), ObjectKey::new("\u{e9}").unwrap());
     }
 }

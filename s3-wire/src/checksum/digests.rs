@@ -1,6 +1,10 @@
 //! Several digests over one stream of bytes.
 
 use super::{Checksum, ChecksumAlgorithm};
+use crc_fast::CrcAlgorithm;
+use md5::Md5;
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
 
 /// Which digests to compute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,24 +20,29 @@ impl DigestSet {
 
     /// With one algorithm more.
     #[must_use]
-    pub fn with(self, _algorithm: ChecksumAlgorithm) -> Self {
-        unimplemented!()
+    pub fn with(self, algorithm: ChecksumAlgorithm) -> Self {
+        Self { bits: self.bits | 1 << algorithm as u8 }
     }
 
     /// With MD5.
     #[must_use]
     pub fn with_md5(self) -> Self {
-        Self { bits: self.bits | Self::MD5.bits }
+        self.union(Self::MD5)
     }
 
     /// Whether the algorithm is in the set.
-    pub fn contains(self, _algorithm: ChecksumAlgorithm) -> bool {
-        unimplemented!()
+    pub fn contains(self, algorithm: ChecksumAlgorithm) -> bool {
+        self.bits & 1 << algorithm as u8 != 0
     }
 
     /// Whether MD5 is in the set.
     pub fn contains_md5(self) -> bool {
         self.bits & Self::MD5.bits != 0
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(self) -> bool {
+        self == Self::EMPTY
     }
 
     /// The members of both.
@@ -49,10 +58,15 @@ impl DigestSet {
     }
 }
 
-/// Incremental digests.
+/// Incremental digests. Per core about 0.6 GB/s of MD5, 1.7 of SHA-256, 50 of the CRCs.
 #[derive(Clone)]
 pub struct Digests {
-    _set: DigestSet,
+    md5: Option<Md5>,
+    sha256: Option<Sha256>,
+    sha1: Option<Sha1>,
+    crc32: Option<crc_fast::Digest>,
+    crc32c: Option<crc_fast::Digest>,
+    crc64nvme: Option<crc_fast::Digest>,
 }
 
 /// Finished digests.
@@ -75,29 +89,126 @@ pub struct DigestValues {
 impl Digests {
     /// Starts the digests of a set.
     pub fn new(set: DigestSet) -> Self {
-        Self { _set: set }
+        let crc =
+            |algorithm| set.contains(algorithm).then(|| crc_algorithm(algorithm).map(crc_fast::Digest::new)).flatten();
+        Self {
+            md5: set.contains_md5().then(Md5::new),
+            sha256: set.contains(ChecksumAlgorithm::Sha256).then(Sha256::new),
+            sha1: set.contains(ChecksumAlgorithm::Sha1).then(Sha1::new),
+            crc32: crc(ChecksumAlgorithm::Crc32),
+            crc32c: crc(ChecksumAlgorithm::Crc32c),
+            crc64nvme: crc(ChecksumAlgorithm::Crc64Nvme),
+        }
     }
 
     /// Adds bytes.
-    pub fn update(&mut self, _bytes: &[u8]) {
-        unimplemented!()
+    pub fn update(&mut self, bytes: &[u8]) {
+        if let Some(md5) = &mut self.md5 {
+            md5.update(bytes);
+        }
+        if let Some(sha256) = &mut self.sha256 {
+            sha256.update(bytes);
+        }
+        if let Some(sha1) = &mut self.sha1 {
+            sha1.update(bytes);
+        }
+        for crc in [&mut self.crc32, &mut self.crc32c, &mut self.crc64nvme].into_iter().flatten() {
+            crc.update(bytes);
+        }
     }
 
     /// The values.
     pub fn finish(self) -> DigestValues {
-        unimplemented!()
+        let crc32 = |crc: Option<crc_fast::Digest>| crc.map(|crc| low_half(crc.finalize()));
+        DigestValues {
+            md5: self.md5.map(|md5| md5.finalize().into()),
+            sha256: self.sha256.map(|sha256| sha256.finalize().into()),
+            sha1: self.sha1.map(|sha1| sha1.finalize().into()),
+            crc32: crc32(self.crc32),
+            crc32c: crc32(self.crc32c),
+            crc64nvme: self.crc64nvme.map(|crc| crc.finalize()),
+        }
     }
 }
 
 impl DigestValues {
     /// The value of one algorithm as a checksum, if it was computed.
-    pub fn checksum(&self, _algorithm: ChecksumAlgorithm) -> Option<Checksum> {
-        unimplemented!()
+    pub fn checksum(&self, algorithm: ChecksumAlgorithm) -> Option<Checksum> {
+        match algorithm {
+            ChecksumAlgorithm::Crc32 => Checksum::full(algorithm, &self.crc32?.to_be_bytes()),
+            ChecksumAlgorithm::Crc32c => Checksum::full(algorithm, &self.crc32c?.to_be_bytes()),
+            ChecksumAlgorithm::Crc64Nvme => Checksum::full(algorithm, &self.crc64nvme?.to_be_bytes()),
+            ChecksumAlgorithm::Sha1 => Checksum::full(algorithm, &self.sha1?),
+            ChecksumAlgorithm::Sha256 => Checksum::full(algorithm, &self.sha256?),
+        }
     }
 
     /// The values of two disjoint sets together.
     #[must_use]
-    pub fn merge(self, _other: Self) -> Self {
-        unimplemented!()
+    pub fn merge(self, other: Self) -> Self {
+        Self {
+            md5: self.md5.or(other.md5),
+            sha256: self.sha256.or(other.sha256),
+            sha1: self.sha1.or(other.sha1),
+            crc32: self.crc32.or(other.crc32),
+            crc32c: self.crc32c.or(other.crc32c),
+            crc64nvme: self.crc64nvme.or(other.crc64nvme),
+        }
+    }
+}
+
+/// The CRC behind an algorithm; `None` for the SHAs.
+pub(super) fn crc_algorithm(algorithm: ChecksumAlgorithm) -> Option<CrcAlgorithm> {
+    match algorithm {
+        ChecksumAlgorithm::Crc32 => Some(CrcAlgorithm::Crc32IsoHdlc),
+        ChecksumAlgorithm::Crc32c => Some(CrcAlgorithm::Crc32Iscsi),
+        ChecksumAlgorithm::Crc64Nvme => Some(CrcAlgorithm::Crc64Nvme),
+        ChecksumAlgorithm::Sha1 | ChecksumAlgorithm::Sha256 => None,
+    }
+}
+
+/// crc-fast gives a 32-bit CRC in the low half of 64 bits.
+pub(super) fn low_half(crc: u64) -> u32 {
+    u32::try_from(crc & u64::from(u32::MAX)).expect("the value is masked to 32 bits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> DigestSet {
+        ChecksumAlgorithm::ALL.into_iter().fold(DigestSet::MD5, DigestSet::with)
+    }
+
+    #[test]
+    fn digests_have_their_published_check_values() {
+        let mut digests = Digests::new(all());
+        digests.update(b"12345");
+        digests.update(b"6789");
+        let values = digests.finish();
+        assert_eq!(values.crc32, Some(0xcbf4_3926));
+        assert_eq!(values.crc32c, Some(0xe306_9283));
+        assert_eq!(values.crc64nvme, Some(0xae8b_1486_0a79_9888));
+        assert_eq!(hex::encode(values.md5.unwrap()), "25f9e794323b453885f5181f1b624d0b");
+        assert_eq!(hex::encode(values.sha1.unwrap()), "f7c3bc1d808e04732adf679965ccc34ca7ae3441");
+        assert_eq!(
+            hex::encode(values.sha256.unwrap()),
+            "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225"
+        );
+    }
+
+    #[test]
+    fn only_what_was_asked_for_is_computed_and_halves_merge() {
+        let half = DigestSet::MD5.with(ChecksumAlgorithm::Crc32c);
+        let rest = all().without(half);
+        let run = |set| {
+            let mut digests = Digests::new(set);
+            digests.update(b"payload");
+            digests.finish()
+        };
+        assert_eq!(run(half).sha256, None);
+        assert!(run(DigestSet::EMPTY) == DigestValues::default());
+        assert_eq!(run(half).merge(run(rest)), run(all()));
+        assert!(half.contains_md5() && !rest.contains_md5() && !rest.contains(ChecksumAlgorithm::Crc32c));
     }
 }

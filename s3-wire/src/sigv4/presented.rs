@@ -1,10 +1,389 @@
 //! The signature a request presents, parsed and checked as far as it can be without the secret.
 
-/// What a signed request claims, before anything of it is believed.
-#[derive(Clone, Debug)]
+use super::{
+    SignatureKind,
+    canonical::{canonical_request, string_to_sign},
+    signing::Scope,
+};
+use crate::{
+    address::{Query, Target},
+    error::{ErrorCode, Result, S3Error},
+    headers::{decimal, single},
+    timestamp,
+};
+use http::{HeaderMap, Method, header};
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
+
+const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+/// How far the client's clock may be off.
+const SKEW_MAX: Duration = Duration::from_secs(15 * 60);
+/// The longest life of a presigned URL: a week.
+const EXPIRES_S_MAX: u64 = 604_800;
+const ACCESS_KEY_ID_BYTES_MAX: usize = 256;
+
+/// What a signed request claims, before any of it is believed.
+#[derive(Clone)]
 pub struct Presented {
     /// The access key named.
     pub access_key_id: String,
     /// The session token sent, if any.
     pub session_token: Option<String>,
+    pub(super) kind: SignatureKind,
+    pub(super) signed_at: SystemTime,
+    pub(super) timestamp: String,
+    pub(super) scope: Scope,
+    pub(super) signature: String,
+    pub(super) payload: PayloadClaim,
+    pub(super) canonical_request: Vec<u8>,
+    pub(super) string_to_sign: String,
+}
+
+impl fmt::Debug for Presented {
+    /// Leaves out the signature and the canonical request: with them a presigned URL could be rebuilt from a log (C115).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Presented")
+            .field("access_key_id", &self.access_key_id)
+            .field("kind", &self.kind)
+            .field("timestamp", &self.timestamp)
+            .field("scope", &self.scope)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What `x-amz-content-sha256` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PayloadClaim {
+    Unsigned,
+    Signed([u8; 32]),
+    StreamingSigned { trailer: bool },
+    StreamingUnsignedTrailer,
+}
+
+impl PayloadClaim {
+    /// Reads the value.
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        match text {
+            "UNSIGNED-PAYLOAD" => Ok(Self::Unsigned),
+            "STREAMING-AWS4-HMAC-SHA256-PAYLOAD" => Ok(Self::StreamingSigned { trailer: false }),
+            "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER" => Ok(Self::StreamingSigned { trailer: true }),
+            "STREAMING-UNSIGNED-PAYLOAD-TRAILER" => Ok(Self::StreamingUnsignedTrailer),
+            hash => {
+                let mut sha256 = [0; 32];
+                let lower = !hash.bytes().any(|b| b.is_ascii_uppercase());
+                match hex::decode_to_slice(hash, &mut sha256) {
+                    Ok(()) if lower => Ok(Self::Signed(sha256)),
+                    _ => Err(S3Error::invalid_argument(
+                        "x-amz-content-sha256",
+                        hash,
+                        "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, STREAMING-UNSIGNED-PAYLOAD-TRAILER, \
+                         STREAMING-AWS4-HMAC-SHA256-PAYLOAD, STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER or a valid sha256 value.",
+                    )),
+                }
+            }
+        }
+    }
+}
+
+/// One request and the moment it is judged at.
+pub(super) struct Request<'r> {
+    pub(super) method: &'r Method,
+    pub(super) target: &'r Target,
+    pub(super) headers: &'r HeaderMap,
+    pub(super) now: SystemTime,
+    pub(super) region: &'r str,
+}
+
+/// What of a signature differs between header and query.
+struct Claim<'r> {
+    kind: SignatureKind,
+    credential: &'r str,
+    signed_headers: &'r str,
+    signature: &'r str,
+    session_token: Option<&'r str>,
+    signed_at: SystemTime,
+}
+
+impl Request<'_> {
+    /// Parses and checks; `None` when the request is anonymous.
+    pub(super) fn present(&self) -> Result<Option<Presented>> {
+        let mut authorizations = self.headers.get_all(header::AUTHORIZATION).iter();
+        let authorization = authorizations.next();
+        if authorizations.next().is_some() {
+            return Err(S3Error::invalid_argument("Authorization", "", "The header is given more than once.")); // C17
+        }
+        let query = &self.target.query;
+        let in_query = QUERY_MARKS.iter().any(|mark| query.has(mark));
+        match (authorization, in_query) {
+            (Some(_), true) => Err(S3Error::invalid_argument(
+                "Authorization",
+                "",
+                "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, Signature query string parameter or the Authorization header should be specified",
+            )),
+            (Some(value), false) => {
+                let value = value.to_str().map_err(|_| malformed("The authorization header is not printable."))?;
+                let claim = self.header_claim(value)?;
+                self.check(claim).map(Some)
+            }
+            (None, true) => {
+                let claim = self.query_claim(query)?;
+                self.check(claim).map(Some)
+            }
+            (None, false) => Ok(None),
+        }
+    }
+
+    fn header_claim<'a>(&'a self, value: &'a str) -> Result<Claim<'a>> {
+        let (algorithm, fields) = value.split_once(' ').unwrap_or((value, ""));
+        match algorithm {
+            ALGORITHM => {}
+            "AWS" => return Err(unsupported_mechanism()), // SigV2, C23
+            other if other.to_ascii_uppercase().starts_with("AWS4-") => return Err(unsupported_mechanism()), // C24
+            other => {
+                return Err(S3Error::invalid_argument("Authorization", other, "Unsupported Authorization Type"));
+            }
+        }
+        let [mut credential, mut signed_headers, mut signature] = [None; 3];
+        for field in fields.split(',') {
+            let (name, value) =
+                field.trim().split_once('=').ok_or_else(|| malformed("The authorization header is malformed."))?;
+            let slot = match name {
+                "Credential" => &mut credential,
+                "SignedHeaders" => &mut signed_headers,
+                "Signature" => &mut signature,
+                _ => return Err(malformed("The authorization header holds an unknown field.")),
+            };
+            if slot.replace(value).is_some() {
+                return Err(malformed("The authorization header repeats a field."));
+            }
+        }
+        let (Some(credential), Some(signed_headers), Some(signature)) = (credential, signed_headers, signature) else {
+            return Err(malformed("The authorization header requires Credential, SignedHeaders and Signature."));
+        };
+        let signed_at = self.header_date()?;
+        let skew = match self.now.duration_since(signed_at) {
+            Ok(late) => late,
+            Err(early) => early.duration(),
+        };
+        if skew > SKEW_MAX {
+            return Err(S3Error::new(ErrorCode::RequestTimeTooSkewed) // C14
+                .field("RequestTime", timestamp::compact(signed_at))
+                .field("ServerTime", timestamp::iso8601(self.now))
+                .field("MaxAllowedSkewMilliseconds", SKEW_MAX.as_millis().to_string()));
+        }
+        let session_token = single(self.headers, "x-amz-security-token")?;
+        Ok(Claim { kind: SignatureKind::Header, credential, signed_headers, signature, session_token, signed_at })
+    }
+
+    fn header_date(&self) -> Result<SystemTime> {
+        let date = match single(self.headers, "x-amz-date")? {
+            Some(text) => timestamp::parse_compact(text),
+            None => single(self.headers, "date")?.and_then(timestamp::parse_http_date),
+        };
+        date.ok_or_else(|| {
+            S3Error::with_message(
+                ErrorCode::AccessDenied,
+                "AWS authentication requires a valid Date or x-amz-date header",
+            )
+        })
+    }
+
+    fn query_claim<'a>(&'a self, query: &'a Query) -> Result<Claim<'a>> {
+        if query.has("Signature") || query.has("AWSAccessKeyId") {
+            return Err(unsupported_mechanism()); // SigV2, C23
+        }
+        let one = |name: &'static str| -> Result<Option<&'a str>> {
+            query.single(name).map_err(|_| query_error(format!("{name} is given more than once."))) // C18
+        };
+        let needed = |name: &'static str| -> Result<&'a str> {
+            one(name)?.ok_or_else(|| {
+                query_error(
+                    "Query-string authentication version 4 requires the X-Amz-Algorithm, X-Amz-Credential, X-Amz-Signature, \
+                     X-Amz-Date, X-Amz-SignedHeaders, and X-Amz-Expires parameters.",
+                )
+            })
+        };
+        if needed("X-Amz-Algorithm")? != ALGORITHM {
+            return Err(query_error("X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\"")); // C24
+        }
+        let signed_at = timestamp::parse_compact(needed("X-Amz-Date")?)
+            .ok_or_else(|| query_error("X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\""))?;
+        let expires = needed("X-Amz-Expires")?;
+        let expires_s = match expires.strip_prefix('-').map_or((false, expires), |digits| (true, digits)) {
+            (true, digits) if decimal(digits).is_some() => {
+                return Err(query_error("X-Amz-Expires must be non-negative"));
+            }
+            (_, digits) => decimal(digits).ok_or_else(|| query_error("X-Amz-Expires should be a number"))?,
+        };
+        if !(1..=EXPIRES_S_MAX).contains(&expires_s) {
+            return Err(query_error("X-Amz-Expires must be at least one second and at most a week (604800 seconds)")); // C13
+        }
+        let denied = |message: &'static str| {
+            S3Error::with_message(ErrorCode::AccessDenied, message)
+                .field("X-Amz-Expires", expires_s.to_string())
+                .field("ServerTime", timestamp::iso8601(self.now))
+        };
+        if signed_at > self.now + SKEW_MAX {
+            return Err(denied("Request is not valid yet"));
+        }
+        let expires_at = signed_at + Duration::from_secs(expires_s);
+        if self.now > expires_at {
+            return Err(denied("Request has expired").field("Expires", timestamp::iso8601(expires_at)));
+        }
+        Ok(Claim {
+            kind: SignatureKind::Presigned,
+            credential: needed("X-Amz-Credential")?,
+            signed_headers: needed("X-Amz-SignedHeaders")?,
+            signature: needed("X-Amz-Signature")?,
+            session_token: one("X-Amz-Security-Token")?,
+            signed_at,
+        })
+    }
+
+    /// The checks both kinds share.
+    fn check(&self, claim: Claim<'_>) -> Result<Presented> {
+        let timestamp = timestamp::compact(claim.signed_at);
+        let (access_key_id, scope) = self.check_credential(&claim, &timestamp)?;
+        self.check_signed_headers(&claim)?;
+        let payload_text = self.payload_text(claim.kind)?;
+        let payload = PayloadClaim::parse(payload_text)?;
+        let signature_parameter = match claim.kind {
+            SignatureKind::Header => None,
+            SignatureKind::Presigned => Some("X-Amz-Signature"),
+        };
+        let canonical_request = canonical_request(
+            self.method,
+            self.target,
+            self.headers,
+            claim.signed_headers,
+            signature_parameter,
+            payload_text,
+        );
+        let string_to_sign = string_to_sign(&timestamp, &scope.to_string(), &canonical_request);
+        Ok(Presented {
+            access_key_id: access_key_id.to_owned(),
+            session_token: claim.session_token.map(str::to_owned),
+            kind: claim.kind,
+            signed_at: claim.signed_at,
+            timestamp,
+            scope,
+            signature: claim.signature.to_owned(),
+            payload,
+            canonical_request,
+            string_to_sign,
+        })
+    }
+
+    /// Checks `ACCESS-KEY/DATE/REGION/s3/aws4_request` (C15). The access key may itself hold slashes.
+    fn check_credential<'c>(&self, claim: &Claim<'c>, timestamp: &str) -> Result<(&'c str, Scope)> {
+        let wrong = |message: String| match claim.kind {
+            SignatureKind::Header => malformed(message),
+            SignatureKind::Presigned => query_error(message),
+        };
+        let mut parts = claim.credential.rsplitn(5, '/');
+        let (Some(terminator), Some(service), Some(region), Some(date), Some(access_key_id)) =
+            (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(wrong(
+                "the Credential is mal-formed; expecting \"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\"."
+                    .to_owned(),
+            ));
+        };
+        let printable = access_key_id.bytes().all(|b| b.is_ascii_graphic());
+        if access_key_id.is_empty() || access_key_id.len() > ACCESS_KEY_ID_BYTES_MAX || !printable {
+            return Err(wrong("the Credential is mal-formed; the access key is not valid.".to_owned()));
+        }
+        if terminator != "aws4_request" {
+            return Err(wrong(format!("incorrect terminal \"{terminator}\". This endpoint uses \"aws4_request\".")));
+        }
+        if service != "s3" {
+            return Err(wrong(format!("incorrect service \"{service}\". This endpoint belongs to \"s3\".")));
+        }
+        if region != self.region {
+            let message = format!("the region '{region}' is wrong; expecting '{}'", self.region);
+            return Err(wrong(message).field("Region", self.region));
+        }
+        if date != &timestamp[..8] {
+            return Err(wrong(format!(
+                "Invalid credential date \"{date}\". This date is not the same as X-Amz-Date: \"{}\".",
+                &timestamp[..8]
+            )));
+        }
+        Ok((access_key_id, Scope { date: date.to_owned(), region: region.to_owned() }))
+    }
+
+    /// `SignedHeaders` is lower case, sorted and without repetition, names only what is there, and leaves out nothing that means something:
+    /// `host` and every `x-amz-*` (C1–C3, C19, C20).
+    fn check_signed_headers(&self, claim: &Claim<'_>) -> Result<()> {
+        let names: Vec<&str> = claim.signed_headers.split(';').collect();
+        let in_order = names.windows(2).all(|pair| pair[0] < pair[1]);
+        let lower = |name: &&str| !name.is_empty() && !name.bytes().any(|b| b.is_ascii_uppercase());
+        let present = |name: &&str| *name == "host" || self.headers.contains_key(*name);
+        if !in_order || !names.iter().all(lower) || !names.iter().all(present) {
+            return Err(S3Error::with_message(
+                ErrorCode::SignatureDoesNotMatch,
+                "SignedHeaders must name headers of the request, in lower case, sorted, each once.",
+            ));
+        }
+        let mut unsigned: Vec<&str> = self
+            .headers
+            .keys()
+            .map(|name| name.as_str())
+            .filter(|name| name.starts_with("x-amz-") && names.binary_search(name).is_err())
+            .filter(|name| claim.kind == SignatureKind::Header || !INERT_WHEN_PRESIGNED.contains(name))
+            .collect();
+        if names.binary_search(&"host").is_err() {
+            unsigned.push("host");
+        }
+        if unsigned.is_empty() {
+            return Ok(());
+        }
+        unsigned.sort_unstable();
+        Err(S3Error::with_message(
+            ErrorCode::AccessDenied,
+            "There were headers present in the request which were not signed",
+        )
+        .field("HeadersNotSigned", unsigned.join(", ")))
+    }
+
+    /// The payload line of the canonical request.
+    fn payload_text(&self, kind: SignatureKind) -> Result<&str> {
+        match (single(self.headers, "x-amz-content-sha256")?, kind) {
+            (Some(text), _) => Ok(text),
+            (None, SignatureKind::Presigned) => {
+                let once = self.target.query.single("X-Amz-Content-Sha256");
+                let text = once.map_err(|_| query_error("X-Amz-Content-Sha256 is given more than once."))?;
+                Ok(text.unwrap_or("UNSIGNED-PAYLOAD"))
+            }
+            (None, SignatureKind::Header) => Err(S3Error::with_message(
+                ErrorCode::InvalidRequest,
+                "Missing required header for this request: x-amz-content-sha256",
+            )),
+        }
+    }
+}
+
+/// Headers that the AWS SDKs leave unsigned in presigned URLs and send all the same. They ask for no more than is signed: one is for
+/// statistics, the other returns the stored checksums of an object that the signer lets be read.
+const INERT_WHEN_PRESIGNED: [&str; 2] = ["x-amz-checksum-mode", "x-amz-user-agent"];
+
+/// Parameters whose presence says that the query carries a signature, whatever version.
+const QUERY_MARKS: [&str; 5] =
+    ["X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Signature", "Signature", "AWSAccessKeyId"];
+
+fn malformed(message: impl Into<std::borrow::Cow<'static, str>>) -> S3Error {
+    S3Error::with_message(ErrorCode::AuthorizationHeaderMalformed, message)
+}
+
+fn query_error(message: impl Into<std::borrow::Cow<'static, str>>) -> S3Error {
+    S3Error::with_message(ErrorCode::AuthorizationQueryParametersError, message)
+}
+
+fn unsupported_mechanism() -> S3Error {
+    S3Error::with_message(
+        ErrorCode::InvalidRequest,
+        "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.",
+    )
 }

@@ -1,7 +1,15 @@
 //! The verifier.
 
-use super::{ChunkSigner, CredentialStore, Presented, SecretKey};
-use crate::{address::Target, error::Result};
+use super::{
+    ChunkSigner, CredentialStore, Presented, SecretKey,
+    presented::{PayloadClaim, Request},
+    signing::{SigningKey, same_signature},
+};
+use crate::{
+    address::Target,
+    error::{ErrorCode, Result, S3Error},
+    headers::single,
+};
 use http::{HeaderMap, Method};
 use std::time::SystemTime;
 
@@ -87,36 +95,102 @@ impl Verifier {
         Self { region: region.into() }
     }
 
-    /// Says who sent the request: [`Verifier::present`], the store's secret, then [`Verifier::verify`].
+    /// Says who sent the request: [`Verifier::present`], the store's secret, then [`Verifier::verify`]. `headers` are those of the
+    /// request as it was sent.
     ///
     /// # Errors
     /// As those two.
     pub fn authenticate(
         &self,
-        _method: &Method,
-        _target: &Target,
-        _headers: &HeaderMap,
-        _now: SystemTime,
-        _store: &dyn CredentialStore,
+        method: &Method,
+        target: &Target,
+        headers: &HeaderMap,
+        now: SystemTime,
+        store: &dyn CredentialStore,
     ) -> Result<Identity> {
-        let _ = &self.region;
-        unimplemented!()
+        match self.present(method, target, headers, now)? {
+            None => anonymous(headers),
+            Some(presented) => {
+                let secret = store.secret(&presented.access_key_id, presented.session_token.as_deref());
+                self.verify(presented, secret.as_ref()).map(Identity::Authenticated)
+            }
+        }
     }
 
-    /// Parses what the request presents, and checks all that needs no secret. `None` when it is anonymous. For callers whose secrets
-    /// have to be awaited.
+    /// Parses what the request presents, and checks all that needs no secret. `None` when it is anonymous (see [`anonymous`]). For
+    /// callers whose secrets have to be awaited; they must answer "no secret" for a session token they do not know (C26).
+    ///
+    /// # Errors
+    /// `InvalidRequest` for SigV2, SigV4A and other mechanisms; `InvalidArgument` for two at once;
+    /// `AuthorizationHeaderMalformed`, `AuthorizationQueryParametersError`; `RequestTimeTooSkewed`; `AccessDenied` for expired URLs and for
+    /// headers that are not signed; `SignatureDoesNotMatch` for an impossible `SignedHeaders`.
     pub fn present(
         &self,
-        _method: &Method,
-        _target: &Target,
-        _headers: &HeaderMap,
-        _now: SystemTime,
+        method: &Method,
+        target: &Target,
+        headers: &HeaderMap,
+        now: SystemTime,
     ) -> Result<Option<Presented>> {
-        unimplemented!()
+        Request { method, target, headers, now, region: &self.region }.present()
     }
 
-    /// Compares the signature, in constant time. `None` for a key that does not exist takes as long as a wrong signature.
-    pub fn verify(&self, _presented: Presented, _secret: Option<&SecretKey>) -> Result<Authenticated> {
-        unimplemented!()
+    /// Compares the signature, in constant time. A key that does not exist (`None`), or has an empty secret, takes as long as a wrong signature (C22).
+    ///
+    /// # Errors
+    /// `SignatureDoesNotMatch`; `InvalidAccessKeyId` without a secret.
+    pub fn verify(&self, presented: Presented, secret: Option<&SecretKey>) -> Result<Authenticated> {
+        let known = secret.filter(|secret| !secret.expose().is_empty());
+        let stand_in = SecretKey::new("a key nobody has: its signature is computed and never accepted");
+        let key = SigningKey::derive(known.unwrap_or(&stand_in), &presented.scope);
+        let same = same_signature(&key.sign(&presented.string_to_sign), &presented.signature);
+        if known.is_none() {
+            return Err(S3Error::new(ErrorCode::InvalidAccessKeyId).field("AWSAccessKeyId", presented.access_key_id));
+        }
+        if !same {
+            return Err(mismatch(&presented));
+        }
+        let payload = match presented.payload {
+            PayloadClaim::Unsigned => PayloadMode::Unsigned,
+            PayloadClaim::Signed(sha256) => PayloadMode::Signed(sha256),
+            PayloadClaim::StreamingUnsignedTrailer => PayloadMode::StreamingUnsignedTrailer,
+            PayloadClaim::StreamingSigned { trailer } => {
+                let signer = ChunkSigner::new(key, presented.timestamp, presented.scope, presented.signature);
+                PayloadMode::StreamingSigned { signer, trailer }
+            }
+        };
+        Ok(Authenticated {
+            access_key_id: presented.access_key_id,
+            kind: presented.kind,
+            signed_at: presented.signed_at,
+            payload,
+        })
     }
+}
+
+/// The identity of a request that presents no signature: only its payload framing is left to read.
+///
+/// # Errors
+/// `AccessDenied` when it claims signed chunks (C7); `InvalidArgument` for an unknown framing.
+pub fn anonymous(headers: &HeaderMap) -> Result<Identity> {
+    let claim = single(headers, "x-amz-content-sha256")?.map_or(Ok(PayloadClaim::Unsigned), PayloadClaim::parse)?;
+    let payload = match claim {
+        PayloadClaim::Unsigned => PayloadMode::Unsigned,
+        PayloadClaim::Signed(sha256) => PayloadMode::Signed(sha256),
+        PayloadClaim::StreamingUnsignedTrailer => PayloadMode::StreamingUnsignedTrailer,
+        PayloadClaim::StreamingSigned { .. } => return Err(S3Error::new(ErrorCode::AccessDenied)),
+    };
+    Ok(Identity::Anonymous { payload })
+}
+
+/// What S3 tells a client whose signature is wrong: the texts we signed, so that it can compare them with its own. A session token is
+/// a credential and stays out.
+fn mismatch(presented: &Presented) -> S3Error {
+    let error = S3Error::new(ErrorCode::SignatureDoesNotMatch).field("AWSAccessKeyId", &presented.access_key_id);
+    if presented.session_token.is_some() {
+        return error;
+    }
+    error
+        .field("StringToSign", &presented.string_to_sign)
+        .field("SignatureProvided", &presented.signature)
+        .field("CanonicalRequest", String::from_utf8_lossy(&presented.canonical_request))
 }
