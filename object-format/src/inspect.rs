@@ -1,6 +1,8 @@
 //! What a stored blob consists of, read part by part: for `inspect`, scrubbing and rebuilding without a catalog.
 
-use crate::blob::{BlobOpener, FormatError, HEADER_LEN, Header, PagePlace, Root, RootPlace, Segment, TRAILER_LEN};
+use crate::blob::{
+    BlobId, BlobOpener, FormatError, HEADER_LEN, Header, PagePlace, Root, RootPlace, Segment, Suite, TRAILER_LEN,
+};
 use crate::keys::DomainKey;
 use std::ops::Range;
 use thiserror::Error;
@@ -40,15 +42,17 @@ pub enum InspectError<E> {
     Read(E),
 }
 
-/// Reads the layout of a blob of `stored_len` bytes through `read_at`, which gives exactly the bytes of a range. `key_of` gives the domain key for a header
-/// whose suite needs one, or `None` when it is not at hand. Every table row is checked, also against the base tag.
+/// Reads the layout of a blob of `stored_len` bytes through `read_at`, which gives exactly the bytes of a range. With `expected`, a blob of
+/// another id is refused (I5). `key_of` gives the domain key that a header names when the blob must be sealed, as for [`BlobOpener::new`]; without a key
+/// the layout of a sealed blob has no manifest. Every table row is checked, all together also against the base tag.
 ///
-/// Costs one read each for trailer, header and root, and one per page.
+/// Costs one read each for header, trailer and root, and one per page.
 ///
 /// # Errors
 /// [`InspectError::Format`] for anything a decoder must refuse, [`InspectError::Read`] when `read_at` fails.
 pub fn layout<E>(
     stored_len: u64,
+    expected: Option<BlobId>,
     key_of: impl FnOnce(&Header) -> Option<DomainKey>,
     mut read_at: impl FnMut(Range<u64>) -> Result<Vec<u8>, E>,
 ) -> Result<Layout, InspectError<E>> {
@@ -57,15 +61,16 @@ pub fn layout<E>(
     }
     let mut read = |range: Range<u64>| read_at(range).map_err(InspectError::Read);
     let header = Header::decode(&read(0..HEADER_LEN as u64)?)?;
-    let root_place = BlobOpener::root_place(&read(stored_len - TRAILER_LEN as u64..stored_len)?, stored_len)?;
-    let key = match header.suite {
-        crate::Suite::None => None,
-        crate::Suite::Aes256Gcm => match key_of(&header) {
-            Some(key) => Some(key),
-            None => return Ok(Layout { stored_len, header, root_place, manifest: None }),
-        },
+    let key = key_of(&header);
+    let expected = expected.unwrap_or(header.blob_id);
+    let opener = match (header.suite, &key) {
+        (Suite::Aes256Gcm, None) if header.blob_id == expected => None,
+        _ => Some(BlobOpener::new(&header, expected, key.as_ref())?),
     };
-    let opener = BlobOpener::new(&header, header.blob_id, key.as_ref())?;
+    let root_place = BlobOpener::root_place(&read(stored_len - TRAILER_LEN as u64..stored_len)?, stored_len)?;
+    let Some(opener) = opener else {
+        return Ok(Layout { stored_len, header, root_place, manifest: None });
+    };
     let bytes = read(root_place.offset..root_place.offset + u64::from(root_place.len))?;
     let root = opener.open_root(&root_place, &bytes)?;
     let mut segments: Vec<Segment> = Vec::new();

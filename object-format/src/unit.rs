@@ -191,3 +191,61 @@ fn nonce_bytes(prefix: &[u8; 7], unit: Unit, index: u32) -> [u8; 12] {
     nonce[11] = unit as u8;
     nonce
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        geometry::CHUNKS_MAX,
+        header::{BlobId, BlobKind},
+        keys::KeyId,
+    };
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    const UNITS: [Unit; 5] = [Unit::Chunk, Unit::LastChunk, Unit::SegmentPage, Unit::CheckPage, Unit::Root];
+
+    fn any_unit() -> impl Strategy<Value = (Unit, u32)> {
+        (
+            prop::sample::select(&UNITS[..]),
+            prop_oneof![0..3_u32, CHUNKS_MAX as u32 - 3..CHUNKS_MAX as u32, any::<u32>()],
+        )
+    }
+
+    fn sealed_header(id: [u8; 16], salt: [u8; 32]) -> Header {
+        let mut header = Header::unsealed(BlobKind::Whole, BlobId(id));
+        (header.suite, header.salt, header.key_id, header.key_epoch) = (Suite::Aes256Gcm, salt, KeyId([1; 16]), 1);
+        header
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_units_of_a_blob_share_a_nonce(prefix: [u8; 7], a in any_unit(), b in any_unit()) {
+            let same = nonce_bytes(&prefix, a.0, a.1) == nonce_bytes(&prefix, b.0, b.1);
+            prop_assert_eq!(same, a == b);
+        }
+    }
+
+    #[test]
+    fn no_two_blobs_share_a_key() {
+        let key = DomainKey::new(KeyId([1; 16]), 1, [7; 32]);
+        let mut seen = HashSet::new();
+        for id in 0..40_u8 {
+            for salt in 0..40_u8 {
+                let header = sealed_header([id; 16], [salt; 32]);
+                let keys = key.blob_keys(&header.salt, derivation_info(&header.encode()));
+                assert!(seen.insert(*keys.encryption));
+                assert!(seen.insert(keys.commitment));
+            }
+        }
+    }
+
+    #[test]
+    fn another_domain_key_gives_another_commitment() {
+        let header = sealed_header([1; 16], [2; 32]);
+        let keys = |secret| {
+            DomainKey::new(KeyId([1; 16]), 1, secret).blob_keys(&header.salt, derivation_info(&header.encode()))
+        };
+        assert_ne!(keys([7; 32]).commitment, keys([8; 32]).commitment);
+    }
+}

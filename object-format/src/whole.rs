@@ -28,12 +28,11 @@ pub struct WholeBlob {
 /// [`FormatError`] for anything a decoder must refuse.
 pub fn open(bytes: &[u8], expected: BlobId, key: Option<&DomainKey>) -> Result<WholeBlob, FormatError> {
     let read = |range: Range<u64>| slice(bytes, range).map(<[u8]>::to_vec);
-    let layout = inspect::layout(bytes.len() as u64, |_| key.cloned(), read).map_err(|error| match error {
-        InspectError::Format(error) | InspectError::Read(error) => error,
-    })?;
+    let layout =
+        inspect::layout(bytes.len() as u64, Some(expected), |_| key.cloned(), read).map_err(|error| match error {
+            InspectError::Format(error) | InspectError::Read(error) => error,
+        })?;
     let header = layout.header;
-    // Says what is wrong with the id or the key, also where `layout` had no use for them.
-    crate::BlobOpener::new(&header, expected, key)?;
     let manifest = layout.manifest.ok_or(FormatError::Key("the blob is sealed and no key was given"))?;
     let (root, opener) = (manifest.root, manifest.opener);
     let mut checks = Vec::new();

@@ -198,3 +198,31 @@ impl BlobWriter {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::CHUNKS_MAX;
+
+    fn writer_after(chunks: u64) -> BlobWriter {
+        let spec = BlobSpec { id: BlobId([0; 16]), kind: BlobKind::Whole, seal: Seal::None };
+        let mut writer = BlobWriter::new(spec, &mut Vec::new());
+        writer.chunks = chunks;
+        writer
+    }
+
+    #[test]
+    fn the_last_of_two_to_the_31_chunks_is_written_and_no_byte_after_it() {
+        let mut out = Vec::new();
+        let mut writer = writer_after(CHUNKS_MAX - 2);
+        writer.push(&[1; CHUNK_LEN], &mut out).unwrap();
+        writer.push(&[2; CHUNK_LEN], &mut out).unwrap();
+        assert_eq!(writer.payload_len(), CHUNKS_MAX * CHUNK_LEN as u64);
+        let refused = Err(FormatError::TooLarge("2^31 chunks"));
+        assert_eq!(writer.push(&[3], &mut out), refused);
+        assert_eq!(out.len(), CHUNK_LEN, "nothing was appended by the call that was refused");
+        assert_eq!(writer_after(CHUNKS_MAX - 1).push(&[4; CHUNK_LEN + 1], &mut out), refused);
+        assert_eq!(writer_after(CHUNKS_MAX).push(&[5], &mut out), refused);
+        assert_eq!(writer_after(CHUNKS_MAX - 1).push(&[], &mut out), Ok(()));
+    }
+}

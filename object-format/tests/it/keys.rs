@@ -1,0 +1,179 @@
+//! Domain keys, the KEK, keysets and sealed rows.
+
+use crate::samples::{ID, SALT, key};
+use object_format::{
+    BlobId, BlobKind, BlobSpec, BlobWriter, DomainKey, FormatError, Kek, KeyId, ObjectFacts, Seal,
+    keys::WRAPPED_KEY_LEN,
+    keyset::{BucketLabel, Keyset, KeysetEntry},
+    row::{self, RowContext, SEALED_ROW_OVERHEAD, extents_digest},
+};
+use proptest::prelude::*;
+
+fn kek() -> Kek {
+    Kek::new([0x42; 32])
+}
+
+/// Tags tell two keys apart: the secret itself has no accessor.
+fn same(a: &DomainKey, b: &DomainKey) -> bool {
+    (a.id(), a.epoch()) == (b.id(), b.epoch()) && a.keyed_tag("test", b"message") == b.keyed_tag("test", b"message")
+}
+
+#[test]
+fn secrets_do_not_show_in_debug_output() {
+    let secret = [0xab; 32];
+    let key = DomainKey::new(KeyId([1; 16]), 2, secret);
+    let seal = Seal::Aes256Gcm { key: &key, salt: SALT };
+    let spec = BlobSpec { id: ID, kind: BlobKind::Whole, seal };
+    let mut shown = format!("{key:?} {key:#?} {:?} {spec:?}", Kek::new(secret));
+    let mut out = Vec::new();
+    let writer = BlobWriter::new(spec, &mut out);
+    shown += &format!("{writer:?}");
+    writer.finish(&[], &[], &ObjectFacts::default(), &mut out).unwrap();
+    let header = object_format::Header::decode(&out[..160]).unwrap();
+    shown += &format!("{:?}", object_format::BlobOpener::new(&header, ID, Some(&key)).unwrap());
+    let shown = shown.to_lowercase();
+    assert!(shown.contains("domainkey") && shown.contains("kek"));
+    assert!(!shown.contains("171, 171") && !shown.contains("abab") && !shown.contains("0xab"), "{shown}");
+}
+
+#[test]
+fn a_wrapped_key_opens_under_its_own_kek_id_and_epoch_only() {
+    let wrapped = kek().wrap(&key());
+    assert_eq!(wrapped.len(), WRAPPED_KEY_LEN);
+    let (id, epoch) = (key().id(), key().epoch());
+    assert!(same(&kek().unwrap(id, epoch, &wrapped).unwrap(), &key()));
+    let refused =
+        |kek: &Kek, id, epoch, wrapped: &[u8]| matches!(kek.unwrap(id, epoch, wrapped), Err(FormatError::Key(_)));
+    assert!(refused(&Kek::new([0x43; 32]), id, epoch, &wrapped));
+    assert!(refused(&kek(), KeyId([0; 16]), epoch, &wrapped));
+    assert!(refused(&kek(), id, epoch + 1, &wrapped));
+    for at in 0..wrapped.len() {
+        let mut altered = wrapped.clone();
+        altered[at] ^= 1;
+        assert!(refused(&kek(), id, epoch, &altered), "byte {at}");
+        assert!(refused(&kek(), id, epoch, &wrapped[..at]), "cut to {at}");
+    }
+    assert!(refused(&kek(), id, epoch, &[&wrapped[..], &[0; 8]].concat()));
+}
+
+#[test]
+fn fingerprints_tell_keks_apart() {
+    assert_eq!(kek().fingerprint(), kek().fingerprint());
+    assert_ne!(kek().fingerprint(), Kek::new([0x43; 32]).fingerprint());
+}
+
+#[test]
+fn tags_differ_by_key_purpose_and_message() {
+    let tags = [
+        key().keyed_tag("hooks", b"message"),
+        key().keyed_tag("digest", b"message"),
+        key().keyed_tag("hooks", b"messagf"),
+        DomainKey::new(key().id(), key().epoch(), [0x12; 32]).keyed_tag("hooks", b"message"),
+    ];
+    for (at, tag) in tags.iter().enumerate() {
+        assert!(!tags[..at].contains(tag));
+    }
+    assert_eq!(tags[0], key().keyed_tag("hooks", b"message"));
+}
+
+#[test]
+fn a_keyset_blob_gives_back_every_key_and_bucket_and_hides_the_names() {
+    let label = |number: u64| BucketLabel { id: number, name: format!("secret-bucket-{number}") };
+    let keys: Vec<_> = (0..300_u16)
+        .map(|number| {
+            let mut id = [0; 16];
+            id[..2].copy_from_slice(&number.to_be_bytes());
+            DomainKey::new(KeyId(id), u32::from(number % 3), [number as u8; 32])
+        })
+        .collect();
+    let entries = keys.iter().enumerate().map(|(at, key)| KeysetEntry::new(&kek(), key, &label(at as u64))).rev();
+    let keyset = Keyset::new(entries);
+    let mut bytes = Vec::new();
+    let finished = keyset.write_blob(ID, &mut bytes).unwrap();
+    assert_eq!(finished.stored_len, bytes.len() as u64);
+    assert!(!bytes.windows(13).any(|window| window == b"secret-bucket"));
+    let read = Keyset::read_blob(&bytes, ID).unwrap();
+    assert_eq!(read, keyset);
+    for (at, entry) in read.entries().iter().enumerate() {
+        let (opened, bucket) = entry.open(&kek()).unwrap();
+        assert!(same(&opened, &keys[at]));
+        assert_eq!(bucket, label(at as u64));
+        assert!(matches!(entry.open(&Kek::new([1; 32])), Err(FormatError::Key(_))));
+    }
+    assert!(Keyset::read_blob(&bytes, BlobId([0; 16])).is_err());
+}
+
+#[test]
+fn a_keyset_of_more_than_a_segment_is_stored_whole() {
+    let entry = KeysetEntry::new(&kek(), &key(), &BucketLabel { id: 1, name: "b".repeat(60_000) });
+    let entries = (0..80_u8).map(|epoch| {
+        let key = DomainKey::new(key().id(), u32::from(epoch), [epoch; 32]);
+        KeysetEntry::new(&kek(), &key, &entry.open(&kek()).unwrap().1)
+    });
+    let keyset = Keyset::new(entries);
+    let mut bytes = Vec::new();
+    keyset.write_blob(ID, &mut bytes).unwrap();
+    assert!(bytes.len() > object_format::SEGMENT_LEN);
+    assert_eq!(Keyset::read_blob(&bytes, ID).unwrap(), keyset);
+}
+
+fn context(extents: &[(BlobId, u64, u64)]) -> RowContext<'static> {
+    let extents_digest = extents_digest(extents.iter().copied());
+    RowContext { bucket: 7, key: "some/key", version_id: [3; 16], part: None, extents_digest }
+}
+
+const EXTENTS: [(BlobId, u64, u64); 2] = [(BlobId([1; 16]), 0, 10), (BlobId([2; 16]), 5, 6)];
+
+#[test]
+fn a_row_opens_in_its_own_context_only() {
+    let right = context(&EXTENTS);
+    let sealed = row::seal(&key(), &right, [9; 24], b"facts");
+    assert_eq!(sealed.len(), 5 + SEALED_ROW_OVERHEAD);
+    assert_eq!(row::open(&key(), &right, &sealed).unwrap(), b"facts");
+    let refused = |context: &RowContext<'_>| {
+        let result = row::open(&key(), context, &sealed);
+        assert_eq!(result, Err(FormatError::Integrity("a sealed row")), "{context:?}");
+    };
+    refused(&RowContext { bucket: 8, ..right });
+    refused(&RowContext { key: "some/kez", ..right });
+    refused(&RowContext { key: "some/key\0", ..right });
+    refused(&RowContext { key: "", ..right });
+    refused(&RowContext { version_id: [4; 16], ..right });
+    refused(&RowContext { part: Some(0), ..right });
+    refused(&RowContext { part: Some(1), ..right });
+    refused(&context(&EXTENTS[..1]));
+    refused(&context(&[]));
+    refused(&context(&[EXTENTS[1], EXTENTS[0]]));
+    refused(&context(&[EXTENTS[0], (EXTENTS[1].0, 5, 7)]));
+    let other = DomainKey::new(KeyId([0; 16]), key().epoch(), [0x11; 32]);
+    assert!(matches!(row::open(&other, &right, &sealed), Err(FormatError::Key(_))));
+    let other = DomainKey::new(key().id(), key().epoch(), [0x12; 32]);
+    assert!(matches!(row::open(&other, &right, &sealed), Err(FormatError::Integrity(_))));
+}
+
+proptest! {
+    #[test]
+    fn any_facts_come_back_and_any_change_is_noticed(
+        facts in prop::collection::vec(any::<u8>(), 0..300),
+        nonce: [u8; 24],
+        at in any::<prop::sample::Index>(),
+        bit in 0..8_u8,
+    ) {
+        let sealed = row::seal(&key(), &context(&EXTENTS), nonce, &facts);
+        prop_assert_eq!(row::open(&key(), &context(&EXTENTS), &sealed).unwrap(), facts);
+        let mut altered = sealed.clone();
+        altered[at.index(sealed.len())] ^= 1 << bit;
+        prop_assert!(row::open(&key(), &context(&EXTENTS), &altered).is_err());
+        prop_assert!(row::open(&key(), &context(&EXTENTS), &sealed[..at.index(sealed.len())]).is_err());
+    }
+
+    #[test]
+    fn keyset_documents_are_read_as_written_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let framed = [b"DWKS\x01\0\0\0", &bytes[..]].concat();
+        for bytes in [bytes, framed] {
+            if let Ok(keyset) = Keyset::decode(&bytes) {
+                prop_assert_eq!(keyset.encode().unwrap(), bytes);
+            }
+        }
+    }
+}
