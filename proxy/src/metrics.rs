@@ -169,6 +169,7 @@ metrics! {
     backend_requests_total: IntCounterVec, "requests", ["backend", "op", "code"]; "Calls to a backend, by outcome."
     backend_seconds: HistogramVec, "seconds", ["backend", "op"], SECONDS; "How long they took; for reads, to the first byte."
     backend_bytes_total: IntCounterVec, "bytes", ["backend", "dir"]; "Bytes moved: in (written), out (read)."
+    backend_retries_total: IntCounterVec, "requests", ["backend", "reason"]; "Calls to a backend that were repeated, by why."
     catalog_commit_seconds: Histogram, "seconds", [], SECONDS; "From handing a transaction to the catalog to its durable commit."
     catalog_batch_ops: Histogram, "operations", [], COUNT; "Operations that shared one commit."
 

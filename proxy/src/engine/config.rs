@@ -1,5 +1,6 @@
 //! What the engine is told at start. `crate::config` alone makes one of these from files and environment.
 
+use super::keyring::KeysetCopy;
 use object_format::Kek;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -54,6 +55,9 @@ pub struct BucketSettings {
     pub effort: EffortSetting,
     /// Name of the backend its blobs go to.
     pub backend: String,
+    /// Copies of its wrapped domain key; set by the engine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keysets: Vec<KeysetCopy>,
 }
 
 /// Where blobs can go.

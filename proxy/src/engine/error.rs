@@ -1,5 +1,8 @@
 //! Engine errors answer the caller's question: whose fault, may it be repeated, what may the client be told.
 
+use catalog::CatalogError;
+use object_format::FormatError;
+use storage_backends::{BackendError, ErrorKind};
 use thiserror::Error;
 
 /// Why the engine could not do it. Messages are for the operator's log; clients are told by kind only.
@@ -49,4 +52,53 @@ pub enum StoreError<E> {
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
+}
+
+impl EngineError {
+    /// A copy for each of several callers who waited for the same work.
+    pub(super) fn shared(error: &Self) -> Self {
+        match error {
+            Self::Busy(what) => Self::Busy(what),
+            Self::Full => Self::Full,
+            Self::Unavailable(why) => Self::Unavailable(why.clone()),
+            Self::Integrity(why) => Self::Integrity(why.clone()),
+            other => Self::Other(other.to_string()),
+        }
+    }
+}
+
+impl From<BackendError> for EngineError {
+    fn from(error: BackendError) -> Self {
+        match error.kind() {
+            ErrorKind::Full => Self::Full,
+            ErrorKind::Throttled | ErrorKind::Transient => Self::Unavailable(error.to_string()),
+            ErrorKind::Corrupt => Self::Integrity(error.to_string()),
+            _ => Self::Other(format!("backend: {error}")),
+        }
+    }
+}
+
+impl From<CatalogError> for EngineError {
+    fn from(error: CatalogError) -> Self {
+        match error {
+            CatalogError::PreconditionFailed => Self::PreconditionFailed,
+            CatalogError::NotEmpty => Self::NotEmpty,
+            CatalogError::NoBucket => Self::NoBucket,
+            CatalogError::NoUpload => Self::NoUpload,
+            CatalogError::Conflict => Self::Conflict,
+            CatalogError::Full => Self::Full,
+            CatalogError::Unavailable(why) => Self::Unavailable(why),
+            CatalogError::Unknown(why) => Self::Unavailable(format!("commit outcome unknown: {why}")),
+            other => Self::Other(format!("catalog: {other}")),
+        }
+    }
+}
+
+impl From<FormatError> for EngineError {
+    fn from(error: FormatError) -> Self {
+        match error {
+            FormatError::TooLarge(_) => Self::TooLarge,
+            other => Self::Integrity(other.to_string()),
+        }
+    }
 }

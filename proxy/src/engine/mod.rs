@@ -1,35 +1,96 @@
-//! The engine: stores content and gives it back. Knows buckets, keys, versions, blobs; no HTTP.
+//! The engine: stores content and gives it back. Knows buckets, keys, versions and blobs; no HTTP.
 //!
-//! A write is `stage` (the body is encoded and streamed to the backend while it arrives) followed by `publish` (the
-//! blob is finished, made durable, and one catalog transaction makes it visible, I9). Dropping what `stage` gave
-//! abandons it without a trace.
+//! A write is [`Engine::stage`] (the body is encoded and streamed to the backend while it arrives) followed by
+//! [`Engine::publish`] (the blob is finished, made durable, and one catalog transaction makes it visible, I9). Dropping what
+//! `stage` gave abandons it without a trace. A read is [`Engine::open_object`] followed by [`Engine::read`].
 
+mod base;
+mod blobs;
+pub mod bucket;
+mod budget;
+pub mod collect;
 pub mod config;
+mod encode;
 pub mod error;
 pub mod facts;
+pub mod keyring;
+mod names;
+mod observe;
+mod outlet;
+mod pins;
+mod plan;
+mod pool;
+mod publish;
+mod read;
+mod report;
+mod stage;
+mod uploads;
+mod view;
+mod window;
 
-pub use config::{BucketSettings, Compression, EffortSetting, Encryption, EngineConfig};
+pub use bucket::{BucketHandle, BucketState};
+pub use collect::Collection;
+pub use config::{BackendConfig, BucketSettings, Compression, EffortSetting, Encryption, EngineConfig};
 pub use error::{EngineError, StoreError};
-pub use facts::{Checksum, Facts, Form, PartFacts, StorageFacts};
+pub use facts::{Checksum, Facts, Form, PartFacts, PartSize, StorageFacts};
+pub use read::OpenObject;
+pub use stage::Staged;
 
-use bytes::Bytes;
-use catalog::{Bucket, Catalog, Committed, Precondition, UploadId, Version};
-use futures::{Stream, stream::BoxStream};
-use std::{ops::Range, sync::Arc};
+use crate::metrics::Metrics;
+use blobs::Blobs;
+use budget::MemoryBudget;
+use catalog::{
+    BlobRow, Catalog, CatalogError, Committed, Precondition, SqliteCatalog, SqliteOptions, UnixMs, UploadId, Version,
+};
+use keyring::Keyring;
+use moka::future::Cache;
+use object_format::BlobId;
+use observe::{BackendMetrics, CatalogMetrics};
+use pins::Pins;
+use pool::CodecPool;
+use secrecy::ExposeSecret;
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+use storage_backends::{
+    Backend, Concurrency, Limited, LocalBackend, LocalOptions, Measured, RetryPolicy, Retrying, S3Config, S3Credentials,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use uploads::PartLens;
+use window::Windows;
+
+/// Memory one codec thread's encoder and decoder take at most.
+const CODEC_THREAD_BYTES: u64 = 12 << 20;
+/// How often gauges that are read from elsewhere are set.
+const GAUGES_EVERY: Duration = Duration::from_secs(10);
+/// Base rows of this many deltas are kept.
+const BASE_ROWS_KEPT: u64 = 20_000;
 
 /// Storage of one deployment: catalog, backends, keys, caches, codec pool and memory budget.
-pub struct Engine {}
-
-/// A bucket as the engine sees it: row, parsed settings, its domain key when sealed. Cheap to clone.
-#[derive(Clone)]
-pub struct BucketHandle(pub Arc<BucketState>);
-
-/// See [`BucketHandle`].
-pub struct BucketState {
-    /// The catalog's row.
-    pub row: Bucket,
-    /// Its settings, parsed.
-    pub settings: BucketSettings,
+pub struct Engine {
+    config: EngineConfig,
+    catalog: Arc<dyn Catalog>,
+    blobs: Arc<Blobs>,
+    base_rows: Cache<BlobId, Arc<Vec<BlobRow>>>,
+    keyring: Keyring,
+    epoch: u32,
+    pool: Arc<CodecPool>,
+    hash_pool: Arc<CodecPool>,
+    budget: Arc<MemoryBudget>,
+    windows: Arc<Windows>,
+    pins: Arc<Pins>,
+    part_lens: PartLens,
+    /// Commits under way: they end before the process does.
+    commits: TaskTracker,
+    background: TaskTracker,
+    stopping: CancellationToken,
+    collecting: tokio::sync::Mutex<()>,
+    last_collection: Mutex<Option<(UnixMs, Result<Collection, String>)>>,
+    metrics: Arc<Metrics>,
 }
 
 /// A current version with its facts opened.
@@ -41,15 +102,7 @@ pub struct ObjectInfo {
     pub facts: Facts,
 }
 
-/// A version ready to be read: holds its blobs against collection until dropped.
-pub struct OpenObject {
-    /// What it is.
-    pub info: ObjectInfo,
-    /// Logical lengths of its extents, in order (the parts of a multipart object are in [`Facts::parts`]).
-    pub extent_lens: Vec<u64>,
-}
-
-/// What hashes a body while it arrives; runs on the codec pool, piece by piece, in order.
+/// What hashes a body while it arrives; runs on a pool of its own, segment by segment, in order.
 pub trait BodyDigest: Send + 'static {
     /// What it gives in the end.
     type Output: Send + 'static;
@@ -78,20 +131,10 @@ pub enum Destination {
     },
 }
 
-/// A body that has been read to its end and encoded, but is not yet visible or durable. Dropping it abandons it.
-pub struct Staged<T> {
-    /// What the digest gave.
-    pub digests: T,
-    /// SHA-256 of the body.
-    pub sha256: [u8; 32],
-    /// Body bytes.
-    pub plain_len: u64,
-}
-
 /// A version that was published.
 #[derive(Clone, Debug)]
 pub struct Published {
-    /// The new version's id, sequence and Last-Modified.
+    /// The new version's id.
     pub version_id: catalog::VersionId,
     /// Place in the total order and Last-Modified.
     pub committed: Committed,
@@ -100,240 +143,255 @@ pub struct Published {
 }
 
 impl Engine {
-    /// Opens catalog, backends and keys; makes what is missing on the first start.
+    /// Opens catalog, backends and keys; makes what is missing on the first start; starts the background work.
     ///
     /// # Errors
     /// [`EngineError`] in words for the operator: catalog in use, newer schema, unusable backend, wrong KEK …
-    pub async fn open(config: EngineConfig, metrics: Arc<crate::metrics::Metrics>) -> Result<Arc<Self>, EngineError> {
-        let _ = (config, metrics);
-        todo!()
+    pub async fn open(mut config: EngineConfig, metrics: Arc<Metrics>) -> Result<Arc<Self>, EngineError> {
+        make_private_dir(&config.data)?;
+        let catalog = open_catalog(&config, &metrics).await?;
+        let keyring = Keyring::open(&config.data, config.kek.take())?;
+        let mut backends = BTreeMap::new();
+        for (name, backend) in &config.backends {
+            backends.insert(name.clone(), open_backend(name, backend, config.sync, &metrics).await?);
+        }
+        let threads =
+            config.codec_threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, usize::from));
+        metrics.codec_threads.with_label_values(&["total"]).set(i64::try_from(threads).unwrap_or(0));
+        let pool = Arc::new(CodecPool::new(threads, "codec", metrics.clone())?);
+        let hash_pool = Arc::new(CodecPool::new(threads, "hash", metrics.clone())?);
+        let budget = Arc::new(MemoryBudget::new(config.memory_bytes_max, metrics.clone()));
+        let decoded_bytes_max = budget.bytes_max() / 8;
+        budget.reserve(decoded_bytes_max + CODEC_THREAD_BYTES * threads as u64);
+        let blobs = Arc::new(Blobs::new(backends, decoded_bytes_max, pool.clone(), metrics.clone()));
+        let windows = Windows::new(budget.clone(), blobs.clone(), pool.clone());
+        let epoch = catalog.open_epoch().await?;
+        let engine = Arc::new(Self {
+            config,
+            catalog,
+            blobs,
+            base_rows: Cache::new(BASE_ROWS_KEPT),
+            keyring,
+            epoch,
+            pool,
+            hash_pool,
+            budget,
+            windows,
+            pins: Arc::default(),
+            part_lens: PartLens::default(),
+            commits: TaskTracker::new(),
+            background: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+            collecting: tokio::sync::Mutex::new(()),
+            last_collection: Mutex::new(None),
+            metrics,
+        });
+        engine.start_background();
+        Ok(engine)
     }
 
     /// The catalog, for operations that only touch metadata (lists, uploads).
     pub fn catalog(&self) -> &Arc<dyn Catalog> {
-        todo!()
+        &self.catalog
     }
 
-    /// A bucket by name; cached for at most a moment and re-read when its row changed.
-    pub async fn bucket(&self, name: &str) -> Result<Option<BucketHandle>, EngineError> {
-        let _ = name;
-        todo!()
-    }
-
-    /// Creates a bucket with the configured settings for its name; its domain key first, when it is to be sealed. `None` when the name is taken.
-    pub async fn create_bucket(&self, name: &str, owner: &str) -> Result<Option<BucketHandle>, EngineError> {
-        let _ = (name, owner);
-        todo!()
-    }
-
-    /// Deletes an empty bucket. [`EngineError::NotEmpty`]; `false` when there is none.
-    pub async fn delete_bucket(&self, bucket: &BucketHandle) -> Result<bool, EngineError> {
-        let _ = bucket;
-        todo!()
-    }
-
-    /// A key's current version and facts.
-    pub async fn head(&self, bucket: &BucketHandle, key: &str) -> Result<Option<ObjectInfo>, EngineError> {
-        let _ = (bucket, key);
-        todo!()
-    }
-
-    /// Opens a version's facts (a listing's rows).
-    pub fn open_facts(&self, bucket: &BucketHandle, version: &Version) -> Result<Facts, EngineError> {
-        let _ = (bucket, version);
-        todo!()
-    }
-
-    /// A key's current version, pinned for reading.
-    pub async fn open_object(&self, bucket: &BucketHandle, key: &str) -> Result<Option<OpenObject>, EngineError> {
-        let _ = (bucket, key);
-        todo!()
-    }
-
-    /// Streams a range of its content (`range.end <= size`), verified before it leaves (I4). The stream holds the pins. The first item is ready before any
-    /// later failure, so a caller that awaits it can still answer with an error status.
-    pub fn read(self: &Arc<Self>, object: &OpenObject, range: Range<u64>) -> BoxStream<'static, Result<Bytes, EngineError>> {
-        let _ = (object, range);
-        todo!()
-    }
-
-    /// Reads, hashes, encodes and streams a body towards the backend. `len` is its exact length when known.
-    ///
-    /// # Errors
-    /// [`StoreError::Body`] when the body fails (with its own error), [`StoreError::Engine`] otherwise. Nothing is left behind.
-    pub async fn stage<S, E, D>(
-        self: &Arc<Self>,
-        bucket: &BucketHandle,
-        destination: Destination,
-        len: Option<u64>,
-        body: S,
-        digest: D,
-    ) -> Result<Staged<D::Output>, StoreError<E>>
-    where
-        S: Stream<Item = Result<Bytes, E>> + Send + Unpin,
-        E: Send,
-        D: BodyDigest,
-    {
-        let _ = (bucket, destination, len, body, digest);
-        todo!()
-    }
-
-    /// Finishes a staged body and makes it the key's current version. `facts.storage` is filled in here. Runs to its end even when the caller's future is dropped (E25).
-    ///
-    /// # Errors
-    /// [`EngineError::PreconditionFailed`] and everything a backend or catalog can do; nothing visible then.
-    pub async fn publish<T: Send>(
-        self: &Arc<Self>,
-        bucket: &BucketHandle,
-        key: &str,
-        staged: Staged<T>,
-        facts: Facts,
-        precondition: Precondition,
-    ) -> Result<Published, EngineError> {
-        let _ = (bucket, key, staged, facts, precondition);
-        todo!()
-    }
-
-    /// Finishes a staged part. `facts` are the part's (ETag, checksums).
-    pub async fn publish_part<T: Send>(
-        self: &Arc<Self>,
-        bucket: &BucketHandle,
-        key: &str,
-        upload: UploadId,
-        number: u32,
-        staged: Staged<T>,
-        facts: PartFacts,
-    ) -> Result<catalog::UnixMs, EngineError> {
-        let _ = (bucket, key, upload, number, staged, facts);
-        todo!()
-    }
-
-    /// Makes a range of an existing version (of the same bucket) a part of an upload, without moving bytes (UploadPartCopy in one domain).
-    pub async fn publish_part_copy(
-        self: &Arc<Self>,
-        bucket: &BucketHandle,
-        key: &str,
-        upload: UploadId,
-        number: u32,
-        source: &OpenObject,
-        range: Range<u64>,
-        facts: PartFacts,
-    ) -> Result<catalog::UnixMs, EngineError> {
-        let _ = (bucket, key, upload, number, source, range, facts);
-        todo!()
-    }
-
-    /// True when a copy from one bucket to the other is a row, not bytes: same bucket and nothing to be re-encoded.
+    /// True when a copy from one bucket to the other is a row, not bytes.
     pub fn shares_extents(&self, from: &BucketHandle, to: &BucketHandle) -> bool {
-        from.0.row.id == to.0.row.id
+        from.row.id == to.row.id
     }
 
-    /// Makes the source's content the current version of a key in the same bucket with other facts; moves no bytes.
-    pub async fn publish_copy(
+    /// Removes a key's current version; gives it back, `None` when there was none.
+    ///
+    /// # Errors
+    /// [`EngineError::PreconditionFailed`], or what the catalog says.
+    pub async fn delete(
         self: &Arc<Self>,
         bucket: &BucketHandle,
         key: &str,
-        source: &OpenObject,
-        facts: Facts,
         precondition: Precondition,
-    ) -> Result<Published, EngineError> {
-        let _ = (bucket, key, source, facts, precondition);
-        todo!()
+    ) -> Result<Option<Version>, EngineError> {
+        let (engine, bucket, key) = (self.clone(), bucket.row.id, key.to_owned());
+        self.detached(async move {
+            let commit = catalog::DeleteCommit { bucket, key, precondition, now_ms: now_ms(), epoch: engine.epoch };
+            Ok(engine.catalog.delete(commit).await?)
+        })
+        .await
     }
 
-    /// Removes a key's current version.
-    pub async fn delete(&self, bucket: &BucketHandle, key: &str, precondition: Precondition) -> Result<Option<Version>, EngineError> {
-        let _ = (bucket, key, precondition);
-        todo!()
+    /// Waits until no commit and no collection is under way, at most `timeout`; true when it got there.
+    pub async fn settle(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        let idle = async {
+            while !self.commits.is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let _ = self.collecting.lock().await;
+        };
+        tokio::time::timeout_at(deadline.into(), idle).await.is_ok()
     }
 
-    /// Creates an upload with the facts its object will have (ETag and checksums still empty).
-    pub async fn create_upload(&self, bucket: &BucketHandle, key: &str, owner: &str, facts: Facts) -> Result<UploadId, EngineError> {
-        let _ = (bucket, key, owner, facts);
-        todo!()
-    }
-
-    /// An upload's row and facts; completed ones included while they are remembered.
-    pub async fn upload(&self, bucket: &BucketHandle, key: &str, id: UploadId) -> Result<Option<(catalog::Upload, Facts)>, EngineError> {
-        let _ = (bucket, key, id);
-        todo!()
-    }
-
-    /// Parts with number greater than `after`, with their facts opened; at most `limit`.
-    pub async fn parts(&self, bucket: &BucketHandle, key: &str, upload: UploadId, after: u32, limit: usize) -> Result<Vec<(catalog::Part, PartFacts)>, EngineError> {
-        let _ = (bucket, key, upload, after, limit);
-        todo!()
-    }
-
-    /// Completes an upload from parts as [`Engine::parts`] gave them (the chosen ones, ascending). `facts` are complete but for `storage`.
-    pub async fn complete(
-        self: &Arc<Self>,
-        bucket: &BucketHandle,
-        key: &str,
-        upload: UploadId,
-        parts: Vec<(catalog::Part, PartFacts)>,
-        parts_digest: [u8; 32],
-        facts: Facts,
-        precondition: Precondition,
-    ) -> Result<Published, EngineError> {
-        let _ = (bucket, key, upload, parts, parts_digest, facts, precondition);
-        todo!()
-    }
-
-    /// Aborts an upload; `false` when it is unknown or completed.
-    pub async fn abort(&self, bucket: &BucketHandle, key: &str, upload: UploadId) -> Result<bool, EngineError> {
-        let _ = (bucket, key, upload);
-        todo!()
-    }
-
-    // Operators' side
-
-    /// The body of `GET /api/v1/stats`.
-    pub async fn stats(&self) -> Result<serde_json::Value, EngineError> {
-        todo!()
-    }
-
-    /// The body of `GET /api/v1/explain`: how a key is stored and why; `None` when there is no such key.
-    pub async fn explain(&self, bucket: &str, key: &str) -> Result<Option<serde_json::Value>, EngineError> {
-        let _ = (bucket, key);
-        todo!()
-    }
-
-    /// What a blob holds, by its id in hex: header, root, segments, extents that refer to it.
-    pub async fn inspect(&self, blob: &str) -> Result<Option<serde_json::Value>, EngineError> {
-        let _ = blob;
-        todo!()
-    }
-
-    /// Collects now: tombstones (whatever their age when `now`), blobs of closed epochs without a row. Gives a report.
-    pub async fn collect(&self, now: bool) -> Result<serde_json::Value, EngineError> {
-        let _ = now;
-        todo!()
-    }
-
-    /// Waits until no background work is due, at most `timeout`; true when it got there.
-    pub async fn settle(&self, timeout: std::time::Duration) -> bool {
-        let _ = timeout;
-        todo!()
-    }
-
-    /// Drops every cache (manifests, base windows, base indexes).
+    /// Drops every cache: manifests, decoded segments, idle base windows.
     pub fn drop_caches(&self) {
-        todo!()
+        self.blobs.drop_caches();
+        self.base_rows.invalidate_all();
+        self.windows.drop_idle();
     }
 
-    /// Background jobs: name, state, last run, counters.
-    pub fn jobs(&self) -> serde_json::Value {
-        todo!()
+    /// Background jobs: name, interval, last run and its outcome.
+    pub fn jobs(&self) -> Value {
+        let last = self.last_collection.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (last_run_ms, outcome) = match last {
+            None => (None, Value::Null),
+            Some((at, Ok(report))) => (Some(at), json!(report)),
+            Some((at, Err(error))) => (Some(at), json!({ "error": error })),
+        };
+        json!([{
+            "name": "gc",
+            "interval_s": self.config.gc_interval.as_secs(),
+            "running": self.collecting.try_lock().is_err(),
+            "last_run_ms": last_run_ms,
+            "last_outcome": outcome,
+        }])
     }
 
-    /// Probes catalog and every backend in use; the first trouble in words.
+    /// Asks the catalog and every backend whether they can serve.
+    ///
+    /// # Errors
+    /// The first trouble, in words.
     pub async fn probe(&self) -> Result<(), EngineError> {
-        todo!()
+        self.catalog.probe().await?;
+        for (name, backend) in self.blobs.backends() {
+            backend.probe().await.map_err(|error| EngineError::Unavailable(format!("backend {name}: {error}")))?;
+        }
+        Ok(())
     }
 
     /// Ends background work and waits for commits under way.
     pub async fn shutdown(&self) {
-        todo!()
+        self.stopping.cancel();
+        self.background.close();
+        self.commits.close();
+        self.background.wait().await;
+        self.commits.wait().await;
     }
+
+    /// Sets the gauges that are read from caches and, less often, from the catalog.
+    pub fn refresh_gauges(&self) {
+        let bytes = |kind: &str, value: u64| {
+            self.metrics.cache_bytes.with_label_values(&[kind, "memory"]).set(i64::try_from(value).unwrap_or(i64::MAX));
+        };
+        bytes("base", self.blobs.decoded_bytes());
+        bytes("window", self.windows.bytes());
+    }
+
+    fn start_background(self: &Arc<Self>) {
+        let engine = self.clone();
+        self.background.spawn(async move {
+            let mut collections = tokio::time::interval(engine.config.gc_interval);
+            let mut gauges = tokio::time::interval(GAUGES_EVERY);
+            loop {
+                tokio::select! {
+                    () = engine.stopping.cancelled() => return,
+                    _ = collections.tick() => engine.collect_in_background().await,
+                    _ = gauges.tick() => {
+                        engine.refresh_gauges();
+                        if let Err(error) = engine.stats().await {
+                            tracing::warn!(%error, "bucket gauges could not be read from the catalog");
+                        }
+                    }
+                }
+            }
+        });
+    }
+
+    async fn collect_in_background(self: &Arc<Self>) {
+        let outcome = tokio::select! {
+            () = self.stopping.cancelled() => return,
+            outcome = self.collect(false) => outcome,
+        };
+        if let Err(error) = &outcome {
+            tracing::error!(%error, "collection failed; it is tried again");
+        }
+        let outcome = outcome.map_err(|error| error.to_string());
+        *self.last_collection.lock().unwrap_or_else(PoisonError::into_inner) = Some((now_ms(), outcome));
+    }
+}
+
+async fn open_catalog(config: &EngineConfig, metrics: &Arc<Metrics>) -> Result<Arc<dyn Catalog>, EngineError> {
+    if config.catalog != "sqlite" {
+        return Err(EngineError::Other(format!(
+            "catalog {:?} is not supported: this version keeps it in \"sqlite\"",
+            config.catalog
+        )));
+    }
+    let options = SqliteOptions {
+        sync: config.sync,
+        observer: Some(Arc::new(CatalogMetrics(metrics.clone()))),
+        ..SqliteOptions::default()
+    };
+    let catalog =
+        SqliteCatalog::open(config.data.join("catalog.sqlite"), options).await.map_err(|error| match error {
+            CatalogError::InUse => {
+                EngineError::Other(format!("{} is in use by another deltaweir process", config.data.display()))
+            }
+            other => other.into(),
+        })?;
+    Ok(Arc::new(catalog))
+}
+
+async fn open_backend(
+    name: &str,
+    config: &BackendConfig,
+    sync: bool,
+    metrics: &Arc<Metrics>,
+) -> Result<Arc<dyn Backend>, EngineError> {
+    let observer = Arc::new(BackendMetrics { backend: name.to_owned(), metrics: metrics.clone() });
+    match config {
+        BackendConfig::Local { path } => {
+            let local = LocalBackend::open(path.clone(), LocalOptions { sync }).await?;
+            Ok(Arc::new(Measured::new(local, observer)))
+        }
+        BackendConfig::S3 { endpoint, bucket, prefix, region, access_key_id, secret_access_key } => {
+            let credentials = match (access_key_id, secret_access_key) {
+                (Some(id), Some(secret)) => S3Credentials::Static {
+                    access_key_id: id.clone(),
+                    secret_access_key: secret.expose_secret().to_owned().into(),
+                    session_token: None,
+                },
+                _ => {
+                    return Err(EngineError::Other(format!(
+                        "backend {name}: access_key_id and secret_access_key are needed"
+                    )));
+                }
+            };
+            let store = S3Config {
+                endpoint: endpoint.clone(),
+                prefix: prefix.clone(),
+                region: region.clone(),
+                ..S3Config::new(bucket.clone(), credentials)
+            };
+            let measured = Measured::new(store.open()?, observer.clone());
+            let limited = Limited::new(measured, Concurrency::default());
+            Ok(Arc::new(Retrying::new(limited, RetryPolicy::default(), observer)))
+        }
+    }
+}
+
+fn make_private_dir(path: &Path) -> Result<(), EngineError> {
+    use std::os::unix::fs::DirBuilderExt;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|error| EngineError::Other(format!("cannot make {}: {error}", path.display())))
+}
+
+/// Milliseconds since 1970-01-01 UTC by this machine's clock. Orders nothing (I12).
+pub(crate) fn now_ms() -> UnixMs {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UnixMs::try_from(since.as_millis()).unwrap_or(UnixMs::MAX)
+}
+
+/// A blob id from its 32 hexadecimal digits.
+fn parse_blob_id(text: &str) -> Option<BlobId> {
+    let mut id = [0; 16];
+    hex::decode_to_slice(text, &mut id).ok()?;
+    Some(BlobId(id))
 }

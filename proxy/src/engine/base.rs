@@ -1,0 +1,195 @@
+//! Choosing what to differ from: the key's previous content, or the nearest name in its prefix.
+
+use super::{
+    Engine, EngineError,
+    bucket::BucketHandle,
+    encode::Region,
+    names,
+    pins::Pin,
+    plan::{DELTA_LEN_MIN, FAN_IN_MAX},
+    window::BasePiece,
+};
+use catalog::{BlobForm, BlobKey, BlobRow, BlobState, Content, Extent};
+use object_format::BlobId;
+use std::{collections::HashMap, sync::Arc};
+
+/// Keys looked at on either side of the new one.
+const NEIGHBOURS: usize = 48;
+/// Candidates opened before giving up.
+const CANDIDATES: usize = 4;
+/// Every extent of a base has its own stretch of the base's address space: the addresses only order pieces and tell which may be joined.
+const EXTENT_ADDRESSES_LOG2: u32 = 40;
+
+/// An object to differ from.
+pub(super) struct BaseObject {
+    /// Its key, for explanations.
+    pub(super) key: String,
+    extents: Vec<(u64, Extent)>,
+    rows: HashMap<BlobKey, BlobRow>,
+    size: u64,
+    _pin: Pin,
+}
+
+impl Engine {
+    /// The best base for `key` by name, if there is one. Errors are for the log: encoding may give up (I7).
+    pub(super) async fn choose_base(
+        &self,
+        bucket: &BucketHandle,
+        key: &str,
+    ) -> Result<Option<BaseObject>, EngineError> {
+        let id = bucket.row.id;
+        let (before, after) = self.catalog.neighbours(id, names::prefix_of(key), key, NEIGHBOURS).await?;
+        let ranked = names::rank(key, before.iter().chain(&after), CANDIDATES - 1);
+        let mut candidates = 0;
+        for candidate in std::iter::once(key).chain(ranked) {
+            let Some(content) = self.catalog.content(id, candidate).await? else { continue };
+            candidates += 1;
+            if content.version.size < DELTA_LEN_MIN {
+                continue;
+            }
+            if let Some(base) = self.open_base(bucket, content).await? {
+                self.metrics.base_candidates.observe(f64::from(candidates));
+                return Ok(Some(base));
+            }
+        }
+        self.metrics.base_candidates.observe(f64::from(candidates));
+        Ok(None)
+    }
+
+    async fn open_base(&self, bucket: &BucketHandle, content: Content) -> Result<Option<BaseObject>, EngineError> {
+        let Some(pin) = self.pins.pin(content.blobs.iter().map(|row| BlobId(row.id.0))) else { return Ok(None) };
+        let usable = |row: &BlobRow| {
+            row.inline.is_none()
+                && row.state == BlobState::Live
+                && row.backend == bucket.settings.backend
+                && row.key_epoch == bucket.key_epoch()
+        };
+        let rows: HashMap<BlobKey, BlobRow> =
+            content.blobs.into_iter().filter(usable).map(|row| (row.id, row)).collect();
+        let mut start = 0;
+        let mut extents = Vec::with_capacity(content.extents.len());
+        for extent in content.extents {
+            if rows.contains_key(&extent.blob) {
+                extents.push((start, extent));
+            }
+            start += extent.len;
+        }
+        if extents.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(BaseObject { key: content.version.key, extents, rows, size: content.version.size, _pin: pin }))
+    }
+
+    /// The window for the region of the target that starts at `target`, with pins on the blobs it came from. `None` when the base has nothing there, or
+    /// (`busy` set) when there is no memory.
+    pub(super) async fn region(
+        &self,
+        bucket: &BucketHandle,
+        base: &BaseObject,
+        target: u64,
+    ) -> Result<RegionOutcome, EngineError> {
+        let (start, end) = self.place(target, base.size);
+        let key = bucket.domain_key();
+        let mut pieces = Vec::new();
+        let mut rows: Vec<BlobRow> = Vec::new();
+        let mut pins = Vec::new();
+        for (index, (logical, extent)) in base.extents.iter().enumerate() {
+            let (from, to) = (start.max(*logical), end.min(logical + extent.len));
+            let Some(row) = base.rows.get(&extent.blob).filter(|_| from < to) else { continue };
+            let at = (index as u64) << EXTENT_ADDRESSES_LOG2;
+            match row.form {
+                BlobForm::Whole => {
+                    let offset = extent.offset + (from - logical);
+                    pieces.push(BasePiece {
+                        at: at + offset,
+                        blob: BlobId(row.id.0),
+                        offset,
+                        len: to - from,
+                        base_tag: [0; 16],
+                    });
+                    rows.push(row.clone());
+                }
+                // A delta is no base itself: the whole content it was made from stands in its place (I2).
+                BlobForm::Delta => {
+                    let manifest = self.blobs.manifest(row, key).await?;
+                    let view_len: u64 = manifest.root.view.iter().map(|range| range.len).sum();
+                    let scaled = |position: u64| {
+                        let scaled = u128::from(position) * u128::from(view_len) / u128::from(row.plain_len.max(1));
+                        u64::try_from(scaled).unwrap_or(u64::MAX)
+                    };
+                    let whole_view = view_len <= self.windows.len_max() && to - from == extent.len;
+                    let (from, to) = match whole_view {
+                        true => (0, view_len),
+                        false => (scaled(extent.offset + (from - logical)), scaled(extent.offset + (to - logical))),
+                    };
+                    let mut address = 0;
+                    for range in &manifest.root.view {
+                        let (first, last) = (from.max(address), to.min(address + range.len));
+                        if first < last {
+                            let skip = first - address;
+                            pieces.push(BasePiece {
+                                at: at + first,
+                                blob: range.blob,
+                                offset: range.offset + skip,
+                                len: last - first,
+                                base_tag: [0; 16],
+                            });
+                        }
+                        address += range.len;
+                    }
+                    let ids: Vec<BlobKey> = manifest.root.view.iter().map(|range| BlobKey(range.blob.0)).collect();
+                    rows.extend(self.catalog.blobs(&ids).await?);
+                    pins.extend(self.pins.pin(manifest.root.view.iter().map(|range| range.blob)));
+                }
+            }
+        }
+        self.keep_live_pieces(&mut pieces, &rows).await?;
+        if pieces.is_empty() {
+            return Ok(RegionOutcome::Nothing);
+        }
+        Ok(match self.windows.get(pieces, &rows, key).await? {
+            Some(window) => RegionOutcome::Ready(Arc::new(Region::new(window, pins))),
+            None => RegionOutcome::Busy,
+        })
+    }
+
+    /// Drops pieces whose blobs may not get another delta, and whatever is more than a window holds.
+    async fn keep_live_pieces(&self, pieces: &mut Vec<BasePiece>, rows: &[BlobRow]) -> Result<(), EngineError> {
+        let mut allowed: HashMap<BlobId, bool> = HashMap::new();
+        for row in rows {
+            if let std::collections::hash_map::Entry::Vacant(entry) = allowed.entry(BlobId(row.id.0)) {
+                let whole = row.form == BlobForm::Whole && row.state == BlobState::Live;
+                entry.insert(whole && self.catalog.fan_in(row.id).await? < FAN_IN_MAX);
+            }
+        }
+        let mut room = self.windows.len_max();
+        pieces.retain_mut(|piece| {
+            piece.len = piece.len.min(room);
+            room -= piece.len;
+            piece.len > 0 && allowed.get(&piece.blob).copied().unwrap_or(false)
+        });
+        Ok(())
+    }
+
+    /// Which logical bytes of a base of `base_len` bytes serve the region of the target at `target`: all when they fit in a window, else the region with a
+    /// quarter of a window on either side.
+    fn place(&self, target: u64, base_len: u64) -> (u64, u64) {
+        let len_max = self.windows.len_max();
+        if base_len <= len_max {
+            return (0, base_len);
+        }
+        let region_len = self.windows.region_len();
+        let start = (target / region_len * region_len).saturating_sub(len_max / 4).min(base_len - len_max);
+        (start, start + len_max)
+    }
+}
+
+/// How the search for a region's window ended.
+pub(super) enum RegionOutcome {
+    /// Here it is.
+    Ready(Arc<Region>),
+    /// The base has nothing usable there.
+    Nothing,
+    /// No memory for it just now.
+    Busy,
+}

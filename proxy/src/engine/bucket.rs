@@ -1,0 +1,177 @@
+//! A bucket as the engine sees it: its row, its settings, and its domain key when it is sealed.
+
+use super::{
+    Engine, EngineError,
+    config::{BucketSettings, Encryption},
+    keyring::{keyset_name, random},
+};
+use catalog::{Bucket, CatalogError, Extent};
+use object_format::{BlobId, DomainKey, row};
+use std::{ops::Deref, sync::Arc};
+
+/// A bucket, cheap to clone.
+#[derive(Clone)]
+pub struct BucketHandle(pub Arc<BucketState>);
+
+/// See [`BucketHandle`].
+pub struct BucketState {
+    /// The catalog's row.
+    pub row: Bucket,
+    /// Its settings, parsed.
+    pub settings: BucketSettings,
+    key: Option<Arc<DomainKey>>,
+}
+
+impl Deref for BucketHandle {
+    type Target = BucketState;
+
+    fn deref(&self) -> &BucketState {
+        &self.0
+    }
+}
+
+/// What a sealed row is bound to besides bucket and extents.
+#[derive(Clone, Copy)]
+pub(super) struct RowPlace<'a> {
+    /// Key.
+    pub(super) key: &'a str,
+    /// Version or upload id.
+    pub(super) id: [u8; 16],
+    /// Part number, for a part's row.
+    pub(super) part: Option<u32>,
+    /// Digest of its extents.
+    pub(super) extents_digest: [u8; 32],
+}
+
+impl BucketState {
+    /// True when its blobs are sealed.
+    pub fn is_sealed(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// Its domain key.
+    pub(super) fn domain_key(&self) -> Option<&DomainKey> {
+        self.key.as_deref()
+    }
+
+    /// Epoch of its domain key; 0 when it is not sealed.
+    pub(super) fn key_epoch(&self) -> u32 {
+        self.key.as_ref().map_or(0, |key| key.epoch())
+    }
+
+    /// What stands in the catalog for the SHA-256 of some content: keyed in a sealed bucket.
+    pub(super) fn content_digest(&self, sha256: &[u8; 32]) -> [u8; 32] {
+        self.key.as_ref().map_or(*sha256, |key| key.keyed_tag("content-digest", sha256))
+    }
+
+    /// Facts as they stand in a row: sealed in a sealed bucket (I5).
+    pub(super) fn seal_facts(&self, place: RowPlace<'_>, facts: Vec<u8>) -> Result<Vec<u8>, EngineError> {
+        match &self.key {
+            None => Ok(facts),
+            Some(key) => Ok(row::seal(key, &self.context(place), random()?, &facts)),
+        }
+    }
+
+    /// The facts of a row.
+    pub(super) fn open_facts(&self, place: RowPlace<'_>, stored: &[u8]) -> Result<Vec<u8>, EngineError> {
+        match &self.key {
+            None => Ok(stored.to_vec()),
+            Some(key) => Ok(row::open(key, &self.context(place), stored)?),
+        }
+    }
+
+    fn context<'a>(&self, place: RowPlace<'a>) -> row::RowContext<'a> {
+        row::RowContext {
+            bucket: u64::try_from(self.row.id.0).unwrap_or(0),
+            key: place.key,
+            version_id: place.id,
+            part: place.part,
+            extents_digest: place.extents_digest,
+        }
+    }
+}
+
+/// The digest that binds a row to its extents.
+pub(super) fn digest_of(extents: &[Extent]) -> [u8; 32] {
+    row::extents_digest(extents.iter().map(|extent| (BlobId(extent.blob.0), extent.offset, extent.len)))
+}
+
+impl Engine {
+    /// A bucket by name; `None` when there is none.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the catalog fails, or a sealed bucket's key cannot be opened.
+    pub async fn bucket(&self, name: &str) -> Result<Option<BucketHandle>, EngineError> {
+        match self.catalog.bucket(name).await? {
+            Some(row) => Ok(Some(self.bucket_of(row).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Every bucket's row, by name. Settings are not parsed and keys not opened.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the catalog fails.
+    pub async fn buckets(&self) -> Result<Vec<Bucket>, EngineError> {
+        Ok(self.catalog.buckets().await?)
+    }
+
+    /// Creates a bucket with the settings configured for its name, its domain key at once when it is to be sealed. `None` when the name is taken.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the catalog fails or a key cannot be stored.
+    pub async fn create_bucket(&self, name: &str, owner: &str) -> Result<Option<BucketHandle>, EngineError> {
+        let settings = self.config.buckets.get(name).unwrap_or(&self.config.defaults);
+        self.blobs.backend(&settings.backend)?;
+        let settings = serde_json::to_value(settings).map_err(|error| EngineError::Other(error.to_string()))?;
+        match self.catalog.create_bucket(name, owner, settings, super::now_ms()).await {
+            Ok(row) => Ok(Some(self.bucket_of(row).await?)),
+            Err(CatalogError::Exists) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Deletes an empty bucket; `false` when there is none.
+    ///
+    /// # Errors
+    /// [`EngineError::NotEmpty`], or what the catalog says.
+    pub async fn delete_bucket(&self, bucket: &BucketHandle) -> Result<bool, EngineError> {
+        let deleted = self.catalog.delete_bucket(bucket.row.id).await?;
+        if deleted {
+            self.keyring.forget(bucket.row.id);
+            for copy in &bucket.settings.keysets {
+                // What cannot be deleted now is garbage by its epoch: the collector finds it.
+                if let Some(id) = super::parse_blob_id(&copy.id)
+                    && let Err(error) = self.blobs.backend(&bucket.settings.backend)?.delete(&keyset_name(id)?).await
+                {
+                    tracing::warn!(%error, keyset = copy.id, "a deleted bucket's keyset stays until the next collection");
+                }
+            }
+        }
+        Ok(deleted)
+    }
+
+    async fn bucket_of(&self, mut row: Bucket) -> Result<BucketHandle, EngineError> {
+        let parse = |row: &Bucket| {
+            serde_json::from_value::<BucketSettings>(row.settings.clone())
+                .map_err(|error| EngineError::Other(format!("settings of bucket {}: {error}", row.name)))
+        };
+        let mut settings = parse(&row)?;
+        let key = match settings.encryption {
+            Encryption::Off => None,
+            Encryption::Aes256 => {
+                let key =
+                    self.keyring.domain_key(&row, &settings.backend, &*self.catalog, &self.blobs, self.epoch).await?;
+                if settings.keysets.is_empty()
+                    && let Some(fresh) = self.catalog.bucket(&row.name).await?
+                    && fresh.id == row.id
+                {
+                    row = fresh;
+                    settings = parse(&row)?;
+                }
+                Some(key)
+            }
+        };
+        Ok(BucketHandle(Arc::new(BucketState { row, settings, key })))
+    }
+}

@@ -1,0 +1,159 @@
+//! Collecting what nobody needs: dying blobs by their tombstones, blobs of closed epochs that no row knows, uploads that
+//! nobody went on with. Blobs die by tombstones, never by a listing (E6).
+
+use super::{Engine, EngineError, blobs::blob_name, keyring::keyset_name, now_ms, parse_blob_id};
+use catalog::{BlobKey, CatalogError, Tombstone};
+use futures::StreamExt;
+use object_format::BlobId;
+use serde::Serialize;
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+/// Tombstones taken from the catalog at a time.
+const BATCH: usize = 256;
+/// Listed names that are looked up in the catalog at a time.
+const LOOKUP: usize = 512;
+/// How long a completed upload is remembered, so that Complete is idempotent.
+const COMPLETED_UPLOADS_KEPT: Duration = Duration::from_secs(24 * 3600);
+
+/// What one collection did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Collection {
+    /// Blobs purged from tombstones.
+    pub deleted_blobs: u64,
+    /// Their stored bytes.
+    pub reclaimed_bytes: u64,
+    /// Tombstoned blobs left alone because they are being read.
+    pub pinned_blobs: u64,
+    /// Blobs of closed epochs that no row knew.
+    pub orphan_blobs: u64,
+    /// Their stored bytes.
+    pub orphan_bytes: u64,
+    /// Uploads aborted because of their age.
+    pub expired_uploads: u64,
+    /// Blobs that could not be deleted; they are tried again.
+    pub errors: u64,
+}
+
+impl Engine {
+    /// Collects: tombstones older than the grace (all when `now`), blobs of closed epochs without a row, uploads past their age. One collection at a time.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the catalog or a listing fails; what was done until then stays done.
+    pub async fn collect(self: &Arc<Self>, now: bool) -> Result<Collection, EngineError> {
+        let _one_at_a_time = self.collecting.lock().await;
+        let mut report = Collection::default();
+        let outcome = self.collect_into(now, &mut report).await;
+        self.metrics.gc_runs_total.inc();
+        self.metrics.gc_deleted_blobs_total.inc_by(report.deleted_blobs + report.orphan_blobs);
+        self.metrics.gc_reclaimed_bytes_total.inc_by(report.reclaimed_bytes + report.orphan_bytes);
+        self.metrics.gc_errors_total.inc_by(report.errors + u64::from(outcome.is_err()));
+        outcome.map(|()| report)
+    }
+
+    async fn collect_into(&self, now: bool, report: &mut Collection) -> Result<(), EngineError> {
+        self.expire_uploads(report).await?;
+        self.purge_tombstones(now, report).await?;
+        self.sweep_closed_epochs(report).await
+    }
+
+    async fn expire_uploads(&self, report: &mut Collection) -> Result<(), EngineError> {
+        let before = now_ms() - millis(self.config.upload_age_max);
+        for upload in self.catalog.stale_uploads(before, BATCH).await? {
+            report.expired_uploads +=
+                u64::from(self.catalog.abort(upload.bucket, &upload.key, upload.id, self.epoch).await?);
+        }
+        self.catalog.forget_completed_uploads(now_ms() - millis(COMPLETED_UPLOADS_KEPT)).await?;
+        Ok(())
+    }
+
+    async fn purge_tombstones(&self, now: bool, report: &mut Collection) -> Result<(), EngineError> {
+        let grace = if now { 0 } else { millis(self.config.gc_grace) };
+        let mut passed: HashSet<BlobKey> = HashSet::new();
+        loop {
+            // A purged delta may turn its bases into tombstones: go on until a round finds nothing new.
+            let limit = passed.len() + BATCH;
+            let tombstones = self.catalog.tombstones(now_ms() - grace + 1, limit).await?;
+            let fresh: Vec<Tombstone> =
+                tombstones.into_iter().filter(|tombstone| passed.insert(tombstone.blob)).collect();
+            if fresh.is_empty() {
+                return Ok(());
+            }
+            for tombstone in fresh {
+                match self.purge(&tombstone).await {
+                    Ok(true) => {
+                        passed.remove(&tombstone.blob);
+                        report.deleted_blobs += 1;
+                        report.reclaimed_bytes += tombstone.stored_len;
+                    }
+                    Ok(false) => report.pinned_blobs += 1,
+                    Err(error) => {
+                        tracing::warn!(%error, blob = %BlobId(tombstone.blob.0), "a dead blob could not be deleted; it is tried again");
+                        report.errors += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Deletes a dying blob, bytes first; `false` while it is being read.
+    async fn purge(&self, tombstone: &Tombstone) -> Result<bool, EngineError> {
+        let id = BlobId(tombstone.blob.0);
+        let Some(_claim) = self.pins.purge(id) else { return Ok(false) };
+        if !tombstone.inline {
+            self.blobs.backend(&tombstone.backend)?.delete(&blob_name(id)?).await?;
+        }
+        match self.catalog.purge(tombstone.blob, now_ms()).await {
+            Ok(()) | Err(CatalogError::Conflict) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Blobs of epochs that are closed are complete or garbage: no writer can commit them any more (E4).
+    async fn sweep_closed_epochs(&self, report: &mut Collection) -> Result<(), EngineError> {
+        let closed: HashSet<u32> = self.catalog.closed_epochs().await?.into_iter().collect();
+        if closed.is_empty() {
+            return Ok(());
+        }
+        let keysets = self.named_keysets().await?;
+        for (_, backend) in self.blobs.backends() {
+            let mut listing = backend.list("blobs/").ready_chunks(LOOKUP);
+            while let Some(listed) = listing.next().await {
+                let mut candidates = Vec::new();
+                for blob in listed {
+                    let blob = blob?;
+                    match blob.name.as_str().strip_prefix("blobs/").and_then(parse_blob_id) {
+                        Some(id) if closed.contains(&id.epoch()) => candidates.push((id, blob.stored_len)),
+                        _ => {}
+                    }
+                }
+                let ids: Vec<BlobKey> = candidates.iter().map(|(id, _)| BlobKey(id.0)).collect();
+                let known: HashSet<BlobKey> = self.catalog.blobs(&ids).await?.into_iter().map(|row| row.id).collect();
+                for (id, stored_len) in candidates.into_iter().filter(|(id, _)| !known.contains(&BlobKey(id.0))) {
+                    backend.delete(&blob_name(id)?).await?;
+                    report.orphan_blobs += 1;
+                    report.orphan_bytes += stored_len;
+                }
+            }
+            let mut listing = backend.list("keyset/");
+            while let Some(blob) = listing.next().await {
+                let blob = blob?;
+                let id = blob.name.as_str().strip_prefix("keyset/").and_then(parse_blob_id);
+                if let Some(id) = id.filter(|id| closed.contains(&id.epoch()) && !keysets.contains(id)) {
+                    backend.delete(&keyset_name(id)?).await?;
+                    report.orphan_blobs += 1;
+                    report.orphan_bytes += blob.stored_len;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn named_keysets(&self) -> Result<HashSet<BlobId>, EngineError> {
+        let buckets = self.catalog.buckets().await?;
+        Ok(buckets.iter().flat_map(super::report::keysets_of).filter_map(|copy| parse_blob_id(&copy.id)).collect())
+    }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 4)
+}

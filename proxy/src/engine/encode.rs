@@ -1,0 +1,191 @@
+//! One segment, encoded: delta, zstd or raw, whichever is best; a delta only after it gave the original back (I6).
+
+use super::{
+    config::Compression,
+    pins::Pin,
+    plan,
+    pool::Scratch,
+    window::{BasePiece, Window},
+};
+use crate::metrics::Metrics;
+use delta_codec::{BaseRange, Effort, EncodeJob, FootprintLimits, whole};
+use object_format::{Coding, blob::segment_digest};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Instant,
+};
+
+/// Blobs a footprint may cross into beyond the codec's own ranges: the codec gets so many ranges less.
+const RANGES_KEPT_FOR_CROSSINGS: usize = 4;
+
+/// The window of one region, and how its trials went.
+pub(super) struct Region {
+    /// The base bytes.
+    pub(super) window: Arc<Window>,
+    useless: AtomicU32,
+    _pins: Vec<Pin>,
+}
+
+impl Region {
+    /// A region's window, with what keeps its blobs from being collected.
+    pub(super) fn new(window: Arc<Window>, pins: Vec<Pin>) -> Self {
+        Self { window, useless: AtomicU32::new(0), _pins: pins }
+    }
+
+    fn worth_trying(&self) -> bool {
+        self.useless.load(Ordering::Relaxed) < plan::USELESS_TRIALS_MAX
+    }
+
+    fn note(&self, helped: bool) {
+        if helped {
+            self.useless.store(0, Ordering::Relaxed);
+        } else {
+            self.useless.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How a segment may be encoded.
+#[derive(Clone)]
+pub(super) struct SegmentPlan {
+    /// The bucket's compression.
+    pub(super) compression: Compression,
+    /// The upload's effort.
+    pub(super) effort: Effort,
+    /// What to differ from.
+    pub(super) region: Option<Arc<Region>>,
+}
+
+/// An encoded segment.
+pub(super) struct EncodedSegment {
+    /// Plain bytes.
+    pub(super) plain_len: u32,
+    /// How its stored bytes are to be read.
+    pub(super) coding: Coding,
+    /// The stored bytes; `None` when they are the plain bytes.
+    pub(super) stored: Option<Vec<u8>>,
+    /// Digest of the plain bytes.
+    pub(super) digest: [u8; 16],
+    /// Base bytes a delta needs, in order.
+    pub(super) footprint: Vec<BasePiece>,
+}
+
+/// Encodes one segment. Runs on the codec pool.
+pub(super) fn encode_segment(
+    scratch: &mut Scratch,
+    plain: &[u8],
+    segment: &SegmentPlan,
+    metrics: &Metrics,
+) -> EncodedSegment {
+    let digest = segment_digest(plain);
+    let plain_len = u32::try_from(plain.len()).unwrap_or(u32::MAX);
+    let done = |coding, stored, footprint| EncodedSegment { plain_len, coding, stored, digest, footprint };
+    if segment.compression == Compression::Off {
+        return done(Coding::Raw, None, Vec::new());
+    }
+    let delta = segment
+        .region
+        .as_ref()
+        .filter(|region| region.worth_trying())
+        .and_then(|region| encode_delta(scratch, plain, region, segment.effort, metrics));
+    if let Some((bytes, footprint)) = delta.as_ref()
+        && plan::delta_settles_it(plain.len(), bytes.len())
+    {
+        note(segment, true);
+        let footprint = footprint.clone();
+        return done(Coding::Delta, delta.map(|(bytes, _)| bytes), footprint);
+    }
+    let zstd = encode_zstd(plain, segment.effort, metrics);
+    let coding =
+        plan::pick_coding(plain.len(), delta.as_ref().map(|(bytes, _)| bytes.len()), zstd.as_ref().map(Vec::len));
+    note(segment, coding == Coding::Delta);
+    match (coding, delta, zstd) {
+        (Coding::Delta, Some((bytes, footprint)), _) => done(Coding::Delta, Some(bytes), footprint),
+        (Coding::Zstd, _, Some(bytes)) => done(Coding::Zstd, Some(bytes), Vec::new()),
+        _ => done(Coding::Raw, None, Vec::new()),
+    }
+}
+
+fn note(segment: &SegmentPlan, helped: bool) {
+    if let Some(region) = &segment.region {
+        region.note(helped);
+    }
+}
+
+fn encode_zstd(plain: &[u8], effort: Effort, metrics: &Metrics) -> Option<Vec<u8>> {
+    if whole::looks_incompressible(plain) {
+        return None;
+    }
+    let started = Instant::now();
+    let mut bytes = Vec::new();
+    let len = whole::compress(plain, plan::zstd_level(effort), plain.len(), &mut bytes);
+    metrics.encode_seconds.with_label_values(&["zstd"]).observe(started.elapsed().as_secs_f64());
+    len.map(|_| bytes)
+}
+
+/// A delta that has been decoded and compared, with the base bytes it needs.
+fn encode_delta(
+    scratch: &mut Scratch,
+    plain: &[u8],
+    region: &Region,
+    effort: Effort,
+    metrics: &Metrics,
+) -> Option<(Vec<u8>, Vec<BasePiece>)> {
+    let started = Instant::now();
+    let window = &region.window;
+    let limits = FootprintLimits::default();
+    let job = EncodeJob {
+        window: &window.plain,
+        index: window.index(effort),
+        layout: &window.layout,
+        target: plain,
+        effort,
+        limits: FootprintLimits { ranges_max: limits.ranges_max - RANGES_KEPT_FOR_CROSSINGS, ..limits },
+        delta_len_max: plain.len() - plain.len() / 8,
+    };
+    let mut bytes = Vec::new();
+    let encoded = scratch.encoder.encode(&job, &mut bytes);
+    metrics.encode_seconds.with_label_values(&["delta"]).observe(started.elapsed().as_secs_f64());
+    let Some(encoded) = encoded else {
+        metrics.wasted_encode_seconds_total.inc_by(started.elapsed().as_secs_f64());
+        return None;
+    };
+    let footprint = window.pieces_of(&encoded.footprint);
+    if footprint.len() > super::view::FOOTPRINT_RUNS_MAX {
+        return None;
+    }
+    if !gives_back(scratch, plain, &bytes, &window.plain, &encoded.footprint) {
+        // I6: never stored; a person should look.
+        metrics.checksum_failures_total.with_label_values(&["encoder"]).inc();
+        tracing::error!(
+            plain_len = plain.len(),
+            delta_len = bytes.len(),
+            "a delta did not decode to its original; stored without it"
+        );
+        return None;
+    }
+    Some((bytes, footprint))
+}
+
+fn gives_back(scratch: &mut Scratch, plain: &[u8], delta: &[u8], window: &[u8], footprint: &[BaseRange]) -> bool {
+    let slice = |run: &BaseRange| {
+        let start = usize::try_from(run.offset).ok()?;
+        window.get(start..start.checked_add(run.len as usize)?)
+    };
+    let Scratch { decoder, footprint: joined, plain: decoded, .. } = scratch;
+    let base = match footprint {
+        [run] => slice(run),
+        runs => {
+            joined.clear();
+            runs.iter()
+                .try_for_each(|run| slice(run).map(|bytes| joined.extend_from_slice(bytes)))
+                .map(|()| joined.as_slice())
+        }
+    };
+    let Some(base) = base else { return false };
+    decoded.resize(plain.len(), 0);
+    decoder.decode(base, delta, decoded).is_ok() && decoded == plain
+}

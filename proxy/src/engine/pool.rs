@@ -1,0 +1,107 @@
+//! The codec pool: CPU work leaves the async threads here and nowhere else.
+
+use super::error::EngineError;
+use crate::metrics::Metrics;
+use delta_codec::{Decoder, Encoder};
+use std::{
+    cell::RefCell,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// What a codec thread keeps between jobs.
+#[derive(Default)]
+pub(super) struct Scratch {
+    /// Encoder with its work buffers.
+    pub(super) encoder: Encoder,
+    /// Decoder with its work buffers.
+    pub(super) decoder: Decoder,
+    /// Room to lay a footprint's ranges end to end.
+    pub(super) footprint: Vec<u8>,
+    /// Room to decode into for comparison.
+    pub(super) plain: Vec<u8>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// Threads for encoding, decoding, sealing and hashing.
+pub(super) struct CodecPool {
+    threads: rayon::ThreadPool,
+    /// Smoothed time jobs wait before they run, in microseconds.
+    queue_us: AtomicU64,
+    metrics: Arc<Metrics>,
+}
+
+impl CodecPool {
+    /// A pool of `threads` threads.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] when the threads cannot be started.
+    pub(super) fn new(threads: usize, name: &'static str, metrics: Arc<Metrics>) -> Result<Self, EngineError> {
+        let threads = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(move |index| format!("{name}-{index}"))
+            .build()
+            .map_err(|error| EngineError::Other(format!("cannot start codec threads: {error}")))?;
+        Ok(Self { threads, queue_us: AtomicU64::new(0), metrics })
+    }
+
+    /// How many threads it has.
+    pub(super) fn threads(&self) -> usize {
+        self.threads.current_num_threads()
+    }
+
+    /// How long jobs have lately waited for a thread.
+    pub(super) fn queue_time(&self) -> Duration {
+        Duration::from_micros(self.queue_us.load(Ordering::Relaxed))
+    }
+
+    /// Runs a job on the pool and gives what it returned.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] when the job panicked; the thread starts afresh with empty buffers.
+    pub(super) async fn run<T, F>(&self, job: F) -> Result<T, EngineError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Scratch) -> T + Send + 'static,
+    {
+        let (answer, receiver) = tokio::sync::oneshot::channel();
+        let metrics = self.metrics.clone();
+        let queued = Instant::now();
+        let waited = Arc::new(AtomicU64::new(0));
+        let waited_by_job = waited.clone();
+        self.threads.spawn(move || {
+            let wait = queued.elapsed();
+            waited_by_job.store(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+            metrics.codec_queue_seconds.observe(wait.as_secs_f64());
+            let busy = metrics.codec_threads.with_label_values(&["busy"]);
+            busy.inc();
+            let outcome = SCRATCH.with_borrow_mut(|scratch| {
+                let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| job(scratch)));
+                if outcome.is_err() {
+                    *scratch = Scratch::default();
+                }
+                outcome
+            });
+            busy.dec();
+            // The receiver may be gone: a cancelled request no longer wants the answer.
+            let _ = answer.send(outcome);
+        });
+        let outcome = receiver.await;
+        self.smooth(waited.load(Ordering::Relaxed));
+        match outcome {
+            Ok(Ok(value)) => Ok(value),
+            _ => Err(EngineError::Other("a codec job panicked".into())),
+        }
+    }
+
+    fn smooth(&self, wait_us: u64) {
+        let _ = self.queue_us.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some((old * 7 + wait_us) / 8));
+    }
+}

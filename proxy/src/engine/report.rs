@@ -1,0 +1,226 @@
+//! What operators are told: stats, explanations, inspection. JSON; the schema is docs/reference/admin-api.md.
+
+use super::{Engine, EngineError, blobs::Manifest, keyring::KeysetCopy, parse_blob_id};
+use catalog::{BlobKey, BlobRow, Bucket, BucketStats, StoredBytes};
+use object_format::{BlobId, Coding, Suite};
+use serde_json::{Value, json};
+
+impl Engine {
+    /// The body of `GET /api/v1/stats`: buckets, totals and backends; also sets the bucket gauges.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the catalog fails.
+    pub async fn stats(&self) -> Result<Value, EngineError> {
+        let rows = self.catalog.buckets().await?;
+        let stats = self.catalog.stats().await?;
+        let mut totals = BucketStats::default();
+        let mut backends: std::collections::BTreeMap<String, (u64, u64)> =
+            self.blobs.backends().map(|(name, _)| (name.clone(), (0, 0))).collect();
+        let mut buckets = Vec::with_capacity(stats.len());
+        for mut bucket in stats {
+            let row = rows.iter().find(|row| row.name == bucket.name);
+            let keysets: Vec<KeysetCopy> = row.map(keysets_of).unwrap_or_default();
+            bucket.stored.overhead += keysets.iter().map(|copy| copy.stored_len).sum::<u64>();
+            self.set_gauges(&bucket);
+            add(&mut totals, &bucket);
+            let backend = row.and_then(|row| row.settings.get("backend")).and_then(Value::as_str).unwrap_or_default();
+            let outside = total_of(&bucket.stored) - bucket.stored.inline;
+            if let Some((bytes, blobs)) = backends.get_mut(backend) {
+                *bytes += outside;
+                *blobs += keysets.len() as u64;
+            }
+            let mut value = bucket_json(&bucket);
+            value["name"] = json!(bucket.name);
+            value["settings"] = row.map_or(Value::Null, |row| row.settings.clone());
+            buckets.push(value);
+        }
+        let backends: Vec<Value> = backends
+            .into_iter()
+            .map(|(name, (stored_bytes, _))| json!({"name": name, "stored_bytes": stored_bytes}))
+            .collect();
+        Ok(json!({ "buckets": buckets, "totals": bucket_json(&totals), "backends": backends }))
+    }
+
+    /// The body of `GET /api/v1/explain`: how a key is stored and why; `None` when there is no such key.
+    ///
+    /// # Errors
+    /// [`EngineError`] when catalog or backend fail.
+    pub async fn explain(&self, bucket: &str, key: &str) -> Result<Option<Value>, EngineError> {
+        let Some(handle) = self.bucket(bucket).await? else { return Ok(None) };
+        let Some(object) = self.open_object(&handle, key).await? else { return Ok(None) };
+        let mut blobs = Vec::new();
+        for row in &object.content.blobs {
+            let manifest = self.blobs.manifest(row, handle.domain_key()).await?;
+            let mut value = self.blob_json(row, &manifest).await?;
+            value["fan_in"] = json!(self.catalog.fan_in(row.id).await?);
+            value["bases"] =
+                self.catalog.bases_of(row.id).await?.iter().map(|base| json!(BlobId(base.0).to_string())).collect();
+            blobs.push(value);
+        }
+        let storage = &object.info.facts.storage;
+        let extents: Vec<Value> = object
+            .content
+            .extents
+            .iter()
+            .map(
+                |extent| json!({"blob": BlobId(extent.blob.0).to_string(), "offset": extent.offset, "len": extent.len}),
+            )
+            .collect();
+        Ok(Some(json!({
+            "bucket": bucket,
+            "key": key,
+            "size": object.info.version.size,
+            "etag": object.info.facts.etag,
+            "last_modified_ms": object.info.version.modified_ms,
+            "form": storage.form.as_str(),
+            "reason": storage.reason,
+            "stored_bytes": storage.stored_bytes,
+            "bases": storage.bases,
+            "settings": handle.row.settings,
+            "extents": extents,
+            "blobs": blobs,
+        })))
+    }
+
+    /// What a blob holds, by its id in hex; `None` when the catalog does not know it.
+    ///
+    /// # Errors
+    /// [`EngineError`] when catalog or backend fail, or the blob is damaged.
+    pub async fn inspect(&self, blob: &str) -> Result<Option<Value>, EngineError> {
+        let Some(id) = parse_blob_id(blob) else { return Ok(None) };
+        let Some(row) = self.catalog.blobs(&[BlobKey(id.0)]).await?.into_iter().next() else { return Ok(None) };
+        let buckets = self.catalog.buckets().await?;
+        let bucket = buckets.into_iter().find(|bucket| bucket.id == row.bucket);
+        let handle = match bucket {
+            Some(bucket) => self.bucket(&bucket.name).await?,
+            None => None,
+        };
+        let key = handle.as_ref().and_then(|handle| handle.domain_key());
+        let manifest = self.blobs.manifest(&row, key).await?;
+        let mut value = self.blob_json(&row, &manifest).await?;
+        let mut segments = Vec::new();
+        for index in 0..manifest.root.segments {
+            let segment = self.blobs.segment(&manifest, index).await?;
+            segments.push(json!({
+                "index": index,
+                "plain_len": segment.plain_len,
+                "stored_len": segment.stored_len,
+                "coding": coding_name(segment.coding),
+                "footprint_ranges": segment.footprint.len(),
+                "footprint_bytes": segment.footprint.iter().map(|run| u64::from(run.len)).sum::<u64>(),
+            }));
+        }
+        value["segments"] = json!(segments);
+        value["bucket"] = json!(manifest.root.facts.bucket);
+        value["key"] = json!(manifest.root.facts.key);
+        value["view"] = manifest
+            .root
+            .view
+            .iter()
+            .map(|range| json!({"blob": range.blob.to_string(), "offset": range.offset, "len": range.len}))
+            .collect();
+        value["fan_in"] = json!(self.catalog.fan_in(row.id).await?);
+        Ok(Some(value))
+    }
+
+    async fn blob_json(&self, row: &BlobRow, manifest: &Manifest) -> Result<Value, EngineError> {
+        Ok(json!({
+            "id": manifest.id.to_string(),
+            "backend": row.backend,
+            "inline": row.inline.is_some(),
+            "form": if manifest.root.is_whole() { "whole" } else { "delta" },
+            "sealed": manifest.suite() == Suite::Aes256Gcm,
+            "plain_len": row.plain_len,
+            "stored_len": row.stored_len,
+            "payload_len": manifest.root.payload_len,
+            "segments": manifest.root.segments,
+            "bytes_by_coding": row.forms,
+        }))
+    }
+
+    fn set_gauges(&self, bucket: &BucketStats) {
+        // Only configured buckets become labels: their number is bounded.
+        if !self.config.buckets.contains_key(&bucket.name) {
+            return;
+        }
+        let metrics = &self.metrics;
+        let name = bucket.name.as_str();
+        metrics.bucket_objects.with_label_values(&[name]).set(gauge(bucket.objects));
+        metrics.bucket_logical_bytes.with_label_values(&[name]).set(gauge(bucket.logical_bytes));
+        let stored = &bucket.stored;
+        for (kind, bytes) in [
+            ("whole", bucket.whole_bytes.saturating_sub(stored.base_only)),
+            ("delta", bucket.delta_bytes),
+            ("base_only", stored.base_only),
+            ("overhead", stored.overhead + stored.tombstoned),
+        ] {
+            metrics.bucket_stored_bytes.with_label_values(&[name, kind]).set(gauge(bytes));
+        }
+    }
+}
+
+/// The keyset blobs a bucket's settings name.
+pub(super) fn keysets_of(bucket: &Bucket) -> Vec<KeysetCopy> {
+    let copies = bucket.settings.get("keysets").cloned().unwrap_or_default();
+    serde_json::from_value(copies).unwrap_or_default()
+}
+
+fn bucket_json(stats: &BucketStats) -> Value {
+    let stored = &stats.stored;
+    json!({
+        "objects": stats.objects,
+        "logical_bytes": stats.logical_bytes,
+        "uploads": stats.uploads,
+        "upload_bytes": stats.upload_bytes,
+        "stored": {
+            "exclusive": stored.exclusive,
+            "shared": stored.shared,
+            "base_only": stored.base_only,
+            "overhead": stored.overhead,
+            "tombstoned": stored.tombstoned,
+            "inline": stored.inline,
+            "total": total_of(stored),
+        },
+        "whole_bytes": stats.whole_bytes,
+        "delta_bytes": stats.delta_bytes,
+        "bytes_by_coding": stats.forms,
+    })
+}
+
+fn total_of(stored: &StoredBytes) -> u64 {
+    stored.exclusive + stored.shared + stored.base_only + stored.overhead + stored.tombstoned + stored.inline
+}
+
+fn add(total: &mut BucketStats, bucket: &BucketStats) {
+    total.objects += bucket.objects;
+    total.logical_bytes += bucket.logical_bytes;
+    total.uploads += bucket.uploads;
+    total.upload_bytes += bucket.upload_bytes;
+    total.whole_bytes += bucket.whole_bytes;
+    total.delta_bytes += bucket.delta_bytes;
+    let (sum, stored) = (&mut total.stored, &bucket.stored);
+    sum.exclusive += stored.exclusive;
+    sum.shared += stored.shared;
+    sum.base_only += stored.base_only;
+    sum.overhead += stored.overhead;
+    sum.tombstoned += stored.tombstoned;
+    sum.inline += stored.inline;
+    let (sum, forms) = (&mut total.forms, &bucket.forms);
+    sum.raw_plain += forms.raw_plain;
+    sum.zstd_plain += forms.zstd_plain;
+    sum.zstd_stored += forms.zstd_stored;
+    sum.delta_plain += forms.delta_plain;
+    sum.delta_stored += forms.delta_stored;
+}
+
+fn coding_name(coding: Coding) -> &'static str {
+    match coding {
+        Coding::Raw => "raw",
+        Coding::Zstd => "zstd",
+        Coding::Delta => "delta",
+    }
+}
+
+fn gauge(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

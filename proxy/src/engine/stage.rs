@@ -1,0 +1,501 @@
+//! The first half of a write: the body is read once, hashed, cut into segments, encoded on the codec pool and streamed
+//! towards the backend while it arrives. The body is never needed whole in memory.
+//!
+//! ```text
+//! body -> segment -> hash lane (in order)
+//!                 \-> codec pool (in parallel) -> seal (in order) -> outlet -> backend
+//! ```
+
+use super::{
+    BodyDigest, Destination, Engine, EngineError, StoreError,
+    base::{BaseObject, RegionOutcome},
+    bucket::BucketHandle,
+    budget::Permit,
+    config::Compression,
+    encode::{EncodedSegment, Region, SegmentPlan, encode_segment},
+    keyring::random,
+    outlet::{Outlet, held},
+    plan::{self, BaseOutcome, DELTA_LEN_MIN, INLINE_LEN_MAX},
+    pool::CodecPool,
+    view::VIEW_RANGES_MAX,
+    window::BasePiece,
+};
+use bytes::{Buf, Bytes};
+use catalog::FormBytes;
+use delta_codec::Effort;
+use futures::{
+    FutureExt, Stream, StreamExt,
+    future::{BoxFuture, Shared},
+};
+use object_format::{BlobId, BlobKind, BlobSpec, BlobWriter, Coding, SEGMENT_LEN, Seal, Segment};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+use tokio::{sync::mpsc, task::JoinHandle};
+
+/// Most plain bytes of one blob: S3's limit for one PUT and one part.
+pub(super) const BLOB_PLAIN_LEN_MAX: u64 = 5 << 30;
+/// Sealing up to this many bytes happens where it is: it takes microseconds.
+const SEAL_INLINE_LEN_MAX: usize = 64 << 10;
+/// Memory beside a segment's bytes: tables, small buffers.
+const SEGMENT_OVERHEAD: u64 = 64 << 10;
+
+/// A body that has been read to its end and encoded, but is neither visible nor durable. Dropping it abandons it.
+pub struct Staged<T> {
+    /// What the digest gave.
+    pub digests: T,
+    /// SHA-256 of the body.
+    pub sha256: [u8; 32],
+    /// Body bytes.
+    pub plain_len: u64,
+    pub(super) content: StagedContent,
+}
+
+/// A blob but for its manifest.
+pub(super) struct StagedContent {
+    pub(super) id: BlobId,
+    pub(super) writer: BlobWriter,
+    /// Sealed bytes not sent on yet.
+    pub(super) tail: Vec<u8>,
+    /// `None` while the blob is short enough to live in the catalog.
+    pub(super) outlet: Option<Outlet>,
+    pub(super) segments: Vec<Segment>,
+    pub(super) footprints: Vec<Vec<BasePiece>>,
+    pub(super) forms: FormBytes,
+    pub(super) plain_len: u64,
+    pub(super) base: Option<Arc<BaseObject>>,
+    pub(super) base_outcome: BaseOutcome,
+    /// Keeps base blobs from being collected until the commit has its edges.
+    pub(super) _regions: Vec<Arc<Region>>,
+}
+
+impl Engine {
+    /// Reads, hashes, encodes and streams a body towards the backend. `len` is its exact length when known.
+    ///
+    /// # Errors
+    /// [`StoreError::Body`] when the body fails (with its own error), [`StoreError::Engine`] otherwise. Nothing is left behind.
+    pub async fn stage<S, E, D>(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        destination: Destination,
+        len: Option<u64>,
+        body: S,
+        digest: D,
+    ) -> Result<Staged<D::Output>, StoreError<E>>
+    where
+        S: Stream<Item = Result<Bytes, E>> + Send + Unpin,
+        E: Send,
+        D: BodyDigest,
+    {
+        if len.is_some_and(|len| len > BLOB_PLAIN_LEN_MAX) {
+            return Err(EngineError::TooLarge.into());
+        }
+        let base = self.find_base(bucket, &destination, len).await;
+        self.stage_against(bucket, &destination, base, len, body, digest).await
+    }
+
+    /// The same without looking for a base: the way out when a base vanished before the commit (E3).
+    pub(super) async fn stage_whole<S, D>(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        destination: &Destination,
+        body: S,
+        digest: D,
+    ) -> Result<Staged<D::Output>, StoreError<EngineError>>
+    where
+        S: Stream<Item = Result<Bytes, EngineError>> + Send + Unpin,
+        D: BodyDigest,
+    {
+        self.stage_against(bucket, destination, (None, BaseOutcome::None), None, body, digest).await
+    }
+
+    async fn find_base(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        destination: &Destination,
+        len: Option<u64>,
+    ) -> (Option<Arc<BaseObject>>, BaseOutcome) {
+        if bucket.settings.compression != Compression::Delta || len.is_some_and(|len| len < DELTA_LEN_MIN) {
+            return (None, BaseOutcome::NotWanted);
+        }
+        match self.choose_base(bucket, destination.key()).await {
+            Ok(Some(base)) => (Some(Arc::new(base)), BaseOutcome::Tried),
+            Ok(None) => (None, BaseOutcome::None),
+            Err(error) => {
+                tracing::warn!(%error, "no base: stored without one");
+                (None, BaseOutcome::None)
+            }
+        }
+    }
+
+    async fn stage_against<S, E, D>(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        destination: &Destination,
+        (base, base_outcome): (Option<Arc<BaseObject>>, BaseOutcome),
+        len: Option<u64>,
+        body: S,
+        digest: D,
+    ) -> Result<Staged<D::Output>, StoreError<E>>
+    where
+        S: Stream<Item = Result<Bytes, E>> + Send + Unpin,
+        E: Send,
+        D: BodyDigest,
+    {
+        let start = self.offset_in_object(destination, len);
+        let mut encoding = Encoding::start(self, bucket, base, base_outcome, start)?;
+        let mut hashing = HashLane::new(self.hash_pool.clone(), digest);
+        let mut reader = BodyReader { body, rest: Bytes::new(), ended: false };
+        let mut plain_len = 0;
+        while !reader.ended {
+            let room = len.map_or(SEGMENT_LEN as u64, |len| (len - plain_len).min(SEGMENT_LEN as u64)).max(1);
+            let permit = self.budget.acquire(2 * room + SEGMENT_OVERHEAD).await?;
+            let plain = reader.fill(usize::try_from(room).unwrap_or(SEGMENT_LEN)).await.map_err(StoreError::Body)?;
+            if plain.is_empty() {
+                break;
+            }
+            plain_len += plain.len() as u64;
+            if plain_len > len.unwrap_or(BLOB_PLAIN_LEN_MAX) {
+                return Err(EngineError::TooLarge.into());
+            }
+            let plain = Arc::new(plain);
+            hashing.push(plain.clone()).await?;
+            encoding.push(plain, permit).await?;
+        }
+        let (hashed, content) = futures::join!(hashing.finish(), encoding.finish());
+        let ((digests, sha256), content) = (hashed?, content?);
+        Ok(Staged { digests, sha256, plain_len, content })
+    }
+
+    /// Where in its object a body presumably starts: parts of one upload have one length, but for the last.
+    fn offset_in_object(&self, destination: &Destination, len: Option<u64>) -> u64 {
+        match destination {
+            Destination::Object { .. } => 0,
+            Destination::Part { upload, number, .. } => {
+                let part_len = self.part_lens.note(*upload, len.unwrap_or(0));
+                u64::from(number.saturating_sub(1)) * part_len
+            }
+        }
+    }
+}
+
+impl Destination {
+    /// The key it will be stored under.
+    pub(super) fn key(&self) -> &str {
+        match self {
+            Self::Object { key } | Self::Part { key, .. } => key,
+        }
+    }
+}
+
+/// Cuts a body into segments.
+struct BodyReader<S> {
+    body: S,
+    rest: Bytes,
+    ended: bool,
+}
+
+impl<S, E> BodyReader<S>
+where
+    S: Stream<Item = Result<Bytes, E>> + Unpin,
+{
+    /// The next `len` bytes; fewer at the end.
+    async fn fill(&mut self, len: usize) -> Result<Vec<u8>, E> {
+        let mut plain = Vec::with_capacity(len);
+        while plain.len() < len && !self.ended {
+            if self.rest.is_empty() {
+                match self.body.next().await {
+                    Some(bytes) => self.rest = bytes?,
+                    None => self.ended = true,
+                }
+            }
+            let take = self.rest.len().min(len - plain.len());
+            plain.extend_from_slice(&self.rest[..take]);
+            self.rest.advance(take);
+        }
+        Ok(plain)
+    }
+}
+
+/// Hashes segments in order, one at a time, beside everything else.
+struct HashLane<D: BodyDigest> {
+    pool: Arc<CodecPool>,
+    digest: LaneState<D>,
+}
+
+enum LaneState<D> {
+    Idle(D),
+    Busy(BoxFuture<'static, Result<D, EngineError>>),
+    Failed,
+}
+
+impl<D: BodyDigest> HashLane<D> {
+    fn new(pool: Arc<CodecPool>, digest: D) -> Self {
+        Self { pool, digest: LaneState::Idle(digest) }
+    }
+
+    /// Waits for the segment before, then starts on this one.
+    async fn push(&mut self, plain: Arc<Vec<u8>>) -> Result<(), EngineError> {
+        let mut digest = self.settle().await?;
+        let pool = self.pool.clone();
+        let job = tokio::spawn(async move {
+            pool.run(move |_| {
+                digest.update(&plain);
+                digest
+            })
+            .await
+        });
+        self.digest = LaneState::Busy(joined(job).boxed());
+        Ok(())
+    }
+
+    async fn finish(mut self) -> Result<(D::Output, [u8; 32]), EngineError> {
+        Ok(self.settle().await?.finish())
+    }
+
+    async fn settle(&mut self) -> Result<D, EngineError> {
+        match std::mem::replace(&mut self.digest, LaneState::Failed) {
+            LaneState::Idle(digest) => Ok(digest),
+            LaneState::Busy(job) => job.await,
+            LaneState::Failed => Err(EngineError::Other("hashing failed before".into())),
+        }
+    }
+}
+
+/// What a spawned task gave; its panic is an error like any other.
+async fn joined<T>(task: JoinHandle<Result<T, EngineError>>) -> Result<T, EngineError> {
+    task.await.unwrap_or_else(|error| Err(EngineError::Other(format!("a task ended without an answer: {error}"))))
+}
+
+type RegionFuture = Shared<BoxFuture<'static, Option<Arc<Region>>>>;
+type Encoded = (EncodedSegment, Arc<Vec<u8>>, Permit);
+
+/// Segments on their way through the codec pool.
+struct Encoding {
+    engine: Arc<Engine>,
+    bucket: BucketHandle,
+    base: Option<Arc<BaseObject>>,
+    effort: Effort,
+    /// Position in the object of the next segment.
+    next: u64,
+    region: Option<(u64, RegionFuture)>,
+    regions: Vec<RegionFuture>,
+    view_ranges: Arc<AtomicUsize>,
+    encoded: mpsc::Sender<Option<JoinHandle<Result<Encoded, EngineError>>>>,
+    content: AbortOnDrop<StagedContent>,
+}
+
+struct AbortOnDrop<T>(JoinHandle<Result<T, EngineError>>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Encoding {
+    fn start(
+        engine: &Arc<Engine>,
+        bucket: &BucketHandle,
+        base: Option<Arc<BaseObject>>,
+        base_outcome: BaseOutcome,
+        start: u64,
+    ) -> Result<Self, EngineError> {
+        let effort = plan::effort_for(bucket.settings.effort, engine.pool.queue_time());
+        engine.metrics.effort_level.set(effort_level(effort));
+        let id = BlobId::new(engine.epoch, random()?);
+        let kind = if base.is_some() { BlobKind::Delta } else { BlobKind::Whole };
+        let seal = match bucket.domain_key() {
+            Some(key) => Seal::Aes256Gcm { key, salt: random()? },
+            None => Seal::None,
+        };
+        let mut tail = Vec::new();
+        let writer = BlobWriter::new(BlobSpec { id, kind, seal }, &mut tail);
+        let content = StagedContent {
+            id,
+            writer,
+            tail,
+            outlet: None,
+            segments: Vec::new(),
+            footprints: Vec::new(),
+            forms: FormBytes::default(),
+            plain_len: 0,
+            base: base.clone(),
+            base_outcome,
+            _regions: Vec::new(),
+        };
+        let (encoded, receiver) = mpsc::channel(engine.pool.threads() + 1);
+        let emitting = tokio::spawn(emit(engine.clone(), bucket.clone(), content, receiver));
+        let mut encoding = Self {
+            engine: engine.clone(),
+            bucket: bucket.clone(),
+            base,
+            effort,
+            next: start,
+            region: None,
+            regions: Vec::new(),
+            view_ranges: Arc::default(),
+            encoded,
+            content: AbortOnDrop(emitting),
+        };
+        // The first window is fetched while the first segment still arrives.
+        encoding.region_at(start);
+        Ok(encoding)
+    }
+
+    async fn push(&mut self, plain: Arc<Vec<u8>>, permit: Permit) -> Result<(), EngineError> {
+        let region = self.region_at(self.next);
+        self.next += plain.len() as u64;
+        let (engine, compression, effort) = (self.engine.clone(), self.bucket.settings.compression, self.effort);
+        let job = tokio::spawn(async move {
+            let region = match region {
+                Some(region) => region.await,
+                None => None,
+            };
+            let segment = SegmentPlan { compression, effort, region };
+            let (metrics, bytes) = (engine.metrics.clone(), plain.clone());
+            let encoded = engine.pool.run(move |scratch| encode_segment(scratch, &bytes, &segment, &metrics)).await?;
+            Ok((encoded, plain, permit))
+        });
+        if self.encoded.send(Some(job)).await.is_err() {
+            return Err(joined_content(&mut self.content)
+                .await
+                .err()
+                .unwrap_or_else(|| EngineError::Other("encoding stopped".into())));
+        }
+        Ok(())
+    }
+
+    async fn finish(mut self) -> Result<StagedContent, EngineError> {
+        // A full channel is drained by the emitter; a closed one says why below.
+        let _ = self.encoded.send(None).await;
+        let mut content = joined_content(&mut self.content).await?;
+        for region in std::mem::take(&mut self.regions) {
+            // Only those that were used have been awaited; the others are dropped unloaded.
+            content._regions.extend(region.peek().cloned().flatten());
+        }
+        if self.base.is_some() && content._regions.is_empty() && content.plain_len > 0 {
+            content.base_outcome = BaseOutcome::Busy;
+        }
+        Ok(content)
+    }
+
+    /// The window for the region of the object at `position`, being loaded from its first use on.
+    fn region_at(&mut self, position: u64) -> Option<RegionFuture> {
+        let base = self.base.as_ref()?;
+        let index = position / self.engine.windows.region_len();
+        if let Some((current, region)) = &self.region
+            && *current == index
+        {
+            return Some(region.clone());
+        }
+        let (engine, bucket, base, view_ranges) =
+            (self.engine.clone(), self.bucket.clone(), base.clone(), self.view_ranges.clone());
+        let loading = tokio::spawn(async move {
+            match engine.region(&bucket, &base, position).await {
+                Ok(RegionOutcome::Ready(region)) => {
+                    // Every piece may become a range of the blob's view, which holds so many.
+                    let pieces = region.window.piece_count();
+                    let before = view_ranges.fetch_add(pieces, Ordering::Relaxed);
+                    (before + pieces <= VIEW_RANGES_MAX).then_some(region)
+                }
+                Ok(RegionOutcome::Nothing | RegionOutcome::Busy) => None,
+                Err(error) => {
+                    tracing::warn!(%error, "a base window could not be loaded: stored without it");
+                    None
+                }
+            }
+        });
+        let region = async move { loading.await.ok().flatten() }.boxed().shared();
+        self.region = Some((index, region.clone()));
+        self.regions.push(region.clone());
+        Some(region)
+    }
+}
+
+async fn joined_content(content: &mut AbortOnDrop<StagedContent>) -> Result<StagedContent, EngineError> {
+    (&mut content.0)
+        .await
+        .unwrap_or_else(|error| Err(EngineError::Other(format!("encoding ended without an answer: {error}"))))
+}
+
+/// Takes encoded segments in order, seals them and sends them on.
+async fn emit(
+    engine: Arc<Engine>,
+    bucket: BucketHandle,
+    mut content: StagedContent,
+    mut encoded: mpsc::Receiver<Option<JoinHandle<Result<Encoded, EngineError>>>>,
+) -> Result<StagedContent, EngineError> {
+    loop {
+        let job = match encoded.recv().await {
+            Some(Some(job)) => job,
+            Some(None) => return Ok(content),
+            None => return Err(EngineError::Other("the upload was given up".into())),
+        };
+        let (segment, plain, mut permit) = joined(job).await?;
+        content.note(&segment);
+        let stored_len = segment.stored.as_ref().map_or(plain.len(), Vec::len);
+        if bucket.is_sealed() {
+            engine.metrics.seal_bytes_total.with_label_values(&["seal"]).inc_by(stored_len as u64);
+        }
+        content = if stored_len <= SEAL_INLINE_LEN_MAX {
+            content.seal(&segment, &plain)?
+        } else {
+            engine.pool.run(move |_| content.seal(&segment, &plain)).await??
+        };
+        if content.outlet.is_none() && content.plain_len > INLINE_LEN_MAX {
+            content.outlet = Some(Outlet::open(engine.blobs.backend(&bucket.settings.backend)?.clone(), content.id)?);
+        }
+        if let Some(outlet) = &mut content.outlet {
+            let tail = std::mem::take(&mut content.tail);
+            permit.shrink(tail.len() as u64);
+            outlet.send(held(tail, Some(permit))).await?;
+        }
+    }
+}
+
+impl StagedContent {
+    fn note(&mut self, encoded: &EncodedSegment) {
+        let plain_len = u64::from(encoded.plain_len);
+        let stored_len = encoded.stored.as_ref().map_or(plain_len, |stored| stored.len() as u64);
+        match encoded.coding {
+            Coding::Raw => self.forms.raw_plain += plain_len,
+            Coding::Zstd => {
+                self.forms.zstd_plain += plain_len;
+                self.forms.zstd_stored += stored_len;
+            }
+            Coding::Delta => {
+                self.forms.delta_plain += plain_len;
+                self.forms.delta_stored += stored_len;
+            }
+        }
+        self.plain_len += plain_len;
+        self.segments.push(Segment {
+            plain_len: encoded.plain_len,
+            stored_offset: self.writer.payload_len(),
+            stored_len: u32::try_from(stored_len).unwrap_or(u32::MAX),
+            coding: encoded.coding,
+            digest: encoded.digest,
+            footprint: Vec::new(),
+        });
+        self.footprints.push(encoded.footprint.clone());
+    }
+
+    fn seal(mut self, segment: &EncodedSegment, plain: &[u8]) -> Result<Self, EngineError> {
+        let stored = segment.stored.as_deref().unwrap_or(plain);
+        self.tail.reserve(stored.len() + stored.len() / 1024 + 256);
+        self.writer.push(stored, &mut self.tail)?;
+        Ok(self)
+    }
+}
+
+/// The effort as a gauge: 1 fast, 2 balanced, 3 high, 4 max.
+fn effort_level(effort: Effort) -> f64 {
+    match effort {
+        Effort::Fast => 1.0,
+        Effort::Balanced => 2.0,
+        Effort::High => 3.0,
+        Effort::Max => 4.0,
+    }
+}

@@ -1,0 +1,132 @@
+//! Multipart uploads: their rows, their parts, and how long their parts are.
+
+use super::{
+    Engine, EngineError,
+    bucket::{BucketHandle, RowPlace, digest_of},
+    facts::{Facts, PartFacts},
+    keyring::random,
+    now_ms,
+    publish::to_json,
+    read::from_json,
+};
+use catalog::{Part, Upload, UploadId};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+/// Uploads whose part length is remembered; what is forgotten only costs a less fitting base window.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// The longest part seen of each upload: where part N starts, but for the last, is N − 1 of these.
+#[derive(Default)]
+pub(super) struct PartLens(Mutex<HashMap<UploadId, u64>>);
+
+impl PartLens {
+    /// Takes note of a part's length and gives the longest so far.
+    pub(super) fn note(&self, upload: UploadId, len: u64) -> u64 {
+        let mut lens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lens.len() >= REMEMBERED_MAX && !lens.contains_key(&upload) {
+            lens.clear();
+        }
+        let longest = lens.entry(upload).or_default();
+        *longest = len.max(*longest);
+        *longest
+    }
+
+    /// Forgets an upload that has ended.
+    pub(super) fn forget(&self, upload: UploadId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&upload);
+    }
+}
+
+impl Engine {
+    /// Creates an upload with the facts its object will have (ETag and checksums still empty).
+    ///
+    /// # Errors
+    /// [`EngineError`] when the catalog fails.
+    pub async fn create_upload(
+        &self,
+        bucket: &BucketHandle,
+        key: &str,
+        owner: &str,
+        facts: Facts,
+    ) -> Result<UploadId, EngineError> {
+        let id = UploadId(random()?);
+        let upload = Upload {
+            bucket: bucket.row.id,
+            key: key.to_owned(),
+            id,
+            created_ms: now_ms(),
+            owner: owner.to_owned(),
+            facts: bucket.seal_facts(upload_place(key, id), to_json(&facts)?)?,
+            completed: None,
+        };
+        self.catalog.create_upload(upload).await?;
+        Ok(id)
+    }
+
+    /// An upload's row and facts; completed ones included while they are remembered.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the catalog fails or the row is not what was written.
+    pub async fn upload(
+        &self,
+        bucket: &BucketHandle,
+        key: &str,
+        id: UploadId,
+    ) -> Result<Option<(Upload, Facts)>, EngineError> {
+        match self.catalog.upload(bucket.row.id, key, id).await? {
+            None => Ok(None),
+            Some(upload) => {
+                let facts = self.open_upload_facts(bucket, &upload)?;
+                Ok(Some((upload, facts)))
+            }
+        }
+    }
+
+    /// Opens an upload's facts (a listing's rows).
+    ///
+    /// # Errors
+    /// [`EngineError::Integrity`] when the row is not what was written.
+    pub fn open_upload_facts(&self, bucket: &BucketHandle, upload: &Upload) -> Result<Facts, EngineError> {
+        from_json(&bucket.open_facts(upload_place(&upload.key, upload.id), &upload.facts)?)
+    }
+
+    /// Parts with number greater than `after`, with their facts opened; at most `limit`.
+    ///
+    /// # Errors
+    /// As [`Engine::upload`].
+    pub async fn parts(
+        &self,
+        bucket: &BucketHandle,
+        key: &str,
+        upload: UploadId,
+        after: u32,
+        limit: usize,
+    ) -> Result<Vec<(Part, PartFacts)>, EngineError> {
+        let parts = self.catalog.parts(upload, after, limit, true).await?;
+        parts
+            .into_iter()
+            .map(|part| {
+                let place =
+                    RowPlace { key, id: upload.0, part: Some(part.number), extents_digest: digest_of(&part.extents) };
+                let facts = from_json(&bucket.open_facts(place, &part.facts)?)?;
+                Ok((part, facts))
+            })
+            .collect()
+    }
+
+    /// Aborts an upload; `false` when it is unknown or completed.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the catalog fails.
+    pub async fn abort(&self, bucket: &BucketHandle, key: &str, upload: UploadId) -> Result<bool, EngineError> {
+        self.part_lens.forget(upload);
+        Ok(self.catalog.abort(bucket.row.id, key, upload, self.epoch).await?)
+    }
+}
+
+fn upload_place(key: &str, id: UploadId) -> RowPlace<'_> {
+    RowPlace { key, id: id.0, part: None, extents_digest: digest_of(&[]) }
+}

@@ -1,0 +1,246 @@
+//! Base windows: the run of base bytes one 64 MiB region of a target is encoded against, fetched once and shared.
+//!
+//! A base object is an address space of pieces of whole blobs (I2). A window is a few of those pieces, decoded and laid end to end in memory, with the
+//! index of the codec beside them. Windows are kept while there is memory: whoever needs some frees the idle ones.
+
+use super::{
+    blobs::{BaseReader, Blobs, segments_covering},
+    budget::{MemoryBudget, Permit},
+    error::EngineError,
+    pool::CodecPool,
+};
+use catalog::BlobRow;
+use delta_codec::{BaseIndex, BaseRange, Effort, WINDOW_LEN_MAX, WindowUnit};
+use futures::{StreamExt, TryStreamExt};
+use object_format::{BlobId, Coding, DomainKey};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use tokio::sync::OnceCell;
+
+/// Segments of a base that are fetched and decoded at the same time.
+const FETCHES_AT_ONCE: usize = 4;
+
+/// A run of one whole blob's plain content, and where it stands in a base's address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BasePiece {
+    /// Address of its first byte in the base: orders pieces, and two pieces of one blob at the same distance may be joined.
+    pub(super) at: u64,
+    /// The whole blob.
+    pub(super) blob: BlobId,
+    /// First plain byte in that blob.
+    pub(super) offset: u64,
+    /// Bytes; never 0.
+    pub(super) len: u64,
+    /// The blob's base tag (E10).
+    pub(super) base_tag: [u8; 16],
+}
+
+/// Decoded base bytes with what is needed to encode against them.
+pub(super) struct Window {
+    /// The bytes.
+    pub(super) plain: Vec<u8>,
+    /// How they lie in the backend.
+    pub(super) layout: Vec<WindowUnit>,
+    pieces: Vec<(u64, BasePiece)>,
+    wide_index: OnceLock<BaseIndex>,
+    narrow_index: OnceLock<BaseIndex>,
+    _permit: Permit,
+}
+
+impl Window {
+    /// The codec's index for an effort, built by the first who asks. Call it on the codec pool.
+    pub(super) fn index(&self, effort: Effort) -> &BaseIndex {
+        let slot = if effort == Effort::Fast { &self.wide_index } else { &self.narrow_index };
+        slot.get_or_init(|| BaseIndex::build(&self.plain, effort))
+    }
+
+    /// Window ranges as pieces of base blobs, in order.
+    pub(super) fn pieces_of(&self, footprint: &[BaseRange]) -> Vec<BasePiece> {
+        let mut pieces = Vec::with_capacity(footprint.len() + 2);
+        for run in footprint {
+            let (start, end) = (run.offset, run.offset + u64::from(run.len));
+            let first = self.pieces.partition_point(|(at, piece)| at + piece.len <= start);
+            for (at, piece) in self.pieces[first..].iter().take_while(|(at, _)| *at < end) {
+                let (from, to) = (start.max(*at), end.min(at + piece.len));
+                let skip = from - at;
+                pieces.push(BasePiece { at: piece.at + skip, offset: piece.offset + skip, len: to - from, ..*piece });
+            }
+        }
+        pieces
+    }
+
+    /// How many pieces it has: each may become a range of the blob's view.
+    pub(super) fn piece_count(&self) -> usize {
+        self.pieces.len()
+    }
+}
+
+type WindowKey = Vec<(u64, BlobId, u64, u64)>;
+
+struct Slot {
+    cell: OnceCell<Arc<Window>>,
+    used: AtomicU64,
+}
+
+/// Windows by what they hold. Immutable content under immutable ids: never stale.
+pub(super) struct Windows {
+    slots: Mutex<HashMap<WindowKey, Arc<Slot>>>,
+    clock: AtomicU64,
+    len_max: u64,
+    budget: Arc<MemoryBudget>,
+    blobs: Arc<Blobs>,
+    pool: Arc<CodecPool>,
+}
+
+impl Windows {
+    /// Windows within `budget`: one takes at most a quarter of it.
+    pub(super) fn new(budget: Arc<MemoryBudget>, blobs: Arc<Blobs>, pool: Arc<CodecPool>) -> Arc<Self> {
+        let len_max = (budget.bytes_max() / 4).min(WINDOW_LEN_MAX as u64).next_power_of_two();
+        let len_max = if len_max > budget.bytes_max() / 4 { len_max / 2 } else { len_max }.min(WINDOW_LEN_MAX as u64);
+        let windows =
+            Arc::new(Self { slots: Mutex::default(), clock: AtomicU64::new(0), len_max, budget, blobs, pool });
+        let idle = Arc::downgrade(&windows);
+        windows.budget.on_pressure(Box::new(move || idle.upgrade().is_some_and(|windows| windows.free_one_idle())));
+        windows
+    }
+
+    /// Target bytes that share one window: half a window's length, so that content may have moved by a quarter either way.
+    pub(super) fn region_len(&self) -> u64 {
+        self.len_max / 2
+    }
+
+    /// Most bytes of one window.
+    pub(super) fn len_max(&self) -> u64 {
+        self.len_max
+    }
+
+    /// The window over some pieces of whole blobs, loaded by the first who asks. `rows` has the blobs' rows. `None` when there is no memory for it just now.
+    pub(super) async fn get(
+        &self,
+        pieces: Vec<BasePiece>,
+        rows: &[BlobRow],
+        key: Option<&DomainKey>,
+    ) -> Result<Option<Arc<Window>>, EngineError> {
+        let name = pieces.iter().map(|piece| (piece.at, piece.blob, piece.offset, piece.len)).collect::<WindowKey>();
+        let slot = self
+            .slots()
+            .entry(name.clone())
+            .or_insert_with(|| Arc::new(Slot { cell: OnceCell::new(), used: AtomicU64::new(0) }))
+            .clone();
+        slot.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        let loaded = slot
+            .cell
+            .get_or_try_init(|| async {
+                let len = pieces.iter().map(|piece| piece.len).sum::<u64>();
+                let index =
+                    BaseIndex::memory_bytes_for(usize::try_from(len).unwrap_or(WINDOW_LEN_MAX), Effort::Balanced);
+                let permit = self.budget.try_acquire(len + index as u64).ok_or(None)?;
+                self.load(pieces, len, rows, key, permit).await.map(Arc::new).map_err(Some)
+            })
+            .await;
+        match loaded {
+            Ok(window) => Ok(Some(window.clone())),
+            Err(failure) => {
+                self.slots().remove(&name);
+                failure.map_or(Ok(None), Err)
+            }
+        }
+    }
+
+    async fn load(
+        &self,
+        mut pieces: Vec<BasePiece>,
+        len: u64,
+        rows: &[BlobRow],
+        key: Option<&DomainKey>,
+        permit: Permit,
+    ) -> Result<Window, EngineError> {
+        let mut parts = Vec::new();
+        for piece in &mut pieces {
+            let row = rows.iter().find(|row| row.id.0 == piece.blob.0);
+            let row = row.ok_or_else(|| EngineError::Other("a base piece without its row".into()))?;
+            let manifest = self.blobs.manifest(row, key).await?;
+            if !manifest.root.is_whole() {
+                return Err(EngineError::Integrity("a delta blob where whole content is needed".into()));
+            }
+            piece.base_tag = manifest.root.base_tag;
+            parts.extend(
+                segments_covering(piece.offset..piece.offset + piece.len)
+                    .map(|(index, within)| (manifest.clone(), index, within)),
+            );
+        }
+        let fetched = futures::stream::iter(parts.into_iter().map(|(manifest, index, within)| async move {
+            let segment = self.blobs.segment(&manifest, index).await?;
+            let plain = self.blobs.plain_segment(&manifest, &segment, &BaseReader::NONE).await?;
+            if plain.len() < within.end as usize {
+                return Err(EngineError::Integrity("base segment shorter than its extent".into()));
+            }
+            Ok((segment, plain, within))
+        }))
+        .buffered(FETCHES_AT_ONCE.max(self.pool.threads()));
+        let mut plain = Vec::with_capacity(usize::try_from(len).map_err(|_| EngineError::TooLarge)?);
+        let mut layout = Vec::new();
+        futures::pin_mut!(fetched);
+        while let Some((segment, bytes, within)) = fetched.try_next().await? {
+            let unit_len = within.end - within.start;
+            plain.extend_from_slice(&bytes[within.start as usize..within.end as usize]);
+            layout.push(match segment.coding {
+                Coding::Raw => WindowUnit { plain_len: unit_len, stored_len: unit_len, divisible: true },
+                // A very compressible unit still costs memory to decode: it counts at least half its plain bytes, which bounds a
+                // footprint to four segments of plain base.
+                _ => WindowUnit {
+                    plain_len: unit_len,
+                    stored_len: segment.stored_len.max(unit_len / 2),
+                    divisible: false,
+                },
+            });
+        }
+        let mut start = 0;
+        let pieces = pieces
+            .into_iter()
+            .map(|piece| {
+                let placed = (start, piece);
+                start += piece.len;
+                placed
+            })
+            .collect();
+        Ok(Window {
+            plain,
+            layout,
+            pieces,
+            wide_index: OnceLock::new(),
+            narrow_index: OnceLock::new(),
+            _permit: permit,
+        })
+    }
+
+    /// Forgets the windows nobody is using.
+    pub(super) fn drop_idle(&self) {
+        while self.free_one_idle() {}
+    }
+
+    /// Bytes of windows held.
+    pub(super) fn bytes(&self) -> u64 {
+        self.slots().values().filter_map(|slot| slot.cell.get()).map(|window| window.plain.len() as u64).sum()
+    }
+
+    fn free_one_idle(&self) -> bool {
+        let mut slots = self.slots();
+        let oldest = slots
+            .iter()
+            .filter(|(_, slot)| Arc::strong_count(slot) == 1)
+            .filter(|(_, slot)| slot.cell.get().is_some_and(|window| Arc::strong_count(window) == 1))
+            .min_by_key(|(_, slot)| slot.used.load(Ordering::Relaxed))
+            .map(|(key, _)| key.clone());
+        oldest.is_some_and(|key| slots.remove(&key).is_some())
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<WindowKey, Arc<Slot>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
