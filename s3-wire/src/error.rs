@@ -242,3 +242,34 @@ impl fmt::Display for S3Error {
 }
 
 impl std::error::Error for S3Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_an_error_status_and_a_message() {
+        for code in ErrorCode::ALL {
+            let status = code.status();
+            assert!(
+                status.is_client_error() || status.is_server_error() || *code == ErrorCode::NotModified,
+                "{code:?}"
+            );
+            assert!(!code.message().is_empty() && code.as_str() == format!("{code:?}"));
+        }
+        assert!(ErrorCode::ALL.is_sorted_by_key(|code| code.as_str()));
+    }
+
+    #[test]
+    fn a_result_stays_small() {
+        assert_eq!(size_of::<Result<()>>(), size_of::<usize>());
+    }
+
+    #[test]
+    fn an_argument_error_names_its_argument() {
+        let error = S3Error::invalid_argument("max-keys", "-1", "No.");
+        assert_eq!(error.get_field("ArgumentName"), Some("max-keys"));
+        assert_eq!(error.to_string(), "InvalidArgument: No.");
+        assert!(!error.close_connection() && error.clone().closing().close_connection());
+    }
+}

@@ -58,3 +58,26 @@ impl fmt::Display for ETag {
         f.write_str(&self.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_multipart_tag_is_the_md5_of_the_parts_md5s() {
+        // Two parts of "a" and "b": md5(md5("a") ‖ md5("b")).
+        let part = |hex_md5: &str| ETag::from_wire(hex_md5).md5().unwrap();
+        let parts = [part("0cc175b9c0f1b6a831c399e269772661"), part("92eb5ffee6ae2fec3ad71c777531578f")];
+        let tag = ETag::of_parts(parts);
+        assert_eq!(tag.as_str(), "96395302a9ce0c3dd57aaa878c9cf8d7-2");
+        assert_eq!(tag.md5(), None);
+    }
+
+    #[test]
+    fn quotes_come_off_and_go_on() {
+        assert_eq!(ETag::from_wire(" \"abc\" "), ETag::from_wire("abc"));
+        assert_eq!(ETag::from_wire("abc").quoted(), "\"abc\"");
+        assert_eq!(ETag::from_wire("\"").as_str(), "\"");
+        assert_eq!(ETag::from_md5([0; 16]).md5(), Some([0; 16]));
+    }
+}

@@ -74,3 +74,67 @@ fn clamp(at: SystemTime) -> SystemTime {
 fn utc(at: SystemTime) -> OffsetDateTime {
     OffsetDateTime::from(clamp(at))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn one_moment_in_three_forms() {
+        let moment = at(1_255_369_830) + Duration::from_millis(123);
+        assert_eq!(iso8601(moment), "2009-10-12T17:50:30.123Z");
+        assert_eq!(http_date(moment), "Mon, 12 Oct 2009 17:50:30 GMT");
+        assert_eq!(compact(moment), "20091012T175030Z");
+        assert_eq!(parse_compact("20091012T175030Z"), Some(at(1_255_369_830)));
+        assert_eq!(parse_http_date("Mon, 12 Oct 2009 17:50:30 GMT"), Some(at(1_255_369_830)));
+    }
+
+    #[test]
+    fn moments_that_do_not_exist_are_refused() {
+        // C79
+        for text in [
+            "",
+            "20130229T000000Z",
+            "20131301T000000Z",
+            "20130001T000000Z",
+            "20130101T240000Z",
+            "20130101T006000Z",
+            "20130101T000060Z",
+            "20130101T000000",
+            "20130101T000000z",
+            "20130101 000000Z",
+            "2013-01-01T00:00Z",
+            "+0130101T000000Z",
+            "99999999T999999Z",
+            "19691231T235959Z",
+        ] {
+            assert_eq!(parse_compact(text), None, "{text}");
+        }
+        assert_eq!(parse_http_date("Mon, 12 Oct 0000 17:50:30 GMT (a (nested) comment)"), None);
+    }
+
+    #[test]
+    fn moments_out_of_range_do_not_panic() {
+        assert_eq!(compact(at(SECONDS_MAX)), "99991231T235959Z");
+        assert_eq!(compact(at(SECONDS_MAX + 1)), "19700101T000000Z");
+        assert_eq!(http_date(UNIX_EPOCH - Duration::from_secs(1)), "Thu, 01 Jan 1970 00:00:00 GMT");
+    }
+
+    proptest! {
+        #[test]
+        fn the_compact_form_is_read_back(seconds in 0..=SECONDS_MAX) {
+            prop_assert_eq!(parse_compact(&compact(at(seconds))), Some(at(seconds)));
+        }
+
+        #[test]
+        fn reading_never_panics(text in "\\PC{0,40}") {
+            let _ = parse_compact(&text);
+            let _ = parse_http_date(&text);
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! The documents of S3: requests parsed with every dimension bounded, responses written from plain structs.
 
+mod reader;
 pub mod request;
 pub mod response;
 mod writer;

@@ -73,6 +73,11 @@ impl XmlWriter {
         self.event(Event::End(BytesEnd::new(name)));
     }
 
+    /// Writes text into the element opened last.
+    pub fn characters(&mut self, text: &str) {
+        self.event(Event::Text(BytesText::from_escaped(escape(text))));
+    }
+
     /// Writes `<name>value</name>` for anything that prints.
     pub fn value(&mut self, name: &'static str, value: impl std::fmt::Display) {
         self.text(name, &value.to_string());
