@@ -2,6 +2,7 @@
 
 use crate::types::*;
 use async_trait::async_trait;
+use std::time::Duration;
 use thiserror::Error;
 
 /// The result of a catalog call. Absence is `Ok(None)`, never an error (I10).
@@ -10,6 +11,8 @@ pub type Result<T> = std::result::Result<T, CatalogError>;
 /// Strongly consistent metadata.
 ///
 /// * Every mutating call is one transaction, durable when it returns `Ok`, and appends one row to the journal with the next sequence number (I9, I11).
+///   A call that finds nothing to do (`None`, `false`, 0, an empty list) is no mutation and takes no number.
+/// * A call whose future is dropped may still be carried out.
 /// * Mutations with a writer epoch are refused with [`CatalogError::Fenced`] when that epoch has been closed (hazard E4).
 /// * A mutation that references existing blobs (extents or bases) checks inside its transaction that each is live and belongs to the same bucket, else
 ///   [`CatalogError::BaseGone`]; new edges are inserted in the same transaction (E3). Extents must lie inside their blobs.
@@ -22,6 +25,14 @@ pub trait Catalog: Send + Sync + 'static {
 
     /// Opens a new writer epoch (greater than every earlier one) and returns it. For a catalog owned by one process all earlier epochs are closed by this.
     async fn open_epoch(&self) -> Result<u32>;
+    /// Renews the lease of a writer's epoch. Leases only decide when [`Self::close_stale_epochs`] may close an epoch; what keeps a late
+    /// writer from committing is the closed epoch itself (E23). [`CatalogError::Fenced`] when it is closed. Not a mutation: no journal row.
+    async fn heartbeat(&self, epoch: u32) -> Result<()>;
+    /// Closes the epochs of writers that ended, and returns those that were open.
+    async fn close_epochs(&self, epochs: &[u32]) -> Result<Vec<u32>>;
+    /// Closes the epochs that were not heard of for `lease_ms`, by the catalog's clock, and returns them. A catalog owned by one process
+    /// has none: its writer needs no lease.
+    async fn close_stale_epochs(&self, lease_ms: UnixMs) -> Result<Vec<u32>>;
     /// Epochs that are closed: blobs made in them and unknown to the catalog are garbage.
     async fn closed_epochs(&self) -> Result<Vec<u32>>;
 
@@ -35,7 +46,13 @@ pub trait Catalog: Send + Sync + 'static {
     // Buckets and keys
 
     /// Creates a bucket. [`CatalogError::Exists`] when the name is taken.
-    async fn create_bucket(&self, name: &str, owner: &str, settings: serde_json::Value, now_ms: UnixMs) -> Result<Bucket>;
+    async fn create_bucket(
+        &self,
+        name: &str,
+        owner: &str,
+        settings: serde_json::Value,
+        now_ms: UnixMs,
+    ) -> Result<Bucket>;
     /// A bucket by name.
     async fn bucket(&self, name: &str) -> Result<Option<Bucket>>;
     /// All buckets in byte order of names.
@@ -61,7 +78,13 @@ pub trait Catalog: Send + Sync + 'static {
     /// One page of a listing. Cost follows the page, not the bucket: common prefixes are seeked past, not scanned.
     async fn list(&self, query: &ListQuery) -> Result<ListPage>;
     /// Up to `limit` keys directly before and `limit` directly after `key` in byte order that start with `prefix`, nearest first, without `key` itself.
-    async fn neighbours(&self, bucket: BucketId, prefix: &str, key: &str, limit: usize) -> Result<(Vec<String>, Vec<String>)>;
+    async fn neighbours(
+        &self,
+        bucket: BucketId,
+        prefix: &str,
+        key: &str,
+        limit: usize,
+    ) -> Result<(Vec<String>, Vec<String>)>;
     /// Makes a version current. [`CatalogError::PreconditionFailed`], [`CatalogError::BaseGone`], [`CatalogError::NoBucket`].
     async fn put(&self, commit: PutCommit) -> Result<Committed>;
     /// Removes a key's current version and returns it; `None` when there was none.
@@ -95,7 +118,14 @@ pub trait Catalog: Send + Sync + 'static {
     /// Rows of blobs, in no particular order; unknown ids are left out.
     async fn blobs(&self, ids: &[BlobKey]) -> Result<Vec<BlobRow>>;
     /// A live whole or delta blob of the same bucket, key epoch, backend and plain length with this content digest.
-    async fn duplicate(&self, bucket: BucketId, key_epoch: u32, backend: &str, digest: [u8; 32], plain_len: u64) -> Result<Option<BlobRow>>;
+    async fn duplicate(
+        &self,
+        bucket: BucketId,
+        key_epoch: u32,
+        backend: &str,
+        digest: [u8; 32],
+        plain_len: u64,
+    ) -> Result<Option<BlobRow>>;
     /// The whole blobs a delta needs.
     async fn bases_of(&self, blob: BlobKey) -> Result<Vec<BlobKey>>;
     /// How many deltas need a blob.
@@ -110,14 +140,22 @@ pub trait Catalog: Send + Sync + 'static {
 
     /// Sums of every bucket, dying bytes of deleted buckets under an empty name.
     async fn stats(&self) -> Result<Vec<BucketStats>>;
+    /// The last mutation's sequence number, 0 before the first: what a store's anchor is compared with (E21).
+    async fn last_seq(&self) -> Result<Seq>;
     /// Journal rows with `seq > after`, ascending, at most `limit`.
     async fn journal(&self, after: Seq, limit: usize) -> Result<Vec<JournalEntry>>;
-    /// Drops journal rows up to and including `seq` (they have been shipped); how many.
+    /// Drops journal rows up to and including `seq` (they have been shipped); how many. Not a mutation: no journal row.
     async fn trim_journal(&self, seq: Seq) -> Result<u64>;
     /// Every broken rule found by recounting references (hazard E5), as sentences; empty when all is well.
     async fn check(&self) -> Result<Vec<String>>;
     /// Answers whether the catalog can serve.
     async fn probe(&self) -> Result<()>;
+}
+
+/// Is told of every transaction that was committed; for metrics. Called on the committing thread: it must not block.
+pub trait CommitObserver: Send + Sync + 'static {
+    /// `operations` changes became durable together, `elapsed` after their transaction began.
+    fn committed(&self, operations: usize, elapsed: Duration);
 }
 
 /// Why a catalog call did not go through. Nothing was changed, except where [`CatalogError::Unknown`] says that it is not known.

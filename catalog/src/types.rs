@@ -8,15 +8,15 @@ pub struct BucketId(pub i64);
 
 /// A version's id: 16 random bytes made by the writer before the commit, so that an unknown outcome can be read back (I9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct VersionId(pub [u8; 16]);
+pub struct VersionId(#[serde(with = "crate::encoding::hex_array")] pub [u8; 16]);
 
 /// A multipart upload's id: 16 random bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct UploadId(pub [u8; 16]);
+pub struct UploadId(#[serde(with = "crate::encoding::hex_array")] pub [u8; 16]);
 
 /// A blob's id (its first four bytes are the writer epoch, big endian).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct BlobKey(pub [u8; 16]);
+pub struct BlobKey(#[serde(with = "crate::encoding::hex_array")] pub [u8; 16]);
 
 /// Position in the catalog's total order of mutations (I12). Starts at 1.
 pub type Seq = i64;
@@ -43,14 +43,17 @@ pub struct Bucket {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrappedKey {
     /// Its id.
+    #[serde(with = "crate::encoding::hex_array")]
     pub id: [u8; 16],
     /// The bucket it serves.
     pub bucket: BucketId,
     /// Epoch within the bucket, from 1.
     pub epoch: u32,
     /// Fingerprint of the KEK that wraps it.
+    #[serde(with = "crate::encoding::hex_array")]
     pub kek: [u8; 8],
     /// The wrapped bytes.
+    #[serde(with = "crate::encoding::base64_bytes")]
     pub wrapped: Vec<u8>,
 }
 
@@ -111,12 +114,15 @@ pub struct BlobRow {
     /// The root's length.
     pub root_len: u32,
     /// The root's tag.
+    #[serde(with = "crate::encoding::hex_array")]
     pub root_tag: [u8; 16],
     /// Content digest for exact duplicates (plain or keyed SHA-256); `None` when unknown.
+    #[serde(with = "crate::encoding::hex_array_option")]
     pub digest: Option<[u8; 32]>,
     /// Bytes by coding.
     pub forms: FormBytes,
     /// The complete blob when it lives in the catalog instead of a backend.
+    #[serde(with = "crate::encoding::base64_option")]
     pub inline: Option<Vec<u8>>,
 }
 
@@ -156,8 +162,10 @@ pub struct Version {
     /// Logical size in bytes.
     pub size: u64,
     /// ETag, content headers, user metadata, checksums …: opaque, possibly sealed.
+    #[serde(with = "crate::encoding::base64_bytes")]
     pub facts: Vec<u8>,
     /// The writer's digest of the extents: sealed facts are bound to it, and readers compare it with the extents.
+    #[serde(with = "crate::encoding::hex_array")]
     pub extents_digest: [u8; 32],
 }
 
@@ -195,8 +203,10 @@ pub struct PutCommit {
     /// Logical size.
     pub size: u64,
     /// Facts.
+    #[serde(with = "crate::encoding::base64_bytes")]
     pub facts: Vec<u8>,
     /// Digest of `extents` as the writer computes it.
+    #[serde(with = "crate::encoding::hex_array")]
     pub extents_digest: [u8; 32],
     /// What must hold.
     pub precondition: Precondition,
@@ -249,8 +259,10 @@ pub struct RewriteCommit {
     /// What they become; the same total length.
     pub new_extents: Vec<Extent>,
     /// The facts as they are to stand (sealed facts are bound to the extents, so they are sealed anew).
+    #[serde(with = "crate::encoding::base64_bytes")]
     pub facts: Vec<u8>,
     /// Digest of `new_extents`.
+    #[serde(with = "crate::encoding::hex_array")]
     pub extents_digest: [u8; 32],
     /// Blobs this commit brings.
     pub new_blobs: Vec<NewBlob>,
@@ -308,6 +320,7 @@ pub struct Upload {
     /// Who may go on with it.
     pub owner: String,
     /// Content headers, user metadata, checksum algorithm and type, base chosen …: opaque, possibly sealed.
+    #[serde(with = "crate::encoding::base64_bytes")]
     pub facts: Vec<u8>,
     /// Set when it has been completed.
     pub completed: Option<CompletedUpload>,
@@ -319,6 +332,7 @@ pub struct CompletedUpload {
     /// The version it became.
     pub version: VersionId,
     /// Digest of the part list that was completed.
+    #[serde(with = "crate::encoding::hex_array")]
     pub parts_digest: [u8; 32],
     /// When.
     pub completed_ms: UnixMs,
@@ -330,12 +344,14 @@ pub struct Part {
     /// Part number, 1 to 10,000.
     pub number: u32,
     /// Random id of this very upload of the part (a part may be uploaded again).
+    #[serde(with = "crate::encoding::hex_array")]
     pub id: [u8; 16],
     /// Logical size.
     pub size: u64,
     /// When it was stored.
     pub modified_ms: UnixMs,
     /// ETag, checksums: opaque, possibly sealed.
+    #[serde(with = "crate::encoding::base64_bytes")]
     pub facts: Vec<u8>,
     /// Its content.
     pub extents: Vec<Extent>,
@@ -366,16 +382,20 @@ pub struct CompleteCommit {
     /// The upload.
     pub upload: UploadId,
     /// Chosen parts in order: number and the part's random id as the writer read it; a part that was replaced since makes the commit [`CatalogError::Conflict`](crate::CatalogError::Conflict).
+    #[serde(with = "crate::encoding::chosen_parts")]
     pub parts: Vec<(u32, [u8; 16])>,
     /// Digest of the part list the client sent.
+    #[serde(with = "crate::encoding::hex_array")]
     pub parts_digest: [u8; 32],
     /// The new version's id.
     pub id: VersionId,
     /// Logical size: the sum of the chosen parts.
     pub size: u64,
     /// Facts of the version.
+    #[serde(with = "crate::encoding::base64_bytes")]
     pub facts: Vec<u8>,
     /// Digest of the version's extents.
+    #[serde(with = "crate::encoding::hex_array")]
     pub extents_digest: [u8; 32],
     /// What must hold of the key.
     pub precondition: Precondition,

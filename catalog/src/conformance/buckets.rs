@@ -1,0 +1,122 @@
+//! Buckets, keys and settings.
+
+use super::{
+    Factory,
+    desk::{Desk, NOW, unique},
+};
+use crate::*;
+use serde_json::json;
+
+/// What was created is found by name and by nothing else.
+pub async fn a_bucket_is_found_by_name<F: Factory>(factory: &F) {
+    let catalog = factory.fresh().await;
+    let made = catalog.create_bucket("photos", "alice", json!({"encryption": "aes256"}), NOW).await.unwrap();
+    assert_eq!(catalog.bucket("photos").await.unwrap(), Some(made.clone()));
+    assert_eq!((made.owner.as_str(), made.created_ms, &made.settings["encryption"]), ("alice", NOW, &json!("aes256")));
+    assert_eq!(catalog.bucket("photo").await.unwrap(), None);
+    assert_eq!(catalog.bucket("PHOTOS").await.unwrap(), None);
+}
+
+/// Whatever the database's collation says of hyphens and digits.
+pub async fn buckets_are_listed_in_byte_order_of_names<F: Factory>(factory: &F) {
+    let catalog = factory.fresh().await;
+    for name in ["b", "a.b", "a-b", "ab", "a1", "aa"] {
+        catalog.create_bucket(name, "o", json!(null), NOW).await.unwrap();
+    }
+    let names: Vec<_> = catalog.buckets().await.unwrap().into_iter().map(|bucket| bucket.name).collect();
+    assert_eq!(names, ["a-b", "a.b", "a1", "aa", "ab", "b"]);
+}
+
+/// And nothing is changed by the attempt.
+pub async fn a_taken_bucket_name_is_refused<F: Factory>(factory: &F) {
+    let catalog = factory.fresh().await;
+    let first = catalog.create_bucket("b", "alice", json!(1), NOW).await.unwrap();
+    assert!(matches!(catalog.create_bucket("b", "bob", json!(2), NOW).await, Err(CatalogError::Exists)));
+    assert_eq!(catalog.buckets().await.unwrap(), [first]);
+}
+
+/// Settings are replaced as a whole; a missing bucket is an error.
+pub async fn bucket_settings_are_replaced<F: Factory>(factory: &F) {
+    let catalog = factory.fresh().await;
+    let bucket = catalog.create_bucket("b", "o", json!({"a": 1}), NOW).await.unwrap();
+    catalog.set_bucket_settings(bucket.id, json!({"b": [2, null]})).await.unwrap();
+    assert_eq!(catalog.bucket("b").await.unwrap().unwrap().settings, json!({"b": [2, null]}));
+    assert!(matches!(
+        catalog.set_bucket_settings(BucketId(bucket.id.0 + 1), json!({})).await,
+        Err(CatalogError::NoBucket)
+    ));
+}
+
+/// An aborted upload does not stand in the way, a completed one neither.
+pub async fn a_bucket_with_a_version_or_an_open_upload_cannot_be_deleted<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    let (catalog, id) = (&desk.catalog, desk.bucket.id);
+    desk.put("k").await;
+    assert!(matches!(catalog.delete_bucket(id).await, Err(CatalogError::NotEmpty)));
+    desk.delete("k").await;
+    let upload = desk.start_upload("u", NOW).await;
+    assert!(matches!(catalog.delete_bucket(id).await, Err(CatalogError::NotEmpty)));
+    let part = desk.put_part(upload.id, 1, 10).await;
+    catalog.complete(desk.completion(&upload, &[&part])).await.unwrap();
+    desk.delete("u").await;
+    assert!(catalog.delete_bucket(id).await.unwrap());
+    assert!(!catalog.delete_bucket(id).await.unwrap(), "there is none any more");
+    assert_eq!(catalog.bucket("desk").await.unwrap(), None);
+    assert!(matches!(catalog.put(desk.commit("k", vec![desk.whole(1)])).await, Err(CatalogError::NoBucket)));
+    desk.assert_sound().await;
+}
+
+/// Sealed bytes that still lie in the backend can be opened until they are gone.
+pub async fn a_deleted_bucket_keeps_its_keys_until_its_last_blob_is_purged<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    let (catalog, id) = (&desk.catalog, desk.bucket.id);
+    let key = WrappedKey { id: unique(1), bucket: id, epoch: 1, kek: [1; 8], wrapped: vec![1, 2, 3] };
+    catalog.put_key(key.clone()).await.unwrap();
+    let blobs = [desk.put("a").await, desk.put("b").await];
+    desk.delete("a").await;
+    desk.delete("b").await;
+    assert!(catalog.delete_bucket(id).await.unwrap());
+    let again = catalog.create_bucket("desk", "other", json!({}), NOW).await.unwrap();
+    assert_ne!(again.id, id);
+    catalog.purge(blobs[0], NOW).await.unwrap();
+    assert_eq!(catalog.keys(id).await.unwrap(), [key]);
+    desk.assert_sound().await;
+    catalog.purge(blobs[1], NOW).await.unwrap();
+    assert_eq!(catalog.keys(id).await.unwrap(), []);
+    assert_eq!(catalog.bucket("desk").await.unwrap().unwrap().id, again.id);
+    desk.assert_sound().await;
+}
+
+/// Rows that name a bucket by id can never come to mean another.
+pub async fn a_bucket_id_is_never_used_again<F: Factory>(factory: &F) {
+    let catalog = factory.fresh().await;
+    let first = catalog.create_bucket("b", "o", json!({}), NOW).await.unwrap();
+    assert!(catalog.delete_bucket(first.id).await.unwrap());
+    let second = catalog.create_bucket("b", "o", json!({}), NOW).await.unwrap();
+    assert!(second.id > first.id);
+}
+
+/// Keys come back by epoch.
+pub async fn a_key_id_and_a_key_epoch_are_taken_once<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    let (catalog, bucket) = (&desk.catalog, desk.bucket.id);
+    let key = |id: u8, epoch| WrappedKey { id: [id; 16], bucket, epoch, kek: [id; 8], wrapped: vec![id; 40] };
+    catalog.put_key(key(2, 2)).await.unwrap();
+    catalog.put_key(key(1, 1)).await.unwrap();
+    assert!(matches!(catalog.put_key(key(1, 3)).await, Err(CatalogError::Exists)));
+    assert!(matches!(catalog.put_key(key(3, 2)).await, Err(CatalogError::Exists)));
+    let elsewhere = WrappedKey { bucket: BucketId(bucket.0 + 100), ..key(4, 4) };
+    assert!(matches!(catalog.put_key(elsewhere).await, Err(CatalogError::NoBucket)));
+    assert_eq!(catalog.keys(bucket).await.unwrap(), [key(1, 1), key(2, 2)]);
+}
+
+/// Any JSON.
+pub async fn a_setting_is_read_back_and_replaced<F: Factory>(factory: &F) {
+    let catalog = factory.fresh().await;
+    assert_eq!(catalog.setting("anchor").await.unwrap(), None);
+    catalog.put_setting("anchor", json!(null)).await.unwrap();
+    assert_eq!(catalog.setting("anchor").await.unwrap(), Some(json!(null)));
+    catalog.put_setting("anchor", json!({"deep": ["ü", 1.5, {"x": false}]})).await.unwrap();
+    assert_eq!(catalog.setting("anchor").await.unwrap(), Some(json!({"deep": ["ü", 1.5, {"x": false}]})));
+    catalog.probe().await.unwrap();
+}

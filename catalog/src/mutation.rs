@@ -1,0 +1,142 @@
+//! What the journal keeps: every mutation with everything needed to make it again (I11).
+//!
+//! Variant and field names are part of the journal's format (docs/reference/catalog.md). Values that the catalog chose
+//! (ids, epochs, clamped times) are in the row, so replaying asks neither clock nor counter.
+
+use crate::types::*;
+use serde::{Deserialize, Serialize};
+
+/// One mutation, as the journal's JSON names it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mutation {
+    /// A writer began.
+    OpenEpoch {
+        /// The new epoch.
+        epoch: u32,
+        /// Earlier epochs that this closed.
+        closes: Vec<u32>,
+    },
+    /// Writers that ended, or whose lease ran out.
+    CloseEpochs {
+        /// Their epochs.
+        epochs: Vec<u32>,
+    },
+    /// A setting.
+    PutSetting {
+        /// Its name.
+        name: String,
+        /// Its value.
+        value: serde_json::Value,
+    },
+    /// A new bucket.
+    CreateBucket {
+        /// The bucket with the id it got.
+        bucket: Bucket,
+    },
+    /// New settings of a bucket.
+    SetBucketSettings {
+        /// The bucket.
+        bucket: BucketId,
+        /// Its settings.
+        settings: serde_json::Value,
+    },
+    /// The end of a bucket.
+    DeleteBucket {
+        /// The bucket.
+        bucket: BucketId,
+    },
+    /// A wrapped domain key.
+    PutKey {
+        /// The key.
+        key: WrappedKey,
+    },
+    /// A new current version.
+    Put {
+        /// As the writer asked for it.
+        commit: Box<PutCommit>,
+        /// Last-Modified after clamping.
+        modified_ms: UnixMs,
+    },
+    /// A key without its current version.
+    Delete {
+        /// As the writer asked for it.
+        commit: Box<DeleteCommit>,
+        /// The version that was removed.
+        removed: VersionId,
+    },
+    /// Other extents for a version.
+    Rewrite {
+        /// As the writer asked for it.
+        commit: Box<RewriteCommit>,
+    },
+    /// A new upload.
+    CreateUpload {
+        /// The upload.
+        upload: Box<Upload>,
+    },
+    /// A new or replaced part.
+    PutPart {
+        /// As the writer asked for it.
+        commit: Box<PartCommit>,
+    },
+    /// An upload that became a version.
+    Complete {
+        /// As the writer asked for it.
+        commit: Box<CompleteCommit>,
+        /// Last-Modified after clamping.
+        modified_ms: UnixMs,
+    },
+    /// An upload that was given up.
+    Abort {
+        /// Bucket.
+        bucket: BucketId,
+        /// Key.
+        key: String,
+        /// The upload.
+        upload: UploadId,
+        /// The writer's epoch.
+        epoch: u32,
+    },
+    /// Completed uploads that are not remembered any more.
+    ForgetCompletedUploads {
+        /// Those completed before this.
+        before_ms: UnixMs,
+    },
+    /// A dying blob whose bytes are gone.
+    Purge {
+        /// The blob.
+        blob: BlobKey,
+        /// When.
+        now_ms: UnixMs,
+    },
+}
+
+impl Mutation {
+    /// The epoch that must be open for this mutation to go through; `None` for those not bound to a writer.
+    pub(crate) fn epoch(&self) -> Option<u32> {
+        match self {
+            Mutation::Put { commit, .. } => Some(commit.epoch),
+            Mutation::Delete { commit, .. } => Some(commit.epoch),
+            Mutation::Rewrite { commit } => Some(commit.epoch),
+            Mutation::PutPart { commit } => Some(commit.epoch),
+            Mutation::Complete { commit, .. } => Some(commit.epoch),
+            Mutation::Abort { epoch, .. } => Some(*epoch),
+            _ => None,
+        }
+    }
+
+    /// The writer's clock where the mutation carries it.
+    pub(crate) fn at_ms(&self) -> Option<UnixMs> {
+        match self {
+            Mutation::Put { commit, .. } => Some(commit.now_ms),
+            Mutation::Delete { commit, .. } => Some(commit.now_ms),
+            Mutation::Rewrite { commit } => Some(commit.now_ms),
+            Mutation::Complete { commit, .. } => Some(commit.now_ms),
+            Mutation::PutPart { commit } => Some(commit.part.modified_ms),
+            Mutation::CreateBucket { bucket } => Some(bucket.created_ms),
+            Mutation::CreateUpload { upload } => Some(upload.created_ms),
+            Mutation::Purge { now_ms, .. } => Some(*now_ms),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Where every mutation enters, and what all of them have in common.
+
+use super::{
+    blobs, buckets, multipart,
+    session::{Lock, Row, Session, Statement, statement},
+    versions, writers,
+};
+use crate::{CatalogError, Result, mutation::Mutation, types::*};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Something to be done to the catalog.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// A mutation: takes a sequence number, goes to the journal.
+    Journaled(Mutation),
+    /// Drops shipped journal rows. Not a mutation: it changes nothing that a rebuild would need.
+    TrimJournal(Seq),
+    /// Renews a writer's lease. Not a mutation: leases are advice (E23).
+    Heartbeat(u32),
+}
+
+/// What a change gave.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    /// Nothing was to be done: the caller rolls back, and no sequence number is used.
+    Unchanged,
+    Done,
+    Count(u64),
+    Epoch(u32),
+    Epochs(Vec<u32>),
+    Bucket(Bucket),
+    Committed(Committed),
+    Removed(Box<Version>),
+}
+
+/// A decided mutation: what it gave, and the statements that make it so.
+pub(crate) struct Decision {
+    pub(crate) outcome: Outcome,
+    pub(crate) writes: Vec<Statement>,
+}
+
+impl Decision {
+    pub(crate) fn done(writes: Vec<Statement>) -> Result<Decision> {
+        Ok(Decision { outcome: Outcome::Done, writes })
+    }
+
+    pub(crate) fn unchanged() -> Result<Decision> {
+        Ok(Decision { outcome: Outcome::Unchanged, writes: Vec::new() })
+    }
+}
+
+/// Makes one change inside the session's transaction. After an error, or [`Outcome::Unchanged`], the caller rolls back to where it began.
+pub(crate) async fn apply<S: Session>(session: &mut S, change: &mut Change) -> Result<Outcome> {
+    match change {
+        Change::Journaled(mutation) => journaled(session, mutation).await,
+        Change::TrimJournal(seq) => {
+            // 1 is only an anchor: the rows themselves are not wanted.
+            let gone = session.query(statement!("DELETE FROM journal WHERE seq <= $1 RETURNING 1", *seq)).await?;
+            Ok(Outcome::Count(gone.len() as u64))
+        }
+        Change::Heartbeat(epoch) => writers::heartbeat(session, *epoch).await,
+    }
+}
+
+async fn journaled<S: Session>(session: &mut S, mutation: &mut Mutation) -> Result<Outcome> {
+    // Taking the number locks its row until the transaction ends. Where several processes write, this makes the order of
+    // numbers the order of commits, and mutations serial (docs/reference/postgres.md).
+    let mut opening = vec![statement!("UPDATE counters SET value = value + 1 WHERE name = 'seq' RETURNING value")];
+    if let Some(epoch) = mutation.epoch() {
+        opening.push(Statement::locking(
+            "SELECT closed FROM writers WHERE epoch = $1",
+            vec![epoch.into()],
+            Lock::Share,
+        ));
+    }
+    let answers = session.run(opening).await?;
+    let seq = only(&answers, 0)?.int(0)?;
+    if mutation.epoch().is_some() && (answers[1].is_empty() || only(&answers, 1)?.int(0)? != 0) {
+        return Err(CatalogError::Fenced);
+    }
+    let Decision { outcome, mut writes } = match mutation {
+        Mutation::OpenEpoch { epoch, closes } => writers::open(session, epoch, closes).await?,
+        Mutation::CloseEpochs { epochs } => writers::close(session, epochs).await?,
+        Mutation::PutSetting { name, value } => buckets::put_setting(name, value)?,
+        Mutation::CreateBucket { bucket } => buckets::create(session, bucket).await?,
+        Mutation::SetBucketSettings { bucket, settings } => buckets::set_settings(session, *bucket, settings).await?,
+        Mutation::DeleteBucket { bucket } => buckets::delete(session, *bucket).await?,
+        Mutation::PutKey { key } => buckets::put_key(session, key).await?,
+        Mutation::Put { commit, modified_ms } => versions::put(session, seq, commit, modified_ms).await?,
+        Mutation::Delete { commit, removed } => versions::delete(session, commit, removed).await?,
+        Mutation::Rewrite { commit } => versions::rewrite(session, commit).await?,
+        Mutation::CreateUpload { upload } => multipart::create(session, upload).await?,
+        Mutation::PutPart { commit } => multipart::put_part(session, commit).await?,
+        Mutation::Complete { commit, modified_ms } => multipart::complete(session, seq, commit, modified_ms).await?,
+        Mutation::Abort { bucket, key, upload, .. } => multipart::abort(session, *bucket, key, *upload).await?,
+        Mutation::ForgetCompletedUploads { before_ms } => multipart::forget_completed(session, *before_ms).await?,
+        Mutation::Purge { blob, now_ms } => blobs::purge(session, *blob, *now_ms).await?,
+    };
+    if !matches!(outcome, Outcome::Unchanged) {
+        writes.push(journal_row(seq, mutation)?);
+        session.run(writes).await?;
+    }
+    Ok(outcome)
+}
+
+fn journal_row(seq: Seq, mutation: &Mutation) -> Result<Statement> {
+    let text = serde_json::to_string(mutation).map_err(|error| CatalogError::Other(error.to_string()))?;
+    let at_ms = mutation.at_ms().unwrap_or_else(now_ms);
+    Ok(statement!("INSERT INTO journal (seq, at_ms, mutation) VALUES ($1, $2, $3)", seq, at_ms, text.as_str()))
+}
+
+/// The one row of the answer at `index`.
+pub(crate) fn only(answers: &[Vec<Row>], index: usize) -> Result<&Row> {
+    answers
+        .get(index)
+        .and_then(|rows| rows.first())
+        .ok_or_else(|| CatalogError::Other(format!("statement {index} gave no row")))
+}
+
+/// This process's clock, for records only; nothing is decided by it.
+pub(crate) fn now_ms() -> UnixMs {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as UnixMs)
+}

@@ -1,0 +1,178 @@
+//! Blobs and their life: the one place where references are checked, counted and ended (E3, E4, E5, E6).
+//!
+//! A reference is a row in `extents`, `part_extents` or `edges`. Whoever removes such rows ends with [`release`] for each blob they
+//! named, in the same transaction: it looks for any row that is left, and where there is none the blob is dying and has its tombstone.
+
+use super::{
+    apply::Decision,
+    buckets, rows,
+    session::{Lock, Row, Session, Statement, statement},
+};
+use crate::{
+    CatalogError, Result,
+    admission::{Content, Known},
+    types::*,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The statements that read and lock the existing blobs of a commit, in order of id.
+pub(crate) fn lock_existing(content: &Content<'_>) -> Vec<Statement> {
+    let one = |blob: BlobKey| {
+        Statement::locking(
+            "SELECT id, bucket, key_epoch, backend, form, state, plain_len FROM blobs WHERE id = $1",
+            vec![blob.0.into()],
+            Lock::Share,
+        )
+    };
+    content.existing().into_iter().map(one).collect()
+}
+
+/// What [`lock_existing`] found.
+pub(crate) fn known(answers: &[Vec<Row>]) -> Result<BTreeMap<BlobKey, Known>> {
+    let mut known = BTreeMap::new();
+    for row in answers.iter().flatten() {
+        let facts = Known {
+            bucket: BucketId(row.int(1)?),
+            key_epoch: row.small(2)?,
+            backend: row.text(3)?.to_owned(),
+            form: rows::form(row.int(4)?)?,
+            state: rows::state(row.int(5)?)?,
+            plain_len: row.unsigned(6)?,
+        };
+        known.insert(BlobKey(row.array(0)?), facts);
+    }
+    Ok(known)
+}
+
+/// Rows and edges of the blobs that a commit brings. Rows first: an edge may name a base that comes along.
+pub(crate) fn insert(new_blobs: &[NewBlob]) -> Result<Vec<Statement>> {
+    let mut writes = new_blobs.iter().map(|blob| rows::insert_blob(&blob.row)).collect::<Result<Vec<_>>>()?;
+    for NewBlob { row, bases } in new_blobs {
+        for base in bases {
+            writes.push(statement!("INSERT INTO edges (delta, base) VALUES ($1, $2)", row.id.0, base.0));
+        }
+    }
+    Ok(writes)
+}
+
+/// Lets a blob die unless something still references it.
+pub(crate) fn release(blob: BlobKey, now_ms: UnixMs) -> [Statement; 2] {
+    [
+        statement!(
+            "UPDATE blobs SET state = 1 WHERE id = $1 AND state = 0 \
+             AND NOT EXISTS (SELECT 1 FROM extents e WHERE e.blob = $1) \
+             AND NOT EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = $1) \
+             AND NOT EXISTS (SELECT 1 FROM edges d WHERE d.base = $1)",
+            blob.0
+        ),
+        statement!(
+            "INSERT INTO tombstones (blob, since_ms) SELECT b.id, CAST($1 AS BIGINT) FROM blobs b \
+             WHERE b.id = $2 AND b.state = 1 ON CONFLICT (blob) DO NOTHING",
+            now_ms,
+            blob.0
+        ),
+    ]
+}
+
+/// [`release`] for each of `blobs` that is not among `kept`, each once.
+pub(crate) fn release_all(
+    blobs: impl IntoIterator<Item = BlobKey>,
+    kept: &BTreeSet<BlobKey>,
+    now_ms: UnixMs,
+) -> Vec<Statement> {
+    let gone: BTreeSet<_> = blobs.into_iter().filter(|blob| !kept.contains(blob)).collect();
+    gone.into_iter().flat_map(|blob| release(blob, now_ms)).collect()
+}
+
+pub(crate) async fn purge<S: Session>(session: &mut S, blob: BlobKey, now_ms: UnixMs) -> Result<Decision> {
+    let answers = session
+        .run(vec![
+            Statement::locking(
+                "SELECT bucket FROM blobs WHERE id = $1 AND state = 1",
+                vec![blob.0.into()],
+                Lock::Update,
+            ),
+            statement!("SELECT base FROM edges WHERE delta = $1", blob.0),
+        ])
+        .await?;
+    let Some(row) = answers[0].first() else { return Err(CatalogError::Conflict) };
+    let bucket = BucketId(row.int(0)?);
+    let mut writes = vec![
+        statement!("DELETE FROM tombstones WHERE blob = $1", blob.0),
+        statement!("DELETE FROM edges WHERE delta = $1", blob.0),
+        statement!("DELETE FROM blobs WHERE id = $1", blob.0),
+    ];
+    writes.extend(release_all(rows::blob_keys(&answers[1])?, &BTreeSet::new(), now_ms));
+    writes.extend(buckets::forget_deleted(bucket));
+    Decision::done(writes)
+}
+
+pub(crate) async fn rows_of<S: Session>(session: &mut S, ids: &[BlobKey]) -> Result<Vec<BlobRow>> {
+    let ids: BTreeSet<_> = ids.iter().copied().collect();
+    let one =
+        |id: BlobKey| statement!(concat!("SELECT ", rows::blob_columns!(), " FROM blobs b WHERE b.id = $1"), id.0);
+    let answers = session.run(ids.into_iter().map(one).collect()).await?;
+    answers.iter().flatten().map(|row| rows::blob(row, 0)).collect()
+}
+
+/// Where an exact duplicate may be looked for.
+#[derive(Clone, Debug)]
+pub(crate) struct DuplicateQuery {
+    pub(crate) bucket: BucketId,
+    pub(crate) key_epoch: u32,
+    pub(crate) backend: String,
+    pub(crate) digest: [u8; 32],
+    pub(crate) plain_len: u64,
+}
+
+pub(crate) async fn duplicate<S: Session>(session: &mut S, query: &DuplicateQuery) -> Result<Option<BlobRow>> {
+    let Ok(plain_len) = i64::try_from(query.plain_len) else { return Ok(None) };
+    let row = session
+        .first(statement!(
+            concat!(
+                "SELECT ",
+                rows::blob_columns!(),
+                " FROM blobs b WHERE b.bucket = $1 AND b.digest = $2 AND b.digest IS NOT NULL AND b.state = 0 \
+                 AND b.key_epoch = $3 AND b.backend = $4 AND b.plain_len = $5 ORDER BY b.form, b.id LIMIT 1"
+            ),
+            query.bucket.0,
+            query.digest,
+            query.key_epoch,
+            query.backend.as_str(),
+            plain_len,
+        ))
+        .await?;
+    row.as_ref().map(|row| rows::blob(row, 0)).transpose()
+}
+
+pub(crate) async fn bases_of<S: Session>(session: &mut S, blob: BlobKey) -> Result<Vec<BlobKey>> {
+    rows::blob_keys(&session.query(statement!("SELECT base FROM edges WHERE delta = $1 ORDER BY base", blob.0)).await?)
+}
+
+pub(crate) async fn fan_in<S: Session>(session: &mut S, blob: BlobKey) -> Result<u64> {
+    match session.first(statement!("SELECT count(*) FROM edges WHERE base = $1", blob.0)).await? {
+        Some(row) => row.unsigned(0),
+        None => Ok(0),
+    }
+}
+
+pub(crate) async fn tombstones<S: Session>(session: &mut S, before_ms: UnixMs, limit: usize) -> Result<Vec<Tombstone>> {
+    let rows = session
+        .query(statement!(
+            "SELECT t.blob, b.backend, CASE WHEN b.inline_bytes IS NULL THEN 0 ELSE 1 END, b.stored_len, t.since_ms \
+             FROM tombstones t JOIN blobs b ON b.id = t.blob WHERE t.since_ms < $1 ORDER BY t.since_ms, t.blob LIMIT $2",
+            before_ms,
+            limit as i64,
+        ))
+        .await?;
+    let tombstone = |row: &Row| {
+        Ok(Tombstone {
+            blob: BlobKey(row.array(0)?),
+            backend: row.text(1)?.to_owned(),
+            inline: row.int(2)? != 0,
+            stored_len: row.unsigned(3)?,
+            since_ms: row.int(4)?,
+        })
+    };
+    rows.iter().map(tombstone).collect()
+}

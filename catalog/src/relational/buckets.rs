@@ -1,0 +1,168 @@
+//! Buckets, their keys, and settings.
+
+use super::{
+    apply::{Decision, Outcome, only},
+    rows,
+    session::{Lock, Session, Statement, statement},
+};
+use crate::{CatalogError, Result, types::*};
+
+const COLUMNS: &str = "SELECT id, name, owner, created_ms, settings FROM buckets WHERE name IS NOT NULL";
+
+pub(crate) async fn create<S: Session>(session: &mut S, bucket: &mut Bucket) -> Result<Decision> {
+    let answers = session
+        .run(vec![
+            statement!("UPDATE counters SET value = value + 1 WHERE name = 'bucket' RETURNING value"),
+            statement!("SELECT id FROM buckets WHERE name = $1", bucket.name.as_str()),
+        ])
+        .await?;
+    if !answers[1].is_empty() {
+        return Err(CatalogError::Exists);
+    }
+    bucket.id = BucketId(only(&answers, 0)?.int(0)?);
+    let insert = statement!(
+        "INSERT INTO buckets (id, name, owner, created_ms, settings) VALUES ($1, $2, $3, $4, $5)",
+        bucket.id.0,
+        bucket.name.as_str(),
+        bucket.owner.as_str(),
+        bucket.created_ms,
+        bucket.settings.to_string().as_str(),
+    );
+    Ok(Decision { outcome: Outcome::Bucket(bucket.clone()), writes: vec![insert] })
+}
+
+/// Finds a bucket that is not deleted, and keeps it from being deleted while the transaction lasts.
+pub(crate) fn lock_bucket(bucket: BucketId) -> Statement {
+    Statement::locking("SELECT id FROM buckets WHERE id = $1 AND name IS NOT NULL", vec![bucket.0.into()], Lock::Share)
+}
+
+pub(crate) async fn set_settings<S: Session>(
+    session: &mut S,
+    bucket: BucketId,
+    settings: &serde_json::Value,
+) -> Result<Decision> {
+    if session.first(lock_bucket(bucket)).await?.is_none() {
+        return Err(CatalogError::NoBucket);
+    }
+    let text = settings.to_string();
+    Decision::done(vec![statement!("UPDATE buckets SET settings = $1 WHERE id = $2", text.as_str(), bucket.0)])
+}
+
+pub(crate) async fn delete<S: Session>(session: &mut S, bucket: BucketId) -> Result<Decision> {
+    let answers = session
+        .run(vec![
+            Statement::locking(
+                "SELECT id FROM buckets WHERE id = $1 AND name IS NOT NULL",
+                vec![bucket.0.into()],
+                Lock::Update,
+            ),
+            statement!("SELECT seq FROM versions WHERE bucket = $1 AND current = 1 LIMIT 1", bucket.0),
+            statement!("SELECT id FROM uploads WHERE bucket = $1 AND completed_ms IS NULL LIMIT 1", bucket.0),
+        ])
+        .await?;
+    if answers[0].is_empty() {
+        return Decision::unchanged();
+    }
+    if !answers[1].is_empty() || !answers[2].is_empty() {
+        return Err(CatalogError::NotEmpty);
+    }
+    let mut writes = vec![
+        statement!("DELETE FROM uploads WHERE bucket = $1", bucket.0),
+        statement!("UPDATE buckets SET name = NULL WHERE id = $1", bucket.0),
+    ];
+    writes.extend(forget_deleted(bucket));
+    Decision::done(writes)
+}
+
+/// Removes what a deleted bucket still has once its last blob is purged; does nothing before.
+pub(crate) fn forget_deleted(bucket: BucketId) -> [Statement; 2] {
+    [
+        statement!(
+            "DELETE FROM keys WHERE bucket = $1 \
+             AND EXISTS (SELECT 1 FROM buckets d WHERE d.id = $1 AND d.name IS NULL) \
+             AND NOT EXISTS (SELECT 1 FROM blobs b WHERE b.bucket = $1)",
+            bucket.0
+        ),
+        statement!(
+            "DELETE FROM buckets WHERE id = $1 AND name IS NULL \
+             AND NOT EXISTS (SELECT 1 FROM blobs b WHERE b.bucket = $1)",
+            bucket.0
+        ),
+    ]
+}
+
+pub(crate) async fn by_name<S: Session>(session: &mut S, name: &str) -> Result<Option<Bucket>> {
+    let row = session
+        .first(statement!("SELECT id, name, owner, created_ms, settings FROM buckets WHERE name = $1", name))
+        .await?;
+    row.as_ref().map(rows::bucket).transpose()
+}
+
+pub(crate) async fn all<S: Session>(session: &mut S) -> Result<Vec<Bucket>> {
+    let rows = session.query(statement!(COLUMNS)).await?;
+    let mut buckets = rows.iter().map(rows::bucket).collect::<Result<Vec<_>>>()?;
+    // Sorted here: the order of text is the database's choice, the order of bytes is ours.
+    buckets.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(buckets)
+}
+
+pub(crate) async fn put_key<S: Session>(session: &mut S, key: &WrappedKey) -> Result<Decision> {
+    let answers = session
+        .run(vec![
+            lock_bucket(key.bucket),
+            statement!(
+                "SELECT id FROM keys WHERE id = $1 OR (bucket = $2 AND epoch = $3)",
+                key.id,
+                key.bucket.0,
+                key.epoch
+            ),
+        ])
+        .await?;
+    if answers[0].is_empty() {
+        return Err(CatalogError::NoBucket);
+    }
+    if !answers[1].is_empty() {
+        return Err(CatalogError::Exists);
+    }
+    Decision::done(vec![statement!(
+        "INSERT INTO keys (id, bucket, epoch, kek, wrapped) VALUES ($1, $2, $3, $4, $5)",
+        key.id,
+        key.bucket.0,
+        key.epoch,
+        key.kek,
+        key.wrapped.as_slice(),
+    )])
+}
+
+pub(crate) async fn keys<S: Session>(session: &mut S, bucket: BucketId) -> Result<Vec<WrappedKey>> {
+    let rows = session
+        .query(statement!(
+            "SELECT id, bucket, epoch, kek, wrapped FROM keys WHERE bucket = $1 ORDER BY epoch",
+            bucket.0
+        ))
+        .await?;
+    let key = |row: &super::session::Row| {
+        Ok(WrappedKey {
+            id: row.array(0)?,
+            bucket: BucketId(row.int(1)?),
+            epoch: row.small(2)?,
+            kek: row.array(3)?,
+            wrapped: row.bytes(4)?.to_vec(),
+        })
+    };
+    rows.iter().map(key).collect()
+}
+
+pub(crate) fn put_setting(name: &str, value: &serde_json::Value) -> Result<Decision> {
+    let text = value.to_string();
+    Decision::done(vec![statement!(
+        "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        name,
+        text.as_str(),
+    )])
+}
+
+pub(crate) async fn setting<S: Session>(session: &mut S, name: &str) -> Result<Option<serde_json::Value>> {
+    let row = session.first(statement!("SELECT value FROM settings WHERE name = $1", name)).await?;
+    row.as_ref().map(|row| row.json(0)).transpose()
+}

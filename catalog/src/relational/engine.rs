@@ -1,0 +1,311 @@
+//! The contract over anything that can run statements: [`Catalog`] for every [`Engine`].
+
+use super::{
+    apply::{Change, Outcome},
+    blobs::{self, DuplicateQuery},
+    buckets, check, list, multipart, read,
+    session::Session,
+    stats, writers,
+};
+use crate::{Catalog, CatalogError, Result, mutation::Mutation, types::*};
+use async_trait::async_trait;
+use std::{future::Future, pin::Pin};
+
+/// What a question gives: a future that borrows the session.
+pub(crate) type Answer<'s, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 's>>;
+
+/// A read. It may be asked again on another connection, so it owns what it needs and gives it out by cloning.
+pub(crate) type Question<S, T> = Box<dyn for<'s> Fn(&'s mut S) -> Answer<'s, T> + Send + Sync>;
+
+/// What a read's statements have to agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Consistency {
+    /// The read is one statement, or its statements stand on their own.
+    Statement,
+    /// All statements see the same snapshot.
+    Snapshot,
+}
+
+/// A database that can run questions and changes.
+pub(crate) trait Engine: Send + Sync + 'static {
+    /// Its connections.
+    type Session: Session;
+
+    /// Makes a change durable, or nothing.
+    fn change(&self, change: Change) -> impl Future<Output = Result<Outcome>> + Send;
+
+    /// Asks a question over rows that are committed.
+    fn read<T: Send + 'static>(
+        &self,
+        consistency: Consistency,
+        question: Question<Self::Session, T>,
+    ) -> impl Future<Output = Result<T>> + Send;
+}
+
+/// `ask!(self, Statement, (key) |session| read::current(session, bucket, &key))`: the named values are owned by the question.
+macro_rules! ask {
+    ($engine:ident, $consistency:ident, ($($owned:ident),*) |$session:ident| $question:expr) => {{
+        $(let $owned = $owned.to_owned();)*
+        $engine
+            .read(
+                Consistency::$consistency,
+                Box::new(move |$session| {
+                    $(let $owned = $owned.clone();)*
+                    Box::pin(async move { $question.await })
+                }),
+            )
+            .await
+    }};
+}
+
+fn unexpected<T>(outcome: &Outcome) -> Result<T> {
+    Err(CatalogError::Other(format!("a change gave {outcome:?}")))
+}
+
+fn committed(outcome: Outcome) -> Result<Committed> {
+    match outcome {
+        Outcome::Committed(committed) => Ok(committed),
+        other => unexpected(&other),
+    }
+}
+
+fn done(outcome: Outcome) -> Result<()> {
+    match outcome {
+        Outcome::Done => Ok(()),
+        other => unexpected(&other),
+    }
+}
+
+/// Whether there was anything to be done.
+fn changed(outcome: Outcome) -> Result<bool> {
+    match outcome {
+        Outcome::Done => Ok(true),
+        Outcome::Unchanged => Ok(false),
+        other => unexpected(&other),
+    }
+}
+
+fn count(outcome: Outcome) -> Result<u64> {
+    match outcome {
+        Outcome::Count(count) => Ok(count),
+        Outcome::Unchanged => Ok(0),
+        other => unexpected(&other),
+    }
+}
+
+async fn mutate<E: Engine>(engine: &E, mutation: Mutation) -> Result<Outcome> {
+    engine.change(Change::Journaled(mutation)).await
+}
+
+#[async_trait]
+impl<E: Engine> Catalog for E {
+    async fn open_epoch(&self) -> Result<u32> {
+        match mutate(self, Mutation::OpenEpoch { epoch: 0, closes: Vec::new() }).await? {
+            Outcome::Epoch(epoch) => Ok(epoch),
+            other => unexpected(&other),
+        }
+    }
+
+    async fn heartbeat(&self, epoch: u32) -> Result<()> {
+        done(self.change(Change::Heartbeat(epoch)).await?)
+    }
+
+    async fn close_epochs(&self, epochs: &[u32]) -> Result<Vec<u32>> {
+        match mutate(self, Mutation::CloseEpochs { epochs: epochs.to_vec() }).await? {
+            Outcome::Epochs(epochs) => Ok(epochs),
+            Outcome::Unchanged => Ok(Vec::new()),
+            other => unexpected(&other),
+        }
+    }
+
+    async fn close_stale_epochs(&self, lease_ms: UnixMs) -> Result<Vec<u32>> {
+        let stale = ask!(self, Statement, () | session | writers::stale(session, lease_ms))?;
+        if stale.is_empty() { Ok(stale) } else { self.close_epochs(&stale).await }
+    }
+
+    async fn closed_epochs(&self) -> Result<Vec<u32>> {
+        ask!(self, Statement, () | session | writers::closed(session))
+    }
+
+    async fn setting(&self, name: &str) -> Result<Option<serde_json::Value>> {
+        ask!(self, Statement, (name) | session | buckets::setting(session, &name))
+    }
+
+    async fn put_setting(&self, name: &str, value: serde_json::Value) -> Result<()> {
+        done(mutate(self, Mutation::PutSetting { name: name.to_owned(), value }).await?)
+    }
+
+    async fn create_bucket(
+        &self,
+        name: &str,
+        owner: &str,
+        settings: serde_json::Value,
+        now_ms: UnixMs,
+    ) -> Result<Bucket> {
+        let bucket =
+            Bucket { id: BucketId(0), name: name.to_owned(), owner: owner.to_owned(), created_ms: now_ms, settings };
+        match mutate(self, Mutation::CreateBucket { bucket }).await? {
+            Outcome::Bucket(bucket) => Ok(bucket),
+            other => unexpected(&other),
+        }
+    }
+
+    async fn bucket(&self, name: &str) -> Result<Option<Bucket>> {
+        ask!(self, Statement, (name) | session | buckets::by_name(session, &name))
+    }
+
+    async fn buckets(&self) -> Result<Vec<Bucket>> {
+        ask!(self, Statement, () | session | buckets::all(session))
+    }
+
+    async fn set_bucket_settings(&self, id: BucketId, settings: serde_json::Value) -> Result<()> {
+        done(mutate(self, Mutation::SetBucketSettings { bucket: id, settings }).await?)
+    }
+
+    async fn delete_bucket(&self, id: BucketId) -> Result<bool> {
+        changed(mutate(self, Mutation::DeleteBucket { bucket: id }).await?)
+    }
+
+    async fn put_key(&self, key: WrappedKey) -> Result<()> {
+        done(mutate(self, Mutation::PutKey { key }).await?)
+    }
+
+    async fn keys(&self, bucket: BucketId) -> Result<Vec<WrappedKey>> {
+        ask!(self, Statement, () | session | buckets::keys(session, bucket))
+    }
+
+    async fn current(&self, bucket: BucketId, key: &str) -> Result<Option<Version>> {
+        ask!(self, Statement, (key) | session | read::current(session, bucket, &key))
+    }
+
+    async fn content(&self, bucket: BucketId, key: &str) -> Result<Option<Content>> {
+        ask!(self, Statement, (key) | session | read::content(session, bucket, &key))
+    }
+
+    async fn version(&self, bucket: BucketId, key: &str, id: VersionId) -> Result<Option<Content>> {
+        ask!(self, Statement, (key) | session | read::version(session, bucket, &key, id))
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<ListPage> {
+        ask!(self, Snapshot, (query) | session | list::versions(session, &query))
+    }
+
+    async fn neighbours(
+        &self,
+        bucket: BucketId,
+        prefix: &str,
+        key: &str,
+        limit: usize,
+    ) -> Result<(Vec<String>, Vec<String>)> {
+        ask!(self, Statement, (prefix, key) | session | read::neighbours(session, bucket, &prefix, &key, limit))
+    }
+
+    async fn put(&self, commit: PutCommit) -> Result<Committed> {
+        committed(mutate(self, Mutation::Put { commit: Box::new(commit), modified_ms: 0 }).await?)
+    }
+
+    async fn delete(&self, commit: DeleteCommit) -> Result<Option<Version>> {
+        let mutation = Mutation::Delete { commit: Box::new(commit), removed: VersionId([0; 16]) };
+        match mutate(self, mutation).await? {
+            Outcome::Removed(version) => Ok(Some(*version)),
+            Outcome::Unchanged => Ok(None),
+            other => unexpected(&other),
+        }
+    }
+
+    async fn rewrite(&self, commit: RewriteCommit) -> Result<()> {
+        done(mutate(self, Mutation::Rewrite { commit: Box::new(commit) }).await?)
+    }
+
+    async fn create_upload(&self, upload: Upload) -> Result<()> {
+        done(mutate(self, Mutation::CreateUpload { upload: Box::new(upload) }).await?)
+    }
+
+    async fn upload(&self, bucket: BucketId, key: &str, id: UploadId) -> Result<Option<Upload>> {
+        ask!(self, Statement, (key) | session | multipart::by_id(session, bucket, &key, id))
+    }
+
+    async fn put_part(&self, commit: PartCommit) -> Result<()> {
+        done(mutate(self, Mutation::PutPart { commit: Box::new(commit) }).await?)
+    }
+
+    async fn parts(&self, upload: UploadId, after: u32, limit: usize, with_extents: bool) -> Result<Vec<Part>> {
+        ask!(self, Snapshot, () | session | multipart::parts(session, upload, after, limit, with_extents))
+    }
+
+    async fn uploads(&self, query: &UploadsQuery) -> Result<UploadsPage> {
+        ask!(self, Snapshot, (query) | session | list::uploads(session, &query))
+    }
+
+    async fn complete(&self, commit: CompleteCommit) -> Result<Committed> {
+        committed(mutate(self, Mutation::Complete { commit: Box::new(commit), modified_ms: 0 }).await?)
+    }
+
+    async fn abort(&self, bucket: BucketId, key: &str, id: UploadId, epoch: u32) -> Result<bool> {
+        changed(mutate(self, Mutation::Abort { bucket, key: key.to_owned(), upload: id, epoch }).await?)
+    }
+
+    async fn stale_uploads(&self, before_ms: UnixMs, limit: usize) -> Result<Vec<Upload>> {
+        ask!(self, Statement, () | session | multipart::stale(session, before_ms, limit))
+    }
+
+    async fn forget_completed_uploads(&self, before_ms: UnixMs) -> Result<u64> {
+        count(mutate(self, Mutation::ForgetCompletedUploads { before_ms }).await?)
+    }
+
+    async fn blobs(&self, ids: &[BlobKey]) -> Result<Vec<BlobRow>> {
+        ask!(self, Snapshot, (ids) | session | blobs::rows_of(session, &ids))
+    }
+
+    async fn duplicate(
+        &self,
+        bucket: BucketId,
+        key_epoch: u32,
+        backend: &str,
+        digest: [u8; 32],
+        plain_len: u64,
+    ) -> Result<Option<BlobRow>> {
+        let query = DuplicateQuery { bucket, key_epoch, backend: backend.to_owned(), digest, plain_len };
+        ask!(self, Statement, (query) | session | blobs::duplicate(session, &query))
+    }
+
+    async fn bases_of(&self, blob: BlobKey) -> Result<Vec<BlobKey>> {
+        ask!(self, Statement, () | session | blobs::bases_of(session, blob))
+    }
+
+    async fn fan_in(&self, blob: BlobKey) -> Result<u64> {
+        ask!(self, Statement, () | session | blobs::fan_in(session, blob))
+    }
+
+    async fn tombstones(&self, before_ms: UnixMs, limit: usize) -> Result<Vec<Tombstone>> {
+        ask!(self, Statement, () | session | blobs::tombstones(session, before_ms, limit))
+    }
+
+    async fn purge(&self, blob: BlobKey, now_ms: UnixMs) -> Result<()> {
+        done(mutate(self, Mutation::Purge { blob, now_ms }).await?)
+    }
+
+    async fn stats(&self) -> Result<Vec<BucketStats>> {
+        ask!(self, Snapshot, () | session | stats::stats(session))
+    }
+
+    async fn last_seq(&self) -> Result<Seq> {
+        ask!(self, Statement, () | session | read::last_seq(session))
+    }
+
+    async fn journal(&self, after: Seq, limit: usize) -> Result<Vec<JournalEntry>> {
+        ask!(self, Statement, () | session | read::journal(session, after, limit))
+    }
+
+    async fn trim_journal(&self, seq: Seq) -> Result<u64> {
+        count(self.change(Change::TrimJournal(seq)).await?)
+    }
+
+    async fn check(&self) -> Result<Vec<String>> {
+        ask!(self, Snapshot, () | session | check::check(session))
+    }
+
+    async fn probe(&self) -> Result<()> {
+        ask!(self, Statement, () | session | read::probe(session))
+    }
+}

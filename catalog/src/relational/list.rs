@@ -1,0 +1,230 @@
+//! Listings: a walk over an index in byte order that seeks past common prefixes.
+//!
+//! Rows are read in runs. When a run ends inside a common prefix, the next begins behind it: a prefix costs one seek however many
+//! keys it has. Runs start small, double while they bring new entries to their end, and fall back when they do not, so the rows
+//! read are a small multiple of the entries given.
+
+use super::{
+    read::after_prefix,
+    rows::{self, upload_columns, version_columns},
+    session::{Row, Session, Value, statement},
+};
+use crate::{CatalogError, Result, types::*};
+
+/// Most entries of a page.
+const LIMIT_MAX: usize = 1000;
+
+/// Rows of a run after one that ended inside a common prefix: what such a run reads behind its first row may be wasted.
+const RUN_FIRST: usize = 4;
+
+/// How keys are rolled up.
+struct Rollup<'a> {
+    prefix: &'a str,
+    delimiter: Option<&'a str>,
+}
+
+impl Rollup<'_> {
+    /// The common prefix that `key` falls into, delimiter included. `key` starts with the prefix.
+    fn common_prefix<'k>(&self, key: &'k str) -> Option<&'k str> {
+        let delimiter = self.delimiter?;
+        let found = key.get(self.prefix.len()..)?.find(delimiter)?;
+        key.get(..self.prefix.len() + found + delimiter.len())
+    }
+
+    /// The bytes where a listing goes on after `after`: behind its common prefix when it is in one, else directly behind it.
+    fn start(&self, after: Option<&str>) -> Value {
+        match after {
+            Some(after) if after >= self.prefix => {
+                let rolled = if after.starts_with(self.prefix) { self.common_prefix(after) } else { None };
+                rolled.map_or_else(|| directly_after(after), |prefix| after_prefix(prefix.as_bytes()))
+            }
+            _ => rows::key(self.prefix),
+        }
+    }
+}
+
+/// The smallest bytes above `key`.
+fn directly_after(key: &str) -> Value {
+    let mut bytes = key.as_bytes().to_vec();
+    bytes.push(0);
+    Value::Bytes(bytes)
+}
+
+fn check(limit: usize, delimiter: Option<&str>) -> Result<()> {
+    if !(1..=LIMIT_MAX).contains(&limit) {
+        return Err(CatalogError::Invalid(format!("a page of {limit} entries")));
+    }
+    if delimiter == Some("") {
+        return Err(CatalogError::Invalid("an empty delimiter".into()));
+    }
+    Ok(())
+}
+
+pub(crate) async fn versions<S: Session>(session: &mut S, query: &ListQuery) -> Result<ListPage> {
+    check(query.limit, query.delimiter.as_deref())?;
+    let rollup = Rollup { prefix: &query.prefix, delimiter: query.delimiter.as_deref() };
+    let end = after_prefix(query.prefix.as_bytes());
+    let mut start = rollup.start(query.after.as_deref());
+    let mut page = ListPage::default();
+    let mut run = if query.delimiter.is_some() { RUN_FIRST } else { query.limit + 1 };
+    loop {
+        // One more than fits is looked for, to know whether there is more.
+        let wanted = run.min(query.limit + 1 - page.entries.len());
+        let found = session
+            .query(statement!(
+                concat!(
+                    "SELECT ",
+                    version_columns!(),
+                    " FROM versions v WHERE v.bucket = $1 AND v.key >= $2 AND v.key < $3 AND v.current = 1 ORDER BY v.key LIMIT $4"
+                ),
+                query.bucket.0,
+                start.clone(),
+                end.clone(),
+                wanted as i64,
+            ))
+            .await?;
+        let exhausted = found.len() < wanted;
+        let mut inside = false;
+        for row in &found {
+            let version = rows::version(row)?;
+            let rolled = rollup.common_prefix(&version.key);
+            inside = rolled.is_some_and(
+                |prefix| matches!(page.entries.last(), Some(ListEntry::CommonPrefix(last)) if last == prefix),
+            );
+            if inside {
+                continue;
+            }
+            if page.entries.len() == query.limit {
+                page.next = page.entries.last().map(|entry| match entry {
+                    ListEntry::Key(version) => version.key.clone(),
+                    ListEntry::CommonPrefix(prefix) => prefix.clone(),
+                });
+                return Ok(page);
+            }
+            let (next, entry) = match rolled {
+                Some(prefix) => (after_prefix(prefix.as_bytes()), ListEntry::CommonPrefix(prefix.to_owned())),
+                None => (directly_after(&version.key), ListEntry::Key(version)),
+            };
+            start = next;
+            page.entries.push(entry);
+        }
+        if exhausted {
+            return Ok(page);
+        }
+        run = if inside { RUN_FIRST } else { run.saturating_mul(2) };
+    }
+}
+
+pub(crate) async fn uploads<S: Session>(session: &mut S, query: &UploadsQuery) -> Result<UploadsPage> {
+    check(query.limit, query.delimiter.as_deref())?;
+    let rollup = Rollup { prefix: &query.prefix, delimiter: query.delimiter.as_deref() };
+    let end = after_prefix(query.prefix.as_bytes());
+    let mut start = start_of_uploads(session, query, &rollup).await?;
+    let mut page = UploadsPage::default();
+    let mut last = None;
+    let mut run = if query.delimiter.is_some() { RUN_FIRST } else { query.limit + 1 };
+    loop {
+        let taken = page.uploads.len() + page.common_prefixes.len();
+        let wanted = run.min(query.limit + 1 - taken);
+        let found = uploads_from(session, query.bucket, start.clone(), end.clone(), wanted).await?;
+        let exhausted = found.len() < wanted;
+        let mut inside = false;
+        for row in &found {
+            let upload = rows::upload(row)?;
+            let rolled = rollup.common_prefix(&upload.key);
+            inside = rolled.is_some_and(|prefix| page.common_prefixes.last().is_some_and(|last| last == prefix));
+            if inside {
+                continue;
+            }
+            if page.uploads.len() + page.common_prefixes.len() == query.limit {
+                page.truncated = true;
+                page.next = last;
+                return Ok(page);
+            }
+            if let Some(prefix) = rolled {
+                start = UploadsStart::at_key(after_prefix(prefix.as_bytes()));
+                last = Some((prefix.to_owned(), None));
+                page.common_prefixes.push(prefix.to_owned());
+            } else {
+                start = UploadsStart::behind(&upload);
+                last = Some((upload.key.clone(), Some(upload.id)));
+                page.uploads.push(upload);
+            }
+        }
+        if exhausted {
+            return Ok(page);
+        }
+        run = if inside { RUN_FIRST } else { run.saturating_mul(2) };
+    }
+}
+
+/// Where a run of uploads begins: behind this place in the order by key, creation, id.
+#[derive(Clone)]
+struct UploadsStart {
+    key: Value,
+    created_ms: UnixMs,
+    id: Value,
+}
+
+impl UploadsStart {
+    fn behind(upload: &Upload) -> Self {
+        let id = Value::Bytes(upload.id.0.to_vec());
+        UploadsStart { key: rows::key(&upload.key), created_ms: upload.created_ms, id }
+    }
+
+    /// Before every upload whose key is `key` or greater.
+    fn at_key(key: Value) -> Self {
+        UploadsStart { key, created_ms: UnixMs::MIN, id: Value::Bytes(Vec::new()) }
+    }
+}
+
+async fn start_of_uploads<S: Session>(
+    session: &mut S,
+    query: &UploadsQuery,
+    rollup: &Rollup<'_>,
+) -> Result<UploadsStart> {
+    let (Some(key), Some(id)) = (&query.key_after, query.upload_after) else {
+        return Ok(UploadsStart::at_key(rollup.start(query.key_after.as_deref())));
+    };
+    if *key < query.prefix || rollup.start(Some(key)) != directly_after(key) {
+        return Ok(UploadsStart::at_key(rollup.start(Some(key))));
+    }
+    let marker = session
+        .first(statement!(
+            "SELECT created_ms FROM uploads WHERE id = $1 AND bucket = $2 AND key = $3",
+            id.0,
+            query.bucket.0,
+            rows::key(key)
+        ))
+        .await?;
+    Ok(match marker {
+        Some(row) => UploadsStart { key: rows::key(key), created_ms: row.int(0)?, id: Value::Bytes(id.0.to_vec()) },
+        // The upload ended between the pages: to show the others of its key twice is better than not at all.
+        None => UploadsStart::at_key(rows::key(key)),
+    })
+}
+
+async fn uploads_from<S: Session>(
+    session: &mut S,
+    bucket: BucketId,
+    start: UploadsStart,
+    end: Value,
+    limit: usize,
+) -> Result<Vec<Row>> {
+    session
+        .query(statement!(
+            concat!(
+                "SELECT ",
+                upload_columns!(),
+                " FROM uploads WHERE bucket = $1 AND (key, created_ms, id) > ($2, $3, $4) AND key < $5 \
+                 AND completed_ms IS NULL ORDER BY key, created_ms, id LIMIT $6"
+            ),
+            bucket.0,
+            start.key,
+            start.created_ms,
+            start.id,
+            end,
+            limit as i64,
+        ))
+        .await
+}

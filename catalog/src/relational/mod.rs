@@ -1,0 +1,20 @@
+//! What both databases share: one schema, one set of statements, one place where references live and die.
+//!
+//! A mutation is two waves of statements: reads that lock what they find, then a pure decision, then writes. [`apply::apply`]
+//! is where every mutation enters; it takes the sequence number before anything else and appends the journal's row after
+//! everything else. The databases add only what differs: connections, transactions, group commit, errors.
+
+pub(crate) mod apply;
+pub(crate) mod blobs;
+pub(crate) mod buckets;
+pub(crate) mod check;
+pub(crate) mod engine;
+pub(crate) mod list;
+pub(crate) mod multipart;
+pub(crate) mod read;
+pub(crate) mod rows;
+pub(crate) mod schema;
+pub(crate) mod session;
+pub(crate) mod stats;
+pub(crate) mod versions;
+pub(crate) mod writers;

@@ -1,0 +1,314 @@
+//! Multipart uploads: their rows, their parts, and the one transaction that makes a version of them.
+
+use super::{
+    apply::{Decision, Outcome, now_ms},
+    blobs, buckets, rows,
+    rows::upload_columns,
+    session::{Lock, Row, Session, Statement, signed, statement},
+    versions,
+};
+use crate::{CatalogError, Result, admission::Content, types::*};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(crate) async fn create<S: Session>(session: &mut S, upload: &Upload) -> Result<Decision> {
+    if upload.completed.is_some() {
+        return Err(CatalogError::Invalid("a new upload cannot be completed".into()));
+    }
+    let answers = session
+        .run(vec![buckets::lock_bucket(upload.bucket), statement!("SELECT id FROM uploads WHERE id = $1", upload.id.0)])
+        .await?;
+    if answers[0].is_empty() {
+        return Err(CatalogError::NoBucket);
+    }
+    if !answers[1].is_empty() {
+        return Err(CatalogError::Exists);
+    }
+    Decision::done(vec![statement!(
+        "INSERT INTO uploads (id, bucket, key, created_ms, owner, facts) VALUES ($1, $2, $3, $4, $5, $6)",
+        upload.id.0,
+        upload.bucket.0,
+        rows::key(&upload.key),
+        upload.created_ms,
+        upload.owner.as_str(),
+        upload.facts.as_slice(),
+    )])
+}
+
+/// Reads and locks an open upload: its bucket and key.
+fn lock_open(upload: UploadId, lock: Lock) -> Statement {
+    Statement::locking(
+        "SELECT bucket, key FROM uploads WHERE id = $1 AND completed_ms IS NULL",
+        vec![upload.0.into()],
+        lock,
+    )
+}
+
+pub(crate) async fn put_part<S: Session>(session: &mut S, commit: &PartCommit) -> Result<Decision> {
+    let part = &commit.part;
+    if !(1..=10_000).contains(&part.number) {
+        return Err(CatalogError::Invalid(format!("part number {}", part.number)));
+    }
+    let content = Content {
+        bucket: commit.bucket,
+        epoch: commit.epoch,
+        new_blobs: &commit.new_blobs,
+        extents: &part.extents,
+        size: part.size,
+    };
+    content.check_shape()?;
+    let mut reads = vec![
+        lock_open(commit.upload, Lock::Share),
+        statement!(
+            "SELECT DISTINCT blob FROM part_extents WHERE upload = $1 AND number = $2",
+            commit.upload.0,
+            part.number
+        ),
+    ];
+    reads.extend(blobs::lock_existing(&content));
+    let answers = session.run(reads).await?;
+    match answers[0].first() {
+        Some(row) if row.int(0)? == commit.bucket.0 => {}
+        _ => return Err(CatalogError::NoUpload),
+    }
+    content.check_references(blobs::known(&answers[2..])?)?;
+
+    let kept: BTreeSet<_> = part.extents.iter().map(|extent| extent.blob).collect();
+    let mut writes = blobs::insert(&commit.new_blobs)?;
+    writes.extend(drop_part(commit.upload, part.number));
+    writes.push(statement!(
+        "INSERT INTO parts (upload, number, id, size, modified_ms, facts) VALUES ($1, $2, $3, $4, $5, $6)",
+        commit.upload.0,
+        part.number,
+        part.id,
+        signed(part.size)?,
+        part.modified_ms,
+        part.facts.as_slice(),
+    ));
+    for (ordinal, extent) in part.extents.iter().enumerate() {
+        writes.push(statement!(
+            "INSERT INTO part_extents (upload, number, ordinal, blob, plain_offset, plain_len) \
+             VALUES ($1, $2, $3, $4, $5, $6)",
+            commit.upload.0,
+            part.number,
+            ordinal as i64,
+            extent.blob.0,
+            signed(extent.offset)?,
+            signed(extent.len)?,
+        ));
+    }
+    writes.extend(blobs::release_all(rows::blob_keys(&answers[1])?, &kept, part.modified_ms));
+    Decision::done(writes)
+}
+
+fn drop_part(upload: UploadId, number: u32) -> [Statement; 2] {
+    [
+        statement!("DELETE FROM part_extents WHERE upload = $1 AND number = $2", upload.0, number),
+        statement!("DELETE FROM parts WHERE upload = $1 AND number = $2", upload.0, number),
+    ]
+}
+
+pub(crate) async fn complete<S: Session>(
+    session: &mut S,
+    seq: Seq,
+    commit: &CompleteCommit,
+    modified_ms: &mut UnixMs,
+) -> Result<Decision> {
+    if commit.parts.is_empty() || !commit.parts.is_sorted_by(|a, b| a.0 < b.0) {
+        return Err(CatalogError::Invalid("chosen parts are none, or not ascending".into()));
+    }
+    let mut reads = vec![
+        buckets::lock_bucket(commit.bucket),
+        lock_open(commit.upload, Lock::Update),
+        Statement::locking(
+            "SELECT number, id, size FROM parts WHERE upload = $1",
+            vec![commit.upload.0.into()],
+            Lock::Update,
+        ),
+    ];
+    reads.extend(versions::lock_current(commit.bucket, &commit.key));
+    let answers = session.run(reads).await?;
+    if answers[0].is_empty() {
+        return Err(CatalogError::NoBucket);
+    }
+    match answers[1].first() {
+        Some(row) if row.int(0)? == commit.bucket.0 && row.key(1)? == commit.key => {}
+        _ => return Err(CatalogError::NoUpload),
+    }
+    let mut stored = BTreeMap::new();
+    for row in &answers[2] {
+        stored.insert(row.small(0)?, (row.array::<16>(1)?, row.unsigned(2)?));
+    }
+    let mut size = 0u64;
+    for (number, id) in &commit.parts {
+        match stored.remove(number) {
+            Some((found, len)) if found == *id => size = size.saturating_add(len),
+            _ => return Err(CatalogError::Conflict),
+        }
+    }
+    if size != commit.size {
+        return Err(CatalogError::Invalid(format!("chosen parts add up to {size}, not {}", commit.size)));
+    }
+    let current = versions::Current::read(&answers, 3)?;
+    current.check(commit.precondition)?;
+
+    // What is left in `stored` was not chosen.
+    let dropped_blobs = |number: &u32| {
+        statement!("SELECT DISTINCT blob FROM part_extents WHERE upload = $1 AND number = $2", commit.upload.0, *number)
+    };
+    let dropped = session.run(stored.keys().map(dropped_blobs).collect()).await?;
+
+    *modified_ms = current.clamp(commit.now_ms);
+    let version = Version {
+        bucket: commit.bucket,
+        key: commit.key.clone(),
+        id: commit.id,
+        seq,
+        modified_ms: *modified_ms,
+        size,
+        facts: commit.facts.clone(),
+        extents_digest: commit.extents_digest,
+    };
+    let mut writes = current.remove();
+    writes.push(versions::insert(&version)?);
+    writes.extend(stored.keys().flat_map(|number| drop_part(commit.upload, *number)));
+    writes.push(statement!(
+        "INSERT INTO extents (version, ordinal, blob, plain_offset, plain_len) \
+         SELECT CAST($1 AS BIGINT), row_number() OVER (ORDER BY p.number, p.ordinal) - 1, p.blob, p.plain_offset, p.plain_len \
+         FROM part_extents p WHERE p.upload = $2",
+        seq,
+        commit.upload.0,
+    ));
+    writes.push(statement!("DELETE FROM part_extents WHERE upload = $1", commit.upload.0));
+    writes.push(statement!("DELETE FROM parts WHERE upload = $1", commit.upload.0));
+    writes.push(statement!(
+        "UPDATE uploads SET version = $1, parts_digest = $2, completed_ms = $3 WHERE id = $4",
+        commit.id.0,
+        commit.parts_digest,
+        commit.now_ms,
+        commit.upload.0,
+    ));
+    let mut gone = current.blobs;
+    for rows in &dropped {
+        gone.extend(rows::blob_keys(rows)?);
+    }
+    writes.extend(blobs::release_all(gone, &BTreeSet::new(), commit.now_ms));
+    Ok(Decision { outcome: Outcome::Committed(Committed { seq, modified_ms: *modified_ms }), writes })
+}
+
+pub(crate) async fn abort<S: Session>(
+    session: &mut S,
+    bucket: BucketId,
+    key: &str,
+    upload: UploadId,
+) -> Result<Decision> {
+    let answers = session
+        .run(vec![
+            lock_open(upload, Lock::Update),
+            statement!("SELECT DISTINCT blob FROM part_extents WHERE upload = $1", upload.0),
+        ])
+        .await?;
+    match answers[0].first() {
+        Some(row) if row.int(0)? == bucket.0 && row.key(1)? == key => {}
+        _ => return Decision::unchanged(),
+    }
+    let mut writes = vec![
+        statement!("DELETE FROM part_extents WHERE upload = $1", upload.0),
+        statement!("DELETE FROM parts WHERE upload = $1", upload.0),
+        statement!("DELETE FROM uploads WHERE id = $1", upload.0),
+    ];
+    writes.extend(blobs::release_all(rows::blob_keys(&answers[1])?, &BTreeSet::new(), now_ms()));
+    Decision::done(writes)
+}
+
+pub(crate) async fn forget_completed<S: Session>(session: &mut S, before_ms: UnixMs) -> Result<Decision> {
+    let gone = session
+        .query(statement!(
+            "DELETE FROM uploads WHERE completed_ms IS NOT NULL AND completed_ms < $1 RETURNING id",
+            before_ms
+        ))
+        .await?;
+    if gone.is_empty() {
+        return Decision::unchanged();
+    }
+    Ok(Decision { outcome: Outcome::Count(gone.len() as u64), writes: Vec::new() })
+}
+
+pub(crate) async fn by_id<S: Session>(
+    session: &mut S,
+    bucket: BucketId,
+    key: &str,
+    id: UploadId,
+) -> Result<Option<Upload>> {
+    let row = session
+        .first(statement!(
+            concat!("SELECT ", upload_columns!(), " FROM uploads WHERE id = $1 AND bucket = $2 AND key = $3"),
+            id.0,
+            bucket.0,
+            rows::key(key),
+        ))
+        .await?;
+    row.as_ref().map(rows::upload).transpose()
+}
+
+pub(crate) async fn stale<S: Session>(session: &mut S, before_ms: UnixMs, limit: usize) -> Result<Vec<Upload>> {
+    let rows = session
+        .query(statement!(
+            concat!(
+                "SELECT ",
+                upload_columns!(),
+                " FROM uploads WHERE completed_ms IS NULL AND created_ms < $1 ORDER BY created_ms LIMIT $2"
+            ),
+            before_ms,
+            limit as i64,
+        ))
+        .await?;
+    rows.iter().map(rows::upload).collect()
+}
+
+/// Parts and their extents come from one statement each; the caller's session reads one snapshot.
+pub(crate) async fn parts<S: Session>(
+    session: &mut S,
+    upload: UploadId,
+    after: u32,
+    limit: usize,
+    with_extents: bool,
+) -> Result<Vec<Part>> {
+    let rows = session
+        .query(statement!(
+            "SELECT number, id, size, modified_ms, facts FROM parts WHERE upload = $1 AND number > $2 ORDER BY number LIMIT $3",
+            upload.0,
+            after,
+            limit as i64,
+        ))
+        .await?;
+    let part = |row: &Row| {
+        Ok(Part {
+            number: row.small(0)?,
+            id: row.array(1)?,
+            size: row.unsigned(2)?,
+            modified_ms: row.int(3)?,
+            facts: row.bytes(4)?.to_vec(),
+            extents: Vec::new(),
+        })
+    };
+    let mut parts = rows.iter().map(part).collect::<Result<Vec<_>>>()?;
+    if let (true, Some(last)) = (with_extents, parts.last().map(|part| part.number)) {
+        let rows = session
+            .query(statement!(
+                "SELECT number, blob, plain_offset, plain_len FROM part_extents \
+                 WHERE upload = $1 AND number > $2 AND number <= $3 ORDER BY number, ordinal",
+                upload.0,
+                after,
+                last,
+            ))
+            .await?;
+        let mut of_part: BTreeMap<u32, Vec<Extent>> = BTreeMap::new();
+        for row in &rows {
+            of_part.entry(row.small(0)?).or_default().push(rows::extent(row, 1)?);
+        }
+        for part in &mut parts {
+            part.extents = of_part.remove(&part.number).unwrap_or_default();
+        }
+    }
+    Ok(parts)
+}

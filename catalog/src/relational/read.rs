@@ -1,0 +1,132 @@
+//! Reads of single versions, their neighbours, and the journal.
+
+use super::{
+    rows::{self, VERSION_WIDTH, blob_columns, version_columns},
+    session::{Row, Session, Statement, Value, statement},
+};
+use crate::{Result, types::*};
+use std::collections::BTreeSet;
+
+pub(crate) async fn current<S: Session>(session: &mut S, bucket: BucketId, key: &str) -> Result<Option<Version>> {
+    let row = session
+        .first(statement!(
+            concat!(
+                "SELECT ",
+                version_columns!(),
+                " FROM versions v WHERE v.bucket = $1 AND v.key = $2 AND v.current = 1"
+            ),
+            bucket.0,
+            rows::key(key),
+        ))
+        .await?;
+    row.as_ref().map(rows::version).transpose()
+}
+
+/// What follows the version's columns in the statements of [`content`].
+macro_rules! with_extents {
+    ($condition:literal) => {
+        concat!(
+            "SELECT ",
+            version_columns!(),
+            ", e.blob, e.plain_offset, e.plain_len, ",
+            blob_columns!(),
+            " FROM versions v LEFT JOIN extents e ON e.version = v.seq LEFT JOIN blobs b ON b.id = e.blob WHERE ",
+            $condition,
+            " ORDER BY e.ordinal"
+        )
+    };
+}
+
+pub(crate) async fn content<S: Session>(session: &mut S, bucket: BucketId, key: &str) -> Result<Option<Content>> {
+    let statement =
+        statement!(with_extents!("v.bucket = $1 AND v.key = $2 AND v.current = 1"), bucket.0, rows::key(key));
+    one_content(session, statement).await
+}
+
+pub(crate) async fn version<S: Session>(
+    session: &mut S,
+    bucket: BucketId,
+    key: &str,
+    id: VersionId,
+) -> Result<Option<Content>> {
+    let statement =
+        statement!(with_extents!("v.id = $1 AND v.bucket = $2 AND v.key = $3"), id.0, bucket.0, rows::key(key));
+    one_content(session, statement).await
+}
+
+/// One statement and so one snapshot: version, extents and blobs cannot be of different times.
+async fn one_content<S: Session>(session: &mut S, statement: Statement) -> Result<Option<Content>> {
+    let rows = session.query(statement).await?;
+    let Some(first) = rows.first() else { return Ok(None) };
+    let mut content = Content { version: rows::version(first)?, extents: Vec::new(), blobs: Vec::new() };
+    let mut seen = BTreeSet::new();
+    for row in rows.iter().filter(|row| !row.is_null(VERSION_WIDTH)) {
+        let extent = rows::extent(row, VERSION_WIDTH)?;
+        content.extents.push(extent);
+        if seen.insert(extent.blob) {
+            content.blobs.push(rows::blob(row, VERSION_WIDTH + 3)?);
+        }
+    }
+    Ok(Some(content))
+}
+
+pub(crate) async fn neighbours<S: Session>(
+    session: &mut S,
+    bucket: BucketId,
+    prefix: &str,
+    key: &str,
+    limit: usize,
+) -> Result<(Vec<String>, Vec<String>)> {
+    let answers = session
+        .run(vec![
+            statement!(
+                "SELECT v.key FROM versions v WHERE v.bucket = $1 AND v.key >= $2 AND v.key < $3 AND v.key < $4 AND v.current = 1 \
+                 ORDER BY v.key DESC LIMIT $5",
+                bucket.0,
+                rows::key(prefix),
+                rows::key(key),
+                after_prefix(prefix.as_bytes()),
+                limit as i64,
+            ),
+            statement!(
+                "SELECT v.key FROM versions v WHERE v.bucket = $1 AND v.key > $2 AND v.key >= $3 AND v.key < $4 AND v.current = 1 \
+                 ORDER BY v.key LIMIT $5",
+                bucket.0,
+                rows::key(key),
+                rows::key(prefix),
+                after_prefix(prefix.as_bytes()),
+                limit as i64,
+            ),
+        ])
+        .await?;
+    let names = |rows: &[Row]| rows.iter().map(|row| row.key(0)).collect::<Result<Vec<_>>>();
+    Ok((names(&answers[0])?, names(&answers[1])?))
+}
+
+/// The smallest bytes above every key that starts with `prefix`. Keys are UTF-8, and 0xFF is in no UTF-8 text.
+pub(crate) fn after_prefix(prefix: &[u8]) -> Value {
+    let mut bytes = prefix.to_vec();
+    bytes.push(0xff);
+    Value::Bytes(bytes)
+}
+
+pub(crate) async fn journal<S: Session>(session: &mut S, after: Seq, limit: usize) -> Result<Vec<JournalEntry>> {
+    let rows = session
+        .query(statement!(
+            "SELECT seq, at_ms, mutation FROM journal WHERE seq > $1 ORDER BY seq LIMIT $2",
+            after,
+            limit as i64
+        ))
+        .await?;
+    let entry = |row: &Row| Ok(JournalEntry { seq: row.int(0)?, at_ms: row.int(1)?, mutation: row.json(2)? });
+    rows.iter().map(entry).collect()
+}
+
+pub(crate) async fn last_seq<S: Session>(session: &mut S) -> Result<Seq> {
+    let row = session.first(statement!("SELECT value FROM counters WHERE name = 'seq'")).await?;
+    row.map_or(Ok(0), |row| row.int(0))
+}
+
+pub(crate) async fn probe<S: Session>(session: &mut S) -> Result<()> {
+    last_seq(session).await.map(|_| ())
+}

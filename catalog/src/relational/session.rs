@@ -1,0 +1,204 @@
+//! The little that both databases have in common: statements with positional parameters, values of three types.
+
+use crate::{CatalogError, Result, types::UnixMs};
+use std::future::Future;
+
+/// A value in a row or a parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    /// SQL NULL.
+    Null,
+    /// 64-bit integer.
+    Int(i64),
+    /// UTF-8 text.
+    Text(String),
+    /// Bytes.
+    Bytes(Vec<u8>),
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Value::Int(value)
+    }
+}
+
+impl From<u32> for Value {
+    fn from(value: u32) -> Self {
+        Value::Int(value.into())
+    }
+}
+
+impl From<&str> for Value {
+    fn from(value: &str) -> Self {
+        Value::Text(value.to_owned())
+    }
+}
+
+impl From<&[u8]> for Value {
+    fn from(value: &[u8]) -> Self {
+        Value::Bytes(value.to_vec())
+    }
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(value: Vec<u8>) -> Self {
+        Value::Bytes(value)
+    }
+}
+
+impl<const N: usize> From<[u8; N]> for Value {
+    fn from(value: [u8; N]) -> Self {
+        Value::Bytes(value.to_vec())
+    }
+}
+
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Value::Null, Into::into)
+    }
+}
+
+/// A length or offset as the signed integer both databases have.
+///
+/// # Errors
+/// [`CatalogError::Invalid`] from 2^63 on.
+pub(crate) fn signed(value: u64) -> Result<Value> {
+    i64::try_from(value).map(Value::Int).map_err(|_| CatalogError::Invalid(format!("{value} is out of range")))
+}
+
+/// One row of an answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Row(pub(crate) Vec<Value>);
+
+impl Row {
+    pub(crate) fn int(&self, column: usize) -> Result<i64> {
+        match self.0.get(column) {
+            Some(Value::Int(value)) => Ok(*value),
+            other => Err(unexpected(column, "an integer", other)),
+        }
+    }
+
+    pub(crate) fn optional_int(&self, column: usize) -> Result<Option<i64>> {
+        if self.is_null(column) { Ok(None) } else { self.int(column).map(Some) }
+    }
+
+    pub(crate) fn unsigned(&self, column: usize) -> Result<u64> {
+        let value = self.int(column)?;
+        u64::try_from(value).map_err(|_| CatalogError::Other(format!("column {column} is negative: {value}")))
+    }
+
+    pub(crate) fn small(&self, column: usize) -> Result<u32> {
+        let value = self.int(column)?;
+        u32::try_from(value).map_err(|_| CatalogError::Other(format!("column {column} is out of range: {value}")))
+    }
+
+    pub(crate) fn text(&self, column: usize) -> Result<&str> {
+        match self.0.get(column) {
+            Some(Value::Text(value)) => Ok(value),
+            other => Err(unexpected(column, "text", other)),
+        }
+    }
+
+    pub(crate) fn bytes(&self, column: usize) -> Result<&[u8]> {
+        match self.0.get(column) {
+            Some(Value::Bytes(value)) => Ok(value),
+            other => Err(unexpected(column, "bytes", other)),
+        }
+    }
+
+    pub(crate) fn optional_bytes(&self, column: usize) -> Result<Option<Vec<u8>>> {
+        if self.is_null(column) { Ok(None) } else { Ok(Some(self.bytes(column)?.to_vec())) }
+    }
+
+    pub(crate) fn array<const N: usize>(&self, column: usize) -> Result<[u8; N]> {
+        let bytes = self.bytes(column)?;
+        bytes.try_into().map_err(|_| CatalogError::Other(format!("column {column} has {} bytes, not {N}", bytes.len())))
+    }
+
+    /// A client's key, which is stored as bytes so that order is the order of bytes.
+    pub(crate) fn key(&self, column: usize) -> Result<String> {
+        String::from_utf8(self.bytes(column)?.to_vec())
+            .map_err(|_| CatalogError::Other(format!("column {column} is not UTF-8")))
+    }
+
+    pub(crate) fn json(&self, column: usize) -> Result<serde_json::Value> {
+        serde_json::from_str(self.text(column)?)
+            .map_err(|error| CatalogError::Other(format!("column {column} is not JSON: {error}")))
+    }
+
+    pub(crate) fn is_null(&self, column: usize) -> bool {
+        matches!(self.0.get(column), Some(Value::Null))
+    }
+}
+
+fn unexpected(column: usize, wanted: &str, found: Option<&Value>) -> CatalogError {
+    let found = match found {
+        None => "nothing",
+        Some(Value::Null) => "null",
+        Some(Value::Int(_)) => "an integer",
+        Some(Value::Text(_)) => "text",
+        Some(Value::Bytes(_)) => "bytes",
+    };
+    CatalogError::Other(format!("column {column} holds {found} instead of {wanted}"))
+}
+
+/// How a read inside a mutation locks the row it finds. A database with one writer needs none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lock {
+    /// Not at all.
+    None,
+    /// Nobody may change it until the transaction ends.
+    Share,
+    /// Nobody else may lock it until the transaction ends.
+    Update,
+}
+
+/// A statement with its parameters. Parameters are `$1`, `$2` …, each first used in that order.
+#[derive(Clone, Debug)]
+pub(crate) struct Statement {
+    pub(crate) sql: &'static str,
+    pub(crate) params: Vec<Value>,
+    #[allow(dead_code, reason = "the embedded catalog has one writer and needs no locks")]
+    pub(crate) lock: Lock,
+}
+
+impl Statement {
+    pub(crate) fn new(sql: &'static str, params: Vec<Value>) -> Self {
+        Statement { sql, params, lock: Lock::None }
+    }
+
+    pub(crate) fn locking(sql: &'static str, params: Vec<Value>, lock: Lock) -> Self {
+        Statement { sql, params, lock }
+    }
+}
+
+/// `statement!("SELECT … $1 …", value, …)`: a [`Statement`] whose parameters are anything that becomes a [`Value`].
+macro_rules! statement {
+    ($sql:expr $(, $value:expr)* $(,)?) => {
+        $crate::relational::session::Statement::new($sql, vec![$($crate::relational::session::Value::from($value)),*])
+    };
+}
+pub(crate) use statement;
+
+/// A connection inside a transaction (or, for a single statement, on its own).
+pub(crate) trait Session: Send {
+    /// Whether one process owns the database, so that a new writer means that earlier ones are dead.
+    const EXCLUSIVE: bool;
+
+    /// Runs statements in order and gives each one's rows. An error ends the run; where several statements travel together, those
+    /// after the failed one are not carried out either.
+    fn run(&mut self, statements: Vec<Statement>) -> impl Future<Output = Result<Vec<Vec<Row>>>> + Send;
+
+    /// The clock that leases are measured with: the database's where several processes share it.
+    fn clock_ms(&mut self) -> impl Future<Output = Result<UnixMs>> + Send;
+
+    /// Runs one statement.
+    fn query(&mut self, statement: Statement) -> impl Future<Output = Result<Vec<Row>>> + Send {
+        async move { Ok(self.run(vec![statement]).await?.pop().unwrap_or_default()) }
+    }
+
+    /// Runs one statement of which at most one row is wanted.
+    fn first(&mut self, statement: Statement) -> impl Future<Output = Result<Option<Row>>> + Send {
+        async move { Ok(self.query(statement).await?.into_iter().next()) }
+    }
+}

@@ -1,0 +1,230 @@
+//! Connections: how they are opened, and how statements run on them.
+
+use super::{Place, ReadWork};
+use crate::{
+    CatalogError, Result,
+    relational::{
+        apply::now_ms,
+        schema::{self, Dialect},
+        session::{Row, Session, Statement, Value},
+    },
+    types::UnixMs,
+};
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, StatementStatus,
+    types::{ToSql, ToSqlOutput, ValueRef},
+};
+use std::{
+    fs::{File, OpenOptions},
+    future::Future,
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+
+const DIALECT: Dialect = Dialect { int: "INTEGER", bytes: "BLOB", table: " STRICT" };
+
+/// Statements kept prepared per connection; there are about 120 in all.
+const PREPARED_MAX: usize = 256;
+
+/// The log is cut back to this after a checkpoint.
+const LOG_BYTES_KEPT: i64 = 64 << 20;
+
+/// Bytes of a page: SQLite's default, named because the size bound is counted in pages.
+const PAGE_BYTES: u64 = 4096;
+
+/// One connection and what it has done.
+pub(crate) struct SqliteSession {
+    pub(super) connection: Connection,
+    pub(super) work: ReadWork,
+}
+
+impl SqliteSession {
+    pub(super) fn execute(&self, sql: &str) -> Result<()> {
+        self.connection.execute_batch(sql).map_err(catalog_error)
+    }
+
+    fn step_through(&mut self, statement: &Statement) -> rusqlite::Result<Vec<Row>> {
+        let mut prepared = self.connection.prepare_cached(statement.sql)?;
+        for (index, value) in statement.params.iter().enumerate() {
+            // Parameters are bound by position; `$n` gets position n only when it is the n-th to appear.
+            debug_assert_eq!(
+                prepared.parameter_name(index + 1),
+                Some(format!("${}", index + 1).as_str()),
+                "{}",
+                statement.sql
+            );
+            prepared.raw_bind_parameter(index + 1, value)?;
+        }
+        debug_assert_eq!(prepared.parameter_count(), statement.params.len(), "{}", statement.sql);
+        let columns = prepared.column_count();
+        let mut found = Vec::new();
+        let mut rows = prepared.raw_query();
+        while let Some(row) = rows.next()? {
+            let values =
+                (0..columns).map(|column| row.get_ref(column).and_then(value)).collect::<rusqlite::Result<_>>()?;
+            found.push(Row(values));
+        }
+        drop(rows);
+        self.work.statements += 1;
+        self.work.rows += found.len() as u64;
+        self.work.vm_steps += prepared.reset_status(StatementStatus::VmStep).max(0) as u64;
+        Ok(found)
+    }
+}
+
+impl Session for SqliteSession {
+    const EXCLUSIVE: bool = true;
+
+    async fn run(&mut self, statements: Vec<Statement>) -> Result<Vec<Vec<Row>>> {
+        // Locks are not asked for: one thread writes, and a reader's snapshot cannot be changed under it.
+        statements.iter().map(|statement| self.step_through(statement).map_err(catalog_error)).collect()
+    }
+
+    async fn clock_ms(&mut self) -> Result<UnixMs> {
+        Ok(now_ms())
+    }
+}
+
+fn value(value: ValueRef<'_>) -> rusqlite::Result<Value> {
+    Ok(match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(number) => Value::Int(number),
+        ValueRef::Text(text) => Value::Text(std::str::from_utf8(text)?.to_owned()),
+        ValueRef::Blob(bytes) => Value::Bytes(bytes.to_vec()),
+        ValueRef::Real(number) => return Err(rusqlite::Error::IntegralValueOutOfRange(0, number as i64)),
+    })
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Value::Null => ValueRef::Null,
+            Value::Int(number) => ValueRef::Integer(*number),
+            Value::Text(text) => ValueRef::Text(text.as_bytes()),
+            Value::Bytes(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+/// The result of a future that never waits, as every future over a [`SqliteSession`] is.
+pub(super) fn finish<F: Future>(future: F) -> F::Output {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => unreachable!("statements on SQLite run where they are called"),
+    }
+}
+
+/// Opens the writing connection of a database that this process owns, creating the file and its schema as needed.
+pub(super) fn open_and_migrate(place: &Place) -> Result<SqliteSession> {
+    let is_new = create_file(&place.path)?;
+    let session = open_writing(place)?;
+    migrate(&session)?;
+    if is_new {
+        // The file's name must be as durable as what it will hold.
+        sync_directory(&place.path)?;
+    }
+    Ok(session)
+}
+
+/// Opens the writing connection of a database that is there.
+pub(super) fn open_writing(place: &Place) -> Result<SqliteSession> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(&place.path, flags).map_err(catalog_error)?;
+    let mode: String =
+        connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(catalog_error)?;
+    if mode != "wal" {
+        return Err(CatalogError::Other(format!("write-ahead mode is not to be had here, only {mode}")));
+    }
+    let sync = if place.options.sync { "FULL" } else { "OFF" };
+    let session = configure(connection)?;
+    session.execute(&format!("PRAGMA synchronous = {sync}; PRAGMA foreign_keys = ON;"))?;
+    session
+        .connection
+        .pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_KEPT, |_| Ok(()))
+        .map_err(catalog_error)?;
+    if let Some(bytes_max) = place.options.bytes_max {
+        let pages_max = i64::try_from(bytes_max / PAGE_BYTES).unwrap_or(i64::MAX).max(1);
+        session
+            .connection
+            .pragma_update_and_check(None, "max_page_count", pages_max, |_| Ok(()))
+            .map_err(catalog_error)?;
+    }
+    Ok(session)
+}
+
+/// Opens a connection that cannot write.
+pub(super) fn open_reading(path: &Path) -> Result<SqliteSession> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    configure(Connection::open_with_flags(path, flags).map_err(catalog_error)?)
+}
+
+fn configure(connection: Connection) -> Result<SqliteSession> {
+    connection.set_prepared_statement_cache_capacity(PREPARED_MAX);
+    let session = SqliteSession { connection, work: ReadWork::default() };
+    session.execute("PRAGMA busy_timeout = 10000; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;")?;
+    Ok(session)
+}
+
+/// Creates the file, readable by its owner only; whether it was new. SQLite gives its companions the same mode.
+fn create_file(path: &Path) -> Result<bool> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(CatalogError::Unavailable(format!("{}: {error}", path.display()))),
+    }
+}
+
+fn sync_directory(path: &Path) -> Result<()> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    File::open(directory)
+        .and_then(|directory| directory.sync_all())
+        .map_err(|error| CatalogError::Unavailable(format!("{}: {error}", directory.display())))
+}
+
+fn migrate(session: &SqliteSession) -> Result<()> {
+    session
+        .execute("BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY) STRICT;")?;
+    let migrated = migrate_in_transaction(session);
+    session.execute(if migrated.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+    migrated
+}
+
+fn migrate_in_transaction(session: &SqliteSession) -> Result<()> {
+    let found = session
+        .connection
+        .query_row("SELECT COALESCE(max(version), 0) FROM schema_version", [], |row| row.get(0))
+        .map_err(catalog_error)?;
+    for (version, sql) in schema::missing(found, DIALECT)? {
+        session.execute(&sql)?;
+        session
+            .connection
+            .execute("INSERT INTO schema_version (version) VALUES (?1)", [version])
+            .map_err(catalog_error)?;
+    }
+    Ok(())
+}
+
+/// What SQLite's errors mean to a caller.
+pub(super) fn catalog_error(error: rusqlite::Error) -> CatalogError {
+    use rusqlite::ffi;
+    let Some(code) = error.sqlite_error_code() else { return CatalogError::Other(error.to_string()) };
+    match code {
+        ErrorCode::DiskFull => CatalogError::Full,
+        ErrorCode::DatabaseBusy
+        | ErrorCode::DatabaseLocked
+        | ErrorCode::SystemIoFailure
+        | ErrorCode::CannotOpen
+        | ErrorCode::OutOfMemory
+        | ErrorCode::OperationInterrupted => CatalogError::Unavailable(error.to_string()),
+        ErrorCode::ConstraintViolation => match error.sqlite_error().map(|error| error.extended_code) {
+            Some(ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY) => CatalogError::Exists,
+            _ => CatalogError::Other(error.to_string()),
+        },
+        _ => CatalogError::Other(error.to_string()),
+    }
+}

@@ -1,0 +1,270 @@
+//! The one thread that writes, and its group commit.
+
+use super::{
+    Place,
+    connection::{self, SqliteSession, catalog_error, finish},
+    readers::Readers,
+};
+use crate::{
+    CatalogError, Result,
+    relational::{
+        apply::{Change, Outcome, apply},
+        read,
+    },
+    types::Seq,
+};
+use rusqlite::ErrorCode;
+use std::{
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Instant,
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// Changes that may wait; who comes later waits before the queue.
+const QUEUE_MAX: usize = 1024;
+
+/// A change and where its outcome goes.
+struct Job {
+    change: Change,
+    answer: oneshot::Sender<Result<Outcome>>,
+}
+
+/// The caller's side of the writer thread.
+pub(super) struct Writer {
+    /// `None` only while dropping.
+    queue: Option<mpsc::Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+    #[cfg(test)]
+    pub(super) fault: Arc<std::sync::Mutex<Option<CommitFault>>>,
+}
+
+/// An I/O error for the next commit to meet.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug)]
+pub(super) enum CommitFault {
+    /// The transaction did not reach the log.
+    Lost,
+    /// It did, but the flush was reported as failed.
+    Kept,
+}
+
+impl Writer {
+    pub(super) fn start(place: Place, session: SqliteSession, readers: Arc<Readers>) -> Result<Self> {
+        let (queue, jobs) = mpsc::channel(QUEUE_MAX);
+        #[cfg(test)]
+        let fault = Arc::default();
+        let committer = Committer {
+            place,
+            session: Some(session),
+            readers,
+            #[cfg(test)]
+            fault: Arc::clone(&fault),
+        };
+        let thread = thread::Builder::new()
+            .name("catalog-writer".into())
+            .spawn(move || committer.run(jobs))
+            .map_err(|error| CatalogError::Unavailable(format!("no thread for the writer: {error}")))?;
+        Ok(Writer {
+            queue: Some(queue),
+            thread: Some(thread),
+            #[cfg(test)]
+            fault,
+        })
+    }
+
+    pub(super) async fn change(&self, change: Change) -> Result<Outcome> {
+        let (answer, outcome) = oneshot::channel();
+        let closed = || CatalogError::Unavailable("the catalog's writer has ended".into());
+        let queue = self.queue.as_ref().ok_or_else(closed)?;
+        queue.send(Job { change, answer }).await.map_err(|_| closed())?;
+        outcome.await.map_err(|_| CatalogError::Unknown("the catalog's writer ended during a change".into()))?
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the catalog's writer thread panicked");
+        }
+    }
+}
+
+/// The thread's side.
+struct Committer {
+    place: Place,
+    /// `None` after a commit failed and the database could not be opened again yet.
+    session: Option<SqliteSession>,
+    readers: Arc<Readers>,
+    #[cfg(test)]
+    fault: Arc<std::sync::Mutex<Option<CommitFault>>>,
+}
+
+impl Committer {
+    fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+        while let Some(first) = jobs.blocking_recv() {
+            let mut group = vec![first];
+            while group.len() < self.place.options.group_max
+                && let Ok(job) = jobs.try_recv()
+            {
+                group.push(job);
+            }
+            self.commit_group(group);
+        }
+    }
+
+    /// Makes a group durable and answers it. Nothing is answered before the commit, refusals included: they may rest on a change of
+    /// the same group.
+    fn commit_group(&mut self, mut group: Vec<Job>) {
+        if let Err(error) = self.ensure_open() {
+            return answer_all(group, || repeat(&error));
+        }
+        while !group.is_empty() {
+            let began = Instant::now();
+            match self.try_group(&mut group) {
+                Ok(Applied::All { outcomes, changes }) => {
+                    if changes > 0 {
+                        if let Some(observer) = &self.place.options.observer {
+                            observer.committed(changes, began.elapsed());
+                        }
+                    }
+                    for (job, outcome) in group.into_iter().zip(outcomes) {
+                        // Whoever is not there any more does not want to know.
+                        let _ = job.answer.send(outcome);
+                    }
+                    return;
+                }
+                // SQLite gave the whole transaction up because of one change: the others have another try without it.
+                Ok(Applied::AbortedBy { index, error }) => {
+                    let _ = group.remove(index).answer.send(Err(error));
+                }
+                Err(error) => return answer_all(group, || repeat(&error)),
+            }
+        }
+    }
+
+    fn try_group(&mut self, group: &mut [Job]) -> Result<Applied> {
+        let Some(session) = self.session.as_mut() else {
+            return Err(CatalogError::Unavailable("the catalog could not be opened again".into()));
+        };
+        session.execute("BEGIN IMMEDIATE")?;
+        let mut outcomes = Vec::with_capacity(group.len());
+        let mut changes = 0;
+        for (index, job) in group.iter_mut().enumerate() {
+            session.execute("SAVEPOINT change")?;
+            let outcome = finish(apply(session, &mut job.change));
+            if session.connection.is_autocommit() {
+                let error = outcome.err().unwrap_or_else(|| CatalogError::Other("the transaction has ended".into()));
+                return Ok(Applied::AbortedBy { index, error });
+            }
+            if matches!(outcome, Ok(Outcome::Unchanged) | Err(_)) {
+                session.execute("ROLLBACK TO change")?;
+            } else {
+                changes += 1;
+            }
+            session.execute("RELEASE change")?;
+            outcomes.push(outcome);
+        }
+        if changes == 0 {
+            session.execute("ROLLBACK")?;
+            return Ok(Applied::All { outcomes, changes });
+        }
+        let last = finish(read::last_seq(session))?;
+        match self.commit() {
+            Ok(()) => Ok(Applied::All { outcomes, changes }),
+            Err(error) => self.after_failed_commit(error, last).map(|()| Applied::All { outcomes, changes }),
+        }
+    }
+
+    fn commit(&mut self) -> rusqlite::Result<()> {
+        let Some(session) = &self.session else { return Err(rusqlite::Error::InvalidQuery) };
+        #[cfg(test)]
+        if let Some(fault) = self.fault.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take() {
+            session.connection.execute_batch(match fault {
+                CommitFault::Lost => "ROLLBACK",
+                CommitFault::Kept => "COMMIT",
+            })?;
+            return Err(rusqlite::Error::SqliteFailure(
+                rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_FSYNC),
+                None,
+            ));
+        }
+        session.connection.execute_batch("COMMIT")
+    }
+
+    /// Finds out what became of a transaction whose commit failed, whose last number would have been `last`.
+    ///
+    /// After a failed flush the system may have dropped what it could not write and report success the next time; nothing this
+    /// process remembers can be believed. So everything is closed, the log is read again from the file, and its pages are written
+    /// to the database and flushed there. What is in the catalog after that is durable; what is not never was.
+    fn after_failed_commit(&mut self, error: rusqlite::Error, last: Seq) -> Result<()> {
+        if matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy)) {
+            if let Some(session) = &self.session
+                && !session.connection.is_autocommit()
+            {
+                session.execute("ROLLBACK")?;
+            }
+            return Err(catalog_error(error));
+        }
+        tracing::error!(%error, "a commit to the catalog failed; it is opened again");
+        let reason = error.to_string();
+        self.session = None;
+        self.reopen().map_err(|reopening| CatalogError::Unknown(format!("{reason}; then {reopening}")))?;
+        let Some(session) = self.session.as_mut() else { return Err(CatalogError::Unknown(reason)) };
+        let found = finish(read::last_seq(session)).map_err(|_| CatalogError::Unknown(reason.clone()))?;
+        if found >= last { Ok(()) } else { Err(CatalogError::Unavailable(reason)) }
+    }
+
+    fn ensure_open(&mut self) -> Result<()> {
+        match &self.session {
+            Some(session) if session.connection.is_autocommit() => Ok(()),
+            // A transaction is open although no group is: a rollback failed on the way out.
+            Some(_) => {
+                self.session = None;
+                self.reopen()
+            }
+            None => self.reopen(),
+        }
+    }
+
+    fn reopen(&mut self) -> Result<()> {
+        let place = &self.place;
+        let session = self.readers.with_all_closed(|| {
+            let session = connection::open_writing(place)?;
+            let busy: i64 = session
+                .connection
+                .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
+                .map_err(catalog_error)?;
+            if busy == 0 { Ok(session) } else { Err(CatalogError::Unavailable("the log is in use".into())) }
+        })?;
+        self.session = Some(session);
+        Ok(())
+    }
+}
+
+/// How far a group came.
+enum Applied {
+    /// Committed, or refused, each for itself.
+    All { outcomes: Vec<Result<Outcome>>, changes: usize },
+    /// Not at all: this change made SQLite roll the transaction back.
+    AbortedBy { index: usize, error: CatalogError },
+}
+
+fn answer_all(group: Vec<Job>, error: impl Fn() -> CatalogError) {
+    for job in group {
+        let _ = job.answer.send(Err(error()));
+    }
+}
+
+/// The error of a whole group, for one of its changes.
+fn repeat(error: &CatalogError) -> CatalogError {
+    match error {
+        CatalogError::Full => CatalogError::Full,
+        CatalogError::Unavailable(reason) => CatalogError::Unavailable(reason.clone()),
+        CatalogError::Unknown(reason) => CatalogError::Unknown(reason.clone()),
+        other => CatalogError::Other(other.to_string()),
+    }
+}

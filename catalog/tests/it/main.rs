@@ -1,0 +1,3 @@
+//! The conformance suite over every implementation.
+
+mod sqlite;
