@@ -3,7 +3,12 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
-use std::{fmt, ops::Range, sync::Arc, time::SystemTime};
+use std::{
+    fmt,
+    ops::Range,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 /// A stream of blob bytes. An `Err` item ends the stream; a reader that sees one has not seen the whole blob.
 pub type ByteStream = BoxStream<'static, Result<Bytes>>;
@@ -188,6 +193,7 @@ impl ErrorKind {
 pub struct BackendError {
     kind: ErrorKind,
     message: String,
+    retry_after: Option<Duration>,
     #[source]
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -195,7 +201,7 @@ pub struct BackendError {
 impl BackendError {
     /// An error of `kind` with a message for the operator's log (never shown to S3 clients).
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), source: None }
+        Self { kind, message: message.into(), retry_after: None, source: None }
     }
 
     /// The same, keeping what caused it.
@@ -204,12 +210,22 @@ impl BackendError {
         message: impl Into<String>,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        Self { kind, message: message.into(), source: Some(source.into()) }
+        Self { kind, message: message.into(), retry_after: None, source: Some(source.into()) }
     }
 
     /// The kind, for decisions.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// The same, with the time the store asked its callers to wait.
+    pub fn with_retry_after(self, retry_after: Option<Duration>) -> Self {
+        Self { retry_after, ..self }
+    }
+
+    /// How long the store asked its callers to wait, if it said so.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
     }
 
     /// True when the same call may succeed later and repeating it is harmless for a repeatable call.

@@ -8,6 +8,9 @@
 //! store, [`Measured`] (every request that really happens), [`Limited`], [`Retrying`].
 
 mod backend;
+mod batches;
+#[cfg(feature = "cloud")]
+mod cloud;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod fault;
@@ -18,9 +21,13 @@ mod memory;
 mod observer;
 mod random;
 mod retry;
+#[cfg(feature = "s3")]
+mod s3;
 mod whole;
 
 pub use backend::{Backend, BackendError, BlobName, ByteStream, ErrorKind, Listed, PutReceipt, Result};
+#[cfg(feature = "cloud")]
+pub use cloud::{CloudBackend, Timeouts, UploadOptions};
 pub use fault::{Fault, FaultRates, FaultSchedule, Faulty};
 pub use limit::{Concurrency, Limited};
 pub use local::{LocalBackend, LocalOptions};
@@ -28,4 +35,6 @@ pub use measured::Measured;
 pub use memory::MemoryBackend;
 pub use observer::{Direction, Observer, Op, Outcome, Unobserved};
 pub use retry::{RetryPolicy, Retrying};
+#[cfg(feature = "s3")]
+pub use s3::{S3Checksum, S3Config, S3Credentials};
 pub use whole::{body_of, collect, get_all, put_bytes};

@@ -26,8 +26,10 @@ pub struct RetryPolicy {
     pub attempts_max: u32,
     /// The longest pause before the first repetition; it doubles with each further one.
     pub pause_first: Duration,
-    /// The longest pause at all.
+    /// The longest pause at all, except where the store asks for more.
     pub pause_max: Duration,
+    /// The longest pause a store may ask for (`Retry-After`); what it asks beyond is not waited for.
+    pub retry_after_max: Duration,
     /// Repetitions that all calls together may make in a burst.
     pub budget_tokens_max: u32,
     /// Repetitions per second that all calls together may make in the long run.
@@ -40,6 +42,7 @@ impl Default for RetryPolicy {
             attempts_max: 5,
             pause_first: Duration::from_millis(100),
             pause_max: Duration::from_secs(5),
+            retry_after_max: Duration::from_secs(20),
             budget_tokens_max: 100,
             budget_tokens_per_s: 10.0,
         }
@@ -94,7 +97,8 @@ impl<B: Backend> Shared<B> {
     async fn pause(&self, op: Op, attempts: u32, error: &BackendError) {
         tracing::debug!(%op, attempts, %error, "a backend call is repeated");
         self.observer.retry(op, error.kind());
-        tokio::time::sleep(pause(&self.policy, attempts, self.jitter.next())).await;
+        let asked = error.retry_after().unwrap_or_default().min(self.policy.retry_after_max);
+        tokio::time::sleep(asked + pause(&self.policy, attempts, self.jitter.next())).await;
     }
 }
 
@@ -243,6 +247,7 @@ mod tests {
         attempts_max: 3,
         pause_first: Duration::from_micros(10),
         pause_max: Duration::from_micros(100),
+        retry_after_max: Duration::from_millis(50),
         budget_tokens_max: 100,
         budget_tokens_per_s: 0.0,
     };
@@ -350,6 +355,18 @@ mod tests {
         let backend = Retrying::new(Faulty::new(stored(10).await, down), QUICK, Arc::new(Unobserved));
         assert!(backend.head(&name()).await.is_err());
         assert!(backend.get(&name(), 0..1).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_store_that_asks_for_time_gets_it_up_to_a_bound() {
+        let retrying = Retrying::new(MemoryBackend::new(), QUICK, Arc::new(Unobserved));
+        for (asked, expected) in [(Duration::from_millis(20), 20), (Duration::from_secs(3600), 50)] {
+            let error = BackendError::new(ErrorKind::Throttled, "slow down").with_retry_after(Some(asked));
+            let started = Instant::now();
+            retrying.shared.pause(Op::Head, 1, &error).await;
+            let waited = started.elapsed();
+            assert!(waited >= Duration::from_millis(expected) && waited < Duration::from_secs(60), "{waited:?}");
+        }
     }
 
     #[test]

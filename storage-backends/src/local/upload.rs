@@ -1,9 +1,11 @@
 //! The path of a `put`: batches, the temporary file, the durable name.
 
 use super::{Store, blocking, disk::Disk, disk_error, finished, layout};
-use crate::{BackendError, BlobName, ByteStream, ErrorKind, PutReceipt, Result};
-use bytes::{Bytes, BytesMut};
-use futures::StreamExt;
+use crate::{
+    BackendError, BlobName, ByteStream, ErrorKind, PutReceipt, Result,
+    batches::{Batch, Batches},
+};
+use bytes::Bytes;
 use std::{
     fs::File,
     io,
@@ -13,22 +15,12 @@ use std::{
 use tokio::task::JoinHandle;
 
 /// Stores `body` as the blob `name`, durably, in the order of I9.
-pub(super) async fn put(
-    store: &Arc<Store>,
-    name: &BlobName,
-    mut body: ByteStream,
-    len: Option<u64>,
-) -> Result<PutReceipt> {
-    let mut read_len = 0;
+pub(super) async fn put(store: &Arc<Store>, name: &BlobName, body: ByteStream, len: Option<u64>) -> Result<PutReceipt> {
+    let mut batches = Batches::new(body, BATCH_BYTES, len);
     let mut writing: Option<JoinHandle<Result<Temp>>> = None;
     loop {
         // The previous batch is being written while this one arrives.
-        let batch = next_batch(&mut body).await?;
-        read_len += batch.len;
-        if len.is_some_and(|len| read_len > len || (batch.is_last && read_len < len)) {
-            let message = format!("the body of {name} is not of the announced length: {read_len} bytes of {len:?}");
-            return Err(BackendError::new(ErrorKind::Invalid, message));
-        }
+        let batch = batches.next().await?;
         let temp = match writing.take() {
             Some(writing) => Some(finished(writing.await)?),
             None => None,
@@ -55,37 +47,6 @@ pub(super) fn temp_path() -> Result<PathBuf> {
     let random = getrandom::u64()
         .map_err(|error| BackendError::with_source(ErrorKind::Other, "the OS gives no random numbers", error))?;
     Ok(Path::new(layout::TEMP_DIR).join(format!("{random:016x}")))
-}
-
-/// Bytes that are written in one go.
-#[derive(Default)]
-struct Batch {
-    pieces: Vec<Bytes>,
-    len: u64,
-    is_last: bool,
-}
-
-/// Reads about [`BATCH_BYTES`] from the body. Small pieces are copied together, large ones are kept as they are.
-async fn next_batch(body: &mut ByteStream) -> Result<Batch> {
-    let mut batch = Batch::default();
-    let mut small = BytesMut::new();
-    while batch.len < BATCH_BYTES {
-        let Some(piece) = body.next().await else {
-            batch.is_last = true;
-            break;
-        };
-        let piece = piece
-            .map_err(|error| BackendError::with_source(ErrorKind::Body, format!("the body failed: {error}"), error))?;
-        batch.len += piece.len() as u64;
-        if piece.len() < SMALL_PIECE_BYTES {
-            small.extend_from_slice(&piece);
-        } else {
-            batch.pieces.extend((!small.is_empty()).then(|| small.split().freeze()));
-            batch.pieces.push(piece);
-        }
-    }
-    batch.pieces.extend((!small.is_empty()).then(|| small.freeze()));
-    Ok(batch)
 }
 
 /// Writes a batch at the end of the temporary file, which is made for the first one.
@@ -232,7 +193,5 @@ impl<T: Send + 'static> Drop for OnPool<T> {
 }
 
 /// One write: large enough for sequential speed, small enough that two of them per upload are little memory.
-const BATCH_BYTES: u64 = 1 << 20;
-/// Pieces below this are copied together; above it a copy costs more than a further entry in a vectored write.
-const SMALL_PIECE_BYTES: usize = 16 << 10;
+const BATCH_BYTES: usize = 1 << 20;
 const PROBE: &[u8] = b"deltaweir probe\n";

@@ -20,6 +20,7 @@ fn quick() -> RetryPolicy {
         attempts_max: 20,
         pause_first: Duration::from_micros(10),
         pause_max: Duration::from_micros(100),
+        retry_after_max: Duration::ZERO,
         budget_tokens_max: u32::MAX,
         budget_tokens_per_s: 0.0,
     }

@@ -1,0 +1,192 @@
+//! A bucket of AWS S3, or of any store that speaks its protocol: MinIO, Ceph, Garage, versitygw, R2, B2 and others.
+//!
+//! Every body is signed with its SHA-256, which every store checks; a checksum is sent beside it by default and kept by the store.
+
+mod credentials;
+
+pub use credentials::S3Credentials;
+
+use crate::{
+    BackendError, ErrorKind, Result,
+    cloud::{
+        Bucket, CloudBackend, Timeouts, UploadOptions,
+        connector::{Connector, ExclusiveCreate, client_options, no_retries},
+        directory,
+    },
+};
+use object_store::aws::{AmazonS3Builder, Checksum};
+use std::sync::Arc;
+
+/// Where a bucket is and how it is reached.
+#[derive(Debug, Clone)]
+pub struct S3Config {
+    /// The bucket's name. It must exist.
+    pub bucket: String,
+    /// Put before every name, with a `/` between; may be empty.
+    pub prefix: String,
+    /// The region requests are signed for.
+    pub region: String,
+    /// The store's address without the bucket, such as `http://127.0.0.1:7070`; AWS when absent.
+    pub endpoint: Option<String>,
+    /// The bucket goes into the path (`endpoint/bucket/…`), as most stores want it, and not into the host name.
+    pub path_style: bool,
+    /// Plain HTTP also to other machines. Names and sizes of blobs, and blobs of unencrypted buckets, are then seen on the network.
+    pub allow_http: bool,
+    /// Who asks.
+    pub credentials: S3Credentials,
+    /// The checksum the store is asked to check and keep.
+    pub checksum: S3Checksum,
+    /// How blobs are cut into parts.
+    pub upload: UploadOptions,
+    /// How long a silent store is waited for.
+    pub timeouts: Timeouts,
+}
+
+/// A checksum sent with every blob or part, beside the SHA-256 that the signature covers in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum S3Checksum {
+    /// `x-amz-checksum-sha256`. Costs nothing, since the signature needs it too.
+    #[default]
+    Sha256,
+    /// `x-amz-checksum-crc64nvme`: for a multipart blob the store keeps one checksum of the whole.
+    Crc64Nvme,
+    /// None, for stores that refuse the headers.
+    None,
+}
+
+impl S3Config {
+    /// A bucket of AWS in `us-east-1`, with the given credentials and defaults for all else.
+    pub fn new(bucket: impl Into<String>, credentials: S3Credentials) -> Self {
+        Self {
+            bucket: bucket.into(),
+            prefix: String::new(),
+            region: "us-east-1".to_owned(),
+            endpoint: None,
+            path_style: true,
+            allow_http: false,
+            credentials,
+            checksum: S3Checksum::default(),
+            upload: UploadOptions::default(),
+            timeouts: Timeouts::default(),
+        }
+    }
+
+    /// Prepares the backend. Sends nothing: [`probe`](crate::Backend::probe) asks whether the store answers.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] when the configuration contradicts itself.
+    pub fn open(self) -> Result<CloudBackend> {
+        let exclusive = ExclusiveCreate::new();
+        let is_plain = self.endpoint.as_deref().is_some_and(|endpoint| endpoint.starts_with("http://"));
+        let is_near = self.endpoint.as_deref().is_some_and(is_loopback);
+        if is_plain && !is_near && !self.allow_http {
+            let message = "the endpoint is plain HTTP to another machine; allow_http = true accepts that";
+            return Err(BackendError::new(ErrorKind::Invalid, message));
+        }
+        let connector =
+            Connector { exclusive_completion: Some(exclusive.clone()), allow_http: is_near || self.allow_http };
+        let mut builder = AmazonS3Builder::new()
+            .with_bucket_name(&self.bucket)
+            .with_region(&self.region)
+            .with_virtual_hosted_style_request(!self.path_style)
+            .with_disable_bulk_delete(true)
+            .with_retry(no_retries())
+            .with_client_options(client_options(self.timeouts, is_plain))
+            .with_http_connector(connector);
+        if let Some(endpoint) = &self.endpoint {
+            builder = builder.with_endpoint(self.address(endpoint));
+        }
+        builder = match self.checksum {
+            S3Checksum::Sha256 => builder.with_checksum_algorithm(Checksum::SHA256),
+            S3Checksum::Crc64Nvme => builder.with_checksum_algorithm(Checksum::CRC64NVME),
+            S3Checksum::None => builder,
+        };
+        let store = self.credentials.apply(builder)?.build().map_err(|error| {
+            BackendError::with_source(ErrorKind::Invalid, format!("the S3 backend cannot be set up: {error}"), error)
+        })?;
+        CloudBackend::new(Bucket {
+            store: Arc::new(store),
+            prefix: directory(&self.prefix),
+            upload: self.upload,
+            exclusive,
+            // The store has checked the signed SHA-256 of what it acknowledges.
+            confirms_single_puts: false,
+        })
+    }
+
+    /// The address of the bucket for `object_store`, which adds the bucket in path style only.
+    fn address(&self, endpoint: &str) -> String {
+        let endpoint = endpoint.trim_end_matches('/');
+        match endpoint.split_once("://") {
+            Some((scheme, host)) if !self.path_style => format!("{scheme}://{}.{host}", self.bucket),
+            _ => endpoint.to_owned(),
+        }
+    }
+}
+
+/// Whether an address is this machine's own.
+pub(crate) fn is_loopback(address: &str) -> bool {
+    let host = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let host = host.split(['/', '?']).next().unwrap_or_default();
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    let bare =
+        host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())).map_or(host, |(h, _)| h);
+    let bare = bare.trim_start_matches('[').trim_end_matches(']');
+    bare == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> S3Config {
+        let credentials = S3Credentials::Static {
+            access_key_id: "AKIDEXAMPLE".to_owned(),
+            secret_access_key: "not-a-secret".into(),
+            session_token: None,
+        };
+        S3Config::new("bucket", credentials)
+    }
+
+    #[test]
+    fn plain_http_to_another_machine_must_be_asked_for() {
+        let at = |endpoint: &str, allow_http| S3Config { endpoint: Some(endpoint.to_owned()), allow_http, ..config() };
+        for near in ["http://127.0.0.1:7070", "http://localhost", "http://[::1]:9000/", "https://s3.example.com"] {
+            assert!(at(near, false).open().is_ok(), "{near}");
+        }
+        for far in ["http://s3.example.com", "http://127.0.0.1.example.com", "http://localhost@example.com:80"] {
+            assert_eq!(at(far, false).open().unwrap_err().kind(), ErrorKind::Invalid, "{far}");
+            assert!(at(far, true).open().is_ok(), "{far}");
+        }
+    }
+
+    #[test]
+    fn the_bucket_stands_in_the_host_or_in_the_path() {
+        let virtual_host = S3Config { path_style: false, ..config() };
+        assert_eq!(virtual_host.address("https://s3.example.com/"), "https://bucket.s3.example.com");
+        assert_eq!(config().address("https://s3.example.com/"), "https://s3.example.com");
+    }
+
+    #[test]
+    fn a_prefix_that_is_no_path_is_refused_at_once() {
+        for (prefix, accepted) in [("", true), ("prod", true), ("/prod/a/", true), ("a//b", false), ("a/../b", false)] {
+            let opened = S3Config { prefix: prefix.to_owned(), ..config() }.open();
+            assert_eq!(opened.is_ok(), accepted, "{prefix:?}");
+        }
+    }
+
+    #[test]
+    fn parts_that_no_store_takes_are_refused_at_once() {
+        for upload in [
+            UploadOptions { part_bytes: 1 << 20, ..UploadOptions::default() },
+            UploadOptions { parts_in_flight: 0, ..UploadOptions::default() },
+        ] {
+            assert_eq!(S3Config { upload, ..config() }.open().unwrap_err().kind(), ErrorKind::Invalid);
+        }
+    }
+
+    #[test]
+    fn a_printed_configuration_holds_no_secret() {
+        assert!(!format!("{:?}", config()).contains("not-a-secret"));
+    }
+}
