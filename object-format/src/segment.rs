@@ -11,8 +11,8 @@ use crate::{
 pub const VIEW_RANGES_MAX: usize = 256;
 /// Most ranges of a segment's footprint. Part of the format.
 pub const FOOTPRINT_RANGES_MAX: usize = 16;
-/// Most base bytes of a segment's footprint: 128 MiB. Part of the format.
-pub const FOOTPRINT_LEN_MAX: u64 = 128 << 20;
+/// Most base bytes of a segment's footprint: 32 MiB, as in docs/format/delta-v1.md. Part of the format.
+pub const FOOTPRINT_LEN_MAX: u64 = 32 << 20;
 /// Bytes of a segment row without its footprint, and of one footprint range. Part of the format.
 const ROW_LEN: usize = 28;
 const ADDRESS_LEN: usize = 12;
@@ -190,7 +190,7 @@ impl TableBounds {
         }
         match sum <= FOOTPRINT_LEN_MAX {
             true => Ok(()),
-            false => Err(FormatError::TooLarge("128 MiB of footprint")),
+            false => Err(FormatError::TooLarge("32 MiB of footprint")),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod chunks;
 mod content;
+mod deltas;
 mod good;
 mod headers;
 mod keysets;
@@ -56,6 +57,7 @@ pub(crate) fn all() -> Vec<Vector> {
         roots::all(),
         trailers::all(),
         content::all(),
+        deltas::all(),
         keysets::all(),
         rows::all(),
     ]

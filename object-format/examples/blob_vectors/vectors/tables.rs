@@ -105,11 +105,11 @@ pub(crate) fn all() -> Vec<Vector> {
         bad("footprint_17_ranges", "too-large", "one range too many", {
             with_footprint((0..17).map(|number| (number * 10, 1)).collect())
         }),
-        bad("footprint_over_128_mib", "too-large", "more base bytes than a segment may need", {
+        bad("footprint_over_32_mib", "too-large", "more base bytes than a segment may need", {
             let mut draft = Draft::with_view();
             draft.view[24..32].copy_from_slice(&(1_u64 << 30).to_le_bytes());
             draft.rows[0].coding = 2;
-            draft.rows[0].footprint = vec![(0, 100 << 20), (200 << 20, (28 << 20) + 1)];
+            draft.rows[0].footprint = vec![(0, 20 << 20), (200 << 20, (12 << 20) + 1)];
             draft.blob()
         }),
         bad("page_bit", "integrity", "one bit of a segment page", {
