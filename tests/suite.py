@@ -86,8 +86,15 @@ def steps(long: bool) -> list[Step]:
 
 def environment() -> dict[str, str]:
     """The caller's environment without what would make a run differ from one machine to the next."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DELTAWEIR_", "AWS_", "RUSTFLAGS"))}
-    return kept | {"CARGO_TERM_COLOR": "never", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "AWS_EC2_METADATA_DISABLED": "true"}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("DELTAWEIR_", "AWS_", "RUSTFLAGS"))
+    }
+    return kept | {
+        "CARGO_TERM_COLOR": "never",
+        "NO_COLOR": "1",
+        "PYTHONUNBUFFERED": "1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
 
 
 def run(step: Step, total: Count) -> bool:

@@ -1,0 +1,46 @@
+"""Buckets of every mode, by names the configuration knows; and the makers the fixtures hand to tests."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from outside.clients import S3Client
+from outside.server import DELTA, MODES, Mode, Server, Value
+
+BUCKETS_PER_MODE = 60
+
+
+def mode_tables() -> dict[str, dict[str, Value]]:
+    """Settings for buckets of every mode: `zstd-aes256-07` and so on."""
+    return {
+        f'buckets."{mode.name}-{number:02}"': {"compression": mode.compression, "encryption": mode.encryption}
+        for mode in MODES
+        for number in range(BUCKETS_PER_MODE)
+    }
+
+
+class MakeBucket(Protocol):
+    """Creates an empty bucket of a mode and gives its name."""
+
+    def __call__(self, mode: Mode = DELTA) -> str: ...
+
+
+def bucket_maker(s3: S3Client) -> MakeBucket:
+    """A maker of buckets whose names the configuration of [`mode_tables`] knows."""
+    taken = dict.fromkeys((mode.name for mode in MODES), 0)
+
+    def make(mode: Mode = DELTA) -> str:
+        number = taken[mode.name]
+        taken[mode.name] += 1
+        name = f"{mode.name}-{number:02}" if number < BUCKETS_PER_MODE else f"more-{mode.name}-{number}"
+        assert mode == DELTA or number < BUCKETS_PER_MODE, "raise BUCKETS_PER_MODE"
+        s3.create_bucket(Bucket=name)
+        return name
+
+    return make
+
+
+class NewServer(Protocol):
+    """Makes a server (not started) in a folder of its own; keyword arguments are TOML tables."""
+
+    def __call__(self, name: str = "server", **tables: dict[str, Value]) -> Server: ...

@@ -1,0 +1,103 @@
+"""Other people's clients, each pointed at one endpoint: boto3, aws-cli, rclone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import boto3
+from botocore.client import Config
+
+from outside.server import ACCESS_KEY_ID, REGION, ROOT, SECRET_ACCESS_KEY
+
+S3Client: TypeAlias = Any
+"""boto3's client: its calls are made from data at run time, so it has no types of its own."""
+
+AWS = ROOT / ".venv" / "bin" / "aws"
+
+
+def s3_client(endpoint: str, key_id: str = ACCESS_KEY_ID, secret: str = SECRET_ACCESS_KEY, **config: Any) -> S3Client:
+    """boto3's client: path-style, one attempt, so that a failure shows where it happens."""
+    settings: dict[str, Any] = {
+        "retries": {"total_max_attempts": 1},
+        "signature_version": "s3v4",
+        "s3": {"addressing_style": "path"},
+        "connect_timeout": 10,
+        "read_timeout": 120,
+        "max_pool_connections": 64,
+    }
+    session = boto3.session.Session()
+    return session.client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name=REGION,
+        aws_access_key_id=key_id,
+        aws_secret_access_key=secret,
+        config=Config(**(settings | config)),
+    )
+
+
+@dataclass(frozen=True)
+class Command:
+    """A client run as a command, with a home of its own so that nothing of the machine's reaches it."""
+
+    endpoint: str
+    home: Path
+
+    def _run(self, *arguments: str, check: bool = True, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+        self.home.mkdir(parents=True, exist_ok=True)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "RCLONE_"))}
+        done = subprocess.run(
+            arguments,
+            env=kept | self.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        assert not check or done.returncode == 0, f"{arguments}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def environment(self) -> dict[str, str]:
+        """Where the client finds the endpoint and the credentials."""
+        return {
+            "HOME": str(self.home),
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY_ID,
+            "AWS_SECRET_ACCESS_KEY": SECRET_ACCESS_KEY,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_PAGER": "",
+        }
+
+
+class AwsCli(Command):
+    """aws-cli from the repository's own environment."""
+
+    def run(self, *arguments: str, check: bool = True, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+        """`aws ARGUMENTS`."""
+        return self._run(str(AWS), *arguments, check=check, timeout_s=timeout_s)
+
+
+class Rclone(Command):
+    """Debian's rclone, its remote `store:` set up by environment."""
+
+    def environment(self) -> dict[str, str]:
+        return super().environment() | {
+            "RCLONE_CONFIG": str(self.home / "rclone.conf"),
+            "RCLONE_CONFIG_STORE_TYPE": "s3",
+            "RCLONE_CONFIG_STORE_PROVIDER": "Other",
+            "RCLONE_CONFIG_STORE_ACCESS_KEY_ID": ACCESS_KEY_ID,
+            "RCLONE_CONFIG_STORE_SECRET_ACCESS_KEY": SECRET_ACCESS_KEY,
+            "RCLONE_CONFIG_STORE_ENDPOINT": self.endpoint,
+            "RCLONE_CONFIG_STORE_REGION": REGION,
+            "RCLONE_CONFIG_STORE_FORCE_PATH_STYLE": "true",
+        }
+
+    def run(self, *arguments: str, check: bool = True, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+        """`rclone ARGUMENTS`."""
+        return self._run("rclone", *arguments, check=check, timeout_s=timeout_s)
