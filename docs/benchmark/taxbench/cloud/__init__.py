@@ -1,0 +1,1 @@
+"""Rented machines: created with labels, found by labels, deleted by labels."""

@@ -1,0 +1,71 @@
+"""Making reads cold, and measuring how cold they became."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal
+
+SAMPLE_FILES_MAX = 200
+SAMPLE_PAGES_PER_FILE = 16
+
+KernelCache = Literal["drop_caches", "fadvise", "untouched", "unknown"]
+
+
+def files_below(roots: Iterable[Path]) -> Iterator[Path]:
+    """Regular files below the roots, in a steady order."""
+    for root in roots:
+        if root.is_dir():
+            yield from sorted(path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def drop_kernel_cache(roots: list[Path]) -> KernelCache:
+    """Drops the page cache of the stored files: for the whole machine when allowed, else file by file.
+
+    Dirty pages cannot be dropped, so everything is synced first.
+    """
+    if not roots:
+        return "unknown"
+    os.sync()
+    with contextlib.suppress(OSError):
+        Path("/proc/sys/vm/drop_caches").write_text("3\n")
+        return "drop_caches"
+    advised = False
+    for path in files_below(roots):
+        with contextlib.suppress(OSError):
+            file = os.open(path, os.O_RDONLY)
+            try:
+                os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+                advised = True
+            finally:
+                os.close(file)
+    return "fadvise" if advised else "untouched"
+
+
+def resident_fraction(roots: list[Path]) -> float | None:
+    """The fraction of sampled pages of stored files that the page cache still holds; `None` without files.
+
+    A read with RWF_NOWAIT gives data only when it needs no disk. Sampling reads nothing in, so it changes nothing.
+    """
+    buffer = bytearray(1)
+    resident, sampled = 0, 0
+    paths = list(files_below(roots))
+    step = max(1, len(paths) // SAMPLE_FILES_MAX)
+    for path in paths[::step]:
+        with contextlib.suppress(OSError):
+            file = os.open(path, os.O_RDONLY)
+            try:
+                pages = -(-os.fstat(file).st_size // mmap.PAGESIZE)
+                for page in range(0, pages, max(1, pages // SAMPLE_PAGES_PER_FILE)):
+                    sampled += 1
+                    try:
+                        os.preadv(file, [buffer], page * mmap.PAGESIZE, os.RWF_NOWAIT)
+                        resident += 1
+                    except BlockingIOError:
+                        pass
+            finally:
+                os.close(file)
+    return resident / sampled if sampled else None

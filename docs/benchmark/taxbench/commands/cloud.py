@@ -1,0 +1,201 @@
+"""`up`, `status`, `down`, `single-vm-smoke`: rented machines for a run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from taxbench.cloud import lifecycle
+from taxbench.cloud.lifecycle import CloudError, PlannedServer, Request, RunningServer
+from taxbench.cloud.remote_run import Shell, smoke
+from taxbench.commands import flags
+from taxbench.progress import Reporter
+from taxbench.servers.deltaweir import find_binary
+
+DEFAULT_TYPE = "ccx33"
+"""Dedicated cores: shared ones are stolen from, and a stolen core makes a run unpublishable."""
+SMOKE_FLAGS = (
+    "artifact_source", "artifact_count", "artifact_extension", "alpine_branch", "alpine_flavor", "alpine_arch",
+    "kernel_branch", "package", "versions", "mirror_url", "profile", "concurrency", "modes", "trials", "phases",
+    "phase_gap_seconds", "resource_sample_interval", "seed",
+)  # fmt: skip
+SMOKE_SWITCHES = ("no_proxy_restart", "skip_compression_verify")
+
+
+def add(commands: Any) -> None:
+    up = commands.add_parser("up", help="create machines for a run (Hetzner Cloud)")
+    _add_machine_flags(up)
+    up.add_argument("--dry-run", action="store_true", help="print what would be created")
+    flags.add_json(up)
+    up.set_defaults(run=run_up)
+
+    status = commands.add_parser("status", help="list a run's machines")
+    _add_selection(status)
+    flags.add_json(status)
+    status.set_defaults(run=run_status)
+
+    down = commands.add_parser("down", help="delete a run's machines")
+    _add_selection(down)
+    down.add_argument("--dry-run", action="store_true", help="print what would be deleted")
+    flags.add_json(down)
+    down.set_defaults(run=run_down)
+
+    single = commands.add_parser("single-vm-smoke", help="run `local` on one rented machine and fetch its bundle")
+    flags.add_run_flags(single)
+    flags.add_artifact_flags(single)
+    _add_machine_flags(single, with_run_id=False)
+    single.add_argument("--create", action="store_true", help="create the machine first")
+    single.add_argument("--destroy", action="store_true", help="delete the machine afterwards, also after a failure")
+    single.add_argument("--binary", default="", help="deltaweir binary to ship (default: the release build)")
+    single.add_argument("--address", default="", help="use this host instead of asking the cloud")
+    single.add_argument("--ssh-user", default="root")
+    single.add_argument("--ssh-command", default="ssh")
+    single.add_argument("--scp-command", default="scp")
+    single.set_defaults(run=run_smoke)
+
+
+def run_up(options: argparse.Namespace) -> int:
+    request = _request(options)
+    if options.dry_run:
+        planned = lifecycle.priced(lifecycle.connect(), request) if lifecycle.has_token() else request.servers
+        _print_plan(options, request, planned)
+        return 0
+    reporter = Reporter(quiet=options.json)
+    with reporter.steps_bar("creating machines", len(request.servers)) as bar:
+        servers = lifecycle.up(lifecycle.connect(), request, lambda step: bar.advance(1, step))
+    _print_servers(options, servers)
+    if not options.json:
+        ending = "single-vm-smoke" if request.single_vm else "run --endpoint http://PROXY:9000"
+        print(f"next: taxbench {ending} --run-id {request.run_id}\nafterwards: taxbench down --run-id {request.run_id}")
+    return 0
+
+
+def run_status(options: argparse.Namespace) -> int:
+    _print_servers(options, lifecycle.status(lifecycle.connect(), _selected(options)))
+    return 0
+
+
+def run_down(options: argparse.Namespace) -> int:
+    client = lifecycle.connect()
+    if options.dry_run:
+        _print_servers(options, lifecycle.status(client, _selected(options)))
+        return 0
+    reporter = Reporter(quiet=options.json)
+    with reporter.steps_bar("deleting machines", 1) as bar:
+        gone = lifecycle.down(client, _selected(options), lambda step: bar.advance(0, step))
+        bar.advance(1)
+    _print_servers(options, gone)
+    return 0
+
+
+def run_smoke(options: argparse.Namespace) -> int:
+    reporter = Reporter(quiet=options.json)
+    run_id = flags.run_id_of(options)
+    options.run_id, options.single_vm = run_id, True
+    binary = find_binary(options.binary)
+    with reporter.steps_bar("single VM", 6) as bar:
+        try:
+            address = options.address
+            if options.create:
+                lifecycle.up(lifecycle.connect(), _request(options), lambda step: bar.advance(1, step))
+            if not address:
+                machines = lifecycle.status(lifecycle.connect(), run_id)
+                if len(machines) != 1:
+                    raise CloudError(
+                        f"run {run_id} has {len(machines)} machines, one was expected; see `up --single-vm`"
+                    )
+                address = machines[0].ipv4
+            options.results.mkdir(parents=True, exist_ok=True)
+            hosts = options.results.resolve() / f"{run_id}.known_hosts"
+            shell = Shell(address, hosts, options.ssh_user, options.ssh_command, options.scp_command)
+            bundle = smoke(
+                shell, binary, run_id, _forwarded(options), options.results, lambda step: bar.advance(1, step)
+            )
+        finally:
+            if options.destroy and not options.address:
+                lifecycle.down(lifecycle.connect(), run_id, lambda step: bar.advance(0, step))
+    if options.json:
+        print(json.dumps({"run_id": run_id, "bundle": str(bundle)}))
+    else:
+        print(f"bundle: {bundle}\nreport: taxbench html-report --bundle {bundle}")
+    return 0
+
+
+def _add_machine_flags(parser: argparse.ArgumentParser, with_run_id: bool = True) -> None:
+    if with_run_id:
+        parser.add_argument("--run-id", required=True)
+        parser.add_argument("--single-vm", action="store_true", help="one machine for client and proxy")
+    parser.add_argument("--location", default="hel1")
+    parser.add_argument("--client-type", default=DEFAULT_TYPE)
+    parser.add_argument("--proxy-type", default=DEFAULT_TYPE)
+    parser.add_argument("--image", default="debian-12")
+    parser.add_argument("--ssh-key-name", default="", help="name of an SSH key of the project")
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--run-id")
+    which.add_argument("--all-benchmark-vms", action="store_true", help="machines of every run of this benchmark")
+
+
+def _selected(options: argparse.Namespace) -> str | None:
+    return None if options.all_benchmark_vms else str(options.run_id)
+
+
+def _request(options: argparse.Namespace) -> Request:
+    if not options.ssh_key_name and not getattr(options, "dry_run", False):
+        raise CloudError("--ssh-key-name is needed: without a key nobody could log in")
+    return Request(
+        run_id=options.run_id,
+        single_vm=options.single_vm,
+        location=options.location,
+        client_type=options.client_type,
+        proxy_type=options.proxy_type,
+        image=options.image,
+        ssh_key_name=options.ssh_key_name,
+    )
+
+
+def _forwarded(options: argparse.Namespace) -> list[str]:
+    """The flags of `local` that were given here, for the machine there."""
+    given = []
+    for name in SMOKE_FLAGS:
+        value = getattr(options, name)
+        if value not in (None, ""):
+            given += [f"--{name.replace('_', '-')}", str(value)]
+    return given + [f"--{name.replace('_', '-')}" for name in SMOKE_SWITCHES if getattr(options, name)]
+
+
+def _print_plan(options: argparse.Namespace, request: Request, planned: list[PlannedServer]) -> None:
+    if options.json:
+        made = [{**server.model_dump(), "labels": lifecycle.labels(request.run_id, server.role)} for server in planned]
+        print(
+            json.dumps(
+                {"run_id": request.run_id, "location": request.location, "image": request.image, "servers": made}
+            )
+        )
+        return
+    print(f"would create in {request.location}, image {request.image}:")
+    for server in planned:
+        price = f", {server.eur_per_hour:.4f} EUR per hour" if server.eur_per_hour is not None else ""
+        tags = ",".join(f"{k}={v}" for k, v in lifecycle.labels(request.run_id, server.role).items())
+        print(f"  {server.name}: {server.server_type} ({server.role}){price}, labels {tags}")
+
+
+def _print_servers(options: argparse.Namespace, servers: list[RunningServer]) -> None:
+    if options.json:
+        print(json.dumps([server.model_dump() for server in servers]))
+        return
+    if not servers:
+        print("no machines")
+        return
+    table = Table()
+    for column in ("name", "role", "run", "status", "type", "location", "IPv4", "created"):
+        table.add_column(column)
+    for s in servers:
+        table.add_row(s.name, s.role, s.run_id, s.status, s.server_type, s.location, s.ipv4, s.created)
+    Console().print(table)

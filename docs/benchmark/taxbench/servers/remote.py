@@ -1,0 +1,81 @@
+"""An endpoint somebody else runs: `run` against production-like set-ups, and comparators named by URL."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from taxbench.admin import AdminClient
+from taxbench.client.endpoint import Endpoint
+from taxbench.servers.target import Target, TargetError
+
+COMMAND_TIMEOUT_S = 600.0
+
+
+@dataclass
+class Remote(Target):
+    """An S3 endpoint by URL.
+
+    Restarting, metrics and the stored bytes are available as far as the operator names them.
+    """
+
+    endpoint: Endpoint
+    name: str = "remote"
+    admin: AdminClient | None = None
+    metrics_url: str = ""
+    restart_command: str = ""
+    backend_dirs: list[Path] = field(default_factory=list)
+    pids: list[int] = field(default_factory=list)
+    reduces: bool = True
+    lists: bool = True
+
+    def __post_init__(self) -> None:
+        self.spawned = False
+        features = (
+            {"list", "multipart"}
+            | ({"restart"} if self.restart_command else set())
+            | ({"reduces"} if self.reduces else set())
+        )
+        self.features = frozenset(features)  # type: ignore[arg-type]
+        if self.admin is not None and not self.metrics_url:
+            self.metrics_url = f"{self.admin.url.rstrip('/')}/metrics"
+
+    def start(self) -> None:
+        """Nothing to start; whether it answers is found out by the first request."""
+
+    def stop(self) -> None:
+        """Nothing of ours to stop."""
+
+    def restart(self) -> None:
+        if not self.restart_command:
+            raise TargetError(f"{self.name} was not given a --restart-command")
+        run_operator_command(self.restart_command, "restart")
+        if self.admin is not None and not self.admin.await_ready(120.0):
+            raise TargetError(f"{self.name} is not ready 120 s after its restart")
+
+    def process_ids(self) -> list[int]:
+        return list(self.pids)
+
+    def blob_roots(self) -> list[Path]:
+        return list(self.backend_dirs)
+
+    def facts(self) -> dict[str, str]:
+        return {"server": f"endpoint {self.endpoint.url}", "durable": "unknown"}
+
+
+def run_operator_command(command: str, purpose: str) -> str:
+    """Runs a shell command the operator gave on the command line and gives back its output.
+
+    # Errors
+    `TargetError` when it fails or takes longer than ten minutes.
+    """
+    try:
+        done = subprocess.run(
+            command, shell=True, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TargetError(f"the {purpose} command took more than {COMMAND_TIMEOUT_S:.0f} s") from error
+    if done.returncode != 0:
+        raise TargetError(f"the {purpose} command exited {done.returncode}: {done.stderr.strip()[-500:]}")
+    return done.stdout

@@ -1,0 +1,1 @@
+"""The extra studies of `local`: level sweep, adaptive level, codec table, small files, memory by object size."""
