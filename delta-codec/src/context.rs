@@ -23,8 +23,8 @@ pub(crate) fn regions(instructions: &[Instruction], target_len: usize, footprint
         if placed.gap == Gap::Literal {
             add_around(placed.gap_len, previous_end, Some(placed.source), footprint_len, list);
         }
-        previous_end = Some(placed.source + placed.copy_len);
-        at = placed.copy_start + placed.copy_len;
+        previous_end = Some(placed.base_end());
+        at = placed.copy_end();
     }
     if at < target_len {
         add_around(target_len - at, previous_end, None, footprint_len, list);
@@ -79,10 +79,16 @@ fn add(start: usize, end: usize, footprint_len: usize, list: &mut Vec<Region>) {
 mod tests {
     use super::*;
 
-    fn regions_of(instructions: &[(u32, u32, u32)], target_len: usize, footprint_len: usize) -> Vec<(usize, usize)> {
+    /// Instructions as (gap, copy, source); a negative gap is a sub run.
+    fn regions_of(instructions: &[(i32, u32, u32)], target_len: usize, footprint_len: usize) -> Vec<(usize, usize)> {
         let instructions: Vec<Instruction> = instructions
             .iter()
-            .map(|&(literal_len, copy_len, source)| Instruction { literal_len, copy_len, source })
+            .map(|&(gap, copy_len, source)| Instruction {
+                gap_len: gap.unsigned_abs(),
+                gap_is_sub: gap < 0,
+                copy_len,
+                source,
+            })
             .collect();
         let mut list = Vec::new();
         regions(&instructions, target_len, footprint_len, &mut list);
@@ -101,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_sub_run_takes_nothing_and_the_tail_takes_what_follows() {
-        assert_eq!(regions_of(&[(0, 100, 1000), (10, 100, 1110)], 215, 5000), [(1178, 1508)]);
+        assert_eq!(regions_of(&[(0, 100, 1000), (-10, 100, 1110)], 215, 5000), [(1178, 1508)]);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use thiserror::Error;
 
 use crate::context::{self, Region};
-use crate::encode::{FORM_COPY, FORM_STREAMS};
-use crate::instruction::{COPY_LEN_MIN, Gap, Instruction, place};
+use crate::encode::{FORM_COPY, FORM_STREAMS, SAME_DIAGONAL_LITERAL, SAME_DIAGONAL_SUB};
+use crate::instruction::{BYTES_PER_COPY_MIN, Gap, Instruction, place};
 use crate::stream::{self, Packed};
 use crate::varint::{Reader, unzigzag};
 use crate::zstd::Decompressor;
@@ -22,11 +22,11 @@ pub struct DecodeError(pub &'static str);
 
 /// Decodes segments. Keeps its work buffers between calls; one per thread.
 ///
-/// They stay below four times the longest target plus 16 MiB, whatever the delta says (docs/format/delta-v1.md §8).
+/// They stay below five times the longest target plus 16 MiB, whatever the delta says (docs/format/delta-v1.md §8).
 #[derive(Debug, Default)]
 pub struct Decoder {
     instructions: Vec<Instruction>,
-    literal_lengths: Vec<u8>,
+    gap_lengths: Vec<u8>,
     copy_lengths: Vec<u8>,
     diagonals: Vec<u8>,
     sub: Vec<u8>,
@@ -47,7 +47,7 @@ pub(crate) enum Parsed<'a> {
 #[derive(Debug)]
 pub(crate) struct Streams<'a> {
     pub(crate) copies: usize,
-    pub(crate) literal_lengths: Packed<'a>,
+    pub(crate) gap_lengths: Packed<'a>,
     pub(crate) copy_lengths: Packed<'a>,
     pub(crate) diagonals: Packed<'a>,
     pub(crate) sub: Packed<'a>,
@@ -70,19 +70,19 @@ pub(crate) fn parse(delta: &[u8], target_len: usize) -> Result<Parsed<'_>, Decod
 
 fn parse_streams<'a>(reader: &mut Reader<'a>, target_len: usize) -> Result<Streams<'a>, DecodeError> {
     let copies = reader.number()? as usize;
-    if copies > target_len / COPY_LEN_MIN {
+    if copies > target_len / BYTES_PER_COPY_MIN {
         return Err(DecodeError("more copies than the target has room for"));
     }
     let instructions_max = copies * INSTRUCTION_NUMBER_LEN_MAX;
     let streams = Streams {
         copies,
-        literal_lengths: stream::read(reader, instructions_max)?,
+        gap_lengths: stream::read(reader, instructions_max)?,
         copy_lengths: stream::read(reader, instructions_max)?,
         diagonals: stream::read(reader, instructions_max)?,
         sub: stream::read(reader, target_len)?,
         literals: stream::read(reader, target_len)?,
     };
-    let without_context = [&streams.literal_lengths, &streams.copy_lengths, &streams.diagonals, &streams.sub];
+    let without_context = [&streams.gap_lengths, &streams.copy_lengths, &streams.diagonals, &streams.sub];
     if without_context.iter().any(|stream| stream.needs_context()) {
         return Err(DecodeError("a context outside the literals"));
     }
@@ -143,17 +143,20 @@ impl Decoder {
         target_len: usize,
     ) -> Result<(), DecodeError> {
         let zstd = &mut self.zstd;
-        let mut literal_lengths = Reader::new(streams.literal_lengths.unpack(&[], zstd, &mut self.literal_lengths)?);
+        let mut gap_lengths = Reader::new(streams.gap_lengths.unpack(&[], zstd, &mut self.gap_lengths)?);
         let mut copy_lengths = Reader::new(streams.copy_lengths.unpack(&[], zstd, &mut self.copy_lengths)?);
         let mut diagonals = Reader::new(streams.diagonals.unpack(&[], zstd, &mut self.diagonals)?);
         self.instructions.clear();
         // Numbers are below 2^28, positions below 2^26: an i64 cannot overflow within 2^19 copies.
         let (mut at, mut diagonal) = (0usize, 0i64);
         for _ in 0..streams.copies {
-            let literal_len = literal_lengths.instruction_number()?;
-            let copy_len = copy_lengths.instruction_number()? + COPY_LEN_MIN as u32;
-            diagonal += i64::from(unzigzag(diagonals.instruction_number()?));
-            let copy_start = at + literal_len as usize;
+            let gap_len = gap_lengths.instruction_number()?;
+            let copy_len = copy_lengths.instruction_number()?;
+            let code = diagonals.instruction_number()?;
+            if code > SAME_DIAGONAL_LITERAL {
+                diagonal += i64::from(unzigzag(code - 1));
+            }
+            let copy_start = at + gap_len as usize;
             at = copy_start + copy_len as usize;
             if at > target_len {
                 return Err(DecodeError("instructions run past the target"));
@@ -162,9 +165,11 @@ impl Decoder {
             if source < 0 || source + i64::from(copy_len) > footprint_len as i64 {
                 return Err(DecodeError("a copy outside of the footprint"));
             }
-            self.instructions.push(Instruction { literal_len, copy_len, source: source as u32 });
+            // A sub run lies between the source of this copy and the end of the one before (or the footprint's start): it needs no check.
+            let gap_is_sub = code == SAME_DIAGONAL_SUB;
+            self.instructions.push(Instruction { gap_len, gap_is_sub, copy_len, source: source as u32 });
         }
-        if !(literal_lengths.is_empty() && copy_lengths.is_empty() && diagonals.is_empty()) {
+        if !(gap_lengths.is_empty() && copy_lengths.is_empty() && diagonals.is_empty()) {
             return Err(DecodeError("more numbers than copies"));
         }
         let (mut sub_len, mut literals_len) = (0, target_len - at);
@@ -195,13 +200,7 @@ fn execute(
         match placed.gap {
             Gap::None => {}
             Gap::Sub => {
-                add(
-                    target,
-                    placed.gap_start,
-                    &footprint[placed.source - placed.gap_len..],
-                    &sub[sub_at..],
-                    placed.gap_len,
-                );
+                add(target, placed.gap_start, &footprint[placed.base_start()..], &sub[sub_at..], placed.gap_len);
                 sub_at += placed.gap_len;
             }
             Gap::Literal => {
@@ -210,7 +209,7 @@ fn execute(
             }
         }
         copy(target, placed.copy_start, footprint, placed.source, placed.copy_len);
-        at = placed.copy_start + placed.copy_len;
+        at = placed.copy_end();
     }
     let rest = literals.get(literals_at..).filter(|rest| rest.len() == target.len() - at && sub_at == sub.len());
     target[at..].copy_from_slice(rest.ok_or(DecodeError("sub or literals do not fit the instructions"))?);

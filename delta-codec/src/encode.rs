@@ -4,7 +4,7 @@ use crate::context::{self, Region};
 use crate::effort::{Effort, Tuning};
 use crate::footprint::{BaseRange, Footprint, FootprintLimits, WindowUnit, layout_fits};
 use crate::index::BaseIndex;
-use crate::instruction::{COPY_LEN_MIN, Gap, Instruction, place};
+use crate::instruction::{BYTES_PER_COPY_MIN, Gap, Instruction, place};
 use crate::matcher;
 use crate::zstd::Compressor;
 use crate::{SEGMENT_LEN_MAX, stream, varint};
@@ -13,6 +13,11 @@ use crate::{SEGMENT_LEN_MAX, stream, varint};
 pub(crate) const FORM_COPY: u8 = 0;
 /// The form byte of a delta made of streams. Part of the format.
 pub(crate) const FORM_STREAMS: u8 = 1;
+
+/// In the diagonals: the same diagonal as before, and the gap is a sub run. Part of the format (docs/format/delta-v1.md §4).
+pub(crate) const SAME_DIAGONAL_SUB: u32 = 0;
+/// In the diagonals: the same diagonal as before, and the gap is literal. Part of the format.
+pub(crate) const SAME_DIAGONAL_LITERAL: u32 = 1;
 
 /// What to encode one segment from.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +63,7 @@ pub struct Encoder {
 /// The content of the five streams, and of the context, before compression.
 #[derive(Debug, Default)]
 struct Streams {
-    literal_lengths: Vec<u8>,
+    gap_lengths: Vec<u8>,
     copy_lengths: Vec<u8>,
     diagonals: Vec<u8>,
     sub: Vec<u8>,
@@ -89,7 +94,9 @@ impl Encoder {
         self.footprint.choose(&self.found, job.layout, job.limits, target_len);
         self.footprint.project(&self.found, &mut self.instructions);
         let copied_bytes = self.instructions.iter().map(|instruction| u64::from(instruction.copy_len)).sum();
-        if copied_bytes == 0 && job.delta_len_max <= target_len {
+        if (copied_bytes == 0 && job.delta_len_max <= target_len)
+            || self.instructions.len() > target_len / BYTES_PER_COPY_MIN
+        {
             return None;
         }
         let start = out.len();
@@ -98,11 +105,14 @@ impl Encoder {
             out.truncate(start);
             return None;
         }
-        Some(Encoded { footprint: if copied_bytes == 0 { Vec::new() } else { self.footprint.ranges() }, copied_bytes })
+        Some(Encoded {
+            footprint: if self.instructions.is_empty() { Vec::new() } else { self.footprint.ranges() },
+            copied_bytes,
+        })
     }
 
     fn write(&mut self, job: &EncodeJob<'_>, out: &mut Vec<u8>) {
-        if let [Instruction { literal_len: 0, copy_len, source }] = *self.instructions
+        if let [Instruction { gap_len: 0, copy_len, source, .. }] = *self.instructions
             && copy_len as usize == job.target.len()
         {
             out.push(FORM_COPY);
@@ -119,7 +129,7 @@ impl Encoder {
         let streams = &self.streams;
         out.push(FORM_STREAMS);
         varint::put(out, self.instructions.len() as u32);
-        stream::write(&streams.literal_lengths, &[], instructions, &mut self.zstd, out);
+        stream::write(&streams.gap_lengths, &[], instructions, &mut self.zstd, out);
         stream::write(&streams.copy_lengths, &[], instructions, &mut self.zstd, out);
         stream::write(&streams.diagonals, &[], instructions, &mut self.zstd, out);
         stream::write(&streams.sub, &[], content, &mut self.zstd, out);
@@ -130,22 +140,25 @@ impl Encoder {
 impl Streams {
     fn fill(&mut self, instructions: &[Instruction], footprint: &Footprint, window: &[u8], target: &[u8]) {
         for stream in
-            [&mut self.literal_lengths, &mut self.copy_lengths, &mut self.diagonals, &mut self.sub, &mut self.literals]
+            [&mut self.gap_lengths, &mut self.copy_lengths, &mut self.diagonals, &mut self.sub, &mut self.literals]
         {
             stream.clear();
         }
-        let mut at = 0;
+        let (mut at, mut diagonal) = (0, 0);
         for placed in place(instructions) {
-            varint::put(&mut self.literal_lengths, placed.gap_len as u32);
-            varint::put(&mut self.copy_lengths, (placed.copy_len - COPY_LEN_MIN) as u32);
-            varint::put(&mut self.diagonals, varint::zigzag(placed.diagonal_change));
+            // Positions are below 2^28 (target, window), so the difference of two diagonals fits.
+            let here = placed.source as i32 - placed.copy_start as i32;
+            varint::put(&mut self.gap_lengths, placed.gap_len as u32);
+            varint::put(&mut self.copy_lengths, placed.copy_len as u32);
+            varint::put(&mut self.diagonals, diagonal_code(here - diagonal, placed.gap));
+            diagonal = here;
             let gap = &target[placed.gap_start..placed.copy_start];
             match placed.gap {
                 Gap::None => {}
                 Gap::Literal => self.literals.extend_from_slice(gap),
-                Gap::Sub => self.push_sub(footprint, window, placed.source - placed.gap_len, gap),
+                Gap::Sub => self.push_sub(footprint, window, placed.base_start(), gap),
             }
-            at = placed.copy_start + placed.copy_len;
+            at = placed.copy_end();
         }
         self.literals.extend_from_slice(&target[at..]);
     }
@@ -171,5 +184,14 @@ impl Streams {
         for region in &self.regions {
             footprint.append(window, region.start, region.end, &mut self.context);
         }
+    }
+}
+
+/// The number that stands in the diagonals (docs/format/delta-v1.md §4).
+fn diagonal_code(change: i32, gap: Gap) -> u32 {
+    match (change, gap) {
+        (0, Gap::Literal) => SAME_DIAGONAL_LITERAL,
+        (0, _) => SAME_DIAGONAL_SUB,
+        _ => varint::zigzag(change) + 1,
     }
 }

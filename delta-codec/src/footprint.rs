@@ -5,13 +5,15 @@
 //! reads depend on it. Copies from dropped blocks become literals; the rest is *projected* into the address space of the footprint.
 
 use crate::FOOTPRINT_LEN_MAX;
-use crate::instruction::{COPY_LEN_MIN, Gap, Instruction, place};
+use crate::instruction::{Gap, Instruction, place};
 use crate::{SEGMENT_LEN_MAX, WINDOW_LEN_MAX};
 
 /// Granularity of what is stored raw.
 const BLOCK_LEN: u32 = 64 << 10;
 /// When the footprint is larger than its target, a block must provide at least one byte for this many stored ones.
 const STORED_PER_BENEFIT_MAX: u64 = 256;
+/// A shorter piece of a copy that was cut is not worth an instruction; with it, cutting keeps copies below the format's number.
+const PIECE_LEN_MIN: usize = 16;
 /// Reading this many stored bytes in vain, to join two ranges, is thought as bad as one more literal byte.
 const STORED_PER_LITERAL: u64 = 16;
 
@@ -130,9 +132,11 @@ impl Footprint {
     fn credit(&mut self, instructions: &[Instruction]) {
         let mut number = 0;
         for placed in place(instructions) {
-            let ahead = if placed.gap == Gap::Sub { placed.gap_len } else { 0 };
-            let mut at = (placed.source - ahead) as u32;
-            let end = (placed.source + placed.copy_len) as u32;
+            let mut at = placed.base_start() as u32;
+            let end = placed.base_end() as u32;
+            if at == end {
+                continue;
+            }
             let inside = |block: &Block| block.start <= at && at - block.start < block.len;
             if !self.blocks.get(number).is_some_and(inside) {
                 number = self.blocks.partition_point(|block| block.start + block.len <= at);
@@ -274,38 +278,34 @@ impl Footprint {
         self.parts.last().map_or(0, |part| part.footprint_start + part.window_end - part.window_start)
     }
 
-    /// Moves copies from the window into the footprint; what was copied from outside becomes literal.
+    /// Moves copies and sub runs from the window into the footprint; what refers to bytes outside becomes literal.
     pub(crate) fn project(&self, instructions: &[Instruction], projected: &mut Vec<Instruction>) {
         projected.clear();
-        let mut literal_len = 0u32;
+        let mut projection = Projection { projected, literal_len: 0 };
         let mut number = 0;
-        for instruction in instructions {
-            literal_len += instruction.literal_len;
-            let mut at = instruction.source as usize;
-            let end = at + instruction.copy_len as usize;
+        for placed in place(instructions) {
+            if placed.gap == Gap::Literal {
+                projection.literal_len += placed.gap_len;
+            }
+            let (mut at, end) = (placed.base_start(), placed.base_end());
             if !self.parts.get(number).is_some_and(|part| part.window_start <= at && at < part.window_end) {
                 number = self.parts.partition_point(|part| part.window_end <= at);
             }
             while at < end {
                 let part = self.parts.get(number).filter(|part| part.window_start < end);
                 let Some(part) = part else {
-                    literal_len += (end - at) as u32;
+                    projection.literal_len += end - at;
                     break;
                 };
                 let start = at.max(part.window_start);
                 let stop = end.min(part.window_end);
-                literal_len += (start - at) as u32;
-                if stop - start < COPY_LEN_MIN {
-                    literal_len += (stop - start) as u32;
-                } else {
-                    let copy = Instruction {
-                        literal_len,
-                        copy_len: (stop - start) as u32,
-                        source: (part.footprint_start + (start - part.window_start)) as u32,
-                    };
-                    literal_len = 0;
-                    push_joined(projected, copy);
-                }
+                projection.literal_len += start - at;
+                let differing = placed.source.clamp(start, stop) - start;
+                projection.push(
+                    part.footprint_start + (start - part.window_start),
+                    differing,
+                    stop - start - differing,
+                );
                 at = stop;
                 if at < end {
                     number += 1;
@@ -344,13 +344,47 @@ fn by_density(left: &Block, right: &Block) -> std::cmp::Ordering {
     (left.benefit * right.stored.max(1)).cmp(&(right.benefit * left.stored.max(1)))
 }
 
-/// Appends a copy, or makes the last one longer when this one only continues it (across a seam).
-fn push_joined(projected: &mut Vec<Instruction>, copy: Instruction) {
-    match projected.last_mut() {
-        Some(last) if copy.literal_len == 0 && last.source + last.copy_len == copy.source => {
-            last.copy_len += copy.copy_len
+/// A list of projected instructions under construction.
+struct Projection<'a> {
+    projected: &'a mut Vec<Instruction>,
+    /// Target bytes since the last instruction that have nothing to refer to.
+    literal_len: usize,
+}
+
+impl Projection<'_> {
+    /// Adds a piece of base bytes that begins at `start` of the footprint: first a sub run, then a copy.
+    fn push(&mut self, start: usize, differing: usize, equal: usize) {
+        if differing + equal < PIECE_LEN_MIN {
+            self.literal_len += differing + equal;
+            return;
         }
-        _ => projected.push(copy),
+        let source = (start + differing) as u32;
+        let (gap_len, copy_len) = (differing as u32, equal as u32);
+        let in_step = self.literal_len == 0
+            && self.projected.last().is_some_and(|last| (last.source + last.copy_len) as usize == start);
+        if in_step && differing == 0 {
+            if let Some(last) = self.projected.last_mut() {
+                last.copy_len += copy_len;
+            }
+            return;
+        }
+        if in_step {
+            self.projected.push(Instruction { gap_len, gap_is_sub: true, copy_len, source });
+            return;
+        }
+        let literal_len = std::mem::take(&mut self.literal_len) as u32;
+        if differing == 0 {
+            self.projected.push(Instruction { gap_len: literal_len, gap_is_sub: false, copy_len, source });
+        } else {
+            // An empty copy sets the diagonal on which the sub run counts.
+            self.projected.push(Instruction {
+                gap_len: literal_len,
+                gap_is_sub: false,
+                copy_len: 0,
+                source: start as u32,
+            });
+            self.projected.push(Instruction { gap_len, gap_is_sub: true, copy_len, source });
+        }
     }
 }
 
@@ -364,12 +398,12 @@ mod tests {
     }
 
     fn copy(source: u32, copy_len: u32) -> Instruction {
-        Instruction { literal_len: 0, copy_len, source }
+        Instruction { gap_len: 0, gap_is_sub: false, copy_len, source }
     }
 
     fn chosen(instructions: &[Instruction], layout: &[WindowUnit], limits: FootprintLimits) -> Vec<BaseRange> {
         let mut footprint = Footprint::default();
-        let target_len = instructions.iter().map(|i| (i.literal_len + i.copy_len) as usize).sum();
+        let target_len = instructions.iter().map(|i| (i.gap_len + i.copy_len) as usize).sum();
         footprint.choose(instructions, layout, limits, target_len);
         footprint.ranges()
     }
@@ -416,7 +450,7 @@ mod tests {
         footprint.collect_parts();
         let mut projected = Vec::new();
         footprint.project(&instructions, &mut projected);
-        let tail = Instruction { literal_len: 65_536, copy_len: 200_000 - 131_072, source: 65_536 };
+        let tail = Instruction { gap_len: 65_536, gap_is_sub: false, copy_len: 200_000 - 131_072, source: 65_536 };
         assert_eq!(projected, [copy(0, 65_536), tail]);
     }
 
@@ -443,23 +477,23 @@ mod tests {
         #[test]
         fn limits_hold_and_bytes_stay_the_same(
             layout in prop::collection::vec(unit(), 1..12),
-            picks in prop::collection::vec((any::<prop::sample::Index>(), 0u32..100, 8u32..90_000), 0..60),
+            picks in prop::collection::vec((any::<prop::sample::Index>(), 0u32..100, 0u32..90_000, any::<bool>()), 0..60),
             stored_bytes_max in 0u64..1_000_000, ranges_max in 0usize..6,
         ) {
             let window_len: u32 = layout.iter().map(|unit| unit.plain_len).sum();
             let window: Vec<u8> = (0..window_len).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
             let mut instructions = Vec::new();
-            for (start, literal_len, len) in picks {
-                let source = start.index(window.len()) as u32;
+            let mut previous_end = 0;
+            for (start, gap_len, len, gap_is_sub) in picks {
+                let source = if gap_is_sub { (previous_end + gap_len).min(window_len) } else { start.index(window.len()) as u32 };
+                let gap_len = if gap_is_sub { source - previous_end } else { gap_len };
                 let copy_len = len.min(window_len - source);
-                if copy_len >= 8 {
-                    instructions.push(Instruction { literal_len, copy_len, source });
-                }
+                instructions.push(Instruction { gap_len, gap_is_sub, copy_len, source });
+                previous_end = source + copy_len;
             }
-            let target_len: usize = instructions.iter().map(|i| (i.literal_len + i.copy_len) as usize).sum();
+            let target_len: usize = instructions.iter().map(|i| (i.gap_len + i.copy_len) as usize).sum();
             let limits = FootprintLimits { stored_bytes_max, ranges_max };
             let mut footprint = Footprint::default();
-            // Sub runs are credited backwards from a copy; they only exist on one diagonal, so they never leave the window.
             footprint.choose(&instructions, &layout, limits, target_len);
 
             let ranges = footprint.ranges();
@@ -474,24 +508,27 @@ mod tests {
             let joined: Vec<u8> = ranges.iter().flat_map(|range| &window[range.offset as usize..][..range.len as usize]).copied().collect();
             prop_assert_eq!(&bytes, &joined);
 
-            // The projected copies provide what the original ones did, position by position; the rest is literal.
-            let mut original = vec![None; target_len];
-            for placed in place(&instructions) {
-                for at in 0..placed.copy_len {
-                    original[placed.copy_start + at] = Some(window[placed.source + at]);
+            // What is copied or differs from base is so from the same base byte as before, position by position; the rest is literal.
+            let origin_of = |list: &[Instruction], base: &[u8]| {
+                let mut origin = vec![None; target_len];
+                for placed in place(list) {
+                    for at in placed.base_start()..placed.base_end() {
+                        origin[placed.copy_start + at - placed.source] = Some(base[at]);
+                    }
                 }
-            }
+                origin
+            };
             let mut projected = Vec::new();
             footprint.project(&instructions, &mut projected);
-            let mut at = 0;
-            for instruction in &projected {
-                at += instruction.literal_len as usize;
-                for offset in 0..instruction.copy_len as usize {
-                    prop_assert_eq!(original[at + offset], Some(bytes[instruction.source as usize + offset]));
-                }
-                at += instruction.copy_len as usize;
+            let before = origin_of(&instructions, &window);
+            let after = origin_of(&projected, &bytes);
+            prop_assert!(before.iter().zip(&after).all(|(before, after)| after.is_none() || before == after));
+            // Sub runs stand on the diagonal of what precedes them.
+            let mut previous_end = 0;
+            for placed in place(&projected) {
+                prop_assert!(placed.gap != Gap::Sub || placed.base_start() == previous_end);
+                previous_end = placed.base_end();
             }
-            prop_assert!(at <= target_len);
         }
     }
 }

@@ -1,22 +1,23 @@
 //! One copy and what comes before it: the language between the matcher, the footprint and the streams.
 
-/// Shortest copy. Part of the format (docs/format/delta-v1.md §4): copy lengths are stored less this.
-pub(crate) const COPY_LEN_MIN: usize = 8;
-/// Longest sub run. Part of the format (docs/format/delta-v1.md §5): longer gaps are literals.
-pub(crate) const SUB_LEN_MAX: usize = 64;
+/// A target of `len` bytes has at most `len /` this many copies. Part of the format (docs/format/delta-v1.md §3).
+pub(crate) const BYTES_PER_COPY_MIN: usize = 8;
 
-/// "Then `literal_len` bytes of your own, then `copy_len` bytes of base from `source`."
+/// "Then `gap_len` bytes that are yours or differences, then `copy_len` bytes of base from `source`."
 ///
 /// A list of them describes a target front to back; what follows the last copy is literal. `source` is a position in the window until
-/// [`crate::footprint`] has projected it, and a position in the footprint from then on.
+/// [`crate::footprint`] has projected it, and a position in the footprint from then on. A copy may be empty: it then only says where a
+/// sub run ends, or from where the next one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instruction {
-    pub(crate) literal_len: u32,
+    pub(crate) gap_len: u32,
+    /// The gap is a sub run: differences to the base bytes before `source`. Only on the diagonal of the copy before (of 0 for the first).
+    pub(crate) gap_is_sub: bool,
     pub(crate) copy_len: u32,
     pub(crate) source: u32,
 }
 
-/// What one gap before a copy is, once its neighbours are known.
+/// What one gap before a copy is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gap {
     None,
@@ -36,46 +37,42 @@ pub(crate) struct Placed {
     pub(crate) copy_start: usize,
     pub(crate) copy_len: usize,
     pub(crate) source: usize,
-    /// Source less target position, and how it changed since the previous copy (or since 0).
-    pub(crate) diagonal_change: i32,
 }
 
-/// Walks a list of instructions and says where each stands. The one place that knows the sub rule (docs/format/delta-v1.md §5).
-///
-/// Positions and lengths are below 2^28 (target ≤ 4 MiB, window ≤ 128 MiB), so that no sum or difference here overflows an `i32`.
+impl Placed {
+    pub(crate) fn copy_end(&self) -> usize {
+        self.copy_start + self.copy_len
+    }
+
+    /// The first base byte that the copy or the sub run before it refers to.
+    pub(crate) fn base_start(&self) -> usize {
+        if self.gap == Gap::Sub { self.source - self.gap_len } else { self.source }
+    }
+
+    pub(crate) fn base_end(&self) -> usize {
+        self.source + self.copy_len
+    }
+}
+
+/// Walks a list of instructions and says where each stands.
 pub(crate) fn place(instructions: &[Instruction]) -> impl Iterator<Item = Placed> + '_ {
     let mut at = 0usize;
-    let mut diagonal = 0i32;
-    let mut first = true;
     instructions.iter().map(move |instruction| {
-        let gap_len = instruction.literal_len as usize;
-        let copy_start = at + gap_len;
-        let diagonal_change = (instruction.source as i32 - copy_start as i32) - diagonal;
-        let gap = gap_kind(gap_len, first, diagonal_change);
+        let gap_len = instruction.gap_len as usize;
+        let gap = match instruction.gap_is_sub {
+            _ if gap_len == 0 => Gap::None,
+            true => Gap::Sub,
+            false => Gap::Literal,
+        };
         let placed = Placed {
             gap,
             gap_start: at,
             gap_len,
-            copy_start,
+            copy_start: at + gap_len,
             copy_len: instruction.copy_len as usize,
             source: instruction.source as usize,
-            diagonal_change,
         };
-        at = copy_start + placed.copy_len;
-        diagonal += diagonal_change;
-        first = false;
+        at = placed.copy_end();
         placed
     })
-}
-
-/// The sub rule itself.
-#[inline(always)]
-pub(crate) fn gap_kind(gap_len: usize, first: bool, diagonal_change: i32) -> Gap {
-    if gap_len == 0 {
-        Gap::None
-    } else if !first && diagonal_change == 0 && gap_len <= SUB_LEN_MAX {
-        Gap::Sub
-    } else {
-        Gap::Literal
-    }
 }

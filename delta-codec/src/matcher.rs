@@ -7,7 +7,7 @@
 use crate::compare::{EqualMask, MASK_LEN, common_prefix_len, common_suffix_len};
 use crate::effort::WordLen;
 use crate::index::BaseIndex;
-use crate::instruction::{COPY_LEN_MIN, Instruction};
+use crate::instruction::Instruction;
 use crate::word;
 
 /// A miss makes the next step longer by one for every this many (as a power of two) bytes since the last copy …
@@ -15,11 +15,19 @@ const STEP_SHIFT: u32 = 7;
 /// … up to this; steps are odd, so that they do not resonate with aligned data.
 const STEP_MAX: usize = 33;
 /// A copy off the current diagonal must be at least this long: its address costs several bytes.
-const FAR_COPY_LEN_MIN: usize = 32;
-/// How far past the end of a copy to look for the next equal run.
-const LOOK_AHEAD: usize = 112;
+const FAR_COPY_LEN_MIN: usize = 16;
+/// Shortest equal run on a diagonal that becomes a copy of its own; a shorter one is cheaper as zeros in the sub run around it.
+const RUN_LEN_MIN: usize = 16;
+/// The run that a mask can show; longer ones are measured from where it is.
+const RUN_SEEN: usize = 8;
 /// Consecutive masks overlap by a run's length, so that no run is cut in two.
-const LOOK_STEP: usize = MASK_LEN - COPY_LEN_MIN;
+const LOOK_STEP: usize = MASK_LEN - RUN_SEEN;
+/// How far past the last close byte to look for the next equal run.
+const LOOK_AHEAD: usize = 112;
+/// A stretch of [`MASK_LEN`] bytes with this many equal ones is *close* to its base: its differences are shorter to store than its bytes.
+const CLOSE_EQUAL_MIN: u32 = 44;
+/// A gap of up to this many bytes between copies on one diagonal is a sub run even when nothing in it is close.
+const GAP_SUB_MAX: usize = 64;
 
 /// Appends to `found` copies that together with the bytes between them make up `target`, with sources in `window`.
 ///
@@ -94,13 +102,21 @@ impl<M: EqualMask> Search<'_, M> {
                 if forward >= WORD {
                     let backward = common_suffix_len(&target[covered..at], &window[..source]);
                     let here = source as isize - at as isize;
-                    if forward + backward >= FAR_COPY_LEN_MIN || diagonal == Some(here) {
-                        self.found.push(Instruction {
-                            literal_len: (at - backward - covered) as u32,
-                            copy_len: (forward + backward) as u32,
-                            source: (source - backward) as u32,
-                        });
+                    let in_step = diagonal == Some(here);
+                    if forward + backward >= FAR_COPY_LEN_MIN || in_step {
                         diagonal = Some(here);
+                        let start = at - backward;
+                        if in_step && start - covered <= GAP_SUB_MAX {
+                            self.push(start - covered, true, forward + backward, source - backward);
+                        } else {
+                            let close = self.close_len_before(&target[covered..start], &window[..source - backward]);
+                            self.push_gap_and_copy(
+                                start - close - covered,
+                                close,
+                                forward + backward,
+                                source - backward,
+                            );
+                        }
                         covered = self.follow(at + forward, source + forward);
                         at = covered;
                         continue;
@@ -111,47 +127,102 @@ impl<M: EqualMask> Search<'_, M> {
         }
     }
 
-    /// Goes on along a diagonal from the end of a copy (`at` in the target, `source` in the window) for as long as equal
-    /// runs follow closely. Returns where the last copy ends in the target.
     #[inline(always)]
-    fn follow(&mut self, mut at: usize, mut source: usize) -> usize {
-        loop {
-            let target = &self.target[at..];
-            let base = &self.window[source..];
-            let Some(gap) = self.next_run(target, base) else { return at };
-            let run = common_prefix_len(&target[gap..], &base[gap..]);
-            // A run pays for its instruction and for the gap that is now given up as sub bytes only when it is long enough.
-            if run < COPY_LEN_MIN + (gap >> 2) {
-                return at;
-            }
-            self.found.push(Instruction {
-                literal_len: gap as u32,
-                copy_len: run as u32,
-                source: (source + gap) as u32,
-            });
-            at += gap + run;
-            source += gap + run;
+    fn push(&mut self, gap_len: usize, gap_is_sub: bool, copy_len: usize, source: usize) {
+        self.found.push(Instruction {
+            gap_len: gap_len as u32,
+            gap_is_sub,
+            copy_len: copy_len as u32,
+            source: source as u32,
+        });
+    }
+
+    /// Adds literal bytes, then a sub run, then a copy from `source`.
+    #[inline(always)]
+    fn push_gap_and_copy(&mut self, literal_len: usize, sub_len: usize, copy_len: usize, source: usize) {
+        if sub_len == 0 {
+            self.push(literal_len, false, copy_len, source);
+        } else {
+            // An empty copy sets the diagonal on which the sub run counts.
+            self.push(literal_len, false, 0, source - sub_len);
+            self.push(sub_len, true, copy_len, source);
         }
     }
 
-    /// Where in the next bytes the first run of [`COPY_LEN_MIN`] equal ones begins.
+    /// How many bytes at the end of both slices are close to each other, in whole masks.
     #[inline(always)]
-    fn next_run(&self, target: &[u8], base: &[u8]) -> Option<usize> {
-        let mut gap = 0;
-        while gap < LOOK_AHEAD {
-            let left = target.get(gap..)?.first_chunk::<MASK_LEN>()?;
-            let right = base.get(gap..)?.first_chunk::<MASK_LEN>()?;
+    fn close_len_before(&self, target: &[u8], base: &[u8]) -> usize {
+        let mut close = 0;
+        while let Some(left) = target[..target.len() - close].last_chunk::<MASK_LEN>()
+            && let Some(right) = base[..base.len() - close].last_chunk::<MASK_LEN>()
+            && self.mask.equal_mask(left, right).count_ones() >= CLOSE_EQUAL_MIN
+        {
+            close += MASK_LEN;
+        }
+        close
+    }
+
+    /// Goes on along a diagonal from the end of a copy (`at` in the target, `source` in the window) for as long as equal runs follow
+    /// or most bytes are equal. Returns where that ends in the target.
+    #[inline(always)]
+    fn follow(&mut self, mut at: usize, mut source: usize) -> usize {
+        loop {
+            let Next { close_len, far_len, run_len } = self.next_run(&self.target[at..], &self.window[source..]);
+            let copied_from = source + close_len + far_len;
+            if far_len <= GAP_SUB_MAX {
+                if close_len + run_len > 0 {
+                    self.push(close_len + far_len, true, run_len, copied_from);
+                }
+            } else {
+                if close_len > 0 {
+                    self.push(close_len, true, 0, source + close_len);
+                }
+                self.push(far_len, false, run_len, copied_from);
+            }
+            at += close_len + far_len + run_len;
+            source = copied_from + run_len;
+            if run_len == 0 {
+                return at;
+            }
+        }
+    }
+
+    /// Looks for the next run of equal bytes at the fronts of both slices, past bytes that are close and a few that are not.
+    #[inline(always)]
+    fn next_run(&self, target: &[u8], base: &[u8]) -> Next {
+        let mut at = 0;
+        let mut close_len = 0;
+        while at < close_len + LOOK_AHEAD {
+            let Some(left) = target.get(at..).and_then(<[u8]>::first_chunk::<MASK_LEN>) else { break };
+            let Some(right) = base.get(at..).and_then(<[u8]>::first_chunk::<MASK_LEN>) else { break };
             let equal = self.mask.equal_mask(left, right);
             let two = equal & (equal >> 1);
             let four = two & (two >> 2);
             let eight = four & (four >> 4);
             if eight != 0 {
-                return Some(gap + eight.trailing_zeros() as usize);
+                let start = at + eight.trailing_zeros() as usize;
+                let run_len = common_prefix_len(&target[start..], &base[start..]);
+                let far_len = start.saturating_sub(close_len);
+                // A run pays for its instruction and for the distant bytes before it only when it is long enough.
+                if run_len >= RUN_LEN_MIN + (far_len >> 2) {
+                    return Next { close_len: close_len.min(start), far_len, run_len };
+                }
             }
-            gap += LOOK_STEP;
+            if equal.count_ones() >= CLOSE_EQUAL_MIN {
+                close_len = at + MASK_LEN;
+            }
+            at += LOOK_STEP;
         }
-        None
+        Next { close_len, far_len: 0, run_len: 0 }
     }
+}
+
+/// What follows the end of a copy on its diagonal: close bytes, then some that are not, then a run of equal ones. Without a run there is
+/// nothing far either.
+struct Next {
+    close_len: usize,
+    far_len: usize,
+    run_len: usize,
 }
 
 /// Kept in reach on every architecture, so that the fallback is compiled and tested everywhere.
@@ -169,9 +240,14 @@ mod tests {
     /// The target that the instructions describe, with literals taken from `target` itself.
     fn rebuild(window: &[u8], target: &[u8], found: &[Instruction]) -> Vec<u8> {
         let mut rebuilt = Vec::new();
+        let mut previous_end = 0;
         for instruction in found {
             let at = rebuilt.len();
-            rebuilt.extend_from_slice(&target[at..at + instruction.literal_len as usize]);
+            if instruction.gap_is_sub {
+                assert_eq!(instruction.source - instruction.gap_len, previous_end, "a sub run off the diagonal");
+            }
+            previous_end = instruction.source + instruction.copy_len;
+            rebuilt.extend_from_slice(&target[at..at + instruction.gap_len as usize]);
             rebuilt.extend_from_slice(&window[instruction.source as usize..][..instruction.copy_len as usize]);
         }
         rebuilt.extend_from_slice(&target[rebuilt.len()..]);
@@ -196,7 +272,8 @@ mod tests {
                 let mut found = Vec::new();
                 find_copies(&index, &window, &target, &mut found);
                 prop_assert_eq!(&rebuild(&window, &target, &found), &target);
-                prop_assert!(found.iter().all(|instruction| instruction.copy_len as usize >= COPY_LEN_MIN));
+                prop_assert!(found.iter().all(|instruction| instruction.gap_is_sub || instruction.copy_len == 0 || instruction.copy_len as usize >= RUN_LEN_MIN));
+                prop_assert!(found.len() <= 1 + target.len() / crate::instruction::BYTES_PER_COPY_MIN);
                 let mut portable = Vec::new();
                 find_copies_portable(&index, &window, &target, &mut portable);
                 prop_assert_eq!(&found, &portable);
@@ -230,6 +307,6 @@ mod tests {
         find_copies(&index, &window, &target, &mut found);
         // Runs of 19 bytes between changes: too short to be worth an address, found all the same.
         assert_eq!(found.len(), 191);
-        assert!(found.iter().skip(1).all(|instruction| instruction.literal_len == 1));
+        assert!(found.iter().skip(1).all(|instruction| instruction.gap_len == 1));
     }
 }

@@ -30,7 +30,7 @@ pub fn summarize(delta: &[u8], target_len: usize) -> Result<DeltaSummary, Decode
         Parsed::Copy { .. } => DeltaSummary { copies: 1, ..DeltaSummary::default() },
         Parsed::Streams(streams) => DeltaSummary {
             copies: streams.copies,
-            instruction_bytes_stored: [streams.literal_lengths, streams.copy_lengths, streams.diagonals]
+            instruction_bytes_stored: [streams.gap_lengths, streams.copy_lengths, streams.diagonals]
                 .iter()
                 .map(|stream| stream.stored_len())
                 .sum(),

@@ -1,0 +1,279 @@
+"""An independent decoder of delta-v1, written from docs/format/delta-v1.md and from nothing else.
+
+Plain and strict rather than fast: it shares no code with the crate `delta-codec`, and both must agree on every vector
+in tests/vectors/delta-v1/. Frames are decoded by the `zstandard` package.
+
+    python delta_v1.py FOOTPRINT DELTA TARGET_LEN > TARGET
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import zstandard
+
+SEGMENT_LEN_MAX = 4 << 20
+FOOTPRINT_LEN_MAX = 32 << 20
+CONTEXT_LEN_MAX = 16 << 20
+WINDOW_LEN_MAX = 1 << 27
+BYTES_PER_COPY_MIN = 8
+CONTEXT_MARGIN = 32
+
+STORED, REPEATED, ZSTD, ZSTD_OVER_CONTEXT = range(4)
+
+
+class MalformedDeltaError(ValueError):
+    """The document tells a decoder to refuse this."""
+
+
+@dataclass
+class Reader:
+    """Takes bytes and numbers from the front."""
+
+    data: bytes
+    at: int = 0
+
+    def take(self, count: int) -> bytes:
+        if count > len(self.data) - self.at:
+            raise MalformedDeltaError("the delta ends early")
+        self.at += count
+        return self.data[self.at - count : self.at]
+
+    def number(self, len_max: int = 5) -> int:
+        """A minimal LEB128 number below 2^32 (§2)."""
+        value = 0
+        for place in range(len_max):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << (7 * place)
+            if byte < 0x80:
+                if byte == 0 and place > 0:
+                    raise MalformedDeltaError("a number is not minimal")
+                if value >= 1 << 32:
+                    raise MalformedDeltaError("a number is too large")
+                return value
+        raise MalformedDeltaError("a number is too long")
+
+    def at_end(self) -> bool:
+        return self.at == len(self.data)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream whose content is still packed (§4)."""
+
+    plain_len: int
+    coding: int
+    payload: bytes
+
+    def unpack(self, context: bytes = b"") -> bytes:
+        if self.coding == STORED:
+            return self.payload
+        if self.coding == REPEATED:
+            return self.payload * self.plain_len
+        prefix = context if self.coding == ZSTD_OVER_CONTEXT else b""
+        return unpack_frame(self.payload, prefix, self.plain_len)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """One copy, and the gap before it, with all positions settled."""
+
+    gap_start: int
+    gap_len: int
+    gap_is_sub: bool
+    copy_start: int
+    copy_len: int
+    source: int
+
+
+def read_stream(reader: Reader, plain_len_max: int, *, context_allowed: bool = False) -> Stream:
+    """A stream's head and payload."""
+    head = reader.number()
+    plain_len, coding = head >> 3, head & 7
+    if plain_len > plain_len_max:
+        raise MalformedDeltaError("a stream is too long")
+    if coding == STORED:
+        return Stream(plain_len, coding, reader.take(plain_len))
+    if coding == REPEATED:
+        if plain_len == 0:
+            raise MalformedDeltaError("a byte repeated no times")
+        return Stream(plain_len, coding, reader.take(1))
+    if coding == ZSTD or (coding == ZSTD_OVER_CONTEXT and context_allowed):
+        return Stream(plain_len, coding, reader.take(reader.number()))
+    raise MalformedDeltaError("a stream of unknown or misplaced coding")
+
+
+def unpack_frame(frame: bytes, prefix: bytes, plain_len: int) -> bytes:
+    """The content of exactly one bare frame, exactly `plain_len` bytes of it (§4)."""
+    check_frame(frame)
+    dictionary = None
+    if prefix:
+        dictionary = zstandard.ZstdCompressionDict(prefix, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+    decompressor = zstandard.ZstdDecompressor(
+        dict_data=dictionary, max_window_size=WINDOW_LEN_MAX, format=zstandard.FORMAT_ZSTD1_MAGICLESS
+    )
+    try:
+        # One byte of room more than wanted, so that a frame that holds too much is not mistaken for one that fits.
+        plain = decompressor.decompressobj(write_size=plain_len + 1).decompress(frame)
+    except zstandard.ZstdError as error:
+        raise MalformedDeltaError(f"zstd refuses a frame: {error}") from error
+    if len(plain) != plain_len:
+        raise MalformedDeltaError("a frame of another length")
+    return plain
+
+
+def check_frame(frame: bytes) -> None:
+    """Walks the outside of a frame: header, window, and blocks up to the last byte (RFC 8878 §3.1.1)."""
+    if len(frame) < 2 or frame[0] != 0:
+        raise MalformedDeltaError("a frame header that is missing or claims more than a window")
+    base = 1 << (10 + (frame[1] >> 3))
+    if base + base // 8 * (frame[1] & 7) > WINDOW_LEN_MAX:
+        raise MalformedDeltaError("too large a window")
+    at = 2
+    last = False
+    while not last:
+        if at + 3 > len(frame):
+            raise MalformedDeltaError("a frame ends early")
+        header = int.from_bytes(frame[at : at + 3], "little")
+        last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
+        if kind == 3:
+            raise MalformedDeltaError("a block of the reserved type")
+        at += 3 + (1 if kind == 1 else size)
+    if at != len(frame):
+        raise MalformedDeltaError("bytes after a frame, or missing from it")
+
+
+def unzigzag(value: int) -> int:
+    return -(value + 1) // 2 if value & 1 else value // 2
+
+
+def read_copies(count: int, streams: list[Stream], target_len: int, footprint_len: int) -> list[Copy]:
+    """The instructions, checked (§5)."""
+    gaps, lengths, codes = (Reader(stream.unpack()) for stream in streams)
+    copies: list[Copy] = []
+    at = diagonal = 0
+    for _ in range(count):
+        gap_len, copy_len, code = gaps.number(4), lengths.number(4), codes.number(4)
+        if code > 1:
+            diagonal += unzigzag(code - 1)
+        copy = Copy(at, gap_len, code == 0, at + gap_len, copy_len, at + gap_len + diagonal)
+        at = copy.copy_start + copy_len
+        if at > target_len:
+            raise MalformedDeltaError("instructions run past the target")
+        if copy.source < 0 or copy.source + copy_len > footprint_len:
+            raise MalformedDeltaError("a copy outside of the footprint")
+        copies.append(copy)
+    if not (gaps.at_end() and lengths.at_end() and codes.at_end()):
+        raise MalformedDeltaError("more numbers than copies")
+    return copies
+
+
+def literal_runs(copies: list[Copy], target_len: int) -> Iterator[tuple[int, int | None, int | None]]:
+    """Every literal run: its length, where the previous copy ends, where the next one starts."""
+    previous: int | None = None
+    at = 0
+    for copy in copies:
+        if copy.gap_len > 0 and not copy.gap_is_sub:
+            yield copy.gap_len, previous, copy.source
+        previous = copy.source + copy.copy_len
+        at = copy.copy_start + copy.copy_len
+    if at < target_len:
+        yield target_len - at, previous, None
+
+
+def build_context(copies: list[Copy], target_len: int, footprint: bytes) -> bytes:
+    """The prefix of the literals (§6)."""
+    regions: list[tuple[int, int]] = []
+
+    def add(start: int, end: int) -> None:
+        start, end = max(start - CONTEXT_MARGIN, 0), min(end + CONTEXT_MARGIN, len(footprint))
+        if start >= end:
+            return
+        if regions and regions[-1][0] <= start <= regions[-1][1]:
+            regions[-1] = (regions[-1][0], max(regions[-1][1], end))
+        else:
+            regions.append((start, end))
+
+    for run_len, previous, following in literal_runs(copies, target_len):
+        reach = 2 * run_len + 256
+        if previous is not None and following is not None and 0 <= following - previous <= 8 * reach:
+            add(previous, following)
+            continue
+        if previous is not None:
+            add(previous, previous + reach)
+        if following is not None:
+            # A start below 0 is clamped before the margin is added to the end; the end is what counts.
+            add(following - reach, following)
+
+    context = bytearray()
+    for start, end in regions:
+        if len(context) + end - start > CONTEXT_LEN_MAX:
+            break
+        context += footprint[start:end]
+    return bytes(context)
+
+
+def decode(footprint: bytes, delta: bytes, target_len: int) -> bytes:
+    """The target of `target_len` bytes; raises MalformedDeltaError for whatever must be refused (§7)."""
+    if not 1 <= target_len <= SEGMENT_LEN_MAX or len(footprint) > FOOTPRINT_LEN_MAX:
+        raise MalformedDeltaError("impossible lengths")
+    reader = Reader(delta)
+    form = reader.take(1)[0]
+    if form == 0:
+        source = reader.number()
+        if not reader.at_end():
+            raise MalformedDeltaError("bytes after the end")
+        if source + target_len > len(footprint):
+            raise MalformedDeltaError("a copy outside of the footprint")
+        return footprint[source : source + target_len]
+    if form != 1:
+        raise MalformedDeltaError("an unknown form")
+    return decode_streams(reader, footprint, target_len)
+
+
+def decode_streams(reader: Reader, footprint: bytes, target_len: int) -> bytes:
+    """The body of form 1."""
+    count = reader.number()
+    if count > target_len // BYTES_PER_COPY_MIN:
+        raise MalformedDeltaError("more copies than the target has room for")
+    instructions = [read_stream(reader, 4 * count) for _ in range(3)]
+    packed_sub = read_stream(reader, target_len)
+    packed_literals = read_stream(reader, target_len, context_allowed=True)
+    if not reader.at_end():
+        raise MalformedDeltaError("bytes after the end")
+
+    copies = read_copies(count, instructions, target_len, len(footprint))
+    sub = Reader(packed_sub.unpack())
+    context = b""
+    if packed_literals.coding == ZSTD_OVER_CONTEXT:
+        context = build_context(copies, target_len, footprint)
+    literals = Reader(packed_literals.unpack(context))
+
+    target = bytearray()
+    for copy in copies:
+        if copy.gap_is_sub:
+            base = footprint[copy.source - copy.gap_len : copy.source]
+            target += bytes((left + right) & 0xFF for left, right in zip(base, sub.take(copy.gap_len), strict=True))
+        else:
+            target += literals.take(copy.gap_len)
+        target += footprint[copy.source : copy.source + copy.copy_len]
+    target += literals.take(target_len - len(target))
+    if not (sub.at_end() and literals.at_end()):
+        raise MalformedDeltaError("sub or literals left over")
+    return bytes(target)
+
+
+def main() -> int:
+    if len(sys.argv) != 4:
+        print(__doc__, file=sys.stderr)
+        return 2
+    footprint, delta = Path(sys.argv[1]).read_bytes(), Path(sys.argv[2]).read_bytes()
+    sys.stdout.buffer.write(decode(footprint, delta, int(sys.argv[3])))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
