@@ -1,6 +1,6 @@
 //! The suite that every [`Catalog`](crate::Catalog) passes. An implementation's own test is a [`Factory`] and one line:
 //!
-//! ```ignore
+//! ```text
 //! catalog::conformance_tests!(MyFactory);
 //! ```
 //!

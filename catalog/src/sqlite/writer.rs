@@ -126,10 +126,10 @@ impl Committer {
             let began = Instant::now();
             match self.try_group(&mut group) {
                 Ok(Applied::All { outcomes, changes }) => {
-                    if changes > 0 {
-                        if let Some(observer) = &self.place.options.observer {
-                            observer.committed(changes, began.elapsed());
-                        }
+                    if changes > 0
+                        && let Some(observer) = &self.place.options.observer
+                    {
+                        observer.committed(changes, began.elapsed());
                     }
                     for (job, outcome) in group.into_iter().zip(outcomes) {
                         // Whoever is not there any more does not want to know.

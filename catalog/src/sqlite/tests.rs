@@ -1,0 +1,252 @@
+//! What only the embedded catalog promises. The rest is in the conformance suite.
+
+use super::{writer::CommitFault, *};
+use crate::{Catalog, types::*};
+use std::{
+    os::unix::fs::PermissionsExt,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+use tempfile::TempDir;
+
+async fn open(directory: &TempDir) -> SqliteCatalog {
+    open_with(directory, SqliteOptions::default()).await
+}
+
+async fn open_with(directory: &TempDir, options: SqliteOptions) -> SqliteCatalog {
+    SqliteCatalog::open(directory.path().join("catalog.db"), options).await.unwrap()
+}
+
+async fn bucket(catalog: &SqliteCatalog) -> BucketId {
+    catalog.create_bucket("b", "o", serde_json::json!({}), 1).await.unwrap().id
+}
+
+#[tokio::test]
+async fn a_second_owner_is_refused_until_the_first_has_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("catalog.db");
+    let first = open(&directory).await;
+    first.put_setting("s", serde_json::json!(1)).await.unwrap();
+    let second = SqliteCatalog::open(&path, SqliteOptions::default()).await;
+    assert!(matches!(second, Err(CatalogError::InUse)));
+    drop(first);
+    assert_eq!(open(&directory).await.setting("s").await.unwrap(), Some(serde_json::json!(1)));
+}
+
+#[tokio::test]
+async fn a_new_epoch_closes_all_earlier_ones_since_their_processes_are_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let catalog = open(&directory).await;
+    let epochs = [catalog.open_epoch().await.unwrap(), catalog.open_epoch().await.unwrap()];
+    drop(catalog);
+    let catalog = open(&directory).await;
+    let third = catalog.open_epoch().await.unwrap();
+    assert!(third > epochs[1]);
+    assert_eq!(catalog.closed_epochs().await.unwrap(), epochs);
+    assert_eq!(catalog.close_stale_epochs(-1_000_000).await.unwrap(), [0u32; 0], "its writer needs no lease");
+}
+
+#[tokio::test]
+async fn a_schema_of_a_newer_program_is_refused_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(open(&directory).await);
+    let path = directory.path().join("catalog.db");
+    let newer = crate::relational::schema::VERSION + 1;
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    raw.execute("INSERT INTO schema_version (version) VALUES (?1)", [newer]).unwrap();
+    drop(raw);
+    match SqliteCatalog::open(&path, SqliteOptions::default()).await {
+        Err(CatalogError::NewerSchema { found, known }) => assert_eq!((found, known), (newer, newer - 1)),
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("opened"),
+    }
+}
+
+#[tokio::test]
+async fn the_files_are_readable_by_their_owner_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let catalog = open(&directory).await;
+    bucket(&catalog).await;
+    let mut files = 0;
+    for entry in std::fs::read_dir(directory.path()).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", entry.file_name());
+        files += 1;
+    }
+    assert_eq!(files, 4, "database, log, log index, lock");
+}
+
+/// After a failed flush the file is asked, not the memory.
+#[tokio::test]
+async fn a_commit_whose_flush_failed_is_found_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let catalog = open(&directory).await;
+    let id = bucket(&catalog).await;
+    let fail_next = |fault| {
+        *catalog.writer.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+    };
+    let settings = async || catalog.bucket("b").await.unwrap().unwrap().settings;
+
+    fail_next(CommitFault::Lost);
+    let outcome = catalog.set_bucket_settings(id, serde_json::json!("lost")).await;
+    assert!(matches!(outcome, Err(CatalogError::Unavailable(_))), "{outcome:?}");
+    assert_eq!(settings().await, serde_json::json!({}));
+
+    fail_next(CommitFault::Kept);
+    catalog.set_bucket_settings(id, serde_json::json!("kept")).await.unwrap();
+    assert_eq!(settings().await, serde_json::json!("kept"));
+
+    catalog.set_bucket_settings(id, serde_json::json!("next")).await.unwrap();
+    assert_eq!(settings().await, serde_json::json!("next"));
+    assert_eq!(catalog.check().await.unwrap(), Vec::<String>::new());
+    assert_eq!(catalog.last_seq().await.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn a_catalog_that_cannot_be_opened_again_says_unknown_and_serves_when_it_can() {
+    let directory = tempfile::tempdir().unwrap();
+    let catalog = open(&directory).await;
+    let id = bucket(&catalog).await;
+    let (path, aside) = (directory.path().join("catalog.db"), directory.path().join("aside.db"));
+    *catalog.writer.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(CommitFault::Lost);
+    std::fs::rename(&path, &aside).unwrap();
+    let outcome = catalog.set_bucket_settings(id, serde_json::json!(1)).await;
+    assert!(matches!(outcome, Err(CatalogError::Unknown(_))), "{outcome:?}");
+    let outcome = catalog.set_bucket_settings(id, serde_json::json!(2)).await;
+    assert!(matches!(outcome, Err(CatalogError::Unavailable(_))), "{outcome:?}");
+    std::fs::rename(&aside, &path).unwrap();
+    catalog.set_bucket_settings(id, serde_json::json!(3)).await.unwrap();
+    assert_eq!(catalog.bucket("b").await.unwrap().unwrap().settings, serde_json::json!(3));
+}
+
+#[tokio::test]
+async fn past_its_bound_changes_are_refused_as_full_and_reads_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let catalog = open_with(&directory, SqliteOptions { bytes_max: Some(1 << 20), ..SqliteOptions::default() }).await;
+    let id = bucket(&catalog).await;
+    let large = serde_json::json!("x".repeat(300 << 10));
+    let mut stored = 0;
+    let refused = loop {
+        match catalog.put_setting(&format!("s{stored}"), large.clone()).await {
+            Ok(()) => stored += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, CatalogError::Full), "{refused}");
+    assert_eq!(stored, 1, "a setting is in its table and in the journal");
+    assert_eq!(catalog.setting("s0").await.unwrap(), Some(large.clone()));
+    assert_eq!(catalog.check().await.unwrap(), Vec::<String>::new());
+    // In a group, the change that does not fit harms no other.
+    let (too_large, fits) =
+        tokio::join!(catalog.put_setting("s1", large), catalog.set_bucket_settings(id, serde_json::json!("small")));
+    assert!(matches!(too_large, Err(CatalogError::Full)));
+    fits.unwrap();
+    assert_eq!(catalog.bucket("b").await.unwrap().unwrap().settings, serde_json::json!("small"));
+}
+
+#[derive(Default)]
+struct Seen(Mutex<Vec<usize>>);
+
+impl CommitObserver for Seen {
+    fn committed(&self, operations: usize, elapsed: Duration) {
+        assert!(elapsed > Duration::ZERO);
+        self.0.lock().unwrap().push(operations);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_that_wait_together_share_a_commit() {
+    let directory = tempfile::tempdir().unwrap();
+    let seen = Arc::new(Seen::default());
+    let options = SqliteOptions {
+        observer: Some(Arc::clone(&seen) as Arc<dyn CommitObserver>),
+        group_max: 50,
+        ..SqliteOptions::default()
+    };
+    let catalog = Arc::new(open_with(&directory, options).await);
+    let id = bucket(&catalog).await;
+    let mut changes = tokio::task::JoinSet::new();
+    for number in 0..400 {
+        let catalog = Arc::clone(&catalog);
+        changes.spawn(async move { catalog.set_bucket_settings(id, serde_json::json!(number)).await.unwrap() });
+    }
+    changes.join_all().await;
+    let groups = seen.0.lock().unwrap().clone();
+    assert_eq!(groups.iter().sum::<usize>(), 401);
+    assert!(groups.len() < 200, "{} commits for 401 changes", groups.len());
+    assert!(groups.iter().all(|changes| (1..=50).contains(changes)), "{groups:?}");
+}
+
+/// Puts keys in without the catalog, which would take its time.
+fn fill(directory: &TempDir, bucket: BucketId, sql_of_key: &str, count: u32) {
+    let raw = rusqlite::Connection::open(directory.path().join("catalog.db")).unwrap();
+    let sql = format!(
+        "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {count})
+         INSERT INTO versions (seq, bucket, key, id, current, modified_ms, size, facts, extents_digest)
+         SELECT 1000 + i, {}, CAST({sql_of_key} AS BLOB), CAST(printf('%016d', i) AS BLOB), 1, 0, 0, x'', zeroblob(32) FROM n",
+        bucket.0
+    );
+    assert_eq!(raw.execute(&sql, []).unwrap(), count as usize);
+}
+
+/// Cost follows the page: the virtual machine's own counter says so, not only the rows that came out.
+#[tokio::test]
+async fn a_listing_of_100_000_keys_under_three_prefixes_touches_a_page_of_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    let catalog = open(&directory).await;
+    let id = bucket(&catalog).await;
+    drop(catalog);
+    fill(&directory, id, "printf('%s/%06d', char(97 + i % 3), i)", 100_000);
+    let catalog = open(&directory).await;
+    let cost = async |query: &ListQuery| {
+        let before = catalog.read_work();
+        let page = catalog.list(query).await.unwrap();
+        let after = catalog.read_work();
+        (page, after.rows - before.rows, after.vm_steps - before.vm_steps)
+    };
+    let query = |prefix: &str, delimiter: Option<&str>, limit| ListQuery {
+        bucket: id,
+        prefix: prefix.into(),
+        delimiter: delimiter.map(Into::into),
+        after: None,
+        limit,
+    };
+
+    let (page, rows, steps) = cost(&query("", Some("/"), 1000)).await;
+    let prefixes = ["a/", "b/", "c/"].map(|prefix| ListEntry::CommonPrefix(prefix.into()));
+    assert_eq!((page.entries.as_slice(), page.next), (prefixes.as_slice(), None));
+    assert!(0 < rows && rows <= 16, "{rows} rows");
+    assert!(0 < steps && steps < 2_000, "{steps} steps");
+
+    let (page, rows, steps) = cost(&query("b/", Some("/"), 100)).await;
+    assert_eq!(page.entries.len(), 100);
+    assert!(rows <= 202, "{rows} rows");
+    assert!(steps < 10_000, "{steps} steps");
+
+    let (page, rows, steps) = cost(&query("", None, 1000)).await;
+    assert_eq!(page.entries.len(), 1000);
+    assert_eq!(rows, 1001);
+    assert!(steps < 40_000, "{steps} steps");
+
+    // Far into the bucket it costs the same.
+    let late = ListQuery { after: Some("c/099000".into()), ..query("", None, 100) };
+    let (page, rows, steps) = cost(&late).await;
+    assert_eq!((page.entries.len(), rows), (100, 101));
+    assert!(steps < 5_000, "{steps} steps");
+}
+
+/// A thousand prefixes of a hundred keys each: a page of prefixes costs a few rows per prefix, not a hundred.
+#[tokio::test]
+async fn a_page_of_prefixes_costs_a_few_rows_per_prefix() {
+    let directory = tempfile::tempdir().unwrap();
+    let catalog = open(&directory).await;
+    let id = bucket(&catalog).await;
+    drop(catalog);
+    fill(&directory, id, "printf('%04d/%02d', i / 100, i % 100)", 100_000);
+    let catalog = open(&directory).await;
+    let query = ListQuery { bucket: id, prefix: String::new(), delimiter: Some("/".into()), after: None, limit: 1000 };
+    let before = catalog.read_work();
+    assert_eq!(catalog.list(&query).await.unwrap().entries.len(), 1000);
+    let work = catalog.read_work();
+    assert!(work.rows - before.rows <= 5_000, "{} rows", work.rows - before.rows);
+}
