@@ -147,18 +147,15 @@ impl BlobOpener {
             let start = position * stride;
             let chunk_end = stored.len().min(start + stride);
             let chunk = &mut stored[start..chunk_end];
-            let plain_len = match checks.get(position) {
-                Some(check) if !sealed => {
-                    self.protection.open(unit(index), index, chunk, check)?;
-                    chunk.len()
-                }
+            let (body, tag) = match checks.get(position) {
+                Some(check) if !sealed => (chunk, *check),
                 _ => {
-                    let (body, tag) =
-                        chunk.split_last_chunk_mut::<TAG_LEN>().ok_or(FormatError::Malformed("shorter than a tag"))?;
-                    self.protection.open(unit(index), index, body, tag)?;
-                    body.len()
+                    let split = chunk.split_last_chunk_mut::<TAG_LEN>();
+                    split.map(|(body, tag)| (body, *tag)).ok_or(FormatError::Malformed("shorter than a tag"))?
                 }
             };
+            self.protection.open(unit(index), index, body, &tag)?;
+            let plain_len = body.len();
             if start != plain_end {
                 stored.copy_within(start..start + plain_len, plain_end);
             }
