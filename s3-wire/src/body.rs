@@ -8,3 +8,6 @@ mod trailers;
 pub use decoded::{BoxError, DecodedBody};
 pub use framing::Framing;
 pub use trailers::Trailers;
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,8 @@ mod verifier;
 
 pub use presented::Presented;
 pub use secret::{CredentialStore, SecretKey};
+#[cfg(test)]
+pub(crate) use signing::SigningKey;
 pub use signing::{ChunkSigner, Scope};
 pub use verifier::{Authenticated, Identity, PayloadMode, SignatureKind, Verifier, anonymous};
 
