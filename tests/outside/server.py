@@ -84,6 +84,8 @@ class Server:
     """Everything it writes is below: data, configuration, output."""
     tables: dict[str, dict[str, Value]] = field(default_factory=dict)
     """TOML tables beyond the ones every server here has; keys given here win."""
+    more_config: str = ""
+    """TOML put behind the tables, for what is no flat table."""
     environment: dict[str, str] = field(default_factory=dict)
     wrapper: Sequence[str] = ()
     """A command to run the server under, such as prlimit."""
@@ -140,7 +142,7 @@ class Server:
         for table, keys in self.tables.items():
             tables[table] = tables.get(table, {}) | keys
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.config.write_text(toml(tables))
+        self.config.write_text(toml(tables) + self.more_config)
 
     def launch(self) -> subprocess.Popen[bytes]:
         """Starts the process and does not wait for it."""

@@ -1,0 +1,76 @@
+"""SIGTERM: what is under way is finished, what is new is refused, the exit is clean."""
+
+from __future__ import annotations
+
+import signal
+import socket
+
+import pytest
+
+from outside.buckets import NewServer
+from outside.clients import s3_client
+from outside.content import MIB, noise, release
+from outside.server import Server, until
+from outside.wire import Connection, signed
+
+
+def refuses_connections(server: Server) -> bool:
+    """Whether the S3 listener is gone."""
+    try:
+        socket.create_connection(("127.0.0.1", server.port), 1).close()
+    except OSError:
+        return True
+    return False
+
+
+def test_an_upload_under_way_is_finished_before_the_server_ends(new_server: NewServer) -> None:
+    server = new_server().start()
+    s3_client(server.endpoint).create_bucket(Bucket="delta-00")
+    body = noise(1, 6 * MIB)
+    request = signed(f"127.0.0.1:{server.port}", "PUT", "/delta-00/k", body=body)
+    assert server.process is not None
+    with Connection(server.port) as connection:
+        connection.send(request[: len(request) // 2])
+        until(
+            lambda: server.metrics().total("deltaweir_http_inflight", op="PutObject") == 1,
+            20,
+            "the upload is under way",
+        )
+        server.process.send_signal(signal.SIGTERM)
+        until(lambda: refuses_connections(server), 20, "new connections are refused")
+        assert server.process.poll() is None
+        connection.send(request[len(request) // 2 :])
+        answer = connection.answer("PUT")
+        assert answer is not None
+        assert answer.status == 200
+    assert server.process.wait(30) == 0
+    server.start()
+    assert s3_client(server.endpoint).get_object(Bucket="delta-00", Key="k")["Body"].read() == body
+
+
+def test_a_download_under_way_is_finished_too(new_server: NewServer) -> None:
+    server = new_server().start()
+    s3 = s3_client(server.endpoint)
+    s3.create_bucket(Bucket="delta-00")
+    body = release(1, 24 * MIB, 0)
+    s3.put_object(Bucket="delta-00", Key="k", Body=body)
+    assert server.process is not None
+    with Connection(server.port) as connection:
+        connection.send(signed(connection.host, "GET", "/delta-00/k"))
+        connection.buffer = connection.socket.recv(1024)
+        server.process.send_signal(signal.SIGTERM)
+        until(lambda: refuses_connections(server), 20, "new connections are refused")
+        answer = connection.answer()
+    assert answer is not None
+    assert (answer.complete, answer.body == body) == (True, True)
+    assert server.process.wait(30) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_idle_server_ends_at_once_with_0(new_server: NewServer, number: signal.Signals) -> None:
+    server = new_server().start()
+    idle = Connection(server.port)
+    assert server.process is not None
+    server.process.send_signal(number)
+    assert server.process.wait(10) == 0
+    idle.socket.close()

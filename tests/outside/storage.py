@@ -1,0 +1,52 @@
+"""What the server says about how things are stored, by headers and by its statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from outside.clients import S3Client
+from outside.server import Server
+
+PARTS_OF_STORED = ("exclusive", "shared", "base_only", "overhead", "tombstoned", "inline")
+"""Every stored byte is in exactly one of these."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The `x-deltaweir-*` headers of an object."""
+
+    form: str
+    stored_bytes: int
+    bases: tuple[str, ...]
+    reason: str
+
+
+def stored(s3: S3Client, bucket: str, key: str) -> Stored:
+    """How an object is stored, as HEAD tells."""
+    headers: dict[str, str] = s3.head_object(Bucket=bucket, Key=key)["ResponseMetadata"]["HTTPHeaders"]
+    return Stored(
+        headers["x-deltaweir-form"],
+        int(headers["x-deltaweir-stored-bytes"]),
+        tuple(base for base in headers.get("x-deltaweir-base", "").split(",") if base),
+        headers["x-deltaweir-reason"],
+    )
+
+
+def bucket_stats(server: Server, bucket: str) -> dict[str, Any]:
+    """A bucket's entry in `GET /api/v1/stats`."""
+    (found,) = (entry for entry in server.admin("/api/v1/stats")["buckets"] if entry["name"] == bucket)
+    return dict(found)
+
+
+def assert_accounts_balance(server: Server) -> None:
+    """Σ stored = exclusive + shared + kept-only-as-base + overhead + tombstoned + inline, in each bucket and in all; and
+    what the catalog says lies on the backend is what lies there."""
+    stats = server.admin("/api/v1/stats")
+    for entry in (*stats["buckets"], stats["totals"]):
+        assert entry["stored"]["total"] == sum(entry["stored"][part] for part in PARTS_OF_STORED), entry
+    for part in ("objects", "logical_bytes"):
+        assert stats["totals"][part] == sum(entry[part] for entry in stats["buckets"])
+    on_backends = sum(entry["stored_bytes"] for entry in stats["backends"])
+    assert on_backends == stats["totals"]["stored"]["total"] - stats["totals"]["stored"]["inline"]
+    assert on_backends == sum(path.stat().st_size for path in server.blob_files())
