@@ -101,7 +101,7 @@ class Writers:
             s3.complete_multipart_upload(**ids, MultipartUpload={"Parts": parts})
 
     def check(self, s3: S3Client) -> None:
-        """Every key holds something it may hold, and LIST, HEAD and GET agree; what it holds is what counts from now on."""
+        """Every key holds something it may hold, and LIST and GET agree; what it holds counts from now on."""
         listed: dict[tuple[str, str], tuple[int, str]] = {}
         for bucket in BUCKETS:
             for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):

@@ -40,8 +40,8 @@ def bucket_stats(server: Server, bucket: str) -> dict[str, Any]:
 
 
 def assert_accounts_balance(server: Server) -> None:
-    """Σ stored = exclusive + shared + kept-only-as-base + overhead + tombstoned + inline, in each bucket and in all; and
-    what the catalog says lies on the backend is what lies there."""
+    """Σ stored = exclusive + shared + kept-only-as-base + overhead + tombstoned + inline, in each bucket and in all;
+    and what the catalog says lies on the backend is what lies there."""
     stats = server.admin("/api/v1/stats")
     for entry in (*stats["buckets"], stats["totals"]):
         assert entry["stored"]["total"] == sum(entry["stored"][part] for part in PARTS_OF_STORED), entry
