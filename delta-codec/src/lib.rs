@@ -23,6 +23,7 @@ mod frame;
 mod index;
 mod instruction;
 mod matcher;
+pub mod sketch;
 mod stream;
 mod summary;
 mod varint;
