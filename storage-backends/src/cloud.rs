@@ -10,6 +10,7 @@
 //! says exactly that (I10): a 404 that speaks of a missing bucket, or of nothing at all, is an error.
 
 pub(crate) mod connector;
+pub(crate) mod endpoint;
 pub(crate) mod refusal;
 mod upload;
 
@@ -113,6 +114,11 @@ pub(crate) fn directory(prefix: &str) -> String {
         "" => String::new(),
         prefix => format!("{prefix}/"),
     }
+}
+
+/// A configuration that `object_store` does not take.
+pub(crate) fn not_set_up(error: object_store::Error) -> BackendError {
+    BackendError::with_source(ErrorKind::Invalid, format!("the backend cannot be set up: {error}"), error)
 }
 
 impl Bucket {

@@ -7,6 +7,8 @@
 //! Wrappers are backends too and stack in any order; the useful one is, from the inside:
 //! store, [`Measured`] (every request that really happens), [`Limited`], [`Retrying`].
 
+#[cfg(feature = "azure")]
+mod azure;
 mod backend;
 mod batches;
 #[cfg(feature = "cloud")]
@@ -14,6 +16,8 @@ mod cloud;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod fault;
+#[cfg(feature = "gcs")]
+mod gcs;
 mod limit;
 mod local;
 mod measured;
@@ -25,10 +29,14 @@ mod retry;
 mod s3;
 mod whole;
 
+#[cfg(feature = "azure")]
+pub use azure::{AzureConfig, AzureCredentials};
 pub use backend::{Backend, BackendError, BlobName, ByteStream, ErrorKind, Listed, PutReceipt, Result};
 #[cfg(feature = "cloud")]
 pub use cloud::{CloudBackend, Timeouts, UploadOptions};
 pub use fault::{Fault, FaultRates, FaultSchedule, Faulty};
+#[cfg(feature = "gcs")]
+pub use gcs::{GcsConfig, GcsCredentials};
 pub use limit::{Concurrency, Limited};
 pub use local::{LocalBackend, LocalOptions};
 pub use measured::Measured;

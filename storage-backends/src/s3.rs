@@ -7,11 +7,13 @@ mod credentials;
 pub use credentials::S3Credentials;
 
 use crate::{
-    BackendError, ErrorKind, Result,
+    Result,
     cloud::{
         Bucket, CloudBackend, Timeouts, UploadOptions,
         connector::{Connector, ExclusiveCreate, client_options, no_retries},
         directory,
+        endpoint::PlainHttp,
+        not_set_up,
     },
 };
 use object_store::aws::{AmazonS3Builder, Checksum};
@@ -74,24 +76,19 @@ impl S3Config {
     /// Prepares the backend. Sends nothing: [`probe`](crate::Backend::probe) asks whether the store answers.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when the configuration contradicts itself.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the configuration contradicts itself.
     pub fn open(self) -> Result<CloudBackend> {
+        let plain = PlainHttp::for_endpoint(self.endpoint.as_deref(), self.allow_http)?;
         let exclusive = ExclusiveCreate::new();
-        let is_plain = self.endpoint.as_deref().is_some_and(|endpoint| endpoint.starts_with("http://"));
-        let is_near = self.endpoint.as_deref().is_some_and(is_loopback);
-        if is_plain && !is_near && !self.allow_http {
-            let message = "the endpoint is plain HTTP to another machine; allow_http = true accepts that";
-            return Err(BackendError::new(ErrorKind::Invalid, message));
-        }
         let connector =
-            Connector { exclusive_completion: Some(exclusive.clone()), allow_http: is_near || self.allow_http };
+            Connector { exclusive_completion: Some(exclusive.clone()), allow_http: plain.to_token_services };
         let mut builder = AmazonS3Builder::new()
             .with_bucket_name(&self.bucket)
             .with_region(&self.region)
             .with_virtual_hosted_style_request(!self.path_style)
             .with_disable_bulk_delete(true)
             .with_retry(no_retries())
-            .with_client_options(client_options(self.timeouts, is_plain))
+            .with_client_options(client_options(self.timeouts, plain.to_store))
             .with_http_connector(connector);
         if let Some(endpoint) = &self.endpoint {
             builder = builder.with_endpoint(self.address(endpoint));
@@ -101,9 +98,7 @@ impl S3Config {
             S3Checksum::Crc64Nvme => builder.with_checksum_algorithm(Checksum::CRC64NVME),
             S3Checksum::None => builder,
         };
-        let store = self.credentials.apply(builder)?.build().map_err(|error| {
-            BackendError::with_source(ErrorKind::Invalid, format!("the S3 backend cannot be set up: {error}"), error)
-        })?;
+        let store = self.credentials.apply(builder)?.build().map_err(not_set_up)?;
         CloudBackend::new(Bucket {
             store: Arc::new(store),
             prefix: directory(&self.prefix),
@@ -124,20 +119,10 @@ impl S3Config {
     }
 }
 
-/// Whether an address is this machine's own.
-pub(crate) fn is_loopback(address: &str) -> bool {
-    let host = address.split_once("://").map_or(address, |(_, rest)| rest);
-    let host = host.split(['/', '?']).next().unwrap_or_default();
-    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-    let bare =
-        host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())).map_or(host, |(h, _)| h);
-    let bare = bare.trim_start_matches('[').trim_end_matches(']');
-    bare == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ErrorKind;
 
     fn config() -> S3Config {
         let credentials = S3Credentials::Static {
@@ -146,18 +131,6 @@ mod tests {
             session_token: None,
         };
         S3Config::new("bucket", credentials)
-    }
-
-    #[test]
-    fn plain_http_to_another_machine_must_be_asked_for() {
-        let at = |endpoint: &str, allow_http| S3Config { endpoint: Some(endpoint.to_owned()), allow_http, ..config() };
-        for near in ["http://127.0.0.1:7070", "http://localhost", "http://[::1]:9000/", "https://s3.example.com"] {
-            assert!(at(near, false).open().is_ok(), "{near}");
-        }
-        for far in ["http://s3.example.com", "http://127.0.0.1.example.com", "http://localhost@example.com:80"] {
-            assert_eq!(at(far, false).open().unwrap_err().kind(), ErrorKind::Invalid, "{far}");
-            assert!(at(far, true).open().is_ok(), "{far}");
-        }
     }
 
     #[test]
