@@ -34,7 +34,7 @@ fmt: ## format Rust and Python
 demo: ## four releases of real packages through four kinds of bucket, with a table of what they cost
 	@tests/setup.sh
 	cargo build --release --locked -p proxy
-	$(PY) -m demo
+	PYTHONPATH=tests:docs/benchmark $(PY) -m demo
 
 audit: ## ask RustSec's advisory database about every dependency (needs github.com)
 	@tests/setup.sh

@@ -87,8 +87,7 @@ class Server:
     more_config: str = ""
     """TOML put behind the tables, for what is no flat table."""
     environment: dict[str, str] = field(default_factory=dict)
-    wrapper: Sequence[str] = ()
-    """A command to run the server under, such as prlimit."""
+    binary: Path = BINARY
     port: int = field(default_factory=free_port)
     admin_port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
@@ -149,7 +148,7 @@ class Server:
         self.write_config()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*self.wrapper, str(BINARY), "serve", "--config", str(self.config)],
+                [str(self.binary), "serve", "--config", str(self.config)],
                 env=self.variables(),
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
@@ -229,7 +228,7 @@ class Server:
     def run(self, *arguments: str, timeout_s: float = 120, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Another command of the binary with this server's configuration."""
         done = subprocess.run(
-            [str(BINARY), *arguments, "--config", str(self.config)],
+            [str(self.binary), *arguments, "--config", str(self.config)],
             env=self.variables(),
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
