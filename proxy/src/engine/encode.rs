@@ -26,13 +26,14 @@ pub(super) struct Region {
     /// The base bytes.
     pub(super) window: Arc<Window>,
     useless: AtomicU32,
-    _pins: Vec<Pin>,
+    /// What keeps its blobs from being collected; outlives the window in the staged content.
+    pub(super) pins: Arc<Vec<Pin>>,
 }
 
 impl Region {
     /// A region's window, with what keeps its blobs from being collected.
     pub(super) fn new(window: Arc<Window>, pins: Vec<Pin>) -> Self {
-        Self { window, useless: AtomicU32::new(0), _pins: pins }
+        Self { window, useless: AtomicU32::new(0), pins: Arc::new(pins) }
     }
 
     fn worth_trying(&self) -> bool {

@@ -24,6 +24,8 @@ mod publish;
 mod read;
 mod report;
 mod stage;
+#[cfg(test)]
+mod tests;
 mod uploads;
 mod view;
 mod window;

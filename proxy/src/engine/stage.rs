@@ -15,6 +15,7 @@ use super::{
     encode::{EncodedSegment, Region, SegmentPlan, encode_segment},
     keyring::random,
     outlet::{Outlet, held},
+    pins::Pin,
     plan::{self, BaseOutcome, DELTA_LEN_MIN, INLINE_LEN_MAX},
     pool::CodecPool,
     view::VIEW_RANGES_MAX,
@@ -30,7 +31,7 @@ use futures::{
 use object_format::{BlobId, BlobKind, BlobSpec, BlobWriter, Coding, SEGMENT_LEN, Seal, Segment};
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 use tokio::{sync::mpsc, task::JoinHandle};
 
@@ -66,8 +67,8 @@ pub(super) struct StagedContent {
     pub(super) plain_len: u64,
     pub(super) base: Option<Arc<BaseObject>>,
     pub(super) base_outcome: BaseOutcome,
-    /// Keeps base blobs from being collected until the commit has its edges.
-    pub(super) _regions: Vec<Arc<Region>>,
+    /// Keeps base blobs from being collected until the commit has its edges; the windows themselves go as soon as their segments are encoded.
+    pub(super) pins: Vec<Arc<Vec<Pin>>>,
 }
 
 impl Engine {
@@ -269,7 +270,15 @@ async fn joined<T>(task: JoinHandle<Result<T, EngineError>>) -> Result<T, Engine
 }
 
 type RegionFuture = Shared<BoxFuture<'static, Option<Arc<Region>>>>;
-type Encoded = (EncodedSegment, Arc<Vec<u8>>, Permit);
+
+/// A segment's way out of the codec pool.
+struct Encoded {
+    segment: EncodedSegment,
+    plain: Arc<Vec<u8>>,
+    permit: Permit,
+    pins: Option<Arc<Vec<Pin>>>,
+}
+
 
 /// Segments on their way through the codec pool.
 struct Encoding {
@@ -280,7 +289,8 @@ struct Encoding {
     /// Position in the object of the next segment.
     next: u64,
     region: Option<(u64, RegionFuture)>,
-    regions: Vec<RegionFuture>,
+    /// Set when some region had a window.
+    tried: Arc<AtomicBool>,
     view_ranges: Arc<AtomicUsize>,
     encoded: mpsc::Sender<Option<JoinHandle<Result<Encoded, EngineError>>>>,
     content: AbortOnDrop<StagedContent>,
@@ -323,7 +333,7 @@ impl Encoding {
             plain_len: 0,
             base: base.clone(),
             base_outcome,
-            _regions: Vec::new(),
+            pins: Vec::new(),
         };
         let (encoded, receiver) = mpsc::channel(engine.pool.threads() + 1);
         let emitting = tokio::spawn(emit(engine.clone(), bucket.clone(), content, receiver));
@@ -334,7 +344,7 @@ impl Encoding {
             effort,
             next: start,
             region: None,
-            regions: Vec::new(),
+            tried: Arc::default(),
             view_ranges: Arc::default(),
             encoded,
             content: AbortOnDrop(emitting),
@@ -353,10 +363,11 @@ impl Encoding {
                 Some(region) => region.await,
                 None => None,
             };
-            let segment = SegmentPlan { compression, effort, region };
+            let pins = region.as_ref().map(|region| region.pins.clone());
+            let how = SegmentPlan { compression, effort, region };
             let (metrics, bytes) = (engine.metrics.clone(), plain.clone());
-            let encoded = engine.pool.run(move |scratch| encode_segment(scratch, &bytes, &segment, &metrics)).await?;
-            Ok((encoded, plain, permit))
+            let segment = engine.pool.run(move |scratch| encode_segment(scratch, &bytes, &how, &metrics)).await?;
+            Ok(Encoded { segment, plain, permit, pins })
         });
         if self.encoded.send(Some(job)).await.is_err() {
             return Err(joined_content(&mut self.content)
@@ -371,11 +382,7 @@ impl Encoding {
         // A full channel is drained by the emitter; a closed one says why below.
         let _ = self.encoded.send(None).await;
         let mut content = joined_content(&mut self.content).await?;
-        for region in std::mem::take(&mut self.regions) {
-            // Only those that were used have been awaited; the others are dropped unloaded.
-            content._regions.extend(region.peek().cloned().flatten());
-        }
-        if self.base.is_some() && content._regions.is_empty() && content.plain_len > 0 {
+        if self.base.is_some() && content.plain_len > 0 && !self.tried.load(Ordering::Relaxed) {
             content.base_outcome = BaseOutcome::Busy;
         }
         Ok(content)
@@ -390,14 +397,15 @@ impl Encoding {
         {
             return Some(region.clone());
         }
-        let (engine, bucket, base, view_ranges) =
-            (self.engine.clone(), self.bucket.clone(), base.clone(), self.view_ranges.clone());
+        let (engine, bucket, base) = (self.engine.clone(), self.bucket.clone(), base.clone());
+        let (view_ranges, tried) = (self.view_ranges.clone(), self.tried.clone());
         let loading = tokio::spawn(async move {
             match engine.region(&bucket, &base, position).await {
                 Ok(RegionOutcome::Ready(region)) => {
                     // Every piece may become a range of the blob's view, which holds so many.
                     let pieces = region.window.piece_count();
                     let before = view_ranges.fetch_add(pieces, Ordering::Relaxed);
+                    tried.store(true, Ordering::Relaxed);
                     (before + pieces <= VIEW_RANGES_MAX).then_some(region)
                 }
                 Ok(RegionOutcome::Nothing | RegionOutcome::Busy) => None,
@@ -409,7 +417,6 @@ impl Encoding {
         });
         let region = async move { loading.await.ok().flatten() }.boxed().shared();
         self.region = Some((index, region.clone()));
-        self.regions.push(region.clone());
         Some(region)
     }
 }
@@ -433,8 +440,10 @@ async fn emit(
             Some(None) => return Ok(content),
             None => return Err(EngineError::Other("the upload was given up".into())),
         };
-        let (segment, plain, mut permit) = joined(job).await?;
+        let Encoded { segment, plain, mut permit, pins } = joined(job).await?;
         content.note(&segment);
+        content.pins.extend(pins.filter(|_| segment.coding == Coding::Delta));
+        content.pins.dedup_by(|a, b| Arc::ptr_eq(a, b));
         let stored_len = segment.stored.as_ref().map_or(plain.len(), Vec::len);
         if bucket.is_sealed() {
             engine.metrics.seal_bytes_total.with_label_values(&["seal"]).inc_by(stored_len as u64);

@@ -19,9 +19,12 @@ use std::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::{Duration, Instant},
 };
 use tokio::sync::OnceCell;
 
+/// How long a region waits for memory before its content is stored without a base.
+const PATIENCE: Duration = Duration::from_millis(300);
 /// Segments of a base that are fetched and decoded at the same time.
 const FETCHES_AT_ONCE: usize = 4;
 
@@ -98,10 +101,10 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Windows within `budget`: one takes at most a quarter of it.
+    /// Windows within `budget`: one takes at most an eighth of it, so that two (a region and the next) leave room for segments.
     pub(super) fn new(budget: Arc<MemoryBudget>, blobs: Arc<Blobs>, pool: Arc<CodecPool>) -> Arc<Self> {
-        let len_max = (budget.bytes_max() / 4).min(WINDOW_LEN_MAX as u64).next_power_of_two();
-        let len_max = if len_max > budget.bytes_max() / 4 { len_max / 2 } else { len_max }.min(WINDOW_LEN_MAX as u64);
+        
+        let len_max = (1 << (budget.bytes_max() / 8).ilog2()).min(WINDOW_LEN_MAX as u64);
         let windows =
             Arc::new(Self { slots: Mutex::default(), clock: AtomicU64::new(0), len_max, budget, blobs, pool });
         let idle = Arc::downgrade(&windows);
@@ -139,7 +142,7 @@ impl Windows {
                 let len = pieces.iter().map(|piece| piece.len).sum::<u64>();
                 let index =
                     BaseIndex::memory_bytes_for(usize::try_from(len).unwrap_or(WINDOW_LEN_MAX), Effort::Balanced);
-                let permit = self.budget.try_acquire(len + index as u64).ok_or(None)?;
+                let permit = self.patiently(len + index as u64).await.ok_or(None)?;
                 self.load(pieces, len, rows, key, permit).await.map(Arc::new).map_err(Some)
             })
             .await;
@@ -217,6 +220,18 @@ impl Windows {
             narrow_index: OnceLock::new(),
             _permit: permit,
         })
+    }
+
+    /// Memory for a window. The region before gives its window back when its last segments are encoded: worth a moment's wait, and no more, because
+    /// others may be waiting for what this upload holds.
+    async fn patiently(&self, bytes: u64) -> Option<Permit> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.budget.try_acquire(bytes) {
+                None if Instant::now() < deadline => tokio::time::sleep(PATIENCE / 30).await,
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Forgets the windows nobody is using.

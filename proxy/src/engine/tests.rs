@@ -1,0 +1,391 @@
+//! The engine through its own public functions, on a real disk and a real catalog.
+
+use super::*;
+use bytes::Bytes;
+use futures::TryStreamExt;
+use sha2::{Digest, Sha256};
+use std::{convert::Infallible, ops::Range};
+use tempfile::TempDir;
+
+const MIB: usize = 1 << 20;
+
+struct Sha(Sha256);
+
+impl BodyDigest for Sha {
+    type Output = ();
+
+    fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn finish(self) -> ((), [u8; 32]) {
+        ((), self.0.finalize().into())
+    }
+}
+
+struct Deployment {
+    engine: Arc<Engine>,
+    metrics: Arc<Metrics>,
+    dir: TempDir,
+}
+
+fn settings(compression: Compression, encryption: Encryption) -> BucketSettings {
+    BucketSettings { compression, encryption, effort: EffortSetting::Auto, backend: "local".into(), keysets: Vec::new() }
+}
+
+fn config(dir: &Path, memory_bytes_max: u64) -> EngineConfig {
+    let buckets = BTreeMap::from([
+        ("delta".to_owned(), settings(Compression::Delta, Encryption::Off)),
+        ("sealed".to_owned(), settings(Compression::Delta, Encryption::Aes256)),
+        ("off".to_owned(), settings(Compression::Off, Encryption::Off)),
+    ]);
+    EngineConfig {
+        data: dir.to_owned(),
+        catalog: "sqlite".into(),
+        backends: BTreeMap::from([("local".to_owned(), BackendConfig::Local { path: dir.join("blobs") })]),
+        sync: true,
+        defaults: settings(Compression::Delta, Encryption::Off),
+        buckets,
+        memory_bytes_max,
+        spool_bytes_max: 1 << 30,
+        kek: None,
+        codec_threads: Some(2),
+        gc_grace: Duration::from_secs(300),
+        gc_interval: Duration::from_secs(3600),
+        upload_age_max: Duration::from_secs(86400),
+    }
+}
+
+impl Deployment {
+    async fn start(memory_bytes_max: u64) -> Self {
+        let dir = TempDir::new().expect("a temporary directory");
+        let metrics = Metrics::new().expect("metrics");
+        let engine = Engine::open(config(dir.path(), memory_bytes_max), metrics.clone()).await.expect("opens");
+        Self { engine, metrics, dir }
+    }
+
+    async fn bucket(&self, name: &str) -> BucketHandle {
+        match self.engine.bucket(name).await.expect("catalog answers") {
+            Some(bucket) => bucket,
+            None => self.engine.create_bucket(name, "owner").await.expect("created").expect("name was free"),
+        }
+    }
+
+    async fn stage(&self, bucket: &BucketHandle, destination: Destination, content: &[u8]) -> Staged<()> {
+        let pieces: Vec<Result<Bytes, Infallible>> =
+            content.chunks(70_001).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+        let body = futures::stream::iter(pieces);
+        self.engine
+            .stage(bucket, destination, Some(content.len() as u64), body, Sha(Sha256::new()))
+            .await
+            .expect("staged")
+    }
+
+    async fn put(&self, bucket: &BucketHandle, key: &str, content: &[u8]) -> Published {
+        let staged = self.stage(bucket, Destination::Object { key: key.into() }, content).await;
+        assert_eq!(staged.sha256, <[u8; 32]>::from(Sha256::digest(content)));
+        let facts = Facts { etag: "e".into(), ..Facts::default() };
+        self.engine.publish(bucket, key, staged, facts, Precondition::None).await.expect("published")
+    }
+
+    async fn get(&self, bucket: &BucketHandle, key: &str, range: Range<usize>) -> Vec<u8> {
+        let object = self.engine.open_object(bucket, key).await.expect("opened").expect("exists");
+        let pieces: Vec<Bytes> =
+            self.engine.read(&object, range.start as u64..range.end as u64).try_collect().await.expect("read");
+        pieces.concat()
+    }
+
+    async fn delete(&self, bucket: &BucketHandle, key: &str) {
+        self.engine.delete(bucket, key, Precondition::None).await.expect("deleted").expect("existed");
+    }
+
+    fn blob_files(&self) -> Vec<std::path::PathBuf> {
+        let mut files = Vec::new();
+        let mut dirs = vec![self.dir.path().join("blobs")];
+        while let Some(dir) = dirs.pop() {
+            for entry in std::fs::read_dir(dir).expect("readable") {
+                let path = entry.expect("readable").path();
+                if path.is_dir() { dirs.push(path) } else { files.push(path) }
+            }
+        }
+        files.retain(|file| !file.to_string_lossy().contains("keyset"));
+        files
+    }
+
+    fn read_bytes(&self) -> u64 {
+        self.metrics.backend_bytes_total.with_label_values(&["local", "read"]).get()
+    }
+}
+
+/// Content that zstd shrinks a little and that has no repeats of its own.
+fn content(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as u8 & 0x3f
+    })
+    .take(len)
+    .collect()
+}
+
+/// The next version: scattered edits, one insertion.
+fn edited(content: &[u8], seed: u64) -> Vec<u8> {
+    let mut next = content.to_vec();
+    let mut at = 1000 + usize::try_from(seed % 977).expect("small");
+    while at < next.len() {
+        next[at] ^= 0x15;
+        at += 50_021;
+    }
+    let middle = next.len() / 2;
+    next.splice(middle..middle, std::iter::repeat_n(7, 333));
+    next
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn versions_shrink_to_deltas_and_every_range_gives_the_original_bytes() {
+    let deployment = Deployment::start(512 << 20).await;
+    for bucket in ["delta", "sealed"] {
+        let bucket = deployment.bucket(bucket).await;
+        let v1 = content(9 * MIB + 77, 1);
+        let v2 = edited(&v1, 2);
+        let v3 = edited(&v2, 3);
+        let first = deployment.put(&bucket, "r/app-1.bin", &v1).await;
+        assert_eq!(first.storage.form, Form::Zstd);
+        for (key, version) in [("r/app-2.bin", &v2), ("r/app-3.bin", &v3)] {
+            let published = deployment.put(&bucket, key, version).await;
+            assert_eq!(published.storage.form, Form::Delta, "{:?}", published.storage);
+            assert!(published.storage.stored_bytes < version.len() as u64 / 20, "{:?}", published.storage);
+            let len = version.len();
+            for range in [0..len, 0..1, len - 1..len, 4 * MIB - 3..4 * MIB + 3, 5 * MIB..5 * MIB + 70_000, 3..3] {
+                assert!(deployment.get(&bucket, key, range.clone()).await == version[range.clone()], "{key} {range:?}");
+            }
+        }
+        let info = deployment.engine.head(&bucket, "r/app-3.bin").await.expect("head").expect("exists");
+        assert_eq!((info.version.size, info.facts.storage.form), (v3.len() as u64, Form::Delta));
+        // The key itself is the best base of its next version.
+        let again = deployment.put(&bucket, "r/app-1.bin", &v2[100..]).await;
+        assert_eq!(again.storage.form, Form::Delta);
+        assert!(deployment.get(&bucket, "r/app-1.bin", 0..v2.len() - 100).await == v2[100..]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_of_many_regions_is_encoded_within_a_small_budget() {
+    // 128 MiB of budget make windows of 16 MiB and regions of 8 MiB.
+    let deployment = Deployment::start(128 << 20).await;
+    let bucket = deployment.bucket("delta").await;
+    let v1 = content(45 * MIB, 5);
+    let v2 = edited(&v1, 6);
+    deployment.put(&bucket, "big-1", &v1).await;
+    let published = deployment.put(&bucket, "big-2", &v2).await;
+    assert_eq!(published.storage.form, Form::Delta);
+    let explained = deployment.engine.explain("delta", "big-2").await.expect("explained").expect("exists");
+    let inspected = deployment.engine.inspect(explained["blobs"][0]["id"].as_str().expect("an id")).await.expect("inspected");
+    assert!(published.storage.stored_bytes < v2.len() as u64 / 10, "{inspected:#?}");
+    assert!(deployment.get(&bucket, "big-2", 0..v2.len()).await == v2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_range_at_the_end_of_a_delta_reads_a_bounded_number_of_stored_bytes() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("delta").await;
+    let v1 = content(40 * MIB, 7);
+    let v2 = edited(&v1, 8);
+    deployment.put(&bucket, "a-1", &v1).await;
+    deployment.put(&bucket, "a-2", &v2).await;
+    deployment.engine.drop_caches();
+    let before = deployment.read_bytes();
+    let len = v2.len();
+    assert!(deployment.get(&bucket, "a-2", len - 65_536..len).await == v2[len - 65_536..]);
+    let read = deployment.read_bytes() - before;
+    assert!(read > 0 && read < 6 * 4 * MIB as u64, "{read}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_shrink_like_single_puts_and_complete_moves_no_bytes() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("sealed").await;
+    let v1 = content(20 * MIB, 9);
+    let v2 = edited(&v1, 10);
+    for (key, version) in [("m/x-1", &v1), ("m/x-2", &v2)] {
+        let upload = deployment.engine.create_upload(&bucket, key, "owner", Facts::default()).await.expect("created");
+        let mut numbered: Vec<(u32, &[u8])> = (1..).zip(version.chunks(8 * MIB)).collect();
+        numbered.reverse();
+        for (number, part) in numbered {
+            let destination = Destination::Part { key: key.into(), upload, number };
+            let staged = deployment.stage(&bucket, destination, part).await;
+            let facts = PartFacts { size: part.len() as u64, ..PartFacts::default() };
+            let stored = deployment.engine.publish_part(&bucket, key, upload, number, staged, facts).await;
+            assert!(stored.expect("stored") > 0);
+        }
+        let parts = deployment.engine.parts(&bucket, key, upload, 0, 1000).await.expect("parts");
+        assert_eq!(parts.len(), 3);
+        let before = deployment.read_bytes();
+        let published = deployment
+            .engine
+            .complete(&bucket, key, upload, parts, [1; 32], Facts::default(), Precondition::None)
+            .await
+            .expect("completed");
+        assert_eq!(deployment.read_bytes(), before);
+        assert!(deployment.get(&bucket, key, 0..version.len()).await == **version);
+        assert!(deployment.get(&bucket, key, 8 * MIB - 5..8 * MIB + 5).await == version[8 * MIB - 5..8 * MIB + 5]);
+        if key == "m/x-2" {
+            assert_eq!(published.storage.form, Form::Delta);
+            assert!(published.storage.stored_bytes < version.len() as u64 / 20, "{:?}", published.storage);
+        }
+    }
+    // A multipart base made of several blobs serves a single PUT, and a base made of deltas stands for what it was made from.
+    let single = deployment.put(&bucket, "m/x-3", &edited(&v2, 11)).await;
+    assert_eq!(single.storage.form, Form::Delta);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_bytes_cost_nothing_the_second_time() {
+    let deployment = Deployment::start(512 << 20).await;
+    for bucket in ["delta", "sealed", "off"] {
+        let bucket = deployment.bucket(bucket).await;
+        let bytes = content(MIB, 12);
+        deployment.put(&bucket, "one", &bytes).await;
+        let files = deployment.blob_files().len();
+        let second = deployment.put(&bucket, "two", &bytes).await;
+        assert_eq!((second.storage.form, second.storage.stored_bytes), (Form::Dedup, 0));
+        assert_eq!(deployment.blob_files().len(), files);
+        deployment.delete(&bucket, "one").await;
+        deployment.engine.collect(true).await.expect("collected");
+        assert!(deployment.get(&bucket, "two", 0..MIB).await == bytes);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_base_stays_while_deltas_need_it_and_nothing_is_left_in_the_end() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("delta").await;
+    let v1 = content(5 * MIB, 13);
+    let v2 = edited(&v1, 14);
+    deployment.put(&bucket, "v-1", &v1).await;
+    deployment.put(&bucket, "v-2", &v2).await;
+    deployment.put(&bucket, "small", b"lives in the catalog").await;
+    deployment.put(&bucket, "empty", b"").await;
+    deployment.delete(&bucket, "v-1").await;
+    deployment.engine.collect(true).await.expect("collected");
+    deployment.engine.drop_caches();
+    assert!(deployment.get(&bucket, "v-2", 0..v2.len()).await == v2);
+    assert_eq!(deployment.get(&bucket, "small", 0..20).await, b"lives in the catalog");
+    assert_eq!(deployment.get(&bucket, "empty", 0..0).await, b"");
+    let stats = deployment.engine.stats().await.expect("stats");
+    assert!(stats["totals"]["stored"]["base_only"].as_u64().expect("a number") > 0, "{stats}");
+    for key in ["v-2", "small", "empty"] {
+        deployment.delete(&bucket, key).await;
+    }
+    let report = deployment.engine.collect(true).await.expect("collected");
+    assert_eq!(report.errors, 0);
+    assert_eq!(deployment.blob_files(), Vec::<std::path::PathBuf>::new());
+    assert_eq!(deployment.engine.stats().await.expect("stats")["totals"]["stored"]["total"], 0);
+    assert_eq!(deployment.engine.catalog().check().await.expect("checked"), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_base_that_dies_between_choice_and_commit_makes_the_object_whole() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("delta").await;
+    let v1 = content(5 * MIB, 15);
+    let v2 = edited(&v1, 16);
+    deployment.put(&bucket, "v-1", &v1).await;
+    let staged = deployment.stage(&bucket, Destination::Object { key: "v-2".into() }, &v2).await;
+    deployment.delete(&bucket, "v-1").await;
+    // The base is dead, but pinned: its bytes outlive the collection.
+    let report = deployment.engine.collect(true).await.expect("collected");
+    assert_eq!(report.pinned_blobs, 1);
+    let published =
+        deployment.engine.publish(&bucket, "v-2", staged, Facts::default(), Precondition::None).await.expect("published");
+    assert_eq!(published.storage.form, Form::Zstd);
+    deployment.engine.collect(true).await.expect("collected");
+    deployment.engine.drop_caches();
+    assert!(deployment.get(&bucket, "v-2", 0..v2.len()).await == v2);
+    assert_eq!(deployment.blob_files().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_abandoned_upload_leaves_nothing() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("delta").await;
+    drop(deployment.stage(&bucket, Destination::Object { key: "a".into() }, &content(9 * MIB, 17)).await);
+    let failing = futures::stream::iter([Ok(Bytes::from(content(5 * MIB, 18))), Err("cut")]);
+    let destination = Destination::Object { key: "b".into() };
+    let outcome = deployment.engine.stage(&bucket, destination, None, failing, Sha(Sha256::new())).await;
+    assert!(matches!(outcome, Err(StoreError::Body("cut"))));
+    // Caches and codec threads have their share of the budget for good; everything else comes back.
+    let reserved = (64 << 20) + 2 * CODEC_THREAD_BYTES;
+    let mut left = (usize::MAX, 0);
+    for _ in 0..500 {
+        left = (deployment.blob_files().len(), deployment.metrics.memory_budget_bytes.with_label_values(&["used"]).get() as u64);
+        if left == (0, reserved) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("files and bytes of memory left: {left:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blobs_of_an_earlier_start_without_a_row_are_swept_and_others_survive_it() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("sealed").await;
+    let bytes = content(MIB, 19);
+    deployment.put(&bucket, "kept", &bytes).await;
+    let orphan = BlobId::new(deployment.engine.epoch, keyring::random().expect("random"));
+    let name = blobs::blob_name(orphan).expect("a name");
+    let backend = deployment.engine.blobs.backend("local").expect("configured").clone();
+    storage_backends::put_bytes(&*backend, &name, Bytes::from_static(b"left by a crash")).await.expect("stored");
+    let Deployment { engine, metrics, dir } = deployment;
+    drop(bucket);
+    engine.shutdown().await;
+    drop((engine, backend));
+    let engine = Engine::open(config(dir.path(), 512 << 20), metrics.clone()).await.expect("opens again");
+    let deployment = Deployment { engine, metrics, dir };
+    let report = deployment.engine.collect(false).await.expect("collected");
+    assert!(report.orphan_blobs <= 1);
+    assert_eq!(deployment.blob_files().len(), 1, "the orphan went, by this collection or the first of the start");
+    let bucket = deployment.bucket("sealed").await;
+    assert!(deployment.get(&bucket, "kept", 0..MIB).await == bytes);
+    // Keysets belong to a live bucket: they stay.
+    assert_eq!(bucket.settings.keysets.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sealed_row_moved_to_another_key_does_not_open() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("sealed").await;
+    deployment.put(&bucket, "a", b"secret").await;
+    let mut version = deployment.engine.catalog().current(bucket.row.id, "a").await.expect("read").expect("exists");
+    assert!(deployment.engine.open_facts(&bucket, &version).is_ok());
+    version.key = "b".into();
+    assert!(matches!(deployment.engine.open_facts(&bucket, &version), Err(EngineError::Integrity(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_stored_bytes_are_an_error_and_never_wrong_bytes() {
+    for name in ["delta", "sealed", "off"] {
+        let deployment = Deployment::start(512 << 20).await;
+        let bucket = deployment.bucket(name).await;
+        let bytes = content(5 * MIB, 20);
+        deployment.put(&bucket, "x", &bytes).await;
+        let file = deployment.blob_files().pop().expect("one blob");
+        let good = std::fs::read(&file).expect("readable");
+        for at in (0..good.len()).step_by(good.len() / 37) {
+            let mut bad = good.clone();
+            bad[at] ^= 0x40;
+            std::fs::remove_file(&file).expect("removed");
+            std::fs::write(&file, bad).expect("written");
+            deployment.engine.drop_caches();
+            let object = deployment.engine.open_object(&bucket, "x").await.expect("opened").expect("exists");
+            let outcome: Result<Vec<Bytes>, _> = deployment.engine.read(&object, 0..bytes.len() as u64).try_collect().await;
+            match outcome {
+                Ok(pieces) => assert!(pieces.concat() == bytes, "wrong bytes after damage at {at}"),
+                Err(error) => assert!(matches!(error, EngineError::Integrity(_)), "{error}"),
+            }
+        }
+    }
+}
