@@ -96,6 +96,8 @@ pub enum Mutation {
         upload: UploadId,
         /// The writer's epoch.
         epoch: u32,
+        /// When.
+        now_ms: UnixMs,
     },
     /// Completed uploads that are not remembered any more.
     ForgetCompletedUploads {
@@ -135,7 +137,7 @@ impl Mutation {
             Mutation::PutPart { commit } => Some(commit.part.modified_ms),
             Mutation::CreateBucket { bucket } => Some(bucket.created_ms),
             Mutation::CreateUpload { upload } => Some(upload.created_ms),
-            Mutation::Purge { now_ms, .. } => Some(*now_ms),
+            Mutation::Abort { now_ms, .. } | Mutation::Purge { now_ms, .. } => Some(*now_ms),
             _ => None,
         }
     }

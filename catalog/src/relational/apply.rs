@@ -92,7 +92,9 @@ async fn journaled<S: Session>(session: &mut S, mutation: &mut Mutation) -> Resu
         Mutation::CreateUpload { upload } => multipart::create(session, upload).await?,
         Mutation::PutPart { commit } => multipart::put_part(session, commit).await?,
         Mutation::Complete { commit, modified_ms } => multipart::complete(session, seq, commit, modified_ms).await?,
-        Mutation::Abort { bucket, key, upload, .. } => multipart::abort(session, *bucket, key, *upload).await?,
+        Mutation::Abort { bucket, key, upload, now_ms, .. } => {
+            multipart::abort(session, *bucket, key, *upload, *now_ms).await?
+        }
         Mutation::ForgetCompletedUploads { before_ms } => multipart::forget_completed(session, *before_ms).await?,
         Mutation::Purge { blob, now_ms } => blobs::purge(session, *blob, *now_ms).await?,
     };

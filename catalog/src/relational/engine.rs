@@ -1,7 +1,7 @@
 //! The contract over anything that can run statements: [`Catalog`] for every [`Engine`].
 
 use super::{
-    apply::{Change, Outcome},
+    apply::{Change, Outcome, now_ms},
     blobs::{self, DuplicateQuery},
     buckets, check, list, multipart, read,
     session::Session,
@@ -242,7 +242,8 @@ impl<E: Engine> Catalog for E {
     }
 
     async fn abort(&self, bucket: BucketId, key: &str, id: UploadId, epoch: u32) -> Result<bool> {
-        changed(mutate(self, Mutation::Abort { bucket, key: key.to_owned(), upload: id, epoch }).await?)
+        let abort = Mutation::Abort { bucket, key: key.to_owned(), upload: id, epoch, now_ms: now_ms() };
+        changed(mutate(self, abort).await?)
     }
 
     async fn stale_uploads(&self, before_ms: UnixMs, limit: usize) -> Result<Vec<Upload>> {

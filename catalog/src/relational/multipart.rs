@@ -1,7 +1,7 @@
 //! Multipart uploads: their rows, their parts, and the one transaction that makes a version of them.
 
 use super::{
-    apply::{Decision, Outcome, now_ms},
+    apply::{Decision, Outcome},
     blobs, buckets, rows,
     rows::upload_columns,
     session::{Lock, Row, Session, Statement, signed, statement},
@@ -200,6 +200,7 @@ pub(crate) async fn abort<S: Session>(
     bucket: BucketId,
     key: &str,
     upload: UploadId,
+    now_ms: UnixMs,
 ) -> Result<Decision> {
     let answers = session
         .run(vec![
@@ -216,7 +217,7 @@ pub(crate) async fn abort<S: Session>(
         statement!("DELETE FROM parts WHERE upload = $1", upload.0),
         statement!("DELETE FROM uploads WHERE id = $1", upload.0),
     ];
-    writes.extend(blobs::release_all(rows::blob_keys(&answers[1])?, &BTreeSet::new(), now_ms()));
+    writes.extend(blobs::release_all(rows::blob_keys(&answers[1])?, &BTreeSet::new(), now_ms));
     Decision::done(writes)
 }
 

@@ -137,7 +137,7 @@ pub(super) fn open_writing(place: &Place) -> Result<SqliteSession> {
     if mode != "wal" {
         return Err(CatalogError::Other(format!("write-ahead mode is not to be had here, only {mode}")));
     }
-    let sync = if place.options.sync { "FULL" } else { "OFF" };
+    let sync = if place.options.sync { "FULL" } else { "NORMAL" };
     let session = configure(connection)?;
     session.execute(&format!("PRAGMA synchronous = {sync}; PRAGMA foreign_keys = ON;"))?;
     session

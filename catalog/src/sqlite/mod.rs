@@ -34,7 +34,8 @@ use writer::Writer;
 /// How the embedded catalog is opened.
 #[derive(Clone)]
 pub struct SqliteOptions {
-    /// Flush every commit before it is acknowledged. `false` leaves that to the operating system: commits may be lost with the machine.
+    /// Flush every commit before it is acknowledged. `false` leaves that to the operating system: the last commits may be lost with the
+    /// machine (not with the process), the database stays whole.
     pub sync: bool,
     /// Most reads at a time, each with a connection and a blocking thread; more wait.
     pub readers_max: usize,

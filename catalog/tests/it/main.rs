@@ -1,3 +1,6 @@
-//! The conformance suite over every implementation.
+//! The conformance suite over every implementation, and the formats that others rely on.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod journal_rows;
 mod sqlite;
