@@ -1,0 +1,570 @@
+//! The configuration: the only place where files and environment are read.
+//!
+//! A flag wins over the environment, the environment over the file, the file over the defaults. What is wrong is refused with the
+//! path of the key; nothing is guessed. `docs/reference/configuration.md` is the page for operators.
+
+mod file;
+mod values;
+
+pub use file::LogFormat;
+
+use crate::{
+    auth::{Credentials, Policy, PolicyDocument, UserConfig},
+    engine::config::{BackendConfig, BucketSettings, EngineConfig},
+};
+use file::File;
+use object_format::Kek;
+use s3_wire::{BucketName, Domains, sigv4::SecretKey};
+use secrecy::{ExposeSecret, SecretString};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use values::SecretText;
+use zeroize::Zeroizing;
+
+/// Everything `serve` is told.
+pub struct ServeConfig {
+    /// Listeners and HTTP.
+    pub server: ServerConfig,
+    /// Storage.
+    pub engine: EngineConfig,
+    /// The root key pair, when it was set explicitly.
+    pub root: Option<Credentials>,
+    /// Users of the file.
+    pub users: Vec<UserConfig>,
+    /// Logging.
+    pub log: LogConfig,
+    /// What is odd but not wrong, for the log.
+    pub warnings: Vec<String>,
+    /// The whole configuration in effect as TOML, without secrets.
+    pub shown: String,
+}
+
+/// Listeners and HTTP.
+#[derive(Clone)]
+pub struct ServerConfig {
+    /// The S3 listener.
+    pub listen: SocketAddr,
+    /// The admin listener.
+    pub admin_listen: SocketAddr,
+    /// Region of signatures and bucket locations.
+    pub region: String,
+    /// Domains of virtual-host addressing.
+    pub domains: Domains,
+    /// Whether answers carry `x-deltaweir-*`.
+    pub storage_headers: bool,
+    /// PEM files of the S3 listener's certificate chain and key; `None`: plain HTTP.
+    pub tls: Option<TlsFiles>,
+    /// What the admin listener asks for.
+    pub admin_token: Option<SecretString>,
+    /// How long a connection may take to send a request's head.
+    pub head_timeout: Duration,
+    /// How long a peer may neither send what it announced nor take what it asked for.
+    pub stall_timeout: Duration,
+    /// How long requests may go on after SIGTERM.
+    pub drain_timeout: Duration,
+    /// Most open connections.
+    pub connections_max: usize,
+    /// Most requests at once; the next is answered 503 SlowDown.
+    pub requests_max: usize,
+}
+
+/// PEM files of a TLS listener.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// Certificate chain.
+    pub cert: PathBuf,
+    /// Private key.
+    pub key: PathBuf,
+}
+
+/// Logging.
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    /// Directives such as `info` or `deltaweir=debug,info`.
+    pub filter: String,
+    /// Text or JSON.
+    pub format: LogFormat,
+}
+
+/// Flags; each wins over its environment variable.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// `--config`
+    pub config: Option<PathBuf>,
+    /// `--data`
+    pub data: Option<PathBuf>,
+    /// `--listen`
+    pub listen: Option<String>,
+    /// `--admin-listen`
+    pub admin_listen: Option<String>,
+    /// `--catalog`
+    pub catalog: Option<String>,
+    /// `--log`
+    pub log: Option<String>,
+}
+
+/// Environment variables; a map in tests.
+#[derive(Clone, Default)]
+pub struct Environment(BTreeMap<String, String>);
+
+impl Environment {
+    /// The process's own; names and values that are not UTF-8 are left out.
+    pub fn of_process() -> Self {
+        Self(std::env::vars_os().filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?))).collect())
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+}
+
+impl<const N: usize> From<[(&str, &str); N]> for Environment {
+    fn from(pairs: [(&str, &str); N]) -> Self {
+        Self(pairs.into_iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect())
+    }
+}
+
+/// What is wrong, and where.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    key: Option<String>,
+    message: String,
+}
+
+impl ConfigError {
+    fn at(key: &str, message: impl Into<String>) -> Self {
+        Self { key: Some(key.to_owned()), message: message.into() }
+    }
+
+    fn whole(message: impl Into<String>) -> Self {
+        Self { key: None, message: message.into() }
+    }
+
+    /// Path of the key, such as `server.listen`, or the name of the variable.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.key {
+            Some(key) => write!(f, "{key}: {}", self.message),
+            None => f.write_str(&self.message),
+        }
+    }
+}
+
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl ServeConfig {
+    /// Reads everything: the file (if any is named), then the environment, then the flags.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with the path of its key. A configuration is never partly used (C119).
+    pub fn load(overrides: &Overrides, environment: &Environment) -> Result<Self, ConfigError> {
+        let path = overrides.config.clone().or_else(|| environment.get("DELTAWEIR_CONFIG").map(PathBuf::from));
+        let (text, directory) = match &path {
+            None => (String::new(), PathBuf::new()),
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|error| ConfigError::whole(format!("cannot read {}: {error}", path.display())))?;
+                (text, path.parent().map(Path::to_owned).unwrap_or_default())
+            }
+        };
+        Self::from_text(&text, &directory, overrides, environment)
+    }
+
+    /// As [`ServeConfig::load`] for the text of a file; `file:` references and TLS files are relative to `directory`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn from_text(
+        text: &str,
+        directory: &Path,
+        overrides: &Overrides,
+        environment: &Environment,
+    ) -> Result<Self, ConfigError> {
+        let mut file = File::parse(text)?;
+        override_file(&mut file, overrides, environment);
+        let mut shown = file.clone();
+        shown.storage.catalog = without_password(&file.storage.catalog);
+        let shown = toml::to_string_pretty(&shown).map_err(|error| ConfigError::whole(error.to_string()))?;
+        let reader = Reader { file: &file, environment, directory };
+        let root = reader.root()?;
+        let users = reader.users(root.as_ref())?;
+        let server = reader.server(root.is_some() || !users.is_empty())?;
+        Ok(Self {
+            engine: reader.engine()?,
+            log: LogConfig { filter: file.log.filter.clone(), format: file.log.format },
+            warnings: reader.warnings(),
+            server,
+            root,
+            users,
+            shown,
+        })
+    }
+}
+
+/// Every variable the program reads, but those that `env:` names.
+const VARIABLES: &[&str] = &[
+    "DELTAWEIR_CONFIG",
+    "DELTAWEIR_DATA",
+    "DELTAWEIR_LISTEN",
+    "DELTAWEIR_ADMIN_LISTEN",
+    "DELTAWEIR_ACCESS_KEY_ID",
+    "DELTAWEIR_SECRET_ACCESS_KEY",
+    "DELTAWEIR_KEK",
+    "DELTAWEIR_CATALOG",
+    "DELTAWEIR_ADMIN_TOKEN",
+    "DELTAWEIR_LOG",
+];
+
+fn override_file(file: &mut File, flags: &Overrides, environment: &Environment) {
+    let pick = |flag: &Option<String>, name: &str| flag.clone().or_else(|| environment.get(name).map(str::to_owned));
+    let data = flags.data.clone().or_else(|| environment.get("DELTAWEIR_DATA").map(PathBuf::from));
+    if let Some(data) = data {
+        file.storage.data = data;
+    }
+    if let Some(listen) = pick(&flags.listen, "DELTAWEIR_LISTEN") {
+        file.server.listen = listen;
+    }
+    if let Some(listen) = pick(&flags.admin_listen, "DELTAWEIR_ADMIN_LISTEN") {
+        file.server.admin_listen = listen;
+    }
+    if let Some(catalog) = pick(&flags.catalog, "DELTAWEIR_CATALOG") {
+        file.storage.catalog = catalog;
+    }
+    if let Some(filter) = pick(&flags.log, "DELTAWEIR_LOG") {
+        file.log.filter = filter;
+    }
+    if let Some(token) = environment.get("DELTAWEIR_ADMIN_TOKEN") {
+        file.server.admin_token = Some(SecretText::from(token.to_owned()));
+    }
+    if let Some(kek) = environment.get("DELTAWEIR_KEK") {
+        file.storage.kek = Some(SecretText::from(kek.to_owned()));
+    }
+    let named = |name: &str| file.storage.backend == name || file.buckets.values().any(|b| b.backend.as_deref() == Some(name));
+    if named("local") && !file.backends.contains_key("local") {
+        file.backends.insert("local".into(), file::Backend::Local { path: file.storage.data.join("blobs") });
+    }
+}
+
+/// A file with everything it refers to.
+struct Reader<'a> {
+    file: &'a File,
+    environment: &'a Environment,
+    directory: &'a Path,
+}
+
+impl Reader<'_> {
+    fn secret(&self, key: &str, text: &SecretText) -> Result<SecretString, ConfigError> {
+        text.resolve(key, self.environment, self.directory)
+    }
+
+    fn root(&self) -> Result<Option<Credentials>, ConfigError> {
+        let id = self.environment.get("DELTAWEIR_ACCESS_KEY_ID");
+        let secret = self.environment.get("DELTAWEIR_SECRET_ACCESS_KEY");
+        match (id, secret) {
+            (None, None) => Ok(None),
+            (Some(id), Some(secret)) => {
+                check_access_key("DELTAWEIR_ACCESS_KEY_ID", id)?;
+                check_secret("DELTAWEIR_SECRET_ACCESS_KEY", secret)?;
+                Ok(Some(Credentials { access_key_id: id.to_owned(), secret: SecretKey::new(secret) }))
+            }
+            (Some(_), None) => Err(ConfigError::at("DELTAWEIR_SECRET_ACCESS_KEY", "the access key id is set without it")),
+            (None, Some(_)) => Err(ConfigError::at("DELTAWEIR_ACCESS_KEY_ID", "the secret access key is set without it")),
+        }
+    }
+
+    fn users(&self, root: Option<&Credentials>) -> Result<Vec<UserConfig>, ConfigError> {
+        let mut names = BTreeSet::from(["root".to_owned()]);
+        let mut keys: BTreeSet<String> = root.map(|root| root.access_key_id.clone()).into_iter().collect();
+        let mut users = Vec::new();
+        for (index, user) in self.file.users.iter().enumerate() {
+            let key = |name: &str| format!("users[{index}].{name}");
+            if user.name.is_empty() || !names.insert(user.name.clone()) {
+                return Err(ConfigError::at(&key("name"), "a user needs a name of its own (\"root\" is taken)"));
+            }
+            if let Some(id) = &user.canonical_id
+                && (id.len() != 64 || !id.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)))
+            {
+                return Err(ConfigError::at(&key("canonical_id"), "expected 64 lower-case hex digits"));
+            }
+            let id = self.secret(&key("access_key_id"), &user.access_key_id)?;
+            check_access_key(&key("access_key_id"), id.expose_secret())?;
+            if !keys.insert(id.expose_secret().to_owned()) {
+                return Err(ConfigError::at(&key("access_key_id"), "another user has the same"));
+            }
+            let secret = self.secret(&key("secret_access_key"), &user.secret_access_key)?;
+            check_secret(&key("secret_access_key"), secret.expose_secret())?;
+            users.push(UserConfig {
+                name: user.name.clone(),
+                canonical_id: user.canonical_id.clone(),
+                credentials: Credentials {
+                    access_key_id: id.expose_secret().to_owned(),
+                    secret: SecretKey::new(secret.expose_secret()),
+                },
+                policy: self.policy(&key("policy"), &user.policy)?,
+            });
+        }
+        Ok(users)
+    }
+
+    fn policy(&self, key: &str, name: &str) -> Result<Policy, ConfigError> {
+        match name {
+            "admin" => Ok(Policy::Admin),
+            "readwrite" => Ok(Policy::ReadWrite),
+            "readonly" => Ok(Policy::ReadOnly),
+            _ => {
+                let path = name.strip_prefix("file:").ok_or_else(|| {
+                    ConfigError::at(key, "expected \"admin\", \"readwrite\", \"readonly\" or \"file:policy.json\"")
+                })?;
+                let path = self.directory.join(path);
+                let text = std::fs::read(&path)
+                    .map_err(|error| ConfigError::at(key, format!("cannot read {}: {error}", path.display())))?;
+                let document = PolicyDocument::parse(&text)
+                    .map_err(|error| ConfigError::at(key, format!("{}: {error}", path.display())))?;
+                Ok(Policy::Document(document))
+            }
+        }
+    }
+
+    /// `explicit`: somebody set credentials, so the server may be reached from elsewhere.
+    fn server(&self, explicit: bool) -> Result<ServerConfig, ConfigError> {
+        let server = &self.file.server;
+        let address = |key: &str, text: &str| {
+            text.parse::<SocketAddr>()
+                .map_err(|_| ConfigError::at(key, format!("expected an address such as 127.0.0.1:9000, not {text:?}")))
+        };
+        let listen = address("server.listen", &server.listen)?;
+        let admin_listen = address("server.admin_listen", &server.admin_listen)?;
+        if listen == admin_listen && listen.port() != 0 {
+            return Err(ConfigError::at("server.admin_listen", "the S3 listener has the same address"));
+        }
+        if !listen.ip().is_loopback() && !explicit {
+            return Err(ConfigError::at(
+                "server.listen",
+                format!(
+                    "{listen} can be reached from other machines: set DELTAWEIR_ACCESS_KEY_ID and \
+                     DELTAWEIR_SECRET_ACCESS_KEY (or [[users]]) first"
+                ),
+            ));
+        }
+        let admin_token = match &server.admin_token {
+            None => None,
+            Some(token) => Some(self.secret("server.admin_token", token)?),
+        };
+        if !admin_listen.ip().is_loopback() && admin_token.is_none() {
+            return Err(ConfigError::at(
+                "server.admin_listen",
+                format!("{admin_listen} can be reached from other machines: set server.admin_token or DELTAWEIR_ADMIN_TOKEN first"),
+            ));
+        }
+        if server.region.is_empty() || !server.region.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
+            return Err(ConfigError::at("server.region", "expected letters, digits and hyphens"));
+        }
+        let tls = match (&server.tls_cert, &server.tls_key) {
+            (None, None) => None,
+            (Some(cert), Some(key)) => Some(TlsFiles { cert: self.directory.join(cert), key: self.directory.join(key) }),
+            (None, Some(_)) => return Err(ConfigError::at("server.tls_cert", "tls_key is set without it")),
+            (Some(_), None) => return Err(ConfigError::at("server.tls_key", "tls_cert is set without it")),
+        };
+        let limits = &self.file.limits;
+        for (key, value) in [("connections_max", limits.connections_max), ("requests_max", limits.requests_max)] {
+            if !(1..=1_000_000).contains(&value) {
+                return Err(ConfigError::at(&format!("limits.{key}"), "expected 1 to 1000000"));
+            }
+        }
+        for (key, value) in [("head_timeout", server.head_timeout), ("stall_timeout", server.stall_timeout)] {
+            if value.0 < Duration::from_secs(1) {
+                return Err(ConfigError::at(&format!("server.{key}"), "expected at least \"1s\""));
+            }
+        }
+        Ok(ServerConfig {
+            listen,
+            admin_listen,
+            region: server.region.clone(),
+            domains: Domains::new(&server.domains),
+            storage_headers: server.storage_headers,
+            tls,
+            admin_token,
+            head_timeout: server.head_timeout.0,
+            stall_timeout: server.stall_timeout.0,
+            drain_timeout: server.drain_timeout.0,
+            connections_max: limits.connections_max,
+            requests_max: limits.requests_max,
+        })
+    }
+
+    fn engine(&self) -> Result<EngineConfig, ConfigError> {
+        let file = self.file;
+        let catalog = &file.storage.catalog;
+        if catalog != "sqlite" && !catalog.starts_with("postgres://") && !catalog.starts_with("postgresql://") {
+            return Err(ConfigError::at("storage.catalog", "expected \"sqlite\" or a postgres:// URL"));
+        }
+        let known = |key: &str, name: &str| {
+            if file.backends.contains_key(name) {
+                return Ok(());
+            }
+            Err(ConfigError::at(key, format!("there is no [backends.{name}]")))
+        };
+        known("storage.backend", &file.storage.backend)?;
+        let defaults = BucketSettings {
+            compression: file.defaults.compression,
+            encryption: file.defaults.encryption,
+            effort: file.defaults.effort,
+            backend: file.storage.backend.clone(),
+            keysets: Vec::new(),
+        };
+        let mut buckets = BTreeMap::new();
+        for (name, bucket) in &file.buckets {
+            let key = format!("buckets.{name}");
+            BucketName::new(name.as_str()).map_err(|_| ConfigError::at(&key, "not a valid bucket name"))?;
+            if let Some(backend) = &bucket.backend {
+                known(&format!("{key}.backend"), backend)?;
+            }
+            let settings = BucketSettings {
+                compression: bucket.compression.unwrap_or(defaults.compression),
+                encryption: bucket.encryption.unwrap_or(defaults.encryption),
+                effort: bucket.effort.unwrap_or(defaults.effort),
+                backend: bucket.backend.clone().unwrap_or_else(|| defaults.backend.clone()),
+                keysets: Vec::new(),
+            };
+            buckets.insert(name.clone(), settings);
+        }
+        let limits = &file.limits;
+        if limits.memory_bytes_max.0 < MEMORY_BYTES_MIN {
+            return Err(ConfigError::at("limits.memory_bytes_max", "expected at least \"64MiB\""));
+        }
+        if limits.codec_threads == Some(0) {
+            return Err(ConfigError::at("limits.codec_threads", "expected at least 1"));
+        }
+        if file.gc.interval.0 < Duration::from_secs(1) {
+            return Err(ConfigError::at("gc.interval", "expected at least \"1s\""));
+        }
+        Ok(EngineConfig {
+            data: file.storage.data.clone(),
+            catalog: catalog.clone(),
+            backends: self.backends()?,
+            sync: file.storage.sync,
+            defaults,
+            buckets,
+            memory_bytes_max: limits.memory_bytes_max.0,
+            spool_bytes_max: limits.spool_bytes_max.0,
+            kek: self.kek()?,
+            codec_threads: limits.codec_threads,
+            gc_grace: file.gc.grace.0,
+            gc_interval: file.gc.interval.0,
+            upload_age_max: limits.upload_age_max.0,
+        })
+    }
+
+    fn backends(&self) -> Result<BTreeMap<String, BackendConfig>, ConfigError> {
+        let mut backends = BTreeMap::new();
+        for (name, backend) in &self.file.backends {
+            let at = format!("backends.{name}");
+            if name.is_empty() || name.len() > 64 || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') {
+                return Err(ConfigError::at(&at, "a backend's name is 1 to 64 letters, digits, hyphens and underscores"));
+            }
+            let config = match backend {
+                file::Backend::Local { path } => BackendConfig::Local { path: path.clone() },
+                file::Backend::S3 { endpoint, bucket, prefix, region, access_key_id, secret_access_key } => {
+                    if !prefix.is_empty() && !prefix.ends_with('/') {
+                        return Err(ConfigError::at(&format!("{at}.prefix"), "expected a prefix that ends in \"/\""));
+                    }
+                    if access_key_id.is_some() != secret_access_key.is_some() {
+                        return Err(ConfigError::at(&at, "access_key_id and secret_access_key belong together"));
+                    }
+                    let secret = |name: &str, text: &Option<SecretText>| match text {
+                        None => Ok(None),
+                        Some(text) => self.secret(&format!("{at}.{name}"), text).map(Some),
+                    };
+                    BackendConfig::S3 {
+                        endpoint: endpoint.clone(),
+                        bucket: bucket.clone(),
+                        prefix: prefix.clone(),
+                        region: region.clone(),
+                        access_key_id: secret("access_key_id", access_key_id)?.map(|id| id.expose_secret().to_owned()),
+                        secret_access_key: secret("secret_access_key", secret_access_key)?,
+                    }
+                }
+            };
+            backends.insert(name.clone(), config);
+        }
+        Ok(backends)
+    }
+
+    fn kek(&self) -> Result<Option<Kek>, ConfigError> {
+        use base64::{Engine as _, engine::general_purpose::STANDARD};
+        let Some(text) = &self.file.storage.kek else { return Ok(None) };
+        let text = self.secret("storage.kek", text)?;
+        let wrong = || ConfigError::at("storage.kek", "expected the base64 of 32 bytes");
+        let bytes = Zeroizing::new(STANDARD.decode(text.expose_secret().trim()).map_err(|_| wrong())?);
+        let secret = <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| wrong())?;
+        Ok(Some(Kek::new(secret)))
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for name in self.environment.0.keys() {
+            if name.starts_with("DELTAWEIR_") && !VARIABLES.contains(&name.as_str()) && !self.names(name) {
+                warnings.push(format!("{name} is set but has no meaning"));
+            }
+        }
+        if !self.file.storage.sync {
+            warnings.push("storage.sync is off: acknowledged objects may be lost with the power".into());
+        }
+        warnings
+    }
+
+    /// Whether some secret of the file is `env:` this variable.
+    fn names(&self, variable: &str) -> bool {
+        let reference = format!("\"env:{variable}\"");
+        toml::to_string(self.file).is_ok_and(|text| text.contains(&reference))
+    }
+}
+
+/// A URL `scheme://user:password@host/…` without its password.
+fn without_password(url: &str) -> String {
+    let parts = url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?)));
+    match parts {
+        Some((scheme, (who, place))) => {
+            let user = who.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}:[redacted]@{place}")
+        }
+        None => url.to_owned(),
+    }
+}
+
+/// Less than this cannot hold one upload's base window and one segment's work.
+const MEMORY_BYTES_MIN: u64 = 64 << 20;
+
+/// An access key stands in `Credential=KEY/date/…` and in logs.
+fn check_access_key(key: &str, id: &str) -> Result<(), ConfigError> {
+    if (3..=128).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic() && !b"/,=\"\\".contains(&b)) {
+        return Ok(());
+    }
+    Err(ConfigError::at(key, "expected 3 to 128 visible ASCII characters without / , = \" \\"))
+}
+
+fn check_secret(key: &str, secret: &str) -> Result<(), ConfigError> {
+    if (8..=256).contains(&secret.len()) {
+        return Ok(());
+    }
+    Err(ConfigError::at(key, "expected 8 to 256 bytes"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! The shape of the file. Every key, its default, nothing else: an unknown key is refused with its path.
+
+use super::{
+    ConfigError,
+    values::{ByteSize, Interval, SecretText},
+};
+use crate::engine::config::{Compression, EffortSetting, Encryption};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+/// The whole file.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) server: Server,
+    pub(super) storage: Storage,
+    pub(super) backends: BTreeMap<String, Backend>,
+    pub(super) defaults: Defaults,
+    pub(super) buckets: BTreeMap<String, Bucket>,
+    pub(super) users: Vec<User>,
+    pub(super) limits: Limits,
+    pub(super) gc: Gc,
+    pub(super) log: Log,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Server {
+    pub(super) listen: String,
+    pub(super) admin_listen: String,
+    pub(super) region: String,
+    pub(super) domains: Vec<String>,
+    pub(super) storage_headers: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tls_cert: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tls_key: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) admin_token: Option<SecretText>,
+    pub(super) head_timeout: Interval,
+    pub(super) stall_timeout: Interval,
+    pub(super) drain_timeout: Interval,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:9000".into(),
+            admin_listen: "127.0.0.1:9001".into(),
+            region: "us-east-1".into(),
+            domains: Vec::new(),
+            storage_headers: true,
+            tls_cert: None,
+            tls_key: None,
+            admin_token: None,
+            head_timeout: Interval(Duration::from_secs(30)),
+            stall_timeout: Interval(Duration::from_secs(60)),
+            drain_timeout: Interval(Duration::from_secs(30)),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Storage {
+    pub(super) data: PathBuf,
+    pub(super) catalog: String,
+    pub(super) backend: String,
+    pub(super) sync: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) kek: Option<SecretText>,
+}
+
+impl Default for Storage {
+    fn default() -> Self {
+        Self {
+            data: "./deltaweir-data".into(),
+            catalog: "sqlite".into(),
+            backend: "local".into(),
+            sync: true,
+            kek: None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase", deny_unknown_fields)]
+pub(super) enum Backend {
+    Local {
+        path: PathBuf,
+    },
+    S3 {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        endpoint: Option<String>,
+        bucket: String,
+        #[serde(default)]
+        prefix: String,
+        #[serde(default = "default_region")]
+        region: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        access_key_id: Option<SecretText>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        secret_access_key: Option<SecretText>,
+    },
+}
+
+fn default_region() -> String {
+    "us-east-1".into()
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Defaults {
+    pub(super) compression: Compression,
+    pub(super) encryption: Encryption,
+    pub(super) effort: EffortSetting,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self { compression: Compression::Delta, encryption: Encryption::Off, effort: EffortSetting::Auto }
+    }
+}
+
+/// What a bucket of this name is created with; what is left out comes from `defaults` and `storage.backend`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Bucket {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) compression: Option<Compression>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) encryption: Option<Encryption>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) effort: Option<EffortSetting>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) backend: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct User {
+    pub(super) name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) canonical_id: Option<String>,
+    pub(super) access_key_id: SecretText,
+    pub(super) secret_access_key: SecretText,
+    pub(super) policy: String,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Limits {
+    pub(super) memory_bytes_max: ByteSize,
+    pub(super) spool_bytes_max: ByteSize,
+    pub(super) connections_max: usize,
+    pub(super) requests_max: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) codec_threads: Option<usize>,
+    pub(super) upload_age_max: Interval,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory_bytes_max: ByteSize(1 << 30),
+            spool_bytes_max: ByteSize(16 << 30),
+            connections_max: 4096,
+            requests_max: 1024,
+            codec_threads: None,
+            upload_age_max: Interval(Duration::from_secs(7 * 86_400)),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Gc {
+    pub(super) grace: Interval,
+    pub(super) interval: Interval,
+}
+
+impl Default for Gc {
+    fn default() -> Self {
+        Self { grace: Interval(Duration::from_secs(15 * 60)), interval: Interval(Duration::from_secs(60)) }
+    }
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Log {
+    pub(super) filter: String,
+    pub(super) format: LogFormat,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { filter: "info".into(), format: LogFormat::Text }
+    }
+}
+
+impl File {
+    /// Reads a document. Errors name the key by its path from the top.
+    pub(super) fn parse(text: &str) -> Result<Self, ConfigError> {
+        let table = text.parse::<toml::Table>().map_err(|error| ConfigError::whole(error.to_string().trim_end()))?;
+        table.try_into().map_err(|error: toml::de::Error| described(&error))
+    }
+}
+
+/// A toml error of a table has the path of the enclosing keys at its end: "… in `server`".
+fn described(error: &toml::de::Error) -> ConfigError {
+    let text = error.to_string();
+    let path = text.lines().rev().find_map(|line| line.strip_prefix("in `")?.strip_suffix('`')).unwrap_or_default();
+    let message = error.message().trim_end();
+    match message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`')) {
+        Some((name, known)) => {
+            let key = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+            ConfigError::at(&key, format!("unknown key{known}"))
+        }
+        None if path.is_empty() => ConfigError::whole(message),
+        None => ConfigError::at(path, message),
+    }
+}

@@ -1,0 +1,239 @@
+use super::*;
+use crate::engine::config::{Compression, EffortSetting, Encryption};
+
+fn read(text: &str) -> Result<ServeConfig, ConfigError> {
+    read_with(text, Environment::default())
+}
+
+fn read_with(text: &str, environment: Environment) -> Result<ServeConfig, ConfigError> {
+    ServeConfig::from_text(text, Path::new(""), &Overrides::default(), &environment)
+}
+
+fn refused(text: &str) -> String {
+    read(text).err().expect("this is refused").to_string()
+}
+
+const CONTRACT: &str = r#"
+[server]
+listen = "127.0.0.1:9000"
+admin_listen = "127.0.0.1:9001"
+region = "us-east-1"
+domains = ["s3.example.com"]
+storage_headers = true
+[storage]
+data = "./deltaweir-data"
+catalog = "sqlite"
+backend = "local"
+sync = true
+[backends.local]
+type = "local"
+path = "./deltaweir-data/blobs"
+[backends.cloud]
+type = "s3"
+endpoint = "http://127.0.0.1:7070"
+bucket = "deltaweir-store"
+prefix = "prod/"
+region = "us-east-1"
+access_key_id = "env:CLOUD_KEY"
+secret_access_key = "env:CLOUD_SECRET"
+[defaults]
+compression = "delta"
+encryption = "off"
+effort = "auto"
+[buckets."bench-encryption"]
+compression = "off"
+encryption = "aes256"
+[[users]]
+name = "ci"
+access_key_id = "AKCI"
+secret_access_key = "env:CI_SECRET"
+policy = "readwrite"
+[limits]
+memory_bytes_max = "1GiB"
+spool_bytes_max = "16GiB"
+"#;
+
+#[test]
+fn the_file_of_the_contract_is_read() {
+    let environment =
+        Environment::from([("CLOUD_KEY", "ck"), ("CLOUD_SECRET", "cs-cs-cs"), ("CI_SECRET", "ci-secret-1")]);
+    let config = read_with(CONTRACT, environment).unwrap();
+    assert_eq!(config.server.domains.bucket_of("b.s3.example.com").as_deref(), Some("b"));
+    assert_eq!(config.engine.memory_bytes_max, 1 << 30);
+    let bench = &config.engine.buckets["bench-encryption"];
+    assert_eq!(
+        (bench.compression, bench.encryption, bench.effort),
+        (Compression::Off, Encryption::Aes256, EffortSetting::Auto)
+    );
+    assert_eq!(bench.backend, "local");
+    let BackendConfig::S3 { access_key_id, .. } = &config.engine.backends["cloud"] else {
+        panic!("cloud is an S3 backend")
+    };
+    assert_eq!(access_key_id.as_deref(), Some("ck"));
+    assert_eq!(config.users[0].name, "ci");
+    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+}
+
+#[test]
+fn nothing_at_all_is_a_configuration() {
+    let config = read("").unwrap();
+    assert_eq!(config.server.listen.to_string(), "127.0.0.1:9000");
+    let BackendConfig::Local { path } = &config.engine.backends["local"] else {
+        panic!("the default backend is local")
+    };
+    assert_eq!(path, Path::new("./deltaweir-data/blobs"));
+    assert_eq!(config.engine.defaults.compression, Compression::Delta);
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_its_path() {
+    for (text, path) in [
+        ("sever = 1", "sever"),
+        ("[server]\nlisten_on = 1", "server.listen_on"),
+        ("[limits]\nmemory = 1", "limits.memory"),
+        ("[buckets.photos]\ncompresion = \"off\"", "buckets.photos.compresion"),
+        ("[backends.cloud]\ntype = \"s3\"\nbucket = \"b\"\nbuckett = \"b\"", "backends.cloud.buckett"),
+    ] {
+        let error = read(text).err().expect("this is refused");
+        assert_eq!(error.key(), Some(path), "{error}");
+        assert!(error.to_string().contains("unknown key"), "{error}");
+    }
+}
+
+#[test]
+fn a_wrong_value_is_refused_with_its_path() {
+    for (text, start) in [
+        ("[server]\nlisten = 9000", "server.listen: "),
+        ("[server]\nlisten = \"localhost\"", "server.listen: "),
+        ("[server]\nhead_timeout = \"soon\"", "server.head_timeout: expected a duration"),
+        ("[limits]\nmemory_bytes_max = \"much\"", "limits.memory_bytes_max: expected a size"),
+        ("[limits]\nmemory_bytes_max = \"1KiB\"", "limits.memory_bytes_max: expected at least"),
+        ("[defaults]\ncompression = \"gzip\"", "defaults.compression: unknown variant `gzip`"),
+        ("[storage]\nbackend = \"cloud\"", "storage.backend: there is no [backends.cloud]"),
+        ("[storage]\ncatalog = \"mysql://\"", "storage.catalog: "),
+        ("[storage]\nkek = \"c2hvcnQ=\"", "storage.kek: expected the base64 of 32 bytes"),
+        ("[buckets.X]", "buckets.X: not a valid bucket name"),
+        ("[server]\ntls_cert = \"cert.pem\"", "server.tls_key: "),
+        ("[server]\nadmin_listen = \"127.0.0.1:9000\"", "server.admin_listen: "),
+    ] {
+        let error = refused(text);
+        assert!(error.starts_with(start), "{text:?} gives {error:?}");
+    }
+}
+
+#[test]
+fn a_syntax_error_is_refused_with_its_line() {
+    assert!(refused("[server]\nlisten = ").contains("line 2"));
+}
+
+#[test]
+fn a_flag_wins_over_the_environment_and_that_over_the_file() {
+    let environment = Environment::from([("DELTAWEIR_LISTEN", "127.0.0.1:2"), ("DELTAWEIR_DATA", "/env")]);
+    let flags = Overrides { listen: Some("127.0.0.1:3".into()), ..Overrides::default() };
+    let text = "[server]\nlisten = \"127.0.0.1:1\"\n[storage]\ndata = \"/file\"";
+    let config = ServeConfig::from_text(text, Path::new(""), &flags, &environment).unwrap();
+    assert_eq!(config.server.listen.port(), 3);
+    assert_eq!(config.engine.data, Path::new("/env"));
+    let BackendConfig::Local { path } = &config.engine.backends["local"] else {
+        panic!("the default backend is local")
+    };
+    assert_eq!(path, Path::new("/env/blobs"));
+}
+
+#[test]
+fn a_listener_others_can_reach_needs_credentials_and_an_admin_listener_a_token() {
+    let error = refused("[server]\nlisten = \"0.0.0.0:9000\"");
+    assert!(error.starts_with("server.listen: "), "{error}");
+    let error = refused("[server]\nadmin_listen = \"[::]:9001\"");
+    assert!(error.starts_with("server.admin_listen: "), "{error}");
+    let environment = Environment::from([
+        ("DELTAWEIR_ACCESS_KEY_ID", "AKROOT"),
+        ("DELTAWEIR_SECRET_ACCESS_KEY", "a-long-secret"),
+        ("DELTAWEIR_ADMIN_TOKEN", "token"),
+        ("DELTAWEIR_LISTEN", "0.0.0.0:9000"),
+        ("DELTAWEIR_ADMIN_LISTEN", "0.0.0.0:9001"),
+    ]);
+    let config = read_with("", environment).unwrap();
+    assert_eq!(config.root.unwrap().access_key_id, "AKROOT");
+}
+
+#[test]
+fn half_a_key_pair_and_empty_secrets_are_refused() {
+    // C22
+    for (environment, start) in [
+        (Environment::from([("DELTAWEIR_ACCESS_KEY_ID", "AKROOT")]), "DELTAWEIR_SECRET_ACCESS_KEY: "),
+        (Environment::from([("DELTAWEIR_SECRET_ACCESS_KEY", "secret-secret")]), "DELTAWEIR_ACCESS_KEY_ID: "),
+        (
+            Environment::from([("DELTAWEIR_ACCESS_KEY_ID", "AKROOT"), ("DELTAWEIR_SECRET_ACCESS_KEY", "")]),
+            "DELTAWEIR_SECRET_ACCESS_KEY: ",
+        ),
+    ] {
+        let error = read_with("", environment).err().expect("this is refused").to_string();
+        assert!(error.starts_with(start), "{error}");
+    }
+}
+
+fn user(name: &str, key: &str, secret: &str, policy: &str) -> String {
+    format!(
+        "[[users]]\nname = {name:?}\naccess_key_id = {key:?}\nsecret_access_key = {secret:?}\npolicy = {policy:?}\n"
+    )
+}
+
+#[test]
+fn users_have_names_keys_secrets_and_policies_of_their_own() {
+    let good = user("ci", "AKCI", "secret-one", "readonly");
+    assert_eq!(read(&good).unwrap().users.len(), 1);
+    for (more, start) in [
+        (user("ci", "AKXX", "secret-two", "readonly"), "users[1].name: "),
+        (user("root", "AKXX", "secret-two", "readonly"), "users[1].name: "),
+        (user("b", "AKCI", "secret-two", "readonly"), "users[1].access_key_id: "),
+        (user("b", "A/KEY", "secret-two", "readonly"), "users[1].access_key_id: "),
+        (user("b", "AKB", "short", "readonly"), "users[1].secret_access_key: "),
+        (user("b", "AKB", "env:NOWHERE", "readonly"), "users[1].secret_access_key: the environment has no NOWHERE"),
+        (user("b", "AKB", "file:/nowhere/at/all", "readonly"), "users[1].secret_access_key: cannot read"),
+        (user("b", "AKB", "secret-two", "owner"), "users[1].policy: "),
+        (user("b", "AKB", "secret-two", "file:/nowhere.json"), "users[1].policy: cannot read"),
+    ] {
+        let error = refused(&(good.clone() + &more));
+        assert!(error.starts_with(start), "{error}");
+    }
+}
+
+#[test]
+fn secrets_and_policies_are_read_from_files_beside_the_configuration() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("secret"), "from-a-file\n").unwrap();
+    let policy = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:GetObject","Resource":"arn:aws:s3:::b/*"}]}"#;
+    std::fs::write(directory.path().join("policy.json"), policy).unwrap();
+    std::fs::write(directory.path().join("bad.json"), policy.replace("Effect", "Efect")).unwrap();
+    let path = directory.path().join("deltaweir.toml");
+    let load = |policy: &str| {
+        std::fs::write(&path, user("ci", "AKCI", "file:secret", policy)).unwrap();
+        let overrides = Overrides { config: Some(path.clone()), ..Overrides::default() };
+        ServeConfig::load(&overrides, &Environment::default())
+    };
+    let config = load("file:policy.json").unwrap();
+    assert!(matches!(config.users[0].policy, Policy::Document(_)));
+    let error = load("file:bad.json").err().expect("an unknown field is refused").to_string();
+    assert!(error.starts_with("users[0].policy: ") && error.contains("Efect"), "{error}");
+}
+
+#[test]
+fn what_is_shown_holds_no_secret() {
+    // C115
+    let environment = Environment::from([
+        ("DELTAWEIR_ADMIN_TOKEN", "canary-token"),
+        ("DELTAWEIR_KEK", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
+    ]);
+    let catalog = "[storage]\ncatalog = \"postgres://weir:canary-word@db/weir\"\n";
+    let text = catalog.to_owned() + &user("ci", "AKCI", "canary-secret", "readonly");
+    let shown = read_with(&text, environment).unwrap().shown;
+    assert!(shown.contains("[redacted]"));
+    assert!(!shown.contains("canary") && !shown.contains("AAECAwQ"), "{shown}");
+}
+
+#[test]
+fn a_variable_without_meaning_is_pointed_out() {
+    let warnings = read_with("", Environment::from([("DELTAWEIR_LISTN", "x")])).unwrap().warnings;
+    assert_eq!(warnings, ["DELTAWEIR_LISTN is set but has no meaning"]);
+}

@@ -1,0 +1,154 @@
+//! Operations on buckets and on the list of them.
+
+use super::{Result, document, empty, set, time_of, token};
+use crate::server::{
+    RequestBody,
+    service::{Answer, S3Request},
+};
+use http::StatusCode;
+use s3_wire::{
+    ErrorCode, Query, S3Error,
+    checksum::Claims,
+    xml::{
+        request::CreateBucketConfiguration,
+        response::{BucketEntry, ListAllMyBucketsResult, LocationConstraint, VersioningConfiguration},
+    },
+};
+
+/// The most buckets of a page, and without paging of a list.
+const BUCKETS_MAX: usize = 10_000;
+
+/// Lists the buckets the caller owns or may list.
+pub(super) async fn list(request: &S3Request) -> Result<Answer> {
+    let query = &request.target.query;
+    let prefix = query.single("prefix")?.unwrap_or_default();
+    let limit = page_len(query)?;
+    let after = match query.single("continuation-token")? {
+        Some(token) => token::decode(token)?,
+        None => String::new(),
+    };
+    let region_asked = query.single("bucket-region")?;
+    let buckets = request.service.engine.buckets().await.map_err(|error| request.refusal(error))?;
+    let principal = &request.principal;
+    let region = &request.service.region;
+    let mut visible = buckets.into_iter().filter(|bucket| {
+        bucket.name.starts_with(prefix)
+            && bucket.name > after
+            && region_asked.is_none_or(|asked| asked == region)
+            && (bucket.owner == principal.canonical_id() || principal.may("s3:ListBucket", Some(&bucket.name), None))
+    });
+    let page: Vec<_> = visible.by_ref().take(limit).collect();
+    let more = visible.next().is_some();
+    let paged = query.has("max-buckets");
+    Ok(document(&ListAllMyBucketsResult {
+        owner: request.service.users.owner(principal.canonical_id()),
+        prefix: Some(prefix.to_owned()).filter(|prefix| !prefix.is_empty()),
+        continuation_token: page.last().filter(|_| more).map(|bucket| token::encode(&bucket.name)),
+        buckets: page
+            .into_iter()
+            .map(|bucket| BucketEntry {
+                created: time_of(bucket.created_ms),
+                region: paged.then(|| region.clone()),
+                name: bucket.name,
+            })
+            .collect(),
+    }))
+}
+
+fn page_len(query: &Query) -> Result<usize> {
+    let Some(text) = query.single("max-buckets")? else { return Ok(BUCKETS_MAX) };
+    let number = text.parse::<usize>().ok().filter(|number| (1..=BUCKETS_MAX).contains(number));
+    number.ok_or_else(|| {
+        S3Error::invalid_argument("max-buckets", text, "max-buckets must be an integer between 1 and 10000.")
+    })
+}
+
+/// Creates a bucket with the settings configured for its name.
+pub(super) async fn create(request: &S3Request, body: &mut RequestBody) -> Result<Answer> {
+    let name = request.bucket_name()?;
+    let claims = Claims::from_headers(&request.headers, &request.payload)?;
+    let wanted = CreateBucketConfiguration::parse(&request.document(claims, body).await?)?;
+    check_location(wanted.location_constraint.as_deref(), &request.service.region)?;
+    let owner = request.principal.canonical_id();
+    let engine = &request.service.engine;
+    let created = engine.create_bucket(name, owner).await.map_err(|error| request.refusal(error))?;
+    if created.is_none() {
+        let existing = request.bucket(name).await?;
+        let code = if existing.row.owner == owner {
+            ErrorCode::BucketAlreadyOwnedByYou
+        } else {
+            ErrorCode::BucketAlreadyExists
+        };
+        return Err(S3Error::new(code).field("BucketName", name));
+    }
+    let mut answer = empty(StatusCode::OK);
+    set(answer.headers_mut(), "location", &format!("/{name}"));
+    Ok(answer)
+}
+
+/// A bucket can only be where this server is.
+fn check_location(wanted: Option<&str>, region: &str) -> Result<()> {
+    match wanted {
+        None | Some("") => Ok(()),
+        Some(wanted) if wanted == region => Ok(()),
+        Some(wanted) => Err(S3Error::with_message(
+            ErrorCode::IllegalLocationConstraintException,
+            format!("The {wanted} location constraint is incompatible for the region specific endpoint this request was sent to."),
+        )
+        .field("LocationConstraint", wanted)),
+    }
+}
+
+/// Says that a bucket is there, and where.
+pub(super) async fn head(request: &S3Request) -> Result<Answer> {
+    request.in_bucket().await?;
+    let mut answer = empty(StatusCode::OK);
+    set(answer.headers_mut(), "x-amz-bucket-region", &request.service.region);
+    Ok(answer)
+}
+
+/// Deletes an empty bucket.
+pub(super) async fn delete(request: &S3Request) -> Result<Answer> {
+    let here = request.in_bucket().await?;
+    let engine = &request.service.engine;
+    if engine.delete_bucket(&here.bucket).await.map_err(|error| request.refusal(error))? {
+        Ok(empty(StatusCode::NO_CONTENT))
+    } else {
+        Err(S3Error::new(ErrorCode::NoSuchBucket).field("BucketName", request.bucket_name()?))
+    }
+}
+
+/// Says where a bucket is.
+pub(super) async fn location(request: &S3Request) -> Result<Answer> {
+    request.in_bucket().await?;
+    Ok(document(&LocationConstraint { region: request.service.region.clone() }))
+}
+
+/// Says that a bucket keeps no versions.
+pub(super) async fn versioning(request: &S3Request) -> Result<Answer> {
+    request.in_bucket().await?;
+    Ok(document(&VersioningConfiguration::Unversioned))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_may_only_be_asked_for_where_the_server_is() {
+        for wanted in [None, Some(""), Some("eu-west-1")] {
+            assert!(check_location(wanted, "eu-west-1").is_ok());
+        }
+        let error = check_location(Some("us-west-2"), "eu-west-1").unwrap_err();
+        assert_eq!(error.code(), ErrorCode::IllegalLocationConstraintException);
+    }
+
+    #[test]
+    fn pages_of_buckets_have_bounds() {
+        let len = |raw: &str| page_len(&Query::parse(raw).unwrap());
+        assert_eq!((len("").unwrap(), len("max-buckets=1").unwrap()), (BUCKETS_MAX, 1));
+        for raw in ["max-buckets=0", "max-buckets=10001", "max-buckets=-1", "max-buckets=x", "max-buckets="] {
+            assert_eq!(len(raw).unwrap_err().code(), ErrorCode::InvalidArgument, "{raw}");
+        }
+    }
+}

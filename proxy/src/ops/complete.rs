@@ -1,0 +1,317 @@
+//! CompleteMultipartUpload: checks the client's list against the parts, then one commit that moves no bytes. Sent twice it
+//! answers the same twice.
+
+use super::{
+    InBucket, Result, document,
+    late::{Done, answer_late},
+    multipart::{OpenUpload, id_text, no_such_upload, wanted_checksum},
+    object_facts,
+};
+use crate::{
+    engine::{BucketHandle, EngineError, Facts, PartFacts, PartSize},
+    server::{
+        RequestBody,
+        service::{Answer, S3Request},
+    },
+};
+use catalog::{Part, UploadId};
+use s3_wire::{
+    ETag, ErrorCode, S3Error,
+    checksum::{Checksum, ChecksumType, Claims, combine_parts},
+    headers::ChecksumRequest,
+    xml::{
+        Document as _,
+        request::{CompleteMultipartUpload, CompletedPart},
+        response::CompleteMultipartUploadResult,
+    },
+};
+use sha2::{Digest as _, Sha256};
+use std::collections::HashMap;
+
+/// The least a part but the last must have: 5 MiB.
+const PART_BYTES_MIN: u64 = 5 << 20;
+/// The most an object may have: 5 TiB.
+const OBJECT_BYTES_MAX: u64 = 5 << 40;
+/// Rows of parts read at once.
+const PARTS_PAGE: usize = 1000;
+
+/// Completes an upload.
+pub(super) async fn complete(request: &S3Request, body: &mut RequestBody) -> Result<Answer> {
+    let here = request.in_bucket().await?;
+    let key = request.key()?.to_owned();
+    let claims = Claims::without_checksum(&request.headers, &request.payload)?;
+    let list = CompleteMultipartUpload::parse(&request.document(claims, body).await?)?.parts;
+    let asked = ChecksumRequest::of_complete(&request.headers)?;
+    let open = here.upload(&key).await?;
+    let digest = list_digest(&list);
+    if let Some(completed) = &open.upload.completed {
+        return here.completed_before(&key, &open, completed.parts_digest == digest, &list).await;
+    }
+    let (conditions, precondition) = request.precondition(&here.bucket, &key).await?;
+    let chosen = here.chosen_parts(&key, open.id, &list).await?;
+    let facts = facts_of_whole(&open.facts, &chosen, &asked)?;
+
+    let (bucket, request) = (here.bucket, request.clone());
+    let resource = request.target.resource();
+    let work = async move {
+        let result = result_of(&request, &bucket, &key, &facts);
+        let engine = request.service.engine.clone();
+        match engine.complete(&bucket, &key, open.id, chosen, digest, facts, precondition).await {
+            Ok(published) => {
+                let mut done = done(&result, &bucket);
+                object_facts::note_form(done.answer.extensions_mut(), published.storage.form);
+                Ok(done)
+            }
+            // A part was replaced while we looked: the list no longer says what is there.
+            Err(EngineError::Conflict) => Err(ErrorCode::InvalidPart.into()),
+            Err(error) => Err(request.commit_refusal(&bucket, &key, &conditions, error).await),
+        }
+    };
+    answer_late(Box::pin(work), move |error| error.resource(resource)).await
+}
+
+impl InBucket<'_> {
+    /// The answer to a list that was completed before. A different list names an upload that is no more (C86).
+    async fn completed_before(
+        &self,
+        key: &str,
+        open: &OpenUpload,
+        same_list: bool,
+        list: &[CompletedPart],
+    ) -> Result<Answer> {
+        if !same_list {
+            return Err(no_such_upload(&id_text(open.id)));
+        }
+        let current = self.service.engine.head(&self.bucket, key).await.map_err(|error| self.refusal(error))?;
+        let version = open.upload.completed.map(|completed| completed.version);
+        let facts = match current {
+            Some(info) if Some(info.version.id) == version => info.facts,
+            // Overwritten or deleted since: the tag follows from the list, the checksum is not known any more.
+            _ => {
+                let md5s: Option<Vec<[u8; 16]>> = list.iter().map(|part| part.etag.md5()).collect();
+                let etag = ETag::of_parts(md5s.ok_or_else(|| no_such_upload(&id_text(open.id)))?);
+                Facts { etag: etag.as_str().to_owned(), ..Facts::default() }
+            }
+        };
+        Ok(done(&result_of(self.request, &self.bucket, key, &facts), &self.bucket).answer)
+    }
+
+    /// The rows of the parts the client lists, in its order.
+    async fn chosen_parts(
+        &self,
+        key: &str,
+        upload: UploadId,
+        list: &[CompletedPart],
+    ) -> Result<Vec<(Part, PartFacts)>> {
+        let mut stored = HashMap::new();
+        let mut after = 0;
+        loop {
+            let page = self.service.engine.parts(&self.bucket, key, upload, after, PARTS_PAGE).await;
+            let page = page.map_err(|error| self.refusal(error))?;
+            let more = page.len() == PARTS_PAGE;
+            after = page.last().map_or(after, |(part, _)| part.number);
+            stored.extend(page.into_iter().map(|part| (part.0.number, part)));
+            if !more {
+                break;
+            }
+        }
+        let last = list.last().map(|part| part.number);
+        list.iter().map(|wanted| choose(wanted, Some(wanted.number) == last, stored.remove(&wanted.number))).collect()
+    }
+}
+
+/// One part of the list against what is stored under its number.
+fn choose(wanted: &CompletedPart, is_last: bool, stored: Option<(Part, PartFacts)>) -> Result<(Part, PartFacts)> {
+    let invalid = || S3Error::new(ErrorCode::InvalidPart).field("PartNumber", wanted.number.to_string());
+    let (part, facts) = stored.ok_or_else(invalid)?;
+    if facts.etag != wanted.etag.as_str() {
+        return Err(invalid().field("ETag", wanted.etag.as_str()));
+    }
+    if let Some(claimed) = &wanted.checksum
+        && let Some(kept) = object_facts::first_checksum(&facts.checksums)
+        && (kept.algorithm() != claimed.algorithm() || kept.bytes() != claimed.bytes())
+    {
+        return Err(invalid());
+    }
+    if !is_last && part.size < PART_BYTES_MIN {
+        return Err(S3Error::new(ErrorCode::EntityTooSmall)
+            .field("ProposedSize", part.size.to_string())
+            .field("MinSizeAllowed", PART_BYTES_MIN.to_string())
+            .field("PartNumber", wanted.number.to_string())
+            .field("ETag", wanted.etag.as_str()));
+    }
+    Ok((part, facts))
+}
+
+/// The facts of the object: the upload's, the tag of the parts, and their combined checksum.
+fn facts_of_whole(upload: &Facts, parts: &[(Part, PartFacts)], asked: &ChecksumRequest) -> Result<Facts> {
+    let internal = || S3Error::new(ErrorCode::InternalError);
+    let size = parts.iter().try_fold(0_u64, |sum, (part, _)| sum.checked_add(part.size));
+    let size = size.filter(|size| *size <= OBJECT_BYTES_MAX).ok_or_else(|| S3Error::new(ErrorCode::EntityTooLarge))?;
+    if asked.object_size.is_some_and(|asked| asked != size) {
+        return Err(S3Error::with_message(
+            ErrorCode::InvalidRequest,
+            "The provided 'x-amz-mp-object-size' header does not match what was computed.",
+        ));
+    }
+    let md5s: Option<Vec<[u8; 16]>> = parts.iter().map(|(_, facts)| ETag::from_wire(&facts.etag).md5()).collect();
+    let etag = ETag::of_parts(md5s.ok_or_else(internal)?);
+    let checksum = combined_checksum(upload, parts, asked)?;
+    let checksum_of = |facts: &PartFacts| {
+        let kept = object_facts::first_checksum(&facts.checksums)?;
+        Some(kept.to_wire()).filter(|_| checksum.is_some_and(|whole| whole.algorithm() == kept.algorithm()))
+    };
+    Ok(Facts {
+        etag: etag.as_str().to_owned(),
+        checksum_algorithm: None,
+        checksum_type: checksum.map(|checksum| checksum.checksum_type().as_str().to_owned()),
+        parts: parts
+            .iter()
+            .map(|(part, facts)| PartSize { number: part.number, size: part.size, checksum: checksum_of(facts) })
+            .collect(),
+        checksums: checksum.iter().map(object_facts::kept).collect(),
+        ..upload.clone()
+    })
+}
+
+fn combined_checksum(upload: &Facts, parts: &[(Part, PartFacts)], asked: &ChecksumRequest) -> Result<Option<Checksum>> {
+    let Some(algorithm) = wanted_checksum(upload) else { return Ok(None) };
+    let kind = upload.checksum_type.as_deref().map(ChecksumType::parse).transpose()?;
+    let kind = kind.unwrap_or(algorithm.default_type());
+    if asked.checksum_type.is_some_and(|asked| asked != kind) {
+        return Err(S3Error::with_message(
+            ErrorCode::InvalidRequest,
+            format!("The upload was created using the {} checksum type.", kind.as_str()),
+        ));
+    }
+    let of_parts: Option<Vec<(Checksum, u64)>> =
+        parts.iter().map(|(part, facts)| Some((object_facts::first_checksum(&facts.checksums)?, part.size))).collect();
+    let of_parts = of_parts.ok_or_else(|| S3Error::new(ErrorCode::InvalidPart))?;
+    let whole = combine_parts(algorithm, kind, of_parts)?;
+    if let Some(claimed) = &asked.object
+        && (claimed.algorithm() != whole.algorithm() || claimed.bytes() != whole.bytes())
+    {
+        return Err(ErrorCode::BadDigest.into());
+    }
+    Ok(Some(whole))
+}
+
+/// What makes two lists the same list.
+fn list_digest(list: &[CompletedPart]) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    for part in list {
+        digest.update(part.number.to_be_bytes());
+        digest.update([part.etag.as_str().len() as u8]);
+        digest.update(part.etag.as_str());
+    }
+    digest.finalize().into()
+}
+
+fn result_of(request: &S3Request, bucket: &BucketHandle, key: &str, facts: &Facts) -> CompleteMultipartUploadResult {
+    CompleteMultipartUploadResult {
+        location: format!("http://{}{}", request.target.host, request.target.resource()),
+        bucket: bucket.row.name.clone(),
+        key: key.to_owned(),
+        etag: ETag::from_wire(&facts.etag),
+        checksum: object_facts::first_checksum(&facts.checksums),
+    }
+}
+
+fn done(result: &CompleteMultipartUploadResult, bucket: &BucketHandle) -> Done {
+    let mut answer = document(result);
+    object_facts::write_encryption(answer.headers_mut(), bucket);
+    Done { answer, document_bare: result.to_bytes_bare() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use s3_wire::checksum::ChecksumAlgorithm;
+
+    fn stored(number: u32, size: u64, checksum: Option<Checksum>) -> (Part, PartFacts) {
+        let etag = ETag::from_md5([number as u8; 16]).as_str().to_owned();
+        let checksums = checksum.iter().map(object_facts::kept).collect();
+        let part = Part { number, id: [0; 16], size, modified_ms: 0, facts: Vec::new(), extents: Vec::new() };
+        (part, PartFacts { size, etag, checksums, ..PartFacts::default() })
+    }
+
+    fn wanted(number: u32) -> CompletedPart {
+        CompletedPart { number, etag: ETag::from_md5([number as u8; 16]), checksum: None }
+    }
+
+    fn crc(byte: u8) -> Checksum {
+        Checksum::full(ChecksumAlgorithm::Crc32, &[byte; 4]).unwrap()
+    }
+
+    #[test]
+    fn a_part_must_be_there_have_its_tag_and_be_large_enough_unless_it_is_the_last() {
+        // C85
+        let code = |result: Result<(Part, PartFacts)>| result.err().map(|error| error.code());
+        assert_eq!(code(choose(&wanted(1), false, Some(stored(1, PART_BYTES_MIN, None)))), None);
+        assert_eq!(
+            code(choose(&wanted(1), false, Some(stored(1, PART_BYTES_MIN - 1, None)))),
+            Some(ErrorCode::EntityTooSmall)
+        );
+        assert_eq!(code(choose(&wanted(1), true, Some(stored(1, 1, None)))), None);
+        assert_eq!(code(choose(&wanted(1), true, None)), Some(ErrorCode::InvalidPart));
+        assert_eq!(code(choose(&wanted(2), true, Some(stored(1, 1, None)))), Some(ErrorCode::InvalidPart));
+        let claiming = CompletedPart { checksum: Some(crc(2)), ..wanted(1) };
+        assert_eq!(code(choose(&claiming, true, Some(stored(1, 1, Some(crc(1)))))), Some(ErrorCode::InvalidPart));
+        assert_eq!(code(choose(&claiming, true, Some(stored(1, 1, Some(crc(2)))))), None);
+    }
+
+    #[test]
+    fn the_tag_is_made_of_the_parts_and_counts_them() {
+        let facts = facts_of_whole(
+            &Facts::default(),
+            &[stored(1, 5 << 20, None), stored(3, 7, None)],
+            &ChecksumRequest::default(),
+        );
+        let facts = facts.unwrap();
+        assert!(facts.etag.ends_with("-2"));
+        assert_eq!(facts.parts.iter().map(|part| (part.number, part.size)).collect::<Vec<_>>(), [(1, 5 << 20), (3, 7)]);
+        assert!(facts.checksums.is_empty());
+    }
+
+    #[test]
+    fn sizes_are_held_against_the_clients_word_and_the_limit_without_overflow() {
+        let whole = |sizes: &[u64], asked: Option<u64>| {
+            let parts: Vec<_> = sizes.iter().enumerate().map(|(n, size)| stored(n as u32 + 1, *size, None)).collect();
+            let asked = ChecksumRequest { object_size: asked, ..ChecksumRequest::default() };
+            facts_of_whole(&Facts::default(), &parts, &asked).err().map(|error| error.code())
+        };
+        assert_eq!(whole(&[5 << 20, 1], Some((5 << 20) + 1)), None);
+        assert_eq!(whole(&[5 << 20, 1], Some(5 << 20)), Some(ErrorCode::InvalidRequest));
+        assert_eq!(whole(&[OBJECT_BYTES_MAX], None), None);
+        assert_eq!(whole(&[OBJECT_BYTES_MAX, 1], None), Some(ErrorCode::EntityTooLarge));
+        assert_eq!(whole(&[u64::MAX, u64::MAX], None), Some(ErrorCode::EntityTooLarge));
+    }
+
+    #[test]
+    fn the_checksum_of_the_whole_is_combined_and_held_against_the_claim() {
+        let upload = Facts {
+            checksum_algorithm: Some("CRC32".into()),
+            checksum_type: Some("COMPOSITE".into()),
+            ..Facts::default()
+        };
+        let parts = [stored(1, 5 << 20, Some(crc(1))), stored(2, 9, Some(crc(2)))];
+        let facts = facts_of_whole(&upload, &parts, &ChecksumRequest::default()).unwrap();
+        let whole = object_facts::first_checksum(&facts.checksums).unwrap();
+        assert_eq!((whole.parts(), facts.checksum_type.as_deref()), (Some(2), Some("COMPOSITE")));
+        assert_eq!(facts.parts[0].checksum.as_deref(), Some(crc(1).to_wire().as_str()));
+        let claim = |object| ChecksumRequest { object: Some(object), ..ChecksumRequest::default() };
+        assert!(facts_of_whole(&upload, &parts, &claim(whole)).is_ok());
+        let error = facts_of_whole(&upload, &parts, &claim(crc(9))).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::BadDigest);
+        let without = [stored(1, 5 << 20, Some(crc(1))), stored(2, 9, None)];
+        let error = facts_of_whole(&upload, &without, &ChecksumRequest::default()).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidPart);
+    }
+
+    #[test]
+    fn a_list_is_the_same_only_with_the_same_parts_in_the_same_order() {
+        assert_eq!(list_digest(&[wanted(1), wanted(2)]), list_digest(&[wanted(1), wanted(2)]));
+        assert_ne!(list_digest(&[wanted(1), wanted(2)]), list_digest(&[wanted(1)]));
+        assert_ne!(list_digest(&[wanted(1), wanted(2)]), list_digest(&[wanted(2), wanted(1)]));
+    }
+}

@@ -1,0 +1,254 @@
+//! GetObject and HeadObject: conditions, range and headers are settled before any content is read.
+
+use super::{InBucket, Result, empty, no_such_key, object_facts, set, time_of};
+use crate::{
+    engine::{Facts, ObjectInfo},
+    server::{
+        AnswerBody,
+        service::{Answer, S3Request},
+    },
+};
+use futures::StreamExt as _;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use s3_wire::{
+    ETag, ErrorCode, S3Error,
+    checksum::Checksum,
+    headers::{
+        ByteRange, Outcome, PartNumber, ReadConditions, ResponseOverrides, multipart::checksum_mode,
+        range::content_range,
+    },
+    timestamp,
+};
+use std::{ops::Range, time::SystemTime};
+
+/// Answers with an object's content, or a range of it.
+pub(super) async fn get_object(request: &S3Request) -> Result<Answer> {
+    let here = request.in_bucket().await?;
+    request.refuse_version()?;
+    let key = request.key()?;
+    let engine = &request.service.engine;
+    let opened = engine.open_object(&here.bucket, key).await.map_err(|error| request.refusal(error))?;
+    let object = opened.ok_or_else(|| here.missing(key))?;
+    let head = here.head_of(&object.info)?;
+    let Some(range) = head.content else { return Ok(head.answer) };
+    let len = range.end - range.start;
+    let body = if len == 0 {
+        AnswerBody::Whole(bytes::Bytes::new())
+    } else {
+        let mut content = engine.read(&object, range);
+        // The first bytes are awaited so that content that cannot be read is an error status and not a broken 200.
+        let first = match content.next().await {
+            Some(Ok(first)) => first,
+            Some(Err(error)) => return Err(request.refusal(error)),
+            None => return Err(request.refusal(crate::engine::EngineError::Other("a range has no content".into()))),
+        };
+        let stream =
+            futures::stream::once(async move { Ok(first) }).chain(content.map(|piece| piece.map_err(Into::into)));
+        AnswerBody::Stream { len: Some(len), stream: stream.boxed() }
+    };
+    Ok(head.answer.map(|_| body))
+}
+
+/// Answers with an object's headers.
+pub(super) async fn head_object(request: &S3Request) -> Result<Answer> {
+    let here = request.in_bucket().await?;
+    request.refuse_version()?;
+    let key = request.key()?;
+    let info = request.service.engine.head(&here.bucket, key).await.map_err(|error| request.refusal(error))?;
+    let info = info.ok_or_else(|| here.missing(key))?;
+    Ok(here.head_of(&info)?.answer)
+}
+
+/// An answer without its body, and the content that belongs there.
+struct Head {
+    answer: Answer,
+    content: Option<Range<u64>>,
+}
+
+impl InBucket<'_> {
+    /// A key that is not there. Whoever may not list the bucket is not told so (C41).
+    fn missing(&self, key: &str) -> S3Error {
+        if self.principal.may("s3:ListBucket", Some(&self.bucket.row.name), None) {
+            no_such_key(key)
+        } else {
+            S3Error::new(ErrorCode::AccessDenied)
+        }
+    }
+
+    fn head_of(&self, info: &ObjectInfo) -> Result<Head> {
+        let facts = &info.facts;
+        let etag = ETag::from_wire(&facts.etag);
+        let modified = time_of(info.version.modified_ms);
+        let overrides = ResponseOverrides::from_query(&self.target.query, self.principal.user().is_none())?;
+        let checksum_wanted = checksum_mode(&self.headers)?;
+        let content = overrides.apply(object_facts::content_headers(facts));
+        if ReadConditions::from_headers(&self.headers)?.evaluate(&etag, modified)? == Outcome::NotModified {
+            let mut answer = empty(StatusCode::NOT_MODIFIED);
+            let headers = answer.headers_mut();
+            object_facts::write_validators(headers, &etag, modified);
+            // What RFC 9110 §15.4.5 wants of a 304.
+            for (name, value) in [("cache-control", &content.cache_control), ("expires", &content.expires)] {
+                if let Some(value) = value {
+                    set(headers, name, value);
+                }
+            }
+            return Ok(Head { answer, content: None });
+        }
+
+        let selection = self.select(facts, info.version.size, &etag, modified)?;
+        let mut answer = empty(if selection.partial { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK });
+        object_facts::note_form(answer.extensions_mut(), facts.storage.form);
+        let headers = answer.headers_mut();
+        object_facts::write_validators(headers, &etag, modified);
+        object_facts::write_description(headers, content, facts);
+        object_facts::write_encryption(headers, &self.bucket);
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(selection.range.end - selection.range.start));
+        if selection.partial {
+            set(headers, "content-range", &content_range(&selection.range, info.version.size));
+        }
+        if let Some(parts) = selection.parts_count {
+            headers.insert("x-amz-mp-parts-count", HeaderValue::from(parts));
+        }
+        if checksum_wanted && let Some(checksum) = &selection.checksum {
+            object_facts::write_checksum(headers, checksum);
+        }
+        if self.service.storage_headers {
+            object_facts::write_storage(headers, facts, &self.bucket, &self.principal);
+        }
+        Ok(Head { answer, content: Some(selection.range) })
+    }
+
+    fn select(&self, facts: &Facts, size: u64, etag: &ETag, modified: SystemTime) -> Result<Selection> {
+        let range = ByteRange::from_headers(&self.headers).filter(|_| range_is_meant(&self.headers, etag, modified));
+        let checksum = object_facts::first_checksum(&facts.checksums);
+        let part = PartNumber::from_query(&self.target.query)?;
+        match (range, part) {
+            (Some(_), Some(_)) => Err(S3Error::with_message(
+                ErrorCode::InvalidRequest,
+                "Cannot specify both Range header and partNumber query parameter",
+            )),
+            (None, None) => Ok(Selection { range: 0..size, partial: false, checksum, parts_count: None }),
+            (Some(range), None) => {
+                let range = range.resolve(size)?;
+                let whole = range == (0..size);
+                // A checksum is over all of the object, so a part of it comes without.
+                Ok(Selection { partial: true, checksum: checksum.filter(|_| whole), range, parts_count: None })
+            }
+            (None, Some(number)) => part_of(facts, size, number.get()),
+        }
+    }
+}
+
+/// What of an object is answered with.
+#[derive(Debug, PartialEq, Eq)]
+struct Selection {
+    range: Range<u64>,
+    partial: bool,
+    checksum: Option<Checksum>,
+    parts_count: Option<u32>,
+}
+
+/// Where a part of an object lies. An object that was not uploaded in parts is its own part 1.
+fn part_of(facts: &Facts, size: u64, number: u32) -> Result<Selection> {
+    let checksum = object_facts::first_checksum(&facts.checksums);
+    if facts.parts.is_empty() {
+        if number != 1 {
+            return Err(no_such_part(number, 1));
+        }
+        return Ok(Selection { range: 0..size, partial: size > 0, checksum, parts_count: None });
+    }
+    let parts_count = u32::try_from(facts.parts.len()).unwrap_or(u32::MAX);
+    let mut start = 0_u64;
+    for part in &facts.parts {
+        let end = start + part.size;
+        if part.number == number {
+            let algorithm = checksum.as_ref().map(Checksum::algorithm);
+            let of_part = |value: &String| Checksum::parse(algorithm?, value).ok();
+            return Ok(Selection {
+                range: start..end,
+                partial: true,
+                checksum: part.checksum.as_ref().and_then(of_part),
+                parts_count: Some(parts_count),
+            });
+        }
+        start = end;
+    }
+    Err(no_such_part(number, parts_count))
+}
+
+fn no_such_part(number: u32, parts: u32) -> S3Error {
+    S3Error::new(ErrorCode::InvalidPartNumber)
+        .field("PartNumberRequested", number.to_string())
+        .field("ActualPartCount", parts.to_string())
+}
+
+/// `If-Range`: a range is only meant for the object the client already knows (RFC 9110 §13.1.5).
+fn range_is_meant(headers: &HeaderMap, etag: &ETag, modified: SystemTime) -> bool {
+    let Some(validator) = headers.get(header::IF_RANGE) else { return true };
+    let Ok(validator) = validator.to_str() else { return false };
+    match timestamp::parse_http_date(validator) {
+        Some(date) => timestamp::http_date(modified) == timestamp::http_date(date),
+        None => validator.trim() == etag.quoted(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::PartSize;
+    use s3_wire::checksum::ChecksumAlgorithm;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    fn facts(parts: &[(u32, u64)]) -> Facts {
+        let parts = parts.iter().map(|&(number, size)| PartSize { number, size, checksum: None }).collect();
+        Facts { parts, ..Facts::default() }
+    }
+
+    #[test]
+    fn a_part_number_selects_the_part_the_client_uploaded_under_it() {
+        let facts = facts(&[(1, 10), (5, 20), (7, 3)]);
+        let selection = part_of(&facts, 33, 5).unwrap();
+        assert_eq!((selection.range, selection.partial, selection.parts_count), (10..30, true, Some(3)));
+        let error = part_of(&facts, 33, 2).unwrap_err();
+        assert_eq!((error.code(), error.get_field("ActualPartCount")), (ErrorCode::InvalidPartNumber, Some("3")));
+    }
+
+    #[test]
+    fn an_object_of_one_put_is_its_own_first_part() {
+        assert_eq!(part_of(&facts(&[]), 33, 1).unwrap().range, 0..33);
+        assert_eq!(part_of(&facts(&[]), 0, 1).unwrap().range, 0..0);
+        assert_eq!(part_of(&facts(&[]), 33, 2).unwrap_err().code(), ErrorCode::InvalidPartNumber);
+    }
+
+    #[test]
+    fn parts_of_five_tebibytes_are_found_without_overflow() {
+        let parts: Vec<(u32, u64)> = (1..=10_000).map(|number| (number, (5 << 40) / 10_000)).collect();
+        let selection = part_of(&facts(&parts), 5 << 40, 10_000).unwrap();
+        assert_eq!(selection.range.end - selection.range.start, (5 << 40) / 10_000);
+    }
+
+    #[test]
+    fn if_range_keeps_the_range_only_for_the_same_object() {
+        let etag = ETag::from_md5([1; 16]);
+        let modified = UNIX_EPOCH + Duration::from_millis(1_700_000_000_500);
+        let meant = |value: &str| {
+            let headers = [(header::IF_RANGE, HeaderValue::from_str(value).unwrap())].into_iter().collect();
+            range_is_meant(&headers, &etag, modified)
+        };
+        assert!(range_is_meant(&HeaderMap::new(), &etag, modified));
+        assert!(meant(&etag.quoted()) && meant(&timestamp::http_date(modified)));
+        assert!(
+            !meant("\"other\"") && !meant(&format!("W/{}", etag.quoted())) && !meant("Thu, 01 Jan 1970 00:00:00 GMT")
+        );
+    }
+
+    #[test]
+    fn a_part_checksum_is_read_with_the_objects_algorithm() {
+        let of_part = Checksum::full(ChecksumAlgorithm::Crc32, &[1, 2, 3, 4]).unwrap();
+        let whole = Checksum::composite(ChecksumAlgorithm::Crc32, &[9, 9, 9, 9], 1).unwrap();
+        let mut facts = facts(&[(1, 10)]);
+        facts.checksums = vec![object_facts::kept(&whole)];
+        facts.parts[0].checksum = Some(of_part.to_wire());
+        assert_eq!(part_of(&facts, 10, 1).unwrap().checksum, Some(of_part));
+    }
+}

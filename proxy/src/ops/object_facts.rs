@@ -1,0 +1,185 @@
+//! Between headers and [`Facts`]: what a request says about an object, and what an answer tells of it.
+
+use super::set;
+use crate::{
+    auth::Principal,
+    engine::{self, BucketHandle, Facts, Form},
+};
+use http::{HeaderMap, HeaderValue, header};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use s3_wire::{
+    ETag, ErrorCode, S3Error,
+    checksum::{Checksum, ChecksumAlgorithm, ChecksumType},
+    headers::{self, ContentHeaders, StorageClass, UserMetadata},
+    timestamp,
+};
+use std::time::SystemTime;
+
+/// The parts of a new object's facts that its headers give: content headers, user metadata, storage class.
+pub(super) fn from_headers(headers: &HeaderMap) -> Result<Facts, S3Error> {
+    let content = ContentHeaders::from_headers(headers)?;
+    let pairs = [
+        ("content-type", content.content_type),
+        ("content-encoding", content.content_encoding),
+        ("content-disposition", content.content_disposition),
+        ("content-language", content.content_language),
+        ("cache-control", content.cache_control),
+        ("expires", content.expires),
+    ];
+    Ok(Facts {
+        headers: pairs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect(),
+        user_metadata: UserMetadata::from_headers(headers)?.pairs().iter().cloned().collect(),
+        storage_class: storage_class(headers)?,
+        ..Facts::default()
+    })
+}
+
+/// The storage class asked for; `None` is STANDARD.
+pub(super) fn storage_class(headers: &HeaderMap) -> Result<Option<String>, S3Error> {
+    Ok(StorageClass::from_headers(headers)?.response_value().map(str::to_owned))
+}
+
+/// The content headers of an object.
+pub(super) fn content_headers(facts: &Facts) -> ContentHeaders {
+    let get = |name: &str| facts.headers.get(name).cloned();
+    ContentHeaders {
+        content_type: get("content-type"),
+        content_encoding: get("content-encoding"),
+        content_disposition: get("content-disposition"),
+        content_language: get("content-language"),
+        cache_control: get("cache-control"),
+        expires: get("expires"),
+    }
+}
+
+/// The name documents give a storage class.
+pub(super) fn storage_class_name(facts: &Facts) -> String {
+    facts.storage_class.clone().unwrap_or_else(|| StorageClass::Standard.as_str().to_owned())
+}
+
+/// A checksum as facts keep it.
+pub(super) fn kept(checksum: &Checksum) -> engine::Checksum {
+    engine::Checksum { algorithm: checksum.algorithm().as_str().to_owned(), value: checksum.to_wire() }
+}
+
+/// A kept checksum; `None` when it is of a kind this version does not know.
+pub(super) fn parse_kept(checksum: &engine::Checksum) -> Option<Checksum> {
+    Checksum::parse(ChecksumAlgorithm::parse(&checksum.algorithm).ok()?, &checksum.value).ok()
+}
+
+/// The first checksum of a list.
+pub(super) fn first_checksum(checksums: &[engine::Checksum]) -> Option<Checksum> {
+    checksums.iter().find_map(parse_kept)
+}
+
+/// The algorithm and type of an object's or upload's checksum, for documents.
+pub(super) fn checksum_kind(facts: &Facts) -> Option<(ChecksumAlgorithm, ChecksumType)> {
+    let named = facts.checksum_algorithm.as_deref().or_else(|| Some(facts.checksums.first()?.algorithm.as_str()));
+    let algorithm = ChecksumAlgorithm::parse(named?).ok()?;
+    let kind = facts.checksum_type.as_deref().and_then(|kind| ChecksumType::parse(kind).ok());
+    Some((algorithm, kind.unwrap_or(ChecksumType::FullObject)))
+}
+
+/// Refuses a request for encryption that the bucket does not give: bytes are never plain where the client was told otherwise (C91).
+pub(super) fn check_encryption(headers: &HeaderMap, bucket: &BucketHandle) -> Result<(), S3Error> {
+    if headers::requested_encryption(headers)? && !bucket.is_sealed() {
+        return Err(S3Error::with_message(
+            ErrorCode::NotImplemented,
+            "This bucket was created without encryption; create it with encryption = \"aes256\".",
+        )
+        .field("Header", "x-amz-server-side-encryption"));
+    }
+    Ok(())
+}
+
+/// Says that an object is sealed.
+pub(super) fn write_encryption(headers: &mut HeaderMap, bucket: &BucketHandle) {
+    if bucket.is_sealed() {
+        headers.insert("x-amz-server-side-encryption", HeaderValue::from_static("AES256"));
+    }
+}
+
+/// `ETag` and `Last-Modified`.
+pub(super) fn write_validators(headers: &mut HeaderMap, etag: &ETag, modified: SystemTime) {
+    set(headers, "etag", &etag.quoted());
+    set(headers, "last-modified", &timestamp::http_date(modified));
+}
+
+/// `x-amz-checksum-*` and its type.
+pub(super) fn write_checksum(headers: &mut HeaderMap, checksum: &Checksum) {
+    set(headers, checksum.algorithm().header(), &checksum.to_wire());
+    set(headers, "x-amz-checksum-type", checksum.checksum_type().as_str());
+}
+
+/// What describes an object whatever part of it is answered with.
+pub(super) fn write_description(headers: &mut HeaderMap, content: ContentHeaders, facts: &Facts) {
+    content.write(headers);
+    UserMetadata::from_pairs(facts.user_metadata.clone().into_iter().collect()).write(headers);
+    if let Some(class) = &facts.storage_class {
+        set(headers, "x-amz-storage-class", class);
+    }
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+}
+
+/// `x-deltaweir-*`. Base keys are percent-encoded, because they may hold commas and anything else; those the caller may not read are
+/// left out.
+pub(super) fn write_storage(headers: &mut HeaderMap, facts: &Facts, bucket: &BucketHandle, principal: &Principal) {
+    let storage = &facts.storage;
+    set(headers, "x-deltaweir-form", storage.form.as_str());
+    set(headers, "x-deltaweir-stored-bytes", &storage.stored_bytes.to_string());
+    set(headers, "x-deltaweir-reason", &utf8_percent_encode(&storage.reason, PLAIN_TEXT).to_string());
+    let visible = |key: &&String| principal.may_key("s3:GetObject", &bucket.row.name, key);
+    let bases: Vec<String> =
+        storage.bases.iter().filter(visible).map(|key| utf8_percent_encode(key, BASE_KEY).to_string()).collect();
+    if !bases.is_empty() {
+        set(headers, "x-deltaweir-base", &bases.join(","));
+    }
+}
+
+/// Unreserved characters and the slash stay as they are.
+const BASE_KEY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+/// Reasons are words of ours; whatever else they may come to hold stays sendable.
+const PLAIN_TEXT: &AsciiSet = &percent_encoding::CONTROLS.add(b'%');
+
+/// The form of an answer's object, for the metrics of its request.
+pub(super) fn note_form(answer: &mut http::Extensions, form: Form) {
+    answer.insert(form);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderName;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs.iter().map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_static(v))).collect()
+    }
+
+    #[test]
+    fn what_a_put_says_is_what_a_get_tells() {
+        let sent = headers(&[
+            ("content-type", "text/plain"),
+            ("content-disposition", "attachment; filename=\"a\""),
+            ("cache-control", "no-cache"),
+            ("x-amz-meta-colour", "blue"),
+            ("x-amz-storage-class", "STANDARD_IA"),
+        ]);
+        let facts = from_headers(&sent).unwrap();
+        let mut told = HeaderMap::new();
+        write_description(&mut told, content_headers(&facts), &facts);
+        for (name, value) in &sent {
+            assert_eq!(told.get(name), Some(value), "{name}");
+        }
+        assert_eq!(told[header::ACCEPT_RANGES], "bytes");
+    }
+
+    #[test]
+    fn checksums_are_kept_in_their_wire_form() {
+        let full = Checksum::full(ChecksumAlgorithm::Crc32c, &[1, 2, 3, 4]).unwrap();
+        let composite = Checksum::composite(ChecksumAlgorithm::Sha256, &[7; 32], 3).unwrap();
+        for checksum in [full, composite] {
+            assert_eq!(parse_kept(&kept(&checksum)), Some(checksum));
+        }
+        assert_eq!(parse_kept(&engine::Checksum { algorithm: "CRC128".into(), value: "AAAA".into() }), None);
+    }
+}

@@ -1,0 +1,217 @@
+//! What is known of one request: one log line and its metrics, written when the answer has left or the client has gone.
+
+use crate::{engine::Form, metrics::Metrics};
+use prometheus::IntGauge;
+use s3_wire::{Operation, Target, response::RequestIds};
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// One request. Dropped when its answer is: nothing has to remember to close it (E25).
+pub struct RequestRecord(Box<Inner>);
+
+struct Inner {
+    metrics: Arc<Metrics>,
+    started: Instant,
+    peer: Option<IpAddr>,
+    method: String,
+    ids: RequestIds,
+    received: Arc<AtomicU64>,
+    op: &'static str,
+    inflight: Option<IntGauge>,
+    bucket: String,
+    key: String,
+    user: String,
+    status: Option<u16>,
+    code: Option<&'static str>,
+    sent: u64,
+    end: End,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Not there yet; dropped like this, the client went away.
+    None,
+    Complete,
+    /// We cut it (I4).
+    Cut,
+}
+
+/// `op` of requests that were refused before it was known which operation they are.
+const OP_UNKNOWN: &str = "Unknown";
+/// A response that fits one packet.
+const SMALL_RESPONSE_BYTES: u64 = 1500;
+
+impl RequestRecord {
+    /// Starts a record. `place` is given back when it closes.
+    pub fn new(
+        metrics: Arc<Metrics>,
+        peer: Option<IpAddr>,
+        method: &http::Method,
+        ids: RequestIds,
+        place: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        Self(Box::new(Inner {
+            metrics,
+            started: Instant::now(),
+            peer,
+            method: method.as_str().to_owned(),
+            ids,
+            received: Arc::default(),
+            op: OP_UNKNOWN,
+            inflight: None,
+            bucket: String::new(),
+            key: String::new(),
+            user: String::new(),
+            status: None,
+            code: None,
+            sent: 0,
+            end: End::None,
+            _place: place,
+        }))
+    }
+
+    /// Counts the request body's bytes.
+    pub fn received(&self) -> Arc<AtomicU64> {
+        self.0.received.clone()
+    }
+
+    /// The request's ids.
+    pub fn ids(&self) -> &RequestIds {
+        &self.0.ids
+    }
+
+    /// It is about this.
+    pub fn target(&mut self, target: &Target) {
+        self.0.bucket = target.bucket.as_ref().map(ToString::to_string).unwrap_or_default();
+        self.0.key = target.key.as_ref().map(ToString::to_string).unwrap_or_default();
+    }
+
+    /// It is this operation.
+    pub fn operation(&mut self, operation: Operation) {
+        self.0.op = operation.name();
+        let gauge = self.0.metrics.http_inflight.with_label_values(&[self.0.op]);
+        gauge.inc();
+        self.0.inflight = Some(gauge);
+    }
+
+    /// It was sent by this user.
+    pub fn user(&mut self, name: &str) {
+        self.0.user = name.to_owned();
+    }
+
+    /// Its answer's head is known.
+    pub fn answered(&mut self, status: http::StatusCode, code: Option<&'static str>, form: Option<Form>) {
+        self.0.status = Some(status.as_u16());
+        self.0.code = code;
+        let form = form.map_or("", Form::as_str);
+        let seconds = self.0.started.elapsed().as_secs_f64();
+        self.0.metrics.http_ttfb_seconds.with_label_values(&[self.0.op, form]).observe(seconds);
+    }
+
+    /// So many bytes of the answer have left.
+    pub fn progressed(&mut self, sent: u64) {
+        self.0.sent = sent;
+    }
+
+    /// All of them have.
+    pub fn completed(&mut self, sent: u64) {
+        self.0.sent = sent;
+        self.0.end = End::Complete;
+    }
+
+    /// The answer was cut off after so many.
+    pub fn cut(&mut self, sent: u64) {
+        self.0.sent = sent;
+        self.0.end = End::Cut;
+    }
+
+    #[cfg(test)]
+    pub(super) fn detached() -> Self {
+        let metrics = Metrics::new().expect("the table is valid");
+        Self::new(metrics, None, &http::Method::GET, RequestIds::new(0, "test"), None)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(gauge) = &self.inflight {
+            gauge.dec();
+        }
+        let received = self.received.load(Ordering::Relaxed);
+        let seconds = self.started.elapsed().as_secs_f64();
+        // 499 is nginx's word for a client that went away before it had its answer.
+        let status = self.status.unwrap_or(499);
+        let metrics = &self.metrics;
+        metrics.http_requests_total.with_label_values(&[self.op, status.to_string().as_str()]).inc();
+        metrics.http_request_seconds.with_label_values(&[self.op]).observe(seconds);
+        metrics.http_request_bytes_total.with_label_values(&[self.op]).inc_by(received);
+        metrics.http_response_bytes_total.with_label_values(&[self.op]).inc_by(self.sent);
+        if self.end == End::Complete && self.sent < SMALL_RESPONSE_BYTES {
+            metrics.small_response_seconds.observe(seconds);
+        }
+        if matches!(self.op, "PutObject" | "UploadPart") {
+            metrics.http_request_body_bytes.with_label_values(&[self.op]).observe(received as f64);
+        }
+        let end = match self.end {
+            End::Complete => "complete",
+            End::Cut => "cut",
+            End::None => "client gone",
+        };
+        tracing::info!(
+            target: "deltaweir::access",
+            request_id = %self.ids.request_id,
+            peer = self.peer.map(tracing::field::display),
+            user = self.user,
+            method = self.method,
+            op = self.op,
+            bucket = self.bucket,
+            key = ?self.key,
+            status,
+            code = self.code,
+            bytes_in = received,
+            bytes_out = self.sent,
+            ms = (seconds * 1e6).round() / 1e3,
+            end,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_counts_its_request_once_and_gives_its_place_back_when_it_is_dropped() {
+        let metrics = Metrics::new().unwrap();
+        let places = Arc::new(tokio::sync::Semaphore::new(1));
+        let place = places.clone().try_acquire_owned().unwrap();
+        let mut record =
+            RequestRecord::new(metrics.clone(), None, &http::Method::GET, RequestIds::new(1, "h"), Some(place));
+        record.operation(Operation::HeadObject);
+        assert_eq!(metrics.http_inflight.with_label_values(&["HeadObject"]).get(), 1);
+        record.answered(http::StatusCode::OK, None, None);
+        record.completed(10);
+        drop(record);
+        assert_eq!(metrics.http_inflight.with_label_values(&["HeadObject"]).get(), 0);
+        assert_eq!(metrics.http_requests_total.with_label_values(&["HeadObject", "200"]).get(), 1);
+        assert_eq!(metrics.http_response_bytes_total.with_label_values(&["HeadObject"]).get(), 10);
+        assert_eq!(metrics.small_response_seconds.get_sample_count(), 1);
+        assert_eq!(places.available_permits(), 1);
+    }
+
+    #[test]
+    fn a_client_that_goes_away_before_its_answer_is_a_499() {
+        let metrics = Metrics::new().unwrap();
+        drop(RequestRecord::new(metrics.clone(), None, &http::Method::GET, RequestIds::new(1, "h"), None));
+        assert_eq!(metrics.http_requests_total.with_label_values(&["Unknown", "499"]).get(), 1);
+        assert_eq!(metrics.small_response_seconds.get_sample_count(), 0);
+    }
+}
