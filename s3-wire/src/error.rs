@@ -62,7 +62,7 @@ error_codes! {
     InvalidArgument 400 "Invalid Argument";
     InvalidBucketName 400 "The specified bucket is not valid.";
     InvalidBucketState 409 "The request is not valid with the current state of the bucket.";
-    InvalidChunkSizeError 400 "Only the last chunk may be smaller than the minimum chunk size, and every chunk must have the size it declares.";
+    InvalidChunkSizeError 400 "A chunk does not have the size it declares.";
     InvalidDigest 400 "The Content-MD5 or checksum value that you specified is not valid.";
     InvalidEncryptionAlgorithmError 400 "The encryption request that you specified is not valid. The valid value is AES256.";
     InvalidLocationConstraint 400 "The specified location constraint is not valid.";

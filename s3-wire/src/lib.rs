@@ -3,12 +3,14 @@
 //! A server uses the modules in this order:
 //!
 //! 1. [`address::Target::parse`]: request line and `Host` become bucket, key and query, decoded exactly once;
-//! 2. [`operation::route`]: one table decides which [`operation::Operation`] is meant, or which error;
-//! 3. [`sigv4::Verifier`]: who signed, and how the payload is framed ([`sigv4::PayloadMode`]);
-//! 4. [`headers`]: typed views of the headers and parameters that operation knows;
-//! 5. [`body::DecodedBody`]: the payload bytes without aws-chunked framing, every chunk signature verified;
+//! 2. [`headers::effective`]: with the headers that a presigned URL carries in its query; everything but the signature sees these;
+//! 3. [`operation::route`]: one table decides which [`operation::Operation`] is meant, or which error;
+//! 4. [`sigv4::Verifier`]: who signed the request as it was sent, and how the payload is framed ([`sigv4::PayloadMode`]). An error of
+//!    routing is told only after the signature is good (C21);
+//! 5. [`headers::refuse_unsupported`], then [`headers`]: typed views of the headers and parameters that operation knows;
+//! 6. [`body::DecodedBody`]: the payload bytes without aws-chunked framing, every chunk signature verified;
 //!    [`checksum`] holds what was claimed against what was received;
-//! 6. [`xml`], [`response`] and [`error`]: the answer.
+//! 7. [`xml`], [`response`] and [`error`]: the answer.
 //!
 //! The same decoded key is what the signature covers, what authorization sees and what is stored (C25, C36, C37).
 

@@ -197,7 +197,7 @@ impl Chunked {
         }
         // Refused now and not when the bytes run out: they might never (C8).
         if size > self.remaining {
-            return Err(wrong_size("The chunks are longer than x-amz-decoded-content-length."));
+            return Err(incomplete("The chunks are longer than x-amz-decoded-content-length."));
         }
         if size > 0 {
             self.state = State::Data { remaining: size };

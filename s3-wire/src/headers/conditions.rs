@@ -288,7 +288,8 @@ mod tests {
     #[test]
     fn precedence_is_that_of_rfc_9110() {
         // C77
-        let cases: &[(&[(&str, &str)], Option<Outcome>)] = &[
+        type Pairs = [(&'static str, &'static str)];
+        let cases: &[(&Pairs, Option<Outcome>)] = &[
             (&[], Some(Outcome::Proceed)),
             (&[("if-match", "\"tag\"")], Some(Outcome::Proceed)),
             (&[("if-match", "tag")], Some(Outcome::Proceed)),

@@ -35,6 +35,6 @@ mod tests {
         assert_eq!(asked("aws:kms"), Err(ErrorCode::NotImplemented));
         assert_eq!(asked("aws:kms:dsse"), Err(ErrorCode::NotImplemented));
         assert_eq!(asked("aes256"), Err(ErrorCode::InvalidEncryptionAlgorithmError));
-        assert_eq!(requested_encryption(&HeaderMap::new()).unwrap(), false);
+        assert!(!requested_encryption(&HeaderMap::new()).unwrap());
     }
 }
