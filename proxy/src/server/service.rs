@@ -157,9 +157,13 @@ impl S3Service {
         let target = Target::parse(parts, &self.domains)?;
         record.target(&target);
         let headers = headers::effective(&target.query, &parts.headers)?.into_owned();
-        let operation = s3_wire::route(&parts.method, &target, &headers)?;
-        record.operation(operation);
+        // An error of routing is told only to who signed the request: a forged one learns nothing but that (C21).
+        let routed = s3_wire::route(&parts.method, &target, &headers);
+        if let Ok(operation) = routed {
+            record.operation(operation);
+        }
         let identity = self.authenticate(&parts.method, &target, &parts.headers)?;
+        let operation = routed?;
         let principal = self.users.principal(identity.access_key_id());
         record.user(principal.user().map(|user| user.name.as_str()).unwrap_or_default());
         headers::refuse_unsupported(&headers)?;
