@@ -117,7 +117,7 @@ impl Engine {
                         let scaled = u128::from(position) * u128::from(view_len) / u128::from(row.plain_len.max(1));
                         u64::try_from(scaled).unwrap_or(u64::MAX)
                     };
-                    let whole_view = view_len <= self.windows.len_max() && to - from == extent.len;
+                    let whole_view = view_len <= self.windows.whole_len_max() && to - from == extent.len;
                     let (from, to) = match whole_view {
                         true => (0, view_len),
                         false => (scaled(extent.offset + (from - logical)), scaled(extent.offset + (to - logical))),
@@ -162,7 +162,7 @@ impl Engine {
                 entry.insert(whole && self.catalog.fan_in(row.id).await? < FAN_IN_MAX);
             }
         }
-        let mut room = self.windows.len_max();
+        let mut room = self.windows.whole_len_max();
         pieces.retain_mut(|piece| {
             piece.len = piece.len.min(room);
             room -= piece.len;
@@ -175,7 +175,7 @@ impl Engine {
     /// quarter of a window on either side.
     fn place(&self, target: u64, base_len: u64) -> (u64, u64) {
         let len_max = self.windows.len_max();
-        if base_len <= len_max {
+        if base_len <= self.windows.whole_len_max() {
             return (0, base_len);
         }
         let region_len = self.windows.region_len();

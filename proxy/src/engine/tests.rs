@@ -173,7 +173,7 @@ async fn versions_shrink_to_deltas_and_every_range_gives_the_original_bytes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_of_many_regions_is_encoded_within_a_small_budget() {
-    // 128 MiB of budget make windows of 16 MiB and regions of 8 MiB.
+    // 128 MiB of budget make windows of 8 MiB and regions of 4 MiB.
     let deployment = Deployment::start(128 << 20).await;
     let bucket = deployment.bucket("delta").await;
     let v1 = content(45 * MIB, 5);

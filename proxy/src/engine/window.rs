@@ -95,18 +95,21 @@ pub(super) struct Windows {
     slots: Mutex<HashMap<WindowKey, Arc<Slot>>>,
     clock: AtomicU64,
     len_max: u64,
+    whole_len_max: u64,
     budget: Arc<MemoryBudget>,
     blobs: Arc<Blobs>,
     pool: Arc<CodecPool>,
 }
 
 impl Windows {
-    /// Windows within `budget`: one takes at most an eighth of it, so that two (a region and the next) leave room for segments.
+    /// Windows within `budget`: a base of up to an eighth of it is taken whole; of a longer one two windows (a region's and the next one's) of a tenth each leave
+    /// room for segments.
     pub(super) fn new(budget: Arc<MemoryBudget>, blobs: Arc<Blobs>, pool: Arc<CodecPool>) -> Arc<Self> {
         
-        let len_max = (1 << (budget.bytes_max() / 8).ilog2()).min(WINDOW_LEN_MAX as u64);
+        let whole_len_max = (budget.bytes_max() / 8).min(WINDOW_LEN_MAX as u64);
+        let len_max = 1 << (budget.bytes_max() / 10).min(WINDOW_LEN_MAX as u64).ilog2();
         let windows =
-            Arc::new(Self { slots: Mutex::default(), clock: AtomicU64::new(0), len_max, budget, blobs, pool });
+            Arc::new(Self { slots: Mutex::default(), clock: AtomicU64::new(0), len_max, whole_len_max, budget, blobs, pool });
         let idle = Arc::downgrade(&windows);
         windows.budget.on_pressure(Box::new(move || idle.upgrade().is_some_and(|windows| windows.free_one_idle())));
         windows
@@ -117,9 +120,14 @@ impl Windows {
         self.len_max / 2
     }
 
-    /// Most bytes of one window.
+    /// Most bytes of a region's window.
     pub(super) fn len_max(&self) -> u64 {
         self.len_max
+    }
+
+    /// A base of up to so many bytes is one window for all regions.
+    pub(super) fn whole_len_max(&self) -> u64 {
+        self.whole_len_max
     }
 
     /// The window over some pieces of whole blobs, loaded by the first who asks. `rows` has the blobs' rows. `None` when there is no memory for it just now.
