@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -123,9 +125,10 @@ def test_secrets_do_not_show_in_the_representation_of_a_key() -> None:
     assert "secret" not in repr(blob_v1.DomainKey(b"id", 1, b"secret"))
 
 
-def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def command(*arguments: str | Path, kek: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, str(Path(blob_v1.__file__)), *map(str, arguments)],
+        env=os.environ | {"DELTAWEIR_KEK": base64.b64encode(bytes.fromhex(kek)).decode()},
         capture_output=True,
         text=True,
         check=False,
@@ -140,6 +143,27 @@ def test_the_command_describes_a_blob_and_writes_its_content(tmp_path: Path) -> 
     assert result.returncode == 0, result.stderr
     assert '"coding": "zstd"' in result.stdout
     assert (tmp_path / "content").read_bytes() == bytes(1000)
+
+
+def test_the_command_reads_a_sealed_delta_with_a_keyset_the_kek_and_the_base_only(tmp_path: Path) -> None:
+    vectors = {name: Vector.load(VECTORS / name) for name in ("keyset_of_vectors", "pair_base", "pair_delta")}
+    base_id = vectors["pair_base"].fields["blob-id"]
+    (tmp_path / "blobs" / base_id[:2]).mkdir(parents=True)
+    base_file = tmp_path / "blobs" / base_id[:2] / base_id
+    base_file.write_bytes(vectors["pair_base"].body)
+    (tmp_path / "keyset").write_bytes(vectors["keyset_of_vectors"].body)
+    (tmp_path / "delta").write_bytes(vectors["pair_delta"].body)
+    arguments = ("--keyset", tmp_path / "keyset", "--blobs", tmp_path / "blobs", tmp_path / "delta")
+    kek = vectors["keyset_of_vectors"].fields["kek"]
+    result = command(*arguments, "-o", tmp_path / "content", kek=kek)
+    assert result.returncode == 0, result.stderr
+    content = (tmp_path / "content").read_bytes()
+    assert hashlib.sha256(content).hexdigest() == vectors["pair_delta"].fields["plain-sha256"]
+    assert "key:" in command(tmp_path / "delta", "-o", tmp_path / "no").stderr
+    assert "key:" in command(*arguments, "-o", tmp_path / "no", kek="11" * 32).stderr
+    base_file.unlink()
+    assert "not at hand" in command(*arguments, "-o", tmp_path / "no", kek=kek).stderr
+    assert not (tmp_path / "no").exists()
 
 
 def test_the_command_refuses_a_damaged_blob_and_writes_nothing(tmp_path: Path) -> None:

@@ -39,6 +39,27 @@ fn draft() -> (Vec<u8>, Draft) {
     (plain, draft)
 }
 
+/// A sealed whole blob and a sealed delta over it: a pair that can be read from files alone.
+fn pair() -> [Vector; 2] {
+    let [content, _] = bases();
+    let mut base = Draft::raw(&content).sealed();
+    base.header[48..64].copy_from_slice(&OTHER_ID);
+    base.commit();
+    let tag = base.tables().base_tag;
+    let plain = &content[20..200];
+    let mut delta = Draft::raw(&[]);
+    delta.header[8] = DELTA;
+    delta.payload = vec![0, 20];
+    delta.rows = vec![Row { footprint: vec![(0, 300)], ..Row::new(plain, 2, 2) }];
+    delta.view = view_range(OTHER_ID, 0, 300, tag);
+    let listed = format!("{}:{}:whole:{}", hex(&OTHER_ID), hex(&tag), hex(&content));
+    [
+        sealed_blob("pair_base", "the base of pair_delta", &content, base.blob()).with("blob-id", hex(&OTHER_ID)),
+        sealed_blob("pair_delta", "a delta over the blob pair_base", plain, delta.sealed().blob())
+            .with("bases", listed),
+    ]
+}
+
 fn edited(edit: impl FnOnce(&mut Draft)) -> Vec<u8> {
     let mut draft = draft().1;
     edit(&mut draft);
@@ -51,7 +72,7 @@ pub(crate) fn all() -> Vec<Vector> {
     let refused = |name, expect, comment, edit: &dyn Fn(&mut Draft)| {
         bad(name, expect, comment, edited(edit)).with("bases", whole())
     };
-    vec![
+    let mut all = vec![
         plain_blob("delta", "a delta over two runs of a view of two bases", &plain, good.blob()).with("bases", whole()),
         sealed_blob("delta_sealed", "a delta over two runs of a view of two bases", &plain, draft().1.sealed().blob())
             .with("bases", whole()),
@@ -92,5 +113,7 @@ pub(crate) fn all() -> Vec<Vector> {
             altered
         })
         .with("bases", whole()),
-    ]
+    ];
+    all.extend(pair());
+    all
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Vector, bad,
-    kit::{BLOB_ID, Draft, expand, hex},
+    kit::{BLOB_ID, Draft, KEY_EPOCH, KEY_ID, SECRET, expand, hex},
 };
 use aes_gcm::aes::Aes256;
 use aes_gcm::aes::cipher::{BlockCipherEncrypt, KeyInit};
@@ -43,7 +43,10 @@ struct Entry {
 
 impl Entry {
     fn new(number: u8, epoch: u32, bucket: u64, name: &[u8]) -> Self {
-        let (id, secret) = ([number; 16], [number ^ 0xff; 32]);
+        Self::of([number; 16], [number ^ 0xff; 32], epoch, bucket, name)
+    }
+
+    fn of(id: [u8; 16], secret: [u8; 32], epoch: u32, bucket: u64, name: &[u8]) -> Self {
         let label_key: [u8; 32] = expand(&secret, None, &[b"deltaweir keyset label v1", &id]);
         Self {
             id,
@@ -103,6 +106,10 @@ pub(crate) fn all() -> Vec<Vector> {
     vec![
         keyset("keyset", "success", "three keys of two buckets", blob(&document(&entries()))).with("keys", listed),
         keyset("keyset_empty", "success", "no keys", blob(&document(&[]))).with("keys", ""),
+        keyset("keyset_of_vectors", "success", "the key of the sealed vectors", {
+            blob(&document(&[Entry::of(KEY_ID, SECRET, KEY_EPOCH, 1, b"vectors")]))
+        })
+        .with("keys", format!("{}:{KEY_EPOCH}:1:vectors", hex(&KEY_ID))),
         keyset("keyset_other_kek", "key", "wrapped under another KEK", blob(&document(&entries())))
             .with("kek", hex(&[1; 32])),
         keyset(

@@ -2,7 +2,7 @@
 
 use super::{
     Vector, bad, bad_sealed,
-    good::three_segments,
+    good::{three_segments, zstd_run},
     kit::{Draft, Page, Row, SEGMENT, Tables, text},
 };
 
@@ -71,8 +71,12 @@ pub(crate) fn all() -> Vec<Vector> {
         row("row_stored_past_payload", "a segment ends after the payload", &|row| {
             (row.coding, row.stored_len) = (1, 101)
         }),
-        row("row_stored_before_payload_end", "the last segment ends before the payload", &|row| {
-            (row.coding, row.stored_len) = (1, 99);
+        bad("row_stored_before_payload_end", "malformed", "a payload byte after the last segment, which decodes", {
+            let frame = zstd_run(7, 100);
+            let mut draft = Draft::raw(&[]);
+            draft.rows.push(Row::new(&[7; 100], frame.len(), 1));
+            draft.payload = [frame, vec![0]].concat();
+            draft.blob()
         }),
         bad(
             "row_first_short",
