@@ -107,6 +107,7 @@ impl AzureConfig {
             upload: self.upload,
             exclusive: ExclusiveCreate::new(),
             confirms_single_puts: true,
+            listing_lacks_the_prefix: true,
         })
     }
 }

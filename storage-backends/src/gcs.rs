@@ -93,6 +93,7 @@ impl GcsConfig {
             upload: self.upload,
             exclusive: ExclusiveCreate::new(),
             confirms_single_puts: true,
+            listing_lacks_the_prefix: false,
         })
     }
 }

@@ -106,6 +106,7 @@ impl S3Config {
             exclusive,
             // The store has checked the signed SHA-256 of what it acknowledges.
             confirms_single_puts: false,
+            listing_lacks_the_prefix: false,
         })
     }
 
