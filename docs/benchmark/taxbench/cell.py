@@ -16,6 +16,7 @@ from taxbench.artifacts.manifest import Manifest
 from taxbench.bundle import Bundle, write_json
 from taxbench.client.operation import Operation, Sample
 from taxbench.client.pool import Batch, WorkerPool
+from taxbench.processes import Usage, peak_rss_bytes, process_usage, reset_peak_rss
 from taxbench.prometheus import Scrape
 from taxbench.records import (
     CanaryFacts,
@@ -27,7 +28,7 @@ from taxbench.records import (
     PhaseFacts,
     StorageCounts,
 )
-from taxbench.resources import Observed, Sampler, Usage, network_bytes, peak_rss_bytes, process_usage, reset_peak_rss
+from taxbench.resources import Observed, Sampler, network_bytes
 from taxbench.servers.target import Target
 
 SAVED = "deltaweir_saved_bytes_total"

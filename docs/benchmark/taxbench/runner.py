@@ -18,11 +18,13 @@ from taxbench.artifacts.manifest import Manifest
 from taxbench.bundle import Bundle, write_json
 from taxbench.cell import CellPlan, CellRun
 from taxbench.client import ceiling
+from taxbench.client.pool import WorkerPool
 from taxbench.names import CORE_PHASES
+from taxbench.processes import process_usage
 from taxbench.progress import Bar, Reporter
 from taxbench.records import Ceiling, Environment
 from taxbench.report import markdown, page
-from taxbench.resources import Sampler, process_usage
+from taxbench.resources import Sampler
 from taxbench.servers.remote import run_operator_command
 from taxbench.servers.target import Target, TargetError
 from taxbench.summary import Summary
@@ -250,6 +252,6 @@ def _keep_log(place: Path, target: Path) -> None:
 
 
 def _own_cpu_s() -> float:
-    """CPU seconds of this process and of every child it has waited for: workers, and the servers it started."""
+    """CPU seconds of this process, of the servers it started and waited for, and of the workers that have ended."""
     times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    return times.user + times.system + times.children_user + times.children_system + WorkerPool.ended_cpu_s

@@ -97,9 +97,10 @@ def run(tmp_path: Path, artifacts: tuple[Manifest, Path], monkeypatch: pytest.Mo
         **changes: object,
     ) -> tuple[Bundle, Summary]:
         plan = RunPlan(
-            run_id=run_id, profile="smoke", seed=3, trials=trials, modes=modes, concurrency=concurrency, phases=phases,
-            other_phases=PROFILES["smoke"].other_phases, buckets={m: DEFAULT_BUCKETS[m] for m in modes}, manifest=manifest,
-            artifacts_dir=place, results=tmp_path / "results", scratch=tmp_path / "scratch", command=["taxbench", "test"],
+            run_id=run_id, profile="smoke", seed=3, trials=trials, modes=modes, concurrency=concurrency,
+            phases=phases, other_phases=PROFILES["smoke"].other_phases, manifest=manifest,
+            buckets={m: DEFAULT_BUCKETS[m] for m in modes}, artifacts_dir=place, results=tmp_path / "results",
+            scratch=tmp_path / "scratch", command=["taxbench", "test"],
             sample_interval_s=0.05, part_size=48 << 10, mixed_operations=12, **changes,  # type: ignore[arg-type]
         )  # fmt: skip
         made = lambda mode, data_dir: FakeTarget(data_dir, set(faults), timeout_s)  # noqa: E731

@@ -55,7 +55,9 @@ class Bucket:
 class Store:
     """The state, shared by the two listeners."""
 
-    def __init__(self, data_dir: Path, settings: dict[str, dict[str, str]], credentials: tuple[str, str], faults: set[str]) -> None:
+    def __init__(
+        self, data_dir: Path, settings: dict[str, dict[str, str]], credentials: tuple[str, str], faults: set[str]
+    ) -> None:
         self.data_dir, self.credentials, self.faults = data_dir, credentials, faults
         self.settings = settings
         self.blobs = data_dir / "blobs"
@@ -108,7 +110,9 @@ class Store:
         elif twin is not None:
             blob = twin.blob
         etag = hashlib.md5(data, usedforsecurity=False).hexdigest()
-        stored = Stored(key, data, etag, form, blob, len(payload) + (HEADER_BYTES if form != "dedup" else 0), len(bucket.objects))
+        stored = Stored(
+            key, data, etag, form, blob, len(payload) + (HEADER_BYTES if form != "dedup" else 0), len(bucket.objects)
+        )
         old = bucket.objects.get(key)
         bucket.objects[key] = stored
         if old is not None:
@@ -133,12 +137,18 @@ class Store:
         for name, bucket in self.buckets.items():
             kept = {s.blob for s in bucket.objects.values() if (self.blobs / s.blob).exists()}
             sizes = sum((self.blobs / blob).stat().st_size for blob in kept)
-            parts = {"exclusive": sizes - HEADER_BYTES * len(kept), "overhead": HEADER_BYTES * len(kept), "total": sizes}
+            parts = {
+                "exclusive": sizes - HEADER_BYTES * len(kept),
+                "overhead": HEADER_BYTES * len(kept),
+                "total": sizes,
+            }
             if self.fault("identity"):
                 parts["total"] += 7
             account_logical = sum(len(s.data) for s in bucket.objects.values())
             stored = {"shared": 0, "base_only": 0, "tombstoned": 0, "inline": 0, **parts}
-            accounts.append({"name": name, "objects": len(bucket.objects), "logical_bytes": account_logical, "stored": stored})
+            accounts.append(
+                {"name": name, "objects": len(bucket.objects), "logical_bytes": account_logical, "stored": stored}
+            )
             totals = {k: totals[k] + parts[k] for k in totals}
             logical += account_logical
             objects += len(bucket.objects)
@@ -199,7 +209,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.setsockopt(6, 1, 1)
 
     def answer(self, status: int, body: bytes = b"", headers: dict[str, str] | None = None) -> None:
-        head = [f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}", *(f"{k}: {v}" for k, v in (headers or {}).items())]
+        head = [
+            f"HTTP/1.1 {status} X",
+            f"Content-Length: {len(body)}",
+            *(f"{k}: {v}" for k, v in (headers or {}).items()),
+        ]
         head.append(f"Date: {self.date_time_string()}")
         self.wfile.write(("\r\n".join(head) + "\r\n\r\n").encode() + (b"" if self.command == "HEAD" else body))
 
@@ -250,11 +264,15 @@ class S3Handler(_Handler):
         for key in page:
             found = bucket.objects[key]
             size = found.stored_bytes if self.store.fault("list-stored-size") else len(found.data)
-            entries.append(f"<Contents><Key>{escape(key)}</Key><Size>{size}</Size><ETag>&quot;{found.etag}&quot;</ETag></Contents>")
+            entries.append(
+                f"<Contents><Key>{escape(key)}</Key><Size>{size}</Size><ETag>&quot;{found.etag}&quot;</ETag></Contents>"
+            )
         more = len(keys) > len(page)
         token = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if more else ""
         head = '<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
-        return f"{head}<IsTruncated>{str(more).lower()}</IsTruncated>{token}{''.join(entries)}</ListBucketResult>".encode()
+        return (
+            f"{head}<IsTruncated>{str(more).lower()}</IsTruncated>{token}{''.join(entries)}</ListBucketResult>".encode()
+        )
 
     def object_request(self, bucket: Bucket, name: str, key: str, query: dict[str, str], body: bytes) -> None:
         store = self.store
@@ -336,7 +354,8 @@ class S3Handler(_Handler):
         """Signature Version 4 by the letter of its specification; an empty string when the request is genuine."""
         access, secret = self.store.credentials
         match = re.fullmatch(
-            r"AWS4-HMAC-SHA256 Credential=([^/]+)/(\d{8})/([^/]+)/s3/aws4_request, ?SignedHeaders=([^,]+), ?Signature=([0-9a-f]{64})",
+            r"AWS4-HMAC-SHA256 Credential=([^/]+)/(\d{8})/([^/]+)/s3/aws4_request, ?"
+            r"SignedHeaders=([^,]+), ?Signature=([0-9a-f]{64})",
             self.headers.get("Authorization", ""),
         )
         if not match:
@@ -377,7 +396,10 @@ class AdminHandler(_Handler):
             if path == "/api/v1/stats":
                 return self.answer(200, json.dumps(store.stats()).encode())
             if path == "/api/v1/buckets":
-                listed = [{"name": n, "compression": b.compression, "encryption": b.encryption} for n, b in store.buckets.items()]
+                listed = [
+                    {"name": n, "compression": b.compression, "encryption": b.encryption}
+                    for n, b in store.buckets.items()
+                ]
                 return self.answer(200, json.dumps({"buckets": listed}).encode())
             if path == "/api/v1/settle":
                 return self.answer(200, json.dumps({"settled": not store.fault("never-settles")}).encode())
@@ -416,11 +438,12 @@ class Listeners:
 
 def _save(store: Store) -> None:
     """Keeps the catalog over a restart, sealed by the keystream so that no plaintext of objects is in it."""
-    state = {
-        name: {"compression": b.compression, "encryption": b.encryption,
-               "objects": [[s.key, keystream(s.blob, s.data).hex(), s.etag, s.form, s.blob, s.stored_bytes] for s in b.objects.values()]}
-        for name, b in store.buckets.items()
-    }  # fmt: skip
+    state = {}
+    for name, b in store.buckets.items():
+        objects = [
+            [s.key, keystream(s.blob, s.data).hex(), s.etag, s.form, s.blob, s.stored_bytes] for s in b.objects.values()
+        ]
+        state[name] = {"compression": b.compression, "encryption": b.encryption, "objects": objects}
     store.state.write_text(json.dumps(state))
 
 
@@ -444,7 +467,16 @@ def _delta(arguments: list[str]) -> int:
         paths[2].write_bytes(zlib.decompress(paths[1].read_bytes()))
     else:
         stored = paths[0].stat().st_size
-        print(json.dumps({"instruction_bytes_stored": 10, "sub_bytes": 0, "literal_bytes": stored * 3, "literal_bytes_stored": stored}))
+        print(
+            json.dumps(
+                {
+                    "instruction_bytes_stored": 10,
+                    "sub_bytes": 0,
+                    "literal_bytes": stored * 3,
+                    "literal_bytes_stored": stored,
+                }
+            )
+        )
     return 0
 
 

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import TracebackType
+from typing import ClassVar
 
 from taxbench.client import worker
 from taxbench.client.endpoint import Endpoint
 from taxbench.client.operation import Operation, Sample
+from taxbench.processes import cpu_seconds
 
 START_TIMEOUT_S = 60.0
 BUFFER_SLACK_BYTES = 1 << 20
@@ -49,10 +51,18 @@ class Batch:
 
 
 class WorkerPool:
-    """Worker processes with one connection each. A context manager: leaving it ends them."""
+    """Worker processes with one connection each. A context manager: leaving it ends them.
+
+    They are forked from a server process that has imported what they need and nothing else: no thread, no lock and no
+    buffer of ours comes along, and starting one costs milliseconds.
+    """
+
+    ended_cpu_s: ClassVar[float] = 0.0
+    """CPU seconds of all workers that have ended: they are not our children, so the kernel does not add theirs."""
 
     def __init__(self, workers: int, object_bytes_max: int) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([worker.__name__])
         self._channels: list[Connection] = []
         self._processes: list[BaseProcess] = []
         for number in range(workers):
@@ -71,6 +81,9 @@ class WorkerPool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for pid in self.pids:
+            with contextlib.suppress(OSError):
+                WorkerPool.ended_cpu_s += cpu_seconds(pid)
         for channel in self._channels:
             with contextlib.suppress(OSError, ValueError):
                 channel.send(worker.Stop())

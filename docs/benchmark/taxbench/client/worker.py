@@ -272,6 +272,11 @@ class Worker:
         if wrong:
             sample.error = f"LIST disagrees for {len(wrong)} keys; first: {wrong[0]}"
 
+    def close_files(self) -> None:
+        """Forgets open files: between phases a path may have become another file."""
+        while self._files:
+            self._files.popitem()[1].close()
+
     def _open(self, path: str) -> BinaryIO:
         file = self._files.get(path)
         if file is None:
@@ -303,6 +308,7 @@ def serve(number: int, buffer_bytes: int, channel: Connection) -> None:
             if message.endpoint != worker.endpoint:
                 worker.connection.close()
                 worker.connection = TimedConnection(message.endpoint)
+            worker.close_files()
             prepared = [(op, worker.sign(op)) for op in message.operations]
             channel.send(Ready())
         elif isinstance(message, Go):

@@ -13,8 +13,8 @@ import numpy as np
 from taxbench.artifacts import synthetic
 from taxbench.client.operation import Operation, Sample
 from taxbench.client.pool import Batch, WorkerPool
+from taxbench.processes import process_usage
 from taxbench.profiles import Profile
-from taxbench.resources import process_usage
 from taxbench.servers.target import Target
 
 MakeServer = Callable[[Path, dict[str, tuple[str, str, str]]], Target]

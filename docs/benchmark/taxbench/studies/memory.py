@@ -10,8 +10,8 @@ from pathlib import Path
 
 from taxbench.bundle import Bundle, write_json
 from taxbench.client.pool import WorkerPool
+from taxbench.processes import peak_rss_bytes, reset_peak_rss
 from taxbench.records import SCHEMA_VERSION, Strict
-from taxbench.resources import peak_rss_bytes, reset_peak_rss
 from taxbench.studies.bench import StudyBench, run_checked, versions
 
 MODES: dict[str, tuple[str, str, str]] = {
