@@ -261,6 +261,16 @@ mod tests {
     }
 
     #[test]
+    fn the_reference_has_every_code_under_its_status() {
+        let reference = include_str!("../../docs/reference/s3-api.md");
+        for code in ErrorCode::ALL {
+            let status = format!("| {} |", code.status().as_u16());
+            let line = reference.lines().find(|line| line.starts_with(&status));
+            assert!(line.is_some_and(|line| line.contains(&format!("`{}`", code.as_str()))), "{code:?}");
+        }
+    }
+
+    #[test]
     fn a_result_stays_small() {
         assert_eq!(size_of::<Result<()>>(), size_of::<usize>());
     }

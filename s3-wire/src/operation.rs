@@ -445,6 +445,16 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_reference_has_every_operation_with_its_action() {
+        let reference = include_str!("../../docs/reference/s3-api.md");
+        for row in TABLE {
+            let line = reference.lines().find(|line| line.starts_with(&format!("| {} |", row.operation.name())));
+            let line = line.unwrap_or_else(|| panic!("{} is not in the reference", row.operation.name()));
+            assert!(line.contains(&format!("`{}`", row.action)), "{line}");
+        }
+    }
+
     proptest! {
         #[test]
         fn routing_never_panics_and_answers_within_its_resource(

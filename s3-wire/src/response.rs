@@ -57,7 +57,7 @@ pub fn document(status: StatusCode, document: &impl Document) -> Response<Bytes>
 }
 
 /// An error answer: the document (none for HEAD and 304), `Connection: close` where the error asks for it, and the headers that
-/// belong to some codes: `Content-Range: bytes */size`, `Allow`-less 405 as S3 sends it, `Retry-After` for 503.
+/// belong to some codes: `Content-Range: bytes */size` for 416, `Retry-After` for 503.
 ///
 /// `Connection` is a header of HTTP/1.1; on HTTP/2 the server resets the stream instead and leaves it out.
 pub fn error(error: S3Error, method: &Method, resource: &str, ids: &RequestIds) -> Response<Bytes> {
