@@ -16,6 +16,7 @@ import pytest
 from outside.buckets import MakeBucket, NewServer, bucket_maker, mode_tables
 from outside.clients import AwsCli, Rclone, S3Client, s3_client
 from outside.server import Server, Value
+from outside.store import Store
 from outside.wire import Connection
 
 ELSEWHERE = os.environ.get("DELTAWEIR_TEST_ENDPOINT")
@@ -42,8 +43,8 @@ def new_server(tmp_path: Path) -> Iterator[NewServer]:
     """Servers that end with the test."""
     made: list[Server] = []
 
-    def make(name: str = "server", **tables: dict[str, Value]) -> Server:
-        server = Server(tmp_path / name, mode_tables() | tables)
+    def make(folder: str = "server", /, **tables: dict[str, Value]) -> Server:
+        server = Server(tmp_path / folder, mode_tables() | tables)
         made.append(server)
         return server
 
@@ -52,6 +53,15 @@ def new_server(tmp_path: Path) -> Iterator[NewServer]:
         server.kill()
     for server in made:
         assert_healthy(server)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An S3 server to keep blobs in, with an empty bucket `blobs`."""
+    running = Store(tmp_path / "store").start()
+    running.client().create_bucket(Bucket="blobs")
+    yield running
+    running.stop()
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """`make demo`: four releases of real packages through four kinds of bucket, and what each costs.
 
 Uploads are `aws s3 cp`, downloads are boto3's, every byte is compared. Fails when later releases in the delta bucket
-take more than they may of what the zstd bucket takes. Times are those of a person at a terminal: the start of aws-cli is in
+take more than they may of what the zstd bucket takes. Times are those of a person at a terminal: aws-cli's start is in
 them, and client and server share the machine, so ratios count and absolutes do not.
 """
 

@@ -18,7 +18,7 @@ SIZE = 48 * MIB + 77777
 
 def read_bytes(server: Server) -> float:
     """Bytes that came from backends until now."""
-    return server.metrics().total("deltaweir_backend_bytes_total", dir="out")
+    return server.metrics().total("deltaweir_backend_bytes_total", dir="read")
 
 
 @pytest.mark.parametrize("how", ["put", "parts"])

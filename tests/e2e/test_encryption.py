@@ -109,7 +109,7 @@ def test_a_spooled_body_is_sealed_too(new_server: NewServer) -> None:
         connection.send(request[: head + 30 * MIB])
         for descriptor in Path(f"/proc/{server.process.pid}/fd").iterdir():
             target = str(descriptor.readlink())
-            if str(server.folder) in target and not target.endswith(".log"):
+            if str(server.folder) in target and not target.endswith(".log") and descriptor.is_file():
                 assert CANARY not in descriptor.read_bytes(), target
         connection.send(request[head + 30 * MIB :])
         answer = connection.answer("PUT")
@@ -117,7 +117,7 @@ def test_a_spooled_body_is_sealed_too(new_server: NewServer) -> None:
     assert answer.status == 200, answer.body
 
 
-def test_without_the_key_the_server_refuses_to_start_or_to_read(new_server: NewServer) -> None:
+def test_without_its_key_a_store_does_not_start(new_server: NewServer) -> None:
     """Another KEK never means plaintext, silence or wrong bytes."""
     right, wrong = (base64.b64encode(noise(seed, 32)).decode() for seed in (1, 2))
     server = new_server()
@@ -128,8 +128,7 @@ def test_without_the_key_the_server_refuses_to_start_or_to_read(new_server: NewS
     s3.put_object(Bucket="delta-aes256-00", Key="k", Body=noise(1, 100_000))
     assert server.stop() == 0
     server.environment["DELTAWEIR_KEK"] = wrong
-    process = server.launch()
-    assert process.wait(30) != 0
+    assert server.launch().wait(30) != 0
     assert wrong not in server.tail()
     server.environment["DELTAWEIR_KEK"] = right
     server.start()

@@ -15,6 +15,7 @@ from outside.clients import S3Client, s3_client
 from outside.content import MIB, noise, release
 from outside.failure import error_code
 from outside.server import SECRET_ACCESS_KEY, Server, until
+from outside.store import Store
 
 EXPECTED_METRICS = {
     "deltaweir_build_info",
@@ -47,16 +48,13 @@ def test_health_and_readiness(server: Server) -> None:
     assert server.admin_status("/unheard-of") == 404
 
 
-def test_a_server_that_cannot_reach_its_backend_is_not_ready(new_server: NewServer) -> None:
-    server = new_server().start()
-    moved = server.folder / "moved"
-    server.blobs.rename(moved)
-    server.blobs.write_text("a file where the directory was")
-    until(lambda: server.admin_status("/readyz") == 503, 30, "/readyz says no")
+def test_a_server_that_cannot_reach_its_backend_is_not_ready(new_server: NewServer, store: Store) -> None:
+    server = new_server(**store.tables()).start()
+    store.stop()
+    until(lambda: server.admin_status("/readyz") == 503, 60, "/readyz says no")
     assert server.admin_status("/healthz") == 200
-    server.blobs.unlink()
-    moved.rename(server.blobs)
-    until(lambda: server.admin_status("/readyz") == 200, 30, "/readyz says yes again")
+    store.start()
+    until(lambda: server.admin_status("/readyz") == 200, 60, "/readyz says yes again")
 
 
 def test_the_s3_port_carries_s3_only(server: Server) -> None:
@@ -140,10 +138,7 @@ def everything_that_carries_secrets(s3: S3Client, server: Server) -> list[str]:
     signature = url.rsplit("X-Amz-Signature=", 1)[1][:64]
     wrong = s3_client(server.endpoint, secret="a-wrong-secret-5b1e")
     assert error_code(wrong.list_buckets) == (403, "SignatureDoesNotMatch")
-    tokened = s3_client(server.endpoint)
-    tokened.meta.events.register(
-        "before-sign.s3", lambda request, **_: request.headers.add_header("X-Amz-Security-Token", "session-token-77aa")
-    )
+    tokened = s3_client(server.endpoint, token="session-token-77aa")
     assert error_code(tokened.list_buckets)[0] in (400, 403)
     return [signature, "a-wrong-secret-5b1e", "session-token-77aa"]
 

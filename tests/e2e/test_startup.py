@@ -18,8 +18,8 @@ ROOT_FILE = "root-credentials.json"
 
 
 def without_credentials(server: Server) -> Server:
-    """The same server, told no key pair: an empty variable counts as none."""
-    server.environment |= {"DELTAWEIR_ACCESS_KEY_ID": "", "DELTAWEIR_SECRET_ACCESS_KEY": ""}
+    """The same server, told no key pair."""
+    server.credentials = False
     return server
 
 
@@ -69,7 +69,7 @@ def test_what_is_printed_can_be_pasted(new_server: NewServer, tmp_path: Path) ->
     (tmp_path / "home").mkdir()
     for command in commands:
         words = command.split("#")[0].split()[1:]
-        if words[:2] == ["s3", "mb"]:
+        if "mb" in words:
             Pasted(server.endpoint, tmp_path / "home").run(*words)
     assert s3_client(server.endpoint, *root_pair(server)).list_buckets()["Buckets"]
 
@@ -90,8 +90,8 @@ def test_a_public_listener_needs_credentials_that_were_set(new_server: NewServer
     server = new_server()
     public: dict[str, Value] = {"listen": f"0.0.0.0:{server.port}"}
     server.tables["server"] = public
-    assert "credential" in refusal(without_credentials(server)).lower()
-    server.environment = {}
+    assert "DELTAWEIR_ACCESS_KEY_ID" in refusal(without_credentials(server))
+    server.credentials = True
     server.start()
 
 

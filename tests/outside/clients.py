@@ -22,7 +22,13 @@ S3Client: TypeAlias = Any
 AWS = ROOT / ".venv" / "bin" / "aws"
 
 
-def s3_client(endpoint: str, key_id: str = ACCESS_KEY_ID, secret: str = SECRET_ACCESS_KEY, **config: Any) -> S3Client:
+def s3_client(
+    endpoint: str,
+    key_id: str = ACCESS_KEY_ID,
+    secret: str = SECRET_ACCESS_KEY,
+    token: str | None = None,
+    **config: Any,
+) -> S3Client:
     """boto3's client: path-style, one attempt, so that a failure shows where it happens."""
     settings: dict[str, Any] = {
         "retries": {"total_max_attempts": 1},
@@ -39,6 +45,7 @@ def s3_client(endpoint: str, key_id: str = ACCESS_KEY_ID, secret: str = SECRET_A
         region_name=REGION,
         aws_access_key_id=key_id,
         aws_secret_access_key=secret,
+        aws_session_token=token,
         config=Config(**(settings | config)),
     )
 

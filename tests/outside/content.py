@@ -31,16 +31,16 @@ def text(seed: int, size: int) -> bytes:
 
 def release(seed: int, size: int, version: int) -> bytes:
     """A build's output, `version` builds after the first: noise that keeps most of its bytes from build to build, with
-    scattered changed words (addresses that moved) and a few insertions that shift what follows."""
+    scattered changed bytes (addresses that moved) and new code that shifts what follows."""
     content = numpy.frombuffer(noise(seed, size), dtype=numpy.uint8).copy()
     if size == 0:
         return b""
     for step in range(1, version + 1):
         rng = numpy.random.default_rng((seed, step))
-        at = rng.integers(0, max(1, size - 4), size=max(1, size // 16384))
+        at = rng.integers(0, size, size=max(1, size // 2048))
         content[at] ^= rng.integers(1, 256, size=len(at), dtype=numpy.uint8)
-        cut = int(rng.integers(0, max(1, size)))
-        inserted = numpy.frombuffer(rng.bytes(97), dtype=numpy.uint8)
+        cut = int(rng.integers(0, size))
+        inserted = numpy.frombuffer(rng.bytes(97 + size // 512), dtype=numpy.uint8)
         content = numpy.concatenate([content[:cut], inserted, content[cut:]])[:size]
     return content.tobytes()
 

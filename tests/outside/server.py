@@ -87,6 +87,8 @@ class Server:
     more_config: str = ""
     """TOML put behind the tables, for what is no flat table."""
     environment: dict[str, str] = field(default_factory=dict)
+    credentials: bool = True
+    """Whether it is told the key pair above; otherwise it makes one."""
     binary: Path = BINARY
     port: int = field(default_factory=free_port)
     admin_port: int = field(default_factory=free_port)
@@ -120,8 +122,8 @@ class Server:
     def variables(self) -> dict[str, str]:
         """The process's environment: the caller's without its own settings, plus ours."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("DELTAWEIR_", "AWS_"))}
-        ours = {"DELTAWEIR_ACCESS_KEY_ID": ACCESS_KEY_ID, "DELTAWEIR_SECRET_ACCESS_KEY": SECRET_ACCESS_KEY}
-        return inherited | ours | self.environment
+        pair = {"DELTAWEIR_ACCESS_KEY_ID": ACCESS_KEY_ID, "DELTAWEIR_SECRET_ACCESS_KEY": SECRET_ACCESS_KEY}
+        return inherited | (pair if self.credentials else {}) | self.environment
 
     def write_config(self) -> None:
         """Writes the configuration file."""

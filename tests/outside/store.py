@@ -1,0 +1,71 @@
+"""Somebody else's S3 server, versitygw on a directory: the store that deltaweir keeps its blobs in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from outside.clients import S3Client, s3_client
+from outside.server import ACCESS_KEY_ID, ROOT, SECRET_ACCESS_KEY, Value, free_port, until
+
+BINARY = ROOT / ".tools" / "bin" / "versitygw"
+
+
+@dataclass
+class Store:
+    """One versitygw process."""
+
+    folder: Path
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """Its S3 endpoint."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def client(self) -> S3Client:
+        """boto3 on it."""
+        return s3_client(self.endpoint)
+
+    def start(self) -> Store:
+        """Starts it and waits until it answers."""
+        (self.folder / "objects").mkdir(parents=True, exist_ok=True)
+        with (self.folder / "versitygw.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [str(BINARY), "--port", f"127.0.0.1:{self.port}", "posix", str(self.folder / "objects")],
+                env=os.environ | {"ROOT_ACCESS_KEY": ACCESS_KEY_ID, "ROOT_SECRET_KEY": SECRET_ACCESS_KEY},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        until(self._answers, 20, "versitygw answers")
+        return self
+
+    def _answers(self) -> bool:
+        try:
+            self.client().list_buckets()
+        except Exception:
+            return False
+        return True
+
+    def stop(self) -> None:
+        """Ends it; nothing happens when it has ended already."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(30)
+
+    def tables(self) -> dict[str, dict[str, Value]]:
+        """The configuration that keeps every blob in the bucket `blobs` of this store."""
+        cloud: dict[str, Value] = {
+            "type": "s3",
+            "endpoint": self.endpoint,
+            "bucket": "blobs",
+            "prefix": "blobs/",
+            "region": "us-east-1",
+            "access_key_id": ACCESS_KEY_ID,
+            "secret_access_key": SECRET_ACCESS_KEY,
+        }
+        return {"backends.cloud": cloud, "storage": {"backend": "cloud"}}
