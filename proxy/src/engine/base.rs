@@ -2,6 +2,7 @@
 
 use super::{
     Engine, EngineError,
+    blobs::Manifest,
     bucket::BucketHandle,
     encode::Region,
     names,
@@ -112,34 +113,20 @@ impl Engine {
                 // A delta is no base itself: the whole content it was made from stands in its place (I2).
                 BlobForm::Delta => {
                     let manifest = self.blobs.manifest(row, key).await?;
-                    let view_len: u64 = manifest.root.view.iter().map(|range| range.len).sum();
-                    let scaled = |position: u64| {
-                        let scaled = u128::from(position) * u128::from(view_len) / u128::from(row.plain_len.max(1));
-                        u64::try_from(scaled).unwrap_or(u64::MAX)
-                    };
-                    let whole_view = view_len <= self.windows.whole_len_max() && to - from == extent.len;
-                    let (from, to) = match whole_view {
-                        true => (0, view_len),
-                        false => (scaled(extent.offset + (from - logical)), scaled(extent.offset + (to - logical))),
-                    };
-                    let mut address = 0;
-                    for range in &manifest.root.view {
-                        let (first, last) = (from.max(address), to.min(address + range.len));
-                        if first < last {
-                            let skip = first - address;
-                            pieces.push(BasePiece {
-                                at: at + first,
-                                blob: range.blob,
-                                offset: range.offset + skip,
-                                len: last - first,
-                                base_tag: [0; 16],
-                            });
-                        }
-                        address += range.len;
+                    let mut ids: Vec<BlobKey> = manifest.root.view.iter().map(|range| BlobKey(range.blob.0)).collect();
+                    ids.dedup();
+                    ids.retain(|id| !rows.iter().any(|row| row.id == *id));
+                    let bases = self.catalog.blobs(&ids).await?;
+                    pins.extend(self.pins.pin(bases.iter().map(|base| BlobId(base.id.0))));
+                    let whole_len: u64 = bases.iter().map(|base| base.plain_len).sum();
+                    if whole_len <= self.windows.whole_len_max() {
+                        // All of it, not only what this delta used: the same window then serves every version of a series.
+                        whole_blobs(&bases, &manifest, at, &mut pieces);
+                    } else {
+                        let within = (extent.offset + (from - logical), extent.offset + (to - logical));
+                        view_part(&manifest, row.plain_len, within, at, &mut pieces);
                     }
-                    let ids: Vec<BlobKey> = manifest.root.view.iter().map(|range| BlobKey(range.blob.0)).collect();
-                    rows.extend(self.catalog.blobs(&ids).await?);
-                    pins.extend(self.pins.pin(manifest.root.view.iter().map(|range| range.blob)));
+                    rows.extend(bases);
                 }
             }
         }
@@ -181,6 +168,38 @@ impl Engine {
         let region_len = self.windows.region_len();
         let start = (target / region_len * region_len).saturating_sub(len_max / 4).min(base_len - len_max);
         (start, start + len_max)
+    }
+}
+
+/// The whole content of a delta's bases, in the order its view first names them.
+fn whole_blobs(bases: &[BlobRow], delta: &Manifest, at: u64, pieces: &mut Vec<BasePiece>) {
+    let mut start = at;
+    for range in &delta.root.view {
+        let Some(base) = bases.iter().find(|base| base.id.0 == range.blob.0) else { continue };
+        if pieces.iter().all(|piece| piece.blob != range.blob) {
+            pieces.push(BasePiece { at: start, blob: range.blob, offset: 0, len: base.plain_len, base_tag: [0; 16] });
+            start += base.plain_len;
+        }
+    }
+}
+
+/// The part of a delta's view that lies where `within` lies in its `plain_len` bytes, in proportion.
+fn view_part(delta: &Manifest, plain_len: u64, within: (u64, u64), at: u64, pieces: &mut Vec<BasePiece>) {
+    let view_len: u64 = delta.root.view.iter().map(|range| range.len).sum();
+    let scaled = |position: u64| {
+        let scaled = u128::from(position) * u128::from(view_len) / u128::from(plain_len.max(1));
+        u64::try_from(scaled).unwrap_or(u64::MAX)
+    };
+    let (from, to) = (scaled(within.0), scaled(within.1));
+    let mut address = 0;
+    for range in &delta.root.view {
+        let (first, last) = (from.max(address), to.min(address + range.len));
+        if first < last {
+            let skip = first - address;
+            let offset = range.offset + skip;
+            pieces.push(BasePiece { at: at + first, blob: range.blob, offset, len: last - first, base_tag: [0; 16] });
+        }
+        address += range.len;
     }
 }
 

@@ -61,11 +61,18 @@ impl Blobs {
         metrics: Arc<Metrics>,
     ) -> Self {
         let weigh = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
+        let evictions = |kind: &str| metrics.cache_evictions_total.with_label_values(&[kind, "memory"]);
+        let (manifest_evictions, base_evictions) = (evictions("manifest"), evictions("base"));
         Self {
             backends,
             manifests: Cache::builder()
                 .max_capacity(MANIFEST_CACHE_BYTES_MAX)
                 .weigher(move |_, manifest: &Arc<Manifest>| weigh(manifest.weight()))
+                .eviction_listener(move |_, _, cause| {
+                    if cause.was_evicted() {
+                        manifest_evictions.inc();
+                    }
+                })
                 .build(),
             segment_pages: Cache::builder()
                 .max_capacity(MANIFEST_CACHE_BYTES_MAX)
@@ -78,6 +85,11 @@ impl Blobs {
             decoded: Cache::builder()
                 .max_capacity(decoded_bytes_max)
                 .weigher(move |_, plain: &Arc<Vec<u8>>| weigh(plain.len() + 64))
+                .eviction_listener(move |_, _, cause| {
+                    if cause.was_evicted() {
+                        base_evictions.inc();
+                    }
+                })
                 .build(),
             pool,
             metrics,
@@ -159,7 +171,8 @@ impl Blobs {
             .segment_pages
             .try_get_with((manifest.id, place.offset), async {
                 let bytes = manifest.bytes.read(place.offset..place.offset + u64::from(place.len)).await?;
-                Ok(Arc::new(manifest.opener.open_segment_page(place, &bytes)?))
+                let page = manifest.opener.open_segment_page(place, &bytes);
+                Ok(Arc::new(page.inspect_err(|_| self.count_failure(manifest.suite))?))
             })
             .await
             .map_err(|error: Arc<EngineError>| EngineError::shared(&error))?;
@@ -247,6 +260,7 @@ impl Blobs {
     pub(super) async fn decoded_segment(&self, manifest: &Manifest, index: u64) -> Result<Arc<Vec<u8>>, EngineError> {
         if let Some(hit) = self.decoded.get(&(manifest.id, index)).await {
             self.count("base", true);
+            self.metrics.base_fetch_bytes_total.with_label_values(&["cache"]).inc_by(hit.len() as u64);
             return Ok(hit);
         }
         self.count("base", false);
@@ -345,7 +359,8 @@ impl Blobs {
                 .check_pages
                 .try_get_with((manifest.id, place.offset), async {
                     let bytes = manifest.bytes.read(place.offset..place.offset + u64::from(place.len)).await?;
-                    Ok(Arc::new(manifest.opener.open_check_page(place, &bytes)?))
+                    let page = manifest.opener.open_check_page(place, &bytes);
+                    Ok(Arc::new(page.inspect_err(|_| self.count_failure(manifest.suite))?))
                 })
                 .await
                 .map_err(|error: Arc<EngineError>| EngineError::shared(&error))?;

@@ -47,6 +47,9 @@ impl Engine {
         self.metrics.gc_deleted_blobs_total.inc_by(report.deleted_blobs + report.orphan_blobs);
         self.metrics.gc_reclaimed_bytes_total.inc_by(report.reclaimed_bytes + report.orphan_bytes);
         self.metrics.gc_errors_total.inc_by(report.errors + u64::from(outcome.is_err()));
+        if outcome.is_ok() {
+            self.metrics.gc_last_success_timestamp_seconds.set(now_ms() / 1000);
+        }
         outcome.map(|()| report)
     }
 

@@ -10,6 +10,7 @@ pub mod bucket;
 mod budget;
 pub mod collect;
 pub mod config;
+mod disks;
 mod encode;
 pub mod error;
 pub mod facts;
@@ -49,7 +50,7 @@ use moka::future::Cache;
 use object_format::BlobId;
 use observe::{BackendMetrics, CatalogMetrics};
 use pins::Pins;
-use pool::CodecPool;
+use pool::{CodecPool, PoolKind};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use std::{
@@ -160,8 +161,8 @@ impl Engine {
         let threads =
             config.codec_threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, usize::from));
         metrics.codec_threads.with_label_values(&["total"]).set(i64::try_from(threads).unwrap_or(0));
-        let pool = Arc::new(CodecPool::new(threads, "codec", metrics.clone())?);
-        let hash_pool = Arc::new(CodecPool::new(threads, "hash", metrics.clone())?);
+        let pool = Arc::new(CodecPool::new(threads, PoolKind::Codec, &metrics)?);
+        let hash_pool = Arc::new(CodecPool::new(threads, PoolKind::Hash, &metrics)?);
         let budget = Arc::new(MemoryBudget::new(config.memory_bytes_max, metrics.clone()));
         let decoded_bytes_max = budget.bytes_max() / 8;
         budget.reserve(decoded_bytes_max + CODEC_THREAD_BYTES * threads as u64);
@@ -297,6 +298,7 @@ impl Engine {
                     _ = collections.tick() => engine.collect_in_background().await,
                     _ = gauges.tick() => {
                         engine.refresh_gauges();
+                        engine.measure_disks().await;
                         if let Err(error) = engine.stats().await {
                             tracing::warn!(%error, "bucket gauges could not be read from the catalog");
                         }

@@ -13,6 +13,8 @@ use std::time::Duration;
 pub(super) const INLINE_LEN_MAX: u64 = 4 << 10;
 /// Shorter content is not worth a base.
 pub(super) const DELTA_LEN_MIN: u64 = 8 << 10;
+/// Codec jobs that wait longer than this make `auto` choose the fast effort: one upload alone keeps a segment or two waiting.
+pub(super) const AUTO_FAST_QUEUE: Duration = Duration::from_millis(200);
 /// Deltas one base may carry (hazard E8).
 pub(super) const FAN_IN_MAX: u64 = 1_000;
 /// Useless trials after which a region stops looking at its base.
@@ -125,7 +127,7 @@ pub(super) fn effort_for(setting: EffortSetting, codec_queue: Duration) -> Effor
         EffortSetting::Balanced => Effort::Balanced,
         EffortSetting::High => Effort::High,
         EffortSetting::Max => Effort::Max,
-        EffortSetting::Auto if codec_queue > Duration::from_millis(40) => Effort::Fast,
+        EffortSetting::Auto if codec_queue > AUTO_FAST_QUEUE => Effort::Fast,
         EffortSetting::Auto => Effort::Balanced,
     }
 }

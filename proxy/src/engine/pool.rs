@@ -3,6 +3,7 @@
 use super::error::EngineError;
 use crate::metrics::Metrics;
 use delta_codec::{Decoder, Encoder};
+use prometheus::{Histogram, IntGauge};
 use std::{
     cell::RefCell,
     panic::AssertUnwindSafe,
@@ -30,12 +31,23 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Threads for encoding, decoding, sealing and hashing.
+/// What a pool is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PoolKind {
+    /// Encoding, decoding, sealing.
+    Codec,
+    /// Hashing bodies as they arrive.
+    Hash,
+}
+
+/// Threads for encoding, decoding, sealing; or for hashing.
 pub(super) struct CodecPool {
     threads: rayon::ThreadPool,
     /// Smoothed time jobs wait before they run, in microseconds.
     queue_us: AtomicU64,
-    metrics: Arc<Metrics>,
+    busy: IntGauge,
+    /// Where waiting times go; only the codec pool's are shown.
+    queue_seconds: Option<Histogram>,
 }
 
 impl CodecPool {
@@ -43,13 +55,22 @@ impl CodecPool {
     ///
     /// # Errors
     /// [`EngineError::Other`] when the threads cannot be started.
-    pub(super) fn new(threads: usize, name: &'static str, metrics: Arc<Metrics>) -> Result<Self, EngineError> {
+    pub(super) fn new(threads: usize, kind: PoolKind, metrics: &Metrics) -> Result<Self, EngineError> {
+        let (name, state) = match kind {
+            PoolKind::Codec => ("codec", "busy"),
+            PoolKind::Hash => ("hash", "hashing"),
+        };
         let threads = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(move |index| format!("{name}-{index}"))
             .build()
             .map_err(|error| EngineError::Other(format!("cannot start codec threads: {error}")))?;
-        Ok(Self { threads, queue_us: AtomicU64::new(0), metrics })
+        Ok(Self {
+            threads,
+            queue_us: AtomicU64::new(0),
+            busy: metrics.codec_threads.with_label_values(&[state]),
+            queue_seconds: (kind == PoolKind::Codec).then(|| metrics.codec_queue_seconds.clone()),
+        })
     }
 
     /// How many threads it has.
@@ -72,15 +93,16 @@ impl CodecPool {
         F: FnOnce(&mut Scratch) -> T + Send + 'static,
     {
         let (answer, receiver) = tokio::sync::oneshot::channel();
-        let metrics = self.metrics.clone();
+        let (busy, queue_seconds) = (self.busy.clone(), self.queue_seconds.clone());
         let queued = Instant::now();
         let waited = Arc::new(AtomicU64::new(0));
         let waited_by_job = waited.clone();
         self.threads.spawn(move || {
             let wait = queued.elapsed();
             waited_by_job.store(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
-            metrics.codec_queue_seconds.observe(wait.as_secs_f64());
-            let busy = metrics.codec_threads.with_label_values(&["busy"]);
+            if let Some(queue_seconds) = queue_seconds {
+                queue_seconds.observe(wait.as_secs_f64());
+            }
             busy.inc();
             let outcome = SCRATCH.with_borrow_mut(|scratch| {
                 let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| job(scratch)));

@@ -437,14 +437,11 @@ impl Engine {
 
     /// Commits a version; an unknown outcome is read back by version id before it is believed (I9).
     async fn commit_put(&self, commit: PutCommit) -> Result<Committed, CatalogError> {
-        let started = std::time::Instant::now();
         let (bucket, key, id) = (commit.bucket, commit.key.clone(), commit.id);
-        let outcome = match self.catalog.put(commit).await {
+        match self.catalog.put(commit).await {
             Err(CatalogError::Unknown(why)) => self.read_back(bucket, &key, id, why).await,
             outcome => outcome,
-        };
-        self.metrics.catalog_commit_seconds.observe(started.elapsed().as_secs_f64());
-        outcome
+        }
     }
 
     async fn read_back(

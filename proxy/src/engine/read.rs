@@ -58,7 +58,10 @@ impl Engine {
     pub fn open_facts(&self, bucket: &BucketHandle, version: &Version) -> Result<Facts, EngineError> {
         let place =
             RowPlace { key: &version.key, id: version.id.0, part: None, extents_digest: version.extents_digest };
-        from_json(&bucket.open_facts(place, &version.facts)?)
+        let metrics = &self.metrics;
+        let opened = bucket.open_facts(place, &version.facts);
+        let facts = opened.inspect_err(|_| metrics.aead_failures_total.with_label_values(&["row"]).inc())?;
+        from_json(&facts).inspect_err(|_| metrics.checksum_failures_total.with_label_values(&["row"]).inc())
     }
 
     /// A key's current version, pinned for reading; `None` when there is none.

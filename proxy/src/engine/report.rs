@@ -34,6 +34,7 @@ impl Engine {
             value["settings"] = row.map_or(Value::Null, |row| row.settings.clone());
             buckets.push(value);
         }
+        self.metrics.multipart_inflight.set(gauge(totals.uploads));
         let backends: Vec<Value> = backends
             .into_iter()
             .map(|(name, (stored_bytes, _))| json!({"name": name, "stored_bytes": stored_bytes}))

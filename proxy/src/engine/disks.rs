@@ -1,0 +1,57 @@
+//! How full the file systems are that this process writes to.
+
+use super::{BackendConfig, Engine};
+use rustix::fs::{StatVfs, statvfs};
+use std::{path::Path, sync::Arc};
+
+impl Engine {
+    /// Sets the gauges of the data directory's file system and of every local backend's. A file system that cannot be
+    /// asked keeps its last figures.
+    pub(super) async fn measure_disks(self: &Arc<Self>) {
+        let engine = self.clone();
+        // A network file system that hangs holds a thread that may wait, and no other.
+        let measured = tokio::task::spawn_blocking(move || engine.set_disk_gauges());
+        if measured.await.is_err() {
+            tracing::warn!("disks could not be measured");
+        }
+    }
+
+    fn set_disk_gauges(&self) {
+        self.set_disk_gauge("data", &self.config.data);
+        for (name, backend) in &self.config.backends {
+            if let BackendConfig::Local { path } = backend {
+                self.set_disk_gauge(&format!("backend/{name}"), path);
+            }
+        }
+    }
+
+    fn set_disk_gauge(&self, place: &str, path: &Path) {
+        match statvfs(path) {
+            Ok(figures) => {
+                let gauge = |state: &str, blocks: u64| {
+                    self.metrics.disk_bytes.with_label_values(&[place, state]).set(bytes_of(&figures, blocks));
+                };
+                gauge("size", figures.f_blocks);
+                // What is left to us; a file system keeps some blocks for root.
+                gauge("free", figures.f_bavail);
+            }
+            Err(error) => tracing::warn!(%error, path = %path.display(), "a file system does not say how full it is"),
+        }
+    }
+}
+
+fn bytes_of(figures: &StatVfs, blocks: u64) -> i64 {
+    i64::try_from(blocks.saturating_mul(figures.f_frsize)).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_has_a_size_and_no_more_free_than_that() {
+        let figures = statvfs(std::env::temp_dir().as_path()).unwrap();
+        let (size, free) = (bytes_of(&figures, figures.f_blocks), bytes_of(&figures, figures.f_bavail));
+        assert!(size > 0 && (0..=size).contains(&free), "{free} of {size}");
+    }
+}
