@@ -182,9 +182,12 @@ class CellRun:
         self._observe("settle", wait)
         inspected = self.pool.run(self.target.endpoint, phases.head_all(self.manifest, self.keys, "inspect")).samples
         self.facts.objects = self._object_facts(inspected)
+        stats = self.target.admin.stats() if self.target.admin is not None else None
+        # The server reads its bucket gauges from the catalog when it is asked for its accounting: in this order both
+        # speak of the same moment.
         scrape = self._scrape()
         self.counters.take(scrape)
-        self.facts.storage = self._count(scrape, inspected)
+        self.facts.storage = self._count(stats, scrape, inspected)
         if scrape is not None and self.counters.scrapes and scrape.has(SAVED):
             first = self.counters.scrapes[0].by_label(SAVED, "stage")
             last = scrape.by_label(SAVED, "stage")
@@ -362,9 +365,7 @@ class CellRun:
             self.target.restart()
             self.counters.take(self._scrape())
             facts.process_restarted = True
-        roots = self.target.blob_roots()
-        facts.kernel_cache = cold.drop_kernel_cache(roots)
-        fraction = cold.resident_fraction(roots)
+        facts.kernel_cache, fraction = cold.make_cold(self.target.blob_roots())
         facts.resident_fraction = None if fraction is None else round(fraction, 4)
         return facts
 
@@ -385,10 +386,9 @@ class CellRun:
             if not s.failed
         ]
 
-    def _count(self, scrape: Scrape | None, inspected: list[Sample]) -> StorageCounts:
+    def _count(self, stats: Stats | None, scrape: Scrape | None, inspected: list[Sample]) -> StorageCounts:
         known = [s.stored_bytes for s in inspected if s.stored_bytes >= 0]
         header_total = sum(known) if inspected and len(known) == len(inspected) else None
-        stats: Stats | None = storage.stats_of(self.target.admin)
         listing = storage.list_backend(self.target.blob_roots())
         objects, logical = len(self.manifest.artifacts), self.manifest.logical_bytes
         return storage.count(self.plan.bucket, objects, logical, stats, scrape, listing, header_total)

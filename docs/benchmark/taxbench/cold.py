@@ -11,6 +11,7 @@ from typing import Literal
 
 SAMPLE_FILES_MAX = 200
 SAMPLE_PAGES_PER_FILE = 16
+RESIDENT_FRACTION_WANTED = 0.05
 
 KernelCache = Literal["drop_caches", "fadvise", "untouched", "unknown"]
 
@@ -22,17 +23,24 @@ def files_below(roots: Iterable[Path]) -> Iterator[Path]:
             yield from sorted(path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
 
 
-def drop_kernel_cache(roots: list[Path]) -> KernelCache:
-    """Drops the page cache of the stored files: for the whole machine when allowed, else file by file.
+def make_cold(roots: list[Path]) -> tuple[KernelCache, float | None]:
+    """Takes the stored files out of the page cache; says how, and which fraction of sampled pages is still there.
 
-    Dirty pages cannot be dropped, so everything is synced first.
+    File by file first: that harms nobody else on the machine. Only when too much stays is everything dropped.
     """
-    if not roots:
-        return "unknown"
-    os.sync()
-    with contextlib.suppress(OSError):
-        Path("/proc/sys/vm/drop_caches").write_text("3\n")
-        return "drop_caches"
+    if not any(root.is_dir() for root in roots):
+        return "unknown", None
+    os.sync()  # dirty pages cannot be dropped
+    done: KernelCache = "fadvise" if _advise(roots) else "untouched"
+    fraction = resident_fraction(roots)
+    if fraction is not None and fraction > RESIDENT_FRACTION_WANTED:
+        with contextlib.suppress(OSError):
+            Path("/proc/sys/vm/drop_caches").write_text("3\n")
+            done, fraction = "drop_caches", resident_fraction(roots)
+    return done, fraction
+
+
+def _advise(roots: list[Path]) -> bool:
     advised = False
     for path in files_below(roots):
         with contextlib.suppress(OSError):
@@ -42,7 +50,7 @@ def drop_kernel_cache(roots: list[Path]) -> KernelCache:
                 advised = True
             finally:
                 os.close(file)
-    return "fadvise" if advised else "untouched"
+    return advised
 
 
 def resident_fraction(roots: list[Path]) -> float | None:

@@ -268,6 +268,12 @@ def contaminated(evidence: Evidence) -> Iterator[Finding]:
             yield Finding(severity="fatal", code="contaminated", where=where(cell), message=message)
 
 
+def failed_studies(evidence: Evidence) -> Iterator[Finding]:
+    """Fatal: a study that could not be finished, or whose bytes came back wrong."""
+    for name, reason in sorted(evidence.environment.failed_studies.items()):
+        yield Finding(severity="fatal", code="study-failed", where=name, message=reason)
+
+
 def noisy_machine(evidence: Evidence) -> Iterator[Finding]:
     """Unpublishable: somebody else used the machine."""
     noise, cpus = evidence.environment.noise, evidence.environment.machine.cpu_count
@@ -368,6 +374,7 @@ GUARDS: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
     counts_disagree,
     wrong_mode,
     contaminated,
+    failed_studies,
     noisy_machine,
     single_machine,
     unexplained_order,

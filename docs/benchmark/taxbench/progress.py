@@ -29,6 +29,11 @@ class Reporter:
     def say(self, text: str) -> None:
         self.console.print(text)
 
+    def step(self, text: str) -> None:
+        """A line for those who read a log instead of watching a bar."""
+        if not self.console.is_terminal:
+            self.console.print(text)
+
     @contextmanager
     def bytes_bar(self, title: str, total: int) -> Iterator[Bar]:
         """A bar that counts bytes."""

@@ -73,6 +73,7 @@ class Environment(Strict):
     servers: dict[str, dict[str, str]] = Field(description="facts about the server of each mode")
     buckets: dict[str, str]
     compression_verified: bool = True
+    failed_studies: dict[str, str] = Field(default_factory=dict, description="study -> why it could not be finished")
     wall_s: float = 0.0
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from taxbench import __version__, machine, summarize
+from taxbench.admin import AdminError
 from taxbench.artifacts.manifest import Manifest
 from taxbench.bundle import Bundle, write_json
 from taxbench.cell import CellPlan, CellRun
@@ -27,6 +28,7 @@ from taxbench.report import markdown, page
 from taxbench.resources import Sampler
 from taxbench.servers.remote import run_operator_command
 from taxbench.servers.target import Target, TargetError
+from taxbench.studies.bench import StudyError
 from taxbench.summary import Summary
 
 RUN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -143,6 +145,7 @@ def execute(plan: RunPlan, make_target: TargetFactory, reporter: Reporter) -> tu
         previous: CellPlan | None = None
         for cell in cells:
             bar.advance(0, cell.label)
+            reporter.step(f"{time.monotonic() - started:7.1f} s  {cell.label}")
             _between(plan, previous, cell, reporter)
             place = plan.scratch / cell.label.replace("/", "-")
             target = make_target(cell.mode, place)
@@ -182,7 +185,7 @@ def execute(plan: RunPlan, make_target: TargetFactory, reporter: Reporter) -> tu
         wall_s=0.0,
     )
     write_json(bundle.root / "resource_timeseries.json", sampler.timeseries())
-    _run_studies(plan, bundle, reporter)
+    environment.failed_studies = _run_studies(plan, bundle, reporter)
     environment.wall_s = round(time.monotonic() - started, 1)
     write_json(bundle.root / "environment.json", environment)
     return bundle, report(bundle)
@@ -227,19 +230,26 @@ def _between(plan: RunPlan, previous: CellPlan | None, cell: CellPlan, reporter:
         run_operator_command(plan.restart_between_modes_command, "restart-between-modes")
 
 
-def _run_studies(plan: RunPlan, bundle: Bundle, reporter: Reporter) -> None:
+def _run_studies(plan: RunPlan, bundle: Bundle, reporter: Reporter) -> dict[str, str]:
+    """Runs every study. One that fails does not take the run with it; it becomes a fatal finding."""
+    failed: dict[str, str] = {}
     if not plan.studies:
-        return
+        return failed
     with reporter.steps_bar("studies", len(plan.studies)) as bar:
         for name, study in plan.studies.items():
-            bar.advance(0, f"study: {name.replace('_', ' ')}")
+            title = f"study: {name.replace('_', ' ')}"
+            bar.advance(0, title)
+            reporter.step(title)
             place = plan.scratch / f"study-{name}"
             place.mkdir(parents=True, exist_ok=True)
             try:
                 study(bundle, place)
+            except (StudyError, TargetError, AdminError) as error:
+                failed[name] = str(error)[:500]
             finally:
                 shutil.rmtree(place, ignore_errors=True)
             bar.advance(1)
+    return failed
 
 
 def _keep_log(place: Path, target: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from taxbench.admin import AdminClient, Stats
+from taxbench.admin import Stats
 from taxbench.cold import files_below
 from taxbench.prometheus import Scrape
 from taxbench.records import CanaryFacts, StorageCounts
@@ -124,8 +124,3 @@ def scan(planted: list[Canary], private_roots: list[Path], blob_roots: list[Path
         name_found=name_found,
         skipped="" if scanned_files else "nothing the server wrote can be seen from here",
     )
-
-
-def stats_of(admin: AdminClient | None) -> Stats | None:
-    """The accounting, when there is an admin API."""
-    return admin.stats() if admin is not None else None

@@ -330,6 +330,8 @@ def _headlines(cells: list[CellSummary]) -> list[Headline]:
 
 def _verdict(row: Headline) -> str:
     """The one sentence an operator takes home, in ratios to passthrough (to direct, for passthrough itself)."""
+    if row.mode == DIRECT:
+        return ""
     reference = "direct" if row.mode == PASSTHROUGH else "passthrough"
     parts = []
     for label, name in (("PUT", "put"), ("cold GET", "cold_get"), ("warm GET", "warm_get")):

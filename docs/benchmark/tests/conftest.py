@@ -39,7 +39,7 @@ class FakeTarget(Target):
 
     def __init__(self, data_dir: Path, faults: set[str], timeout_s: float = 2.0) -> None:
         self.data_dir, self.faults, self.timeout_s = data_dir, faults, timeout_s
-        self.features = frozenset({"list", "multipart", "reduces"})
+        self.features = frozenset({"list", "multipart"})
         self._listeners: Listeners | None = None
         self.store: Store | None = None
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from conftest import Run, codes
 
 from taxbench import guards
+from taxbench.bundle import Bundle
 from taxbench.names import CORE_PHASES
 from taxbench.records import Noise, StorageCounts
+from taxbench.studies.bench import StudyError
 
 QUICK = (*CORE_PHASES, "delete")
 
@@ -91,6 +95,15 @@ def test_a_noisy_machine_makes_a_run_unpublishable_but_not_wrong(run: Run, monke
     _, summary = run(modes=("passthrough",), phases=QUICK)
     assert codes(summary, "unpublishable") == {"steal", "foreign-load", "load-before", "swapping"}
     assert not summary.publishable and not summary.fatal
+
+
+def test_a_study_that_fails_is_fatal_and_does_not_take_the_run_with_it(run: Run) -> None:
+    def broken(_bundle: Bundle, _place: Path) -> None:
+        raise StudyError("the codec gave other bytes back")
+
+    bundle, summary = run(modes=("passthrough",), phases=QUICK, studies={"codec_table": broken})
+    assert "study-failed" in codes(summary, "fatal")
+    assert (bundle.root / "report.html").is_file()
 
 
 def test_a_client_near_its_own_ceiling_is_labelled(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,10 +24,10 @@ from taxbench.summary import Finding
 MARKS = """
 Object.fromEntries([...document.querySelectorAll('.plot')].map(plot => {
   const marks = [...plot.querySelectorAll('.scatterlayer .trace path.js-line, .scatterlayer .trace .point, ' +
-    '.barlayer .point path')];
+    '.barlayer .point path, .waterfalllayer .point path')];
   const drawn = marks.filter(m => { const b = m.getBBox(); return b.width + b.height > 0.5; });
   const box = plot.getBoundingClientRect();
-  return [plot.id, {marks: drawn.length, traces: plot.querySelectorAll('.scatterlayer .trace, .barlayer .trace').length,
+  return [plot.id, {marks: drawn.length, traces: plot.querySelectorAll('.cartesianlayer .trace').length,
                     width: box.width, height: box.height,
                     cut: [...plot.querySelectorAll('svg text')].filter(t => t.textContent === 'NaN').length}];
 }))

@@ -113,7 +113,7 @@ def _target(options: argparse.Namespace, binary: Path, endpoints: dict[str, str]
         endpoint = Endpoint(
             endpoints[mode], key, secret, "us-east-1", "sigv4", flags.payload_hash_of(options), options.timeout
         )
-        return Remote(endpoint, name=mode, reduces=False)
+        return Remote(endpoint, name=mode)
     if mode == DIRECT_SYNC:
         return FileServer(place, sync=True, timeout_s=options.timeout)
     if mode == DIRECT:

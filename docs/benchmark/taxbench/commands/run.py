@@ -62,18 +62,17 @@ def run(options: argparse.Namespace) -> int:
         if mode != DIRECT:
             return remote
         key, secret = ("", "") if options.direct_plain else flags.credentials("DIRECT")
-        signing = "none" if options.direct_plain else "sigv4"
         endpoint = Endpoint(
             options.direct_endpoint,
             key,
             secret,
             options.region,
-            "none" if signing == "none" else "sigv4",
+            "none" if options.direct_plain else "sigv4",
             flags.payload_hash_of(options),
             options.timeout,
             ca_file=options.ca_file,
         )
-        return Remote(endpoint, name=DIRECT, reduces=False, lists=not options.direct_plain)
+        return Remote(endpoint, name=DIRECT, lists=not options.direct_plain)
 
     with tempfile.TemporaryDirectory(prefix="taxbench-") as scratch:
         place = options.data_dir or Path(".bench-data") / options.artifact_source

@@ -6,7 +6,9 @@ Only SVG trace types are used, so that a page prints, scales, and can be checked
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+import math
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +18,7 @@ from taxbench.bundle import Bundle
 from taxbench.client.operation import Sample
 from taxbench.names import COMPRESSING_MODES, COMPRESSION, DIRECT, MODES, PASSTHROUGH, mode_title
 from taxbench.records import Timeseries
+from taxbench.report.numbers import size
 from taxbench.statistics import Interval, ecdf
 from taxbench.studies.adaptive import Adaptive
 from taxbench.studies.codec_table import CodecTable
@@ -33,8 +36,10 @@ PALETTE: dict[str, str] = {
     COMPRESSION: "#12936f",
     "encryption": "#d2691e",
     "compression_encryption": "#8257e5",
+    "versitygw": "#b08900",
+    "direct_sync": "#c2417c",
 }
-OTHERS = ("#b08900", "#c2417c", "#3aa6b9", "#6b7f2a")
+OTHERS = ("#3aa6b9", "#6b7f2a", "#a0522d", "#5b5f97")
 SEQUENCE = (
     "#2f6fdb",
     "#12936f",
@@ -47,7 +52,10 @@ SEQUENCE = (
     "#7b8794",
     "#a0522d",
 )
-GROWTH, LOSS, TOTAL = "#12936f", "#c23b3b", "#2f6fdb"
+GROWTH, LOSS = "#12936f", "#c23b3b"
+LABEL_PLACES = ("top center", "bottom center", "top right", "bottom left")
+RATIO_FLOOR = 1e-4
+"""What a logarithmic axis shows for a duplicate, which adds nothing."""
 
 SPEED_PHASES = ("put_base", "put_delta", "cold_get", "warm_get", "range_get", "multipart_put", "overwrite", "mixed")
 PHASE_TITLES = {
@@ -74,8 +82,9 @@ class Chart:
     wide: bool = False
 
 
-def colour(mode: str, index: int = 0) -> str:
-    return PALETTE.get(mode, OTHERS[index % len(OTHERS)])
+def colour(mode: str) -> str:
+    """A mode's colour, the same in every chart of every report."""
+    return PALETTE.get(mode) or OTHERS[zlib.crc32(mode.encode()) % len(OTHERS)]
 
 
 def all_charts(bundle: Bundle, summary: Summary) -> list[Chart]:
@@ -112,13 +121,11 @@ def all_charts(bundle: Bundle, summary: Summary) -> list[Chart]:
 def relative_speed(cells: list[CellSummary]) -> Chart | None:
     """Throughput of each phase relative to passthrough."""
     traces = []
-    for index, cell in enumerate(c for c in cells if c.mode != PASSTHROUGH):
+    for cell in (c for c in cells if c.mode != PASSTHROUGH):
         points = [(p, s.to_passthrough) for p, s in _speeds(cell) if s.to_passthrough is not None]
         if points:
-            traces.append(_bars(cell.mode, index, [(PHASE_TITLES.get(p, p), i) for p, i in points], "×"))
-    figure = _figure(
-        traces, y={"title": "speed relative to passthrough", "type": "log", "dtick": "D1"}, barmode="group"
-    )
+            traces.append(_bars(cell.mode, [(PHASE_TITLES.get(p, p), i) for p, i in points], "×"))
+    figure = _figure(traces, y={"title": "speed relative to passthrough", "type": "log"}, barmode="group")
     figure["layout"]["shapes"] = [_line_at(1.0)]
     caption = (
         "1 is passthrough. Bars below 1 are the tax; whiskers are 95 % intervals over trials, paired with passthrough."
@@ -129,12 +136,12 @@ def relative_speed(cells: list[CellSummary]) -> Chart | None:
 def throughput(cells: list[CellSummary]) -> Chart | None:
     """Absolute throughput by phase and mode."""
     traces = []
-    for index, cell in enumerate(cells):
+    for cell in cells:
         points = [
             (PHASE_TITLES.get(p, p), s.throughput_mb_s) for p, s in _speeds(cell) if s.throughput_mb_s is not None
         ]
         if points:
-            traces.append(_bars(cell.mode, index, [(p, i) for p, i in points if i is not None], " MB/s"))
+            traces.append(_bars(cell.mode, [(p, i) for p, i in points if i is not None], " MB/s"))
     figure = _figure(traces, y={"title": "MB/s", "type": "log"}, barmode="group")
     caption = (
         "Logical bytes over wall time, logarithmic. On a single machine client and server share cores: "
@@ -146,7 +153,7 @@ def throughput(cells: list[CellSummary]) -> Chart | None:
 def concurrency_scaling(summary: Summary) -> Chart | None:
     """PUT throughput against concurrency."""
     traces = []
-    for index, mode in enumerate(_modes(summary)):
+    for mode in _modes(summary):
         points = [
             (c.concurrency, c.phases["put"].throughput_mb_s)
             for c in summary.cells
@@ -162,7 +169,7 @@ def concurrency_scaling(summary: Summary) -> Chart | None:
                     "x": [n for n, _ in known],
                     "y": [i.median for _, i in known],
                     "error_y": _whiskers([i for _, i in known]),
-                    "line": {"color": colour(mode, index)},
+                    "line": {"color": colour(mode)},
                     "marker": {"size": 8},
                 }
             )
@@ -173,7 +180,7 @@ def concurrency_scaling(summary: Summary) -> Chart | None:
         "One connection per worker process. A line that stays flat has met a limit; the CPU chart says "
         "whether it is the processor."
     )
-    return _chart("put-concurrency", "speed", "PUT against concurrency", caption, figure)
+    return _chart("put-concurrency", "speed", "PUT against concurrency", caption, figure, wide=True)
 
 
 def latency_distribution(samples: dict[str, list[Sample]], what: str) -> Chart | None:
@@ -182,7 +189,7 @@ def latency_distribution(samples: dict[str, list[Sample]], what: str) -> Chart |
     traces = []
     for column, panel in enumerate(panels, start=1):
         phases = ("put_base", "put_delta") if panel == "put" else (panel,)
-        for index, (mode, rows) in enumerate(samples.items()):
+        for mode, rows in samples.items():
             picked = [s for s in rows if s.phase in phases and not s.failed]
             values, fractions = ecdf([(s.ttfb_s if what == "ttfb" else s.total_s) * 1000 for s in picked])
             if values:
@@ -197,7 +204,7 @@ def latency_distribution(samples: dict[str, list[Sample]], what: str) -> Chart |
                         "y": fractions,
                         "xaxis": "x" if column == 1 else f"x{column}",
                         "yaxis": "y" if column == 1 else f"y{column}",
-                        "line": {"color": colour(mode, index), "shape": "hv", "width": 2},
+                        "line": {"color": colour(mode), "shape": "hv", "width": 2},
                     }
                 )
     unit = "time to first byte, ms" if what == "ttfb" else "time to last byte, ms"
@@ -206,7 +213,7 @@ def latency_distribution(samples: dict[str, list[Sample]], what: str) -> Chart |
     layout["grid"] = {"rows": 1, "columns": 2, "pattern": "independent", "xgap": 0.14}
     for column, panel in enumerate(panels, start=1):
         suffix = "" if column == 1 else str(column)
-        heading = {"text": f"{PHASE_TITLES[panel]}: {unit}"}
+        heading = _title(f"{PHASE_TITLES[panel]}: {unit}")
         layout[f"xaxis{suffix}"] = {**layout.get(f"xaxis{suffix}", {}), "type": "log", "title": heading}
         layout[f"yaxis{suffix}"] = {**layout["yaxis"], "range": [0, 1.02]}
     title = "Time to first byte" if what == "ttfb" else "Latency of whole operations"
@@ -238,10 +245,11 @@ def waterfall(cells: list[CellSummary]) -> Chart | None:
             {
                 "type": "waterfall",
                 "name": mode_title(cell.mode),
+                "showlegend": False,
                 "x": [name for name, _, _ in steps],
                 "measure": [measure for _, measure, _ in steps],
                 "y": [value / 1e6 for _, _, value in steps],
-                "text": [f"{value / 1e6:,.1f}" for _, _, value in steps],
+                "text": [size(value) for _, _, value in steps],
                 "textposition": "outside",
                 "xaxis": "x" if number == 0 else "x2",
                 "yaxis": "y" if number == 0 else "y2",
@@ -252,11 +260,12 @@ def waterfall(cells: list[CellSummary]) -> Chart | None:
                 "cliponaxis": False,
             }
         )
-    figure = _figure(traces, y={"title": "MB", "rangemode": "tozero"})
+    figure = _figure(traces, x={"title": traces[0]["name"] if traces else ""}, y={"title": "MB", "rangemode": "tozero"})
     if len(traces) > 1:
         figure["layout"]["grid"] = {"rows": 1, "columns": 2, "pattern": "independent", "xgap": 0.12}
+        figure["layout"]["xaxis2"] = _axis({"title": traces[1]["name"]})
         figure["layout"]["yaxis2"] = dict(figure["layout"]["yaxis"])
-    figure["layout"]["margin"]["t"] = 40
+    figure["layout"]["margin"]["t"] = 28
     caption = (
         "Logical bytes, what each stage removed, what headers, manifests and tags added, and what is stored. "
         "An object counts for the one stage that stored it."
@@ -267,7 +276,7 @@ def waterfall(cells: list[CellSummary]) -> Chart | None:
 def families(cells: list[CellSummary]) -> Chart | None:
     """Stored fraction by family of data."""
     traces = []
-    for index, cell in enumerate(cells):
+    for cell in cells:
         points = [
             (f.family, f.stored_bytes / f.logical_bytes)
             for f in (cell.storage.families if cell.storage else [])
@@ -279,8 +288,8 @@ def families(cells: list[CellSummary]) -> Chart | None:
                     "type": "bar",
                     "name": mode_title(cell.mode),
                     "x": [name for name, _ in points],
-                    "y": [max(ratio, 1e-4) for _, ratio in points],
-                    "marker": {"color": colour(cell.mode, index)},
+                    "y": [max(ratio, RATIO_FLOOR) for _, ratio in points],
+                    "marker": {"color": colour(cell.mode)},
                     "hovertemplate": "%{x}: %{y:.4f}×",
                 }
             )
@@ -307,7 +316,7 @@ def base_drift(cells: list[CellSummary]) -> Chart | None:
                     "mode": "lines+markers",
                     "name": family.family,
                     "x": [order + 1 for order, _ in ordered],
-                    "y": [max(ratio, 1e-5) for _, ratio in ordered],
+                    "y": [max(ratio, RATIO_FLOOR) for _, ratio in ordered],
                     "line": {"color": tint},
                     "marker": {"size": 7, "color": tint},
                 }
@@ -323,7 +332,7 @@ def base_drift(cells: list[CellSummary]) -> Chart | None:
 def negative_controls(cells: list[CellSummary]) -> Chart | None:
     """Growth of data that nobody can shrink."""
     traces = []
-    for index, cell in enumerate(c for c in cells if c.mode in MODES):
+    for cell in (c for c in cells if c.mode in MODES):
         points = [
             (f.family, (f.stored_bytes / f.logical_bytes - 1) * 100)
             for f in (cell.storage.families if cell.storage else [])
@@ -336,10 +345,7 @@ def negative_controls(cells: list[CellSummary]) -> Chart | None:
                     "name": mode_title(cell.mode),
                     "x": [name for name, _ in points],
                     "y": [growth for _, growth in points],
-                    "text": [f"{growth:+.3f} %" for _, growth in points],
-                    "textposition": "outside",
-                    "cliponaxis": False,
-                    "marker": {"color": colour(cell.mode, index)},
+                    "marker": {"color": colour(cell.mode)},
                 }
             )
     figure = _figure(traces, y={"title": "growth, %", "zeroline": True}, barmode="group")
@@ -356,14 +362,14 @@ def negative_controls(cells: list[CellSummary]) -> Chart | None:
 def cpu_per_gb(cells: list[CellSummary]) -> Chart | None:
     """CPU seconds of the server per logical gigabyte."""
     traces = []
-    for index, cell in enumerate(cells):
+    for cell in cells:
         points = [
             (PHASE_TITLES[p], cell.phases[p].cpu_s_per_gb)
             for p in ("put", "cold_get", "warm_get")
             if p in cell.phases and cell.phases[p].cpu_s_per_gb is not None
         ]
         if points:
-            traces.append(_bars(cell.mode, index, [(p, i) for p, i in points if i is not None], " s/GB"))
+            traces.append(_bars(cell.mode, [(p, i) for p, i in points if i is not None], " s/GB"))
     figure = _figure(traces, y={"title": "CPU seconds per logical GB", "rangemode": "tozero"}, barmode="group")
     caption = (
         "User and system time of the server process. It is steadier than wall time. PUT includes what was "
@@ -395,7 +401,7 @@ def memory(study: Memory | None) -> Chart | None:
         traces, x={"title": "object size, MB", "type": "log"}, y={"title": "peak RSS, MB", "rangemode": "tozero"}
     )
     caption = "The kernel's high-water mark, reset before each request. Bounded memory is a line that stops climbing."
-    return _chart("memory", "cost", "Memory against object size", caption, figure, height=420)
+    return _chart("memory", "cost", "Memory against object size", caption, figure, height=420, wide=True)
 
 
 def timeline(series: Timeseries) -> Chart | None:
@@ -406,12 +412,15 @@ def timeline(series: Timeseries) -> Chart | None:
     zero = points[0].t_s
     x: list[float] = []
     cores: list[float | None] = []
+    rss: list[float | None] = []
     for earlier, later in itertools.pairwise(points):
         assert earlier.server_cpu_s is not None and later.server_cpu_s is not None
         used, passed = later.server_cpu_s - earlier.server_cpu_s, later.t_s - earlier.t_s
         x.append(round(later.t_s - zero, 3))
-        cores.append(round(used / passed, 3) if used >= 0 and passed > 0 else None)  # a new process starts from zero
-    rss = [None if p.server_rss_bytes is None else round(p.server_rss_bytes / 1e6, 1) for p in points[1:]]
+        # A new process starts from zero, and between two cells there is none: both are gaps, not values.
+        whole = used >= 0 and 0 < passed < 5 * max(series.interval_s, 0.05)
+        cores.append(round(used / passed, 3) if whole else None)
+        rss.append(round((later.server_rss_bytes or 0) / 1e6, 1) if whole else None)
     line = {"width": 1.3}
     traces = [
         {
@@ -434,7 +443,7 @@ def timeline(series: Timeseries) -> Chart | None:
     ]
     figure = _figure(traces, x={"title": "seconds since the first sample"}, y={"title": "cores", "domain": [0, 0.45]})
     layout = figure["layout"]
-    layout["yaxis2"] = {**_AXIS, "title": {"text": "RSS, MB"}, "domain": [0.55, 1], "rangemode": "tozero"}
+    layout["yaxis2"] = {**_AXIS, "title": _title("RSS, MB"), "domain": [0.55, 1], "rangemode": "tozero"}
     layout["yaxis"]["rangemode"] = "tozero"
     bands = list(_bands(series, zero))
     layout["shapes"] = [
@@ -561,7 +570,7 @@ def level_sweep(study: LevelSweep | None) -> Chart | None:
                 "y": [row.reduction],
                 "error_x": _whiskers([row.throughput_mb_s]),
                 "text": [row.level],
-                "textposition": "top center",
+                "textposition": LABEL_PLACES[index % len(LABEL_PLACES)],
                 "showlegend": False,
                 "marker": {"size": 13, "color": SEQUENCE[index % len(SEQUENCE)]},
                 "cliponaxis": False,
@@ -571,7 +580,7 @@ def level_sweep(study: LevelSweep | None) -> Chart | None:
         traces, x={"title": "PUT MB/s", "type": "log"}, y={"title": "logical / transferred", "type": "log"}
     )
     caption = (
-        "Each level on the same similar data, in a fresh server. Up and to the right is better; `off` is the floor."
+        "Each level on the same similar data, in a fresh server. Up and to the right is better; “off” is the floor."
     )
     return _chart("level-sweep", "studies", "Level sweep: speed against reduction", caption, figure)
 
@@ -626,9 +635,9 @@ def adaptive(study: Adaptive | None) -> Chart | None:
     layout = figure["layout"]
     layout["grid"] = {"rows": 1, "columns": 2, "pattern": "independent", "xgap": 0.16}
     layout["xaxis2"] = dict(layout["xaxis"])
-    layout["yaxis2"] = {**_AXIS, "title": {"text": "stored / logical"}, "type": "log"}
+    layout["yaxis2"] = {**_AXIS, "title": _title("stored / logical"), "type": "log"}
     caption = (
-        "Uploads paced by the client. `auto` (thick) should be as fast as the fastest level and, on slow "
+        "Uploads paced by the client. “auto” (thick) should be as fast as the fastest level and, on slow "
         "links, as small as the smallest."
     )
     return _chart("adaptive", "studies", "Adaptive level at shaped bandwidth", caption, figure, wide=True)
@@ -652,7 +661,7 @@ def codecs(study: CodecTable | None) -> Chart | None:
                 "x": [_geometric([speed for speed, _ in pairs]) for _, pairs in members],
                 "y": [_geometric([ratio for _, ratio in pairs]) for _, pairs in members],
                 "text": [level for level, _ in members],
-                "textposition": "top center",
+                "textposition": [LABEL_PLACES[n % len(LABEL_PLACES)] for n in range(len(members))],
                 "textfont": {"size": 10},
                 "line": {"color": tint, "dash": "dot", "width": 1},
                 "marker": {"size": 11, "color": tint},
@@ -677,7 +686,7 @@ def small_files(study: SmallFiles | None) -> Chart | None:
     middles = [round((low * high) ** 0.5, 4) for low, high in itertools.pairwise(edges)]
     traces = []
     for column, kind in enumerate(("put", "get"), start=1):
-        for index, row in enumerate(r for r in study.rows if r.kind == kind):
+        for row in (r for r in study.rows if r.kind == kind):
             share = [count / row.requests for count in row.histogram]
             traces.append(
                 {
@@ -690,14 +699,14 @@ def small_files(study: SmallFiles | None) -> Chart | None:
                     "y": share,
                     "xaxis": "x" if column == 1 else "x2",
                     "yaxis": "y" if column == 1 else "y2",
-                    "line": {"color": colour(row.server, index), "shape": "hvh", "width": 2},
+                    "line": {"color": colour(row.server), "shape": "hvh", "width": 2},
                 }
             )
     figure = _figure(traces, y={"title": "share of requests", "rangemode": "tozero"})
     layout = figure["layout"]
     layout["grid"] = {"rows": 1, "columns": 2, "pattern": "independent", "xgap": 0.12}
     for suffix, kind in (("", "PUT"), ("2", "GET")):
-        title = {"text": f"{kind}, ms (one connection)"}
+        title = _title(f"{kind}, ms (one connection)")
         layout[f"xaxis{suffix}"] = {**_AXIS, "type": "log", "title": title}
         layout[f"yaxis{suffix}"] = {**layout["yaxis"]}
     layout["shapes"] = [
@@ -739,7 +748,7 @@ def _chart(
     """The chart, or nothing when there is no data to draw: an empty frame says less than none."""
     if not figure["data"]:
         return None
-    return Chart(id, section, title, caption, figure, height, wide)
+    return Chart(id, section, title, caption, _ticked(figure), height, wide)
 
 
 def _figure(
@@ -748,7 +757,7 @@ def _figure(
     layout: dict[str, Any] = {
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "margin": {"l": 64, "r": 18, "t": 14, "b": 56},
+        "margin": {"l": 64, "r": 18, "t": 14, "b": 52 if x and x.get("title") else 30},
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "hovermode": "closest",
         "xaxis": _axis(x or {}),
@@ -759,19 +768,55 @@ def _figure(
     return {"data": traces, "layout": layout}
 
 
+def log_ticks(values: Sequence[float]) -> dict[str, Any]:
+    """Ticks at 1, 2 and 5 of every decade the values span (decades alone when there are many), written out in full."""
+    known = [float(v) for v in values if isinstance(v, (int, float)) and v > 0]
+    if not known:
+        return {}
+    low, high = math.floor(math.log10(min(known))), math.ceil(math.log10(max(known)))
+    steps = (1, 2, 5) if high - low <= 2 else (1, 3) if high - low <= 4 else (1,)
+    if high - low <= 1 and max(known) / min(known) < 3:
+        steps = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)  # type: ignore[assignment]
+    ticks = [step * 10.0**decade for decade in range(low, high + 1) for step in steps]
+    return {"tickvals": ticks, "ticktext": [_tick_text(tick) for tick in ticks]}
+
+
+def _tick_text(tick: float) -> str:
+    return f"{tick:,.0f}".replace(",", "\u202f") if tick >= 10 else f"{tick:.6f}".rstrip("0").rstrip(".")
+
+
+def _ticked(figure: Figure) -> Figure:
+    """Gives every logarithmic axis without ticks of its own those that fit its data."""
+    layout = figure["layout"]
+    for name in [key for key in layout if key.startswith(("xaxis", "yaxis"))]:
+        axis = layout[name]
+        if axis.get("type") == "log" and "tickvals" not in axis:
+            letter, short = name[0], name.replace("axis", "")
+            values: list[float] = []
+            for trace in figure["data"]:
+                if trace.get(f"{letter}axis", letter) == short:
+                    values += [v for v in trace[letter] if v is not None and not isinstance(v, str)]
+            axis.update(log_ticks(values))
+    return figure
+
+
 def _axis(settings: dict[str, Any]) -> dict[str, Any]:
     title = settings.pop("title", "")
-    return {**_AXIS, **settings, "title": {"text": title, "standoff": 8}}
+    return {**_AXIS, **settings, "title": _title(title)}
 
 
-def _bars(mode: str, index: int, points: list[tuple[str, Interval]], unit: str) -> Figure:
+def _title(text: str) -> dict[str, Any]:
+    return {"text": text, "standoff": 8, "font": {"size": 12}}
+
+
+def _bars(mode: str, points: list[tuple[str, Interval]], unit: str) -> Figure:
     return {
         "type": "bar",
         "name": mode_title(mode),
         "x": [name for name, _ in points],
         "y": [interval.median for _, interval in points],
         "error_y": _whiskers([interval for _, interval in points]),
-        "marker": {"color": colour(mode, index)},
+        "marker": {"color": colour(mode)},
         "hovertemplate": "%{x}: %{y:.3~f}" + unit + f"<extra>{mode_title(mode)}</extra>",
     }
 

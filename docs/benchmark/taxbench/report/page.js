@@ -3,7 +3,7 @@
   "use strict";
   const figures = JSON.parse(document.getElementById("figures").textContent);
   const scheme = window.matchMedia("(prefers-color-scheme: dark)");
-  const config = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+  const config = { responsive: true, displaylogo: false, displayModeBar: false };
 
   function ink() {
     return getComputedStyle(document.documentElement).getPropertyValue("--ink").trim();

@@ -12,7 +12,7 @@ import jinja2
 from plotly.offline import get_plotlyjs
 
 from taxbench.bundle import Bundle
-from taxbench.names import PASSTHROUGH, mode_title
+from taxbench.names import MODES, PASSTHROUGH, mode_title
 from taxbench.report import numbers
 from taxbench.report.charts import Chart, all_charts, colour
 from taxbench.statistics import Interval
@@ -61,7 +61,7 @@ def render(bundle: Bundle, summary: Summary) -> str:
     return template.render(
         summary=summary,
         environment=summary.environment,
-        rows=[(row, colour(row.mode, n), tax_cells(row)) for n, row in enumerate(summary.headline)],
+        rows=[(row, colour(row.mode), tax_cells(row)) for row in summary.headline],
         sections=[(id, title, question, [c for c in charts if c.section == id]) for id, title, question in SECTIONS],
         figures=_safe_json({chart.id: chart.figure for chart in charts}),
         style=(HERE / "page.css").read_text(),
@@ -83,11 +83,10 @@ def charts_of(bundle: Bundle, summary: Summary) -> list[Chart]:
 
 def tax_cells(row: Headline) -> list[TaxCell]:
     """The cells of one row: three speeds, stored, two CPU costs, memory."""
-    reference = row.mode == PASSTHROUGH
     speeds = [
-        _speed(row.put_to_passthrough, row.put, reference),
-        _speed(row.cold_get_to_passthrough, row.cold_get, reference),
-        _speed(row.warm_get_to_passthrough, row.warm_get, reference),
+        _speed(row.put_to_passthrough, row.put, row.mode),
+        _speed(row.cold_get_to_passthrough, row.cold_get, row.mode),
+        _speed(row.warm_get_to_passthrough, row.warm_get, row.mode),
     ]
     stored = TaxCell(numbers.DASH)
     if row.stored_ratio is not None:
@@ -102,13 +101,14 @@ def tax_cells(row: Headline) -> list[TaxCell]:
     return [*speeds, stored, _plain(row.put_cpu_s_per_gb), _plain(row.get_cpu_s_per_gb), _memory(row.rss_max_bytes)]
 
 
-def _speed(ratio: Interval | None, absolute: Interval | None, reference: bool) -> TaxCell:
+def _speed(ratio: Interval | None, absolute: Interval | None, mode: str) -> TaxCell:
     shown = "" if absolute is None else f"{numbers.significant(absolute.median)} MB/s"
-    if reference and absolute is not None:
+    if mode == PASSTHROUGH and absolute is not None:
         return TaxCell("1×", "the reference", shown, 1.0)
     if ratio is None:
         return TaxCell(numbers.DASH, "", shown)
-    tone = "good" if ratio.median >= 0.95 else "bad" if ratio.median < 0.5 else ""
+    judged = mode in MODES  # what stands beside us is a reference, not a success or a failure
+    tone = "" if not judged else "good" if ratio.median >= 0.95 else "bad" if ratio.median < 0.5 else ""
     return TaxCell(numbers.times(ratio.median), _interval(ratio), shown, min(ratio.median, 1.25), tone)
 
 

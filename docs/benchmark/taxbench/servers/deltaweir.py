@@ -103,7 +103,7 @@ class Deltaweir(Target):
     def __post_init__(self) -> None:
         self.spawned = not self.image
         self.data_dir = self.data_dir.resolve()
-        self.features = frozenset({"list", "multipart", "restart", "reduces"})
+        self.features = frozenset({"list", "multipart", "restart"})
         self._port, self._admin_port = free_port(), free_port()
         self._access_key_id, self._secret = f"BENCH{secrets.token_hex(7).upper()}", secrets.token_hex(20)
         self._kek = base64.b64encode(secrets.token_bytes(32)).decode()

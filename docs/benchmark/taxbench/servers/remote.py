@@ -8,7 +8,7 @@ from pathlib import Path
 
 from taxbench.admin import AdminClient
 from taxbench.client.endpoint import Endpoint
-from taxbench.servers.target import Target, TargetError
+from taxbench.servers.target import Feature, Target, TargetError
 
 COMMAND_TIMEOUT_S = 600.0
 
@@ -27,17 +27,14 @@ class Remote(Target):
     restart_command: str = ""
     backend_dirs: list[Path] = field(default_factory=list)
     pids: list[int] = field(default_factory=list)
-    reduces: bool = True
     lists: bool = True
 
     def __post_init__(self) -> None:
         self.spawned = False
-        features = (
-            {"list", "multipart"}
-            | ({"restart"} if self.restart_command else set())
-            | ({"reduces"} if self.reduces else set())
-        )
-        self.features = frozenset(features)  # type: ignore[arg-type]
+        features: set[Feature] = {"list", "multipart"} if self.lists else set()
+        if self.restart_command:
+            features.add("restart")
+        self.features = frozenset(features)
         if self.admin is not None and not self.metrics_url:
             self.metrics_url = f"{self.admin.url.rstrip('/')}/metrics"
 
@@ -59,6 +56,10 @@ class Remote(Target):
 
     def blob_roots(self) -> list[Path]:
         return list(self.backend_dirs)
+
+    def ensure_bucket(self, bucket: str) -> None:
+        if self.endpoint.signing == "sigv4":
+            super().ensure_bucket(bucket)
 
     def facts(self) -> dict[str, str]:
         return {"server": f"endpoint {self.endpoint.url}", "durable": "unknown"}

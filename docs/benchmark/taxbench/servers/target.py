@@ -20,7 +20,7 @@ from taxbench.client.connection import ExchangeError, TimedConnection
 from taxbench.client.endpoint import Endpoint
 from taxbench.client.sigv4 import sign
 
-Feature = Literal["list", "multipart", "restart", "reduces"]
+Feature = Literal["list", "multipart", "restart"]
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 

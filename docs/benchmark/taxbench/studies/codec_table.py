@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
@@ -116,8 +117,10 @@ def run(bench: StudyBench, bundle: Bundle, place: Path) -> None:
     rows: list[CodecRow] = []
     ablations: list[AblationRow] = []
     missing: set[str] = set()
+    targets_bytes = 0
     for family in FAMILIES:
         base, target = (c.path for c in versions(bench.seed, family, bench.profile.codec_bytes, 2, place / "data"))
+        targets_bytes += target.stat().st_size
         for codec in codecs(bench.binary):
             if shutil.which(codec.encode[0]) is None or shutil.which(codec.decode[0]) is None:
                 missing.add(codec.name)
@@ -125,6 +128,8 @@ def run(bench: StudyBench, bundle: Bundle, place: Path) -> None:
             rows.append(_measure(codec, family, base, target, place, bench))
         if bench.binary is not None:
             ablations += _ablations(bench.binary, family, base, target, place)
+    if bench.binary is not None and shutil.which("zstd"):
+        ablations += _batched(place, targets_bytes)
     table = CodecTable(rows=rows, ablations=ablations, missing=sorted(missing))
     write_json(bundle.root / "studies" / "codec_table.json", table)
 
@@ -189,11 +194,8 @@ def launch(arguments: list[str]) -> tuple[float, int]:
 
 
 def _ablations(binary: Path, family: str, base: Path, target: Path, place: Path) -> Iterator[AblationRow]:
-    """What matching alone leaves, what coding the streams adds, and what batching every segment's streams adds.
-
-    From `delta info --json` of a balanced delta: the streams before and after their entropy coding.
-    """
-    delta = place / "ablation"
+    """What matching alone leaves, and what coding its streams adds, from `delta info --json` of a balanced delta."""
+    delta = place / f"ablation-{family}"
     launch([str(binary), "delta", "encode", "--effort", "balanced", str(base), str(target), str(delta)])
     done = subprocess.run(
         [str(binary), "delta", "info", "--json", str(delta)], capture_output=True, text=True, timeout=60, check=False
@@ -203,15 +205,23 @@ def _ablations(binary: Path, family: str, base: Path, target: Path, place: Path)
     yield from ablations_of(json.loads(done.stdout), family, target.stat().st_size, delta.stat().st_size)
 
 
-def ablations_of(info: dict[str, object], family: str, target_bytes: int, delta_bytes: int) -> Iterator[AblationRow]:
-    """The ablation rows that a `delta info` report supports."""
-    streams = info.get("streams")
-    if isinstance(streams, list) and streams:
-        raw = sum(int(stream["raw_bytes"]) for stream in streams)
-        yield AblationRow(data=family, step="matches only", bytes=raw, ratio=round(target_bytes / max(raw, 1), 4))
-    yield AblationRow(
-        data=family,
-        step="matches and entropy coding",
-        bytes=delta_bytes,
-        ratio=round(target_bytes / max(delta_bytes, 1), 4),
-    )
+def ablations_of(info: dict[str, Any], family: str, target_bytes: int, delta_bytes: int) -> Iterator[AblationRow]:
+    """The ablation rows that a `delta info` report supports.
+
+    Matching alone leaves instructions, differences and literals; only the instructions have no uncoded form to count.
+    """
+    found = {**info, **info.get("totals", {})}
+    raw = sum(int(found.get(name, 0)) for name in ("instruction_bytes_stored", "sub_bytes", "literal_bytes"))
+    for step, count in (("matches only", raw), ("and entropy coding", delta_bytes)):
+        ratio = round(target_bytes / max(count, 1), 4)
+        yield AblationRow(data=family, step=step, bytes=count, ratio=ratio)
+
+
+def _batched(place: Path, targets_bytes: int) -> Iterator[AblationRow]:
+    """What batching would still find: the deltas of all pairs, one after another, compressed once more by zstd."""
+    batch, packed = place / "batch", place / "batch.zst"
+    batch.write_bytes(b"".join(path.read_bytes() for path in sorted(place.glob("ablation-*"))))
+    launch(["zstd", "-19", "-q", "-f", str(batch), "-o", str(packed)])
+    for step, path in (("all deltas", batch), ("and batching", packed)):
+        count = path.stat().st_size
+        yield AblationRow(data="all", step=step, bytes=count, ratio=round(targets_bytes / max(count, 1), 4))

@@ -15,6 +15,7 @@ from pydantic import Field
 from taxbench.bundle import Bundle, write_json
 from taxbench.client.pool import WorkerPool
 from taxbench.records import SCHEMA_VERSION, Strict
+from taxbench.report.numbers import significant
 from taxbench.statistics import Interval, bootstrap
 from taxbench.studies.bench import StudyBench, cpu_s, run_checked, settle_s, stored_bytes, versions
 
@@ -30,6 +31,8 @@ LEVELS: dict[str, tuple[str, str, str]] = {
 FAMILIES = ("tar", "sql", "shifted")
 VERSIONS = 3
 REPEATS = 3
+LINK_MIN_BYTES_S, LINK_MAX_BYTES_S = 1e4, 1e11
+STEPS_PER_DECADE = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,19 @@ class LevelRow(Strict):
     speed_up: float = Field(description="time of `off` divided by this time")
     reduction: float = Field(description="logical / transferred")
     pays_below_mbit_s: float | None = Field(description="faster than `off` on links below this; absent: on none")
-    best_from_mbit_s: float | None = None
-    best_to_mbit_s: float | None = None
+    best_from_mbit_s: float | None = Field(description="the fastest level on links from this speed; absent: never is")
+    best_to_mbit_s: float | None
+
+    @property
+    def best_links(self) -> str:
+        """The links this level is the best for, in words."""
+        if self.best_from_mbit_s is None or self.best_to_mbit_s is None:
+            return "–"
+        if self.best_from_mbit_s <= LINK_MIN_BYTES_S * 8 / 1e6:
+            return f"below {significant(self.best_to_mbit_s)} Mbit/s"
+        if self.best_to_mbit_s >= 0.9 * LINK_MAX_BYTES_S * 8 / 1e6:
+            return f"above {significant(self.best_from_mbit_s)} Mbit/s"
+        return f"{significant(self.best_from_mbit_s)} – {significant(self.best_to_mbit_s)} Mbit/s"
 
 
 class LevelSweep(Strict):
@@ -86,7 +100,8 @@ def best_ranges(levels: dict[str, tuple[float, float, float]]) -> dict[str, tupl
 
     `levels` maps a name to (logical bytes, stored bytes, throughput in bytes per second). Ties go to fewer bytes.
     """
-    speeds = [10 ** (exponent / 40) for exponent in range(4 * 40, 11 * 40)]
+    first, last = (round(math.log10(bound) * STEPS_PER_DECADE) for bound in (LINK_MIN_BYTES_S, LINK_MAX_BYTES_S))
+    speeds = [10 ** (step / STEPS_PER_DECADE) for step in range(first, last + 1)]
     ranges: dict[str, tuple[float, float]] = {}
     for speed in speeds:
         times = {name: (transfer_time_s(*level, speed), level[1]) for name, level in levels.items()}
