@@ -1,10 +1,10 @@
 # The developer's commands; CI runs `make test` and nothing else.
-.PHONY: help run test test-all bench demo lint fmt audit pin
+.PHONY: help run test test-all bench bench-codec bench-report demo lint fmt audit pin
 
 PY := .venv/bin/python
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-13s %s\n", $$1, $$2 }'
 
 run: ## build, start on 127.0.0.1:9000 (data in ./deltaweir-data), print what to paste next
 	cargo build --release --locked -p proxy
@@ -39,6 +39,17 @@ demo: ## four releases of real packages through four kinds of bucket, with a tab
 audit: ## ask RustSec's advisory database about every dependency (needs github.com)
 	@tests/setup.sh
 	.tools/bin/cargo-deny --locked --all-features check advisories
+
+bench: bench-codec bench-report ## the codec beside other programs, then the server beside plain ones
+
+bench-codec: ## ratio, speed and memory of the delta codec on real packages, xdelta3, zstd and bsdiff beside it
+	@tests/setup.sh
+	PYTHONPATH=docs/benchmark/codec $(PY) -m codecbench
+
+bench-report: ## what compression and encryption cost on this machine: results/…/report.html
+	@tests/setup.sh
+	cargo build --release --locked -p proxy
+	PYTHONPATH=docs/benchmark $(PY) -m taxbench local
 
 pin: ## resolve tests/requirements.in anew into tests/requirements.txt
 	rm -rf .tools/pin && python3.11 -m venv .tools/pin

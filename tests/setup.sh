@@ -15,7 +15,7 @@ packages() {
     local missing=() name
     while read -r name; do
         dpkg-query --show --showformat='${Status}' "$name" 2>/dev/null | grep -q 'ok installed' || missing+=("$name")
-    done < <(sed -E 's/#.*//; s/[[:space:]]+//g; /^$/d' tests/packages.txt)
+    done < <(sed -E 's/#.*//; s/[[:space:]]+//g; /^$/d' tests/apt-packages.txt)
     python3.11 -c 'import ensurepip' 2>/dev/null || missing+=(python3.11-venv)
     [ ${#missing[@]} -eq 0 ] && return
     echo "setup: apt installs ${missing[*]}"

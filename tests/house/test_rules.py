@@ -1,0 +1,165 @@
+"""House rules that a program can check, so that no reviewer has to remember them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LEAVES = ("delta-codec", "object-format", "s3-wire", "catalog", "storage-backends")
+CRATES = (*LEAVES, "proxy")
+LINES_MAX = 900
+"""A file this long holds several nouns."""
+DRAWERS = {"utils", "util", "helpers", "helper", "manager", "common", "misc", "handler"}
+
+
+def tracked(*suffixes: str) -> list[Path]:
+    """Files of the repository, as git knows them."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    paths = [ROOT / name for name in listed.split("\0") if name]
+    return [path for path in paths if path.is_file() and path.name.endswith(suffixes)]
+
+
+def relative(path: Path) -> str:
+    """A path as messages show it."""
+    return str(path.relative_to(ROOT))
+
+
+def rust_functions() -> set[str]:
+    """Names of every function in the crates."""
+    names: set[str] = set()
+    for path in tracked(".rs"):
+        names |= set(re.findall(r"\bfn (\w+)", path.read_text()))
+    return names
+
+
+def test_no_source_file_holds_several_nouns() -> None:
+    long = {
+        relative(path): lines
+        for path in tracked(".rs", ".py")
+        if (lines := len(path.read_text().splitlines())) > LINES_MAX
+    }
+    assert long == {}
+
+
+def test_no_file_is_a_drawer() -> None:
+    assert [relative(path) for path in tracked(".rs", ".py") if path.stem in DRAWERS] == []
+
+
+def test_nothing_is_left_for_later() -> None:
+    marks = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|unimple" r"mented!|to" r"do!)\b|#\[ignore")
+    found = [
+        f"{relative(path)}:{number}"
+        for path in tracked(".rs", ".py", ".sh", ".md", ".toml", "Makefile")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if marks.search(line)
+    ]
+    assert found == []
+
+
+def test_no_path_of_one_machine_is_written_down() -> None:
+    machine = re.compile(r"(?<![\w.])/(root|home|work|Users)/\w")
+    found = [
+        f"{relative(path)}:{number}"
+        for path in tracked(".rs", ".py", ".sh", ".md", ".toml", ".yaml", ".yml", "Makefile")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if machine.search(line)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("crate", LEAVES)
+def test_a_leaf_knows_no_other_crate_of_ours(crate: str) -> None:
+    manifest = tomllib.loads((ROOT / crate / "Cargo.toml").read_text())
+    tables = ("dependencies", "dev-dependencies", "build-dependencies")
+    named = {name for table in tables for name in manifest.get(table, {})}
+    assert named & (set(CRATES) - {crate}) == set()
+
+
+def test_the_proxy_depends_on_all_leaves() -> None:
+    manifest = tomllib.loads((ROOT / "proxy" / "Cargo.toml").read_text())
+    assert set(LEAVES) <= set(manifest["dependencies"])
+
+
+@pytest.mark.parametrize("crate", CRATES)
+def test_unsafe_code_is_forbidden_but_for_the_codecs_hot_loops(crate: str) -> None:
+    workspace = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["lints"]["rust"]["unsafe_code"]
+    lints = tomllib.loads((ROOT / crate / "Cargo.toml").read_text())["lints"]
+    level = workspace if lints.get("workspace") else lints["rust"]["unsafe_code"]
+    assert level == ("deny" if crate == "delta-codec" else "forbid")
+
+
+def test_every_unsafe_block_of_the_codec_says_why_it_is_sound() -> None:
+    for path in (ROOT / "delta-codec" / "src").rglob("*.rs"):
+        lines = path.read_text().splitlines()
+        for number, line in enumerate(lines):
+            if re.search(r"\bunsafe (\{|fn|impl)", line) and not line.lstrip().startswith("//"):
+                before = "\n".join(lines[max(0, number - 8) : number + 1])
+                assert re.search(r"SAFETY|# Safety", before), f"{relative(path)}:{number + 1}"
+
+
+def test_the_engine_knows_no_http_and_operations_no_backend() -> None:
+    for path in (ROOT / "proxy" / "src" / "engine").rglob("*.rs"):
+        assert not re.search(r"\b(hyper|http|s3_wire)::", path.read_text()), relative(path)
+    for path in (ROOT / "proxy" / "src" / "ops").rglob("*.rs"):
+        assert not re.search(r"\b(storage_backends|object_format|delta_codec)::", path.read_text()), relative(path)
+
+
+def test_only_the_configuration_reads_the_environment() -> None:
+    readers = [
+        relative(path)
+        for crate in CRATES
+        for path in (ROOT / crate / "src").rglob("*.rs")
+        if re.search(r"\benv::vars?(_os)?\(", path.read_text())
+    ]
+    assert readers == ["proxy/src/config.rs"]
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "docs/life-of-a-request.md"])
+def test_functions_named_in_a_page_exist(page: str) -> None:
+    named = set(re.findall(r"`(?:\w+::)?(\w+)\(\)`", (ROOT / page).read_text()))
+    assert named, f"{page} names no function: the check would check nothing"
+    assert named - rust_functions() == set()
+
+
+def test_files_named_in_documents_exist() -> None:
+    link = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
+    name = re.compile(rf"`((?:docs|tests|{'|'.join(CRATES)})/[\w./-]+)`")
+    missing: list[str] = []
+    for page in tracked(".md"):
+        text = page.read_text()
+        named = [(page.parent, found) for found in link.findall(text)] + [(ROOT, found) for found in name.findall(text)]
+        missing += [f"{relative(page)}: {found}" for folder, found in named if not (folder / found).exists()]
+    assert missing == []
+
+
+def test_the_readme_begins_with_the_two_commands_and_says_what_it_is_not() -> None:
+    screen = "\n".join((ROOT / "README.md").read_text().splitlines()[:60])
+    for wanted in ("make run", "make test", "not"):
+        assert wanted in screen
+
+
+def test_every_invariant_has_its_place_in_the_architecture() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    assert re.findall(r"\*\*(I\d+)\*\*", text) == [f"I{number}" for number in range(1, 13)]
+
+
+def test_version_floors_are_written_so_that_they_hold() -> None:
+    """`name@<1` names the one version `<1`, which is none; `name:<1` is a floor."""
+    denied = tomllib.loads((ROOT / "deny.toml").read_text())["bans"]["deny"]
+    floors = [entry["crate"] for entry in denied if "<" in entry["crate"]]
+    assert len(floors) >= 6
+    assert all(re.fullmatch(r"[\w-]+:<[\d.]+", floor) for floor in floors)
+
+
+def test_the_makefile_has_the_promised_targets_and_ci_calls_test_and_nothing_else() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in ("run", "test", "test-all", "bench", "demo", "lint", "fmt"):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    commands = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line and not line.startswith("#")]
+    assert len(commands) == 1
+    assert commands[0].endswith(" test")
