@@ -44,6 +44,7 @@ bench: bench-codec bench-report ## the codec beside other programs, then the ser
 
 bench-codec: ## ratio, speed and memory of the delta codec on real packages, xdelta3, zstd and bsdiff beside it
 	@tests/setup.sh
+	cargo build --release --locked -p delta-codec --example bench_codec
 	PYTHONPATH=docs/benchmark/codec $(PY) -m codecbench
 
 bench-report: ## what compression and encryption cost on this machine: results/…/report.html
