@@ -272,6 +272,16 @@ def test_npm_packages_become_plain_tars_in_version_order(tmp_path: Path, monkeyp
     assert shipped.artifacts[0].sha256 == hashlib.sha256((tmp_path / "pkg.tgz").read_bytes()).hexdigest()
 
 
+def test_several_packages_are_several_families(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = """if [ "$1" = view ]; then echo '["1.0.0"]'; else echo "$3" | gzip -n > ./"${3%%@*}.tgz"; fi"""
+    fake_client(tmp_path, "npm", script)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    arguments = ["artifacts", "--artifact-source", "npm", "--package", "left,right", "--data-dir", str(tmp_path / "d")]
+    manifest, place = sources.prepare(parser().parse_args(arguments), tmp_path / "d", Reporter(quiet=True))
+    assert set(manifest.families) == {"npm-left", "npm-right"}
+    assert (place / manifest.families["npm-right"][0].path).read_text() == "right@1.0.0\n"
+
+
 def test_a_client_that_fails_or_is_missing_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_client(tmp_path, "npm", "echo no such package >&2; exit 3")
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")

@@ -19,7 +19,8 @@ from taxbench.cli import main, parser
 from taxbench.client.operation import Operation, Sample
 from taxbench.client.pool import WorkerPool, share
 from taxbench.commands.doctor import Check
-from taxbench.servers.deltaweir import BucketSettings, configuration
+from taxbench.processes import process_usage
+from taxbench.servers.deltaweir import BucketSettings, Deltaweir, configuration, mode_buckets
 from taxbench.servers.fileserver import FileServer
 from taxbench.servers.nginx import Nginx, find_nginx
 from taxbench.servers.target import LocalProcess, Target, TargetError
@@ -250,6 +251,40 @@ def test_the_generated_configuration_is_the_contracts() -> None:
     assert parsed["buckets"]["b"] == {"compression": "delta", "encryption": "aes256", "effort": "fast"}
     assert parsed["server"]["storage_headers"] is True and parsed["limits"] == {"x": 1}
     assert set(parsed) == {"server", "storage", "backends", "buckets", "limits"}
+
+
+def test_a_container_is_started_observed_restarted_and_removed(tmp_path: Path) -> None:
+    """`docker` here is a script that runs the stand-in server and remembers its process under the container's id."""
+    docker, log = tmp_path / "docker", tmp_path / "calls"
+    docker.write_text(
+        f"""#!/bin/bash
+echo "$*" >> {log}
+case "$1" in
+  run) shift; while [ "$1" != image ]; do [ "$1" = --env ] && export "$2"; shift; done; shift
+       if [ "$1" = --version ]; then echo "deltaweir 9.9"; exit; fi
+       setsid {sys.executable} {HERE / "fake_store.py"} "$@" > /dev/null 2>&1 & echo $! > {tmp_path}/pid; echo c0ffee ;;
+  inspect) echo "[{{\\"State\\": {{\\"Pid\\": $(cat {tmp_path}/pid)}}}}]" ;;
+  stop) kill "$(cat {tmp_path}/pid)"; while kill -0 "$(cat {tmp_path}/pid)" 2> /dev/null; do sleep 0.02; done ;;
+esac
+"""
+    )
+    docker.chmod(0o755)
+    server = Deltaweir(Path("image"), tmp_path / "data", mode_buckets(), image="image", docker=str(docker))
+    assert not server.spawned
+    with server, WorkerPool(1, 1 << 20) as pool:
+        content = tmp_path / "x"
+        content.write_bytes(b"data")
+        server.ensure_bucket("bench-passthrough")
+        assert pool.run(server.endpoint, [put(content, "k")]).samples[0].error == ""
+        usage = process_usage(server.process_ids())
+        assert usage is not None and usage.rss_bytes > 1 << 20
+        pool.disconnect()
+        server.restart()
+        head = Operation(kind="head", phase="p", bucket="bench-passthrough", key="k", size=4)
+        assert pool.run(server.endpoint, [head]).samples[0].error == ""
+        assert server.facts()["server"] == "deltaweir 9.9"
+    calls = log.read_text()
+    assert "--network host" in calls and calls.count("rm --force c0ffee") == 2
 
 
 def test_peak_memory_of_a_command_is_its_own_and_not_ours(tmp_path: Path) -> None:

@@ -63,18 +63,7 @@ def _build(options: argparse.Namespace, place: Path, reporter: Reporter) -> Mani
     if source in packages.ECOSYSTEMS:
         if not options.package:
             raise SourceError(f"--artifact-source {source} needs --package")
-        wanted = [v.strip() for v in options.versions.split(",") if v.strip()] or None
-        with reporter.steps_bar(f"fetching {options.package}", len(wanted or []) or options.artifact_count) as bar:
-            return packages.build(
-                packages.ECOSYSTEMS[source],
-                options.package,
-                place,
-                options.artifact_count,
-                wanted,
-                not options.as_shipped,
-                options.reuse_artifacts,
-                lambda name, _: bar.advance(1, name),
-            )
+        return _packages(options, place, reporter)
     query = _query(options)
     with reporter.steps_bar(f"fetching {query.count} files", query.count) as bar:
 
@@ -82,6 +71,34 @@ def _build(options: argparse.Namespace, place: Path, reporter: Reporter) -> Mani
             bar.advance(1 if total and got == total else 0, name)
 
         return index.build(query, place, source, options.reuse_artifacts, on_bytes)
+
+
+def _packages(options: argparse.Namespace, place: Path, reporter: Reporter) -> Manifest:
+    """One family per package; `--package` may name several, since a Debian suite carries one version of each."""
+    names = [name.strip() for name in options.package.split(",") if name.strip()]
+    wanted = [v.strip() for v in options.versions.split(",") if v.strip()] or None
+    if wanted and len(names) > 1:
+        raise SourceError("--versions goes with one --package")
+    steps = len(names) * (len(wanted or []) or options.artifact_count)
+    with reporter.steps_bar(f"fetching {options.package}", steps) as bar:
+        parts = [
+            packages.build(
+                packages.ECOSYSTEMS[options.artifact_source],
+                name,
+                place,
+                options.artifact_count,
+                wanted,
+                not options.as_shipped,
+                options.reuse_artifacts,
+                lambda file, _: bar.advance(1, file),
+            )
+            for name in names
+        ]
+    return Manifest(
+        source=options.artifact_source,
+        parameters={f"{key} {n}": value for n, part in enumerate(parts) for key, value in part.parameters.items()},
+        artifacts=[artifact for part in parts for artifact in part.artifacts],
+    )
 
 
 def _query(options: argparse.Namespace) -> index.IndexQuery:

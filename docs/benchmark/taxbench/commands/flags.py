@@ -37,7 +37,7 @@ def add_artifact_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--alpine-flavor", default="virt")
     group.add_argument("--alpine-arch", default="x86_64")
     group.add_argument("--kernel-branch", default="6.6")
-    group.add_argument("--package", default="", help="pypi, npm, debian: the package")
+    group.add_argument("--package", default="", help="pypi, npm, debian: the package, or several, comma-separated")
     group.add_argument(
         "--versions", default="", help="pypi, npm, debian: versions, comma-separated, instead of the newest"
     )

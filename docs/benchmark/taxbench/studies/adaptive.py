@@ -100,7 +100,7 @@ def run(bench: StudyBench, bundle: Bundle, place: Path) -> None:
     with bench.make_server(place / "server", buckets) as target, WorkerPool(1, 1 << 20) as pool:
         for mbit_s in bench.profile.shaped_mbit_s:
             rate = mbit_s * 1e6 / 8
-            size = int(min(max(rate * bench.profile.shaped_seconds, BYTES_MIN), 4 * bench.profile.study_bytes))
+            size = int(min(max(rate * bench.profile.shaped_seconds, BYTES_MIN), bench.profile.shaped_bytes_max))
             pair = versions(bench.seed + mbit_s, FAMILY, size, 2, place / f"data-{mbit_s}")
             for level in levels:
                 target.ensure_bucket(f"bench-adaptive-{level}")

@@ -112,7 +112,7 @@ def best_ranges(levels: dict[str, tuple[float, float, float]]) -> dict[str, tupl
 
 
 def run(bench: StudyBench, bundle: Bundle, place: Path) -> None:
-    """Uploads the same similar data at every level, each into a fresh server, a few times."""
+    """Uploads the same similar data at every level, each into a fresh server, a few times while its budget lasts."""
     size = max(256 << 10, bench.profile.study_bytes // len(FAMILIES))
     families = {name: versions(bench.seed, name, size, VERSIONS, place / "data") for name in FAMILIES}
     repeats = REPEATS if bench.profile.trials > 1 else 1
@@ -121,9 +121,9 @@ def run(bench: StudyBench, bundle: Bundle, place: Path) -> None:
         for level, settings in LEVELS.items():
             times: list[float] = []
             transfer, waited_s, used_s = 0, 0.0, 0.0
-            for repeat in range(repeats):
+            while len(times) < repeats and (not times or sum(times) < bench.profile.level_budget_s):
                 bucket = "bench-level"
-                with bench.make_server(place / f"{level}-{repeat}", {bucket: settings}) as target:
+                with bench.make_server(place / f"{level}-{len(times)}", {bucket: settings}) as target:
                     target.ensure_bucket(bucket)
                     keyed = [(f"{f}/{f}-1.{n}.0", c) for f, cs in families.items() for n, c in enumerate(cs)]
                     before_s = cpu_s(target)
