@@ -34,6 +34,8 @@ const SECONDS: &[f64] = &[
 ];
 /// Stored bytes as a share of logical bytes, from 0.001 to 1.
 const RATIO: &[f64] = &[0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0];
+/// Seconds between two clocks, up to past the 15 minutes that S3 tolerates. Signed dates have whole seconds.
+const SKEW: &[f64] = &[1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0];
 /// Counts of a few things.
 const COUNT: &[f64] = &[0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
 /// Bytes, in powers of four from 1 KiB to 16 GiB.
@@ -52,6 +54,12 @@ const BYTES: &[f64] = &[
     4_294_967_296.0,
     17_179_869_184.0,
 ];
+
+/// Every `reason` of `aead_failures_total`: an object's bytes or tables, a catalog row.
+const AEAD_REASONS: [&str; 2] = ["open", "row"];
+/// Every `where` of `checksum_failures_total`: stored chunks and tables, decoded segments, catalog rows, the encoder's own
+/// check, request bodies.
+const CHECKSUM_PLACES: [&str; 5] = ["chunk", "segment", "row", "encoder", "request"];
 
 /// What the macro below needs of a Prometheus type to make one from a row of the table.
 trait FromRow: Sized + Clone + prometheus::core::Collector + 'static {
@@ -119,6 +127,7 @@ macro_rules! metrics {
                 )*
                 let metrics = Self { registry, $($field,)* };
                 metrics.build_info.with_label_values(&[VERSION, COMMIT]).set(1);
+                metrics.start_failure_counters();
                 Ok(Arc::new(metrics))
             }
         }
@@ -136,20 +145,22 @@ metrics! {
     http_inflight: IntGaugeVec, "requests", ["op"]; "Requests being answered now."
     http_request_body_bytes: HistogramVec, "bytes", ["op"], BYTES; "Size of request bodies that carry object content."
     small_response_seconds: Histogram, "seconds", [], SECONDS; "Whole time of requests whose answer is under 1500 bytes: rises by 40 ms when delayed ACKs meet Nagle."
+    http_cut_total: IntCounterVec, "answers", ["op"]; "Answers that were cut off because what was left of them could not be read or did not check out."
     rejected_total: IntCounterVec, "requests", ["reason"]; "Requests and connections refused before their operation ran."
     auth_total: IntCounterVec, "requests", ["result", "reason"]; "Verified signatures and authorization decisions."
+    clock_skew_seconds: Histogram, "seconds", [], SKEW; "How far the date of a verified signature lies from this machine's clock, either way."
 
     logical_bytes_total: IntCounterVec, "bytes", ["form"]; "Bytes clients stored, by the form they were stored in."
     stored_bytes_total: IntCounterVec, "bytes", ["form"]; "Bytes written to backends for them."
     saved_bytes_total: IntCounterVec, "bytes", ["stage"]; "Bytes not stored thanks to each stage: dedup, zstd, delta."
     plan_total: IntCounterVec, "bodies", ["form", "reason"]; "Why each body was stored as it was."
     reduction_ratio: HistogramVec, "ratio", ["form"], RATIO; "Stored bytes of a body as a share of its logical bytes."
-    encode_seconds: HistogramVec, "seconds", ["codec"], SECONDS; "CPU time of encoding one segment, its check included."
-    decode_seconds: HistogramVec, "seconds", ["codec"], SECONDS; "CPU time of decoding one segment for a read."
-    codec_queue_seconds: Histogram, "seconds", [], SECONDS; "How long codec jobs waited for a thread."
-    codec_threads: IntGaugeVec, "threads", ["state"]; "Threads of the codec pool: total, busy."
+    encode_seconds: HistogramVec, "seconds", ["codec"], SECONDS; "Time a codec thread spent on encoding one segment, its check included."
+    decode_seconds: HistogramVec, "seconds", ["codec"], SECONDS; "Time a codec thread spent on decoding one segment for a read."
+    codec_queue_seconds: Histogram, "seconds", [], SECONDS; "How long codec jobs waited for a thread of the codec pool."
+    codec_threads: IntGaugeVec, "threads", ["state"]; "Threads of the codec pool: total, busy; and of the hash pool, which has as many: hashing."
     effort_level: Gauge, "level", []; "Effort new uploads get: 0 not now, 1 fast, 2 balanced, 3 high, 4 max."
-    wasted_encode_seconds_total: Counter, "seconds", []; "CPU time of encodings that were thrown away."
+    wasted_encode_seconds_total: Counter, "seconds", []; "Time codec threads spent on encodings that were thrown away."
     base_candidates: Histogram, "bases", [], COUNT; "Bases considered for a body."
     base_fetch_bytes_total: IntCounterVec, "bytes", ["source"]; "Base bytes used for encoding and decoding, by where they came from: cache, backend."
 
@@ -159,6 +170,7 @@ metrics! {
 
     seal_bytes_total: IntCounterVec, "bytes", ["dir"]; "Plain bytes through AES-256-GCM: seal, open."
     aead_failures_total: IntCounterVec, "failures", ["reason"]; "Chunks, pages or rows that did not authenticate."
+    integrity_errors_total: IntCounter, "requests", []; "Requests that failed because stored bytes were missing or not what they should be."
     checksum_failures_total: IntCounterVec, "failures", ["where"]; "Stored bytes whose checksum or digest was wrong, and client bodies that were not what they claimed."
 
     cache_hits_total: IntCounterVec, "lookups", ["kind", "tier"]; "Lookups answered by a cache."
@@ -168,19 +180,21 @@ metrics! {
 
     backend_requests_total: IntCounterVec, "requests", ["backend", "op", "code"]; "Calls to a backend, by outcome."
     backend_seconds: HistogramVec, "seconds", ["backend", "op"], SECONDS; "How long they took; for reads, to the first byte."
-    backend_bytes_total: IntCounterVec, "bytes", ["backend", "dir"]; "Bytes moved: in (written), out (read)."
+    backend_bytes_total: IntCounterVec, "bytes", ["backend", "dir"]; "Bytes moved: written, read."
     backend_retries_total: IntCounterVec, "requests", ["backend", "reason"]; "Calls to a backend that were repeated, by why."
-    catalog_commit_seconds: Histogram, "seconds", [], SECONDS; "From handing a transaction to the catalog to its durable commit."
+    catalog_commit_seconds: Histogram, "seconds", [], SECONDS; "From the start of a catalog transaction to its durable commit."
     catalog_batch_ops: Histogram, "operations", [], COUNT; "Operations that shared one commit."
 
     memory_budget_bytes: IntGaugeVec, "bytes", ["state"]; "The memory budget: limit, used."
     spool_bytes: IntGaugeVec, "bytes", ["state"]; "Spool files: limit, used."
+    disk_bytes: IntGaugeVec, "bytes", ["place", "state"]; "File systems of the data directory and of local backends: size, free."
     multipart_inflight: IntGauge, "uploads", []; "Multipart uploads that are open."
 
     gc_runs_total: IntCounter, "runs", []; "Runs of the collector."
     gc_deleted_blobs_total: IntCounter, "blobs", []; "Blobs it deleted."
     gc_reclaimed_bytes_total: IntCounter, "bytes", []; "Stored bytes it freed."
     gc_errors_total: IntCounter, "errors", []; "Blobs it could not delete and left for the next run."
+    gc_last_success_timestamp_seconds: IntGauge, "seconds", []; "When the collector last ended without an error, since the Unix epoch; 0 before."
 }
 
 /// The standard set, written by the client library under its own names.
@@ -207,6 +221,18 @@ pub const COMMIT: &str = match option_env!("DELTAWEIR_COMMIT") {
 };
 
 impl Metrics {
+    /// Makes the counters of failures exist at 0. One that appeared with its first failure would hide it: `increase()`
+    /// sees no step in a series that begins at 1.
+    fn start_failure_counters(&self) {
+        for reason in AEAD_REASONS {
+            self.aead_failures_total.with_label_values(&[reason]);
+        }
+        for place in CHECKSUM_PLACES {
+            self.checksum_failures_total.with_label_values(&[place]);
+        }
+        self.http_cut_total.with_label_values(&["GetObject"]);
+    }
+
     /// Everything, in the Prometheus text format.
     ///
     /// # Errors
@@ -264,7 +290,7 @@ mod tests {
         assert_eq!(SECONDS.last(), Some(&300.0));
         assert_eq!(BYTES.last(), Some(&17_179_869_184.0));
         assert_eq!((RATIO[0], RATIO[RATIO.len() - 1]), (0.001, 1.0));
-        for buckets in [SECONDS, BYTES, RATIO, COUNT] {
+        for buckets in [SECONDS, SKEW, BYTES, RATIO, COUNT] {
             assert!(buckets.windows(2).all(|pair| pair[0] < pair[1]));
         }
     }

@@ -24,8 +24,8 @@ use bytes::Bytes;
 use catalog::{Precondition, UnixMs};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use s3_wire::{
-    DecodedBody, ETag, ErrorCode, Framing, Operation, S3Error, checksum::Claims, headers::WriteConditions, operation::RequestBody as BodyKind, response,
-    xml::Document,
+    DecodedBody, ETag, ErrorCode, Framing, Operation, S3Error, checksum::Claims, headers::WriteConditions,
+    operation::RequestBody as BodyKind, response, xml::Document,
 };
 use std::{
     ops::Deref,
@@ -152,6 +152,7 @@ impl S3Request {
                 ErrorCode::ServiceUnavailable.into()
             }
             EngineError::Integrity(why) => {
+                self.service.metrics.integrity_errors_total.inc();
                 tracing::error!(why, "stored bytes are not what they should be");
                 ErrorCode::InternalError.into()
             }

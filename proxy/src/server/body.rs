@@ -1,6 +1,7 @@
 //! Bodies with their bounds: a request's that may not stall, and a response's that never ends short.
 
 use super::record::RequestRecord;
+use crate::engine::EngineError;
 use bytes::Bytes;
 use futures::{Stream, stream::BoxStream};
 use http_body::{Body, Frame, SizeHint};
@@ -186,7 +187,7 @@ impl ResponseBody {
 
     fn fail(&mut self, error: BoxError) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         tracing::warn!(error = %error, "an answer was cut off");
-        self.record.cut(self.sent);
+        self.record.cut(self.sent, error.downcast_ref::<EngineError>());
         Poll::Ready(Some(Err(error)))
     }
 }

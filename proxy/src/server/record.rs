@@ -1,6 +1,9 @@
 //! What is known of one request: one log line and its metrics, written when the answer has left or the client has gone.
 
-use crate::{engine::Form, metrics::Metrics};
+use crate::{
+    engine::{EngineError, Form},
+    metrics::Metrics,
+};
 use prometheus::IntGauge;
 use s3_wire::{Operation, Target, response::RequestIds};
 use std::{
@@ -127,8 +130,13 @@ impl RequestRecord {
         self.0.end = End::Complete;
     }
 
-    /// The answer was cut off after so many.
-    pub fn cut(&mut self, sent: u64) {
+    /// The answer was cut off after so many, because of `error` where it was the engine's.
+    pub fn cut(&mut self, sent: u64, error: Option<&EngineError>) {
+        let metrics = &self.0.metrics;
+        metrics.http_cut_total.with_label_values(&[self.0.op]).inc();
+        if matches!(error, Some(EngineError::Integrity(_))) {
+            metrics.integrity_errors_total.inc();
+        }
         self.0.sent = sent;
         self.0.end = End::Cut;
     }
@@ -173,7 +181,7 @@ impl Drop for Inner {
             method = self.method,
             op = self.op,
             bucket = self.bucket,
-            key = ?self.key,
+            key = self.key,
             status,
             code = self.code,
             bytes_in = received,
@@ -205,6 +213,20 @@ mod tests {
         assert_eq!(metrics.http_response_bytes_total.with_label_values(&["HeadObject"]).get(), 10);
         assert_eq!(metrics.small_response_seconds.get_sample_count(), 1);
         assert_eq!(places.available_permits(), 1);
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_is_counted_and_damage_apart_from_other_trouble() {
+        let metrics = Metrics::new().unwrap();
+        let causes = [Some(EngineError::Integrity("bit".into())), Some(EngineError::Unavailable("net".into())), None];
+        for cause in causes {
+            let ids = RequestIds::new(1, "h");
+            let mut record = RequestRecord::new(metrics.clone(), None, &http::Method::GET, ids, None);
+            record.operation(Operation::GetObject);
+            record.cut(7, cause.as_ref());
+        }
+        assert_eq!(metrics.http_cut_total.with_label_values(&["GetObject"]).get(), 3);
+        assert_eq!(metrics.integrity_errors_total.get(), 1);
     }
 
     #[test]
