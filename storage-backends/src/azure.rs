@@ -103,6 +103,7 @@ impl AzureConfig {
         let store = self.credentials.apply(builder)?.build().map_err(not_set_up)?;
         CloudBackend::new(Bucket {
             store: Arc::new(store),
+            unfinished: None,
             prefix: directory(&self.prefix),
             upload: self.upload,
             exclusive: ExclusiveCreate::new(),

@@ -22,8 +22,11 @@ pub type Result<T> = std::result::Result<T, BackendError>;
 ///   make a collision impossible. No method changes a blob in place (I1).
 /// * **`put` is atomic and durable.** When it returns `Ok` the whole blob is readable by every reader and survives
 ///   a power cut (file *and* directory synced, or the store's own acknowledgement with length and checksum verified).
-///   When the body yields an error, or the future is dropped, nothing becomes visible under the name; what
-///   is left behind, if anything, is removed by the backend itself, at the latest at its next start.
+///   When the body yields an error, or the future is dropped, nothing stays visible under the name; what
+///   is left behind, if anything, is removed by the backend itself, at the latest at its next start (in a cloud by
+///   `CloudBackend::abort_unfinished_uploads`, which its owner calls).
+/// * **A `put` that failed may still have stored its blob**, when only the store's answer was lost: nothing refers to it, and
+///   a caller that goes on takes a new name.
 /// * **An error is never absence (I10).** `None` is returned only when the store has said that the blob is not there.
 /// * **Nothing relies on listing consistency** or on conditional writes.
 /// * Implementations do not retry; the `Retrying` wrapper does, and only calls that are repeatable (`put` is not: its body

@@ -77,6 +77,8 @@ pub struct CloudBackend {
 /// What all calls share.
 pub(crate) struct Bucket {
     pub(crate) store: Arc<dyn Store>,
+    /// Where the store can say which uploads in parts were never completed.
+    pub(crate) unfinished: Option<Box<dyn UnfinishedUploads>>,
     /// Starts every name in the bucket; empty or with a `/` at its end.
     pub(crate) prefix: String,
     pub(crate) upload: UploadOptions,
@@ -92,7 +94,27 @@ pub(crate) trait Store: ObjectStore + PaginatedListStore {}
 
 impl<S: ObjectStore + PaginatedListStore> Store for S {}
 
+/// Uploads in parts that were begun and neither completed nor aborted: a power cut leaves such, and no listing of blobs shows them.
+#[async_trait]
+pub(crate) trait UnfinishedUploads: Send + Sync {
+    /// Aborts those of blobs that were begun at least `age_min` ago, by the store's clock; gives their number.
+    async fn abort(&self, age_min: Duration) -> Result<u64>;
+}
+
 impl CloudBackend {
+    /// Removes the parts of uploads that a crash interrupted at least `age_min` ago, and gives the number of those uploads. Meant to be called
+    /// at the start and once a day with an age that no living upload reaches: one that is aborted fails, and harms nothing else. Does nothing for GCS
+    /// (a lifecycle rule of the bucket removes them) and Azure (which drops them after a week).
+    ///
+    /// # Errors
+    /// Those of a listing.
+    pub async fn abort_unfinished_uploads(&self, age_min: Duration) -> Result<u64> {
+        match &self.bucket.unfinished {
+            Some(unfinished) => unfinished.abort(age_min).await,
+            None => Ok(0),
+        }
+    }
+
     pub(crate) fn new(bucket: Bucket) -> Result<Self> {
         let invalid = |message: &str| Err(BackendError::new(ErrorKind::Invalid, message));
         if bucket.upload.part_bytes < PART_BYTES_MIN || bucket.upload.parts_in_flight == 0 {

@@ -89,6 +89,7 @@ impl GcsConfig {
         };
         CloudBackend::new(Bucket {
             store: Arc::new(builder.build().map_err(not_set_up)?),
+            unfinished: None,
             prefix: directory(&self.prefix),
             upload: self.upload,
             exclusive: ExclusiveCreate::new(),

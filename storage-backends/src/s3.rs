@@ -3,6 +3,7 @@
 //! Every body is signed with its SHA-256, which every store checks; a checksum is sent beside it by default and kept by the store.
 
 mod credentials;
+mod unfinished;
 
 pub use credentials::S3Credentials;
 
@@ -16,8 +17,12 @@ use crate::{
         not_set_up,
     },
 };
-use object_store::aws::{AmazonS3Builder, Checksum};
+use object_store::{
+    aws::{AmazonS3Builder, Checksum},
+    client::HttpConnector,
+};
 use std::sync::Arc;
+use unfinished::S3Uploads;
 
 /// Where a bucket is and how it is reached.
 #[derive(Debug, Clone)]
@@ -80,16 +85,17 @@ impl S3Config {
     pub fn open(self) -> Result<CloudBackend> {
         let plain = PlainHttp::for_endpoint(self.endpoint.as_deref(), self.allow_http)?;
         let exclusive = ExclusiveCreate::new();
+        let options = client_options(self.timeouts, plain.to_store);
         let connector =
-            Connector { exclusive_completion: Some(exclusive.clone()), allow_http: plain.to_token_services };
+            || Connector { exclusive_completion: Some(exclusive.clone()), allow_http: plain.to_token_services };
         let mut builder = AmazonS3Builder::new()
             .with_bucket_name(&self.bucket)
             .with_region(&self.region)
             .with_virtual_hosted_style_request(!self.path_style)
             .with_disable_bulk_delete(true)
             .with_retry(no_retries())
-            .with_client_options(client_options(self.timeouts, plain.to_store))
-            .with_http_connector(connector);
+            .with_client_options(options.clone())
+            .with_http_connector(connector());
         if let Some(endpoint) = &self.endpoint {
             builder = builder.with_endpoint(self.address(endpoint));
         }
@@ -99,15 +105,31 @@ impl S3Config {
             S3Checksum::None => builder,
         };
         let store = self.credentials.apply(builder)?.build().map_err(not_set_up)?;
+        let prefix = directory(&self.prefix);
+        let uploads = S3Uploads {
+            store: store.clone(),
+            http: connector().connect(&options).map_err(not_set_up)?,
+            address: self.bucket_address(),
+            region: self.region.clone(),
+            prefix: prefix.clone(),
+        };
         CloudBackend::new(Bucket {
             store: Arc::new(store),
-            prefix: directory(&self.prefix),
+            unfinished: Some(Box::new(uploads)),
+            prefix,
             upload: self.upload,
-            exclusive,
+            exclusive: exclusive.clone(),
             // The store has checked the signed SHA-256 of what it acknowledges.
             confirms_single_puts: false,
             listing_lacks_the_prefix: false,
         })
+    }
+
+    /// Where the bucket itself answers.
+    fn bucket_address(&self) -> String {
+        let aws = format!("https://s3.{}.amazonaws.com", self.region);
+        let address = self.address(self.endpoint.as_deref().unwrap_or(&aws));
+        if self.path_style { format!("{address}/{}", self.bucket) } else { address }
     }
 
     /// The address of the bucket for `object_store`, which adds the bucket in path style only.
@@ -139,6 +161,8 @@ mod tests {
         let virtual_host = S3Config { path_style: false, ..config() };
         assert_eq!(virtual_host.address("https://s3.example.com/"), "https://bucket.s3.example.com");
         assert_eq!(config().address("https://s3.example.com/"), "https://s3.example.com");
+        assert_eq!(config().bucket_address(), "https://s3.us-east-1.amazonaws.com/bucket");
+        assert_eq!(virtual_host.bucket_address(), "https://bucket.s3.us-east-1.amazonaws.com");
     }
 
     #[test]

@@ -89,7 +89,7 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
 
 /// The text of the first `<name>` element. The few stores there are write their errors this plainly, and what is read here is only ever
 /// compared with known words or logged.
-fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = xml.split_once(&format!("<{name}>"))?;
     let (text, _) = rest.split_once(&format!("</{name}>"))?;
     Some(text.trim())

@@ -142,6 +142,50 @@ async fn an_upload_that_is_given_up_leaves_no_parts() {
     nothing_is_left(&gateway).await;
 }
 
+#[tokio::test]
+async fn uploads_that_a_crash_interrupted_are_removed_by_age_and_prefix() {
+    let gateway = Gateway::start().await;
+    // A process that ends in the middle: its runtime is gone before anything can be aborted.
+    for (prefix, parts_before) in [("prod", 0), ("other", 6)] {
+        let bucket_dir = gateway.bucket_dir();
+        let config = S3Config { prefix: prefix.to_owned(), ..small_parts(gateway.config()) };
+        let crashed = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            let backend = config.open().expect("valid");
+            let (taken, mut all_taken) = tokio::sync::mpsc::channel(1);
+            let body = stream::unfold((0u32, taken), |(i, taken)| async move {
+                if i == 30 {
+                    taken.send(()).await.expect("awaited");
+                    std::future::pending::<()>().await;
+                }
+                Some((Ok(Bytes::from(vec![0; 1 << 20])), (i + 1, taken)))
+            });
+            runtime.spawn(async move { backend.put(&name("blobs/a"), body.boxed(), None).await });
+            runtime.block_on(async {
+                all_taken.recv().await;
+                // No part is under way any more: the server would finish it whenever it likes.
+                while files_below(&bucket_dir) < parts_before + 6 {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            });
+            runtime.shutdown_background();
+        });
+        crashed.join().expect("it ran");
+    }
+    let backend = gateway.config().open().expect("valid");
+    assert_eq!(backend.abort_unfinished_uploads(Duration::from_secs(3600)).await.expect("answers"), 0, "it is young");
+    assert_eq!(files_below(&gateway.bucket_dir()), 12);
+    assert_eq!(backend.abort_unfinished_uploads(Duration::ZERO).await.expect("answers"), 1);
+    let other = S3Config { prefix: "other".to_owned(), ..gateway.config() }.open().expect("valid");
+    assert_eq!(
+        other.abort_unfinished_uploads(Duration::ZERO).await.expect("answers"),
+        1,
+        "that of the other prefix stayed"
+    );
+    nothing_is_left(&gateway).await;
+    assert_eq!(other.abort_unfinished_uploads(Duration::ZERO).await.expect("answers"), 0);
+}
+
 /// Waits until the bucket is empty, parts of given-up uploads included: they are removed after the call that left them has returned.
 async fn nothing_is_left(gateway: &Gateway) {
     let cleaned = async {

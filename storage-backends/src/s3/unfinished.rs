@@ -1,0 +1,200 @@
+//! Uploads in parts that nobody will complete: found by listing, removed by age.
+//!
+//! `object_store` has no call for this, so the listing is asked for here, with its client and its signature
+//! (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListMultipartUploads.html>).
+
+use crate::{
+    BackendError, BlobName, ErrorKind, Result,
+    cloud::{
+        UnfinishedUploads,
+        refusal::{element, failure},
+    },
+};
+use async_trait::async_trait;
+use http_body_util::{BodyExt, Limited};
+use object_store::{
+    ObjectStore,
+    aws::{AmazonS3, AwsAuthorizer},
+    client::{HttpClient, HttpError, HttpErrorKind, HttpRequestBody},
+    multipart::MultipartStore,
+    path::Path,
+};
+use std::{
+    fmt::Write,
+    time::{Duration, SystemTime},
+};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
+/// A bucket as far as its unfinished uploads are concerned.
+pub(super) struct S3Uploads {
+    pub(super) store: AmazonS3,
+    pub(super) http: HttpClient,
+    /// The bucket's own address.
+    pub(super) address: String,
+    pub(super) region: String,
+    pub(super) prefix: String,
+}
+
+/// One unfinished upload.
+#[derive(Debug, PartialEq, Eq)]
+struct Upload {
+    key: String,
+    id: String,
+    begun: SystemTime,
+}
+
+/// A page of a listing.
+#[derive(Debug, PartialEq, Eq)]
+struct Page {
+    uploads: Vec<Upload>,
+    /// Where the next page starts: a key and an upload's id.
+    next: Option<(String, String)>,
+}
+
+#[async_trait]
+impl UnfinishedUploads for S3Uploads {
+    async fn abort(&self, age_min: Duration) -> Result<u64> {
+        let mut aborted = 0;
+        let mut from = Some((String::new(), String::new()));
+        while let Some(marker) = from {
+            let page = self.page(&marker).await?;
+            for upload in page.uploads.iter().filter(|upload| self.is_due(upload, age_min)) {
+                let path = Path::parse(&upload.key)
+                    .map_err(|error| BackendError::with_source(ErrorKind::Other, "a listed key is no path", error))?;
+                match self.store.abort_multipart(&path, &upload.id).await {
+                    Ok(()) => aborted += 1,
+                    Err(error) => match failure("abort an upload of", &path, error) {
+                        // Completed or aborted by somebody else since it was listed.
+                        (Some(refused), _) if refused.status == 404 => {}
+                        (_, error) => return Err(error),
+                    },
+                }
+            }
+            from = page.next.filter(|next| *next != marker);
+        }
+        Ok(aborted)
+    }
+}
+
+impl S3Uploads {
+    /// Whether an upload is one of ours and old enough. One that claims to be of the future is young.
+    fn is_due(&self, upload: &Upload, age_min: Duration) -> bool {
+        let is_blob = upload.key.strip_prefix(&self.prefix).is_some_and(|name| BlobName::new(name).is_ok());
+        is_blob && SystemTime::now().duration_since(upload.begun).is_ok_and(|age| age >= age_min)
+    }
+
+    async fn page(&self, (key, id): &(String, String)) -> Result<Page> {
+        let mut query = format!("uploads=&prefix={}", encoded(&self.prefix));
+        if !key.is_empty() {
+            query.push_str(&format!("&key-marker={}&upload-id-marker={}", encoded(key), encoded(id)));
+        }
+        let text =
+            self.ask(&query).await.map_err(|error| failure("list unfinished uploads below", &self.prefix, error).1)?;
+        parse_page(&text)
+            .ok_or_else(|| BackendError::new(ErrorKind::Corrupt, "the listing of unfinished uploads cannot be read"))
+    }
+
+    async fn ask(&self, query: &str) -> object_store::Result<String> {
+        let generic = |source| object_store::Error::Generic { store: "S3", source };
+        let mut request = http::Request::get(format!("{}?{query}", self.address))
+            .body(HttpRequestBody::empty())
+            .map_err(|error| generic(error.into()))?;
+        let credential = self.store.credentials().get_credential().await?;
+        AwsAuthorizer::new(&credential, "s3", &self.region).try_authorize(&mut request, None)?;
+        let answer = self.http.execute(request).await.map_err(|error| generic(error.into()))?;
+        let body = Limited::new(answer.into_body(), PAGE_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| generic(HttpError::new_boxed(HttpErrorKind::Interrupted, error).into()))?;
+        Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
+    }
+}
+
+impl std::fmt::Debug for S3Uploads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "unfinished uploads of {}", &self.store as &dyn ObjectStore)
+    }
+}
+
+fn parse_page(text: &str) -> Option<Page> {
+    element(text, "ListMultipartUploadsResult").or_else(|| text.find("<ListMultipartUploadsResult").map(|_| text))?;
+    let mut uploads = Vec::new();
+    for part in text.split("<Upload>").skip(1) {
+        let begun = OffsetDateTime::parse(element(part, "Initiated")?, &Rfc3339).ok()?;
+        uploads.push(Upload {
+            key: plain(element(part, "Key")?),
+            id: plain(element(part, "UploadId")?),
+            begun: begun.into(),
+        });
+    }
+    let next = match element(text, "IsTruncated") {
+        Some("true") => Some((plain(element(text, "NextKeyMarker")?), plain(element(text, "NextUploadIdMarker")?))),
+        _ => None,
+    };
+    Some(Page { uploads, next })
+}
+
+/// Text without XML's entities.
+fn plain(text: &str) -> String {
+    let entities = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#34;", "\""), ("&apos;", "'"), ("&#39;", "'")];
+    let text = entities.iter().fold(text.to_owned(), |text, (entity, plain)| text.replace(entity, plain));
+    text.replace("&amp;", "&")
+}
+
+/// A query value as RFC 3986 wants it, which is also what the signature covers.
+fn encoded(value: &str) -> String {
+    value.bytes().fold(String::new(), |mut text, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            write!(text, "%{byte:02X}").expect("writing to a string cannot fail");
+        }
+        text
+    })
+}
+
+/// A thousand uploads with long keys.
+const PAGE_BYTES_MAX: usize = 8 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PAGE: &str = "<?xml version=\"1.0\"?><ListMultipartUploadsResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
+        <Bucket>b</Bucket><KeyMarker></KeyMarker><NextKeyMarker>p/a&amp;b</NextKeyMarker>\
+        <NextUploadIdMarker>id2</NextUploadIdMarker><IsTruncated>true</IsTruncated>\
+        <Upload><Key>p/blobs/1</Key><UploadId>id1</UploadId><Initiator><ID>i</ID></Initiator>\
+        <Initiated>2026-01-02T03:04:05.678Z</Initiated></Upload>\
+        <Upload><Key>p/a&amp;b</Key><UploadId>id2</UploadId><Initiated>1970-01-01T00:00:10Z</Initiated></Upload>\
+        </ListMultipartUploadsResult>";
+
+    #[test]
+    fn a_page_is_read_with_its_successor() {
+        let page = parse_page(PAGE).unwrap();
+        assert_eq!(page.next, Some(("p/a&b".to_owned(), "id2".to_owned())));
+        assert_eq!(page.uploads.len(), 2);
+        assert_eq!((&*page.uploads[0].key, &*page.uploads[0].id), ("p/blobs/1", "id1"));
+        assert_eq!(page.uploads[1].begun, SystemTime::UNIX_EPOCH + Duration::from_secs(10));
+    }
+
+    #[test]
+    fn what_is_no_listing_is_not_an_empty_one() {
+        for text in ["", "<html></html>", "<ListBucketResult></ListBucketResult>"] {
+            assert_eq!(parse_page(text), None, "{text}");
+        }
+        let without_a_date = PAGE.replace("Initiated", "Begun");
+        assert_eq!(parse_page(&without_a_date), None);
+    }
+
+    #[test]
+    fn query_values_are_encoded_byte_by_byte() {
+        assert_eq!(encoded("prod/é&x=~"), "prod%2F%C3%A9%26x%3D~");
+    }
+
+    proptest! {
+        #[test]
+        fn any_answer_can_be_read(cut in 0usize..600, noise in "\\PC{0,20}") {
+            let cut = (0..=cut.min(PAGE.len())).rev().find(|at| PAGE.is_char_boundary(*at)).unwrap_or(0);
+            let _ = parse_page(&format!("{}{noise}{}", &PAGE[..cut], &PAGE[cut..]));
+        }
+    }
+}
