@@ -15,7 +15,7 @@ import h2.events
 import pytest
 
 from outside.buckets import MakeBucket
-from outside.clients import AwsCli, Rclone, S3Client
+from outside.clients import AwsCli, Rclone, Restic, S3Client
 from outside.content import MIB, noise, release, text
 from outside.server import DELTA, DELTA_SEALED, Mode
 from outside.sigv4 import EMPTY_SHA256, Scope, authorize
@@ -89,6 +89,18 @@ def test_rclone_copies_checks_and_finds_no_difference(
     rclone.run("copy", f"store:{bucket}/p", str(back))
     assert same(folder, back)
     shutil.rmtree(back)
+
+
+def test_restic_backs_up_checks_and_restores(endpoint: str, bucket: str, folder: Path, tmp_path: Path) -> None:
+    restic = Restic(endpoint, tmp_path / "restic-home")
+    restic.run(bucket, "init")
+    restic.run(bucket, "backup", str(folder))
+    (folder / "logs" / "day 03.log").write_bytes(b"changed")
+    restic.run(bucket, "backup", str(folder))
+    restic.run(bucket, "forget", "--keep-last", "1", "--prune")
+    assert "no errors were found" in restic.run(bucket, "check", "--read-data").stdout
+    restic.run(bucket, "restore", "latest", "--target", str(tmp_path / "back"))
+    assert same(folder, tmp_path / "back" / folder.relative_to("/"))
 
 
 def test_http2_without_tls_carries_puts_and_gets(s3: S3Client, endpoint: str, bucket: str) -> None:

@@ -98,6 +98,17 @@ class AwsCli(Command):
         return self._run(str(AWS), *arguments, check=check, timeout_s=timeout_s)
 
 
+class Restic(Command):
+    """Debian's restic; the repository is a bucket."""
+
+    def environment(self) -> dict[str, str]:
+        return super().environment() | {"RESTIC_PASSWORD": "restic", "RESTIC_CACHE_DIR": str(self.home / "cache")}
+
+    def run(self, bucket: str, *arguments: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+        """`restic ARGUMENTS` on the repository in a bucket."""
+        return self._run("restic", "-r", f"s3:{self.endpoint}/{bucket}", *arguments, timeout_s=timeout_s)
+
+
 class Rclone(Command):
     """Debian's rclone, its remote `store:` set up by environment."""
 
