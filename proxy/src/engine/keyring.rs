@@ -97,6 +97,20 @@ impl Keyring {
         Ok(key)
     }
 
+    /// Refuses a KEK that does not open what is stored: every bucket's newest key must be wrapped under it.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] naming the first bucket that is sealed under another KEK.
+    pub(super) async fn check(&self, catalog: &dyn Catalog) -> Result<(), EngineError> {
+        for bucket in catalog.buckets().await? {
+            let newest = catalog.keys(bucket.id).await?.into_iter().max_by_key(|key| key.epoch);
+            if newest.is_some_and(|key| key.kek != self.kek.fingerprint()) {
+                return Err(other_kek(&bucket));
+            }
+        }
+        Ok(())
+    }
+
     /// Forgets a deleted bucket's key.
     pub(super) fn forget(&self, bucket: BucketId) {
         self.lock().remove(&bucket);
@@ -150,6 +164,10 @@ impl Keyring {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<BucketId, Arc<DomainKey>>> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn other_kek(bucket: &Bucket) -> EngineError {
+    EngineError::Other(format!("bucket {} is sealed under another KEK than the one given", bucket.name))
 }
 
 fn file_kek(path: &Path) -> Result<Kek, EngineError> {

@@ -154,6 +154,7 @@ impl Engine {
         make_private_dir(&config.data)?;
         let catalog = open_catalog(&config, &metrics).await?;
         let keyring = Keyring::open(&config.data, config.kek.take())?;
+        keyring.check(&*catalog).await?;
         let mut backends = BTreeMap::new();
         for (name, backend) in &config.backends {
             backends.insert(name.clone(), open_backend(name, backend, config.sync, &metrics).await?);

@@ -5,6 +5,9 @@ use catalog::{BlobKey, BlobRow, Bucket, BucketStats, StoredBytes};
 use object_format::{BlobId, Coding, Suite};
 use serde_json::{Value, json};
 
+/// `bucket` of the gauges over all buckets that are not configured by name. No bucket is called so: names have no underscore.
+const OTHER_BUCKETS: &str = "_other";
+
 impl Engine {
     /// The body of `GET /api/v1/stats`: buckets, totals and backends; also sets the bucket gauges.
     ///
@@ -13,7 +16,7 @@ impl Engine {
     pub async fn stats(&self) -> Result<Value, EngineError> {
         let rows = self.catalog.buckets().await?;
         let stats = self.catalog.stats().await?;
-        let mut totals = BucketStats::default();
+        let (mut totals, mut others) = (BucketStats::default(), BucketStats::default());
         let mut backends: std::collections::BTreeMap<String, (u64, u64)> =
             self.blobs.backends().map(|(name, _)| (name.clone(), (0, 0))).collect();
         let mut buckets = Vec::with_capacity(stats.len());
@@ -21,7 +24,12 @@ impl Engine {
             let row = rows.iter().find(|row| row.name == bucket.name);
             let keysets: Vec<KeysetCopy> = row.map(keysets_of).unwrap_or_default();
             bucket.stored.overhead += keysets.iter().map(|copy| copy.stored_len).sum::<u64>();
-            self.set_gauges(&bucket);
+            // Only configured buckets become labels: their number is bounded.
+            if self.config.buckets.contains_key(&bucket.name) {
+                self.set_gauges(&bucket.name, &bucket);
+            } else {
+                add(&mut others, &bucket);
+            }
             add(&mut totals, &bucket);
             let backend = row.and_then(|row| row.settings.get("backend")).and_then(Value::as_str).unwrap_or_default();
             let outside = total_of(&bucket.stored) - bucket.stored.inline;
@@ -34,6 +42,7 @@ impl Engine {
             value["settings"] = row.map_or(Value::Null, |row| row.settings.clone());
             buckets.push(value);
         }
+        self.set_gauges(OTHER_BUCKETS, &others);
         self.metrics.multipart_inflight.set(gauge(totals.uploads));
         let backends: Vec<Value> = backends
             .into_iter()
@@ -139,13 +148,8 @@ impl Engine {
         }))
     }
 
-    fn set_gauges(&self, bucket: &BucketStats) {
-        // Only configured buckets become labels: their number is bounded.
-        if !self.config.buckets.contains_key(&bucket.name) {
-            return;
-        }
+    fn set_gauges(&self, name: &str, bucket: &BucketStats) {
         let metrics = &self.metrics;
-        let name = bucket.name.as_str();
         metrics.bucket_objects.with_label_values(&[name]).set(gauge(bucket.objects));
         metrics.bucket_logical_bytes.with_label_values(&[name]).set(gauge(bucket.logical_bytes));
         let stored = &bucket.stored;

@@ -355,6 +355,18 @@ async fn blobs_of_an_earlier_start_without_a_row_are_swept_and_others_survive_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn another_kek_than_the_one_that_wrapped_a_bucket_key_does_not_start() {
+    let Deployment { engine, metrics, dir } = Deployment::start(512 << 20).await;
+    engine.create_bucket("sealed", "owner").await.expect("created").expect("name was free");
+    engine.shutdown().await;
+    drop(engine);
+    let other = EngineConfig { kek: Some(object_format::Kek::new([9; 32])), ..config(dir.path(), 512 << 20) };
+    let refused = Engine::open(other, metrics.clone()).await.err().expect("refused");
+    assert!(refused.to_string().contains("another KEK"), "{refused}");
+    assert!(Engine::open(config(dir.path(), 512 << 20), metrics).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_sealed_row_moved_to_another_key_does_not_open() {
     let deployment = Deployment::start(512 << 20).await;
     let bucket = deployment.bucket("sealed").await;
