@@ -3,7 +3,7 @@
 //! [`Catalog`] is the contract; [`types`] are its nouns. It knows no S3, no backends and no codecs: facts are opaque
 //! bytes, blobs are ids with lengths. Every mutation is one transaction that also appends to the journal (I9, I11).
 //!
-//! [`SqliteCatalog`] is the catalog of one process. Rules, statements and schema are shared by all implementations (`relational`), and
+//! [`SqliteCatalog`] is the catalog of one process, `PostgresCatalog` (behind the feature `postgres`) that of several. Rules, statements and schema are shared by all implementations (`relational`), and
 //! all of them pass one suite ([`conformance`], behind the feature of that name).
 
 mod admission;
@@ -12,11 +12,15 @@ pub mod conformance;
 mod contract;
 mod encoding;
 mod mutation;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod relational;
 mod sqlite;
 pub mod types;
 
 pub use contract::{Catalog, CatalogError, CommitObserver, Result};
 pub use mutation::Mutation;
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresCatalog, PostgresOptions};
 pub use sqlite::{ReadWork, SqliteCatalog, SqliteOptions};
 pub use types::*;

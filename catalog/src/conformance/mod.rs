@@ -22,6 +22,10 @@ pub mod writers;
 use crate::Catalog;
 use std::{future::Future, sync::Arc};
 
+/// The statements behind listings of keys and of uploads, for tests of their plans. Parameters: bucket, first key, end and limit; bucket,
+/// key, creation and id of the last upload, end and limit.
+pub const LISTING_STATEMENTS: [&str; 2] = [crate::relational::list::VERSIONS_RUN, crate::relational::list::UPLOADS_RUN];
+
 /// How an implementation is made for a test.
 pub trait Factory: Send + Sync {
     /// The implementation.

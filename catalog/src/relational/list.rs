@@ -17,6 +17,21 @@ const LIMIT_MAX: usize = 1000;
 /// Rows of a run after one that ended inside a common prefix: what such a run reads behind its first row may be wasted.
 const RUN_FIRST: usize = 4;
 
+/// A run of current versions: bucket, first key, end, limit.
+pub(crate) const VERSIONS_RUN: &str = concat!(
+    "SELECT ",
+    version_columns!(),
+    " FROM versions v WHERE v.bucket = $1 AND v.key >= $2 AND v.key < $3 AND v.current = 1 ORDER BY v.key LIMIT $4"
+);
+
+/// A run of open uploads: bucket, the three columns of [`UploadsStart`], end, limit.
+pub(crate) const UPLOADS_RUN: &str = concat!(
+    "SELECT ",
+    upload_columns!(),
+    " FROM uploads WHERE bucket = $1 AND (key, created_ms, id) > ($2, $3, $4) AND key < $5 AND completed_ms IS NULL \
+     ORDER BY key, created_ms, id LIMIT $6"
+);
+
 /// How keys are rolled up.
 struct Rollup<'a> {
     prefix: &'a str,
@@ -70,19 +85,8 @@ pub(crate) async fn versions<S: Session>(session: &mut S, query: &ListQuery) -> 
     loop {
         // One more than fits is looked for, to know whether there is more.
         let wanted = run.min(query.limit + 1 - page.entries.len());
-        let found = session
-            .query(statement!(
-                concat!(
-                    "SELECT ",
-                    version_columns!(),
-                    " FROM versions v WHERE v.bucket = $1 AND v.key >= $2 AND v.key < $3 AND v.current = 1 ORDER BY v.key LIMIT $4"
-                ),
-                query.bucket.0,
-                start.clone(),
-                end.clone(),
-                wanted as i64,
-            ))
-            .await?;
+        let found =
+            session.query(statement!(VERSIONS_RUN, query.bucket.0, start.clone(), end.clone(), wanted as i64,)).await?;
         let exhausted = found.len() < wanted;
         let mut inside = false;
         for row in &found {
@@ -211,20 +215,5 @@ async fn uploads_from<S: Session>(
     end: Value,
     limit: usize,
 ) -> Result<Vec<Row>> {
-    session
-        .query(statement!(
-            concat!(
-                "SELECT ",
-                upload_columns!(),
-                " FROM uploads WHERE bucket = $1 AND (key, created_ms, id) > ($2, $3, $4) AND key < $5 \
-                 AND completed_ms IS NULL ORDER BY key, created_ms, id LIMIT $6"
-            ),
-            bucket.0,
-            start.key,
-            start.created_ms,
-            start.id,
-            end,
-            limit as i64,
-        ))
-        .await
+    session.query(statement!(UPLOADS_RUN, bucket.0, start.key, start.created_ms, start.id, end, limit as i64,)).await
 }

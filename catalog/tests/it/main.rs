@@ -2,5 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod cluster;
 mod journal_rows;
+mod postgres;
 mod sqlite;
+mod wire;

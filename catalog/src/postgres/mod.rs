@@ -1,0 +1,122 @@
+//! The catalog of several processes: PostgreSQL.
+//!
+//! ```text
+//! change ──► bounded queue ──► one writer task, one connection: BEGIN, lock the sequence's row, a savepoint per change, COMMIT ──► answers
+//! read   ──► a pooled connection; several statements in a repeatable-read transaction
+//! ```
+//!
+//! Every transaction that changes anything first locks the row that holds the last sequence number, and holds it until it is
+//! committed. So mutations of all processes are carried out one group after the other: the order of numbers is the order of commits,
+//! no two can deadlock, and each sees everything before it. A process's changes that wait share a group, which is what makes that fast
+//! enough (docs/reference/postgres.md).
+
+mod address;
+mod errors;
+mod migrate;
+mod pool;
+mod session;
+mod tls;
+mod writer;
+
+use crate::{
+    CommitObserver, Result,
+    relational::{
+        apply::{Change, Outcome},
+        engine::{Consistency, Engine, Question},
+    },
+};
+use address::Address;
+use pool::{Patience, Pool, Use};
+use session::PostgresSession;
+use std::{sync::Arc, time::Duration};
+use writer::Writer;
+
+/// How the shared catalog is used.
+#[derive(Clone)]
+pub struct PostgresOptions {
+    /// Most reads at a time, each with a connection; more wait. One more connection writes.
+    pub readers_max: usize,
+    /// Most changes of one transaction.
+    pub group_max: usize,
+    /// How long a call may wait for a database that cannot be reached, or restarts, before it fails. Reads, and changes of which nothing was
+    /// committed, are carried out as soon as it is back.
+    pub patience: Duration,
+    /// How long one connection may take to be made.
+    pub connect_timeout: Duration,
+    /// How long the database may let a change's transaction wait for us before it gives up and frees its locks: what a stalled process can
+    /// cost the others.
+    pub stall_timeout: Duration,
+    /// Is told of commits.
+    pub observer: Option<Arc<dyn CommitObserver>>,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        PostgresOptions {
+            readers_max: 16,
+            group_max: 128,
+            patience: Duration::from_secs(15),
+            connect_timeout: Duration::from_secs(5),
+            stall_timeout: Duration::from_secs(3),
+            observer: None,
+        }
+    }
+}
+
+/// The shared catalog.
+///
+/// Changes that are queued when it is dropped are still carried out as long as the runtime lives.
+pub struct PostgresCatalog {
+    writer: Writer,
+    readers: Pool,
+}
+
+impl PostgresCatalog {
+    /// Connects to the database at `url` (docs/reference/postgres.md, "Address") and brings its schema up to date. Needs a Tokio runtime.
+    ///
+    /// # Errors
+    /// [`CatalogError::Invalid`](crate::CatalogError::Invalid) for an address that is none, [`CatalogError::NewerSchema`](crate::CatalogError::NewerSchema) when a
+    /// newer program wrote the catalog, [`CatalogError::Unavailable`](crate::CatalogError::Unavailable) when the database cannot be reached.
+    pub async fn open(url: &str, options: PostgresOptions) -> Result<Self> {
+        let address = Address::parse(url)?;
+        let writing = Pool::new(&address, &options, Use::Writing)?;
+        let readers = Pool::new(&address, &options, Use::Reading)?;
+        migrate::migrate(&writing).await?;
+        Ok(PostgresCatalog { writer: Writer::start(writing, options), readers })
+    }
+}
+
+impl Engine for PostgresCatalog {
+    type Session = PostgresSession;
+
+    async fn change(&self, change: Change) -> Result<Outcome> {
+        self.writer.change(change).await
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        consistency: Consistency,
+        question: Question<PostgresSession, T>,
+    ) -> Result<T> {
+        let mut patience = Patience::new(&self.readers);
+        loop {
+            match ask(&self.readers, consistency, &question).await {
+                Err(error) => patience.wait_after(error).await?,
+                answered => return answered,
+            }
+        }
+    }
+}
+
+async fn ask<T>(pool: &Pool, consistency: Consistency, question: &Question<PostgresSession, T>) -> Result<T> {
+    let mut session = pool.session().await?;
+    match consistency {
+        Consistency::Statement => question(&mut session).await,
+        Consistency::Snapshot => {
+            session.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+            let answer = question(&mut session).await?;
+            session.end("COMMIT").await?;
+            Ok(answer)
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! One connection: statements travel together and are answered in order.
+
+use super::errors::{catalog_error, describe};
+use crate::{
+    CatalogError, Result,
+    relational::{
+        apply::only,
+        session::{Lock, Row, Session, Statement, Value, statement},
+    },
+    types::UnixMs,
+};
+use deadpool_postgres::Object;
+use std::{
+    borrow::Cow,
+    error::Error as StdError,
+    future::{Future, poll_fn},
+    pin::Pin,
+    task::Poll,
+    time::Duration,
+};
+use tokio_postgres::{
+    Error,
+    types::{FromSql, IsNull, ToSql, Type, private::BytesMut, to_sql_checked},
+};
+
+/// A connection taken from its pool. It goes back only when nothing is under way on it.
+pub(crate) struct PostgresSession {
+    /// `None` only while dropping.
+    client: Option<Object>,
+    /// Transaction commands that travel with the next statements.
+    deferred: Vec<&'static str>,
+    in_transaction: bool,
+    /// A call was begun and not finished: its future was dropped, or it failed.
+    unfinished: bool,
+    deadline: Duration,
+}
+
+/// A request on its way.
+type Pending<'a> = Pin<Box<dyn Future<Output = std::result::Result<Vec<tokio_postgres::Row>, Error>> + Send + 'a>>;
+
+impl PostgresSession {
+    pub(super) fn new(client: Object, deadline: Duration) -> Self {
+        PostgresSession {
+            client: Some(client),
+            deferred: Vec::new(),
+            in_transaction: false,
+            unfinished: false,
+            deadline,
+        }
+    }
+
+    /// Begins a transaction with the next statements.
+    pub(super) fn begin(&mut self, command: &'static str) {
+        self.in_transaction = true;
+        self.deferred.push(command);
+    }
+
+    /// Sends a transaction command with the next statements.
+    pub(super) fn defer(&mut self, command: &'static str) {
+        self.deferred.push(command);
+    }
+
+    /// Sends what was deferred now.
+    pub(super) async fn flush(&mut self) -> Result<()> {
+        self.run(Vec::new()).await.map(|_| ())
+    }
+
+    /// Ends the transaction.
+    pub(super) async fn end(&mut self, command: &'static str) -> Result<()> {
+        self.flush().await?;
+        self.end_raw(command).await.map_err(|error| match error {
+            EndError::Database(error) => catalog_error(&error),
+            EndError::NoAnswer => CatalogError::Unavailable("the database does not answer".into()),
+        })
+    }
+
+    /// Ends the transaction; nothing may be deferred. The error is kept as it is, because what a failed commit means depends on it.
+    pub(super) async fn end_raw(&mut self, command: &'static str) -> std::result::Result<(), EndError> {
+        self.unfinished = true;
+        let client = self.client.as_ref().ok_or(EndError::NoAnswer)?;
+        match tokio::time::timeout(self.deadline, client.batch_execute(command)).await {
+            Ok(Ok(())) => {
+                (self.unfinished, self.in_transaction) = (false, false);
+                Ok(())
+            }
+            Ok(Err(error)) => Err(EndError::Database(error)),
+            Err(_) => Err(EndError::NoAnswer),
+        }
+    }
+
+    /// Sends statements without parameters as one text.
+    pub(super) async fn script(&mut self, sql: &str) -> Result<()> {
+        self.unfinished = true;
+        let client = self.client.as_ref().ok_or_else(closed)?;
+        client.batch_execute(sql).await.map_err(|error| catalog_error(&error))?;
+        self.unfinished = false;
+        Ok(())
+    }
+
+    async fn pipeline(client: &Object, deferred: &[&'static str], statements: &[Statement]) -> Result<Vec<Vec<Row>>> {
+        let mut prepared = Vec::with_capacity(statements.len());
+        for statement in statements {
+            // Answered from the connection's cache but for the first time.
+            prepared.push(client.prepare_cached(&with_lock(statement)).await.map_err(|error| catalog_error(&error))?);
+        }
+        let params: Vec<Vec<&(dyn ToSql + Sync)>> = statements
+            .iter()
+            .map(|statement| statement.params.iter().map(|value| value as &(dyn ToSql + Sync)).collect())
+            .collect();
+        let commands = deferred
+            .iter()
+            .map(|command| Box::pin(async { client.batch_execute(command).await.map(|()| Vec::new()) }) as Pending<'_>);
+        let queries = prepared
+            .iter()
+            .zip(&params)
+            .map(|(statement, params)| Box::pin(client.query(statement, params)) as Pending<'_>);
+        let answers = in_order(commands.chain(queries).collect()).await.map_err(|error| catalog_error(&error))?;
+        answers.into_iter().skip(deferred.len()).map(|rows| rows.iter().map(row).collect()).collect()
+    }
+}
+
+/// Why a transaction's end was not confirmed.
+pub(super) enum EndError {
+    Database(Error),
+    NoAnswer,
+}
+
+impl EndError {
+    pub(super) fn describe(&self) -> String {
+        match self {
+            EndError::Database(error) => describe(error),
+            EndError::NoAnswer => "the database does not answer".into(),
+        }
+    }
+}
+
+/// Sends all requests, then takes the answers one after the other; the first error in that order, once all are in.
+///
+/// A request is sent when its future is first polled, so polling each once in order puts them on the wire together.
+async fn in_order(mut pending: Vec<Pending<'_>>) -> std::result::Result<Vec<Vec<tokio_postgres::Row>>, Error> {
+    let mut early: Vec<Option<_>> = Vec::with_capacity(pending.len());
+    poll_fn(|cx| {
+        for request in &mut pending {
+            early.push(match request.as_mut().poll(cx) {
+                Poll::Ready(answer) => Some(answer),
+                Poll::Pending => None,
+            });
+        }
+        Poll::Ready(())
+    })
+    .await;
+    let mut answers = Vec::with_capacity(pending.len());
+    let mut failure = None;
+    for (request, early) in pending.into_iter().zip(early) {
+        let answer = match early {
+            Some(answer) => answer,
+            None => request.await,
+        };
+        match answer {
+            Ok(rows) => answers.push(rows),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    failure.map_or(Ok(answers), Err)
+}
+
+impl Drop for PostgresSession {
+    fn drop(&mut self) {
+        if let Some(client) = self.client.take()
+            && (self.unfinished || self.in_transaction)
+        {
+            // Taken from the pool and closed: the server rolls back.
+            drop(Object::take(client));
+        }
+    }
+}
+
+impl Session for PostgresSession {
+    const EXCLUSIVE: bool = false;
+
+    async fn run(&mut self, statements: Vec<Statement>) -> Result<Vec<Vec<Row>>> {
+        if statements.is_empty() && self.deferred.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.unfinished = true;
+        let deferred = std::mem::take(&mut self.deferred);
+        let client = self.client.as_ref().ok_or_else(closed)?;
+        let answers = tokio::time::timeout(self.deadline, Self::pipeline(client, &deferred, &statements))
+            .await
+            .map_err(|_| CatalogError::Unavailable("the database does not answer".into()))?;
+        // After an error the connection is good for a rollback, unless it is the connection that is in trouble.
+        self.unfinished = matches!(answers, Err(CatalogError::Unavailable(_)));
+        answers
+    }
+
+    async fn clock_ms(&mut self) -> Result<UnixMs> {
+        let answers = self
+            .run(vec![statement!("SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)")])
+            .await?;
+        only(&answers, 0)?.int(0)
+    }
+}
+
+fn closed() -> CatalogError {
+    CatalogError::Unavailable("the connection is closed".into())
+}
+
+fn with_lock(statement: &Statement) -> Cow<'static, str> {
+    match statement.lock {
+        Lock::None => Cow::Borrowed(statement.sql),
+        Lock::Share => Cow::Owned(format!("{} FOR SHARE", statement.sql)),
+        Lock::Update => Cow::Owned(format!("{} FOR UPDATE", statement.sql)),
+    }
+}
+
+fn row(row: &tokio_postgres::Row) -> Result<Row> {
+    let value = |column| row.try_get::<_, Value>(column).map_err(|error| CatalogError::Other(describe(&error)));
+    (0..row.len()).map(value).collect::<Result<_>>().map(Row)
+}
+
+impl<'a> FromSql<'a> for Value {
+    fn from_sql(ty: &Type, raw: &'a [u8]) -> std::result::Result<Self, Box<dyn StdError + Sync + Send>> {
+        Ok(match *ty {
+            Type::INT8 => Value::Int(i64::from_sql(ty, raw)?),
+            Type::INT4 => Value::Int(i32::from_sql(ty, raw)?.into()),
+            Type::BYTEA => Value::Bytes(raw.to_vec()),
+            _ => Value::Text(String::from_sql(ty, raw)?),
+        })
+    }
+
+    fn from_sql_null(_: &Type) -> std::result::Result<Self, Box<dyn StdError + Sync + Send>> {
+        Ok(Value::Null)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        matches!(*ty, Type::INT8 | Type::INT4 | Type::BYTEA | Type::TEXT | Type::VARCHAR)
+    }
+}
+
+impl ToSql for Value {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> std::result::Result<IsNull, Box<dyn StdError + Sync + Send>> {
+        match (self, ty) {
+            (Value::Null, _) => Ok(IsNull::Yes),
+            (Value::Int(number), &Type::INT8) => number.to_sql(ty, out),
+            (Value::Text(text), &Type::TEXT) => text.to_sql(ty, out),
+            (Value::Bytes(bytes), &Type::BYTEA) => bytes.to_sql(ty, out),
+            (value, ty) => Err(format!("{value:?} is no {ty}").into()),
+        }
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        matches!(*ty, Type::INT8 | Type::TEXT | Type::BYTEA)
+    }
+
+    to_sql_checked!();
+}
