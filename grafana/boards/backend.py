@@ -1,0 +1,216 @@
+"""Where bytes lie, what that takes, what it costs."""
+
+from __future__ import annotations
+
+from boards.panel import (
+    MONEY_UNIT,
+    PRICE,
+    Board,
+    Panel,
+    Query,
+    Row,
+    increase,
+    mean,
+    quantile,
+    rate,
+    select,
+    textbox,
+    total,
+)
+
+STORED = total("deltaweir_bucket_stored_bytes")
+MONTH_S = 30 * 24 * 3600
+REQUEST_PRICE = textbox("request_price", "Request price, $ per million", "5")
+
+CALLS = Row(
+    "Calls",
+    [
+        Panel(
+            "Calls by operation",
+            [Query(rate("deltaweir_backend_requests_total", "backend, op"), "{{backend}} {{op}}")],
+            "reqps",
+            "Calls to backends; repeated ones count each time.",
+            stacked=True,
+        ),
+        Panel(
+            "Calls that failed",
+            [Query(rate("deltaweir_backend_requests_total", "backend, op, code", code="!~ok|absent|abandoned"),
+                   "{{backend}} {{op}}: {{code}}")],
+            "reqps",
+            "Before any repetition. abandoned (the client went away) and absent are not failures.",
+        ),
+        Panel(
+            "Repeated calls",
+            [Query(rate("deltaweir_backend_retries_total", "backend, reason"), "{{backend}}: {{reason}}")],
+            "reqps",
+            "Only calls that are safe to repeat are. The local backend repeats none.",
+        ),
+        Panel(
+            "Latency",
+            [
+                Query(quantile(q, "deltaweir_backend_seconds", "backend, op"),
+                      f"{{{{backend}}}} {{{{op}}}} p{round(q * 100)}")
+                for q in (0.5, 0.99)
+            ],
+            "s",
+            "For reads, to the first byte.",
+        ),
+        Panel(
+            "Bytes moved",
+            [Query(rate("deltaweir_backend_bytes_total", "backend, dir"), "{{backend}} {{dir}}")],
+            "Bps",
+            "Written and read, tables included.",
+        ),
+        Panel(
+            "Backend calls per S3 request",
+            [Query(f"{rate('deltaweir_backend_requests_total')} / {rate('deltaweir_http_requests_total')}", "calls")],
+            "none",
+            "Inline objects and cached tables need none; a cold read of a large delta needs several.",
+        ),
+        Panel(
+            "Read amplification",
+            [
+                Query(
+                    f"{rate('deltaweir_backend_bytes_total', dir='read')} / "
+                    f"{rate('deltaweir_http_response_bytes_total', op='GetObject')}",
+                    "read from backends per byte sent",
+                )
+            ],
+            "none",
+            "Below 1 compression and caches win; above 1 bases and short ranges read more than clients asked for.",
+        ),
+    ],
+)  # fmt: skip
+
+COST = Row(
+    "Cost",
+    [
+        Panel(
+            "Storage a month",
+            [Query(f"{STORED} / 1e12 * $price")],
+            MONEY_UNIT,
+            "Stored terabytes times the price typed in above.",
+            kind="stat",
+            width=6,
+            decimals=2,
+        ),
+        Panel(
+            "Saved a month",
+            [Query(f"({total('deltaweir_bucket_logical_bytes')} - {STORED}) / 1e12 * $price")],
+            MONEY_UNIT,
+            "What the same objects would cost uncompressed, minus what they cost.",
+            kind="stat",
+            width=6,
+            decimals=2,
+        ),
+        Panel(
+            "Requests a month at this pace",
+            [
+                Query(
+                    f"{rate('deltaweir_backend_requests_total', op='!probe')} * {MONTH_S} / 1e6 * $request_price",
+                )
+            ],
+            MONEY_UNIT,
+            "Backend calls of the last minutes, continued for 30 days, times the price typed in above. Free on a local disk.",
+            kind="stat",
+            width=6,
+            decimals=2,
+        ),
+        Panel(
+            "Free on disks",
+            [
+                Query(
+                    f"min by (place) ({select('deltaweir_disk_bytes', state='free')} / ignoring (state) "
+                    f"{select('deltaweir_disk_bytes', state='size')})",
+                    "{{place}}",
+                )
+            ],
+            "percentunit",
+            "Of the file systems of the data directory and of local backends. Writes fail at 0; deletes still work.",
+            kind="bargauge",
+            width=6,
+            max=1,
+        ),
+    ],
+)
+
+CATALOG = Row(
+    "Catalog, caches, collector",
+    [
+        Panel(
+            "Catalog commits",
+            [Query(quantile(q, "deltaweir_catalog_commit_seconds"), f"p{round(q * 100)}") for q in (0.5, 0.99)],
+            "s",
+            "Every acknowledged write waits for one.",
+        ),
+        Panel(
+            "Operations per commit",
+            [Query(mean("deltaweir_catalog_batch_ops"), "mean")],
+            "none",
+            "Concurrent writes share a commit, so that one flush serves many.",
+        ),
+        Panel(
+            "Cache hits",
+            [
+                Query(
+                    f"{rate('deltaweir_cache_hits_total', 'kind, tier')} / "
+                    f"({rate('deltaweir_cache_hits_total', 'kind, tier')} + "
+                    f"{rate('deltaweir_cache_misses_total', 'kind, tier')})",
+                    "{{kind}} ({{tier}})",
+                )
+            ],
+            "percentunit",
+            "Share of lookups that needed no backend call.",
+            max=1,
+        ),
+        Panel(
+            "Cache size",
+            [Query(total("deltaweir_cache_bytes", "kind, tier"), "{{kind}} ({{tier}})")],
+            "bytes",
+            "Decoded base segments, and base windows in use or idle.",
+            stacked=True,
+        ),
+        Panel(
+            "Cache evictions",
+            [Query(rate("deltaweir_cache_evictions_total", "kind, tier"), "{{kind}} ({{tier}})")],
+            "ops",
+            "Entries dropped for room: with many misses beside them, memory_bytes_max is too small for the working set.",
+        ),
+        Panel(
+            "Collector",
+            [
+                Query(increase("deltaweir_gc_deleted_blobs_total"), "blobs deleted"),
+                Query(increase("deltaweir_gc_runs_total"), "runs"),
+                Query(increase("deltaweir_gc_errors_total"), "errors"),
+            ],
+            "none",
+            "In the time shown.",
+            kind="bargauge",
+        ),
+        Panel(
+            "Freed by the collector",
+            [Query(rate("deltaweir_gc_reclaimed_bytes_total"), "freed")],
+            "Bps",
+            "Stored bytes given back to backends.",
+        ),
+        Panel(
+            "Since the last good collection",
+            [
+                Query(
+                    f"time() - max by (instance) ({select('deltaweir_gc_last_success_timestamp_seconds')} > 0)",
+                    "{{instance}}",
+                )
+            ],
+            "s",
+            "A sawtooth as high as gc.interval; one that keeps rising needs a look.",
+        ),
+    ],
+)
+
+BOARD = Board(
+    uid="deltaweir-backend",
+    title="deltaweir: backend and cost",
+    description="Where bytes lie, what that takes, what it costs.",
+    rows=[CALLS, COST, CATALOG],
+    variables=[PRICE, REQUEST_PRICE],
+)

@@ -1,0 +1,165 @@
+"""What storing less costs, and why each body was stored as it was."""
+
+from __future__ import annotations
+
+from boards.panel import Board, Panel, Query, Row, buckets, mean, quantile, rate, select, total
+
+GB = "1e9"
+BODY_BYTES = f"({rate('deltaweir_http_request_bytes_total')} + {rate('deltaweir_http_response_bytes_total')})"
+
+SPEED = Row(
+    "Speed and its price",
+    [
+        Panel(
+            "PUT by form",
+            [Query(rate("deltaweir_logical_bytes_total", "form"), "{{form}}")],
+            "Bps",
+            "Logical bytes stored per second, by the form they ended in.",
+            stacked=True,
+        ),
+        Panel(
+            "GET",
+            [Query(rate("deltaweir_http_response_bytes_total", op="GetObject"), "sent")],
+            "Bps",
+            "Object bytes sent per second.",
+        ),
+        Panel(
+            "GET answers by form",
+            [Query(rate("deltaweir_http_ttfb_seconds_count", "form", op="GetObject"), "{{form}}")],
+            "reqps",
+            "Which forms are read. No form: the answer was an error or 304.",
+            stacked=True,
+        ),
+        Panel(
+            "GET to first byte by form, 95th percentile",
+            [Query(quantile(0.95, "deltaweir_http_ttfb_seconds", "form", op="GetObject"), "{{form}}")],
+            "s",
+            "The tax on reads: how much later a delta or zstd object begins than a raw one.",
+        ),
+        Panel(
+            "CPU per GB of traffic",
+            [Query(f"{rate('process_cpu_seconds_total', job='deltaweir')} / ({BODY_BYTES} / {GB})", "all of the server")],
+            "s",
+            "CPU seconds of the whole process per 10⁹ body bytes in and out. Stable where wall time is not.",
+        ),
+        Panel(
+            "Encoding per GB stored",
+            [
+                Query(
+                    f"{rate('deltaweir_encode_seconds_sum')} / ({rate('deltaweir_logical_bytes_total')} / {GB})",
+                    "encoding",
+                ),
+                Query(
+                    f"{rate('deltaweir_wasted_encode_seconds_total')} / ({rate('deltaweir_logical_bytes_total')} / {GB})",
+                    "of it thrown away",
+                ),
+            ],
+            "s",
+            "Codec time per 10⁹ logical bytes; thrown away: deltas that came out larger than what they were to replace.",
+        ),
+    ],
+)
+
+DECISIONS = Row(
+    "Decisions",
+    [
+        Panel(
+            "Bodies by form and reason",
+            [Query(rate("deltaweir_plan_total", "form, reason"), "{{form}}: {{reason}}")],
+            "ops",
+            "Why each body was stored as it was. Much base-useless or busy means wasted effort; much no-base, that nothing "
+            "similar is in the bucket.",
+            stacked=True,
+        ),
+        Panel(
+            "Stored share of a body",
+            [Query(buckets("deltaweir_reduction_ratio"), "{{le}}")],
+            "percentunit",
+            "Stored bytes as a share of logical bytes, body by body; lower is better.",
+            kind="heatmap",
+        ),
+        Panel(
+            "Mean stored share by form",
+            [Query(mean("deltaweir_reduction_ratio", "form"), "{{form}}")],
+            "percentunit",
+            "Means over bodies, not bytes: small bodies count as much as large ones.",
+        ),
+        Panel(
+            "Saved by stage",
+            [Query(rate("deltaweir_saved_bytes_total", "stage"), "{{stage}}")],
+            "Bps",
+            "Bytes not stored thanks to each stage.",
+            stacked=True,
+        ),
+        Panel(
+            "Stored by form",
+            [Query(rate("deltaweir_stored_bytes_total", "form"), "{{form}}")],
+            "Bps",
+            "Bytes written for new bodies.",
+            stacked=True,
+        ),
+        Panel(
+            "Bases considered",
+            [Query(mean("deltaweir_base_candidates"), "mean per body")],
+            "none",
+            "Candidates that were found for a body, by name and by similarity.",
+        ),
+    ],
+)
+
+CODEC = Row(
+    "Codec",
+    [
+        Panel(
+            "Encoding a segment",
+            [
+                Query(quantile(q, "deltaweir_encode_seconds", "codec"), f"{{{{codec}}}} p{round(q * 100)}")
+                for q in (0.5, 0.99)
+            ],
+            "s",
+            "Segments have 4 MiB. The check by decoding is included.",
+        ),
+        Panel(
+            "Decoding a segment",
+            [
+                Query(quantile(q, "deltaweir_decode_seconds", "codec"), f"{{{{codec}}}} p{round(q * 100)}")
+                for q in (0.5, 0.99)
+            ],
+            "s",
+            "What a reader waits for beyond the backend.",
+        ),
+        Panel(
+            "Waiting for a codec thread",
+            [Query(quantile(q, "deltaweir_codec_queue_seconds"), f"p{round(q * 100)}") for q in (0.5, 0.9, 0.99)],
+            "s",
+            "Rises when uploads bring work faster than it is done; the effort then falls.",
+        ),
+        Panel(
+            "Threads",
+            [Query(total("deltaweir_codec_threads", "state"), "{{state}}")],
+            "none",
+            "Codec threads in all and busy; hashing are the threads of the hash pool at work.",
+        ),
+        Panel(
+            "Effort",
+            [Query(f"max by (instance) ({select('deltaweir_effort_level')})", "{{instance}}")],
+            "none",
+            "Effort the last upload got: 1 fast, 2 balanced, 3 high, 4 max; 0 before the first.",
+            max=4,
+        ),
+        Panel(
+            "Base bytes by source",
+            [Query(rate("deltaweir_base_fetch_bytes_total", "source"), "{{source}}")],
+            "Bps",
+            "Bytes of bases used for deltas. From the backend they cost requests and bandwidth.",
+            stacked=True,
+        ),
+    ],
+)
+
+BOARD = Board(
+    uid="deltaweir-compression",
+    title="deltaweir: compression tax",
+    description="What storing less costs, and why each body was stored as it was.",
+    rows=[SPEED, DECISIONS, CODEC],
+)

@@ -1,0 +1,133 @@
+"""Is every byte what it was, who may ask, do the clocks agree."""
+
+from __future__ import annotations
+
+from boards.panel import Board, Panel, Query, Row, increase, quantile, rate
+
+DAMAGE = Row(
+    "Damage (each of these should be 0)",
+    [
+        Panel(
+            "Reads that met damage",
+            [Query(increase("deltaweir_integrity_errors_total"))],
+            "none",
+            "Requests in the time shown that failed because stored bytes were missing or wrong. No wrong byte left (I4).",
+            kind="stat",
+            width=6,
+            decimals=0,
+        ),
+        Panel(
+            "Seals that did not open",
+            [Query(increase("deltaweir_aead_failures_total"))],
+            "none",
+            "Chunks, tables and catalog rows of encrypted buckets that did not authenticate, in the time shown.",
+            kind="stat",
+            width=6,
+            decimals=0,
+        ),
+        Panel(
+            "Checksums that were wrong",
+            [Query(increase("deltaweir_checksum_failures_total", where="!request"))],
+            "none",
+            "Stored chunks, segments and rows of plain buckets, and deltas that did not decode to what they were made from.",
+            kind="stat",
+            width=6,
+            decimals=0,
+        ),
+        Panel(
+            "Answers cut off",
+            [Query(increase("deltaweir_http_cut_total"))],
+            "none",
+            "Answers that had begun and were cut, in the time shown.",
+            kind="stat",
+            width=6,
+            decimals=0,
+        ),
+        Panel(
+            "Failures by place",
+            [
+                Query(rate("deltaweir_checksum_failures_total", "where"), "checksum: {{where}}"),
+                Query(rate("deltaweir_aead_failures_total", "reason"), "seal: {{reason}}"),
+            ],
+            "ops",
+            "request: a client's body was not what the client said; that one is not damage here.",
+            width=12,
+        ),
+        Panel(
+            "Requests that met damage",
+            [
+                Query(rate("deltaweir_integrity_errors_total"), "stored bytes missing or wrong"),
+                Query(rate("deltaweir_http_cut_total", "op"), "cut: {{op}}"),
+            ],
+            "reqps",
+            "Clients saw 500 or a closed connection.",
+            width=12,
+        ),
+    ],
+)
+
+SEALING = Row(
+    "Encryption",
+    [
+        Panel(
+            "Through AES-256-GCM",
+            [Query(rate("deltaweir_seal_bytes_total", "dir"), "{{dir}}")],
+            "Bps",
+            "seal: written to encrypted buckets, after compression. open: read from them.",
+            width=12,
+        ),
+        Panel(
+            "Sealed share of what is written",
+            [
+                Query(
+                    f"{rate('deltaweir_seal_bytes_total', dir='seal')} / "
+                    f"{rate('deltaweir_backend_bytes_total', dir='written')}",
+                    "sealed",
+                )
+            ],
+            "percentunit",
+            "Of the bytes written to backends. Tables and keysets are not counted as sealed here.",
+            width=12,
+        ),
+    ],
+)
+
+ACCESS = Row(
+    "Signatures and clocks",
+    [
+        Panel(
+            "Accepted",
+            [Query(rate("deltaweir_auth_total", "reason", result="ok"), "{{reason}}")],
+            "reqps",
+            "Signatures in headers, presigned URLs, anonymous requests.",
+        ),
+        Panel(
+            "Refused",
+            [Query(rate("deltaweir_auth_total", "reason", result="refused"), "{{reason}}")],
+            "reqps",
+            "By S3's error code. AccessDenied: signed well, but not allowed.",
+            stacked=True,
+        ),
+        Panel(
+            "Refused share",
+            [Query(f"{rate('deltaweir_auth_total', result='refused')} / {rate('deltaweir_auth_total')}", "refused")],
+            "percentunit",
+            "A step is a client with old credentials, a policy that changed, or somebody trying keys.",
+        ),
+        Panel(
+            "Distance of clocks",
+            [Query(quantile(q, "deltaweir_clock_skew_seconds"), f"p{round(q * 100)}") for q in (0.5, 0.99)],
+            "s",
+            "Between the date of a signature and this machine's clock. A high median is this machine's fault, a high 99th "
+            "percentile a client's. Past 900 s requests are refused (RequestTimeTooSkewed).",
+        ),
+    ],
+)
+
+BOARD = Board(
+    uid="deltaweir-integrity",
+    title="deltaweir: encryption and integrity",
+    description="Is every byte what it was, who may ask, do the clocks agree.",
+    rows=[DAMAGE, SEALING, ACCESS],
+    span="now-24h",
+)

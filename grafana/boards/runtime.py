@@ -1,0 +1,116 @@
+"""The process: CPU, memory against its budget, descriptors, and the canary for delayed acknowledgements."""
+
+from __future__ import annotations
+
+from boards.panel import Board, Panel, Query, Row, buckets, mean, quantile, rate, select, total
+
+JOB = "deltaweir"
+
+
+def each(metric: str, **labels: str) -> str:
+    """A figure of each instance."""
+    return f"sum by (instance) ({select(metric, **labels)})"
+
+
+PROCESS = Row(
+    "Process",
+    [
+        Panel(
+            "CPU",
+            [Query(rate("process_cpu_seconds_total", "instance", job=JOB), "{{instance}}")],
+            "none",
+            "Cores in use. The counter has whole seconds, so short spans look stepped.",
+        ),
+        Panel(
+            "Memory",
+            [
+                Query(each("process_resident_memory_bytes", job=JOB), "{{instance}} resident"),
+                Query(each("deltaweir_memory_budget_bytes", state="limit"), "{{instance}} budget"),
+                Query(each("deltaweir_memory_budget_bytes", state="used"), "{{instance}} budget used"),
+            ],
+            "bytes",
+            "Resident memory stays near the budget at most: every buffered byte, base window and codec job holds a permit (I8).",
+        ),
+        Panel(
+            "Address space",
+            [Query(each("process_virtual_memory_bytes", job=JOB), "{{instance}}")],
+            "bytes",
+            "Reserved, not used; it says little unless the machine forbids overcommitting.",
+        ),
+        Panel(
+            "Descriptors",
+            [
+                Query(each("process_open_fds", job=JOB), "{{instance}} open"),
+                Query(each("process_max_fds", job=JOB), "{{instance}} limit"),
+            ],
+            "none",
+            "Connections, spool and blob files.",
+        ),
+        Panel(
+            "Threads",
+            [
+                Query(each("process_threads", job=JOB), "{{instance}} process"),
+                Query(total("deltaweir_codec_threads", "state"), "codec {{state}}"),
+            ],
+            "none",
+            "The number is fixed but for threads that wait for files.",
+        ),
+        Panel(
+            "Up since",
+            [Query(f"time() - max by (instance) ({select('process_start_time_seconds', job=JOB)})", "{{instance}}")],
+            "s",
+            "A line that falls to 0 is a restart.",
+        ),
+    ],
+)
+
+REQUESTS = Row(
+    "Requests",
+    [
+        Panel(
+            "Small responses",
+            [Query(quantile(q, "deltaweir_small_response_seconds"), f"p{round(q * 100)}") for q in (0.5, 0.9, 0.99)],
+            "s",
+            "Answers under 1500 bytes. A median that jumps to 40 ms is a delayed acknowledgement meeting Nagle's algorithm.",
+        ),
+        Panel(
+            "Under way",
+            [Query(total("deltaweir_http_inflight", "op"), "{{op}}")],
+            "none",
+            "Requests being answered now.",
+            stacked=True,
+        ),
+        Panel(
+            "Refused for want of room",
+            [Query(rate("deltaweir_rejected_total", "reason"), "{{reason}}")],
+            "reqps",
+            "Which bound was met. Clients got 503 SlowDown or no connection.",
+        ),
+        Panel(
+            "Size of uploads",
+            [Query(buckets("deltaweir_http_request_body_bytes"), "{{le}}")],
+            "bytes",
+            "Bodies of PutObject and UploadPart.",
+            kind="heatmap",
+        ),
+        Panel(
+            "Mean size of uploads",
+            [Query(mean("deltaweir_http_request_body_bytes", "op"), "{{op}}")],
+            "bytes",
+            "With framing, as received.",
+        ),
+        Panel(
+            "Open multipart uploads",
+            [Query(total("deltaweir_multipart_inflight"), "open")],
+            "none",
+            "From the catalog, every ten seconds. Uploads nobody completes are aborted after gc.upload_age_max.",
+        ),
+    ],
+)
+
+BOARD = Board(
+    uid="deltaweir-runtime",
+    title="deltaweir: runtime",
+    description="The process: CPU, memory against its budget, descriptors, and the canary for delayed acknowledgements.",
+    rows=[PROCESS, REQUESTS],
+)
