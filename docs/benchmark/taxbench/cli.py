@@ -15,12 +15,12 @@ from taxbench.artifacts.index import SourceError
 from taxbench.bundle import BundleError
 from taxbench.client.pool import WorkerDiedError
 from taxbench.cloud.lifecycle import CloudError
-from taxbench.commands import artifacts, cloud, compare, doctor, html_report, local, run, verify
+from taxbench.commands import artifacts, cloud, compare, doctor, html_report, local, pin, run, verify
 from taxbench.runner import UsageError
 from taxbench.servers.target import TargetError
 from taxbench.studies.bench import StudyError
 
-COMMANDS = (doctor, artifacts, local, run, cloud, html_report, compare, verify)
+COMMANDS = (doctor, artifacts, local, run, cloud, html_report, compare, verify, pin)
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 
 

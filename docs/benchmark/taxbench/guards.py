@@ -342,6 +342,9 @@ def conditions(evidence: Evidence) -> Iterator[Finding]:
     skipped = {(c.mode, p.phase, p.skipped) for c in evidence.cells for p in c.phases if p.skipped}
     for mode, phase, reason in sorted(skipped):
         yield Finding(severity="note", code="phase-skipped", where=mode, message=f"{phase}: {reason}")
+    for mode, count in sorted(evidence.environment.killed_servers.items()):
+        message = f"the server did not stop when asked to and was killed {count} times"
+        yield Finding(severity="note", code="killed", where=mode, message=message)
     if not evidence.environment.compression_verified:
         message = "savings were not verified (--skip-compression-verify)"
         yield Finding(severity="label", code="savings-unverified", message=message)

@@ -74,6 +74,7 @@ class Environment(Strict):
     buckets: dict[str, str]
     compression_verified: bool = True
     failed_studies: dict[str, str] = Field(default_factory=dict, description="study -> why it could not be finished")
+    killed_servers: dict[str, int] = Field(default_factory=dict, description="mode -> times it ignored SIGTERM")
     wall_s: float = 0.0
 
 

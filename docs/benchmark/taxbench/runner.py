@@ -9,6 +9,7 @@ import random
 import re
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -139,6 +140,7 @@ def execute(plan: RunPlan, make_target: TargetFactory, reporter: Reporter) -> tu
     noise = machine.NoiseMeter.begin()
     ours_before = _own_cpu_s()
     servers: dict[str, dict[str, str]] = {}
+    kills: Counter[str] = Counter()
     cells = plan.cells()
     steps = sum(len(cell.phases) for cell in cells)
     with Sampler(plan.sample_interval_s, external) as sampler, reporter.steps_bar("cells", steps) as bar:
@@ -158,6 +160,7 @@ def execute(plan: RunPlan, make_target: TargetFactory, reporter: Reporter) -> tu
                         usage = process_usage(target.process_ids())
                         noise.add_ours(usage.cpu_s if usage else 0.0)
             finally:
+                kills[cell.mode] += target.kills
                 _keep_log(place, bundle.cell_dir(cell.mode, cell.concurrency) / f"server_t{cell.trial:03d}.log")
                 shutil.rmtree(place, ignore_errors=True)
             previous = cell
@@ -182,7 +185,7 @@ def execute(plan: RunPlan, make_target: TargetFactory, reporter: Reporter) -> tu
         servers=servers,
         buckets=plan.buckets,
         compression_verified=plan.verify_compression,
-        wall_s=0.0,
+        killed_servers={mode: count for mode, count in kills.items() if count},
     )
     write_json(bundle.root / "resource_timeseries.json", sampler.timeseries())
     environment.failed_studies = _run_studies(plan, bundle, reporter)

@@ -495,11 +495,11 @@ def main() -> int:
     store = Store(Path(config["storage"]["data"]), config.get("buckets", {}), credentials, faults)
     if store.state.exists():
         _load(store)
-    stopped = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    # Waited for in a call, not in a handler: a handler that sets an event may interrupt the wait for that very event.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     ports = [int(config["server"][name].rpartition(":")[2]) for name in ("listen", "admin_listen")]
     listeners = Listeners(store, *ports)
-    stopped.wait()
+    signal.sigwait({signal.SIGTERM})
     listeners.close()
     _save(store)
     return 0

@@ -71,6 +71,7 @@ KEPT_FLAGS = [
         "local",
         "compare",
         "verify",
+        "pin",
     ],
 )
 def test_the_thin_script_answers_every_command(command: str) -> None:
@@ -239,6 +240,21 @@ def test_a_server_that_dies_at_once_says_why(tmp_path: Path) -> None:
         while time.monotonic() < deadline:
             process.check_alive()
             time.sleep(0.01)
+
+
+def test_a_server_that_ignores_sigterm_is_killed_and_that_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taxbench.servers.target.STOP_TIMEOUT_S", 0.2)
+    stubborn = LocalProcess(["/bin/sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done"], tmp_path / "log")
+    stubborn.spawn()
+    deadline = time.monotonic() + 5
+    while "up" not in stubborn.log_tail() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert stubborn.terminate() is True and stubborn.pids() == []
+    polite = LocalProcess(["/bin/sleep", "60"], tmp_path / "log")
+    polite.spawn()
+    assert polite.terminate() is False
 
 
 def test_the_generated_configuration_is_the_contracts() -> None:

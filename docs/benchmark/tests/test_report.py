@@ -209,6 +209,23 @@ def test_html_report_draws_again_from_the_archive(
     assert out.read_text() == (bundle.root / "report.html").read_text()
 
 
+def test_a_pinned_run_is_whole_small_and_what_the_readme_says(bundle: Bundle, tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text("before\n<!-- taxbench:begin -->\nstale\n<!-- taxbench:end -->\nafter\n")
+    pin = ["pin", str(bundle.root), "--readme", str(readme)]
+    assert main([*pin, "--check"]) == 1
+    assert main([*pin, "--into", str(tmp_path / "runs")]) == 0
+    kept = tmp_path / "runs" / "report.tgz"
+    assert kept.stat().st_size < 500_000
+    assert main(["verify", str(kept)]) == 0
+    assert main(["pin", str(kept), "--readme", str(readme), "--check"]) == 0
+    text = readme.read_text()
+    assert text.startswith("before\n") and text.endswith("after\n") and "stale" not in text
+    assert "| compression + encryption |" in text and "ratios count" in text and "MB/s" not in text
+    readme.write_text("no markers")
+    assert main(pin) == 2
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0.012345, "0.0123"), (1.5, "1.5"), (12.34, "12.3"), (123.4, "123"), (12345.6, "12\u202f346"), (0, "0")],

@@ -796,7 +796,10 @@ def _ticked(figure: Figure) -> Figure:
             for trace in figure["data"]:
                 if trace.get(f"{letter}axis", letter) == short:
                     values += [v for v in trace[letter] if v is not None and not isinstance(v, str)]
-            axis.update(log_ticks(values))
+            ticks = log_ticks(values)
+            shown = [t for t in ticks.get("tickvals", []) if min(values) * 0.9 <= t <= max(values) * 1.1]
+            # Values close together have no round ticks between them: they read better on a linear axis.
+            axis.update(ticks if len(shown) >= 2 else {"type": "linear"})
     return figure
 
 

@@ -71,6 +71,7 @@ def render(bundle: Bundle, summary: Summary) -> str:
         adaptive=_study(bundle, "adaptive", Adaptive),
         codec_table=_study(bundle, "codec_table", CodecTable),
         small_files=_study(bundle, "small_files", SmallFiles),
+        durability=durability(summary),
         verdicts=[row.verdict for row in summary.headline if row.verdict],
         single_machine=any(f.code == "single-machine" for f in summary.findings),
     )
@@ -79,6 +80,16 @@ def render(bundle: Bundle, summary: Summary) -> str:
 def charts_of(bundle: Bundle, summary: Summary) -> list[Chart]:
     """The charts a page of this bundle shows."""
     return all_charts(bundle, summary)
+
+
+def durability(summary: Summary) -> list[tuple[str, list[str]]]:
+    """What the servers promise when they answer a PUT, and which modes have that promise, in the table's order."""
+    found: dict[str, list[str]] = {}
+    for row in summary.headline:
+        promise = summary.environment.servers.get(row.mode, {}).get("durable", "")
+        if promise:
+            found.setdefault(promise, []).append(mode_title(row.mode))
+    return list(found.items())
 
 
 def tax_cells(row: Headline) -> list[TaxCell]:

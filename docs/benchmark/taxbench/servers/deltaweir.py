@@ -154,7 +154,7 @@ class Deltaweir(Target):
 
     def stop(self) -> None:
         if self._process is not None:
-            self._process.terminate()
+            self.kills += self._process.terminate()
             self._process = None
         if self._container:
             self._docker("stop", "--time", "20", self._container, check=False)

@@ -189,7 +189,7 @@ class FileServer(Target):
 
     def stop(self) -> None:
         if self._process is not None:
-            self._process.terminate()
+            self.kills += self._process.terminate()
             self._process = None
 
     def process_ids(self) -> list[int]:
@@ -199,7 +199,7 @@ class FileServer(Target):
         return [self.data_dir / "files"]
 
     def facts(self) -> dict[str, str]:
-        durable = "fsync of file and directory" if self.sync else "no: page cache only"
+        durable = "fsync of file and directory" if self.sync else "nothing yet (page cache)"
         return {"server": "taxbench file server", "durable": "stores nothing" if self.null else durable}
 
     def ensure_bucket(self, bucket: str) -> None:

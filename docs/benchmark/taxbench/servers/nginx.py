@@ -48,7 +48,7 @@ class Nginx(Target):
 
     def stop(self) -> None:
         if self._process is not None:
-            self._process.terminate()
+            self.kills += self._process.terminate()
             self._process = None
 
     def process_ids(self) -> list[int]:
@@ -59,7 +59,7 @@ class Nginx(Target):
 
     def facts(self) -> dict[str, str]:
         done = subprocess.run([self.command, "-v"], capture_output=True, text=True, timeout=20, check=False)
-        return {"server": (done.stderr or done.stdout).strip(), "durable": "no: page cache only"}
+        return {"server": (done.stderr or done.stdout).strip(), "durable": "nothing yet (page cache)"}
 
     def ensure_bucket(self, bucket: str) -> None:
         (self.data_dir / "files" / bucket).mkdir(exist_ok=True)

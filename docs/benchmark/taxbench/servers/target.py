@@ -37,6 +37,8 @@ class Target(abc.ABC):
     features: frozenset[Feature]
     admin: AdminClient | None = None
     metrics_url: str = ""
+    kills: int = 0
+    """How often it did not stop when it was asked to, and was killed."""
     spawned: bool = True
     """Whether its processes are our children, whose CPU time the kernel adds to ours when they end."""
 
@@ -145,19 +147,20 @@ class LocalProcess:
             return [self._child.pid, *(c.pid for c in psutil.Process(self._child.pid).children(recursive=True))]
         return []
 
-    def terminate(self) -> None:
-        """SIGTERM, a bounded wait, then SIGKILL: to this process's own session only."""
+    def terminate(self) -> bool:
+        """SIGTERM, a bounded wait, then SIGKILL: to this process's own session only. True when it took the latter."""
         child, self._child = self._child, None
-        if child is None:
-            return
-        if child.poll() is None:
-            child.terminate()
-            try:
-                child.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)
-                child.wait()
+        if child is None or child.poll() is not None:
+            return False
+        child.terminate()
+        try:
+            child.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            return True
+        return False
 
 
 def free_port() -> int:

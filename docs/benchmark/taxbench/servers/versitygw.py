@@ -72,7 +72,7 @@ class Versitygw(Target):
 
     def stop(self) -> None:
         if self._process is not None:
-            self._process.terminate()
+            self.kills += self._process.terminate()
             self._process = None
 
     def process_ids(self) -> list[int]:
@@ -84,7 +84,7 @@ class Versitygw(Target):
     def facts(self) -> dict[str, str]:
         done = subprocess.run([self.command, "--version"], capture_output=True, text=True, timeout=20, check=False)
         version = next((line.partition(":")[2].strip() for line in done.stdout.splitlines() if "ersion" in line), "")
-        return {"server": f"versitygw {version}".strip(), "durable": "no: page cache only"}
+        return {"server": f"versitygw {version}".strip(), "durable": "nothing yet (page cache)"}
 
 
 def _has_extended_attributes(directory: Path) -> bool:
