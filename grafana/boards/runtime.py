@@ -71,7 +71,7 @@ REQUESTS = Row(
             "Small responses",
             [Query(quantile(q, "deltaweir_small_response_seconds"), f"p{round(q * 100)}") for q in (0.5, 0.9, 0.99)],
             "s",
-            "Answers under 1500 bytes. A median that jumps to 40 ms is a delayed acknowledgement meeting Nagle's algorithm.",
+            "Requests that carry and get less than 1500 bytes. A median that jumps to 40 ms is a delayed acknowledgement meeting Nagle's algorithm.",
         ),
         Panel(
             "Under way",

@@ -144,7 +144,7 @@ metrics! {
     http_response_bytes_total: IntCounterVec, "bytes", ["op"]; "Response body bytes handed to the connection."
     http_inflight: IntGaugeVec, "requests", ["op"]; "Requests being answered now."
     http_request_body_bytes: HistogramVec, "bytes", ["op"], BYTES; "Size of request bodies that carry object content."
-    small_response_seconds: Histogram, "seconds", [], SECONDS; "Whole time of requests whose answer is under 1500 bytes: rises by 40 ms when delayed ACKs meet Nagle."
+    small_response_seconds: Histogram, "seconds", [], SECONDS; "Whole time of requests that carry and get less than 1500 bytes: rises by 40 ms when delayed ACKs meet Nagle."
     http_cut_total: IntCounterVec, "answers", ["op"]; "Answers that were cut off because what was left of them could not be read or did not check out."
     rejected_total: IntCounterVec, "requests", ["reason"]; "Requests and connections refused before their operation ran."
     auth_total: IntCounterVec, "requests", ["result", "reason"]; "Verified signatures and authorization decisions."
@@ -164,7 +164,7 @@ metrics! {
     base_candidates: Histogram, "bases", [], COUNT; "Bases considered for a body."
     base_fetch_bytes_total: IntCounterVec, "bytes", ["source"]; "Base bytes used for encoding and decoding, by where they came from: cache, backend."
 
-    bucket_objects: IntGaugeVec, "objects", ["bucket"]; "Current versions, from the catalog."
+    bucket_objects: IntGaugeVec, "objects", ["bucket"]; "Current versions, from the catalog. Buckets that are not configured by name are added up as `_other`."
     bucket_logical_bytes: IntGaugeVec, "bytes", ["bucket"]; "Their logical size, from the catalog."
     bucket_stored_bytes: IntGaugeVec, "bytes", ["bucket", "kind"]; "Stored bytes, from the catalog: whole, delta, base_only, overhead."
 

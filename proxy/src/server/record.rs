@@ -49,8 +49,8 @@ enum End {
 
 /// `op` of requests that were refused before it was known which operation they are.
 const OP_UNKNOWN: &str = "Unknown";
-/// A response that fits one packet.
-const SMALL_RESPONSE_BYTES: u64 = 1500;
+/// What fits one packet.
+const SMALL_BYTES: u64 = 1500;
 
 impl RequestRecord {
     /// Starts a record. `place` is given back when it closes.
@@ -162,7 +162,7 @@ impl Drop for Inner {
         metrics.http_request_seconds.with_label_values(&[self.op]).observe(seconds);
         metrics.http_request_bytes_total.with_label_values(&[self.op]).inc_by(received);
         metrics.http_response_bytes_total.with_label_values(&[self.op]).inc_by(self.sent);
-        if self.end == End::Complete && self.sent < SMALL_RESPONSE_BYTES {
+        if self.end == End::Complete && self.sent < SMALL_BYTES && received < SMALL_BYTES {
             metrics.small_response_seconds.observe(seconds);
         }
         if matches!(self.op, "PutObject" | "UploadPart") {

@@ -45,6 +45,8 @@ pub struct S3Service {
     pub region: String,
     /// Whether answers carry `x-deltaweir-*`.
     pub storage_headers: bool,
+    /// `http` or `https`.
+    pub scheme: &'static str,
     verifier: Verifier,
     domains: Domains,
     host_id: String,
@@ -79,6 +81,7 @@ impl S3Service {
             users,
             region: config.region.clone(),
             storage_headers: config.storage_headers,
+            scheme: if config.tls.is_some() { "https" } else { "http" },
             verifier: Verifier::new(config.region.clone()),
             domains: config.domains.clone(),
             host_id: host_id(),
@@ -180,7 +183,15 @@ impl S3Service {
     }
 
     fn authenticate(&self, method: &Method, target: &Target, headers: &HeaderMap) -> Result<Identity, S3Error> {
-        let identity = self.verifier.authenticate(method, target, headers, SystemTime::now(), &self.users);
+        let now = SystemTime::now();
+        let identity = self.verifier.authenticate(method, target, headers, now, &self.users);
+        if let Ok(Identity::Authenticated(who)) = &identity
+            && who.kind == SignatureKind::Header
+        {
+            // A presigned URL may have been signed long ago.
+            let skew = now.duration_since(who.signed_at).unwrap_or_else(|early| early.duration());
+            self.metrics.clock_skew_seconds.observe(skew.as_secs_f64());
+        }
         let labels = match &identity {
             Ok(Identity::Anonymous { .. }) => ["ok", "anonymous"],
             Ok(Identity::Authenticated(who)) => match who.kind {
