@@ -6,17 +6,12 @@ use bytes::Bytes;
 use futures::executor::block_on;
 use http_body_util::{StreamBody, combinators::BoxBody};
 use libfuzzer_sys::fuzz_target;
-use s3_wire::{
-    DecodedBody, Framing,
-    checksum::ChecksumAlgorithm,
-    sigv4::PayloadMode,
-};
+use s3_wire::{DecodedBody, Framing, checksum::ChecksumAlgorithm, sigv4::PayloadMode};
 use std::convert::Infallible;
 
 fuzz_target!(|input: (Vec<&[u8]>, u16, bool)| {
     let (frames, decoded_len, announced) = input;
-    let frames: Vec<Result<_, Infallible>> =
-        frames.into_iter().map(|frame| Ok(http_body_frame(frame))).collect();
+    let frames: Vec<Result<_, Infallible>> = frames.into_iter().map(|frame| Ok(http_body_frame(frame))).collect();
     let framing = Framing {
         payload: PayloadMode::StreamingUnsignedTrailer,
         decoded_len: decoded_len.into(),

@@ -1,8 +1,8 @@
-//! A request line, a `Host`, an `Authorization` and a payload mode: parsed, routed and refused. Nothing forged is ever authenticated.
+//! A target, an `Authorization` and a payload mode, one per line: parsed, routed and refused. Nothing forged is ever authenticated.
 
 #![no_main]
 
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Method, Request};
 use libfuzzer_sys::fuzz_target;
 use s3_wire::{
     Domains, Target, headers, route,
@@ -10,22 +10,22 @@ use s3_wire::{
 };
 use std::time::{Duration, UNIX_EPOCH};
 
-fuzz_target!(|input: (&str, &[u8], &[u8], &[u8], bool)| {
-    let (uri, authorization, host, payload, prefixed) = input;
+fuzz_target!(|input: (u8, u8, u8, &str)| {
+    let (method, host, prefix, text) = input;
+    let mut fields = text.splitn(3, '\n');
+    let (rest, authorization, payload) =
+        (fields.next().unwrap_or_default(), fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+    let uri = ["", "/bucket/key?", "/bucket?"][usize::from(prefix) % 3].to_owned() + rest;
     let Ok(uri) = uri.parse::<http::Uri>() else { return };
     let mut parts = Request::new(()).into_parts().0;
     parts.uri = uri;
-    let authorization = if prefixed { [b"AWS4-HMAC-SHA256 ", authorization].concat() } else { authorization.to_vec() };
-    for (name, value) in [
-        ("authorization", authorization.as_slice()),
-        ("host", host),
-        ("x-amz-content-sha256", payload),
-        ("x-amz-date", b"20130524T000000Z"),
-    ] {
-        if let Ok(value) = HeaderValue::from_bytes(value) {
-            if name != "authorization" || !value.is_empty() {
-                parts.headers.insert(name, value);
-            }
+    parts.method = [Method::GET, Method::PUT, Method::POST, Method::DELETE][usize::from(method) % 4].clone();
+    let host = ["localhost", "bucket.s3.test", "s3.test:9000"][usize::from(host) % 3];
+    parts.headers.insert("host", HeaderValue::from_static(host));
+    parts.headers.insert("x-amz-date", HeaderValue::from_static("20130524T000000Z"));
+    for (name, value) in [("authorization", authorization), ("x-amz-content-sha256", payload)] {
+        if let Some(value) = HeaderValue::from_str(value).ok().filter(|value| !value.is_empty()) {
+            parts.headers.insert(name, value);
         }
     }
     let Ok(target) = Target::parse(&parts, &Domains::new(["s3.test"])) else { return };

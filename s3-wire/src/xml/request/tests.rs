@@ -38,7 +38,7 @@ fn dangerous_and_broken_documents_are_refused() {
         (0..10).map(|i| format!("<!ENTITY b{i} \"&a;&a;\">")).collect::<String>()
     );
     let deep = format!("{}{}", "<a>".repeat(10_000), "</a>".repeat(10_000)); // C71
-    let deep_inside = format!("<Delete>{deep}</Delete>");
+    let deep_inside = format!("<Delete><Object><Key>k</Key></Object>{deep}</Delete>");
     let documents = [
         "",
         " ",
