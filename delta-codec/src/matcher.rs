@@ -14,8 +14,10 @@ use crate::word;
 const STEP_SHIFT: u32 = 7;
 /// … up to this; steps are odd, so that they do not resonate with aligned data.
 const STEP_MAX: usize = 33;
-/// A copy off the current diagonal must be at least this long: its address costs several bytes.
-const FAR_COPY_LEN_MIN: usize = 16;
+/// A copy off the current diagonal must be longer than what its instruction costs, which grows with how far away it is: these many bytes, and …
+const FAR_COPY_LEN_MIN: usize = 12;
+/// … this many more for each byte of the number that says where.
+const FAR_COPY_LEN_PER_BYTE: usize = 4;
 /// Shortest equal run on a diagonal that becomes a copy of its own; a shorter one is cheaper as zeros in the sub run around it.
 const RUN_LEN_MIN: usize = 16;
 /// The run that a mask can show; longer ones are measured from where it is.
@@ -26,6 +28,10 @@ const LOOK_STEP: usize = MASK_LEN - RUN_SEEN;
 const LOOK_AHEAD: usize = 112;
 /// A stretch of [`MASK_LEN`] bytes with this many equal ones is *close* to its base: its differences are shorter to store than its bytes.
 const CLOSE_EQUAL_MIN: u32 = 44;
+/// It is close as well when this many of its differences equal the one eight bytes before: a table of pointers that all moved alike.
+const CLOSE_REPEATED_MIN: u32 = 40;
+/// Distance of such repetitions.
+const POINTER_LEN: usize = 8;
 /// A gap of up to this many bytes between copies on one diagonal is a sub run even when nothing in it is close.
 const GAP_SUB_MAX: usize = 64;
 
@@ -103,7 +109,7 @@ impl<M: EqualMask> Search<'_, M> {
                     let backward = common_suffix_len(&target[covered..at], &window[..source]);
                     let here = source as isize - at as isize;
                     let in_step = diagonal == Some(here);
-                    if forward + backward >= FAR_COPY_LEN_MIN || in_step {
+                    if in_step || forward + backward >= far_copy_len_min(diagonal.unwrap_or(0), here) {
                         diagonal = Some(here);
                         let start = at - backward;
                         if in_step && start - covered <= GAP_SUB_MAX {
@@ -155,11 +161,24 @@ impl<M: EqualMask> Search<'_, M> {
         let mut close = 0;
         while let Some(left) = target[..target.len() - close].last_chunk::<MASK_LEN>()
             && let Some(right) = base[..base.len() - close].last_chunk::<MASK_LEN>()
-            && self.mask.equal_mask(left, right).count_ones() >= CLOSE_EQUAL_MIN
+            && self.is_close(self.mask.equal_mask(left, right), left, right)
         {
             close += MASK_LEN;
         }
         close
+    }
+
+    /// Whether the differences of these bytes, whose mask is `equal`, are shorter to store than the bytes.
+    #[inline(always)]
+    fn is_close(&self, equal: u64, left: &[u8; MASK_LEN], right: &[u8; MASK_LEN]) -> bool {
+        if equal.count_ones() >= CLOSE_EQUAL_MIN {
+            return true;
+        }
+        let difference: [u8; MASK_LEN] = std::array::from_fn(|at| left[at].wrapping_sub(right[at]));
+        let mut later = [0; MASK_LEN];
+        later[..MASK_LEN - POINTER_LEN].copy_from_slice(&difference[POINTER_LEN..]);
+        let repeated = self.mask.equal_mask(&difference, &later) << POINTER_LEN;
+        repeated.count_ones() >= CLOSE_REPEATED_MIN
     }
 
     /// Goes on along a diagonal from the end of a copy (`at` in the target, `source` in the window) for as long as equal runs follow
@@ -208,13 +227,20 @@ impl<M: EqualMask> Search<'_, M> {
                     return Next { close_len: close_len.min(start), far_len, run_len };
                 }
             }
-            if equal.count_ones() >= CLOSE_EQUAL_MIN {
+            if self.is_close(equal, left, right) {
                 close_len = at + MASK_LEN;
             }
             at += LOOK_STEP;
         }
         Next { close_len, far_len: 0, run_len: 0 }
     }
+}
+
+/// The shortest copy worth leaving diagonal `from` for diagonal `to`.
+#[inline(always)]
+fn far_copy_len_min(from: isize, to: isize) -> usize {
+    let bits = usize::BITS - (to - from).unsigned_abs().leading_zeros() + 1;
+    FAR_COPY_LEN_MIN + FAR_COPY_LEN_PER_BYTE * bits.div_ceil(7) as usize
 }
 
 /// What follows the end of a copy on its diagonal: close bytes, then some that are not, then a run of equal ones. Without a run there is

@@ -14,24 +14,25 @@ pub(crate) struct Settings {
     /// With a prefix, the match tables have at least 2^(window log - this) entries. At zstd's own size, meant for an input
     /// without prefix, most of a long prefix is forgotten before the first byte is compressed.
     table_shift: u32,
+    /// … and at most 2^this: level 1 spends more time on cache misses in a larger table than its matches are worth.
+    table_log_max: u32,
 }
 
 impl Settings {
-    pub(crate) const LEVEL_1: Self = Self { level: 1, table_shift: 3 };
-    pub(crate) const LEVEL_3: Self = Self { level: 3, table_shift: 2 };
-    pub(crate) const LEVEL_19: Self = Self { level: 19, table_shift: 1 };
+    pub(crate) const LEVEL_1: Self = Self { level: 1, table_shift: 3, table_log_max: 20 };
+    pub(crate) const LEVEL_3: Self = Self { level: 3, table_shift: 2, table_log_max: 24 };
+    pub(crate) const LEVEL_19: Self = Self { level: 19, table_shift: 1, table_log_max: 24 };
 
     /// As [`Settings::LEVEL_1`] at another level.
     pub(crate) const fn at_level(level: i32) -> Self {
-        Self { level, table_shift: 3 }
+        Self { level, table_shift: 3, table_log_max: 24 }
     }
 }
 
 /// Smallest and largest window (docs/format/delta-v1.md §4 bounds the latter).
 const WINDOW_LOG: std::ops::RangeInclusive<u32> = 10..=27;
-/// Table sizes (hash, chain) of the levels we use, which a prefix only ever raises.
+/// About the largest table (hash, chain) that the levels below 10 have by themselves: a prefix only ever raises them.
 const TABLE_LOG_MIN: u32 = 17;
-const TABLE_LOG_MAX: u32 = 24;
 
 /// Which of two shapes a frame has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,8 +100,10 @@ fn compress_once<'p>(
     if !prefix.is_empty() {
         let reach = plain.len() + prefix.len();
         let window_log = (reach + 1).next_power_of_two().trailing_zeros().clamp(*WINDOW_LOG.start(), *WINDOW_LOG.end());
-        let table_log =
-            window_log.saturating_sub(settings.table_shift).clamp(TABLE_LOG_MIN, TABLE_LOG_MAX).min(window_log);
+        let table_log = window_log
+            .saturating_sub(settings.table_shift)
+            .clamp(TABLE_LOG_MIN, settings.table_log_max)
+            .min(window_log);
         set(CParameter::WindowLog(window_log))?;
         if settings.level < 10 {
             set(CParameter::HashLog(table_log))?;
