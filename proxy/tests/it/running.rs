@@ -1,0 +1,76 @@
+//! A server of this process with a store of its own.
+
+use deltaweir::{
+    admin::AdminService,
+    auth::Users,
+    config::{Environment, Overrides, ServeConfig},
+    engine::Engine,
+    metrics::Metrics,
+    server::{S3Service, Server},
+};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tempfile::TempDir;
+use tokio::{sync::watch, task::JoinHandle};
+
+pub(crate) const ACCESS_KEY: &str = "AKTEST";
+pub(crate) const SECRET: &str = "a-secret-for-tests";
+
+/// A server that is up. Dropped, its store goes.
+pub(crate) struct Running {
+    pub(crate) s3: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) metrics: Arc<Metrics>,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<bool>,
+    directory: TempDir,
+}
+
+impl Running {
+    /// Starts one with these lines of configuration more.
+    pub(crate) async fn start(config: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join("data");
+        let environment = Environment::from([
+            ("DELTAWEIR_DATA", data.to_str().unwrap()),
+            ("DELTAWEIR_LISTEN", "127.0.0.1:0"),
+            ("DELTAWEIR_ADMIN_LISTEN", "127.0.0.1:0"),
+            ("DELTAWEIR_ACCESS_KEY_ID", ACCESS_KEY),
+            ("DELTAWEIR_SECRET_ACCESS_KEY", SECRET),
+        ]);
+        let config = ServeConfig::from_text(config, Path::new(""), &Overrides::default(), &environment).unwrap();
+        let metrics = Metrics::new().unwrap();
+        let mut server = Server::bind(config.server.clone()).await.unwrap();
+        let engine = Engine::open(config.engine, metrics.clone()).await.unwrap();
+        server.bind_socket(&data).unwrap();
+        let (s3, admin) = (server.s3_address().unwrap(), server.admin_address().unwrap());
+        let (stop, stopping) = watch::channel(false);
+        let users = Users::new(config.root, config.users);
+        let service = S3Service::new(&config.server, engine.clone(), metrics.clone(), users);
+        let token = config.server.admin_token.clone();
+        let api = AdminService::new(engine.clone(), metrics.clone(), token, stopping.clone());
+        let task = tokio::spawn(server.run(service, api, stopping));
+        Self { s3, admin, engine, metrics, stop, task, directory }
+    }
+
+    /// The data directory.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// Says what SIGTERM says.
+    pub(crate) fn begin_to_stop(&self) {
+        self.stop.send(true).unwrap();
+    }
+
+    /// Waits for the end; whether every request ended in time.
+    pub(crate) async fn end(self) -> bool {
+        let in_time = self.task.await.unwrap();
+        self.engine.shutdown().await;
+        in_time
+    }
+}
