@@ -115,7 +115,11 @@ impl AdminService {
         }
         let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
         let same = shown.is_some_and(|shown| bool::from(shown.ct_eq(token.expose_secret().as_bytes())));
-        if same { Ok(()) } else { Err(AdminError::new(StatusCode::UNAUTHORIZED, "the admin token is missing or wrong")) }
+        if same {
+            Ok(())
+        } else {
+            Err(AdminError::new(StatusCode::UNAUTHORIZED, "the admin token is missing or wrong"))
+        }
     }
 
     async fn ready(&self) -> Answer {
@@ -236,7 +240,10 @@ fn refuse_foreign_pages(headers: &HeaderMap) -> Result<(), AdminError> {
     if matches!(site, None | Some(b"none" | b"same-origin")) && is_own_host(host) {
         return Ok(());
     }
-    Err(AdminError::new(StatusCode::FORBIDDEN, "this page may only be asked for directly; set an admin token otherwise"))
+    Err(AdminError::new(
+        StatusCode::FORBIDDEN,
+        "this page may only be asked for directly; set an admin token otherwise",
+    ))
 }
 
 /// `localhost` or an address, with or without a port.

@@ -229,7 +229,22 @@ mod tests {
 
     #[test]
     fn every_variable_but_the_secrets_is_a_flag_of_serve() {
-        let arguments = ["deltaweir", "serve", "--config", "f", "--data", "d", "--listen", "l", "--admin-listen", "a", "--catalog", "c", "--log", "x"];
+        let arguments = [
+            "deltaweir",
+            "serve",
+            "--config",
+            "f",
+            "--data",
+            "d",
+            "--listen",
+            "l",
+            "--admin-listen",
+            "a",
+            "--catalog",
+            "c",
+            "--log",
+            "x",
+        ];
         let parsed = Arguments::try_parse_from(arguments).unwrap();
         let Command::Serve(flags) = parsed.command else { panic!("this is serve") };
         assert_eq!((flags.listen.as_deref(), flags.log.as_deref()), (Some("l"), Some("x")));

@@ -255,7 +255,8 @@ fn override_file(file: &mut File, flags: &Overrides, environment: &Environment) 
     if let Some(kek) = environment.get("DELTAWEIR_KEK") {
         file.storage.kek = Some(SecretText::from(kek.to_owned()));
     }
-    let named = |name: &str| file.storage.backend == name || file.buckets.values().any(|b| b.backend.as_deref() == Some(name));
+    let named =
+        |name: &str| file.storage.backend == name || file.buckets.values().any(|b| b.backend.as_deref() == Some(name));
     if named("local") && !file.backends.contains_key("local") {
         file.backends.insert("local".into(), file::Backend::Local { path: file.storage.data.join("blobs") });
     }
@@ -283,8 +284,12 @@ impl Reader<'_> {
                 check_secret("DELTAWEIR_SECRET_ACCESS_KEY", secret)?;
                 Ok(Some(Credentials { access_key_id: id.to_owned(), secret: SecretKey::new(secret) }))
             }
-            (Some(_), None) => Err(ConfigError::at("DELTAWEIR_SECRET_ACCESS_KEY", "the access key id is set without it")),
-            (None, Some(_)) => Err(ConfigError::at("DELTAWEIR_ACCESS_KEY_ID", "the secret access key is set without it")),
+            (Some(_), None) => {
+                Err(ConfigError::at("DELTAWEIR_SECRET_ACCESS_KEY", "the access key id is set without it"))
+            }
+            (None, Some(_)) => {
+                Err(ConfigError::at("DELTAWEIR_ACCESS_KEY_ID", "the secret access key is set without it"))
+            }
         }
     }
 
@@ -369,7 +374,9 @@ impl Reader<'_> {
         if !admin_listen.ip().is_loopback() && admin_token.is_none() {
             return Err(ConfigError::at(
                 "server.admin_listen",
-                format!("{admin_listen} can be reached from other machines: set server.admin_token or DELTAWEIR_ADMIN_TOKEN first"),
+                format!(
+                    "{admin_listen} can be reached from other machines: set server.admin_token or DELTAWEIR_ADMIN_TOKEN first"
+                ),
             ));
         }
         if server.region.is_empty() || !server.region.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
@@ -377,7 +384,9 @@ impl Reader<'_> {
         }
         let tls = match (&server.tls_cert, &server.tls_key) {
             (None, None) => None,
-            (Some(cert), Some(key)) => Some(TlsFiles { cert: self.directory.join(cert), key: self.directory.join(key) }),
+            (Some(cert), Some(key)) => {
+                Some(TlsFiles { cert: self.directory.join(cert), key: self.directory.join(key) })
+            }
             (None, Some(_)) => return Err(ConfigError::at("server.tls_cert", "tls_key is set without it")),
             (Some(_), None) => return Err(ConfigError::at("server.tls_key", "tls_cert is set without it")),
         };
@@ -475,8 +484,14 @@ impl Reader<'_> {
         let mut backends = BTreeMap::new();
         for (name, backend) in &self.file.backends {
             let at = format!("backends.{name}");
-            if name.is_empty() || name.len() > 64 || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') {
-                return Err(ConfigError::at(&at, "a backend's name is 1 to 64 letters, digits, hyphens and underscores"));
+            if name.is_empty()
+                || name.len() > 64
+                || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+            {
+                return Err(ConfigError::at(
+                    &at,
+                    "a backend's name is 1 to 64 letters, digits, hyphens and underscores",
+                ));
             }
             let config = match backend {
                 file::Backend::Local { path } => BackendConfig::Local { path: path.clone() },

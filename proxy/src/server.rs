@@ -51,12 +51,25 @@ const ADMIN_CONNECTIONS_MAX: usize = 64;
 /// Name of the admin socket in the data directory.
 pub const ADMIN_SOCKET: &str = "admin.sock";
 
+/// The admin socket; its file goes with it.
+struct AdminSocket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Drop for AdminSocket {
+    fn drop(&mut self) {
+        // One that stays behind is taken for what it is at the next start.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
 /// Listeners that are bound but not yet served.
 pub struct Server {
     config: ServerConfig,
     s3: TcpListener,
     admin: TcpListener,
-    socket: Option<UnixListener>,
+    socket: Option<AdminSocket>,
     tls: Option<TlsAcceptor>,
 }
 
@@ -89,7 +102,7 @@ impl Server {
         let (_directory, short) = socket_path(data)?;
         let listener = UnixListener::bind(short)?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
-        self.socket = Some(listener);
+        self.socket = Some(AdminSocket { listener, path });
         Ok(())
     }
 
@@ -143,8 +156,8 @@ impl Server {
             connections.accept(s3_accept, self.config.connections_max, &s3_handler, || rejected.inc()),
             connections.accept(admin_accept, ADMIN_CONNECTIONS_MAX, &direct, || ()),
             async {
-                if let Some(listener) = &self.socket {
-                    let accept = UnixAccept { listener };
+                if let Some(socket) = &self.socket {
+                    let accept = UnixAccept { listener: &socket.listener };
                     connections.accept(accept, ADMIN_CONNECTIONS_MAX, &over_socket, || ()).await;
                 }
             }
@@ -201,7 +214,9 @@ trait Accept {
     type Raw: Send + 'static;
     fn accept(&self) -> impl Future<Output = Result<(Self::Raw, Option<IpAddr>)>>;
     /// Makes a byte stream of a connection; runs in the connection's own task.
-    fn prepare(&self) -> impl FnOnce(Self::Raw) -> futures::future::BoxFuture<'static, Result<Box<dyn Stream>>> + Send + 'static;
+    fn prepare(
+        &self,
+    ) -> impl FnOnce(Self::Raw) -> futures::future::BoxFuture<'static, Result<Box<dyn Stream>>> + Send + 'static;
 }
 
 struct TcpAccept<'a> {
@@ -218,7 +233,9 @@ impl Accept for TcpAccept<'_> {
         Ok((stream, Some(peer.ip())))
     }
 
-    fn prepare(&self) -> impl FnOnce(TcpStream) -> futures::future::BoxFuture<'static, Result<Box<dyn Stream>>> + Send + 'static {
+    fn prepare(
+        &self,
+    ) -> impl FnOnce(TcpStream) -> futures::future::BoxFuture<'static, Result<Box<dyn Stream>>> + Send + 'static {
         let tls = self.tls.clone();
         move |stream| {
             Box::pin(async move {
@@ -242,7 +259,9 @@ impl Accept for UnixAccept<'_> {
         Ok((self.listener.accept().await?.0, None))
     }
 
-    fn prepare(&self) -> impl FnOnce(Self::Raw) -> futures::future::BoxFuture<'static, Result<Box<dyn Stream>>> + Send + 'static {
+    fn prepare(
+        &self,
+    ) -> impl FnOnce(Self::Raw) -> futures::future::BoxFuture<'static, Result<Box<dyn Stream>>> + Send + 'static {
         |stream| Box::pin(async move { Ok(Box::new(stream) as Box<dyn Stream>) })
     }
 }

@@ -57,13 +57,13 @@ fn write_outline(text: &mut String, value: &Value, depth: usize) {
     let indent = "  ".repeat(depth);
     match value {
         Value::Object(map) => {
-            for (key, value) in map {
-                if is_branch(value) {
-                    let _ = writeln!(text, "{indent}{key}:");
-                    write_outline(text, value, depth + 1);
-                } else {
-                    let _ = writeln!(text, "{indent}{key}: {}", leaf(key, value));
-                }
+            // What fits a line comes first, so that it is not lost behind long lists.
+            for (key, value) in map.iter().filter(|(_, value)| !is_branch(value)) {
+                let _ = writeln!(text, "{indent}{key}: {}", leaf(key, value));
+            }
+            for (key, value) in map.iter().filter(|(_, value)| is_branch(value)) {
+                let _ = writeln!(text, "{indent}{key}:");
+                write_outline(text, value, depth + 1);
             }
         }
         Value::Array(list) => {
@@ -138,13 +138,7 @@ mod tests {
     #[test]
     fn an_outline_shows_every_leaf_once() {
         let text = outline(&json!({"key": "a", "size": 2048, "bases": ["x", "y"], "blobs": [{"id": "1"}], "none": []}));
-        assert_eq!(
-            text,
-            "key: a\nsize: 2048 (2.0 KiB)\nbases:\n  - x\n  - y\nblobs:\n  -\n    id: 1\nnone: -\n"
-                .lines()
-                .collect::<Vec<_>>()
-                .join("\n")
-                + "\n"
-        );
+        let expected = "key: a\nnone: -\nsize: 2048 (2.0 KiB)\nbases:\n  - x\n  - y\nblobs:\n  -\n    id: 1\n";
+        assert_eq!(text, expected);
     }
 }

@@ -209,12 +209,18 @@ fn list_digest(list: &[CompletedPart]) -> [u8; 32] {
 
 fn result_of(request: &S3Request, bucket: &BucketHandle, key: &str, facts: &Facts) -> CompleteMultipartUploadResult {
     CompleteMultipartUploadResult {
-        location: format!("http://{}{}", request.target.host, request.target.resource()),
+        location: location(request),
         bucket: bucket.row.name.clone(),
         key: key.to_owned(),
         etag: ETag::from_wire(&facts.etag),
         checksum: object_facts::first_checksum(&facts.checksums),
     }
+}
+
+/// The object's URL in path style.
+fn location(request: &S3Request) -> String {
+    let path = object_facts::encoded_path(&request.target.resource());
+    format!("{}://{}{path}", request.service.scheme, request.target.host)
 }
 
 fn done(result: &CompleteMultipartUploadResult, bucket: &BucketHandle) -> Done {

@@ -129,15 +129,19 @@ pub(super) fn write_storage(headers: &mut HeaderMap, facts: &Facts, bucket: &Buc
     set(headers, "x-deltaweir-stored-bytes", &storage.stored_bytes.to_string());
     set(headers, "x-deltaweir-reason", &utf8_percent_encode(&storage.reason, PLAIN_TEXT).to_string());
     let visible = |key: &&String| principal.may_key("s3:GetObject", &bucket.row.name, key);
-    let bases: Vec<String> =
-        storage.bases.iter().filter(visible).map(|key| utf8_percent_encode(key, BASE_KEY).to_string()).collect();
+    let bases: Vec<String> = storage.bases.iter().filter(visible).map(|key| encoded_path(key)).collect();
     if !bases.is_empty() {
         set(headers, "x-deltaweir-base", &bases.join(","));
     }
 }
 
+/// A key or path as URLs and headers can carry it.
+pub(super) fn encoded_path(path: &str) -> String {
+    utf8_percent_encode(path, PATH).to_string()
+}
+
 /// Unreserved characters and the slash stay as they are.
-const BASE_KEY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 /// Reasons are words of ours; whatever else they may come to hold stays sendable.
 const PLAIN_TEXT: &AsciiSet = &percent_encoding::CONTROLS.add(b'%');
 
