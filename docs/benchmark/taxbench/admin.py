@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 REQUEST_TIMEOUT_S = 30.0
+COLLECT_TIMEOUT_S = 300.0
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -96,7 +96,6 @@ class AdminClient:
 
     url: str
     token: str = ""
-    health_path: str = "/readyz"
 
     def stats(self) -> Stats:
         return _parse(Stats, self._json("GET", "/api/v1/stats"))
@@ -125,23 +124,25 @@ class AdminClient:
     def drop_caches(self) -> None:
         self._call("POST", "/api/v1/cache/drop", REQUEST_TIMEOUT_S)
 
+    def collect(self) -> bool:
+        """Asks for collection now, so that what was deleted is gone before the next cell. `False`: not offered."""
+        try:
+            self._call("POST", "/api/v1/gc?now=true", COLLECT_TIMEOUT_S)
+        except AdminError as error:
+            if "HTTP 404" in str(error):
+                return False
+            raise
+        return True
+
     def ready(self) -> bool:
         try:
-            self._call("GET", self.health_path, 2.0)
+            self._call("GET", "/readyz", 2.0)
         except AdminError:
             return False
         return True
 
     def metrics(self) -> str:
         return self._call("GET", "/metrics", REQUEST_TIMEOUT_S).decode("utf-8", "replace")
-
-    def await_ready(self, timeout_s: float) -> bool:
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            if self.ready():
-                return True
-            time.sleep(0.03)
-        return False
 
     def _json(self, method: str, path: str, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
         body = self._call(method, path, timeout_s)

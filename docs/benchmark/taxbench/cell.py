@@ -234,9 +234,11 @@ class CellRun:
         self._simple("mixed", operations)
 
     def _delete(self) -> None:
+        """Deletes everything, and has it collected: the next cell in this bucket must find neither bases nor twins."""
         self._simple("delete", phases.delete_all(self.stored))
         if self.target.admin is not None:
             self.target.admin.settle(self.plan.settle_timeout_s)
+            self.target.admin.collect()
 
     def _skip(self, phase: str, reason: str) -> None:
         now = time.perf_counter()

@@ -236,10 +236,9 @@ def disagreements(counts: StorageCounts) -> Iterator[str]:
         and not _agree(counts.backend_said, counts.backend_listed)
     ):
         yield f"the backend account says {counts.backend_said} bytes, listing it finds {counts.backend_listed}"
-    if counts.metrics_total is not None and counts.account_total is not None:
-        accounted = counts.account_total - counts.account_parts.get("tombstoned", 0)
-        if not _agree(counts.metrics_total, accounted):
-            yield f"the metrics say {counts.metrics_total} bytes, the accounting {accounted}"
+    metrics, account = counts.metrics_total, counts.account_total
+    if metrics is not None and account is not None and not _agree(metrics, account):
+        yield f"the metrics say {metrics} bytes, the accounting {account}"
 
 
 def wrong_mode(evidence: Evidence) -> Iterator[Finding]:

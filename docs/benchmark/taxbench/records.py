@@ -128,11 +128,11 @@ class StorageCounts(Strict):
 
     @property
     def best(self) -> int | None:
-        """The count to quote: the bucket's account, else the backend's listing, else the headers."""
-        for value in (self.account_total, self.backend_listed, self.header_total):
-            if value is not None:
-                return value
-        return None
+        """The count to quote: the bucket's account without what only waits for collection, else the backend's listing,
+        else the headers."""
+        if self.account_total is not None:
+            return self.account_total - self.account_parts.get("tombstoned", 0)
+        return self.header_total if self.backend_listed is None else self.backend_listed
 
 
 class ObjectFacts(Strict):

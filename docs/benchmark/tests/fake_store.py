@@ -403,6 +403,8 @@ class AdminHandler(_Handler):
                 return self.answer(200, json.dumps({"buckets": listed}).encode())
             if path == "/api/v1/settle":
                 return self.answer(200, json.dumps({"settled": not store.fault("never-settles")}).encode())
+            if path == "/api/v1/gc" and self.command == "POST":
+                return self.answer(200, b"{}")
             if path == "/api/v1/cache/drop":
                 return self.answer(204 if self.command == "POST" else 405)
         return self.answer(404)

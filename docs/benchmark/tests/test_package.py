@@ -377,6 +377,7 @@ def test_run_measures_an_endpoint_by_url(
             direct.endpoint.url,
             "--direct-plain", "--backend-dir", str(fake.data_dir / "blobs"), "--json", "--trials", "2",
             "--resource-command", "echo '{\"fans\": 3}'", "--resource-sample-interval", "0.1",
+            "--health-url", f"{fake.admin.url}/readyz",
             "--restart-command", f"echo restart >> {restarts}", "--clean-command", f"echo clean >> {restarts}",
         ]  # fmt: skip
         assert main(arguments) == 0

@@ -129,7 +129,7 @@ class WorkerPool:
             if not channel.poll(START_TIMEOUT_S):
                 raise WorkerDiedError(f"a client worker was not ready within {START_TIMEOUT_S:.0f} s")
             channel.recv()
-        except EOFError as error:
+        except (EOFError, ConnectionError) as error:
             raise WorkerDiedError("a client worker ended before it was ready") from error
 
     def _collect(self, waiting: list[Connection], on_progress: OnProgress | None) -> tuple[list[Sample], float]:
@@ -141,7 +141,7 @@ class WorkerPool:
                 assert isinstance(ready, Connection)
                 try:
                     message = ready.recv()
-                except EOFError as error:
+                except (EOFError, ConnectionError) as error:
                     raise WorkerDiedError("a client worker ended in the middle of a phase") from error
                 if isinstance(message, worker.Progress):
                     if on_progress is not None:

@@ -14,6 +14,7 @@ from taxbench import summarize
 from taxbench.bundle import opened
 from taxbench.commands import flags
 from taxbench.names import DIRECT, PASSTHROUGH, mode_title
+from taxbench.progress import Reporter
 from taxbench.records import Strict
 from taxbench.report.numbers import significant
 from taxbench.runner import UsageError
@@ -60,8 +61,13 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    with opened(options.a) as first, opened(options.b) as second:
-        a, b = summarize.summarize(first), summarize.summarize(second)
+    summaries = []
+    with Reporter(options.json).steps_bar("reading", 2) as bar:
+        for path in (options.a, options.b):
+            with opened(path) as bundle:
+                summaries.append(summarize.summarize(bundle))
+            bar.advance(1)
+    a, b = summaries
     for summary, path in ((a, options.a), (b, options.b)):
         if summary.fatal:
             raise UsageError(f"{path} has fatal findings: its numbers may not be used")

@@ -8,6 +8,7 @@ from typing import Any
 
 from taxbench import summarize
 from taxbench.bundle import opened
+from taxbench.progress import Reporter
 from taxbench.report import page
 
 
@@ -22,8 +23,11 @@ def run(options: argparse.Namespace) -> int:
     out = options.out or (
         options.bundle / "report.html" if options.bundle.is_dir() else options.bundle.with_suffix(".html")
     )
-    with opened(options.bundle) as bundle:
-        text = page.render(bundle, summarize.summarize(bundle))
+    with Reporter().steps_bar("drawing", 2) as bar, opened(options.bundle) as bundle:
+        summary = summarize.summarize(bundle)
+        bar.advance(1)
+        text = page.render(bundle, summary)
+        bar.advance(1)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text)
     print(out)

@@ -96,14 +96,13 @@ def remote_of(options: argparse.Namespace) -> Remote:
         getattr(options, "timeout", 120.0),
         ca_file=options.ca_file,
     )
-    admin = None
-    if options.admin_url:
-        health = urlsplit(options.health_url).path if options.health_url else "/readyz"
-        admin = AdminClient(options.admin_url.rstrip("/"), os.environ.get("TAXBENCH_ADMIN_TOKEN", ""), health)
+    token = os.environ.get("TAXBENCH_ADMIN_TOKEN", "")
+    admin = AdminClient(options.admin_url.rstrip("/"), token) if options.admin_url else None
     return Remote(
         endpoint,
         admin=admin,
         metrics_url=options.metrics_url,
+        health_url=options.health_url,
         restart_command=getattr(options, "restart_command", ""),
         backend_dirs=list(getattr(options, "backend_dir", [])),
         pids=list(getattr(options, "server_pid", [])),

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from taxbench import summarize
 from taxbench.bundle import Bundle, BundleError, opened
 from taxbench.commands import flags
+from taxbench.progress import Reporter
 
 
 def add(commands: Any) -> None:
@@ -22,8 +23,9 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    with opened(options.bundle) as bundle:
+    with Reporter(options.json).steps_bar("verifying", 1) as bar, opened(options.bundle) as bundle:
         wrong = problems(bundle)
+        bar.advance(1)
     if options.json:
         print(json.dumps({"bundle": str(options.bundle), "problems": wrong}))
     else:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from taxbench.admin import AdminClient
+from taxbench.admin import AdminClient, AdminError, fetch_text
+from taxbench.client.connection import ExchangeError, TimedConnection
 from taxbench.client.endpoint import Endpoint
+from taxbench.client.sigv4 import sign
 from taxbench.servers.target import Feature, Target, TargetError
 
 COMMAND_TIMEOUT_S = 600.0
+READY_TIMEOUT_S = 120.0
 
 
 @dataclass
@@ -24,6 +28,7 @@ class Remote(Target):
     name: str = "remote"
     admin: AdminClient | None = None
     metrics_url: str = ""
+    health_url: str = ""
     restart_command: str = ""
     backend_dirs: list[Path] = field(default_factory=list)
     pids: list[int] = field(default_factory=list)
@@ -48,8 +53,30 @@ class Remote(Target):
         if not self.restart_command:
             raise TargetError(f"{self.name} was not given a --restart-command")
         run_operator_command(self.restart_command, "restart")
-        if self.admin is not None and not self.admin.await_ready(120.0):
-            raise TargetError(f"{self.name} is not ready 120 s after its restart")
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while not self._ready():
+            if time.monotonic() > deadline:
+                raise TargetError(f"{self.name} is not ready {READY_TIMEOUT_S:.0f} s after its restart")
+            time.sleep(0.1)
+
+    def _ready(self) -> bool:
+        """By the health URL where there is one, else by the admin API, else by any answer at all."""
+        if self.health_url:
+            try:
+                fetch_text(self.health_url)
+            except AdminError:
+                return False
+            return True
+        if self.admin is not None:
+            return self.admin.ready()
+        connection = TimedConnection(self.endpoint)
+        try:
+            connection.exchange(sign(self.endpoint, "GET", "/"))
+        except ExchangeError:
+            return False
+        finally:
+            connection.close()
+        return True
 
     def process_ids(self) -> list[int]:
         return list(self.pids)

@@ -19,8 +19,8 @@ from taxbench.servers.target import Target
 from taxbench.statistics import Quantiles, delayed_ack_share, quantiles
 from taxbench.studies.bench import Content, StudyBench, cpu_s, run_checked
 
-BIN_EDGES_MS = [round(0.1 * 10 ** (step / 12), 4) for step in range(49)]
-"""Twelve bins per decade from 0.1 ms to 1 s; slower requests are counted in the last bin."""
+BIN_EDGES_MS = [round(0.01 * 10 ** (step / 12), 5) for step in range(61)]
+"""Twelve bins per decade from 10 µs to 1 s; slower requests are counted in the last bin."""
 CLIENT_FIRST_REQUESTS = 1
 
 
