@@ -38,11 +38,6 @@ class StoredParts(BaseModel):
     def parts_sum(self) -> int:
         return self.exclusive + self.shared + self.base_only + self.overhead + self.tombstoned + self.inline
 
-    @property
-    def live(self) -> int:
-        """What an operator pays for once collection is through: everything but the tombstoned."""
-        return self.total - self.tombstoned
-
 
 class Account(BaseModel):
     """Objects and bytes of one bucket, or of the whole store."""

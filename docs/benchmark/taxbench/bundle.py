@@ -22,8 +22,6 @@ from taxbench.names import csv_name
 from taxbench.records import CellFacts, Environment, Timeseries
 
 DIGESTS = "manifest.sha256"
-DERIVED = ("summary.json", "report.md", "report.html", "resources_rollup.json")
-"""Files that are computed from the others; `verify` computes them again."""
 
 
 class BundleError(RuntimeError):
@@ -46,7 +44,6 @@ class Bundle:
         by_file: dict[Path, list[Sample]] = {}
         for sample in samples:
             stem = csv_name(re.sub(r"_(setup|check)$", "", sample.phase))
-            stem = "multipart_put" if stem == "multipart" else stem
             by_file.setdefault(self.cell_dir(sample.mode, sample.concurrency) / f"{stem}.csv", []).append(sample)
         for path, rows in by_file.items():
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -177,7 +177,7 @@ class CellRun:
             if self.target.admin is not None:
                 self.facts.settled = self.target.admin.settle(self.plan.settle_timeout_s)
             self.facts.settle_s = round(time.perf_counter() - started, 4)
-            return Batch([], started, time.perf_counter(), 0.0)
+            return Batch([], 0.0)
 
         self._observe("settle", wait)
         inspected = self.pool.run(self.target.endpoint, phases.head_all(self.manifest, self.keys, "inspect")).samples

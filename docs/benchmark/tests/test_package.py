@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -258,8 +259,6 @@ def test_a_server_that_ignores_sigterm_is_killed_and_that_is_counted(
 
 
 def test_the_generated_configuration_is_the_contracts() -> None:
-    import tomllib
-
     text = configuration(
         "127.0.0.1:1", "127.0.0.1:2", "/data", {"b": BucketSettings("delta", "aes256", "fast")}, "[limits]\nx = 1"
     )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Literal, get_args
+from typing import Literal
 
 from taxbench.names import Role
 
 Kind = Literal["put", "get", "range", "head", "list", "multipart", "delete"]
-KINDS: tuple[str, ...] = get_args(Kind)
 
 Verdict = Literal["ok", "mismatch", "unchecked"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -30,11 +29,9 @@ class WorkerDiedError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What the workers did between one starting signal and the last of their answers. Monotonic seconds."""
+    """What the workers did between one starting signal and the last of their answers."""
 
     samples: list[Sample]
-    started_s: float
-    ended_s: float
     client_cpu_s: float
 
     @property
@@ -111,11 +108,10 @@ class WorkerPool:
             channel.send(worker.Prepare(ops, endpoint))
         for channel, _ in busy:
             self._await_ready(channel)
-        started = time.perf_counter()
         for channel, _ in busy:
             channel.send(worker.Go())
         samples, cpu_s = self._collect([channel for channel, _ in busy], on_progress)
-        return Batch(samples, started, time.perf_counter(), cpu_s)
+        return Batch(samples, cpu_s)
 
     def disconnect(self) -> None:
         """Closes every worker's connection, so that a restart of the server is not seen as a broken one."""

@@ -12,10 +12,9 @@ from taxbench.artifacts.manifest import Manifest
 from taxbench.client.endpoint import PayloadHash
 from taxbench.names import DEFAULT_BUCKETS, MODES, PHASES
 from taxbench.profiles import PROFILES, Profile
+from taxbench.report import markdown
 from taxbench.runner import RunPlan, Study, UsageError
 from taxbench.summary import Summary
-
-Subcommands = argparse._SubParsersAction  # argparse gives its own type no public name
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -184,8 +183,6 @@ def credentials(prefix: str = "TAXBENCH") -> tuple[str, str]:
 
 def finish(options: argparse.Namespace, summary: Summary, results: Path) -> int:
     """Prints what a run says and gives back its exit code: 1 when a finding is fatal."""
-    from taxbench.report import markdown
-
     if options.json:
         print(summary.model_dump_json())
     else:

@@ -14,7 +14,8 @@ from plotly.offline import get_plotlyjs
 from taxbench.bundle import Bundle
 from taxbench.names import MODES, PASSTHROUGH, mode_title
 from taxbench.report import numbers
-from taxbench.report.charts import Chart, all_charts, colour
+from taxbench.report.charts import all_charts
+from taxbench.report.figure import Chart, colour
 from taxbench.statistics import Interval
 from taxbench.studies.adaptive import Adaptive
 from taxbench.studies.codec_table import CodecTable
