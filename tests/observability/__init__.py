@@ -1,0 +1,1 @@
+"""Metrics, dashboards and alerts, against each other and against a real Prometheus."""
