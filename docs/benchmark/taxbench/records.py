@@ -221,5 +221,6 @@ class Timeseries(Strict):
 
     schema_version: Literal[1] = SCHEMA_VERSION
     interval_s: float
+    epoch_s: float = Field(default=0.0, description="Unix time at `t_s` 0, for dashboards; 0 in bundles of before")
     samples: list[Point]
     markers: list[Marker]

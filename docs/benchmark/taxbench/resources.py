@@ -68,7 +68,12 @@ class Sampler:
         return [p for p in self._samples if begin_s <= p.t_s <= end_s]
 
     def timeseries(self) -> Timeseries:
-        return Timeseries(interval_s=self.interval_s, samples=list(self._samples), markers=list(self._markers))
+        return Timeseries(
+            interval_s=self.interval_s,
+            epoch_s=round(time.time() - time.perf_counter(), 3),
+            samples=list(self._samples),
+            markers=list(self._markers),
+        )
 
     def _loop(self) -> None:
         while not self._ended.wait(self.interval_s):
