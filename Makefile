@@ -21,7 +21,7 @@ lint: ## formatting, clippy, licences and version floors, ruff, mypy
 	cargo fmt --all --check
 	cargo clippy --workspace --locked --all-features --all-targets -- -D warnings
 	.tools/bin/cargo-deny --locked --all-features check bans licenses sources
-	.venv/bin/ruff check tests docs
+	.venv/bin/ruff check tests docs grafana
 	.venv/bin/mypy tests
 	.venv/bin/mypy docs/format
 	cd docs/benchmark && ../../.venv/bin/mypy

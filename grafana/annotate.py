@@ -20,20 +20,20 @@ from typing import Any
 Annotation = dict[str, Any]
 
 
-class NoClock(ValueError):
+class ClockError(ValueError):
     """The bundle does not say when it was made, only how long things took."""
 
 
-def annotations(results: Path) -> list[Annotation]:
+def drawing(results: Path) -> list[Annotation]:
     """What to draw of a results directory: times in milliseconds since 1970.
 
-    Raises `NoClock` for bundles of before `epoch_s` was written.
+    Raises `ClockError` for bundles of before `epoch_s` was written.
     """
     run_id = json.loads((results / "environment.json").read_text())["run_id"]
     series = json.loads((results / "resource_timeseries.json").read_text())
     epoch_s, markers = series.get("epoch_s") or 0, series["markers"]
     if epoch_s <= 0:
-        raise NoClock(f"{results}: resource_timeseries.json has no epoch_s")
+        raise ClockError(f"{results}: resource_timeseries.json has no epoch_s")
 
     def region(begin_s: float, end_s: float, text: str, *tags: str) -> Annotation:
         begin_ms, end_ms = (round((epoch_s + at_s) * 1000) for at_s in (begin_s, end_s))
@@ -77,10 +77,10 @@ def main(arguments: list[str] | None = None) -> int:
         print("GRAFANA_TOKEN is not set", file=sys.stderr)
         return 2
     try:
-        drawn = annotations(given.results)
+        drawn = drawing(given.results)
         for annotation in drawn:
             post(given.grafana, token, annotation)
-    except (NoClock, urllib.error.URLError) as error:
+    except (ClockError, urllib.error.URLError) as error:
         print(error, file=sys.stderr)
         return 1
     print(f"{len(drawn)} annotations drawn")

@@ -69,7 +69,7 @@ def steps(long: bool) -> list[Step]:
         Step("rustfmt", ("cargo", "fmt", "--all", "--check")),
         Step("clippy", ("cargo", "clippy", *locked, "--all-targets", "--", "-D", "warnings"), timeout_s=1200),
         Step("cargo deny", (str(ROOT / ".tools" / "bin" / "cargo-deny"), "--locked", "--all-features", "check", *DENY)),
-        Step("ruff", (str(VENV / "ruff"), "check", "tests", "docs")),
+        Step("ruff", (str(VENV / "ruff"), "check", "tests", "docs", "grafana")),
         Step("mypy tests", (str(VENV / "mypy"), "tests")),
         Step("mypy docs/format", (str(VENV / "mypy"), "docs/format")),
         Step("mypy docs/benchmark", (str(VENV / "mypy"),), folder=ROOT / "docs" / "benchmark"),

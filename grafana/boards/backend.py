@@ -111,7 +111,8 @@ COST = Row(
                 )
             ],
             MONEY_UNIT,
-            "Backend calls of the last minutes, continued for 30 days, times the price typed in above. Free on a local disk.",
+            "Backend calls of the last minutes, continued for 30 days, times the price typed in "
+            "above. Free on a local disk.",
             kind="stat",
             width=6,
             decimals=2,
@@ -174,7 +175,8 @@ CATALOG = Row(
             "Cache evictions",
             [Query(rate("deltaweir_cache_evictions_total", "kind, tier"), "{{kind}} ({{tier}})")],
             "ops",
-            "Entries dropped for room: with many misses beside them, memory_bytes_max is too small for the working set.",
+            "Entries dropped for room: with many misses beside them, memory_bytes_max is too small "
+            "for the working set.",
         ),
         Panel(
             "Collector",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from boards.panel import Board, Json, Panel, Query, Row, quantile, rate, select, total
 
 GB = "1e9"
+BODY_BYTES = f"({rate('deltaweir_http_request_bytes_total')} + {rate('deltaweir_http_response_bytes_total')})"
 
 
 def tagged(name: str, color: str, *tags: str) -> Json:
@@ -70,14 +71,13 @@ COST = Row(
             "CPU",
             [Query(rate("process_cpu_seconds_total", "instance", job="deltaweir"), "{{instance}}")],
             "none",
-            "Cores in use.",
+            "Cores in use by the server; the client's are in the report.",
         ),
         Panel(
             "CPU per GB",
             [
                 Query(
-                    f"{rate('process_cpu_seconds_total', job='deltaweir')} / "
-                    f"(({rate('deltaweir_http_request_bytes_total')} + {rate('deltaweir_http_response_bytes_total')}) / {GB})",
+                    f"{rate('process_cpu_seconds_total', job='deltaweir')} / ({BODY_BYTES} / {GB})",
                     "CPU seconds",
                 )
             ],
@@ -88,7 +88,7 @@ COST = Row(
             "Memory",
             [Query(f"sum by (instance) ({select('process_resident_memory_bytes', job='deltaweir')})", "{{instance}}")],
             "bytes",
-            "Resident.",
+            "Resident memory of the server, file cache not included.",
         ),
         Panel(
             "Codec queue, 90th percentile",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from boards.panel import Board, Panel, Query, Row, buckets, mean, quantile, rate, select, total
 
 GB = "1e9"
+CPU = rate("process_cpu_seconds_total", job="deltaweir")
+LOGICAL = rate("deltaweir_logical_bytes_total")
 BODY_BYTES = f"({rate('deltaweir_http_request_bytes_total')} + {rate('deltaweir_http_response_bytes_total')})"
 
 SPEED = Row(
@@ -38,7 +40,7 @@ SPEED = Row(
         ),
         Panel(
             "CPU per GB of traffic",
-            [Query(f"{rate('process_cpu_seconds_total', job='deltaweir')} / ({BODY_BYTES} / {GB})", "all of the server")],
+            [Query(f"{CPU} / ({BODY_BYTES} / {GB})", "all of the server")],
             "s",
             "CPU seconds of the whole process per 10⁹ body bytes in and out. Stable where wall time is not.",
         ),
@@ -46,16 +48,17 @@ SPEED = Row(
             "Encoding per GB stored",
             [
                 Query(
-                    f"{rate('deltaweir_encode_seconds_sum')} / ({rate('deltaweir_logical_bytes_total')} / {GB})",
+                    f"{rate('deltaweir_encode_seconds_sum')} / ({LOGICAL} / {GB})",
                     "encoding",
                 ),
                 Query(
-                    f"{rate('deltaweir_wasted_encode_seconds_total')} / ({rate('deltaweir_logical_bytes_total')} / {GB})",
+                    f"{rate('deltaweir_wasted_encode_seconds_total')} / ({LOGICAL} / {GB})",
                     "of it thrown away",
                 ),
             ],
             "s",
-            "Codec time per 10⁹ logical bytes; thrown away: deltas that came out larger than what they were to replace.",
+            "Codec time per 10⁹ logical bytes; thrown away: deltas that came out larger than what "
+            "they were to replace.",
         ),
     ],
 )
@@ -67,7 +70,8 @@ DECISIONS = Row(
             "Bodies by form and reason",
             [Query(rate("deltaweir_plan_total", "form, reason"), "{{form}}: {{reason}}")],
             "ops",
-            "Why each body was stored as it was. Much base-useless or busy means wasted effort; much no-base, that nothing "
+            "Why each body was stored as it was. Much base-useless or busy means wasted effort; much "
+            "no-base, that nothing "
             "similar is in the bucket.",
             stacked=True,
         ),

@@ -11,7 +11,8 @@ DAMAGE = Row(
             "Reads that met damage",
             [Query(increase("deltaweir_integrity_errors_total"))],
             "none",
-            "Requests in the time shown that failed because stored bytes were missing or wrong. No wrong byte left (I4).",
+            "Requests in the time shown that failed because stored bytes were missing or wrong. No "
+            "wrong byte left (I4).",
             kind="stat",
             width=6,
             decimals=0,
@@ -29,7 +30,8 @@ DAMAGE = Row(
             "Checksums that were wrong",
             [Query(increase("deltaweir_checksum_failures_total", where="!request"))],
             "none",
-            "Stored chunks, segments and rows of plain buckets, and deltas that did not decode to what they were made from.",
+            "Stored chunks, segments and rows of plain buckets, and deltas that did not decode to "
+            "what they were made from.",
             kind="stat",
             width=6,
             decimals=0,
@@ -118,7 +120,8 @@ ACCESS = Row(
             "Distance of clocks",
             [Query(quantile(q, "deltaweir_clock_skew_seconds"), f"p{round(q * 100)}") for q in (0.5, 0.99)],
             "s",
-            "Between the date of a signature and this machine's clock. A high median is this machine's fault, a high 99th "
+            "Between the date of a signature and this machine's clock. A high median is this "
+            "machine's fault, a high 99th "
             "percentile a client's. Past 900 s requests are refused (RequestTimeTooSkewed).",
         ),
     ],

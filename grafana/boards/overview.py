@@ -80,7 +80,8 @@ SAVINGS = Row(
             "Effective ratio",
             [Query(f"{LOGICAL} / {STORED}")],
             "none",
-            "Logical bytes per stored byte. Below 1 the overhead of small or incompressible objects outweighs the savings.",
+            "Logical bytes per stored byte. Below 1 the overhead of small or incompressible objects "
+            "outweighs the savings.",
             kind="stat",
             width=4,
             decimals=2,
@@ -97,7 +98,8 @@ SAVINGS = Row(
             "Saved a month",
             [Query(f"({LOGICAL} - {STORED}) / 1e12 * $price")],
             MONEY_UNIT,
-            "Saved terabytes (10¹² bytes) times the price typed in above. Requests and CPU are not deducted: see Backend and cost.",
+            "Saved terabytes (10¹² bytes) times the price typed in above. Requests and CPU are not "
+            "deducted: see Backend and cost.",
             kind="stat",
             width=4,
             decimals=2,
@@ -133,7 +135,8 @@ SAVINGS = Row(
             "Stored by kind",
             [Query(total("deltaweir_bucket_stored_bytes", "kind"), "{{kind}}")],
             "decbytes",
-            "base_only is content no key shows any more, kept because deltas need it; overhead is tables, keysets, and "
+            "base_only is content no key shows any more, kept because deltas need it; overhead is "
+            "tables, keysets, and "
             "blobs about to be purged.",
             stacked=True,
         ),
@@ -189,7 +192,8 @@ TRAFFIC = Row(
                 Query(rate("deltaweir_http_cut_total", "op"), "cut: {{op}}"),
             ],
             "reqps",
-            "Refused: connections or requests past a limit (503 SlowDown). Cut: answers that could not be ended honestly.",
+            "Refused: connections or requests past a limit (503 SlowDown). Cut: answers that could "
+            "not be ended honestly.",
         ),
     ],
 )  # fmt: skip

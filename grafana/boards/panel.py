@@ -220,12 +220,13 @@ PRICE = textbox("price", "Storage price, $ per TB and month", "23")
 
 
 def select(metric: str, **labels: str) -> str:
-    """A selector of the chosen instances. A label's value may begin with `~`, `!` or `!~`, as PromQL's operators do."""
+    """A selector of the chosen instances. A label's value may begin with `~`, `!` or `!~`, as "
+    "PromQL's operators do."""
     matchers = ['instance=~"$instance"']
     for name, value in labels.items():
         operator = next(prefix for prefix in ("!~", "!", "~", "") if value.startswith(prefix))
         sign = {"": "=", "!": "!=", "~": "=~", "!~": "!~"}[operator]
-        matchers.append(f'{name.rstrip("_")}{sign}"{value[len(operator):]}"')
+        matchers.append(f'{name.rstrip("_")}{sign}"{value[len(operator) :]}"')
     return f"{metric}{{{', '.join(matchers)}}}"
 
 

@@ -29,7 +29,8 @@ PROCESS = Row(
                 Query(each("deltaweir_memory_budget_bytes", state="used"), "{{instance}} budget used"),
             ],
             "bytes",
-            "Resident memory stays near the budget at most: every buffered byte, base window and codec job holds a permit (I8).",
+            "Resident memory stays near the budget at most: every buffered byte, base window and "
+            "codec job holds a permit (I8).",
         ),
         Panel(
             "Address space",
@@ -71,7 +72,8 @@ REQUESTS = Row(
             "Small responses",
             [Query(quantile(q, "deltaweir_small_response_seconds"), f"p{round(q * 100)}") for q in (0.5, 0.9, 0.99)],
             "s",
-            "Requests that carry and get less than 1500 bytes. A median that jumps to 40 ms is a delayed acknowledgement meeting Nagle's algorithm.",
+            "Requests that carry and get less than 1500 bytes. A median that jumps to 40 ms is a "
+            "delayed acknowledgement meeting Nagle's algorithm.",
         ),
         Panel(
             "Under way",
@@ -103,7 +105,7 @@ REQUESTS = Row(
             "Open multipart uploads",
             [Query(total("deltaweir_multipart_inflight"), "open")],
             "none",
-            "From the catalog, every ten seconds. Uploads nobody completes are aborted after gc.upload_age_max.",
+            "From the catalog, every ten seconds. Uploads nobody completes are aborted after limits.upload_age_max.",
         ),
     ],
 )
@@ -111,6 +113,6 @@ REQUESTS = Row(
 BOARD = Board(
     uid="deltaweir-runtime",
     title="deltaweir: runtime",
-    description="The process: CPU, memory against its budget, descriptors, and the canary for delayed acknowledgements.",
+    description="CPU, memory against its budget, descriptors, and the canary for delayed acknowledgements.",
     rows=[PROCESS, REQUESTS],
 )
