@@ -24,6 +24,7 @@ lint: ## formatting, clippy, licences and version floors, ruff, mypy
 	.venv/bin/ruff check tests docs grafana
 	.venv/bin/mypy tests
 	.venv/bin/mypy docs/format
+	.venv/bin/mypy grafana
 	cd docs/benchmark && ../../.venv/bin/mypy
 
 fmt: ## format Rust and Python

@@ -72,6 +72,7 @@ def steps(long: bool) -> list[Step]:
         Step("ruff", (str(VENV / "ruff"), "check", "tests", "docs", "grafana")),
         Step("mypy tests", (str(VENV / "mypy"), "tests")),
         Step("mypy docs/format", (str(VENV / "mypy"), "docs/format")),
+        Step("mypy grafana", (str(VENV / "mypy"), "grafana")),
         Step("mypy docs/benchmark", (str(VENV / "mypy"),), folder=ROOT / "docs" / "benchmark"),
         Step("build", ("cargo", "build", "--locked", "-p", "proxy"), timeout_s=1200, essential=True),
         Step("cargo test", ("cargo", "test", *locked, "--no-fail-fast"), timeout_s=1500),
