@@ -462,6 +462,8 @@ def _load(store: Store) -> None:
 def _delta(arguments: list[str]) -> int:
     """`delta encode|decode|info`: zlib in the place of a delta codec."""
     command, *rest = arguments
+    if "--help" in rest:
+        return 0
     paths = [Path(a) for n, a in enumerate(rest) if not a.startswith("--") and (n == 0 or rest[n - 1] != "--effort")]
     if command == "encode":
         paths[2].write_bytes(zlib.compress(paths[1].read_bytes()))

@@ -25,7 +25,7 @@ from taxbench.servers.deltaweir import BucketSettings, Deltaweir, configuration,
 from taxbench.servers.fileserver import FileServer
 from taxbench.servers.nginx import Nginx, find_nginx
 from taxbench.servers.target import LocalProcess, Target, TargetError
-from taxbench.studies.codec_table import ablations_of, codecs, launch
+from taxbench.studies.codec_table import ablations_of, codecs, has_delta_command, launch
 from taxbench.summary import Summary
 
 PACKAGE = HERE.parent
@@ -309,6 +309,15 @@ def test_peak_memory_of_a_command_is_its_own_and_not_ours(tmp_path: Path) -> Non
     assert peak < 60 << 20 and cpu_s < 1
     _, large = launch([sys.executable, "-c", "x = b'x' * (150 << 20)"])
     assert large > 150 << 20
+
+
+def test_a_build_without_the_delta_command_is_told_from_one_with_it(tmp_path: Path) -> None:
+    with_it, without = tmp_path / "with", tmp_path / "without"
+    with_it.write_text("#!/bin/sh\n[ \"$1 $2 $3\" = 'delta encode --help' ]\n")
+    without.write_text("#!/bin/sh\nexit 2\n")
+    with_it.chmod(0o755)
+    without.chmod(0o755)
+    assert has_delta_command(with_it) and not has_delta_command(without)
 
 
 def test_every_codec_names_its_files_once_in_each_command(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ class CodecTable(Strict):
     schema_version: int = SCHEMA_VERSION
     rows: list[CodecRow]
     ablations: list[AblationRow]
-    missing: list[str] = Field(description="codecs that are not installed here")
+    missing: list[str] = Field(description="codecs that are not available here")
 
 
 def codecs(binary: Path | None) -> list[Codec]:
@@ -114,24 +114,31 @@ def _codec(name: str, level: str, encode: str, decode: str) -> Codec:
 
 def run(bench: StudyBench, bundle: Bundle, place: Path) -> None:
     """Every codec on every pair, up to the profile's repeats, as long as the codec's time budget for the pair lasts."""
+    ours = bench.binary if bench.binary is not None and has_delta_command(bench.binary) else None
     rows: list[CodecRow] = []
     ablations: list[AblationRow] = []
-    missing: set[str] = set()
+    missing: set[str] = set() if ours else {"deltaweir delta (this build has no such command)"}
     targets_bytes = 0
     for family in FAMILIES:
         base, target = (c.path for c in versions(bench.seed, family, bench.profile.codec_bytes, 2, place / "data"))
         targets_bytes += target.stat().st_size
-        for codec in codecs(bench.binary):
+        for codec in codecs(ours):
             if shutil.which(codec.encode[0]) is None or shutil.which(codec.decode[0]) is None:
                 missing.add(codec.name)
                 continue
             rows.append(_measure(codec, family, base, target, place, bench))
-        if bench.binary is not None:
-            ablations += _ablations(bench.binary, family, base, target, place)
-    if bench.binary is not None and shutil.which("zstd"):
+        if ours is not None:
+            ablations += _ablations(ours, family, base, target, place)
+    if ours is not None and shutil.which("zstd"):
         ablations += _batched(place, targets_bytes)
     table = CodecTable(rows=rows, ablations=ablations, missing=sorted(missing))
     write_json(bundle.root / "studies" / "codec_table.json", table)
+
+
+def has_delta_command(binary: Path) -> bool:
+    """Whether a build offers `delta encode`; the table names ours as missing where it does not."""
+    done = subprocess.run([str(binary), "delta", "encode", "--help"], capture_output=True, timeout=20, check=False)
+    return done.returncode == 0
 
 
 def _measure(codec: Codec, family: str, base: Path, target: Path, place: Path, bench: StudyBench) -> CodecRow:
