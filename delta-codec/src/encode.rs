@@ -49,8 +49,8 @@ pub struct Encoded {
 
 /// Encodes segments. Keeps its work buffers between calls; one per thread.
 ///
-/// They stay below 60 MiB for efforts up to high (16 MiB of them context, 16 MiB zstd tables, the rest instructions and streams), and below 200 MiB for
-/// max, most of it zstd's tables at level 19. Each is only as large as the largest segment so far has needed.
+/// They stay below 70 MiB for fast and balanced (16 MiB of them context, the rest instructions, streams and zstd's tables), below 100 MiB for high and
+/// below 200 MiB for max, most of it tables. Each is only as large as the largest segment so far has needed.
 #[derive(Debug, Default)]
 pub struct Encoder {
     found: Vec<Instruction>,

@@ -20,7 +20,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     pub(crate) const LEVEL_1: Self = Self { level: 1, table_shift: 3, table_log_max: 20 };
-    pub(crate) const LEVEL_3: Self = Self { level: 3, table_shift: 2, table_log_max: 24 };
+    pub(crate) const LEVEL_3: Self = Self { level: 3, table_shift: 2, table_log_max: 22 };
     pub(crate) const LEVEL_19: Self = Self { level: 19, table_shift: 1, table_log_max: 24 };
 
     /// As [`Settings::LEVEL_1`] at another level.
