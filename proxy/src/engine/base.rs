@@ -7,7 +7,7 @@ use super::{
     encode::Region,
     names,
     pins::Pin,
-    plan::{DELTA_LEN_MIN, FAN_IN_MAX},
+    plan::{DELTA_LEN_MIN, FAN_IN_MAX, StoredShare, has_drifted},
     window::BasePiece,
 };
 use catalog::{BlobForm, BlobKey, BlobRow, BlobState, Content, Extent};
@@ -21,6 +21,19 @@ const CANDIDATES: usize = 4;
 /// Every extent of a base has its own stretch of the base's address space: the addresses only order pieces and tell which may be joined.
 const EXTENT_ADDRESSES_LOG2: u32 = 40;
 
+/// Bases looked at to see whether a series has drifted.
+const DRIFT_BASES_MAX: usize = 16;
+
+/// How the search for a base ended.
+pub(super) enum BaseChoice {
+    /// Here it is.
+    Found(BaseObject),
+    /// There is one, but its series has drifted from its own base: store whole, to be the next base.
+    Drifted,
+    /// There is none.
+    None,
+}
+
 /// An object to differ from.
 pub(super) struct BaseObject {
     /// Its key, for explanations.
@@ -33,11 +46,7 @@ pub(super) struct BaseObject {
 
 impl Engine {
     /// The best base for `key` by name, if there is one. Errors are for the log: encoding may give up (I7).
-    pub(super) async fn choose_base(
-        &self,
-        bucket: &BucketHandle,
-        key: &str,
-    ) -> Result<Option<BaseObject>, EngineError> {
+    pub(super) async fn choose_base(&self, bucket: &BucketHandle, key: &str) -> Result<BaseChoice, EngineError> {
         let id = bucket.row.id;
         let (before, after) = self.catalog.neighbours(id, names::prefix_of(key), key, NEIGHBOURS).await?;
         let ranked = names::rank(key, before.iter().chain(&after), CANDIDATES - 1);
@@ -48,16 +57,36 @@ impl Engine {
             if content.version.size < DELTA_LEN_MIN {
                 continue;
             }
-            if let Some(base) = self.open_base(bucket, content).await? {
+            if let Some(base) = self.open_base(bucket, content)? {
                 self.metrics.base_candidates.observe(f64::from(candidates));
-                return Ok(Some(base));
+                return Ok(if self.has_drifted(&base).await? { BaseChoice::Drifted } else { BaseChoice::Found(base) });
             }
         }
         self.metrics.base_candidates.observe(f64::from(candidates));
-        Ok(None)
+        Ok(BaseChoice::None)
     }
 
-    async fn open_base(&self, bucket: &BucketHandle, content: Content) -> Result<Option<BaseObject>, EngineError> {
+    /// Compares what the base's own deltas took with what their bases took.
+    async fn has_drifted(&self, base: &BaseObject) -> Result<bool, EngineError> {
+        let mut deltas = StoredShare::default();
+        let mut bases: Vec<BlobKey> = Vec::new();
+        for row in base.rows.values().filter(|row| row.form == BlobForm::Delta) {
+            deltas.plain += row.plain_len;
+            deltas.stored += row.stored_len;
+            // A few tell how the series does; an object of ten thousand parts need not be summed up.
+            if bases.len() < DRIFT_BASES_MAX {
+                bases.extend(self.catalog.bases_of(row.id).await?);
+            }
+        }
+        let mut wholes = StoredShare::default();
+        for row in self.catalog.blobs(&bases).await? {
+            wholes.plain += row.plain_len;
+            wholes.stored += row.stored_len;
+        }
+        Ok(deltas.plain > 0 && has_drifted(deltas, wholes))
+    }
+
+    fn open_base(&self, bucket: &BucketHandle, content: Content) -> Result<Option<BaseObject>, EngineError> {
         let Some(pin) = self.pins.pin(content.blobs.iter().map(|row| BlobId(row.id.0))) else { return Ok(None) };
         let usable = |row: &BlobRow| {
             row.inline.is_none()

@@ -13,7 +13,7 @@ use object_format::{Coding, blob::segment_digest};
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Instant,
 };
@@ -21,11 +21,32 @@ use std::{
 /// Blobs a footprint may cross into beyond the codec's own ranges: the codec gets so many ranges less.
 const RANGES_KEPT_FOR_CROSSINGS: usize = 4;
 
-/// The window of one region, and how its trials went.
+/// How the trials of one upload's base went, over all its regions.
+#[derive(Default)]
+pub(super) struct Trials {
+    helped: AtomicBool,
+    useless: AtomicU32,
+}
+
+impl Trials {
+    /// False when the first trials gained nothing: the base is of another family.
+    fn go_on(&self) -> bool {
+        self.helped.load(Ordering::Relaxed) || self.useless.load(Ordering::Relaxed) < plan::USELESS_TRIALS_MAX
+    }
+
+    fn note(&self, helped: bool) {
+        if helped {
+            self.helped.store(true, Ordering::Relaxed);
+        } else {
+            self.useless.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The window of one region.
 pub(super) struct Region {
     /// The base bytes.
     pub(super) window: Arc<Window>,
-    useless: AtomicU32,
     /// What keeps its blobs from being collected; outlives the window in the staged content.
     pub(super) pins: Arc<Vec<Pin>>,
 }
@@ -33,19 +54,7 @@ pub(super) struct Region {
 impl Region {
     /// A region's window, with what keeps its blobs from being collected.
     pub(super) fn new(window: Arc<Window>, pins: Vec<Pin>) -> Self {
-        Self { window, useless: AtomicU32::new(0), pins: Arc::new(pins) }
-    }
-
-    fn worth_trying(&self) -> bool {
-        self.useless.load(Ordering::Relaxed) < plan::USELESS_TRIALS_MAX
-    }
-
-    fn note(&self, helped: bool) {
-        if helped {
-            self.useless.store(0, Ordering::Relaxed);
-        } else {
-            self.useless.fetch_add(1, Ordering::Relaxed);
-        }
+        Self { window, pins: Arc::new(pins) }
     }
 }
 
@@ -58,6 +67,8 @@ pub(super) struct SegmentPlan {
     pub(super) effort: Effort,
     /// What to differ from.
     pub(super) region: Option<Arc<Region>>,
+    /// How the upload's base has done so far.
+    pub(super) trials: Arc<Trials>,
 }
 
 /// An encoded segment.
@@ -90,29 +101,25 @@ pub(super) fn encode_segment(
     let delta = segment
         .region
         .as_ref()
-        .filter(|region| region.worth_trying())
+        .filter(|_| segment.trials.go_on())
         .and_then(|region| encode_delta(scratch, plain, region, segment.effort, metrics));
     if let Some((bytes, footprint)) = delta.as_ref()
         && plan::delta_settles_it(plain.len(), bytes.len())
     {
-        note(segment, true);
+        segment.trials.note(true);
         let footprint = footprint.clone();
         return done(Coding::Delta, delta.map(|(bytes, _)| bytes), footprint);
     }
     let zstd = encode_zstd(plain, segment.effort, metrics);
     let coding =
         plan::pick_coding(plain.len(), delta.as_ref().map(|(bytes, _)| bytes.len()), zstd.as_ref().map(Vec::len));
-    note(segment, coding == Coding::Delta);
+    if segment.region.is_some() {
+        segment.trials.note(coding == Coding::Delta);
+    }
     match (coding, delta, zstd) {
         (Coding::Delta, Some((bytes, footprint)), _) => done(Coding::Delta, Some(bytes), footprint),
         (Coding::Zstd, _, Some(bytes)) => done(Coding::Zstd, Some(bytes), Vec::new()),
         _ => done(Coding::Raw, None, Vec::new()),
-    }
-}
-
-fn note(segment: &SegmentPlan, helped: bool) {
-    if let Some(region) = &segment.region {
-        region.note(helped);
     }
 }
 

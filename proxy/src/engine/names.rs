@@ -6,8 +6,8 @@ use std::cmp::Ordering;
 
 /// The candidates to try as bases for `key`, best first, at most `limit`. `neighbours` are keys of the same prefix, in any order, without `key`.
 ///
-/// Names of the same shape (equal but for their numbers) come first, among them the nearest smaller version, then the nearest greater; then the names that share the
-/// longest start and end with `key`.
+/// Names of the same shape (equal but for their numbers) come first, among them the nearest smaller version, then the nearest greater; then the names with the same
+/// extension and the same first letters that share the longest start and end with `key`.
 pub(super) fn rank<'a>(key: &str, neighbours: impl IntoIterator<Item = &'a String>, limit: usize) -> Vec<&'a str> {
     let shape = shape_of(key);
     let extension = extension_of(key);
@@ -16,7 +16,8 @@ pub(super) fn rank<'a>(key: &str, neighbours: impl IntoIterator<Item = &'a Strin
     same_shape.sort_by(|a, b| natural(a, b));
     let below = same_shape.partition_point(|name| natural(name, key) == Ordering::Less);
     let (smaller, greater) = same_shape.split_at(below);
-    others.retain(|name| extension_of(name) == extension);
+    let stem = common_stem_min(key);
+    others.retain(|name| extension_of(name) == extension && common_start(key, name) >= stem);
     others.sort_by_key(|name| std::cmp::Reverse(common_start(key, name) + common_end(key, name)));
     smaller.iter().rev().chain(greater).chain(&others).copied().take(limit).collect()
 }
@@ -54,6 +55,12 @@ fn take_number(text: &[u8]) -> (&[u8], &[u8]) {
     let (digits, rest) = text.split_at(end);
     let zeros = digits.iter().position(|digit| *digit != b'0').unwrap_or(digits.len());
     (&digits[zeros..], rest)
+}
+
+/// How far another shape of name must agree with `key` to be of its family: three characters of the file's name, or all before its first digit if that is less.
+fn common_stem_min(key: &str) -> usize {
+    let file = prefix_of(key).len();
+    file + key.as_bytes()[file..].iter().take(3).take_while(|byte| !byte.is_ascii_digit()).count()
 }
 
 /// A name with every run of digits replaced by one `#`.
@@ -102,6 +109,11 @@ mod tests {
     fn another_shape_comes_after_the_same_shape_and_another_extension_never() {
         let best = ranked("d/app-7.bin", &["d/app-linux-7.bin", "d/app-3.bin", "d/app-7.txt"]);
         assert_eq!(best, ["d/app-3.bin", "d/app-linux-7.bin"]);
+    }
+
+    #[test]
+    fn a_name_of_another_family_is_no_candidate() {
+        assert_eq!(ranked("django-5.2.16.tar", &["duckdb-1.1.0.tar", "duckdb-1.1.1.tar"]), Vec::<String>::new());
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub(super) enum Reason {
     Duplicate,
     /// No memory for a base window just then.
     Busy,
+    /// The series has drifted from its base: this version is to be the next base.
+    Rebased,
 }
 
 impl Reason {
@@ -59,6 +61,7 @@ impl Reason {
             Self::Incompressible => "incompressible",
             Self::Duplicate => "duplicate",
             Self::Busy => "busy",
+            Self::Rebased => "rebased",
         }
     }
 }
@@ -72,19 +75,38 @@ pub(super) enum BaseOutcome {
     None,
     /// Found, but no memory for its window.
     Busy,
+    /// Found, but the series has drifted from it.
+    Drifted,
     /// Found and tried.
     Tried,
 }
 
-/// The coding of one segment: a delta when it is clearly smaller than zstd (it costs its base's bytes to read), zstd when it saves a thirty-second, else raw.
+/// The coding of one segment: a delta when it takes at most five eighths of what the segment takes alone (a delta costs its base's bytes to read, and
+/// cannot be a base itself), zstd when it saves a thirty-second, else raw.
 pub(super) fn pick_coding(plain_len: usize, delta_len: Option<usize>, zstd_len: Option<usize>) -> Coding {
     let zstd_len = zstd_len.filter(|len| *len <= plain_len - plain_len / 32);
     let without_base = zstd_len.unwrap_or(plain_len);
     match delta_len {
-        Some(len) if len <= without_base - without_base / 8 => Coding::Delta,
+        Some(len) if len <= without_base / 8 * 5 => Coding::Delta,
         _ if zstd_len.is_some() => Coding::Zstd,
         _ => Coding::Raw,
     }
+}
+
+/// True when a series has drifted from its base: its last delta took more than half of what the content would take whole, judged by how far the base
+/// itself shrank. The next version is then stored whole and becomes the base of its successors.
+pub(super) fn has_drifted(delta: StoredShare, base: StoredShare) -> bool {
+    // delta.stored / delta.plain > base.stored / base.plain / 2, in integers that cannot overflow.
+    u128::from(delta.stored) * u128::from(base.plain) > u128::from(base.stored) * u128::from(delta.plain) / 2
+}
+
+/// Plain bytes and what they take stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct StoredShare {
+    /// Plain bytes.
+    pub(super) plain: u64,
+    /// Stored bytes.
+    pub(super) stored: u64,
 }
 
 /// True when a delta is so short that zstd alone need not be tried beside it.
@@ -115,6 +137,7 @@ pub(super) fn form_of(
         (_, _, BaseOutcome::NotWanted) => Reason::Small,
         (_, _, BaseOutcome::None) => Reason::NoBase,
         (_, _, BaseOutcome::Busy) => Reason::Busy,
+        (_, _, BaseOutcome::Drifted) => Reason::Rebased,
         (_, _, BaseOutcome::Tried) => Reason::BaseUseless,
     };
     (form, reason)
@@ -146,13 +169,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_delta_must_beat_zstd_by_an_eighth() {
-        assert_eq!(pick_coding(1000, Some(437), Some(500)), Coding::Delta);
-        assert_eq!(pick_coding(1000, Some(450), Some(500)), Coding::Zstd);
-        assert_eq!(pick_coding(1000, Some(875), None), Coding::Delta);
-        assert_eq!(pick_coding(1000, Some(900), None), Coding::Raw);
+    fn a_delta_must_take_at_most_five_eighths_of_what_the_segment_takes_alone() {
+        assert_eq!(pick_coding(1000, Some(310), Some(500)), Coding::Delta);
+        assert_eq!(pick_coding(1000, Some(320), Some(500)), Coding::Zstd);
+        assert_eq!(pick_coding(1000, Some(625), None), Coding::Delta);
+        assert_eq!(pick_coding(1000, Some(640), None), Coding::Raw);
         assert_eq!(pick_coding(1000, None, Some(990)), Coding::Raw);
         assert_eq!(pick_coding(1, None, None), Coding::Raw);
+    }
+
+    #[test]
+    fn a_series_has_drifted_when_its_delta_takes_half_of_what_whole_content_takes() {
+        let base = StoredShare { plain: 1000, stored: 400 };
+        assert!(!has_drifted(StoredShare { plain: 2000, stored: 400 }, base));
+        assert!(has_drifted(StoredShare { plain: 2000, stored: 401 }, base));
+        let huge = StoredShare { plain: u64::MAX, stored: u64::MAX };
+        assert!(has_drifted(huge, huge));
     }
 
     #[test]

@@ -8,11 +8,11 @@
 
 use super::{
     BodyDigest, Destination, Engine, EngineError, StoreError,
-    base::{BaseObject, RegionOutcome},
+    base::{BaseChoice, BaseObject, RegionOutcome},
     bucket::BucketHandle,
     budget::Permit,
     config::Compression,
-    encode::{EncodedSegment, Region, SegmentPlan, encode_segment},
+    encode::{EncodedSegment, Region, SegmentPlan, Trials, encode_segment},
     keyring::random,
     outlet::{Outlet, held},
     pins::Pin,
@@ -121,8 +121,9 @@ impl Engine {
             return (None, BaseOutcome::NotWanted);
         }
         match self.choose_base(bucket, destination.key()).await {
-            Ok(Some(base)) => (Some(Arc::new(base)), BaseOutcome::Tried),
-            Ok(None) => (None, BaseOutcome::None),
+            Ok(BaseChoice::Found(base)) => (Some(Arc::new(base)), BaseOutcome::Tried),
+            Ok(BaseChoice::Drifted) => (None, BaseOutcome::Drifted),
+            Ok(BaseChoice::None) => (None, BaseOutcome::None),
             Err(error) => {
                 tracing::warn!(%error, "no base: stored without one");
                 (None, BaseOutcome::None)
@@ -279,7 +280,6 @@ struct Encoded {
     pins: Option<Arc<Vec<Pin>>>,
 }
 
-
 /// Segments on their way through the codec pool.
 struct Encoding {
     engine: Arc<Engine>,
@@ -291,6 +291,7 @@ struct Encoding {
     region: Option<(u64, RegionFuture)>,
     /// Set when some region had a window.
     tried: Arc<AtomicBool>,
+    trials: Arc<Trials>,
     view_ranges: Arc<AtomicUsize>,
     encoded: mpsc::Sender<Option<JoinHandle<Result<Encoded, EngineError>>>>,
     content: AbortOnDrop<StagedContent>,
@@ -345,6 +346,7 @@ impl Encoding {
             next: start,
             region: None,
             tried: Arc::default(),
+            trials: Arc::default(),
             view_ranges: Arc::default(),
             encoded,
             content: AbortOnDrop(emitting),
@@ -357,14 +359,15 @@ impl Encoding {
     async fn push(&mut self, plain: Arc<Vec<u8>>, permit: Permit) -> Result<(), EngineError> {
         let region = self.region_at(self.next);
         self.next += plain.len() as u64;
-        let (engine, compression, effort) = (self.engine.clone(), self.bucket.settings.compression, self.effort);
+        let (engine, trials) = (self.engine.clone(), self.trials.clone());
+        let (compression, effort) = (self.bucket.settings.compression, self.effort);
         let job = tokio::spawn(async move {
             let region = match region {
                 Some(region) => region.await,
                 None => None,
             };
             let pins = region.as_ref().map(|region| region.pins.clone());
-            let how = SegmentPlan { compression, effort, region };
+            let how = SegmentPlan { compression, effort, region, trials };
             let (metrics, bytes) = (engine.metrics.clone(), plain.clone());
             let segment = engine.pool.run(move |scratch| encode_segment(scratch, &bytes, &how, &metrics)).await?;
             Ok(Encoded { segment, plain, permit, pins })

@@ -30,7 +30,13 @@ struct Deployment {
 }
 
 fn settings(compression: Compression, encryption: Encryption) -> BucketSettings {
-    BucketSettings { compression, encryption, effort: EffortSetting::Auto, backend: "local".into(), keysets: Vec::new() }
+    BucketSettings {
+        compression,
+        encryption,
+        effort: EffortSetting::Auto,
+        backend: "local".into(),
+        keysets: Vec::new(),
+    }
 }
 
 fn config(dir: &Path, memory_bytes_max: u64) -> EngineConfig {
@@ -182,7 +188,8 @@ async fn an_object_of_many_regions_is_encoded_within_a_small_budget() {
     let published = deployment.put(&bucket, "big-2", &v2).await;
     assert_eq!(published.storage.form, Form::Delta);
     let explained = deployment.engine.explain("delta", "big-2").await.expect("explained").expect("exists");
-    let inspected = deployment.engine.inspect(explained["blobs"][0]["id"].as_str().expect("an id")).await.expect("inspected");
+    let inspected =
+        deployment.engine.inspect(explained["blobs"][0]["id"].as_str().expect("an id")).await.expect("inspected");
     assert!(published.storage.stored_bytes < v2.len() as u64 / 10, "{inspected:#?}");
     assert!(deployment.get(&bucket, "big-2", 0..v2.len()).await == v2);
 }
@@ -298,8 +305,11 @@ async fn a_base_that_dies_between_choice_and_commit_makes_the_object_whole() {
     // The base is dead, but pinned: its bytes outlive the collection.
     let report = deployment.engine.collect(true).await.expect("collected");
     assert_eq!(report.pinned_blobs, 1);
-    let published =
-        deployment.engine.publish(&bucket, "v-2", staged, Facts::default(), Precondition::None).await.expect("published");
+    let published = deployment
+        .engine
+        .publish(&bucket, "v-2", staged, Facts::default(), Precondition::None)
+        .await
+        .expect("published");
     assert_eq!(published.storage.form, Form::Zstd);
     deployment.engine.collect(true).await.expect("collected");
     deployment.engine.drop_caches();
@@ -320,7 +330,10 @@ async fn an_abandoned_upload_leaves_nothing() {
     let reserved = (64 << 20) + 2 * CODEC_THREAD_BYTES;
     let mut left = (usize::MAX, 0);
     for _ in 0..500 {
-        left = (deployment.blob_files().len(), deployment.metrics.memory_budget_bytes.with_label_values(&["used"]).get() as u64);
+        left = (
+            deployment.blob_files().len(),
+            deployment.metrics.memory_budget_bytes.with_label_values(&["used"]).get() as u64,
+        );
         if left == (0, reserved) {
             return;
         }
@@ -393,7 +406,8 @@ async fn damaged_stored_bytes_are_an_error_and_never_wrong_bytes() {
             std::fs::write(&file, bad).expect("written");
             deployment.engine.drop_caches();
             let object = deployment.engine.open_object(&bucket, "x").await.expect("opened").expect("exists");
-            let outcome: Result<Vec<Bytes>, _> = deployment.engine.read(&object, 0..bytes.len() as u64).try_collect().await;
+            let outcome: Result<Vec<Bytes>, _> =
+                deployment.engine.read(&object, 0..bytes.len() as u64).try_collect().await;
             match outcome {
                 Ok(pieces) => assert!(pieces.concat() == bytes, "wrong bytes after damage at {at}"),
                 Err(error) => assert!(matches!(error, EngineError::Integrity(_)), "{error}"),

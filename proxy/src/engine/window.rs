@@ -105,11 +105,17 @@ impl Windows {
     /// Windows within `budget`: a base of up to an eighth of it is taken whole; of a longer one two windows (a region's and the next one's) of a tenth each leave
     /// room for segments.
     pub(super) fn new(budget: Arc<MemoryBudget>, blobs: Arc<Blobs>, pool: Arc<CodecPool>) -> Arc<Self> {
-        
         let whole_len_max = (budget.bytes_max() / 8).min(WINDOW_LEN_MAX as u64);
         let len_max = 1 << (budget.bytes_max() / 10).min(WINDOW_LEN_MAX as u64).ilog2();
-        let windows =
-            Arc::new(Self { slots: Mutex::default(), clock: AtomicU64::new(0), len_max, whole_len_max, budget, blobs, pool });
+        let windows = Arc::new(Self {
+            slots: Mutex::default(),
+            clock: AtomicU64::new(0),
+            len_max,
+            whole_len_max,
+            budget,
+            blobs,
+            pool,
+        });
         let idle = Arc::downgrade(&windows);
         windows.budget.on_pressure(Box::new(move || idle.upgrade().is_some_and(|windows| windows.free_one_idle())));
         windows
