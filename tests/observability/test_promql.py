@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from observability.model import metrics, mistakes
 from observability.promql import PromqlError, names
 
 
@@ -37,3 +38,20 @@ def test_strings_do_not_hide_names() -> None:
 def test_what_is_not_understood_is_an_error(expr: str) -> None:
     with pytest.raises(PromqlError):
         names(expr)
+
+
+@pytest.mark.parametrize(
+    ("expr", "count"),
+    [
+        ('rate(deltaweir_http_requests_total{op="x", instance=~".*"}[5m])', 0),
+        ("histogram_quantile(0.9, sum by (le, op) (rate(deltaweir_http_request_seconds_bucket[5m])))", 0),
+        ("deltaweir_unheard_of_total", 1),
+        ("deltaweir_http_request_seconds", 1),
+        ("deltaweir_http_requests_total_bucket", 1),
+        ('deltaweir_http_requests_total{bucket="b"}', 1),
+        ("sum by (form) (deltaweir_http_requests_total)", 1),
+        ("sum by (le) (deltaweir_http_request_seconds_sum)", 1),
+    ],
+)
+def test_names_that_do_not_exist_are_found(expr: str, count: int) -> None:
+    assert len(mistakes(expr, names(expr), metrics())) == count
