@@ -28,17 +28,9 @@ PALETTE: dict[str, str] = {
 }
 OTHERS = ("#3aa6b9", "#6b7f2a", "#a0522d", "#5b5f97")
 SEQUENCE = (
-    "#2f6fdb",
-    "#12936f",
-    "#d2691e",
-    "#8257e5",
-    "#b08900",
-    "#c2417c",
-    "#3aa6b9",
-    "#6b7f2a",
-    "#7b8794",
-    "#a0522d",
-)
+    "#2f6fdb", "#12936f", "#d2691e", "#8257e5", "#b08900", "#c2417c", "#3aa6b9", "#6b7f2a", "#7b8794", "#a0522d",
+    "#1f3a93", "#e08283", "#00695c",
+)  # fmt: skip
 GROWTH, LOSS = "#12936f", "#c23b3b"
 LABEL_PLACES = ("top center", "bottom center", "top right", "bottom left")
 AXIS: dict[str, Any] = {

@@ -183,7 +183,8 @@ class Deltaweir(Target):
                 "durable": "fsync of file, directory and catalog",
             }
         done = subprocess.run([str(self.binary), "--version"], capture_output=True, text=True, timeout=20, check=False)
-        build = "debug" if "debug" in self.binary.parts else "release"
+        # Cargo's directories are the only sign of a build's profile; a binary from elsewhere does not say.
+        build = next((kind for kind in ("debug", "release") if kind in self.binary.parts), "unknown")
         return {
             "server": done.stdout.strip() or "deltaweir",
             "build": build,
