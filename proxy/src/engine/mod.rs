@@ -36,6 +36,7 @@ pub use collect::Collection;
 pub use config::{BackendConfig, BucketSettings, Compression, EffortSetting, Encryption, EngineConfig};
 pub use error::{EngineError, StoreError};
 pub use facts::{Checksum, Facts, Form, PartFacts, PartSize, StorageFacts};
+pub use publish::{Completion, PartName};
 pub use read::OpenObject;
 pub use stage::Staged;
 

@@ -21,6 +21,28 @@ use catalog::{
 use object_format::{BlobId, ObjectFacts};
 use std::{ops::Range, sync::Arc};
 
+/// Which part of which upload.
+#[derive(Clone, Copy, Debug)]
+pub struct PartName<'a> {
+    /// The upload's key.
+    pub key: &'a str,
+    /// The upload.
+    pub upload: UploadId,
+    /// The part's number.
+    pub number: u32,
+}
+
+/// What an upload is completed from.
+#[derive(Clone, Debug)]
+pub struct Completion {
+    /// The upload.
+    pub upload: UploadId,
+    /// The chosen parts, ascending, as [`Engine::parts`] gave them.
+    pub parts: Vec<(Part, PartFacts)>,
+    /// Digest of the part list the client sent: the same list completes an upload twice.
+    pub parts_digest: [u8; 32],
+}
+
 /// A blob in its place, not referenced yet.
 struct Stored {
     extents: Vec<Extent>,
@@ -94,12 +116,11 @@ impl Engine {
     pub async fn publish_part<T: Send>(
         self: &Arc<Self>,
         bucket: &BucketHandle,
-        key: &str,
-        upload: UploadId,
-        number: u32,
+        part: PartName<'_>,
         staged: Staged<T>,
         facts: PartFacts,
     ) -> Result<UnixMs, EngineError> {
+        let PartName { key, upload, number } = part;
         let (engine, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
         let (content, sha256) = (staged.content, staged.sha256);
         self.detached(async move {
@@ -141,13 +162,12 @@ impl Engine {
     pub async fn publish_part_copy(
         self: &Arc<Self>,
         bucket: &BucketHandle,
-        key: &str,
-        upload: UploadId,
-        number: u32,
+        part: PartName<'_>,
         source: &OpenObject,
         range: Range<u64>,
         facts: PartFacts,
     ) -> Result<UnixMs, EngineError> {
+        let PartName { key, upload, number } = part;
         let stored = Stored::copy_of(clip(&source.content.extents, range.clone()));
         let (engine, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
         self.detached(async move {
@@ -185,7 +205,7 @@ impl Engine {
         .await
     }
 
-    /// Completes an upload from parts as [`Engine::parts`] gave them (the chosen ones, ascending). `facts` are complete but for `storage`.
+    /// Completes an upload. `facts` are complete but for `storage`.
     ///
     /// # Errors
     /// [`EngineError::Conflict`] when a part was replaced meanwhile, [`EngineError::NoUpload`], [`EngineError::PreconditionFailed`].
@@ -193,12 +213,11 @@ impl Engine {
         self: &Arc<Self>,
         bucket: &BucketHandle,
         key: &str,
-        upload: UploadId,
-        parts: Vec<(Part, PartFacts)>,
-        parts_digest: [u8; 32],
+        completion: Completion,
         facts: Facts,
         precondition: Precondition,
     ) -> Result<Published, EngineError> {
+        let Completion { upload, parts, parts_digest } = completion;
         let id = VersionId(random()?);
         let extents: Vec<Extent> = parts.iter().flat_map(|(part, _)| part.extents.iter().copied()).collect();
         let extents_digest = digest_of(&extents);

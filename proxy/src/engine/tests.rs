@@ -224,7 +224,7 @@ async fn parts_shrink_like_single_puts_and_complete_moves_no_bytes() {
             let destination = Destination::Part { key: key.into(), upload, number };
             let staged = deployment.stage(&bucket, destination, part).await;
             let facts = PartFacts { size: part.len() as u64, ..PartFacts::default() };
-            let stored = deployment.engine.publish_part(&bucket, key, upload, number, staged, facts).await;
+            let stored = deployment.engine.publish_part(&bucket, PartName { key, upload, number }, staged, facts).await;
             assert!(stored.expect("stored") > 0);
         }
         let parts = deployment.engine.parts(&bucket, key, upload, 0, 1000).await.expect("parts");
@@ -232,7 +232,13 @@ async fn parts_shrink_like_single_puts_and_complete_moves_no_bytes() {
         let before = deployment.read_bytes();
         let published = deployment
             .engine
-            .complete(&bucket, key, upload, parts, [1; 32], Facts::default(), Precondition::None)
+            .complete(
+                &bucket,
+                key,
+                Completion { upload, parts, parts_digest: [1; 32] },
+                Facts::default(),
+                Precondition::None,
+            )
             .await
             .expect("completed");
         assert_eq!(deployment.read_bytes(), before);

@@ -8,7 +8,7 @@ use super::{
     object_facts,
 };
 use crate::{
-    engine::{BucketHandle, EngineError, Facts, PartFacts, PartSize},
+    engine::{BucketHandle, Completion, EngineError, Facts, PartFacts, PartSize},
     server::{
         RequestBody,
         service::{Answer, S3Request},
@@ -56,7 +56,8 @@ pub(super) async fn complete(request: &S3Request, body: &mut RequestBody) -> Res
     let work = async move {
         let result = result_of(&request, &bucket, &key, &facts);
         let engine = request.service.engine.clone();
-        match engine.complete(&bucket, &key, open.id, chosen, digest, facts, precondition).await {
+        let completion = Completion { upload: open.id, parts: chosen, parts_digest: digest };
+        match engine.complete(&bucket, &key, completion, facts, precondition).await {
             Ok(published) => {
                 let mut done = done(&result, &bucket);
                 object_facts::note_form(done.answer.extensions_mut(), published.storage.form);

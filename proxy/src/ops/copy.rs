@@ -9,7 +9,7 @@ use super::{
     no_such_key, no_such_version, object_facts, set, time_of,
 };
 use crate::{
-    engine::{BucketHandle, Destination, EngineError, Facts, OpenObject, PartFacts, StoreError},
+    engine::{BucketHandle, Destination, EngineError, Facts, OpenObject, PartFacts, PartName, StoreError},
     server::service::{Answer, S3Request},
 };
 use http::HeaderMap;
@@ -123,6 +123,7 @@ pub(super) async fn upload_part_copy(request: &S3Request) -> Result<Answer> {
     let resource = request.target.resource();
     let work = async move {
         let engine = request.service.engine.clone();
+        let part = PartName { key: &key, upload: open.id, number };
         let size = range.end - range.start;
         let facts = |etag: &ETag, checksum: Option<Checksum>| PartFacts {
             size,
@@ -133,14 +134,13 @@ pub(super) async fn upload_part_copy(request: &S3Request) -> Result<Answer> {
         let (facts, stored) = if engine.shares_extents(&source.bucket, &bucket) {
             let (etag, checksum) = request.digests_of(&source, range.clone(), algorithm).await?;
             let facts = facts(&etag, checksum);
-            let stored =
-                engine.publish_part_copy(&bucket, &key, open.id, number, &source.object, range, facts.clone()).await;
+            let stored = engine.publish_part_copy(&bucket, part, &source.object, range, facts.clone()).await;
             (facts, stored)
         } else {
             let destination = Destination::Part { key: key.clone(), upload: open.id, number };
             let copied = request.stage_copy(&bucket, destination, &source, range, algorithm).await?;
             let facts = facts(&copied.etag, copied.checksum);
-            (facts.clone(), engine.publish_part(&bucket, &key, open.id, number, copied.staged, facts).await)
+            (facts.clone(), engine.publish_part(&bucket, part, copied.staged, facts).await)
         };
         let modified_ms = stored.map_err(|error| request.refusal(error))?;
         let result = CopyResult {

@@ -2,7 +2,7 @@
 
 use super::{InBucket, Result, document, empty, object_facts, set, time_of};
 use crate::{
-    engine::{Destination, Facts, PartFacts},
+    engine::{Destination, Facts, PartFacts, PartName},
     server::{
         RequestBody,
         service::{Answer, S3Request},
@@ -72,7 +72,7 @@ pub(super) async fn upload_part(request: &S3Request, body: &mut RequestBody) -> 
     };
     let engine = &request.service.engine;
     engine
-        .publish_part(&here.bucket, key, open.id, number, received.staged, facts)
+        .publish_part(&here.bucket, PartName { key, upload: open.id, number }, received.staged, facts)
         .await
         .map_err(|error| request.refusal(error))?;
 
