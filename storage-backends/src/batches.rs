@@ -64,11 +64,6 @@ impl Batches {
         Ok(Batch { pieces, len, is_last })
     }
 
-    /// Bytes given so far.
-    pub(crate) fn read(&self) -> u64 {
-        self.read
-    }
-
     fn check_len(&self, is_last: bool) -> Result<()> {
         match self.announced {
             Some(announced) if self.read > announced || (is_last && self.read < announced) => {

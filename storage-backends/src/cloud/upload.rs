@@ -46,8 +46,10 @@ async fn put_at_once(bucket: &Bucket, path: &Path, body: Batch) -> Result<u64> {
 async fn put_in_parts(bucket: &Arc<Bucket>, path: Path, first: Batch, mut batches: Batches) -> Result<Unclaimed> {
     let mut upload = Parts::begin(bucket, &path).await?;
     let mut batch = first;
+    let mut len = 0;
     loop {
         let is_last = batch.is_last;
+        len += batch.len;
         upload.add(batch).await?;
         if is_last {
             break;
@@ -56,7 +58,7 @@ async fn put_in_parts(bucket: &Arc<Bucket>, path: Path, first: Batch, mut batche
         batch = batches.next().await?;
     }
     upload.all_arrived().await?;
-    let (len, bucket, path) = (batches.read(), bucket.clone(), path);
+    let bucket = bucket.clone();
     unclaimed(bucket.clone(), path.clone(), async move {
         upload.complete().await?;
         confirm(&bucket, &path, len).await?;
