@@ -94,7 +94,9 @@ impl S3Request {
 
     /// Looks the addressed bucket up.
     async fn in_bucket(&self) -> Result<InBucket<'_>> {
-        Ok(InBucket { request: self, bucket: self.bucket(self.bucket_name()?).await? })
+        let bucket = self.bucket(self.bucket_name()?).await?;
+        self.key_shows.store(!bucket.is_sealed(), std::sync::atomic::Ordering::Relaxed);
+        Ok(InBucket { request: self, bucket })
     }
 
     async fn bucket(&self, name: &str) -> Result<BucketHandle> {

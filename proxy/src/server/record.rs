@@ -10,7 +10,7 @@ use std::{
     net::IpAddr,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
@@ -26,6 +26,7 @@ struct Inner {
     method: String,
     ids: RequestIds,
     received: Arc<AtomicU64>,
+    key_shows: Arc<AtomicBool>,
     op: &'static str,
     inflight: Option<IntGauge>,
     bucket: String,
@@ -68,6 +69,7 @@ impl RequestRecord {
             method: method.as_str().to_owned(),
             ids,
             received: Arc::default(),
+            key_shows: Arc::default(),
             op: OP_UNKNOWN,
             inflight: None,
             bucket: String::new(),
@@ -84,6 +86,11 @@ impl RequestRecord {
     /// Counts the request body's bytes.
     pub fn received(&self) -> Arc<AtomicU64> {
         self.0.received.clone()
+    }
+
+    /// Set by whoever learns that the request's bucket is not sealed: only then does the log show its key (logs see no names of sealed buckets).
+    pub fn key_shows(&self) -> Arc<AtomicBool> {
+        self.0.key_shows.clone()
     }
 
     /// The request's ids.
@@ -181,7 +188,7 @@ impl Drop for Inner {
             method = self.method,
             op = self.op,
             bucket = self.bucket,
-            key = self.key,
+            key = self.key_shows.load(Ordering::Relaxed).then_some(self.key.as_str()),
             status,
             code = self.code,
             bytes_in = received,

@@ -19,7 +19,7 @@ use s3_wire::{
 };
 use std::{
     net::IpAddr,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, SystemTime},
 };
 use tokio::sync::Semaphore;
@@ -70,6 +70,8 @@ pub struct S3Request {
     pub payload: PayloadMode,
     /// Who sent it.
     pub principal: Principal,
+    /// Whether the access log may show the key.
+    pub key_shows: Arc<AtomicBool>,
 }
 
 impl S3Service {
@@ -177,6 +179,7 @@ impl S3Service {
             headers: Arc::new(headers),
             payload: identity.payload().clone(),
             principal,
+            key_shows: record.key_shows(),
         };
         self.authorize(&request)?;
         ops::operate(&request, body).await
