@@ -22,9 +22,13 @@ pub mod writers;
 use crate::Catalog;
 use std::{future::Future, sync::Arc};
 
-/// The statements behind listings of keys and of uploads, for tests of their plans. Parameters: bucket, first key, end and limit; bucket,
-/// key, creation and id of the last upload, end and limit.
-pub const LISTING_STATEMENTS: [&str; 2] = [crate::relational::list::VERSIONS_RUN, crate::relational::list::UPLOADS_RUN];
+/// The statements behind listings, for tests of their plans: of keys (bucket, first key, end, limit), of uploads (bucket, key, creation and id
+/// of the last one, end, limit), of keys past common prefixes (bucket, first key, end, delimiter, where the rest begins, limit).
+pub const LISTING_STATEMENTS: [&str; 3] = [
+    crate::relational::list::VERSIONS_RUN,
+    crate::relational::list::UPLOADS_RUN,
+    crate::relational::list::VERSIONS_WALK,
+];
 
 /// How an implementation is made for a test.
 pub trait Factory: Send + Sync {

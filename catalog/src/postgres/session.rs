@@ -177,6 +177,7 @@ impl Drop for PostgresSession {
 
 impl Session for PostgresSession {
     const EXCLUSIVE: bool = false;
+    const ROUND_TRIPS: bool = true;
 
     async fn run(&mut self, statements: Vec<Statement>) -> Result<Vec<Vec<Row>>> {
         if statements.is_empty() && self.deferred.is_empty() {

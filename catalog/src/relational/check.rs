@@ -7,8 +7,8 @@ use super::session::{Session, Value, statement};
 use crate::{Result, types::Seq};
 
 /// A broken rule, and the statement that names up to [`SHOWN_MAX`] rows that break it.
-struct Rule {
-    broken: &'static str,
+pub(crate) struct Rule {
+    pub(crate) broken: &'static str,
     sql: &'static str,
 }
 
@@ -34,7 +34,7 @@ pub(crate) async fn check<S: Session>(session: &mut S) -> Result<Vec<String>> {
     Ok(broken)
 }
 
-const RULES: &[Rule] = &[
+pub(crate) const RULES: &[Rule] = &[
     Rule {
         broken: "a version names a bucket that is not there",
         sql: "SELECT v.seq FROM versions v WHERE NOT EXISTS \

@@ -24,6 +24,30 @@ pub(crate) const VERSIONS_RUN: &str = concat!(
     " FROM versions v WHERE v.bucket = $1 AND v.key >= $2 AND v.key < $3 AND v.current = 1 ORDER BY v.key LIMIT $4"
 );
 
+/// A run that seeks past common prefixes by itself, one row per entry, where each statement costs a round trip. Each step finds the delimiter in
+/// the key that the last one gave, and goes on behind the common prefix, or behind the key when there is none. Parameters: bucket, first
+/// key, end, delimiter, where the rest of the key begins (from 1), limit. Only for PostgreSQL, whose functions on bytes it uses.
+pub(crate) const VERSIONS_WALK: &str = concat!(
+    "WITH RECURSIVE walk (key, step) AS (
+      (SELECT v.key, CAST(1 AS BIGINT) FROM versions v
+       WHERE v.bucket = $1 AND v.key >= $2 AND v.key < $3 AND v.current = 1 ORDER BY v.key LIMIT 1)
+      UNION ALL
+      SELECT n.key, w.step + 1 FROM walk w
+      CROSS JOIN LATERAL (SELECT CAST(CAST($5 AS BIGINT) AS INTEGER) AS rest) r
+      CROSS JOIN LATERAL (SELECT position(CAST($4 AS BYTEA) IN substring(w.key FROM r.rest)) AS at) f
+      CROSS JOIN LATERAL (
+        SELECT v.key FROM versions v
+        WHERE v.bucket = $1 AND v.key < $3 AND v.current = 1 AND v.key >= CASE f.at
+          WHEN 0 THEN w.key || CAST('\\x00' AS BYTEA)
+          ELSE substring(w.key FOR r.rest + f.at - 2 + length(CAST($4 AS BYTEA))) || CAST('\\xff' AS BYTEA) END
+        ORDER BY v.key LIMIT 1) n
+      WHERE w.step < $6
+    ) SELECT ",
+    version_columns!(),
+    " FROM walk w CROSS JOIN LATERAL
+      (SELECT x.* FROM versions x WHERE x.bucket = $1 AND x.key = w.key AND x.current = 1 LIMIT 1) v ORDER BY w.step"
+);
+
 /// A run of open uploads: bucket, the three columns of [`UploadsStart`], end, limit.
 pub(crate) const UPLOADS_RUN: &str = concat!(
     "SELECT ",
@@ -81,12 +105,21 @@ pub(crate) async fn versions<S: Session>(session: &mut S, query: &ListQuery) -> 
     let end = after_prefix(query.prefix.as_bytes());
     let mut start = rollup.start(query.after.as_deref());
     let mut page = ListPage::default();
-    let mut run = if query.delimiter.is_some() { RUN_FIRST } else { query.limit + 1 };
+    let walk = query.delimiter.as_deref().filter(|_| S::ROUND_TRIPS);
+    let mut run = if query.delimiter.is_some() && walk.is_none() { RUN_FIRST } else { query.limit + 1 };
     loop {
         // One more than fits is looked for, to know whether there is more.
         let wanted = run.min(query.limit + 1 - page.entries.len());
-        let found =
-            session.query(statement!(VERSIONS_RUN, query.bucket.0, start.clone(), end.clone(), wanted as i64,)).await?;
+        let (bucket, start_of_run, end, limit) = (query.bucket.0, start.clone(), end.clone(), wanted as i64);
+        let found = session
+            .query(match walk {
+                None => statement!(VERSIONS_RUN, bucket, start_of_run, end, limit),
+                Some(delimiter) => {
+                    let rest = query.prefix.len() as i64 + 1;
+                    statement!(VERSIONS_WALK, bucket, start_of_run, end, rows::key(delimiter), rest, limit)
+                }
+            })
+            .await?;
         let exhausted = found.len() < wanted;
         let mut inside = false;
         for row in &found {

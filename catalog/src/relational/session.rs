@@ -185,6 +185,9 @@ pub(crate) trait Session: Send {
     /// Whether one process owns the database, so that a new writer means that earlier ones are dead.
     const EXCLUSIVE: bool;
 
+    /// Whether a statement is a journey, so that few large ones are better than many small ones.
+    const ROUND_TRIPS: bool;
+
     /// Runs statements in order and gives each one's rows. An error ends the run; where several statements travel together, those
     /// after the failed one are not carried out either.
     fn run(&mut self, statements: Vec<Statement>) -> impl Future<Output = Result<Vec<Vec<Row>>>> + Send;

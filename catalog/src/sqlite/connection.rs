@@ -76,6 +76,7 @@ impl SqliteSession {
 
 impl Session for SqliteSession {
     const EXCLUSIVE: bool = true;
+    const ROUND_TRIPS: bool = false;
 
     async fn run(&mut self, statements: Vec<Statement>) -> Result<Vec<Vec<Row>>> {
         // Locks are not asked for: one thread writes, and a reader's snapshot cannot be changed under it.

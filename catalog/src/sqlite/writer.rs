@@ -114,6 +114,9 @@ impl Committer {
             }
             self.commit_group(group);
         }
+        // The last connection to close folds the log into the database; only one that writes can.
+        let session = self.session.take();
+        self.readers.with_all_closed(|| drop(session));
     }
 
     /// Makes a group durable and answers it. Nothing is answered before the commit, refusals included: they may rest on a change of
