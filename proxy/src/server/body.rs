@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::{Stream, stream::BoxStream};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use s3_wire::body::BoxError;
+use s3_wire::{ErrorCode, S3Error, body::BoxError};
 use std::{
     pin::Pin,
     sync::{
@@ -115,7 +115,7 @@ where
                 this.waiting.get_or_insert_with(|| (now, Box::pin(tokio::time::sleep_until(now + wait_max))));
             ready!(sleep.as_mut().poll(cx));
             this.state = State::Failed;
-            return Poll::Ready(Some(Err("the peer stopped sending".into())));
+            return Poll::Ready(Some(Err(S3Error::new(ErrorCode::RequestTimeout).closing().into())));
         }
         if let Some((since, _)) = this.waiting.take() {
             this.waited += since.elapsed();

@@ -90,7 +90,7 @@ where
     /// The next piece of the payload, never empty; `None` after the last.
     ///
     /// # Errors
-    /// `IncompleteBody` (also when the connection breaks), `InvalidChunkSizeError`, `SignatureDoesNotMatch`, `MalformedTrailerError`.
+    /// `IncompleteBody` (also when the connection breaks), an [`S3Error`] that the inner body itself failed with, `InvalidChunkSizeError`, `SignatureDoesNotMatch`, `MalformedTrailerError`.
     pub async fn next(&mut self) -> Option<Result<Bytes>> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
@@ -126,7 +126,14 @@ where
                         self.frame = data;
                     }
                 }
-                Some(Err(_)) => return Poll::Ready(Err(S3Error::new(ErrorCode::IncompleteBody))),
+                Some(Err(error)) => {
+                    // A server that bounds its bodies says in S3's words why it gave one up; everything else is a broken connection.
+                    let incomplete = |_| S3Error::new(ErrorCode::IncompleteBody);
+                    return Poll::Ready(Err(error
+                        .into()
+                        .downcast::<S3Error>()
+                        .map_or_else(incomplete, |error| *error)));
+                }
                 None => {
                     let trailers = self.check_end()?;
                     self.end = End::Good(trailers);
