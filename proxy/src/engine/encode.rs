@@ -26,12 +26,25 @@ const RANGES_KEPT_FOR_CROSSINGS: usize = 4;
 pub(super) struct Trials {
     helped: AtomicBool,
     useless: AtomicU32,
+    /// The best zstd alone has made of a segment, in thousandths, plus one; 0 while it has not been tried.
+    zstd_permille: AtomicU32,
 }
 
 impl Trials {
     /// False when the first trials gained nothing: the base is of another family.
     fn go_on(&self) -> bool {
         self.helped.load(Ordering::Relaxed) || self.useless.load(Ordering::Relaxed) < plan::USELESS_TRIALS_MAX
+    }
+
+    fn zstd_permille(&self) -> Option<u32> {
+        self.zstd_permille.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    fn note_zstd(&self, plain_len: usize, zstd_len: Option<usize>) {
+        let permille = zstd_len.map_or(1000, |len| len.saturating_mul(1000) / plain_len.max(1));
+        let shown = u32::try_from(permille).unwrap_or(u32::MAX - 1) + 1;
+        let keep = |old: u32| Some(if old == 0 { shown } else { old.min(shown) });
+        let _ = self.zstd_permille.fetch_update(Ordering::Relaxed, Ordering::Relaxed, keep);
     }
 
     fn note(&self, helped: bool) {
@@ -104,13 +117,14 @@ pub(super) fn encode_segment(
         .filter(|_| segment.trials.go_on())
         .and_then(|region| encode_delta(scratch, plain, region, segment.effort, metrics));
     if let Some((bytes, footprint)) = delta.as_ref()
-        && plan::delta_settles_it(plain.len(), bytes.len())
+        && plan::delta_settles_it(plain.len(), bytes.len(), segment.trials.zstd_permille())
     {
         segment.trials.note(true);
         let footprint = footprint.clone();
         return done(Coding::Delta, delta.map(|(bytes, _)| bytes), footprint);
     }
     let zstd = encode_zstd(plain, segment.effort, metrics);
+    segment.trials.note_zstd(plain.len(), zstd.as_ref().map(Vec::len));
     let coding =
         plan::pick_coding(plain.len(), delta.as_ref().map(|(bytes, _)| bytes.len()), zstd.as_ref().map(Vec::len));
     if segment.region.is_some() {

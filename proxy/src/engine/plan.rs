@@ -109,9 +109,12 @@ pub(super) struct StoredShare {
     pub(super) stored: u64,
 }
 
-/// True when a delta is so short that zstd alone need not be tried beside it.
-pub(super) fn delta_settles_it(plain_len: usize, delta_len: usize) -> bool {
-    delta_len <= plain_len / 6
+/// True when a delta is so short that zstd need not be tried beside it. `zstd_permille` is what zstd alone has made of a segment of the same content,
+/// in thousandths of its length; without it only a delta that hardly anything could beat settles the matter (text shrinks to a seventh alone).
+pub(super) fn delta_settles_it(plain_len: usize, delta_len: usize, zstd_permille: Option<u32>) -> bool {
+    // Half of what zstd gave elsewhere leaves room for segments that shrink better than that one did.
+    let bar = zstd_permille.map_or(0, |permille| plain_len / 1000 * permille as usize / 2);
+    delta_len <= bar.max(plain_len / 100)
 }
 
 /// The majority form by plain bytes, and why.
@@ -176,6 +179,14 @@ mod tests {
         assert_eq!(pick_coding(1000, Some(640), None), Coding::Raw);
         assert_eq!(pick_coding(1000, None, Some(990)), Coding::Raw);
         assert_eq!(pick_coding(1, None, None), Coding::Raw);
+    }
+
+    #[test]
+    fn a_delta_settles_it_only_beside_what_zstd_has_shown() {
+        assert!(!delta_settles_it(4_194_304, 569_888, None), "a seventh may be what zstd gives alone");
+        assert!(!delta_settles_it(4_194_304, 569_888, Some(140)));
+        assert!(delta_settles_it(4_194_304, 300_000, Some(350)));
+        assert!(delta_settles_it(4_194_304, 40_000, None));
     }
 
     #[test]

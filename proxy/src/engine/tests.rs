@@ -211,6 +211,29 @@ async fn a_range_at_the_end_of_a_delta_reads_a_bounded_number_of_stored_bytes() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn content_of_another_family_stays_whole_though_its_name_looks_like_a_version() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("delta").await;
+    // Text that zstd shrinks several times alone, from two vocabularies that share nothing but short words.
+    let text = |seed: u64| -> Vec<u8> {
+        let words: Vec<Vec<u8>> =
+            content(4000, seed).chunks(8).map(|word| word.iter().map(|b| b'A' + (b & 0x3f)).collect()).collect();
+        let order = content(9 * MIB / 10, seed + 1);
+        order
+            .chunks(2)
+            .flat_map(|pair| {
+                words[(usize::from(pair[0]) * 64 + usize::from(pair[1])) % words.len()].iter().copied().chain(*b" ")
+            })
+            .collect()
+    };
+    deployment.put(&bucket, "notes-1.txt", &text(31)).await;
+    let published = deployment.put(&bucket, "notes-2.txt", &text(77)).await;
+    assert_eq!(published.storage.form, Form::Zstd, "{:?}", published.storage);
+    let stats = deployment.engine.stats().await.expect("stats");
+    assert_eq!(stats["totals"]["delta_bytes"], 0, "{stats}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn parts_shrink_like_single_puts_and_complete_moves_no_bytes() {
     let deployment = Deployment::start(512 << 20).await;
     let bucket = deployment.bucket("sealed").await;
