@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import socket
@@ -15,8 +16,8 @@ import h2.events
 import pytest
 
 from outside.buckets import MakeBucket
-from outside.clients import AwsCli, Rclone, Restic, S3Client
-from outside.content import MIB, noise, release, text
+from outside.clients import AwsCli, Rclone, Restic, S3Client, s3_client
+from outside.content import MIB, md5, noise, release, text
 from outside.server import DELTA, DELTA_SEALED, Mode
 from outside.sigv4 import EMPTY_SHA256, Scope, authorize
 
@@ -58,6 +59,15 @@ def test_aws_s3_sync_transfers_nothing_the_second_time(
     back = tmp_path / "back"
     aws.run("s3", "sync", "--no-progress", f"s3://{bucket}/p", str(back))
     assert same(folder, back)
+
+
+def test_an_empty_upload_does_not_confuse_the_next_one_on_its_connection(endpoint: str, bucket: str) -> None:
+    """botocore waits for `100 Continue` before it sends a file. When the final answer comes instead, which is all that an
+    empty body allows, it takes the status line of that answer for the one of the next request on the connection."""
+    s3 = s3_client(endpoint, max_pool_connections=1, read_timeout=10)
+    for number, content in enumerate((b"", b"first", b"", b"", b"second")):
+        put = s3.put_object(Bucket=bucket, Key=f"k{number}", Body=io.BytesIO(content))
+        assert put["ETag"] == f'"{md5(content)}"'
 
 
 def test_aws_s3_moves_streams_lists_and_removes(aws: AwsCli, bucket: str, folder: Path) -> None:
