@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,11 @@ import h2.events
 import pytest
 
 from outside.buckets import MakeBucket
-from outside.clients import AwsCli, Rclone, Restic, S3Client, s3_client
+from outside.clients import AwsCli, Rclone, Restic, S3Client
 from outside.content import MIB, md5, noise, release, text
 from outside.server import DELTA, DELTA_SEALED, Mode
 from outside.sigv4 import EMPTY_SHA256, Scope, authorize
+from outside.wire import Connection, signed
 
 
 @pytest.fixture
@@ -61,13 +62,19 @@ def test_aws_s3_sync_transfers_nothing_the_second_time(
     assert same(folder, back)
 
 
-def test_an_empty_upload_does_not_confuse_the_next_one_on_its_connection(endpoint: str, bucket: str) -> None:
-    """botocore waits for `100 Continue` before it sends a file. When the final answer comes instead, which is all that an
-    empty body allows, it takes the status line of that answer for the one of the next request on the connection."""
-    s3 = s3_client(endpoint, max_pool_connections=1, read_timeout=10)
-    for number, content in enumerate((b"", b"first", b"", b"", b"second")):
-        put = s3.put_object(Bucket=bucket, Key=f"k{number}", Body=io.BytesIO(content))
-        assert put["ETag"] == f'"{md5(content)}"'
+def test_an_empty_upload_does_not_confuse_the_next_one_on_its_connection(
+    connect: Callable[[], Connection], bucket: str
+) -> None:
+    """aws-cli waits for `100 Continue` before it sends a file. When the final answer comes instead, which is all that an
+    empty body allows, it takes the status line of that answer for the one of the next request on the connection, and hangs
+    there. So such an answer is the connection's last."""
+    with connect() as connection:
+        connection.send(signed(connection.host, "PUT", f"/{bucket}/empty", [("Expect", "100-continue")]))
+        answer = connection.answer("PUT")
+        assert answer is not None
+        assert (answer.status, answer.header("etag")) == (200, f'"{md5(b"")}"')
+        assert answer.header("connection") == "close"
+        assert connection.closed()
 
 
 def test_aws_s3_moves_streams_lists_and_removes(aws: AwsCli, bucket: str, folder: Path) -> None:
