@@ -65,9 +65,9 @@ def test_aws_s3_sync_transfers_nothing_the_second_time(
 def test_an_empty_upload_does_not_confuse_the_next_one_on_its_connection(
     connect: Callable[[], Connection], bucket: str
 ) -> None:
-    """aws-cli waits for `100 Continue` before it sends a file. When the final answer comes instead, which is all that an
-    empty body allows, it takes the status line of that answer for the one of the next request on the connection, and hangs
-    there. So such an answer is the connection's last."""
+    """aws-cli waits for `100 Continue` before it sends a file. When the final answer comes instead, which is all that
+    an empty body allows, it takes that answer's status line for the one of the next request on the connection, and
+    hangs there. So such an answer is the connection's last."""
     with connect() as connection:
         connection.send(signed(connection.host, "PUT", f"/{bucket}/empty", [("Expect", "100-continue")]))
         answer = connection.answer("PUT")
