@@ -166,7 +166,10 @@ impl Engine {
         let pool = Arc::new(CodecPool::new(threads, PoolKind::Codec, &metrics)?);
         let hash_pool = Arc::new(CodecPool::new(threads, PoolKind::Hash, &metrics)?);
         // Nothing is spooled (docs/decisions/0007-no-spool.md); the contract's gauge says so.
-        metrics.spool_bytes.with_label_values(&["limit"]).set(i64::try_from(config.spool_bytes_max).unwrap_or(i64::MAX));
+        metrics
+            .spool_bytes
+            .with_label_values(&["limit"])
+            .set(i64::try_from(config.spool_bytes_max).unwrap_or(i64::MAX));
         metrics.spool_bytes.with_label_values(&["used"]).set(0);
         let budget = Arc::new(MemoryBudget::new(config.memory_bytes_max, metrics.clone()));
         let decoded_bytes_max = budget.bytes_max() / 8;

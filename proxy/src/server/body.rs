@@ -35,8 +35,6 @@ pub struct RequestBody<B = Incoming> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nobody asked for it: an `Expect: 100-continue` has not been answered yet.
-    Untouched,
     Reading,
     Ended,
     Failed,
@@ -45,7 +43,7 @@ enum State {
 impl<B: Body<Data = Bytes> + Unpin> RequestBody<B> {
     /// Wraps a body; `received` counts its bytes.
     pub fn new(inner: B, stall_timeout: Duration, received: Arc<AtomicU64>) -> Self {
-        let state = if inner.is_end_stream() { State::Ended } else { State::Untouched };
+        let state = if inner.is_end_stream() { State::Ended } else { State::Reading };
         Self { inner, received, stall_timeout, waiting: None, waited: Duration::ZERO, state }
     }
 
@@ -54,9 +52,9 @@ impl<B: Body<Data = Bytes> + Unpin> RequestBody<B> {
         self.state == State::Ended || self.inner.is_end_stream()
     }
 
-    /// Whether anybody has asked for it.
-    pub fn untouched(&self) -> bool {
-        self.state == State::Untouched
+    /// Whether not a single byte of it has come.
+    pub fn received_nothing(&self) -> bool {
+        self.received.load(Ordering::Relaxed) == 0
     }
 
     /// Reads and forgets at most `bytes_max` bytes, as long as they keep coming; whether that was all of it.
@@ -103,7 +101,7 @@ where
         match this.state {
             State::Ended => return Poll::Ready(None),
             State::Failed => return Poll::Ready(Some(Err("the body failed before".into()))),
-            State::Untouched | State::Reading => this.state = State::Reading,
+            State::Reading => {}
         }
         let polled = Pin::new(&mut this.inner).poll_frame(cx);
         if polled.is_pending() {
@@ -270,7 +268,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_that_stops_coming_fails_after_the_stall_timeout() {
         let mut body = request(stream::iter([&b"abc"[..]]).chain(stream::pending()));
-        assert!(body.untouched());
+        assert!(body.received_nothing());
         assert!(body.frame().await.unwrap().is_ok());
         let started = Instant::now();
         assert!(body.frame().await.unwrap().is_err());

@@ -225,13 +225,16 @@ impl S3Service {
     }
 
     /// Reads what is left of a body within bounds; whether the connection is in step afterwards (C66). A body that waits for `100
-    /// Continue` is not asked for.
+    /// Continue` is not asked for. An empty one never gets its `100 Continue`, and botocore would take the next answer on the connection for
+    /// it: there, too, the connection ends with this answer.
     async fn settle_body(&self, parts: &Parts, body: &mut RequestBody) -> bool {
+        if parts.version < Version::HTTP_2 && parts.headers.contains_key(header::EXPECT) && body.received_nothing() {
+            return false;
+        }
         if body.ended() {
             return true;
         }
-        let expects = parts.headers.contains_key(header::EXPECT);
-        if parts.version >= Version::HTTP_2 || (expects && body.untouched()) {
+        if parts.version >= Version::HTTP_2 {
             return false;
         }
         body.drain(DRAIN_BYTES_MAX).await
