@@ -1,5 +1,5 @@
 # The developer's commands; CI runs `make test` and nothing else.
-.PHONY: help run test test-all bench bench-codec bench-report demo lint fmt audit pin
+.PHONY: help run test test-all docker-test bench bench-codec bench-report demo lint fmt audit pin
 
 PY := .venv/bin/python
 
@@ -15,6 +15,12 @@ test: ## everything CI checks, under 25 minutes on two cores from a fresh clone
 
 test-all: ## test, and the campaigns that take minutes and gigabytes
 	@python3.11 tests/suite.py --long
+
+docker-test: ## the image and compose.yaml, built and run by a real Docker Engine (root; a few minutes)
+	@tests/setup.sh
+	@tests/docker/setup.sh
+	cargo build --locked -p proxy
+	$(PY) -m pytest --timeout=1200 --verbose tests/docker/smoke.py
 
 lint: ## formatting, clippy, licences and version floors, ruff, mypy
 	@tests/setup.sh
