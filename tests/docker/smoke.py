@@ -137,6 +137,16 @@ def test_a_new_container_on_the_volume_has_the_data(new_container: Callable[[], 
     assert container.client().get_object(Bucket="kept", Key="k")["Body"].read() == content
 
 
+def test_a_second_container_on_the_volume_refuses_to_start(new_container: Callable[[], Container]) -> None:
+    first = new_container()
+    loopback = ("--env=DELTAWEIR_LISTEN=127.0.0.1:9000", "--env=DELTAWEIR_ADMIN_LISTEN=127.0.0.1:9001")
+    where = ("--rm", "--network=none", f"--volume={first.volume}:/data")
+    second = first.engine.run("docker", "run", *where, *loopback, *HARDENED, first.image, check=False, timeout_s=60)
+    assert second.returncode == 1
+    assert "in use" in second.stdout
+    assert first.health() == "healthy"
+
+
 def test_sigterm_lets_an_upload_end_and_health_says_so(new_container: Callable[[], Container]) -> None:
     container = new_container()
     container.client().create_bucket(Bucket="bucket")

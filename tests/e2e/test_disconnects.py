@@ -66,7 +66,7 @@ def test_after_a_storm_of_disconnects_everything_is_as_before(new_server: NewSer
     for bucket in ("delta-00", "delta-aes256-00", "zstd-00"):
         s3.create_bucket(Bucket=bucket)
         s3.put_object(Bucket=bucket, Key="app", Body=BODY)
-    storm(server, 100, seed=1)  # opens what is kept open: readers of the catalog, threads
+    storm(server, 100, seed=1)  # opens what is kept open
     until(lambda: at_rest(server), 60, "the server is at rest")
     server.drop_caches()
     files = server.open_files()
