@@ -255,7 +255,7 @@ class Server:
         return int(found[1]) * 1024
 
     def open_files(self) -> int:
-        """Descriptors the process holds, but for the catalog's: its pool opens readers up to its bound and keeps them."""
+        """Descriptors the process holds, but for the catalog's, whose pool opens readers by chance and keeps them."""
         assert self.process is not None
         held = 0
         for descriptor in Path(f"/proc/{self.process.pid}/fd").iterdir():
