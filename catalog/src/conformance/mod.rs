@@ -74,6 +74,7 @@ macro_rules! conformance_tests {
                 a_rewrite_of_what_has_changed_is_a_conflict,
                 one_refused_change_does_not_harm_the_others_of_its_group,
                 acknowledged_changes_survive_a_crash,
+                a_read_of_several_statements_sees_one_state,
             }
             references::{
                 a_base_outlives_its_version_while_a_delta_needs_it,

@@ -295,6 +295,32 @@ pub async fn one_refused_change_does_not_harm_the_others_of_its_group<F: Factory
     desk.assert_sound().await;
 }
 
+/// Whatever is committed meanwhile: the recount finds nothing, and a part's extents are those of its row.
+pub async fn a_read_of_several_statements_sees_one_state<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    let upload = desk.start_upload("u", NOW).await;
+    desk.put_part(upload.id, 1, 100).await;
+    let writing = {
+        let desk = desk.clone();
+        tokio::spawn(async move {
+            for number in 0..150 {
+                desk.put_part(upload.id, 1, 10 + number).await;
+                desk.put("k").await;
+                desk.delete("k").await;
+            }
+        })
+    };
+    let mut reads = 0;
+    while !writing.is_finished() {
+        desk.assert_sound().await;
+        let part = desk.catalog.parts(upload.id, 0, 10, true).await.unwrap().remove(0);
+        assert_eq!(part.extents.iter().map(|extent| extent.len).sum::<u64>(), part.size);
+        reads += 1;
+    }
+    writing.await.unwrap();
+    assert!(reads > 1, "the reads did not meet the writes");
+}
+
 /// All of them, with nothing in between (I9).
 pub async fn acknowledged_changes_survive_a_crash<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
