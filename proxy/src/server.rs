@@ -127,52 +127,79 @@ impl Server {
         self.tls.is_some()
     }
 
-    /// Serves until `stop` says true, then lets requests end within the drain timeout; whether all of them did.
+    /// Serves until `stop` says true, then lets S3 requests end within the drain timeout; whether all of them did. The admin listener
+    /// and socket go on answering until then: `/readyz` says that the server is stopping.
     pub async fn run(self, s3: Arc<S3Service>, admin: Arc<AdminService>, stop: watch::Receiver<bool>) -> bool {
-        let graceful = GracefulShutdown::new();
-        let connections = Connections {
-            builder: builder(self.config.head_timeout),
-            graceful: &graceful,
-            config: &self.config,
-            stop: stop.clone(),
+        let Self { config, s3: s3_listener, admin: admin_listener, socket, tls } = self;
+        let (end_admin, admin_stop) = watch::channel(false);
+        let serve_s3 = async {
+            let in_time = serve_s3(&config, s3_listener, tls, s3, stop).await;
+            // The other side may have ended already, which is what this asks for.
+            let _ = end_admin.send(true);
+            in_time
         };
-        let s3_handler = |peer: Option<IpAddr>| {
-            let s3 = s3.clone();
-            move |request| s3.clone().answer(peer, request)
-        };
-        let trusted = |trusted: bool| {
-            let admin = admin.clone();
-            move |_: Option<IpAddr>| {
-                let admin = admin.clone();
-                move |request| admin.clone().answer(trusted, request)
-            }
-        };
-        let rejected = s3.metrics().rejected_total.with_label_values(&["connections"]);
-        let drained = s3.clone();
-        let (direct, over_socket) = (trusted(false), trusted(true));
-        let s3_accept = TcpAccept { listener: &self.s3, tls: self.tls.clone() };
-        let admin_accept = TcpAccept { listener: &self.admin, tls: None };
-        tokio::join!(
-            connections.accept(s3_accept, self.config.connections_max, &s3_handler, || rejected.inc()),
-            connections.accept(admin_accept, ADMIN_CONNECTIONS_MAX, &direct, || ()),
-            async {
-                if let Some(socket) = &self.socket {
-                    let accept = UnixAccept { listener: &socket.listener };
-                    connections.accept(accept, ADMIN_CONNECTIONS_MAX, &over_socket, || ()).await;
-                }
-            }
-        );
-        // From here new connections are refused by the operating system.
-        drop((self.s3, self.admin, self.socket));
-        let waiting = graceful.count();
-        tracing::info!(connections = waiting, "draining");
-        let in_time = tokio::time::timeout(self.config.drain_timeout, graceful.shutdown()).await.is_ok();
-        if !in_time {
-            tracing::warn!(requests = drained.requests_under_way(), "requests were cut off at the drain timeout");
-        }
+        let (in_time, ()) = tokio::join!(serve_s3, serve_admin(&config, admin_listener, socket, admin, admin_stop));
         in_time
     }
 }
+
+async fn serve_s3(
+    config: &ServerConfig,
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    service: Arc<S3Service>,
+    stop: watch::Receiver<bool>,
+) -> bool {
+    let graceful = GracefulShutdown::new();
+    let connections = Connections { builder: builder(config.head_timeout), graceful: &graceful, config, stop };
+    let handler = |peer: Option<IpAddr>| {
+        let service = service.clone();
+        move |request| service.clone().answer(peer, request)
+    };
+    let rejected = service.metrics().rejected_total.with_label_values(&["connections"]);
+    let accept = TcpAccept { listener: &listener, tls };
+    connections.accept(accept, config.connections_max, &handler, || rejected.inc()).await;
+    // From here new connections are refused by the operating system.
+    drop(listener);
+    tracing::info!(connections = graceful.count(), "draining");
+    let in_time = tokio::time::timeout(config.drain_timeout, graceful.shutdown()).await.is_ok();
+    if !in_time {
+        tracing::warn!(requests = service.requests_under_way(), "requests were cut off at the drain timeout");
+    }
+    in_time
+}
+
+async fn serve_admin(
+    config: &ServerConfig,
+    listener: TcpListener,
+    socket: Option<AdminSocket>,
+    service: Arc<AdminService>,
+    stop: watch::Receiver<bool>,
+) {
+    let graceful = GracefulShutdown::new();
+    let connections = Connections { builder: builder(config.head_timeout), graceful: &graceful, config, stop };
+    let trusted = |trusted: bool| {
+        let service = service.clone();
+        move |_: Option<IpAddr>| {
+            let service = service.clone();
+            move |request| service.clone().answer(trusted, request)
+        }
+    };
+    let (direct, over_socket) = (trusted(false), trusted(true));
+    let accept = TcpAccept { listener: &listener, tls: None };
+    tokio::join!(connections.accept(accept, ADMIN_CONNECTIONS_MAX, &direct, || ()), async {
+        if let Some(socket) = &socket {
+            let accept = UnixAccept { listener: &socket.listener };
+            connections.accept(accept, ADMIN_CONNECTIONS_MAX, &over_socket, || ()).await;
+        }
+    });
+    drop((listener, socket));
+    // The API's answers are short: one that is still under way has this long.
+    let _ = tokio::time::timeout(ADMIN_DRAIN_TIMEOUT, graceful.shutdown()).await;
+}
+
+/// How long answers of the admin API have when the server ends.
+const ADMIN_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A path to the admin socket that is short enough for a socket address (108 bytes) however deep the data directory lies. It goes
 /// through the directory's descriptor and is good while that is kept.

@@ -39,6 +39,7 @@ def test_an_upload_under_way_is_finished_before_the_server_ends(new_server: NewS
         server.process.send_signal(signal.SIGTERM)
         until(lambda: refuses_connections(server), 20, "new connections are refused")
         assert server.process.poll() is None
+        assert server.admin_status("/readyz") == 503
         connection.send(request[len(request) // 2 :])
         answer = connection.answer("PUT")
         assert answer is not None
