@@ -16,12 +16,11 @@ QUICK = (*CORE_PHASES, "delete")
 
 
 def set_speed(bundle: Bundle, mode: str, mb_s: float) -> None:
-    """Rewrites the walls of a mode's cells so that its phases ran at a known speed."""
+    """Rewrites the walls of a mode's cells: its phases ran at a known speed, those without payload as for 1 MB."""
     for cell in bundle.cells():
         if cell.mode == mode:
             for phase in cell.phases:
-                if phase.payload_bytes:
-                    phase.wall_s = phase.payload_bytes / (mb_s * 1e6)
+                phase.wall_s = (phase.payload_bytes or 1e6) / (mb_s * 1e6)
             bundle.write_cell(cell)
 
 
