@@ -9,7 +9,7 @@ use futures::{StreamExt, TryStreamExt, future};
 use moka::future::Cache;
 use object_format::{
     BlobId, BlobOpener, ChunkCheck, Coding, DomainKey, HEADER_LEN, Header, PagePlace, Root, RootPlace, SEGMENT_LEN,
-    Segment, Suite, blob::segment_digest,
+    Segment, Suite, ViewRange, blob::segment_digest,
 };
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 use storage_backends::{Backend, BlobName};
@@ -437,9 +437,8 @@ impl<'a> BaseReader<'a> {
     async fn manifest(&self, blobs: &Blobs, piece: &BasePiece) -> Result<Arc<Manifest>, EngineError> {
         let row = self.rows.iter().find(|row| row.id.0 == piece.blob.0).ok_or_else(|| damaged("a base is missing"))?;
         let base = blobs.manifest(row, self.key).await?;
-        if base.root.base_tag != piece.base_tag || !base.root.view.is_empty() {
-            return Err(damaged("not the base this delta was made from"));
-        }
+        let range = ViewRange { blob: piece.blob, offset: piece.offset, len: piece.len, base_tag: piece.base_tag };
+        base.root.check_as_base(&range).map_err(|_| damaged("not the base this delta was made from"))?;
         Ok(base)
     }
 }
