@@ -51,7 +51,7 @@ impl Effort {
             Effort::Fast => Tuning {
                 word_len: WordLen::ThirtyTwo,
                 stride: 32,
-                instructions: Settings::LEVEL_3,
+                instructions: Settings::LEVEL_1,
                 content: Settings::LEVEL_1,
                 context: false,
             },

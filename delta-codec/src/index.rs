@@ -9,13 +9,14 @@ use crate::word;
 
 /// Bits of an entry that name a block.
 const BLOCK_BITS: u32 = 22;
-/// Most blocks an index can name; more make the stride double.
+/// Most blocks an index can name.
 const BLOCKS_MAX: usize = (1 << BLOCK_BITS) - 2;
 const BLOCK_MASK: u32 = (1 << BLOCK_BITS) - 1;
 /// Bits of the hash kept beside the block, so that a probe seldom touches the base in vain.
 const CHECK_MASK: u32 = (1 << (32 - BLOCK_BITS)) - 1;
-/// Smallest table, as a power of two.
+/// Smallest and largest table, as powers of two.
 const SLOT_BITS_MIN: u32 = 8;
+const SLOT_BITS_MAX: u32 = 23;
 
 /// The sampled block index of one window at one effort's word size. Immutable and shareable: one base serves many uploads.
 #[derive(Debug)]
@@ -37,14 +38,17 @@ impl Shape {
     fn of(window_len: usize, effort: Effort) -> Self {
         let tuning = effort.tuning();
         let mut stride = tuning.stride;
-        while window_len / stride > BLOCKS_MAX {
+        while window_len.div_ceil(stride) > 1 << BLOCK_BITS {
             stride *= 2;
         }
+        // The longest windows have a block or two more than an entry can name: their last ones are left out.
         let blocks = match window_len.checked_sub(tuning.word_len.bytes()) {
-            Some(last_start) => last_start / stride + 1,
+            Some(last_start) => (last_start / stride + 1).min(BLOCKS_MAX),
             None => 0,
         };
-        let slot_bits = (2 * blocks).next_power_of_two().trailing_zeros().max(SLOT_BITS_MIN);
+        // A fuller table loses a word now and then, a larger one costs a cache miss more often.
+        let slots = (blocks + blocks / 3).next_power_of_two();
+        let slot_bits = slots.trailing_zeros().clamp(SLOT_BITS_MIN, SLOT_BITS_MAX);
         Self { stride, blocks, slot_bits }
     }
 }

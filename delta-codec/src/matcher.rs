@@ -32,8 +32,12 @@ const CLOSE_EQUAL_MIN: u32 = 44;
 const CLOSE_REPEATED_MIN: u32 = 40;
 /// Distance of such repetitions.
 const POINTER_LEN: usize = 8;
-/// A gap of up to this many bytes between copies on one diagonal is a sub run even when nothing in it is close.
+/// A gap of up to this many bytes between copies on one diagonal is a sub run even when nothing in it is close: an address or two.
+const GAP_SUB_LEN: usize = 8;
+/// One of up to this many is a sub run when one byte in [`GAP_SUB_EQUAL`] is equal. Code has that; text in place of other text does
+/// not, and is shorter as literals.
 const GAP_SUB_MAX: usize = 64;
+const GAP_SUB_EQUAL: usize = 3;
 
 /// Appends to `found` copies that together with the bytes between them make up `target`, with sources in `window`.
 ///
@@ -112,7 +116,9 @@ impl<M: EqualMask> Search<'_, M> {
                     if in_step || forward + backward >= far_copy_len_min(diagonal.unwrap_or(0), here) {
                         diagonal = Some(here);
                         let start = at - backward;
-                        if in_step && start - covered <= GAP_SUB_MAX {
+                        if in_step
+                            && is_short_sub(&target[covered..start], &window[source - backward - (start - covered)..])
+                        {
                             self.push(start - covered, true, forward + backward, source - backward);
                         } else {
                             let close = self.close_len_before(&target[covered..start], &window[..source - backward]);
@@ -188,7 +194,8 @@ impl<M: EqualMask> Search<'_, M> {
         loop {
             let Next { close_len, far_len, run_len } = self.next_run(&self.target[at..], &self.window[source..]);
             let copied_from = source + close_len + far_len;
-            if far_len <= GAP_SUB_MAX {
+            let far = at + close_len..at + close_len + far_len;
+            if is_short_sub(&self.target[far], &self.window[source + close_len..]) {
                 if close_len + run_len > 0 {
                     self.push(close_len + far_len, true, run_len, copied_from);
                 }
@@ -234,6 +241,14 @@ impl<M: EqualMask> Search<'_, M> {
         }
         Next { close_len, far_len: 0, run_len: 0 }
     }
+}
+
+/// Whether a gap between copies on one diagonal is a sub run without being close.
+#[inline(always)]
+fn is_short_sub(target: &[u8], base: &[u8]) -> bool {
+    let len = target.len();
+    let equal = || target.iter().zip(base).filter(|(left, right)| left == right).count();
+    len <= GAP_SUB_LEN || (len <= GAP_SUB_MAX && equal() * GAP_SUB_EQUAL >= len)
 }
 
 /// The shortest copy worth leaving diagonal `from` for diagonal `to`.

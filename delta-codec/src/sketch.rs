@@ -12,6 +12,9 @@ pub const HOOKS_MAX: usize = 32;
 /// Most values of one ranking sketch. Part of the format.
 pub const RANKING_MAX: usize = 128;
 
+/// Fewer values than this tell nothing about what two contents share.
+pub const EVIDENCE_MIN: usize = 6;
+
 /// The hash covers this many bytes: older ones have been shifted out of its 64 bits.
 const REACH: usize = 64;
 /// A hash below this is a sample: one in 1024.
@@ -224,6 +227,24 @@ impl Sketch {
         if union == 0 { 0.0 } else { f64::from(both) / f64::from(union) }
     }
 
+    /// How much of this content is also in `other`, whatever else that holds: an estimate between 0 and 1. `None` when the sketches have fewer than
+    /// [`EVIDENCE_MIN`] values to tell it by.
+    ///
+    /// Below the greatest value of either sketch both are complete, so of this content's values there the share that `other` has, too, is the estimate. Unlike
+    /// [`Self::overlap`] it does not fall when `other` is longer.
+    pub fn share_in(&self, other: &Sketch) -> Option<f64> {
+        let bound = self.ranking.last()?.min(other.ranking.last()?);
+        let seen = self.ranking.partition_point(|value| value <= bound);
+        let both = self.ranking[..seen].iter().filter(|value| other.ranking.binary_search(value).is_ok()).count();
+        (seen >= EVIDENCE_MIN).then(|| both as f64 / seen as f64)
+    }
+
+    /// The sketch of the `len` smallest values: of the same content, less exact.
+    #[must_use]
+    pub fn shortened(&self, len: usize) -> Sketch {
+        Sketch { ranking: self.ranking[..self.ranking.len().min(len)].to_vec() }
+    }
+
     /// The values, eight bytes each, little-endian: at most 1 KiB.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.ranking.iter().flat_map(|value| value.to_le_bytes()).collect()
@@ -329,6 +350,19 @@ mod tests {
             assert!((estimate - truth).abs() < 0.15, "{estimate} for {truth}");
         }
         assert_eq!(sketch(&one).overlap(&sketch(&noise(2_000_000, 4))), 0.0);
+    }
+
+    #[test]
+    fn what_is_in_a_much_longer_content_is_seen_to_be_there() {
+        let part = noise(1_000_000, 7);
+        let longer = [noise(6_000_000, 8), part.clone(), noise(5_000_000, 9)].concat();
+        let share = sketch(&part).share_in(&sketch(&longer)).expect("evidence");
+        assert!(share > 0.99, "{share}");
+        assert!(sketch(&part).overlap(&sketch(&longer)) < 0.2);
+        assert_eq!(sketch(&part).share_in(&sketch(&noise(3_000_000, 10))), Some(0.0));
+        assert_eq!(sketch(&part[..2000]).share_in(&sketch(&longer)), None, "two values are no evidence");
+        assert_eq!(sketch(&part).shortened(40).share_in(&sketch(&part)), Some(1.0));
+        assert_eq!(sketch(&part).shortened(40).ranking(), &sketch(&part).ranking()[..40]);
     }
 
     #[test]

@@ -6,6 +6,9 @@ use crate::zstd::{Compressor, Decompressor, FrameKind, Settings};
 
 /// Below this many bytes zstd is not asked: a frame's header and tables cost what they could save.
 const ZSTD_LEN_MIN: usize = 32;
+/// Up to this many bytes, and this many with the context, zstd's strongest level takes no time that matters beside the matching of the segment.
+const THOROUGH_LEN_MAX: usize = 4 << 10;
+const THOROUGH_REACH_MAX: usize = 16 << 10;
 
 const STORED: u32 = 0;
 const REPEATED: u32 = 1;
@@ -23,6 +26,8 @@ pub(crate) fn write(plain: &[u8], context: &[u8], settings: Settings, zstd: &mut
         out.push(first);
         return;
     }
+    let is_small = plain.len() <= THOROUGH_LEN_MAX && plain.len() + context.len() <= THOROUGH_REACH_MAX;
+    let settings = if is_small { Settings::LEVEL_19 } else { settings };
     if plain.len() >= ZSTD_LEN_MIN
         && let Some(frame) = zstd.compress(FrameKind::Bare, plain, context, settings, plain.len() - 3)
     {

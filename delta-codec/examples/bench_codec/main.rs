@@ -16,6 +16,10 @@ use delta_codec::Effort;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
+/// The server's allocator: what one encode has returned the next one takes again, without the kernel.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// A delta of a whole file in the benchmark's own terms.
 trait Codec {
     /// The delta, and bytes of memory its index took.
