@@ -25,6 +25,10 @@ pub(crate) struct Known {
     pub(crate) form: BlobForm,
     pub(crate) state: BlobState,
     pub(crate) plain_len: u64,
+    /// Its content lies in an original.
+    pub(crate) foreign: bool,
+    /// It was found damaged.
+    pub(crate) quarantined: bool,
 }
 
 impl Known {
@@ -36,6 +40,8 @@ impl Known {
             form: row.form,
             state: row.state,
             plain_len: row.plain_len,
+            foreign: row.original.is_some(),
+            quarantined: false,
         }
     }
 }
@@ -64,7 +70,7 @@ impl Content<'_> {
         let mut used: BTreeSet<_> = self.extents.iter().map(|extent| extent.blob).collect();
         used.extend(self.new_blobs.iter().flat_map(|blob| blob.bases.iter().copied()));
         let mut ids = BTreeSet::new();
-        for NewBlob { row, bases } in self.new_blobs {
+        for NewBlob { row, bases, .. } in self.new_blobs {
             if !ids.insert(row.id) {
                 return invalid("a new blob is named twice");
             }
@@ -82,6 +88,10 @@ impl Content<'_> {
             }
             if row.inline.as_ref().is_some_and(|bytes| bytes.len() as u64 != row.stored_len) {
                 return invalid("an inline blob's length is not its stored length");
+            }
+            let stores_something = row.stored_len > 0 || row.inline.is_some() || row.digest.is_some();
+            if row.original.is_some() && (row.form != BlobForm::Whole || stores_something) {
+                return invalid("content in an original is whole, stores nothing and has no digest");
             }
             match row.form {
                 BlobForm::Whole if !bases.is_empty() => return invalid("a whole blob has bases"),
@@ -109,11 +119,17 @@ impl Content<'_> {
                 return invalid("an extent lies outside its blob");
             }
         }
-        for NewBlob { row, bases } in self.new_blobs {
+        for NewBlob { row, bases, .. } in self.new_blobs {
             for base in bases {
                 let base = live(base)?;
+                if base.quarantined {
+                    return Err(CatalogError::BaseGone);
+                }
                 if base.form != BlobForm::Whole {
                     return invalid("a base is not whole");
+                }
+                if base.foreign {
+                    return invalid("a base lies in an original");
                 }
                 if (base.key_epoch, &base.backend) != (row.key_epoch, &row.backend) {
                     return invalid("a base is of another domain");
@@ -125,12 +141,13 @@ impl Content<'_> {
 }
 
 impl Precondition {
-    /// Whether it holds of a key whose current version is `current`.
-    pub(crate) fn check(&self, current: Option<VersionId>) -> Result<()> {
+    /// Whether it holds of a key whose current version is `current`; `hidden` says whether it was deleted for good.
+    pub(crate) fn check(&self, current: Option<VersionId>, hidden: bool) -> Result<()> {
         let holds = match self {
             Precondition::None => true,
             Precondition::Absent => current.is_none(),
             Precondition::Current(id) => current == Some(*id),
+            Precondition::Adoptable => current.is_none() && !hidden,
         };
         if holds { Ok(()) } else { Err(CatalogError::PreconditionFailed) }
     }

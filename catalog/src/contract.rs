@@ -1,9 +1,13 @@
 //! The contract every catalog keeps.
 
-use crate::types::*;
+use crate::{
+    snapshot::{Exported, JournalMarks, TableRows},
+    types::*,
+};
 use async_trait::async_trait;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use thiserror::Error;
+use tokio::sync::mpsc;
 
 /// The result of a catalog call. Absence is `Ok(None)`, never an error (I10).
 pub type Result<T> = std::result::Result<T, CatalogError>;
@@ -35,6 +39,24 @@ pub trait Catalog: Send + Sync + 'static {
     async fn close_stale_epochs(&self, lease_ms: UnixMs) -> Result<Vec<u32>>;
     /// Epochs that are closed: blobs made in them and unknown to the catalog are garbage.
     async fn closed_epochs(&self) -> Result<Vec<u32>>;
+
+    // Background jobs
+
+    /// Takes the lease of a job for `take.lease_ms`, by the catalog's clock, and gives its row with a fence greater than every earlier one.
+    /// `None` while another holds it, or when the job ended less than `take.rest_ms` ago. A lease whose time is over, or whose holder's epoch
+    /// is closed, can be taken. [`CatalogError::Fenced`] when `take.epoch` is closed. Like everything about jobs, not a mutation: no journal row.
+    async fn take_job(&self, take: JobTake) -> Result<Option<JobRow>>;
+    /// Makes a lease last `lease_ms` from now and gives the row, which says what was wished for meanwhile. [`CatalogError::Fenced`] when
+    /// another took it, or the holder's epoch is closed.
+    async fn renew_job(&self, lease: &JobLease, lease_ms: UnixMs) -> Result<JobRow>;
+    /// Stores a job's state. [`CatalogError::Fenced`] as for [`Self::renew_job`]: what a run that lost its lease remembers is not kept.
+    async fn save_job(&self, lease: &JobLease, state: serde_json::Value) -> Result<()>;
+    /// Gives a lease up with the state the job ends in, and notes the time. [`CatalogError::Fenced`] as for [`Self::renew_job`].
+    async fn release_job(&self, lease: &JobLease, state: serde_json::Value) -> Result<()>;
+    /// Leaves a wish for whoever holds or would take a job, making its row when there is none.
+    async fn wish_job(&self, name: &str, wish: JobWish) -> Result<JobRow>;
+    /// Every job that was ever taken or wished something, by name.
+    async fn jobs(&self) -> Result<Vec<JobRow>>;
 
     // Settings
 
@@ -73,6 +95,8 @@ pub trait Catalog: Send + Sync + 'static {
     async fn current(&self, bucket: BucketId, key: &str) -> Result<Option<Version>>;
     /// A key's current version with its extents and blobs, read in one snapshot.
     async fn content(&self, bucket: BucketId, key: &str) -> Result<Option<Content>>;
+    /// Whether a key was deleted with [`DeleteCommit::hide`].
+    async fn hidden(&self, bucket: BucketId, key: &str) -> Result<bool>;
     /// A version by id, current or not any more; used to learn an unknown commit's outcome.
     async fn version(&self, bucket: BucketId, key: &str, id: VersionId) -> Result<Option<Content>>;
     /// One page of a listing. Cost follows the page, not the bucket: common prefixes are seeked past, not scanned.
@@ -87,10 +111,14 @@ pub trait Catalog: Send + Sync + 'static {
     ) -> Result<(Vec<String>, Vec<String>)>;
     /// Makes a version current. [`CatalogError::PreconditionFailed`], [`CatalogError::BaseGone`], [`CatalogError::NoBucket`].
     async fn put(&self, commit: PutCommit) -> Result<Committed>;
-    /// Removes a key's current version and returns it; `None` when there was none.
+    /// Removes a key's current version and returns it; `None` when there was none. Hides the key where the commit says so.
     async fn delete(&self, commit: DeleteCommit) -> Result<Option<Version>>;
     /// Swaps a version's extents. [`CatalogError::Conflict`] when the version is gone or its extents are others.
     async fn rewrite(&self, commit: RewriteCommit) -> Result<()>;
+
+    /// Current versions of 1 to `size_max` bytes with `seq > after`, ascending by it, at most `limit`, each with its extents and blobs: what came since
+    /// a place that the caller remembers. A rewrite does not move a version.
+    async fn small_contents(&self, after: Seq, size_max: u64, limit: usize) -> Result<Vec<Content>>;
 
     // Multipart uploads
 
@@ -130,11 +158,55 @@ pub trait Catalog: Send + Sync + 'static {
     async fn bases_of(&self, blob: BlobKey) -> Result<Vec<BlobKey>>;
     /// How many deltas need a blob.
     async fn fan_in(&self, blob: BlobKey) -> Result<u64>;
+    /// Plain bytes of the deltas that need a blob.
+    async fn fan_in_bytes(&self, blob: BlobKey) -> Result<u64>;
+    /// Remembers what whole blobs resemble; how many of them. Blobs that are not live, not whole or known already are left out. Advice: no
+    /// mutation, no journal row; it goes with the blob's purge, and losing it costs nothing but bases that are not found.
+    async fn remember_hooks(&self, blobs: Vec<BlobHooks>) -> Result<u64>;
+    /// Regions of live whole blobs of one domain, none in quarantine, that share hooks with the query, those that share most first, newer ones before older ones. Hooks that very
+    /// many regions have count for the newest of them only.
+    async fn resembling(&self, query: &HookQuery) -> Result<Vec<Resembling>>;
+    /// Live packs with an id greater than `after`, ascending, at most `limit`, and how much of each is still referenced.
+    async fn packs(&self, after: BlobKey, limit: usize) -> Result<Vec<PackUse>>;
     /// Tombstones older than `before_ms`, oldest first, at most `limit`.
     async fn tombstones(&self, before_ms: UnixMs, limit: usize) -> Result<Vec<Tombstone>>;
     /// Removes a dying blob's row, edges and tombstone after its bytes are gone from the backend; its bases may become dying by this.
     /// [`CatalogError::Conflict`] when it is not dying.
     async fn purge(&self, blob: BlobKey, now_ms: UnixMs) -> Result<()>;
+
+    // Conversion: what is stored is encoded anew in the background
+
+    /// Live blobs that wait to be encoded better (see [`NewBlob::deferred`]), since before `before_ms`, oldest first, at most `limit`.
+    async fn deferred(&self, before_ms: UnixMs, limit: usize) -> Result<Vec<Deferred>>;
+    /// Sums over all of them.
+    async fn deferred_sum(&self) -> Result<DeferredSum>;
+    /// Takes a blob out of that queue; `false` when it is not in it. A blob that is purged leaves it by itself.
+    async fn undefer(&self, blob: BlobKey) -> Result<bool>;
+    /// Versions that reference a blob, by key, at most `limit`. Parts of open uploads are not among them.
+    async fn referrers(&self, blob: BlobKey, limit: usize) -> Result<Vec<Referrer>>;
+    /// Live blobs with an id greater than `after` (`None`: from the first) that no version and no part references, only deltas, by id, at most `limit`.
+    async fn kept_bases(&self, after: Option<BlobKey>, limit: usize) -> Result<Vec<BlobRow>>;
+    /// The live deltas that need a blob, at most `limit`.
+    async fn deltas_of(&self, base: BlobKey, limit: usize) -> Result<Vec<BlobRow>>;
+
+    // Verification: what a scrub reads, and what it found
+
+    /// Live blobs in the order a scrub takes them, behind `after`, at most `limit`: bases first, those that most deltas need before others, then
+    /// by id. Blobs whose number of deltas changes meanwhile may be met twice, or only by the next scrub. Empty at the end.
+    async fn to_verify(&self, after: Option<VerifyPlace>, limit: usize) -> Result<Vec<ToVerify>>;
+    /// Remembers that blobs were read and found well at `at_ms`. Not a mutation: it is advice.
+    async fn note_verified(&self, blobs: &[BlobKey], at_ms: UnixMs) -> Result<()>;
+    /// Puts a live blob into quarantine, or changes what is known of its damage: it stays readable as far as it can be read and stays referenced, but is
+    /// no duplicate's target and no new delta's base any more. `false` when it is not live, or this damage is known.
+    async fn quarantine(&self, blob: BlobKey, damage: serde_json::Value, now_ms: UnixMs) -> Result<bool>;
+    /// Ends a blob's quarantine, because it was found well; `false` when it is not in quarantine.
+    async fn end_quarantine(&self, blob: BlobKey) -> Result<bool>;
+    /// Live blobs in quarantine with an id greater than `after` (`None`: from the first), by id, at most `limit`.
+    async fn quarantined(&self, after: Option<BlobKey>, limit: usize) -> Result<Vec<Quarantined>>;
+    /// Whether a blob is in quarantine.
+    async fn is_quarantined(&self, blob: BlobKey) -> Result<bool>;
+    /// Parts of open uploads that reference a blob, at most `limit`.
+    async fn part_referrers(&self, blob: BlobKey, limit: usize) -> Result<Vec<PartReferrer>>;
 
     // Facts for operators
 
@@ -146,10 +218,50 @@ pub trait Catalog: Send + Sync + 'static {
     async fn journal(&self, after: Seq, limit: usize) -> Result<Vec<JournalEntry>>;
     /// Drops journal rows up to and including `seq` (they have been shipped); how many. Not a mutation: no journal row.
     async fn trim_journal(&self, seq: Seq) -> Result<u64>;
+    /// From now on changes that a client waits for pass this gate after their commit and before they return, and so does
+    /// [`Self::version`], by which unknown outcomes are read back. Set once.
+    fn acknowledge_behind(&self, gate: Arc<dyn Gate>);
+    /// How far the journal has been shipped: what is trimmed was.
+    async fn journal_marks(&self) -> Result<JournalMarks>;
+    /// Decides, for every shipper at once, that the journal's rows after `after` (what is shipped) up to `to` are one blob. Gives where that
+    /// blob ends: `to`, or what was decided before. So two shippers that do not know of each other write the same rows under
+    /// the same name (E23). Not a mutation: no journal row.
+    async fn cut_journal(&self, after: Seq, to: Seq) -> Result<Seq>;
+
+    // The catalog as a whole
+
+    /// Streams every row but the journal's as of one moment. Memory does not grow with the catalog; the stream's reader sets the pace. Rows that
+    /// arrived before an error are of no use.
+    async fn export(&self, to: mpsc::Sender<TableRows>) -> Result<Exported>;
+    /// Empties the catalog so that it can be filled, and says so until [`Self::end_import`]. [`CatalogError::NotEmpty`] when it has a bucket and no
+    /// import was under way. What follows is not journaled.
+    async fn begin_import(&self) -> Result<()>;
+    /// Takes rows of [`Self::export`], in its order. Columns that are missing get their default; [`CatalogError::Invalid`] for unknown ones.
+    async fn import(&self, rows: TableRows) -> Result<()>;
+    /// Makes mutations again exactly as they were recorded, all or none. [`CatalogError::Invalid`] when the first does not follow the
+    /// last mutation, or one does not give now what it gave then.
+    async fn replay(&self, entries: Vec<JournalEntry>) -> Result<()>;
+    /// Ends an import: all writers of before are closed, and new epochs are greater than `epoch_min`.
+    async fn end_import(&self, epoch_min: u32) -> Result<()>;
+    /// Whether an import was begun and not ended: the catalog must not be served.
+    async fn is_importing(&self) -> Result<bool>;
+
+    // Its soundness
+
     /// Every broken rule found by recounting references (hazard E5), as sentences; empty when all is well.
     async fn check(&self) -> Result<Vec<String>>;
     /// Answers whether the catalog can serve.
     async fn probe(&self) -> Result<()>;
+}
+
+/// What a change waits for between its commit and its acknowledgement (I11).
+#[async_trait]
+pub trait Gate: Send + Sync + 'static {
+    /// Waits until everything that is committed now may be acknowledged.
+    ///
+    /// # Errors
+    /// [`CatalogError::Unknown`]: the change is committed and may not be acknowledged.
+    async fn pass(&self) -> Result<()>;
 }
 
 /// Is told of every transaction that was committed; for metrics. Called on the committing thread: it must not block.

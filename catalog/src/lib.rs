@@ -15,12 +15,14 @@ mod mutation;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod relational;
+mod snapshot;
 mod sqlite;
 pub mod types;
 
-pub use contract::{Catalog, CatalogError, CommitObserver, Result};
+pub use contract::{Catalog, CatalogError, CommitObserver, Gate, Result};
 pub use mutation::Mutation;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresCatalog, PostgresOptions};
+pub use snapshot::{Exported, JournalMarks, TableRows, Value};
 pub use sqlite::{ReadWork, SqliteCatalog, SqliteOptions};
 pub use types::*;

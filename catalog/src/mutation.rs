@@ -104,6 +104,25 @@ pub enum Mutation {
         /// Those completed before this.
         before_ms: UnixMs,
     },
+    /// A blob that is encoded as well as it will be: out of the queue.
+    Undefer {
+        /// The blob.
+        blob: BlobKey,
+    },
+    /// A blob that was found damaged.
+    Quarantine {
+        /// The blob.
+        blob: BlobKey,
+        /// What is wrong with it.
+        damage: serde_json::Value,
+        /// When.
+        now_ms: UnixMs,
+    },
+    /// A blob in quarantine that was found well.
+    EndQuarantine {
+        /// The blob.
+        blob: BlobKey,
+    },
     /// A dying blob whose bytes are gone.
     Purge {
         /// The blob.
@@ -127,6 +146,21 @@ impl Mutation {
         }
     }
 
+    /// Whether a client waits for it. Settings are written by the program itself, also on the way to opening the gate.
+    pub(crate) fn is_acknowledged(&self) -> bool {
+        !matches!(
+            self,
+            Mutation::OpenEpoch { .. }
+                | Mutation::CloseEpochs { .. }
+                | Mutation::PutSetting { .. }
+                | Mutation::ForgetCompletedUploads { .. }
+                | Mutation::Undefer { .. }
+                | Mutation::Quarantine { .. }
+                | Mutation::EndQuarantine { .. }
+                | Mutation::Purge { .. }
+        )
+    }
+
     /// The writer's clock where the mutation carries it.
     pub(crate) fn at_ms(&self) -> Option<UnixMs> {
         match self {
@@ -137,7 +171,9 @@ impl Mutation {
             Mutation::PutPart { commit } => Some(commit.part.modified_ms),
             Mutation::CreateBucket { bucket } => Some(bucket.created_ms),
             Mutation::CreateUpload { upload } => Some(upload.created_ms),
-            Mutation::Abort { now_ms, .. } | Mutation::Purge { now_ms, .. } => Some(*now_ms),
+            Mutation::Abort { now_ms, .. } | Mutation::Purge { now_ms, .. } | Mutation::Quarantine { now_ms, .. } => {
+                Some(*now_ms)
+            }
             _ => None,
         }
     }

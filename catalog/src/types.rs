@@ -47,7 +47,7 @@ pub struct WrappedKey {
     pub id: [u8; 16],
     /// The bucket it serves.
     pub bucket: BucketId,
-    /// Epoch within the bucket, from 1.
+    /// Epoch within the bucket, from 1; 0 for the bucket's similarity secret.
     pub epoch: u32,
     /// Fingerprint of the KEK that wraps it.
     #[serde(with = "crate::encoding::hex_array")]
@@ -90,6 +90,28 @@ pub struct FormBytes {
     pub delta_stored: u64,
 }
 
+/// An object that lay in a store before this catalog knew it, under its own key: content that is not ours
+/// (docs/decisions/0008-foreign-content.md).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Original {
+    /// Its key in the store that [`BlobRow::backend`] names.
+    pub key: String,
+    /// Its ETag when it was registered: another one means another content.
+    pub etag: String,
+    /// Whether that is the MD5 of its content.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub md5: bool,
+    /// Where in it the row's content begins: an original longer than a blob may be has several rows.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub offset: u64,
+    /// Whether it is to be removed with the blob; otherwise nothing of ours ever touches it.
+    pub owned: bool,
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
 /// A blob's row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlobRow {
@@ -99,7 +121,7 @@ pub struct BlobRow {
     pub bucket: BucketId,
     /// Key epoch of the domain; 0 when not sealed.
     pub key_epoch: u32,
-    /// Name of the backend that holds it.
+    /// Name of the backend that holds it, or of the store that holds its original.
     pub backend: String,
     /// Whole or delta.
     pub form: BlobForm,
@@ -124,6 +146,26 @@ pub struct BlobRow {
     /// The complete blob when it lives in the catalog instead of a backend.
     #[serde(with = "crate::encoding::base64_option")]
     pub inline: Option<Vec<u8>>,
+    /// Set when the content lies in an object that is not a blob. Such a row is whole, stores nothing (`stored_len` 0, no root, no
+    /// digest, not inline), and is nobody's base.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub original: Option<Original>,
+    /// True when it holds the contents of several small objects.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pack: bool,
+}
+
+/// How much of a pack is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackUse {
+    /// The pack.
+    pub blob: BlobKey,
+    /// Its bucket.
+    pub bucket: BucketId,
+    /// Its plain bytes.
+    pub plain_len: u64,
+    /// Plain bytes that some version or part still names, each counted once.
+    pub live_len: u64,
 }
 
 /// A blob that a commit brings along: its row and the bases it needs.
@@ -133,6 +175,125 @@ pub struct NewBlob {
     pub row: BlobRow,
     /// Whole blobs its view names (one edge each, I3); empty for whole content.
     pub bases: Vec<BlobKey>,
+    /// It was stored in a hurry: it goes into the queue of what is to be encoded better later.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deferred: bool,
+}
+
+/// A blob in the queue of what is to be encoded better later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deferred {
+    /// The blob; live.
+    pub row: BlobRow,
+    /// Since when it waits.
+    pub since_ms: UnixMs,
+}
+
+/// How much waits to be encoded better.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeferredSum {
+    /// Blobs.
+    pub blobs: u64,
+    /// Their plain bytes.
+    pub plain_bytes: u64,
+    /// Since when the first of them waits.
+    pub oldest_ms: Option<UnixMs>,
+}
+
+/// A version that references a blob.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Referrer {
+    /// Its key.
+    pub key: String,
+    /// Its id.
+    pub id: VersionId,
+}
+
+/// Regions of one blob whose hooks are remembered: 5 GiB in regions of 64 MiB.
+pub const REGIONS_MAX: usize = 80;
+/// Hooks of one region that are remembered. A quarter less than a sketch gives, so that a region costs less than 600 bytes; what is asked
+/// for is looked up by all hooks of a sketch.
+pub const REGION_HOOKS_MAX: usize = 24;
+
+/// What a whole blob resembles: a few hashes of its content per region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlobHooks {
+    /// The blob.
+    pub blob: BlobKey,
+    /// The hooks of its regions, in order: at most [`REGIONS_MAX`] regions of [`REGION_HOOKS_MAX`] hooks are remembered.
+    pub regions: Vec<Vec<u32>>,
+}
+
+/// Which blobs of one domain have some of these hooks?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookQuery {
+    /// Bucket.
+    pub bucket: BucketId,
+    /// Key epoch.
+    pub key_epoch: u32,
+    /// Backend.
+    pub backend: String,
+    /// The hooks.
+    pub hooks: Vec<u32>,
+    /// Most regions wanted.
+    pub limit: usize,
+}
+
+/// A region of a whole blob that shares hooks with what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resembling {
+    /// The blob's row: live and whole.
+    pub blob: BlobRow,
+    /// Its region.
+    pub region: u32,
+    /// How many of the hooks it has.
+    pub shared: u32,
+}
+
+/// Where a scrub is: the last blob it took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerifyPlace {
+    /// How many deltas needed it.
+    pub fan_in: u64,
+    /// The blob.
+    pub blob: BlobKey,
+}
+
+/// A live blob as a scrub meets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToVerify {
+    /// The blob.
+    pub row: BlobRow,
+    /// How many deltas need it.
+    pub fan_in: u64,
+    /// When it was last found well; 0: never.
+    pub verified_ms: UnixMs,
+    /// Whether it is in quarantine.
+    pub quarantined: bool,
+}
+
+/// A blob in quarantine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantined {
+    /// The blob.
+    pub row: BlobRow,
+    /// Since when.
+    pub since_ms: UnixMs,
+    /// What is wrong with it: opaque here.
+    pub damage: serde_json::Value,
+}
+
+/// A part of an open upload that references a blob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartReferrer {
+    /// The upload's key.
+    pub key: String,
+    /// The upload.
+    pub upload: UploadId,
+    /// The part's number.
+    pub number: u32,
+    /// What it uses of the blob.
+    pub extents: Vec<Extent>,
 }
 
 /// A run of a blob's plain content; a version's content is a list of these.
@@ -189,6 +350,9 @@ pub enum Precondition {
     Absent,
     /// The current version is this one.
     Current(VersionId),
+    /// The key has no current version, and none was deleted with [`DeleteCommit::hide`]: what is adopted by itself never brings back
+    /// what a client deleted.
+    Adoptable,
 }
 
 /// A new current version for a key.
@@ -238,6 +402,9 @@ pub struct DeleteCommit {
     pub key: String,
     /// What must hold.
     pub precondition: Precondition,
+    /// Remember that the key was deleted, whether or not it had a version: its bucket reads through to a store that may still have it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hide: bool,
     /// Now.
     pub now_ms: UnixMs,
     /// The writer's epoch.
@@ -444,6 +611,8 @@ pub struct Tombstone {
     pub backend: String,
     /// True when it lives in the catalog: nothing is to be deleted from a backend.
     pub inline: bool,
+    /// Set when it stands for an object that is not a blob.
+    pub original: Option<Original>,
     /// Its stored bytes.
     pub stored_len: u64,
     /// Since when.
@@ -482,6 +651,8 @@ pub struct BucketStats {
     pub upload_bytes: u64,
     /// Stored bytes by why they are kept.
     pub stored: StoredBytes,
+    /// Bytes of live content that lies in originals: they are in none of the classes of `stored`.
+    pub foreign_bytes: u64,
     /// Stored bytes of live whole blobs, inline ones included.
     pub whole_bytes: u64,
     /// Stored bytes of live delta blobs, inline ones included.
@@ -499,4 +670,62 @@ pub struct JournalEntry {
     pub at_ms: UnixMs,
     /// The mutation as JSON.
     pub mutation: serde_json::Value,
+}
+
+/// A wish to run a background job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobTake {
+    /// The job's name.
+    pub name: String,
+    /// The writer that would run it.
+    pub epoch: u32,
+    /// How long the lease lasts when it is not renewed.
+    pub lease_ms: UnixMs,
+    /// How long ago the job must have ended; 0 for at once.
+    pub rest_ms: UnixMs,
+}
+
+/// A lease as its holder shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobLease {
+    /// The job's name.
+    pub name: String,
+    /// The number it was taken under.
+    pub fence: i64,
+}
+
+/// What an operator asks of a job, whichever process runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobWish {
+    /// Stop where it is and do not go on until resumed.
+    Pause,
+    /// Go on.
+    Resume,
+    /// Give the run up that is under way. Forgotten when the run ends.
+    Cancel,
+}
+
+/// A background job as the catalog knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobRow {
+    /// Its name.
+    pub name: String,
+    /// Epoch of the writer that took it last and has not released it.
+    pub holder: Option<u32>,
+    /// How often it was taken.
+    pub fence: i64,
+    /// Whether the holder's lease is good now: not over, and its epoch open.
+    pub held: bool,
+    /// When it was last taken.
+    pub started_ms: Option<UnixMs>,
+    /// When it was last released.
+    pub ended_ms: Option<UnixMs>,
+    /// How long ago that was, by the catalog's clock.
+    pub idle_ms: Option<UnixMs>,
+    /// Whether it is to rest until resumed.
+    pub paused: bool,
+    /// Whether the run under way is to be given up.
+    pub cancelled: bool,
+    /// What it remembers (opaque here).
+    pub state: serde_json::Value,
 }

@@ -66,8 +66,21 @@ impl<C: Catalog> Desk<C> {
             digest: None,
             forms: FormBytes { zstd_plain: plain_len, zstd_stored: plain_len / 2, ..FormBytes::default() },
             inline: None,
+            original: None,
+            pack: false,
         };
-        NewBlob { row, bases: Vec::new() }
+        NewBlob { row, bases: Vec::new(), deferred: false }
+    }
+
+    /// Content of `plain_len` bytes that lies in the object `key` of a store.
+    pub fn foreign(&self, key: &str, plain_len: u64) -> NewBlob {
+        let mut blob = self.whole(plain_len);
+        blob.row.backend = "store".into();
+        blob.row.stored_len = 0;
+        (blob.row.root_offset, blob.row.root_len) = (0, 0);
+        blob.row.forms = FormBytes::default();
+        blob.row.original = Some(Original { key: key.into(), etag: "e".into(), md5: false, offset: 0, owned: false });
+        blob
     }
 
     /// A delta against `bases`, stored as a tenth.
@@ -131,6 +144,7 @@ impl<C: Catalog> Desk<C> {
             bucket: self.bucket.id,
             key: key.to_owned(),
             precondition: Precondition::None,
+            hide: false,
             now_ms: NOW,
             epoch: self.epoch,
         }
@@ -225,6 +239,29 @@ impl<C: Catalog> Desk<C> {
     pub async fn dying(&self) -> Vec<BlobKey> {
         let tombstones = self.catalog.tombstones(UnixMs::MAX, 10_000).await.unwrap();
         tombstones.iter().map(|tombstone| tombstone.blob).collect()
+    }
+
+    /// Every row of the catalog by table, in order, without the journal and without when writers were last heard of.
+    pub async fn rows(&self) -> Vec<(String, Vec<Vec<Value>>)> {
+        let (to, mut from) = tokio::sync::mpsc::channel(1);
+        let exporting = tokio::spawn({
+            let catalog = Arc::clone(&self.catalog);
+            async move { catalog.export(to).await }
+        });
+        let mut tables: Vec<(String, Vec<Vec<Value>>)> = Vec::new();
+        while let Some(mut piece) = from.recv().await {
+            if let Some(seen) = piece.columns.iter().position(|column| column == "seen_ms") {
+                piece.rows.iter_mut().for_each(|row| row[seen] = Value::Null);
+            }
+            match tables.last_mut() {
+                Some((table, rows)) if *table == piece.table => rows.extend(piece.rows),
+                _ => tables.push((piece.table, piece.rows)),
+            }
+        }
+        let exported = exporting.await.unwrap().unwrap();
+        assert_eq!(exported.rows, tables.iter().map(|(_, rows)| rows.len() as u64).sum::<u64>());
+        assert_eq!(exported.seq, self.catalog.last_seq().await.unwrap());
+        tables
     }
 
     /// Fails unless the recount finds nothing.

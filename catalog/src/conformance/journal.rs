@@ -5,7 +5,12 @@ use super::{
     desk::{Desk, NOW, all_of, unique},
 };
 use crate::*;
+use async_trait::async_trait;
 use serde_json::json;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 /// Also those of one group commit, and whatever kind they are.
 pub async fn sequence_numbers_are_consecutive_over_all_mutations<F: Factory>(factory: &F) {
@@ -57,45 +62,102 @@ pub async fn the_journal_alone_gives_the_catalog_back<F: Factory>(factory: &F) {
     one_of_each(&desk).await;
     let journal = desk.catalog.journal(0, 10_000).await.unwrap();
     let again = Desk { catalog: factory.fresh().await, bucket: desk.bucket.clone(), epoch: desk.epoch };
-    for entry in &journal {
-        let text = entry.mutation.to_string();
-        let mutation: Mutation = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"));
-        replay(&*again.catalog, mutation).await;
+    again.catalog.begin_import().await.unwrap();
+    for some in journal.chunks(7) {
+        again.catalog.replay(some.to_vec()).await.unwrap();
     }
-    let mutations = |journal: Vec<JournalEntry>| {
-        let row = |mut entry: JournalEntry| {
-            // Made again through the contract, an abort takes the time of now; everything else takes the row's.
-            if let Some(now_ms) = entry.mutation.pointer_mut("/Abort/now_ms") {
-                *now_ms = NOW.into();
-            }
-            (entry.seq, entry.mutation)
-        };
-        journal.into_iter().map(row).collect()
-    };
-    let replayed: Vec<_> = mutations(again.catalog.journal(0, 10_000).await.unwrap());
-    let original: Vec<_> = mutations(journal);
-    for (replayed, original) in replayed.iter().zip(&original) {
-        assert_eq!(replayed, original);
-    }
-    assert_eq!(replayed.len(), original.len());
-    assert_eq!(again.catalog.buckets().await.unwrap(), desk.catalog.buckets().await.unwrap());
+    assert_eq!(again.rows().await, desk.rows().await);
     assert_eq!(again.catalog.stats().await.unwrap(), desk.catalog.stats().await.unwrap());
-    assert_eq!(again.catalog.closed_epochs().await.unwrap(), desk.catalog.closed_epochs().await.unwrap());
-    assert_eq!(again.catalog.setting("s").await.unwrap(), desk.catalog.setting("s").await.unwrap());
-    assert_eq!(again.catalog.keys(desk.bucket.id).await.unwrap(), desk.catalog.keys(desk.bucket.id).await.unwrap());
-    let dying = |mut blobs: Vec<BlobKey>| {
-        blobs.sort_unstable();
-        blobs
-    };
-    assert_eq!(dying(again.dying().await), dying(desk.dying().await));
     for key in ["base", "delta", "inline", "empty", "multipart"] {
         assert_eq!(again.content(key).await, desk.content(key).await);
     }
     again.assert_sound().await;
 }
 
+/// What does not follow, or would give something else, is refused with everything that came with it.
+pub async fn a_record_that_does_not_fit_is_not_replayed<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    desk.put("a").await;
+    desk.put("b").await;
+    desk.delete("a").await;
+    let journal = desk.catalog.journal(0, 100).await.unwrap();
+    let catalog = factory.fresh().await;
+    let refused = |outcome| match outcome {
+        Err(CatalogError::Invalid(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    refused(catalog.replay(journal.clone()).await);
+    catalog.begin_import().await.unwrap();
+    refused(catalog.replay(journal[1..].to_vec()).await);
+    let mut gap = journal.clone();
+    gap.remove(2);
+    refused(catalog.replay(gap).await);
+    let mut other = journal.clone();
+    *other[4].mutation.pointer_mut("/Delete/removed").unwrap() = "00".repeat(16).into();
+    assert!(refused(catalog.replay(other).await).contains("mutation 5"));
+    let mut unknown = journal.clone();
+    unknown[4].mutation = json!({"Futuristic": {}});
+    refused(catalog.replay(unknown).await);
+    assert_eq!(catalog.last_seq().await.unwrap(), 0);
+    catalog.replay(journal).await.unwrap();
+    assert_eq!(catalog.last_seq().await.unwrap(), 5);
+}
+
+/// Shippers that do not know of each other write the same blobs.
+pub async fn where_a_journal_blob_ends_is_decided_once<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    for key in ["a", "b", "c", "d"] {
+        desk.put(key).await;
+    }
+    let catalog = &desk.catalog;
+    assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 0, cut: 0, last: 6 });
+    assert_eq!(catalog.cut_journal(0, 4).await.unwrap(), 4);
+    assert_eq!(catalog.cut_journal(0, 6).await.unwrap(), 4, "decided before");
+    let catalog = &factory.after_crash(desk.catalog).await;
+    assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 0, cut: 4, last: 6 });
+    assert_eq!(catalog.trim_journal(4).await.unwrap(), 4);
+    assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 4, cut: 4, last: 6 });
+    assert_eq!(catalog.cut_journal(0, 2).await.unwrap(), 4, "somebody who was asleep");
+    assert_eq!(catalog.cut_journal(4, 6).await.unwrap(), 6);
+    catalog.trim_journal(6).await.unwrap();
+    assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 6, cut: 6, last: 6 });
+    assert_eq!(catalog.last_seq().await.unwrap(), 6, "none of this is a mutation");
+}
+
+/// Committed is not acknowledged (I11), also when the outcome is read back.
+pub async fn what_a_client_waits_for_passes_the_gate<F: Factory>(factory: &F) {
+    struct Closed(AtomicU64);
+
+    #[async_trait]
+    impl Gate for Closed {
+        async fn pass(&self) -> Result<()> {
+            match self.0.fetch_add(1, Ordering::Relaxed) {
+                0..3 => Err(CatalogError::Unknown("shut".into())),
+                _ => Ok(()),
+            }
+        }
+    }
+
+    let desk = Desk::new(factory.fresh().await).await;
+    let gate = Arc::new(Closed(AtomicU64::new(0)));
+    desk.catalog.acknowledge_behind(gate.clone());
+    let commit = desk.commit("k", vec![desk.whole(1)]);
+    let (bucket, id) = (commit.bucket, commit.id);
+    assert!(matches!(desk.catalog.put(commit).await, Err(CatalogError::Unknown(_))));
+    assert!(matches!(desk.catalog.version(bucket, "k", id).await, Err(CatalogError::Unknown(_))));
+    assert_eq!(desk.content("k").await.version.id, id, "it is committed all the same");
+    assert!(matches!(desk.catalog.delete(desk.deletion("k")).await, Err(CatalogError::Unknown(_))));
+    desk.put("open again").await;
+    let passed = gate.0.load(Ordering::Relaxed);
+    assert_eq!(passed, 4);
+    assert_eq!(desk.delete("nothing").await, None);
+    desk.catalog.put_setting("s", json!(1)).await.unwrap();
+    desk.catalog.open_epoch().await.unwrap();
+    assert_eq!(gate.0.load(Ordering::Relaxed), passed, "nobody waits for these");
+}
+
 /// A history with every kind of mutation in it.
-async fn one_of_each<C: Catalog>(desk: &Desk<C>) {
+pub(super) async fn one_of_each<C: Catalog>(desk: &Desk<C>) {
     let (catalog, bucket) = (&desk.catalog, desk.bucket.id);
     catalog.put_setting("s", json!({"x": 1})).await.unwrap();
     catalog.set_bucket_settings(bucket, json!({"encryption": "aes256"})).await.unwrap();
@@ -106,7 +168,10 @@ async fn one_of_each<C: Catalog>(desk: &Desk<C>) {
     let base = desk.put("base").await;
     let mut delta = desk.delta(100, &[base]);
     delta.row.digest = Some([0xdd; 32]);
+    delta.deferred = true;
+    let deferred = delta.row.id;
     catalog.put(desk.commit("delta", vec![delta])).await.unwrap();
+    catalog.undefer(deferred).await.unwrap();
     catalog.put(desk.commit("inline", vec![desk.inline(&[0, 1, 254, 255])])).await.unwrap();
     catalog.put(PutCommit { precondition: Precondition::Absent, ..desk.commit("empty", vec![]) }).await.unwrap();
     let purged = desk.put("gone").await;
@@ -135,43 +200,6 @@ async fn one_of_each<C: Catalog>(desk: &Desk<C>) {
     catalog.open_epoch().await.unwrap();
     catalog.close_epochs(&[desk.epoch + 1]).await.unwrap();
     desk.assert_sound().await;
-}
-
-/// Makes a mutation again, and checks that the catalog chooses what it chose before.
-async fn replay<C: Catalog>(catalog: &C, mutation: Mutation) {
-    match mutation {
-        Mutation::OpenEpoch { epoch, .. } => assert_eq!(catalog.open_epoch().await.unwrap(), epoch),
-        Mutation::CloseEpochs { epochs } => assert_eq!(catalog.close_epochs(&epochs).await.unwrap(), epochs),
-        Mutation::PutSetting { name, value } => catalog.put_setting(&name, value).await.unwrap(),
-        Mutation::CreateBucket { bucket } => {
-            let made = catalog.create_bucket(&bucket.name, &bucket.owner, bucket.settings.clone(), bucket.created_ms);
-            assert_eq!(made.await.unwrap(), bucket);
-        }
-        Mutation::SetBucketSettings { bucket, settings } => {
-            catalog.set_bucket_settings(bucket, settings).await.unwrap();
-        }
-        Mutation::DeleteBucket { bucket } => assert!(catalog.delete_bucket(bucket).await.unwrap()),
-        Mutation::PutKey { key } => catalog.put_key(key).await.unwrap(),
-        Mutation::Put { commit, modified_ms } => {
-            assert_eq!(catalog.put(*commit).await.unwrap().modified_ms, modified_ms);
-        }
-        Mutation::Delete { commit, removed } => {
-            assert_eq!(catalog.delete(*commit).await.unwrap().map(|version| version.id), Some(removed));
-        }
-        Mutation::Rewrite { commit } => catalog.rewrite(*commit).await.unwrap(),
-        Mutation::CreateUpload { upload } => catalog.create_upload(*upload).await.unwrap(),
-        Mutation::PutPart { commit } => catalog.put_part(*commit).await.unwrap(),
-        Mutation::Complete { commit, modified_ms } => {
-            assert_eq!(catalog.complete(*commit).await.unwrap().modified_ms, modified_ms);
-        }
-        Mutation::Abort { bucket, key, upload, epoch, .. } => {
-            assert!(catalog.abort(bucket, &key, upload, epoch).await.unwrap());
-        }
-        Mutation::ForgetCompletedUploads { before_ms } => {
-            assert!(catalog.forget_completed_uploads(before_ms).await.unwrap() > 0);
-        }
-        Mutation::Purge { blob, now_ms } => catalog.purge(blob, now_ms).await.unwrap(),
-    }
 }
 
 /// Up to where it was shipped; the numbers go on.

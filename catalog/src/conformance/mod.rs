@@ -8,14 +8,21 @@
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a suite fails by panicking")]
 
+pub mod adopting;
 pub mod buckets;
+pub mod conversion;
 pub mod desk;
+pub mod hooks;
+pub mod jobs;
 pub mod journal;
 pub mod listing;
 pub mod model;
 pub mod multipart;
+pub mod packs;
 pub mod references;
+pub mod snapshot;
 pub mod stats;
+pub mod verification;
 pub mod versions;
 pub mod writers;
 
@@ -47,6 +54,13 @@ pub trait Factory: Send + Sync {
 macro_rules! conformance_tests {
     ($factory:expr) => {
         $crate::conformance_tests!(@define $factory;
+            adopting::{
+                content_in_an_original_is_read_back_and_stores_nothing,
+                content_in_an_original_is_nobodys_base,
+                a_rewrite_frees_the_original_and_its_tombstone_names_it,
+                a_hidden_key_is_not_adopted_again,
+                a_hidden_key_may_be_written_and_hides_again_once_deleted,
+            }
             buckets::{
                 a_bucket_is_found_by_name,
                 buckets_are_listed_in_byte_order_of_names,
@@ -88,6 +102,23 @@ macro_rules! conformance_tests {
                 tombstones_are_given_oldest_first,
                 a_delta_and_the_end_of_its_base_do_not_pass_each_other,
             }
+            conversion::{
+                what_was_stored_in_a_hurry_waits_until_it_is_done,
+                a_deferred_part_waits_on_after_completion,
+                every_version_that_references_a_blob_is_found,
+                a_base_that_only_deltas_need_is_found,
+            }
+            verification::{
+                blobs_are_verified_bases_first_and_each_once,
+                when_a_blob_was_found_well_is_remembered,
+                a_blob_in_quarantine_is_no_base_and_no_duplicate,
+                every_part_that_references_a_blob_is_found,
+            }
+            packs::{
+                small_versions_are_given_in_the_order_they_came,
+                a_pack_tells_how_much_of_it_is_in_use,
+                a_part_keeps_its_range_of_a_pack_in_use,
+            }
             multipart::{
                 parts_become_a_version_in_the_order_of_their_numbers,
                 a_part_that_is_uploaded_again_replaces_the_first,
@@ -100,6 +131,15 @@ macro_rules! conformance_tests {
                 uploads_are_listed_by_key_creation_and_id,
                 uploads_are_rolled_up_at_a_delimiter,
                 stale_uploads_are_found_and_completed_ones_forgotten,
+            }
+            hooks::{
+                what_shares_most_hooks_is_found_first,
+                hooks_do_not_leave_their_domain,
+                a_dead_blob_is_not_found_and_its_hooks_go_with_it,
+                a_blob_in_quarantine_is_not_found,
+                only_live_whole_blobs_have_hooks,
+                a_blob_of_many_regions_is_remembered_and_forgotten_whole,
+                a_hook_of_very_many_blobs_leads_to_the_newest,
             }
             listing::{
                 keys_are_listed_in_byte_order_and_paged,
@@ -115,11 +155,30 @@ macro_rules! conformance_tests {
                 an_epoch_that_was_never_opened_commits_nothing,
                 a_heartbeat_of_a_closed_epoch_is_fenced,
             }
+            jobs::{
+                a_job_is_held_by_one_at_a_time,
+                a_lease_that_is_over_is_taken_by_another_under_a_greater_fence,
+                a_lease_dies_with_its_holders_epoch,
+                a_job_rests_as_long_as_it_is_told,
+                a_wish_reaches_whoever_holds_the_job,
+                a_jobs_state_outlives_a_crash_and_takes_no_sequence_number,
+            }
             journal::{
                 sequence_numbers_are_consecutive_over_all_mutations,
                 what_changes_nothing_takes_no_number,
                 the_journal_alone_gives_the_catalog_back,
+                a_record_that_does_not_fit_is_not_replayed,
+                where_a_journal_blob_ends_is_decided_once,
+                what_a_client_waits_for_passes_the_gate,
                 a_shipped_journal_is_trimmed,
+            }
+            snapshot::{
+                a_snapshot_gives_the_catalog_back,
+                a_snapshot_is_of_one_moment,
+                an_import_that_was_interrupted_begins_again,
+                only_an_empty_catalog_is_filled,
+                rows_that_no_snapshot_has_are_refused,
+                epochs_after_an_import_are_greater_than_all_before,
             }
             stats::{
                 stored_bytes_add_up,

@@ -126,7 +126,7 @@ impl Model {
     }
 
     fn take_in(&mut self, blobs: Vec<NewBlob>) {
-        for NewBlob { row, bases } in blobs {
+        for NewBlob { row, bases, .. } in blobs {
             self.ever.push(row.id);
             self.blobs.insert(row.id, (row, bases));
         }

@@ -16,6 +16,8 @@ pub async fn a_base_outlives_its_version_while_a_delta_needs_it<F: Factory>(fact
         desk.catalog.put(desk.commit(key, vec![delta])).await.unwrap();
     }
     assert_eq!(desk.catalog.fan_in(base).await.unwrap(), 2);
+    assert_eq!(desk.catalog.fan_in_bytes(base).await.unwrap(), 2000);
+    assert_eq!(desk.catalog.fan_in_bytes(ids[0]).await.unwrap(), 0);
     desk.delete("base").await;
     assert_eq!(desk.state(base).await, Some(BlobState::Live));
     desk.delete("d0").await;
@@ -231,10 +233,18 @@ pub async fn tombstones_are_given_oldest_first<F: Factory>(factory: &F) {
             blob: row.id,
             backend: "local".into(),
             inline: true,
+            original: None,
             stored_len: row.stored_len,
             since_ms: NOW + 1000,
         },
-        Tombstone { blob: late, backend: "local".into(), inline: false, stored_len: 660, since_ms: NOW + 2000 },
+        Tombstone {
+            blob: late,
+            backend: "local".into(),
+            inline: false,
+            original: None,
+            stored_len: 660,
+            since_ms: NOW + 2000,
+        },
     ];
     assert_eq!(all, expected);
     assert_eq!(desk.catalog.tombstones(NOW + 2000, 10).await.unwrap(), expected[..1]);

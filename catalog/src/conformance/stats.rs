@@ -53,6 +53,7 @@ pub async fn stored_bytes_add_up<F: Factory>(factory: &F) {
             tombstoned: 664,
             inline: 6,
         },
+        foreign_bytes: 0,
         whole_bytes: 660 + 660 + 165 + 6,
         delta_bytes: 170,
         forms: FormBytes { raw_plain: 6, zstd_plain: 2010, zstd_stored: 1005, delta_plain: 100, delta_stored: 10 },

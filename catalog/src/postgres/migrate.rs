@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-const DIALECT: Dialect = Dialect { int: "BIGINT", bytes: "BYTEA", table: "" };
+const DIALECT: Dialect = Dialect { int: "BIGINT", bytes: "BYTEA", table: "", index_table: "" };
 
 /// The oldest server that is tested with, as it numbers itself.
 const SERVER_VERSION_MIN: i64 = 150_000;

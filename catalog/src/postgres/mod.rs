@@ -19,7 +19,7 @@ mod tls;
 mod writer;
 
 use crate::{
-    CommitObserver, Result,
+    CommitObserver, Gate, Result,
     relational::{
         apply::{Change, Outcome},
         engine::{Consistency, Engine, Question},
@@ -28,12 +28,17 @@ use crate::{
 use address::Address;
 use pool::{Patience, Pool, Use};
 use session::PostgresSession;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 use writer::Writer;
 
 /// How the shared catalog is used.
 #[derive(Clone)]
 pub struct PostgresOptions {
+    /// The password, when it is not in the URL.
+    pub password: Option<String>,
     /// Most reads at a time, each with a connection; more wait. One more connection writes.
     pub readers_max: usize,
     /// Most changes of one transaction.
@@ -53,6 +58,7 @@ pub struct PostgresOptions {
 impl Default for PostgresOptions {
     fn default() -> Self {
         PostgresOptions {
+            password: None,
             readers_max: 16,
             group_max: 128,
             patience: Duration::from_secs(15),
@@ -69,6 +75,7 @@ impl Default for PostgresOptions {
 pub struct PostgresCatalog {
     writer: Writer,
     readers: Pool,
+    gate: OnceLock<Arc<dyn Gate>>,
 }
 
 impl PostgresCatalog {
@@ -78,16 +85,23 @@ impl PostgresCatalog {
     /// [`CatalogError::Invalid`](crate::CatalogError::Invalid) for an address that is none, [`CatalogError::NewerSchema`](crate::CatalogError::NewerSchema) when a
     /// newer program wrote the catalog, [`CatalogError::Unavailable`](crate::CatalogError::Unavailable) when the database cannot be reached.
     pub async fn open(url: &str, options: PostgresOptions) -> Result<Self> {
-        let address = Address::parse(url)?;
+        let mut address = Address::parse(url)?;
+        if let Some(password) = &options.password {
+            address.config.password(password);
+        }
         let writing = Pool::new(&address, &options, Use::Writing)?;
         let readers = Pool::new(&address, &options, Use::Reading)?;
         migrate::migrate(&writing).await?;
-        Ok(PostgresCatalog { writer: Writer::start(writing, options), readers })
+        Ok(PostgresCatalog { writer: Writer::start(writing, options), readers, gate: OnceLock::new() })
     }
 }
 
 impl Engine for PostgresCatalog {
     type Session = PostgresSession;
+
+    fn gate(&self) -> &OnceLock<Arc<dyn Gate>> {
+        &self.gate
+    }
 
     async fn change(&self, change: Change) -> Result<Outcome> {
         self.writer.change(change).await

@@ -7,6 +7,7 @@ use crate::{
         apply::only,
         session::{Lock, Row, Session, Statement, Value, statement},
     },
+    snapshot::TableRows,
     types::UnixMs,
 };
 use deadpool_postgres::Object;
@@ -18,6 +19,7 @@ use std::{
     task::Poll,
     time::Duration,
 };
+use tokio::sync::mpsc;
 use tokio_postgres::{
     Error,
     types::{FromSql, IsNull, ToSql, Type, private::BytesMut, to_sql_checked},
@@ -200,6 +202,10 @@ impl Session for PostgresSession {
             .await?;
         only(&answers, 0)?.int(0)
     }
+
+    async fn hand_over(&mut self, to: &mpsc::Sender<TableRows>, rows: TableRows) -> bool {
+        to.send(rows).await.is_ok()
+    }
 }
 
 fn closed() -> CatalogError {
@@ -208,7 +214,7 @@ fn closed() -> CatalogError {
 
 fn with_lock(statement: &Statement) -> Cow<'static, str> {
     match statement.lock {
-        Lock::None => Cow::Borrowed(statement.sql),
+        Lock::None => statement.sql.clone(),
         Lock::Share => Cow::Owned(format!("{} FOR SHARE", statement.sql)),
         Lock::Update => Cow::Owned(format!("{} FOR UPDATE", statement.sql)),
     }

@@ -1,11 +1,13 @@
 //! Where every mutation enters, and what all of them have in common.
 
 use super::{
-    blobs, buckets, multipart,
+    blobs, buckets, conversion, hooks,
+    jobs::{self, JobChange},
+    multipart, replay,
     session::{Lock, Row, Session, Statement, statement},
-    versions, writers,
+    snapshot, verification, versions, writers,
 };
-use crate::{CatalogError, Result, mutation::Mutation, types::*};
+use crate::{CatalogError, Result, mutation::Mutation, snapshot::TableRows, types::*};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Something to be done to the catalog.
@@ -15,8 +17,31 @@ pub(crate) enum Change {
     Journaled(Mutation),
     /// Drops shipped journal rows. Not a mutation: it changes nothing that a rebuild would need.
     TrimJournal(Seq),
+    /// What whole blobs resemble. Not a mutation: advice.
+    RememberHooks(Vec<BlobHooks>),
+    /// Decides where a journal blob ends. Not a mutation: no catalog that is made again needs it.
+    CutJournal { after: Seq, to: Seq },
     /// Renews a writer's lease. Not a mutation: leases are advice (E23).
     Heartbeat(u32),
+    /// Remembers when blobs were found well. Not a mutation: it is advice.
+    NoteVerified { blobs: Vec<BlobKey>, at_ms: UnixMs },
+    /// Takes, renews or gives up a job's lease. Not a mutation, for the same reason.
+    Job(JobChange),
+    /// Fills an empty catalog. Its journal is the one that is replayed, so none of this goes into another.
+    Import(Import),
+}
+
+/// A step of filling an empty catalog.
+#[derive(Clone, Debug)]
+pub(crate) enum Import {
+    /// Empties it.
+    Begin,
+    /// Rows of a snapshot.
+    Rows(TableRows),
+    /// Mutations as they were recorded.
+    Replay(Vec<JournalEntry>),
+    /// It may be used.
+    End { epoch_min: u32 },
 }
 
 /// What a change gave.
@@ -26,11 +51,13 @@ pub(crate) enum Outcome {
     Unchanged,
     Done,
     Count(u64),
+    Seq(Seq),
     Epoch(u32),
     Epochs(Vec<u32>),
     Bucket(Bucket),
     Committed(Committed),
     Removed(Box<Version>),
+    Job(Box<JobRow>),
 }
 
 /// A decided mutation: what it gave, and the statements that make it so.
@@ -58,7 +85,15 @@ pub(crate) async fn apply<S: Session>(session: &mut S, change: &mut Change) -> R
             let gone = session.query(statement!("DELETE FROM journal WHERE seq <= $1 RETURNING 1", *seq)).await?;
             Ok(Outcome::Count(gone.len() as u64))
         }
+        Change::RememberHooks(blobs) => hooks::remember(session, blobs).await,
+        Change::CutJournal { after, to } => snapshot::cut(session, *after, *to).await,
         Change::Heartbeat(epoch) => writers::heartbeat(session, *epoch).await,
+        Change::NoteVerified { blobs, at_ms } => verification::note_verified(session, blobs, *at_ms).await,
+        Change::Job(change) => jobs::apply(session, change).await,
+        Change::Import(Import::Begin) => snapshot::begin(session).await,
+        Change::Import(Import::Rows(rows)) => snapshot::import(session, rows).await,
+        Change::Import(Import::Replay(entries)) => replay::replay(session, entries).await,
+        Change::Import(Import::End { epoch_min }) => snapshot::end(session, *epoch_min).await,
     }
 }
 
@@ -78,31 +113,41 @@ async fn journaled<S: Session>(session: &mut S, mutation: &mut Mutation) -> Resu
     if mutation.epoch().is_some() && (answers[1].is_empty() || only(&answers, 1)?.int(0)? != 0) {
         return Err(CatalogError::Fenced);
     }
-    let Decision { outcome, mut writes } = match mutation {
-        Mutation::OpenEpoch { epoch, closes } => writers::open(session, epoch, closes).await?,
-        Mutation::CloseEpochs { epochs } => writers::close(session, epochs).await?,
-        Mutation::PutSetting { name, value } => buckets::put_setting(name, value)?,
-        Mutation::CreateBucket { bucket } => buckets::create(session, bucket).await?,
-        Mutation::SetBucketSettings { bucket, settings } => buckets::set_settings(session, *bucket, settings).await?,
-        Mutation::DeleteBucket { bucket } => buckets::delete(session, *bucket).await?,
-        Mutation::PutKey { key } => buckets::put_key(session, key).await?,
-        Mutation::Put { commit, modified_ms } => versions::put(session, seq, commit, modified_ms).await?,
-        Mutation::Delete { commit, removed } => versions::delete(session, commit, removed).await?,
-        Mutation::Rewrite { commit } => versions::rewrite(session, commit).await?,
-        Mutation::CreateUpload { upload } => multipart::create(session, upload).await?,
-        Mutation::PutPart { commit } => multipart::put_part(session, commit).await?,
-        Mutation::Complete { commit, modified_ms } => multipart::complete(session, seq, commit, modified_ms).await?,
-        Mutation::Abort { bucket, key, upload, now_ms, .. } => {
-            multipart::abort(session, *bucket, key, *upload, *now_ms).await?
-        }
-        Mutation::ForgetCompletedUploads { before_ms } => multipart::forget_completed(session, *before_ms).await?,
-        Mutation::Purge { blob, now_ms } => blobs::purge(session, *blob, *now_ms).await?,
-    };
+    let Decision { outcome, mut writes } = decide(session, seq, mutation).await?;
     if !matches!(outcome, Outcome::Unchanged) {
         writes.push(journal_row(seq, mutation)?);
         session.run(writes).await?;
     }
     Ok(outcome)
+}
+
+/// What a mutation that takes number `seq` gives and writes; values that the catalog chooses are filled in.
+pub(crate) async fn decide<S: Session>(session: &mut S, seq: Seq, mutation: &mut Mutation) -> Result<Decision> {
+    match mutation {
+        Mutation::OpenEpoch { epoch, closes } => writers::open(session, epoch, closes).await,
+        Mutation::CloseEpochs { epochs } => writers::close(session, epochs).await,
+        Mutation::PutSetting { name, value } => buckets::put_setting(name, value),
+        Mutation::CreateBucket { bucket } => buckets::create(session, bucket).await,
+        Mutation::SetBucketSettings { bucket, settings } => buckets::set_settings(session, *bucket, settings).await,
+        Mutation::DeleteBucket { bucket } => buckets::delete(session, *bucket).await,
+        Mutation::PutKey { key } => buckets::put_key(session, key).await,
+        Mutation::Put { commit, modified_ms } => versions::put(session, seq, commit, modified_ms).await,
+        Mutation::Delete { commit, removed } => versions::delete(session, commit, removed).await,
+        Mutation::Rewrite { commit } => versions::rewrite(session, commit).await,
+        Mutation::CreateUpload { upload } => multipart::create(session, upload).await,
+        Mutation::PutPart { commit } => multipart::put_part(session, commit).await,
+        Mutation::Complete { commit, modified_ms } => multipart::complete(session, seq, commit, modified_ms).await,
+        Mutation::Abort { bucket, key, upload, now_ms, .. } => {
+            multipart::abort(session, *bucket, key, *upload, *now_ms).await
+        }
+        Mutation::ForgetCompletedUploads { before_ms } => multipart::forget_completed(session, *before_ms).await,
+        Mutation::Undefer { blob } => conversion::undefer(session, *blob).await,
+        Mutation::Quarantine { blob, damage, now_ms } => {
+            verification::quarantine(session, *blob, damage, *now_ms).await
+        }
+        Mutation::EndQuarantine { blob } => verification::end_quarantine(session, *blob).await,
+        Mutation::Purge { blob, now_ms } => blobs::purge(session, *blob, *now_ms).await,
+    }
 }
 
 fn journal_row(seq: Seq, mutation: &Mutation) -> Result<Statement> {

@@ -5,7 +5,7 @@
 
 use super::{
     apply::Decision,
-    buckets, rows,
+    buckets, hooks, rows,
     session::{Lock, Row, Session, Statement, statement},
 };
 use crate::{
@@ -19,7 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) fn lock_existing(content: &Content<'_>) -> Vec<Statement> {
     let one = |blob: BlobKey| {
         Statement::locking(
-            "SELECT id, bucket, key_epoch, backend, form, state, plain_len FROM blobs WHERE id = $1",
+            "SELECT id, bucket, key_epoch, backend, form, state, plain_len, CASE WHEN original IS NULL THEN 0 ELSE 1 END, \
+             CASE WHEN damage IS NULL THEN 0 ELSE 1 END FROM blobs WHERE id = $1",
             vec![blob.0.into()],
             Lock::Share,
         )
@@ -38,18 +39,23 @@ pub(crate) fn known(answers: &[Vec<Row>]) -> Result<BTreeMap<BlobKey, Known>> {
             form: rows::form(row.int(4)?)?,
             state: rows::state(row.int(5)?)?,
             plain_len: row.unsigned(6)?,
+            foreign: row.int(7)? != 0,
+            quarantined: row.int(8)? != 0,
         };
         known.insert(BlobKey(row.array(0)?), facts);
     }
     Ok(known)
 }
 
-/// Rows and edges of the blobs that a commit brings. Rows first: an edge may name a base that comes along.
-pub(crate) fn insert(new_blobs: &[NewBlob]) -> Result<Vec<Statement>> {
+/// Rows and edges of the blobs that a commit brings, and their places in the queue. Rows first: an edge may name a base that comes along.
+pub(crate) fn insert(new_blobs: &[NewBlob], now_ms: UnixMs) -> Result<Vec<Statement>> {
     let mut writes = new_blobs.iter().map(|blob| rows::insert_blob(&blob.row)).collect::<Result<Vec<_>>>()?;
-    for NewBlob { row, bases } in new_blobs {
+    for NewBlob { row, bases, deferred } in new_blobs {
         for base in bases {
             writes.push(statement!("INSERT INTO edges (delta, base) VALUES ($1, $2)", row.id.0, base.0));
+        }
+        if *deferred {
+            writes.push(statement!("INSERT INTO deferrals (blob, since_ms) VALUES ($1, $2)", row.id.0, now_ms));
         }
     }
     Ok(writes)
@@ -88,7 +94,7 @@ pub(crate) async fn purge<S: Session>(session: &mut S, blob: BlobKey, now_ms: Un
     let answers = session
         .run(vec![
             Statement::locking(
-                "SELECT bucket FROM blobs WHERE id = $1 AND state = 1",
+                "SELECT bucket, first_region FROM blobs WHERE id = $1 AND state = 1",
                 vec![blob.0.into()],
                 Lock::Update,
             ),
@@ -97,11 +103,16 @@ pub(crate) async fn purge<S: Session>(session: &mut S, blob: BlobKey, now_ms: Un
         .await?;
     let Some(row) = answers[0].first() else { return Err(CatalogError::Conflict) };
     let bucket = BucketId(row.int(0)?);
-    let mut writes = vec![
+    let mut writes = match row.optional_int(1)? {
+        Some(first) => hooks::forget(session, blob, first).await?,
+        None => Vec::new(),
+    };
+    writes.extend([
         statement!("DELETE FROM tombstones WHERE blob = $1", blob.0),
+        statement!("DELETE FROM deferrals WHERE blob = $1", blob.0),
         statement!("DELETE FROM edges WHERE delta = $1", blob.0),
         statement!("DELETE FROM blobs WHERE id = $1", blob.0),
-    ];
+    ]);
     writes.extend(release_all(rows::blob_keys(&answers[1])?, &BTreeSet::new(), now_ms));
     writes.extend(buckets::forget_deleted(bucket));
     Decision::done(writes)
@@ -132,7 +143,7 @@ pub(crate) async fn duplicate<S: Session>(session: &mut S, query: &DuplicateQuer
             concat!(
                 "SELECT ",
                 rows::blob_columns!(),
-                " FROM blobs b WHERE b.bucket = $1 AND b.digest = $2 AND b.digest IS NOT NULL AND b.state = 0 \
+                " FROM blobs b WHERE b.bucket = $1 AND b.digest = $2 AND b.digest IS NOT NULL AND b.state = 0 AND b.damage IS NULL \
                  AND b.key_epoch = $3 AND b.backend = $4 AND b.plain_len = $5 ORDER BY b.form, b.id LIMIT 1"
             ),
             query.bucket.0,
@@ -156,10 +167,43 @@ pub(crate) async fn fan_in<S: Session>(session: &mut S, blob: BlobKey) -> Result
     }
 }
 
+pub(crate) async fn packs<S: Session>(session: &mut S, after: BlobKey, limit: usize) -> Result<Vec<PackUse>> {
+    let rows = session
+        .query(statement!(
+            "SELECT b.id, b.bucket, b.plain_len, CAST((SELECT COALESCE(sum(r.plain_len), 0) FROM \
+             (SELECT plain_offset, plain_len FROM extents WHERE blob = b.id \
+             UNION SELECT plain_offset, plain_len FROM part_extents WHERE blob = b.id) r) AS BIGINT) \
+             FROM blobs b WHERE b.pack = 1 AND b.state = 0 AND b.id > $1 ORDER BY b.id LIMIT $2",
+            after.0,
+            limit as i64,
+        ))
+        .await?;
+    let pack = |row: &Row| {
+        Ok(PackUse {
+            blob: BlobKey(row.array(0)?),
+            bucket: BucketId(row.int(1)?),
+            plain_len: row.unsigned(2)?,
+            live_len: row.unsigned(3)?,
+        })
+    };
+    rows.iter().map(pack).collect()
+}
+
+pub(crate) async fn fan_in_bytes<S: Session>(session: &mut S, blob: BlobKey) -> Result<u64> {
+    let sum = statement!(
+        "SELECT COALESCE(CAST(sum(b.plain_len) AS BIGINT), 0) FROM edges e JOIN blobs b ON b.id = e.delta WHERE e.base = $1",
+        blob.0
+    );
+    match session.first(sum).await? {
+        Some(row) => row.unsigned(0),
+        None => Ok(0),
+    }
+}
+
 pub(crate) async fn tombstones<S: Session>(session: &mut S, before_ms: UnixMs, limit: usize) -> Result<Vec<Tombstone>> {
     let rows = session
         .query(statement!(
-            "SELECT t.blob, b.backend, CASE WHEN b.inline_bytes IS NULL THEN 0 ELSE 1 END, b.stored_len, t.since_ms \
+            "SELECT t.blob, b.backend, CASE WHEN b.inline_bytes IS NULL THEN 0 ELSE 1 END, b.stored_len, t.since_ms, b.original \
              FROM tombstones t JOIN blobs b ON b.id = t.blob WHERE t.since_ms < $1 ORDER BY t.since_ms, t.blob LIMIT $2",
             before_ms,
             limit as i64,
@@ -172,6 +216,7 @@ pub(crate) async fn tombstones<S: Session>(session: &mut S, before_ms: UnixMs, l
             inline: row.int(2)? != 0,
             stored_len: row.unsigned(3)?,
             since_ms: row.int(4)?,
+            original: rows::original(row, 5)?,
         })
     };
     rows.iter().map(tombstone).collect()

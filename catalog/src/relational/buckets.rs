@@ -20,15 +20,29 @@ pub(crate) async fn create<S: Session>(session: &mut S, bucket: &mut Bucket) -> 
         return Err(CatalogError::Exists);
     }
     bucket.id = BucketId(only(&answers, 0)?.int(0)?);
-    let insert = statement!(
+    Ok(Decision { outcome: Outcome::Bucket(bucket.clone()), writes: vec![insert(bucket)] })
+}
+
+/// Creates the bucket that a record says was created, under the id it got.
+pub(crate) async fn recreate<S: Session>(session: &mut S, bucket: &Bucket) -> Result<Decision> {
+    let taken = statement!("SELECT id FROM buckets WHERE name = $1 OR id = $2", bucket.name.as_str(), bucket.id.0);
+    if session.first(taken).await?.is_some() {
+        return Err(CatalogError::Exists);
+    }
+    let id = bucket.id.0;
+    let counted = statement!("UPDATE counters SET value = $1 WHERE name = 'bucket' AND value < $2", id, id);
+    Ok(Decision { outcome: Outcome::Bucket(bucket.clone()), writes: vec![counted, insert(bucket)] })
+}
+
+fn insert(bucket: &Bucket) -> Statement {
+    statement!(
         "INSERT INTO buckets (id, name, owner, created_ms, settings) VALUES ($1, $2, $3, $4, $5)",
         bucket.id.0,
         bucket.name.as_str(),
         bucket.owner.as_str(),
         bucket.created_ms,
         bucket.settings.to_string().as_str(),
-    );
-    Ok(Decision { outcome: Outcome::Bucket(bucket.clone()), writes: vec![insert] })
+    )
 }
 
 /// Finds a bucket that is not deleted, and keeps it from being deleted while the transaction lasts.
@@ -68,6 +82,7 @@ pub(crate) async fn delete<S: Session>(session: &mut S, bucket: BucketId) -> Res
     }
     let mut writes = vec![
         statement!("DELETE FROM uploads WHERE bucket = $1", bucket.0),
+        statement!("DELETE FROM hidden_keys WHERE bucket = $1", bucket.0),
         statement!("UPDATE buckets SET name = NULL WHERE id = $1", bucket.0),
     ];
     writes.extend(forget_deleted(bucket));

@@ -141,6 +141,10 @@ pub(crate) const RULES: &[Rule] = &[
               OR EXISTS (SELECT 1 FROM edges d WHERE d.base = t.blob) LIMIT $1",
     },
     Rule {
+        broken: "a blob that is not there waits to be encoded better",
+        sql: "SELECT q.blob FROM deferrals q WHERE NOT EXISTS (SELECT 1 FROM blobs b WHERE b.id = q.blob) LIMIT $1",
+    },
+    Rule {
         broken: "a delta has no base",
         sql: "SELECT b.id FROM blobs b WHERE b.form = 1 AND NOT EXISTS (SELECT 1 FROM edges d WHERE d.delta = b.id) LIMIT $1",
     },
@@ -152,6 +156,20 @@ pub(crate) const RULES: &[Rule] = &[
         broken: "a base is not live and whole",
         sql: "SELECT d.base FROM edges d WHERE NOT EXISTS \
               (SELECT 1 FROM blobs b WHERE b.id = d.base AND b.state = 0 AND b.form = 0) LIMIT $1",
+    },
+    Rule {
+        broken: "a base lies in an original",
+        sql: "SELECT d.base FROM edges d JOIN blobs b ON b.id = d.base WHERE b.original IS NOT NULL LIMIT $1",
+    },
+    Rule {
+        broken: "content in an original is stored as well",
+        sql: "SELECT b.id FROM blobs b WHERE b.original IS NOT NULL \
+              AND (b.form <> 0 OR b.stored_len <> 0 OR b.inline_bytes IS NOT NULL OR b.digest IS NOT NULL) LIMIT $1",
+    },
+    Rule {
+        broken: "a hidden key is in a bucket that is not there",
+        sql: "SELECT h.key FROM hidden_keys h WHERE NOT EXISTS \
+              (SELECT 1 FROM buckets b WHERE b.id = h.bucket AND b.name IS NOT NULL) LIMIT $1",
     },
     Rule {
         broken: "a base is of another domain than its delta",
@@ -177,6 +195,15 @@ pub(crate) const RULES: &[Rule] = &[
     Rule {
         broken: "an inline blob's length is not its stored length",
         sql: "SELECT b.id FROM blobs b WHERE b.inline_bytes IS NOT NULL AND length(b.inline_bytes) <> b.stored_len LIMIT $1",
+    },
+    Rule {
+        broken: "a sketched region is of a blob that is not there, or that does not know it",
+        sql: "SELECT r.number FROM sketched_regions r WHERE NOT EXISTS (SELECT 1 FROM blobs b WHERE b.id = r.blob \
+              AND b.form = 0 AND b.first_region + r.region = r.number) LIMIT $1",
+    },
+    Rule {
+        broken: "a hook leads to a region that is not there",
+        sql: "SELECT h.number FROM hooks h WHERE NOT EXISTS (SELECT 1 FROM sketched_regions r WHERE r.number = h.number) LIMIT $1",
     },
 ];
 

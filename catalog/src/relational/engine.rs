@@ -1,15 +1,30 @@
 //! The contract over anything that can run statements: [`Catalog`] for every [`Engine`].
 
 use super::{
-    apply::{Change, Outcome, now_ms},
+    apply::{Change, Import, Outcome, now_ms},
     blobs::{self, DuplicateQuery},
-    buckets, check, list, multipart, read,
+    buckets, check, conversion, hooks,
+    jobs::{self, JobChange},
+    list, multipart, read,
     session::Session,
-    stats, writers,
+    snapshot, stats, verification, versions, writers,
 };
-use crate::{Catalog, CatalogError, Result, mutation::Mutation, types::*};
+use crate::{
+    Catalog, CatalogError, Gate, Result,
+    mutation::Mutation,
+    snapshot::{Exported, JournalMarks, TableRows},
+    types::*,
+};
 use async_trait::async_trait;
-use std::{future::Future, pin::Pin};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use tokio::sync::mpsc;
 
 /// What a question gives: a future that borrows the session.
 pub(crate) type Answer<'s, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 's>>;
@@ -30,6 +45,9 @@ pub(crate) enum Consistency {
 pub(crate) trait Engine: Send + Sync + 'static {
     /// Its connections.
     type Session: Session;
+
+    /// What changes pass before they are acknowledged.
+    fn gate(&self) -> &OnceLock<Arc<dyn Gate>>;
 
     /// Makes a change durable, or nothing.
     fn change(&self, change: Change) -> impl Future<Output = Result<Outcome>> + Send;
@@ -93,8 +111,27 @@ fn count(outcome: Outcome) -> Result<u64> {
     }
 }
 
+fn job(outcome: Outcome) -> Result<JobRow> {
+    match outcome {
+        Outcome::Job(row) => Ok(*row),
+        other => unexpected(&other),
+    }
+}
+
 async fn mutate<E: Engine>(engine: &E, mutation: Mutation) -> Result<Outcome> {
-    engine.change(Change::Journaled(mutation)).await
+    let is_acknowledged = mutation.is_acknowledged();
+    let outcome = engine.change(Change::Journaled(mutation)).await?;
+    if is_acknowledged && !matches!(outcome, Outcome::Unchanged) {
+        pass_gate(engine).await?;
+    }
+    Ok(outcome)
+}
+
+async fn pass_gate<E: Engine>(engine: &E) -> Result<()> {
+    match engine.gate().get() {
+        Some(gate) => gate.pass().await,
+        None => Ok(()),
+    }
 }
 
 #[async_trait]
@@ -125,6 +162,33 @@ impl<E: Engine> Catalog for E {
 
     async fn closed_epochs(&self) -> Result<Vec<u32>> {
         ask!(self, Statement, () | session | writers::closed(session))
+    }
+
+    async fn take_job(&self, take: JobTake) -> Result<Option<JobRow>> {
+        match self.change(Change::Job(JobChange::Take(take))).await? {
+            Outcome::Unchanged => Ok(None),
+            outcome => job(outcome).map(Some),
+        }
+    }
+
+    async fn renew_job(&self, lease: &JobLease, lease_ms: UnixMs) -> Result<JobRow> {
+        job(self.change(Change::Job(JobChange::Renew { lease: lease.clone(), lease_ms })).await?)
+    }
+
+    async fn save_job(&self, lease: &JobLease, state: serde_json::Value) -> Result<()> {
+        done(self.change(Change::Job(JobChange::Save { lease: lease.clone(), state })).await?)
+    }
+
+    async fn release_job(&self, lease: &JobLease, state: serde_json::Value) -> Result<()> {
+        done(self.change(Change::Job(JobChange::Release { lease: lease.clone(), state })).await?)
+    }
+
+    async fn wish_job(&self, name: &str, wish: JobWish) -> Result<JobRow> {
+        job(self.change(Change::Job(JobChange::Wish { name: name.to_owned(), wish })).await?)
+    }
+
+    async fn jobs(&self) -> Result<Vec<JobRow>> {
+        ask!(self, Statement, () | session | jobs::all(session))
     }
 
     async fn setting(&self, name: &str) -> Result<Option<serde_json::Value>> {
@@ -182,8 +246,16 @@ impl<E: Engine> Catalog for E {
         ask!(self, Statement, (key) | session | read::content(session, bucket, &key))
     }
 
+    async fn hidden(&self, bucket: BucketId, key: &str) -> Result<bool> {
+        ask!(self, Statement, (key) | session | versions::hidden(session, bucket, &key))
+    }
+
     async fn version(&self, bucket: BucketId, key: &str, id: VersionId) -> Result<Option<Content>> {
-        ask!(self, Statement, (key) | session | read::version(session, bucket, &key, id))
+        let found = ask!(self, Statement, (key) | session | read::version(session, bucket, &key, id))?;
+        if found.is_some() {
+            pass_gate(self).await?;
+        }
+        Ok(found)
     }
 
     async fn list(&self, query: &ListQuery) -> Result<ListPage> {
@@ -208,13 +280,18 @@ impl<E: Engine> Catalog for E {
         let mutation = Mutation::Delete { commit: Box::new(commit), removed: VersionId([0; 16]) };
         match mutate(self, mutation).await? {
             Outcome::Removed(version) => Ok(Some(*version)),
-            Outcome::Unchanged => Ok(None),
+            // Only the key was hidden, or not even that.
+            Outcome::Done | Outcome::Unchanged => Ok(None),
             other => unexpected(&other),
         }
     }
 
     async fn rewrite(&self, commit: RewriteCommit) -> Result<()> {
         done(mutate(self, Mutation::Rewrite { commit: Box::new(commit) }).await?)
+    }
+
+    async fn small_contents(&self, after: Seq, size_max: u64, limit: usize) -> Result<Vec<Content>> {
+        ask!(self, Statement, () | session | read::small_contents(session, after, size_max, limit))
     }
 
     async fn create_upload(&self, upload: Upload) -> Result<()> {
@@ -278,12 +355,80 @@ impl<E: Engine> Catalog for E {
         ask!(self, Statement, () | session | blobs::fan_in(session, blob))
     }
 
+    async fn fan_in_bytes(&self, blob: BlobKey) -> Result<u64> {
+        ask!(self, Statement, () | session | blobs::fan_in_bytes(session, blob))
+    }
+
+    async fn remember_hooks(&self, blobs: Vec<BlobHooks>) -> Result<u64> {
+        count(self.change(Change::RememberHooks(blobs)).await?)
+    }
+
+    async fn resembling(&self, query: &HookQuery) -> Result<Vec<Resembling>> {
+        ask!(self, Snapshot, (query) | session | hooks::resembling(session, &query))
+    }
+
+    async fn packs(&self, after: BlobKey, limit: usize) -> Result<Vec<PackUse>> {
+        ask!(self, Statement, () | session | blobs::packs(session, after, limit))
+    }
+
     async fn tombstones(&self, before_ms: UnixMs, limit: usize) -> Result<Vec<Tombstone>> {
         ask!(self, Statement, () | session | blobs::tombstones(session, before_ms, limit))
     }
 
     async fn purge(&self, blob: BlobKey, now_ms: UnixMs) -> Result<()> {
         done(mutate(self, Mutation::Purge { blob, now_ms }).await?)
+    }
+
+    async fn deferred(&self, before_ms: UnixMs, limit: usize) -> Result<Vec<Deferred>> {
+        ask!(self, Statement, () | session | conversion::deferred(session, before_ms, limit))
+    }
+
+    async fn deferred_sum(&self) -> Result<DeferredSum> {
+        ask!(self, Statement, () | session | conversion::deferred_sum(session))
+    }
+
+    async fn undefer(&self, blob: BlobKey) -> Result<bool> {
+        changed(mutate(self, Mutation::Undefer { blob }).await?)
+    }
+
+    async fn referrers(&self, blob: BlobKey, limit: usize) -> Result<Vec<Referrer>> {
+        ask!(self, Statement, () | session | conversion::referrers(session, blob, limit))
+    }
+
+    async fn kept_bases(&self, after: Option<BlobKey>, limit: usize) -> Result<Vec<BlobRow>> {
+        ask!(self, Statement, () | session | conversion::kept_bases(session, after, limit))
+    }
+
+    async fn deltas_of(&self, base: BlobKey, limit: usize) -> Result<Vec<BlobRow>> {
+        ask!(self, Statement, () | session | conversion::deltas_of(session, base, limit))
+    }
+
+    async fn to_verify(&self, after: Option<VerifyPlace>, limit: usize) -> Result<Vec<ToVerify>> {
+        ask!(self, Snapshot, () | session | verification::to_verify(session, after, limit))
+    }
+
+    async fn note_verified(&self, blobs: &[BlobKey], at_ms: UnixMs) -> Result<()> {
+        done(self.change(Change::NoteVerified { blobs: blobs.to_vec(), at_ms }).await?)
+    }
+
+    async fn quarantine(&self, blob: BlobKey, damage: serde_json::Value, now_ms: UnixMs) -> Result<bool> {
+        changed(mutate(self, Mutation::Quarantine { blob, damage, now_ms }).await?)
+    }
+
+    async fn end_quarantine(&self, blob: BlobKey) -> Result<bool> {
+        changed(mutate(self, Mutation::EndQuarantine { blob }).await?)
+    }
+
+    async fn quarantined(&self, after: Option<BlobKey>, limit: usize) -> Result<Vec<Quarantined>> {
+        ask!(self, Statement, () | session | verification::quarantined(session, after, limit))
+    }
+
+    async fn is_quarantined(&self, blob: BlobKey) -> Result<bool> {
+        ask!(self, Statement, () | session | verification::is_quarantined(session, blob))
+    }
+
+    async fn part_referrers(&self, blob: BlobKey, limit: usize) -> Result<Vec<PartReferrer>> {
+        ask!(self, Statement, () | session | verification::part_referrers(session, blob, limit))
     }
 
     async fn stats(&self) -> Result<Vec<BucketStats>> {
@@ -300,6 +445,57 @@ impl<E: Engine> Catalog for E {
 
     async fn trim_journal(&self, seq: Seq) -> Result<u64> {
         count(self.change(Change::TrimJournal(seq)).await?)
+    }
+
+    fn acknowledge_behind(&self, gate: Arc<dyn Gate>) {
+        // The first one stays: there is one journal.
+        let _ = self.gate().set(gate);
+    }
+
+    async fn journal_marks(&self) -> Result<JournalMarks> {
+        ask!(self, Statement, () | session | snapshot::marks(session))
+    }
+
+    async fn cut_journal(&self, after: Seq, to: Seq) -> Result<Seq> {
+        match self.change(Change::CutJournal { after, to }).await? {
+            Outcome::Seq(seq) => Ok(seq),
+            other => unexpected(&other),
+        }
+    }
+
+    async fn export(&self, to: mpsc::Sender<TableRows>) -> Result<Exported> {
+        let begun = Arc::new(AtomicBool::new(false));
+        let question: Question<E::Session, Exported> = Box::new(move |session| {
+            let (to, begun) = (to.clone(), Arc::clone(&begun));
+            Box::pin(async move {
+                // A question may be asked again after passing trouble; rows that have left cannot be taken back.
+                if begun.swap(true, Ordering::Relaxed) {
+                    return Err(CatalogError::Other("the snapshot was interrupted".into()));
+                }
+                snapshot::export(session, &to).await
+            })
+        });
+        self.read(Consistency::Snapshot, question).await
+    }
+
+    async fn begin_import(&self) -> Result<()> {
+        done(self.change(Change::Import(Import::Begin)).await?)
+    }
+
+    async fn import(&self, rows: TableRows) -> Result<()> {
+        done(self.change(Change::Import(Import::Rows(rows))).await?)
+    }
+
+    async fn replay(&self, entries: Vec<JournalEntry>) -> Result<()> {
+        done(self.change(Change::Import(Import::Replay(entries))).await?)
+    }
+
+    async fn end_import(&self, epoch_min: u32) -> Result<()> {
+        done(self.change(Change::Import(Import::End { epoch_min })).await?)
+    }
+
+    async fn is_importing(&self) -> Result<bool> {
+        ask!(self, Statement, () | session | snapshot::is_importing(session))
     }
 
     async fn check(&self) -> Result<Vec<String>> {

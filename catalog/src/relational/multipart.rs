@@ -73,7 +73,7 @@ pub(crate) async fn put_part<S: Session>(session: &mut S, commit: &PartCommit) -
     content.check_references(blobs::known(&answers[2..])?)?;
 
     let kept: BTreeSet<_> = part.extents.iter().map(|extent| extent.blob).collect();
-    let mut writes = blobs::insert(&commit.new_blobs)?;
+    let mut writes = blobs::insert(&commit.new_blobs, part.modified_ms)?;
     writes.extend(drop_part(commit.upload, part.number));
     writes.push(statement!(
         "INSERT INTO parts (upload, number, id, size, modified_ms, facts) VALUES ($1, $2, $3, $4, $5, $6)",

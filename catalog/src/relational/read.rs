@@ -2,10 +2,9 @@
 
 use super::{
     rows::{self, VERSION_WIDTH, blob_columns, version_columns},
-    session::{Row, Session, Statement, Value, statement},
+    session::{Row, Session, Statement, Value, signed, statement},
 };
 use crate::{Result, types::*};
-use std::collections::BTreeSet;
 
 pub(crate) async fn current<S: Session>(session: &mut S, bucket: BucketId, key: &str) -> Result<Option<Version>> {
     let row = session
@@ -32,7 +31,7 @@ macro_rules! with_extents {
             blob_columns!(),
             " FROM versions v LEFT JOIN extents e ON e.version = v.seq LEFT JOIN blobs b ON b.id = e.blob WHERE ",
             $condition,
-            " ORDER BY e.ordinal"
+            " ORDER BY v.seq, e.ordinal"
         )
     };
 }
@@ -56,18 +55,43 @@ pub(crate) async fn version<S: Session>(
 
 /// One statement and so one snapshot: version, extents and blobs cannot be of different times.
 async fn one_content<S: Session>(session: &mut S, statement: Statement) -> Result<Option<Content>> {
-    let rows = session.query(statement).await?;
-    let Some(first) = rows.first() else { return Ok(None) };
-    let mut content = Content { version: rows::version(first)?, extents: Vec::new(), blobs: Vec::new() };
-    let mut seen = BTreeSet::new();
-    for row in rows.iter().filter(|row| !row.is_null(VERSION_WIDTH)) {
+    Ok(contents(&session.query(statement).await?)?.into_iter().next())
+}
+
+/// The versions in the answer of a statement of [`with_extents`].
+fn contents(rows: &[Row]) -> Result<Vec<Content>> {
+    let mut contents: Vec<Content> = Vec::new();
+    for row in rows {
+        let version = rows::version(row)?;
+        if contents.last().is_none_or(|content| content.version.seq != version.seq) {
+            contents.push(Content { version, extents: Vec::new(), blobs: Vec::new() });
+        }
+        let Some(content) = contents.last_mut().filter(|_| !row.is_null(VERSION_WIDTH)) else { continue };
         let extent = rows::extent(row, VERSION_WIDTH)?;
         content.extents.push(extent);
-        if seen.insert(extent.blob) {
+        if content.blobs.iter().all(|blob| blob.id != extent.blob) {
             content.blobs.push(rows::blob(row, VERSION_WIDTH + 3)?);
         }
     }
-    Ok(Some(content))
+    Ok(contents)
+}
+
+pub(crate) async fn small_contents<S: Session>(
+    session: &mut S,
+    after: Seq,
+    size_max: u64,
+    limit: usize,
+) -> Result<Vec<Content>> {
+    let statement = statement!(
+        with_extents!(
+            "v.seq IN (SELECT s.seq FROM versions s WHERE s.seq > $1 AND s.size BETWEEN 1 AND $2 AND s.current = 1 \
+             ORDER BY s.seq LIMIT $3)"
+        ),
+        after,
+        signed(size_max)?,
+        limit as i64,
+    );
+    contents(&session.query(statement).await?)
 }
 
 pub(crate) async fn neighbours<S: Session>(

@@ -31,7 +31,8 @@ pub(crate) fn version(row: &Row) -> Result<Version> {
 macro_rules! blob_columns {
     () => {
         "b.id, b.bucket, b.key_epoch, b.backend, b.form, b.state, b.plain_len, b.stored_len, b.root_offset, b.root_len, \
-         b.root_tag, b.digest, b.raw_plain, b.zstd_plain, b.zstd_stored, b.delta_plain, b.delta_stored, b.inline_bytes"
+         b.root_tag, b.digest, b.raw_plain, b.zstd_plain, b.zstd_stored, b.delta_plain, b.delta_stored, b.inline_bytes, \
+         b.original, b.pack"
     };
 }
 pub(crate) use blob_columns;
@@ -63,14 +64,16 @@ pub(crate) fn blob(row: &Row, first: usize) -> Result<BlobRow> {
             delta_stored: row.unsigned(first + 16)?,
         },
         inline: row.optional_bytes(first + 17)?,
+        original: original(row, first + 18)?,
+        pack: row.int(first + 19)? != 0,
     })
 }
 
 pub(crate) fn insert_blob(row: &BlobRow) -> Result<Statement> {
     Ok(statement!(
         "INSERT INTO blobs (id, bucket, key_epoch, backend, form, state, plain_len, stored_len, root_offset, root_len, root_tag, \
-         digest, raw_plain, zstd_plain, zstd_stored, delta_plain, delta_stored, inline_bytes) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
+         digest, raw_plain, zstd_plain, zstd_stored, delta_plain, delta_stored, inline_bytes, original, pack) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)",
         row.id.0,
         row.bucket.0,
         row.key_epoch,
@@ -95,7 +98,22 @@ pub(crate) fn insert_blob(row: &BlobRow) -> Result<Statement> {
         signed(row.forms.delta_plain)?,
         signed(row.forms.delta_stored)?,
         row.inline.clone(),
+        row.original.as_ref().map(serde_json::to_string).transpose().map_err(unwritable)?.as_deref(),
+        i64::from(row.pack),
     ))
+}
+
+/// Where the content of a blob row's original lies; the column is JSON or null.
+pub(crate) fn original(row: &Row, column: usize) -> Result<Option<Original>> {
+    if row.is_null(column) {
+        return Ok(None);
+    }
+    let read = serde_json::from_value(row.json(column)?);
+    read.map_err(|error| CatalogError::Other(format!("column {column} names no original: {error}")))
+}
+
+fn unwritable(error: serde_json::Error) -> CatalogError {
+    CatalogError::Other(error.to_string())
 }
 
 pub(crate) fn form(value: i64) -> Result<BlobForm> {

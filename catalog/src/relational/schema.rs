@@ -1,6 +1,6 @@
 //! The one schema of both databases, as versioned migrations.
 //!
-//! `{int}`, `{bytes}` and `{table}` stand for what the databases name differently. Keys are bytes, so that every index orders them
+//! `{int}`, `{bytes}`, `{table}` and `{index_table}` stand for what the databases name differently. Keys are bytes, so that every index orders them
 //! byte by byte whatever collation the database has. Migrations are never edited after a release, only followed by others.
 
 use crate::{CatalogError, Result};
@@ -12,6 +12,8 @@ pub(crate) struct Dialect {
     pub(crate) bytes: &'static str,
     /// What stands after a table's closing parenthesis.
     pub(crate) table: &'static str,
+    /// The same for a table that is its primary key and nothing else: it need not be stored twice.
+    pub(crate) index_table: &'static str,
 }
 
 /// The schema version this program writes.
@@ -27,12 +29,15 @@ pub(crate) fn missing(found: i64, dialect: Dialect) -> Result<Vec<(i64, String)>
         return Err(CatalogError::NewerSchema { found, known: VERSION });
     }
     let render = |sql: &str| {
-        sql.replace("{int}", dialect.int).replace("{bytes}", dialect.bytes).replace("{table}", dialect.table)
+        sql.replace("{int}", dialect.int)
+            .replace("{bytes}", dialect.bytes)
+            .replace("{table}", dialect.table)
+            .replace("{index_table}", dialect.index_table)
     };
     Ok(MIGRATIONS.iter().enumerate().skip(done).map(|(index, sql)| (index as i64 + 1, render(sql))).collect())
 }
 
-const MIGRATIONS: &[&str] = &[FIRST];
+const MIGRATIONS: &[&str] = &[FIRST, ADOPTING, DEFERRALS, HOOKS, VERIFICATION, JOBS, PACKS];
 
 const FIRST: &str = "
 -- Last values given out: seq (mutations), bucket (ids), epoch (writers). They live in rows and not in sequences because a
@@ -171,4 +176,74 @@ CREATE TABLE journal (
   at_ms {int} NOT NULL,
   mutation TEXT NOT NULL
 ){table};
+";
+
+const ADOPTING: &str = "
+-- Where content that is no blob of ours lies (key, ETag, whether it is ours to remove), as JSON.
+ALTER TABLE blobs ADD COLUMN original TEXT;
+
+-- Keys that clients deleted in buckets that read through to a store which may still have them.
+CREATE TABLE hidden_keys (
+  bucket {int} NOT NULL REFERENCES buckets (id),
+  key {bytes} NOT NULL,
+  PRIMARY KEY (bucket, key)
+){table};
+";
+
+/// Blobs that were stored in a hurry and wait to be encoded better.
+const DEFERRALS: &str = "
+CREATE TABLE deferrals (
+  blob {bytes} PRIMARY KEY REFERENCES blobs (id),
+  since_ms {int} NOT NULL
+){table};
+CREATE INDEX deferrals_by_age ON deferrals (since_ms, blob);
+";
+
+/// What whole blobs resemble (docs/reference/catalog.md, "Hooks"). Every sketched region of a blob has a number, consecutive within
+/// the blob and never used again; a posting is a hook and a region's number, nothing else, because there are two dozen per region. Neither
+/// table has foreign keys: a parent's deletion would look for children by a column without an index.
+const HOOKS: &str = "
+ALTER TABLE blobs ADD COLUMN first_region {int};
+CREATE TABLE sketched_regions (
+  number {int} PRIMARY KEY,
+  blob {bytes} NOT NULL,
+  region {int} NOT NULL CHECK (region >= 0),
+  hooks {bytes} NOT NULL
+){table};
+CREATE TABLE hooks (
+  hook {int} NOT NULL,
+  number {int} NOT NULL,
+  PRIMARY KEY (hook, number)
+){index_table};
+INSERT INTO counters (name, value) VALUES ('region', 0);
+";
+
+/// When a blob was last found well, and what is wrong with one that was not: such a blob is in quarantine.
+const VERIFICATION: &str = "
+ALTER TABLE blobs ADD COLUMN verified_ms {int} NOT NULL DEFAULT 0;
+ALTER TABLE blobs ADD COLUMN quarantined_ms {int};
+ALTER TABLE blobs ADD COLUMN damage TEXT;
+CREATE INDEX blobs_quarantined ON blobs (id) WHERE damage IS NOT NULL;
+";
+
+/// Leases of background jobs.
+const JOBS: &str = "
+-- holder is null while nobody runs the job; fence counts takings; paused and cancelled are wishes of operators.
+CREATE TABLE jobs (
+  name TEXT PRIMARY KEY,
+  holder {int} REFERENCES writers (epoch),
+  fence {int} NOT NULL,
+  expires_ms {int},
+  started_ms {int},
+  ended_ms {int},
+  paused {int} NOT NULL CHECK (paused IN (0, 1)),
+  cancelled {int} NOT NULL CHECK (cancelled IN (0, 1)),
+  state TEXT NOT NULL
+){table};
+";
+
+/// Blobs that hold the contents of many small objects.
+const PACKS: &str = "
+ALTER TABLE blobs ADD COLUMN pack {int} NOT NULL DEFAULT 0 CHECK (pack IN (0, 1));
+CREATE INDEX blobs_packs ON blobs (id) WHERE pack = 1 AND state = 0;
 ";

@@ -1,11 +1,12 @@
 //! The little that both databases have in common: statements with positional parameters, values of three types.
 
-use crate::{CatalogError, Result, types::UnixMs};
-use std::future::Future;
+use crate::{CatalogError, Result, snapshot::TableRows, types::UnixMs};
+use std::{borrow::Cow, future::Future};
+use tokio::sync::mpsc;
 
 /// A value in a row or a parameter.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
+pub enum Value {
     /// SQL NULL.
     Null,
     /// 64-bit integer.
@@ -156,7 +157,7 @@ pub(crate) enum Lock {
 /// A statement with its parameters. Parameters are `$1`, `$2` …, each first used in that order.
 #[derive(Clone, Debug)]
 pub(crate) struct Statement {
-    pub(crate) sql: &'static str,
+    pub(crate) sql: Cow<'static, str>,
     pub(crate) params: Vec<Value>,
     #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "the embedded catalog needs no locks"))]
     pub(crate) lock: Lock,
@@ -164,11 +165,16 @@ pub(crate) struct Statement {
 
 impl Statement {
     pub(crate) fn new(sql: &'static str, params: Vec<Value>) -> Self {
-        Statement { sql, params, lock: Lock::None }
+        Statement { sql: Cow::Borrowed(sql), params, lock: Lock::None }
+    }
+
+    /// A statement whose text is put together from names of the schema; never from anything else.
+    pub(crate) fn made(sql: String, params: Vec<Value>) -> Self {
+        Statement { sql: Cow::Owned(sql), params, lock: Lock::None }
     }
 
     pub(crate) fn locking(sql: &'static str, params: Vec<Value>, lock: Lock) -> Self {
-        Statement { sql, params, lock }
+        Statement { sql: Cow::Borrowed(sql), params, lock }
     }
 }
 
@@ -194,6 +200,9 @@ pub(crate) trait Session: Send {
 
     /// The clock that leases are measured with: the database's where several processes share it.
     fn clock_ms(&mut self) -> impl Future<Output = Result<UnixMs>> + Send;
+
+    /// Sends rows on to whoever waits for them, waiting in turn for room; false when nobody does.
+    fn hand_over(&mut self, to: &mpsc::Sender<TableRows>, rows: TableRows) -> impl Future<Output = bool> + Send;
 
     /// Runs one statement.
     fn query(&mut self, statement: Statement) -> impl Future<Output = Result<Vec<Row>>> + Send {

@@ -50,7 +50,8 @@ const BLOB_SUMS: &str = "
       CAST(sum(b.zstd_plain) AS BIGINT),
       CAST(sum(b.zstd_stored) AS BIGINT),
       CAST(sum(b.delta_plain) AS BIGINT),
-      CAST(sum(b.delta_stored) AS BIGINT)
+      CAST(sum(b.delta_stored) AS BIGINT),
+      CAST(sum(CASE WHEN b.original IS NULL THEN 0 ELSE b.plain_len END) AS BIGINT)
     FROM blobs b LEFT JOIN (
       SELECT n.blob, CAST(sum(n.referrers) AS BIGINT) AS referrers FROM (
         SELECT e.blob, count(DISTINCT e.version) AS referrers FROM extents e GROUP BY e.blob
@@ -83,6 +84,7 @@ fn add_blobs(bucket: &mut BucketStats, row: &Row) -> Result<()> {
     bucket.forms.zstd_stored += row.unsigned(6)?;
     bucket.forms.delta_plain += row.unsigned(7)?;
     bucket.forms.delta_stored += row.unsigned(8)?;
+    bucket.foreign_bytes += row.unsigned(9)?;
     Ok(())
 }
 

@@ -8,8 +8,11 @@ use super::{
 use crate::{CatalogError, Result, admission::Content, types::*};
 use std::collections::BTreeSet;
 
-/// The statements that read and lock a key's current version, and name the blobs it references.
-pub(crate) fn lock_current(bucket: BucketId, key: &str) -> [Statement; 2] {
+/// How many statements [`lock_current`] gives.
+pub(crate) const CURRENT_STATEMENTS: usize = 3;
+
+/// The statements that read and lock a key's current version, name the blobs it references, and tell whether the key is hidden.
+pub(crate) fn lock_current(bucket: BucketId, key: &str) -> [Statement; CURRENT_STATEMENTS] {
     [
         Statement::locking(
             concat!(
@@ -26,26 +29,37 @@ pub(crate) fn lock_current(bucket: BucketId, key: &str) -> [Statement; 2] {
             bucket.0,
             rows::key(key),
         ),
+        hidden_key(bucket, key),
     ]
+}
+
+fn hidden_key(bucket: BucketId, key: &str) -> Statement {
+    statement!("SELECT 1 FROM hidden_keys WHERE bucket = $1 AND key = $2", bucket.0, rows::key(key))
+}
+
+pub(crate) async fn hidden<S: Session>(session: &mut S, bucket: BucketId, key: &str) -> Result<bool> {
+    Ok(session.first(hidden_key(bucket, key)).await?.is_some())
 }
 
 /// A key's current version as a commit finds it.
 pub(crate) struct Current {
     pub(crate) version: Option<Version>,
     pub(crate) blobs: Vec<BlobKey>,
+    hidden: bool,
 }
 
 impl Current {
-    /// Reads the two answers of [`lock_current`], which begin at `first`.
+    /// Reads the answers of [`lock_current`], which begin at `first`.
     pub(crate) fn read(answers: &[Vec<Row>], first: usize) -> Result<Current> {
         Ok(Current {
             version: answers[first].first().map(rows::version).transpose()?,
             blobs: rows::blob_keys(&answers[first + 1])?,
+            hidden: !answers[first + 2].is_empty(),
         })
     }
 
     pub(crate) fn check(&self, precondition: Precondition) -> Result<()> {
-        precondition.check(self.version.as_ref().map(|version| version.id))
+        precondition.check(self.version.as_ref().map(|version| version.id), self.hidden)
     }
 
     /// Last-Modified of the version that follows: never before its predecessor's (I12).
@@ -115,7 +129,7 @@ pub(crate) async fn put<S: Session>(
     }
     let current = Current::read(&answers, 1)?;
     current.check(commit.precondition)?;
-    content.check_references(blobs::known(&answers[3..])?)?;
+    content.check_references(blobs::known(&answers[1 + CURRENT_STATEMENTS..])?)?;
 
     *modified_ms = current.clamp(commit.now_ms);
     let version = Version {
@@ -129,7 +143,7 @@ pub(crate) async fn put<S: Session>(
         extents_digest: commit.extents_digest,
     };
     let kept: BTreeSet<_> = commit.extents.iter().map(|extent| extent.blob).collect();
-    let mut writes = blobs::insert(&commit.new_blobs)?;
+    let mut writes = blobs::insert(&commit.new_blobs, commit.now_ms)?;
     writes.extend(current.remove());
     writes.push(insert(&version)?);
     writes.extend(insert_extents(seq, &commit.extents)?);
@@ -151,7 +165,16 @@ pub(crate) async fn delete<S: Session>(
     let mut current = Current::read(&answers, 1)?;
     current.check(commit.precondition)?;
     let mut writes = current.remove();
-    let Some(version) = current.version.take() else { return Decision::unchanged() };
+    if commit.hide && !current.hidden {
+        writes.push(statement!(
+            "INSERT INTO hidden_keys (bucket, key) VALUES ($1, $2)",
+            commit.bucket.0,
+            rows::key(&commit.key)
+        ));
+    }
+    let Some(version) = current.version.take() else {
+        return if writes.is_empty() { Decision::unchanged() } else { Decision::done(writes) };
+    };
     *removed = version.id;
     writes.extend(blobs::release_all(current.blobs, &BTreeSet::new(), commit.now_ms));
     Ok(Decision { outcome: Outcome::Removed(Box::new(version)), writes })
@@ -191,7 +214,7 @@ pub(crate) async fn rewrite<S: Session>(session: &mut S, commit: &RewriteCommit)
     content.check_references(blobs::known(&answers[2..])?)?;
 
     let kept: BTreeSet<_> = commit.new_extents.iter().map(|extent| extent.blob).collect();
-    let mut writes = blobs::insert(&commit.new_blobs)?;
+    let mut writes = blobs::insert(&commit.new_blobs, commit.now_ms)?;
     writes.push(statement!("DELETE FROM extents WHERE version = $1", seq));
     writes.extend(insert_extents(seq, &commit.new_extents)?);
     writes.push(statement!(

@@ -27,6 +27,14 @@ pub(crate) async fn open<S: Session>(session: &mut S, epoch: &mut u32, closes: &
     Ok(Decision { outcome: Outcome::Epoch(*epoch), writes })
 }
 
+/// Opens the epoch that a record says was opened, and closes those that it says were closed by that.
+pub(crate) fn reopen(epoch: u32, closes: &[u32]) -> Decision {
+    let mut writes: Vec<_> = closes.iter().map(|closed| close_one(*closed)).collect();
+    writes.push(statement!("UPDATE counters SET value = $1 WHERE name = 'epoch'", epoch));
+    writes.push(statement!("INSERT INTO writers (epoch, seen_ms, closed) VALUES ($1, 0, 0)", epoch));
+    Decision { outcome: Outcome::Epoch(epoch), writes }
+}
+
 /// Closes those of `epochs` that are open, and leaves only them in it.
 pub(crate) async fn close<S: Session>(session: &mut S, epochs: &mut Vec<u32>) -> Result<Decision> {
     let mut open = Vec::new();

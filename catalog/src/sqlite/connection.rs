@@ -8,6 +8,7 @@ use crate::{
         schema::{self, Dialect},
         session::{Row, Session, Statement, Value},
     },
+    snapshot::TableRows,
     types::UnixMs,
 };
 use rusqlite::{
@@ -22,8 +23,10 @@ use std::{
     pin::pin,
     task::{Context, Poll, Waker},
 };
+use tokio::sync::mpsc;
 
-const DIALECT: Dialect = Dialect { int: "INTEGER", bytes: "BLOB", table: " STRICT" };
+const DIALECT: Dialect =
+    Dialect { int: "INTEGER", bytes: "BLOB", table: " STRICT", index_table: " STRICT, WITHOUT ROWID" };
 
 /// Statements kept prepared per connection; there are about 120 in all.
 const PREPARED_MAX: usize = 256;
@@ -46,7 +49,7 @@ impl SqliteSession {
     }
 
     fn step_through(&mut self, statement: &Statement) -> rusqlite::Result<Vec<Row>> {
-        let mut prepared = self.connection.prepare_cached(statement.sql)?;
+        let mut prepared = self.connection.prepare_cached(&statement.sql)?;
         for (index, value) in statement.params.iter().enumerate() {
             // Parameters are bound by position; `$n` gets position n only when it is the n-th to appear.
             debug_assert_eq!(
@@ -85,6 +88,11 @@ impl Session for SqliteSession {
 
     async fn clock_ms(&mut self) -> Result<UnixMs> {
         Ok(now_ms())
+    }
+
+    async fn hand_over(&mut self, to: &mpsc::Sender<TableRows>, rows: TableRows) -> bool {
+        // Reads run on blocking threads; nothing here may be pending.
+        to.blocking_send(rows).is_ok()
     }
 }
 

@@ -16,7 +16,7 @@ mod tests;
 mod writer;
 
 use crate::{
-    CatalogError, CommitObserver, Result,
+    CatalogError, CommitObserver, Gate, Result,
     relational::{
         apply::{Change, Outcome},
         engine::{Consistency, Engine, Question},
@@ -27,7 +27,7 @@ use ownership::Ownership;
 use readers::Readers;
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 use writer::Writer;
 
@@ -71,6 +71,7 @@ pub struct SqliteCatalog {
     // Dropped in this order: no connection outlives the ownership.
     writer: Writer,
     readers: Arc<Readers>,
+    gate: OnceLock<Arc<dyn Gate>>,
     _ownership: Arc<Ownership>,
 }
 
@@ -99,7 +100,7 @@ impl SqliteCatalog {
         let session = connection::open_and_migrate(&place)?;
         let readers = Arc::new(Readers::new(place.clone(), Arc::clone(&ownership)));
         let writer = Writer::start(place, session, Arc::clone(&readers))?;
-        Ok(SqliteCatalog { writer, readers, _ownership: ownership })
+        Ok(SqliteCatalog { writer, readers, gate: OnceLock::new(), _ownership: ownership })
     }
 
     /// What reading has cost so far.
@@ -110,6 +111,10 @@ impl SqliteCatalog {
 
 impl Engine for SqliteCatalog {
     type Session = SqliteSession;
+
+    fn gate(&self) -> &OnceLock<Arc<dyn Gate>> {
+        &self.gate
+    }
 
     async fn change(&self, change: Change) -> Result<Outcome> {
         self.writer.change(change).await

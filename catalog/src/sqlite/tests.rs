@@ -261,9 +261,57 @@ async fn something_of_everything(directory: &TempDir) {
     desk.catalog.put(desk.commit("inline", vec![desk.inline(b"inline")])).await.unwrap();
     desk.put("gone").await;
     desk.delete("gone").await;
+    desk.catalog.put(desk.commit("adopted", vec![desk.foreign("original", 10)])).await.unwrap();
+    desk.catalog.delete(DeleteCommit { hide: true, ..desk.deletion("hidden") }).await.unwrap();
     let upload = desk.start_upload("upload", 1).await;
     desk.put_part(upload.id, 1, 10).await;
+    let hooks = BlobHooks { blob: base, regions: vec![vec![1, 2, 3]] };
+    assert_eq!(desk.catalog.remember_hooks(vec![hooks]).await.unwrap(), 1);
     desk.assert_sound().await;
+}
+
+/// Measured as pages of the database file, with region numbers as large as a store of many millions gets.
+#[tokio::test]
+async fn the_hooks_of_a_region_take_at_most_600_bytes() {
+    const REGIONS: i64 = 20_000;
+    let directory = tempfile::tempdir().unwrap();
+    let id = bucket(&open(&directory).await).await;
+    let path = directory.path().join("catalog.db");
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    raw.execute_batch(&format!(
+        "UPDATE counters SET value = 20000000 WHERE name = 'region';
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {REGIONS})
+         INSERT INTO blobs (id, bucket, key_epoch, backend, form, state, plain_len, stored_len, root_offset, root_len, root_tag,
+           raw_plain, zstd_plain, zstd_stored, delta_plain, delta_stored)
+         SELECT unhex(printf('%032x', i)), {}, 0, 'local', 0, 0, 1000000, 400000, 390000, 1000, zeroblob(16), 0, 0, 0, 0, 0 FROM n;",
+        id.0
+    ))
+    .unwrap();
+    let bytes = |raw: &rusqlite::Connection| -> i64 {
+        raw.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+        raw.query_row("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()", [], |row| {
+            row.get(0)
+        })
+        .unwrap()
+    };
+    let without = bytes(&raw);
+    drop(raw);
+    let catalog = open(&directory).await;
+    let mut state = 1u32;
+    let mut random = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 16) | (state << 16)
+    };
+    for batch in (1..=REGIONS as u128).collect::<Vec<_>>().chunks(1000) {
+        let blobs = batch.iter().map(|blob| BlobHooks {
+            blob: BlobKey(blob.to_be_bytes()),
+            regions: vec![(0..32).map(|_| random()).collect()],
+        });
+        assert_eq!(catalog.remember_hooks(blobs.collect()).await.unwrap(), batch.len() as u64);
+    }
+    drop(catalog);
+    let each = (bytes(&rusqlite::Connection::open(&path).unwrap()) - without) / REGIONS;
+    assert!((24 * 8..=600).contains(&each), "{each} bytes per region");
 }
 
 /// Every rule of the recount is seen to fail, on rows that were changed behind the catalog's back.
@@ -297,6 +345,12 @@ async fn the_recount_finds_every_broken_rule() {
         "UPDATE buckets SET name = NULL",
         "INSERT INTO buckets VALUES (50, NULL, '', 0, '{}')",
         "UPDATE blobs SET inline_bytes = x'00' WHERE inline_bytes IS NOT NULL",
+        "UPDATE blobs SET original = '{}' WHERE id IN (SELECT base FROM edges)",
+        "UPDATE blobs SET stored_len = 1 WHERE original IS NOT NULL",
+        "UPDATE hidden_keys SET bucket = 99",
+        "INSERT INTO deferrals VALUES (x'00', 0)",
+        "UPDATE blobs SET first_region = NULL",
+        "DELETE FROM sketched_regions",
         "DELETE FROM journal WHERE seq = 2",
         "UPDATE counters SET value = 1 WHERE name = 'seq'",
     ];
@@ -316,5 +370,28 @@ async fn the_recount_finds_every_broken_rule() {
     let rules = crate::relational::check::RULES.iter().map(|rule| rule.broken);
     for rule in rules.chain(["the journal holds", "is newer than the last mutation"]) {
         assert!(found.iter().any(|sentence| sentence.contains(rule)), "never found: {rule}");
+    }
+}
+
+#[tokio::test]
+async fn every_table_and_column_is_in_a_snapshot_or_left_out_by_name() {
+    use crate::relational::snapshot::{LEFT_OUT, TABLES};
+    let directory = tempfile::tempdir().unwrap();
+    drop(open(&directory).await);
+    let raw = rusqlite::Connection::open(directory.path().join("catalog.db")).unwrap();
+    let names = |sql: &str| -> Vec<String> {
+        let mut statement = raw.prepare(sql).unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().map(|name| name.unwrap()).collect()
+    };
+    for table in names("SELECT name FROM sqlite_master WHERE type = 'table'") {
+        let columns = names(&format!("SELECT name FROM pragma_table_info('{table}') ORDER BY name"));
+        match TABLES.iter().find(|known| known.name == table) {
+            Some(known) => {
+                let mut listed = known.columns.to_vec();
+                listed.sort_unstable();
+                assert_eq!(listed, columns, "{table}");
+            }
+            None => assert!(LEFT_OUT.contains(&table.as_str()), "{table} would be lost by a backup"),
+        }
     }
 }

@@ -31,6 +31,12 @@ pub(crate) struct Cluster {
 static STARTED: AtomicU32 = AtomicU32::new(0);
 
 impl Cluster {
+    /// Whether there is a server to start.
+    #[allow(dead_code, reason = "the tests need one; the benches can do without")]
+    pub(crate) fn is_installed() -> bool {
+        newest_binaries().is_some()
+    }
+
     /// Makes a cluster and starts it. Flushing is off: nothing here crashes the machine.
     pub(crate) fn start() -> Cluster {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
@@ -164,13 +170,18 @@ impl Drop for Cluster {
 }
 
 /// The newest installed server that is 15 or later.
-fn binaries() -> PathBuf {
+fn newest_binaries() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let newest = versions
         .filter_map(|entry| Some((entry.file_name().to_str()?.parse::<u32>().ok()?, entry.path().join("bin"))))
         .filter(|(version, path)| *version >= 15 && path.join("postgres").exists())
         .max();
-    newest.expect("PostgreSQL 15 or later must be installed (apt-get install postgresql) to test the shared catalog").1
+    Some(newest?.1)
+}
+
+fn binaries() -> PathBuf {
+    newest_binaries()
+        .expect("PostgreSQL 15 or later must be installed (apt-get install postgresql) to use the shared catalog")
 }
 
 fn is_root() -> bool {

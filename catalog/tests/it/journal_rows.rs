@@ -45,10 +45,13 @@ fn every_kind_of_mutation_has_a_row_here_and_a_line_in_the_reference() {
         Mutation::Complete { .. } => "Complete",
         Mutation::Abort { .. } => "Abort",
         Mutation::ForgetCompletedUploads { .. } => "ForgetCompletedUploads",
+        Mutation::Undefer { .. } => "Undefer",
+        Mutation::Quarantine { .. } => "Quarantine",
+        Mutation::EndQuarantine { .. } => "EndQuarantine",
         Mutation::Purge { .. } => "Purge",
     };
     let rows = rows();
-    assert_eq!(rows.len(), 16);
+    assert_eq!(rows.len(), 19);
     for (kind, value) in rows {
         assert_eq!(name(&serde_json::from_value(value).unwrap()), kind);
         assert!(REFERENCE.contains(&format!("| `{kind}` |")), "{kind} is not in the reference");

@@ -1,0 +1,94 @@
+//! What the background needs to encode stored content anew.
+
+use super::{
+    Factory,
+    desk::{Desk, NOW, all_of},
+};
+use crate::*;
+
+/// Oldest first, with its sums; a blob leaves it when it is encoded better, given up on, or dying.
+pub async fn what_was_stored_in_a_hurry_waits_until_it_is_done<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    let catalog = &desk.catalog;
+    let mut waiting = Vec::new();
+    for (key, now_ms) in [("a", NOW + 30), ("b", NOW + 10), ("c", NOW + 20)] {
+        let blob = NewBlob { deferred: true, ..desk.whole(1000) };
+        waiting.push(blob.row.id);
+        catalog.put(PutCommit { now_ms, ..desk.commit(key, vec![blob]) }).await.unwrap();
+    }
+    let [a, b, c] = waiting[..] else { unreachable!("three were put") };
+    desk.put("in good order").await;
+    let queue = async |before_ms: UnixMs, limit: usize| -> Vec<BlobKey> {
+        catalog.deferred(before_ms, limit).await.unwrap().iter().map(|waiting| waiting.row.id).collect()
+    };
+    assert_eq!(queue(NOW + 100, 10).await, [b, c, a]);
+    assert_eq!(queue(NOW + 100, 2).await, [b, c]);
+    assert_eq!(queue(NOW + 20, 10).await, [b]);
+    let sum = catalog.deferred_sum().await.unwrap();
+    assert_eq!(sum, DeferredSum { blobs: 3, plain_bytes: 3000, oldest_ms: Some(NOW + 10) });
+    assert!(catalog.undefer(c).await.unwrap());
+    assert!(!catalog.undefer(c).await.unwrap());
+    let content = desk.content("b").await;
+    catalog.rewrite(desk.rewrite(&content, vec![desk.whole(1000)])).await.unwrap();
+    assert_eq!(queue(NOW + 100, 10).await, [a], "a dying blob waits for nothing but its purge");
+    catalog.purge(b, NOW).await.unwrap();
+    desk.delete("a").await;
+    catalog.purge(a, NOW).await.unwrap();
+    assert_eq!(catalog.deferred_sum().await.unwrap(), DeferredSum::default());
+    desk.assert_sound().await;
+}
+
+/// A part of an upload may be deferred as well, and stays so when it becomes part of a version.
+pub async fn a_deferred_part_waits_on_after_completion<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    let upload = desk.start_upload("k", NOW).await;
+    let mut part = desk.part(upload.id, 1, 1000);
+    part.new_blobs[0].deferred = true;
+    let blob = part.new_blobs[0].row.id;
+    desk.catalog.put_part(part.clone()).await.unwrap();
+    desk.catalog.complete(desk.completion(&upload, &[&part.part])).await.unwrap();
+    let queue = desk.catalog.deferred(NOW + 1, 10).await.unwrap();
+    assert_eq!(queue.iter().map(|waiting| (waiting.row.id, waiting.since_ms)).collect::<Vec<_>>(), [(blob, NOW)]);
+}
+
+/// Each version once, whatever it uses of the blob.
+pub async fn every_version_that_references_a_blob_is_found<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    let blob = desk.put("b").await;
+    let extents = vec![Extent { blob, offset: 0, len: 10 }, Extent { blob, offset: 5, len: 10 }];
+    desk.catalog.put(desk.commit_extents("a", vec![], extents)).await.unwrap();
+    let referrers = desk.catalog.referrers(blob, 10).await.unwrap();
+    assert_eq!(referrers.iter().map(|referrer| referrer.key.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(referrers[0].id, desk.content("a").await.version.id);
+    assert_eq!(desk.catalog.referrers(blob, 1).await.unwrap(), referrers[..1]);
+    desk.delete("a").await;
+    assert_eq!(desk.catalog.referrers(blob, 10).await.unwrap(), referrers[1..]);
+}
+
+/// With the deltas that keep it; a base that a version or a part needs as well is none.
+pub async fn a_base_that_only_deltas_need_is_found<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    let catalog = &desk.catalog;
+    let (kept, alive) = (desk.put("kept").await, desk.put("alive").await);
+    let deltas = [desk.delta(500, &[kept, alive]), desk.delta(500, &[kept])];
+    let mut ids: Vec<_> = deltas.iter().map(|delta| delta.row.id).collect();
+    for (key, delta) in ["d0", "d1"].into_iter().zip(deltas) {
+        catalog.put(desk.commit(key, vec![delta])).await.unwrap();
+    }
+    assert_eq!(catalog.kept_bases(None, 10).await.unwrap(), []);
+    desk.delete("kept").await;
+    let found = catalog.kept_bases(None, 10).await.unwrap();
+    assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), [kept]);
+    assert_eq!(catalog.kept_bases(Some(kept), 10).await.unwrap(), []);
+    ids.sort_unstable();
+    let of =
+        async |base| -> Vec<BlobKey> { catalog.deltas_of(base, 10).await.unwrap().iter().map(|row| row.id).collect() };
+    assert_eq!(of(kept).await, ids);
+    let upload = desk.start_upload("u", NOW).await;
+    let mut part = desk.part(upload.id, 1, 1000);
+    part.part.extents = vec![all_of(&found[0])];
+    part.new_blobs.clear();
+    catalog.put_part(part).await.unwrap();
+    assert_eq!(catalog.kept_bases(None, 10).await.unwrap(), []);
+    desk.assert_sound().await;
+}

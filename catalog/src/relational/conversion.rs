@@ -1,0 +1,95 @@
+//! What the background needs to encode stored content anew: the queue of what was stored in a hurry, who references a blob, which bases only deltas need.
+
+use super::{
+    apply::Decision,
+    rows::{self, blob_columns},
+    session::{Row, Session, Value, statement},
+};
+use crate::{Result, types::*};
+
+pub(crate) async fn deferred<S: Session>(session: &mut S, before_ms: UnixMs, limit: usize) -> Result<Vec<Deferred>> {
+    let rows = session
+        .query(statement!(
+            concat!(
+                "SELECT q.since_ms, ",
+                blob_columns!(),
+                " FROM deferrals q JOIN blobs b ON b.id = q.blob WHERE q.since_ms < $1 AND b.state = 0 \
+                 ORDER BY q.since_ms, q.blob LIMIT $2"
+            ),
+            before_ms,
+            limit as i64,
+        ))
+        .await?;
+    rows.iter().map(|row| Ok(Deferred { since_ms: row.int(0)?, row: rows::blob(row, 1)? })).collect()
+}
+
+pub(crate) async fn deferred_sum<S: Session>(session: &mut S) -> Result<DeferredSum> {
+    let row = session
+        .first(statement!(
+            "SELECT count(*), COALESCE(CAST(sum(b.plain_len) AS BIGINT), 0), min(q.since_ms) \
+             FROM deferrals q JOIN blobs b ON b.id = q.blob WHERE b.state = 0"
+        ))
+        .await?;
+    let sum = |row: Row| {
+        Ok(DeferredSum { blobs: row.unsigned(0)?, plain_bytes: row.unsigned(1)?, oldest_ms: row.optional_int(2)? })
+    };
+    row.map_or(Ok(DeferredSum::default()), sum)
+}
+
+pub(crate) async fn undefer<S: Session>(session: &mut S, blob: BlobKey) -> Result<Decision> {
+    match session.first(statement!("SELECT since_ms FROM deferrals WHERE blob = $1", blob.0)).await? {
+        Some(_) => Decision::done(vec![statement!("DELETE FROM deferrals WHERE blob = $1", blob.0)]),
+        None => Decision::unchanged(),
+    }
+}
+
+pub(crate) async fn referrers<S: Session>(session: &mut S, blob: BlobKey, limit: usize) -> Result<Vec<Referrer>> {
+    let rows = session
+        .query(statement!(
+            "SELECT DISTINCT v.key, v.id FROM extents e JOIN versions v ON v.seq = e.version WHERE e.blob = $1 \
+             ORDER BY v.key, v.id LIMIT $2",
+            blob.0,
+            limit as i64,
+        ))
+        .await?;
+    rows.iter().map(|row| Ok(Referrer { key: row.key(0)?, id: VersionId(row.array(1)?) })).collect()
+}
+
+pub(crate) async fn kept_bases<S: Session>(
+    session: &mut S,
+    after: Option<BlobKey>,
+    limit: usize,
+) -> Result<Vec<BlobRow>> {
+    // No id is shorter than 16 bytes, so the empty one stands before the first.
+    let after = after.map_or(Value::Bytes(Vec::new()), |blob| blob.0.into());
+    let rows = session
+        .query(statement!(
+            concat!(
+                "SELECT ",
+                blob_columns!(),
+                " FROM blobs b WHERE b.id > $1 AND b.state = 0 AND b.form = 0 \
+                 AND EXISTS (SELECT 1 FROM edges d WHERE d.base = b.id) \
+                 AND NOT EXISTS (SELECT 1 FROM extents e WHERE e.blob = b.id) \
+                 AND NOT EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = b.id) ORDER BY b.id LIMIT $2"
+            ),
+            after,
+            limit as i64,
+        ))
+        .await?;
+    rows.iter().map(|row| rows::blob(row, 0)).collect()
+}
+
+pub(crate) async fn deltas_of<S: Session>(session: &mut S, base: BlobKey, limit: usize) -> Result<Vec<BlobRow>> {
+    let rows = session
+        .query(statement!(
+            concat!(
+                "SELECT ",
+                blob_columns!(),
+                " FROM edges d JOIN blobs b ON b.id = d.delta WHERE d.base = $1 AND b.state = 0 ORDER BY b.id LIMIT $2"
+            ),
+            base.0,
+            limit as i64,
+        ))
+        .await?;
+    rows.iter().map(|row| rows::blob(row, 0)).collect()
+}
