@@ -60,6 +60,11 @@ impl KeysetEntry {
         self.key_epoch
     }
 
+    /// The wrapped key.
+    pub fn wrapped(&self) -> &[u8] {
+        &self.wrapped
+    }
+
     /// [`Kek::fingerprint`] of the KEK that opens it.
     pub fn kek_fingerprint(&self) -> [u8; 8] {
         self.kek
