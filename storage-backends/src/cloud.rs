@@ -71,7 +71,7 @@ impl Default for Timeouts {
 /// `GcsConfig::open` and `AzureConfig::open`. Clones share connections.
 #[derive(Clone)]
 pub struct CloudBackend {
-    bucket: Arc<Bucket>,
+    pub(crate) bucket: Arc<Bucket>,
 }
 
 /// What all calls share.
@@ -158,7 +158,7 @@ impl Bucket {
     }
 
     /// The length of the object at `path`, if there is one.
-    async fn head(&self, path: &Path) -> Result<Option<u64>> {
+    pub(crate) async fn head(&self, path: &Path) -> Result<Option<u64>> {
         match self.store.head(path).await {
             Ok(meta) => Ok(Some(meta.size)),
             Err(error) => {
@@ -184,7 +184,7 @@ impl Bucket {
     }
 
     /// Removes the object at `path`, if there is one.
-    async fn delete(&self, path: &Path) -> Result<()> {
+    pub(crate) async fn delete(&self, path: &Path) -> Result<()> {
         let Err(error) = self.store.delete(path).await else { return Ok(()) };
         // Azure removes in batches, whose inner answers object_store has judged itself: it knows a missing blob from a missing container.
         let judged_absent = matches!(error, object_store::Error::NotFound { .. });
@@ -295,7 +295,7 @@ impl Backend for CloudBackend {
 }
 
 /// The same pieces, ended by an error unless they are exactly `left` bytes.
-fn exactly(pieces: ByteStream, left: u64) -> ByteStream {
+pub(crate) fn exactly(pieces: ByteStream, left: u64) -> ByteStream {
     stream::unfold(Some((pieces, left)), |state| async move {
         let (mut pieces, left) = state?;
         match pieces.next().await {

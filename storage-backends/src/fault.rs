@@ -26,7 +26,7 @@ use std::{
 pub enum Fault {
     /// A 500 before anything is done.
     ServerError,
-    /// A 429 or 503 before anything is done.
+    /// A 429 or 503 before anything is done, with [`Faulty::with_pause`]'s time as its Retry-After.
     Throttled,
     /// No answer: an error after [`Faulty::with_pause`]'s time, nothing done.
     Timeout,
@@ -220,7 +220,7 @@ impl<B: Backend> Faulty<B> {
         if fault == Fault::Timeout {
             tokio::time::sleep(self.pause).await;
         }
-        failure(op, fault)
+        failure(op, fault).with_retry_after((fault == Fault::Throttled).then_some(self.pause))
     }
 }
 
@@ -312,7 +312,8 @@ impl<B: Backend> Backend for Faulty<B> {
         match fault {
             None | Some(Fault::Duplicated) => self.inner.list(prefix),
             Some(fault @ (Fault::ServerError | Fault::Throttled | Fault::CommitThenError)) => {
-                stream::iter([Err(failure(Op::List, fault))]).boxed()
+                let asked = (fault == Fault::Throttled).then_some(pause);
+                stream::iter([Err(failure(Op::List, fault).with_retry_after(asked))]).boxed()
             }
             Some(Fault::Timeout) => stream::once(async move {
                 tokio::time::sleep(pause).await;

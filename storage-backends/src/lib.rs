@@ -23,6 +23,7 @@ mod local;
 mod measured;
 mod memory;
 mod observer;
+mod plain;
 mod random;
 mod retry;
 #[cfg(feature = "s3")]
@@ -42,6 +43,11 @@ pub use local::{LocalBackend, LocalOptions};
 pub use measured::Measured;
 pub use memory::MemoryBackend;
 pub use observer::{Direction, Observer, Op, Outcome, Unobserved};
+#[cfg(feature = "cloud")]
+pub use plain::PlainCloud;
+#[cfg(feature = "s3")]
+pub use plain::{PlainBucket, PlainPut};
+pub use plain::{PlainDirectory, PlainEntry, PlainObject, PlainRead, PlainRemoval, PlainStore};
 pub use retry::{RetryPolicy, Retrying};
 #[cfg(feature = "s3")]
 pub use s3::{S3Checksum, S3Config, S3Credentials};

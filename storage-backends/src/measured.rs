@@ -18,18 +18,18 @@ use std::{
 
 /// A backend whose requests are reported. Each request is reported once: when its call returns, or when its stream ends.
 pub struct Measured<B> {
-    inner: B,
-    observer: Arc<dyn Observer>,
+    pub(crate) inner: B,
+    pub(crate) observer: Arc<dyn Observer>,
 }
 
-impl<B: Backend> Measured<B> {
+impl<B> Measured<B> {
     /// Wraps `inner`; `observer` usually carries the backend's configured name.
     pub fn new(inner: B, observer: Arc<dyn Observer>) -> Self {
         Self { inner, observer }
     }
 
     /// Runs a call that is over when it returns.
-    async fn call<T>(
+    pub(crate) async fn call<T>(
         &self,
         op: Op,
         call: impl Future<Output = Result<T>>,
@@ -92,7 +92,7 @@ impl<B: Backend> Backend for Measured<B> {
     }
 }
 
-fn outcome_of<T>(result: &Result<T>, outcome: impl Fn(&T) -> Outcome) -> Outcome {
+pub(crate) fn outcome_of<T>(result: &Result<T>, outcome: impl Fn(&T) -> Outcome) -> Outcome {
     match result {
         Ok(value) => outcome(value),
         Err(error) => Outcome::Failed(error.kind()),
@@ -100,7 +100,7 @@ fn outcome_of<T>(result: &Result<T>, outcome: impl Fn(&T) -> Outcome) -> Outcome
 }
 
 /// One request; reported when it ends, or as the outcome it has by default when it is dropped before.
-struct Request {
+pub(crate) struct Request {
     op: Op,
     observer: Arc<dyn Observer>,
     /// How long it has been waited for until `since`.
@@ -113,7 +113,7 @@ struct Request {
 }
 
 impl Request {
-    fn new(op: Op, observer: Arc<dyn Observer>) -> Self {
+    pub(crate) fn new(op: Op, observer: Arc<dyn Observer>) -> Self {
         Self {
             op,
             observer,
@@ -124,7 +124,7 @@ impl Request {
         }
     }
 
-    fn end(&mut self, outcome: Outcome) {
+    pub(crate) fn end(&mut self, outcome: Outcome) {
         if self.outcome_when_dropped.take().is_some() {
             self.pause();
             let foreign = Duration::from_nanos(self.foreign_ns.load(Ordering::Relaxed));
@@ -137,7 +137,7 @@ impl Request {
     }
 
     /// Stays open until `items` end; from now on a reader that goes away is no failure.
-    fn follow<T: Send + 'static>(
+    pub(crate) fn follow<T: Send + 'static>(
         mut self,
         items: BoxStream<'static, Result<T>>,
         seen: fn(&T, &dyn Observer),

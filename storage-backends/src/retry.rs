@@ -56,18 +56,18 @@ impl Default for RetryPolicy {
 /// * `head`, `delete`, `probe`, and `list` until its first item, are repeated.
 /// * `put` is not: its body is consumed. The caller takes a new name and a new body.
 pub struct Retrying<B> {
-    shared: Arc<Shared<B>>,
+    pub(crate) shared: Arc<Shared<B>>,
 }
 
-struct Shared<B> {
-    inner: B,
+pub(crate) struct Shared<B> {
+    pub(crate) inner: B,
     policy: RetryPolicy,
     budget: Mutex<Budget>,
     jitter: Random,
     observer: Arc<dyn Observer>,
 }
 
-impl<B: Backend> Retrying<B> {
+impl<B> Retrying<B> {
     /// Wraps `inner`; `observer` is told of every repetition.
     pub fn new(inner: B, policy: RetryPolicy, observer: Arc<dyn Observer>) -> Self {
         let budget = Mutex::new(Budget::full(&policy, Instant::now()));
@@ -75,9 +75,9 @@ impl<B: Backend> Retrying<B> {
     }
 }
 
-impl<B: Backend> Shared<B> {
+impl<B> Shared<B> {
     /// Calls until it succeeds, the error is not one that passes, or attempts or budget are spent.
-    async fn repeat<T, F: Future<Output = Result<T>>>(&self, op: Op, call: impl Fn() -> F) -> Result<T> {
+    pub(crate) async fn repeat<T, F: Future<Output = Result<T>>>(&self, op: Op, call: impl Fn() -> F) -> Result<T> {
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -88,13 +88,13 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    fn grants_repetition(&self, attempts: u32, error: &BackendError) -> bool {
+    pub(crate) fn grants_repetition(&self, attempts: u32, error: &BackendError) -> bool {
         error.is_transient()
             && attempts < self.policy.attempts_max
             && self.budget.lock().unwrap_or_else(PoisonError::into_inner).take(&self.policy, Instant::now())
     }
 
-    async fn pause(&self, op: Op, attempts: u32, error: &BackendError) {
+    pub(crate) async fn pause(&self, op: Op, attempts: u32, error: &BackendError) {
         tracing::debug!(%op, attempts, %error, "a backend call is repeated");
         self.observer.retry(op, error.kind());
         let asked = error.retry_after().unwrap_or_default().min(self.policy.retry_after_max);

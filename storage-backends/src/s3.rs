@@ -3,12 +3,13 @@
 //! Every body is signed with its SHA-256, which every store checks; a checksum is sent beside it by default and kept by the store.
 
 mod credentials;
+pub(crate) mod requests;
 mod unfinished;
 
 pub use credentials::S3Credentials;
 
 use crate::{
-    Result,
+    PlainBucket, Result,
     cloud::{
         Bucket, CloudBackend, Timeouts, UploadOptions,
         connector::{Connector, ExclusiveCreate, client_options, no_retries},
@@ -21,6 +22,7 @@ use object_store::{
     aws::{AmazonS3Builder, Checksum},
     client::HttpConnector,
 };
+use requests::S3Requests;
 use std::sync::Arc;
 use unfinished::S3Uploads;
 
@@ -83,11 +85,35 @@ impl S3Config {
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the configuration contradicts itself.
     pub fn open(self) -> Result<CloudBackend> {
-        let plain = PlainHttp::for_endpoint(self.endpoint.as_deref(), self.allow_http)?;
         let exclusive = ExclusiveCreate::new();
+        let requests = self.requests(Some(&exclusive))?;
+        let store = requests.store.clone();
+        let prefix = directory(&self.prefix);
+        CloudBackend::new(Bucket {
+            store: Arc::new(store),
+            unfinished: Some(Box::new(S3Uploads { requests, prefix: prefix.clone() })),
+            prefix,
+            upload: self.upload,
+            exclusive,
+            // The store has checked the signed SHA-256 of what it acknowledges.
+            confirms_single_puts: false,
+            listing_lacks_the_prefix: false,
+        })
+    }
+
+    /// The bucket's objects under their own keys, below the prefix. Sends nothing.
+    ///
+    /// # Errors
+    /// As [`S3Config::open`].
+    pub fn open_plain(self) -> Result<PlainBucket> {
+        Ok(PlainBucket::new(self.requests(None)?, directory(&self.prefix)))
+    }
+
+    /// How the bucket is asked; `exclusive`: completions of uploads in parts create, and never replace.
+    fn requests(&self, exclusive: Option<&ExclusiveCreate>) -> Result<S3Requests> {
+        let plain = PlainHttp::for_endpoint(self.endpoint.as_deref(), self.allow_http)?;
         let options = client_options(self.timeouts, plain.to_store);
-        let connector =
-            || Connector { exclusive_completion: Some(exclusive.clone()), allow_http: plain.to_token_services };
+        let connector = || Connector { exclusive_completion: exclusive.cloned(), allow_http: plain.to_token_services };
         let mut builder = AmazonS3Builder::new()
             .with_bucket_name(&self.bucket)
             .with_region(&self.region)
@@ -104,24 +130,11 @@ impl S3Config {
             S3Checksum::Crc64Nvme => builder.with_checksum_algorithm(Checksum::CRC64NVME),
             S3Checksum::None => builder,
         };
-        let store = self.credentials.apply(builder)?.build().map_err(not_set_up)?;
-        let prefix = directory(&self.prefix);
-        let uploads = S3Uploads {
-            store: store.clone(),
+        Ok(S3Requests {
+            store: self.credentials.apply(builder)?.build().map_err(not_set_up)?,
             http: connector().connect(&options).map_err(not_set_up)?,
             address: self.bucket_address(),
             region: self.region.clone(),
-            prefix: prefix.clone(),
-        };
-        CloudBackend::new(Bucket {
-            store: Arc::new(store),
-            unfinished: Some(Box::new(uploads)),
-            prefix,
-            upload: self.upload,
-            exclusive: exclusive.clone(),
-            // The store has checked the signed SHA-256 of what it acknowledges.
-            confirms_single_puts: false,
-            listing_lacks_the_prefix: false,
         })
     }
 

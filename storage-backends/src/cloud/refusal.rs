@@ -95,6 +95,13 @@ pub(crate) fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
     Some(text.trim())
 }
 
+/// Text without XML's entities.
+pub(crate) fn plain_text(text: &str) -> String {
+    let entities = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#34;", "\""), ("&apos;", "'"), ("&#39;", "'")];
+    let text = entities.iter().fold(text.to_owned(), |text, (entity, plain)| text.replace(entity, plain));
+    text.replace("&amp;", "&")
+}
+
 const MESSAGE_CHARS_MAX: usize = 300;
 
 #[cfg(test)]

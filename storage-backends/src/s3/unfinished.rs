@@ -1,37 +1,24 @@
 //! Uploads in parts that nobody will complete: found by listing, removed by age.
 //!
-//! `object_store` has no call for this, so the listing is asked for here, with its client and its signature
+//! `object_store` has no call for this, so the listing is asked for here
 //! (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListMultipartUploads.html>).
 
 use crate::{
     BackendError, BlobName, ErrorKind, Result,
     cloud::{
         UnfinishedUploads,
-        refusal::{element, failure},
+        refusal::{element, failure, plain_text},
     },
+    s3::requests::{Asked, S3Requests, encoded},
 };
 use async_trait::async_trait;
-use http_body_util::{BodyExt, Limited};
-use object_store::{
-    ObjectStore,
-    aws::{AmazonS3, AwsAuthorizer},
-    client::{HttpClient, HttpError, HttpErrorKind, HttpRequestBody},
-    multipart::MultipartStore,
-    path::Path,
-};
-use std::{
-    fmt::Write,
-    time::{Duration, SystemTime},
-};
+use object_store::{multipart::MultipartStore, path::Path};
+use std::time::{Duration, SystemTime};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 /// A bucket as far as its unfinished uploads are concerned.
 pub(super) struct S3Uploads {
-    pub(super) store: AmazonS3,
-    pub(super) http: HttpClient,
-    /// The bucket's own address.
-    pub(super) address: String,
-    pub(super) region: String,
+    pub(super) requests: S3Requests,
     pub(super) prefix: String,
 }
 
@@ -61,7 +48,7 @@ impl UnfinishedUploads for S3Uploads {
             for upload in page.uploads.iter().filter(|upload| self.is_due(upload, age_min)) {
                 let path = Path::parse(&upload.key)
                     .map_err(|error| BackendError::with_source(ErrorKind::Other, "a listed key is no path", error))?;
-                match self.store.abort_multipart(&path, &upload.id).await {
+                match self.requests.store.abort_multipart(&path, &upload.id).await {
                     Ok(()) => aborted += 1,
                     Err(error) => match failure("abort an upload of", &path, error) {
                         // Completed or aborted by somebody else since it was listed.
@@ -88,29 +75,16 @@ impl S3Uploads {
         if !key.is_empty() {
             query.push_str(&format!("&key-marker={}&upload-id-marker={}", encoded(key), encoded(id)));
         }
-        let text =
-            self.ask(&query).await.map_err(|error| failure("list unfinished uploads below", &self.prefix, error).1)?;
+        let text = self.requests.text(Asked::get(format!("?{query}"))).await;
+        let text = text.map_err(|error| failure("list unfinished uploads below", &self.prefix, error).1)?;
         parse_page(&text)
             .ok_or_else(|| BackendError::new(ErrorKind::Corrupt, "the listing of unfinished uploads cannot be read"))
-    }
-
-    async fn ask(&self, query: &str) -> object_store::Result<String> {
-        let generic = |source| object_store::Error::Generic { store: "S3", source };
-        let mut request = http::Request::get(format!("{}?{query}", self.address))
-            .body(HttpRequestBody::empty())
-            .map_err(|error| generic(error.into()))?;
-        let credential = self.store.credentials().get_credential().await?;
-        AwsAuthorizer::new(&credential, "s3", &self.region).try_authorize(&mut request, None)?;
-        let answer = self.http.execute(request).await.map_err(|error| generic(error.into()))?;
-        let body = Limited::new(answer.into_body(), PAGE_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| generic(HttpError::new_boxed(HttpErrorKind::Interrupted, error).into()))?;
-        Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
     }
 }
 
 impl std::fmt::Debug for S3Uploads {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "unfinished uploads of {}", &self.store as &dyn ObjectStore)
+        write!(f, "unfinished uploads of {:?}", self.requests)
     }
 }
 
@@ -120,39 +94,19 @@ fn parse_page(text: &str) -> Option<Page> {
     for part in text.split("<Upload>").skip(1) {
         let begun = OffsetDateTime::parse(element(part, "Initiated")?, &Rfc3339).ok()?;
         uploads.push(Upload {
-            key: plain(element(part, "Key")?),
-            id: plain(element(part, "UploadId")?),
+            key: plain_text(element(part, "Key")?),
+            id: plain_text(element(part, "UploadId")?),
             begun: begun.into(),
         });
     }
     let next = match element(text, "IsTruncated") {
-        Some("true") => Some((plain(element(text, "NextKeyMarker")?), plain(element(text, "NextUploadIdMarker")?))),
+        Some("true") => {
+            Some((plain_text(element(text, "NextKeyMarker")?), plain_text(element(text, "NextUploadIdMarker")?)))
+        }
         _ => None,
     };
     Some(Page { uploads, next })
 }
-
-/// Text without XML's entities.
-fn plain(text: &str) -> String {
-    let entities = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#34;", "\""), ("&apos;", "'"), ("&#39;", "'")];
-    let text = entities.iter().fold(text.to_owned(), |text, (entity, plain)| text.replace(entity, plain));
-    text.replace("&amp;", "&")
-}
-
-/// A query value as RFC 3986 wants it, which is also what the signature covers.
-fn encoded(value: &str) -> String {
-    value.bytes().fold(String::new(), |mut text, byte| {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            write!(text, "%{byte:02X}").expect("writing to a string cannot fail");
-        }
-        text
-    })
-}
-
-/// A thousand uploads with long keys.
-const PAGE_BYTES_MAX: usize = 8 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -183,11 +137,6 @@ mod tests {
         }
         let without_a_date = PAGE.replace("Initiated", "Begun");
         assert_eq!(parse_page(&without_a_date), None);
-    }
-
-    #[test]
-    fn query_values_are_encoded_byte_by_byte() {
-        assert_eq!(encoded("prod/é&x=~"), "prod%2F%C3%A9%26x%3D~");
     }
 
     proptest! {

@@ -1,6 +1,7 @@
 //! The crate from outside: every backend and every wrapper through the conformance suite.
 
 mod gateway;
+mod plain;
 mod refusals;
 mod s3;
 mod scripted;
