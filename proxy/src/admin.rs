@@ -3,14 +3,19 @@
 
 mod console;
 
-use crate::{engine::Engine, engine::EngineError, metrics::Metrics};
+use crate::{
+    engine::{Engine, EngineError, JobAction},
+    metrics::Metrics,
+};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
+use http_body::Body;
+use http_body_util::{BodyExt as _, Full, Limited};
 use s3_wire::{Query, timestamp};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use std::{
+    error::Error,
     net::IpAddr,
     sync::Arc,
     time::{Duration, UNIX_EPOCH},
@@ -22,6 +27,8 @@ use tokio::sync::watch;
 const SETTLE_MAX: Duration = Duration::from_secs(3600);
 /// And how long it waits when it does not say.
 const SETTLE_DEFAULT: Duration = Duration::from_secs(60);
+/// Most bytes of a call's body.
+const BODY_BYTES_MAX: usize = 1 << 20;
 
 /// The admin API over one engine.
 pub struct AdminService {
@@ -57,7 +64,9 @@ impl AdminError {
 impl From<EngineError> for AdminError {
     fn from(error: EngineError) -> Self {
         let status = match error {
-            EngineError::Busy(_) | EngineError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            EngineError::Busy(_) | EngineError::Unavailable(_) | EngineError::Fenced => StatusCode::SERVICE_UNAVAILABLE,
+            EngineError::NoJob(_) => StatusCode::NOT_FOUND,
+            EngineError::JobRuns(_) | EngineError::JobRefused(_) => StatusCode::CONFLICT,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, error.to_string())
@@ -79,8 +88,12 @@ impl AdminService {
     }
 
     /// Answers one request. `trusted`: it came over the socket, whose file only the owner may open.
-    pub async fn answer<B>(self: Arc<Self>, trusted: bool, request: Request<B>) -> Answer {
-        let (parts, _) = request.into_parts();
+    pub async fn answer<B>(self: Arc<Self>, trusted: bool, request: Request<B>) -> Answer
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let (parts, body) = request.into_parts();
         let path = parts.uri.path();
         let mut answer = match self.admit(trusted, path, &parts.headers) {
             Err(error) => failed(&error),
@@ -90,10 +103,13 @@ impl AdminService {
                 "/metrics" => self.rendered_metrics(),
                 "/" | "/console.js" | "/console.css" => console::file(path),
                 _ => match Query::parse(parts.uri.query().unwrap_or_default()) {
-                    Ok(query) => match self.call(&parts.method, path, &query).await {
-                        Ok(value) => json_answer(StatusCode::OK, &value),
-                        Err(error) => failed(&error),
-                    },
+                    Ok(query) => {
+                        let called = async {
+                            let body = document(body).await?;
+                            self.call(&parts.method, path, &query, body).await
+                        };
+                        called.await.map_or_else(|error| failed(&error), |value| json_answer(StatusCode::OK, &value))
+                    }
                     Err(error) => failed(&AdminError::invalid(error.message().to_owned())),
                 },
             },
@@ -149,15 +165,18 @@ impl AdminService {
         }
     }
 
-    /// One call of the API.
+    /// One call of the API. `body` is null when there is none.
     ///
     /// # Errors
     /// [`AdminError`] with the status the call has over HTTP.
-    pub async fn call(&self, method: &Method, path: &str, query: &Query) -> ApiResult {
+    pub async fn call(&self, method: &Method, path: &str, query: &Query, body: Value) -> ApiResult {
         let name = path.strip_prefix("/api/v1/").ok_or_else(|| AdminError::not_found("page"))?;
+        if let Some(job) = name.strip_prefix("jobs/") {
+            return self.job(method, job, query, body).await;
+        }
         let wanted = match name {
-            "stats" | "explain" | "inspect" | "jobs" | "buckets" => Method::GET,
-            "gc" | "settle" | "cache/drop" => Method::POST,
+            "stats" | "explain" | "inspect" | "backups" | "jobs" | "buckets" | "quarantine" => Method::GET,
+            "gc" | "journal" | "settle" | "cache/drop" => Method::POST,
             _ => return Err(AdminError::not_found("call")),
         };
         if *method != wanted {
@@ -168,7 +187,7 @@ impl AdminService {
         match name {
             "stats" => Ok(engine.stats().await?),
             "buckets" => self.buckets().await,
-            "jobs" => Ok(engine.jobs()),
+            "jobs" => Ok(engine.jobs().await?),
             "explain" => {
                 let (bucket, key) = (required(query, "bucket")?, required(query, "key")?);
                 if query.get("version").is_some_and(|version| !matches!(version, "" | "null")) {
@@ -177,18 +196,36 @@ impl AdminService {
                 engine.explain(bucket, key).await?.ok_or_else(|| AdminError::not_found("object"))
             }
             "inspect" => engine.inspect(required(query, "blob")?).await?.ok_or_else(|| AdminError::not_found("blob")),
+            "quarantine" => Ok(serde_json::to_value(engine.quarantine().await?).unwrap_or_default()),
             "gc" => {
                 let report = engine.collect(flag(query, "now")?).await?;
                 Ok(serde_json::to_value(report).unwrap_or_default())
             }
+            "backups" => Ok(json!({ "backups": engine.backups().await? })),
+            "journal" => Ok(serde_json::to_value(engine.ship_journal().await?).unwrap_or_default()),
             "settle" => {
                 let timeout = seconds(query, "timeout_s")?.unwrap_or(SETTLE_DEFAULT).min(SETTLE_MAX);
-                Ok(json!({ "settled": engine.settle(timeout).await }))
+                Ok(json!({ "settled": engine.settle(timeout).await? }))
             }
             _ => {
                 engine.drop_caches();
                 Ok(json!({ "dropped": true }))
             }
+        }
+    }
+
+    /// One job: what it is (GET), or starting, pausing, resuming, cancelling it (POST).
+    async fn job(&self, method: &Method, name: &str, query: &Query, parameters: Value) -> ApiResult {
+        let engine = &self.engine;
+        match (method, query.get("action")) {
+            (&Method::GET, _) => Ok(engine.job(name).await?),
+            (&Method::POST, None) => Ok(json!(engine.start_job(name, parameters).await?)),
+            (&Method::POST, Some(action)) => {
+                let action: JobAction = serde_json::from_value(json!(action))
+                    .map_err(|_| AdminError::invalid(format!("action is pause, resume or cancel, not {action:?}")))?;
+                Ok(engine.act_on_job(name, action).await?)
+            }
+            _ => Err(AdminError::new(StatusCode::METHOD_NOT_ALLOWED, "a job is asked for with GET or POST")),
         }
     }
 
@@ -212,6 +249,20 @@ impl AdminService {
         });
         Ok(json!({ "buckets": buckets.collect::<Vec<_>>() }))
     }
+}
+
+/// A call's body as JSON; null when it is empty.
+async fn document<B>(body: B) -> ApiResult
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let bytes = Limited::new(body, BODY_BYTES_MAX).collect().await;
+    let bytes = bytes.map_err(|error| AdminError::invalid(format!("the body: {error}")))?.to_bytes();
+    if bytes.is_empty() {
+        return Ok(Value::Null);
+    }
+    serde_json::from_slice(&bytes).map_err(|error| AdminError::invalid(format!("the body is not JSON: {error}")))
 }
 
 fn required<'q>(query: &'q Query, name: &'static str) -> Result<&'q str, AdminError> {

@@ -1,15 +1,22 @@
 //! The command line.
 
+mod adopting;
 mod ask;
+mod convert;
+mod delta;
+mod follow;
 mod print;
+mod recover;
+mod scrub;
 mod serve;
 
 use crate::{
     config::{Environment, Overrides, ServeConfig},
+    engine::RecoveryOptions,
     metrics,
 };
 use ask::Store;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde_json::Value;
 use std::{
     fmt::Display,
@@ -63,6 +70,59 @@ enum Command {
         #[arg(long)]
         now: bool,
     },
+    /// Verify what is stored and put what is damaged into quarantine
+    Scrub(scrub::ScrubFlags),
+    /// Encode what is stored anew: what waits for it, or a bucket or prefix as asked
+    Convert(convert::ConvertFlags),
+    /// Show background jobs, or start, pause, resume or cancel one
+    Jobs {
+        /// The job; every one when left out
+        job: Option<String>,
+        /// What to do with it; shows it when left out
+        #[arg(value_enum, requires = "job")]
+        action: Option<JobCommand>,
+        /// Parameters to start it with, as JSON
+        #[arg(long, value_name = "JSON", requires = "action")]
+        parameters: Option<String>,
+    },
+    /// Register the objects of a store as versions of a bucket; no content is moved
+    Import(adopting::ImportFlags),
+    /// Write a bucket's objects as plain files, or as objects of another store
+    Eject(adopting::EjectFlags),
+    /// Say what a bucket would take here, from a sample of it
+    Estimate(adopting::EstimateFlags),
+    /// Encode a file as a difference to another one, without a server
+    Delta {
+        #[command(subcommand)]
+        action: delta::DeltaAction,
+    },
+    /// Make a backup of the catalog in the backend
+    Backup {
+        /// Only show the backups there are
+        #[arg(long)]
+        list: bool,
+    },
+    /// Make a lost catalog again: a backup, then the journal
+    Restore {
+        /// The backup to begin with, instead of the newest
+        #[arg(long, value_name = "ID")]
+        backup: Option<String>,
+        /// Only show the backups there are; needs no catalog
+        #[arg(long)]
+        list: bool,
+        /// Go without what lies behind a damaged journal blob
+        #[arg(long)]
+        stop_at_damage: bool,
+    },
+    /// Make a lost catalog again: backup, journal, and what newer blobs say of themselves
+    Rebuild {
+        /// Put what only blobs tell under its own key where that holds nothing, not under deltaweir-recovered/
+        #[arg(long)]
+        in_place: bool,
+        /// Go without what lies behind a damaged journal blob
+        #[arg(long)]
+        stop_at_damage: bool,
+    },
     /// Check or show the configuration
     Config {
         #[command(subcommand)]
@@ -76,7 +136,7 @@ enum Command {
     },
 }
 
-#[derive(Args)]
+#[derive(Args, Default)]
 struct ServeFlags {
     /// Address of the S3 listener [env: DELTAWEIR_LISTEN]
     #[arg(long, value_name = "ADDRESS")]
@@ -90,6 +150,20 @@ struct ServeFlags {
     /// Log directives, such as info or deltaweir=debug [env: DELTAWEIR_LOG]
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
+    /// Serve the catalog although the backend holds a later state of it, which is lost by that
+    #[arg(long)]
+    accept_older_catalog: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum JobCommand {
+    /// Start it and follow it to its end
+    Start,
+    /// Follow the run that is under way
+    Follow,
+    Pause,
+    Resume,
+    Cancel,
 }
 
 #[derive(Subcommand)]
@@ -132,7 +206,7 @@ pub fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Outcome {
     let Arguments { global, command } = arguments;
     let overrides = |flags: Option<ServeFlags>| {
-        let flags = flags.unwrap_or(ServeFlags { listen: None, admin_listen: None, catalog: None, log: None });
+        let flags = flags.unwrap_or_default();
         Overrides {
             config: global.config.clone(),
             data: global.data.clone(),
@@ -150,7 +224,9 @@ fn run(arguments: Arguments) -> Outcome {
     let json = global.json;
     match command {
         Command::Serve(flags) => {
-            let config = load(Some(flags))?;
+            let accept_older_catalog = flags.accept_older_catalog;
+            let mut config = load(Some(flags))?;
+            config.engine.safety.accept_older_catalog = accept_older_catalog;
             runtime()?.block_on(serve::serve(config))
         }
         Command::Stats => show(json, &ask(ask::Call::get("stats", &[]))?, print::stats),
@@ -163,6 +239,58 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Gc { now } => {
             let call = ask::Call::post("gc", &[("now", if now { "true" } else { "false" })]);
             show(json, &ask(call)?, print::outline)
+        }
+        Command::Scrub(flags) => {
+            let store = Store::of(load(None)?.engine);
+            let report = runtime()?.block_on(scrub::run(store, &flags, json))?;
+            show(json, &report, scrub::print)?;
+            scrub::verdict(&report)
+        }
+        Command::Convert(flags) => {
+            let store = Store::of(load(None)?.engine);
+            show(json, &runtime()?.block_on(convert::convert(flags, store, json))?, print::outline)
+        }
+        Command::Jobs { job: None, .. } => show(json, &ask(ask::Call::get("jobs", &[]))?, print::outline),
+        Command::Jobs { job: Some(job), action, parameters } => {
+            let path = format!("jobs/{job}");
+            let act = |action| ask::Call::post(&path, &[("action", action)]);
+            let call = match action {
+                Some(JobCommand::Start) => {
+                    let parameters = parameters.map_or(Ok(Value::Null), |text| serde_json::from_str(&text))?;
+                    let store = Store::of(load(None)?.engine);
+                    let report = runtime()?.block_on(follow::start(store, &job, parameters, json))?;
+                    return show(json, &report, print::outline);
+                }
+                Some(JobCommand::Follow) => {
+                    let store = Store::of(load(None)?.engine);
+                    let report = runtime()?.block_on(follow::running(store, &job, json))?;
+                    return show(json, &report, print::outline);
+                }
+                None => ask::Call::get(&path, &[]),
+                Some(JobCommand::Pause) => act("pause"),
+                Some(JobCommand::Resume) => act("resume"),
+                Some(JobCommand::Cancel) => act("cancel"),
+            };
+            show(json, &ask(call)?, print::outline)
+        }
+        Command::Import(flags) => adopting::import(load(None)?, &flags, json),
+        Command::Eject(flags) => adopting::eject(load(None)?, &flags, json),
+        Command::Estimate(flags) => adopting::run_estimate(&load(None)?, flags, json),
+        Command::Delta { action } => delta::run(action, json),
+        Command::Backup { list: true } => show(json, &ask(ask::Call::get("backups", &[]))?, print::outline),
+        Command::Backup { list: false } => {
+            let store = Store::of(load(None)?.engine);
+            let report = runtime()?.block_on(follow::start(store, "backup", Value::Null, json))?;
+            show(json, &report, print::outline)
+        }
+        Command::Restore { list: true, .. } => runtime()?.block_on(recover::list(load(None)?, json)),
+        Command::Restore { backup, list: false, stop_at_damage } => {
+            let options = recover::options(backup, stop_at_damage);
+            runtime()?.block_on(recover::recover(load(None)?, options, json))
+        }
+        Command::Rebuild { in_place, stop_at_damage } => {
+            let options = RecoveryOptions { manifests: true, in_place, ..recover::options(None, stop_at_damage) };
+            runtime()?.block_on(recover::recover(load(None)?, options, json))
         }
         Command::Config { action: ConfigAction::Check } => {
             let config = load(None)?;

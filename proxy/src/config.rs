@@ -10,7 +10,10 @@ pub use file::LogFormat;
 
 use crate::{
     auth::{Credentials, Policy, PolicyDocument, UserConfig},
-    engine::config::{BackendConfig, BucketSettings, EngineConfig},
+    engine::{
+        SafetyConfig, ScrubConfig,
+        config::{BackendConfig, BucketSettings, CatalogConfig, ConvertConfig, EngineConfig},
+    },
 };
 use file::File;
 use object_format::Kek;
@@ -23,7 +26,7 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use values::SecretText;
+use values::{ByteSize, Interval, SecretText};
 use zeroize::Zeroizing;
 
 /// Everything `serve` is told.
@@ -127,6 +130,23 @@ impl<const N: usize> From<[(&str, &str); N]> for Environment {
     fn from(pairs: [(&str, &str); N]) -> Self {
         Self(pairs.into_iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect())
     }
+}
+
+/// A secret as it is given on a command line: `env:NAME`, `file:PATH`, or itself.
+///
+/// # Errors
+/// [`ConfigError`] at `flag` when it is not there.
+pub fn secret_of(flag: &str, text: &str, environment: &Environment) -> Result<SecretString, ConfigError> {
+    SecretText::from(text.to_owned()).resolve(flag, environment, Path::new("."))
+}
+
+/// A number of bytes such as `4GiB`.
+///
+/// # Errors
+/// In words, when it is none.
+pub fn bytes_of(text: &str) -> Result<u64, String> {
+    let size = values::ByteSize::parse(text);
+    size.map(|size| size.0).ok_or_else(|| format!("{text:?} is no number of bytes: expected one such as 4GiB"))
 }
 
 /// What is wrong, and where.
@@ -255,8 +275,11 @@ fn override_file(file: &mut File, flags: &Overrides, environment: &Environment) 
     if let Some(kek) = environment.get("DELTAWEIR_KEK") {
         file.storage.kek = Some(SecretText::from(kek.to_owned()));
     }
-    let named =
-        |name: &str| file.storage.backend == name || file.buckets.values().any(|b| b.backend.as_deref() == Some(name));
+    let named = |name: &str| {
+        file.storage.backend == name
+            || file.backup.backend.as_deref() == Some(name)
+            || file.buckets.values().any(|b| b.backend.as_deref() == Some(name))
+    };
     if named("local") && !file.backends.contains_key("local") {
         file.backends.insert("local".into(), file::Backend::Local { path: file.storage.data.join("blobs") });
     }
@@ -419,10 +442,6 @@ impl Reader<'_> {
 
     fn engine(&self) -> Result<EngineConfig, ConfigError> {
         let file = self.file;
-        let catalog = &file.storage.catalog;
-        if catalog != "sqlite" && !catalog.starts_with("postgres://") && !catalog.starts_with("postgresql://") {
-            return Err(ConfigError::at("storage.catalog", "expected \"sqlite\" or a postgres:// URL"));
-        }
         let known = |key: &str, name: &str| {
             if file.backends.contains_key(name) {
                 return Ok(());
@@ -435,6 +454,7 @@ impl Reader<'_> {
             encryption: file.defaults.encryption,
             effort: file.defaults.effort,
             backend: file.storage.backend.clone(),
+            read_through: None,
             keysets: Vec::new(),
         };
         let mut buckets = BTreeMap::new();
@@ -444,11 +464,19 @@ impl Reader<'_> {
             if let Some(backend) = &bucket.backend {
                 known(&format!("{key}.backend"), backend)?;
             }
+            if let Some(store) = &bucket.read_through {
+                let name = store.split('/').next().unwrap_or_default();
+                if !file.stores.contains_key(name) {
+                    let message = format!("there is no [stores.{name}]");
+                    return Err(ConfigError::at(&format!("{key}.read_through"), message));
+                }
+            }
             let settings = BucketSettings {
                 compression: bucket.compression.unwrap_or(defaults.compression),
                 encryption: bucket.encryption.unwrap_or(defaults.encryption),
                 effort: bucket.effort.unwrap_or(defaults.effort),
                 backend: bucket.backend.clone().unwrap_or_else(|| defaults.backend.clone()),
+                read_through: bucket.read_through.clone(),
                 keysets: Vec::new(),
             };
             buckets.insert(name.clone(), settings);
@@ -463,10 +491,33 @@ impl Reader<'_> {
         if file.gc.interval.0 < Duration::from_secs(1) {
             return Err(ConfigError::at("gc.interval", "expected at least \"1s\""));
         }
+        if file.scrub.interval.is_some_and(|interval| interval.0 < Duration::from_secs(1)) {
+            return Err(ConfigError::at("scrub.interval", "expected at least \"1s\""));
+        }
+        if !(file.scrub.percent > 0.0 && file.scrub.percent <= 100.0) {
+            return Err(ConfigError::at("scrub.percent", "expected more than 0 and at most 100"));
+        }
+        if file.scrub.bytes_per_second.is_some_and(|rate| rate.0 == 0) {
+            return Err(ConfigError::at("scrub.bytes_per_second", "expected at least 1; left out, there is no limit"));
+        }
+        let backup = &file.backup;
+        if let Some(backend) = &backup.backend {
+            known("backup.backend", backend)?;
+        }
+        if backup.journal_seconds > 3600 {
+            return Err(ConfigError::at("backup.journal_seconds", "expected 0 to 3600"));
+        }
+        if !backup.interval.0.is_zero() && backup.interval.0 < Duration::from_secs(60) {
+            return Err(ConfigError::at("backup.interval", "expected \"0s\" (never by itself) or at least \"1m\""));
+        }
+        if file.convert.interval.0 < Duration::from_secs(1) {
+            return Err(ConfigError::at("convert.interval", "expected at least \"1s\""));
+        }
         Ok(EngineConfig {
             data: file.storage.data.clone(),
-            catalog: catalog.clone(),
-            backends: self.backends()?,
+            catalog: self.catalog()?,
+            backends: self.backends("backends", &file.backends)?,
+            stores: self.stores()?,
             sync: file.storage.sync,
             defaults,
             buckets,
@@ -476,26 +527,89 @@ impl Reader<'_> {
             codec_threads: limits.codec_threads,
             gc_grace: file.gc.grace.0,
             gc_interval: file.gc.interval.0,
+            scrub: ScrubConfig {
+                interval: file.scrub.interval.map(|interval| interval.0),
+                percent: file.scrub.percent,
+                bytes_per_second: file.scrub.bytes_per_second.map(|rate| rate.0),
+            },
+            writer_lease: file.storage.writer_lease.0,
             upload_age_max: limits.upload_age_max.0,
+            safety: SafetyConfig {
+                backend: backup.backend.clone().unwrap_or_else(|| file.storage.backend.clone()),
+                journal_interval: Duration::from_secs(backup.journal_seconds.into()),
+                backup_interval: Some(backup.interval.0).filter(|interval| !interval.is_zero()),
+                backup_retention: backup.retention.0,
+                accept_older_catalog: false,
+            },
+            schedule_jobs: true,
+            convert: ConvertConfig {
+                defer: file.convert.defer,
+                defer_age_max: file.convert.defer_age_max.0,
+                interval: file.convert.interval.0,
+                bytes_per_second_max: file.convert.bytes_per_second_max.0,
+                hot_reads: file.convert.hot_reads,
+                free_bytes_min: file.convert.free_bytes_min.0,
+            },
         })
     }
 
-    fn backends(&self) -> Result<BTreeMap<String, BackendConfig>, ConfigError> {
+    fn catalog(&self) -> Result<CatalogConfig, ConfigError> {
+        let storage = &self.file.storage;
+        let password = storage.catalog_password.as_ref();
+        let password = password.map(|text| self.secret("storage.catalog_password", text)).transpose()?;
+        if storage.catalog == "sqlite" {
+            return match password {
+                None => Ok(CatalogConfig::Sqlite),
+                Some(_) => Err(ConfigError::at("storage.catalog_password", "the sqlite catalog has no password")),
+            };
+        }
+        if !is_shared(&storage.catalog) {
+            return Err(ConfigError::at("storage.catalog", "expected \"sqlite\" or a postgres:// URL"));
+        }
+        if !(1..=500).contains(&storage.catalog_connections) {
+            return Err(ConfigError::at("storage.catalog_connections", "expected 1 to 500"));
+        }
+        if storage.writer_lease.0 < Duration::from_secs(1) {
+            return Err(ConfigError::at("storage.writer_lease", "expected at least \"1s\""));
+        }
+        let url = storage.catalog.clone().into();
+        Ok(CatalogConfig::Postgres { url, password, connections_max: storage.catalog_connections })
+    }
+
+    /// Stores of plain objects. A name means one thing wherever it stands.
+    fn stores(&self) -> Result<BTreeMap<String, BackendConfig>, ConfigError> {
+        let stores = self.backends("stores", &self.file.stores)?;
+        match stores.keys().find(|name| self.file.backends.contains_key(*name)) {
+            Some(name) => Err(ConfigError::at(&format!("stores.{name}"), "a backend has this name")),
+            None => Ok(stores),
+        }
+    }
+
+    fn backends(
+        &self,
+        table: &str,
+        entries: &BTreeMap<String, file::Backend>,
+    ) -> Result<BTreeMap<String, BackendConfig>, ConfigError> {
         let mut backends = BTreeMap::new();
-        for (name, backend) in &self.file.backends {
-            let at = format!("backends.{name}");
+        for (name, backend) in entries {
+            let at = format!("{table}.{name}");
             if name.is_empty()
                 || name.len() > 64
                 || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
             {
-                return Err(ConfigError::at(
-                    &at,
-                    "a backend's name is 1 to 64 letters, digits, hyphens and underscores",
-                ));
+                return Err(ConfigError::at(&at, "a name is 1 to 64 letters, digits, hyphens and underscores"));
             }
             let config = match backend {
                 file::Backend::Local { path } => BackendConfig::Local { path: path.clone() },
-                file::Backend::S3 { endpoint, bucket, prefix, region, access_key_id, secret_access_key } => {
+                file::Backend::S3 {
+                    endpoint,
+                    bucket,
+                    prefix,
+                    region,
+                    allow_http,
+                    access_key_id,
+                    secret_access_key,
+                } => {
                     if !prefix.is_empty() && !prefix.ends_with('/') {
                         return Err(ConfigError::at(&format!("{at}.prefix"), "expected a prefix that ends in \"/\""));
                     }
@@ -511,6 +625,7 @@ impl Reader<'_> {
                         bucket: bucket.clone(),
                         prefix: prefix.clone(),
                         region: region.clone(),
+                        allow_http: *allow_http,
                         access_key_id: secret("access_key_id", access_key_id)?.map(|id| id.expose_secret().to_owned()),
                         secret_access_key: secret("secret_access_key", secret_access_key)?,
                     }
@@ -541,6 +656,20 @@ impl Reader<'_> {
         if !self.file.storage.sync {
             warnings.push("storage.sync is off: acknowledged objects may be lost with the power".into());
         }
+        if is_shared(&self.file.storage.catalog) {
+            for (name, backend) in &self.file.backends {
+                if matches!(backend, file::Backend::Local { .. }) {
+                    warnings.push(format!(
+                        "backends.{name} is a directory, and the catalog can be shared: every process must see the same file system there"
+                    ));
+                }
+            }
+            if self.file.storage.kek.is_none() {
+                warnings.push(
+                    "storage.kek is not set, and the catalog can be shared: encrypted buckets need the same key in every process".into(),
+                );
+            }
+        }
         warnings
     }
 
@@ -549,6 +678,11 @@ impl Reader<'_> {
         let reference = format!("\"env:{variable}\"");
         toml::to_string(self.file).is_ok_and(|text| text.contains(&reference))
     }
+}
+
+/// Whether a catalog is one that several processes can share.
+fn is_shared(catalog: &str) -> bool {
+    catalog.starts_with("postgres://") || catalog.starts_with("postgresql://")
 }
 
 /// A URL `scheme://user:password@host/…` without its password.
@@ -579,6 +713,16 @@ fn check_secret(key: &str, secret: &str) -> Result<(), ConfigError> {
         return Ok(());
     }
     Err(ConfigError::at(key, "expected 8 to 256 bytes"))
+}
+
+/// A duration as the file writes it: `30d`, `250ms`.
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    Interval::parse(text).map(|interval| interval.0)
+}
+
+/// A number of bytes as the file writes it: `50MiB`, `10MB`, `17`.
+pub fn parse_size(text: &str) -> Option<u64> {
+    ByteSize::parse(text).map(|size| size.0)
 }
 
 #[cfg(test)]

@@ -161,8 +161,16 @@ metrics! {
     codec_threads: IntGaugeVec, "threads", ["state"]; "Threads of the codec pool: total, busy; and of the hash pool, which has as many: hashing."
     effort_level: Gauge, "level", []; "Effort new uploads get: 0 not now, 1 fast, 2 balanced, 3 high, 4 max."
     wasted_encode_seconds_total: Counter, "seconds", []; "Time codec threads spent on encodings that were thrown away."
-    base_candidates: Histogram, "bases", [], COUNT; "Bases considered for a body."
+    base_candidates: Histogram, "bases", [], COUNT; "Bases considered for a region of a body."
+    base_choices_total: IntCounterVec, "bases", ["source"]; "Bases chosen for regions of bodies, by how they were found: version, name, hooks; none counts regions without one."
+    base_trial_seconds: Histogram, "seconds", [], SECONDS; "Time a codec thread spent on trying a sample of a region against a candidate."
     base_fetch_bytes_total: IntCounterVec, "bytes", ["source"]; "Base bytes used for encoding and decoding, by where they came from: cache, backend."
+
+    deferred_blobs: IntGauge, "blobs", []; "Blobs that were stored in a hurry and wait for the converter."
+    deferred_bytes: IntGauge, "bytes", []; "Their plain bytes."
+    deferred_oldest_age_seconds: IntGauge, "seconds", []; "How long the first of them has waited."
+    convert_blobs_total: IntCounterVec, "blobs", ["reason", "result"]; "Blobs the converter has dealt with, by why (deferred, hot, rebase, move, asked) and result (converted, kept, unused, failed)."
+    convert_stored_bytes_total: IntCounterVec, "bytes", ["reason", "when"]; "Stored bytes of converted blobs: before, after."
 
     bucket_objects: IntGaugeVec, "objects", ["bucket"]; "Current versions, from the catalog. Buckets that are not configured by name are added up as `_other`."
     bucket_logical_bytes: IntGaugeVec, "bytes", ["bucket"]; "Their logical size, from the catalog."
@@ -185,16 +193,37 @@ metrics! {
     catalog_commit_seconds: Histogram, "seconds", [], SECONDS; "From the start of a catalog transaction to its durable commit."
     catalog_batch_ops: Histogram, "operations", [], COUNT; "Operations that shared one commit."
 
+    writer_epochs_lost_total: IntCounter, "epochs", []; "Writer epochs this process lost because it was not heard of for too long; writes under way were refused."
+
     memory_budget_bytes: IntGaugeVec, "bytes", ["state"]; "The memory budget: limit, used."
     spool_bytes: IntGaugeVec, "bytes", ["state"]; "Spool files: limit, used."
     disk_bytes: IntGaugeVec, "bytes", ["place", "state"]; "File systems of the data directory and of local backends: size, free."
     multipart_inflight: IntGauge, "uploads", []; "Multipart uploads that are open."
 
+    packed_objects_total: IntCounter, "objects", []; "Small objects that were moved into packs."
+    packed_bytes_total: IntCounterVec, "bytes", ["when"]; "Stored bytes of the small objects that were packed: before and after."
+    scrub_objects_total: IntCounterVec, "blobs", ["result"]; "Blobs that a scrub verified: ok, damaged, unreachable (could not be asked for now), gone (died meanwhile)."
+    scrub_bytes_total: IntCounter, "bytes", []; "Stored bytes that scrubs read and checked."
+    quarantined_blobs: IntGauge, "blobs", []; "Damaged blobs in quarantine, as of the last scrub or look at the list; 0 in a process that did neither."
+
     gc_runs_total: IntCounter, "runs", []; "Runs of the collector."
     gc_deleted_blobs_total: IntCounter, "blobs", []; "Blobs it deleted."
     gc_reclaimed_bytes_total: IntCounter, "bytes", []; "Stored bytes it freed."
     gc_errors_total: IntCounter, "errors", []; "Blobs it could not delete and left for the next run."
-    gc_last_success_timestamp_seconds: IntGauge, "seconds", []; "When the collector last ended without an error, since the Unix epoch; 0 before."
+    gc_last_success_timestamp_seconds: IntGauge, "seconds", []; "When the collector last ended without an error, in whichever process, since the Unix epoch; 0 before."
+
+    journal_lag_entries: IntGauge, "entries", []; "Mutations of the catalog that are not in the backend's journal yet."
+    journal_lag_seconds: IntGauge, "seconds", []; "Age of the oldest of them: what losing the catalog now would lose."
+    journal_shipped_entries_total: IntCounter, "entries", []; "Mutations shipped to the backend's journal."
+    journal_errors_total: IntCounter, "errors", []; "Shipments that failed and are tried again."
+
+    job_running: IntGaugeVec, "jobs", ["job"]; "1 while this process runs the background job."
+    job_runs_total: IntCounterVec, "runs", ["job", "outcome"]; "Runs of background jobs in this process that ended: ok, failed, cancelled, paused, interrupted."
+    job_seconds: HistogramVec, "seconds", ["job"], SECONDS; "How long they took."
+    job_progress: IntGaugeVec, "things", ["job", "state"]; "How far the current or last run is, in the job's own unit: done, total (0 while it is not known)."
+    job_backlog: IntGaugeVec, "things", ["job"]; "What waits for the job."
+    job_leases_lost_total: IntCounterVec, "leases", ["job"]; "Runs that were stopped because their lease could not be renewed or was taken by another process."
+    job_last_success_timestamp_seconds: IntGaugeVec, "seconds", ["job"]; "When the job last ended well, in whichever process, since the Unix epoch; 0 before."
 }
 
 /// The standard set, written by the client library under its own names.
@@ -231,6 +260,7 @@ impl Metrics {
             self.checksum_failures_total.with_label_values(&[place]);
         }
         self.http_cut_total.with_label_values(&["GetObject"]);
+        self.scrub_objects_total.with_label_values(&["damaged"]);
     }
 
     /// Everything, in the Prometheus text format.
@@ -250,7 +280,7 @@ pub fn reference_page() -> String {
         "# Metrics\n\n\
          `GET /metrics` on the admin listener, in the Prometheus text format. This page is printed by\n\
          `deltaweir reference metrics` from the table in `proxy/src/metrics.rs`; a test compares the two.\n\n\
-         Labels are bounded: `op` is an S3 operation (`Unknown` before routing), `form` is raw, zstd, delta or dedup,\n\
+         Labels are bounded: `op` is an S3 operation (`Unknown` before routing), `form` is raw, zstd, delta, dedup or foreign,\n\
          `backend` a configured name, `bucket` stands on gauges only.\n\n\
          | name | type | unit | labels | meaning |\n| --- | --- | --- | --- | --- |\n",
     );

@@ -153,13 +153,28 @@ impl S3Request {
                 tracing::warn!(why, "unavailable");
                 ErrorCode::ServiceUnavailable.into()
             }
+            EngineError::Fenced => {
+                tracing::warn!("a write was refused because this process lost its epoch");
+                ErrorCode::ServiceUnavailable.into()
+            }
             EngineError::Integrity(why) => {
                 self.service.metrics.integrity_errors_total.inc();
                 tracing::error!(why, "stored bytes are not what they should be");
                 ErrorCode::InternalError.into()
             }
+            EngineError::Original(why) => {
+                tracing::error!(why, "the original of adopted content is not what it was");
+                S3Error::with_message(
+                    ErrorCode::InternalError,
+                    "The original of this object was changed or removed in its store after it was adopted.",
+                )
+            }
             EngineError::Other(why) => {
                 tracing::error!(why, "internal error");
+                ErrorCode::InternalError.into()
+            }
+            EngineError::NoJob(_) | EngineError::JobRuns(_) | EngineError::JobRefused(_) | EngineError::Stopped(_) => {
+                tracing::error!(%error, "a request met an error of background jobs");
                 ErrorCode::InternalError.into()
             }
         }

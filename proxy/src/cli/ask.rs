@@ -9,12 +9,12 @@ use crate::{
 };
 use bytes::Bytes;
 use http::{Method, Request, header};
-use http_body_util::{BodyExt as _, Empty, Limited};
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::rt::TokioIo;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use s3_wire::Query;
 use serde_json::Value;
-use std::io::ErrorKind;
+use std::{fs::File, io::ErrorKind, path::PathBuf, sync::Arc};
 use tokio::{net::UnixStream, sync::watch};
 
 /// The longest answer that is taken.
@@ -25,6 +25,7 @@ pub(super) struct Call {
     method: Method,
     path: String,
     query: String,
+    body: Value,
 }
 
 impl Call {
@@ -39,13 +40,26 @@ impl Call {
     fn new(method: Method, name: &str, parameters: &[(&str, &str)]) -> Self {
         let pair = |(name, value): &(&str, &str)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
         let query = parameters.iter().map(pair).collect::<Vec<_>>().join("&");
-        Self { method, path: format!("/api/v1/{name}"), query }
+        Self { method, path: format!("/api/v1/{name}"), query, body: Value::Null }
+    }
+
+    /// The same with a JSON body.
+    pub(super) fn with(self, body: Value) -> Self {
+        Self { body, ..self }
     }
 }
 
 /// A store by its configuration.
 pub(super) struct Store {
     config: EngineConfig,
+}
+
+/// Who answers for a store.
+pub(super) enum Answerer {
+    /// The server that has it open, by its socket; the path leads through the open directory.
+    Server { socket: PathBuf, _directory: File },
+    /// This process, which opened it.
+    Here { engine: Arc<Engine>, api: Arc<AdminService>, _running: watch::Sender<bool> },
 }
 
 impl Store {
@@ -55,39 +69,68 @@ impl Store {
 
     /// Makes one call.
     pub(super) async fn ask(self, call: Call) -> Result<Value, Failure> {
+        let answerer = self.connect().await?;
+        let answer = answerer.ask(&call).await;
+        answerer.close().await;
+        answer
+    }
+
+    /// Finds who answers: the server when one runs, else the store is opened here.
+    pub(super) async fn connect(mut self) -> Result<Answerer, Failure> {
         if !self.config.data.is_dir() {
             return Err(Failure(format!("there is no store at {}", self.config.data.display())));
         }
-        let (_directory, path) = socket_path(&self.config.data)?;
-        match UnixStream::connect(&path).await {
-            Ok(stream) => ask_server(stream, &call).await,
+        let (_directory, socket) = socket_path(&self.config.data)?;
+        match UnixStream::connect(&socket).await {
+            Ok(_) => Ok(Answerer::Server { socket, _directory }),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
-                self.ask_engine(&call).await
+                self.config.schedule_jobs = false;
+                let metrics = Metrics::new()?;
+                let engine = Engine::open(self.config, metrics.clone()).await?;
+                let (running, stopping) = watch::channel(false);
+                let api = AdminService::new(engine.clone(), metrics, None, stopping);
+                Ok(Answerer::Here { engine, api, _running: running })
             }
             Err(error) => Err(Failure(format!("the server's admin socket: {error}"))),
         }
     }
+}
 
-    async fn ask_engine(self, call: &Call) -> Result<Value, Failure> {
-        let metrics = Metrics::new()?;
-        let engine = Engine::open(self.config, metrics.clone()).await?;
-        let (_running, stopping) = watch::channel(false);
-        let api = AdminService::new(engine.clone(), metrics, None, stopping);
-        let query = Query::parse(&call.query).map_err(|error| Failure(error.to_string()))?;
-        let answer = api.call(&call.method, &call.path, &query).await;
-        engine.shutdown().await;
-        answer.map_err(|error| Failure(error.message))
+impl Answerer {
+    /// Makes one call.
+    pub(super) async fn ask(&self, call: &Call) -> Result<Value, Failure> {
+        match self {
+            Self::Server { socket, .. } => ask_server(UnixStream::connect(socket).await?, call).await,
+            Self::Here { api, .. } => {
+                let query = Query::parse(&call.query).map_err(|error| Failure(error.to_string()))?;
+                let answer = api.call(&call.method, &call.path, &query, call.body.clone()).await;
+                answer.map_err(|error| Failure(error.message))
+            }
+        }
+    }
+
+    /// Whether what was started goes on when this command ends.
+    pub(super) fn outlives_us(&self) -> bool {
+        matches!(self, Self::Server { .. })
+    }
+
+    /// Ends what this process opened, in good order.
+    pub(super) async fn close(self) {
+        if let Self::Here { engine, .. } = self {
+            engine.shutdown().await;
+        }
     }
 }
 
 async fn ask_server(stream: UnixStream, call: &Call) -> Result<Value, Failure> {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let driver = tokio::spawn(connection);
+    let body = if call.body.is_null() { Bytes::new() } else { call.body.to_string().into() };
     let request = Request::builder()
         .method(call.method.clone())
         .uri(format!("{}?{}", call.path, call.query))
         .header(header::HOST, "localhost")
-        .body(Empty::<Bytes>::new())?;
+        .body(Full::new(body))?;
     let answer = sender.send_request(request).await?;
     let status = answer.status();
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await?.to_bytes();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 /// A table of buckets and a line of totals.
 pub(super) fn stats(stats: &Value) -> String {
-    let mut rows = vec![["bucket", "objects", "logical", "stored", "ratio", "settings"].map(str::to_owned)];
+    let mut rows = vec![["bucket", "objects", "logical", "stored", "foreign", "ratio", "settings"].map(str::to_owned)];
     for bucket in stats["buckets"].as_array().into_iter().flatten() {
         let name = bucket["name"].as_str().unwrap_or_default();
         rows.push(row(if name.is_empty() { "(deleted)" } else { name }, bucket));
@@ -14,12 +14,26 @@ pub(super) fn stats(stats: &Value) -> String {
     table(&rows)
 }
 
-fn row(name: &str, numbers: &Value) -> [String; 6] {
+fn row(name: &str, numbers: &Value) -> [String; 7] {
     let (logical, stored) = (number(&numbers["logical_bytes"]), number(&numbers["stored"]["total"]));
-    let ratio = if stored == 0 { "-".to_owned() } else { format!("{:.2}", logical as f64 / stored as f64) };
+    // Originals are where they were: they count on both sides.
+    let foreign = number(&numbers["foreign_bytes"]);
+    let ratio = if stored + foreign == 0 {
+        "-".to_owned()
+    } else {
+        format!("{:.2}", logical as f64 / (stored + foreign) as f64)
+    };
     let setting = |name: &str| numbers["settings"][name].as_str().map(|value| format!("{name}={value}"));
     let settings: Vec<String> = ["compression", "encryption"].into_iter().filter_map(setting).collect();
-    [name.to_owned(), number(&numbers["objects"]).to_string(), bytes(logical), bytes(stored), ratio, settings.join(" ")]
+    [
+        name.to_owned(),
+        number(&numbers["objects"]).to_string(),
+        bytes(logical),
+        bytes(stored),
+        bytes(foreign),
+        ratio,
+        settings.join(" "),
+    ]
 }
 
 fn number(value: &Value) -> u64 {
@@ -104,6 +118,58 @@ fn leaf(key: &str, value: &Value) -> String {
     }
 }
 
+/// An estimate, for reading.
+pub(super) fn estimate(found: &Value) -> String {
+    let mut text = String::new();
+    let (logical, sample, stored) = (number(&found["logical_bytes"]), &found["sample"], &found["stored_bytes"]);
+    let interval = |of: &Value| {
+        let [predicted, low, high] = ["predicted", "low", "high"].map(|name| bytes(number(&of[name])));
+        format!("{predicted}, between {low} and {high}")
+    };
+    let _ = writeln!(
+        text,
+        "source   {} objects, {}; {} of them exact copies",
+        number(&found["objects"]),
+        bytes(logical),
+        bytes(number(&found["duplicate_bytes"]))
+    );
+    let _ = writeln!(
+        text,
+        "sample   {} objects in {} runs of similar names: {} that took {}",
+        number(&sample["objects"]),
+        number(&sample["runs"]),
+        bytes(number(&sample["bytes"])),
+        bytes(number(&sample["stored_bytes"]))
+    );
+    let ratio = logical as f64 / number(&stored["predicted"]).max(1) as f64;
+    let _ = writeln!(text, "stored   {} (19 times of 20): {ratio:.2} times less", interval(stored));
+    for class in found["classes"].as_array().into_iter().flatten() {
+        let _ = writeln!(
+            text,
+            "         from {}: {} objects in {} series, {} -> {}",
+            bytes(number(&class["from_bytes"])),
+            number(&class["objects"]),
+            number(&class["series"]),
+            bytes(number(&class["logical_bytes"])),
+            interval(&class["stored_bytes"])
+        );
+    }
+    let cpu = found["cpu_seconds"].as_f64().unwrap_or(0.0);
+    let _ = writeln!(text, "CPU      {:.2} core hours to store all of it, on this machine", cpu / 3600.0);
+    let prices = &found["prices"];
+    let (currency, as_of) = (prices["currency"].as_str().unwrap_or(""), prices["as_of"].as_str().unwrap_or(""));
+    let _ = writeln!(text, "money    {currency} a month, by list prices of {as_of} (CPU once)");
+    let mut rows = vec![["", "now", "then", "between", "and", "CPU", "store"].map(str::to_owned)];
+    for cost in found["money"].as_array().into_iter().flatten() {
+        let amount = |name: &str| format!("{:.2}", cost[name].as_f64().unwrap_or(0.0));
+        let [now, then, low, high, cpu] =
+            ["month_now", "month_predicted", "month_low", "month_high", "cpu_once"].map(amount);
+        let store = cost["store"].as_str().unwrap_or_default().to_owned();
+        rows.push(["        ".to_owned(), now, then, low, high, cpu, store]);
+    }
+    text + &table(&rows)
+}
+
 /// A number of bytes in the largest unit that leaves at least one.
 fn bytes(count: u64) -> String {
     let mut scaled = count as f64;
@@ -129,9 +195,9 @@ mod tests {
         bucket["name"] = json!("photos");
         bucket["settings"] = json!({"compression": "delta", "encryption": "off"});
         let text = stats(&json!({"buckets": [bucket], "totals": numbers(4096, 0)}));
-        let expected = "bucket  objects  logical   stored  ratio  settings\n\
-                        photos        2  4.0 KiB  1.0 KiB   4.00  compression=delta encryption=off\n\
-                        total         2  4.0 KiB      0 B      -\n";
+        let expected = "bucket  objects  logical   stored  foreign  ratio  settings\n\
+                        photos        2  4.0 KiB  1.0 KiB      0 B   4.00  compression=delta encryption=off\n\
+                        total         2  4.0 KiB      0 B      0 B      -\n";
         assert_eq!(text, expected);
     }
 

@@ -4,7 +4,7 @@ use super::{
     ConfigError,
     values::{ByteSize, Interval, SecretText},
 };
-use crate::engine::config::{Compression, EffortSetting, Encryption};
+use crate::engine::config::{Compression, ConvertConfig, EffortSetting, Encryption};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -15,11 +15,16 @@ pub(super) struct File {
     pub(super) server: Server,
     pub(super) storage: Storage,
     pub(super) backends: BTreeMap<String, Backend>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) stores: BTreeMap<String, Backend>,
     pub(super) defaults: Defaults,
     pub(super) buckets: BTreeMap<String, Bucket>,
     pub(super) users: Vec<User>,
     pub(super) limits: Limits,
     pub(super) gc: Gc,
+    pub(super) scrub: Scrub,
+    pub(super) backup: Backup,
+    pub(super) convert: Convert,
     pub(super) log: Log,
 }
 
@@ -65,6 +70,10 @@ impl Default for Server {
 pub(super) struct Storage {
     pub(super) data: PathBuf,
     pub(super) catalog: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) catalog_password: Option<SecretText>,
+    pub(super) catalog_connections: usize,
+    pub(super) writer_lease: Interval,
     pub(super) backend: String,
     pub(super) sync: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,6 +85,9 @@ impl Default for Storage {
         Self {
             data: "./deltaweir-data".into(),
             catalog: "sqlite".into(),
+            catalog_password: None,
+            catalog_connections: 16,
+            writer_lease: Interval(Duration::from_secs(60)),
             backend: "local".into(),
             sync: true,
             kek: None,
@@ -97,6 +109,8 @@ pub(super) enum Backend {
         prefix: String,
         #[serde(default = "default_region")]
         region: String,
+        #[serde(default)]
+        allow_http: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         access_key_id: Option<SecretText>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -134,6 +148,8 @@ pub(super) struct Bucket {
     pub(super) effort: Option<EffortSetting>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) backend: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) read_through: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -182,6 +198,70 @@ pub(super) struct Gc {
 impl Default for Gc {
     fn default() -> Self {
         Self { grace: Interval(Duration::from_secs(15 * 60)), interval: Interval(Duration::from_secs(60)) }
+    }
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Scrub {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) interval: Option<Interval>,
+    pub(super) percent: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) bytes_per_second: Option<ByteSize>,
+}
+
+impl Default for Scrub {
+    fn default() -> Self {
+        Self { interval: None, percent: 100.0, bytes_per_second: None }
+    }
+}
+
+/// Journal and backups.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Backup {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) backend: Option<String>,
+    pub(super) journal_seconds: u32,
+    pub(super) interval: Interval,
+    pub(super) retention: Interval,
+}
+
+impl Default for Backup {
+    fn default() -> Self {
+        Self {
+            backend: None,
+            journal_seconds: 5,
+            interval: Interval(Duration::ZERO),
+            retention: Interval(Duration::from_secs(7 * 86_400)),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Convert {
+    pub(super) defer: bool,
+    pub(super) defer_age_max: Interval,
+    pub(super) interval: Interval,
+    pub(super) bytes_per_second_max: ByteSize,
+    pub(super) hot_reads: u32,
+    pub(super) free_bytes_min: ByteSize,
+}
+
+impl Default for Convert {
+    fn default() -> Self {
+        let ConvertConfig { defer, defer_age_max, interval, bytes_per_second_max, hot_reads, free_bytes_min } =
+            ConvertConfig::default();
+        Self {
+            defer,
+            defer_age_max: Interval(defer_age_max),
+            interval: Interval(interval),
+            bytes_per_second_max: ByteSize(bytes_per_second_max),
+            hot_reads,
+            free_bytes_min: ByteSize(free_bytes_min),
+        }
     }
 }
 

@@ -66,9 +66,10 @@ fn the_file_of_the_contract_is_read() {
         (Compression::Off, Encryption::Aes256, EffortSetting::Auto)
     );
     assert_eq!(bench.backend, "local");
-    let BackendConfig::S3 { access_key_id, .. } = &config.engine.backends["cloud"] else {
+    let BackendConfig::S3 { access_key_id, allow_http, .. } = &config.engine.backends["cloud"] else {
         panic!("cloud is an S3 backend")
     };
+    assert!(!allow_http, "plain HTTP to another machine is asked for by name");
     assert_eq!(access_key_id.as_deref(), Some("ck"));
     assert_eq!(config.users[0].name, "ci");
     assert!(config.warnings.is_empty(), "{:?}", config.warnings);

@@ -1,38 +1,23 @@
-//! Choosing what to differ from: the key's previous content, or the nearest name in its prefix.
+//! Bases as objects, and the windows over them that regions are encoded against. Which object is chosen: `choose.rs`.
 
 use super::{
     Engine, EngineError,
     blobs::Manifest,
     bucket::BucketHandle,
     encode::Region,
-    names,
     pins::Pin,
-    plan::{DELTA_LEN_MIN, FAN_IN_MAX, StoredShare, has_drifted},
+    plan::{StoredShare, has_drifted, may_bear_another},
     window::BasePiece,
 };
 use catalog::{BlobForm, BlobKey, BlobRow, BlobState, Content, Extent};
 use object_format::BlobId;
 use std::{collections::HashMap, sync::Arc};
 
-/// Keys looked at on either side of the new one.
-const NEIGHBOURS: usize = 48;
-/// Candidates opened before giving up.
-const CANDIDATES: usize = 4;
 /// Every extent of a base has its own stretch of the base's address space: the addresses only order pieces and tell which may be joined.
 const EXTENT_ADDRESSES_LOG2: u32 = 40;
 
 /// Bases looked at to see whether a series has drifted.
 const DRIFT_BASES_MAX: usize = 16;
-
-/// How the search for a base ended.
-pub(super) enum BaseChoice {
-    /// Here it is.
-    Found(BaseObject),
-    /// There is one, but its series has drifted from its own base: store whole, to be the next base.
-    Drifted,
-    /// There is none.
-    None,
-}
 
 /// An object to differ from.
 pub(super) struct BaseObject {
@@ -40,34 +25,50 @@ pub(super) struct BaseObject {
     pub(super) key: String,
     extents: Vec<(u64, Extent)>,
     rows: HashMap<BlobKey, BlobRow>,
-    size: u64,
+    /// Logical bytes.
+    pub(super) size: u64,
+    /// A blob that must not become a base: the one that is being encoded anew.
+    avoid: Option<BlobKey>,
     _pin: Pin,
 }
 
-impl Engine {
-    /// The best base for `key` by name, if there is one. Errors are for the log: encoding may give up (I7).
-    pub(super) async fn choose_base(&self, bucket: &BucketHandle, key: &str) -> Result<BaseChoice, EngineError> {
-        let id = bucket.row.id;
-        let (before, after) = self.catalog.neighbours(id, names::prefix_of(key), key, NEIGHBOURS).await?;
-        let ranked = names::rank(key, before.iter().chain(&after), CANDIDATES - 1);
-        let mut candidates = 0;
-        for candidate in std::iter::once(key).chain(ranked) {
-            let Some(content) = self.catalog.content(id, candidate).await? else { continue };
-            candidates += 1;
-            if content.version.size < DELTA_LEN_MIN {
-                continue;
-            }
-            if let Some(base) = self.open_base(bucket, content)? {
-                self.metrics.base_candidates.observe(f64::from(candidates));
-                return Ok(if self.has_drifted(&base).await? { BaseChoice::Drifted } else { BaseChoice::Found(base) });
-            }
-        }
-        self.metrics.base_candidates.observe(f64::from(candidates));
-        Ok(BaseChoice::None)
-    }
+/// True when a blob may serve new content of a bucket.
+fn is_usable(row: &BlobRow, bucket: &BucketHandle) -> bool {
+    row.inline.is_none()
+        && row.original.is_none()
+        && row.state == BlobState::Live
+        && row.backend == bucket.settings.backend
+        && row.key_epoch == bucket.key_epoch()
+}
 
+/// A base, and how far the content that a region looks for has moved in it.
+#[derive(Clone)]
+pub(super) struct Placed {
+    /// The base.
+    pub(super) object: Arc<BaseObject>,
+    /// Its position minus the region's.
+    pub(super) shift: i64,
+}
+
+impl BaseObject {
+    /// The blobs that hold `len` bytes from `position` on, each with where it begins, `limit` at most; the last ones when the object ends before.
+    pub(super) fn extents_near(&self, position: u64, len: u64, limit: usize) -> impl Iterator<Item = (u64, &BlobRow)> {
+        let first = self.extents.partition_point(|(start, extent)| start + extent.len <= position);
+        let first = first.min(self.extents.len().saturating_sub(1));
+        self.extents[first..]
+            .iter()
+            .take_while(move |(start, _)| *start < position.saturating_add(len) || *start == self.extents[first].0)
+            .take(limit)
+            .filter_map(|(start, extent)| {
+                // A blob begins where its first byte would stand, be it before the object's own beginning.
+                Some((start.saturating_sub(extent.offset), self.rows.get(&extent.blob)?))
+            })
+    }
+}
+
+impl Engine {
     /// Compares what the base's own deltas took with what their bases took.
-    async fn has_drifted(&self, base: &BaseObject) -> Result<bool, EngineError> {
+    pub(super) async fn has_drifted(&self, base: &BaseObject) -> Result<bool, EngineError> {
         let mut deltas = StoredShare::default();
         let mut bases: Vec<BlobKey> = Vec::new();
         for row in base.rows.values().filter(|row| row.form == BlobForm::Delta) {
@@ -86,14 +87,15 @@ impl Engine {
         Ok(deltas.plain > 0 && has_drifted(deltas, wholes))
     }
 
-    fn open_base(&self, bucket: &BucketHandle, content: Content) -> Result<Option<BaseObject>, EngineError> {
+    /// An object as a base, but for the blob `avoid`; `None` when nothing of it may be one.
+    pub(super) fn open_base(
+        &self,
+        bucket: &BucketHandle,
+        content: Content,
+        avoid: Option<BlobKey>,
+    ) -> Result<Option<BaseObject>, EngineError> {
         let Some(pin) = self.pins.pin(content.blobs.iter().map(|row| BlobId(row.id.0))) else { return Ok(None) };
-        let usable = |row: &BlobRow| {
-            row.inline.is_none()
-                && row.state == BlobState::Live
-                && row.backend == bucket.settings.backend
-                && row.key_epoch == bucket.key_epoch()
-        };
+        let usable = |row: &BlobRow| is_usable(row, bucket) && Some(row.id) != avoid;
         let rows: HashMap<BlobKey, BlobRow> =
             content.blobs.into_iter().filter(usable).map(|row| (row.id, row)).collect();
         let mut start = 0;
@@ -107,66 +109,108 @@ impl Engine {
         if extents.is_empty() {
             return Ok(None);
         }
-        Ok(Some(BaseObject { key: content.version.key, extents, rows, size: content.version.size, _pin: pin }))
+        Ok(Some(BaseObject { key: content.version.key, extents, rows, size: content.version.size, avoid, _pin: pin }))
     }
 
-    /// The window for the region of the target that starts at `target`, with pins on the blobs it came from. `None` when the base has nothing there, or
-    /// (`busy` set) when there is no memory.
+    /// One whole blob as a base; `None` when it is being purged.
+    pub(super) fn open_blob(&self, key: String, row: BlobRow) -> Option<BaseObject> {
+        let pin = self.pins.pin([BlobId(row.id.0)])?;
+        let (size, extent) = (row.plain_len, Extent { blob: row.id, offset: 0, len: row.plain_len });
+        Some(BaseObject {
+            key,
+            extents: vec![(0, extent)],
+            rows: HashMap::from([(row.id, row)]),
+            size,
+            avoid: None,
+            _pin: pin,
+        })
+    }
+
+    /// Whole blobs of a bucket's domain as a base, in this order; `None` when there are none that may be one.
+    pub(super) fn base_of(&self, bucket: &BucketHandle, key: &str, rows: Vec<BlobRow>) -> Option<BaseObject> {
+        let pin = self.pins.pin(rows.iter().map(|row| BlobId(row.id.0)))?;
+        let (mut extents, mut size) = (Vec::with_capacity(rows.len()), 0);
+        for row in rows.iter().filter(|row| row.form == BlobForm::Whole && is_usable(row, bucket)) {
+            extents.push((size, Extent { blob: row.id, offset: 0, len: row.plain_len }));
+            size += row.plain_len;
+        }
+        let rows = rows.into_iter().map(|row| (row.id, row)).collect();
+        (size > 0).then(|| BaseObject { key: key.to_owned(), extents, rows, size, avoid: None, _pin: pin })
+    }
+
+    /// The window for the region of the target that starts at `target`, out of at most `reach` bytes of each base, with pins on the blobs it came from.
     pub(super) async fn region(
         &self,
         bucket: &BucketHandle,
-        base: &BaseObject,
+        bases: &[Placed],
         target: u64,
+        reach: u64,
     ) -> Result<RegionOutcome, EngineError> {
-        let (start, end) = self.place(target, base.size);
+        let mut pieces = Pieces::default();
+        for base in bases {
+            self.add_pieces(bucket, base, target, reach, &mut pieces).await?;
+        }
+        let Pieces { mut pieces, mut rows, pins, .. } = pieces;
+        let avoided = |row: &BlobRow| bases.iter().any(|base| base.object.avoid == Some(row.id));
+        rows.retain(|row| !avoided(row) && is_usable(row, bucket));
+        self.keep_live_pieces(&mut pieces, &rows).await?;
+        if pieces.is_empty() {
+            return Ok(RegionOutcome::Nothing);
+        }
+        Ok(match self.windows.get(pieces, &rows, bucket.domain_key()).await? {
+            Some(window) => RegionOutcome::Ready(Arc::new(Region::new(window, pins))),
+            None => RegionOutcome::Busy,
+        })
+    }
+
+    async fn add_pieces(
+        &self,
+        bucket: &BucketHandle,
+        base: &Placed,
+        target: u64,
+        reach: u64,
+        found: &mut Pieces,
+    ) -> Result<(), EngineError> {
+        let base_object = &base.object;
+        let (start, end) = self.place(target.saturating_add_signed(base.shift), base_object.size, reach);
         let key = bucket.domain_key();
-        let mut pieces = Vec::new();
-        let mut rows: Vec<BlobRow> = Vec::new();
-        let mut pins = Vec::new();
-        for (index, (logical, extent)) in base.extents.iter().enumerate() {
+        for (logical, extent) in &base_object.extents {
             let (from, to) = (start.max(*logical), end.min(logical + extent.len));
-            let Some(row) = base.rows.get(&extent.blob).filter(|_| from < to) else { continue };
-            let at = (index as u64) << EXTENT_ADDRESSES_LOG2;
+            let Some(row) = base_object.rows.get(&extent.blob).filter(|_| from < to) else { continue };
+            let at = found.next_address();
             match row.form {
                 BlobForm::Whole => {
                     let offset = extent.offset + (from - logical);
-                    pieces.push(BasePiece {
+                    found.pieces.push(BasePiece {
                         at: at + offset,
                         blob: BlobId(row.id.0),
                         offset,
                         len: to - from,
                         base_tag: [0; 16],
                     });
-                    rows.push(row.clone());
+                    found.rows.push(row.clone());
                 }
                 // A delta is no base itself: the whole content it was made from stands in its place (I2).
                 BlobForm::Delta => {
                     let manifest = self.blobs.manifest(row, key).await?;
                     let mut ids: Vec<BlobKey> = manifest.root.view.iter().map(|range| BlobKey(range.blob.0)).collect();
                     ids.dedup();
-                    ids.retain(|id| !rows.iter().any(|row| row.id == *id));
+                    ids.retain(|id| !found.rows.iter().any(|row| row.id == *id));
                     let bases = self.catalog.blobs(&ids).await?;
-                    pins.extend(self.pins.pin(bases.iter().map(|base| BlobId(base.id.0))));
+                    found.pins.extend(self.pins.pin(bases.iter().map(|base| BlobId(base.id.0))));
                     let whole_len: u64 = bases.iter().map(|base| base.plain_len).sum();
-                    if whole_len <= self.windows.whole_len_max() {
+                    if whole_len <= reach.min(self.windows.whole_len_max()) {
                         // All of it, not only what this delta used: the same window then serves every version of a series.
-                        whole_blobs(&bases, &manifest, at, &mut pieces);
+                        whole_blobs(&bases, &manifest, at, &mut found.pieces);
                     } else {
                         let within = (extent.offset + (from - logical), extent.offset + (to - logical));
-                        view_part(&manifest, row.plain_len, within, at, &mut pieces);
+                        view_part(&manifest, row.plain_len, within, at, &mut found.pieces);
                     }
-                    rows.extend(bases);
+                    found.rows.extend(bases);
                 }
             }
         }
-        self.keep_live_pieces(&mut pieces, &rows).await?;
-        if pieces.is_empty() {
-            return Ok(RegionOutcome::Nothing);
-        }
-        Ok(match self.windows.get(pieces, &rows, key).await? {
-            Some(window) => RegionOutcome::Ready(Arc::new(Region::new(window, pins))),
-            None => RegionOutcome::Busy,
-        })
+        Ok(())
     }
 
     /// Drops pieces whose blobs may not get another delta, and whatever is more than a window holds.
@@ -175,7 +219,10 @@ impl Engine {
         for row in rows {
             if let std::collections::hash_map::Entry::Vacant(entry) = allowed.entry(BlobId(row.id.0)) {
                 let whole = row.form == BlobForm::Whole && row.state == BlobState::Live;
-                entry.insert(whole && self.catalog.fan_in(row.id).await? < FAN_IN_MAX);
+                let usable = whole && !self.catalog.is_quarantined(row.id).await?;
+                let bears = usable
+                    && may_bear_another(self.catalog.fan_in(row.id).await?, self.catalog.fan_in_bytes(row.id).await?);
+                entry.insert(bears);
             }
         }
         let mut room = self.windows.whole_len_max();
@@ -187,16 +234,34 @@ impl Engine {
         Ok(())
     }
 
-    /// Which logical bytes of a base of `base_len` bytes serve the region of the target at `target`: all when they fit in a window, else the region with a
+    /// Which logical bytes of a base of `base_len` bytes serve the region at `position`: all when they are within `reach`, else the region with a
     /// quarter of a window on either side.
-    fn place(&self, target: u64, base_len: u64) -> (u64, u64) {
-        let len_max = self.windows.len_max();
-        if base_len <= self.windows.whole_len_max() {
+    fn place(&self, position: u64, base_len: u64, reach: u64) -> (u64, u64) {
+        let reach = reach.min(self.windows.whole_len_max());
+        if base_len <= reach {
             return (0, base_len);
         }
-        let region_len = self.windows.region_len();
-        let start = (target / region_len * region_len).saturating_sub(len_max / 4).min(base_len - len_max);
-        (start, start + len_max)
+        let len = self.windows.len_max().min(reach);
+        let region_len = self.windows.region_len().min(len / 2).max(1);
+        let start = (position / region_len * region_len).saturating_sub(len / 4).min(base_len - len);
+        (start, start + len)
+    }
+}
+
+/// The pieces of a window while they are gathered.
+#[derive(Default)]
+struct Pieces {
+    pieces: Vec<BasePiece>,
+    rows: Vec<BlobRow>,
+    pins: Vec<Pin>,
+    extents: u64,
+}
+
+impl Pieces {
+    /// Where the next extent's stretch of the base's address space begins.
+    fn next_address(&mut self) -> u64 {
+        self.extents += 1;
+        (self.extents - 1) << EXTENT_ADDRESSES_LOG2
     }
 }
 

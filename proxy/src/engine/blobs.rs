@@ -9,10 +9,10 @@ use futures::{StreamExt, TryStreamExt, future};
 use moka::future::Cache;
 use object_format::{
     BlobId, BlobOpener, ChunkCheck, Coding, DomainKey, HEADER_LEN, Header, PagePlace, Root, RootPlace, SEGMENT_LEN,
-    Segment, Suite, ViewRange, blob::segment_digest,
+    Segment, Suite, TRAILER_LEN, ViewRange, blob::segment_digest,
 };
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
-use storage_backends::{Backend, BlobName};
+use storage_backends::{Backend, BlobName, ErrorKind};
 
 /// Blobs up to this length are fetched in one request and kept whole in the manifest cache while they are there.
 const ONE_REQUEST_LEN_MAX: u64 = 128 << 10;
@@ -96,6 +96,11 @@ impl Blobs {
         }
     }
 
+    /// The same backends with nothing read yet.
+    pub(super) fn afresh(&self, decoded_bytes_max: u64) -> Self {
+        Self::new(self.backends.clone(), decoded_bytes_max, self.pool.clone(), self.metrics.clone())
+    }
+
     /// A backend by its configured name.
     ///
     /// # Errors
@@ -162,6 +167,17 @@ impl Blobs {
             return Err(damaged("catalog row and root disagree"));
         }
         Ok(Manifest { id, root, suite: header.suite, opener, bytes })
+    }
+
+    /// Compares the trailer with the catalog's row. Readers with a catalog do not need it; a rebuild does (I11).
+    pub(super) async fn check_trailer(&self, manifest: &Manifest, row: &BlobRow) -> Result<(), EngineError> {
+        let start = row.stored_len.checked_sub(TRAILER_LEN as u64).ok_or_else(|| damaged("shorter than a trailer"))?;
+        let trailer = manifest.bytes.read(start..row.stored_len).await?;
+        let place = BlobOpener::root_place(&trailer, row.stored_len)?;
+        match place == (RootPlace { offset: row.root_offset, len: row.root_len, tag: row.root_tag }) {
+            true => Ok(()),
+            false => Err(damaged("the trailer and the catalog disagree")),
+        }
     }
 
     /// One row of the segment table.
@@ -392,6 +408,11 @@ impl Manifest {
         self.suite
     }
 
+    /// Whether the base tag in its root is that of content with these segment digests.
+    pub(super) fn has_base_tag_of(&self, digests: &[[u8; 16]]) -> bool {
+        self.opener.base_tag(self.root.plain_len, digests.iter()) == self.root.base_tag
+    }
+
     fn weight(&self) -> usize {
         let bytes = match &self.bytes {
             BlobBytes::Memory(bytes) => bytes.len(),
@@ -403,6 +424,7 @@ impl Manifest {
             + root.view.len() * 56
             + (root.segment_pages.len() + root.check_pages.len()) * 40
             + root.facts.facts.len()
+            + root.facts.sketch.len()
     }
 }
 
@@ -488,10 +510,14 @@ fn page_of(pages: &[PagePlace], index: u64) -> Option<&PagePlace> {
 }
 
 /// Reads a range of a blob whose row exists; a blob that is not there is damage, not absence of the object.
-async fn fetch(backend: &dyn Backend, name: &BlobName, range: Range<u64>) -> Result<Vec<u8>, EngineError> {
+pub(super) async fn fetch(backend: &dyn Backend, name: &BlobName, range: Range<u64>) -> Result<Vec<u8>, EngineError> {
     let len = usize::try_from(range.end.saturating_sub(range.start)).map_err(|_| EngineError::TooLarge)?;
-    let mut stream =
-        backend.get(name, range).await?.ok_or_else(|| EngineError::Integrity(format!("blob {name} is missing")))?;
+    let found = backend.get(name, range).await.map_err(|error| match error.kind() {
+        // The range is from the blob's own tables: a blob that ends before it was cut.
+        ErrorKind::Invalid => EngineError::Integrity(format!("blob {name} is shorter than its tables say")),
+        _ => error.into(),
+    })?;
+    let mut stream = found.ok_or_else(|| EngineError::Integrity(format!("blob {name} is missing")))?;
     let mut bytes = Vec::with_capacity(len);
     while let Some(piece) = stream.try_next().await? {
         bytes.extend_from_slice(&piece);
@@ -499,7 +525,7 @@ async fn fetch(backend: &dyn Backend, name: &BlobName, range: Range<u64>) -> Res
     if bytes.len() == len { Ok(bytes) } else { Err(damaged("backend gave another length")) }
 }
 
-fn damaged(what: &str) -> EngineError {
+pub(super) fn damaged(what: &str) -> EngineError {
     EngineError::Integrity(what.to_owned())
 }
 

@@ -3,7 +3,7 @@
 use super::{
     Engine, EngineError,
     config::{BucketSettings, Encryption},
-    keyring::{keyset_name, random},
+    keyring::{Opened, keyset_name, random},
 };
 use catalog::{Bucket, CatalogError, Extent};
 use object_format::{BlobId, DomainKey, row};
@@ -19,7 +19,7 @@ pub struct BucketState {
     pub row: Bucket,
     /// Its settings, parsed.
     pub settings: BucketSettings,
-    key: Option<Arc<DomainKey>>,
+    keys: Option<Opened>,
 }
 
 impl Deref for BucketHandle {
@@ -44,29 +44,47 @@ pub(super) struct RowPlace<'a> {
 }
 
 impl BucketState {
+    /// The same bucket with other settings, for work on it that follows none of its own.
+    pub(super) fn with(&self, change: impl FnOnce(&mut BucketSettings)) -> BucketHandle {
+        let mut settings = self.settings.clone();
+        change(&mut settings);
+        BucketHandle(Arc::new(Self { row: self.row.clone(), settings, keys: self.keys.clone() }))
+    }
+
     /// True when its blobs are sealed.
     pub fn is_sealed(&self) -> bool {
-        self.key.is_some()
+        self.keys.is_some()
+    }
+
+    /// A bucket as a recovery needs it: rows are sealed and blobs opened, nothing looks for what is similar.
+    pub(super) fn recovered(row: Bucket, settings: BucketSettings, domain: Option<Arc<DomainKey>>) -> Self {
+        let keys = domain.map(|domain| Opened { domain, similarity: [0; 16] });
+        Self { row, settings, keys }
     }
 
     /// Its domain key.
     pub(super) fn domain_key(&self) -> Option<&DomainKey> {
-        self.key.as_deref()
+        self.keys.as_ref().map(|keys| &*keys.domain)
+    }
+
+    /// What its hooks and sketches are keyed with, when it is sealed.
+    pub(super) fn similarity_secret(&self) -> Option<[u8; 16]> {
+        self.keys.as_ref().map(|keys| keys.similarity)
     }
 
     /// Epoch of its domain key; 0 when it is not sealed.
     pub(super) fn key_epoch(&self) -> u32 {
-        self.key.as_ref().map_or(0, |key| key.epoch())
+        self.domain_key().map_or(0, DomainKey::epoch)
     }
 
     /// What stands in the catalog for the SHA-256 of some content: keyed in a sealed bucket.
     pub(super) fn content_digest(&self, sha256: &[u8; 32]) -> [u8; 32] {
-        self.key.as_ref().map_or(*sha256, |key| key.keyed_tag("content-digest", sha256))
+        self.domain_key().map_or(*sha256, |key| key.keyed_tag("content-digest", sha256))
     }
 
     /// Facts as they stand in a row: sealed in a sealed bucket (I5).
     pub(super) fn seal_facts(&self, place: RowPlace<'_>, facts: Vec<u8>) -> Result<Vec<u8>, EngineError> {
-        match &self.key {
+        match self.domain_key() {
             None => Ok(facts),
             Some(key) => Ok(row::seal(key, &self.context(place), random()?, &facts)),
         }
@@ -74,7 +92,7 @@ impl BucketState {
 
     /// The facts of a row.
     pub(super) fn open_facts(&self, place: RowPlace<'_>, stored: &[u8]) -> Result<Vec<u8>, EngineError> {
-        match &self.key {
+        match self.domain_key() {
             None => Ok(stored.to_vec()),
             Some(key) => Ok(row::open(key, &self.context(place), stored)?),
         }
@@ -157,11 +175,13 @@ impl Engine {
                 .map_err(|error| EngineError::Other(format!("settings of bucket {}: {error}", row.name)))
         };
         let mut settings = parse(&row)?;
-        let key = match settings.encryption {
+        let keys = match settings.encryption {
             Encryption::Off => None,
             Encryption::Aes256 => {
-                let key =
-                    self.keyring.domain_key(&row, &settings.backend, &*self.catalog, &self.blobs, self.epoch).await?;
+                let keys = self
+                    .keyring
+                    .bucket_keys(&row, &settings.backend, &*self.catalog, &self.blobs, self.epoch())
+                    .await?;
                 if settings.keysets.is_empty()
                     && let Some(fresh) = self.catalog.bucket(&row.name).await?
                     && fresh.id == row.id
@@ -169,9 +189,9 @@ impl Engine {
                     row = fresh;
                     settings = parse(&row)?;
                 }
-                Some(key)
+                Some(keys)
             }
         };
-        Ok(BucketHandle(Arc::new(BucketState { row, settings, key })))
+        Ok(BucketHandle(Arc::new(BucketState { row, settings, keys })))
     }
 }

@@ -1,11 +1,15 @@
 //! Collecting what nobody needs: dying blobs by their tombstones, blobs of closed epochs that no row knows, uploads that
 //! nobody went on with. Blobs die by tombstones, never by a listing (E6).
 
-use super::{Engine, EngineError, blobs::blob_name, keyring::keyset_name, now_ms, parse_blob_id};
+use super::{
+    CatalogConfig, Engine, EngineError, blobs::blob_name, jobs::JobRun, keyring::keyset_name, now_ms, parse_blob_id,
+    safety,
+};
 use catalog::{BlobKey, CatalogError, Tombstone};
 use futures::StreamExt;
 use object_format::BlobId;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 /// Tombstones taken from the catalog at a time.
@@ -15,8 +19,25 @@ const LOOKUP: usize = 512;
 /// How long a completed upload is remembered, so that Complete is idempotent.
 const COMPLETED_UPLOADS_KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// What one collection did.
+/// How the job `gc` is asked for.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct CollectParameters {
+    /// Do not wait for the grace of blobs that died lately.
+    pub(super) now: bool,
+}
+
+/// What the job `uploads` did.
 #[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Expiry {
+    /// Uploads aborted because of their age.
+    expired: u64,
+    /// Completed ones that are not remembered any more.
+    forgotten: u64,
+}
+
+/// What one collection did.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Collection {
     /// Blobs purged from tombstones.
     pub deleted_blobs: u64,
@@ -28,49 +49,68 @@ pub struct Collection {
     pub orphan_blobs: u64,
     /// Their stored bytes.
     pub orphan_bytes: u64,
-    /// Uploads aborted because of their age.
-    pub expired_uploads: u64,
     /// Blobs that could not be deleted; they are tried again.
     pub errors: u64,
 }
 
 impl Engine {
-    /// Collects: tombstones older than the grace (all when `now`), blobs of closed epochs without a row, uploads past their age. One collection at a time.
+    /// Collects: tombstones older than the grace (all when `now`), blobs of closed epochs without a row. One collection at a time in the
+    /// whole deployment; this waits for one that is under way.
     ///
     /// # Errors
     /// [`EngineError`] when the catalog or a listing fails; what was done until then stays done.
     pub async fn collect(self: &Arc<Self>, now: bool) -> Result<Collection, EngineError> {
-        let _one_at_a_time = self.collecting.lock().await;
+        let report = self.run_job("gc", json!(CollectParameters { now })).await?;
+        serde_json::from_value(report).map_err(|error| EngineError::Other(error.to_string()))
+    }
+
+    /// The job `gc`.
+    pub(super) async fn collect_once(
+        &self,
+        run: &JobRun,
+        parameters: CollectParameters,
+    ) -> Result<Collection, EngineError> {
         let mut report = Collection::default();
-        let outcome = self.collect_into(now, &mut report).await;
+        let outcome = self.collect_into(run, parameters.now, &mut report).await;
         self.metrics.gc_runs_total.inc();
         self.metrics.gc_deleted_blobs_total.inc_by(report.deleted_blobs + report.orphan_blobs);
         self.metrics.gc_reclaimed_bytes_total.inc_by(report.reclaimed_bytes + report.orphan_bytes);
         self.metrics.gc_errors_total.inc_by(report.errors + u64::from(outcome.is_err()));
-        if outcome.is_ok() {
-            self.metrics.gc_last_success_timestamp_seconds.set(now_ms() / 1000);
-        }
         outcome.map(|()| report)
     }
 
-    async fn collect_into(&self, now: bool, report: &mut Collection) -> Result<(), EngineError> {
-        self.expire_uploads(report).await?;
-        self.purge_tombstones(now, report).await?;
-        self.sweep_closed_epochs(report).await
+    async fn collect_into(&self, run: &JobRun, now: bool, report: &mut Collection) -> Result<(), EngineError> {
+        self.close_stale_writers().await?;
+        self.purge_tombstones(run, now, report).await?;
+        self.sweep_closed_epochs(run, report).await
     }
 
-    async fn expire_uploads(&self, report: &mut Collection) -> Result<(), EngineError> {
+    /// The job `uploads`.
+    pub(super) async fn expire_uploads_once(&self, run: &JobRun) -> Result<Expiry, EngineError> {
+        let mut report = Expiry::default();
         let before = now_ms() - millis(self.config.upload_age_max);
-        for upload in self.catalog.stale_uploads(before, BATCH).await? {
-            report.expired_uploads +=
-                u64::from(self.catalog.abort(upload.bucket, &upload.key, upload.id, self.epoch).await?);
+        loop {
+            let stale = self.catalog.stale_uploads(before, BATCH).await?;
+            if stale.is_empty() {
+                break;
+            }
+            for upload in stale {
+                run.check()?;
+                let aborted = self.catalog.abort(upload.bucket, &upload.key, upload.id, self.epoch()).await?;
+                report.expired += u64::from(aborted);
+                run.progress(report.expired, None);
+            }
         }
-        self.catalog.forget_completed_uploads(now_ms() - millis(COMPLETED_UPLOADS_KEPT)).await?;
-        Ok(())
+        let kept = now_ms() - millis(COMPLETED_UPLOADS_KEPT);
+        report.forgotten = self.catalog.forget_completed_uploads(kept).await?;
+        Ok(report)
     }
 
-    async fn purge_tombstones(&self, now: bool, report: &mut Collection) -> Result<(), EngineError> {
-        let grace = if now { 0 } else { millis(self.config.gc_grace) };
+    async fn purge_tombstones(&self, run: &JobRun, now: bool, report: &mut Collection) -> Result<(), EngineError> {
+        // Pins are of one process. Where others may be reading, only time tells that they are done (docs/guide/replicas.md).
+        let alone = matches!(self.config.catalog, CatalogConfig::Sqlite);
+        let grace = if now && alone { 0 } else { millis(self.config.gc_grace) };
+        let grace = grace.max(self.safety.purge_delay_ms());
         let mut passed: HashSet<BlobKey> = HashSet::new();
         loop {
             // A purged delta may turn its bases into tombstones: go on until a round finds nothing new.
@@ -81,7 +121,11 @@ impl Engine {
             if fresh.is_empty() {
                 return Ok(());
             }
+            // No catalog that can be made again may need what is purged: its end must be in the shipped journal (E21).
+            self.safety.ship_once().await?;
             for tombstone in fresh {
+                run.check()?;
+                run.progress(report.deleted_blobs, None);
                 match self.purge(&tombstone).await {
                     Ok(true) => {
                         passed.remove(&tombstone.blob);
@@ -102,7 +146,9 @@ impl Engine {
     async fn purge(&self, tombstone: &Tombstone) -> Result<bool, EngineError> {
         let id = BlobId(tombstone.blob.0);
         let Some(_claim) = self.pins.purge(id) else { return Ok(false) };
-        if !tombstone.inline {
+        if let Some(original) = &tombstone.original {
+            self.originals.release(&tombstone.backend, original).await?;
+        } else if !tombstone.inline {
             self.blobs.backend(&tombstone.backend)?.delete(&blob_name(id)?).await?;
         }
         match self.catalog.purge(tombstone.blob, now_ms()).await {
@@ -112,8 +158,10 @@ impl Engine {
     }
 
     /// Blobs of epochs that are closed are complete or garbage: no writer can commit them any more (E4).
-    async fn sweep_closed_epochs(&self, report: &mut Collection) -> Result<(), EngineError> {
-        let closed: HashSet<u32> = self.catalog.closed_epochs().await?.into_iter().collect();
+    async fn sweep_closed_epochs(&self, run: &JobRun, report: &mut Collection) -> Result<(), EngineError> {
+        let floor = safety::sweep_floor(&*self.catalog).await?.map_or(0, |floor| floor.epoch);
+        let closed = self.catalog.closed_epochs().await?;
+        let closed: HashSet<u32> = closed.into_iter().filter(|epoch| *epoch > floor).collect();
         if closed.is_empty() {
             return Ok(());
         }
@@ -121,6 +169,7 @@ impl Engine {
         for (_, backend) in self.blobs.backends() {
             let mut listing = backend.list("blobs/").ready_chunks(LOOKUP);
             while let Some(listed) = listing.next().await {
+                run.check()?;
                 let mut candidates = Vec::new();
                 for blob in listed {
                     let blob = blob?;
@@ -139,6 +188,7 @@ impl Engine {
             }
             let mut listing = backend.list("keyset/");
             while let Some(blob) = listing.next().await {
+                run.check()?;
                 let blob = blob?;
                 let id = blob.name.as_str().strip_prefix("keyset/").and_then(parse_blob_id);
                 if let Some(id) = id.filter(|id| closed.contains(&id.epoch()) && !keysets.contains(id)) {

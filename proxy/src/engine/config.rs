@@ -1,10 +1,14 @@
 //! What the engine is told at start. `crate::config` alone makes one of these from files and environment.
 
-use super::keyring::KeysetCopy;
+use super::{keyring::KeysetCopy, safety::SafetyConfig, scrub::ScrubConfig};
 use object_format::Kek;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// How a bucket's content is reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +59,9 @@ pub struct BucketSettings {
     pub effort: EffortSetting,
     /// Name of the backend its blobs go to.
     pub backend: String,
+    /// Where a key that the catalog lacks is looked up: a store's name, or `NAME/prefix`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_through: Option<String>,
     /// Copies of its wrapped domain key; set by the engine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keysets: Vec<KeysetCopy>,
@@ -78,6 +85,8 @@ pub enum BackendConfig {
         prefix: String,
         /// Region.
         region: String,
+        /// Plain HTTP also to another machine.
+        allow_http: bool,
         /// Access key id; `None`: from the environment's usual chain.
         access_key_id: Option<String>,
         /// Secret access key.
@@ -85,14 +94,81 @@ pub enum BackendConfig {
     },
 }
 
+/// Memory of a temporary store.
+const TEMPORARY_MEMORY_BYTES: u64 = 512 << 20;
+
+impl EngineConfig {
+    /// A store below `directory` that lives as long as one command: new buckets get `settings`, nothing is flushed for durability, and the
+    /// effort does not depend on what else the machine does.
+    pub fn temporary(directory: &Path, settings: BucketSettings) -> Self {
+        let effort = match settings.effort {
+            EffortSetting::Auto => EffortSetting::Balanced,
+            effort => effort,
+        };
+        let backend = BackendConfig::Local { path: directory.join("blobs") };
+        let day = Duration::from_secs(86_400);
+        Self {
+            data: directory.to_owned(),
+            catalog: CatalogConfig::Sqlite,
+            backends: BTreeMap::from([("local".to_owned(), backend)]),
+            stores: BTreeMap::new(),
+            sync: false,
+            defaults: BucketSettings {
+                effort,
+                backend: "local".into(),
+                read_through: None,
+                keysets: Vec::new(),
+                ..settings
+            },
+            buckets: BTreeMap::new(),
+            memory_bytes_max: TEMPORARY_MEMORY_BYTES,
+            spool_bytes_max: 0,
+            kek: None,
+            codec_threads: None,
+            gc_grace: day,
+            gc_interval: day,
+            scrub: ScrubConfig::default(),
+            writer_lease: day,
+            upload_age_max: day,
+            schedule_jobs: false,
+            safety: SafetyConfig {
+                backend: "local".into(),
+                journal_interval: day,
+                backup_interval: None,
+                backup_retention: day,
+                accept_older_catalog: false,
+            },
+            convert: ConvertConfig { defer: false, free_bytes_min: 0, ..ConvertConfig::default() },
+        }
+    }
+}
+
+/// Where the catalog is.
+#[derive(Clone, Debug)]
+pub enum CatalogConfig {
+    /// In the data directory, owned by one process.
+    Sqlite,
+    /// In a database that several processes share.
+    Postgres {
+        /// Its URL, perhaps with a password.
+        url: SecretString,
+        /// The password, when it is not in the URL.
+        password: Option<SecretString>,
+        /// Most connections that read; one more writes.
+        connections_max: usize,
+    },
+}
+
 /// Everything the engine is told.
 pub struct EngineConfig {
     /// Spool, embedded catalog, keyring.
     pub data: PathBuf,
-    /// `sqlite`, or a PostgreSQL URL.
-    pub catalog: String,
+    /// Where the catalog is.
+    pub catalog: CatalogConfig,
     /// By name.
     pub backends: BTreeMap<String, BackendConfig>,
+    /// Stores of plain objects by name: content is adopted from them, and written to them by those who leave.
+    pub stores: BTreeMap<String, BackendConfig>,
     /// False: leave flushing to the operating system.
     pub sync: bool,
     /// Settings for new buckets without their own.
@@ -111,6 +187,46 @@ pub struct EngineConfig {
     pub gc_grace: Duration,
     /// How often the collector runs.
     pub gc_interval: Duration,
+    /// What the scrub does when nobody asks for it.
+    pub scrub: ScrubConfig,
+    /// How long a process may be silent before others may close its writer epoch; only where several share a catalog.
+    pub writer_lease: Duration,
     /// How old an open upload may become.
     pub upload_age_max: Duration,
+    /// How journal and backups are kept.
+    pub safety: SafetyConfig,
+    /// Whether background jobs run on their own; a command that opens the store for a moment leaves them to servers.
+    pub schedule_jobs: bool,
+    /// What the converter may do.
+    pub convert: ConvertConfig,
+}
+
+/// What the background converter may do.
+#[derive(Clone, Debug)]
+pub struct ConvertConfig {
+    /// Uploads may be stored now and encoded better later.
+    pub defer: bool,
+    /// How long content waits for idle cores before it is encoded although there are none.
+    pub defer_age_max: Duration,
+    /// How often the converter looks for work.
+    pub interval: Duration,
+    /// How fast it reads content, in bytes per second; 0: as fast as it goes.
+    pub bytes_per_second_max: u64,
+    /// A delta that is read so often within about ten minutes is made whole; 0: never.
+    pub hot_reads: u32,
+    /// The file system of a local backend keeps so many bytes free.
+    pub free_bytes_min: u64,
+}
+
+impl Default for ConvertConfig {
+    fn default() -> Self {
+        Self {
+            defer: true,
+            defer_age_max: Duration::from_secs(15 * 60),
+            interval: Duration::from_secs(5),
+            bytes_per_second_max: 0,
+            hot_reads: 16,
+            free_bytes_min: 1 << 30,
+        }
+    }
 }

@@ -40,6 +40,12 @@ impl Engine {
     }
 }
 
+/// Bytes that are left to us in the file system of `path`; `None` when it does not say.
+pub(super) fn free_bytes(path: &Path) -> Option<u64> {
+    let figures = statvfs(path).ok()?;
+    Some(figures.f_bavail.saturating_mul(figures.f_frsize))
+}
+
 fn bytes_of(figures: &StatVfs, blocks: u64) -> i64 {
     i64::try_from(blocks.saturating_mul(figures.f_frsize)).unwrap_or(i64::MAX)
 }

@@ -98,6 +98,39 @@ pub(super) struct EncodedSegment {
     pub(super) footprint: Vec<BasePiece>,
 }
 
+/// Most bytes of a trial's sample, and into how many pieces of the segment it is spread.
+pub(super) const TRIAL_SAMPLE_LEN: usize = 512 << 10;
+const TRIAL_PIECES: usize = 8;
+
+/// Encodes a sample of a segment with and without a base. Nothing of it is kept. Runs on the codec pool.
+pub(super) fn trial(scratch: &mut Scratch, segment: &[u8], window: &Window, effort: Effort) -> plan::Trial {
+    let mut sample = Vec::new();
+    let sample = if segment.len() <= TRIAL_SAMPLE_LEN {
+        segment
+    } else {
+        let piece_len = TRIAL_SAMPLE_LEN / TRIAL_PIECES;
+        for piece in 0..TRIAL_PIECES {
+            let start = (segment.len() - piece_len) / (TRIAL_PIECES - 1) * piece;
+            sample.extend_from_slice(&segment[start..start + piece_len]);
+        }
+        &sample
+    };
+    let mut bytes = Vec::new();
+    let alone = whole::compress(sample, plan::zstd_level(effort), sample.len(), &mut bytes).unwrap_or(sample.len());
+    bytes.clear();
+    let job = EncodeJob {
+        window: &window.plain,
+        index: window.index(effort),
+        layout: &window.layout,
+        target: sample,
+        effort,
+        limits: FootprintLimits::default(),
+        delta_len_max: sample.len() - sample.len() / 8,
+    };
+    let delta = scratch.encoder.encode(&job, &mut bytes).map(|_| bytes.len());
+    plan::Trial { alone, delta }
+}
+
 /// Encodes one segment. Runs on the codec pool.
 pub(super) fn encode_segment(
     scratch: &mut Scratch,

@@ -38,6 +38,25 @@ pub enum EngineError {
     /// Stored bytes are not what they should be (I4, I5). 500, and a person should look.
     #[error("integrity: {0}")]
     Integrity(String),
+    /// This process lost its writer epoch while it wrote: nothing was committed, and the client may try again (E4). 503.
+    #[error("the writer epoch was closed meanwhile")]
+    Fenced,
+    /// There is no background job of that name.
+    #[error("there is no job {0:?}")]
+    NoJob(String),
+    /// The job runs already; its end can be waited for.
+    #[error("{0} runs already")]
+    JobRuns(String),
+    /// The job cannot do that now, or not with these parameters.
+    #[error("{0}")]
+    JobRefused(String),
+    /// A background job was told to end before it had.
+    #[error("stopped: {0}")]
+    Stopped(&'static str),
+    /// The original of adopted content was changed or removed in its store: there is nothing to be answered with. 500, and a person
+    /// should look.
+    #[error("original: {0}")]
+    Original(String),
     /// Start-up refused, or anything else. 500.
     #[error("{0}")]
     Other(String),
@@ -60,8 +79,12 @@ impl EngineError {
         match error {
             Self::Busy(what) => Self::Busy(what),
             Self::Full => Self::Full,
+            Self::Fenced => Self::Fenced,
             Self::Unavailable(why) => Self::Unavailable(why.clone()),
             Self::Integrity(why) => Self::Integrity(why.clone()),
+            Self::JobRefused(why) => Self::JobRefused(why.clone()),
+            Self::Stopped(why) => Self::Stopped(why),
+            Self::Original(why) => Self::Original(why.clone()),
             other => Self::Other(other.to_string()),
         }
     }
@@ -87,6 +110,7 @@ impl From<CatalogError> for EngineError {
             CatalogError::NoUpload => Self::NoUpload,
             CatalogError::Conflict => Self::Conflict,
             CatalogError::Full => Self::Full,
+            CatalogError::Fenced => Self::Fenced,
             CatalogError::Unavailable(why) => Self::Unavailable(why),
             CatalogError::Unknown(why) => Self::Unavailable(format!("commit outcome unknown: {why}")),
             other => Self::Other(format!("catalog: {other}")),

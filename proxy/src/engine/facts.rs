@@ -16,6 +16,8 @@ pub enum Form {
     Delta,
     /// Existing content, named once more.
     Dedup,
+    /// As it is, in an original that is no blob of ours.
+    Foreign,
 }
 
 impl Form {
@@ -26,6 +28,7 @@ impl Form {
             Self::Zstd => "zstd",
             Self::Delta => "delta",
             Self::Dedup => "dedup",
+            Self::Foreign => "foreign",
         }
     }
 }

@@ -23,8 +23,23 @@ use zeroize::Zeroizing;
 /// Opens domain keys.
 pub(super) struct Keyring {
     kek: Kek,
-    opened: Mutex<HashMap<BucketId, Arc<DomainKey>>>,
+    opened: Mutex<HashMap<BucketId, Opened>>,
+    /// Held while keys are opened or made: two at once would each store keysets, and one pair would be named nowhere.
+    making: tokio::sync::Mutex<()>,
+    is_configured: bool,
 }
+
+/// A sealed bucket's keys.
+#[derive(Clone)]
+pub(super) struct Opened {
+    /// The domain key of its newest epoch.
+    pub(super) domain: Arc<DomainKey>,
+    /// What its hooks and sketches are keyed with: the same for all epochs.
+    pub(super) similarity: [u8; 16],
+}
+
+/// The epoch that the similarity secret of a bucket is wrapped as: no domain key has it.
+const SIMILARITY_EPOCH: u32 = 0;
 
 /// Bytes from the operating system's generator.
 pub(super) fn random<const N: usize>() -> Result<[u8; N], EngineError> {
@@ -60,41 +75,107 @@ impl Keyring {
     /// # Errors
     /// [`EngineError::Other`] when the file cannot be read, written or understood.
     pub(super) fn open(data: &Path, from_environment: Option<Kek>) -> Result<Self, EngineError> {
+        let is_configured = from_environment.is_some();
+        let path = data.join("keyring.json");
         let kek = match from_environment {
             Some(kek) => kek,
-            None => file_kek(&data.join("keyring.json"))?,
+            None => match read_kek(&path)? {
+                Some(kek) => kek,
+                None => make_kek(&path)?,
+            },
         };
-        Ok(Self { kek, opened: Mutex::default() })
+        Ok(Self { kek, is_configured, opened: Mutex::default(), making: tokio::sync::Mutex::default() })
     }
 
-    /// The domain key of a sealed bucket. Makes it when the bucket has none yet: wrapped in the catalog and in two keyset blobs before the first blob that needs it (I11).
-    pub(super) async fn domain_key(
+    /// As [`Keyring::open`], but leaves no new file where there is none: the old one may still be put back.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn open_existing(data: &Path, from_environment: Option<Kek>) -> Result<Self, EngineError> {
+        let is_configured = from_environment.is_some();
+        let kek = match from_environment {
+            Some(kek) => Some(kek),
+            None => read_kek(&data.join("keyring.json"))?,
+        };
+        let kek = match kek {
+            Some(kek) => kek,
+            // It opens nothing, which is what is known.
+            None => Kek::new(random()?),
+        };
+        Ok(Self { kek, is_configured, opened: Mutex::default(), making: tokio::sync::Mutex::default() })
+    }
+
+    /// The KEK.
+    pub(super) fn kek(&self) -> &Kek {
+        &self.kek
+    }
+
+    /// Whether an operator gave the KEK; otherwise it lies in the data directory, beside the catalog.
+    pub(super) fn is_configured(&self) -> bool {
+        self.is_configured
+    }
+
+    /// Opens a keyset's entry.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] when it is wrapped under another KEK.
+    pub(super) fn open_entry(&self, entry: &KeysetEntry) -> Result<(DomainKey, BucketLabel), EngineError> {
+        entry.open(&self.kek).map_err(|error| {
+            EngineError::Other(format!(
+                "key {} cannot be opened ({error}): give the store's KEK as storage.kek or DELTAWEIR_KEK, or put its \
+                 keyring.json back into the data directory",
+                entry.key_id()
+            ))
+        })
+    }
+
+    /// The keys of a sealed bucket. Makes them when the bucket has none yet: wrapped in the catalog and in two keyset blobs before the first blob that needs it (I11).
+    pub(super) async fn bucket_keys(
         &self,
         bucket: &Bucket,
         backend: &str,
         catalog: &dyn Catalog,
         blobs: &Blobs,
         epoch: u32,
-    ) -> Result<Arc<DomainKey>, EngineError> {
-        if let Some(key) = self.lock().get(&bucket.id) {
-            return Ok(key.clone());
+    ) -> Result<Opened, EngineError> {
+        if let Some(keys) = self.opened(bucket.id) {
+            return Ok(keys);
         }
-        let wrapped = match catalog.keys(bucket.id).await?.into_iter().max_by_key(|key| key.epoch) {
-            Some(wrapped) => wrapped,
-            None => self.make(bucket, catalog).await?,
+        let _making = self.making.lock().await;
+        if let Some(keys) = self.opened(bucket.id) {
+            return Ok(keys);
+        }
+        let stored = catalog.keys(bucket.id).await?;
+        let newest = stored.iter().filter(|key| key.epoch != SIMILARITY_EPOCH).max_by_key(|key| key.epoch);
+        let domain = self.open_or_make(bucket, newest, 1, catalog).await?;
+        let similarity = stored.iter().find(|key| key.epoch == SIMILARITY_EPOCH);
+        let similarity = self.open_or_make(bucket, similarity, SIMILARITY_EPOCH, catalog).await?;
+        if bucket.settings.get("keysets").is_none() {
+            self.store_keysets(bucket, backend, [&domain, &similarity], catalog, blobs, epoch).await?;
+        }
+        let tag = similarity.keyed_tag("similarity", &[]);
+        let mut secret = [0; 16];
+        secret.copy_from_slice(&tag[..16]);
+        let keys = Opened { domain: Arc::new(domain), similarity: secret };
+        self.lock().insert(bucket.id, keys.clone());
+        Ok(keys)
+    }
+
+    async fn open_or_make(
+        &self,
+        bucket: &Bucket,
+        stored: Option<&WrappedKey>,
+        epoch: u32,
+        catalog: &dyn Catalog,
+    ) -> Result<DomainKey, EngineError> {
+        let wrapped = match stored {
+            Some(wrapped) => wrapped.clone(),
+            None => self.make(bucket, epoch, catalog).await?,
         };
         if wrapped.kek != self.kek.fingerprint() {
-            return Err(EngineError::Other(format!(
-                "bucket {} is sealed under another KEK than the one given",
-                bucket.name
-            )));
+            return Err(other_kek(bucket));
         }
-        let key = Arc::new(self.kek.unwrap(KeyId(wrapped.id), wrapped.epoch, &wrapped.wrapped)?);
-        if bucket.settings.get("keysets").is_none() {
-            self.store_keysets(bucket, backend, &key, catalog, blobs, epoch).await?;
-        }
-        self.lock().insert(bucket.id, key.clone());
-        Ok(key)
+        Ok(self.kek.unwrap(KeyId(wrapped.id), wrapped.epoch, &wrapped.wrapped)?)
     }
 
     /// Refuses a KEK that does not open what is stored: every bucket's newest key must be wrapped under it.
@@ -116,36 +197,70 @@ impl Keyring {
         self.lock().remove(&bucket);
     }
 
-    async fn make(&self, bucket: &Bucket, catalog: &dyn Catalog) -> Result<WrappedKey, EngineError> {
+    async fn make(&self, bucket: &Bucket, epoch: u32, catalog: &dyn Catalog) -> Result<WrappedKey, EngineError> {
         let id = random::<16>()?;
         let secret = Zeroizing::new(random::<32>()?);
-        let key = DomainKey::new(KeyId(id), 1, *secret);
+        let key = DomainKey::new(KeyId(id), epoch, *secret);
         let wrapped =
-            WrappedKey { id, bucket: bucket.id, epoch: 1, kek: self.kek.fingerprint(), wrapped: self.kek.wrap(&key) };
+            WrappedKey { id, bucket: bucket.id, epoch, kek: self.kek.fingerprint(), wrapped: self.kek.wrap(&key) };
         match catalog.put_key(wrapped.clone()).await {
             Ok(()) => {}
             // Another replica was first: its key counts.
             Err(CatalogError::Exists) => {
                 let keys = catalog.keys(bucket.id).await?;
-                return keys.into_iter().max_by_key(|key| key.epoch).ok_or(EngineError::NoBucket);
+                return keys.into_iter().find(|key| key.epoch == epoch).ok_or(EngineError::NoBucket);
             }
             Err(error) => return Err(error.into()),
         }
         Ok(wrapped)
     }
 
-    /// Two copies of the wrapped key in the bucket's backend, named in the bucket's settings, so that accounting and the collector know them.
+    /// Two copies of the wrapped keys in the bucket's backend, named in the bucket's settings, so that accounting and the collector know them.
     async fn store_keysets(
         &self,
         bucket: &Bucket,
         backend: &str,
-        key: &DomainKey,
+        keys: [&DomainKey; 2],
         catalog: &dyn Catalog,
         blobs: &Blobs,
         epoch: u32,
     ) -> Result<(), EngineError> {
+        let stored = self.write_keysets(bucket, backend, &keys, blobs, epoch).await?;
+        let mut settings = bucket.settings.clone();
+        settings["keysets"] = serde_json::to_value(stored).map_err(|error| EngineError::Other(error.to_string()))?;
+        Ok(catalog.set_bucket_settings(bucket.id, settings).await?)
+    }
+
+    /// Two copies of a sealed bucket's wrapped keys in another backend than those it has already.
+    pub(super) async fn copy_keysets(
+        &self,
+        bucket: &Bucket,
+        backend: &str,
+        catalog: &dyn Catalog,
+        blobs: &Blobs,
+        epoch: u32,
+    ) -> Result<Vec<KeysetCopy>, EngineError> {
+        let mut keys = Vec::new();
+        for wrapped in catalog.keys(bucket.id).await? {
+            if wrapped.kek != self.kek.fingerprint() {
+                return Err(other_kek(bucket));
+            }
+            keys.push(self.kek.unwrap(KeyId(wrapped.id), wrapped.epoch, &wrapped.wrapped)?);
+        }
+        let keys: Vec<&DomainKey> = keys.iter().collect();
+        self.write_keysets(bucket, backend, &keys, blobs, epoch).await
+    }
+
+    async fn write_keysets(
+        &self,
+        bucket: &Bucket,
+        backend: &str,
+        keys: &[&DomainKey],
+        blobs: &Blobs,
+        epoch: u32,
+    ) -> Result<Vec<KeysetCopy>, EngineError> {
         let label = BucketLabel { id: u64::try_from(bucket.id.0).unwrap_or(0), name: bucket.name.clone() };
-        let keyset = Keyset::new([KeysetEntry::new(&self.kek, key, &label)]);
+        let keyset = Keyset::new(keys.iter().map(|key| KeysetEntry::new(&self.kek, key, &label)));
         let mut stored = Vec::new();
         for _ in 0..2 {
             let id = BlobId::new(epoch, random()?);
@@ -156,12 +271,14 @@ impl Keyring {
             blobs.backend(backend)?.put(&name, Box::pin(body), Some(stored_len)).await?;
             stored.push(KeysetCopy { id: id.to_string(), stored_len });
         }
-        let mut settings = bucket.settings.clone();
-        settings["keysets"] = serde_json::to_value(stored).map_err(|error| EngineError::Other(error.to_string()))?;
-        Ok(catalog.set_bucket_settings(bucket.id, settings).await?)
+        Ok(stored)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<BucketId, Arc<DomainKey>>> {
+    fn opened(&self, bucket: BucketId) -> Option<Opened> {
+        self.lock().get(&bucket).cloned()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<BucketId, Opened>> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -170,37 +287,42 @@ fn other_kek(bucket: &Bucket) -> EngineError {
     EngineError::Other(format!("bucket {} is sealed under another KEK than the one given", bucket.name))
 }
 
-fn file_kek(path: &Path) -> Result<Kek, EngineError> {
+fn keyring_failed(what: &str, path: &Path, error: &dyn std::fmt::Display) -> EngineError {
+    EngineError::Other(format!("{what} {}: {error}", path.display()))
+}
+
+/// The KEK of the file; `None` when there is none.
+fn read_kek(path: &Path) -> Result<Option<Kek>, EngineError> {
     use base64::{Engine as _, prelude::BASE64_STANDARD};
-    let failed =
-        |what: &str, error: &dyn std::fmt::Display| EngineError::Other(format!("{what} {}: {error}", path.display()));
-    match fs::read_to_string(path) {
-        Ok(text) => {
-            let text = Zeroizing::new(text);
-            let file: KeyringFile = serde_json::from_str(&text).map_err(|error| failed("cannot understand", &error))?;
-            if file.version != 1 {
-                return Err(failed("cannot understand", &"unknown version"));
-            }
-            let secret =
-                Zeroizing::new(BASE64_STANDARD.decode(&file.kek).map_err(|error| failed("cannot understand", &error))?);
-            let secret: [u8; 32] =
-                secret.as_slice().try_into().map_err(|_| failed("cannot understand", &"the KEK is not 32 bytes"))?;
-            Ok(Kek::new(secret))
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let secret = Zeroizing::new(random::<32>()?);
-            let file = KeyringFile { version: 1, kek: BASE64_STANDARD.encode(*secret) };
-            let text = serde_json::to_string_pretty(&file).map_err(|error| failed("cannot write", &error))?;
-            let write = || {
-                let mut options = fs::OpenOptions::new();
-                let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
-                file.write_all(text.as_bytes())?;
-                file.sync_all()?;
-                fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
-            };
-            write().map_err(|error| failed("cannot write", &error))?;
-            Ok(Kek::new(*secret))
-        }
-        Err(error) => Err(failed("cannot read", &error)),
+    let unclear = |error: &dyn std::fmt::Display| keyring_failed("cannot understand", path, error);
+    let text = match fs::read_to_string(path) {
+        Ok(text) => Zeroizing::new(text),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(keyring_failed("cannot read", path, &error)),
+    };
+    let file: KeyringFile = serde_json::from_str(&text).map_err(|error| unclear(&error))?;
+    if file.version != 1 {
+        return Err(unclear(&"unknown version"));
     }
+    let secret = Zeroizing::new(BASE64_STANDARD.decode(&file.kek).map_err(|error| unclear(&error))?);
+    let secret: [u8; 32] = secret.as_slice().try_into().map_err(|_| unclear(&"the KEK is not 32 bytes"))?;
+    Ok(Some(Kek::new(secret)))
+}
+
+/// A new KEK in a new file.
+fn make_kek(path: &Path) -> Result<Kek, EngineError> {
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
+    let failed = |error: &dyn std::fmt::Display| keyring_failed("cannot write", path, error);
+    let secret = Zeroizing::new(random::<32>()?);
+    let file = KeyringFile { version: 1, kek: BASE64_STANDARD.encode(*secret) };
+    let text = serde_json::to_string_pretty(&file).map_err(|error| failed(&error))?;
+    let write = || {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+    };
+    write().map_err(|error| failed(&error))?;
+    Ok(Kek::new(*secret))
 }

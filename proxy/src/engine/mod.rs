@@ -4,61 +4,94 @@
 //! [`Engine::publish`] (the blob is finished, made durable, and one catalog transaction makes it visible, I9). Dropping what
 //! `stage` gave abandons it without a trace. A read is [`Engine::open_object`] followed by [`Engine::read`].
 
+mod adopt;
 mod base;
 mod blobs;
 pub mod bucket;
 mod budget;
+mod choose;
 pub mod collect;
 pub mod config;
+mod convert;
+mod converter;
 mod disks;
+mod effort;
+mod eject;
 mod encode;
 pub mod error;
 pub mod facts;
+mod heat;
+mod hook_queue;
+mod import;
+pub mod jobs;
 pub mod keyring;
-mod names;
+pub(crate) mod names;
 mod observe;
+mod originals;
 mod outlet;
+mod pace;
+mod packs;
 mod pins;
 mod plan;
 mod pool;
 mod publish;
 mod read;
+mod reencode;
 mod report;
+mod safety;
+mod scrub;
+mod similar;
 mod stage;
+#[cfg(feature = "mutant-stale-cache")]
+pub mod stale;
 #[cfg(test)]
 mod tests;
 mod uploads;
 mod view;
 mod window;
+mod writer;
 
 pub use bucket::{BucketHandle, BucketState};
 pub use collect::Collection;
-pub use config::{BackendConfig, BucketSettings, Compression, EffortSetting, Encryption, EngineConfig};
+pub use config::{
+    BackendConfig, BucketSettings, CatalogConfig, Compression, ConvertConfig, EffortSetting, Encryption, EngineConfig,
+};
 pub use error::{EngineError, StoreError};
 pub use facts::{Checksum, Facts, Form, PartFacts, PartSize, StorageFacts};
+pub use jobs::{JobAction, JobRun};
+pub use originals::open_plain;
+pub use packs::Packing;
 pub use publish::{Completion, PartName};
 pub use read::OpenObject;
+pub use safety::{
+    BackupInfo, LostVersion, Progress, Recovered, RecoveryOptions, RecoveryReport, SafetyConfig, Shipped, list_backups,
+    recover,
+};
+pub use scrub::{Affected, Damage, DamagedBlob, Quarantine, ScrubConfig};
 pub use stage::Staged;
 
 use crate::metrics::Metrics;
 use blobs::Blobs;
 use budget::MemoryBudget;
 use catalog::{
-    BlobRow, Catalog, CatalogError, Committed, Precondition, SqliteCatalog, SqliteOptions, UnixMs, UploadId, Version,
+    BlobRow, Catalog, CatalogError, CommitObserver, Committed, PostgresCatalog, PostgresOptions, Precondition,
+    SqliteCatalog, SqliteOptions, UnixMs, UploadId, Version,
 };
+use hook_queue::HookQueue;
 use keyring::Keyring;
 use moka::future::Cache;
 use object_format::BlobId;
 use observe::{BackendMetrics, CatalogMetrics};
+use originals::Originals;
 use pins::Pins;
 use pool::{CodecPool, PoolKind};
+use safety::Safety;
 use secrecy::ExposeSecret;
-use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use storage_backends::{
     Backend, Concurrency, Limited, LocalBackend, LocalOptions, Measured, RetryPolicy, Retrying, S3Config, S3Credentials,
@@ -66,11 +99,14 @@ use storage_backends::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uploads::PartLens;
 use window::Windows;
+use writer::Writer;
 
 /// Memory one codec thread's encoder and decoder take at most.
 const CODEC_THREAD_BYTES: u64 = 12 << 20;
 /// How often gauges that are read from elsewhere are set.
 const GAUGES_EVERY: Duration = Duration::from_secs(10);
+/// How long the end of a process waits for its last shipment.
+const LAST_SHIPMENT: Duration = Duration::from_secs(10);
 /// Base rows of this many deltas are kept.
 const BASE_ROWS_KEPT: u64 = 20_000;
 
@@ -79,22 +115,35 @@ pub struct Engine {
     config: EngineConfig,
     catalog: Arc<dyn Catalog>,
     blobs: Arc<Blobs>,
+    originals: Originals,
     base_rows: Cache<BlobId, Arc<Vec<BlobRow>>>,
-    keyring: Keyring,
-    epoch: u32,
+    keyring: Arc<Keyring>,
+    safety: Arc<Safety>,
+    writer: Writer,
     pool: Arc<CodecPool>,
+    effort: effort::Shared,
+    heat: heat::Heat,
+    converter: converter::ConverterMemory,
     hash_pool: Arc<CodecPool>,
     budget: Arc<MemoryBudget>,
     windows: Arc<Windows>,
     pins: Arc<Pins>,
+    hooks: HookQueue,
     part_lens: PartLens,
     /// Commits under way: they end before the process does.
     commits: TaskTracker,
     background: TaskTracker,
     stopping: CancellationToken,
-    collecting: tokio::sync::Mutex<()>,
-    last_collection: Mutex<Option<(UnixMs, Result<Collection, String>)>>,
+    jobs: jobs::Jobs,
     metrics: Arc<Metrics>,
+}
+
+/// Where a deployment keeps its rows and its bytes.
+pub struct Stores {
+    /// The catalog.
+    pub catalog: Arc<dyn Catalog>,
+    /// The backends by their configured names.
+    pub backends: BTreeMap<String, Arc<dyn Backend>>,
 }
 
 /// A current version with its facts opened.
@@ -151,15 +200,34 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineError`] in words for the operator: catalog in use, newer schema, unusable backend, wrong KEK …
-    pub async fn open(mut config: EngineConfig, metrics: Arc<Metrics>) -> Result<Arc<Self>, EngineError> {
+    pub async fn open(config: EngineConfig, metrics: Arc<Metrics>) -> Result<Arc<Self>, EngineError> {
+        let stores = open_stores(&config, &metrics).await?;
+        Self::open_over(config, stores, metrics).await
+    }
+
+    /// The same over stores that are open already: how tests put stores that fail under everything else.
+    ///
+    /// # Errors
+    /// As [`Engine::open`].
+    pub async fn open_over(
+        config: EngineConfig,
+        stores: Stores,
+        metrics: Arc<Metrics>,
+    ) -> Result<Arc<Self>, EngineError> {
+        let jobs = jobs::registry::all(&config);
+        Self::open_with(config, stores, metrics, jobs).await
+    }
+
+    async fn open_with(
+        mut config: EngineConfig,
+        stores: Stores,
+        metrics: Arc<Metrics>,
+        jobs: Vec<jobs::registry::JobSpec>,
+    ) -> Result<Arc<Self>, EngineError> {
         make_private_dir(&config.data)?;
-        let catalog = open_catalog(&config, &metrics).await?;
-        let keyring = Keyring::open(&config.data, config.kek.take())?;
+        let Stores { catalog, backends } = stores;
+        let keyring = Arc::new(Keyring::open(&config.data, config.kek.take())?);
         keyring.check(&*catalog).await?;
-        let mut backends = BTreeMap::new();
-        for (name, backend) in &config.backends {
-            backends.insert(name.clone(), open_backend(name, backend, config.sync, &metrics).await?);
-        }
         let threads =
             config.codec_threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, usize::from));
         metrics.codec_threads.with_label_values(&["total"]).set(i64::try_from(threads).unwrap_or(0));
@@ -174,27 +242,51 @@ impl Engine {
         let budget = Arc::new(MemoryBudget::new(config.memory_bytes_max, metrics.clone()));
         let decoded_bytes_max = budget.bytes_max() / 8;
         budget.reserve(decoded_bytes_max + CODEC_THREAD_BYTES * threads as u64);
+        let keeper = backends.get(&config.safety.backend).cloned();
+        let keeper = keeper
+            .ok_or_else(|| EngineError::Other(format!("backend {:?} is not configured", config.safety.backend)))?;
+        let safety = Arc::new(Safety::new(
+            config.safety.clone(),
+            catalog.clone(),
+            keeper,
+            keyring.clone(),
+            pool.clone(),
+            Some(budget.clone()),
+            metrics.clone(),
+        ));
+        safety.check_anchor(&backends).await?;
+        if config.safety.journal_interval.is_zero() {
+            catalog.acknowledge_behind(safety.clone());
+        }
         let blobs = Arc::new(Blobs::new(backends, decoded_bytes_max, pool.clone(), metrics.clone()));
         let windows = Windows::new(budget.clone(), blobs.clone(), pool.clone());
-        let epoch = catalog.open_epoch().await?;
+        let originals = Originals::open(&config, &metrics)?;
+        let writer = Writer::open(&*catalog).await?;
+        let jobs = jobs::Jobs::new(jobs);
+        let hooks = HookQueue::start(catalog.clone());
         let engine = Arc::new(Self {
             config,
             catalog,
             blobs,
+            originals,
             base_rows: Cache::new(BASE_ROWS_KEPT),
             keyring,
-            epoch,
+            safety,
+            writer,
             pool,
+            effort: effort::Shared::default(),
+            heat: heat::Heat::default(),
+            converter: converter::ConverterMemory::default(),
             hash_pool,
             budget,
             windows,
             pins: Arc::default(),
+            hooks,
             part_lens: PartLens::default(),
             commits: TaskTracker::new(),
             background: TaskTracker::new(),
             stopping: CancellationToken::new(),
-            collecting: tokio::sync::Mutex::new(()),
-            last_collection: Mutex::new(None),
+            jobs,
             metrics,
         });
         engine.start_background();
@@ -206,9 +298,9 @@ impl Engine {
         &self.catalog
     }
 
-    /// True when a copy from one bucket to the other is a row, not bytes.
-    pub fn shares_extents(&self, from: &BucketHandle, to: &BucketHandle) -> bool {
-        from.row.id == to.row.id
+    /// True when a copy of an object of one bucket to the other is a row, not bytes. Adopted content is copied into blobs of our own.
+    pub fn shares_extents(&self, from: &BucketHandle, object: &OpenObject, to: &BucketHandle) -> bool {
+        from.row.id == to.row.id && !object.is_foreign()
     }
 
     /// Removes a key's current version; gives it back, `None` when there was none.
@@ -221,24 +313,14 @@ impl Engine {
         key: &str,
         precondition: Precondition,
     ) -> Result<Option<Version>, EngineError> {
+        let hide = bucket.settings.read_through.is_some();
         let (engine, bucket, key) = (self.clone(), bucket.row.id, key.to_owned());
         self.detached(async move {
-            let commit = catalog::DeleteCommit { bucket, key, precondition, now_ms: now_ms(), epoch: engine.epoch };
+            let commit =
+                catalog::DeleteCommit { bucket, key, precondition, hide, now_ms: now_ms(), epoch: engine.epoch() };
             Ok(engine.catalog.delete(commit).await?)
         })
         .await
-    }
-
-    /// Waits until no commit and no collection is under way, at most `timeout`; true when it got there.
-    pub async fn settle(&self, timeout: Duration) -> bool {
-        let deadline = Instant::now() + timeout;
-        let idle = async {
-            while !self.commits.is_empty() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            let _ = self.collecting.lock().await;
-        };
-        tokio::time::timeout_at(deadline.into(), idle).await.is_ok()
     }
 
     /// Drops every cache: manifests, decoded segments, idle base windows.
@@ -246,23 +328,6 @@ impl Engine {
         self.blobs.drop_caches();
         self.base_rows.invalidate_all();
         self.windows.drop_idle();
-    }
-
-    /// Background jobs: name, interval, last run and its outcome.
-    pub fn jobs(&self) -> Value {
-        let last = self.last_collection.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (last_run_ms, outcome) = match last {
-            None => (None, Value::Null),
-            Some((at, Ok(report))) => (Some(at), json!(report)),
-            Some((at, Err(error))) => (Some(at), json!({ "error": error })),
-        };
-        json!([{
-            "name": "gc",
-            "interval_s": self.config.gc_interval.as_secs(),
-            "running": self.collecting.try_lock().is_err(),
-            "last_run_ms": last_run_ms,
-            "last_outcome": outcome,
-        }])
     }
 
     /// Asks the catalog and every backend whether they can serve.
@@ -277,13 +342,37 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends background work and waits for commits under way.
+    /// Ends background work, waits for commits under way, and closes this process's epoch.
     pub async fn shutdown(&self) {
         self.stopping.cancel();
         self.background.close();
         self.commits.close();
         self.background.wait().await;
         self.commits.wait().await;
+        self.hooks.close().await;
+        // What was acknowledged lately is safe with the backend before the process is gone, if the backend is there.
+        match tokio::time::timeout(LAST_SHIPMENT, self.safety.ship_once()).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the journal was not shipped to its end; the next start does it"),
+            Err(_) => tracing::warn!("the journal was not shipped to its end in time; the next start does it"),
+        }
+        self.close_epoch().await;
+    }
+
+    /// Ships the journal now.
+    ///
+    /// # Errors
+    /// What catalog or backend say.
+    pub async fn ship_journal(&self) -> Result<Shipped, EngineError> {
+        self.safety.ship_once().await
+    }
+
+    /// Every backup of the catalog, oldest first.
+    ///
+    /// # Errors
+    /// What the backend says; an index that cannot be read, by name.
+    pub async fn backups(&self) -> Result<Vec<BackupInfo>, EngineError> {
+        self.safety.backups().await
     }
 
     /// Sets the gauges that are read from caches and, less often, from the catalog.
@@ -298,57 +387,63 @@ impl Engine {
     fn start_background(self: &Arc<Self>) {
         let engine = self.clone();
         self.background.spawn(async move {
-            let mut collections = tokio::time::interval(engine.config.gc_interval);
             let mut gauges = tokio::time::interval(GAUGES_EVERY);
             loop {
                 tokio::select! {
                     () = engine.stopping.cancelled() => return,
-                    _ = collections.tick() => engine.collect_in_background().await,
                     _ = gauges.tick() => {
                         engine.refresh_gauges();
                         engine.measure_disks().await;
-                        if let Err(error) = engine.stats().await {
-                            tracing::warn!(%error, "bucket gauges could not be read from the catalog");
+                        engine.safety.measure().await;
+                        if let Err(error) = engine.show_deferred().await.and(engine.stats().await) {
+                            tracing::warn!(%error, "gauges could not be read from the catalog");
                         }
                     }
                 }
             }
         });
-    }
-
-    async fn collect_in_background(self: &Arc<Self>) {
-        let outcome = tokio::select! {
-            () = self.stopping.cancelled() => return,
-            outcome = self.collect(false) => outcome,
-        };
-        if let Err(error) = &outcome {
-            tracing::error!(%error, "collection failed; it is tried again");
+        let engine = self.clone();
+        self.background.spawn(async move { engine.safety.keep_shipping(&engine.stopping).await });
+        self.background.spawn(self.clone().keep_writing());
+        if self.config.schedule_jobs {
+            self.background.spawn(self.clone().schedule_jobs());
         }
-        let outcome = outcome.map_err(|error| error.to_string());
-        *self.last_collection.lock().unwrap_or_else(PoisonError::into_inner) = Some((now_ms(), outcome));
     }
 }
 
-async fn open_catalog(config: &EngineConfig, metrics: &Arc<Metrics>) -> Result<Arc<dyn Catalog>, EngineError> {
-    if config.catalog != "sqlite" {
-        return Err(EngineError::Other(format!(
-            "catalog {:?} is not supported: this version keeps it in \"sqlite\"",
-            config.catalog
-        )));
+async fn open_stores(config: &EngineConfig, metrics: &Arc<Metrics>) -> Result<Stores, EngineError> {
+    make_private_dir(&config.data)?;
+    let catalog = open_catalog(config, metrics).await?;
+    let mut backends = BTreeMap::new();
+    for (name, backend) in &config.backends {
+        backends.insert(name.clone(), open_backend(name, backend, config.sync, metrics).await?);
     }
-    let options = SqliteOptions {
-        sync: config.sync,
-        observer: Some(Arc::new(CatalogMetrics(metrics.clone()))),
-        ..SqliteOptions::default()
-    };
-    let catalog =
-        SqliteCatalog::open(config.data.join("catalog.sqlite"), options).await.map_err(|error| match error {
-            CatalogError::InUse => {
-                EngineError::Other(format!("{} is in use by another deltaweir process", config.data.display()))
-            }
-            other => other.into(),
-        })?;
-    Ok(Arc::new(catalog))
+    Ok(Stores { catalog, backends })
+}
+
+async fn open_catalog(config: &EngineConfig, metrics: &Arc<Metrics>) -> Result<Arc<dyn Catalog>, EngineError> {
+    let observer: Arc<dyn CommitObserver> = Arc::new(CatalogMetrics(metrics.clone()));
+    match &config.catalog {
+        CatalogConfig::Sqlite => {
+            let options = SqliteOptions { sync: config.sync, observer: Some(observer), ..SqliteOptions::default() };
+            let catalog = SqliteCatalog::open(config.data.join("catalog.sqlite"), options).await;
+            Ok(Arc::new(catalog.map_err(|error| match error {
+                CatalogError::InUse => {
+                    EngineError::Other(format!("{} is in use by another deltaweir process", config.data.display()))
+                }
+                other => other.into(),
+            })?))
+        }
+        CatalogConfig::Postgres { url, password, connections_max } => {
+            let options = PostgresOptions {
+                readers_max: *connections_max,
+                password: password.as_ref().map(|password| password.expose_secret().to_owned()),
+                observer: Some(observer),
+                ..PostgresOptions::default()
+            };
+            Ok(Arc::new(PostgresCatalog::open(url.expose_secret(), options).await?))
+        }
+    }
 }
 
 async fn open_backend(
@@ -363,30 +458,36 @@ async fn open_backend(
             let local = LocalBackend::open(path.clone(), LocalOptions { sync }).await?;
             Ok(Arc::new(Measured::new(local, observer)))
         }
-        BackendConfig::S3 { endpoint, bucket, prefix, region, access_key_id, secret_access_key } => {
-            let credentials = match (access_key_id, secret_access_key) {
-                (Some(id), Some(secret)) => S3Credentials::Static {
-                    access_key_id: id.clone(),
-                    secret_access_key: secret.expose_secret().to_owned().into(),
-                    session_token: None,
-                },
-                _ => {
-                    return Err(EngineError::Other(format!(
-                        "backend {name}: access_key_id and secret_access_key are needed"
-                    )));
-                }
-            };
-            let store = S3Config {
-                endpoint: endpoint.clone(),
-                prefix: prefix.clone(),
-                region: region.clone(),
-                ..S3Config::new(bucket.clone(), credentials)
-            };
+        BackendConfig::S3 { .. } => {
+            let store = s3_config(name, config)?;
             let measured = Measured::new(store.open()?, observer.clone());
             let limited = Limited::new(measured, Concurrency::default());
             Ok(Arc::new(Retrying::new(limited, RetryPolicy::default(), observer)))
         }
     }
+}
+
+/// A bucket of an S3 store as its configuration says.
+fn s3_config(name: &str, config: &BackendConfig) -> Result<S3Config, EngineError> {
+    let BackendConfig::S3 { endpoint, bucket, prefix, region, allow_http, access_key_id, secret_access_key } = config
+    else {
+        return Err(EngineError::Other(format!("{name} is not a bucket of an S3 store")));
+    };
+    let (Some(id), Some(secret)) = (access_key_id, secret_access_key) else {
+        return Err(EngineError::Other(format!("{name}: access_key_id and secret_access_key are needed")));
+    };
+    let credentials = S3Credentials::Static {
+        access_key_id: id.clone(),
+        secret_access_key: secret.expose_secret().to_owned().into(),
+        session_token: None,
+    };
+    Ok(S3Config {
+        endpoint: endpoint.clone(),
+        prefix: prefix.clone(),
+        region: region.clone(),
+        allow_http: *allow_http,
+        ..S3Config::new(bucket.clone(), credentials)
+    })
 }
 
 fn make_private_dir(path: &Path) -> Result<(), EngineError> {

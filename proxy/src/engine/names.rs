@@ -23,12 +23,12 @@ pub(super) fn rank<'a>(key: &str, neighbours: impl IntoIterator<Item = &'a Strin
 }
 
 /// The part of a key up to and including its last `/`.
-pub(super) fn prefix_of(key: &str) -> &str {
+pub(crate) fn prefix_of(key: &str) -> &str {
     &key[..key.rfind('/').map_or(0, |slash| slash + 1)]
 }
 
 /// Compares names with runs of ASCII digits as numbers of any length.
-fn natural(a: &str, b: &str) -> Ordering {
+pub(crate) fn natural(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     loop {
         match (a.first(), b.first()) {
@@ -64,7 +64,7 @@ fn common_stem_min(key: &str) -> usize {
 }
 
 /// A name with every run of digits replaced by one `#`.
-fn shape_of(name: &str) -> Vec<u8> {
+pub(crate) fn shape_of(name: &str) -> Vec<u8> {
     let mut shape = Vec::with_capacity(name.len());
     for byte in name.bytes() {
         if !byte.is_ascii_digit() {

@@ -1,22 +1,31 @@
 //! How content is stored, decided by pure functions from numbers (style: ifs up, fors down).
 
-use super::{
-    config::{Compression, EffortSetting},
-    facts::Form,
-};
+use super::{config::Compression, facts::Form};
 use catalog::FormBytes;
 use delta_codec::Effort;
 use object_format::Coding;
-use std::time::Duration;
+use serde::{Deserialize, Serialize};
 
 /// Content up to this many bytes lives in the catalog row instead of the backend.
 pub(super) const INLINE_LEN_MAX: u64 = 4 << 10;
 /// Shorter content is not worth a base.
 pub(super) const DELTA_LEN_MIN: u64 = 8 << 10;
-/// Codec jobs that wait longer than this make `auto` choose the fast effort: one upload alone keeps a segment or two waiting.
-pub(super) const AUTO_FAST_QUEUE: Duration = Duration::from_millis(200);
-/// Deltas one base may carry (hazard E8).
-pub(super) const FAN_IN_MAX: u64 = 1_000;
+/// Deltas one base may bear, and their plain bytes (hazard E8).
+const FAN_IN_MAX: u64 = 1_000;
+const FAN_IN_BYTES_MAX: u64 = 64 << 30;
+/// From this share of its samples on a target surely has a base.
+const OVERLAP_CLEAR: f64 = 0.5;
+/// Below this share content that looks random cannot shrink to five eighths: only equal runs help it.
+const OVERLAP_RANDOM_MIN: f64 = 0.3;
+/// A candidate this much better than the next one needs no trial.
+const OVERLAP_LEAD: f64 = 0.1;
+/// Where the sketches do not tell, a candidate ranks as if it had this much.
+const OVERLAP_UNKNOWN: f64 = 0.25;
+/// Base bytes that are fetched for one byte of the target although little speaks for it.
+const FETCH_ON_TRUST_MAX: u64 = 64;
+/// Base bytes that are worth fetching for one byte of the target, and how many are for any.
+const FETCH_PER_BYTE_MAX: u64 = 4;
+const FETCH_LEN_MIN: u64 = 1 << 20;
 /// Useless trials after which a region stops looking at its base.
 pub(super) const USELESS_TRIALS_MAX: u32 = 2;
 
@@ -45,6 +54,10 @@ pub(super) enum Reason {
     Busy,
     /// The series has drifted from its base: this version is to be the next base.
     Rebased,
+    /// Small, and packed with others of its bucket.
+    Packed,
+    /// The codec was saturated: stored now, encoded better later.
+    Deferred,
 }
 
 impl Reason {
@@ -62,12 +75,15 @@ impl Reason {
             Self::Duplicate => "duplicate",
             Self::Busy => "busy",
             Self::Rebased => "rebased",
+            Self::Packed => "packed",
+            Self::Deferred => "deferred",
         }
     }
 }
 
 /// How a base search ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum BaseOutcome {
     /// Not looked for: the bucket or the length forbids it.
     NotWanted,
@@ -77,8 +93,107 @@ pub(super) enum BaseOutcome {
     Busy,
     /// Found, but the series has drifted from it.
     Drifted,
+    /// Found, but a trial said that it would not help.
+    Useless,
+    /// Not looked for, or not used throughout: the codec was saturated.
+    Deferred,
     /// Found and tried.
     Tried,
+}
+
+/// What is known of a base before its bytes are fetched.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Prospect {
+    /// The share of the target's samples that the base has; `None` where the sketches do not tell.
+    pub(super) overlap: Option<f64>,
+    /// Its name speaks for it.
+    pub(super) by_name: bool,
+    /// The target looks random.
+    pub(super) looks_random: bool,
+    /// Base bytes that would be fetched.
+    pub(super) fetch_bytes: u64,
+    /// Target bytes it would be fetched for, as far as they are known.
+    pub(super) target_bytes: u64,
+}
+
+/// What a prospect is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outlook {
+    /// Surely a base.
+    Good,
+    /// A trial will tell.
+    Doubtful,
+    /// Not worth fetching a byte of it.
+    Poor,
+}
+
+/// Decides from sketches, entropy and cost whether a base is worth fetching.
+pub(super) fn outlook(prospect: &Prospect) -> Outlook {
+    match prospect.overlap {
+        Some(overlap) if overlap >= OVERLAP_CLEAR => Outlook::Good,
+        Some(overlap) if prospect.looks_random && overlap < OVERLAP_RANDOM_MIN => Outlook::Poor,
+        // Little in common as far as is known, and a fetch out of proportion.
+        overlap
+            if overlap.is_none_or(|overlap| overlap < OVERLAP_UNKNOWN)
+                && prospect.fetch_bytes / FETCH_ON_TRUST_MAX > prospect.target_bytes =>
+        {
+            Outlook::Poor
+        }
+        // Where nothing is equal for 64 bytes on end only a name lets hope for shorter runs.
+        Some(overlap) if overlap <= 0.0 && !prospect.by_name => Outlook::Poor,
+        _ => Outlook::Doubtful,
+    }
+}
+
+/// Where a candidate stands among others.
+pub(super) fn rank_of(overlap: Option<f64>) -> f64 {
+    overlap.unwrap_or(OVERLAP_UNKNOWN)
+}
+
+/// True when the best candidate needs no trial; `lead` is its rank minus the next one's.
+pub(super) fn is_clear(outlook: Outlook, lead: Option<f64>) -> bool {
+    outlook == Outlook::Good && lead.is_none_or(|lead| lead >= OVERLAP_LEAD)
+}
+
+/// True when bases that together have this share of a target's samples are surely worth it.
+pub(super) fn covers(coverage: f64) -> bool {
+    coverage >= OVERLAP_CLEAR
+}
+
+/// Base bytes that are worth having for a target of so many bytes: a power of two, so that targets of similar length share windows.
+pub(super) fn reach_of(target_bytes: Option<u64>) -> u64 {
+    target_bytes.map_or(u64::MAX, |bytes| {
+        bytes.saturating_mul(FETCH_PER_BYTE_MAX).checked_next_power_of_two().unwrap_or(u64::MAX).max(FETCH_LEN_MIN)
+    })
+}
+
+/// A sample of the target, encoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Trial {
+    /// What it takes without a base.
+    pub(super) alone: usize,
+    /// What it takes as a delta; `None` when there is none worth the name.
+    pub(super) delta: Option<usize>,
+}
+
+impl Trial {
+    /// True when the delta is short enough. `is_watched`: the series is re-based when its deltas grow ([`has_drifted`]); where nothing watches, a
+    /// delta of more than half is not taken, so that the next object finds a better base.
+    pub(super) fn helps(self, is_watched: bool) -> bool {
+        let (part, of) = if is_watched { (5, 8) } else { (1, 2) };
+        self.delta.is_some_and(|delta| delta <= self.alone / of * part)
+    }
+
+    /// The delta in thousandths of what the sample takes alone.
+    pub(super) fn permille(self) -> Option<u32> {
+        let permille = self.delta?.saturating_mul(1000) / self.alone.max(1);
+        Some(u32::try_from(permille).unwrap_or(u32::MAX))
+    }
+}
+
+/// True while a base that bears `deltas` of so many plain bytes together may get another one.
+pub(super) fn may_bear_another(deltas: u64, plain_bytes: u64) -> bool {
+    deltas < FAN_IN_MAX && plain_bytes < FAN_IN_BYTES_MAX
 }
 
 /// The coding of one segment: a delta when it takes at most five eighths of what the segment takes alone (a delta costs its base's bytes to read, and
@@ -100,6 +215,14 @@ pub(super) fn has_drifted(delta: StoredShare, base: StoredShare) -> bool {
     u128::from(delta.stored) * u128::from(base.plain) > u128::from(base.stored) * u128::from(delta.plain) / 2
 }
 
+/// True when a base that is kept only for deltas costs more than a quarter of what they save, judged by how far the base itself shrank. This bounds what is
+/// kept for nothing else, and a re-base to a few deltas: where many profit from a base it stays.
+pub(super) fn is_a_burden(base: StoredShare, deltas: impl Iterator<Item = StoredShare>) -> bool {
+    let whole = |plain: u64| u128::from(plain) * u128::from(base.stored) / u128::from(base.plain.max(1));
+    let saved: u128 = deltas.map(|delta| whole(delta.plain).saturating_sub(delta.stored.into())).sum();
+    u128::from(base.stored) * 4 > saved
+}
+
 /// Plain bytes and what they take stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StoredShare {
@@ -117,6 +240,17 @@ pub(super) fn delta_settles_it(plain_len: usize, delta_len: usize, zstd_permille
     delta_len <= bar.max(plain_len / 100)
 }
 
+/// The form that most plain bytes have; a delta wins a draw, and zstd one with raw.
+pub(super) fn majority(forms: &FormBytes) -> Form {
+    if forms.delta_plain >= forms.zstd_plain.max(forms.raw_plain) && forms.delta_plain > 0 {
+        Form::Delta
+    } else if forms.zstd_plain >= forms.raw_plain && forms.zstd_plain > 0 {
+        Form::Zstd
+    } else {
+        Form::Raw
+    }
+}
+
 /// The majority form by plain bytes, and why.
 pub(super) fn form_of(
     forms: &FormBytes,
@@ -124,38 +258,21 @@ pub(super) fn form_of(
     base: BaseOutcome,
     plain_len: u64,
 ) -> (Form, Reason) {
-    let form = if forms.delta_plain >= forms.zstd_plain.max(forms.raw_plain) && forms.delta_plain > 0 {
-        Form::Delta
-    } else if forms.zstd_plain >= forms.raw_plain && forms.zstd_plain > 0 {
-        Form::Zstd
-    } else {
-        Form::Raw
-    };
+    let form = majority(forms);
     let reason = match (form, compression, base) {
         _ if plain_len == 0 => Reason::Empty,
         (_, Compression::Off, _) => Reason::CompressionOff,
         (Form::Delta, ..) => Reason::SimilarBase,
         (Form::Raw, _, BaseOutcome::NotWanted | BaseOutcome::None) => Reason::Incompressible,
         (_, Compression::Zstd, _) => Reason::ZstdOnly,
+        (_, _, BaseOutcome::Deferred) => Reason::Deferred,
         (_, _, BaseOutcome::NotWanted) => Reason::Small,
         (_, _, BaseOutcome::None) => Reason::NoBase,
         (_, _, BaseOutcome::Busy) => Reason::Busy,
         (_, _, BaseOutcome::Drifted) => Reason::Rebased,
-        (_, _, BaseOutcome::Tried) => Reason::BaseUseless,
+        (_, _, BaseOutcome::Tried | BaseOutcome::Useless) => Reason::BaseUseless,
     };
     (form, reason)
-}
-
-/// The effort of an upload that begins now. `auto` is balanced while codec jobs start at once and fast while they wait.
-pub(super) fn effort_for(setting: EffortSetting, codec_queue: Duration) -> Effort {
-    match setting {
-        EffortSetting::Fast => Effort::Fast,
-        EffortSetting::Balanced => Effort::Balanced,
-        EffortSetting::High => Effort::High,
-        EffortSetting::Max => Effort::Max,
-        EffortSetting::Auto if codec_queue > AUTO_FAST_QUEUE => Effort::Fast,
-        EffortSetting::Auto => Effort::Balanced,
-    }
 }
 
 /// zstd level for segments without a base.
@@ -196,6 +313,77 @@ mod tests {
         assert!(has_drifted(StoredShare { plain: 2000, stored: 401 }, base));
         let huge = StoredShare { plain: u64::MAX, stored: u64::MAX };
         assert!(has_drifted(huge, huge));
+    }
+
+    fn prospect(overlap: Option<f64>, by_name: bool, looks_random: bool) -> Prospect {
+        Prospect { overlap, by_name, looks_random, fetch_bytes: 4 << 20, target_bytes: 4 << 20 }
+    }
+
+    #[test]
+    fn a_base_is_fetched_only_when_something_speaks_for_it() {
+        assert_eq!(outlook(&prospect(Some(0.6), false, true)), Outlook::Good);
+        assert_eq!(outlook(&prospect(Some(0.2), true, true)), Outlook::Poor, "random bytes need equal runs");
+        assert_eq!(outlook(&prospect(Some(0.0), false, false)), Outlook::Poor);
+        assert_eq!(outlook(&prospect(Some(0.0), true, false)), Outlook::Doubtful, "short runs may be equal");
+        assert_eq!(outlook(&prospect(Some(0.1), false, false)), Outlook::Doubtful);
+        assert_eq!(outlook(&prospect(None, true, true)), Outlook::Doubtful, "no sketch, no verdict");
+        let dear = Prospect { fetch_bytes: 128 << 20, target_bytes: 100_000, ..prospect(Some(0.1), true, false) };
+        assert_eq!(outlook(&dear), Outlook::Poor);
+        assert_eq!(outlook(&Prospect { overlap: Some(0.7), ..dear }), Outlook::Good);
+    }
+
+    #[test]
+    fn a_clear_leader_needs_no_trial() {
+        assert!(is_clear(Outlook::Good, None));
+        assert!(is_clear(Outlook::Good, Some(0.2)));
+        assert!(!is_clear(Outlook::Good, Some(0.05)));
+        assert!(!is_clear(Outlook::Doubtful, None));
+    }
+
+    #[test]
+    fn a_trial_helps_from_five_eighths_or_half_on() {
+        let trial = |delta| Trial { alone: 800, delta };
+        assert!(trial(Some(500)).helps(true) && !trial(Some(501)).helps(true));
+        assert!(trial(Some(400)).helps(false) && !trial(Some(401)).helps(false));
+        assert!(!trial(None).helps(true));
+        assert_eq!(trial(Some(400)).permille(), Some(500));
+    }
+
+    #[test]
+    fn a_base_bears_a_thousand_deltas_or_64_gib() {
+        assert!(may_bear_another(999, (64 << 30) - 1));
+        assert!(!may_bear_another(1000, 0) && !may_bear_another(0, 64 << 30));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn more_in_common_is_never_a_worse_outlook(
+            a in 0.0f64..1.0, b in 0.0f64..1.0, by_name: bool, looks_random: bool, fetch in 0u64..1 << 40, target in 1u64..1 << 40
+        ) {
+            let of = |overlap| Prospect {
+                overlap: Some(overlap), by_name, looks_random, fetch_bytes: fetch, target_bytes: target
+            };
+            let worth = |outlook| match outlook { Outlook::Poor => 0, Outlook::Doubtful => 1, Outlook::Good => 2 };
+            proptest::prop_assert!(worth(outlook(&of(a.max(b)))) >= worth(outlook(&of(a.min(b)))));
+        }
+
+        #[test]
+        fn the_reach_covers_the_target_four_times_and_little_more(bytes in 0u64..1 << 60) {
+            let reach = reach_of(Some(bytes));
+            proptest::prop_assert!(reach >= bytes * 4 && (reach == 1 << 20 || reach < bytes * 8 + 8));
+        }
+    }
+
+    #[test]
+    fn a_base_that_nobody_names_is_a_burden_unless_it_saves_four_times_its_bytes() {
+        let base = StoredShare { plain: 1000, stored: 500 };
+        let deltas = |count| std::iter::repeat_n(StoredShare { plain: 1000, stored: 50 }, count);
+        assert!(is_a_burden(base, deltas(1)));
+        assert!(is_a_burden(base, deltas(4)), "4 × 450 < 4 × 500");
+        assert!(!is_a_burden(base, deltas(5)));
+        assert!(is_a_burden(base, std::iter::empty()));
+        let huge = StoredShare { plain: u64::MAX, stored: u64::MAX };
+        assert!(is_a_burden(huge, std::iter::repeat_n(huge, 100)), "deltas as long as their content save nothing");
     }
 
     #[test]

@@ -78,9 +78,17 @@ impl CodecPool {
         self.threads.current_num_threads()
     }
 
-    /// How long jobs have lately waited for a thread.
+    /// How long jobs have lately waited for a thread; nothing while one is free.
     pub(super) fn queue_time(&self) -> Duration {
-        Duration::from_micros(self.queue_us.load(Ordering::Relaxed))
+        match self.busy() < self.threads() {
+            true => Duration::ZERO,
+            false => Duration::from_micros(self.queue_us.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// How many threads are at work.
+    pub(super) fn busy(&self) -> usize {
+        usize::try_from(self.busy.get()).unwrap_or(0)
     }
 
     /// Runs a job on the pool and gives what it returned.

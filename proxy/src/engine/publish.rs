@@ -10,16 +10,22 @@ use super::{
     keyring::random,
     now_ms,
     plan::{self, Reason},
-    read::OpenObject,
+    read::{OpenObject, from_json},
+    similar::{self, RegionSketch, UNSKETCHED_LEN_MAX},
     stage::{Staged, StagedContent},
     view,
 };
 use catalog::{
-    BlobForm, BlobKey, BlobRow, BlobState, CatalogError, Committed, CompleteCommit, Content, Extent, NewBlob, Part,
-    PartCommit, Precondition, PutCommit, UnixMs, UploadId, Version, VersionId,
+    BlobForm, BlobHooks, BlobKey, BlobRow, BlobState, CatalogError, Committed, CompleteCommit, Content, Extent,
+    NewBlob, Part, PartCommit, Precondition, PutCommit, UnixMs, UploadId, Version, VersionId,
 };
 use object_format::{BlobId, ObjectFacts};
 use std::{ops::Range, sync::Arc};
+
+/// The member of a manifest's facts that tells how bases were chosen.
+pub(super) const CHOICES: &str = "base_choices";
+/// Regions whose choice is kept: enough to see what happened.
+const CHOICES_KEPT: usize = 4;
 
 /// Which part of which upload.
 #[derive(Clone, Copy, Debug)]
@@ -44,11 +50,13 @@ pub struct Completion {
 }
 
 /// A blob in its place, not referenced yet.
-struct Stored {
-    extents: Vec<Extent>,
-    new_blobs: Vec<NewBlob>,
-    storage: StorageFacts,
+pub(super) struct Stored {
+    pub(super) extents: Vec<Extent>,
+    pub(super) new_blobs: Vec<NewBlob>,
+    pub(super) storage: StorageFacts,
     reason: Reason,
+    /// What new whole content resembles.
+    hooks: Option<BlobHooks>,
 }
 
 impl Engine {
@@ -168,13 +176,16 @@ impl Engine {
         facts: PartFacts,
     ) -> Result<UnixMs, EngineError> {
         let PartName { key, upload, number } = part;
-        let stored = Stored::copy_of(clip(&source.content.extents, range.clone()));
         let (engine, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
+        let mut content = source.content.clone();
         self.detached(async move {
             let place = PartPlace { key: &key, upload, number, size: range.end - range.start };
-            match engine.commit_part(&bucket, place, stored, &facts).await? {
-                Err(CatalogError::BaseGone) => Err(EngineError::Conflict),
-                outcome => Ok(outcome?),
+            loop {
+                let stored = Stored::copy_of(clip(&content.extents, range.clone()));
+                match engine.commit_part(&bucket, place, stored, &facts).await? {
+                    Err(CatalogError::BaseGone) => content = engine.content_now(content).await?,
+                    outcome => return Ok(outcome?),
+                }
             }
         })
         .await
@@ -192,17 +203,30 @@ impl Engine {
         facts: Facts,
         precondition: Precondition,
     ) -> Result<Published, EngineError> {
-        let stored = Stored::copy_of(source.content.extents.clone());
         let (engine, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
         let (id, size) = (VersionId(random()?), source.info.version.size);
+        let mut content = source.content.clone();
         self.detached(async move {
             let place = VersionPlace { key: &key, id, size, precondition };
-            match engine.commit_version(&bucket, place, stored, &facts).await? {
-                Err(CatalogError::BaseGone) => Err(EngineError::Conflict),
-                outcome => Ok(outcome?),
+            loop {
+                let stored = Stored::copy_of(content.extents.clone());
+                match engine.commit_version(&bucket, place, stored, &facts).await? {
+                    Err(CatalogError::BaseGone) => content = engine.content_now(content).await?,
+                    outcome => return Ok(outcome?),
+                }
             }
         })
         .await
+    }
+
+    /// What a version's content has become since `content` was read, after one of its blobs was found dead: the converter may have encoded it anew.
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`] when the version is gone, or is what it was.
+    async fn content_now(&self, content: Content) -> Result<Content, EngineError> {
+        let Version { bucket, key, id, .. } = &content.version;
+        let now = self.catalog.version(*bucket, key, *id).await?;
+        now.filter(|now| now.extents != content.extents).ok_or(EngineError::Conflict)
     }
 
     /// Completes an upload. `facts` are complete but for `storage`.
@@ -236,7 +260,7 @@ impl Engine {
             extents_digest,
             precondition,
             now_ms: now_ms(),
-            epoch: self.epoch,
+            epoch: self.epoch(),
         };
         let (engine, bucket, key) = (self.clone(), bucket.row.id, key.to_owned());
         let committed = self
@@ -256,10 +280,9 @@ impl Engine {
         &self,
         work: impl Future<Output = Result<T, EngineError>> + Send + 'static,
     ) -> Result<T, EngineError> {
-        self.commits
-            .spawn(work)
-            .await
-            .unwrap_or_else(|error| Err(EngineError::Other(format!("a commit ended without an answer: {error}"))))
+        let ended = self.commits.spawn(work).await;
+        let lost = |error| Err(EngineError::Other(format!("a commit ended without an answer: {error}")));
+        self.note_fenced(ended.unwrap_or_else(lost))
     }
 
     /// Existing content with the same bytes, as if it had just been stored.
@@ -280,7 +303,7 @@ impl Engine {
     }
 
     /// Writes the manifest, waits until the blob is durable, and gives its row.
-    async fn finish_blob(
+    pub(super) async fn finish_blob(
         &self,
         bucket: &BucketHandle,
         mut content: StagedContent,
@@ -293,6 +316,14 @@ impl Engine {
             segment.footprint = footprint;
         }
         let mut tail = std::mem::take(&mut content.tail);
+        let sketched = view.is_empty() && content.plain_len > UNSKETCHED_LEN_MAX;
+        let sketches = if sketched { std::mem::take(&mut content.sketches) } else { Vec::new() };
+        let object = &ObjectFacts {
+            facts: with_choices(&object.facts, &content)?,
+            sketch: similar::encode(&sketches, content.plain_len),
+            ..object.clone()
+        };
+        let base_keys = if view.is_empty() { Vec::new() } else { content.base_keys() };
         let finished = content.writer.finish(&content.segments, &view, object, &mut tail)?;
         let inline = match content.outlet.take() {
             Some(mut outlet) => {
@@ -323,10 +354,14 @@ impl Engine {
             digest: Some(digest),
             forms: content.forms,
             inline,
+            original: None,
+            pack: false,
         };
         let (form, reason) =
             plan::form_of(&content.forms, bucket.settings.compression, content.base_outcome, content.plain_len);
-        let base_keys = content.base.iter().filter(|_| !bases.is_empty()).map(|base| base.key.clone()).collect();
+        let regions: Vec<Vec<u32>> = sketches.iter().map(RegionSketch::hooks).collect();
+        let sketched = regions.iter().any(|hooks| !hooks.is_empty());
+        let hooks = sketched.then_some(BlobHooks { blob: row.id, regions });
         Ok(Stored {
             extents: vec![Extent { blob: row.id, offset: 0, len: row.plain_len }],
             storage: StorageFacts {
@@ -335,8 +370,9 @@ impl Engine {
                 bases: base_keys,
                 reason: reason.as_str().into(),
             },
-            new_blobs: vec![NewBlob { row, bases }],
+            new_blobs: vec![NewBlob { row, bases, deferred: content.deferred }],
             reason,
+            hooks,
         })
     }
 
@@ -387,6 +423,7 @@ impl Engine {
         let facts = Facts { storage: storage.clone(), ..facts.clone() };
         let facts = bucket.seal_facts(RowPlace { key, id: id.0, part: None, extents_digest }, to_json(&facts)?)?;
         let rows: Vec<BlobRow> = stored.new_blobs.iter().map(|blob| blob.row.clone()).collect();
+        let epoch = self.epoch_of(&stored.new_blobs);
         let commit = PutCommit {
             bucket: bucket.row.id,
             key: key.to_owned(),
@@ -398,11 +435,12 @@ impl Engine {
             new_blobs: stored.new_blobs,
             extents: stored.extents,
             now_ms: now_ms(),
-            epoch: self.epoch,
+            epoch,
         };
         let outcome = self.commit_put(commit).await;
         self.settle_blobs(&rows, &outcome).await;
         Ok(outcome.map(|committed| {
+            stored.hooks.into_iter().for_each(|hooks| self.hooks.tell(hooks));
             self.count_plan(&storage, stored.reason, size, &rows);
             Published { version_id: id, committed, storage }
         }))
@@ -430,13 +468,9 @@ impl Engine {
             extents: stored.extents,
         };
         let id = part.id;
-        let commit = PartCommit {
-            bucket: bucket.row.id,
-            upload: place.upload,
-            part,
-            new_blobs: stored.new_blobs,
-            epoch: self.epoch,
-        };
+        let epoch = self.epoch_of(&stored.new_blobs);
+        let commit =
+            PartCommit { bucket: bucket.row.id, upload: place.upload, part, new_blobs: stored.new_blobs, epoch };
         let outcome = match self.catalog.put_part(commit).await {
             Err(CatalogError::Unknown(why)) => {
                 let parts = self.catalog.parts(place.upload, place.number - 1, 1, false).await?;
@@ -449,13 +483,14 @@ impl Engine {
         };
         self.settle_blobs(&new_blobs, &outcome).await;
         Ok(outcome.map(|()| {
+            stored.hooks.into_iter().for_each(|hooks| self.hooks.tell(hooks));
             self.count_plan(&storage, stored.reason, place.size, &new_blobs);
             modified_ms
         }))
     }
 
     /// Commits a version; an unknown outcome is read back by version id before it is believed (I9).
-    async fn commit_put(&self, commit: PutCommit) -> Result<Committed, CatalogError> {
+    pub(super) async fn commit_put(&self, commit: PutCommit) -> Result<Committed, CatalogError> {
         let (bucket, key, id) = (commit.bucket, commit.key.clone(), commit.id);
         match self.catalog.put(commit).await {
             Err(CatalogError::Unknown(why)) => self.read_back(bucket, &key, id, why).await,
@@ -491,7 +526,7 @@ impl Engine {
     }
 
     /// Removes the bytes of a blob that never got a row. What cannot be removed now is garbage by its epoch.
-    async fn forget_blob(&self, row: &BlobRow) {
+    pub(super) async fn forget_blob(&self, row: &BlobRow) {
         if row.inline.is_some() {
             return;
         }
@@ -553,6 +588,7 @@ impl Stored {
             new_blobs: Vec::new(),
             storage: StorageFacts { form, stored_bytes: 0, bases: Vec::new(), reason: reason.as_str().into() },
             reason,
+            hooks: None,
         }
     }
 }
@@ -594,6 +630,27 @@ fn clip(extents: &[Extent], range: Range<u64>) -> Vec<Extent> {
         start += extent.len;
     }
     clipped
+}
+
+/// An object's facts with how its bases were chosen: what the manifest keeps and the catalog need not.
+fn with_choices(facts: &[u8], content: &StagedContent) -> Result<Vec<u8>, EngineError> {
+    let choices: Vec<_> =
+        content.accounts().filter(|account| !account.candidates.is_empty()).take(CHOICES_KEPT).collect();
+    if choices.is_empty() {
+        return Ok(facts.to_vec());
+    }
+    let mut facts: serde_json::Value = from_json(facts)?;
+    facts[CHOICES] = serde_json::to_value(choices).map_err(|error| EngineError::Other(error.to_string()))?;
+    to_json(&facts)
+}
+
+/// A manifest's facts without how its own bases were chosen: what another blob of the same content begins with.
+pub(super) fn without_choices(facts: Vec<u8>) -> Result<Vec<u8>, EngineError> {
+    let mut value: serde_json::Value = from_json(&facts)?;
+    match value.as_object_mut().map(|members| members.remove(CHOICES)) {
+        Some(Some(_)) => to_json(&value),
+        _ => Ok(facts),
+    }
 }
 
 pub(super) fn to_json<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, EngineError> {

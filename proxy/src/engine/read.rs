@@ -11,13 +11,14 @@ use super::{
     pins::Pin,
 };
 use bytes::Bytes;
-use catalog::{BlobKey, BlobRow, Content, Version};
+use catalog::{BlobForm, BlobKey, BlobRow, CatalogError, Content, Version};
 use futures::{StreamExt, stream::BoxStream};
 use object_format::{BlobId, Coding, Segment};
 use std::{
     collections::{HashMap, VecDeque},
     ops::Range,
     sync::Arc,
+    time::Instant,
 };
 use tokio::task::JoinHandle;
 
@@ -27,6 +28,8 @@ const PIECES_AHEAD: usize = 4;
 const RAW_PIECE_LEN: u32 = 1 << 20;
 /// Bytes of the first piece of a raw range: the first byte leaves sooner.
 const FIRST_RAW_PIECE_LEN: u32 = 256 << 10;
+/// Bytes of an original that are read at a time: one request each.
+const ORIGINAL_PIECE_LEN: u64 = 4 << 20;
 
 /// A version ready to be read: holds its blobs against collection until dropped. Their bases are held by edges (I3).
 pub struct OpenObject {
@@ -39,15 +42,25 @@ pub struct OpenObject {
     pin: Arc<Pin>,
 }
 
+impl OpenObject {
+    /// Whether some of its content lies in originals.
+    pub fn is_foreign(&self) -> bool {
+        self.content.blobs.iter().any(|row| row.original.is_some())
+    }
+}
+
 impl Engine {
-    /// A key's current version and facts.
+    /// A key's current version and facts; in a bucket that reads through, one that is only in the original store is adopted first.
     ///
     /// # Errors
     /// [`EngineError`] when the catalog fails or the row is not what was sealed.
     pub async fn head(&self, bucket: &BucketHandle, key: &str) -> Result<Option<ObjectInfo>, EngineError> {
-        match self.catalog.current(bucket.row.id, key).await? {
-            Some(version) => Ok(Some(ObjectInfo { facts: self.open_facts(bucket, &version)?, version })),
-            None => Ok(None),
+        loop {
+            match self.catalog.current(bucket.row.id, key).await? {
+                Some(version) => return Ok(Some(ObjectInfo { facts: self.open_facts(bucket, &version)?, version })),
+                None if self.adopt_on_read(bucket, key).await? => {}
+                None => return Ok(None),
+            }
         }
     }
 
@@ -64,13 +77,18 @@ impl Engine {
         from_json(&facts).inspect_err(|_| metrics.checksum_failures_total.with_label_values(&["row"]).inc())
     }
 
-    /// A key's current version, pinned for reading; `None` when there is none.
+    /// A key's current version, pinned for reading, adopted first as by [`Engine::head`]; `None` when there is none.
     ///
     /// # Errors
     /// [`EngineError`] when the catalog fails or the row is not what was sealed.
     pub async fn open_object(&self, bucket: &BucketHandle, key: &str) -> Result<Option<OpenObject>, EngineError> {
         for _ in 0..8 {
-            let Some(content) = self.catalog.content(bucket.row.id, key).await? else { return Ok(None) };
+            let Some(content) = self.current_content(bucket, key).await? else {
+                if self.adopt_on_read(bucket, key).await? {
+                    continue;
+                }
+                return Ok(None);
+            };
             let facts = self.open_facts(bucket, &content.version)?;
             match self.open_content(bucket, content, facts) {
                 // A blob was being purged: the key has another version by now.
@@ -79,6 +97,14 @@ impl Engine {
             }
         }
         Err(EngineError::Busy("the key is being replaced all the time"))
+    }
+
+    /// From the catalog, always: a version that is kept anywhere else may not be the current one (E16).
+    async fn current_content(&self, bucket: &BucketHandle, key: &str) -> Result<Option<Content>, CatalogError> {
+        #[cfg(feature = "mutant-stale-cache")]
+        return super::stale::content(&*self.catalog, bucket.row.id, key).await;
+        #[cfg(not(feature = "mutant-stale-cache"))]
+        self.catalog.content(bucket.row.id, key).await
     }
 
     /// Pins some content. [`EngineError::Conflict`] when one of its blobs is being purged.
@@ -130,6 +156,7 @@ impl Engine {
             blobs: object.content.blobs.iter().map(|row| (row.id, row.clone())).collect(),
             _pin: object.pin.clone(),
         });
+        self.note_heat(object, &range);
         let mut runs = VecDeque::new();
         let mut start = 0;
         for extent in &object.content.extents {
@@ -148,6 +175,18 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// Counts how much of each delta is read: what is read often is better whole.
+    fn note_heat(&self, object: &OpenObject, range: &Range<u64>) {
+        let len = range.end.saturating_sub(range.start);
+        for row in object.content.blobs.iter().filter(|row| row.form == BlobForm::Delta) {
+            #[expect(clippy::cast_precision_loss, reason = "a rough share")]
+            let share = len as f32 / row.plain_len.max(1) as f32;
+            self.heat.note(row.id, share, Instant::now());
+        }
+    }
+}
+
 /// What every piece of one read needs.
 struct Reader {
     engine: Arc<Engine>,
@@ -156,12 +195,12 @@ struct Reader {
     _pin: Arc<Pin>,
 }
 
-/// One piece: bytes of one segment.
-struct Piece {
-    blob: BlobKey,
-    index: u64,
-    segment: Segment,
-    within: Range<u32>,
+/// One piece.
+enum Piece {
+    /// Bytes of one segment.
+    Segment { blob: BlobKey, index: u64, segment: Segment, within: Range<u32> },
+    /// Bytes of a row's content that lie in an original.
+    Original { blob: BlobKey, range: Range<u64> },
 }
 
 /// A piece being fetched; aborted when the client goes away.
@@ -215,6 +254,15 @@ impl ReadAhead {
         }
         let Some((blob, range)) = self.runs.front_mut() else { return Ok(None) };
         let blob = *blob;
+        if self.reader.row(blob)?.original.is_some() {
+            let len = if std::mem::take(&mut self.first) { FIRST_RAW_PIECE_LEN.into() } else { ORIGINAL_PIECE_LEN };
+            let piece = range.start..range.end.min(range.start + len);
+            range.start = piece.end;
+            if range.is_empty() {
+                self.runs.pop_front();
+            }
+            return Ok(Some(Piece::Original { blob, range: piece }));
+        }
         let Some((index, within)) = segments_covering(range.clone()).next() else { return Ok(None) };
         range.start += u64::from(within.end - within.start);
         if range.is_empty() {
@@ -226,23 +274,28 @@ impl ReadAhead {
             while at < within.end {
                 let len = if std::mem::take(&mut self.first) { FIRST_RAW_PIECE_LEN } else { RAW_PIECE_LEN };
                 let end = within.end.min(at + len);
-                self.within.push_back(Piece { blob, index, segment: segment.clone(), within: at..end });
+                self.within.push_back(Piece::Segment { blob, index, segment: segment.clone(), within: at..end });
                 at = end;
             }
             return Ok(self.within.pop_front());
         }
         self.first = false;
-        Ok(Some(Piece { blob, index, segment, within }))
+        Ok(Some(Piece::Segment { blob, index, segment, within }))
     }
 }
 
 impl Piece {
     /// Bytes of memory its reading takes: stored and plain bytes, and the base bytes of a delta.
     fn cost(&self) -> u64 {
-        let footprint: u64 = self.segment.footprint.iter().map(|run| u64::from(run.len)).sum();
-        match self.segment.coding {
-            Coding::Raw => 2 * u64::from(self.within.end - self.within.start) + (128 << 10),
-            _ => u64::from(self.segment.plain_len) + u64::from(self.segment.stored_len) + footprint,
+        match self {
+            Self::Original { range, .. } => 2 * (range.end - range.start),
+            Self::Segment { segment, within, .. } if segment.coding == Coding::Raw => {
+                2 * u64::from(within.end - within.start) + (128 << 10)
+            }
+            Self::Segment { segment, .. } => {
+                let footprint: u64 = segment.footprint.iter().map(|run| u64::from(run.len)).sum();
+                u64::from(segment.plain_len) + u64::from(segment.stored_len) + footprint
+            }
         }
     }
 }
@@ -258,29 +311,49 @@ impl Reader {
     }
 
     async fn fetch(&self, piece: Piece, mut permit: Permit) -> Result<Bytes, EngineError> {
+        let (blob, index, segment, within) = match piece {
+            Piece::Segment { blob, index, segment, within } => (blob, index, segment, within),
+            Piece::Original { blob, range } => {
+                let bytes = self.engine.originals.read(self.row(blob)?, range).await?;
+                permit.shrink(bytes.len() as u64);
+                return Ok(held(bytes, Some(permit)));
+            }
+        };
         let blobs = &self.engine.blobs;
-        let manifest = blobs.manifest(self.row(piece.blob)?, self.bucket.domain_key()).await?;
-        let within = piece.within.start as usize..piece.within.end as usize;
-        let bytes = match piece.segment.coding {
-            Coding::Raw => blobs.raw_range(&manifest, &piece.segment, piece.within).await?,
+        let row = self.row(blob)?;
+        let manifest = blobs.manifest(row, self.bucket.domain_key()).await?;
+        let cut = within.start as usize..within.end as usize;
+        let raw = segment.coding == Coding::Raw;
+        let bytes = match segment.coding {
+            Coding::Raw => blobs.raw_range(&manifest, &segment, within).await?,
+            Coding::Zstd if row.pack => {
+                // Whoever reads one member is likely to read its neighbours.
+                let pack = blobs.decoded_segment(&manifest, index).await?;
+                let member = pack.get(cut).ok_or_else(too_short)?.to_vec();
+                permit.shrink(member.len() as u64);
+                return Ok(held(member, Some(permit)));
+            }
             Coding::Zstd | Coding::Delta => {
                 let rows = self.engine.base_rows(&manifest).await?;
                 let bases = BaseReader::new(&rows, self.bucket.domain_key());
-                blobs.plain_segment(&manifest, &piece.segment, &bases).await?
+                blobs.plain_segment(&manifest, &segment, &bases).await?
             }
         };
         permit.shrink(bytes.len() as u64);
-        let cut = piece.segment.coding != Coding::Raw;
-        tracing::trace!(blob = %BlobId(piece.blob.0), segment = piece.index, len = within.len(), "read");
+        tracing::trace!(blob = %BlobId(blob.0), segment = index, len = cut.len(), "read");
         let bytes = held(bytes, Some(permit));
-        if !cut {
+        if raw {
             return Ok(bytes);
         }
-        if within.end > bytes.len() {
-            return Err(EngineError::Integrity("segment shorter than its extent".into()));
+        if cut.end > bytes.len() {
+            return Err(too_short());
         }
-        Ok(bytes.slice(within))
+        Ok(bytes.slice(cut))
     }
+}
+
+fn too_short() -> EngineError {
+    EngineError::Integrity("segment shorter than its extent".into())
 }
 
 pub(super) fn from_json<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, EngineError> {

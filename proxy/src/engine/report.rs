@@ -1,7 +1,10 @@
 //! What operators are told: stats, explanations, inspection. JSON; the schema is docs/reference/admin-api.md.
 
-use super::{Engine, EngineError, blobs::Manifest, keyring::KeysetCopy, parse_blob_id};
-use catalog::{BlobKey, BlobRow, Bucket, BucketStats, StoredBytes};
+use super::{
+    Engine, EngineError, blobs::Manifest, choose::ChoiceAccount, keyring::KeysetCopy, packs, parse_blob_id,
+    publish::CHOICES,
+};
+use catalog::{BlobKey, BlobRow, Bucket, BucketStats, Original, StoredBytes};
 use object_format::{BlobId, Coding, Suite};
 use serde_json::{Value, json};
 
@@ -60,9 +63,14 @@ impl Engine {
         let Some(object) = self.open_object(&handle, key).await? else { return Ok(None) };
         let mut blobs = Vec::new();
         for row in &object.content.blobs {
+            if let Some(original) = &row.original {
+                blobs.push(original_json(row, original));
+                continue;
+            }
             let manifest = self.blobs.manifest(row, handle.domain_key()).await?;
             let mut value = self.blob_json(row, &manifest).await?;
             value["fan_in"] = json!(self.catalog.fan_in(row.id).await?);
+            value["choices"] = choices_json(&manifest);
             value["bases"] =
                 self.catalog.bases_of(row.id).await?.iter().map(|base| json!(BlobId(base.0).to_string())).collect();
             blobs.push(value);
@@ -99,6 +107,9 @@ impl Engine {
     pub async fn inspect(&self, blob: &str) -> Result<Option<Value>, EngineError> {
         let Some(id) = parse_blob_id(blob) else { return Ok(None) };
         let Some(row) = self.catalog.blobs(&[BlobKey(id.0)]).await?.into_iter().next() else { return Ok(None) };
+        if let Some(original) = &row.original {
+            return Ok(Some(original_json(&row, original)));
+        }
         let buckets = self.catalog.buckets().await?;
         let bucket = buckets.into_iter().find(|bucket| bucket.id == row.bucket);
         let handle = match bucket {
@@ -130,6 +141,13 @@ impl Engine {
             .map(|range| json!({"blob": range.blob.to_string(), "offset": range.offset, "len": range.len}))
             .collect();
         value["fan_in"] = json!(self.catalog.fan_in(row.id).await?);
+        if row.pack {
+            let members = packs::members_of(&manifest.root.facts.facts)?;
+            value["members"] = members
+                .iter()
+                .map(|member| json!({"key": member.key, "version": member.version, "offset": member.offset, "len": member.len}))
+                .collect();
+        }
         Ok(Some(value))
     }
 
@@ -186,9 +204,21 @@ fn bucket_json(stats: &BucketStats) -> Value {
             "inline": stored.inline,
             "total": total_of(stored),
         },
+        "foreign_bytes": stats.foreign_bytes,
         "whole_bytes": stats.whole_bytes,
         "delta_bytes": stats.delta_bytes,
         "bytes_by_coding": stats.forms,
+    })
+}
+
+/// Content that lies in an original: where.
+fn original_json(row: &BlobRow, original: &Original) -> Value {
+    json!({
+        "id": BlobId(row.id.0).to_string(),
+        "form": "foreign",
+        "plain_len": row.plain_len,
+        "store": row.backend,
+        "original": { "key": original.key, "etag": original.etag, "offset": original.offset, "owned": original.owned },
     })
 }
 
@@ -201,6 +231,7 @@ fn add(total: &mut BucketStats, bucket: &BucketStats) {
     total.logical_bytes += bucket.logical_bytes;
     total.uploads += bucket.uploads;
     total.upload_bytes += bucket.upload_bytes;
+    total.foreign_bytes += bucket.foreign_bytes;
     total.whole_bytes += bucket.whole_bytes;
     total.delta_bytes += bucket.delta_bytes;
     let (sum, stored) = (&mut total.stored, &bucket.stored);
@@ -216,6 +247,13 @@ fn add(total: &mut BucketStats, bucket: &BucketStats) {
     sum.zstd_stored += forms.zstd_stored;
     sum.delta_plain += forms.delta_plain;
     sum.delta_stored += forms.delta_stored;
+}
+
+/// How a blob's bases were chosen, as its manifest tells it.
+fn choices_json(manifest: &Manifest) -> Value {
+    let facts: Value = serde_json::from_slice(&manifest.root.facts.facts).unwrap_or_default();
+    let accounts: Vec<ChoiceAccount> = serde_json::from_value(facts[CHOICES].clone()).unwrap_or_default();
+    json!(accounts)
 }
 
 fn coding_name(coding: Coding) -> &'static str {

@@ -8,30 +8,36 @@
 
 use super::{
     BodyDigest, Destination, Engine, EngineError, StoreError,
-    base::{BaseChoice, BaseObject, RegionOutcome},
+    base::{BaseObject, RegionOutcome},
     bucket::BucketHandle,
     budget::Permit,
-    config::Compression,
+    choose::{Candidate, Choice, ChoiceAccount, Wish},
+    config::{BucketSettings, Compression},
+    effort::{Load, Trying},
     encode::{EncodedSegment, Region, SegmentPlan, Trials, encode_segment},
     keyring::random,
     outlet::{Outlet, held},
     pins::Pin,
     plan::{self, BaseOutcome, DELTA_LEN_MIN, INLINE_LEN_MAX},
     pool::CodecPool,
+    similar::{HeadFuture, REGION_LEN, RegionSketch, SketchLane},
     view::VIEW_RANGES_MAX,
     window::BasePiece,
 };
 use bytes::{Buf, Bytes};
-use catalog::FormBytes;
+use catalog::{BlobKey, FormBytes};
 use delta_codec::Effort;
 use futures::{
     FutureExt, Stream, StreamExt,
     future::{BoxFuture, Shared},
 };
 use object_format::{BlobId, BlobKind, BlobSpec, BlobWriter, Coding, SEGMENT_LEN, Seal, Segment};
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
 };
 use tokio::{sync::mpsc, task::JoinHandle};
 
@@ -65,8 +71,13 @@ pub(super) struct StagedContent {
     pub(super) footprints: Vec<Vec<BasePiece>>,
     pub(super) forms: FormBytes,
     pub(super) plain_len: u64,
-    pub(super) base: Option<Arc<BaseObject>>,
+    /// What its regions resemble; empty where that does not matter.
+    pub(super) sketches: Vec<RegionSketch>,
+    /// The bases of its regions and how they were chosen; holds the bases against collection.
+    pub(super) choices: Vec<Arc<Choice>>,
     pub(super) base_outcome: BaseOutcome,
+    /// It is to be encoded better later.
+    pub(super) deferred: bool,
     /// Keeps base blobs from being collected until the commit has its edges; the windows themselves go as soon as their segments are encoded.
     pub(super) pins: Vec<Arc<Vec<Pin>>>,
 }
@@ -92,8 +103,17 @@ impl Engine {
         if len.is_some_and(|len| len > BLOB_PLAIN_LEN_MAX) {
             return Err(EngineError::TooLarge.into());
         }
-        let base = self.find_base(bucket, &destination, len).await;
-        self.stage_against(bucket, &destination, base, len, body, digest).await
+        let short = len.is_some_and(|len| len < DELTA_LEN_MIN);
+        let wanted = bucket.settings.compression == Compression::Delta && !short;
+        let trying = self.trying(bucket);
+        let search = match trying.effort() {
+            _ if !wanted => Search::Ended(BaseOutcome::NotWanted),
+            Some(_) => Search::Wanted { avoid: None },
+            None => Search::Ended(BaseOutcome::Deferred),
+        };
+        let manner =
+            Manner { target: self.target_of(&destination, len), search, trying, jobs: self.pool.threads() + 1 };
+        self.stage_with(bucket, manner, body, digest).await
     }
 
     /// The same without looking for a base: the way out when a base vanished before the commit (E3).
@@ -108,35 +128,32 @@ impl Engine {
         S: Stream<Item = Result<Bytes, EngineError>> + Send + Unpin,
         D: BodyDigest,
     {
-        self.stage_against(bucket, destination, (None, BaseOutcome::None), None, body, digest).await
+        let (search, trying) = (Search::Ended(BaseOutcome::None), self.trying(bucket));
+        let manner =
+            Manner { target: self.target_of(destination, None), search, trying, jobs: self.pool.threads() + 1 };
+        self.stage_with(bucket, manner, body, digest).await
     }
 
-    async fn find_base(
-        self: &Arc<Self>,
-        bucket: &BucketHandle,
-        destination: &Destination,
-        len: Option<u64>,
-    ) -> (Option<Arc<BaseObject>>, BaseOutcome) {
-        if bucket.settings.compression != Compression::Delta || len.is_some_and(|len| len < DELTA_LEN_MIN) {
-            return (None, BaseOutcome::NotWanted);
-        }
-        match self.choose_base(bucket, destination.key()).await {
-            Ok(BaseChoice::Found(base)) => (Some(Arc::new(base)), BaseOutcome::Tried),
-            Ok(BaseChoice::Drifted) => (None, BaseOutcome::Drifted),
-            Ok(BaseChoice::None) => (None, BaseOutcome::None),
-            Err(error) => {
-                tracing::warn!(%error, "no base: stored without one");
-                (None, BaseOutcome::None)
-            }
-        }
+    /// How a body that arrives now is encoded.
+    fn trying(&self, bucket: &BucketHandle) -> Trying {
+        let BucketSettings { effort, compression, .. } = bucket.settings;
+        Trying::on_arrival(effort, compression, self.effort.control(Instant::now()), self.config.convert.defer)
     }
 
-    async fn stage_against<S, E, D>(
+    fn target_of(&self, destination: &Destination, len: Option<u64>) -> Target {
+        let reach = match destination {
+            Destination::Object { .. } => plan::reach_of(len),
+            // All parts of an upload are to share their windows.
+            Destination::Part { .. } => plan::reach_of(None),
+        };
+        Target { key: destination.key().to_owned(), start: self.offset_in_object(destination, len), len, reach }
+    }
+
+    /// Reads, hashes, encodes and streams a body towards the backend in a manner that is settled.
+    pub(super) async fn stage_with<S, E, D>(
         self: &Arc<Self>,
         bucket: &BucketHandle,
-        destination: &Destination,
-        (base, base_outcome): (Option<Arc<BaseObject>>, BaseOutcome),
-        len: Option<u64>,
+        manner: Manner,
         body: S,
         digest: D,
     ) -> Result<Staged<D::Output>, StoreError<E>>
@@ -145,15 +162,20 @@ impl Engine {
         E: Send,
         D: BodyDigest,
     {
-        let start = self.offset_in_object(destination, len);
-        let mut encoding = Encoding::start(self, bucket, base, base_outcome, start)?;
+        let len = manner.target.len;
+        let mut encoding = Encoding::start(self, bucket, manner)?;
+        // Sketches serve the choice of bases, and later choices of what is stored whole now.
+        let mut sketching = (bucket.settings.compression == Compression::Delta)
+            .then(|| SketchLane::new(self.hash_pool.clone(), bucket.similarity_secret()));
         let mut hashing = HashLane::new(self.hash_pool.clone(), digest);
         let mut reader = BodyReader { body, rest: Bytes::new(), ended: false };
         let mut plain_len = 0;
         while !reader.ended {
             let room = len.map_or(SEGMENT_LEN as u64, |len| (len - plain_len).min(SEGMENT_LEN as u64)).max(1);
             let permit = self.budget.acquire(2 * room + SEGMENT_OVERHEAD).await?;
+            let asked = Instant::now();
             let plain = reader.fill(usize::try_from(room).unwrap_or(SEGMENT_LEN)).await.map_err(StoreError::Body)?;
+            let upload = asked.elapsed();
             if plain.is_empty() {
                 break;
             }
@@ -163,10 +185,21 @@ impl Engine {
             }
             let plain = Arc::new(plain);
             hashing.push(plain.clone()).await?;
-            encoding.push(plain, permit).await?;
+            let head = match &mut sketching {
+                Some(sketching) => sketching.push(&plain, !encoding.has_base()).await?,
+                None => None,
+            };
+            encoding.push(plain, head, permit, upload).await?;
         }
-        let (hashed, content) = futures::join!(hashing.finish(), encoding.finish());
-        let ((digests, sha256), content) = (hashed?, content?);
+        let sketched = async {
+            match sketching {
+                Some(sketching) => sketching.finish().await,
+                None => Ok(Vec::new()),
+            }
+        };
+        let (hashed, sketches, content) = futures::join!(hashing.finish(), sketched, encoding.finish());
+        let ((digests, sha256), mut content) = (hashed?, content?);
+        content.sketches = sketches?;
         Ok(Staged { digests, sha256, plain_len, content })
     }
 
@@ -270,6 +303,46 @@ async fn joined<T>(task: JoinHandle<Result<T, EngineError>>) -> Result<T, Engine
     task.await.unwrap_or_else(|error| Err(EngineError::Other(format!("a task ended without an answer: {error}"))))
 }
 
+/// How a body is encoded.
+pub(super) struct Manner {
+    /// What it is.
+    pub(super) target: Target,
+    /// What it differs from.
+    pub(super) search: Search,
+    /// How hard the codec tries.
+    pub(super) trying: Trying,
+    /// Segments that are encoded at the same time, at most.
+    pub(super) jobs: usize,
+}
+
+/// Whether a base is looked for.
+#[derive(Clone)]
+pub(super) enum Search {
+    /// Yes, and this blob must not become one.
+    Wanted {
+        /// The blob that is being encoded anew.
+        avoid: Option<BlobKey>,
+    },
+    /// No: it is this.
+    Settled(Arc<BaseObject>),
+    /// No, and why.
+    Ended(BaseOutcome),
+}
+
+/// What is being encoded.
+pub(super) struct Target {
+    /// Its key.
+    pub(super) key: String,
+    /// Where it presumably begins in its object.
+    pub(super) start: u64,
+    /// Its length, when known.
+    pub(super) len: Option<u64>,
+    /// Base bytes worth having for a region of it.
+    pub(super) reach: u64,
+}
+
+type CandidatesFuture = Shared<BoxFuture<'static, Arc<Vec<Candidate>>>>;
+type ChoiceFuture = Shared<BoxFuture<'static, Option<Arc<Choice>>>>;
 type RegionFuture = Shared<BoxFuture<'static, Option<Arc<Region>>>>;
 
 /// A segment's way out of the codec pool.
@@ -284,11 +357,20 @@ struct Encoded {
 struct Encoding {
     engine: Arc<Engine>,
     bucket: BucketHandle,
-    base: Option<Arc<BaseObject>>,
-    effort: Effort,
-    /// Position in the object of the next segment.
-    next: u64,
-    region: Option<(u64, RegionFuture)>,
+    target: Target,
+    search: Search,
+    trying: Trying,
+    /// Set when some segment was not tried to be encoded well.
+    deferred: bool,
+    /// Bytes that were pushed.
+    offset: u64,
+    named: Option<CandidatesFuture>,
+    /// The choice of each region so far.
+    choices: Vec<ChoiceFuture>,
+    /// The window in use: of which choice, of which part of the object.
+    region: Option<((usize, u64), RegionFuture)>,
+    /// Set when some region has a base.
+    found: Arc<AtomicBool>,
     /// Set when some region had a window.
     tried: Arc<AtomicBool>,
     trials: Arc<Trials>,
@@ -306,17 +388,11 @@ impl<T> Drop for AbortOnDrop<T> {
 }
 
 impl Encoding {
-    fn start(
-        engine: &Arc<Engine>,
-        bucket: &BucketHandle,
-        base: Option<Arc<BaseObject>>,
-        base_outcome: BaseOutcome,
-        start: u64,
-    ) -> Result<Self, EngineError> {
-        let effort = plan::effort_for(bucket.settings.effort, engine.pool.queue_time());
-        engine.metrics.effort_level.set(effort_level(effort));
-        let id = BlobId::new(engine.epoch, random()?);
-        let kind = if base.is_some() { BlobKind::Delta } else { BlobKind::Whole };
+    fn start(engine: &Arc<Engine>, bucket: &BucketHandle, manner: Manner) -> Result<Self, EngineError> {
+        let Manner { target, search, trying, jobs } = manner;
+        let id = BlobId::new(engine.epoch(), random()?);
+        // A blob of this kind may have a base view, and need not.
+        let kind = if matches!(search, Search::Ended(_)) { BlobKind::Whole } else { BlobKind::Delta };
         let seal = match bucket.domain_key() {
             Some(key) => Seal::Aes256Gcm { key, salt: random()? },
             None => Seal::None,
@@ -332,35 +408,75 @@ impl Encoding {
             footprints: Vec::new(),
             forms: FormBytes::default(),
             plain_len: 0,
-            base: base.clone(),
-            base_outcome,
+            sketches: Vec::new(),
+            choices: Vec::new(),
+            base_outcome: BaseOutcome::None,
+            deferred: false,
             pins: Vec::new(),
         };
-        let (encoded, receiver) = mpsc::channel(engine.pool.threads() + 1);
+        let (encoded, receiver) = mpsc::channel(jobs.max(1));
         let emitting = tokio::spawn(emit(engine.clone(), bucket.clone(), content, receiver));
-        let mut encoding = Self {
+        let (mut named, mut choices, mut found) = (None, Vec::new(), false);
+        match &search {
+            Search::Wanted { avoid } => named = Some(named_candidates(engine, bucket, &target.key, *avoid)),
+            Search::Settled(base) => {
+                let choice = Some(Arc::new(Choice::settled(base.clone())));
+                choices.push(async move { choice }.boxed().shared());
+                found = true;
+            }
+            Search::Ended(_) => {}
+        }
+        Ok(Self {
             engine: engine.clone(),
             bucket: bucket.clone(),
-            base,
-            effort,
-            next: start,
+            target,
+            search,
+            trying,
+            deferred: false,
+            offset: 0,
+            named,
+            choices,
             region: None,
+            found: Arc::new(AtomicBool::new(found)),
             tried: Arc::default(),
             trials: Arc::default(),
             view_ranges: Arc::default(),
             encoded,
             content: AbortOnDrop(emitting),
-        };
-        // The first window is fetched while the first segment still arrives.
-        encoding.region_at(start);
-        Ok(encoding)
+        })
     }
 
-    async fn push(&mut self, plain: Arc<Vec<u8>>, permit: Permit) -> Result<(), EngineError> {
-        let region = self.region_at(self.next);
-        self.next += plain.len() as u64;
+    /// True when a region has found a base: the body will hardly be stored whole.
+    fn has_base(&self) -> bool {
+        self.found.load(Ordering::Relaxed)
+    }
+
+    /// Takes the next segment; `head` comes with the first one of a region, `upload` is how long the client took to send it.
+    async fn push(
+        &mut self,
+        plain: Arc<Vec<u8>>,
+        head: Option<HeadFuture>,
+        permit: Permit,
+        upload: Duration,
+    ) -> Result<(), EngineError> {
+        if matches!(self.trying, Trying::ByLoad { .. }) {
+            let load = Load { queue: self.engine.pool.queue_time(), upload };
+            self.trying.note(load);
+            self.engine.effort.note(load, Instant::now());
+        }
+        let effort = self.trying.effort();
+        self.engine.metrics.effort_level.set(effort_level(effort));
+        self.deferred |= effort.is_none();
+        if let (Some(named), Some(head)) = (&self.named, head) {
+            self.choices.push(self.choice(named.clone(), head, plain.clone()));
+        }
+        let region = match effort {
+            Some(_) => self.region_here(),
+            None => None,
+        };
+        self.offset += plain.len() as u64;
         let (engine, trials) = (self.engine.clone(), self.trials.clone());
-        let (compression, effort) = (self.bucket.settings.compression, self.effort);
+        let (compression, effort) = (self.bucket.settings.compression, effort.unwrap_or(Effort::Fast));
         let job = tokio::spawn(async move {
             let region = match region {
                 Some(region) => region.await,
@@ -385,25 +501,75 @@ impl Encoding {
         // A full channel is drained by the emitter; a closed one says why below.
         let _ = self.encoded.send(None).await;
         let mut content = joined_content(&mut self.content).await?;
-        if self.base.is_some() && content.plain_len > 0 && !self.tried.load(Ordering::Relaxed) {
-            content.base_outcome = BaseOutcome::Busy;
+        for choice in &self.choices {
+            content.choices.extend(choice.clone().await);
         }
+        content.base_outcome = match self.deferred {
+            true => BaseOutcome::Deferred,
+            false => self.outcome(&content.choices),
+        };
+        content.deferred = content.plain_len >= DELTA_LEN_MIN
+            && (self.deferred || matches!(self.trying, Trying::Fixed { later: true, .. }));
         Ok(content)
     }
 
-    /// The window for the region of the object at `position`, being loaded from its first use on.
-    fn region_at(&mut self, position: u64) -> Option<RegionFuture> {
-        let base = self.base.as_ref()?;
-        let index = position / self.engine.windows.region_len();
+    /// How the search ended, over all regions: what happened to the first one, unless some region had a base.
+    fn outcome(&self, choices: &[Arc<Choice>]) -> BaseOutcome {
+        match self.search {
+            Search::Ended(outcome) => outcome,
+            _ if self.tried.load(Ordering::Relaxed) => BaseOutcome::Tried,
+            _ if self.has_base() => BaseOutcome::Busy,
+            _ => choices.first().map_or(BaseOutcome::None, |choice| choice.outcome),
+        }
+    }
+
+    /// The choice of bases for the region that begins with the next segment, being made from now on.
+    fn choice(&self, named: CandidatesFuture, head: HeadFuture, first: Arc<Vec<u8>>) -> ChoiceFuture {
+        let (engine, bucket, found) = (self.engine.clone(), self.bucket.clone(), self.found.clone());
+        let (offset, position) = (self.offset, self.target.start + self.offset);
+        let (reach, effort) = (self.target.reach, self.trying.effort().unwrap_or(Effort::Fast));
+        let avoid = match self.search {
+            Search::Wanted { avoid } => avoid,
+            Search::Settled(_) | Search::Ended(_) => None,
+        };
+        let left = self.target.len.map_or(first.len() as u64, |len| len.saturating_sub(offset));
+        let target_bytes = left.clamp(first.len() as u64, REGION_LEN);
+        let choosing = tokio::spawn(async move {
+            let head = head.await?;
+            let named = named.await;
+            if first.len() as u64 <= DELTA_LEN_MIN && offset == 0 {
+                return None;
+            }
+            let wish = Wish { offset, position, head, first, target_bytes, reach, effort, avoid };
+            match engine.choose(&bucket, &wish, &named).await {
+                Ok(choice) => {
+                    found.fetch_or(!choice.bases.is_empty(), Ordering::Relaxed);
+                    Some(Arc::new(choice))
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "no base could be chosen: stored without one");
+                    None
+                }
+            }
+        });
+        async move { choosing.await.ok().flatten() }.boxed().shared()
+    }
+
+    /// The window for the next segment, being loaded from its first use on.
+    fn region_here(&mut self) -> Option<RegionFuture> {
+        let choice = self.choices.last()?.clone();
+        let position = self.target.start + self.offset;
+        let index = (self.choices.len(), position / self.engine.windows.region_len());
         if let Some((current, region)) = &self.region
             && *current == index
         {
             return Some(region.clone());
         }
-        let (engine, bucket, base) = (self.engine.clone(), self.bucket.clone(), base.clone());
+        let (engine, bucket, reach) = (self.engine.clone(), self.bucket.clone(), self.target.reach);
         let (view_ranges, tried) = (self.view_ranges.clone(), self.tried.clone());
         let loading = tokio::spawn(async move {
-            match engine.region(&bucket, &base, position).await {
+            let choice = choice.await.filter(|choice| !choice.bases.is_empty())?;
+            match engine.region(&bucket, &choice.bases, position, reach).await {
                 Ok(RegionOutcome::Ready(region)) => {
                     // Every piece may become a range of the blob's view, which holds so many.
                     let pieces = region.window.piece_count();
@@ -422,6 +588,21 @@ impl Encoding {
         self.region = Some((index, region.clone()));
         Some(region)
     }
+}
+
+/// What the key's name leads to, being looked up from now on.
+fn named_candidates(
+    engine: &Arc<Engine>,
+    bucket: &BucketHandle,
+    key: &str,
+    avoid: Option<BlobKey>,
+) -> CandidatesFuture {
+    let (engine, bucket, key) = (engine.clone(), bucket.clone(), key.to_owned());
+    let looking = tokio::spawn(async move {
+        let found = engine.named_candidates(&bucket, &key, avoid).await;
+        found.inspect_err(|error| tracing::warn!(%error, "no base by name: only by content")).unwrap_or_default()
+    });
+    async move { Arc::new(looking.await.unwrap_or_default()) }.boxed().shared()
 }
 
 async fn joined_content(content: &mut AbortOnDrop<StagedContent>) -> Result<StagedContent, EngineError> {
@@ -468,6 +649,22 @@ async fn emit(
 }
 
 impl StagedContent {
+    /// How its bases were chosen.
+    pub(super) fn accounts(&self) -> impl Iterator<Item = &ChoiceAccount> {
+        self.choices.iter().map(|choice| &choice.account)
+    }
+
+    /// Keys of the bases that were chosen, each once.
+    pub(super) fn base_keys(&self) -> Vec<String> {
+        let mut keys: Vec<String> = Vec::new();
+        for base in self.choices.iter().flat_map(|choice| &choice.bases) {
+            if !keys.contains(&base.object.key) {
+                keys.push(base.object.key.clone());
+            }
+        }
+        keys
+    }
+
     fn note(&mut self, encoded: &EncodedSegment) {
         let plain_len = u64::from(encoded.plain_len);
         let stored_len = encoded.stored.as_ref().map_or(plain_len, |stored| stored.len() as u64);
@@ -502,12 +699,13 @@ impl StagedContent {
     }
 }
 
-/// The effort as a gauge: 1 fast, 2 balanced, 3 high, 4 max.
-fn effort_level(effort: Effort) -> f64 {
+/// The effort as a gauge: 0 not now, 1 fast, 2 balanced, 3 high, 4 max.
+fn effort_level(effort: Option<Effort>) -> f64 {
     match effort {
-        Effort::Fast => 1.0,
-        Effort::Balanced => 2.0,
-        Effort::High => 3.0,
-        Effort::Max => 4.0,
+        None => 0.0,
+        Some(Effort::Fast) => 1.0,
+        Some(Effort::Balanced) => 2.0,
+        Some(Effort::High) => 3.0,
+        Some(Effort::Max) => 4.0,
     }
 }

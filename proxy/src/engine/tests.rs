@@ -1,5 +1,7 @@
 //! The engine through its own public functions, on a real disk and a real catalog.
 
+mod packing;
+
 use super::*;
 use bytes::Bytes;
 use futures::TryStreamExt;
@@ -7,9 +9,11 @@ use sha2::{Digest, Sha256};
 use std::{convert::Infallible, ops::Range};
 use tempfile::TempDir;
 
-const MIB: usize = 1 << 20;
+mod choosing;
 
-struct Sha(Sha256);
+pub(super) const MIB: usize = 1 << 20;
+
+pub(super) struct Sha(Sha256);
 
 impl BodyDigest for Sha {
     type Output = ();
@@ -23,23 +27,24 @@ impl BodyDigest for Sha {
     }
 }
 
-struct Deployment {
-    engine: Arc<Engine>,
-    metrics: Arc<Metrics>,
-    dir: TempDir,
+pub(super) struct Deployment {
+    pub(super) engine: Arc<Engine>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) dir: TempDir,
 }
 
-fn settings(compression: Compression, encryption: Encryption) -> BucketSettings {
+pub(super) fn settings(compression: Compression, encryption: Encryption) -> BucketSettings {
     BucketSettings {
         compression,
         encryption,
         effort: EffortSetting::Auto,
         backend: "local".into(),
+        read_through: None,
         keysets: Vec::new(),
     }
 }
 
-fn config(dir: &Path, memory_bytes_max: u64) -> EngineConfig {
+pub(super) fn config(dir: &Path, memory_bytes_max: u64) -> EngineConfig {
     let buckets = BTreeMap::from([
         ("delta".to_owned(), settings(Compression::Delta, Encryption::Off)),
         ("sealed".to_owned(), settings(Compression::Delta, Encryption::Aes256)),
@@ -47,8 +52,9 @@ fn config(dir: &Path, memory_bytes_max: u64) -> EngineConfig {
     ]);
     EngineConfig {
         data: dir.to_owned(),
-        catalog: "sqlite".into(),
+        catalog: CatalogConfig::Sqlite,
         backends: BTreeMap::from([("local".to_owned(), BackendConfig::Local { path: dir.join("blobs") })]),
+        stores: BTreeMap::from([("old".to_owned(), BackendConfig::Local { path: dir.join("old") })]),
         sync: true,
         defaults: settings(Compression::Delta, Encryption::Off),
         buckets,
@@ -58,26 +64,68 @@ fn config(dir: &Path, memory_bytes_max: u64) -> EngineConfig {
         codec_threads: Some(2),
         gc_grace: Duration::from_secs(300),
         gc_interval: Duration::from_secs(3600),
+        scrub: ScrubConfig::default(),
+        writer_lease: Duration::from_secs(60),
         upload_age_max: Duration::from_secs(86400),
+        safety: SafetyConfig {
+            backend: "local".into(),
+            journal_interval: Duration::from_secs(3600),
+            backup_interval: None,
+            backup_retention: Duration::from_secs(3600),
+            accept_older_catalog: false,
+        },
+        schedule_jobs: true,
+        // A machine under load would store some of the content of these tests later.
+        convert: ConvertConfig {
+            defer: false,
+            interval: Duration::from_secs(3600),
+            free_bytes_min: 0,
+            ..ConvertConfig::default()
+        },
     }
 }
 
 impl Deployment {
-    async fn start(memory_bytes_max: u64) -> Self {
+    pub(super) async fn start(memory_bytes_max: u64) -> Self {
         let dir = TempDir::new().expect("a temporary directory");
         let metrics = Metrics::new().expect("metrics");
         let engine = Engine::open(config(dir.path(), memory_bytes_max), metrics.clone()).await.expect("opens");
         Self { engine, metrics, dir }
     }
 
-    async fn bucket(&self, name: &str) -> BucketHandle {
+    /// One with other background jobs than the program's.
+    pub(super) async fn with_jobs(jobs: Vec<jobs::registry::JobSpec>, change: impl FnOnce(&mut EngineConfig)) -> Self {
+        Self::reopened(TempDir::new().expect("a temporary directory"), jobs, change).await
+    }
+
+    /// The same over a store that is there.
+    pub(super) async fn reopened(
+        dir: TempDir,
+        jobs: Vec<jobs::registry::JobSpec>,
+        change: impl FnOnce(&mut EngineConfig),
+    ) -> Self {
+        let metrics = Metrics::new().expect("metrics");
+        let mut config = config(dir.path(), 512 << 20);
+        change(&mut config);
+        let stores = open_stores(&config, &metrics).await.expect("stores open");
+        let engine = Engine::open_with(config, stores, metrics.clone(), jobs).await.expect("opens");
+        Self { engine, metrics, dir }
+    }
+
+    /// Ends the process in good order; gives what is left.
+    pub(super) async fn stop(self) -> TempDir {
+        self.engine.shutdown().await;
+        self.dir
+    }
+
+    pub(super) async fn bucket(&self, name: &str) -> BucketHandle {
         match self.engine.bucket(name).await.expect("catalog answers") {
             Some(bucket) => bucket,
             None => self.engine.create_bucket(name, "owner").await.expect("created").expect("name was free"),
         }
     }
 
-    async fn stage(&self, bucket: &BucketHandle, destination: Destination, content: &[u8]) -> Staged<()> {
+    pub(super) async fn stage(&self, bucket: &BucketHandle, destination: Destination, content: &[u8]) -> Staged<()> {
         let pieces: Vec<Result<Bytes, Infallible>> =
             content.chunks(70_001).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
         let body = futures::stream::iter(pieces);
@@ -87,25 +135,25 @@ impl Deployment {
             .expect("staged")
     }
 
-    async fn put(&self, bucket: &BucketHandle, key: &str, content: &[u8]) -> Published {
+    pub(super) async fn put(&self, bucket: &BucketHandle, key: &str, content: &[u8]) -> Published {
         let staged = self.stage(bucket, Destination::Object { key: key.into() }, content).await;
         assert_eq!(staged.sha256, <[u8; 32]>::from(Sha256::digest(content)));
         let facts = Facts { etag: "e".into(), ..Facts::default() };
         self.engine.publish(bucket, key, staged, facts, Precondition::None).await.expect("published")
     }
 
-    async fn get(&self, bucket: &BucketHandle, key: &str, range: Range<usize>) -> Vec<u8> {
+    pub(super) async fn get(&self, bucket: &BucketHandle, key: &str, range: Range<usize>) -> Vec<u8> {
         let object = self.engine.open_object(bucket, key).await.expect("opened").expect("exists");
         let pieces: Vec<Bytes> =
             self.engine.read(&object, range.start as u64..range.end as u64).try_collect().await.expect("read");
         pieces.concat()
     }
 
-    async fn delete(&self, bucket: &BucketHandle, key: &str) {
+    pub(super) async fn delete(&self, bucket: &BucketHandle, key: &str) {
         self.engine.delete(bucket, key, Precondition::None).await.expect("deleted").expect("existed");
     }
 
-    fn blob_files(&self) -> Vec<std::path::PathBuf> {
+    pub(super) fn blob_files(&self) -> Vec<std::path::PathBuf> {
         let mut files = Vec::new();
         let mut dirs = vec![self.dir.path().join("blobs")];
         while let Some(dir) = dirs.pop() {
@@ -114,7 +162,8 @@ impl Deployment {
                 if path.is_dir() { dirs.push(path) } else { files.push(path) }
             }
         }
-        files.retain(|file| !file.to_string_lossy().contains("keyset"));
+        let blobs = self.dir.path().join("blobs/blobs");
+        files.retain(|file| file.starts_with(&blobs));
         files
     }
 
@@ -124,7 +173,7 @@ impl Deployment {
 }
 
 /// Content that zstd shrinks a little and that has no repeats of its own.
-fn content(len: usize, seed: u64) -> Vec<u8> {
+pub(super) fn content(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     std::iter::repeat_with(|| {
         state ^= state << 13;
@@ -137,7 +186,7 @@ fn content(len: usize, seed: u64) -> Vec<u8> {
 }
 
 /// The next version: scattered edits, one insertion.
-fn edited(content: &[u8], seed: u64) -> Vec<u8> {
+pub(super) fn edited(content: &[u8], seed: u64) -> Vec<u8> {
     let mut next = content.to_vec();
     let mut at = 1000 + usize::try_from(seed % 977).expect("small");
     while at < next.len() {
@@ -377,7 +426,7 @@ async fn blobs_of_an_earlier_start_without_a_row_are_swept_and_others_survive_it
     let bucket = deployment.bucket("sealed").await;
     let bytes = content(MIB, 19);
     deployment.put(&bucket, "kept", &bytes).await;
-    let orphan = BlobId::new(deployment.engine.epoch, keyring::random().expect("random"));
+    let orphan = BlobId::new(deployment.engine.epoch(), keyring::random().expect("random"));
     let name = blobs::blob_name(orphan).expect("a name");
     let backend = deployment.engine.blobs.backend("local").expect("configured").clone();
     storage_backends::put_bytes(&*backend, &name, Bytes::from_static(b"left by a crash")).await.expect("stored");
@@ -443,4 +492,30 @@ async fn damaged_stored_bytes_are_an_error_and_never_wrong_bytes() {
             }
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn content_of_a_closed_epoch_is_not_committed_under_the_next() {
+    let deployment = Deployment::start(512 << 20).await;
+    let engine = &deployment.engine;
+    let bucket = deployment.bucket("off").await;
+    let body = content(3 * MIB, 5);
+    let staged = deployment.stage(&bucket, Destination::Object { key: "k".into() }, &body).await;
+    let old = engine.epoch();
+    // As when this process was stopped for longer than its lease: another one's collector closes the epoch.
+    engine.catalog.close_epochs(&[old]).await.expect("closed");
+    let refused = engine.delete(&bucket, "nothing", Precondition::None).await;
+    assert!(matches!(refused, Err(EngineError::Fenced)));
+    while engine.epoch() == old {
+        tokio::task::yield_now().await;
+    }
+    // Its blob may be collected at any time now, so it must not become a version's, although this process may write again.
+    let facts = Facts { etag: "e".into(), ..Facts::default() };
+    let late = engine.publish(&bucket, "k", staged, facts, Precondition::None).await;
+    assert!(matches!(late, Err(EngineError::Fenced)), "{late:?}");
+    assert!(engine.open_object(&bucket, "k").await.expect("catalog answers").is_none());
+    deployment.put(&bucket, "k", &body).await;
+    assert_eq!(deployment.get(&bucket, "k", 0..body.len()).await, body);
+    engine.collect(true).await.expect("collected");
+    assert_eq!(deployment.get(&bucket, "k", 0..body.len()).await, body);
 }

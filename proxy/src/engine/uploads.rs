@@ -123,7 +123,7 @@ impl Engine {
     /// [`EngineError`] when the catalog fails.
     pub async fn abort(&self, bucket: &BucketHandle, key: &str, upload: UploadId) -> Result<bool, EngineError> {
         self.part_lens.forget(upload);
-        Ok(self.catalog.abort(bucket.row.id, key, upload, self.epoch).await?)
+        Ok(self.catalog.abort(bucket.row.id, key, upload, self.epoch()).await?)
     }
 }
 

@@ -73,7 +73,7 @@ pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
     let resource = request.target.resource();
     let work = async move {
         let engine = request.service.engine.clone();
-        let (facts, published) = if engine.shares_extents(&source.bucket, &bucket) {
+        let (facts, published) = if engine.shares_extents(&source.bucket, &source.object, &bucket) {
             let facts = request.facts_of_shared(&source, described, wanted).await?;
             let published = engine.publish_copy(&bucket, &key, &source.object, facts.clone(), precondition).await;
             (facts, published)
@@ -131,7 +131,7 @@ pub(super) async fn upload_part_copy(request: &S3Request) -> Result<Answer> {
             checksums: checksum.iter().map(object_facts::kept).collect(),
             ..PartFacts::default()
         };
-        let (facts, stored) = if engine.shares_extents(&source.bucket, &bucket) {
+        let (facts, stored) = if engine.shares_extents(&source.bucket, &source.object, &bucket) {
             let (etag, checksum) = request.digests_of(&source, range.clone(), algorithm).await?;
             let facts = facts(&etag, checksum);
             let stored = engine.publish_part_copy(&bucket, part, &source.object, range, facts.clone()).await;

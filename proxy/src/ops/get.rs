@@ -2,7 +2,7 @@
 
 use super::{InBucket, Result, empty, no_such_key, object_facts, set, time_of};
 use crate::{
-    engine::{Facts, ObjectInfo},
+    engine::{Facts, Form, ObjectInfo},
     server::{
         AnswerBody,
         service::{Answer, S3Request},
@@ -101,7 +101,10 @@ impl InBucket<'_> {
         let headers = answer.headers_mut();
         object_facts::write_validators(headers, &etag, modified);
         object_facts::write_description(headers, content, facts);
-        object_facts::write_encryption(headers, &self.bucket);
+        // What lies in an original is not sealed, whatever its bucket is.
+        if facts.storage.form != Form::Foreign {
+            object_facts::write_encryption(headers, &self.bucket);
+        }
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(selection.range.end - selection.range.start));
         if selection.partial {
             set(headers, "content-range", &content_range(&selection.range, info.version.size));

@@ -4,8 +4,14 @@
 #![allow(clippy::unwrap_used, reason = "what cannot be done is a failed test")]
 
 mod admin;
+mod campaign;
+#[allow(dead_code, reason = "the fixture of the catalog's tests, which crash it too")]
+#[path = "../../../catalog/tests/it/cluster.rs"]
+mod cluster;
 mod connections;
 mod limits;
+mod replicas;
 mod running;
+mod scrub;
 mod stopping;
 mod wire;

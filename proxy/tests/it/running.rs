@@ -4,7 +4,7 @@ use deltaweir::{
     admin::AdminService,
     auth::Users,
     config::{Environment, Overrides, ServeConfig},
-    engine::Engine,
+    engine::{Engine, EngineConfig, EngineError},
     metrics::Metrics,
     server::{S3Service, Server},
 };
@@ -33,7 +33,18 @@ pub(crate) struct Running {
 impl Running {
     /// Starts one with these lines of configuration more.
     pub(crate) async fn start(config: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Self::start_in(tempfile::tempdir().unwrap(), config, Engine::open).await
+    }
+
+    /// Starts one over the store in `directory`, with the engine that `open` gives.
+    pub(crate) async fn start_in<Opening>(
+        directory: TempDir,
+        config: &str,
+        open: impl FnOnce(EngineConfig, Arc<Metrics>) -> Opening,
+    ) -> Self
+    where
+        Opening: Future<Output = Result<Arc<Engine>, EngineError>>,
+    {
         let data = directory.path().join("data");
         let environment = Environment::from([
             ("DELTAWEIR_DATA", data.to_str().unwrap()),
@@ -45,7 +56,7 @@ impl Running {
         let config = ServeConfig::from_text(config, Path::new(""), &Overrides::default(), &environment).unwrap();
         let metrics = Metrics::new().unwrap();
         let mut server = Server::bind(config.server.clone()).await.unwrap();
-        let engine = Engine::open(config.engine, metrics.clone()).await.unwrap();
+        let engine = open(config.engine, metrics.clone()).await.unwrap();
         server.bind_socket(&data).unwrap();
         let (s3, admin) = (server.s3_address().unwrap(), server.admin_address().unwrap());
         let (stop, stopping) = watch::channel(false);
@@ -72,5 +83,13 @@ impl Running {
         let in_time = self.task.await.unwrap();
         self.engine.shutdown().await;
         in_time
+    }
+
+    /// Stops it and gives its directory, for the next one.
+    pub(crate) async fn leave(self) -> TempDir {
+        self.begin_to_stop();
+        self.task.await.unwrap();
+        self.engine.shutdown().await;
+        self.directory
     }
 }

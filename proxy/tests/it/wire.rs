@@ -45,6 +45,19 @@ impl Reply {
         Some(rest.split_once("</Code>")?.0.to_owned())
     }
 
+    /// The length its head announces.
+    fn length(&self) -> Option<usize> {
+        self.header("content-length").map(|length| length.parse().unwrap())
+    }
+
+    /// A header's value.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
     pub(crate) fn closes(&self) -> bool {
         self.head.to_ascii_lowercase().contains("connection: close")
     }
@@ -109,6 +122,24 @@ impl Wire {
         self.reply(method == "HEAD").await.unwrap()
     }
 
+    /// The same, with headers more, over a connection that may end at any time: `None` unless the whole answer came.
+    pub(crate) async fn attempt(
+        &mut self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Option<Reply> {
+        let length = body.len().to_string();
+        let headers = [headers, &[("content-length", length.as_str())]].concat();
+        let request = [self.signed(method, target, &headers).as_bytes(), body].concat();
+        // A server that refuses a body may answer and close before it was sent.
+        let _ = timeout(STEP, self.stream.write_all(&request)).await.expect("the server reads or closes");
+        let reply = self.reply(method == "HEAD").await?;
+        let is_whole = method == "HEAD" || reply.length().is_none_or(|length| length == reply.body.len());
+        is_whole.then_some(reply)
+    }
+
     /// The next answer; `None` when the connection ends first.
     pub(crate) async fn reply(&mut self, is_head: bool) -> Option<Reply> {
         let head_len = loop {
@@ -121,14 +152,11 @@ impl Wire {
         };
         let head = String::from_utf8(self.received.drain(..head_len).collect()).unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let length = head.lines().find_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().unwrap())
-        });
-        let wanted = if is_head || status == 100 { 0 } else { length.unwrap_or(0) };
+        let mut reply = Reply { status, head, body: Vec::new() };
+        let wanted = if is_head || status == 100 { 0 } else { reply.length().unwrap_or(0) };
         while self.received.len() < wanted && self.more().await {}
-        let body = self.received.drain(..wanted.min(self.received.len())).collect();
-        Some(Reply { status, head, body })
+        reply.body = self.received.drain(..wanted.min(self.received.len())).collect();
+        Some(reply)
     }
 
     /// Whether the connection has ended and nothing more came.

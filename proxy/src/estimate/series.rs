@@ -1,0 +1,249 @@
+//! The objects of a source as series of similar names, and the runs of them that a sample is made of.
+
+use super::predict::Observed;
+use crate::engine::names::{natural, prefix_of, shape_of};
+use std::{
+    collections::{BTreeMap, HashSet},
+    hash::{DefaultHasher, Hash, Hasher},
+    ops::Range,
+};
+use storage_backends::PlainEntry;
+
+/// Where size classes begin, in bytes.
+pub(super) const CLASSES: [u64; 6] = [0, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20];
+/// Most objects of a run: long enough that a series drifts inside it and is re-based.
+const RUN_OBJECTS_MAX: usize = 32;
+/// Runs that a class is sampled by at least, where it has so many: an interval needs several.
+const RUNS_MIN: usize = 8;
+
+/// One listed object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) key: String,
+    pub(super) len: u64,
+    /// What equal content has equal, where the listing says it.
+    content: Option<u64>,
+}
+
+impl Listed {
+    pub(super) fn of(entry: PlainEntry) -> Self {
+        let content = entry.etag.filter(|etag| tells_content(etag)).map(|etag| {
+            let mut hasher = DefaultHasher::new();
+            (etag, entry.len).hash(&mut hasher);
+            hasher.finish()
+        });
+        Self { key: entry.key, len: entry.len, content }
+    }
+}
+
+/// Whether equal ETags mean equal content: an MD5, or one of an upload in parts. A file's is made of times.
+fn tells_content(etag: &str) -> bool {
+    let digest = etag.split_once('-').map_or(etag, |(digest, _)| digest);
+    digest.len() == 32 && digest.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Everything there is.
+pub(super) struct Population {
+    /// Without copies, by series and in natural order inside each.
+    objects: Vec<Listed>,
+    /// Runs by size class, and what each class sums up to.
+    pub(super) classes: Vec<Class>,
+    pub(super) logical_bytes: u64,
+    pub(super) duplicate_bytes: u64,
+    duplicates: u64,
+}
+
+/// One size class.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Class {
+    pub(super) objects: u64,
+    pub(super) series: u64,
+    /// Bytes of the first object of each series.
+    pub(super) head_bytes: u64,
+    /// Bytes of the others.
+    pub(super) follower_bytes: u64,
+    runs: Vec<Run>,
+}
+
+/// Neighbours of a series.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    /// Its size class.
+    pub(super) class: usize,
+    begins_series: bool,
+    objects: Range<usize>,
+    bytes: u64,
+}
+
+impl Run {
+    /// What it took, before anything of it was stored.
+    pub(super) fn unobserved(&self) -> Observed {
+        Observed::nothing(self.class, self.begins_series)
+    }
+}
+
+impl Population {
+    pub(super) fn of(listed: Vec<Listed>) -> Self {
+        let logical_bytes = listed.iter().map(|object| object.len).sum();
+        let (mut seen, mut duplicates, mut duplicate_bytes) = (HashSet::new(), 0, 0);
+        let mut series: BTreeMap<(String, Vec<u8>), Vec<Listed>> = BTreeMap::new();
+        for object in listed {
+            if object.content.is_some_and(|content| !seen.insert(content)) {
+                duplicates += 1;
+                duplicate_bytes += object.len;
+                continue;
+            }
+            let name = (prefix_of(&object.key).to_owned(), shape_of(&object.key));
+            series.entry(name).or_default().push(object);
+        }
+        let mut population = Self {
+            objects: Vec::new(),
+            classes: vec![Class::default(); CLASSES.len()],
+            logical_bytes,
+            duplicate_bytes,
+            duplicates,
+        };
+        for (_, mut members) in series {
+            members.sort_by(|a, b| natural(&a.key, &b.key).then_with(|| a.key.cmp(&b.key)));
+            population.add_series(members);
+        }
+        population
+    }
+
+    /// A series is of the class of its median member.
+    fn add_series(&mut self, members: Vec<Listed>) {
+        let mut lens: Vec<u64> = members.iter().map(|object| object.len).collect();
+        lens.sort_unstable();
+        let class = CLASSES.partition_point(|from| *from <= lens[lens.len() / 2]) - 1;
+        let sums = &mut self.classes[class];
+        sums.series += 1;
+        sums.objects += members.len() as u64;
+        let head = members[0].len;
+        sums.head_bytes += head;
+        sums.follower_bytes += lens.iter().sum::<u64>() - head;
+        for (n, run) in members.chunks(RUN_OBJECTS_MAX).enumerate() {
+            let start = self.objects.len();
+            self.objects.extend_from_slice(run);
+            let bytes = run.iter().map(|object| object.len).sum();
+            self.classes[class].runs.push(Run {
+                class,
+                begins_series: n == 0,
+                objects: start..self.objects.len(),
+                bytes,
+            });
+        }
+    }
+
+    pub(super) fn objects(&self) -> u64 {
+        self.objects.len() as u64 + self.duplicates
+    }
+
+    pub(super) fn objects_of(&self, run: &Run) -> &[Listed] {
+        &self.objects[run.objects.clone()]
+    }
+
+    /// A sample of about `sample_bytes`: of every class in proportion to its bytes, at least a few runs, each run as likely as any other of
+    /// its class. In the order of keys, as an upload of everything would be.
+    pub(super) fn choose(&self, sample_bytes: u64, seed: u64) -> Vec<Run> {
+        let all: u64 = self.classes.iter().map(|class| class.head_bytes + class.follower_bytes).sum();
+        let mut dice = Dice(seed);
+        let mut chosen = Vec::new();
+        for class in &self.classes {
+            let bytes = class.head_bytes + class.follower_bytes;
+            let share = u128::from(sample_bytes) * u128::from(bytes) / u128::from(all.max(1));
+            let mut runs: Vec<&Run> = class.runs.iter().collect();
+            dice.shuffle(&mut runs);
+            let mut taken = 0u128;
+            for (n, run) in runs.into_iter().enumerate() {
+                if taken >= share && (n >= RUNS_MIN || sample_bytes == 0) {
+                    break;
+                }
+                taken += u128::from(run.bytes);
+                chosen.push(run.clone());
+            }
+        }
+        chosen.sort_by_key(|run| run.objects.start);
+        chosen
+    }
+}
+
+/// Numbers from a seed (SplitMix64, <https://prng.di.unimi.it/splitmix64.c>).
+pub(super) struct Dice(pub(super) u64);
+
+impl Dice {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `end`, which is not 0.
+    pub(super) fn below(&mut self, end: usize) -> usize {
+        let drawn = (u128::from(self.next()) * end as u128) >> 64;
+        usize::try_from(drawn).unwrap_or(0)
+    }
+
+    fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last + 1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn entry(key: &str, len: u64, etag: Option<&str>) -> Listed {
+        Listed::of(PlainEntry { key: key.into(), len, etag: etag.map(str::to_owned) })
+    }
+
+    #[test]
+    fn versions_form_a_series_in_natural_order() {
+        let population = Population::of(vec![
+            entry("r/app-10.tar", 30_000, None),
+            entry("r/app-9.tar", 20_000, None),
+            entry("r/other.txt", 10, None),
+        ]);
+        let runs = population.choose(u64::MAX, 1);
+        let keys: Vec<Vec<&str>> = runs
+            .iter()
+            .map(|run| population.objects_of(run).iter().map(|object| object.key.as_str()).collect())
+            .collect();
+        assert_eq!(keys, [vec!["r/app-9.tar", "r/app-10.tar"], vec!["r/other.txt"]]);
+        let class = &population.classes[1];
+        assert_eq!((class.series, class.head_bytes, class.follower_bytes), (1, 20_000, 30_000));
+    }
+
+    #[test]
+    fn copies_count_once_where_the_listing_tells_content() {
+        let md5 = "0123456789abcdef0123456789abcdef";
+        let parts = format!("{md5}-3");
+        let of =
+            |etag: &str| Population::of(vec![entry("a", 7, Some(etag)), entry("b", 7, Some(etag))]).duplicate_bytes;
+        assert_eq!((of(md5), of(&parts)), (7, 7));
+        assert_eq!(of("18c0ffee-7"), 0, "a file's ETag is made of times");
+    }
+
+    proptest! {
+        #[test]
+        fn a_sample_has_no_run_twice_and_a_seed_always_takes_the_same(
+            lens in prop::collection::vec(0u64..40_000_000, 1..200), sample in 0u64..400_000_000, seed: u64
+        ) {
+            let listed = |n: usize, len: &u64| entry(&format!("s{}/v{n}", n % 7), *len, None);
+            let listed: Vec<Listed> = lens.iter().enumerate().map(|(n, len)| listed(n, len)).collect();
+            let population = Population::of(listed);
+            prop_assert_eq!(population.classes.iter().map(|c| c.head_bytes + c.follower_bytes).sum::<u64>(), lens.iter().sum::<u64>());
+            let runs = population.choose(sample, seed);
+            prop_assert_eq!(&runs, &population.choose(sample, seed));
+            for pair in runs.windows(2) {
+                prop_assert!(pair[0].objects.end <= pair[1].objects.start);
+            }
+            let all = population.choose(u64::MAX, seed);
+            prop_assert_eq!(all.iter().map(|run| run.objects.len()).sum::<usize>(), lens.len());
+        }
+    }
+}
