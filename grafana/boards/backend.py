@@ -209,10 +209,66 @@ CATALOG = Row(
     ],
 )
 
+JOBS = Row(
+    "Background jobs",
+    [
+        Panel(
+            "Running now",
+            [Query(total("deltaweir_job_running", "job"), "{{job}}")],
+            "none",
+            "Processes that run the job: one at most, but for the moment in which a lease changes hands.",
+        ),
+        Panel(
+            "Runs that ended",
+            [Query(increase("deltaweir_job_runs_total", "job, outcome"), "{{job}} {{outcome}}")],
+            "none",
+            "In the time shown. Interrupted ones are gone on with, by whichever process is there.",
+            kind="bargauge",
+        ),
+        Panel(
+            "How long runs took",
+            [Query(quantile(0.95, "deltaweir_job_seconds", "job"), "{{job}} 95 %")],
+            "s",
+            "From the lease to the outcome.",
+        ),
+        Panel(
+            "Progress",
+            [Query(f"max by (job, state) ({select('deltaweir_job_progress')})", "{{job}} {{state}}")],
+            "none",
+            "In the job's own unit; a total of 0 is not known.",
+        ),
+        Panel(
+            "Waiting",
+            [Query(f"max by (job) ({select('deltaweir_job_backlog')})", "{{job}}")],
+            "none",
+            "What waits for a job. One that only grows needs a look: paused, failing, or too slow.",
+        ),
+        Panel(
+            "Writer epochs lost",
+            [Query(total("deltaweir_writer_epochs_lost_total", "instance"), "{{instance}}")],
+            "none",
+            "Processes that were silent for longer than storage.writer_lease; their writes under way were refused.",
+        ),
+        Panel(
+            "Leases lost",
+            [Query(increase("deltaweir_job_leases_lost_total", "job"), "{{job}}")],
+            "none",
+            "Runs that ended because another process had taken over: this one was stopped, or the catalog "
+            "away, for half a minute.",
+        ),
+        Panel(
+            "Since the last good run",
+            [Query(f"time() - max by (job) ({select('deltaweir_job_last_success_timestamp_seconds')} > 0)", "{{job}}")],
+            "s",
+            "A sawtooth as high as the job's interval; one that keeps rising needs a look.",
+        ),
+    ],
+)
+
 BOARD = Board(
     uid="deltaweir-backend",
     title="deltaweir: backend and cost",
     description="Where bytes lie, what that takes, what it costs.",
-    rows=[CALLS, COST, CATALOG],
+    rows=[CALLS, COST, CATALOG, JOBS],
     variables=[PRICE, REQUEST_PRICE],
 )

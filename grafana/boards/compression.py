@@ -104,9 +104,22 @@ DECISIONS = Row(
         ),
         Panel(
             "Bases considered",
-            [Query(mean("deltaweir_base_candidates"), "mean per body")],
+            [Query(mean("deltaweir_base_candidates"), "mean per region")],
             "none",
-            "Candidates that were found for a body, by name and by similarity.",
+            "Candidates that were found for 64 MiB of a body, by name and by similarity.",
+        ),
+        Panel(
+            "Bases chosen",
+            [Query(rate("deltaweir_base_choices_total", "source"), "{{source}}")],
+            "ops",
+            "How the chosen bases were found. None: regions without one.",
+            stacked=True,
+        ),
+        Panel(
+            "Trials of candidates",
+            [Query(quantile(q, "deltaweir_base_trial_seconds"), f"p{round(q * 100)}") for q in (0.5, 0.99)],
+            "s",
+            "A sample is encoded where sketches leave doubt. The first trial against a base includes its index.",
         ),
     ],
 )
@@ -148,7 +161,8 @@ CODEC = Row(
             "Effort",
             [Query(f"max by (instance) ({select('deltaweir_effort_level')})", "{{instance}}")],
             "none",
-            "Effort the last upload got: 1 fast, 2 balanced, 3 high, 4 max; 0 before the first.",
+            "Effort the last segment got: 0 not now (stored, shrunk later), 1 fast, 2 balanced, 3 high, 4 max; 0 "
+            "also before the first.",
             max=4,
         ),
         Panel(
@@ -158,6 +172,55 @@ CODEC = Row(
             "Bytes of bases used for deltas. From the backend they cost requests and bandwidth.",
             stacked=True,
         ),
+        Panel(
+            "Small objects packed",
+            [
+                Query(rate("deltaweir_packed_bytes_total", "when"), "bytes {{when}}"),
+                Query(rate("deltaweir_packed_objects_total"), "objects"),
+            ],
+            "none",
+            "Small objects that moved into packs, per second, and the stored bytes they took before and take after.",
+        ),
+    ],
+)
+
+CONVERSION = Row(
+    "Stored now, shrunk later",
+    [
+        Panel(
+            "Waiting for the converter",
+            [
+                Query(total("deltaweir_deferred_blobs"), "blobs"),
+            ],
+            "none",
+            "Blobs that were stored without a base because the codec was saturated, or whose bucket wants a higher "
+            "effort than an upload gets.",
+        ),
+        Panel(
+            "Bytes that wait",
+            [Query(total("deltaweir_deferred_bytes"), "plain bytes")],
+            "decbytes",
+            "Logical bytes of them.",
+        ),
+        Panel(
+            "Longest wait",
+            [Query(f"max by (instance) ({select('deltaweir_deferred_oldest_age_seconds')})", "{{instance}}")],
+            "s",
+            "Beyond `convert.defer_age_max` the converter works although no core is idle.",
+        ),
+        Panel(
+            "Blobs encoded anew",
+            [Query(rate("deltaweir_convert_blobs_total", "reason, result"), "{{reason}}: {{result}}")],
+            "ops",
+            "Why, and how it ended. Kept: it would have gained nothing. Failed: the log has the blob.",
+            stacked=True,
+        ),
+        Panel(
+            "Stored bytes before and after",
+            [Query(rate("deltaweir_convert_stored_bytes_total", "reason, when"), "{{reason}}: {{when}}")],
+            "Bps",
+            "What conversions save. Hot deltas and a move to another backend need not save anything.",
+        ),
     ],
 )
 
@@ -165,5 +228,5 @@ BOARD = Board(
     uid="deltaweir-compression",
     title="deltaweir: compression tax",
     description="What storing less costs, and why each body was stored as it was.",
-    rows=[SPEED, DECISIONS, CODEC],
+    rows=[SPEED, DECISIONS, CODEC, CONVERSION],
 )

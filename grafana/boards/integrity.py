@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from boards.panel import Board, Panel, Query, Row, increase, quantile, rate
+from boards.panel import Board, Panel, Query, Row, increase, quantile, rate, select
 
 DAMAGE = Row(
     "Damage (each of these should be 0)",
@@ -64,6 +64,62 @@ DAMAGE = Row(
             "reqps",
             "Clients saw 500 or a closed connection.",
             width=12,
+        ),
+    ],
+)
+
+SCRUB = Row(
+    "Scrub",
+    [
+        Panel(
+            "In quarantine",
+            [Query('max(deltaweir_quarantined_blobs{instance=~"$instance"})')],
+            "none",
+            "Damaged blobs that the last scrub left. `deltaweir scrub --quarantined` names what they reach.",
+            kind="stat",
+            width=6,
+            decimals=0,
+        ),
+        Panel(
+            "Verified",
+            [Query(rate("deltaweir_scrub_objects_total", "result"), "{{result}}")],
+            "ops",
+            "Blobs a scrub looked at. unreachable: the backend could not be asked; the next scrub does.",
+            width=9,
+        ),
+        Panel(
+            "Read by scrubs",
+            [Query(rate("deltaweir_scrub_bytes_total"), "read")],
+            "Bps",
+            "Held down by scrub.bytes_per_second.",
+            width=9,
+        ),
+    ],
+)
+
+SAFETY = Row(
+    "If the catalog were lost now",
+    [
+        Panel(
+            "Not in the journal yet",
+            [Query(f"max by (instance) ({select('deltaweir_journal_lag_seconds')})", "{{instance}}")],
+            "s",
+            "Age of the oldest change that only the catalog has. Normal up to backup.journal_seconds.",
+        ),
+        Panel(
+            "Changes that wait",
+            [Query(f"max by (instance) ({select('deltaweir_journal_lag_entries')})", "{{instance}}")],
+            "none",
+            "Mutations of the catalog that are not in the backend's journal yet.",
+        ),
+        Panel(
+            "Shipped",
+            [
+                Query(rate("deltaweir_journal_shipped_entries_total"), "mutations"),
+                Query(rate("deltaweir_journal_errors_total"), "failed shipments"),
+            ],
+            "ops",
+            "Mutations that went to the backend's journal, and what did not.",
         ),
     ],
 )
@@ -131,6 +187,6 @@ BOARD = Board(
     uid="deltaweir-integrity",
     title="deltaweir: encryption and integrity",
     description="Is every byte what it was, who may ask, do the clocks agree.",
-    rows=[DAMAGE, SEALING, ACCESS],
+    rows=[DAMAGE, SCRUB, SAFETY, SEALING, ACCESS],
     span="now-24h",
 )

@@ -42,6 +42,11 @@ def test_a_dry_run_needs_no_token_and_asks_nothing(
     assert "taxbench-r1-client: ccx33 (client)" in text and f"app={APP_LABEL},run=r1,role=proxy" in text
 
 
+def test_a_run_without_a_name_is_called_after_the_time(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["up", "--dry-run"]) == 0
+    assert "taxbench-tax-20" in capsys.readouterr().out
+
+
 def test_a_dry_run_with_a_token_shows_prices_and_creates_nothing(
     cloud: FakeCloud, capsys: pytest.CaptureFixture[str]
 ) -> None:

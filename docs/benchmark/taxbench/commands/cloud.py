@@ -127,7 +127,7 @@ def run_smoke(options: argparse.Namespace) -> int:
 
 def _add_machine_flags(parser: argparse.ArgumentParser, with_run_id: bool = True) -> None:
     if with_run_id:
-        parser.add_argument("--run-id", required=True)
+        parser.add_argument("--run-id", default="", help="default: tax-<UTC time>")
         parser.add_argument("--single-vm", action="store_true", help="one machine for client and proxy")
     parser.add_argument("--location", default="hel1")
     parser.add_argument("--client-type", default=DEFAULT_TYPE)
@@ -150,7 +150,7 @@ def _request(options: argparse.Namespace) -> Request:
     if not options.ssh_key_name and not getattr(options, "dry_run", False):
         raise CloudError("--ssh-key-name is needed: without a key nobody could log in")
     return Request(
-        run_id=options.run_id,
+        run_id=flags.run_id_of(options),
         single_vm=options.single_vm,
         location=options.location,
         client_type=options.client_type,

@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(comparison.model_dump_json())
     else:
-        _print(comparison)
+        print_comparison(comparison)
     return 1 if comparison.regressed else 0
 
 
@@ -140,7 +140,7 @@ def _pair(what: str, a: Interval | None, b: Interval | None, threshold: float, h
         yield Change(what=what, a=a.median, b=b.median, ratio=b.median / a.median, verdict=verdict)
 
 
-def _print(comparison: Comparison) -> None:
+def print_comparison(comparison: Comparison) -> None:
     table = Table(title=f"{comparison.b} against {comparison.a}", caption=_caption(comparison))
     for column in ("what", "A", "B", "B/A", "verdict"):
         table.add_column(column, justify="left" if column in ("what", "verdict") else "right")

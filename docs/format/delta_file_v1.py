@@ -1,0 +1,93 @@
+"""An independent decoder of delta-file-v1, written from docs/format/delta-file-v1.md and from nothing else.
+
+python delta_file_v1.py BASE DELTA > TARGET
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+import xxhash
+from blob_v1 import FormatError, unzstd
+from delta_v1 import FOOTPRINT_LEN_MAX, SEGMENT_LEN_MAX, MalformedDeltaError, Reader, decode
+
+RANGES_MAX = 16
+RAW, ZSTD, DELTA = range(3)
+
+
+def decode_file(base: bytes, file: bytes) -> bytes:
+    """The target; raises MalformedDeltaError for whatever must be refused (§3)."""
+    reader = Reader(file)
+    if reader.take(8) != b"DWDF\x01\0\0\0":
+        raise MalformedDeltaError("another magic or version")
+    base_len, target_len = big_endian(reader, 8), big_endian(reader, 8)
+    if len(base) != base_len or hashlib.sha256(base).digest() != reader.take(32):
+        raise MalformedDeltaError("another base")
+    target = bytearray()
+    while len(target) < target_len:
+        target += read_segment(reader, base, min(SEGMENT_LEN_MAX, target_len - len(target)))
+    if hashlib.sha256(target).digest() != reader.take(32) or not reader.at_end():
+        raise MalformedDeltaError("another target, or bytes after the end")
+    return bytes(target)
+
+
+def read_segment(reader: Reader, base: bytes, plain_len: int) -> bytes:
+    """One segment (§2)."""
+    stored_len = big_endian(reader, 4)
+    coding, ranges, *zero = reader.take(4)
+    if any(zero) or coding > DELTA or ranges > (RANGES_MAX if coding == DELTA else 0):
+        raise MalformedDeltaError("an impossible head")
+    if stored_len != plain_len if coding == RAW else not 1 <= stored_len < plain_len:
+        raise MalformedDeltaError("an impossible stored length")
+    digest = reader.take(16)
+    footprint = read_footprint(reader, base, ranges)
+    stored = reader.take(stored_len)
+    if coding == RAW:
+        plain = stored
+    elif coding == ZSTD:
+        plain = unzip(stored, plain_len)
+    else:
+        plain = decode(footprint, stored, plain_len)
+    if xxhash.xxh3_128_digest(plain)[::-1] != digest:
+        raise MalformedDeltaError("a segment does not have its digest")
+    return plain
+
+
+def read_footprint(reader: Reader, base: bytes, ranges: int) -> bytes:
+    """The base bytes a delta is over."""
+    footprint, at = bytearray(), 0
+    for _ in range(ranges):
+        offset, length = big_endian(reader, 8), big_endian(reader, 4)
+        if offset < at or length == 0 or offset + length > len(base):
+            raise MalformedDeltaError("an impossible footprint")
+        at = offset + length
+        footprint += base[offset:at]
+    if len(footprint) > FOOTPRINT_LEN_MAX:
+        raise MalformedDeltaError("a footprint that is too long")
+    return bytes(footprint)
+
+
+def unzip(frame: bytes, plain_len: int) -> bytes:
+    """What one zstd frame holds, which must be so long."""
+    try:
+        return unzstd(frame, plain_len)
+    except FormatError as error:
+        raise MalformedDeltaError(str(error)) from error
+
+
+def big_endian(reader: Reader, count: int) -> int:
+    return int.from_bytes(reader.take(count), "big")
+
+
+def main() -> int:
+    if len(sys.argv) != 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    sys.stdout.buffer.write(decode_file(Path(sys.argv[1]).read_bytes(), Path(sys.argv[2]).read_bytes()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
