@@ -1,14 +1,19 @@
 # The developer's commands; CI runs `make test` and nothing else.
-.PHONY: help run test test-all docker-test bench bench-codec bench-report demo lint fmt audit pin
+.PHONY: help run cluster test test-all docker-test bench bench-baseline bench-codec bench-bases bench-report demo lint fmt audit pin
 
 PY := .venv/bin/python
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-13s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-14s %s\n", $$1, $$2 }'
 
 run: ## build, start on 127.0.0.1:9000 (data in ./deltaweir-data), print what to paste next
 	cargo build --release --locked -p proxy
 	exec target/release/deltaweir serve
+
+cluster: ## PostgreSQL, an S3 store, three replicas and nginx on loopback, until Ctrl-C; prints what to paste
+	@tests/setup.sh
+	cargo build --locked -p proxy
+	cd tests && exec ../$(PY) -m cluster
 
 test: ## everything CI checks, under 25 minutes on two cores from a fresh clone
 	@python3.11 tests/suite.py
@@ -28,6 +33,7 @@ lint: ## formatting, clippy, licences and version floors, ruff, mypy
 	cargo clippy --workspace --locked --all-features --all-targets -- -D warnings
 	.tools/bin/cargo-deny --locked --all-features check bans licenses sources
 	.venv/bin/ruff check tests docs grafana
+	cd tests/rust-sdk && cargo fmt --check
 	.venv/bin/mypy tests
 	.venv/bin/mypy docs/format
 	.venv/bin/mypy grafana
@@ -47,12 +53,27 @@ audit: ## ask RustSec's advisory database about every dependency (needs github.c
 	@tests/setup.sh
 	.tools/bin/cargo-deny --locked --all-features check advisories
 
-bench: bench-codec bench-report ## the codec beside other programs, then the server beside plain ones
+SPEEDBENCH := PYTHONPATH=docs/benchmark $(PY) -m speedbench
+
+bench: ## hot paths and the real server, as JSON in results/speed, with ratios against the committed baseline
+	@tests/setup.sh
+	cargo build --release --locked -p proxy
+	$(SPEEDBENCH) run
+	$(SPEEDBENCH) compare
+
+bench-baseline: ## measure twice and make that the baseline (on a quiet machine; commit the file)
+	@tests/setup.sh
+	cargo build --release --locked -p proxy
+	$(SPEEDBENCH) run --runs 2 --out docs/benchmark/baseline/speed.json
 
 bench-codec: ## ratio, speed and memory of the delta codec on real packages, xdelta3, zstd and bsdiff beside it
 	@tests/setup.sh
 	cargo build --release --locked -p delta-codec --example bench_codec
 	PYTHONPATH=docs/benchmark/codec $(PY) -m codecbench
+
+bench-bases: ## how well bases are chosen: real packages shuffled into one bucket, beside every choice there was
+	cargo build --release --locked -p proxy --example base_study
+	cd docs/benchmark && ../../$(PY) -m basestudy && ../../$(PY) -m basestudy --opaque
 
 bench-report: ## what compression and encryption cost on this machine: results/…/report.html
 	@tests/setup.sh

@@ -1,7 +1,8 @@
 """Fixtures: one server for every test that only needs an endpoint, and a maker of servers for tests that break theirs.
 
 `DELTAWEIR_TEST_ENDPOINT=http://…` points the first kind at another S3 server (or at replicas behind a balancer) that
-knows the credentials of `outside.server`; the second kind is then left out.
+knows the credentials of `outside.server`; the second kind is then left out, and so are tests marked `direct`, which
+look at how the server itself frames a connection.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """With an endpoint of somebody else's, only the tests that need no more than an endpoint remain."""
     if ELSEWHERE is None:
         return
-    ours = [item for item in items if OWN_SERVER & set(getattr(item, "fixturenames", ()))]
+    ours = [
+        item
+        for item in items
+        if OWN_SERVER & set(getattr(item, "fixturenames", ())) or item.get_closest_marker("direct") is not None
+    ]
     config.hook.pytest_deselected(items=ours)
     items[:] = [item for item in items if item not in ours]
 

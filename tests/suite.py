@@ -67,6 +67,7 @@ def steps(long: bool) -> list[Step]:
     plan = [
         Step("setup", ("tests/setup.sh",), timeout_s=900, essential=True),
         Step("rustfmt", ("cargo", "fmt", "--all", "--check")),
+        Step("rustfmt rust-sdk", ("cargo", "fmt", "--check"), folder=ROOT / "tests" / "rust-sdk"),
         Step("clippy", ("cargo", "clippy", *locked, "--all-targets", "--", "-D", "warnings"), timeout_s=1200),
         Step("cargo deny", (str(ROOT / ".tools" / "bin" / "cargo-deny"), "--locked", "--all-features", "check", *DENY)),
         Step("ruff", (str(VENV / "ruff"), "check", "tests", "docs", "grafana")),
@@ -76,9 +77,15 @@ def steps(long: bool) -> list[Step]:
         Step("mypy docs/benchmark", (str(VENV / "mypy"),), folder=ROOT / "docs" / "benchmark"),
         Step("build", ("cargo", "build", "--locked", "-p", "proxy"), timeout_s=1200, essential=True),
         Step("cargo test", ("cargo", "test", *locked, "--no-fail-fast"), timeout_s=1500),
+        Step("build rust-sdk", ("cargo", "build", "--locked"), timeout_s=900, folder=ROOT / "tests" / "rust-sdk"),
         Step("pytest docs/format", (*pytest, "docs/format")),
         Step("pytest docs/benchmark", (*pytest, "tests"), folder=ROOT / "docs" / "benchmark"),
-        Step("pytest tests", (*pytest, "-m", "not long", "--durations=15", "tests"), timeout_s=900),
+        Step("pytest tests", (*pytest, "-m", "not long", "--durations=15", "tests"), timeout_s=1200),
+        Step(
+            "pytest tests/e2e through nginx and three replicas",
+            (str(VENV / "python"), "-m", "cluster", *pytest, "-m", "not long", str(ROOT / "tests" / "e2e")),
+            folder=ROOT / "tests",
+        ),
     ]
     if long:
         plan.append(Step("pytest tests, long", (*pytest, "-m", "long", "tests"), timeout_s=7200))

@@ -3,6 +3,9 @@
 #   deltaweir-test/debian      Debian as debootstrap makes it, in place of debian:bookworm-slim
 #   deltaweir-test/binary      /out with the given binary, in place of the Dockerfile's stage `build`
 #   deltaweir-test/prometheus  this machine's Prometheus on that Debian, in place of prom/prometheus
+#   deltaweir-test/postgres    this machine's PostgreSQL, in place of postgres
+#   deltaweir-test/nginx       this machine's nginx, in place of nginx
+#   deltaweir-test/store       versitygw from .tools, in place of versity/versitygw
 # Needs root for debootstrap. The root file system is kept in .tools/docker and made anew when that is removed.
 set -euo pipefail
 binary=$(realpath "$1")
@@ -42,3 +45,62 @@ USER 65534:65534
 ENTRYPOINT ["/bin/prometheus"]
 END
 DOCKER_BUILDKIT=1 docker build --network host --quiet --tag deltaweir-test/prometheus "$work/prometheus"
+
+with_libraries() { # FOLDER PROGRAM…: copies programs and the libraries they need to where they are on this machine (below /usr)
+    local folder=$1
+    shift
+    { printf '%s\n' "$@"; ldd "$@" 2>/dev/null | grep -oE '/[^ :]+\.so[^ :)]*'; } | sort -u |
+        while read -r path; do install -D "$path" "$folder/usr/${path#/usr/}"; done
+}
+image() { # NAME: from the Dockerfile on standard input and the folder of that name
+    cat >"$work/$1/Dockerfile"
+    DOCKER_BUILDKIT=1 docker build --network host --quiet --tag "deltaweir-test/$1" "$work/$1"
+}
+
+installed=$(find /usr/lib/postgresql -maxdepth 1 -name '[0-9]*' | sort -V | tail -1)
+version=${installed##*/}
+mkdir -p "$work"/postgres/root/usr/{lib,share}/postgresql
+cp -r "$installed" "$work/postgres/root/usr/lib/postgresql/"
+cp -r "/usr/share/postgresql/$version" "$work/postgres/root/usr/share/postgresql/"
+cp -r --parents /usr/share/zoneinfo "$work/postgres/root"
+with_libraries "$work/postgres/root" "$installed"/bin/{initdb,postgres,pg_isready}
+# What the official image's entry point does with the same variables, as far as compose.cluster.yaml needs it.
+cat >"$work/postgres/entrypoint.sh" <<'END'
+#!/bin/bash
+set -euo pipefail
+data=/var/lib/postgresql/data
+if [ ! -s "$data/PG_VERSION" ]; then
+    initdb --pgdata="$data" --username="$POSTGRES_USER" --pwfile="$POSTGRES_PASSWORD_FILE" --auth=scram-sha-256 \
+        --encoding=UTF8 --locale=C.UTF-8
+    echo 'host all all all scram-sha-256' >>"$data/pg_hba.conf"
+    echo "CREATE DATABASE $POSTGRES_DB;" | postgres --single -D "$data" postgres
+fi
+exec postgres -D "$data" -c listen_addresses='*'
+END
+chmod +x "$work/postgres/entrypoint.sh"
+image postgres <<END
+FROM deltaweir-test/debian
+COPY root/ /
+COPY entrypoint.sh /usr/local/bin/
+RUN ldconfig && groupadd -g 999 postgres && useradd -u 999 -g 999 postgres \\
+    && install -d -o 999 -g 999 -m 700 /var/lib/postgresql/data && install -d -o 999 -g 999 -m 3777 /var/run/postgresql
+ENV PATH=/usr/lib/postgresql/$version/bin:/usr/local/bin:/usr/bin:/bin
+VOLUME /var/lib/postgresql/data
+USER 999:999
+ENTRYPOINT ["entrypoint.sh"]
+END
+
+mkdir "$work/nginx"
+with_libraries "$work/nginx/root" "$(PATH=$PATH:/usr/sbin command -v nginx)"
+image nginx <<'END'
+FROM deltaweir-test/debian
+COPY root/ /
+RUN ldconfig
+END
+
+mkdir "$work/store"
+cp .tools/bin/versitygw "$work/store/"
+image store <<'END'
+FROM deltaweir-test/debian
+COPY versitygw /usr/local/bin/
+END

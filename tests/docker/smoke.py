@@ -20,11 +20,13 @@ from typing import Any
 
 import pytest
 import yaml
+from botocore.exceptions import BotoCoreError, ClientError
 
 from docker.container import HARDENED, Container, fetch
 from docker.engine import Engine
 from outside.clients import s3_client
 from outside.content import MIB, noise, release
+from outside.metrics import Metrics
 from outside.server import BINARY, ROOT, free_port, until
 from outside.wire import Connection, signed
 
@@ -256,3 +258,68 @@ def test_prometheus_and_the_server_run_together(engine: Engine, image: str, proj
         file = str(project / "docker" / "compose.yaml")
         down = [*compose(engine), "--project-name", name, "--file", file, "down", "--volumes"]
         engine.run(*down, variables=variables, check=False)
+
+
+CLUSTER_IMAGES = {f"{name.upper()}_IMAGE": f"deltaweir-test/{name}" for name in ("postgres", "nginx", "store")}
+
+
+def test_the_cluster_file_is_valid_and_keeps_its_replicas_apart(engine: Engine, project: Path) -> None:
+    file = project / "docker" / "compose.cluster.yaml"
+    model: dict[str, Any] = yaml.safe_load(engine.run(*compose(engine), "--file", str(file), "config").stdout)
+    replicas = [service for name, service in model["services"].items() if name.startswith("replica-")]
+    assert len(replicas) == 3
+    assert set(model["services"]) >= {"balancer", "postgres", "store"}
+    for name, service in model["services"].items():
+        assert service["read_only"], name
+        assert service["cap_drop"] == ["ALL"], name
+    data = {volume if isinstance(volume, str) else volume["source"] for one in replicas for volume in one["volumes"]}
+    assert len({source for source in data if "data-" in source}) == 3, "each replica has a volume of its own"
+    servers = re.findall(r"server (replica-\d):9000", (project / "docker" / "nginx.conf").read_text())
+    assert set(servers) == {name for name in model["services"] if name.startswith("replica-")}
+
+
+def test_three_replicas_run_over_a_database_and_a_store(engine: Engine, image: str, project: Path) -> None:
+    ports = {name: str(free_port()) for name in ("S3_PORT", "ADMIN_PORT_1", "ADMIN_PORT_2", "ADMIN_PORT_3")}
+    name = f"deltaweirtest{uuid.uuid4().hex[:8]}"
+    variables = ports | CLUSTER_IMAGES | {"COMPOSE_PROJECT_NAME": name, "DELTAWEIR_IMAGE": image}
+    file = project / "docker" / "compose.cluster.yaml"
+    here = [*compose(engine), "--project-name", name, "--file", str(file)]
+    try:
+        engine.run(str(project / "docker" / "up.sh"), "cluster", variables=variables)
+        secrets = {path.name: path.read_text() for path in (project / "docker" / "secrets").iterdir()}
+        s3 = s3_client(f"http://127.0.0.1:{ports['S3_PORT']}", secrets["access_key_id"], secrets["secret_access_key"])
+
+        def answered() -> bool:
+            try:
+                s3.list_buckets()
+            except (BotoCoreError, ClientError):
+                return False
+            return True
+
+        until(answered, 60, "the cluster answers through nginx", interval_s=0.5)
+        s3.create_bucket(Bucket="bucket")
+        contents = {f"app-1.{version}.bin": release(5, 2 * MIB, version) for version in range(6)}
+        for key, content in contents.items():
+            s3.put_object(Bucket="bucket", Key=key, Body=content)
+
+        def served() -> list[float]:
+            """Uploads that each replica has taken."""
+            pages = [
+                fetch(f"http://127.0.0.1:{ports[port]}/metrics", secrets["admin_token"])[1]
+                for port in ports
+                if port != "S3_PORT"
+            ]
+            return [Metrics.parse(page).total("deltaweir_http_requests_total", op="PutObject") for page in pages]
+
+        assert served() == [2, 2, 2], "nginx hands out requests in turn"
+        engine.run(*here, "kill", "replica-2", variables=variables)
+        for key, content in contents.items():
+            assert s3.get_object(Bucket="bucket", Key=key)["Body"].read() == content, "read with a replica gone"
+        engine.run(*here, "restart", "postgres", variables=variables)
+        until(answered, 60, "the replicas have found the database again", interval_s=0.5)
+        assert s3.get_object(Bucket="bucket", Key="app-1.0.bin")["Body"].read() == contents["app-1.0.bin"]
+    except AssertionError as error:
+        logs = engine.run(*here, "logs", "--tail=30", variables=variables, check=False).stdout
+        raise AssertionError(f"{error}\n{logs}") from error
+    finally:
+        engine.run(*here, "down", "--volumes", variables=variables, check=False)

@@ -60,18 +60,20 @@ class Bad:
     method: str = "PUT"
     closes: bool = False
     """Whether the connection must be closed after the answer, because nobody can know where the next request begins."""
+    direct: bool = False
+    """Whether a balancer in front would refuse it by itself, in its own words."""
 
 
 TABLE: list[Bad] = []
 
 
 def bad(
-    case: str, status: int, code: str | None, method: str = "PUT", closes: bool = False
+    case: str, status: int, code: str | None, method: str = "PUT", closes: bool = False, direct: bool = False
 ) -> Callable[[Callable[[Place], bytes]], None]:
     """Adds an entry whose bytes the decorated function makes."""
 
     def add(make: Callable[[Place], bytes]) -> None:
-        TABLE.append(Bad(case, status, code, make, method, closes))
+        TABLE.append(Bad(case, status, code, make, method, closes, direct))
 
     return add
 
@@ -424,7 +426,7 @@ def _(at: Place) -> bytes:
     return put(at, headers=[("x-amz-copy-source", f"{at.bucket}/../{at.bucket}/sentinel")], body=b"")
 
 
-@bad("C36 a key with NUL", 400, "InvalidArgument")
+@bad("C36 a key with NUL", 400, "InvalidArgument", direct=True)
 def _(at: Place) -> bytes:
     return signed(at.host, "PUT", f"/{at.bucket}/a%00b", body=BODY)
 
@@ -444,7 +446,7 @@ def _(at: Place) -> bytes:
     return signed(at.host, "PUT", f"/{at.bucket}/%ff%fe", body=BODY)
 
 
-@bad("C74 half an escape", 400, "InvalidURI")
+@bad("C74 half an escape", 400, "InvalidURI", direct=True)
 def _(at: Place) -> bytes:
     return signed(at.host, "PUT", f"/{at.bucket}/%4", body=BODY)
 
@@ -640,12 +642,12 @@ for case, lines in (
     ("a space before the colon", ["Content-Length : 5"]),
 ):
 
-    @bad(f"C64 {case}", 400, None, closes=True)
+    @bad(f"C64 {case}", 400, None, closes=True, direct=case.startswith("an unknown"))
     def _(at: Place, added: Sequence[str] = tuple(lines)) -> bytes:
         return smuggled(at, added)
 
 
-@bad("C64 Content-Length and Transfer-Encoding", 411, "MissingContentLength", closes=True)
+@bad("C64 Content-Length and Transfer-Encoding", 411, "MissingContentLength", closes=True, direct=True)
 def _(at: Place) -> bytes:
     """RFC 9112 §6.1: Transfer-Encoding wins, and the connection is closed after the answer."""
     return smuggled(at, ["Content-Length: 5", "Transfer-Encoding: chunked"])
@@ -659,7 +661,7 @@ def _(at: Place) -> bytes:
     )
 
 
-@bad("C80 a thousand headers", 431, None, "GET")
+@bad("C80 a thousand headers", 431, None, "GET", direct=True)
 def _(at: Place) -> bytes:
     return encode("GET", at.key, [("Host", at.host), *((f"X-H{number}", "v") for number in range(1000))])
 

@@ -48,7 +48,10 @@ def test_the_table_is_as_long_as_was_promised() -> None:
     assert len({entry.case for entry in TABLE}) == len(TABLE) >= 60
 
 
-@pytest.mark.parametrize("entry", TABLE, ids=lambda entry: entry.case)
+@pytest.mark.parametrize(
+    "entry",
+    [pytest.param(entry, id=entry.case, marks=[pytest.mark.direct] if entry.direct else []) for entry in TABLE],
+)
 def test_a_bad_request_is_refused(s3: S3Client, place: Place, entry: Bad) -> None:
     port = int(place.host.rsplit(":", 1)[1])
     with Connection(port) as connection:

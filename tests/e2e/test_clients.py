@@ -62,6 +62,7 @@ def test_aws_s3_sync_transfers_nothing_the_second_time(
     assert same(folder, back)
 
 
+@pytest.mark.direct
 def test_an_empty_upload_does_not_confuse_the_next_one_on_its_connection(
     connect: Callable[[], Connection], bucket: str
 ) -> None:
@@ -120,6 +121,7 @@ def test_restic_backs_up_checks_and_restores(endpoint: str, bucket: str, folder:
     assert same(folder, tmp_path / "back" / folder.relative_to("/"))
 
 
+@pytest.mark.direct
 def test_http2_without_tls_carries_puts_and_gets(s3: S3Client, endpoint: str, bucket: str) -> None:
     authority = endpoint.removeprefix("http://")
     host, port = authority.split(":")

@@ -207,12 +207,13 @@ class Server:
         except OSError:
             return 0
 
-    def admin(self, path: str, method: str = "GET", timeout_s: float = 60) -> Any:
+    def admin(self, path: str, method: str = "GET", timeout_s: float = 60, body: Any = None) -> Any:
         """JSON of the admin API."""
-        request = urllib.request.Request(f"http://127.0.0.1:{self.admin_port}{path}", method=method)
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.admin_port}{path}", data, method=method)
         with urllib.request.urlopen(request, timeout=timeout_s) as answer:
-            body = answer.read()
-        return json.loads(body) if body else None
+            told = answer.read()
+        return json.loads(told) if told else None
 
     def metrics(self) -> Metrics:
         """A scrape of `/metrics`."""
@@ -264,8 +265,13 @@ class Server:
         return held
 
     def blob_files(self) -> list[Path]:
-        """Every file of the local backend, unfinished ones included."""
-        return sorted(path for path in self.blobs.rglob("*") if path.is_file())
+        """Every file of the local backend that holds content or a bucket's keys, unfinished ones included.
+
+        Not what is kept there for the catalog's sake.
+        """
+        ours = {"journal", "lineage", "backup", "backup-part"}
+        files = (path for path in self.blobs.rglob("*") if path.is_file() and not path.name.startswith("store-"))
+        return sorted(path for path in files if path.relative_to(self.blobs).parts[0] not in ours)
 
     def __enter__(self) -> Server:
         return self.start()

@@ -1,0 +1,48 @@
+"""Bases are found by what content holds, wherever it lies in its bucket, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from outside.buckets import MakeBucket
+from outside.clients import S3Client
+from outside.content import MIB, noise, release
+from outside.server import DELTA, DELTA_SEALED, Mode, Server
+from outside.storage import stored
+
+
+@pytest.mark.parametrize("mode", [DELTA, DELTA_SEALED], ids=lambda mode: mode.name)
+def test_a_renamed_release_in_another_prefix_is_a_delta(
+    server: Server, s3: S3Client, make_bucket: MakeBucket, mode: Mode
+) -> None:
+    bucket = make_bucket(mode)
+    s3.put_object(Bucket=bucket, Key="nightly/2026-01-01/image", Body=release(81, 9 * MIB, 0))
+    server.settle()
+    s3.put_object(Bucket=bucket, Key="customers/seven/download.bin", Body=release(81, 9 * MIB, 1))
+    found = stored(s3, bucket, "customers/seven/download.bin")
+    assert (found.form, found.bases) == ("delta", ("nightly/2026-01-01/image",))
+    assert found.stored_bytes < 9 * MIB // 10
+    body = s3.get_object(Bucket=bucket, Key="customers/seven/download.bin")["Body"].read()
+    assert body == release(81, 9 * MIB, 1)
+    told = server.admin(f"/api/v1/explain?bucket={bucket}&key=customers/seven/download.bin")
+    (candidate,) = told["blobs"][0]["choices"][0]["candidates"]
+    assert (candidate["source"], candidate["chosen"]) == ("hooks", True)
+    assert candidate["overlap_permille"] > 500
+
+
+def test_the_same_content_in_another_bucket_is_no_base(server: Server, s3: S3Client, make_bucket: MakeBucket) -> None:
+    first, second = make_bucket(DELTA), make_bucket(DELTA)
+    s3.put_object(Bucket=first, Key="a", Body=release(82, 6 * MIB, 0))
+    server.settle()
+    s3.put_object(Bucket=second, Key="b", Body=release(82, 6 * MIB, 1))
+    assert stored(s3, second, "b").form != "delta"
+
+
+def test_among_unrelated_objects_nothing_is_read(server: Server, s3: S3Client, bucket: str) -> None:
+    for index in range(3):
+        s3.put_object(Bucket=bucket, Key=f"{index}/{index}", Body=noise(90 + index, 5 * MIB))
+    server.settle()
+    server.drop_caches()
+    before = server.metrics().total("deltaweir_backend_bytes_total", backend="local", dir="read")
+    s3.put_object(Bucket=bucket, Key="x/y", Body=noise(99, 9 * MIB))
+    assert server.metrics().total("deltaweir_backend_bytes_total", backend="local", dir="read") == before

@@ -1,0 +1,274 @@
+"""What the converter does behind the clients' backs, and what it must not: their bytes stay theirs."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from outside.buckets import NewServer
+from outside.clients import S3Client, s3_client, upload_parts
+from outside.content import MIB, release, text
+from outside.server import Server, Value, until
+from outside.storage import assert_accounts_balance, bucket_stats, stored
+from outside.store import Store
+
+BUCKETS = ("delta-00", "delta-aes256-00")
+"""A plain one and a sealed one; the configuration of every server here knows them."""
+
+
+def body(s3: S3Client, bucket: str, key: str) -> bytes:
+    """An object's content."""
+    content: bytes = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+    return content
+
+
+def visible(s3: S3Client, bucket: str, key: str) -> dict[str, object]:
+    """What a client can see of an object, but for how it is stored."""
+    head = s3.head_object(Bucket=bucket, Key=key)
+    headers: dict[str, str] = head["ResponseMetadata"]["HTTPHeaders"]
+    names = ("etag", "last-modified", "content-length", "content-type", "x-amz-meta-a")
+    return {name: headers.get(name) for name in names}
+
+
+def collect(server: Server) -> None:
+    """Until nothing dead is left: a delta that is purged may free its base."""
+    for _ in range(3):
+        server.run("gc", "--now")
+
+
+@pytest.mark.parametrize("bucket", BUCKETS)
+def test_what_a_bucket_of_high_effort_gets_later_changes_nothing_but_the_space(
+    new_server: NewServer, bucket: str
+) -> None:
+    """`max` is work for the converter: the upload is stored at balanced, waits, and is smaller after settling."""
+    own = new_server(defaults={"effort": "max"}, convert={"interval": "1h"}).start()
+    s3 = s3_client(own.endpoint)
+    s3.create_bucket(Bucket=bucket)
+    for version in range(2):
+        content = release(61, 6 * MIB, version)
+        s3.put_object(Bucket=bucket, Key=f"app-{version}", Body=content, Metadata={"a": "b"})
+    upload_parts(s3, bucket, "parts", release(61, 11 * MIB, 2))
+    s3.put_object(Bucket=bucket, Key="day.log", Body=text(61, 3 * MIB))
+    in_a_hurry = stored(s3, bucket, "day.log").stored_bytes
+    before = {key: visible(s3, bucket, key) for key in ("app-0", "app-1", "parts")}
+    part = s3.head_object(Bucket=bucket, Key="parts", PartNumber=2)["ContentLength"]
+    own.settle(120)
+    assert own.metrics().total("deltaweir_deferred_blobs") == 0
+    done = own.metrics().total("deltaweir_convert_blobs_total", reason="deferred")
+    assert done >= 4, "every blob of the bucket was looked at again"
+    assert stored(s3, bucket, "day.log").stored_bytes < in_a_hurry * 0.9
+    collect(own)
+    own.drop_caches()
+    for version in range(2):
+        assert body(s3, bucket, f"app-{version}") == release(61, 6 * MIB, version)
+    assert body(s3, bucket, "parts") == release(61, 11 * MIB, 2)
+    assert body(s3, bucket, "day.log") == text(61, 3 * MIB)
+    assert {key: visible(s3, bucket, key) for key in before} == before
+    assert s3.head_object(Bucket=bucket, Key="parts", PartNumber=2)["ContentLength"] == part
+    assert_accounts_balance(own)
+
+
+def test_a_delta_that_is_read_often_becomes_whole(new_server: NewServer) -> None:
+    own = new_server(convert={"interval": "1h", "hot_reads": 4, "free_bytes_min": 0}).start()
+    s3 = s3_client(own.endpoint)
+    for bucket in BUCKETS:
+        s3.create_bucket(Bucket=bucket)
+        for version in range(3):
+            s3.put_object(Bucket=bucket, Key=f"app-{version}", Body=release(63, 5 * MIB, version))
+        assert stored(s3, bucket, "app-1").form == stored(s3, bucket, "app-2").form == "delta"
+        body(s3, bucket, "app-2")
+        for _ in range(6):
+            assert body(s3, bucket, "app-1") == release(63, 5 * MIB, 1)
+        own.settle()
+        assert stored(s3, bucket, "app-1").form == "raw"
+        assert stored(s3, bucket, "app-2").form == "delta", "once is not often"
+        assert body(s3, bucket, "app-1") == release(63, 5 * MIB, 1)
+        assert own.metrics().total("deltaweir_convert_blobs_total", reason="hot", result="converted") >= 1
+
+
+def test_a_base_that_nobody_names_any_more_is_let_go_of(new_server: NewServer) -> None:
+    own = new_server(convert={"interval": "1h", "free_bytes_min": 0}).start()
+    s3 = s3_client(own.endpoint)
+    for bucket in BUCKETS:
+        s3.create_bucket(Bucket=bucket)
+        for version in range(4):
+            s3.put_object(Bucket=bucket, Key=f"app-{version}", Body=release(64, 5 * MIB, version))
+        one = bucket_stats(own, bucket)["stored"]["total"]
+        s3.delete_object(Bucket=bucket, Key="app-0")
+        assert bucket_stats(own, bucket)["stored"]["base_only"] > 5 * MIB
+        own.settle(120)
+        collect(own)
+        stats = bucket_stats(own, bucket)["stored"]
+        assert stats["base_only"] == 0, stats
+        assert stats["total"] <= one, "the newest became whole, the others are deltas of it"
+        own.drop_caches()
+        for version in range(1, 4):
+            assert body(s3, bucket, f"app-{version}") == release(64, 5 * MIB, version)
+    assert_accounts_balance(own)
+
+
+def moving_server(store: Store, new_server: NewServer, **convert: Value) -> Server:
+    """A server whose buckets lie on its disk, with the store as a second backend."""
+    tables: dict[str, dict[str, Value]] = {
+        "backends.cloud": store.tables()["backends.cloud"],
+        "convert": {"interval": "1h", "free_bytes_min": 0, **convert},
+    }
+    return new_server("server", **tables).start()
+
+
+def local_blobs(server: Server) -> list[str]:
+    """Content blobs on the server's own disk."""
+    return [path.name for path in server.blob_files() if "keyset" not in str(path)]
+
+
+def test_a_bucket_moves_to_another_store_while_clients_write_and_delete(new_server: NewServer, store: Store) -> None:
+    server = moving_server(store, new_server)
+    s3 = s3_client(server.endpoint, max_pool_connections=16)
+    for bucket in BUCKETS:
+        s3.create_bucket(Bucket=bucket)
+        expected = {f"app-{number:02}": release(65, 2 * MIB, number) for number in range(16)}
+        for key, content in expected.items():
+            s3.put_object(Bucket=bucket, Key=key, Body=content, Metadata={"a": "b"})
+        upload_parts(s3, bucket, "parts", release(65, 11 * MIB, 3))
+        s3.copy_object(Bucket=bucket, Key="copied", CopySource=f"{bucket}/app-03")
+        expected |= {"parts": release(65, 11 * MIB, 3), "copied": expected["app-03"]}
+        untouched = [f"app-{number:02}" for number in range(3, 16, 3)] + ["parts", "copied"]
+        before = {key: visible(s3, bucket, key) for key in untouched}
+        stop = threading.Event()
+        gone: set[str] = set()
+
+        def write(
+            bucket: str = bucket,
+            expected: dict[str, bytes] = expected,
+            gone: set[str] = gone,
+            stop: threading.Event = stop,
+        ) -> int:
+            """Overwrites and deletes until the move has ended; at least one round."""
+            rounds = 0
+            while rounds == 0 or not stop.is_set():
+                for number in (1, 4, 7, 10, 13):
+                    key = f"app-{number:02}"
+                    expected[key] = release(65, 2 * MIB, 20 + number + rounds % 3)
+                    s3.put_object(Bucket=bucket, Key=key, Body=expected[key])
+                for number in (2, 5, 8):
+                    s3.delete_object(Bucket=bucket, Key=f"app-{number:02}")
+                    gone.add(f"app-{number:02}")
+                rounds += 1
+            return rounds
+
+        with ThreadPoolExecutor(1) as pool:
+            writing = pool.submit(write)
+            try:
+                report = server.json("convert", f"s3://{bucket}", "--backend", "cloud")
+            finally:
+                stop.set()
+            assert writing.result(60) >= 1
+        assert report["elsewhere"] == 0, report
+        # Uploads that had begun before the move may have ended on the disk after it.
+        again = server.json("convert", f"s3://{bucket}", "--backend", "cloud")
+        assert again["elsewhere"] == 0, again
+        collect(server)
+        server.drop_caches()
+        for key, content in expected.items():
+            if key not in gone:
+                assert body(s3, bucket, key) == content, key
+        listed = {found["Key"] for found in s3.list_objects_v2(Bucket=bucket)["Contents"]}
+        assert listed == set(expected) - gone, "nothing lost, and nothing came back"
+        assert {key: visible(s3, bucket, key) for key in untouched} == before
+        assert local_blobs(server) == [], "the old bytes are gone"
+    server.stop()
+    # Everything is in the store: the disk is not needed any more.
+    assert local_blobs(server) == []
+    server.start()
+    assert body(s3_client(server.endpoint), BUCKETS[1], "app-03") == release(65, 2 * MIB, 3)
+
+
+def test_a_move_goes_on_after_kill_9(new_server: NewServer, store: Store) -> None:
+    server = moving_server(store, new_server, bytes_per_second_max="2MiB")
+    s3 = s3_client(server.endpoint)
+    s3.create_bucket(Bucket="delta-00")
+    contents = {f"app-{number:02}": release(66, 1 * MIB, number) for number in range(24)}
+    for key, content in contents.items():
+        s3.put_object(Bucket="delta-00", Key=key, Body=content)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(server.run, "convert", "s3://delta-00", "--backend", "cloud", check=False)
+        until(lambda: server.admin("/api/v1/jobs/convert")["progress"]["done"] >= 6, 60, "a quarter has moved")
+        server.kill()
+        assert asked.result(60).returncode != 0, "the command says that the server is gone"
+    assert local_blobs(server), "it was not done yet"
+    server.tables["convert"] = {**server.tables["convert"], "bytes_per_second_max": 0}
+    server.start()
+    s3 = s3_client(server.endpoint)
+
+    def over() -> bool:
+        job = server.admin("/api/v1/jobs/convert")
+        return not job["running"] and job["last_result"] == "ok"
+
+    until(over, 120, "the order went on by itself")
+    outcome = server.admin("/api/v1/jobs/convert")["last_outcome"]
+    assert outcome["objects"] >= 24, outcome
+    assert outcome["elsewhere"] == 0, outcome
+    collect(server)
+    assert local_blobs(server) == []
+    server.drop_caches()
+    for key, content in contents.items():
+        assert body(s3, "delta-00", key) == content
+
+
+def test_an_order_for_a_prefix_encodes_what_is_there_and_one_for_a_bucket_is_its_setting(new_server: NewServer) -> None:
+    own = new_server(convert={"interval": "1h", "free_bytes_min": 0}).start()
+    s3 = s3_client(own.endpoint)
+    s3.create_bucket(Bucket="off-00")
+    for version in range(3):
+        s3.put_object(Bucket="off-00", Key=f"a/app-{version}", Body=release(67, 3 * MIB, version))
+        s3.put_object(Bucket="off-00", Key=f"b/app-{version}", Body=release(68, 3 * MIB, version))
+    before = bucket_stats(own, "off-00")["stored"]["total"]
+    report = own.json("convert", "s3://off-00/a/", "--compression", "delta", "--effort", "fast")
+    assert report["objects"] == 3, report
+    assert [stored(s3, "off-00", f"a/app-{version}").form for version in range(3)].count("delta") == 2
+    assert {stored(s3, "off-00", f"b/app-{version}").form for version in range(3)} == {"raw"}
+    s3.put_object(Bucket="off-00", Key="a/app-9", Body=release(67, 3 * MIB, 9))
+    assert stored(s3, "off-00", "a/app-9").form == "raw", "a prefix's order is no setting"
+    own.json("convert", "s3://off-00", "--compression", "delta")
+    s3.put_object(Bucket="off-00", Key="b/app-9", Body=release(68, 3 * MIB, 9))
+    assert stored(s3, "off-00", "b/app-9").form == "delta", "a bucket's order is its setting"
+    collect(own)
+    assert bucket_stats(own, "off-00")["stored"]["total"] < before / 2
+    own.drop_caches()
+    for prefix, seed in (("a", 67), ("b", 68)):
+        for version in (0, 1, 2, 9):
+            assert body(s3, "off-00", f"{prefix}/app-{version}") == release(seed, 3 * MIB, version)
+    assert_accounts_balance(own)
+
+
+def test_a_paused_converter_leaves_what_waits_alone_until_it_is_resumed(new_server: NewServer) -> None:
+    own = new_server(defaults={"effort": "high"}, convert={"interval": "1h", "free_bytes_min": 0}).start()
+    own.settle()
+    assert own.json("convert", "--pause") == {"converter": {"paused": True}, "convert": {"paused": True}}
+    s3 = s3_client(own.endpoint)
+    s3.create_bucket(Bucket="delta-00")
+    s3.put_object(Bucket="delta-00", Key="app", Body=release(69, 3 * MIB, 0))
+    own.settle()
+    assert own.metrics().total("deltaweir_job_backlog", job="converter") >= 1
+    assert own.metrics().total("deltaweir_convert_blobs_total") == 0
+    own.run("convert", "--resume")
+    own.settle()
+    assert own.metrics().total("deltaweir_deferred_blobs") == 0
+    assert own.metrics().total("deltaweir_convert_blobs_total", reason="deferred") == 1
+
+
+def test_orders_that_make_no_sense_are_refused_in_words(new_server: NewServer) -> None:
+    own = new_server(convert={"interval": "1h"}).start()
+    s3_client(own.endpoint).create_bucket(Bucket="delta-00")
+    for arguments, why in (
+        (("s3://nowhere",), "no such bucket"),
+        (("s3://delta-00", "--backend", "nowhere"), "not configured"),
+        (("s3://delta-00/prefix", "--backend", "local"), "as a whole"),
+        (("delta-00",), "s3://BUCKET"),
+        (("--backend", "local"), "which bucket"),
+    ):
+        refused = own.run("convert", *arguments, check=False)
+        assert refused.returncode != 0, arguments
+        assert why in refused.stderr, (arguments, refused.stderr)
