@@ -169,7 +169,7 @@ def test_what_the_collector_removes_is_removed_however_the_store_answers(behind:
     report = behind.server.json("gc", "--now")
     assert behind.proxy.fired() == 2 and report["errors"] == 0 and report["deleted_blobs"] == 1
     left = store.client().list_objects_v2(Bucket="blobs").get("Contents", [])
-    assert [found["Key"] for found in left if "/keyset/" not in found["Key"]] == []
+    assert [found["Key"] for found in left if found["Key"].startswith("blobs/blobs/")] == []
 
 
 @pytest.fixture

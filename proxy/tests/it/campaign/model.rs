@@ -11,7 +11,7 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// Its bytes: noise of the family that zstd shrinks a little, with the member's edits.
+    /// Its bytes: noise of the family that zstd shrinks a little, with the member's edits, which differ from another member's in every part.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut state = self.family.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut bytes: Vec<u8> = std::iter::repeat_with(|| {
@@ -23,7 +23,7 @@ impl Content {
         .take(self.len)
         .collect();
         for (index, byte) in bytes.iter_mut().step_by(2003).enumerate() {
-            *byte = (self.member >> (8 * (index % 8))) as u8;
+            *byte = (self.member >> (8 * (index % 8))) as u8 ^ (self.member.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
         }
         bytes
     }
