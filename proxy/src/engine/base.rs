@@ -64,6 +64,17 @@ impl BaseObject {
                 Some((start.saturating_sub(extent.offset), self.rows.get(&extent.blob)?))
             })
     }
+
+    /// Where the part with this number (counted from one) begins, in an object of several.
+    pub(super) fn start_of_part(&self, number: u32) -> Option<u64> {
+        let index = usize::try_from(number).ok()?.checked_sub(1)?;
+        self.extents.get(index).filter(|_| self.extents.len() > 1).map(|(start, _)| *start)
+    }
+
+    /// Where the first piece of a blob stands.
+    pub(super) fn start_of(&self, blob: BlobKey) -> Option<u64> {
+        self.extents.iter().find(|(_, extent)| extent.blob == blob).map(|(start, _)| *start)
+    }
 }
 
 impl Engine {

@@ -6,14 +6,20 @@
 use super::error::EngineError;
 use crate::metrics::Metrics;
 use std::{
+    pin::pin,
     sync::{Arc, OnceLock},
     time::Duration,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 
 const UNIT: u64 = 16 << 10;
 /// How long a request waits for memory before it is told to slow down.
 const WAIT_MAX: Duration = Duration::from_secs(30);
+/// How often a request that waits looks for memory that has become idle: nobody tells when a window is used no more.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Frees idle memory and says whether it found any.
 type Pressure = Box<dyn Fn() -> bool + Send + Sync>;
@@ -59,10 +65,14 @@ impl MemoryBudget {
         if let Some(permit) = self.try_acquire(bytes) {
             return Ok(permit);
         }
-        let waited = tokio::time::timeout(WAIT_MAX, self.units.clone().acquire_many_owned(self.units_of(bytes))).await;
-        match waited {
-            Ok(Ok(permit)) => Ok(self.permit(permit)),
-            _ => Err(EngineError::Busy("memory budget")),
+        let deadline = Instant::now() + WAIT_MAX;
+        let mut waiting = pin!(self.units.clone().acquire_many_owned(self.units_of(bytes)));
+        loop {
+            match tokio::time::timeout(LOOK_AGAIN, &mut waiting).await {
+                Ok(Ok(permit)) => return Ok(self.permit(permit)),
+                Err(_) if Instant::now() < deadline => self.free_idle(),
+                _ => return Err(EngineError::Busy("memory budget")),
+            };
         }
     }
 
@@ -73,10 +83,14 @@ impl MemoryBudget {
             if let Ok(permit) = self.units.clone().try_acquire_many_owned(units) {
                 return Some(self.permit(permit));
             }
-            if !self.pressure.get().is_some_and(|free_idle| free_idle()) {
+            if !self.free_idle() {
                 return None;
             }
         }
+    }
+
+    fn free_idle(&self) -> bool {
+        self.pressure.get().is_some_and(|free_idle| free_idle())
     }
 
     /// Takes `bytes` out of the budget for good: caches with their own bound.
@@ -120,4 +134,26 @@ impl Drop for Permit {
 
 fn held(permit: &OwnedSemaphorePermit) -> i64 {
     i64::try_from(permit.num_permits() as u64 * UNIT).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_that_becomes_idle_while_somebody_waits_is_given_to_them() {
+        let budget = MemoryBudget::new(64 << 20, Metrics::new().expect("metrics"));
+        let cached = Arc::new(Mutex::new(None));
+        let in_cache = cached.clone();
+        budget.on_pressure(Box::new(move || in_cache.lock().expect("not poisoned").take().is_some()));
+        let used = budget.acquire(64 << 20).await.expect("all of it");
+        let waits = budget.acquire(1 << 20);
+        let becomes_idle = async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            *cached.lock().expect("not poisoned") = Some(used);
+        };
+        let (got, ()) = tokio::join!(waits, becomes_idle);
+        assert!(got.is_ok());
+    }
 }

@@ -107,6 +107,8 @@ pub(super) struct Wish {
     pub(super) offset: u64,
     /// Where it presumably begins in its object.
     pub(super) position: u64,
+    /// The part it belongs to, counted from one.
+    pub(super) part: Option<u32>,
     /// What it begins with.
     pub(super) head: Arc<Head>,
     /// The same as bytes.
@@ -119,6 +121,15 @@ pub(super) struct Wish {
     pub(super) effort: Effort,
     /// A blob that must not become a base: the one that is being encoded anew.
     pub(super) avoid: Option<BlobKey>,
+}
+
+impl Wish {
+    /// Where the same content may stand in an object that came before, the likeliest first: the same place, and the beginning of the part with
+    /// the same number, because the last part of an upload may come before anybody knows how long the others are.
+    fn places_in(&self, object: &BaseObject) -> Vec<u64> {
+        let part = self.part.and_then(|number| object.start_of_part(number));
+        std::iter::once(self.position).chain(part.map(|start| start + self.offset)).collect()
+    }
 }
 
 /// An object that may be a base.
@@ -232,7 +243,8 @@ impl Engine {
         let mut candidates: Vec<Candidate> = Vec::new();
         for candidate in named {
             let mut candidate = candidate.clone();
-            self.look_at(bucket, wish, &mut candidate).await?;
+            let places = wish.places_in(&candidate.object);
+            self.look_at(bucket, wish, &places, &mut candidate).await?;
             // Two deltas of one base stand for the same content.
             if !candidate.wholes.is_empty() && candidates.iter().any(|other| other.shares_a_blob_with(&candidate)) {
                 continue;
@@ -258,11 +270,18 @@ impl Engine {
         })
     }
 
-    /// Compares the sketches of the whole blobs behind a candidate with the region's.
-    async fn look_at(&self, bucket: &BucketHandle, wish: &Wish, candidate: &mut Candidate) -> Result<(), EngineError> {
+    /// Compares the sketches of the whole blobs behind a candidate, from the likeliest of `places` in it on, with the region's.
+    async fn look_at(
+        &self,
+        bucket: &BucketHandle,
+        wish: &Wish,
+        places: &[u64],
+        candidate: &mut Candidate,
+    ) -> Result<(), EngineError> {
         let object = candidate.object.clone();
-        let near = object.extents_near(wish.position, REGION_LEN, BLOBS_PER_CANDIDATE);
-        for (start, row) in near {
+        let near = places.iter().flat_map(|place| object.extents_near(*place, REGION_LEN, BLOBS_PER_CANDIDATE));
+        let mut seen = HashSet::new();
+        for (start, row) in near.filter(|(start, row)| seen.insert((*start, row.id))) {
             match row.form {
                 BlobForm::Whole => candidate.wholes.push(self.whole(bucket, row, Some(start)).await?),
                 BlobForm::Delta => {
@@ -275,13 +294,14 @@ impl Engine {
                 }
             }
         }
+        let expected = places.first().copied().unwrap_or(wish.position);
         let mut own_place: Option<f64> = None;
         let mut best: Option<(f64, Option<u64>)> = None;
         for whole in &candidate.wholes {
             for (index, region) in (0u64..).zip(whole.regions.iter()) {
                 let Some(share) = region.share_of(&wish.head.sketch) else { continue };
                 let place = whole.at.map(|at| at + index * REGION_LEN);
-                if place.is_none_or(|place| place.abs_diff(wish.position) < REGION_LEN) {
+                if place.is_none_or(|place| place.abs_diff(expected) < REGION_LEN) {
                     own_place = Some(own_place.map_or(share, |own| own.max(share)));
                 }
                 if best.is_none_or(|(best, _)| share > best) {
@@ -291,12 +311,11 @@ impl Engine {
         }
         candidate.share = best.map(|(share, _)| share);
         // Content that has moved by regions is looked for where it is now.
-        if let Some((share, Some(place))) = best
-            && own_place.is_none_or(|own| own < share)
-        {
-            candidate.shift =
-                i64::try_from(place).unwrap_or(i64::MAX) - i64::try_from(wish.position).unwrap_or(i64::MAX);
-        }
+        let place = match best {
+            Some((share, Some(place))) if own_place.is_none_or(|own| own < share) => place,
+            _ => expected,
+        };
+        candidate.shift = i64::try_from(place).unwrap_or(i64::MAX) - i64::try_from(wish.position).unwrap_or(i64::MAX);
         Ok(())
     }
 
@@ -329,31 +348,36 @@ impl Engine {
             if known || candidates.len() >= CANDIDATES_MAX || Some(blob.id) == wish.avoid {
                 continue;
             }
-            if let Some(object) = self.hooked_object(bucket, blob, wish.avoid).await? {
+            if let Some((object, at)) = self.hooked_object(bucket, blob, wish.avoid).await? {
                 let mut candidate = Candidate::new(object, Source::Hooks);
-                self.look_at(bucket, wish, &mut candidate).await?;
+                self.look_at(bucket, wish, &[at.unwrap_or(wish.position)], &mut candidate).await?;
                 candidates.push(candidate);
             }
         }
         Ok(())
     }
 
-    /// The object a blob belongs to, by the key its manifest names, or the blob alone when that key has other content by now.
+    /// The object a blob belongs to, by the key its manifest names, or the blob alone when that key has other content by now. With it, where the blob
+    /// begins in an object of several: a part that comes before those in front of it does not know its place, but what it resembles does.
     async fn hooked_object(
         &self,
         bucket: &BucketHandle,
         row: BlobRow,
         avoid: Option<BlobKey>,
-    ) -> Result<Option<BaseObject>, EngineError> {
+    ) -> Result<Option<(BaseObject, Option<u64>)>, EngineError> {
         let manifest = self.blobs.manifest(&row, bucket.domain_key()).await?;
         let key = &manifest.root.facts.key;
         if let Some(content) = self.catalog.content(bucket.row.id, key).await?
             && content.extents.len() > 1
             && content.extents.iter().any(|extent| extent.blob == row.id)
         {
-            return self.open_base(bucket, content, avoid);
+            let base = self.open_base(bucket, content, avoid)?;
+            return Ok(base.map(|base| {
+                let at = base.start_of(row.id);
+                (base, at)
+            }));
         }
-        Ok(self.open_blob(key.clone(), row))
+        Ok(self.open_blob(key.clone(), row).map(|base| (base, None)))
     }
 
     /// The best candidate that is worth it, with those that help it, and how the search ended.

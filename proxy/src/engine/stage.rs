@@ -141,12 +141,12 @@ impl Engine {
     }
 
     fn target_of(&self, destination: &Destination, len: Option<u64>) -> Target {
-        let reach = match destination {
-            Destination::Object { .. } => plan::reach_of(len),
+        let (part, reach) = match destination {
+            Destination::Object { .. } => (None, plan::reach_of(len)),
             // All parts of an upload are to share their windows.
-            Destination::Part { .. } => plan::reach_of(None),
+            Destination::Part { number, .. } => (Some(*number), plan::reach_of(None)),
         };
-        Target { key: destination.key().to_owned(), start: self.offset_in_object(destination, len), len, reach }
+        Target { key: destination.key().to_owned(), start: self.offset_in_object(destination, len), part, len, reach }
     }
 
     /// Reads, hashes, encodes and streams a body towards the backend in a manner that is settled.
@@ -335,6 +335,8 @@ pub(super) struct Target {
     pub(super) key: String,
     /// Where it presumably begins in its object.
     pub(super) start: u64,
+    /// The number of the part it is, counted from one.
+    pub(super) part: Option<u32>,
     /// Its length, when known.
     pub(super) len: Option<u64>,
     /// Base bytes worth having for a region of it.
@@ -526,7 +528,7 @@ impl Encoding {
     /// The choice of bases for the region that begins with the next segment, being made from now on.
     fn choice(&self, named: CandidatesFuture, head: HeadFuture, first: Arc<Vec<u8>>) -> ChoiceFuture {
         let (engine, bucket, found) = (self.engine.clone(), self.bucket.clone(), self.found.clone());
-        let (offset, position) = (self.offset, self.target.start + self.offset);
+        let (offset, position, part) = (self.offset, self.target.start + self.offset, self.target.part);
         let (reach, effort) = (self.target.reach, self.trying.effort().unwrap_or(Effort::Fast));
         let avoid = match self.search {
             Search::Wanted { avoid } => avoid,
@@ -540,7 +542,7 @@ impl Encoding {
             if first.len() as u64 <= DELTA_LEN_MIN && offset == 0 {
                 return None;
             }
-            let wish = Wish { offset, position, head, first, target_bytes, reach, effort, avoid };
+            let wish = Wish { offset, position, part, head, first, target_bytes, reach, effort, avoid };
             match engine.choose(&bucket, &wish, &named).await {
                 Ok(choice) => {
                     found.fetch_or(!choice.bases.is_empty(), Ordering::Relaxed);

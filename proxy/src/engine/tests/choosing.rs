@@ -195,3 +195,31 @@ async fn of_many_families_in_one_bucket_every_object_finds_its_own() {
     assert_eq!(deployment.chosen("hooks"), 3 * FAMILIES);
     assert!(stored < whole + whole / 10, "{stored} of {whole}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_part_finds_its_base_though_nobody_knows_yet_where_it_stands() {
+    let deployment = Deployment::start(1 << 30).await;
+    let bucket = deployment.bucket("delta").await;
+    let v1 = content(26 * MIB, 91);
+    // Of the third the parts have other numbers, so that only the content tells. The first of them is new: a sixth of it all.
+    let moved = [&content(5 * MIB, 94)[..], &edited(&v1, 93)].concat();
+    for (version, (bytes, allowed_percent)) in [(v1.clone(), 100), (edited(&v1, 92), 2), (moved, 14)].iter().enumerate()
+    {
+        let key = &format!("m/x-{version}");
+        let upload = deployment.engine.create_upload(&bucket, key, "owner", Facts::default()).await.expect("created");
+        for (number, part) in (1..).zip(bytes.chunks(5 * MIB)).collect::<Vec<(u32, &[u8])>>().into_iter().rev() {
+            let destination = Destination::Part { key: key.clone(), upload, number };
+            let staged = deployment.stage(&bucket, destination, part).await;
+            let facts = PartFacts { size: part.len() as u64, ..PartFacts::default() };
+            let name = PartName { key, upload, number };
+            deployment.engine.publish_part(&bucket, name, staged, facts).await.expect("stored");
+        }
+        let parts = deployment.engine.parts(&bucket, key, upload, 0, 1000).await.expect("parts");
+        let completion = Completion { upload, parts, parts_digest: [1; 32] };
+        let completed =
+            deployment.engine.complete(&bucket, key, completion, Facts::default(), Precondition::None).await;
+        let stored = completed.expect("completed").storage.stored_bytes;
+        assert!(stored < bytes.len() as u64 * allowed_percent / 100, "version {version}: {stored}");
+        assert!(deployment.engine.settle(Duration::from_secs(60)).await.expect("settled"));
+    }
+}

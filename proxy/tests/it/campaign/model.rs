@@ -23,7 +23,8 @@ impl Content {
         .take(self.len)
         .collect();
         for (index, byte) in bytes.iter_mut().step_by(2003).enumerate() {
-            *byte = (self.member >> (8 * (index % 8))) as u8 ^ (self.member.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
+            *byte = (self.member >> (8 * (index % 8))) as u8
+                ^ (self.member.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
         }
         bytes
     }
