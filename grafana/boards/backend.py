@@ -214,32 +214,32 @@ JOBS = Row(
     [
         Panel(
             "Running now",
-            [Query(total("deltaweir_job_running", "job"), "{{job}}")],
+            [Query(total("deltaweir_job_running", "job_name"), "{{job_name}}")],
             "none",
             "Processes that run the job: one at most, but for the moment in which a lease changes hands.",
         ),
         Panel(
             "Runs that ended",
-            [Query(increase("deltaweir_job_runs_total", "job, outcome"), "{{job}} {{outcome}}")],
+            [Query(increase("deltaweir_job_runs_total", "job_name, outcome"), "{{job_name}} {{outcome}}")],
             "none",
             "In the time shown. Interrupted ones are gone on with, by whichever process is there.",
             kind="bargauge",
         ),
         Panel(
             "How long runs took",
-            [Query(quantile(0.95, "deltaweir_job_seconds", "job"), "{{job}} 95 %")],
+            [Query(quantile(0.95, "deltaweir_job_seconds", "job_name"), "{{job_name}} 95 %")],
             "s",
             "From the lease to the outcome.",
         ),
         Panel(
             "Progress",
-            [Query(f"max by (job, state) ({select('deltaweir_job_progress')})", "{{job}} {{state}}")],
+            [Query(f"max by (job_name, state) ({select('deltaweir_job_progress')})", "{{job_name}} {{state}}")],
             "none",
             "In the job's own unit; a total of 0 is not known.",
         ),
         Panel(
             "Waiting",
-            [Query(f"max by (job) ({select('deltaweir_job_backlog')})", "{{job}}")],
+            [Query(f"max by (job_name) ({select('deltaweir_job_backlog')})", "{{job_name}}")],
             "none",
             "What waits for a job. One that only grows needs a look: paused, failing, or too slow.",
         ),
@@ -251,14 +251,19 @@ JOBS = Row(
         ),
         Panel(
             "Leases lost",
-            [Query(increase("deltaweir_job_leases_lost_total", "job"), "{{job}}")],
+            [Query(increase("deltaweir_job_leases_lost_total", "job_name"), "{{job_name}}")],
             "none",
             "Runs that ended because another process had taken over: this one was stopped, or the catalog "
             "away, for half a minute.",
         ),
         Panel(
             "Since the last good run",
-            [Query(f"time() - max by (job) ({select('deltaweir_job_last_success_timestamp_seconds')} > 0)", "{{job}}")],
+            [
+                Query(
+                    f"time() - max by (job_name) ({select('deltaweir_job_last_success_timestamp_seconds')} > 0)",
+                    "{{job_name}}",
+                )
+            ],
             "s",
             "A sawtooth as high as the job's interval; one that keeps rising needs a look.",
         ),

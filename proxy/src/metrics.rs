@@ -1,7 +1,8 @@
 //! Every metric in one table: name, unit, labels, help. `docs/reference/metrics.md` is written from it.
 //!
 //! Labels are bounded: `op` is the operation table of `s3_wire`, `form` and `reason` are enums, `backend` is a
-//! configured name, and `bucket` stands on gauges only. A name ends in its base unit; counters end in `_total`.
+//! configured name, and `bucket` stands on gauges only. A name ends in its base unit; counters end in `_total`. No label is
+//! called `job` or `instance`: Prometheus gives those to every series it scrapes, and renames ours out of the way.
 
 use prometheus::{
     Counter, Encoder, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
@@ -217,13 +218,13 @@ metrics! {
     journal_shipped_entries_total: IntCounter, "entries", []; "Mutations shipped to the backend's journal."
     journal_errors_total: IntCounter, "errors", []; "Shipments that failed and are tried again."
 
-    job_running: IntGaugeVec, "jobs", ["job"]; "1 while this process runs the background job."
-    job_runs_total: IntCounterVec, "runs", ["job", "outcome"]; "Runs of background jobs in this process that ended: ok, failed, cancelled, paused, interrupted."
-    job_seconds: HistogramVec, "seconds", ["job"], SECONDS; "How long they took."
-    job_progress: IntGaugeVec, "things", ["job", "state"]; "How far the current or last run is, in the job's own unit: done, total (0 while it is not known)."
-    job_backlog: IntGaugeVec, "things", ["job"]; "What waits for the job."
-    job_leases_lost_total: IntCounterVec, "leases", ["job"]; "Runs that were stopped because their lease could not be renewed or was taken by another process."
-    job_last_success_timestamp_seconds: IntGaugeVec, "seconds", ["job"]; "When the job last ended well, in whichever process, since the Unix epoch; 0 before."
+    job_running: IntGaugeVec, "jobs", ["job_name"]; "1 while this process runs the background job."
+    job_runs_total: IntCounterVec, "runs", ["job_name", "outcome"]; "Runs of background jobs in this process that ended: ok, failed, cancelled, paused, interrupted."
+    job_seconds: HistogramVec, "seconds", ["job_name"], SECONDS; "How long they took."
+    job_progress: IntGaugeVec, "things", ["job_name", "state"]; "How far the current or last run is, in the job's own unit: done, total (0 while it is not known)."
+    job_backlog: IntGaugeVec, "things", ["job_name"]; "What waits for the job."
+    job_leases_lost_total: IntCounterVec, "leases", ["job_name"]; "Runs that were stopped because their lease could not be renewed or was taken by another process."
+    job_last_success_timestamp_seconds: IntGaugeVec, "seconds", ["job_name"]; "When the job last ended well, in whichever process, since the Unix epoch; 0 before."
 }
 
 /// The standard set, written by the client library under its own names.
@@ -312,6 +313,13 @@ mod tests {
     fn counters_are_called_total_and_nothing_else_is() {
         for row in TABLE {
             assert_eq!(row.kind == "counter", row.name.ends_with("_total"), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn no_label_is_one_that_prometheus_gives_to_what_it_scrapes() {
+        for row in TABLE {
+            assert!(!row.labels.iter().any(|label| ["job", "instance", "le"].contains(label)), "{}", row.name);
         }
     }
 

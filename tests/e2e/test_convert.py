@@ -251,7 +251,7 @@ def test_a_paused_converter_leaves_what_waits_alone_until_it_is_resumed(new_serv
     s3.create_bucket(Bucket="delta-00")
     s3.put_object(Bucket="delta-00", Key="app", Body=release(69, 3 * MIB, 0))
     own.settle()
-    assert own.metrics().total("deltaweir_job_backlog", job="converter") >= 1
+    assert own.metrics().total("deltaweir_job_backlog", job_name="converter") >= 1
     assert own.metrics().total("deltaweir_convert_blobs_total") == 0
     own.run("convert", "--resume")
     own.settle()

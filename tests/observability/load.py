@@ -14,13 +14,17 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from outside.clients import S3Client, s3_client
 from outside.content import KIB, MIB, noise, release, text
-from outside.server import Server, Value
+from outside.server import Server, Value, until
 from outside.sigv4 import Scope
 from outside.store import Store
 from outside.wire import Connection, signed
 
 OFF, SEALED, ZSTD, DELTA, CLOUD = "live-off", "live-sealed", "live-zstd", "live-delta", "live-cloud"
+LATER, SMALL = "live-later", "live-small"
+"""What the converter encodes after its upload, and what is packed."""
 PART = 5 * MIB
+SMALL_OBJECTS = 12
+"""Of a round."""
 ROUND_OF_TROUBLE = 3
 """In this round the store below is gone."""
 
@@ -34,6 +38,7 @@ def tables(store: Store) -> dict[str, dict[str, Value]]:
     return {
         "backends.cloud": store.tables()["backends.cloud"],
         "gc": {"interval": "2s", "grace": "1s"},
+        "convert": {"interval": "1h"},
         **dict(
             (
                 bucket(OFF, compression="off"),
@@ -41,6 +46,8 @@ def tables(store: Store) -> dict[str, dict[str, Value]]:
                 bucket(ZSTD, compression="zstd"),
                 bucket(DELTA, compression="delta"),
                 bucket(CLOUD, compression="off", backend="cloud"),
+                bucket(LATER, compression="delta", effort="high"),
+                bucket(SMALL, compression="delta"),
             )
         ),
     }
@@ -68,7 +75,7 @@ class Load:
     def __post_init__(self) -> None:
         self.s3: S3Client = s3_client(self.server.endpoint)
         self.stranger: S3Client = s3_client(self.server.endpoint, secret="not/the+secret0123456789ABCDEFabcdefghijk")
-        for name in (OFF, SEALED, ZSTD, DELTA, CLOUD, "live-unconfigured"):
+        for name in (OFF, SEALED, ZSTD, DELTA, CLOUD, LATER, SMALL, "live-unconfigured"):
             self.s3.create_bucket(Bucket=name)
         self.s3.put_object(Bucket="live-unconfigured", Key="k", Body=text(1, 100 * KIB))
         self.s3.create_multipart_upload(Bucket=ZSTD, Key="never completed")
@@ -115,6 +122,7 @@ class Load:
         self._cloud(number)
         self._errors()
         self._damage()
+        self._background(number)
         s3.list_objects_v2(Bucket=DELTA, Prefix="app")
         s3.head_object(Bucket=DELTA, Key=f"app-{number}")
         if number >= 2:
@@ -163,6 +171,34 @@ class Load:
             self.store.start()
         self.s3.put_object(Bucket=CLOUD, Key="k", Body=noise(number, 400 * KIB))
         assert self._read(CLOUD, "k") == noise(number, 400 * KIB)
+
+    def _background(self, number: int) -> None:
+        """Every job, and something for each of them to do."""
+        self.s3.put_object(Bucket=LATER, Key=f"app-{number}", Body=release(11, MIB, number))
+        for index in range(SMALL_OBJECTS):
+            body = text(7, 8 * KIB) + text(1000 * number + index, KIB)
+            self.s3.put_object(Bucket=SMALL, Key=f"{number}/{index}.log", Body=body)
+        # A third of the base and much that is new: sketches leave doubt, a trial says.
+        mixed = release(13, 4 * MIB, 0)
+        self.s3.put_object(Bucket=DELTA, Key="mixed/base", Body=mixed)
+        other = mixed[: 1536 * KIB] + noise(3000 + number, 4 * MIB)
+        self.s3.put_object(Bucket=DELTA, Key=f"mixed/{number}", Body=other)
+        self._job("scrub", percent=20)
+        self._job("backup")
+        self.s3.put_object(Bucket=OFF, Key=f"plain/{number}", Body=text(2000 + number, 300 * KIB))
+        self._job("convert", bucket=OFF, prefix="plain/", compression="zstd", effort="fast")
+        self.server.settle()
+
+    def _job(self, name: str, **parameters: Any) -> None:
+        """Has a job run, from its start to its end."""
+        before = self.server.admin(f"/api/v1/jobs/{name}")["run"]
+        self.server.admin(f"/api/v1/jobs/{name}", "POST", body=parameters)
+
+        def ended() -> bool:
+            job = self.server.admin(f"/api/v1/jobs/{name}")
+            return bool(job["run"] > before and not job["running"])
+
+        until(ended, 60, f"the job {name} has ended")
 
     def _errors(self) -> None:
         with self._refused("a key that is not there"):
