@@ -23,6 +23,7 @@ from taxbench.records import (
     CellFacts,
     ColdFacts,
     CounterFacts,
+    DeferralFacts,
     Marker,
     ObjectFacts,
     PhaseFacts,
@@ -32,6 +33,8 @@ from taxbench.resources import Observed, Sampler, network_bytes
 from taxbench.servers.target import Target
 
 SAVED = "deltaweir_saved_bytes_total"
+PLAN, DEFERRED = "deltaweir_plan_total", "deferred"
+"""Bodies by why they were stored as they were, and the reason of those that are to be encoded again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +182,7 @@ class CellRun:
             self.facts.settle_s = round(time.perf_counter() - started, 4)
             return Batch([], 0.0)
 
+        self.facts.deferral = self._deferral()
         self._observe("settle", wait)
         inspected = self.pool.run(self.target.endpoint, phases.head_all(self.manifest, self.keys, "inspect")).samples
         self.facts.objects = self._object_facts(inspected)
@@ -192,6 +196,19 @@ class CellRun:
             first = self.counters.scrapes[0].by_label(SAVED, "stage")
             last = scrape.by_label(SAVED, "stage")
             self.facts.saved_bytes = {stage: int(value - first.get(stage, 0.0)) for stage, value in last.items()}
+
+    def _deferral(self) -> DeferralFacts | None:
+        """What the uploads left undone: PUT's speed is without that work, so the report has to say how much it was."""
+        scrape = self._scrape()
+        if self.target.admin is None or scrape is None or not scrape.has(PLAN) or not self.counters.scrapes:
+            return None
+        first, last = (one.by_label(PLAN, "reason") for one in (self.counters.scrapes[0], scrape))
+        account = self.target.admin.stats().bucket(self.plan.bucket).stored
+        return DeferralFacts(
+            bodies=int(sum(last.values()) - sum(first.values())),
+            deferred=int(last.get(DEFERRED, 0.0) - first.get(DEFERRED, 0.0)),
+            stored_bytes=account.total - account.tombstoned,
+        )
 
     def _cold_get(self) -> None:
         self.facts.cold = self._make_cold()

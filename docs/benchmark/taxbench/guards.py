@@ -17,6 +17,7 @@ from taxbench.names import (
     ENCRYPTION,
     MODES,
     PASSTHROUGH,
+    mode_title,
 )
 from taxbench.records import CellFacts, Environment, StorageCounts
 from taxbench.summary import CellSummary, Finding, Severity
@@ -328,6 +329,22 @@ def unexplained_order(evidence: Evidence) -> Iterator[Finding]:
                 )
 
 
+def deferred_uploads(evidence: Evidence) -> Iterator[Finding]:
+    """Label: uploads that were answered before they were encoded. PUT's speed is without that work."""
+    for cell in evidence.summaries:
+        storage = cell.storage
+        if storage is None or storage.deferred_share is None or not any(storage.deferred_share.values):
+            continue
+        message = (
+            f"{mode_title(cell.mode)} stored {storage.deferred_share.median:.0%} of uploads first and encoded them "
+            f"while settling; PUT's speed is without that work, its CPU time is with it"
+        )
+        if storage.unsettled_ratio and storage.stored_ratio:
+            before, after = storage.unsettled_ratio.median, storage.stored_ratio.median
+            message += f"; {before:.2f}× were stored at the end of PUT, {after:.2f}× after settling"
+        yield Finding(severity="label", code="deferred", where=f"{cell.mode}/c{cell.concurrency}", message=message)
+
+
 def conditions(evidence: Evidence) -> Iterator[Finding]:
     """Notes on what a phase could not do: cold that was not cold, settling that did not end, phases left out."""
     for cell in evidence.cells:
@@ -383,5 +400,6 @@ GUARDS: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
     stalls,
     delayed_acks,
     retried_operations,
+    deferred_uploads,
     conditions,
 )

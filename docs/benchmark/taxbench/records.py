@@ -148,6 +148,14 @@ class ObjectFacts(Strict):
     reason: str = ""
 
 
+class DeferralFacts(Strict):
+    """What a store left for later when the uploads had ended, before anybody waited for it to settle."""
+
+    bodies: int
+    deferred: int = Field(description="bodies that were stored without a base because the codec was saturated")
+    stored_bytes: int = Field(description="the bucket's account at that moment, without what waits for collection")
+
+
 class CanaryFacts(Strict):
     """Whether known plaintext was found in what the server wrote."""
 
@@ -180,6 +188,7 @@ class CellFacts(Strict):
     phases: list[PhaseFacts]
     settle_s: float | None = None
     settled: bool | None = None
+    deferral: DeferralFacts | None = None
     cold: ColdFacts | None = None
     storage: StorageCounts | None = None
     objects: list[ObjectFacts] = Field(default_factory=list)

@@ -251,6 +251,12 @@ def _storage(trials: list[CellFacts]) -> StorageSummary | None:
     return StorageSummary(
         logical_bytes=last.logical_bytes,
         stored_ratio=bootstrap(ratios),
+        unsettled_ratio=bootstrap(
+            [c.deferral.stored_bytes / c.storage.logical_bytes for c in counted if c.deferral and c.storage]
+        ),
+        deferred_share=bootstrap(
+            [c.deferral.deferred / c.deferral.bodies for c in counted if c.deferral and c.deferral.bodies]
+        ),
         stored_bytes=last.best,
         counts={
             "accounting (admin API)": last.account_total,
@@ -314,6 +320,8 @@ def _headlines(cells: list[CellSummary]) -> list[Headline]:
         row = Headline(
             mode=cell.mode,
             stored_ratio=cell.storage.stored_ratio if cell.storage else None,
+            unsettled_ratio=cell.storage.unsettled_ratio if cell.storage else None,
+            deferred_share=cell.storage.deferred_share if cell.storage else None,
             put_cpu_s_per_gb=put.cpu_s_per_gb if put else None,
             get_cpu_s_per_gb=warm.cpu_s_per_gb if warm else None,
             rss_max_bytes=cell.rss_max_bytes,
@@ -340,6 +348,8 @@ def _verdict(row: Headline) -> str:
             parts.append(f"{label} {ratio.median:.2f}×")
     if row.stored_ratio is not None:
         parts.append(f"stored {row.stored_ratio.median:.2f}×")
+        if row.unsettled_ratio and row.deferred_share and any(row.deferred_share.values):
+            parts[-1] += f" ({row.unsettled_ratio.median:.2f}× before settling)"
     return f"{mode_title(row.mode)}: {', '.join(parts)} (of {reference})" if parts else ""
 
 

@@ -65,6 +65,12 @@ class StorageSummary(Strict):
 
     logical_bytes: int
     stored_ratio: Interval | None
+    unsettled_ratio: Interval | None = Field(
+        default=None, description="the same when the uploads had ended, before background work was waited for"
+    )
+    deferred_share: Interval | None = Field(
+        default=None, description="uploads that were stored first and encoded while settling, as a share of all"
+    )
     stored_bytes: int | None
     counts: dict[str, int | None] = Field(description="the independent counts, last trial")
     parts: dict[str, int] = Field(description="the accounting identity, last trial")
@@ -100,6 +106,8 @@ class Headline(Strict):
     warm_get_to_passthrough: Interval | None = None
     warm_get_to_direct: Interval | None = None
     stored_ratio: Interval | None = None
+    unsettled_ratio: Interval | None = None
+    deferred_share: Interval | None = None
     put_cpu_s_per_gb: Interval | None = None
     get_cpu_s_per_gb: Interval | None = None
     rss_max_bytes: Interval | None = None

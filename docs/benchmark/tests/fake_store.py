@@ -70,6 +70,8 @@ class Store:
         self.gets = 0
         self.puts = 0
         self.saved = {"dedup": 0, "zstd": 0, "delta": 0}
+        self.plan = {"told": 0, "deferred": 0}
+        self.waiting: list[tuple[Bucket, str, str]] = []
         self.started = time.time()
         self.state = data_dir / "state.json"
 
@@ -83,13 +85,25 @@ class Store:
             compression = "delta" if compression == "off" else "off"
         self.buckets.setdefault(name, Bucket(compression, chosen.get("encryption", "off")))
 
-    def put(self, bucket: Bucket, name: str, key: str, data: bytes) -> Stored:
+    def settle(self) -> None:
+        """Encodes what was put off."""
+        for bucket, name, key in self.waiting:
+            if (found := bucket.objects.get(key)) is not None:
+                self.put(bucket, name, key, found.data, again=True)
+        self.waiting = []
+
+    def put(self, bucket: Bucket, name: str, key: str, data: bytes, again: bool = False) -> Stored:
         """Reduces, seals and writes one object."""
         digest = hashlib.sha256(data).hexdigest()
         form, payload, blob = "raw", data, f"{secrets.token_hex(16)}.blob"
-        twin = bucket.digests.get(digest)
+        twin = None if again else bucket.digests.get(digest)
         similar = any(k.rpartition("/")[0] == key.rpartition("/")[0] for k in bucket.objects)
-        if bucket.compression != "off" and not self.fault("zero-saving"):
+        later = self.fault("defers") and similar and twin is None and bucket.compression != "off" and not again
+        if later:
+            self.waiting.append((bucket, name, key))
+        if not again:
+            self.plan["deferred" if later else "told"] += 1
+        if bucket.compression != "off" and not self.fault("zero-saving") and not later:
             packed = zlib.compress(data, 1)
             if twin is not None or (self.fault("contaminated") and similar):
                 form, payload = "dedup", b""
@@ -182,6 +196,8 @@ class Store:
             "deltaweir_effort_level 2",
             "# TYPE deltaweir_saved_bytes_total counter",
             *(f'deltaweir_saved_bytes_total{{stage="{stage}"}} {saved}' for stage, saved in self.saved.items()),
+            "# TYPE deltaweir_plan_total counter",
+            *(f'deltaweir_plan_total{{form="any",reason="{reason}"}} {count}' for reason, count in self.plan.items()),
             "# TYPE deltaweir_bucket_stored_bytes gauge",
         ]
         for account in self.stats()["buckets"]:  # type: ignore[union-attr]
@@ -402,6 +418,7 @@ class AdminHandler(_Handler):
                 ]
                 return self.answer(200, json.dumps({"buckets": listed}).encode())
             if path == "/api/v1/settle":
+                store.settle()
                 return self.answer(200, json.dumps({"settled": not store.fault("never-settles")}).encode())
             if path == "/api/v1/gc" and self.command == "POST":
                 return self.answer(200, b"{}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
-from conftest import Run, codes
+from conftest import HERE, FakeTarget, Run, codes
 
 from taxbench import guards
 from taxbench.bundle import Bundle
@@ -73,6 +74,46 @@ def test_a_repeated_request_is_noted_and_its_time_is_counted(run: Run) -> None:
 def test_unfinished_background_work_is_noted(run: Run) -> None:
     _, summary = run("never-settles", modes=("passthrough",), phases=QUICK)
     assert "not-settled" in codes(summary, "note")
+
+
+def test_uploads_that_are_encoded_later_are_labelled_with_what_was_stored_before_and_after(run: Run) -> None:
+    _, summary = run("defers", modes=("compression",), phases=QUICK)
+    (finding,) = (f for f in summary.findings if f.code == "deferred")
+    storage = summary.cells[0].storage
+    assert storage is not None and storage.deferred_share and storage.unsettled_ratio and storage.stored_ratio
+    assert 0.3 < storage.deferred_share.median < 1
+    assert storage.unsettled_ratio.median > storage.stored_ratio.median * 1.2
+    before = f"{storage.unsettled_ratio.median:.2f}×"
+    assert finding.severity == "label" and f"{before} were stored at the end of PUT" in finding.message
+    assert f"({before} before settling)" in summary.headline[0].verdict
+    assert "no-saving" not in codes(summary, "fatal")
+    _, at_once = run(modes=("compression",), phases=QUICK, run_id="at-once")
+    assert "deferred" not in codes(at_once, "label") and "before settling" not in at_once.headline[0].verdict
+
+
+def test_an_encrypted_store_that_cannot_be_searched_is_noted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeTarget, "private_roots", lambda _: [])
+    _, summary = run(modes=("encryption",), phases=QUICK)
+    assert "canary-unchecked" in codes(summary, "note")
+
+
+def test_a_server_that_had_to_be_killed_is_noted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = FakeTarget.stop
+
+    def stubborn(target: FakeTarget) -> None:
+        stop(target)
+        target.kills += 1
+
+    monkeypatch.setattr(FakeTarget, "stop", stubborn)
+    _, summary = run(modes=("passthrough",), phases=QUICK)
+    assert "killed" in codes(summary, "note")
+
+
+def test_every_finding_a_guard_can_make_is_made_in_a_test() -> None:
+    made = set(re.findall(r'code="([a-z-]+)"', Path(guards.__file__).read_text()))
+    tests = "".join(path.read_text() for path in HERE.glob("test_*.py"))
+    assert len(made) > 20
+    assert {code for code in made if f'"{code}"' not in tests} == set()
 
 
 def test_savings_are_not_demanded_when_the_operator_says_so_and_that_is_labelled(run: Run) -> None:

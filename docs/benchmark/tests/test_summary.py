@@ -107,7 +107,7 @@ def test_the_waterfall_adds_up(run: Run) -> None:
 
 def test_every_guard_is_registered_once() -> None:
     names = [guard.__name__ for guard in guards.GUARDS]
-    assert len(names) == len(set(names)) == 17
+    assert len(names) == len(set(names)) == 18
 
 
 def test_a_bundle_verifies_and_every_kind_of_tampering_is_found(run: Run) -> None:

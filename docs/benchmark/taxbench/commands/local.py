@@ -43,6 +43,9 @@ def add(commands: Any) -> None:
     )
     group.add_argument("--docker", default="docker", help="the docker command")
     group.add_argument("--server-config", type=Path, help="TOML appended to the generated configuration")
+    group.add_argument(
+        "--no-defer", action="store_true", help="encode every upload before it is answered ([convert] defer = false)"
+    )
     group.add_argument("--direct", choices=("auto", "nginx", "fileserver"), default="auto", help="what `direct` is")
     group.add_argument("--versitygw", default="", help="versitygw binary (default: .tools/bin, else the PATH)")
     group.add_argument(
@@ -138,6 +141,7 @@ def _server(options: argparse.Namespace, binary: Path, place: Path, buckets: dic
         payload_hash=flags.payload_hash_of(options),
         timeout_s=options.timeout,
         extra_configuration=extra,
+        defer=not options.no_defer,
         image=options.container,
         docker=options.docker,
     )

@@ -96,6 +96,13 @@ def _lines(summary: Summary) -> Iterator[str]:
                 f"{name} {size(value)}" for name, value in cell.storage.counts.items() if value is not None
             )
             yield ""
+            if cell.storage.deferred_share is not None:
+                before, after = (
+                    with_interval(ratio, "×") for ratio in (cell.storage.unsettled_ratio, cell.storage.stored_ratio)
+                )
+                yield f"Uploads deferred: {with_interval(cell.storage.deferred_share, '×')}."
+                yield f"Stored {before} at the end of PUT, {after} after {with_interval(cell.settle_s)} s of settling."
+                yield ""
             yield (
                 f"Stored {size(cell.storage.stored_bytes)} of {size(cell.storage.logical_bytes)}. Counted by: {counts}."
             )

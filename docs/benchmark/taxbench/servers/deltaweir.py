@@ -7,6 +7,7 @@ import json
 import secrets
 import subprocess
 import time
+import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def find_binary(given: str = "") -> Path:
 
 
 def configuration(
-    listen: str, admin_listen: str, data: str, buckets: dict[str, BucketSettings], extra: str = ""
+    listen: str, admin_listen: str, data: str, buckets: dict[str, BucketSettings], extra: str = "", defer: bool = True
 ) -> str:
     """The TOML of one run: loopback listeners, a fresh data directory, and the buckets that are measured."""
     lines = [
@@ -81,6 +82,8 @@ def configuration(
             f'encryption = "{settings.encryption}"',
             f'effort = "{settings.effort}"',
         ]
+    if not defer:
+        lines += ["[convert]", "defer = false"]
     return "\n".join(lines) + "\n" + (extra.rstrip() + "\n" if extra.strip() else "")
 
 
@@ -94,6 +97,8 @@ class Deltaweir(Target):
     payload_hash: PayloadHash = "precomputed"
     timeout_s: float = 120.0
     extra_configuration: str = ""
+    defer: bool = True
+    """Whether an upload may be answered before it is encoded. The server's own default, and so ours."""
     image: str = ""
     docker: str = "docker"
     name: str = "deltaweir"
@@ -128,6 +133,7 @@ class Deltaweir(Target):
             str(self.data_dir),
             self.buckets,
             self.extra_configuration,
+            self.defer,
         )
         config.write_text(text)
         environment = {
@@ -181,6 +187,7 @@ class Deltaweir(Target):
                 "server": version or "deltaweir",
                 "image": self.image,
                 "durable": "fsync of file, directory and catalog",
+                "deferral": self._deferral(),
             }
         done = subprocess.run([str(self.binary), "--version"], capture_output=True, text=True, timeout=20, check=False)
         # Cargo's directories are the only sign of a build's profile; a binary from elsewhere does not say.
@@ -189,7 +196,12 @@ class Deltaweir(Target):
             "server": done.stdout.strip() or "deltaweir",
             "build": build,
             "durable": "fsync of file, directory and catalog",
+            "deferral": self._deferral(),
         }
+
+    def _deferral(self) -> str:
+        text = configuration("", "", "", {}, self.extra_configuration, self.defer)
+        return "allowed" if tomllib.loads(text).get("convert", {}).get("defer", True) else "off"
 
     def _start_container(self, config: Path, environment: dict[str, str]) -> None:
         variables = [argument for name, value in environment.items() for argument in ("--env", f"{name}={value}")]
