@@ -12,6 +12,7 @@ from taxbench import guards
 from taxbench.bundle import Bundle
 from taxbench.names import CORE_PHASES
 from taxbench.records import Noise, StorageCounts
+from taxbench.report.numbers import significant
 from taxbench.studies.bench import StudyError
 
 QUICK = (*CORE_PHASES, "delete")
@@ -77,7 +78,7 @@ def test_unfinished_background_work_is_noted(run: Run) -> None:
 
 
 def test_uploads_that_are_encoded_later_are_labelled_with_what_was_stored_before_and_after(run: Run) -> None:
-    _, summary = run("defers", modes=("compression",), phases=QUICK)
+    bundle, summary = run("defers", modes=("compression",), phases=QUICK)
     (finding,) = (f for f in summary.findings if f.code == "deferred")
     storage = summary.cells[0].storage
     assert storage is not None and storage.deferred_share and storage.unsettled_ratio and storage.stored_ratio
@@ -86,6 +87,8 @@ def test_uploads_that_are_encoded_later_are_labelled_with_what_was_stored_before
     before = f"{storage.unsettled_ratio.median:.2f}×"
     assert finding.severity == "label" and f"{before} were stored at the end of PUT" in finding.message
     assert f"({before} before settling)" in summary.headline[0].verdict
+    stored = f"Stored {significant(storage.unsettled_ratio.median)}× at the end of PUT"
+    assert stored in (bundle.root / "report.md").read_text()
     assert "no-saving" not in codes(summary, "fatal")
     _, at_once = run(modes=("compression",), phases=QUICK, run_id="at-once")
     assert "deferred" not in codes(at_once, "label") and "before settling" not in at_once.headline[0].verdict

@@ -16,6 +16,7 @@ from conftest import ARTEFACTS, HERE
 from taxbench import guards
 from taxbench.bundle import Bundle
 from taxbench.cli import main
+from taxbench.commands import pin
 from taxbench.report import page
 from taxbench.report.numbers import significant, size
 from taxbench.summarize import summarize
@@ -212,9 +213,9 @@ def test_html_report_draws_again_from_the_archive(
 def test_a_pinned_run_is_whole_small_and_what_the_readme_says(bundle: Bundle, tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text("before\n<!-- taxbench:begin -->\nstale\n<!-- taxbench:end -->\nafter\n")
-    pin = ["pin", str(bundle.root), "--readme", str(readme)]
-    assert main([*pin, "--check"]) == 1
-    assert main([*pin, "--into", str(tmp_path / "runs")]) == 0
+    command = ["pin", str(bundle.root), "--readme", str(readme)]
+    assert main([*command, "--check"]) == 1
+    assert main([*command, "--into", str(tmp_path / "runs")]) == 0
     kept = tmp_path / "runs" / "report.tgz"
     assert kept.stat().st_size < 500_000
     assert main(["verify", str(kept)]) == 0
@@ -223,7 +224,18 @@ def test_a_pinned_run_is_whole_small_and_what_the_readme_says(bundle: Bundle, tm
     assert text.startswith("before\n") and text.endswith("after\n") and "stale" not in text
     assert "| compression + encryption |" in text and "ratios count" in text and "MB/s" not in text
     readme.write_text("no markers")
-    assert main(pin) == 2
+    assert main(command) == 2
+
+
+def test_the_readme_of_the_repository_has_the_block_and_in_it_nothing_but_a_run_that_is_kept() -> None:
+    readme = HERE.parents[2] / "README.md"
+    empty = pin.with_block(readme.read_text(), "", readme)
+    said = readme.read_text().partition(pin.BEGIN)[2].partition(pin.END)[0]
+    assert pin.END in empty and "MB/s" not in said
+    if said.strip():
+        (run_id,) = re.findall(r"^Run `(.+?)`", said, re.MULTILINE)
+        kept = HERE.parent / "runs" / f"{run_id}.tgz"
+        assert main(["pin", str(kept), "--readme", str(readme), "--check"]) == 0
 
 
 @pytest.mark.parametrize(
