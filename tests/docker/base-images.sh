@@ -1,39 +1,68 @@
 #!/usr/bin/env bash
 # Makes the images that a registry would otherwise give, and imports them into the engine DOCKER_HOST names:
 #   deltaweir-test/debian      Debian as debootstrap makes it, in place of debian:bookworm-slim
-#   deltaweir-test/binary      /out with the given binary, in place of the Dockerfile's stage `build`
+#   deltaweir-test/rust        this machine's Rust, a C compiler and every crate of Cargo.lock, in place of rust:…-bookworm
+#   deltaweir-test/binary      when a binary is given: /out with it, in place of the Dockerfile's stage `build`
 #   deltaweir-test/prometheus  this machine's Prometheus on that Debian, in place of prom/prometheus
 #   deltaweir-test/postgres    this machine's PostgreSQL, in place of postgres
 #   deltaweir-test/nginx       this machine's nginx, in place of nginx
 #   deltaweir-test/store       versitygw from .tools, in place of versity/versitygw
-# Needs root for debootstrap. The root file system is kept in .tools/docker and made anew when that is removed.
+# Needs root for debootstrap. Root file systems are kept in .tools/docker and made anew when that is removed.
 set -euo pipefail
-binary=$(realpath "$1")
+binary=${1:+$(realpath "$1")}
 cd "$(dirname "$0")/../.."
 
 suite=bookworm
 mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
-kept=.tools/docker/$suite.tar
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-if [ ! -s "$kept" ]; then
+debian() { # KEPT PACKAGE,…: a root file system with these packages, as a tar file
+    local kept=$1
+    [ -s "$kept" ] && return
     mkdir -p "$(dirname "$kept")"
-    debootstrap --variant=minbase --include=ca-certificates "$suite" "$work/root" "$mirror" >"$kept.log" 2>&1 ||
+    debootstrap --variant=minbase --include="$2" "$suite" "$work/root" "$mirror" >"$kept.log" 2>&1 ||
         { tail -20 "$kept.log"; exit 1; }
     # Devices are the engine's; what apt downloaded is needed no more.
     tar --create --file="$kept.new" --directory="$work/root" --exclude='./dev/*' --exclude='./var/cache/apt/*.bin' \
         --exclude='./var/cache/apt/archives/*.deb' --exclude='./var/lib/apt/lists/*' .
     mv "$kept.new" "$kept"
-fi
+    rm -rf "$work/root"
+}
+kept=.tools/docker/$suite.tar
+debian "$kept" ca-certificates
 docker import "$kept" deltaweir-test/debian
 
-out=$work/binary/out
-install -D "$binary" "$out/usr/local/bin/deltaweir"
-strip --strip-debug "$out/usr/local/bin/deltaweir"
-install -d "$out/etc/ssl/certs"
-tar --extract --file="$kept" --to-stdout ./etc/ssl/certs/ca-certificates.crt >"$out/etc/ssl/certs/ca-certificates.crt"
-tar --create --owner=0 --group=0 --directory="$work/binary" . | docker import - deltaweir-test/binary
+if [ -n "$binary" ]; then
+    out=$work/binary/out
+    install -D "$binary" "$out/usr/local/bin/deltaweir"
+    strip --strip-debug "$out/usr/local/bin/deltaweir"
+    install -d "$out/etc/ssl/certs"
+    tar --extract --file="$kept" --to-stdout ./etc/ssl/certs/ca-certificates.crt >"$out/etc/ssl/certs/ca-certificates.crt"
+    tar --create --owner=0 --group=0 --directory="$work/binary" . | docker import - deltaweir-test/binary
+else
+    # The crates come along, so that the stage needs no network and nothing of this machine's configuration.
+    with_c=.tools/docker/$suite-c.tar
+    debian "$with_c" ca-certificates,gcc,libc6-dev,make
+    docker import "$with_c" deltaweir-test/c
+    prefix=$work/rust/root/usr/local
+    mkdir -p "$prefix/rust" "$prefix/cargo"
+    cp -r "$(rustc --print sysroot)"/{bin,lib} "$prefix/rust/"
+    cargo vendor --locked --quiet --versioned-dirs "$prefix/cargo/vendor" >"$work/vendor.toml"
+    cat >"$prefix/cargo/config.toml" <<'END'
+[source.crates-io]
+replace-with = "vendored"
+[source.vendored]
+directory = "/usr/local/cargo/vendor"
+END
+    cat >"$work/rust/Dockerfile" <<'END'
+FROM deltaweir-test/c
+COPY root/ /
+ENV PATH=/usr/local/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin CARGO_HOME=/usr/local/cargo
+END
+    DOCKER_BUILDKIT=1 docker build --network none --quiet --tag deltaweir-test/rust "$work/rust"
+    rm -rf "$work/rust"
+fi
 
 mkdir "$work/prometheus"
 cp "$(command -v prometheus)" "$work/prometheus/"
