@@ -3,6 +3,7 @@
 //! A flag wins over the environment, the environment over the file, the file over the defaults. What is wrong is refused with the
 //! path of the key; nothing is guessed. `docs/reference/configuration.md` is the page for operators.
 
+mod backends;
 mod file;
 mod values;
 
@@ -12,10 +13,13 @@ use crate::{
     auth::{Credentials, Policy, PolicyDocument, UserConfig},
     engine::{
         SafetyConfig, ScrubConfig,
-        config::{BackendConfig, BucketSettings, CatalogConfig, ConvertConfig, EngineConfig},
+        config::{BucketSettings, CatalogConfig, ConvertConfig, EngineConfig},
     },
 };
-use file::File;
+use file::{
+    File,
+    backend::{Backend, Local},
+};
 use object_format::Kek;
 use s3_wire::{BucketName, Domains, sigv4::SecretKey};
 use secrecy::{ExposeSecret, SecretString};
@@ -123,6 +127,10 @@ impl Environment {
 
     fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
+    }
+
+    fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 }
 
@@ -281,7 +289,7 @@ fn override_file(file: &mut File, flags: &Overrides, environment: &Environment) 
             || file.buckets.values().any(|b| b.backend.as_deref() == Some(name))
     };
     if named("local") && !file.backends.contains_key("local") {
-        file.backends.insert("local".into(), file::Backend::Local { path: file.storage.data.join("blobs") });
+        file.backends.insert("local".into(), Backend::Local(Local { path: file.storage.data.join("blobs") }));
     }
 }
 
@@ -576,66 +584,6 @@ impl Reader<'_> {
         Ok(CatalogConfig::Postgres { url, password, connections_max: storage.catalog_connections })
     }
 
-    /// Stores of plain objects. A name means one thing wherever it stands.
-    fn stores(&self) -> Result<BTreeMap<String, BackendConfig>, ConfigError> {
-        let stores = self.backends("stores", &self.file.stores)?;
-        match stores.keys().find(|name| self.file.backends.contains_key(*name)) {
-            Some(name) => Err(ConfigError::at(&format!("stores.{name}"), "a backend has this name")),
-            None => Ok(stores),
-        }
-    }
-
-    fn backends(
-        &self,
-        table: &str,
-        entries: &BTreeMap<String, file::Backend>,
-    ) -> Result<BTreeMap<String, BackendConfig>, ConfigError> {
-        let mut backends = BTreeMap::new();
-        for (name, backend) in entries {
-            let at = format!("{table}.{name}");
-            if name.is_empty()
-                || name.len() > 64
-                || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-            {
-                return Err(ConfigError::at(&at, "a name is 1 to 64 letters, digits, hyphens and underscores"));
-            }
-            let config = match backend {
-                file::Backend::Local { path } => BackendConfig::Local { path: path.clone() },
-                file::Backend::S3 {
-                    endpoint,
-                    bucket,
-                    prefix,
-                    region,
-                    allow_http,
-                    access_key_id,
-                    secret_access_key,
-                } => {
-                    if !prefix.is_empty() && !prefix.ends_with('/') {
-                        return Err(ConfigError::at(&format!("{at}.prefix"), "expected a prefix that ends in \"/\""));
-                    }
-                    if access_key_id.is_some() != secret_access_key.is_some() {
-                        return Err(ConfigError::at(&at, "access_key_id and secret_access_key belong together"));
-                    }
-                    let secret = |name: &str, text: &Option<SecretText>| match text {
-                        None => Ok(None),
-                        Some(text) => self.secret(&format!("{at}.{name}"), text).map(Some),
-                    };
-                    BackendConfig::S3 {
-                        endpoint: endpoint.clone(),
-                        bucket: bucket.clone(),
-                        prefix: prefix.clone(),
-                        region: region.clone(),
-                        allow_http: *allow_http,
-                        access_key_id: secret("access_key_id", access_key_id)?.map(|id| id.expose_secret().to_owned()),
-                        secret_access_key: secret("secret_access_key", secret_access_key)?,
-                    }
-                }
-            };
-            backends.insert(name.clone(), config);
-        }
-        Ok(backends)
-    }
-
     fn kek(&self) -> Result<Option<Kek>, ConfigError> {
         use base64::{Engine as _, engine::general_purpose::STANDARD};
         let Some(text) = &self.file.storage.kek else { return Ok(None) };
@@ -658,7 +606,7 @@ impl Reader<'_> {
         }
         if is_shared(&self.file.storage.catalog) {
             for (name, backend) in &self.file.backends {
-                if matches!(backend, file::Backend::Local { .. }) {
+                if matches!(backend, Backend::Local(_)) {
                     warnings.push(format!(
                         "backends.{name} is a directory, and the catalog can be shared: every process must see the same file system there"
                     ));

@@ -7,7 +7,7 @@
 use crate::{
     BackendError, ErrorKind, Result,
     cloud::{
-        Bucket, CloudBackend, Timeouts, UploadOptions,
+        Bucket, CloudBackend, Timeouts, TrustedCertificates, UploadOptions,
         connector::{Connector, ExclusiveCreate, client_options, no_retries},
         directory,
         endpoint::PlainHttp,
@@ -29,10 +29,14 @@ pub struct AzureConfig {
     pub prefix: String,
     /// The account's address, such as `http://127.0.0.1:10000/devstoreaccount1` for an emulator; Azure's when absent.
     pub endpoint: Option<String>,
+    /// Where Entra ID answers; Azure's public cloud when absent.
+    pub authority: Option<String>,
     /// Plain HTTP also to other machines.
     pub allow_http: bool,
     /// Who asks.
     pub credentials: AzureCredentials,
+    /// Whose certificates are trusted, beside those the machine trusts.
+    pub trusted: TrustedCertificates,
     /// How blobs are cut into parts.
     pub upload: UploadOptions,
     /// How long a silent store is waited for.
@@ -76,8 +80,10 @@ impl AzureConfig {
             container: container.into(),
             prefix: String::new(),
             endpoint: None,
+            authority: None,
             allow_http: false,
             credentials,
+            trusted: TrustedCertificates::default(),
             upload: UploadOptions::default(),
             timeouts: Timeouts::default(),
         }
@@ -95,10 +101,13 @@ impl AzureConfig {
             .with_account(&self.account)
             .with_container_name(&self.container)
             .with_retry(no_retries())
-            .with_client_options(client_options(self.timeouts, plain.to_store))
+            .with_client_options(client_options(self.timeouts, &self.trusted, plain.to_store))
             .with_http_connector(connector);
         if let Some(endpoint) = &self.endpoint {
             builder = builder.with_endpoint(endpoint.trim_end_matches('/').to_owned());
+        }
+        if let Some(authority) = &self.authority {
+            builder = builder.with_authority_host(authority.trim_end_matches('/').to_owned());
         }
         let store = self.credentials.apply(builder)?.build().map_err(not_set_up)?;
         CloudBackend::new(Bucket {

@@ -12,7 +12,7 @@
 pub(crate) mod connector;
 pub(crate) mod endpoint;
 pub(crate) mod refusal;
-mod upload;
+pub(crate) mod upload;
 
 use crate::{Backend, BackendError, BlobName, ByteStream, ErrorKind, Listed, PutReceipt, Result};
 use async_trait::async_trait;
@@ -22,12 +22,13 @@ use futures::{
     stream::{self, BoxStream},
 };
 use object_store::{
-    GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt,
+    Attributes, Certificate, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt,
     list::{PaginatedListOptions, PaginatedListStore},
     path::Path,
 };
 use refusal::failure;
 use std::{fmt, ops::Range, sync::Arc, time::Duration};
+use upload::Manner;
 
 /// How a blob is cut into parts. One upload holds at most `part_bytes × (parts_in_flight + 1)` bytes in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +65,33 @@ pub struct Timeouts {
 impl Default for Timeouts {
     fn default() -> Self {
         Self { connect: Duration::from_secs(5), silence: Duration::from_secs(120) }
+    }
+}
+
+/// Certificate authorities that are trusted beside those of the machine: for a store with a certificate of its owner's making.
+#[derive(Clone, Default)]
+pub struct TrustedCertificates(Vec<Certificate>);
+
+impl TrustedCertificates {
+    /// Reads certificates in PEM, one or several.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] when there is none in it, or one cannot be read.
+    pub fn from_pem(pem: &[u8]) -> Result<Self> {
+        let read = Certificate::from_pem_bundle(pem);
+        let read = read.map_err(|error| {
+            BackendError::with_source(ErrorKind::Invalid, "the certificates cannot be read as PEM", error)
+        })?;
+        if read.is_empty() {
+            return Err(BackendError::new(ErrorKind::Invalid, "there is no certificate in PEM"));
+        }
+        Ok(Self(read))
+    }
+}
+
+impl fmt::Debug for TrustedCertificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} certificates", self.0.len())
     }
 }
 
@@ -212,7 +240,9 @@ impl Bucket {
 #[async_trait]
 impl Backend for CloudBackend {
     async fn put(&self, name: &BlobName, body: ByteStream, len: Option<u64>) -> Result<PutReceipt> {
-        upload::put(&self.bucket, self.bucket.path(name)?, body, len).await
+        let part_bytes = self.bucket.upload.part_bytes;
+        let manner = Manner { part_bytes, len, replaces: false, attributes: Attributes::new() };
+        upload::put(&self.bucket, self.bucket.path(name)?, body, manner).await
     }
 
     async fn get(&self, name: &BlobName, range: Range<u64>) -> Result<Option<ByteStream>> {

@@ -6,7 +6,7 @@
 use crate::{
     BackendError, ErrorKind, Result,
     cloud::{
-        Bucket, CloudBackend, Timeouts, UploadOptions,
+        Bucket, CloudBackend, Timeouts, TrustedCertificates, UploadOptions,
         connector::{Connector, ExclusiveCreate, client_options, no_retries},
         directory,
         endpoint::PlainHttp,
@@ -30,6 +30,8 @@ pub struct GcsConfig {
     pub allow_http: bool,
     /// Who asks.
     pub credentials: GcsCredentials,
+    /// Whose certificates are trusted, beside those the machine trusts.
+    pub trusted: TrustedCertificates,
     /// How blobs are cut into parts.
     pub upload: UploadOptions,
     /// How long a silent store is waited for.
@@ -59,6 +61,7 @@ impl GcsConfig {
             endpoint: None,
             allow_http: false,
             credentials,
+            trusted: TrustedCertificates::default(),
             upload: UploadOptions::default(),
             timeouts: Timeouts::default(),
         }
@@ -74,7 +77,7 @@ impl GcsConfig {
         let mut builder = GoogleCloudStorageBuilder::new()
             .with_bucket_name(&self.bucket)
             .with_retry(no_retries())
-            .with_client_options(client_options(self.timeouts, plain.to_store))
+            .with_client_options(client_options(self.timeouts, &self.trusted, plain.to_store))
             .with_http_connector(connector);
         if let Some(endpoint) = &self.endpoint {
             builder = builder.with_base_url(endpoint.trim_end_matches('/'));

@@ -34,7 +34,7 @@ mod whole;
 pub use azure::{AzureConfig, AzureCredentials};
 pub use backend::{Backend, BackendError, BlobName, ByteStream, ErrorKind, Listed, PutReceipt, Result};
 #[cfg(feature = "cloud")]
-pub use cloud::{CloudBackend, Timeouts, UploadOptions};
+pub use cloud::{CloudBackend, Timeouts, TrustedCertificates, UploadOptions};
 pub use fault::{Fault, FaultRates, FaultSchedule, Faulty};
 #[cfg(feature = "gcs")]
 pub use gcs::{GcsConfig, GcsCredentials};
@@ -43,10 +43,10 @@ pub use local::{LocalBackend, LocalOptions};
 pub use measured::Measured;
 pub use memory::MemoryBackend;
 pub use observer::{Direction, Observer, Op, Outcome, Unobserved};
-#[cfg(feature = "cloud")]
-pub use plain::PlainCloud;
 #[cfg(feature = "s3")]
-pub use plain::{PlainBucket, PlainPut};
+pub use plain::PlainBucket;
+#[cfg(feature = "cloud")]
+pub use plain::{PlainCloud, PlainPut, PlainWriter};
 pub use plain::{PlainDirectory, PlainEntry, PlainObject, PlainRead, PlainRemoval, PlainStore};
 pub use retry::{RetryPolicy, Retrying};
 #[cfg(feature = "s3")]

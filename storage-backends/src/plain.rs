@@ -1,13 +1,15 @@
 //! Stores of plain objects: content under its owner's keys, as it was before deltaweir and as it is without.
 //!
 //! A [`Backend`](crate::Backend) holds blobs under names of ours; a [`PlainStore`] holds objects under names of others, which may change
-//! at any time. It is read for adoption, and nothing in it is written but by [`PlainBucket::put`], for those who leave.
+//! at any time. It is read for adoption, and nothing in it is written but by a [`PlainWriter`], for those who leave.
 
 #[cfg(feature = "cloud")]
 mod cloud;
 mod directory;
 #[cfg(feature = "s3")]
 mod listing;
+#[cfg(feature = "cloud")]
+mod put;
 #[cfg(feature = "s3")]
 mod s3;
 #[cfg(feature = "s3")]
@@ -17,10 +19,10 @@ mod wrapped;
 #[cfg(feature = "cloud")]
 pub use cloud::PlainCloud;
 pub use directory::PlainDirectory;
+#[cfg(feature = "cloud")]
+pub use put::{PlainPut, PlainWriter};
 #[cfg(feature = "s3")]
 pub use s3::PlainBucket;
-#[cfg(feature = "s3")]
-pub use upload::PlainPut;
 
 use crate::{BackendError, ByteStream, ErrorKind, Result};
 use async_trait::async_trait;

@@ -11,7 +11,7 @@ pub use credentials::S3Credentials;
 use crate::{
     PlainBucket, Result,
     cloud::{
-        Bucket, CloudBackend, Timeouts, UploadOptions,
+        Bucket, CloudBackend, Timeouts, TrustedCertificates, UploadOptions,
         connector::{Connector, ExclusiveCreate, client_options, no_retries},
         directory,
         endpoint::PlainHttp,
@@ -45,6 +45,8 @@ pub struct S3Config {
     pub credentials: S3Credentials,
     /// The checksum the store is asked to check and keep.
     pub checksum: S3Checksum,
+    /// Whose certificates are trusted, beside those the machine trusts.
+    pub trusted: TrustedCertificates,
     /// How blobs are cut into parts.
     pub upload: UploadOptions,
     /// How long a silent store is waited for.
@@ -75,6 +77,7 @@ impl S3Config {
             allow_http: false,
             credentials,
             checksum: S3Checksum::default(),
+            trusted: TrustedCertificates::default(),
             upload: UploadOptions::default(),
             timeouts: Timeouts::default(),
         }
@@ -112,7 +115,7 @@ impl S3Config {
     /// How the bucket is asked; `exclusive`: completions of uploads in parts create, and never replace.
     fn requests(&self, exclusive: Option<&ExclusiveCreate>) -> Result<S3Requests> {
         let plain = PlainHttp::for_endpoint(self.endpoint.as_deref(), self.allow_http)?;
-        let options = client_options(self.timeouts, plain.to_store);
+        let options = client_options(self.timeouts, &self.trusted, plain.to_store);
         let connector = || Connector { exclusive_completion: exclusive.cloned(), allow_http: plain.to_token_services };
         let mut builder = AmazonS3Builder::new()
             .with_bucket_name(&self.bucket)

@@ -112,7 +112,7 @@ def test_a_base_that_nobody_names_any_more_is_let_go_of(new_server: NewServer) -
 def moving_server(store: Store, new_server: NewServer, **convert: Value) -> Server:
     """A server whose buckets lie on its disk, with the store as a second backend."""
     tables: dict[str, dict[str, Value]] = {
-        "backends.cloud": store.tables()["backends.cloud"],
+        "backends.cloud": store.table(),
         "convert": {"interval": "1h", "free_bytes_min": 0, **convert},
     }
     return new_server("server", **tables).start()

@@ -36,7 +36,7 @@ def tables(store: Store) -> dict[str, dict[str, Value]]:
         return f'buckets."{name}"', settings
 
     return {
-        "backends.cloud": store.tables()["backends.cloud"],
+        "backends.cloud": store.table(),
         "gc": {"interval": "2s", "grace": "1s"},
         "convert": {"interval": "1h"},
         **dict(

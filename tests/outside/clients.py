@@ -27,9 +27,10 @@ def s3_client(
     key_id: str = ACCESS_KEY_ID,
     secret: str = SECRET_ACCESS_KEY,
     token: str | None = None,
+    verify: Path | None = None,
     **config: Any,
 ) -> S3Client:
-    """boto3's client: path-style, one attempt, so that a failure shows where it happens."""
+    """boto3's client: path-style, one attempt, so that a failure shows where it happens. `verify`: whom TLS trusts."""
     settings: dict[str, Any] = {
         "retries": {"total_max_attempts": 1},
         "signature_version": "s3v4",
@@ -46,6 +47,7 @@ def s3_client(
         aws_access_key_id=key_id,
         aws_secret_access_key=secret,
         aws_session_token=token,
+        verify=None if verify is None else str(verify),
         config=Config(**(settings | config)),
     )
 

@@ -35,7 +35,7 @@ def original(number: int, size: int) -> Original:
 
 def table(store: Store, **more: Value) -> dict[str, Value]:
     """The configuration of the bucket as a store of plain objects."""
-    return store.tables()["backends.cloud"] | {"bucket": BUCKET, "prefix": ""} | more
+    return store.table() | {"bucket": BUCKET, "prefix": ""} | more
 
 
 def fill(store: Store, count: int, size: int = 24 * KIB) -> dict[str, Original]:

@@ -19,23 +19,26 @@ class Store:
 
     folder: Path
     port: int = field(default_factory=free_port)
+    tls: tuple[Path, Path] | None = None
+    """Certificate and key, when it speaks TLS."""
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def endpoint(self) -> str:
         """Its S3 endpoint."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'http' if self.tls is None else 'https'}://127.0.0.1:{self.port}"
 
     def client(self) -> S3Client:
         """boto3 on it."""
-        return s3_client(self.endpoint)
+        return s3_client(self.endpoint, verify=None if self.tls is None else self.tls[0])
 
     def start(self) -> Store:
         """Starts it and waits until it answers."""
         (self.folder / "objects").mkdir(parents=True, exist_ok=True)
+        tls = [] if self.tls is None else ["--cert", str(self.tls[0]), "--key", str(self.tls[1])]
         with (self.folder / "versitygw.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [str(BINARY), "--port", f"127.0.0.1:{self.port}", "posix", str(self.folder / "objects")],
+                [str(BINARY), "--port", f"127.0.0.1:{self.port}", *tls, "posix", str(self.folder / "objects")],
                 env=os.environ | {"ROOT_ACCESS_KEY": ACCESS_KEY_ID, "ROOT_SECRET_KEY": SECRET_ACCESS_KEY},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -57,9 +60,9 @@ class Store:
             self.process.kill()
             self.process.wait(30)
 
-    def tables(self) -> dict[str, dict[str, Value]]:
-        """The configuration that keeps every blob in the bucket `blobs` of this store."""
-        cloud: dict[str, Value] = {
+    def table(self) -> dict[str, Value]:
+        """The configuration of its bucket `blobs`."""
+        return {
             "type": "s3",
             "endpoint": self.endpoint,
             "bucket": "blobs",
@@ -68,4 +71,7 @@ class Store:
             "access_key_id": ACCESS_KEY_ID,
             "secret_access_key": SECRET_ACCESS_KEY,
         }
-        return {"backends.cloud": cloud, "storage": {"backend": "cloud"}}
+
+    def tables(self) -> dict[str, dict[str, Value]]:
+        """The configuration that keeps every blob there."""
+        return {"backends.cloud": self.table(), "storage": {"backend": "cloud"}}

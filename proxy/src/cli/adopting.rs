@@ -3,7 +3,7 @@
 use super::{Failure, Outcome, ask::Store, follow, print, runtime, show};
 use crate::{
     config::{Environment, ServeConfig, secret_of},
-    engine::{BackendConfig, BucketSettings, Compression, open_plain},
+    engine::{BackendConfig, BucketSettings, CloudStore, Compression, open_plain},
     estimate::{EstimateOptions, PriceTable, estimate},
 };
 use clap::{Args, ValueEnum};
@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use storage_backends::{S3Config, S3Credentials};
 
 /// Register the objects of a store as versions of a bucket; no content is moved
 #[derive(Args)]
@@ -167,24 +168,26 @@ fn source_of(config: &ServeConfig, flags: &EstimateFlags) -> Result<Source, Fail
         let (bucket, prefix) = parse_bucket(&flags.source)?;
         let environment = Environment::of_process();
         let secret = |flag: &str, text: &str| secret_of(flag, text, &environment);
-        let store = BackendConfig::S3 {
+        let credentials = S3Credentials::Static {
+            access_key_id: secret("--access-key-id", &flags.access_key_id)?.expose_secret().to_owned(),
+            secret_access_key: secret("--secret-access-key", &flags.secret_access_key)?,
+            session_token: None,
+        };
+        let store = S3Config {
             endpoint: flags.endpoint.clone(),
-            bucket: bucket.to_owned(),
-            prefix: String::new(),
             region: flags.region.clone(),
             allow_http: flags.allow_http,
-            access_key_id: Some(secret("--access-key-id", &flags.access_key_id)?.expose_secret().to_owned()),
-            secret_access_key: Some(secret("--secret-access-key", &flags.secret_access_key)?),
+            ..S3Config::new(bucket, credentials)
         };
-        return Ok((open_plain(bucket, &store)?, prefix.to_owned()));
+        return Ok((CloudStore::S3(store).open_plain()?, prefix.to_owned()));
     }
     let (name, prefix) = flags.source.split_once('/').unwrap_or((&flags.source, ""));
     if let Some(store) = config.engine.stores.get(name).or_else(|| config.engine.backends.get(name)) {
-        return Ok((open_plain(name, store)?, prefix.to_owned()));
+        return Ok((open_plain(store)?, prefix.to_owned()));
     }
     if Path::new(&flags.source).is_dir() {
         let path = PathBuf::from(&flags.source);
-        return Ok((open_plain("directory", &BackendConfig::Local { path })?, String::new()));
+        return Ok((open_plain(&BackendConfig::Local { path })?, String::new()));
     }
     Err(Failure(format!("{:?} is no configured store, no directory and no s3:// address", flags.source)))
 }

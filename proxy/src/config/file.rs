@@ -1,10 +1,13 @@
 //! The shape of the file. Every key, its default, nothing else: an unknown key is refused with its path.
 
+pub(super) mod backend;
+
 use super::{
     ConfigError,
     values::{ByteSize, Interval, SecretText},
 };
 use crate::engine::config::{Compression, ConvertConfig, EffortSetting, Encryption};
+use backend::Backend;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -93,33 +96,6 @@ impl Default for Storage {
             kek: None,
         }
     }
-}
-
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(tag = "type", rename_all = "lowercase", deny_unknown_fields)]
-pub(super) enum Backend {
-    Local {
-        path: PathBuf,
-    },
-    S3 {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        endpoint: Option<String>,
-        bucket: String,
-        #[serde(default)]
-        prefix: String,
-        #[serde(default = "default_region")]
-        region: String,
-        #[serde(default)]
-        allow_http: bool,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        access_key_id: Option<SecretText>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        secret_access_key: Option<SecretText>,
-    },
-}
-
-fn default_region() -> String {
-    "us-east-1".into()
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -1,5 +1,8 @@
+mod backends;
+
 use super::*;
-use crate::engine::config::{Compression, EffortSetting, Encryption};
+use crate::engine::{BackendConfig, CloudStore, Compression, EffortSetting, Encryption};
+use storage_backends::S3Credentials;
 
 fn read(text: &str) -> Result<ServeConfig, ConfigError> {
     read_with(text, Environment::default())
@@ -7,6 +10,13 @@ fn read(text: &str) -> Result<ServeConfig, ConfigError> {
 
 fn read_with(text: &str, environment: Environment) -> Result<ServeConfig, ConfigError> {
     ServeConfig::from_text(text, Path::new(""), &Overrides::default(), &environment)
+}
+
+fn store_of<'a>(config: &'a ServeConfig, name: &str) -> &'a CloudStore {
+    match &config.engine.backends[name] {
+        BackendConfig::Cloud(cloud) => &cloud.store,
+        BackendConfig::Local { .. } => panic!("{name} is a bucket"),
+    }
 }
 
 fn refused(text: &str) -> String {
@@ -66,11 +76,10 @@ fn the_file_of_the_contract_is_read() {
         (Compression::Off, Encryption::Aes256, EffortSetting::Auto)
     );
     assert_eq!(bench.backend, "local");
-    let BackendConfig::S3 { access_key_id, allow_http, .. } = &config.engine.backends["cloud"] else {
-        panic!("cloud is an S3 backend")
-    };
-    assert!(!allow_http, "plain HTTP to another machine is asked for by name");
-    assert_eq!(access_key_id.as_deref(), Some("ck"));
+    let CloudStore::S3(cloud) = store_of(&config, "cloud") else { panic!("cloud is an S3 backend") };
+    assert!(!cloud.allow_http, "plain HTTP to another machine is asked for by name");
+    let S3Credentials::Static { access_key_id, .. } = &cloud.credentials else { panic!("the file has a key pair") };
+    assert_eq!(access_key_id, "ck");
     assert_eq!(config.users[0].name, "ci");
     assert!(config.warnings.is_empty(), "{:?}", config.warnings);
 }

@@ -7,7 +7,11 @@ use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
+};
+use storage_backends::{
+    AzureConfig, BackendError, CloudBackend, GcsConfig, PlainStore, PlainWriter, RetryPolicy, S3Config,
 };
 
 /// How a bucket's content is reduced.
@@ -75,23 +79,87 @@ pub enum BackendConfig {
         /// Its path.
         path: PathBuf,
     },
-    /// A bucket of an S3 store.
-    S3 {
-        /// Endpoint URL; `None` for AWS itself.
-        endpoint: Option<String>,
-        /// Bucket.
-        bucket: String,
-        /// Key prefix, empty or ending in `/`.
-        prefix: String,
-        /// Region.
-        region: String,
-        /// Plain HTTP also to another machine.
-        allow_http: bool,
-        /// Access key id; `None`: from the environment's usual chain.
-        access_key_id: Option<String>,
-        /// Secret access key.
-        secret_access_key: Option<SecretString>,
-    },
+    /// A bucket of a cloud.
+    Cloud(Box<CloudConfig>),
+}
+
+/// A bucket of a cloud and how patient we are with it.
+#[derive(Clone, Debug)]
+pub struct CloudConfig {
+    /// Where it is and who asks.
+    pub store: CloudStore,
+    /// How often calls are repeated.
+    pub retry: RetryPolicy,
+}
+
+/// Whose protocol a bucket speaks.
+#[derive(Clone, Debug)]
+pub enum CloudStore {
+    /// AWS S3, or a store that speaks like it.
+    S3(S3Config),
+    /// Google Cloud Storage.
+    Gcs(GcsConfig),
+    /// Azure Blob Storage.
+    Azure(AzureConfig),
+}
+
+impl CloudStore {
+    /// As a store of blobs. Sends nothing.
+    ///
+    /// # Errors
+    /// [`storage_backends::ErrorKind::Invalid`] when the configuration contradicts itself.
+    pub fn open(&self) -> Result<CloudBackend, BackendError> {
+        match self.clone() {
+            Self::S3(config) => config.open(),
+            Self::Gcs(config) => config.open(),
+            Self::Azure(config) => config.open(),
+        }
+    }
+
+    /// As a store of plain objects. Sends nothing.
+    ///
+    /// # Errors
+    /// As [`CloudStore::open`].
+    pub fn open_plain(&self) -> Result<Arc<dyn PlainStore>, BackendError> {
+        Ok(match self.clone() {
+            Self::S3(config) => Arc::new(config.open_plain()?),
+            Self::Gcs(config) => Arc::new(config.open()?.plain()),
+            Self::Azure(config) => Arc::new(config.open()?.plain()),
+        })
+    }
+
+    /// As a store that plain objects are written to. Sends nothing.
+    ///
+    /// # Errors
+    /// As [`CloudStore::open`].
+    pub(super) fn open_writer(&self) -> Result<Arc<dyn PlainWriter>, BackendError> {
+        Ok(match self.clone() {
+            Self::S3(config) => Arc::new(config.open_plain()?),
+            Self::Gcs(config) => Arc::new(config.open()?.plain()),
+            Self::Azure(config) => Arc::new(config.open()?.plain()),
+        })
+    }
+
+    /// Where its names begin.
+    pub(super) fn prefix(&self) -> &str {
+        match self {
+            Self::S3(config) => &config.prefix,
+            Self::Gcs(config) => &config.prefix,
+            Self::Azure(config) => &config.prefix,
+        }
+    }
+
+    /// Whether both are the same bucket, whatever their prefixes.
+    pub(super) fn is_bucket_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::S3(one), Self::S3(other)) => (&one.endpoint, &one.bucket) == (&other.endpoint, &other.bucket),
+            (Self::Gcs(one), Self::Gcs(other)) => (&one.endpoint, &one.bucket) == (&other.endpoint, &other.bucket),
+            (Self::Azure(one), Self::Azure(other)) => {
+                (&one.endpoint, &one.account, &one.container) == (&other.endpoint, &other.account, &other.container)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Memory of a temporary store.

@@ -160,7 +160,7 @@ impl Engine {
         if let Some(store) = parameters.target.strip_prefix(STORE) {
             let (name, prefix) = store.split_once('/').unwrap_or((store, ""));
             return Ok(Target::Bucket(BucketTarget {
-                bucket: self.originals.bucket(name)?.clone(),
+                writer: self.originals.writer(name)?.clone(),
                 store: self.originals.store(name)?.clone(),
                 prefix: prefix.to_owned(),
                 overwrite: parameters.overwrite,

@@ -44,6 +44,7 @@ mod similar;
 mod stage;
 #[cfg(feature = "mutant-stale-cache")]
 pub mod stale;
+mod stores;
 #[cfg(test)]
 mod tests;
 mod uploads;
@@ -54,7 +55,8 @@ mod writer;
 pub use bucket::{BucketHandle, BucketState};
 pub use collect::Collection;
 pub use config::{
-    BackendConfig, BucketSettings, CatalogConfig, Compression, ConvertConfig, EffortSetting, Encryption, EngineConfig,
+    BackendConfig, BucketSettings, CatalogConfig, CloudConfig, CloudStore, Compression, ConvertConfig, EffortSetting,
+    Encryption, EngineConfig,
 };
 pub use error::{EngineError, StoreError};
 pub use facts::{Checksum, Facts, Form, PartFacts, PartSize, StorageFacts};
@@ -73,29 +75,23 @@ pub use stage::Staged;
 use crate::metrics::Metrics;
 use blobs::Blobs;
 use budget::MemoryBudget;
-use catalog::{
-    BlobRow, Catalog, CatalogError, CommitObserver, Committed, PostgresCatalog, PostgresOptions, Precondition,
-    SqliteCatalog, SqliteOptions, UnixMs, UploadId, Version,
-};
+use catalog::{BlobRow, Catalog, Committed, Precondition, UnixMs, UploadId, Version};
 use hook_queue::HookQueue;
 use keyring::Keyring;
 use moka::future::Cache;
 use object_format::BlobId;
-use observe::{BackendMetrics, CatalogMetrics};
 use originals::Originals;
 use pins::Pins;
 use pool::{CodecPool, PoolKind};
 use safety::Safety;
-use secrecy::ExposeSecret;
 use std::{
     collections::BTreeMap,
     path::Path,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use storage_backends::{
-    Backend, Concurrency, Limited, LocalBackend, LocalOptions, Measured, RetryPolicy, Retrying, S3Config, S3Credentials,
-};
+use storage_backends::Backend;
+use stores::{open_backend, open_catalog, open_stores};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uploads::PartLens;
 use window::Windows;
@@ -409,85 +405,6 @@ impl Engine {
             self.background.spawn(self.clone().schedule_jobs());
         }
     }
-}
-
-async fn open_stores(config: &EngineConfig, metrics: &Arc<Metrics>) -> Result<Stores, EngineError> {
-    make_private_dir(&config.data)?;
-    let catalog = open_catalog(config, metrics).await?;
-    let mut backends = BTreeMap::new();
-    for (name, backend) in &config.backends {
-        backends.insert(name.clone(), open_backend(name, backend, config.sync, metrics).await?);
-    }
-    Ok(Stores { catalog, backends })
-}
-
-async fn open_catalog(config: &EngineConfig, metrics: &Arc<Metrics>) -> Result<Arc<dyn Catalog>, EngineError> {
-    let observer: Arc<dyn CommitObserver> = Arc::new(CatalogMetrics(metrics.clone()));
-    match &config.catalog {
-        CatalogConfig::Sqlite => {
-            let options = SqliteOptions { sync: config.sync, observer: Some(observer), ..SqliteOptions::default() };
-            let catalog = SqliteCatalog::open(config.data.join("catalog.sqlite"), options).await;
-            Ok(Arc::new(catalog.map_err(|error| match error {
-                CatalogError::InUse => {
-                    EngineError::Other(format!("{} is in use by another deltaweir process", config.data.display()))
-                }
-                other => other.into(),
-            })?))
-        }
-        CatalogConfig::Postgres { url, password, connections_max } => {
-            let options = PostgresOptions {
-                readers_max: *connections_max,
-                password: password.as_ref().map(|password| password.expose_secret().to_owned()),
-                observer: Some(observer),
-                ..PostgresOptions::default()
-            };
-            Ok(Arc::new(PostgresCatalog::open(url.expose_secret(), options).await?))
-        }
-    }
-}
-
-async fn open_backend(
-    name: &str,
-    config: &BackendConfig,
-    sync: bool,
-    metrics: &Arc<Metrics>,
-) -> Result<Arc<dyn Backend>, EngineError> {
-    let observer = Arc::new(BackendMetrics { backend: name.to_owned(), metrics: metrics.clone() });
-    match config {
-        BackendConfig::Local { path } => {
-            let local = LocalBackend::open(path.clone(), LocalOptions { sync }).await?;
-            Ok(Arc::new(Measured::new(local, observer)))
-        }
-        BackendConfig::S3 { .. } => {
-            let store = s3_config(name, config)?;
-            let measured = Measured::new(store.open()?, observer.clone());
-            let limited = Limited::new(measured, Concurrency::default());
-            Ok(Arc::new(Retrying::new(limited, RetryPolicy::default(), observer)))
-        }
-    }
-}
-
-/// A bucket of an S3 store as its configuration says.
-fn s3_config(name: &str, config: &BackendConfig) -> Result<S3Config, EngineError> {
-    let BackendConfig::S3 { endpoint, bucket, prefix, region, allow_http, access_key_id, secret_access_key } = config
-    else {
-        return Err(EngineError::Other(format!("{name} is not a bucket of an S3 store")));
-    };
-    let (Some(id), Some(secret)) = (access_key_id, secret_access_key) else {
-        return Err(EngineError::Other(format!("{name}: access_key_id and secret_access_key are needed")));
-    };
-    let credentials = S3Credentials::Static {
-        access_key_id: id.clone(),
-        secret_access_key: secret.expose_secret().to_owned().into(),
-        session_token: None,
-    };
-    Ok(S3Config {
-        endpoint: endpoint.clone(),
-        prefix: prefix.clone(),
-        region: region.clone(),
-        allow_http: *allow_http,
-        ..S3Config::new(bucket.clone(), credentials)
-    })
 }
 
 fn make_private_dir(path: &Path) -> Result<(), EngineError> {

@@ -4,13 +4,13 @@
 //! They are read by ranges, each under the ETag that was registered. Nothing here changes them; they are removed only where the catalog says
 //! that they are ours.
 
-use super::{BackendConfig, EngineConfig, EngineError, observe::BackendMetrics, s3_config};
+use super::{BackendConfig, EngineConfig, EngineError, observe::BackendMetrics};
 use crate::metrics::Metrics;
 use catalog::{BlobRow, Original};
 use futures::TryStreamExt;
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 use storage_backends::{
-    Measured, PlainBucket, PlainDirectory, PlainRead, PlainRemoval, PlainStore, RetryPolicy, Retrying,
+    Measured, PlainDirectory, PlainRead, PlainRemoval, PlainStore, PlainWriter, RetryPolicy, Retrying,
 };
 
 /// How often a piece is read whose stream breaks off.
@@ -24,7 +24,7 @@ pub(super) struct Originals {
 struct Store {
     plain: Arc<dyn PlainStore>,
     /// For writing, where that can be.
-    bucket: Option<PlainBucket>,
+    writer: Option<Arc<dyn PlainWriter>>,
     /// Prefixes below which backends of this deployment keep their blobs in the same place.
     ours: Vec<String>,
 }
@@ -37,15 +37,15 @@ impl Originals {
     pub(super) fn open(config: &EngineConfig, metrics: &Arc<Metrics>) -> Result<Self, EngineError> {
         let mut stores = BTreeMap::new();
         for (name, store) in config.stores.iter().chain(&config.backends) {
-            let bucket = match store {
-                BackendConfig::Local { .. } => None,
-                BackendConfig::S3 { .. } => Some(s3_config(name, store)?.open_plain()?),
+            let (writer, retry) = match store {
+                BackendConfig::Cloud(cloud) => (Some(cloud.store.open_writer()?), cloud.retry),
+                BackendConfig::Local { .. } => (None, RetryPolicy::default()),
             };
             let observer = Arc::new(BackendMetrics { backend: name.clone(), metrics: metrics.clone() });
-            let measured = Measured::new(open_plain(name, store)?, observer.clone());
-            let plain = Arc::new(Retrying::new(measured, RetryPolicy::default(), observer));
+            let measured = Measured::new(open_plain(store)?, observer.clone());
+            let plain = Arc::new(Retrying::new(measured, retry, observer));
             let ours = config.backends.values().filter_map(|backend| below(store, backend)).collect();
-            stores.insert(name.clone(), Store { plain, bucket, ours });
+            stores.insert(name.clone(), Store { plain, writer, ours });
         }
         Ok(Self { stores })
     }
@@ -67,10 +67,14 @@ impl Originals {
     /// A store that objects can be written to.
     ///
     /// # Errors
-    /// [`EngineError::Other`] when there is none of that name, or it is no bucket of an S3 store.
-    pub(super) fn bucket(&self, name: &str) -> Result<&PlainBucket, EngineError> {
-        let no_bucket = || EngineError::Other(format!("{name} is not a bucket of an S3 store"));
-        self.named(name)?.bucket.as_ref().ok_or_else(no_bucket)
+    /// [`EngineError::JobRefused`] when there is none of that name, or it is a directory.
+    pub(super) fn writer(&self, name: &str) -> Result<&Arc<dyn PlainWriter>, EngineError> {
+        let directory = || {
+            EngineError::JobRefused(format!(
+                "store {name:?} is a directory: write into it by its path, which keeps a manifest beside the objects"
+            ))
+        };
+        self.named(name)?.writer.as_ref().ok_or_else(directory)
     }
 
     /// Whether a key of a store is a blob of this deployment and no original.
@@ -136,10 +140,10 @@ impl Originals {
 ///
 /// # Errors
 /// [`EngineError::Other`] when the configuration contradicts itself.
-pub fn open_plain(name: &str, store: &BackendConfig) -> Result<Arc<dyn PlainStore>, EngineError> {
+pub fn open_plain(store: &BackendConfig) -> Result<Arc<dyn PlainStore>, EngineError> {
     Ok(match store {
         BackendConfig::Local { path } => Arc::new(PlainDirectory::new(path.clone())),
-        BackendConfig::S3 { .. } => Arc::new(s3_config(name, store)?.open_plain()?),
+        BackendConfig::Cloud(cloud) => cloud.store.open_plain()?,
     })
 }
 
@@ -160,11 +164,8 @@ fn below(store: &BackendConfig, backend: &BackendConfig) -> Option<String> {
             let inside = path(blobs).strip_prefix(path(store)).ok()?.to_str()?.to_owned();
             Some(if inside.is_empty() { inside } else { inside + "/" })
         }
-        (
-            BackendConfig::S3 { endpoint, bucket, prefix, .. },
-            BackendConfig::S3 { endpoint: other_endpoint, bucket: other_bucket, prefix: blobs, .. },
-        ) if endpoint == other_endpoint && bucket == other_bucket => {
-            blobs.strip_prefix(prefix.as_str()).map(str::to_owned)
+        (BackendConfig::Cloud(store), BackendConfig::Cloud(blobs)) if store.store.is_bucket_of(&blobs.store) => {
+            blobs.store.prefix().strip_prefix(store.store.prefix()).map(str::to_owned)
         }
         _ => None,
     }

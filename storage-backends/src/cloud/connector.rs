@@ -1,7 +1,7 @@
 //! The HTTP client under `object_store`: every answer but success becomes a typed error, and the completion of an upload becomes
 //! exclusive.
 
-use super::{Timeouts, refusal::Refusal};
+use super::{Timeouts, TrustedCertificates, refusal::Refusal};
 use async_trait::async_trait;
 use http::{Method, StatusCode, header::IF_NONE_MATCH};
 use http_body_util::{BodyExt, Limited};
@@ -42,12 +42,13 @@ impl ExclusiveCreate {
 
 /// The options all clouds share. There is no limit on the time of a whole request, because a body is read as slowly as the client at
 /// the far end wants it; a connection that is silent is given up.
-pub(crate) fn client_options(timeouts: Timeouts, allow_http: bool) -> ClientOptions {
-    ClientOptions::new()
+pub(crate) fn client_options(timeouts: Timeouts, trusted: &TrustedCertificates, allow_http: bool) -> ClientOptions {
+    let options = ClientOptions::new()
         .with_allow_http(allow_http)
         .with_timeout_disabled()
         .with_connect_timeout(timeouts.connect)
-        .with_read_timeout(timeouts.silence)
+        .with_read_timeout(timeouts.silence);
+    trusted.0.iter().cloned().fold(options, ClientOptions::with_root_certificate)
 }
 
 /// No second attempts inside `object_store`.

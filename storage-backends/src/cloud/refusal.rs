@@ -51,6 +51,8 @@ impl Refusal {
                 Some(ErrorKind::Full)
             }
             "BadDigest" | "XAmzContentSHA256Mismatch" | "Md5Mismatch" | "BlobAlreadyExists" => Some(ErrorKind::Corrupt),
+            // A name of metadata that this store does not take.
+            "InvalidMetadata" | "EmptyMetadataKey" | "MetadataTooLarge" => Some(ErrorKind::Invalid),
             _ => None,
         };
         by_code.unwrap_or(match self.status.as_u16() {

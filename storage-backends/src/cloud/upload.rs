@@ -5,30 +5,42 @@ use crate::{
     BackendError, ByteStream, ErrorKind, PutReceipt, Result,
     batches::{Batch, Batches},
 };
-use object_store::{MultipartUpload, PutMode, PutMultipartOptions, PutOptions, PutPayload, path::Path};
+use object_store::{Attributes, MultipartUpload, PutMode, PutMultipartOptions, PutOptions, PutPayload, path::Path};
 use std::{future::Future, sync::Arc, time::Duration};
 use tokio::{runtime::Handle, task::JoinSet};
 
+/// How an object is written.
+pub(crate) struct Manner {
+    /// A part's size in bytes; an object up to this size is a single request.
+    pub(crate) part_bytes: usize,
+    /// The exact length of the body, where it is known.
+    pub(crate) len: Option<u64>,
+    /// An object that is there is replaced; otherwise nothing may be there.
+    pub(crate) replaces: bool,
+    /// What stands beside the content.
+    pub(crate) attributes: Attributes,
+}
+
 /// Stores `body` at `path`.
-pub(super) async fn put(bucket: &Arc<Bucket>, path: Path, body: ByteStream, len: Option<u64>) -> Result<PutReceipt> {
-    let mut batches = Batches::new(body, bucket.upload.part_bytes, len);
+pub(crate) async fn put(bucket: &Arc<Bucket>, path: Path, body: ByteStream, manner: Manner) -> Result<PutReceipt> {
+    let mut batches = Batches::new(body, manner.part_bytes, manner.len);
     let first = batches.next().await?;
     let created = if first.is_last {
         let (bucket, path) = (bucket.clone(), path.clone());
-        unclaimed(bucket.clone(), path.clone(), async move { put_at_once(&bucket, &path, first).await }).await?
+        unclaimed(bucket.clone(), path.clone(), async move { put_at_once(&bucket, &path, first, manner).await }).await?
     } else {
-        put_in_parts(bucket, path, first, batches).await?
+        put_in_parts(bucket, path, first, batches, manner).await?
     };
     Ok(created.claim())
 }
 
-async fn put_at_once(bucket: &Bucket, path: &Path, body: Batch) -> Result<u64> {
+async fn put_at_once(bucket: &Bucket, path: &Path, body: Batch, manner: Manner) -> Result<u64> {
     let payload: PutPayload = body.pieces.into_iter().collect();
     let put = async |mode| {
-        let options = PutOptions { mode, ..PutOptions::default() };
+        let options = PutOptions { mode, attributes: manner.attributes.clone(), ..PutOptions::default() };
         bucket.store.put_opts(path, payload.clone(), options).await.map_err(|error| failure("store", path, error))
     };
-    let is_exclusive = bucket.exclusive.is_on();
+    let is_exclusive = bucket.exclusive.is_on() && !manner.replaces;
     let result = match put(if is_exclusive { PutMode::Create } else { PutMode::Overwrite }).await {
         Err((Some(refused), _)) if is_exclusive && refused.status == 501 => {
             bucket.exclusive.turn_off();
@@ -43,8 +55,14 @@ async fn put_at_once(bucket: &Bucket, path: &Path, body: Batch) -> Result<u64> {
     Ok(body.len)
 }
 
-async fn put_in_parts(bucket: &Arc<Bucket>, path: Path, first: Batch, mut batches: Batches) -> Result<Unclaimed> {
-    let mut upload = Parts::begin(bucket, &path).await?;
+async fn put_in_parts(
+    bucket: &Arc<Bucket>,
+    path: Path,
+    first: Batch,
+    mut batches: Batches,
+    manner: Manner,
+) -> Result<Unclaimed> {
+    let mut upload = Parts::begin(bucket, &path, manner.attributes).await?;
     let mut batch = first;
     let mut len = 0;
     loop {
@@ -89,8 +107,9 @@ struct Parts {
 }
 
 impl Parts {
-    async fn begin(bucket: &Arc<Bucket>, path: &Path) -> Result<Self> {
-        let begun = bucket.store.put_multipart_opts(path, PutMultipartOptions::default()).await;
+    async fn begin(bucket: &Arc<Bucket>, path: &Path, attributes: Attributes) -> Result<Self> {
+        let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
+        let begun = bucket.store.put_multipart_opts(path, options).await;
         let upload = begun.map_err(|error| failure("begin", path, error).1)?;
         Ok(Self { bucket: bucket.clone(), path: path.clone(), upload: Some(upload), in_flight: JoinSet::new() })
     }

@@ -3,17 +3,21 @@
 //! `object_store` takes keys for paths. A key with an empty component ends a listing with an error, and one with a slash at its end is found
 //! without it: such objects cannot be adopted from these stores.
 
-use super::{PlainEntry, PlainObject, PlainRead, PlainRemoval, PlainStore, unnamable};
+use super::{PlainEntry, PlainObject, PlainPut, PlainRead, PlainRemoval, PlainStore, PlainWriter, unnamable};
 use crate::{
-    BackendError, ErrorKind, Result,
-    cloud::{CloudBackend, exactly, refusal::failure},
+    BackendError, ByteStream, ErrorKind, Result,
+    cloud::{
+        CloudBackend, exactly,
+        refusal::failure,
+        upload::{self, Manner},
+    },
 };
 use async_trait::async_trait;
 use futures::{
     StreamExt, TryStreamExt,
     stream::{self, BoxStream},
 };
-use object_store::{Attribute, GetOptions, GetRange, GetResult, list::PaginatedListOptions, path::Path};
+use object_store::{Attribute, Attributes, GetOptions, GetRange, GetResult, list::PaginatedListOptions, path::Path};
 use std::ops::Range;
 
 /// See the module.
@@ -43,6 +47,38 @@ impl PlainCloud {
             },
         }
     }
+}
+
+#[async_trait]
+impl PlainWriter for PlainCloud {
+    async fn write(&self, key: &str, object: &PlainPut, body: ByteStream) -> Result<()> {
+        let part_bytes = usize::try_from(object.part_bytes())
+            .map_err(|_| BackendError::new(ErrorKind::Invalid, "a part does not fit in memory"))?;
+        let manner = Manner { part_bytes, len: Some(object.len), replaces: true, attributes: attributes_of(object)? };
+        upload::put(&self.0.bucket, self.path(key)?, body, manner).await.map(drop)
+    }
+}
+
+/// What stands beside the content, as these stores have it. A storage class is a word of S3's and means nothing to them.
+fn attributes_of(object: &PlainPut) -> Result<Attributes> {
+    let mut attributes = Attributes::new();
+    for (name, value) in &object.headers {
+        let attribute = match name.as_str() {
+            "content-type" => Attribute::ContentType,
+            "content-encoding" => Attribute::ContentEncoding,
+            "content-disposition" => Attribute::ContentDisposition,
+            "content-language" => Attribute::ContentLanguage,
+            "cache-control" => Attribute::CacheControl,
+            _ => {
+                return Err(BackendError::new(ErrorKind::Invalid, format!("this store keeps no header {name:?}")));
+            }
+        };
+        attributes.insert(attribute, value.clone().into());
+    }
+    for (name, value) in &object.user_metadata {
+        attributes.insert(Attribute::Metadata(name.clone().into()), value.clone().into());
+    }
+    Ok(attributes)
 }
 
 #[async_trait]

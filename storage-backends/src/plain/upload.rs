@@ -1,66 +1,29 @@
 //! Writing a plain object into a bucket: with the headers and the metadata it had, in parts when it is long.
 
-use super::PlainBucket;
+use super::{PlainBucket, PlainPut, PlainWriter};
 use crate::{
     BackendError, ByteStream, ErrorKind, Result,
     batches::Batches,
     cloud::refusal::{element, failure, plain_text},
     s3::requests::{Asked, encoded},
 };
+use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use std::{collections::BTreeMap, fmt::Write};
+use std::fmt::Write;
 
-/// A part's size in bytes while the object has few enough of them.
-const PART_BYTES: u64 = 8 << 20;
-/// Parts an upload may have.
-const PARTS_MAX: u64 = 10_000;
-
-/// What is written beside the content.
-#[derive(Clone, Debug, Default)]
-pub struct PlainPut {
-    /// The exact length of the content in bytes.
-    pub len: u64,
-    /// Content headers by name.
-    pub headers: BTreeMap<String, String>,
-    /// User metadata by name without the prefix; values as they stand in a header.
-    pub user_metadata: BTreeMap<String, String>,
-    /// Storage class, when it is not the standard one.
-    pub storage_class: Option<String>,
-}
-
-impl PlainPut {
-    /// Bytes of memory that writing it takes: what a caller with a memory budget takes a permit for.
-    pub fn buffered_bytes(&self) -> u64 {
-        self.len.min(self.part_bytes())
-    }
-
-    fn part_bytes(&self) -> u64 {
-        self.len.div_ceil(PARTS_MAX).max(PART_BYTES)
-    }
-
-    fn described(&self) -> Result<HeaderMap> {
-        let mut headers = HeaderMap::new();
-        let metadata = self.user_metadata.iter().map(|(name, value)| (format!("x-amz-meta-{name}"), value));
-        let class = self.storage_class.iter().map(|class| ("x-amz-storage-class".to_owned(), class));
-        let content = self.headers.iter().map(|(name, value)| (name.clone(), value));
-        for (name, value) in content.chain(metadata).chain(class) {
-            let pair = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_str(value).ok());
-            let (name, value) = pair.ok_or_else(|| {
-                BackendError::new(ErrorKind::Invalid, format!("{name:?} cannot be written as a header"))
-            })?;
-            headers.insert(name, value);
-        }
-        Ok(headers)
+#[async_trait]
+impl PlainWriter for PlainBucket {
+    async fn write(&self, key: &str, object: &PlainPut, body: ByteStream) -> Result<()> {
+        self.put(key, object, body).await.map(drop)
     }
 }
 
 impl PlainBucket {
-    /// Writes an object, replacing one that is there; gives its ETag. When it fails nothing of it is visible, and parts that were sent are
-    /// given up.
+    /// [`PlainWriter::write`](super::PlainWriter::write), which gives the ETag.
     ///
     /// # Errors
-    /// Those of the body; [`ErrorKind::Invalid`] when the body has another length, or the key or a header cannot be sent.
+    /// As there.
     pub async fn put(&self, key: &str, object: &PlainPut, body: ByteStream) -> Result<String> {
         let target = self.address(key)?;
         let part_bytes = usize::try_from(object.part_bytes())
@@ -68,13 +31,13 @@ impl PlainBucket {
         let mut batches = Batches::new(body, part_bytes, Some(object.len));
         if object.len <= object.part_bytes() {
             let content = batches.next().await?.pieces.concat();
-            let asked = Asked { method: Method::PUT, target, headers: object.described()?, body: content.into() };
+            let asked = Asked { method: Method::PUT, target, headers: described(object)?, body: content.into() };
             return self.etag_of(key, asked).await;
         }
         let asked = Asked {
             method: Method::POST,
             target: format!("{target}?uploads="),
-            headers: object.described()?,
+            headers: described(object)?,
             body: Bytes::new(),
         };
         let begun = self.requests.text(asked).await.map_err(|error| failure("begin", &format!("{key:?}"), error).1)?;
@@ -130,4 +93,19 @@ impl PlainBucket {
         let etag = etag.map(|etag| etag.trim_matches('"').to_owned());
         etag.ok_or_else(|| BackendError::new(ErrorKind::Corrupt, "the store gave no ETag for what it took"))
     }
+}
+
+/// What is sent beside the content.
+fn described(object: &PlainPut) -> Result<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    let metadata = object.user_metadata.iter().map(|(name, value)| (format!("x-amz-meta-{name}"), value));
+    let class = object.storage_class.iter().map(|class| ("x-amz-storage-class".to_owned(), class));
+    let content = object.headers.iter().map(|(name, value)| (name.clone(), value));
+    for (name, value) in content.chain(metadata).chain(class) {
+        let pair = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_str(value).ok());
+        let (name, value) = pair
+            .ok_or_else(|| BackendError::new(ErrorKind::Invalid, format!("{name:?} cannot be written as a header")))?;
+        headers.insert(name, value);
+    }
+    Ok(headers)
 }

@@ -46,6 +46,11 @@ pub enum S3Credentials {
         /// The token service; that of AWS in the backend's region when absent.
         sts_endpoint: Option<String>,
     },
+    /// The role of the machine, as its metadata service hands it out (IMDSv2).
+    Instance {
+        /// Where that answers; the address AWS gives it when absent.
+        endpoint: Option<String>,
+    },
     /// The variables of the AWS tools: a key pair, a web identity or a container's credentials, whichever they name, else the metadata service of the
     /// machine. Variables about anything but credentials are ignored.
     Environment(BTreeMap<String, SecretString>),
@@ -82,6 +87,8 @@ impl S3Credentials {
                     None => builder,
                 })
             }
+            Self::Instance { endpoint: None } => builder,
+            Self::Instance { endpoint: Some(endpoint) } => builder.with_metadata_endpoint(endpoint),
             Self::Environment(variables) => variables
                 .iter()
                 .filter_map(|(name, value)| Some((credential_key(name)?, value)))

@@ -1,4 +1,4 @@
-//! A bucket of an S3 store that objects are written into with their headers and metadata.
+//! A bucket of a cloud that objects are written into with their headers and metadata.
 
 use super::Fate;
 use crate::engine::{Engine, EngineError, Facts, OpenObject};
@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::{StreamExt, TryStreamExt};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, PoisonError};
-use storage_backends::{BackendError, ErrorKind, PlainBucket, PlainPut, PlainRead, PlainStore};
+use storage_backends::{BackendError, ErrorKind, PlainPut, PlainRead, PlainStore, PlainWriter};
 
 /// Bytes of an object that are read back in one request.
 const READ_BACK_BYTES: u64 = 4 << 20;
@@ -14,7 +14,7 @@ const READ_BACK_BYTES: u64 = 4 << 20;
 /// See the module.
 pub(super) struct BucketTarget {
     /// For writing.
-    pub(super) bucket: PlainBucket,
+    pub(super) writer: Arc<dyn PlainWriter>,
     /// For reading back.
     pub(super) store: Arc<dyn PlainStore>,
     /// Before every key.
@@ -70,7 +70,7 @@ impl BucketTarget {
                 Err(BackendError::new(ErrorKind::Body, "the content could not be read"))
             }
         });
-        let written = self.bucket.put(key, &put, body.boxed()).await;
+        let written = self.writer.write(key, &put, body.boxed()).await;
         if let Some(error) = failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Err(Trouble::Engine(error));
         }
