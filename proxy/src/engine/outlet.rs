@@ -84,3 +84,6 @@ impl Outlet {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use super::{
     facts::{Facts, Form, PartFacts, StorageFacts},
     keyring::random,
     now_ms,
+    outlet::held,
     plan::{self, Reason},
     read::{OpenObject, from_json},
     similar::{self, RegionSketch, UNSKETCHED_LEN_MAX},
@@ -327,7 +328,7 @@ impl Engine {
         let finished = content.writer.finish(&content.segments, &view, object, &mut tail)?;
         let inline = match content.outlet.take() {
             Some(mut outlet) => {
-                outlet.send(tail.into()).await?;
+                outlet.send(held(tail, content.tail_permit.take())).await?;
                 let stored_len = outlet.end().await?;
                 if stored_len != finished.stored_len {
                     return Err(EngineError::Integrity("the backend stored another length".into()));

@@ -45,6 +45,8 @@ use tokio::{sync::mpsc, task::JoinHandle};
 pub(super) const BLOB_PLAIN_LEN_MAX: u64 = 5 << 30;
 /// Sealing up to this many bytes happens where it is: it takes microseconds.
 const SEAL_INLINE_LEN_MAX: usize = 64 << 10;
+/// Shorter pieces wait for the next one. A backend that gathers parts copies short pieces together, and a copy holds no permit (I8).
+const PIECE_LEN_MIN: usize = 64 << 10;
 /// Memory beside a segment's bytes: tables, small buffers.
 const SEGMENT_OVERHEAD: u64 = 64 << 10;
 
@@ -65,6 +67,8 @@ pub(super) struct StagedContent {
     pub(super) writer: BlobWriter,
     /// Sealed bytes not sent on yet.
     pub(super) tail: Vec<u8>,
+    /// What they hold of the budget once the blob is on its way.
+    pub(super) tail_permit: Option<Permit>,
     /// `None` while the blob is short enough to live in the catalog.
     pub(super) outlet: Option<Outlet>,
     pub(super) segments: Vec<Segment>,
@@ -405,6 +409,7 @@ impl Encoding {
             id,
             writer,
             tail,
+            tail_permit: None,
             outlet: None,
             segments: Vec::new(),
             footprints: Vec::new(),
@@ -643,9 +648,13 @@ async fn emit(
             content.outlet = Some(Outlet::open(engine.blobs.backend(&bucket.settings.backend)?.clone(), content.id)?);
         }
         if let Some(outlet) = &mut content.outlet {
-            let tail = std::mem::take(&mut content.tail);
-            permit.shrink(tail.len() as u64);
-            outlet.send(held(tail, Some(permit))).await?;
+            permit.shrink(content.tail.len() as u64);
+            if content.tail.len() < PIECE_LEN_MIN {
+                content.tail_permit = Some(permit);
+            } else {
+                content.tail_permit = None;
+                outlet.send(held(std::mem::take(&mut content.tail), Some(permit))).await?;
+            }
         }
     }
 }

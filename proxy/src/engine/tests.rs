@@ -1,6 +1,7 @@
 //! The engine through its own public functions, on a real disk and a real catalog.
 
 mod packing;
+mod pieces;
 
 use super::*;
 use bytes::Bytes;
