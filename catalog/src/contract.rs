@@ -83,6 +83,13 @@ pub trait Catalog: Send + Sync + 'static {
     async fn set_bucket_settings(&self, id: BucketId, settings: serde_json::Value) -> Result<()>;
     /// Deletes an empty bucket with its keys and aborted uploads. [`CatalogError::NotEmpty`] when it has a version or an open upload. `false` when there is none.
     /// Dying blobs of the bucket stay known until they are purged.
+    /// Replaces a bucket's settings while they are `expected`. [`CatalogError::Conflict`] when they are others: somebody was faster.
+    async fn change_bucket_settings(
+        &self,
+        id: BucketId,
+        expected: serde_json::Value,
+        settings: serde_json::Value,
+    ) -> Result<()>;
     async fn delete_bucket(&self, id: BucketId) -> Result<bool>;
     /// Stores a wrapped domain key. [`CatalogError::Exists`] when its id or (bucket, epoch) is taken.
     async fn put_key(&self, key: WrappedKey) -> Result<()>;

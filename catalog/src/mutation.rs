@@ -42,6 +42,9 @@ pub enum Mutation {
     },
     /// The end of a bucket.
     DeleteBucket {
+        /// Refused when it has others than these; not in the journal, which has what was not refused.
+        #[serde(skip)]
+        expected: Option<serde_json::Value>,
         /// The bucket.
         bucket: BucketId,
     },

@@ -42,6 +42,13 @@ pub async fn bucket_settings_are_replaced<F: Factory>(factory: &F) {
     catalog.set_bucket_settings(bucket.id, json!({"b": [2, null]})).await.unwrap();
     assert_eq!(catalog.bucket("b").await.unwrap().unwrap().settings, json!({"b": [2, null]}));
     assert!(matches!(
+    let (stale, current) = (json!({"b": 2}), json!({"b": [2, null]}));
+    assert!(matches!(
+        catalog.change_bucket_settings(bucket.id, stale, json!("lost")).await,
+        Err(CatalogError::Conflict)
+    ));
+    catalog.change_bucket_settings(bucket.id, current, json!({"b": 3})).await.unwrap();
+    assert_eq!(catalog.bucket("b").await.unwrap().unwrap().settings, json!({"b": 3}));
         catalog.set_bucket_settings(BucketId(bucket.id.0 + 1), json!({})).await,
         Err(CatalogError::NoBucket)
     ));

@@ -128,7 +128,9 @@ pub(crate) async fn decide<S: Session>(session: &mut S, seq: Seq, mutation: &mut
         Mutation::CloseEpochs { epochs } => writers::close(session, epochs).await,
         Mutation::PutSetting { name, value } => buckets::put_setting(name, value),
         Mutation::CreateBucket { bucket } => buckets::create(session, bucket).await,
-        Mutation::SetBucketSettings { bucket, settings } => buckets::set_settings(session, *bucket, settings).await,
+        Mutation::SetBucketSettings { bucket, settings, expected } => {
+            buckets::set_settings(session, *bucket, settings, expected.as_ref()).await
+        }
         Mutation::DeleteBucket { bucket } => buckets::delete(session, *bucket).await,
         Mutation::PutKey { key } => buckets::put_key(session, key).await,
         Mutation::Put { commit, modified_ms } => versions::put(session, seq, commit, modified_ms).await,

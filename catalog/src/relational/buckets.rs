@@ -54,9 +54,18 @@ pub(crate) async fn set_settings<S: Session>(
     session: &mut S,
     bucket: BucketId,
     settings: &serde_json::Value,
+    expected: Option<&serde_json::Value>,
 ) -> Result<Decision> {
-    if session.first(lock_bucket(bucket)).await?.is_none() {
-        return Err(CatalogError::NoBucket);
+    let found = Statement::locking(
+        "SELECT settings FROM buckets WHERE id = $1 AND name IS NOT NULL",
+        vec![bucket.0.into()],
+        Lock::Share,
+    );
+    let Some(found) = session.first(found).await? else { return Err(CatalogError::NoBucket) };
+    if let Some(expected) = expected
+        && found.json(0)? != *expected
+    {
+        return Err(CatalogError::Conflict);
     }
     let text = settings.to_string();
     Decision::done(vec![statement!("UPDATE buckets SET settings = $1 WHERE id = $2", text.as_str(), bucket.0)])

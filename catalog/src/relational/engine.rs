@@ -223,7 +223,17 @@ impl<E: Engine> Catalog for E {
     }
 
     async fn set_bucket_settings(&self, id: BucketId, settings: serde_json::Value) -> Result<()> {
-        done(mutate(self, Mutation::SetBucketSettings { bucket: id, settings }).await?)
+        done(mutate(self, Mutation::SetBucketSettings { bucket: id, settings, expected: None }).await?)
+    }
+
+    async fn change_bucket_settings(
+        &self,
+        id: BucketId,
+        expected: serde_json::Value,
+        settings: serde_json::Value,
+    ) -> Result<()> {
+        let expected = Some(expected);
+        done(mutate(self, Mutation::SetBucketSettings { bucket: id, settings, expected }).await?)
     }
 
     async fn delete_bucket(&self, id: BucketId) -> Result<bool> {

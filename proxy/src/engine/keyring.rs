@@ -1,7 +1,7 @@
 //! The KEK and the domain keys it wraps. One domain key per sealed bucket and epoch; the file `keyring.json` in the data
 //! directory holds the KEK unless the environment gave one.
 
-use super::{blobs::Blobs, error::EngineError};
+use super::{blobs::Blobs, error::EngineError, parse_blob_id};
 use bytes::Bytes;
 use catalog::{Bucket, BucketId, Catalog, CatalogError, WrappedKey};
 use object_format::{
@@ -226,9 +226,24 @@ impl Keyring {
         epoch: u32,
     ) -> Result<(), EngineError> {
         let stored = self.write_keysets(bucket, backend, &keys, blobs, epoch).await?;
-        let mut settings = bucket.settings.clone();
-        settings["keysets"] = serde_json::to_value(stored).map_err(|error| EngineError::Other(error.to_string()))?;
-        Ok(catalog.set_bucket_settings(bucket.id, settings).await?)
+        let named = serde_json::to_value(&stored).map_err(|error| EngineError::Other(error.to_string()))?;
+        let mut expected = bucket.settings.clone();
+        loop {
+            let mut settings = expected.clone();
+            settings["keysets"] = named.clone();
+            match catalog.change_bucket_settings(bucket.id, expected, settings).await {
+                Ok(()) => return Ok(()),
+                Err(CatalogError::Conflict) => {}
+                Err(error) => return Err(error.into()),
+            }
+            // Another replica has changed the settings: perhaps it named copies of its own, which hold the same keys.
+            let now = catalog.bucket(&bucket.name).await?.filter(|now| now.id == bucket.id);
+            let now = now.ok_or(EngineError::NoBucket)?;
+            if now.settings.get("keysets").is_some() {
+                return discard(&stored, backend, blobs).await;
+            }
+            expected = now.settings;
+        }
     }
 
     /// Two copies of a sealed bucket's wrapped keys in another backend than those it has already.
@@ -283,6 +298,14 @@ impl Keyring {
     }
 }
 
+/// Removes copies that nothing names.
+async fn discard(copies: &[KeysetCopy], backend: &str, blobs: &Blobs) -> Result<(), EngineError> {
+    for id in copies.iter().filter_map(|copy| parse_blob_id(&copy.id)) {
+        blobs.backend(backend)?.delete(&keyset_name(id)?).await?;
+    }
+    Ok(())
+}
+
 fn other_kek(bucket: &Bucket) -> EngineError {
     EngineError::Other(format!("bucket {} is sealed under another KEK than the one given", bucket.name))
 }
@@ -326,3 +349,6 @@ fn make_kek(path: &Path) -> Result<Kek, EngineError> {
     write().map_err(|error| failed(&error))?;
     Ok(Kek::new(*secret))
 }
+
+#[cfg(test)]
+mod tests;
