@@ -64,6 +64,8 @@ pub trait Catalog: Send + Sync + 'static {
     async fn setting(&self, name: &str) -> Result<Option<serde_json::Value>>;
     /// Stores a setting.
     async fn put_setting(&self, name: &str, value: serde_json::Value) -> Result<()>;
+    /// Stores a setting that is not there yet. [`CatalogError::Exists`] when it is: of several that store one at once, one does.
+    async fn create_setting(&self, name: &str, value: serde_json::Value) -> Result<()>;
 
     // Buckets and keys
 
@@ -81,8 +83,6 @@ pub trait Catalog: Send + Sync + 'static {
     async fn buckets(&self) -> Result<Vec<Bucket>>;
     /// Replaces a bucket's settings.
     async fn set_bucket_settings(&self, id: BucketId, settings: serde_json::Value) -> Result<()>;
-    /// Deletes an empty bucket with its keys and aborted uploads. [`CatalogError::NotEmpty`] when it has a version or an open upload. `false` when there is none.
-    /// Dying blobs of the bucket stay known until they are purged.
     /// Replaces a bucket's settings while they are `expected`. [`CatalogError::Conflict`] when they are others: somebody was faster.
     async fn change_bucket_settings(
         &self,
@@ -90,6 +90,8 @@ pub trait Catalog: Send + Sync + 'static {
         expected: serde_json::Value,
         settings: serde_json::Value,
     ) -> Result<()>;
+    /// Deletes an empty bucket with its keys and aborted uploads. [`CatalogError::NotEmpty`] when it has a version or an open upload. `false` when there is none.
+    /// Dying blobs of the bucket stay known until they are purged.
     async fn delete_bucket(&self, id: BucketId) -> Result<bool>;
     /// Stores a wrapped domain key. [`CatalogError::Exists`] when its id or (bucket, epoch) is taken.
     async fn put_key(&self, key: WrappedKey) -> Result<()>;

@@ -27,6 +27,9 @@ pub enum Mutation {
         name: String,
         /// Its value.
         value: serde_json::Value,
+        /// Refused when the setting is there. What was not refused is a setting like any other: the journal does not tell them apart.
+        #[serde(skip)]
+        creates: bool,
     },
     /// A new bucket.
     CreateBucket {
@@ -39,12 +42,12 @@ pub enum Mutation {
         bucket: BucketId,
         /// Its settings.
         settings: serde_json::Value,
-    },
-    /// The end of a bucket.
-    DeleteBucket {
         /// Refused when it has others than these; not in the journal, which has what was not refused.
         #[serde(skip)]
         expected: Option<serde_json::Value>,
+    },
+    /// The end of a bucket.
+    DeleteBucket {
         /// The bucket.
         bucket: BucketId,
     },

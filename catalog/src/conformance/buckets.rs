@@ -6,6 +6,7 @@ use super::{
 };
 use crate::*;
 use serde_json::json;
+use std::sync::Arc;
 
 /// What was created is found by name and by nothing else.
 pub async fn a_bucket_is_found_by_name<F: Factory>(factory: &F) {
@@ -41,7 +42,6 @@ pub async fn bucket_settings_are_replaced<F: Factory>(factory: &F) {
     let bucket = catalog.create_bucket("b", "o", json!({"a": 1}), NOW).await.unwrap();
     catalog.set_bucket_settings(bucket.id, json!({"b": [2, null]})).await.unwrap();
     assert_eq!(catalog.bucket("b").await.unwrap().unwrap().settings, json!({"b": [2, null]}));
-    assert!(matches!(
     let (stale, current) = (json!({"b": 2}), json!({"b": [2, null]}));
     assert!(matches!(
         catalog.change_bucket_settings(bucket.id, stale, json!("lost")).await,
@@ -49,6 +49,7 @@ pub async fn bucket_settings_are_replaced<F: Factory>(factory: &F) {
     ));
     catalog.change_bucket_settings(bucket.id, current, json!({"b": 3})).await.unwrap();
     assert_eq!(catalog.bucket("b").await.unwrap().unwrap().settings, json!({"b": 3}));
+    assert!(matches!(
         catalog.set_bucket_settings(BucketId(bucket.id.0 + 1), json!({})).await,
         Err(CatalogError::NoBucket)
     ));
@@ -126,4 +127,25 @@ pub async fn a_setting_is_read_back_and_replaced<F: Factory>(factory: &F) {
     catalog.put_setting("anchor", json!({"deep": ["ü", 1.5, {"x": false}]})).await.unwrap();
     assert_eq!(catalog.setting("anchor").await.unwrap(), Some(json!({"deep": ["ü", 1.5, {"x": false}]})));
     catalog.probe().await.unwrap();
+}
+
+/// Those who come later find what the first one stored, also when all come at once.
+pub async fn a_setting_is_created_once<F: Factory>(factory: &F) {
+    let catalog = Arc::new(factory.fresh().await);
+    let mut creating = tokio::task::JoinSet::new();
+    for number in 0..8 {
+        let catalog = catalog.clone();
+        creating.spawn(async move { (number, catalog.create_setting("deployment", json!(number)).await) });
+    }
+    let created = creating.join_all().await;
+    assert!(created.iter().all(|(_, outcome)| matches!(outcome, Ok(()) | Err(CatalogError::Exists))), "{created:?}");
+    let winners: Vec<i32> = created.iter().filter(|(_, outcome)| outcome.is_ok()).map(|(number, _)| *number).collect();
+    assert_eq!(winners.len(), 1, "{created:?}");
+    assert_eq!(catalog.setting("deployment").await.unwrap(), Some(json!(winners[0])));
+    catalog.put_setting("deployment", json!("other")).await.unwrap();
+    assert!(matches!(catalog.create_setting("deployment", json!(9)).await, Err(CatalogError::Exists)));
+    assert_eq!(catalog.setting("deployment").await.unwrap(), Some(json!("other")));
+    let rows = catalog.journal(0, 100).await.unwrap();
+    assert_eq!(rows.len(), 2, "a refusal leaves no trace");
+    assert_eq!(rows[0].mutation, json!({"PutSetting": {"name": "deployment", "value": winners[0]}}));
 }

@@ -71,6 +71,7 @@ macro_rules! conformance_tests {
                 a_bucket_id_is_never_used_again,
                 a_key_id_and_a_key_epoch_are_taken_once,
                 a_setting_is_read_back_and_replaced,
+                a_setting_is_created_once,
             }
             versions::{
                 absence_is_none_and_not_an_error,

@@ -126,7 +126,7 @@ pub(crate) async fn decide<S: Session>(session: &mut S, seq: Seq, mutation: &mut
     match mutation {
         Mutation::OpenEpoch { epoch, closes } => writers::open(session, epoch, closes).await,
         Mutation::CloseEpochs { epochs } => writers::close(session, epochs).await,
-        Mutation::PutSetting { name, value } => buckets::put_setting(name, value),
+        Mutation::PutSetting { name, value, creates } => buckets::put_setting(session, name, value, *creates).await,
         Mutation::CreateBucket { bucket } => buckets::create(session, bucket).await,
         Mutation::SetBucketSettings { bucket, settings, expected } => {
             buckets::set_settings(session, *bucket, settings, expected.as_ref()).await

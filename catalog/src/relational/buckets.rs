@@ -177,7 +177,15 @@ pub(crate) async fn keys<S: Session>(session: &mut S, bucket: BucketId) -> Resul
     rows.iter().map(key).collect()
 }
 
-pub(crate) fn put_setting(name: &str, value: &serde_json::Value) -> Result<Decision> {
+pub(crate) async fn put_setting<S: Session>(
+    session: &mut S,
+    name: &str,
+    value: &serde_json::Value,
+    creates: bool,
+) -> Result<Decision> {
+    if creates && setting(session, name).await?.is_some() {
+        return Err(CatalogError::Exists);
+    }
     let text = value.to_string();
     Decision::done(vec![statement!(
         "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value",

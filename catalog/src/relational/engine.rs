@@ -196,7 +196,11 @@ impl<E: Engine> Catalog for E {
     }
 
     async fn put_setting(&self, name: &str, value: serde_json::Value) -> Result<()> {
-        done(mutate(self, Mutation::PutSetting { name: name.to_owned(), value }).await?)
+        done(mutate(self, Mutation::PutSetting { name: name.to_owned(), value, creates: false }).await?)
+    }
+
+    async fn create_setting(&self, name: &str, value: serde_json::Value) -> Result<()> {
+        done(mutate(self, Mutation::PutSetting { name: name.to_owned(), value, creates: true }).await?)
     }
 
     async fn create_bucket(

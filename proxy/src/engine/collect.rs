@@ -10,7 +10,11 @@ use futures::StreamExt;
 use object_format::BlobId;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// Tombstones taken from the catalog at a time.
 const BATCH: usize = 256;
@@ -80,9 +84,11 @@ impl Engine {
     }
 
     async fn collect_into(&self, run: &JobRun, now: bool, report: &mut Collection) -> Result<(), EngineError> {
+        let owned = self.owned_backends().await?;
+        report.errors += (self.blobs.backends().count() - owned.len()) as u64;
         self.close_stale_writers().await?;
-        self.purge_tombstones(run, now, report).await?;
-        self.sweep_closed_epochs(run, report).await
+        self.purge_tombstones(run, now, &owned, report).await?;
+        self.sweep_closed_epochs(run, &owned, report).await
     }
 
     /// The job `uploads`.
@@ -106,7 +112,13 @@ impl Engine {
         Ok(report)
     }
 
-    async fn purge_tombstones(&self, run: &JobRun, now: bool, report: &mut Collection) -> Result<(), EngineError> {
+    async fn purge_tombstones(
+        &self,
+        run: &JobRun,
+        now: bool,
+        owned: &BTreeSet<String>,
+        report: &mut Collection,
+    ) -> Result<(), EngineError> {
         // Pins are of one process. Where others may be reading, only time tells that they are done (docs/guide/replicas.md).
         let alone = matches!(self.config.catalog, CatalogConfig::Sqlite);
         let grace = if now && alone { 0 } else { millis(self.config.gc_grace) };
@@ -126,6 +138,11 @@ impl Engine {
             for tombstone in fresh {
                 run.check()?;
                 run.progress(report.deleted_blobs, None);
+                let is_stored = tombstone.original.is_none() && !tombstone.inline;
+                if is_stored && !owned.contains(&tombstone.backend) {
+                    report.errors += 1;
+                    continue;
+                }
                 match self.purge(&tombstone).await {
                     Ok(true) => {
                         passed.remove(&tombstone.blob);
@@ -158,7 +175,12 @@ impl Engine {
     }
 
     /// Blobs of epochs that are closed are complete or garbage: no writer can commit them any more (E4).
-    async fn sweep_closed_epochs(&self, run: &JobRun, report: &mut Collection) -> Result<(), EngineError> {
+    async fn sweep_closed_epochs(
+        &self,
+        run: &JobRun,
+        owned: &BTreeSet<String>,
+        report: &mut Collection,
+    ) -> Result<(), EngineError> {
         let floor = safety::sweep_floor(&*self.catalog).await?.map_or(0, |floor| floor.epoch);
         let closed = self.catalog.closed_epochs().await?;
         let closed: HashSet<u32> = closed.into_iter().filter(|epoch| *epoch > floor).collect();
@@ -166,7 +188,7 @@ impl Engine {
             return Ok(());
         }
         let keysets = self.named_keysets().await?;
-        for (_, backend) in self.blobs.backends() {
+        for (_, backend) in self.blobs.backends().filter(|(name, _)| owned.contains(*name)) {
             let mut listing = backend.list("blobs/").ready_chunks(LOOKUP);
             while let Some(listed) = listing.next().await {
                 run.check()?;

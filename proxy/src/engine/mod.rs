@@ -30,6 +30,7 @@ mod observe;
 mod originals;
 mod outlet;
 mod pace;
+mod ownership;
 mod packs;
 mod pins;
 mod plan;
@@ -82,6 +83,7 @@ use moka::future::Cache;
 use object_format::BlobId;
 use originals::Originals;
 use pins::Pins;
+use ownership::{Deployment, Strangers};
 use pool::{CodecPool, PoolKind};
 use safety::Safety;
 use std::{
@@ -115,6 +117,7 @@ pub struct Engine {
     base_rows: Cache<BlobId, Arc<Vec<BlobRow>>>,
     keyring: Arc<Keyring>,
     safety: Arc<Safety>,
+    deployment: Deployment,
     writer: Writer,
     pool: Arc<CodecPool>,
     effort: effort::Shared,
@@ -252,6 +255,9 @@ impl Engine {
         ));
         safety.check_anchor(&backends).await?;
         if config.safety.journal_interval.is_zero() {
+        let strangers = if config.safety.accept_older_catalog { Strangers::Replace } else { Strangers::Refuse };
+        let deployment = Deployment::of(&*catalog).await?;
+        deployment.own(&backends, strangers).await?;
             catalog.acknowledge_behind(safety.clone());
         }
         let blobs = Arc::new(Blobs::new(backends, decoded_bytes_max, pool.clone(), metrics.clone()));
@@ -268,6 +274,7 @@ impl Engine {
             base_rows: Cache::new(BASE_ROWS_KEPT),
             keyring,
             safety,
+            deployment,
             writer,
             pool,
             effort: effort::Shared::default(),
@@ -333,6 +340,7 @@ impl Engine {
     pub async fn probe(&self) -> Result<(), EngineError> {
         self.catalog.probe().await?;
         for (name, backend) in self.blobs.backends() {
+        self.check_ownership().await.map_err(|error| EngineError::Unavailable(error.to_string()))?;
             backend.probe().await.map_err(|error| EngineError::Unavailable(format!("backend {name}: {error}")))?;
         }
         Ok(())

@@ -175,9 +175,10 @@ fn below(store: &BackendConfig, backend: &BackendConfig) -> Option<String> {
 fn is_blob_name(key: &str) -> bool {
     let Some((directory, rest)) = key.split_once('/') else { return false };
     let leaf = rest.rsplit('/').next().unwrap_or_default();
-    let hexadecimal = leaf.len() >= 16 && leaf.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    let long_enough = if directory == "backup-part" { 8 } else { 16 };
+    let hexadecimal = leaf.len() >= long_enough && leaf.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     directory == "+tmp" || (OWN_DIRECTORIES.contains(&directory) && hexadecimal)
 }
 
 /// Where backends keep what is theirs.
-const OWN_DIRECTORIES: [&str; 4] = ["blobs", "keyset", "journal", "backup"];
+const OWN_DIRECTORIES: [&str; 7] = ["blobs", "keyset", "lineage", "journal", "backup", "backup-part", "owner"];

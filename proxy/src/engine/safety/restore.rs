@@ -6,6 +6,7 @@ use super::{
         error::EngineError,
         keyring::Keyring,
         make_private_dir, now_ms, open_backend, open_catalog,
+        ownership::{DEPLOYMENT_SETTING, Deployment, Strangers},
         pool::{CodecPool, PoolKind},
     },
     LINEAGE_SETTING, SWEEP_FLOOR, SWEEP_FLOOR_SETTING, Safety, SweepFloor,
@@ -170,6 +171,10 @@ impl Recovery {
         let start = self.catalog.last_seq().await? + 1;
         let next = new_lineage(lineage, start)?;
         self.put_setting(LINEAGE_SETTING, &next).await?;
+        // A deployment of its own, which has the place from here on: what still runs over it with the old catalog stops collecting.
+        let deployment = Deployment::new()?;
+        self.put_setting(DEPLOYMENT_SETTING, &deployment).await?;
+        deployment.own(&self.backends, Strangers::Replace).await?;
         self.catalog.end_import(highest).await?;
         report.new_lineage = self.safety.ensure_lineage().await?.to_string();
         for bucket in self.catalog.stats().await? {
@@ -292,6 +297,6 @@ impl Recovery {
 
     async fn put_setting<T: Serialize>(&self, name: &str, value: &T) -> Result<(), EngineError> {
         let value = serde_json::to_value(value).map_err(|error| EngineError::Other(error.to_string()))?;
-        recovered::record(&*self.catalog, Mutation::PutSetting { name: name.into(), value }).await
+        recovered::record(&*self.catalog, Mutation::PutSetting { name: name.into(), value, creates: false }).await
     }
 }
