@@ -184,6 +184,7 @@ CATALOG = Row(
                 Query(increase("deltaweir_gc_deleted_blobs_total"), "blobs deleted"),
                 Query(increase("deltaweir_gc_runs_total"), "runs"),
                 Query(increase("deltaweir_gc_errors_total"), "errors"),
+                Query(increase("deltaweir_backend_uploads_aborted_total"), "uploads aborted"),
             ],
             "none",
             "In the time shown.",

@@ -499,6 +499,9 @@ impl Reader<'_> {
         if file.gc.interval.0 < Duration::from_secs(1) {
             return Err(ConfigError::at("gc.interval", "expected at least \"1s\""));
         }
+        if file.gc.unfinished_age.0 < Duration::from_secs(1) {
+            return Err(ConfigError::at("gc.unfinished_age", "expected at least \"1s\""));
+        }
         if file.scrub.interval.is_some_and(|interval| interval.0 < Duration::from_secs(1)) {
             return Err(ConfigError::at("scrub.interval", "expected at least \"1s\""));
         }
@@ -534,6 +537,7 @@ impl Reader<'_> {
             kek: self.kek()?,
             codec_threads: limits.codec_threads,
             gc_grace: file.gc.grace.0,
+            unfinished_age: file.gc.unfinished_age.0,
             gc_interval: file.gc.interval.0,
             scrub: ScrubConfig {
                 interval: file.scrub.interval.map(|interval| interval.0),

@@ -210,6 +210,7 @@ metrics! {
     gc_runs_total: IntCounter, "runs", []; "Runs of the collector."
     gc_deleted_blobs_total: IntCounter, "blobs", []; "Blobs it deleted."
     gc_reclaimed_bytes_total: IntCounter, "bytes", []; "Stored bytes it freed."
+    backend_uploads_aborted_total: IntCounterVec, "uploads", ["backend"]; "Uploads in parts to a backend that a process left behind, and that were aborted."
     gc_errors_total: IntCounter, "errors", []; "Blobs it could not delete and left for the next run."
     gc_last_success_timestamp_seconds: IntGauge, "seconds", []; "When the collector last ended without an error, in whichever process, since the Unix epoch; 0 before."
 

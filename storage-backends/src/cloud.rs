@@ -122,23 +122,26 @@ pub(crate) trait Store: ObjectStore + PaginatedListStore {}
 
 impl<S: ObjectStore + PaginatedListStore> Store for S {}
 
+/// Says of a blob's name whether no living process can be writing it.
+pub type IsNobodys<'a> = &'a (dyn Fn(&BlobName) -> bool + Sync);
+
 /// Uploads in parts that were begun and neither completed nor aborted: a power cut leaves such, and no listing of blobs shows them.
 #[async_trait]
 pub(crate) trait UnfinishedUploads: Send + Sync {
-    /// Aborts those of blobs that were begun at least `age_min` ago, by the store's clock; gives their number.
-    async fn abort(&self, age_min: Duration) -> Result<u64>;
+    /// Aborts those of blobs that were begun at least `age_min` ago, by the store's clock, and are nobody's; gives their number.
+    async fn abort(&self, age_min: Duration, is_nobodys: IsNobodys<'_>) -> Result<u64>;
 }
 
 impl CloudBackend {
-    /// Removes the parts of uploads that a crash interrupted at least `age_min` ago, and gives the number of those uploads. Meant to be called
-    /// at the start and once a day with an age that no living upload reaches: one that is aborted fails, and harms nothing else. Does nothing for GCS
-    /// (a lifecycle rule of the bucket removes them) and Azure (which drops them after a week).
+    /// Removes the parts of uploads below the prefix that a crash interrupted: begun at least `age_min` ago, of blobs that are nobody's. Gives the
+    /// number of those uploads. Meant to be called at the start and once a day. An upload that is aborted although it lives fails, and harms nothing
+    /// else. Does nothing for GCS (a lifecycle rule of the bucket removes them) and Azure (which drops them after a week).
     ///
     /// # Errors
     /// Those of a listing.
-    pub async fn abort_unfinished_uploads(&self, age_min: Duration) -> Result<u64> {
+    pub async fn abort_unfinished_uploads(&self, age_min: Duration, is_nobodys: IsNobodys<'_>) -> Result<u64> {
         match &self.bucket.unfinished {
-            Some(unfinished) => unfinished.abort(age_min).await,
+            Some(unfinished) => unfinished.abort(age_min, is_nobodys).await,
             None => Ok(0),
         }
     }

@@ -34,7 +34,7 @@ mod whole;
 pub use azure::{AzureConfig, AzureCredentials};
 pub use backend::{Backend, BackendError, BlobName, ByteStream, ErrorKind, Listed, PutReceipt, Result};
 #[cfg(feature = "cloud")]
-pub use cloud::{CloudBackend, Timeouts, TrustedCertificates, UploadOptions};
+pub use cloud::{CloudBackend, IsNobodys, Timeouts, TrustedCertificates, UploadOptions};
 pub use fault::{Fault, FaultRates, FaultSchedule, Faulty};
 #[cfg(feature = "gcs")]
 pub use gcs::{GcsConfig, GcsCredentials};

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import datetime
+from typing import Any
+
 from outside.buckets import NewServer
 from outside.clients import s3_client, upload_parts
 from outside.content import MIB, noise, release
 from outside.failure import error_code
-from outside.server import Server
+from outside.server import Server, Value, until
 from outside.storage import bucket_stats, stored
 from outside.store import Store
+from outside.wire import Connection, signed
 
 
-def over(store: Store, new_server: NewServer) -> Server:
+def over(store: Store, new_server: NewServer, **more: dict[str, Value]) -> Server:
     """A server whose buckets lie in the store."""
-    return new_server(**store.tables()).start()
+    return new_server(**store.tables() | more).start()
 
 
 def blob_names(store: Store) -> list[str]:
@@ -64,3 +68,50 @@ def test_a_store_that_is_gone_is_an_error_and_never_an_absence(new_server: NewSe
     assert [found["Key"] for found in s3.list_objects_v2(Bucket="off-00")["Contents"]] == ["k"]
     store.start()
     assert s3.get_object(Bucket="off-00", Key="k")["Body"].read() == content
+
+
+def unfinished(store: Store) -> dict[str, Any]:
+    """Uploads in parts that were begun in the store and not ended, by key."""
+    told = store.client().list_multipart_uploads(Bucket="blobs")
+    return {found["Key"]: found["Initiated"] for found in told.get("Uploads", [])}
+
+
+def begin_upload(server: Server, key: str, content: bytes) -> tuple[Connection, bytes]:
+    """A PUT that stops before its last bytes: its connection, and what is missing."""
+    connection = Connection(server.port, timeout_s=60)
+    request = signed(connection.host, "PUT", f"/off-00/{key}", body=content)
+    connection.send(request[:-1000])
+    return connection, request[-1000:]
+
+
+def test_uploads_that_a_crash_left_in_the_store_are_aborted_and_no_others(new_server: NewServer, store: Store) -> None:
+    server = over(store, new_server, gc={"unfinished_age": "1s"})
+    s3_client(server.endpoint).create_bucket(Bucket="off-00")
+    with begin_upload(server, "crashed", noise(1, 24 * MIB))[0]:
+        (crashed,) = until(lambda: unfinished(store), 60, "parts are on their way to the store")
+        server.kill()
+    theirs = {"elsewhere/blobs/0000000100000000000000000000000a", "blobs/Not ours"}
+    for key in theirs:
+        store.client().create_multipart_upload(Bucket="blobs", Key=key)
+
+    server.start()
+    content = noise(2, 24 * MIB)
+    connection, rest = begin_upload(server, "living", content)
+    with connection:
+        (living,) = until(lambda: unfinished(store).keys() - theirs - {crashed}, 60, "another one is on its way")
+
+        def are_old() -> bool:
+            now = datetime.datetime.now(datetime.UTC)
+            return all(now - begun > datetime.timedelta(seconds=2) for begun in unfinished(store).values())
+
+        until(are_old, 60, "all of them are old")
+        until(lambda: not server.admin("/api/v1/jobs/leftovers")["running"], 60, "the run of the start has ended")
+        server.admin("/api/v1/jobs/leftovers", "POST")
+        until(lambda: not server.admin("/api/v1/jobs/leftovers")["running"], 60, "the run has ended")
+        assert server.admin("/api/v1/jobs/leftovers")["last_result"] == "ok"
+        assert unfinished(store).keys() == theirs | {living}
+        assert server.metrics().total("deltaweir_backend_uploads_aborted_total", backend="cloud") == 1
+        connection.send(rest)
+        answer = connection.answer()
+        assert answer is not None and answer.status == 200
+    assert s3_client(server.endpoint).get_object(Bucket="off-00", Key="living")["Body"].read() == content

@@ -168,12 +168,17 @@ impl Default for Limits {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Gc {
     pub(super) grace: Interval,
+    pub(super) unfinished_age: Interval,
     pub(super) interval: Interval,
 }
 
 impl Default for Gc {
     fn default() -> Self {
-        Self { grace: Interval(Duration::from_secs(15 * 60)), interval: Interval(Duration::from_secs(60)) }
+        Self {
+            grace: Interval(Duration::from_secs(15 * 60)),
+            unfinished_age: Interval(Duration::from_secs(86_400)),
+            interval: Interval(Duration::from_secs(60)),
+        }
     }
 }
 

@@ -194,6 +194,7 @@ impl EngineConfig {
             kek: None,
             codec_threads: None,
             gc_grace: day,
+            unfinished_age: day,
             gc_interval: day,
             scrub: ScrubConfig::default(),
             writer_lease: day,
@@ -253,6 +254,8 @@ pub struct EngineConfig {
     pub codec_threads: Option<usize>,
     /// How long a dying blob waits before its purge.
     pub gc_grace: Duration,
+    /// How old an upload in parts to a backend is before it counts as left behind.
+    pub unfinished_age: Duration,
     /// How often the collector runs.
     pub gc_interval: Duration,
     /// What the scrub does when nobody asks for it.

@@ -25,12 +25,13 @@ mod hook_queue;
 mod import;
 pub mod jobs;
 pub mod keyring;
+mod leftovers;
 pub(crate) mod names;
 mod observe;
 mod originals;
 mod outlet;
-mod pace;
 mod ownership;
+mod pace;
 mod packs;
 mod pins;
 mod plan;
@@ -82,8 +83,8 @@ use keyring::Keyring;
 use moka::future::Cache;
 use object_format::BlobId;
 use originals::Originals;
-use pins::Pins;
 use ownership::{Deployment, Strangers};
+use pins::Pins;
 use pool::{CodecPool, PoolKind};
 use safety::Safety;
 use std::{
@@ -116,8 +117,8 @@ pub struct Engine {
     originals: Originals,
     base_rows: Cache<BlobId, Arc<Vec<BlobRow>>>,
     keyring: Arc<Keyring>,
-    safety: Arc<Safety>,
     deployment: Deployment,
+    safety: Arc<Safety>,
     writer: Writer,
     pool: Arc<CodecPool>,
     effort: effort::Shared,
@@ -254,10 +255,10 @@ impl Engine {
             metrics.clone(),
         ));
         safety.check_anchor(&backends).await?;
-        if config.safety.journal_interval.is_zero() {
         let strangers = if config.safety.accept_older_catalog { Strangers::Replace } else { Strangers::Refuse };
         let deployment = Deployment::of(&*catalog).await?;
         deployment.own(&backends, strangers).await?;
+        if config.safety.journal_interval.is_zero() {
             catalog.acknowledge_behind(safety.clone());
         }
         let blobs = Arc::new(Blobs::new(backends, decoded_bytes_max, pool.clone(), metrics.clone()));
@@ -273,8 +274,8 @@ impl Engine {
             originals,
             base_rows: Cache::new(BASE_ROWS_KEPT),
             keyring,
-            safety,
             deployment,
+            safety,
             writer,
             pool,
             effort: effort::Shared::default(),
@@ -339,8 +340,8 @@ impl Engine {
     /// The first trouble, in words.
     pub async fn probe(&self) -> Result<(), EngineError> {
         self.catalog.probe().await?;
-        for (name, backend) in self.blobs.backends() {
         self.check_ownership().await.map_err(|error| EngineError::Unavailable(error.to_string()))?;
+        for (name, backend) in self.blobs.backends() {
             backend.probe().await.map_err(|error| EngineError::Unavailable(format!("backend {name}: {error}")))?;
         }
         Ok(())

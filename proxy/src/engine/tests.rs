@@ -64,6 +64,7 @@ pub(super) fn config(dir: &Path, memory_bytes_max: u64) -> EngineConfig {
         kek: None,
         codec_threads: Some(2),
         gc_grace: Duration::from_secs(300),
+        unfinished_age: Duration::from_secs(86_400),
         gc_interval: Duration::from_secs(3600),
         scrub: ScrubConfig::default(),
         writer_lease: Duration::from_secs(60),

@@ -6,7 +6,7 @@
 use crate::{
     BackendError, BlobName, ErrorKind, Result,
     cloud::{
-        UnfinishedUploads,
+        IsNobodys, UnfinishedUploads,
         refusal::{element, failure, plain_text},
     },
     s3::requests::{Asked, S3Requests, encoded},
@@ -40,12 +40,12 @@ struct Page {
 
 #[async_trait]
 impl UnfinishedUploads for S3Uploads {
-    async fn abort(&self, age_min: Duration) -> Result<u64> {
+    async fn abort(&self, age_min: Duration, is_nobodys: IsNobodys<'_>) -> Result<u64> {
         let mut aborted = 0;
         let mut from = Some((String::new(), String::new()));
         while let Some(marker) = from {
             let page = self.page(&marker).await?;
-            for upload in page.uploads.iter().filter(|upload| self.is_due(upload, age_min)) {
+            for upload in page.uploads.iter().filter(|upload| self.is_due(upload, age_min, is_nobodys)) {
                 let path = Path::parse(&upload.key)
                     .map_err(|error| BackendError::with_source(ErrorKind::Other, "a listed key is no path", error))?;
                 match self.requests.store.abort_multipart(&path, &upload.id).await {
@@ -64,10 +64,11 @@ impl UnfinishedUploads for S3Uploads {
 }
 
 impl S3Uploads {
-    /// Whether an upload is one of ours and old enough. One that claims to be of the future is young.
-    fn is_due(&self, upload: &Upload, age_min: Duration) -> bool {
-        let is_blob = upload.key.strip_prefix(&self.prefix).is_some_and(|name| BlobName::new(name).is_ok());
-        is_blob && SystemTime::now().duration_since(upload.begun).is_ok_and(|age| age >= age_min)
+    /// Whether an upload is one below our prefix, old enough and given up. One that claims to be of the future is young.
+    fn is_due(&self, upload: &Upload, age_min: Duration, is_nobodys: IsNobodys<'_>) -> bool {
+        let name = upload.key.strip_prefix(&self.prefix).and_then(|name| BlobName::new(name).ok());
+        name.is_some_and(|name| is_nobodys(&name))
+            && SystemTime::now().duration_since(upload.begun).is_ok_and(|age| age >= age_min)
     }
 
     async fn page(&self, (key, id): &(String, String)) -> Result<Page> {

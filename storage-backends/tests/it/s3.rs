@@ -173,17 +173,24 @@ async fn uploads_that_a_crash_interrupted_are_removed_by_age_and_prefix() {
         crashed.join().expect("it ran");
     }
     let backend = gateway.config().open().expect("valid");
-    assert_eq!(backend.abort_unfinished_uploads(Duration::from_secs(3600)).await.expect("answers"), 0, "it is young");
+    let an_hour = Duration::from_secs(3600);
+    assert_eq!(backend.abort_unfinished_uploads(an_hour, &|_| true).await.expect("answers"), 0, "it is young");
+    let is_other = |found: &BlobName| *found != name("blobs/a");
+    assert_eq!(
+        backend.abort_unfinished_uploads(Duration::ZERO, &is_other).await.expect("answers"),
+        0,
+        "it has an owner"
+    );
     assert_eq!(files_below(&gateway.bucket_dir()), 12);
-    assert_eq!(backend.abort_unfinished_uploads(Duration::ZERO).await.expect("answers"), 1);
+    assert_eq!(backend.abort_unfinished_uploads(Duration::ZERO, &|_| true).await.expect("answers"), 1);
     let other = S3Config { prefix: "other".to_owned(), ..gateway.config() }.open().expect("valid");
     assert_eq!(
-        other.abort_unfinished_uploads(Duration::ZERO).await.expect("answers"),
+        other.abort_unfinished_uploads(Duration::ZERO, &|_| true).await.expect("answers"),
         1,
         "that of the other prefix stayed"
     );
     nothing_is_left(&gateway).await;
-    assert_eq!(other.abort_unfinished_uploads(Duration::ZERO).await.expect("answers"), 0);
+    assert_eq!(other.abort_unfinished_uploads(Duration::ZERO, &|_| true).await.expect("answers"), 0);
 }
 
 /// Waits until the bucket is empty, parts of given-up uploads included: they are removed after the call that left them has returned.

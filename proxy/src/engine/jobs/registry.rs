@@ -10,6 +10,9 @@ use std::{future::Future, sync::Arc, time::Duration};
 /// How often uploads are looked through for those past their age.
 const EXPIRY_EVERY: Duration = Duration::from_secs(3600);
 
+/// How often backends are asked for uploads that were left behind: each asks for a listing.
+const LEFTOVERS_EVERY: Duration = Duration::from_secs(86_400);
+
 /// How often packs are looked through for those that are hardly in use; small objects do not wait for it.
 const PACKS_EVERY: Duration = Duration::from_secs(600);
 
@@ -30,6 +33,14 @@ pub(in crate::engine) fn all(config: &EngineConfig) -> Vec<JobSpec> {
             |engine, run| async move { report(engine.expire_uploads_once(&run).await) },
         )
         .every(EXPIRY_EVERY.min(config.upload_age_max))
+        .at_start(),
+        JobSpec::new(
+            "leftovers",
+            "Aborts uploads in parts to backends that a process left behind.",
+            "uploads",
+            |engine, run| async move { report(engine.abort_leftovers_once(&run).await) },
+        )
+        .every(LEFTOVERS_EVERY)
         .at_start(),
         JobSpec::new("pack", "Packs small objects together.", "objects", |engine, run| async move {
             report(engine.pack_once(&run).await)
