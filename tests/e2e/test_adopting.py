@@ -41,7 +41,7 @@ def check_objects(s3: S3Client, bucket: str, expected: dict[str, originals.Origi
 
 
 def adopt_and_leave(store: Store, new_server: NewServer, folder: Path, count: int, checked: int) -> None:
-    """Import moves no bytes, eject gives everything back."""
+    """Import moves no bytes, convert shrinks what was imported, eject gives everything back."""
     made = originals.fill(store, count)
     server, s3 = adopting(store, new_server)
     report = server.json("import", "old", "s3://delta-00")
@@ -63,6 +63,16 @@ def adopt_and_leave(store: Store, new_server: NewServer, folder: Path, count: in
     told = server.json("explain", f"s3://delta-00/{key}")
     assert told["blobs"][0]["original"]["key"] == key
     assert server.json("import", "old", "s3://delta-00", "--verify")["existing"] == count
+
+    listed = originals.listed(s3, "delta-00")
+    server.run("convert", "s3://delta-00", timeout_s=1800)
+    server.run("gc", "--now")
+    server.settle()
+    assert originals.listed(s3, "delta-00") == listed, "listings do not tell how content is kept"
+    stats = bucket_stats(server, "delta-00")
+    assert stats["foreign_bytes"] == 0
+    assert stats["stored"]["total"] < report["adopted_bytes"] / 2, stats["stored"]
+    check_objects(s3, "delta-00", sample)
 
     target = folder / "out"
     left = server.json("eject", "s3://delta-00", str(target))
