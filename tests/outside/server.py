@@ -269,7 +269,7 @@ class Server:
 
         Not what is kept there for the catalog's sake.
         """
-        ours = {"journal", "lineage", "backup", "backup-part"}
+        ours = {"journal", "lineage", "backup", "backup-part", "owner"}
         files = (path for path in self.blobs.rglob("*") if path.is_file() and not path.name.startswith("store-"))
         return sorted(path for path in files if path.relative_to(self.blobs).parts[0] not in ours)
 
