@@ -300,7 +300,7 @@ async fn the_hooks_of_a_region_take_at_most_600_bytes() {
     let mut state = 1u32;
     let mut random = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 16) | (state << 16)
+        state.rotate_left(16)
     };
     for batch in (1..=REGIONS as u128).collect::<Vec<_>>().chunks(1000) {
         let blobs = batch.iter().map(|blob| BlobHooks {
