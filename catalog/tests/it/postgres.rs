@@ -311,7 +311,7 @@ async fn listings_of_many_keys_walk_their_index() {
         .batch_execute(&format!(
             "INSERT INTO versions (seq, bucket, key, id, current, modified_ms, size, facts, extents_digest)
              SELECT 1000 + i, {bucket}, convert_to('d' || i % 3 || '/' || reverse(lpad(i::text, 8, '0')), 'UTF8'), int8send(i) || int8send(i), 1, 0, 0, '', decode(repeat('00', 32), 'hex')
-             FROM generate_series(1::bigint, 200000) i;
+             FROM generate_series(1::bigint, 1000000) i;
              INSERT INTO uploads (id, bucket, key, created_ms, owner, facts)
              SELECT int8send(i) || int8send(i), {bucket}, convert_to('u/' || i % 5000, 'UTF8'), i, '', '' FROM generate_series(1::bigint, 50000) i;"
         ))
