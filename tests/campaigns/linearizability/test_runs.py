@@ -53,5 +53,5 @@ def test_three_replicas_are_linearizable_under_faults(cluster: Cluster, seed: in
     print(report.line())
     assert report.valid, f"{report.line()}\n{report.explanation}\n{report.wrong}"
     assert report.acked > 100
-    assert len(report.faults) >= 3
+    assert len(report.faults) >= (2 if long else 3), "a pause may take most of a long run"
     assert report.unknown > 0, "no request met a fault"
