@@ -1,6 +1,7 @@
 """`python -m codecbench`: fetch, run, write results.json and report.md.
 
-Running is apart from reporting: `--report-only` makes the report again from the raw results.
+Running is apart from reporting: `--report-only` makes the report again from the raw results. `--add` measures some
+cells and keeps the others: the slow peers need not run again for every change of ours.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 from codecbench.codecs import OURS, PAPERS, PEERS, Result, run_ours, run_peer
@@ -59,6 +60,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--pairs", nargs="*", help="only these pairs")
     parser.add_argument("--codecs", nargs="*", help="only these codecs")
+    parser.add_argument("--add", action="store_true", help="keep what results.json says of other pairs and codecs")
     parser.add_argument("--report-only", action="store_true", help="make the report again from results.json")
     return parser.parse_args()
 
@@ -82,11 +84,20 @@ def run(options: argparse.Namespace) -> tuple[list[Result], dict[str, object]]:
                     continue
                 print(f"[{number}/{len(recipes)}] {pair.name}: {codec}", file=sys.stderr, flush=True)
                 if codec in peers:
-                    results.append(run_peer(peers[codec], pair, options.repeats, Path(scratch)))
+                    result = run_peer(peers[codec], pair, options.repeats, Path(scratch))
                 else:
                     repeats = 1 if codec == "max" else options.repeats
-                    results.append(run_ours(options.example, codec, pair, repeats))
+                    result = run_ours(options.example, codec, pair, repeats)
+                results.append(replace(result, commit=str(machine["commit"])))
     return results, machine
+
+
+def merged(earlier: list[Result], results: list[Result]) -> list[Result]:
+    """The results, and the earlier ones of other cells; in the order of the recipes and codecs."""
+    cells = {(result.pair, result.codec): result for result in [*earlier, *results]}
+    pairs = [recipe.name for recipe in RECIPES]
+    codecs = [*OURS, *PAPERS, *(peer.name for peer in PEERS)]
+    return [cells[pair, codec] for pair in pairs for codec in codecs if (pair, codec) in cells]
 
 
 def load(path: Path) -> tuple[list[Result], dict[str, object]]:
@@ -103,7 +114,9 @@ def main() -> int:
     if options.report_only:
         results, machine = load(raw_path)
     else:
+        earlier = load(raw_path)[0] if options.add and raw_path.exists() else []
         results, machine = run(options)
+        results = merged(earlier, results)
         rows = [result.as_json() for result in results]
         raw_path.write_text(json.dumps({"machine": machine, "results": rows}, indent=1) + "\n", encoding="utf-8")
     report = markdown(results, machine)

@@ -36,6 +36,7 @@ class Result:
     decode_system_s: list[float] = field(default_factory=list)
     memory_bytes: int = 0
     facts: dict[str, int] = field(default_factory=dict)
+    commit: str = ""
 
     @property
     def ratio(self) -> float:

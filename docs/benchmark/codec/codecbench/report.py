@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import exp, log
@@ -108,6 +109,12 @@ def unstable(results: list[Result]) -> list[str]:
     ]
 
 
+def measured_at(results: list[Result]) -> str:
+    """How many cells were measured at which commit."""
+    counts = Counter(result.commit for result in results)
+    return "- cells measured at: " + ", ".join(f"{commit or 'unknown'} ({count})" for commit, count in counts.items())
+
+
 def markdown(results: list[Result], machine: dict[str, object]) -> str:
     facts = "\n".join(f"- {name}: {value}" for name, value in machine.items())
     parts = [
@@ -120,5 +127,5 @@ def markdown(results: list[Result], machine: dict[str, object]) -> str:
     wavering = unstable(results)
     if wavering:
         parts.append("## Unstable\n\n" + "\n".join(wavering))
-    parts.append("## Machine\n\n" + facts)
+    parts.append("## Machine\n\n" + facts + "\n" + measured_at(results))
     return "\n\n".join(parts) + "\n"
