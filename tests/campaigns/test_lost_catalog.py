@@ -86,7 +86,7 @@ def live(s3: S3Client, count: int, seed: int = 1) -> History:
         metadata = {"number": str(number), "note": f"n{rng.random():.6f}"}
         match rng.randrange(10):
             case 0:
-                content = release(number % 7, 200_000, number)
+                content = release(number % 7 + 7 * (number // 350), 200_000, number // 7 % 50)
                 history.put(s3, bucket, f"family-{number % 7}/release-{number}.bin", content, metadata)
             case 1:
                 history.put(s3, bucket, f"noise/{number}", noise(number, rng.randrange(5_000, 60_000)), metadata)
@@ -136,7 +136,7 @@ def test_a_rebuild_gives_back_every_version_that_was_acknowledged_in_time(
     server.run("backup")
     for number in range(count // 2):
         bucket = BUCKETS[number % len(BUCKETS)]
-        history.put(s3, bucket, f"later/{number}", release(number % 3, 12_000, number), {"later": str(number)})
+        history.put(s3, bucket, f"later/{number}", release(number // 40, 12_000, number % 40), {"later": str(number)})
         if number % 10 == 0:
             history.delete(s3, *min(history.objects))
     if count < 1000:
