@@ -12,7 +12,7 @@ from taxbench import summarize
 from taxbench.bundle import Bundle, BundleError, opened
 from taxbench.report import markdown
 from taxbench.runner import UsageError
-from taxbench.summary import Summary
+from taxbench.summary import Finding, Summary
 
 BEGIN, END = "<!-- taxbench:begin -->", "<!-- taxbench:end -->"
 LEFT_OUT = ("report.html",)
@@ -68,14 +68,29 @@ def block(summary: Summary) -> str:
         f"{', '.join(sorted(build)) or 'unknown'} build, {environment.trials} trials "
         f"over {summary.artifacts} objects ({summary.logical_bytes / 1e6:.0f} MB).",
     ]
-    conditions = [f.message for f in summary.findings if f.severity in ("unpublishable", "label")]
-    lines += [f"*{message[0].upper()}{message[1:]}.*" for message in dict.fromkeys(conditions)]
+    lines += conditions(summary)
     lines += [
         "",
         "Speeds relative to passthrough, stored bytes relative to logical ones; medians with 95 % intervals.",
         "",
     ]
     return "\n".join([*lines, *markdown.headline_table(summary.headline)])
+
+
+def conditions(summary: Summary) -> list[str]:
+    """A sentence for each kind of finding a reader of ratios must know; where it is one of a cell, with the cells."""
+    by_code: dict[str, list[Finding]] = {}
+    for finding in summary.findings:
+        if finding.severity in ("unpublishable", "label"):
+            by_code.setdefault(finding.code, []).append(finding)
+    sentences = []
+    for code, same in by_code.items():
+        cells = list(dict.fromkeys(finding.where for finding in same if finding.where))
+        if len(cells) > 1:
+            sentences.append(f"*Labelled `{code}`: {', '.join(cells)}.*")
+        else:
+            sentences += [f"*{message[0].upper()}{message[1:]}.*" for message in dict.fromkeys(f.message for f in same)]
+    return sentences
 
 
 def with_block(text: str, content: str, name: Path) -> str:
