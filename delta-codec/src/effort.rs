@@ -11,7 +11,7 @@ pub enum Effort {
     Balanced,
     /// As balanced, zstd level 3.
     High,
-    /// As balanced, zstd level 19; some 10 MB/s on native code, so off the request path.
+    /// As balanced, then every position of the footprint for what resembles it, zstd level 19; 2 to 10 MB/s on native code, so off the request path.
     Max,
 }
 
@@ -43,6 +43,8 @@ pub(crate) struct Tuning {
     pub(crate) content: Settings,
     /// Whether literals are compressed over the base bytes around them.
     pub(crate) context: bool,
+    /// Whether the target is matched once more, densely, within the footprint.
+    pub(crate) fine: bool,
 }
 
 impl Effort {
@@ -54,6 +56,7 @@ impl Effort {
                 instructions: Settings::LEVEL_1,
                 content: Settings::LEVEL_1,
                 context: false,
+                fine: false,
             },
             Effort::Balanced => Tuning {
                 word_len: WordLen::Sixteen,
@@ -61,6 +64,7 @@ impl Effort {
                 instructions: Settings::LEVEL_3,
                 content: Settings::LEVEL_1,
                 context: true,
+                fine: false,
             },
             Effort::High => Tuning {
                 word_len: WordLen::Sixteen,
@@ -68,6 +72,7 @@ impl Effort {
                 instructions: Settings::LEVEL_3,
                 content: Settings::LEVEL_3,
                 context: true,
+                fine: false,
             },
             Effort::Max => Tuning {
                 word_len: WordLen::Sixteen,
@@ -75,6 +80,7 @@ impl Effort {
                 instructions: Settings::LEVEL_19,
                 content: Settings::LEVEL_19,
                 context: true,
+                fine: true,
             },
         }
     }

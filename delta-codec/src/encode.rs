@@ -7,7 +7,7 @@ use crate::index::BaseIndex;
 use crate::instruction::{BYTES_PER_COPY_MIN, Gap, Instruction, place};
 use crate::matcher;
 use crate::zstd::Compressor;
-use crate::{SEGMENT_LEN_MAX, stream, varint};
+use crate::{SEGMENT_LEN_MAX, fine, stream, varint};
 
 /// The form byte of a delta that is one copy. Part of the format (docs/format/delta-v1.md §3).
 pub(crate) const FORM_COPY: u8 = 0;
@@ -50,7 +50,8 @@ pub struct Encoded {
 /// Encodes segments. Keeps its work buffers between calls; one per thread.
 ///
 /// They stay below 70 MiB for fast and balanced (16 MiB of them context, the rest instructions, streams and zstd's tables), below 100 MiB for high and
-/// below 200 MiB for max, most of it tables. Each is only as large as the largest segment so far has needed.
+/// below 200 MiB for max, most of it tables. Each is only as large as the largest segment so far has needed. While it matches a segment, max takes
+/// 48 MiB more, and the length of the footprint.
 #[derive(Debug, Default)]
 pub struct Encoder {
     found: Vec<Instruction>,
@@ -93,6 +94,9 @@ impl Encoder {
         matcher::find_copies(job.index, job.window, job.target, &mut self.found);
         self.footprint.choose(&self.found, job.layout, job.limits, target_len);
         self.footprint.project(&self.found, &mut self.instructions);
+        if job.effort.tuning().fine && self.footprint.len() > 0 {
+            self.refine(job);
+        }
         let copied_bytes = self.instructions.iter().map(|instruction| u64::from(instruction.copy_len)).sum();
         if (copied_bytes == 0 && job.delta_len_max <= target_len)
             || self.instructions.len() > target_len / BYTES_PER_COPY_MIN
@@ -109,6 +113,13 @@ impl Encoder {
             footprint: if self.instructions.is_empty() { Vec::new() } else { self.footprint.ranges() },
             copied_bytes,
         })
+    }
+
+    /// Matches again, within the footprint.
+    fn refine(&mut self, job: &EncodeJob<'_>) {
+        let mut base = Vec::with_capacity(self.footprint.len());
+        self.footprint.append(job.window, 0, self.footprint.len(), &mut base);
+        fine::find_copies(&base, job.target, &mut self.instructions);
     }
 
     fn write(&mut self, job: &EncodeJob<'_>, out: &mut Vec<u8>) {

@@ -18,6 +18,7 @@ mod context;
 mod decode;
 mod effort;
 mod encode;
+mod fine;
 mod footprint;
 mod frame;
 mod index;

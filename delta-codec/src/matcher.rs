@@ -4,7 +4,7 @@
 //! record). So the matcher looks ahead on the same *diagonal* (source minus target position) before it asks the index again;
 //! the bytes in between become sub bytes. That is what finds the copies that are too short for any index.
 
-use crate::compare::{EqualMask, MASK_LEN, common_prefix_len, common_suffix_len};
+use crate::compare::{self, EqualMask, MASK_LEN, Scan, common_prefix_len, common_suffix_len, repeated_mask};
 use crate::effort::WordLen;
 use crate::index::BaseIndex;
 use crate::instruction::Instruction;
@@ -30,8 +30,6 @@ const LOOK_AHEAD: usize = 112;
 const CLOSE_EQUAL_MIN: u32 = 44;
 /// It is close as well when this many of its differences equal the one eight bytes before: a table of pointers that all moved alike.
 const CLOSE_REPEATED_MIN: u32 = 40;
-/// Distance of such repetitions.
-const POINTER_LEN: usize = 8;
 /// A gap of up to this many bytes between copies on one diagonal is a sub run even when nothing in it is close: an address or two.
 const GAP_SUB_LEN: usize = 8;
 /// One of up to this many is a sub run when one byte in [`GAP_SUB_EQUAL`] is equal. Code has that; text in place of other text does
@@ -43,46 +41,25 @@ const GAP_SUB_EQUAL: usize = 3;
 ///
 /// `index` should be that of `window`; from another one nothing good comes, but nothing wrong either: every copy is compared.
 pub(crate) fn find_copies(index: &BaseIndex, window: &[u8], target: &[u8], found: &mut Vec<Instruction>) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if let Some(avx2) = crate::compare::Avx2::detect() {
-            // SAFETY: `detect` has found AVX2, BMI1 and BMI2.
-            #[allow(unsafe_code)]
-            unsafe {
-                find_copies_avx2(avx2, index, window, target, found);
-            }
-        } else {
-            find_copies_with(crate::compare::Sse2, index, window, target, found);
+    compare::dispatch(Pass { index, window, target, found });
+}
+
+/// The arguments of [`find_copies`].
+struct Pass<'a> {
+    index: &'a BaseIndex,
+    window: &'a [u8],
+    target: &'a [u8],
+    found: &'a mut Vec<Instruction>,
+}
+
+impl Scan for Pass<'_> {
+    #[inline(always)]
+    fn run<M: EqualMask>(self, mask: M) {
+        let Self { index, window, target, found } = self;
+        match index.word_len() {
+            WordLen::Sixteen => Search { mask, window, target, found }.run::<16>(index),
+            WordLen::ThirtyTwo => Search { mask, window, target, found }.run::<32>(index),
         }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    find_copies_with(crate::compare::Portable, index, window, target, found);
-}
-
-/// The matcher compiled for processors with AVX2 and bit manipulation.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2")]
-fn find_copies_avx2(
-    avx2: crate::compare::Avx2,
-    index: &BaseIndex,
-    window: &[u8],
-    target: &[u8],
-    found: &mut Vec<Instruction>,
-) {
-    find_copies_with(avx2, index, window, target, found);
-}
-
-#[inline(always)]
-fn find_copies_with<M: EqualMask>(
-    mask: M,
-    index: &BaseIndex,
-    window: &[u8],
-    target: &[u8],
-    found: &mut Vec<Instruction>,
-) {
-    match index.word_len() {
-        WordLen::Sixteen => Search { mask, window, target, found }.run::<16>(index),
-        WordLen::ThirtyTwo => Search { mask, window, target, found }.run::<32>(index),
     }
 }
 
@@ -180,11 +157,7 @@ impl<M: EqualMask> Search<'_, M> {
         if equal.count_ones() >= CLOSE_EQUAL_MIN {
             return true;
         }
-        let difference: [u8; MASK_LEN] = std::array::from_fn(|at| left[at].wrapping_sub(right[at]));
-        let mut later = [0; MASK_LEN];
-        later[..MASK_LEN - POINTER_LEN].copy_from_slice(&difference[POINTER_LEN..]);
-        let repeated = self.mask.equal_mask(&difference, &later) << POINTER_LEN;
-        repeated.count_ones() >= CLOSE_REPEATED_MIN
+        repeated_mask(self.mask, left, right).count_ones() >= CLOSE_REPEATED_MIN
     }
 
     /// Goes on along a diagonal from the end of a copy (`at` in the target, `source` in the window) for as long as equal runs follow
@@ -266,17 +239,27 @@ struct Next {
     run_len: usize,
 }
 
-/// Kept in reach on every architecture, so that the fallback is compiled and tested everywhere.
-#[cfg(test)]
-fn find_copies_portable(index: &BaseIndex, window: &[u8], target: &[u8], found: &mut Vec<Instruction>) {
-    find_copies_with(crate::compare::Portable, index, window, target, found);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Effort;
     use proptest::prelude::*;
+
+    /// Finds copies and compares them with those that [`find_copies`] has found.
+    struct Same<'a> {
+        pass: (&'a BaseIndex, &'a [u8], &'a [u8]),
+        expected: &'a [Instruction],
+    }
+
+    impl Scan for Same<'_> {
+        #[inline(always)]
+        fn run<M: EqualMask>(self, mask: M) {
+            let (index, window, target) = self.pass;
+            let mut found = Vec::new();
+            Pass { index, window, target, found: &mut found }.run(mask);
+            assert_eq!(found, self.expected, "{}", std::any::type_name::<M>());
+        }
+    }
 
     /// The target that the instructions describe, with literals taken from `target` itself.
     fn rebuild(window: &[u8], target: &[u8], found: &[Instruction]) -> Vec<u8> {
@@ -315,15 +298,12 @@ mod tests {
                 prop_assert_eq!(&rebuild(&window, &target, &found), &target);
                 prop_assert!(found.iter().all(|instruction| instruction.gap_is_sub || instruction.copy_len == 0 || instruction.copy_len as usize >= RUN_LEN_MIN));
                 prop_assert!(found.len() <= 1 + target.len() / crate::instruction::BYTES_PER_COPY_MIN);
-                let mut portable = Vec::new();
-                find_copies_portable(&index, &window, &target, &mut portable);
-                prop_assert_eq!(&found, &portable);
-                #[cfg(target_arch = "x86_64")]
-                {
-                    let mut sse2 = Vec::new();
-                    find_copies_with(crate::compare::Sse2, &index, &window, &target, &mut sse2);
-                    prop_assert_eq!(&found, &sse2);
-                }
+                let mut kinds = 0;
+                compare::with_every_mask(|| {
+                    kinds += 1;
+                    Same { pass: (&index, &window, &target), expected: &found }
+                });
+                prop_assert!(kinds >= 2 || !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")));
             }
         }
 

@@ -60,6 +60,25 @@ fn literals_are_compressed_over_the_base_around_them() {
 }
 
 #[test]
+fn max_finds_what_no_word_of_the_index_shows() {
+    let window = noise(600_000, 21);
+    // Every 20,000 bytes of the target, 2,000 come from elsewhere in the same neighbourhood with each twelfth byte changed.
+    let mut target = window[..400_000].to_vec();
+    for start in (10_000..390_000).step_by(20_000) {
+        let moved = &window[start + 5000..start + 7000];
+        target[start..start + 2000].copy_from_slice(moved);
+        target[start..start + 2000].iter_mut().step_by(12).for_each(|byte| *byte = byte.wrapping_add(1));
+    }
+    let layout = raw_layout(window.len());
+    let literals = |effort| {
+        let (_, delta) = encode(&window, &layout, &target, effort, LIMITS);
+        summarize(&delta, target.len()).expect("what was encoded is well-formed").literal_bytes
+    };
+    assert!(literals(Effort::High) > 30_000, "{}", literals(Effort::High));
+    assert!(literals(Effort::Max) < 100, "{}", literals(Effort::Max));
+}
+
+#[test]
 fn bytes_that_moved_are_copied_from_where_they_were() {
     let window = noise(1 << 20, 8);
     let target = [&window[700_000..], &window[..300_000], &window[300_000..700_000]].concat();

@@ -18,7 +18,7 @@ use std::{io::Write, ops, path::Path, sync::Mutex};
 const REGION_LEN: usize = 64 << 20;
 /// What an encoder, the check of its deltas and zstd take at most, by effort.
 const BYTES_EACH: usize = 150 << 20;
-const BYTES_EACH_AT_MAX: usize = 280 << 20;
+const BYTES_EACH_AT_MAX: usize = 360 << 20;
 /// Window, index, region and what became of it.
 const SHARED_BYTES: usize = WINDOW_LEN_MAX + (32 << 20) + 2 * REGION_LEN;
 

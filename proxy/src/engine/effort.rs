@@ -161,6 +161,17 @@ impl Trying {
     }
 }
 
+/// Work memory of a segment at effort max, beyond what each codec thread has for good. The converter encodes one at a time.
+pub(super) const MAX_WORK_BYTES: u64 = 256 << 20;
+
+/// The effort, or high in place of max where max would leave a budget of `budget_bytes` too little for windows and requests.
+pub(super) fn within_budget(effort: Effort, budget_bytes: u64) -> Effort {
+    match effort {
+        Effort::Max if budget_bytes < 3 * MAX_WORK_BYTES => Effort::High,
+        effort => effort,
+    }
+}
+
 /// How hard the converter encodes what waits in its queue: as the bucket says, and where that is "by load" harder when nobody reads it.
 pub(super) fn in_background(setting: EffortSetting, cold: bool) -> Effort {
     match setting {
@@ -268,5 +279,12 @@ mod tests {
         assert_eq!(on_arrival(EffortSetting::Auto, Compression::Zstd, true).effort(), Some(Effort::Fast));
         assert_eq!(in_background(EffortSetting::Max, false), Effort::Max);
         assert_eq!(in_background(EffortSetting::Auto, true), Effort::High);
+    }
+
+    #[test]
+    fn max_is_for_budgets_that_have_room_for_it() {
+        assert_eq!(within_budget(Effort::Max, 1 << 30), Effort::Max);
+        assert_eq!(within_budget(Effort::Max, 512 << 20), Effort::High);
+        assert_eq!(within_budget(Effort::Balanced, 64 << 20), Effort::Balanced);
     }
 }

@@ -8,7 +8,7 @@ use super::{
     window::{BasePiece, Window},
 };
 use crate::metrics::Metrics;
-use delta_codec::{BaseRange, Effort, EncodeJob, FootprintLimits, whole};
+use delta_codec::{BaseRange, Effort, EncodeJob, Encoder, FootprintLimits, whole};
 use object_format::{Coding, blob::segment_digest};
 use std::{
     sync::{
@@ -149,6 +149,10 @@ pub(super) fn encode_segment(
         .as_ref()
         .filter(|_| segment.trials.go_on())
         .and_then(|region| encode_delta(scratch, plain, region, segment.effort, metrics));
+    if segment.effort == Effort::Max {
+        // Its work memory is lent for as long as the blob takes; a thread keeps none of it.
+        scratch.encoder = Encoder::new();
+    }
     if let Some((bytes, footprint)) = delta.as_ref()
         && plan::delta_settles_it(plain.len(), bytes.len(), segment.trials.zstd_permille())
     {

@@ -13,7 +13,7 @@ use super::{
     budget::Permit,
     choose::{Candidate, Choice, ChoiceAccount, Wish},
     config::{BucketSettings, Compression},
-    effort::{Load, Trying},
+    effort::{self, Load, Trying},
     encode::{EncodedSegment, Region, SegmentPlan, Trials, encode_segment},
     keyring::random,
     outlet::{Outlet, held},
@@ -167,6 +167,10 @@ impl Engine {
         D: BodyDigest,
     {
         let len = manner.target.len;
+        let _work = match manner.trying.effort() {
+            Some(Effort::Max) => Some(self.budget.acquire(effort::MAX_WORK_BYTES).await?),
+            _ => None,
+        };
         let mut encoding = Encoding::start(self, bucket, manner)?;
         // Sketches serve the choice of bases, and later choices of what is stored whole now.
         let mut sketching = (bucket.settings.compression == Compression::Delta)
