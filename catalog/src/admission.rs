@@ -86,6 +86,9 @@ impl Content<'_> {
             if row.state != BlobState::Live {
                 return invalid("a new blob is not live");
             }
+            if row.copy.is_some() {
+                return invalid("a new blob has a second copy already");
+            }
             if row.inline.as_ref().is_some_and(|bytes| bytes.len() as u64 != row.stored_len) {
                 return invalid("an inline blob's length is not its stored length");
             }

@@ -217,6 +217,15 @@ pub trait Catalog: Send + Sync + 'static {
     /// Parts of open uploads that reference a blob, at most `limit`.
     async fn part_referrers(&self, blob: BlobKey, limit: usize) -> Result<Vec<PartReferrer>>;
 
+    // Second copies of blobs that many deltas need (hazard E8)
+
+    /// Blobs that should have a second copy and have none: live, whole, in a backend, not in quarantine, needed by at least `fan_in_min` deltas, with an id
+    /// greater than `after` (`None`: from the first), by id, at most `limit`. Counts every edge behind `after` once, so pages are long.
+    async fn to_copy(&self, fan_in_min: u64, after: Option<BlobKey>, limit: usize) -> Result<Vec<BlobRow>>;
+    /// Says where a blob's second copy lies. [`CatalogError::Conflict`] when the blob is not live, or has another copy than `commit.replaces`:
+    /// then nothing names `commit.copy`, ever.
+    async fn set_copy(&self, commit: CopyCommit) -> Result<()>;
+
     // Facts for operators
 
     /// Sums of every bucket, dying bytes of deleted buckets under an empty name.

@@ -129,6 +129,11 @@ pub enum Mutation {
         /// The blob.
         blob: BlobKey,
     },
+    /// A second copy of a blob.
+    Copy {
+        /// As the writer asked for it.
+        commit: CopyCommit,
+    },
     /// A dying blob whose bytes are gone.
     Purge {
         /// The blob.
@@ -148,6 +153,7 @@ impl Mutation {
             Mutation::PutPart { commit } => Some(commit.epoch),
             Mutation::Complete { commit, .. } => Some(commit.epoch),
             Mutation::Abort { epoch, .. } => Some(*epoch),
+            Mutation::Copy { commit } => Some(commit.epoch),
             _ => None,
         }
     }
@@ -163,6 +169,7 @@ impl Mutation {
                 | Mutation::Undefer { .. }
                 | Mutation::Quarantine { .. }
                 | Mutation::EndQuarantine { .. }
+                | Mutation::Copy { .. }
                 | Mutation::Purge { .. }
         )
     }

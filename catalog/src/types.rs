@@ -153,6 +153,23 @@ pub struct BlobRow {
     /// True when it holds the contents of several small objects.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pack: bool,
+    /// The id of its second copy in the same backend, which is as long as it is. Changes while the blob lives ([`CopyCommit`]), unlike
+    /// everything above; never set in a commit that brings the blob.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy: Option<BlobKey>,
+}
+
+/// A second copy of a blob's stored bytes takes the place of another, or of none (hazard E8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyCommit {
+    /// The blob.
+    pub blob: BlobKey,
+    /// The copy it has, as the writer read it.
+    pub replaces: Option<BlobKey>,
+    /// The new copy, durable in the blob's backend. Its id begins with `epoch`, as a blob's does.
+    pub copy: BlobKey,
+    /// The writer's epoch; a fenced one is refused.
+    pub epoch: u32,
 }
 
 /// How much of a pack is in use.
@@ -613,7 +630,9 @@ pub struct Tombstone {
     pub inline: bool,
     /// Set when it stands for an object that is not a blob.
     pub original: Option<Original>,
-    /// Its stored bytes.
+    /// Its second copy, which is as long as it is and goes with it.
+    pub copy: Option<BlobKey>,
+    /// Its stored bytes, those of the copy not among them.
     pub stored_len: u64,
     /// Since when.
     pub since_ms: UnixMs,
@@ -628,9 +647,9 @@ pub struct StoredBytes {
     pub shared: u64,
     /// Blobs that only deltas need.
     pub base_only: u64,
-    /// Blobs of other kinds (keysets, journals, backups).
+    /// Blobs of other kinds (keysets, journals, backups), and second copies of live blobs.
     pub overhead: u64,
-    /// Dying blobs not yet purged.
+    /// Dying blobs not yet purged, and their second copies.
     pub tombstoned: u64,
     /// Blobs inside the catalog.
     pub inline: u64,
@@ -659,6 +678,10 @@ pub struct BucketStats {
     pub delta_bytes: u64,
     /// Sums of [`FormBytes`] over live blobs.
     pub forms: FormBytes,
+    /// Live blobs that have a second copy.
+    pub copies: u64,
+    /// Stored bytes of those copies; they are part of `stored.overhead`.
+    pub copy_bytes: u64,
 }
 
 /// One journal row.

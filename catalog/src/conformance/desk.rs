@@ -68,6 +68,7 @@ impl<C: Catalog> Desk<C> {
             inline: None,
             original: None,
             pack: false,
+            copy: None,
         };
         NewBlob { row, bases: Vec::new(), deferred: false }
     }
@@ -131,6 +132,13 @@ impl<C: Catalog> Desk<C> {
         let id = blob.row.id;
         self.catalog.put(self.commit(key, vec![blob])).await.unwrap();
         id
+    }
+
+    /// Gives `blob` a second copy in the place of `replaces`; the copy.
+    pub async fn copy(&self, blob: BlobKey, replaces: Option<BlobKey>) -> BlobKey {
+        let copy = BlobKey(unique(self.epoch));
+        self.catalog.set_copy(CopyCommit { blob, replaces, copy, epoch: self.epoch }).await.unwrap();
+        copy
     }
 
     /// Deletes `key`.

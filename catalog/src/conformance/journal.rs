@@ -166,6 +166,7 @@ pub(super) async fn one_of_each<C: Catalog>(desk: &Desk<C>) {
     let temporary = catalog.create_bucket("temporary", "o", json!({}), NOW).await.unwrap();
     catalog.delete_bucket(temporary.id).await.unwrap();
     let base = desk.put("base").await;
+    desk.copy(base, None).await;
     let mut delta = desk.delta(100, &[base]);
     delta.row.digest = Some([0xdd; 32]);
     delta.deferred = true;

@@ -11,6 +11,7 @@
 pub mod adopting;
 pub mod buckets;
 pub mod conversion;
+pub mod copies;
 pub mod desk;
 pub mod hooks;
 pub mod jobs;
@@ -114,6 +115,13 @@ macro_rules! conformance_tests {
                 when_a_blob_was_found_well_is_remembered,
                 a_blob_in_quarantine_is_no_base_and_no_duplicate,
                 every_part_that_references_a_blob_is_found,
+            }
+            copies::{
+                a_base_of_many_deltas_wants_a_second_copy_until_it_has_one,
+                what_is_no_blob_in_a_backend_or_is_damaged_wants_no_copy,
+                a_copy_takes_the_place_of_the_one_its_writer_saw_or_none,
+                a_copy_dies_with_its_blob,
+                a_closed_epoch_names_no_copy,
             }
             packs::{
                 small_versions_are_given_in_the_order_they_came,

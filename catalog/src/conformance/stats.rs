@@ -57,6 +57,8 @@ pub async fn stored_bytes_add_up<F: Factory>(factory: &F) {
         whole_bytes: 660 + 660 + 165 + 6,
         delta_bytes: 170,
         forms: FormBytes { raw_plain: 6, zstd_plain: 2010, zstd_stored: 1005, delta_plain: 100, delta_stored: 10 },
+        copies: 0,
+        copy_bytes: 0,
     };
     assert_eq!(stats, [expected, BucketStats { name: empty.bucket.name, ..BucketStats::default() }]);
     assert_eq!(sum(&stats[0].stored), stats[0].whole_bytes + stats[0].delta_bytes + stats[0].stored.tombstoned);

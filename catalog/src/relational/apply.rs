@@ -1,7 +1,7 @@
 //! Where every mutation enters, and what all of them have in common.
 
 use super::{
-    blobs, buckets, conversion, hooks,
+    blobs, buckets, conversion, copies, hooks,
     jobs::{self, JobChange},
     multipart, replay,
     session::{Lock, Row, Session, Statement, statement},
@@ -148,6 +148,7 @@ pub(crate) async fn decide<S: Session>(session: &mut S, seq: Seq, mutation: &mut
             verification::quarantine(session, *blob, damage, *now_ms).await
         }
         Mutation::EndQuarantine { blob } => verification::end_quarantine(session, *blob).await,
+        Mutation::Copy { commit } => copies::set(session, commit).await,
         Mutation::Purge { blob, now_ms } => blobs::purge(session, *blob, *now_ms).await,
     }
 }

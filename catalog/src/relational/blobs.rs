@@ -203,7 +203,8 @@ pub(crate) async fn fan_in_bytes<S: Session>(session: &mut S, blob: BlobKey) -> 
 pub(crate) async fn tombstones<S: Session>(session: &mut S, before_ms: UnixMs, limit: usize) -> Result<Vec<Tombstone>> {
     let rows = session
         .query(statement!(
-            "SELECT t.blob, b.backend, CASE WHEN b.inline_bytes IS NULL THEN 0 ELSE 1 END, b.stored_len, t.since_ms, b.original \
+            "SELECT t.blob, b.backend, CASE WHEN b.inline_bytes IS NULL THEN 0 ELSE 1 END, b.stored_len, t.since_ms, b.original, \
+             b.copy_id \
              FROM tombstones t JOIN blobs b ON b.id = t.blob WHERE t.since_ms < $1 ORDER BY t.since_ms, t.blob LIMIT $2",
             before_ms,
             limit as i64,
@@ -217,6 +218,7 @@ pub(crate) async fn tombstones<S: Session>(session: &mut S, before_ms: UnixMs, l
             stored_len: row.unsigned(3)?,
             since_ms: row.int(4)?,
             original: rows::original(row, 5)?,
+            copy: rows::optional_blob(row, 6)?,
         })
     };
     rows.iter().map(tombstone).collect()

@@ -167,6 +167,11 @@ pub(crate) const RULES: &[Rule] = &[
               AND (b.form <> 0 OR b.stored_len <> 0 OR b.inline_bytes IS NOT NULL OR b.digest IS NOT NULL) LIMIT $1",
     },
     Rule {
+        broken: "what is no whole blob in a backend has a second copy",
+        sql: "SELECT b.id FROM blobs b WHERE b.copy_id IS NOT NULL \
+              AND (b.form <> 0 OR b.inline_bytes IS NOT NULL OR b.original IS NOT NULL) LIMIT $1",
+    },
+    Rule {
         broken: "a hidden key is in a bucket that is not there",
         sql: "SELECT h.key FROM hidden_keys h WHERE NOT EXISTS \
               (SELECT 1 FROM buckets b WHERE b.id = h.bucket AND b.name IS NOT NULL) LIMIT $1",

@@ -3,7 +3,7 @@
 use super::{
     apply::{Change, Import, Outcome, now_ms},
     blobs::{self, DuplicateQuery},
-    buckets, check, conversion, hooks,
+    buckets, check, conversion, copies, hooks,
     jobs::{self, JobChange},
     list, multipart, read,
     session::Session,
@@ -443,6 +443,14 @@ impl<E: Engine> Catalog for E {
 
     async fn part_referrers(&self, blob: BlobKey, limit: usize) -> Result<Vec<PartReferrer>> {
         ask!(self, Statement, () | session | verification::part_referrers(session, blob, limit))
+    }
+
+    async fn to_copy(&self, fan_in_min: u64, after: Option<BlobKey>, limit: usize) -> Result<Vec<BlobRow>> {
+        ask!(self, Statement, () | session | copies::wanted(session, fan_in_min, after, limit))
+    }
+
+    async fn set_copy(&self, commit: CopyCommit) -> Result<()> {
+        done(mutate(self, Mutation::Copy { commit }).await?)
     }
 
     async fn stats(&self) -> Result<Vec<BucketStats>> {

@@ -9,6 +9,7 @@ pub(crate) mod blobs;
 pub(crate) mod buckets;
 pub(crate) mod check;
 pub(crate) mod conversion;
+pub(crate) mod copies;
 pub(crate) mod engine;
 pub(crate) mod hooks;
 pub(crate) mod jobs;

@@ -32,7 +32,7 @@ macro_rules! blob_columns {
     () => {
         "b.id, b.bucket, b.key_epoch, b.backend, b.form, b.state, b.plain_len, b.stored_len, b.root_offset, b.root_len, \
          b.root_tag, b.digest, b.raw_plain, b.zstd_plain, b.zstd_stored, b.delta_plain, b.delta_stored, b.inline_bytes, \
-         b.original, b.pack"
+         b.original, b.pack, b.copy_id"
     };
 }
 pub(crate) use blob_columns;
@@ -66,6 +66,7 @@ pub(crate) fn blob(row: &Row, first: usize) -> Result<BlobRow> {
         inline: row.optional_bytes(first + 17)?,
         original: original(row, first + 18)?,
         pack: row.int(first + 19)? != 0,
+        copy: optional_blob(row, first + 20)?,
     })
 }
 
@@ -101,6 +102,11 @@ pub(crate) fn insert_blob(row: &BlobRow) -> Result<Statement> {
         row.original.as_ref().map(serde_json::to_string).transpose().map_err(unwritable)?.as_deref(),
         i64::from(row.pack),
     ))
+}
+
+/// A blob's id, where there is one.
+pub(crate) fn optional_blob(row: &Row, column: usize) -> Result<Option<BlobKey>> {
+    if row.is_null(column) { Ok(None) } else { Ok(Some(BlobKey(row.array(column)?))) }
 }
 
 /// Where the content of a blob row's original lies; the column is JSON or null.

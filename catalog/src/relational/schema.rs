@@ -37,7 +37,7 @@ pub(crate) fn missing(found: i64, dialect: Dialect) -> Result<Vec<(i64, String)>
     Ok(MIGRATIONS.iter().enumerate().skip(done).map(|(index, sql)| (index as i64 + 1, render(sql))).collect())
 }
 
-const MIGRATIONS: &[&str] = &[FIRST, ADOPTING, DEFERRALS, HOOKS, VERIFICATION, JOBS, PACKS];
+const MIGRATIONS: &[&str] = &[FIRST, ADOPTING, DEFERRALS, HOOKS, VERIFICATION, JOBS, PACKS, COPIES];
 
 const FIRST: &str = "
 -- Last values given out: seq (mutations), bucket (ids), epoch (writers). They live in rows and not in sequences because a
@@ -246,4 +246,9 @@ CREATE TABLE jobs (
 const PACKS: &str = "
 ALTER TABLE blobs ADD COLUMN pack {int} NOT NULL DEFAULT 0 CHECK (pack IN (0, 1));
 CREATE INDEX blobs_packs ON blobs (id) WHERE pack = 1 AND state = 0;
+";
+
+/// Second copies of blobs that many deltas need.
+const COPIES: &str = "
+ALTER TABLE blobs ADD COLUMN copy_id {bytes};
 ";

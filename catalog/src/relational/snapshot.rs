@@ -55,6 +55,7 @@ pub(crate) const TABLES: &[Table] = &[
             "quarantined_ms",
             "damage",
             "pack",
+            "copy_id",
         ],
     },
     Table { name: "edges", key_len: 2, columns: &["delta", "base"] },

@@ -39,7 +39,8 @@ pub(crate) async fn stats<S: Session>(session: &mut S) -> Result<Vec<BucketStats
     Ok(by_name(sums.into_values()))
 }
 
-/// Stored bytes by why they are kept: each blob is in exactly one class, so the classes add up (`class` as [`add_blobs`] reads it).
+/// Stored bytes by why they are kept: each blob is in exactly one class, so the classes add up (`class` as [`add_blobs`] reads it). A second
+/// copy is overhead while its blob lives, and dies with it.
 const BLOB_SUMS: &str = "
     SELECT b.bucket,
       CASE WHEN b.state = 1 THEN 'tombstoned' WHEN b.inline_bytes IS NOT NULL THEN 'inline'
@@ -51,7 +52,9 @@ const BLOB_SUMS: &str = "
       CAST(sum(b.zstd_stored) AS BIGINT),
       CAST(sum(b.delta_plain) AS BIGINT),
       CAST(sum(b.delta_stored) AS BIGINT),
-      CAST(sum(CASE WHEN b.original IS NULL THEN 0 ELSE b.plain_len END) AS BIGINT)
+      CAST(sum(CASE WHEN b.original IS NULL THEN 0 ELSE b.plain_len END) AS BIGINT),
+      count(b.copy_id),
+      CAST(sum(CASE WHEN b.copy_id IS NULL THEN 0 ELSE b.stored_len END) AS BIGINT)
     FROM blobs b LEFT JOIN (
       SELECT n.blob, CAST(sum(n.referrers) AS BIGINT) AS referrers FROM (
         SELECT e.blob, count(DISTINCT e.version) AS referrers FROM extents e GROUP BY e.blob
@@ -62,10 +65,10 @@ const BLOB_SUMS: &str = "
     GROUP BY 1, 2, 3";
 
 fn add_blobs(bucket: &mut BucketStats, row: &Row) -> Result<()> {
-    let stored = row.unsigned(3)?;
+    let (stored, copies) = (row.unsigned(3)?, row.unsigned(11)?);
     let class = match row.text(1)? {
         "tombstoned" => {
-            bucket.stored.tombstoned += stored;
+            bucket.stored.tombstoned += stored + copies;
             return Ok(());
         }
         "inline" => &mut bucket.stored.inline,
@@ -85,6 +88,9 @@ fn add_blobs(bucket: &mut BucketStats, row: &Row) -> Result<()> {
     bucket.forms.delta_plain += row.unsigned(7)?;
     bucket.forms.delta_stored += row.unsigned(8)?;
     bucket.foreign_bytes += row.unsigned(9)?;
+    bucket.copies += row.unsigned(10)?;
+    bucket.copy_bytes += copies;
+    bucket.stored.overhead += copies;
     Ok(())
 }
 

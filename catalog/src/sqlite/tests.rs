@@ -347,6 +347,7 @@ async fn the_recount_finds_every_broken_rule() {
         "UPDATE blobs SET inline_bytes = x'00' WHERE inline_bytes IS NOT NULL",
         "UPDATE blobs SET original = '{}' WHERE id IN (SELECT base FROM edges)",
         "UPDATE blobs SET stored_len = 1 WHERE original IS NOT NULL",
+        "UPDATE blobs SET copy_id = id WHERE form = 1",
         "UPDATE hidden_keys SET bucket = 99",
         "INSERT INTO deferrals VALUES (x'00', 0)",
         "UPDATE blobs SET first_region = NULL",

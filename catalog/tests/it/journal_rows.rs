@@ -48,10 +48,11 @@ fn every_kind_of_mutation_has_a_row_here_and_a_line_in_the_reference() {
         Mutation::Undefer { .. } => "Undefer",
         Mutation::Quarantine { .. } => "Quarantine",
         Mutation::EndQuarantine { .. } => "EndQuarantine",
+        Mutation::Copy { .. } => "Copy",
         Mutation::Purge { .. } => "Purge",
     };
     let rows = rows();
-    assert_eq!(rows.len(), 19);
+    assert_eq!(rows.len(), 20);
     for (kind, value) in rows {
         assert_eq!(name(&serde_json::from_value(value).unwrap()), kind);
         assert!(REFERENCE.contains(&format!("| `{kind}` |")), "{kind} is not in the reference");

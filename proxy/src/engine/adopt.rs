@@ -122,6 +122,7 @@ impl Engine {
                 inline: None,
                 original: Some(original),
                 pack: false,
+                copy: None,
             };
             rows.push(NewBlob { row, bases: Vec::new(), deferred: false });
             offset += plain_len;

@@ -386,6 +386,7 @@ impl Engine {
             inline: None,
             original: None,
             pack: true,
+            copy: None,
         };
         Ok((row, built.bytes))
     }

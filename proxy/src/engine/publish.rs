@@ -357,6 +357,7 @@ impl Engine {
             inline,
             original: None,
             pack: false,
+            copy: None,
         };
         let (form, reason) =
             plan::form_of(&content.forms, bucket.settings.compression, content.base_outcome, content.plain_len);

@@ -509,6 +509,7 @@ impl Run<'_> {
             inline: None,
             original: None,
             pack: false,
+            copy: None,
         };
         Ok(NewBlob { row, bases, deferred: false })
     }
