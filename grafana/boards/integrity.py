@@ -84,7 +84,8 @@ SCRUB = Row(
             "Verified",
             [Query(rate("deltaweir_scrub_objects_total", "result"), "{{result}}")],
             "ops",
-            "Blobs a scrub looked at. unreachable: the backend could not be asked; the next scrub does.",
+            "Blobs a scrub looked at. unreachable: the backend could not be asked; the next scrub does. "
+            "copy_only: a base that is damaged and could not be written anew.",
             width=9,
         ),
         Panel(
@@ -92,6 +93,33 @@ SCRUB = Row(
             [Query(rate("deltaweir_scrub_bytes_total"), "read")],
             "Bps",
             "Held down by scrub.bytes_per_second.",
+            width=9,
+        ),
+        Panel(
+            "Bases stored twice",
+            [Query('max(deltaweir_base_copies{instance=~"$instance"})')],
+            "none",
+            "Bases that storage.base_copies deltas or more need and that have a second copy.",
+            kind="stat",
+            width=6,
+            decimals=0,
+        ),
+        Panel(
+            "Second copies",
+            [
+                Query(rate("deltaweir_base_copies_made_total", "result"), "copies: {{result}}"),
+                Query(rate("deltaweir_base_copy_reads_total", "result"), "reads: {{result}}"),
+            ],
+            "ops",
+            "Copies written, and reads that met a damaged base: served from the other copy, or damaged in both. "
+            "Any read here is damage at rest: run a scrub.",
+            width=9,
+        ),
+        Panel(
+            "Bytes of second copies",
+            [Query('max(deltaweir_base_copy_bytes{instance=~"$instance"})', "copies")],
+            "bytes",
+            "Part of overhead.",
             width=9,
         ),
     ],

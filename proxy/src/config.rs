@@ -245,6 +245,9 @@ impl ServeConfig {
     }
 }
 
+/// Most deltas of one base, by the plan.
+const BASE_COPIES_MAX: u64 = 1000;
+
 /// Every variable the program reads, but those that `env:` names.
 const VARIABLES: &[&str] = &[
     "DELTAWEIR_CONFIG",
@@ -502,6 +505,12 @@ impl Reader<'_> {
         if file.gc.unfinished_age.0 < Duration::from_secs(1) {
             return Err(ConfigError::at("gc.unfinished_age", "expected at least \"1s\""));
         }
+        if file.storage.base_copies > BASE_COPIES_MAX {
+            return Err(ConfigError::at(
+                "storage.base_copies",
+                format!("expected 0 (never) or 1 to {BASE_COPIES_MAX}: no base has more deltas"),
+            ));
+        }
         if file.scrub.interval.is_some_and(|interval| interval.0 < Duration::from_secs(1)) {
             return Err(ConfigError::at("scrub.interval", "expected at least \"1s\""));
         }
@@ -539,6 +548,7 @@ impl Reader<'_> {
             gc_grace: file.gc.grace.0,
             unfinished_age: file.gc.unfinished_age.0,
             gc_interval: file.gc.interval.0,
+            base_copies: file.storage.base_copies,
             scrub: ScrubConfig {
                 interval: file.scrub.interval.map(|interval| interval.0),
                 percent: file.scrub.percent,

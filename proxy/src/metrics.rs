@@ -203,8 +203,12 @@ metrics! {
 
     packed_objects_total: IntCounter, "objects", []; "Small objects that were moved into packs."
     packed_bytes_total: IntCounterVec, "bytes", ["when"]; "Stored bytes of the small objects that were packed: before and after."
-    scrub_objects_total: IntCounterVec, "blobs", ["result"]; "Blobs that a scrub verified: ok, damaged, unreachable (could not be asked for now), gone (died meanwhile)."
+    scrub_objects_total: IntCounterVec, "blobs", ["result"]; "Blobs that a scrub verified: ok, restored (damaged, and written anew from its second copy), copy_only (damaged, and could not be), damaged, unreachable (could not be asked for now), gone (died meanwhile)."
     scrub_bytes_total: IntCounter, "bytes", []; "Stored bytes that scrubs read and checked."
+    base_copies: IntGauge, "blobs", []; "Bases that have a second copy."
+    base_copy_bytes: IntGauge, "bytes", []; "Stored bytes of second copies."
+    base_copies_made_total: IntCounterVec, "copies", ["result"]; "Second copies of bases that were written: made, replaced (the earlier one was damaged), damaged (what was read was not what was stored, and was removed again), failed."
+    base_copy_reads_total: IntCounterVec, "reads", ["result"]; "Reads that met a damaged blob with a second copy: served (from the other copy), damaged (both are)."
     quarantined_blobs: IntGauge, "blobs", []; "Damaged blobs in quarantine, as of the last scrub or look at the list; 0 in a process that did neither."
 
     gc_runs_total: IntCounter, "runs", []; "Runs of the collector."
@@ -262,7 +266,12 @@ impl Metrics {
             self.checksum_failures_total.with_label_values(&[place]);
         }
         self.http_cut_total.with_label_values(&["GetObject"]);
-        self.scrub_objects_total.with_label_values(&["damaged"]);
+        for result in ["damaged", "restored", "copy_only"] {
+            self.scrub_objects_total.with_label_values(&[result]);
+        }
+        for result in ["served", "damaged"] {
+            self.base_copy_reads_total.with_label_values(&[result]);
+        }
     }
 
     /// Everything, in the Prometheus text format.

@@ -81,6 +81,15 @@ pub(super) fn print(report: &Value) -> String {
         lines.push(format!(
             "{bytes} bytes read: {ok} blobs well, {damaged} damaged, {unreachable} unreachable; {released} well again"
         ));
+        for (name, what) in [
+            ("restored", "were damaged and written anew from their second copies"),
+            ("copy_only", "are damaged, could not be written anew, and are read from their second copies"),
+            ("copies_replaced", "had a damaged second copy, which was replaced"),
+        ] {
+            if let Some(blobs) = count(name).filter(|blobs| *blobs > 0) {
+                lines.push(format!("{blobs} blobs {what}"));
+            }
+        }
     }
     for blob in list(report, "blobs") {
         lines.push(format!("damaged  {} in {}: {}", text(blob, "blob"), text(blob, "backend"), text(blob, "what")));

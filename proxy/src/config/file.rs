@@ -79,6 +79,7 @@ pub(super) struct Storage {
     pub(super) writer_lease: Interval,
     pub(super) backend: String,
     pub(super) sync: bool,
+    pub(super) base_copies: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kek: Option<SecretText>,
 }
@@ -93,6 +94,7 @@ impl Default for Storage {
             writer_lease: Interval(Duration::from_secs(60)),
             backend: "local".into(),
             sync: true,
+            base_copies: 16,
             kek: None,
         }
     }

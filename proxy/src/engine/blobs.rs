@@ -1,17 +1,17 @@
 //! Blobs as the engine reads them: manifests, table pages, payload ranges and decoded segments, each cached under the
 //! blob's immutable id, so that staleness is impossible (E16).
 
-use super::{error::EngineError, pool::CodecPool, window::BasePiece};
+use super::{copies::copy_name, error::EngineError, pool::CodecPool, window::BasePiece};
 use crate::metrics::Metrics;
 use bytes::Bytes;
-use catalog::BlobRow;
+use catalog::{BlobKey, BlobRow, Catalog};
 use futures::{StreamExt, TryStreamExt, future};
 use moka::future::Cache;
 use object_format::{
     BlobId, BlobOpener, ChunkCheck, Coding, DomainKey, HEADER_LEN, Header, PagePlace, Root, RootPlace, SEGMENT_LEN,
     Segment, Suite, TRAILER_LEN, ViewRange, blob::segment_digest,
 };
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{collections::BTreeMap, future::Future, ops::Range, sync::Arc};
 use storage_backends::{Backend, BlobName, ErrorKind};
 
 /// Blobs up to this length are fetched in one request and kept whole in the manifest cache while they are there.
@@ -24,12 +24,26 @@ const MANIFEST_CACHE_BYTES_MAX: u64 = 16 << 20;
 /// Backends by name and everything that has been read from them.
 pub(super) struct Blobs {
     backends: BTreeMap<String, Arc<dyn Backend>>,
+    reads: Reads,
     manifests: Cache<BlobId, Arc<Manifest>>,
     segment_pages: Cache<(BlobId, u64), Arc<Vec<Segment>>>,
     check_pages: Cache<(BlobId, u64), Arc<Vec<ChunkCheck>>>,
     decoded: Cache<(BlobId, u64), Arc<Vec<u8>>>,
     pool: Arc<CodecPool>,
     metrics: Arc<Metrics>,
+}
+
+/// Which of a blob's stored bytes are read. Every blob lies under its own name, and one that many deltas need also under that of its
+/// second copy (E8).
+#[derive(Clone)]
+pub(super) enum Reads {
+    /// Whichever is good: where one is damaged the other is read. The catalog is asked for the copy's name at that moment, because
+    /// nothing that may change is kept in the caches (E16).
+    Either(Arc<dyn Catalog>),
+    /// What lies under the blob's own name and nothing else.
+    Blob,
+    /// The copy that the row names and nothing else.
+    Copy,
 }
 
 /// A blob that has been opened: its root, and how to read the rest.
@@ -43,9 +57,17 @@ pub(super) struct Manifest {
     bytes: BlobBytes,
 }
 
-enum BlobBytes {
-    Memory(Bytes),
-    Backend { backend: Arc<dyn Backend>, name: BlobName },
+/// The stored bytes of a blob: where they lie (`None`: in the catalog), and all of them where they were fetched together.
+struct BlobBytes {
+    place: Option<Place>,
+    whole: Option<Bytes>,
+}
+
+/// One name in one backend.
+#[derive(Clone)]
+struct Place {
+    backend: Arc<dyn Backend>,
+    name: BlobName,
 }
 
 /// The name of a content blob in its backend. Random, never a key (E18).
@@ -56,6 +78,7 @@ pub(super) fn blob_name(id: BlobId) -> Result<BlobName, EngineError> {
 impl Blobs {
     pub(super) fn new(
         backends: BTreeMap<String, Arc<dyn Backend>>,
+        reads: Reads,
         decoded_bytes_max: u64,
         pool: Arc<CodecPool>,
         metrics: Arc<Metrics>,
@@ -65,6 +88,7 @@ impl Blobs {
         let (manifest_evictions, base_evictions) = (evictions("manifest"), evictions("base"));
         Self {
             backends,
+            reads,
             manifests: Cache::builder()
                 .max_capacity(MANIFEST_CACHE_BYTES_MAX)
                 .weigher(move |_, manifest: &Arc<Manifest>| weigh(manifest.weight()))
@@ -97,8 +121,22 @@ impl Blobs {
     }
 
     /// The same backends with nothing read yet.
-    pub(super) fn afresh(&self, decoded_bytes_max: u64) -> Self {
-        Self::new(self.backends.clone(), decoded_bytes_max, self.pool.clone(), self.metrics.clone())
+    pub(super) fn afresh(&self, reads: Reads, decoded_bytes_max: u64) -> Self {
+        Self::new(self.backends.clone(), reads, decoded_bytes_max, self.pool.clone(), self.metrics.clone())
+    }
+
+    /// The one name under which a blob in a backend is read; `None` when there are two.
+    ///
+    /// # Errors
+    /// [`EngineError::Integrity`] when only copies are read and the row names none.
+    pub(super) fn only_name(&self, row: &BlobRow) -> Result<Option<BlobName>, EngineError> {
+        let id = BlobId(row.id.0);
+        match (&self.reads, row.copy) {
+            (Reads::Either(_), Some(_)) => Ok(None),
+            (Reads::Copy, None) => Err(damaged("it has no second copy")),
+            (Reads::Copy, Some(copy)) => copy_name(id, copy).map(Some),
+            (Reads::Either(_) | Reads::Blob, _) => blob_name(id).map(Some),
+        }
     }
 
     /// A backend by its configured name.
@@ -142,20 +180,27 @@ impl Blobs {
     }
 
     async fn load_manifest(&self, row: &BlobRow, key: Option<&DomainKey>) -> Result<Manifest, EngineError> {
+        if let Some(inline) = &row.inline {
+            let bytes = BlobBytes { place: None, whole: Some(Bytes::copy_from_slice(inline)) };
+            return self.open(row, key, bytes).await;
+        }
+        let name = self.only_name(row)?.map_or_else(|| blob_name(BlobId(row.id.0)), Ok)?;
+        let place = Place { backend: self.backend(&row.backend)?.clone(), name };
+        let outcome = self.open_at(row, key, place.clone()).await;
+        self.elsewhere(BlobId(row.id.0), Some(&place), outcome, move |place| self.open_at(row, key, place)).await
+    }
+
+    async fn open_at(&self, row: &BlobRow, key: Option<&DomainKey>, place: Place) -> Result<Manifest, EngineError> {
+        let whole = match row.stored_len <= ONE_REQUEST_LEN_MAX {
+            true => Some(fetch(&*place.backend, &place.name, 0..row.stored_len).await?.into()),
+            false => None,
+        };
+        self.open(row, key, BlobBytes { place: Some(place), whole }).await
+    }
+
+    async fn open(&self, row: &BlobRow, key: Option<&DomainKey>, bytes: BlobBytes) -> Result<Manifest, EngineError> {
         let id = BlobId(row.id.0);
         let place = RootPlace { offset: row.root_offset, len: row.root_len, tag: row.root_tag };
-        let bytes = match &row.inline {
-            Some(inline) => BlobBytes::Memory(Bytes::copy_from_slice(inline)),
-            None => {
-                let backend = self.backend(&row.backend)?.clone();
-                let name = blob_name(id)?;
-                if row.stored_len <= ONE_REQUEST_LEN_MAX {
-                    BlobBytes::Memory(fetch(&*backend, &name, 0..row.stored_len).await?.into())
-                } else {
-                    BlobBytes::Backend { backend, name }
-                }
-            }
-        };
         let root_end = place.offset.checked_add(place.len.into()).ok_or_else(|| damaged("root place"))?;
         let (header, root) =
             future::try_join(bytes.read(0..HEADER_LEN as u64), bytes.read(place.offset..root_end)).await?;
@@ -169,10 +214,74 @@ impl Blobs {
         Ok(Manifest { id, root, suite: header.suite, opener, bytes })
     }
 
+    /// What reading a blob at `place` gave. When that is damage (missing, cut, refused by its checks, or a medium that does not give it), what
+    /// `again` gives at the blob's other places, if it has any. Trouble that passes is not damage and is passed on.
+    async fn elsewhere<T, F>(
+        &self,
+        id: BlobId,
+        place: Option<&Place>,
+        outcome: Result<T, EngineError>,
+        again: impl Fn(Place) -> F + Send,
+    ) -> Result<T, EngineError>
+    where
+        T: Send,
+        F: Future<Output = Result<T, EngineError>> + Send,
+    {
+        let damage = match outcome {
+            Err(error) if error.is_damage() => error,
+            other => return other,
+        };
+        let (Reads::Either(catalog), Some(place)) = (&self.reads, place) else { return Err(damage) };
+        let row = catalog.blobs(&[BlobKey(id.0)]).await?.pop();
+        let Some(copy) = row.and_then(|row| row.copy) else { return Err(damage) };
+        let count = |result: &str| self.metrics.base_copy_reads_total.with_label_values(&[result]).inc();
+        for name in [copy_name(id, copy)?, blob_name(id)?].into_iter().filter(|name| *name != place.name) {
+            match again(Place { backend: place.backend.clone(), name }).await {
+                Ok(found) => {
+                    count("served");
+                    tracing::warn!(blob = %id, name = %place.name, error = %damage, "a stored blob is damaged; its other copy is read");
+                    return Ok(found);
+                }
+                Err(error) if error.is_damage() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        count("damaged");
+        Err(damage)
+    }
+
+    /// [`Blobs::elsewhere`] for a blob that has been opened, which is opened anew next time: perhaps where it can be read.
+    async fn or_elsewhere<T, F>(
+        &self,
+        manifest: &Manifest,
+        outcome: Result<T, EngineError>,
+        again: impl Fn(BlobBytes) -> F + Send,
+    ) -> Result<T, EngineError>
+    where
+        T: Send,
+        F: Future<Output = Result<T, EngineError>> + Send,
+    {
+        if outcome.is_ok() {
+            return outcome;
+        }
+        let again = move |place: Place| again(BlobBytes { place: Some(place), whole: None });
+        let outcome = self.elsewhere(manifest.id, manifest.bytes.place.as_ref(), outcome, again).await;
+        if outcome.is_ok() {
+            self.manifests.invalidate(&manifest.id).await;
+        }
+        outcome
+    }
+
     /// Compares the trailer with the catalog's row. Readers with a catalog do not need it; a rebuild does (I11).
     pub(super) async fn check_trailer(&self, manifest: &Manifest, row: &BlobRow) -> Result<(), EngineError> {
+        let outcome = self.check_trailer_in(&manifest.bytes, row).await;
+        let again = move |bytes: BlobBytes| async move { self.check_trailer_in(&bytes, row).await };
+        self.or_elsewhere(manifest, outcome, again).await
+    }
+
+    async fn check_trailer_in(&self, bytes: &BlobBytes, row: &BlobRow) -> Result<(), EngineError> {
         let start = row.stored_len.checked_sub(TRAILER_LEN as u64).ok_or_else(|| damaged("shorter than a trailer"))?;
-        let trailer = manifest.bytes.read(start..row.stored_len).await?;
+        let trailer = bytes.read(start..row.stored_len).await?;
         let place = BlobOpener::root_place(&trailer, row.stored_len)?;
         match place == (RootPlace { offset: row.root_offset, len: row.root_len, tag: row.root_tag }) {
             true => Ok(()),
@@ -186,14 +295,25 @@ impl Blobs {
         let page = self
             .segment_pages
             .try_get_with((manifest.id, place.offset), async {
-                let bytes = manifest.bytes.read(place.offset..place.offset + u64::from(place.len)).await?;
-                let page = manifest.opener.open_segment_page(place, &bytes);
-                Ok(Arc::new(page.inspect_err(|_| self.count_failure(manifest.suite))?))
+                let outcome = self.segment_page_in(&manifest.bytes, manifest, place).await;
+                let again = move |bytes: BlobBytes| async move { self.segment_page_in(&bytes, manifest, place).await };
+                self.or_elsewhere(manifest, outcome, again).await
             })
             .await
             .map_err(|error: Arc<EngineError>| EngineError::shared(&error))?;
         let at = usize::try_from(index - place.first).unwrap_or(usize::MAX);
         page.get(at).cloned().ok_or_else(|| damaged("segment page too short"))
+    }
+
+    async fn segment_page_in(
+        &self,
+        bytes: &BlobBytes,
+        manifest: &Manifest,
+        place: &PagePlace,
+    ) -> Result<Arc<Vec<Segment>>, EngineError> {
+        let bytes = bytes.read(place.offset..place.offset + u64::from(place.len)).await?;
+        let page = manifest.opener.open_segment_page(place, &bytes);
+        Ok(Arc::new(page.inspect_err(|_| self.count_failure(manifest.suite))?))
     }
 
     /// Bytes `within` of segment `index`, a raw one: only the chunks that cover them are read and checked.
@@ -341,13 +461,27 @@ impl Blobs {
 
     /// Opened chunks that cover a run of payload; the first byte is the first chunk's.
     async fn payload(&self, manifest: &Manifest, payload: Range<u64>) -> Result<Vec<u8>, EngineError> {
+        let outcome = self.payload_in(&manifest.bytes, manifest, payload.clone()).await;
+        let again = move |bytes: BlobBytes| {
+            let payload = payload.clone();
+            async move { self.payload_in(&bytes, manifest, payload).await }
+        };
+        self.or_elsewhere(manifest, outcome, again).await
+    }
+
+    async fn payload_in(
+        &self,
+        bytes: &BlobBytes,
+        manifest: &Manifest,
+        payload: Range<u64>,
+    ) -> Result<Vec<u8>, EngineError> {
         if payload.is_empty() || payload.end > manifest.root.payload_len {
             return Err(damaged("segment outside the payload"));
         }
         let payload_len = manifest.root.payload_len;
         let chunks = manifest.opener.chunks_covering(payload);
         let first = chunks.start;
-        let stored = manifest.bytes.read(manifest.opener.stored_range(chunks.clone(), payload_len));
+        let stored = bytes.read(manifest.opener.stored_range(chunks.clone(), payload_len));
         let (mut stored, checks) = future::try_join(stored, self.checks(manifest, chunks)).await?;
         self.metrics.seal_bytes_total.with_label_values(&["open"]).inc_by(match manifest.suite {
             Suite::Aes256Gcm => stored.len() as u64,
@@ -374,9 +508,10 @@ impl Blobs {
             let page = self
                 .check_pages
                 .try_get_with((manifest.id, place.offset), async {
-                    let bytes = manifest.bytes.read(place.offset..place.offset + u64::from(place.len)).await?;
-                    let page = manifest.opener.open_check_page(place, &bytes);
-                    Ok(Arc::new(page.inspect_err(|_| self.count_failure(manifest.suite))?))
+                    let outcome = self.check_page_in(&manifest.bytes, manifest, place).await;
+                    let again =
+                        move |bytes: BlobBytes| async move { self.check_page_in(&bytes, manifest, place).await };
+                    self.or_elsewhere(manifest, outcome, again).await
                 })
                 .await
                 .map_err(|error: Arc<EngineError>| EngineError::shared(&error))?;
@@ -387,6 +522,17 @@ impl Blobs {
             next = end;
         }
         Ok(checks)
+    }
+
+    async fn check_page_in(
+        &self,
+        bytes: &BlobBytes,
+        manifest: &Manifest,
+        place: &PagePlace,
+    ) -> Result<Arc<Vec<ChunkCheck>>, EngineError> {
+        let bytes = bytes.read(place.offset..place.offset + u64::from(place.len)).await?;
+        let page = manifest.opener.open_check_page(place, &bytes);
+        Ok(Arc::new(page.inspect_err(|_| self.count_failure(manifest.suite))?))
     }
 
     fn count(&self, kind: &str, hit: bool) {
@@ -414,12 +560,9 @@ impl Manifest {
     }
 
     fn weight(&self) -> usize {
-        let bytes = match &self.bytes {
-            BlobBytes::Memory(bytes) => bytes.len(),
-            BlobBytes::Backend { .. } => 0,
-        };
+        let whole = self.bytes.whole.as_ref().map_or(0, Bytes::len);
         let root = &self.root;
-        bytes
+        whole
             + 512
             + root.view.len() * 56
             + (root.segment_pages.len() + root.check_pages.len()) * 40
@@ -430,13 +573,14 @@ impl Manifest {
 
 impl BlobBytes {
     async fn read(&self, range: Range<u64>) -> Result<Vec<u8>, EngineError> {
-        match self {
-            Self::Memory(bytes) => {
+        match (&self.whole, &self.place) {
+            (Some(bytes), _) => {
                 let within = usize::try_from(range.start).unwrap_or(usize::MAX)
                     ..usize::try_from(range.end).unwrap_or(usize::MAX);
                 Ok(bytes.get(within).ok_or_else(|| damaged("blob shorter than its tables say"))?.to_vec())
             }
-            Self::Backend { backend, name } => fetch(&**backend, name, range).await,
+            (None, Some(place)) => fetch(&*place.backend, &place.name, range).await,
+            (None, None) => Err(damaged("bytes that lie nowhere")),
         }
     }
 }

@@ -2,8 +2,12 @@
 //! nobody went on with. Blobs die by tombstones, never by a listing (E6).
 
 use super::{
-    CatalogConfig, Engine, EngineError, blobs::blob_name, jobs::JobRun, keyring::keyset_name, now_ms, parse_blob_id,
-    safety,
+    CatalogConfig, Engine, EngineError,
+    blobs::blob_name,
+    copies::{copy_name, parse_copy_name},
+    jobs::JobRun,
+    keyring::keyset_name,
+    now_ms, parse_blob_id, safety,
 };
 use catalog::{BlobKey, CatalogError, Tombstone};
 use futures::StreamExt;
@@ -15,6 +19,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use storage_backends::Backend;
 
 /// Tombstones taken from the catalog at a time.
 const BATCH: usize = 256;
@@ -45,11 +50,11 @@ pub(super) struct Expiry {
 pub struct Collection {
     /// Blobs purged from tombstones.
     pub deleted_blobs: u64,
-    /// Their stored bytes.
+    /// Their stored bytes, those of second copies among them.
     pub reclaimed_bytes: u64,
     /// Tombstoned blobs left alone because they are being read.
     pub pinned_blobs: u64,
-    /// Blobs of closed epochs that no row knew.
+    /// Blobs and second copies of closed epochs that no row knew.
     pub orphan_blobs: u64,
     /// Their stored bytes.
     pub orphan_bytes: u64,
@@ -147,7 +152,7 @@ impl Engine {
                     Ok(true) => {
                         passed.remove(&tombstone.blob);
                         report.deleted_blobs += 1;
-                        report.reclaimed_bytes += tombstone.stored_len;
+                        report.reclaimed_bytes += tombstone.stored_len * (1 + u64::from(tombstone.copy.is_some()));
                     }
                     Ok(false) => report.pinned_blobs += 1,
                     Err(error) => {
@@ -166,7 +171,11 @@ impl Engine {
         if let Some(original) = &tombstone.original {
             self.originals.release(&tombstone.backend, original).await?;
         } else if !tombstone.inline {
-            self.blobs.backend(&tombstone.backend)?.delete(&blob_name(id)?).await?;
+            let backend = self.blobs.backend(&tombstone.backend)?;
+            backend.delete(&blob_name(id)?).await?;
+            if let Some(copy) = tombstone.copy {
+                backend.delete(&copy_name(id, copy)?).await?;
+            }
         }
         match self.catalog.purge(tombstone.blob, now_ms()).await {
             Ok(()) | Err(CatalogError::Conflict) => Ok(true),
@@ -208,6 +217,7 @@ impl Engine {
                     report.orphan_bytes += stored_len;
                 }
             }
+            self.sweep_copies(run, &**backend, &closed, report).await?;
             let mut listing = backend.list("keyset/");
             while let Some(blob) = listing.next().await {
                 run.check()?;
@@ -218,6 +228,39 @@ impl Engine {
                     report.orphan_blobs += 1;
                     report.orphan_bytes += blob.stored_len;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// The same of second copies: one that its blob's row does not name is garbage once its writer's epoch is closed.
+    async fn sweep_copies(
+        &self,
+        run: &JobRun,
+        backend: &dyn Backend,
+        closed: &HashSet<u32>,
+        report: &mut Collection,
+    ) -> Result<(), EngineError> {
+        let mut listing = backend.list("copies/").ready_chunks(LOOKUP);
+        while let Some(listed) = listing.next().await {
+            run.check()?;
+            let mut candidates = Vec::new();
+            for listed in listed {
+                let listed = listed?;
+                match parse_copy_name(&listed.name) {
+                    Some((blob, copy)) if closed.contains(&copy.epoch()) => {
+                        candidates.push((BlobKey(blob.0), BlobKey(copy.0), listed));
+                    }
+                    _ => {}
+                }
+            }
+            let ids: Vec<BlobKey> = candidates.iter().map(|(blob, ..)| *blob).collect();
+            let rows = self.catalog.blobs(&ids).await?;
+            let named: HashSet<_> = rows.into_iter().filter_map(|row| Some((row.id, row.copy?))).collect();
+            for (_, _, listed) in candidates.into_iter().filter(|(blob, copy, _)| !named.contains(&(*blob, *copy))) {
+                backend.delete(&listed.name).await?;
+                report.orphan_blobs += 1;
+                report.orphan_bytes += listed.stored_len;
             }
         }
         Ok(())

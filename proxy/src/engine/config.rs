@@ -196,6 +196,7 @@ impl EngineConfig {
             gc_grace: day,
             unfinished_age: day,
             gc_interval: day,
+            base_copies: 0,
             scrub: ScrubConfig::default(),
             writer_lease: day,
             upload_age_max: day,
@@ -258,6 +259,8 @@ pub struct EngineConfig {
     pub unfinished_age: Duration,
     /// How often the collector runs.
     pub gc_interval: Duration,
+    /// How many deltas must need a base before it gets a second copy; 0: none ever does (E8).
+    pub base_copies: u64,
     /// What the scrub does when nobody asks for it.
     pub scrub: ScrubConfig,
     /// How long a process may be silent before others may close its writer epoch; only where several share a catalog.

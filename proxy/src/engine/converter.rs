@@ -314,7 +314,8 @@ impl Engine {
         }
     }
 
-    async fn bucket_by_id(&self, id: BucketId) -> Result<Option<BucketHandle>, EngineError> {
+    /// A bucket that is there, by its id in the catalog.
+    pub(super) async fn bucket_by_id(&self, id: BucketId) -> Result<Option<BucketHandle>, EngineError> {
         let rows = self.catalog.buckets().await?;
         match rows.into_iter().find(|row| row.id == id) {
             Some(row) => self.bucket(&row.name).await,

@@ -74,6 +74,12 @@ pub enum StoreError<E> {
 }
 
 impl EngineError {
+    /// Whether it says that stored bytes cannot be had as they were: they are not what they should be, or their backend answers for them with an error that
+    /// does not pass. Another copy of them may be good.
+    pub(super) fn is_damage(&self) -> bool {
+        matches!(self, Self::Integrity(_) | Self::Other(_))
+    }
+
     /// A copy for each of several callers who waited for the same work.
     pub(super) fn shared(error: &Self) -> Self {
         match error {

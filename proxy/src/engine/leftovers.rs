@@ -3,7 +3,7 @@
 //! A blob's id carries the epoch of its writer. An upload under a name of an open epoch is a living process's own, however old it is. One of a
 //! closed epoch can never be committed (E4); it is aborted once it is old enough. Names without an epoch (journal, backups, keys) go by their age.
 
-use super::{BackendConfig, Engine, EngineError, jobs::JobRun, parse_blob_id};
+use super::{BackendConfig, Engine, EngineError, copies::parse_copy_name, jobs::JobRun, parse_blob_id};
 use serde::Serialize;
 use std::collections::HashSet;
 use storage_backends::BlobName;
@@ -54,6 +54,9 @@ impl Engine {
 
 /// The writer's epoch in a blob's name, where it has one.
 fn epoch_of(name: &BlobName) -> Option<u32> {
+    if let Some((_, copy)) = parse_copy_name(name) {
+        return Some(copy.epoch());
+    }
     let (directory, id) = name.as_str().split_once('/')?;
     let id = parse_blob_id(id).filter(|_| matches!(directory, "blobs" | "keyset"))?;
     Some(id.epoch())
@@ -64,11 +67,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_blobs_and_keysets_name_their_writer() {
+    fn only_blobs_their_copies_and_keysets_name_their_writer() {
         let epoch = |name: &str| epoch_of(&BlobName::new(name).unwrap());
         let id = "0000002aaaaaaaaaaaaaaaaaaaaaaaaa";
         assert_eq!(epoch(&format!("blobs/{id}")), Some(42));
         assert_eq!(epoch(&format!("keyset/{id}")), Some(42));
+        assert_eq!(epoch(&format!("copies/00000001aaaaaaaaaaaaaaaaaaaaaaaa-{id}")), Some(42));
         for other in ["journal/00000001-0badcafe/0000000000000001", "keyset/store-0a-1", "backup/x", "blobs"] {
             assert_eq!(epoch(other), None, "{other}");
         }

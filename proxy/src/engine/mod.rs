@@ -14,6 +14,7 @@ pub mod collect;
 pub mod config;
 mod convert;
 mod converter;
+mod copies;
 mod disks;
 mod effort;
 mod eject;
@@ -75,7 +76,7 @@ pub use scrub::{Affected, Damage, DamagedBlob, Quarantine, ScrubConfig};
 pub use stage::Staged;
 
 use crate::metrics::Metrics;
-use blobs::Blobs;
+use blobs::{Blobs, Reads};
 use budget::MemoryBudget;
 use catalog::{BlobRow, Catalog, Committed, Precondition, UnixMs, UploadId, Version};
 use hook_queue::HookQueue;
@@ -261,7 +262,13 @@ impl Engine {
         if config.safety.journal_interval.is_zero() {
             catalog.acknowledge_behind(safety.clone());
         }
-        let blobs = Arc::new(Blobs::new(backends, decoded_bytes_max, pool.clone(), metrics.clone()));
+        let blobs = Arc::new(Blobs::new(
+            backends,
+            Reads::Either(catalog.clone()),
+            decoded_bytes_max,
+            pool.clone(),
+            metrics.clone(),
+        ));
         let windows = Windows::new(budget.clone(), blobs.clone(), pool.clone());
         let originals = Originals::open(&config, &metrics)?;
         let writer = Writer::open(&*catalog).await?;

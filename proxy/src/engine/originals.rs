@@ -181,4 +181,5 @@ fn is_blob_name(key: &str) -> bool {
 }
 
 /// Where backends keep what is theirs.
-const OWN_DIRECTORIES: [&str; 7] = ["blobs", "keyset", "lineage", "journal", "backup", "backup-part", "owner"];
+const OWN_DIRECTORIES: [&str; 8] =
+    ["blobs", "copies", "keyset", "lineage", "journal", "backup", "backup-part", "owner"];

@@ -47,6 +47,8 @@ impl Engine {
         }
         self.set_gauges(OTHER_BUCKETS, &others);
         self.metrics.multipart_inflight.set(gauge(totals.uploads));
+        self.metrics.base_copies.set(gauge(totals.copies));
+        self.metrics.base_copy_bytes.set(gauge(totals.copy_bytes));
         let backends: Vec<Value> = backends
             .into_iter()
             .map(|(name, (stored_bytes, _))| json!({"name": name, "stored_bytes": stored_bytes}))
@@ -156,6 +158,7 @@ impl Engine {
             "id": manifest.id.to_string(),
             "backend": row.backend,
             "inline": row.inline.is_some(),
+            "copy": row.copy.map(|copy| BlobId(copy.0).to_string()),
             "form": if manifest.root.is_whole() { "whole" } else { "delta" },
             "sealed": manifest.suite() == Suite::Aes256Gcm,
             "plain_len": row.plain_len,
@@ -204,6 +207,8 @@ fn bucket_json(stats: &BucketStats) -> Value {
             "inline": stored.inline,
             "total": total_of(stored),
         },
+        "base_copies": stats.copies,
+        "base_copy_bytes": stats.copy_bytes,
         "foreign_bytes": stats.foreign_bytes,
         "whole_bytes": stats.whole_bytes,
         "delta_bytes": stats.delta_bytes,
@@ -232,6 +237,8 @@ fn add(total: &mut BucketStats, bucket: &BucketStats) {
     total.uploads += bucket.uploads;
     total.upload_bytes += bucket.upload_bytes;
     total.foreign_bytes += bucket.foreign_bytes;
+    total.copies += bucket.copies;
+    total.copy_bytes += bucket.copy_bytes;
     total.whole_bytes += bucket.whole_bytes;
     total.delta_bytes += bucket.delta_bytes;
     let (sum, stored) = (&mut total.stored, &bucket.stored);

@@ -6,7 +6,8 @@
 //!                                              └► damaged: read again ─► quarantine ─► every delta that needs it is verified at once
 //! ```
 //!
-//! A damaged blob is never deleted: what of it can be read still is, and it stays until nothing references it. It is no base and no
+//! A base that has a second copy (E8) is verified under both names, and where one is damaged it is made again from the other; nothing goes into quarantine that
+//! readers can have. Any other damaged blob is never deleted: what of it can be read still is, and it stays until nothing references it. It is no base and no
 //! duplicate's target any more, so the same bytes stored again are stored anew. What cannot be asked for now is never taken for damage (I10).
 
 pub(super) mod affected;
@@ -14,12 +15,20 @@ mod pace;
 mod verify;
 
 pub use affected::{Affected, DamagedBlob, Quarantine};
+pub(in crate::engine) use pace::Pace;
 pub use verify::Damage;
+pub(in crate::engine) use verify::Verifier;
 
-use super::{Engine, EngineError, blobs::Blobs, bucket::BucketHandle, jobs::JobRun, now_ms};
+use super::{
+    Engine, EngineError,
+    blobs::{Blobs, Reads},
+    bucket::BucketHandle,
+    copies::Copied,
+    jobs::JobRun,
+    now_ms,
+};
 use catalog::{BlobKey, BlobRow, BlobState, BucketId, ToVerify, VerifyPlace};
 use object_format::BlobId;
-use pace::Pace;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::{
@@ -27,7 +36,6 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use verify::Verifier;
 
 /// Blobs taken from the catalog at a time: bases are counted anew for every page.
 const PAGE: usize = 2000;
@@ -90,6 +98,15 @@ struct Counts {
     unreachable: u64,
     /// Blobs that came out of quarantine.
     released: u64,
+    /// Blobs found damaged and written anew from their second copies.
+    #[serde(default)]
+    restored: u64,
+    /// Blobs found damaged that could not be, and are read from their second copies.
+    #[serde(default)]
+    copy_only: u64,
+    /// Second copies found damaged and replaced.
+    #[serde(default)]
+    copies_replaced: u64,
     /// Stored bytes read.
     bytes: u64,
 }
@@ -119,6 +136,10 @@ impl Share {
 /// How one blob was found.
 enum Found {
     Well,
+    /// Damaged, and written anew from its second copy.
+    Restored,
+    /// Damaged, and readable all the same through its second copy: why it stays so, in words.
+    CopyOnly(String),
     Damaged(Damage),
     /// It died meanwhile.
     Gone,
@@ -163,7 +184,7 @@ impl Engine {
         let scrub = Scrub {
             engine: self,
             run,
-            blobs: self.blobs.afresh(decoded_bytes_max),
+            blobs: self.blobs.afresh(Reads::Either(self.catalog.clone()), decoded_bytes_max),
             pace: Pace::new(rate, run.token().clone()),
             buckets: HashMap::new(),
             cursor,
@@ -279,10 +300,24 @@ impl Scrub<'_> {
                 count("gone");
                 Ok(false)
             }
-            Ok(Found::Well) => {
-                count("ok");
+            Ok(found @ (Found::Well | Found::Restored | Found::CopyOnly(_))) => {
                 self.unreachable_in_a_row = 0;
-                self.cursor.counts.ok += 1;
+                match found {
+                    Found::Restored => {
+                        count("restored");
+                        self.cursor.counts.restored += 1;
+                        tracing::warn!(blob = %id, "a stored blob was damaged: it was written anew from its second copy");
+                    }
+                    Found::CopyOnly(why) => {
+                        count("copy_only");
+                        self.cursor.counts.copy_only += 1;
+                        tracing::error!(blob = %id, why, "a stored blob is damaged: only its second copy can be read");
+                    }
+                    _ => {
+                        count("ok");
+                        self.cursor.counts.ok += 1;
+                    }
+                }
                 self.well.push(row.id);
                 let released = quarantined && self.engine.catalog.end_quarantine(row.id).await?;
                 self.cursor.counts.released += u64::from(released);
@@ -316,35 +351,91 @@ impl Scrub<'_> {
         }
     }
 
-    /// Reads a blob; one that looks damaged a second time, from the backend, because damage may be on the way and not at rest.
+    /// Reads a blob under every name it has.
     async fn look(&mut self, row: &BlobRow) -> Result<Found, EngineError> {
         let Some(_pin) = self.engine.pins.pin([BlobId(row.id.0)]) else { return Ok(Found::Gone) };
         let Some(bucket) = self.bucket(row.bucket).await? else { return Ok(Found::Gone) };
+        // What the page said of its second copy may be out of date.
+        let Some(row) = self.live(row.id).await? else { return Ok(Found::Gone) };
         let before = self.pace.spent();
-        let verifier = Verifier { engine: self.engine, blobs: &self.blobs, pace: &self.pace };
-        let mut found = verifier.verify(&bucket, row).await?;
-        if found.is_some() {
-            self.blobs.drop_caches();
-            found = verifier.verify(&bucket, row).await?;
-        }
+        let found = match row.copy {
+            None => self.verify(&bucket, &row, None).await?.map_or(Found::Well, Found::Damaged),
+            Some(_) => self.look_at_both(&bucket, &row).await?,
+        };
         self.engine.metrics.scrub_bytes_total.inc_by(self.pace.spent() - before);
-        let Some(damage) = found else { return Ok(Found::Well) };
-        let now = self.engine.catalog.blobs(&[row.id]).await?;
-        Ok(match now.first() {
-            Some(row) if row.state == BlobState::Live => Found::Damaged(damage),
-            _ => Found::Gone,
-        })
+        match found {
+            Found::Damaged(_) if self.live(row.id).await?.is_none() => Ok(Found::Gone),
+            found => Ok(found),
+        }
+    }
+
+    /// A blob with a second copy: each is verified alone, and the one that is damaged is made again from the other.
+    async fn look_at_both(&mut self, bucket: &BucketHandle, row: &BlobRow) -> Result<Found, EngineError> {
+        let blob = self.verify(bucket, row, Some(Reads::Blob)).await?;
+        let copy = self.verify(bucket, row, Some(Reads::Copy)).await?;
+        match (blob, copy) {
+            (None, None) => Ok(Found::Well),
+            (None, Some(damage)) => {
+                let id = BlobId(row.id.0);
+                tracing::warn!(blob = %id, what = damage.what, "the second copy of a blob is damaged: it is replaced");
+                match self.engine.copy_blob(bucket, row, &self.pace).await {
+                    Ok(Copied::Made) => self.cursor.counts.copies_replaced += 1,
+                    Ok(Copied::Overtaken) => {}
+                    Ok(Copied::Damaged(what)) => return Err(EngineError::Unavailable(what)),
+                    Err(error) => tracing::warn!(%error, blob = %id, "it could not be; the next scrub tries again"),
+                }
+                Ok(Found::Well)
+            }
+            (Some(damage), None) => {
+                let restored = match self.engine.restore_blob(row).await {
+                    Ok(()) => self.verify(bucket, row, Some(Reads::Blob)).await?.map(|damage| damage.what),
+                    Err(error) => Some(error.to_string()),
+                };
+                Ok(match restored {
+                    None => Found::Restored,
+                    Some(why) => Found::CopyOnly(format!("{}; it could not be written anew: {why}", damage.what)),
+                })
+            }
+            (Some(_), Some(damage)) => Ok(match self.verify(bucket, row, None).await? {
+                Some(unreadable) => Found::Damaged(unreadable),
+                // Readers put what they need together out of both.
+                None => Found::CopyOnly(format!("its second copy is damaged elsewhere: {}", damage.what)),
+            }),
+        }
+    }
+
+    /// What is wrong with a blob as `reads` says, else wherever it lies; one that looks damaged is read a second time, from the backend, because
+    /// damage may be on the way and not at rest.
+    async fn verify(
+        &self,
+        bucket: &BucketHandle,
+        row: &BlobRow,
+        reads: Option<Reads>,
+    ) -> Result<Option<Damage>, EngineError> {
+        let alone = reads.map(|reads| self.engine.blobs.afresh(reads, 0));
+        let blobs = alone.as_ref().unwrap_or(&self.blobs);
+        let verifier = Verifier { engine: self.engine, blobs, pace: &self.pace };
+        if verifier.verify(bucket, row).await?.is_none() {
+            return Ok(None);
+        }
+        blobs.drop_caches();
+        verifier.verify(bucket, row).await
+    }
+
+    async fn live(&self, blob: BlobKey) -> Result<Option<BlobRow>, EngineError> {
+        let now = self.engine.catalog.blobs(&[blob]).await?.pop();
+        Ok(now.filter(|row| row.state == BlobState::Live))
     }
 
     async fn bucket(&mut self, id: BucketId) -> Result<Option<BucketHandle>, EngineError> {
         if let Some(bucket) = self.buckets.get(&id) {
             return Ok(Some(bucket.clone()));
         }
-        let rows = self.engine.catalog.buckets().await?;
-        let Some(row) = rows.into_iter().find(|row| row.id == id) else { return Ok(None) };
-        let Some(bucket) = self.engine.bucket(&row.name).await? else { return Ok(None) };
-        self.buckets.insert(id, bucket.clone());
-        Ok(Some(bucket))
+        let bucket = self.engine.bucket_by_id(id).await?;
+        if let Some(bucket) = &bucket {
+            self.buckets.insert(id, bucket.clone());
+        }
+        Ok(bucket)
     }
 }
 

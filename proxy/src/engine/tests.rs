@@ -66,6 +66,7 @@ pub(super) fn config(dir: &Path, memory_bytes_max: u64) -> EngineConfig {
         gc_grace: Duration::from_secs(300),
         unfinished_age: Duration::from_secs(86_400),
         gc_interval: Duration::from_secs(3600),
+        base_copies: 0,
         scrub: ScrubConfig::default(),
         writer_lease: Duration::from_secs(60),
         upload_age_max: Duration::from_secs(86400),
@@ -432,6 +433,8 @@ async fn blobs_of_an_earlier_start_without_a_row_are_swept_and_others_survive_it
     let name = blobs::blob_name(orphan).expect("a name");
     let backend = deployment.engine.blobs.backend("local").expect("configured").clone();
     storage_backends::put_bytes(&*backend, &name, Bytes::from_static(b"left by a crash")).await.expect("stored");
+    let copy = copies::copy_name(orphan, catalog::BlobKey(orphan.0)).expect("a name");
+    storage_backends::put_bytes(&*backend, &copy, Bytes::from_static(b"a copy without its row")).await.expect("stored");
     let Deployment { engine, metrics, dir } = deployment;
     drop(bucket);
     engine.shutdown().await;
@@ -439,7 +442,9 @@ async fn blobs_of_an_earlier_start_without_a_row_are_swept_and_others_survive_it
     let engine = Engine::open(config(dir.path(), 512 << 20), metrics.clone()).await.expect("opens again");
     let deployment = Deployment { engine, metrics, dir };
     let report = deployment.engine.collect(false).await.expect("collected");
-    assert!(report.orphan_blobs <= 1);
+    assert!(report.orphan_blobs <= 2);
+    let backend = deployment.engine.blobs.backend("local").expect("configured");
+    assert_eq!(backend.head(&copy).await.expect("answers"), None);
     assert_eq!(deployment.blob_files().len(), 1, "the orphan went, by this collection or the first of the start");
     let bucket = deployment.bucket("sealed").await;
     assert!(deployment.get(&bucket, "kept", 0..MIB).await == bytes);

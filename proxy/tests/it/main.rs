@@ -9,6 +9,7 @@ mod campaign;
 #[path = "../../../catalog/tests/it/cluster.rs"]
 mod cluster;
 mod connections;
+mod copies;
 mod limits;
 mod replicas;
 mod running;

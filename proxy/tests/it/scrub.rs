@@ -20,7 +20,7 @@ use std::{
 use storage_backends::{Backend, BlobName, Fault, FaultSchedule, Faulty, MemoryBackend, body_of, get_all};
 
 const BUCKETS: [&str; 3] = ["delta", "sealed", "plain"];
-const CONFIG: &str = "
+pub(crate) const CONFIG: &str = "
 [defaults]
 compression = \"off\"
 [buckets.delta]
@@ -31,21 +31,26 @@ encryption = \"aes256\"
 ";
 
 /// A server over blobs in memory that tests can damage.
-struct Rotting {
-    running: Running,
-    blobs: MemoryBackend,
-    faults: Arc<Faulty<MemoryBackend>>,
+pub(crate) struct Rotting {
+    pub(crate) running: Running,
+    pub(crate) blobs: MemoryBackend,
+    pub(crate) faults: Arc<Faulty<MemoryBackend>>,
     wire: Wire,
     /// What was stored: target and content.
-    objects: BTreeMap<String, Vec<u8>>,
+    pub(crate) objects: BTreeMap<String, Vec<u8>>,
 }
 
 impl Rotting {
     async fn start() -> Self {
+        Self::start_with(CONFIG).await
+    }
+
+    /// With this configuration: it must say what the three buckets are.
+    pub(crate) async fn start_with(config: &str) -> Self {
         let blobs = MemoryBackend::new();
         let faults = Arc::new(Faulty::new(blobs.clone(), FaultSchedule::Never));
         let backend: Arc<dyn Backend> = faults.clone();
-        let running = Running::start_in(tempfile::tempdir().unwrap(), CONFIG, |mut config, metrics| async move {
+        let running = Running::start_in(tempfile::tempdir().unwrap(), config, |mut config, metrics| async move {
             // Blobs stay where they are while they are damaged and mended.
             config.schedule_jobs = false;
             std::fs::create_dir_all(&config.data).unwrap();
@@ -62,18 +67,18 @@ impl Rotting {
         Self { running, blobs, faults, wire, objects: BTreeMap::new() }
     }
 
-    async fn put(&mut self, target: String, content: Vec<u8>) {
+    pub(crate) async fn put(&mut self, target: String, content: Vec<u8>) {
         assert_eq!(self.wire.call("PUT", &target, &content).await.status, 200);
         self.objects.insert(target, content);
     }
 
     /// A request over a connection of its own: answers about damage close theirs. `None` when the answer was cut.
-    async fn ask(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Option<Reply> {
+    pub(crate) async fn ask(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Option<Reply> {
         Wire::to(self.running.s3).await.attempt(method, target, headers, body).await
     }
 
     /// What every object gives: the targets of those that cannot be read. A wrong byte fails the test.
-    async fn unreadable(&self) -> BTreeSet<String> {
+    pub(crate) async fn unreadable(&self) -> BTreeSet<String> {
         self.running.engine.drop_caches();
         let mut unreadable = BTreeSet::new();
         for (target, content) in &self.objects {
@@ -91,16 +96,16 @@ impl Rotting {
         unreadable
     }
 
-    async fn scrub(&self, parameters: Value) -> Value {
+    pub(crate) async fn scrub(&self, parameters: Value) -> Value {
         self.running.engine.run_job("scrub", parameters).await.unwrap()
     }
 
-    async fn quarantine(&self) -> Quarantine {
+    pub(crate) async fn quarantine(&self) -> Quarantine {
         self.running.engine.quarantine().await.unwrap()
     }
 
     /// Versions that the scrub says are affected, as targets.
-    async fn affected(&self) -> BTreeSet<String> {
+    pub(crate) async fn affected(&self) -> BTreeSet<String> {
         let affected = self.quarantine().await.affected;
         let versions = affected.iter().filter(|object| object.version.is_some());
         versions.map(|object| format!("/{}/{}", object.bucket, object.key)).collect()
@@ -116,7 +121,7 @@ impl Rotting {
         stored
     }
 
-    async fn replace(&self, name: &BlobName, bytes: Vec<u8>) {
+    pub(crate) async fn replace(&self, name: &BlobName, bytes: Vec<u8>) {
         self.blobs.delete(name).await.unwrap();
         self.blobs.put(name, body_of(bytes.into()), None).await.unwrap();
     }

@@ -16,6 +16,9 @@ const LEFTOVERS_EVERY: Duration = Duration::from_secs(86_400);
 /// How often packs are looked through for those that are hardly in use; small objects do not wait for it.
 const PACKS_EVERY: Duration = Duration::from_secs(600);
 
+/// How often bases are looked through for those that have come to need a second copy: each look counts every edge.
+const COPIES_EVERY: Duration = Duration::from_secs(600);
+
 /// The jobs of a deployment.
 pub(in crate::engine) fn all(config: &EngineConfig) -> Vec<JobSpec> {
     vec![
@@ -64,6 +67,7 @@ pub(in crate::engine) fn all(config: &EngineConfig) -> Vec<JobSpec> {
         .takes::<crate::engine::eject::EjectParameters>()
         .resumes(),
         scrub(config),
+        copies(config),
         backup(config),
         JobSpec::new(
             "converter",
@@ -93,6 +97,16 @@ fn scrub(config: &EngineConfig) -> JobSpec {
     match config.scrub.interval {
         Some(interval) => spec.every(interval),
         None => spec,
+    }
+}
+
+fn copies(config: &EngineConfig) -> JobSpec {
+    let about = "Gives bases that many deltas need a second copy.";
+    let job =
+        JobSpec::new("copies", about, "blobs", |engine, run| async move { report(engine.copy_bases_once(&run).await) });
+    match config.base_copies {
+        0 => job,
+        _ => job.every(COPIES_EVERY),
     }
 }
 

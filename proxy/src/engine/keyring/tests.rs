@@ -1,7 +1,10 @@
 //! Replicas that make the keys of one bucket at the same time.
 
 use super::*;
-use crate::{engine::pool::PoolKind, metrics::Metrics};
+use crate::{
+    engine::{blobs::Reads, pool::PoolKind},
+    metrics::Metrics,
+};
 use catalog::{SqliteCatalog, SqliteOptions};
 use futures::TryStreamExt;
 use serde_json::json;
@@ -19,7 +22,7 @@ fn replica(backend: &Arc<dyn Backend>) -> (Keyring, Blobs) {
     };
     let pool = Arc::new(crate::engine::pool::CodecPool::new(1, PoolKind::Codec, &metrics).unwrap());
     let backends = BTreeMap::from([("cloud".to_owned(), backend.clone())]);
-    (keyring, Blobs::new(backends, 1 << 20, pool, metrics))
+    (keyring, Blobs::new(backends, Reads::Blob, 1 << 20, pool, metrics))
 }
 
 #[tokio::test]

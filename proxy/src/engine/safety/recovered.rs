@@ -7,6 +7,7 @@ use super::super::{
     BucketHandle, BucketSettings, BucketState, Encryption, EngineConfig, Facts, PartFacts, PartSize, StorageFacts,
     blobs::fetch,
     bucket::{RowPlace, digest_of},
+    copies::parse_copy_name,
     error::EngineError,
     keyring::{Keyring, keyset_name, random},
     now_ms, parse_blob_id,
@@ -85,7 +86,7 @@ pub(super) struct Sources<'a> {
     pub(super) last_ms: Option<UnixMs>,
 }
 
-/// The greatest writer epoch that any blob in any backend was made in.
+/// The greatest writer epoch that any blob, or second copy of one, in any backend was made in.
 pub(super) async fn highest_epoch(backends: &BTreeMap<String, Arc<dyn Backend>>) -> Result<u32, EngineError> {
     let mut highest = 0;
     for backend in backends.values() {
@@ -95,6 +96,12 @@ pub(super) async fn highest_epoch(backends: &BTreeMap<String, Arc<dyn Backend>>)
                 if let Some(id) = blob.name.as_str().strip_prefix(prefix).and_then(parse_blob_id) {
                     highest = highest.max(id.epoch());
                 }
+            }
+        }
+        let mut listing = backend.list("copies/");
+        while let Some(listed) = listing.try_next().await? {
+            if let Some((_, copy)) = parse_copy_name(&listed.name) {
+                highest = highest.max(copy.epoch());
             }
         }
     }

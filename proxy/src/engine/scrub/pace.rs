@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Bytes read against the time they may take.
-pub(super) struct Pace {
+pub(in crate::engine) struct Pace {
     began: Instant,
     spent: AtomicU64,
     bytes_per_second: Option<u64>,
@@ -17,17 +17,17 @@ pub(super) struct Pace {
 
 impl Pace {
     /// At most `bytes_per_second` (`None`: as fast as it goes); no longer slowed down once `stop` is cancelled.
-    pub(super) fn new(bytes_per_second: Option<u64>, stop: CancellationToken) -> Self {
+    pub(in crate::engine) fn new(bytes_per_second: Option<u64>, stop: CancellationToken) -> Self {
         Self { began: Instant::now(), spent: AtomicU64::new(0), bytes_per_second, stop }
     }
 
     /// Bytes read so far.
-    pub(super) fn spent(&self) -> u64 {
+    pub(in crate::engine) fn spent(&self) -> u64 {
         self.spent.load(Ordering::Relaxed)
     }
 
     /// `bytes` more were read: waits until that may have been.
-    pub(super) async fn spend(&self, bytes: u64) {
+    pub(in crate::engine) async fn spend(&self, bytes: u64) {
         let spent = self.spent.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let Some(due) = self.bytes_per_second.and_then(|rate| due_after(spent, rate)) else { return };
         tokio::select! {

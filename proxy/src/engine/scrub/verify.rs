@@ -4,11 +4,11 @@
 use super::pace::Pace;
 use crate::engine::{
     Engine, EngineError,
-    blobs::{BaseReader, Blobs, Manifest, blob_name},
+    blobs::{BaseReader, Blobs, Manifest},
     bucket::BucketHandle,
 };
 use catalog::{BlobForm, BlobKey, BlobRow};
-use object_format::{BlobId, CHUNK_LEN, Coding, SEGMENT_LEN, Segment};
+use object_format::{CHUNK_LEN, Coding, SEGMENT_LEN, Segment};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -50,11 +50,11 @@ impl Damage {
     }
 }
 
-/// The blobs of one scrub.
-pub(super) struct Verifier<'e> {
-    pub(super) engine: &'e Engine,
-    pub(super) blobs: &'e Blobs,
-    pub(super) pace: &'e Pace,
+/// The blobs of one scrub. Which of a blob's stored bytes are verified is what `blobs` reads; the bases of deltas are read as `blobs` reads them too.
+pub(in crate::engine) struct Verifier<'e> {
+    pub(in crate::engine) engine: &'e Engine,
+    pub(in crate::engine) blobs: &'e Blobs,
+    pub(in crate::engine) pace: &'e Pace,
 }
 
 impl Verifier<'_> {
@@ -63,10 +63,15 @@ impl Verifier<'_> {
     ///
     /// # Errors
     /// What keeps it from being known: catalog or backend cannot be asked now. Never damage (I10).
-    pub(super) async fn verify(&self, bucket: &BucketHandle, row: &BlobRow) -> Result<Option<Damage>, EngineError> {
+    pub(in crate::engine) async fn verify(
+        &self,
+        bucket: &BucketHandle,
+        row: &BlobRow,
+    ) -> Result<Option<Damage>, EngineError> {
         let mut damage = Damage::default();
-        if row.inline.is_none() {
-            let name = blob_name(BlobId(row.id.0))?;
+        if row.inline.is_none()
+            && let Some(name) = self.blobs.only_name(row)?
+        {
             match self.blobs.backend(&row.backend)?.head(&name).await? {
                 None => return Ok(Some(Damage::whole(row, "it is missing"))),
                 Some(len) if len == row.stored_len => {}
