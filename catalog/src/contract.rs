@@ -197,6 +197,12 @@ pub trait Catalog: Send + Sync + 'static {
     async fn kept_bases(&self, after: Option<BlobKey>, limit: usize) -> Result<Vec<BlobRow>>;
     /// The live deltas that need a blob, at most `limit`.
     async fn deltas_of(&self, base: BlobKey, limit: usize) -> Result<Vec<BlobRow>>;
+    /// Versions of at least [`SCATTERED_EXTENTS_MIN`] extents with `seq > after`, ascending by it, at most `limit`. A rewrite does not move a
+    /// version; versions of fewer extents cost nothing.
+    async fn scattered(&self, after: Seq, limit: usize) -> Result<Vec<Scattered>>;
+    /// Those of a version's blobs that would outlive it, because another version, a part of an upload or a delta needs them, and those that are somebody
+    /// else's business: originals, blobs in quarantine, blobs in the queue of [`Self::deferred`]. By id; nothing for an unknown version.
+    async fn bound_blobs(&self, version: VersionId) -> Result<Vec<BlobKey>>;
 
     // Verification: what a scrub reads, and what it found
 

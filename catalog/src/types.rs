@@ -226,6 +226,28 @@ pub struct Referrer {
     pub id: VersionId,
 }
 
+/// Versions of so many extents and more can be found without looking at the others. Part of the schema: an index knows them.
+pub const SCATTERED_EXTENTS_MIN: u64 = 32;
+
+/// A version of [`SCATTERED_EXTENTS_MIN`] extents or more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scattered {
+    /// Its bucket.
+    pub bucket: BucketId,
+    /// Its key.
+    pub key: String,
+    /// Its id.
+    pub id: VersionId,
+    /// Its place in the total order.
+    pub seq: Seq,
+    /// Last-Modified.
+    pub modified_ms: UnixMs,
+    /// Logical size in bytes.
+    pub size: u64,
+    /// How many extents it has.
+    pub extents: u64,
+}
+
 /// Regions of one blob whose hooks are remembered: 5 GiB in regions of 64 MiB.
 pub const REGIONS_MAX: usize = 80;
 /// Hooks of one region that are remembered. A quarter less than a sketch gives, so that a region costs less than 600 bytes; what is asked

@@ -92,3 +92,63 @@ pub async fn a_base_that_only_deltas_need_is_found<F: Factory>(factory: &F) {
     assert_eq!(catalog.kept_bases(None, 10).await.unwrap(), []);
     desk.assert_sound().await;
 }
+
+/// By the number of their extents alone, in the order they came, whatever was rewritten meanwhile.
+pub async fn versions_of_many_extents_are_found_and_others_are_not<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    let catalog = &desk.catalog;
+    let many = usize::try_from(SCATTERED_EXTENTS_MIN).unwrap();
+    for (key, extents) in [("few", many - 1), ("many", many), ("one", 1), ("more", many + 9)] {
+        let blobs = (0..extents).map(|_| desk.whole(1000)).collect();
+        catalog.put(desk.commit(key, blobs)).await.unwrap();
+    }
+    desk.put("other").await;
+    let found = catalog.scattered(0, 10).await.unwrap();
+    let version = desk.content("many").await.version;
+    let (bucket, size, extents) = (desk.bucket.id, version.size, SCATTERED_EXTENTS_MIN);
+    let (id, seq, modified_ms) = (version.id, version.seq, version.modified_ms);
+    assert_eq!(found[0], Scattered { bucket, key: "many".into(), id, seq, modified_ms, size, extents });
+    assert_eq!(
+        found[1..].iter().map(|more| (more.key.as_str(), more.extents)).collect::<Vec<_>>(),
+        [("more", extents + 9)]
+    );
+    assert_eq!(catalog.scattered(0, 1).await.unwrap(), found[..1]);
+    assert_eq!(catalog.scattered(seq, 10).await.unwrap(), found[1..]);
+    let content = desk.content("more").await;
+    catalog.rewrite(desk.rewrite(&content, vec![desk.whole(content.version.size)])).await.unwrap();
+    desk.delete("many").await;
+    assert_eq!(catalog.scattered(0, 10).await.unwrap(), []);
+    desk.assert_sound().await;
+}
+
+/// What would outlive the version, for each reason there is.
+pub async fn blobs_that_would_outlive_a_version_are_told_apart<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    let catalog = &desk.catalog;
+    let mut blobs: Vec<NewBlob> = (0..6).map(|_| desk.whole(1000)).collect();
+    blobs[4].deferred = true;
+    let ids: Vec<BlobKey> = blobs.iter().map(|blob| blob.row.id).collect();
+    let [own, copied, in_a_part, base, deferred, damaged] = ids[..] else { unreachable!("six were made") };
+    catalog.put(desk.commit("k", blobs)).await.unwrap();
+    let id = desk.content("k").await.version.id;
+    let bound = async || catalog.bound_blobs(id).await.unwrap();
+    assert_eq!(bound().await, [deferred]);
+    catalog.put(desk.commit_extents("copy", vec![], vec![Extent { blob: copied, offset: 7, len: 5 }])).await.unwrap();
+    let upload = desk.start_upload("u", NOW).await;
+    let mut part = desk.part(upload.id, 1, 1000);
+    part.part.extents = vec![Extent { blob: in_a_part, offset: 0, len: 1000 }];
+    part.new_blobs.clear();
+    catalog.put_part(part).await.unwrap();
+    catalog.put(desk.commit("delta", vec![desk.delta(500, &[base])])).await.unwrap();
+    assert!(catalog.quarantine(damaged, serde_json::json!("torn"), NOW).await.unwrap());
+    let mut expected = vec![copied, in_a_part, base, deferred, damaged];
+    expected.sort_unstable();
+    assert_eq!(bound().await, expected);
+    assert!(!expected.contains(&own));
+    desk.delete("copy").await;
+    catalog.abort(desk.bucket.id, "u", upload.id, desk.epoch).await.unwrap();
+    expected.retain(|blob| ![copied, in_a_part].contains(blob));
+    assert_eq!(bound().await, expected);
+    assert_eq!(catalog.bound_blobs(VersionId([9; 16])).await.unwrap(), []);
+    desk.assert_sound().await;
+}

@@ -109,6 +109,8 @@ macro_rules! conformance_tests {
                 a_deferred_part_waits_on_after_completion,
                 every_version_that_references_a_blob_is_found,
                 a_base_that_only_deltas_need_is_found,
+                versions_of_many_extents_are_found_and_others_are_not,
+                blobs_that_would_outlive_a_version_are_told_apart,
             }
             verification::{
                 blobs_are_verified_bases_first_and_each_once,

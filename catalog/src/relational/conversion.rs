@@ -1,4 +1,5 @@
-//! What the background needs to encode stored content anew: the queue of what was stored in a hurry, who references a blob, which bases only deltas need.
+//! What the background needs to encode stored content anew: the queue of what was stored in a hurry, who references a blob, which bases only deltas
+//! need, which versions are made of many extents.
 
 use super::{
     apply::Decision,
@@ -92,4 +93,42 @@ pub(crate) async fn deltas_of<S: Session>(session: &mut S, base: BlobKey, limit:
         ))
         .await?;
     rows.iter().map(|row| rows::blob(row, 0)).collect()
+}
+
+/// Its ordinal, one less than [`SCATTERED_EXTENTS_MIN`], stands in it as a number because only then the index `extents_scattered` answers it.
+pub(crate) const SCATTERED: &str = "SELECT v.bucket, v.key, v.id, v.seq, v.modified_ms, v.size, \
+     (SELECT max(l.ordinal) + 1 FROM extents l WHERE l.version = v.seq) \
+     FROM extents e JOIN versions v ON v.seq = e.version \
+     WHERE e.ordinal = 31 AND e.version > $1 ORDER BY e.version LIMIT $2";
+const _: () = assert!(SCATTERED_EXTENTS_MIN == 32);
+
+pub(crate) async fn scattered<S: Session>(session: &mut S, after: Seq, limit: usize) -> Result<Vec<Scattered>> {
+    let rows = session.query(statement!(SCATTERED, after, limit as i64)).await?;
+    let one = |row: &Row| {
+        Ok(Scattered {
+            bucket: BucketId(row.int(0)?),
+            key: row.key(1)?,
+            id: VersionId(row.array(2)?),
+            seq: row.int(3)?,
+            modified_ms: row.int(4)?,
+            size: row.unsigned(5)?,
+            extents: row.unsigned(6)?,
+        })
+    };
+    rows.iter().map(one).collect()
+}
+
+pub(crate) async fn bound_blobs<S: Session>(session: &mut S, version: VersionId) -> Result<Vec<BlobKey>> {
+    let rows = session
+        .query(statement!(
+            "SELECT DISTINCT e.blob FROM versions v JOIN extents e ON e.version = v.seq JOIN blobs b ON b.id = e.blob \
+             WHERE v.id = $1 AND (b.original IS NOT NULL OR b.damage IS NOT NULL \
+             OR EXISTS (SELECT 1 FROM extents o WHERE o.blob = e.blob AND o.version <> e.version) \
+             OR EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = e.blob) \
+             OR EXISTS (SELECT 1 FROM edges d WHERE d.base = e.blob) \
+             OR EXISTS (SELECT 1 FROM deferrals q WHERE q.blob = e.blob)) ORDER BY e.blob",
+            version.0
+        ))
+        .await?;
+    rows::blob_keys(&rows)
 }

@@ -417,6 +417,14 @@ impl<E: Engine> Catalog for E {
         ask!(self, Statement, () | session | conversion::deltas_of(session, base, limit))
     }
 
+    async fn scattered(&self, after: Seq, limit: usize) -> Result<Vec<Scattered>> {
+        ask!(self, Statement, () | session | conversion::scattered(session, after, limit))
+    }
+
+    async fn bound_blobs(&self, version: VersionId) -> Result<Vec<BlobKey>> {
+        ask!(self, Statement, () | session | conversion::bound_blobs(session, version))
+    }
+
     async fn to_verify(&self, after: Option<VerifyPlace>, limit: usize) -> Result<Vec<ToVerify>> {
         ask!(self, Snapshot, () | session | verification::to_verify(session, after, limit))
     }

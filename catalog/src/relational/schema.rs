@@ -37,7 +37,7 @@ pub(crate) fn missing(found: i64, dialect: Dialect) -> Result<Vec<(i64, String)>
     Ok(MIGRATIONS.iter().enumerate().skip(done).map(|(index, sql)| (index as i64 + 1, render(sql))).collect())
 }
 
-const MIGRATIONS: &[&str] = &[FIRST, ADOPTING, DEFERRALS, HOOKS, VERIFICATION, JOBS, PACKS, COPIES];
+const MIGRATIONS: &[&str] = &[FIRST, ADOPTING, DEFERRALS, HOOKS, VERIFICATION, JOBS, PACKS, COPIES, SCATTERED];
 
 const FIRST: &str = "
 -- Last values given out: seq (mutations), bucket (ids), epoch (writers). They live in rows and not in sequences because a
@@ -251,4 +251,9 @@ CREATE INDEX blobs_packs ON blobs (id) WHERE pack = 1 AND state = 0;
 /// Second copies of blobs that many deltas need.
 const COPIES: &str = "
 ALTER TABLE blobs ADD COLUMN copy_id {bytes};
+";
+
+/// Versions of [`SCATTERED_EXTENTS_MIN`](crate::SCATTERED_EXTENTS_MIN) extents and more: those that have an extent of this ordinal.
+const SCATTERED: &str = "
+CREATE INDEX extents_scattered ON extents (version) WHERE ordinal = 31;
 ";

@@ -65,6 +65,22 @@ async fn a_schema_of_a_newer_program_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
+async fn looking_for_versions_of_many_extents_reads_no_others() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(open(&directory).await);
+    let raw = rusqlite::Connection::open(directory.path().join("catalog.db")).unwrap();
+    let explain = format!("EXPLAIN QUERY PLAN {}", crate::relational::conversion::SCATTERED);
+    let mut plan = raw.prepare(&explain).unwrap();
+    let steps = plan
+        .query_map([0i64, 64], |row| row.get::<_, String>(3))
+        .unwrap()
+        .collect::<std::result::Result<Vec<_>, _>>()
+        .unwrap();
+    assert!(steps[0].contains("INDEX extents_scattered (version>?)"), "{steps:#?}");
+    assert!(steps.iter().all(|step| !step.contains("SCAN") && !step.contains("TEMP B-TREE")), "{steps:#?}");
+}
+
+#[tokio::test]
 async fn the_files_are_readable_by_their_owner_only() {
     let directory = tempfile::tempdir().unwrap();
     let catalog = open(&directory).await;
