@@ -221,6 +221,12 @@ CONVERSION = Row(
             "Bps",
             "What conversions save. Hot deltas and a move to another backend need not save anything.",
         ),
+        Panel(
+            "Parts put together",
+            [Query(rate("deltaweir_merged_extents_total"), "extents")],
+            "ops",
+            "Small extents of objects that came in many parts, which became few long ones.",
+        ),
     ],
 )
 

@@ -533,6 +533,9 @@ impl Reader<'_> {
         if file.convert.interval.0 < Duration::from_secs(1) {
             return Err(ConfigError::at("convert.interval", "expected at least \"1s\""));
         }
+        if (1..catalog::SCATTERED_EXTENTS_MIN).contains(&u64::from(file.convert.merge_extents)) {
+            return Err(ConfigError::at("convert.merge_extents", "expected 0 (never) or at least 32"));
+        }
         Ok(EngineConfig {
             data: file.storage.data.clone(),
             catalog: self.catalog()?,
@@ -570,6 +573,7 @@ impl Reader<'_> {
                 interval: file.convert.interval.0,
                 bytes_per_second_max: file.convert.bytes_per_second_max.0,
                 hot_reads: file.convert.hot_reads,
+                merge_extents: file.convert.merge_extents,
                 free_bytes_min: file.convert.free_bytes_min.0,
             },
         })

@@ -170,8 +170,9 @@ metrics! {
     deferred_blobs: IntGauge, "blobs", []; "Blobs that were stored in a hurry and wait for the converter."
     deferred_bytes: IntGauge, "bytes", []; "Their plain bytes."
     deferred_oldest_age_seconds: IntGauge, "seconds", []; "How long the first of them has waited."
-    convert_blobs_total: IntCounterVec, "blobs", ["reason", "result"]; "Blobs the converter has dealt with, by why (deferred, hot, rebase, move, asked) and result (converted, kept, unused, failed)."
+    convert_blobs_total: IntCounterVec, "blobs", ["reason", "result"]; "Blobs the converter has dealt with, by why (deferred, hot, rebase, merge, move, asked) and result (converted, kept, unused, failed)."
     convert_stored_bytes_total: IntCounterVec, "bytes", ["reason", "when"]; "Stored bytes of converted blobs: before, after."
+    merged_extents_total: IntCounter, "extents", []; "Small extents of large objects that the converter has put together."
 
     bucket_objects: IntGaugeVec, "objects", ["bucket"]; "Current versions, from the catalog. Buckets that are not configured by name are added up as `_other`."
     bucket_logical_bytes: IntGaugeVec, "bytes", ["bucket"]; "Their logical size, from the catalog."

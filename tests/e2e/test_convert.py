@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from outside.buckets import NewServer
 from outside.clients import S3Client, s3_client, upload_parts
-from outside.content import MIB, release, text
+from outside.content import MIB, multipart_etag, noise, release, text
 from outside.server import Server, Value, until
 from outside.storage import assert_accounts_balance, bucket_stats, stored
 from outside.store import Store
@@ -272,3 +273,61 @@ def test_orders_that_make_no_sense_are_refused_in_words(new_server: NewServer) -
         refused = own.run("convert", *arguments, check=False)
         assert refused.returncode != 0, arguments
         assert why in refused.stderr, (arguments, refused.stderr)
+
+
+def seen(s3: S3Client, bucket: str, key: str) -> dict[str, Any]:
+    """Everything a client can ask of an object that came in parts, but for its bytes and how it is stored."""
+    at: dict[str, Any] = {"Bucket": bucket, "Key": key}
+    head = s3.head_object(**at, ChecksumMode="ENABLED")
+    parts = range(1, head.get("PartsCount", 33) + 1)
+    answers = [head, *(s3.head_object(**at, PartNumber=number, ChecksumMode="ENABLED") for number in parts)]
+    for answer in answers:
+        headers = answer.pop("ResponseMetadata")["HTTPHeaders"]
+        answer["Modified"] = headers["last-modified"]
+    listed = s3.list_objects_v2(Bucket=bucket, Prefix=key)["Contents"][0]
+    return {"answers": answers, "listed": listed}
+
+
+@pytest.mark.parametrize("bucket", BUCKETS)
+def test_an_object_of_many_parts_is_merged_under_its_readers_and_stays_what_it_was(
+    new_server: NewServer, bucket: str
+) -> None:
+    """33 parts, since fewer are never merged, under a setting that merges so few."""
+    own = new_server(convert={"interval": "1h", "merge_extents": 32, "free_bytes_min": 0}).start()
+    s3 = s3_client(own.endpoint)
+    s3.create_bucket(Bucket=bucket)
+    at: dict[str, Any] = {"Bucket": bucket, "Key": "parts"}
+    contents = [noise(700 + number, 5 * MIB) for number in range(32)] + [noise(733, 1000)]
+    upload = s3.create_multipart_upload(**at, ChecksumAlgorithm="CRC32C", Metadata={"a": "b"})["UploadId"]
+    parts = []
+    for number, content in enumerate(contents, 1):
+        put = s3.upload_part(**at, UploadId=upload, PartNumber=number, Body=content, ChecksumAlgorithm="CRC32C")
+        parts.append({"PartNumber": number, "ETag": put["ETag"], "ChecksumCRC32C": put["ChecksumCRC32C"]})
+    done = s3.complete_multipart_upload(**at, UploadId=upload, MultipartUpload={"Parts": parts})
+    assert done["ETag"] == f'"{multipart_etag(contents)}"'
+    whole = b"".join(contents)
+    before = seen(s3, bucket, "parts")
+    assert len(own.json("explain", f"s3://{bucket}/parts")["extents"]) == 33
+    stored_before = bucket_stats(own, bucket)["stored"]["total"]
+
+    reading = s3.get_object(**at)["Body"]
+    first = reading.read(MIB)
+    own.settle(300)
+    collect(own)
+    assert first + reading.read() == whole, "what was begun before the merge ends right after it"
+
+    explained = own.json("explain", f"s3://{bucket}/parts")
+    assert [extent["len"] for extent in explained["extents"]] == [len(whole)]
+    assert own.metrics().total("deltaweir_merged_extents_total") == 33
+    collect(own)
+    own.drop_caches()
+    assert seen(s3, bucket, "parts") == before
+    assert bucket_stats(own, bucket)["stored"]["total"] <= stored_before
+    for number in (1, 7, 33):
+        got = s3.get_object(**at, PartNumber=number)
+        assert (got["Body"].read(), got["PartsCount"]) == (contents[number - 1], 33)
+    assert s3.get_object(**at, Range=f"bytes={5 * MIB - 9}-{5 * MIB + 8}")["Body"].read() == whole[5 * MIB - 9 :][:18]
+    assert body(s3, bucket, "parts") == whole
+    assert_accounts_balance(own)
+    own.settle(60)
+    assert own.metrics().total("deltaweir_convert_blobs_total", reason="merge") == 1, "once is enough"

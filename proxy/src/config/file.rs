@@ -230,19 +230,28 @@ pub(super) struct Convert {
     pub(super) interval: Interval,
     pub(super) bytes_per_second_max: ByteSize,
     pub(super) hot_reads: u32,
+    pub(super) merge_extents: u32,
     pub(super) free_bytes_min: ByteSize,
 }
 
 impl Default for Convert {
     fn default() -> Self {
-        let ConvertConfig { defer, defer_age_max, interval, bytes_per_second_max, hot_reads, free_bytes_min } =
-            ConvertConfig::default();
+        let ConvertConfig {
+            defer,
+            defer_age_max,
+            interval,
+            bytes_per_second_max,
+            hot_reads,
+            merge_extents,
+            free_bytes_min,
+        } = ConvertConfig::default();
         Self {
             defer,
             defer_age_max: Interval(defer_age_max),
             interval: Interval(interval),
             bytes_per_second_max: ByteSize(bytes_per_second_max),
             hot_reads,
+            merge_extents,
             free_bytes_min: ByteSize(free_bytes_min),
         }
     }

@@ -11,13 +11,19 @@ use super::{
 };
 use catalog::{BlobForm, BlobKey, BlobRow, BlobState, Content, Extent};
 use object_format::BlobId;
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 /// Every extent of a base has its own stretch of the base's address space: the addresses only order pieces and tell which may be joined.
 const EXTENT_ADDRESSES_LOG2: u32 = 40;
 
 /// Bases looked at to see whether a series has drifted.
 const DRIFT_BASES_MAX: usize = 16;
+
+/// Blobs that must not become bases, because they are being encoded anew.
+pub(super) type Avoided = Arc<HashSet<BlobKey>>;
 
 /// An object to differ from.
 pub(super) struct BaseObject {
@@ -27,8 +33,8 @@ pub(super) struct BaseObject {
     rows: HashMap<BlobKey, BlobRow>,
     /// Logical bytes.
     pub(super) size: u64,
-    /// A blob that must not become a base: the one that is being encoded anew.
-    avoid: Option<BlobKey>,
+    /// What of it must not become a base.
+    avoid: Avoided,
     _pin: Pin,
 }
 
@@ -98,15 +104,15 @@ impl Engine {
         Ok(deltas.plain > 0 && has_drifted(deltas, wholes))
     }
 
-    /// An object as a base, but for the blob `avoid`; `None` when nothing of it may be one.
+    /// An object as a base, but for the blobs `avoid`; `None` when nothing of it may be one.
     pub(super) fn open_base(
         &self,
         bucket: &BucketHandle,
         content: Content,
-        avoid: Option<BlobKey>,
+        avoid: &Avoided,
     ) -> Result<Option<BaseObject>, EngineError> {
         let Some(pin) = self.pins.pin(content.blobs.iter().map(|row| BlobId(row.id.0))) else { return Ok(None) };
-        let usable = |row: &BlobRow| is_usable(row, bucket) && Some(row.id) != avoid;
+        let usable = |row: &BlobRow| is_usable(row, bucket) && !avoid.contains(&row.id);
         let rows: HashMap<BlobKey, BlobRow> =
             content.blobs.into_iter().filter(usable).map(|row| (row.id, row)).collect();
         let mut start = 0;
@@ -120,7 +126,8 @@ impl Engine {
         if extents.is_empty() {
             return Ok(None);
         }
-        Ok(Some(BaseObject { key: content.version.key, extents, rows, size: content.version.size, avoid, _pin: pin }))
+        let (key, size) = (content.version.key, content.version.size);
+        Ok(Some(BaseObject { key, extents, rows, size, avoid: avoid.clone(), _pin: pin }))
     }
 
     /// One whole blob as a base; `None` when it is being purged.
@@ -132,7 +139,7 @@ impl Engine {
             extents: vec![(0, extent)],
             rows: HashMap::from([(row.id, row)]),
             size,
-            avoid: None,
+            avoid: Avoided::default(),
             _pin: pin,
         })
     }
@@ -146,7 +153,8 @@ impl Engine {
             size += row.plain_len;
         }
         let rows = rows.into_iter().map(|row| (row.id, row)).collect();
-        (size > 0).then(|| BaseObject { key: key.to_owned(), extents, rows, size, avoid: None, _pin: pin })
+        let avoid = Avoided::default();
+        (size > 0).then(|| BaseObject { key: key.to_owned(), extents, rows, size, avoid, _pin: pin })
     }
 
     /// The window for the region of the target that starts at `target`, out of at most `reach` bytes of each base, with pins on the blobs it came from.
@@ -162,7 +170,7 @@ impl Engine {
             self.add_pieces(bucket, base, target, reach, &mut pieces).await?;
         }
         let Pieces { mut pieces, mut rows, pins, .. } = pieces;
-        let avoided = |row: &BlobRow| bases.iter().any(|base| base.object.avoid == Some(row.id));
+        let avoided = |row: &BlobRow| bases.iter().any(|base| base.object.avoid.contains(&row.id));
         rows.retain(|row| !avoided(row) && is_usable(row, bucket));
         self.keep_live_pieces(&mut pieces, &rows).await?;
         if pieces.is_empty() {

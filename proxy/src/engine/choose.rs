@@ -11,14 +11,14 @@
 
 use super::{
     Engine, EngineError,
-    base::{BaseObject, Placed, RegionOutcome},
+    base::{Avoided, BaseObject, Placed, RegionOutcome},
     bucket::BucketHandle,
     encode::{self, Region},
     names,
     plan::{self, BaseOutcome, DELTA_LEN_MIN, Outlook, Prospect, Trial},
     similar::{self, Head, REGION_LEN, RegionSketch, UNSKETCHED_LEN_MAX},
 };
-use catalog::{BlobForm, BlobKey, BlobRow, HookQuery, Resembling};
+use catalog::{BlobForm, BlobRow, HookQuery, Resembling};
 use delta_codec::Effort;
 use object_format::BlobId;
 use serde::{Deserialize, Serialize};
@@ -119,8 +119,8 @@ pub(super) struct Wish {
     pub(super) reach: u64,
     /// The upload's effort.
     pub(super) effort: Effort,
-    /// A blob that must not become a base: the one that is being encoded anew.
-    pub(super) avoid: Option<BlobKey>,
+    /// What must not become a base.
+    pub(super) avoid: Avoided,
 }
 
 impl Wish {
@@ -213,7 +213,7 @@ impl Engine {
         &self,
         bucket: &BucketHandle,
         key: &str,
-        avoid: Option<BlobKey>,
+        avoid: &Avoided,
     ) -> Result<Vec<Candidate>, EngineError> {
         let id = bucket.row.id;
         let (before, after) = self.catalog.neighbours(id, names::prefix_of(key), key, NEIGHBOURS).await?;
@@ -286,7 +286,7 @@ impl Engine {
                 BlobForm::Whole => candidate.wholes.push(self.whole(bucket, row, Some(start)).await?),
                 BlobForm::Delta => {
                     let mut bases = self.catalog.bases_of(row.id).await?;
-                    bases.retain(|base| Some(*base) != wish.avoid);
+                    bases.retain(|base| !wish.avoid.contains(base));
                     bases.truncate(BLOBS_PER_CANDIDATE);
                     for base in self.catalog.blobs(&bases).await? {
                         candidate.wholes.push(self.whole(bucket, &base, None).await?);
@@ -345,10 +345,10 @@ impl Engine {
         };
         for Resembling { blob, .. } in self.catalog.resembling(&query).await? {
             let known = candidates.iter().any(|candidate| candidate.has_blob(BlobId(blob.id.0)));
-            if known || candidates.len() >= CANDIDATES_MAX || Some(blob.id) == wish.avoid {
+            if known || candidates.len() >= CANDIDATES_MAX || wish.avoid.contains(&blob.id) {
                 continue;
             }
-            if let Some((object, at)) = self.hooked_object(bucket, blob, wish.avoid).await? {
+            if let Some((object, at)) = self.hooked_object(bucket, blob, &wish.avoid).await? {
                 let mut candidate = Candidate::new(object, Source::Hooks);
                 self.look_at(bucket, wish, &[at.unwrap_or(wish.position)], &mut candidate).await?;
                 candidates.push(candidate);
@@ -363,7 +363,7 @@ impl Engine {
         &self,
         bucket: &BucketHandle,
         row: BlobRow,
-        avoid: Option<BlobKey>,
+        avoid: &Avoided,
     ) -> Result<Option<(BaseObject, Option<u64>)>, EngineError> {
         let manifest = self.blobs.manifest(&row, bucket.domain_key()).await?;
         let key = &manifest.root.facts.key;

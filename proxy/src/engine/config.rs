@@ -288,6 +288,8 @@ pub struct ConvertConfig {
     pub bytes_per_second_max: u64,
     /// A delta that is read so often within about ten minutes is made whole; 0: never.
     pub hot_reads: u32,
+    /// A version of so many extents is rewritten to fewer when they are small; 0: never. At least [`catalog::SCATTERED_EXTENTS_MIN`] otherwise.
+    pub merge_extents: u32,
     /// The file system of a local backend keeps so many bytes free.
     pub free_bytes_min: u64,
 }
@@ -300,6 +302,8 @@ impl Default for ConvertConfig {
             interval: Duration::from_secs(5),
             bytes_per_second_max: 0,
             hot_reads: 16,
+            // As many ranges as a view may have (I2).
+            merge_extents: 256,
             free_bytes_min: 1 << 30,
         }
     }

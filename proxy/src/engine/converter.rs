@@ -1,7 +1,10 @@
-//! The background converter: encodes what was stored in a hurry, makes whole what is read often, lets go of bases that cost more than they save.
+//! The background converter: encodes what was stored in a hurry, makes whole what is read often, puts together what lies in many small blobs, lets go of
+//! bases that cost more than they save.
 //!
 //! It works when cores are idle, one blob at a time, and makes way for clients between two blobs. Nothing it does changes what a client can see
-//! but the `x-deltaweir-*` headers; each step is [`Engine::reencode`].
+//! but the `x-deltaweir-*` headers; each step is [`Engine::reencode`], or for small blobs what `merge.rs` tells.
+
+mod merge;
 
 use super::{
     BackendConfig, Engine, EngineError,
@@ -49,6 +52,7 @@ pub(super) struct ConverterMemory {
     bases_seen: AtomicI64,
     /// When that was, in milliseconds of this machine's clock.
     bases_seen_ms: AtomicI64,
+    merging: merge::MergeMemory,
 }
 
 /// How a background run is asked for.
@@ -108,6 +112,8 @@ impl Engine {
         let mut round = Round { run, now, pace, tallies: Tallies::default() };
         self.shrink_deferred(&mut round).await?;
         self.make_hot_whole(&mut round).await?;
+        // Behind the queue: what waits there is not merged before its turn.
+        self.merge_scattered(&mut round).await?;
         self.rebase(&mut round).await?;
         self.show_deferred().await?;
         Ok(round.tallies)
@@ -118,7 +124,8 @@ impl Engine {
         let hot = self.heat.hot(self.config.convert.hot_reads, Instant::now()).len() as u64;
         let unseen = self.catalog.last_seq().await? != self.converter.bases_seen.load(Ordering::Relaxed);
         let bases = unseen && (self.is_settling() || self.bases_are_due());
-        Ok(self.catalog.deferred_sum().await?.blobs + hot + u64::from(bases))
+        let merging = self.merging_backlog().await?;
+        Ok(self.catalog.deferred_sum().await?.blobs + hot + merging + u64::from(bases))
     }
 
     /// Sets the gauges of the queue.

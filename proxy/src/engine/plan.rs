@@ -215,6 +215,11 @@ pub(super) fn has_drifted(delta: StoredShare, base: StoredShare) -> bool {
     u128::from(delta.stored) * u128::from(base.plain) > u128::from(base.stored) * u128::from(delta.plain) / 2
 }
 
+/// True when `after` bytes are not noticeably more than `before`: a thirty-second, by which stored content is said to shrink as well.
+pub(super) fn is_as_short(before: u64, after: u64) -> bool {
+    after <= before.saturating_add(before / 32)
+}
+
 /// True when a base that is kept only for deltas costs more than a quarter of what they save, judged by how far the base itself shrank. This bounds what is
 /// kept for nothing else, and a re-base to a few deltas: where many profit from a base it stays.
 pub(super) fn is_a_burden(base: StoredShare, deltas: impl Iterator<Item = StoredShare>) -> bool {

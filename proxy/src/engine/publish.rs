@@ -57,7 +57,7 @@ pub(super) struct Stored {
     pub(super) storage: StorageFacts,
     reason: Reason,
     /// What new whole content resembles.
-    hooks: Option<BlobHooks>,
+    pub(super) hooks: Option<BlobHooks>,
 }
 
 impl Engine {

@@ -31,7 +31,10 @@ use delta_codec::Effort;
 use futures::{StreamExt, TryStreamExt};
 use object_format::ObjectFacts;
 use sha2::{Digest, Sha256};
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 /// Versions that are moved over between two looks at who references the old blob.
 const REFERRERS_AT_ONCE: usize = 256;
@@ -47,6 +50,8 @@ pub(super) enum Occasion {
     Hot,
     /// Its base is kept for it alone and costs more than it saves.
     Rebase,
+    /// It is one of many small parts of an object.
+    Merge,
     /// Its bucket's blobs go to another backend now.
     Move,
     /// Somebody asked for it.
@@ -60,6 +65,7 @@ impl Occasion {
             Self::Deferred => "deferred",
             Self::Hot => "hot",
             Self::Rebase => "rebase",
+            Self::Merge => "merge",
             Self::Move => "move",
             Self::Asked => "asked",
         }
@@ -119,10 +125,13 @@ struct User {
     start: u64,
 }
 
-enum Swap {
+/// How one compare-and-swap ended.
+pub(super) enum Swap {
+    /// The version has the new extents.
     Done,
     /// The version is gone, or has another content.
     Changed,
+    /// A base of what came along died before (E3).
     BaseGone,
 }
 
@@ -185,7 +194,7 @@ impl Engine {
         let may_be = match reform.occasion {
             Occasion::Deferred => true,
             Occasion::Asked => !reform.regardless,
-            Occasion::Hot | Occasion::Rebase | Occasion::Move => false,
+            Occasion::Hot | Occasion::Rebase | Occasion::Merge | Occasion::Move => false,
         };
         Ok(may_be && old.form == BlobForm::Whole && self.catalog.fan_in(old.id).await? > 0)
     }
@@ -297,7 +306,7 @@ impl Engine {
         if bucket.settings.compression != Compression::Delta || old.plain_len < DELTA_LEN_MIN {
             return Ok(Search::Ended(BaseOutcome::NotWanted));
         }
-        let best = Search::Wanted { avoid: Some(old.id) };
+        let best = Search::Wanted { avoid: Arc::new(HashSet::from([old.id])) };
         let none = Search::Ended(BaseOutcome::None);
         let given = |base: Option<BaseObject>| base.map(|base| Search::Settled(Arc::new(base)));
         Ok(match wish {
@@ -425,22 +434,21 @@ impl Engine {
         if let Some(storage) = storage {
             facts.storage = storage_after(&facts.storage, &content, (old, new), storage);
         }
-        self.rewrite(bucket, content, new_extents, comes_along, &facts).await
+        self.rewrite(bucket, content, new_extents, comes_along.into_iter().collect(), &facts).await
     }
 
     /// Gives a version other extents of the same content. An unknown outcome is read back before it is believed (I9).
-    async fn rewrite(
+    pub(super) async fn rewrite(
         &self,
         bucket: &BucketHandle,
         content: Content,
         new_extents: Vec<Extent>,
-        comes_along: Option<NewBlob>,
+        new_blobs: Vec<NewBlob>,
         facts: &Facts,
     ) -> Result<Swap, EngineError> {
         let extents_digest = digest_of(&new_extents);
         let (key, id) = (content.version.key, content.version.id);
         let place = RowPlace { key: &key, id: id.0, part: None, extents_digest };
-        let new_blobs: Vec<NewBlob> = comes_along.into_iter().collect();
         let commit = RewriteCommit {
             bucket: bucket.row.id,
             facts: bucket.seal_facts(place, to_json(facts)?)?,
@@ -476,7 +484,7 @@ impl Reform {
 }
 
 /// Stored bytes of content without headers and tables.
-fn payload_len(forms: &FormBytes) -> u64 {
+pub(super) fn payload_len(forms: &FormBytes) -> u64 {
     forms.raw_plain + forms.zstd_stored + forms.delta_stored
 }
 

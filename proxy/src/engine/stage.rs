@@ -8,7 +8,7 @@
 
 use super::{
     BodyDigest, Destination, Engine, EngineError, StoreError,
-    base::{BaseObject, RegionOutcome},
+    base::{Avoided, BaseObject, RegionOutcome},
     bucket::BucketHandle,
     budget::Permit,
     choose::{Candidate, Choice, ChoiceAccount, Wish},
@@ -25,7 +25,7 @@ use super::{
     window::BasePiece,
 };
 use bytes::{Buf, Bytes};
-use catalog::{BlobKey, FormBytes};
+use catalog::FormBytes;
 use delta_codec::Effort;
 use futures::{
     FutureExt, Stream, StreamExt,
@@ -112,7 +112,7 @@ impl Engine {
         let trying = self.trying(bucket);
         let search = match trying.effort() {
             _ if !wanted => Search::Ended(BaseOutcome::NotWanted),
-            Some(_) => Search::Wanted { avoid: None },
+            Some(_) => Search::Wanted { avoid: Avoided::default() },
             None => Search::Ended(BaseOutcome::Deferred),
         };
         let manner =
@@ -326,10 +326,10 @@ pub(super) struct Manner {
 /// Whether a base is looked for.
 #[derive(Clone)]
 pub(super) enum Search {
-    /// Yes, and this blob must not become one.
+    /// Yes, and these blobs must not become one.
     Wanted {
-        /// The blob that is being encoded anew.
-        avoid: Option<BlobKey>,
+        /// What is being encoded anew.
+        avoid: Avoided,
     },
     /// No: it is this.
     Settled(Arc<BaseObject>),
@@ -429,7 +429,7 @@ impl Encoding {
         let emitting = tokio::spawn(emit(engine.clone(), bucket.clone(), content, receiver));
         let (mut named, mut choices, mut found) = (None, Vec::new(), false);
         match &search {
-            Search::Wanted { avoid } => named = Some(named_candidates(engine, bucket, &target.key, *avoid)),
+            Search::Wanted { avoid } => named = Some(named_candidates(engine, bucket, &target.key, avoid.clone())),
             Search::Settled(base) => {
                 let choice = Some(Arc::new(Choice::settled(base.clone())));
                 choices.push(async move { choice }.boxed().shared());
@@ -539,9 +539,9 @@ impl Encoding {
         let (engine, bucket, found) = (self.engine.clone(), self.bucket.clone(), self.found.clone());
         let (offset, position, part) = (self.offset, self.target.start + self.offset, self.target.part);
         let (reach, effort) = (self.target.reach, self.trying.effort().unwrap_or(Effort::Fast));
-        let avoid = match self.search {
-            Search::Wanted { avoid } => avoid,
-            Search::Settled(_) | Search::Ended(_) => None,
+        let avoid = match &self.search {
+            Search::Wanted { avoid } => avoid.clone(),
+            Search::Settled(_) | Search::Ended(_) => Avoided::default(),
         };
         let left = self.target.len.map_or(first.len() as u64, |len| len.saturating_sub(offset));
         let target_bytes = left.clamp(first.len() as u64, REGION_LEN);
@@ -602,15 +602,10 @@ impl Encoding {
 }
 
 /// What the key's name leads to, being looked up from now on.
-fn named_candidates(
-    engine: &Arc<Engine>,
-    bucket: &BucketHandle,
-    key: &str,
-    avoid: Option<BlobKey>,
-) -> CandidatesFuture {
+fn named_candidates(engine: &Arc<Engine>, bucket: &BucketHandle, key: &str, avoid: Avoided) -> CandidatesFuture {
     let (engine, bucket, key) = (engine.clone(), bucket.clone(), key.to_owned());
     let looking = tokio::spawn(async move {
-        let found = engine.named_candidates(&bucket, &key, avoid).await;
+        let found = engine.named_candidates(&bucket, &key, &avoid).await;
         found.inspect_err(|error| tracing::warn!(%error, "no base by name: only by content")).unwrap_or_default()
     });
     async move { Arc::new(looking.await.unwrap_or_default()) }.boxed().shared()

@@ -8,7 +8,7 @@ use crate::engine::{
 };
 use serde_json::{Value, json};
 
-async fn start(change: impl Fn(&mut EngineConfig)) -> Deployment {
+pub(super) async fn start(change: impl Fn(&mut EngineConfig)) -> Deployment {
     let mut configured = config(std::path::Path::new("."), 512 << 20);
     configured.convert.defer = true;
     change(&mut configured);
@@ -31,7 +31,7 @@ async fn waiting(deployment: &Deployment) -> u64 {
     deployment.engine.catalog().deferred_sum().await.expect("read").blobs
 }
 
-async fn run(deployment: &Deployment, parameters: Value) -> Value {
+pub(super) async fn run(deployment: &Deployment, parameters: Value) -> Value {
     deployment.engine.run_job("converter", parameters).await.expect("ran")
 }
 
