@@ -169,20 +169,24 @@ impl Engine {
             let (engine, handle, old_row) = (self.clone(), bucket.clone(), old.clone());
             let verify = (reform.occasion == Occasion::Move).then_some(staged.sha256);
             // From here on it goes to its end even when the job is stopped.
-            let (arrived, new) = self
+            let (arrived, new, hooks) = self
                 .detached(async move {
                     let stored = engine.finish_blob(&handle, staged.content, &object, digest).await?;
-                    let Stored { mut new_blobs, storage, .. } = stored;
+                    let Stored { mut new_blobs, storage, hooks, .. } = stored;
                     let new = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
                     if let Some(sha256) = verify {
                         engine.verify_stored(&handle, &new.row, sha256).await?;
                     }
                     let row = new.row.clone();
-                    Ok((engine.move_over(&handle, &old_row, row.clone(), Some((new, storage))).await?, row))
+                    Ok((engine.move_over(&handle, &old_row, row.clone(), Some((new, storage))).await?, row, hooks))
                 })
                 .await?;
             match arrived {
-                Arrival::Moved => return Ok(Reformed::Moved(Box::new(new))),
+                Arrival::Moved => {
+                    // The old blob's hooks go with it.
+                    hooks.into_iter().for_each(|hooks| self.hooks.tell(hooks));
+                    return Ok(Reformed::Moved(Box::new(new)));
+                }
                 Arrival::Unused => return Ok(Reformed::Unused),
                 Arrival::BaseGone => reform.wish = Wish::Whole,
             }

@@ -234,6 +234,21 @@ async fn a_copy_whose_source_is_rewritten_meanwhile_succeeds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_encoded_anew_is_still_found_by_its_content() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("sealed").await;
+    let v1 = content(5 * MIB, 95);
+    deployment.put(&bucket, "builds/app.tar", &v1).await;
+    let old = blob_of(&deployment, &bucket, "builds/app.tar").await;
+    let outcome = deployment.engine.reencode(&bucket, &old, &reform(Wish::Whole)).await.expect("rewritten");
+    assert!(matches!(outcome, Reformed::Moved(_)), "{outcome:?}");
+    deployment.engine.collect(true).await.expect("collected");
+    deployment.engine.hooks.settle().await;
+    let put = deployment.put(&bucket, "archive/nothing-alike.bin", &edited(&v1, 96)).await;
+    assert_eq!((put.storage.form, put.storage.bases), (Form::Delta, vec!["builds/app.tar".to_owned()]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn damaged_content_is_not_encoded_anew() {
     let deployment = Deployment::start(512 << 20).await;
     let bucket = deployment.bucket("off").await;
