@@ -275,6 +275,14 @@ def test_orders_that_make_no_sense_are_refused_in_words(new_server: NewServer) -
         assert why in refused.stderr, (arguments, refused.stderr)
 
 
+def requests_of_a_cold_read(server: Server, s3: S3Client, bucket: str, key: str) -> float:
+    """Requests to the backend for all of an object, with nothing of it in memory."""
+    server.drop_caches()
+    before = server.metrics().total("deltaweir_backend_requests_total", op="get")
+    body(s3, bucket, key)
+    return server.metrics().total("deltaweir_backend_requests_total", op="get") - before
+
+
 def seen(s3: S3Client, bucket: str, key: str) -> dict[str, Any]:
     """Everything a client can ask of an object that came in parts, but for its bytes and how it is stored."""
     at: dict[str, Any] = {"Bucket": bucket, "Key": key}
@@ -309,6 +317,7 @@ def test_an_object_of_many_parts_is_merged_under_its_readers_and_stays_what_it_w
     before = seen(s3, bucket, "parts")
     assert len(own.json("explain", f"s3://{bucket}/parts")["extents"]) == 33
     stored_before = bucket_stats(own, bucket)["stored"]["total"]
+    requests_before = requests_of_a_cold_read(own, s3, bucket, "parts")
 
     reading = s3.get_object(**at)["Body"]
     first = reading.read(MIB)
@@ -326,6 +335,8 @@ def test_an_object_of_many_parts_is_merged_under_its_readers_and_stays_what_it_w
     for number in (1, 7, 33):
         got = s3.get_object(**at, PartNumber=number)
         assert (got["Body"].read(), got["PartsCount"]) == (contents[number - 1], 33)
+    requests = requests_of_a_cold_read(own, s3, bucket, "parts")
+    assert requests < requests_before - 32, f"{requests} after {requests_before}"
     assert s3.get_object(**at, Range=f"bytes={5 * MIB - 9}-{5 * MIB + 8}")["Body"].read() == whole[5 * MIB - 9 :][:18]
     assert body(s3, bucket, "parts") == whole
     assert_accounts_balance(own)

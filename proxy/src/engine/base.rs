@@ -71,7 +71,8 @@ impl BaseObject {
             })
     }
 
-    /// Where the part with this number (counted from one) begins, in an object of several.
+    /// Where the part with this number (counted from one) begins, in an object of several. A hint: extents that were merged or copied are not the parts
+    /// that they were once.
     pub(super) fn start_of_part(&self, number: u32) -> Option<u64> {
         let index = usize::try_from(number).ok()?.checked_sub(1)?;
         self.extents.get(index).filter(|_| self.extents.len() > 1).map(|(start, _)| *start)

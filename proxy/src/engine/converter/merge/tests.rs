@@ -3,7 +3,10 @@
 use super::*;
 use crate::engine::{
     Checksum, Completion, Destination, Form, PartName, PartSize, Precondition,
-    converter::tests::{run, start},
+    converter::{
+        Effort, Wish,
+        tests::{run, start},
+    },
     jobs::registry::{self, JobSpec, report},
     tests::{Deployment, MIB, config, content, edited},
 };
@@ -250,6 +253,20 @@ async fn a_version_of_many_groups_is_rewritten_a_few_times() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_merged_is_a_base_for_what_resembles_it() {
+    let deployment = start(|_| {}).await;
+    let bucket = deployment.bucket("sealed").await;
+    let bytes = content(5 * MIB, 59);
+    upload(&deployment, &bucket, "builds/app.tar", &bytes, 100_000).await;
+    merge_now(&deployment).await;
+    deployment.engine.collect(true).await.expect("collected");
+    deployment.engine.hooks.settle().await;
+    let put = deployment.put(&bucket, "archive/nothing-alike.bin", &edited(&bytes, 60)).await;
+    assert_eq!((put.storage.form, put.storage.bases), (Form::Delta, vec!["builds/app.tar".to_owned()]));
+    assert!(put.storage.stored_bytes < bytes.len() as u64 / 20, "{:?}", put.storage.stored_bytes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn content_that_would_take_more_is_left_as_it_is_and_not_tried_again() {
     let deployment = start(|_| {}).await;
     let bucket = deployment.bucket("delta").await;
@@ -326,23 +343,28 @@ where
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_version_that_is_replaced_or_deleted_meanwhile_stays_what_the_client_made_it() {
+async fn a_version_that_is_another_one_by_now_stays_that() {
     let deployment = with_steps(|engine, run| async move {
         let pace = Arc::new(crate::engine::pace::Pace::new(0));
         let mut round = Round { run: &run, now: true, pace, tallies: super::super::Tallies::default() };
         let bucket = engine.bucket("delta").await?.expect("exists");
-        for key in ["replaced", "deleted"] {
+        for key in ["replaced", "deleted", "encoded anew"] {
             let content = engine.catalog.content(bucket.row.id, key).await?.expect("exists");
             let (facts, extents) = (engine.open_facts(&bucket, &content.version)?, content.extents.clone());
             let mut merging = Merging { bucket: bucket.clone(), content, facts, extents, done: Vec::new() };
             let grouped = engine.merge_group(&round, &merging, 0..40).await?;
             let Grouped::Done(merged) = grouped else { panic!("it is as short") };
-            if key == "replaced" {
-                let empty = engine.catalog.content(bucket.row.id, "other").await?.expect("exists");
-                let source = engine.open_content(&bucket, empty, Facts::default())?;
-                engine.publish_copy(&bucket, key, &source, Facts::default(), Precondition::None).await?;
-            } else {
-                engine.delete(&bucket, key, Precondition::None).await?.expect("existed");
+            match key {
+                "replaced" => {
+                    let other = engine.catalog.content(bucket.row.id, "other").await?.expect("exists");
+                    let source = engine.open_content(&bucket, other, Facts::default())?;
+                    engine.publish_copy(&bucket, key, &source, Facts::default(), Precondition::None).await?;
+                }
+                "deleted" => drop(engine.delete(&bucket, key, Precondition::None).await?.expect("existed")),
+                _ => {
+                    let reform = round.reform(Occasion::Asked, Wish::Whole, Effort::Fast);
+                    engine.reencode(&bucket, &merging.content.blobs[3], &reform).await?;
+                }
             }
             assert!(!engine.rewrite_merged(&mut round, &mut merging, vec![*merged]).await?, "{key}");
         }
@@ -354,12 +376,23 @@ async fn a_version_that_is_replaced_or_deleted_meanwhile_stays_what_the_client_m
     deployment.put(&bucket, "other", &other).await;
     upload(&deployment, &bucket, "replaced", &content(4 * MIB, 53), 100_000).await;
     upload(&deployment, &bucket, "deleted", &content(4 * MIB, 54), 100_000).await;
+    upload(&deployment, &bucket, "encoded anew", &content(4 * MIB, 61), 100_000).await;
+    let uploaded = content_of(&deployment, &bucket, "encoded anew").await;
     deployment.engine.run_job("steps", serde_json::Value::Null).await.expect("ran");
+    let now = content_of(&deployment, &bucket, "encoded anew").await;
+    let same = uploaded.extents.iter().zip(&now.extents).filter(|(was, is)| was == is).count();
+    assert_eq!(
+        (uploaded.extents.len(), now.extents.len(), same),
+        (42, 42, 41),
+        "one blob of it was encoded anew, and that counts"
+    );
+    assert!(deployment.get(&bucket, "encoded anew", 0..4 * MIB).await == content(4 * MIB, 61));
+    deployment.delete(&bucket, "encoded anew").await;
     assert!(deployment.get(&bucket, "replaced", 0..MIB).await == other);
     assert!(deployment.engine.open_object(&bucket, "deleted").await.expect("read").is_none());
     deployment.engine.collect(true).await.expect("collected");
     assert_eq!(deployment.blob_files().len(), 1, "neither the parts nor what was made of them");
-    assert_eq!(counted(&deployment, "unused"), 2);
+    assert_eq!(counted(&deployment, "unused"), 3);
     assert_sound(&deployment).await;
 }
 
