@@ -1,10 +1,13 @@
 //! From a delta and its footprint back to the segment. Nothing in a delta is believed before it is checked.
 
+use std::ops::Range;
+
 use thiserror::Error;
 
 use crate::context::{self, Region};
 use crate::encode::{FORM_COPY, FORM_STREAMS, SAME_DIAGONAL_LITERAL, SAME_DIAGONAL_SUB};
 use crate::instruction::{BYTES_PER_COPY_MIN, Gap, Instruction, place};
+use crate::pieces::Pieces;
 use crate::stream::{self, Packed};
 use crate::varint::{Reader, unzigzag};
 use crate::zstd::Decompressor;
@@ -102,22 +105,32 @@ impl Decoder {
     /// # Errors
     /// [`DecodeError`] for any input the format document tells a decoder to refuse; `target`'s content is then unspecified.
     pub fn decode(&mut self, footprint: &[u8], delta: &[u8], target: &mut [u8]) -> Result<(), DecodeError> {
+        self.decode_pieces(&[footprint], delta, target)
+    }
+
+    /// As [`Decoder::decode`] with a footprint that lies in several slices: nothing is copied to join them.
+    ///
+    /// # Errors
+    /// As [`Decoder::decode`].
+    pub fn decode_pieces(&mut self, footprint: &[&[u8]], delta: &[u8], target: &mut [u8]) -> Result<(), DecodeError> {
+        let footprint = Pieces::new(footprint);
         if footprint.len() > FOOTPRINT_LEN_MAX {
             return Err(DecodeError("a footprint of impossible length"));
         }
         match parse(delta, target.len())? {
             Parsed::Copy { source } => {
-                let base = footprint.get(source..).and_then(|base| base.get(..target.len()));
-                target.copy_from_slice(base.ok_or(DecodeError("a copy outside of the footprint"))?);
+                let end = source.checked_add(target.len()).filter(|end| *end <= footprint.len());
+                let end = end.ok_or(DecodeError("a copy outside of the footprint"))?;
+                copy_parts(target, 0, &footprint, source..end);
                 Ok(())
             }
-            Parsed::Streams(streams) => self.decode_streams(footprint, &streams, target),
+            Parsed::Streams(streams) => self.decode_streams(&footprint, &streams, target),
         }
     }
 
     fn decode_streams(
         &mut self,
-        footprint: &[u8],
+        footprint: &Pieces<'_>,
         streams: &Streams<'_>,
         target: &mut [u8],
     ) -> Result<(), DecodeError> {
@@ -127,7 +140,7 @@ impl Decoder {
         if streams.literals.needs_context() {
             context::regions(&self.instructions, target.len(), footprint.len(), &mut self.regions);
             for region in &self.regions {
-                self.context.extend_from_slice(&footprint[region.start..region.end]);
+                footprint.parts(region.start..region.end).for_each(|part| self.context.extend_from_slice(part));
             }
         }
         let literals = streams.literals.unpack(&self.context, &mut self.zstd, &mut self.literals)?;
@@ -190,17 +203,22 @@ impl Decoder {
 /// Builds the target. The instructions have been checked; the slices are checked all the same.
 fn execute(
     instructions: &[Instruction],
-    footprint: &[u8],
+    footprint: &Pieces<'_>,
     sub: &[u8],
     literals: &[u8],
     target: &mut [u8],
 ) -> Result<(), DecodeError> {
     let (mut sub_at, mut literals_at, mut at) = (0, 0, 0);
+    let mut base = footprint.cursor();
     for placed in place(instructions) {
         match placed.gap {
             Gap::None => {}
             Gap::Sub => {
-                add(target, placed.gap_start, &footprint[placed.base_start()..], &sub[sub_at..], placed.gap_len);
+                if let Some(run) = base.run(placed.base_start(), placed.gap_len) {
+                    add(target, placed.gap_start, run, &sub[sub_at..], placed.gap_len);
+                } else {
+                    add_parts(target, placed.gap_start, footprint, placed.base_start()..placed.source, &sub[sub_at..]);
+                }
                 sub_at += placed.gap_len;
             }
             Gap::Literal => {
@@ -208,12 +226,35 @@ fn execute(
                 literals_at += placed.gap_len;
             }
         }
-        copy(target, placed.copy_start, footprint, placed.source, placed.copy_len);
+        if let Some(run) = base.run(placed.source, placed.copy_len) {
+            copy(target, placed.copy_start, run, 0, placed.copy_len);
+        } else {
+            copy_parts(target, placed.copy_start, footprint, placed.source..placed.base_end());
+        }
         at = placed.copy_end();
     }
     let rest = literals.get(literals_at..).filter(|rest| rest.len() == target.len() - at && sub_at == sub.len());
     target[at..].copy_from_slice(rest.ok_or(DecodeError("sub or literals do not fit the instructions"))?);
     Ok(())
+}
+
+/// Copies a run that crosses slices.
+#[cold]
+fn copy_parts(target: &mut [u8], mut at: usize, footprint: &Pieces<'_>, run: Range<usize>) {
+    for part in footprint.parts(run) {
+        target[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+}
+
+/// Adds sub bytes to a run that crosses slices.
+#[cold]
+fn add_parts(target: &mut [u8], mut at: usize, footprint: &Pieces<'_>, run: Range<usize>, mut sub: &[u8]) {
+    for part in footprint.parts(run) {
+        add(target, at, part, sub, part.len());
+        at += part.len();
+        sub = &sub[part.len()..];
+    }
 }
 
 /// Copies `len` bytes. A short copy moves [`SHORT`] bytes where both sides have them: what it writes past its end is written again by what follows.

@@ -24,6 +24,7 @@ mod frame;
 mod index;
 mod instruction;
 mod matcher;
+mod pieces;
 pub mod sketch;
 mod stream;
 mod summary;

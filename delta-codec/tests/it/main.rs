@@ -39,10 +39,17 @@ fn gather(window: &[u8], ranges: &[BaseRange]) -> Vec<u8> {
     ranges.iter().flat_map(slice).copied().collect()
 }
 
+/// Decodes twice, the second time from a footprint in pieces, which must make no difference.
 fn decode(footprint: &[u8], delta: &[u8], target_len: usize) -> Result<Vec<u8>, DecodeError> {
     let mut target = vec![0xa5; target_len];
-    Decoder::new().decode(footprint, delta, &mut target)?;
-    Ok(target)
+    let outcome = Decoder::new().decode(footprint, delta, &mut target);
+    let (front, rest) = footprint.split_at(footprint.len() / 3);
+    let (middle, back) = rest.split_at(rest.len().min(1000));
+    let mut again = vec![0x5a; target_len];
+    let in_pieces = Decoder::new().decode_pieces(&[front, middle, &[], back], delta, &mut again);
+    assert_eq!(in_pieces, outcome);
+    assert!(outcome.is_err() || again == target, "a footprint in pieces decodes to something else");
+    outcome.map(|()| target)
 }
 
 /// Random-looking bytes.

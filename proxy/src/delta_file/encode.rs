@@ -27,7 +27,6 @@ const SHARED_BYTES: usize = WINDOW_LEN_MAX + (32 << 20) + 2 * REGION_LEN;
 struct Coder {
     encoder: Encoder,
     decoder: Decoder,
-    footprint: Vec<u8>,
     decoded: Vec<u8>,
 }
 
@@ -186,15 +185,15 @@ impl Coder {
         let mut bytes = Vec::new();
         let encoded = self.encoder.encode(&job, &mut bytes)?;
         let mut ranges = Vec::new();
-        self.footprint.clear();
+        let mut footprint = Vec::new();
         for run in &encoded.footprint {
             window.in_base(run.offset, run.len, &mut ranges);
             let start = run.offset as usize;
-            self.footprint.extend_from_slice(&window.bytes[start..start + run.len as usize]);
+            footprint.push(&window.bytes[start..start + run.len as usize]);
         }
         self.decoded.resize(plain.len(), 0);
         let gives_back =
-            self.decoder.decode(&self.footprint, &bytes, &mut self.decoded).is_ok() && self.decoded == plain;
+            self.decoder.decode_pieces(&footprint, &bytes, &mut self.decoded).is_ok() && self.decoded == plain;
         (ranges.len() <= limits.ranges_max && gives_back).then_some((bytes, ranges))
     }
 }

@@ -366,19 +366,10 @@ impl Blobs {
                     Coding::Zstd => delta_codec::whole::decompress(stored, &mut plain)
                         .map_err(|error| EngineError::Integrity(error.to_string()))?,
                     Coding::Delta => {
-                        let base = match footprint.as_slice() {
-                            [(bytes, range)] => &bytes[range.clone()],
-                            pieces => {
-                                scratch.footprint.clear();
-                                pieces.iter().for_each(|(bytes, range)| {
-                                    scratch.footprint.extend_from_slice(&bytes[range.clone()])
-                                });
-                                &scratch.footprint
-                            }
-                        };
+                        let base: Vec<&[u8]> = footprint.iter().map(|(bytes, range)| &bytes[range.clone()]).collect();
                         scratch
                             .decoder
-                            .decode(base, stored, &mut plain)
+                            .decode_pieces(&base, stored, &mut plain)
                             .map_err(|error| EngineError::Integrity(error.to_string()))?;
                     }
                 }

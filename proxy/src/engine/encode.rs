@@ -234,17 +234,8 @@ fn gives_back(scratch: &mut Scratch, plain: &[u8], delta: &[u8], window: &[u8], 
         let start = usize::try_from(run.offset).ok()?;
         window.get(start..start.checked_add(run.len as usize)?)
     };
-    let Scratch { decoder, footprint: joined, plain: decoded, .. } = scratch;
-    let base = match footprint {
-        [run] => slice(run),
-        runs => {
-            joined.clear();
-            runs.iter()
-                .try_for_each(|run| slice(run).map(|bytes| joined.extend_from_slice(bytes)))
-                .map(|()| joined.as_slice())
-        }
-    };
-    let Some(base) = base else { return false };
+    let Some(base) = footprint.iter().map(slice).collect::<Option<Vec<_>>>() else { return false };
+    let Scratch { decoder, plain: decoded, .. } = scratch;
     decoded.resize(plain.len(), 0);
-    decoder.decode(base, delta, decoded).is_ok() && decoded == plain
+    decoder.decode_pieces(&base, delta, decoded).is_ok() && decoded == plain
 }

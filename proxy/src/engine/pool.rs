@@ -21,8 +21,6 @@ pub(super) struct Scratch {
     pub(super) encoder: Encoder,
     /// Decoder with its work buffers.
     pub(super) decoder: Decoder,
-    /// Room to lay a footprint's ranges end to end.
-    pub(super) footprint: Vec<u8>,
     /// Room to decode into for comparison.
     pub(super) plain: Vec<u8>,
 }
