@@ -1,10 +1,11 @@
 //! Reads of single versions, their neighbours, and the journal.
 
 use super::{
-    rows::{self, VERSION_WIDTH, blob_columns, version_columns},
+    rows::{self, VERSION_SEQ, VERSION_WIDTH, blob_columns, version_columns},
     session::{Row, Session, Statement, Value, signed, statement},
 };
 use crate::{Result, types::*};
+use std::collections::HashSet;
 
 pub(crate) async fn current<S: Session>(session: &mut S, bucket: BucketId, key: &str) -> Result<Option<Version>> {
     let row = session
@@ -21,13 +22,12 @@ pub(crate) async fn current<S: Session>(session: &mut S, bucket: BucketId, key: 
     row.as_ref().map(rows::version).transpose()
 }
 
-/// What follows the version's columns in the statements of [`content`].
+/// A version with its extents and blobs: a row for each extent, the facts only in the first. They are half a megabyte in an object of ten thousand parts.
 macro_rules! with_extents {
     ($condition:literal) => {
         concat!(
-            "SELECT ",
-            version_columns!(),
-            ", e.blob, e.plain_offset, e.plain_len, ",
+            "SELECT v.bucket, v.key, v.id, v.seq, v.modified_ms, v.size, CASE WHEN e.ordinal > 0 THEN NULL ELSE v.facts END, \
+             v.extents_digest, e.blob, e.plain_offset, e.plain_len, ",
             blob_columns!(),
             " FROM versions v LEFT JOIN extents e ON e.version = v.seq LEFT JOIN blobs b ON b.id = e.blob WHERE ",
             $condition,
@@ -36,10 +36,11 @@ macro_rules! with_extents {
     };
 }
 
+/// The statement of [`content`].
+pub(crate) const CURRENT_CONTENT: &str = with_extents!("v.bucket = $1 AND v.key = $2 AND v.current = 1");
+
 pub(crate) async fn content<S: Session>(session: &mut S, bucket: BucketId, key: &str) -> Result<Option<Content>> {
-    let statement =
-        statement!(with_extents!("v.bucket = $1 AND v.key = $2 AND v.current = 1"), bucket.0, rows::key(key));
-    one_content(session, statement).await
+    one_content(session, statement!(CURRENT_CONTENT, bucket.0, rows::key(key))).await
 }
 
 pub(crate) async fn version<S: Session>(
@@ -61,15 +62,17 @@ async fn one_content<S: Session>(session: &mut S, statement: Statement) -> Resul
 /// The versions in the answer of a statement of [`with_extents`].
 fn contents(rows: &[Row]) -> Result<Vec<Content>> {
     let mut contents: Vec<Content> = Vec::new();
+    let mut named: HashSet<BlobKey> = HashSet::new();
     for row in rows {
-        let version = rows::version(row)?;
-        if contents.last().is_none_or(|content| content.version.seq != version.seq) {
-            contents.push(Content { version, extents: Vec::new(), blobs: Vec::new() });
+        let seq = row.int(VERSION_SEQ)?;
+        if contents.last().is_none_or(|content| content.version.seq != seq) {
+            named.clear();
+            contents.push(Content { version: rows::version(row)?, extents: Vec::new(), blobs: Vec::new() });
         }
         let Some(content) = contents.last_mut().filter(|_| !row.is_null(VERSION_WIDTH)) else { continue };
         let extent = rows::extent(row, VERSION_WIDTH)?;
         content.extents.push(extent);
-        if content.blobs.iter().all(|blob| blob.id != extent.blob) {
+        if named.insert(extent.blob) {
             content.blobs.push(rows::blob(row, VERSION_WIDTH + 3)?);
         }
     }

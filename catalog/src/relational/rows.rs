@@ -13,6 +13,8 @@ pub(crate) use version_columns;
 
 /// How many columns [`version_columns`] names.
 pub(crate) const VERSION_WIDTH: usize = 8;
+/// Which of them is `seq`.
+pub(crate) const VERSION_SEQ: usize = 3;
 
 pub(crate) fn version(row: &Row) -> Result<Version> {
     Ok(Version {

@@ -4,7 +4,7 @@ use super::{writer::CommitFault, *};
 use crate::{Catalog, conformance::desk::Desk, types::*};
 use std::{
     os::unix::fs::PermissionsExt,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 use tempfile::TempDir;
@@ -78,6 +78,22 @@ async fn looking_for_versions_of_many_extents_reads_no_others() {
         .unwrap();
     assert!(steps[0].contains("INDEX extents_scattered (version>?)"), "{steps:#?}");
     assert!(steps.iter().all(|step| !step.contains("SCAN") && !step.contains("TEMP B-TREE")), "{steps:#?}");
+}
+
+#[tokio::test]
+async fn a_version_of_ten_thousand_extents_is_read_with_its_facts_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let desk = Desk::new(Arc::new(open(&directory).await)).await;
+    let facts = vec![b'f'; 300_000];
+    let blobs = (0..10_000).map(|_| desk.whole(1000)).collect();
+    desk.catalog.put(PutCommit { facts: facts.clone(), ..desk.commit("k", blobs) }).await.unwrap();
+    let content = desk.content("k").await;
+    assert_eq!((content.extents.len(), content.blobs.len(), content.version.facts == facts), (10_000, 10_000, true));
+    let raw = rusqlite::Connection::open(directory.path().join("catalog.db")).unwrap();
+    let mut statement = raw.prepare(crate::relational::read::CURRENT_CONTENT).unwrap();
+    let facts_len = |row: &rusqlite::Row<'_>| Ok(row.get::<_, Option<Vec<u8>>>(6)?.map_or(0, |facts| facts.len()));
+    let lens = statement.query_map((desk.bucket.id.0, b"k"), facts_len).unwrap();
+    assert_eq!(lens.map(std::result::Result::unwrap).sum::<usize>(), facts.len());
 }
 
 #[tokio::test]
