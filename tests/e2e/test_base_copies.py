@@ -252,6 +252,40 @@ def test_what_a_crash_left_of_a_copy_is_collected_and_is_no_blob_to_a_rebuild(ne
     assert scrub(server)["counts"]["restored"] == 1
 
 
+def test_a_base_that_cannot_be_written_anew_is_said_to_be_damaged_and_its_objects_are_read(
+    new_server: NewServer,
+) -> None:
+    server = new_server().start()
+    place = Directory(server.blobs)
+    s3 = s3_client(server.endpoint)
+    s3.create_bucket(Bucket="delta-00")
+    objects = series()
+    for key, content in objects.items():
+        s3.put_object(Bucket="delta-00", Key=key, Body=content)
+    run_job(server, "copies")
+    (copy,) = place.names("copies")
+    base, _ = copy.split("-")
+    (lies,) = (server.blobs / "blobs").rglob(base)
+    good = lies.read_bytes()
+    # A directory in the file's place is neither read nor removed.
+    lies.unlink()
+    (lies / "in the way").mkdir(parents=True)
+    assert unreadable(server, "delta-00", objects) == set()
+    found = server.run("scrub", "--json", check=False)
+    assert found.returncode == 1 and "second copies" in found.stderr
+    report = json.loads(found.stdout)
+    assert (report["counts"]["copy_only"], report["counts"]["restored"]) == (1, 0)
+    assert report["quarantine"] == {"blobs": [], "affected": []}
+    assert "only its second copy can be read" in server.tail(200)
+    assert place.read("copies", copy) == good
+    assert unreadable(server, "delta-00", objects) == set()
+
+    (lies / "in the way").rmdir()
+    lies.rmdir()
+    assert scrub(server)["counts"]["restored"] == 1
+    assert lies.read_bytes() == good
+
+
 def test_without_the_setting_nothing_is_stored_twice(new_server: NewServer) -> None:
     server = new_server(storage={"base_copies": 0}).start()
     s3 = s3_client(server.endpoint)

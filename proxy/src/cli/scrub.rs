@@ -65,8 +65,12 @@ pub(super) fn verdict(report: &Value) -> Outcome {
         let affected = list(report, "affected").len();
         return Err(Failure(format!("{damaged} blobs are damaged; they reach {affected} objects")));
     }
-    match report["counts"]["unreachable"].as_u64() {
-        None | Some(0) => Ok(()),
+    let count = |name: &str| report["counts"][name].as_u64().filter(|blobs| *blobs > 0);
+    if let Some(blobs) = count("copy_only") {
+        return Err(Failure(format!("{blobs} blobs are damaged and are read from their second copies")));
+    }
+    match count("unreachable") {
+        None => Ok(()),
         Some(unreachable) => Err(Failure(format!("{unreachable} blobs could not be asked for"))),
     }
 }
@@ -125,6 +129,10 @@ mod tests {
         assert!(verdict(&report(json!([]), 0)).is_ok());
         assert!(verdict(&report(json!([]), 1)).is_err());
         assert!(verdict(&report(json!([{"blob": "00"}]), 0)).is_err());
+        let copies =
+            |restored: u64, copy_only: u64| json!({ "counts": { "restored": restored, "copy_only": copy_only } });
+        assert!(verdict(&copies(1, 0)).is_ok(), "it is well again");
+        assert!(verdict(&copies(0, 1)).is_err());
         assert!(verdict(&json!({ "quarantine": { "blobs": [], "affected": [] } })).is_ok());
     }
 }

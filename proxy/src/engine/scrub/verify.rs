@@ -72,10 +72,13 @@ impl Verifier<'_> {
         if row.inline.is_none()
             && let Some(name) = self.blobs.only_name(row)?
         {
-            match self.blobs.backend(&row.backend)?.head(&name).await? {
-                None => return Ok(Some(Damage::whole(row, "it is missing"))),
-                Some(len) if len == row.stored_len => {}
-                Some(len) => damage.note(format!("it has {len} bytes instead of {}", row.stored_len)),
+            match self.blobs.backend(&row.backend)?.head(&name).await.map_err(EngineError::from) {
+                Ok(None) => return Ok(Some(Damage::whole(row, "it is missing"))),
+                // Something lies there that is no blob.
+                Err(EngineError::Integrity(why)) => return Ok(Some(Damage::whole(row, why))),
+                Err(error) => return Err(error),
+                Ok(Some(len)) if len == row.stored_len => {}
+                Ok(Some(len)) => damage.note(format!("it has {len} bytes instead of {}", row.stored_len)),
             }
         }
         let manifest = match self.blobs.manifest(row, bucket.domain_key()).await {
