@@ -350,6 +350,7 @@ impl Blobs {
         let (stored, footprint) = future::try_join(stored, footprint).await?;
         let segment = segment.clone();
         let metrics = self.metrics.clone();
+        let shelf = self.pool.shelf().clone();
         self.pool
             .run(move |scratch| {
                 let started = std::time::Instant::now();
@@ -359,7 +360,7 @@ impl Blobs {
                     Coding::Zstd => "zstd",
                     Coding::Delta => "delta",
                 };
-                let mut plain = vec![0; segment.plain_len as usize];
+                let mut plain = shelf.take(segment.plain_len as usize);
                 match segment.coding {
                     Coding::Raw if stored.len() == plain.len() => plain.copy_from_slice(stored),
                     Coding::Raw => return Err(damaged("raw segment of another length")),

@@ -43,6 +43,7 @@ mod reencode;
 mod report;
 mod safety;
 mod scrub;
+mod shelf;
 mod similar;
 mod stage;
 #[cfg(feature = "mutant-stale-cache")]
@@ -82,7 +83,7 @@ use catalog::{BlobRow, Catalog, Committed, Precondition, UnixMs, UploadId, Versi
 use hook_queue::HookQueue;
 use keyring::Keyring;
 use moka::future::Cache;
-use object_format::BlobId;
+use object_format::{BlobId, SEGMENT_LEN};
 use originals::Originals;
 use ownership::{Deployment, Strangers};
 use pins::Pins;
@@ -242,7 +243,9 @@ impl Engine {
         metrics.spool_bytes.with_label_values(&["used"]).set(0);
         let budget = Arc::new(MemoryBudget::new(config.memory_bytes_max, metrics.clone()));
         let decoded_bytes_max = budget.bytes_max() / 8;
-        budget.reserve(decoded_bytes_max + CODEC_THREAD_BYTES * threads as u64);
+        let buffers = shelf::buffers_of(budget.bytes_max(), threads);
+        pool.shelf().keep(buffers);
+        budget.reserve(decoded_bytes_max + CODEC_THREAD_BYTES * threads as u64 + (buffers * SEGMENT_LEN) as u64);
         let keeper = backends.get(&config.safety.backend).cloned();
         let keeper = keeper
             .ok_or_else(|| EngineError::Other(format!("backend {:?} is not configured", config.safety.backend)))?;

@@ -1,6 +1,6 @@
 //! The codec pool: CPU work leaves the async threads here and nowhere else.
 
-use super::error::EngineError;
+use super::{error::EngineError, shelf::Shelf};
 use crate::metrics::Metrics;
 use delta_codec::{Decoder, Encoder};
 use prometheus::{Histogram, IntGauge};
@@ -44,6 +44,8 @@ pub(super) struct CodecPool {
     /// Smoothed time jobs wait before they run, in microseconds.
     queue_us: AtomicU64,
     busy: IntGauge,
+    /// Buffers for what is decoded.
+    shelf: Arc<Shelf>,
     /// Where waiting times go; only the codec pool's are shown.
     queue_seconds: Option<Histogram>,
 }
@@ -66,6 +68,7 @@ impl CodecPool {
         Ok(Self {
             threads,
             queue_us: AtomicU64::new(0),
+            shelf: Arc::default(),
             busy: metrics.codec_threads.with_label_values(&[state]),
             queue_seconds: (kind == PoolKind::Codec).then(|| metrics.codec_queue_seconds.clone()),
         })
@@ -74,6 +77,11 @@ impl CodecPool {
     /// How many threads it has.
     pub(super) fn threads(&self) -> usize {
         self.threads.current_num_threads()
+    }
+
+    /// Where its decoded segments find buffers.
+    pub(super) fn shelf(&self) -> &Arc<Shelf> {
+        &self.shelf
     }
 
     /// How long jobs have lately waited for a thread; nothing while one is free.

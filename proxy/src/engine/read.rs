@@ -9,6 +9,7 @@ use super::{
     facts::Facts,
     outlet::held,
     pins::Pin,
+    shelf::lent,
 };
 use bytes::Bytes;
 use catalog::{BlobForm, BlobKey, BlobRow, CatalogError, Content, Version};
@@ -341,10 +342,10 @@ impl Reader {
         };
         permit.shrink(bytes.len() as u64);
         tracing::trace!(blob = %BlobId(blob.0), segment = index, len = cut.len(), "read");
-        let bytes = held(bytes, Some(permit));
         if raw {
-            return Ok(bytes);
+            return Ok(held(bytes, Some(permit)));
         }
+        let bytes = lent(bytes, permit, self.engine.pool.shelf());
         if cut.end > bytes.len() {
             return Err(too_short());
         }

@@ -408,7 +408,7 @@ async fn an_abandoned_upload_leaves_nothing() {
     let outcome = deployment.engine.stage(&bucket, destination, None, failing, Sha(Sha256::new())).await;
     assert!(matches!(outcome, Err(StoreError::Body("cut"))));
     // Caches and codec threads have their share of the budget for good; everything else comes back.
-    let reserved = (64 << 20) + 2 * CODEC_THREAD_BYTES;
+    let reserved = (64 << 20) + 2 * CODEC_THREAD_BYTES + 2 * SEGMENT_LEN as u64;
     let mut left = (usize::MAX, 0);
     for _ in 0..500 {
         left = (

@@ -206,6 +206,7 @@ impl Windows {
         while let Some((segment, bytes, within)) = fetched.try_next().await? {
             let unit_len = within.end - within.start;
             plain.extend_from_slice(&bytes[within.start as usize..within.end as usize]);
+            self.pool.shelf().put(bytes);
             layout.push(match segment.coding {
                 Coding::Raw => WindowUnit { plain_len: unit_len, stored_len: unit_len, divisible: true },
                 // A very compressible unit still costs memory to decode: it counts at least half its plain bytes, which bounds a
