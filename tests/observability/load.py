@@ -39,6 +39,7 @@ def tables(store: Store) -> dict[str, dict[str, Value]]:
         "backends.cloud": store.table(),
         "gc": {"interval": "2s", "grace": "1s"},
         "convert": {"interval": "1h"},
+        "storage": {"base_copies": 1},
         **dict(
             (
                 bucket(OFF, compression="off"),
@@ -183,6 +184,7 @@ class Load:
         self.s3.put_object(Bucket=DELTA, Key="mixed/base", Body=mixed)
         other = mixed[: 1536 * KIB] + noise(3000 + number, 4 * MIB)
         self.s3.put_object(Bucket=DELTA, Key=f"mixed/{number}", Body=other)
+        self._job("copies")
         self._job("scrub", percent=20)
         self._job("backup")
         self.s3.put_object(Bucket=OFF, Key=f"plain/{number}", Body=text(2000 + number, 300 * KIB))
