@@ -172,6 +172,17 @@ def test_the_artifacts_command_reuses_a_whole_manifest_and_replaces_a_broken_one
     assert first.artifacts[0].name in Mirror.served
 
 
+def test_artifacts_of_other_versions_than_were_asked_for_are_not_reused(mirror: str, tmp_path: Path) -> None:
+    arguments = ["artifacts", "--artifact-source", "alpine-iso", "--artifact-count", "2", "--reuse-artifacts"]
+    arguments += ["--mirror-url", f"{mirror}/alpine", "--data-dir", str(tmp_path)]
+    first, _ = sources.prepare(parser().parse_args(arguments), tmp_path, Reporter(quiet=True))
+    version = first.artifacts[0].version
+    for versions, fetched in ((version, False), (f"{version},0.0.1", True)):
+        Mirror.served = []
+        sources.prepare(parser().parse_args([*arguments, "--versions", versions]), tmp_path, Reporter(quiet=True))
+        assert bool(Mirror.served) == fetched
+
+
 def test_links_are_read_as_browsers_read_them() -> None:
     page = "<A HREF='a.iso?x=1'>a</A><a class=z href=b.iso#top>b</a><a name=c>c</a><a href=\"a.iso\">again</a>"
     assert index.links(page) == ["a.iso", "b.iso"]

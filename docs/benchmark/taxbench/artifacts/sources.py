@@ -18,7 +18,8 @@ KERNEL_MIRROR = "https://cdn.kernel.org/pub/linux/kernel"
 def prepare(options: argparse.Namespace, place: Path, reporter: Reporter) -> tuple[Manifest, Path]:
     """Makes or fetches the artifacts and writes their manifest; gives it and the directory its paths start from.
 
-    With `--reuse-artifacts` a manifest that is there and whole is used as it is.
+    With `--reuse-artifacts` a manifest that is there and whole is used as it is, unless versions were asked for
+    that are not in it.
 
     # Errors
     `SourceError` when the source cannot give what was asked for.
@@ -35,6 +36,9 @@ def prepare(options: argparse.Namespace, place: Path, reporter: Reporter) -> tup
     if options.reuse_artifacts and (place / MANIFEST_NAME).is_file():
         manifest = Manifest.read(place)
         wrong = manifest.verify(place)
+        asked = {version.strip() for version in options.versions.split(",") if version.strip()}
+        if asked - {artifact.version for artifact in manifest.artifacts}:
+            wrong.append("other versions were asked for")
         if manifest.source == options.artifact_source and not wrong:
             reporter.say(f"reusing {len(manifest.artifacts)} artifacts in {place}")
             return manifest, place
