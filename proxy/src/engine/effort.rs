@@ -153,6 +153,16 @@ impl Trying {
         }
     }
 
+    /// The same, but high in place of max where max would leave a budget of `budget_bytes` too little for windows and requests.
+    pub(super) fn within_budget(self, budget_bytes: u64) -> Self {
+        match self {
+            Self::Fixed { effort: Effort::Max, later } if budget_bytes < 3 * MAX_WORK_BYTES => {
+                Self::Fixed { effort: Effort::High, later }
+            }
+            trying => trying,
+        }
+    }
+
     /// Takes note of what a segment met.
     pub(super) fn note(&mut self, load: Load) {
         if let Self::ByLoad { control, .. } = self {
@@ -163,14 +173,6 @@ impl Trying {
 
 /// Work memory of a segment at effort max, beyond what each codec thread has for good. The converter encodes one at a time.
 pub(super) const MAX_WORK_BYTES: u64 = 256 << 20;
-
-/// The effort, or high in place of max where max would leave a budget of `budget_bytes` too little for windows and requests.
-pub(super) fn within_budget(effort: Effort, budget_bytes: u64) -> Effort {
-    match effort {
-        Effort::Max if budget_bytes < 3 * MAX_WORK_BYTES => Effort::High,
-        effort => effort,
-    }
-}
 
 /// How hard the converter encodes what waits in its queue: as the bucket says, and where that is "by load" harder when nobody reads it.
 pub(super) fn in_background(setting: EffortSetting, cold: bool) -> Effort {
@@ -283,8 +285,9 @@ mod tests {
 
     #[test]
     fn max_is_for_budgets_that_have_room_for_it() {
-        assert_eq!(within_budget(Effort::Max, 1 << 30), Effort::Max);
-        assert_eq!(within_budget(Effort::Max, 512 << 20), Effort::High);
-        assert_eq!(within_budget(Effort::Balanced, 64 << 20), Effort::Balanced);
+        let within = |effort, budget| Trying::Fixed { effort, later: false }.within_budget(budget).effort();
+        assert_eq!(within(Effort::Max, 1 << 30), Some(Effort::Max));
+        assert_eq!(within(Effort::Max, 512 << 20), Some(Effort::High));
+        assert_eq!(within(Effort::Balanced, 64 << 20), Some(Effort::Balanced));
     }
 }

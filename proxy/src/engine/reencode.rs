@@ -13,7 +13,7 @@ use super::{
     base::BaseObject,
     bucket::{BucketHandle, RowPlace, digest_of},
     config::Compression,
-    effort::{self, Trying},
+    effort::Trying,
     facts::{Facts, Form, StorageFacts},
     keyring::random,
     now_ms,
@@ -284,8 +284,7 @@ impl Engine {
         // One segment at a time beside the one that is being read: clients come first.
         let len = Some(old.plain_len);
         let target = Target { key: key.clone(), start: user.start, part: None, len, reach: plan::reach_of(len) };
-        let effort = effort::within_budget(reform.effort, self.budget.bytes_max());
-        let trying = Trying::Fixed { effort, later: false };
+        let trying = Trying::Fixed { effort: reform.effort, later: false };
         let manner = Manner { target, search, trying, jobs: 1 };
         let staged = self.stage_with(bucket, manner, body.boxed(), ContentDigest::default());
         let staged = staged.await.map_err(|error| match error {

@@ -157,7 +157,7 @@ impl Engine {
     pub(super) async fn stage_with<S, E, D>(
         self: &Arc<Self>,
         bucket: &BucketHandle,
-        manner: Manner,
+        mut manner: Manner,
         body: S,
         digest: D,
     ) -> Result<Staged<D::Output>, StoreError<E>>
@@ -167,6 +167,7 @@ impl Engine {
         D: BodyDigest,
     {
         let len = manner.target.len;
+        manner.trying = manner.trying.within_budget(self.budget.bytes_max());
         let _work = match manner.trying.effort() {
             Some(Effort::Max) => Some(self.budget.acquire(effort::MAX_WORK_BYTES).await?),
             _ => None,
