@@ -12,7 +12,7 @@ pub use file::LogFormat;
 use crate::{
     auth::{Credentials, Policy, PolicyDocument, UserConfig},
     engine::{
-        SafetyConfig, ScrubConfig,
+        FAN_IN_MAX, SafetyConfig, ScrubConfig,
         config::{BucketSettings, CatalogConfig, ConvertConfig, EngineConfig},
     },
 };
@@ -244,9 +244,6 @@ impl ServeConfig {
         })
     }
 }
-
-/// Most deltas of one base, by the plan.
-const BASE_COPIES_MAX: u64 = 1000;
 
 /// Every variable the program reads, but those that `env:` names.
 const VARIABLES: &[&str] = &[
@@ -505,10 +502,10 @@ impl Reader<'_> {
         if file.gc.unfinished_age.0 < Duration::from_secs(1) {
             return Err(ConfigError::at("gc.unfinished_age", "expected at least \"1s\""));
         }
-        if file.storage.base_copies > BASE_COPIES_MAX {
+        if file.storage.base_copies > FAN_IN_MAX {
             return Err(ConfigError::at(
                 "storage.base_copies",
-                format!("expected 0 (never) or 1 to {BASE_COPIES_MAX}: no base has more deltas"),
+                format!("expected 0 (never) or 1 to {FAN_IN_MAX}: no base has more deltas"),
             ));
         }
         if file.scrub.interval.is_some_and(|interval| interval.0 < Duration::from_secs(1)) {
@@ -534,7 +531,10 @@ impl Reader<'_> {
             return Err(ConfigError::at("convert.interval", "expected at least \"1s\""));
         }
         if (1..catalog::SCATTERED_EXTENTS_MIN).contains(&u64::from(file.convert.merge_extents)) {
-            return Err(ConfigError::at("convert.merge_extents", "expected 0 (never) or at least 32"));
+            return Err(ConfigError::at(
+                "convert.merge_extents",
+                format!("expected 0 (never) or at least {}", catalog::SCATTERED_EXTENTS_MIN),
+            ));
         }
         Ok(EngineConfig {
             data: file.storage.data.clone(),

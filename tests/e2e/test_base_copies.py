@@ -219,9 +219,8 @@ def test_twenty_deltas_outlive_their_base(
     assert bucket_stats(server, bucket)["base_copies"] == 0
 
 
-def test_what_a_crash_left_of_a_copy_is_collected_and_is_no_blob_to_a_rebuild(new_server: NewServer) -> None:
-    server = new_server().start()
-    place = Directory(server.blobs)
+def copied_series(server: Server, place: Directory) -> tuple[dict[str, bytes], str]:
+    """Stores a series whose base has a second copy then: its objects, and the copy's name."""
     s3 = s3_client(server.endpoint)
     s3.create_bucket(Bucket="delta-00")
     objects = series()
@@ -229,6 +228,13 @@ def test_what_a_crash_left_of_a_copy_is_collected_and_is_no_blob_to_a_rebuild(ne
         s3.put_object(Bucket="delta-00", Key=key, Body=content)
     run_job(server, "copies")
     (copy,) = place.names("copies")
+    return objects, copy
+
+
+def test_what_a_crash_left_of_a_copy_is_collected_and_is_no_blob_to_a_rebuild(new_server: NewServer) -> None:
+    server = new_server().start()
+    place = Directory(server.blobs)
+    objects, copy = copied_series(server, place)
     base, _ = copy.split("-")
     assert server.stop() == 0
 
@@ -257,13 +263,7 @@ def test_a_base_that_cannot_be_written_anew_is_said_to_be_damaged_and_its_object
 ) -> None:
     server = new_server().start()
     place = Directory(server.blobs)
-    s3 = s3_client(server.endpoint)
-    s3.create_bucket(Bucket="delta-00")
-    objects = series()
-    for key, content in objects.items():
-        s3.put_object(Bucket="delta-00", Key=key, Body=content)
-    run_job(server, "copies")
-    (copy,) = place.names("copies")
+    objects, copy = copied_series(server, place)
     base, _ = copy.split("-")
     (lies,) = (server.blobs / "blobs").rglob(base)
     good = lies.read_bytes()

@@ -67,6 +67,7 @@ pub use facts::{Checksum, Facts, Form, PartFacts, PartSize, StorageFacts};
 pub use jobs::{JobAction, JobRun};
 pub use originals::open_plain;
 pub use packs::Packing;
+pub(crate) use plan::FAN_IN_MAX;
 pub use publish::{Completion, PartName};
 pub use read::OpenObject;
 pub use safety::{

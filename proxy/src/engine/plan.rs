@@ -11,7 +11,7 @@ pub(super) const INLINE_LEN_MAX: u64 = 4 << 10;
 /// Shorter content is not worth a base.
 pub(super) const DELTA_LEN_MIN: u64 = 8 << 10;
 /// Deltas one base may bear, and their plain bytes (hazard E8).
-const FAN_IN_MAX: u64 = 1_000;
+pub(crate) const FAN_IN_MAX: u64 = 1_000;
 const FAN_IN_BYTES_MAX: u64 = 64 << 30;
 /// From this share of its samples on a target surely has a base.
 const OVERLAP_CLEAR: f64 = 0.5;

@@ -170,6 +170,19 @@ impl Deployment {
         files
     }
 
+    /// Changes one bit in the middle of what is stored of a blob, and drops what was read of it.
+    pub(super) fn damage(&self, row: &BlobRow) {
+        let name = hex::encode(row.id.0);
+        let file = self.blob_files().into_iter().find(|file| file.to_string_lossy().contains(&name));
+        let file = file.expect("it lies there");
+        let mut bytes = std::fs::read(&file).expect("readable");
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::remove_file(&file).expect("removed");
+        std::fs::write(&file, bytes).expect("written");
+        self.engine.drop_caches();
+    }
+
     fn read_bytes(&self) -> u64 {
         self.metrics.backend_bytes_total.with_label_values(&["local", "read"]).get()
     }

@@ -146,15 +146,7 @@ async fn a_damaged_blob_stays_in_the_queue_and_does_not_stop_the_others() {
     two_that_wait(&deployment).await;
     let current = deployment.engine.catalog().content(deployment.bucket("delta").await.row.id, "v-2").await;
     let row = current.expect("read").expect("exists").blobs.remove(0);
-    let name = hex::encode(row.id.0);
-    let file = deployment.blob_files().into_iter().find(|file| file.to_string_lossy().contains(&name));
-    let file = file.expect("it lies there");
-    let mut bytes = std::fs::read(&file).expect("readable");
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    std::fs::remove_file(&file).expect("removed");
-    std::fs::write(&file, bytes).expect("written");
-    deployment.engine.drop_caches();
+    deployment.damage(&row);
     let report = run(&deployment, json!({ "now": true })).await;
     assert_eq!((&report["failed"], waiting(&deployment).await), (&json!(1), 1), "{report}");
 }

@@ -316,15 +316,7 @@ async fn damage_to_one_version_is_told_and_does_not_stop_the_others() {
     upload(&deployment, &bucket, "a", &content(4 * MIB, 49), 100_000).await;
     upload(&deployment, &bucket, "b", &content(4 * MIB, 50), 100_000).await;
     let row = content_of(&deployment, &bucket, "a").await.blobs.remove(7);
-    let name = hex::encode(row.id.0);
-    let file = deployment.blob_files().into_iter().find(|file| file.to_string_lossy().contains(&name));
-    let file = file.expect("it lies there");
-    let mut bytes = std::fs::read(&file).expect("readable");
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    std::fs::remove_file(&file).expect("removed");
-    std::fs::write(&file, bytes).expect("written");
-    deployment.engine.drop_caches();
+    deployment.damage(&row);
     let report = merge_now(&deployment).await;
     assert_eq!((&report["failed"], counted(&deployment, "failed")), (&json!(1), 1), "{report}");
     assert_eq!((extents(&deployment, &bucket, "a").await, extents(&deployment, &bucket, "b").await), (42, 1));
