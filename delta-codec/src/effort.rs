@@ -9,9 +9,9 @@ pub enum Effort {
     Fast,
     /// Words of 16 bytes, every 16th position indexed, literals with context, zstd level 1.
     Balanced,
-    /// As balanced, zstd level 3.
+    /// As balanced, zstd level 3, and 6 for sub bytes.
     High,
-    /// As balanced, then every position of the footprint for what resembles it, zstd level 19; 2 to 10 MB/s on native code, so off the request path.
+    /// As balanced, then every position of the footprint for what resembles it, zstd level 19, and 17 for sub bytes; 3 to 15 MB/s on native code, so off the request path.
     Max,
 }
 
@@ -39,8 +39,10 @@ pub(crate) struct Tuning {
     pub(crate) stride: usize,
     /// Compression of the three instruction streams.
     pub(crate) instructions: Settings,
-    /// Compression of the sub and literal streams.
-    pub(crate) content: Settings,
+    /// Compression of the sub bytes.
+    pub(crate) sub: Settings,
+    /// Compression of the literals.
+    pub(crate) literals: Settings,
     /// Whether literals are compressed over the base bytes around them.
     pub(crate) context: bool,
     /// Whether the target is matched once more, densely, within the footprint.
@@ -54,7 +56,8 @@ impl Effort {
                 word_len: WordLen::ThirtyTwo,
                 stride: 32,
                 instructions: Settings::LEVEL_1,
-                content: Settings::LEVEL_1,
+                sub: Settings::DIFFERENCES,
+                literals: Settings::LITERALS,
                 context: false,
                 fine: false,
             },
@@ -62,7 +65,8 @@ impl Effort {
                 word_len: WordLen::Sixteen,
                 stride: 16,
                 instructions: Settings::LEVEL_3,
-                content: Settings::LEVEL_1,
+                sub: Settings::DIFFERENCES,
+                literals: Settings::LITERALS,
                 context: true,
                 fine: false,
             },
@@ -70,7 +74,8 @@ impl Effort {
                 word_len: WordLen::Sixteen,
                 stride: 16,
                 instructions: Settings::LEVEL_3,
-                content: Settings::LEVEL_3,
+                sub: Settings::at_level(6),
+                literals: Settings::LEVEL_3,
                 context: true,
                 fine: false,
             },
@@ -78,7 +83,8 @@ impl Effort {
                 word_len: WordLen::Sixteen,
                 stride: 16,
                 instructions: Settings::LEVEL_19,
-                content: Settings::LEVEL_19,
+                sub: Settings::at_level(17),
+                literals: Settings::LEVEL_19,
                 context: true,
                 fine: true,
             },

@@ -130,7 +130,7 @@ impl Encoder {
             varint::put(out, source);
             return;
         }
-        let Tuning { instructions, content, context, .. } = job.effort.tuning();
+        let Tuning { instructions, sub, literals, context, .. } = job.effort.tuning();
         self.streams.fill(&self.instructions, &self.footprint, job.window, job.target);
         if context {
             self.streams.fill_context(&self.instructions, &self.footprint, job.window, job.target.len());
@@ -143,8 +143,8 @@ impl Encoder {
         stream::write(&streams.gap_lengths, &[], instructions, &mut self.zstd, out);
         stream::write(&streams.copy_lengths, &[], instructions, &mut self.zstd, out);
         stream::write(&streams.diagonals, &[], instructions, &mut self.zstd, out);
-        stream::write(&streams.sub, &[], content, &mut self.zstd, out);
-        stream::write(&streams.literals, &streams.context, content, &mut self.zstd, out);
+        stream::write(&streams.sub, &[], sub, &mut self.zstd, out);
+        stream::write(&streams.literals, &streams.context, literals, &mut self.zstd, out);
     }
 }
 

@@ -1,16 +1,15 @@
 //! The sampled block index: which words stand at every k-th position of a window.
 //!
-//! An array of 32-bit entries without chains: 10 check bits and a 22-bit block number (plus one, so that 0 means empty). The first
+//! An array of 32-bit entries without chains: 10 check bits, never all 0, so that 0 means empty, and a 22-bit block number. The first
 //! occurrence of a word wins, because the window is filled from its end. Nothing rolls: the base is hashed
 //! only where it is indexed, and the target is hashed at any position.
 
 use crate::effort::{Effort, WordLen};
+use crate::prefetch::prefetch;
 use crate::word;
 
 /// Bits of an entry that name a block.
 const BLOCK_BITS: u32 = 22;
-/// Most blocks an index can name.
-const BLOCKS_MAX: usize = (1 << BLOCK_BITS) - 2;
 const BLOCK_MASK: u32 = (1 << BLOCK_BITS) - 1;
 /// Bits of the hash kept beside the block, so that a probe seldom touches the base in vain.
 const CHECK_MASK: u32 = (1 << (32 - BLOCK_BITS)) - 1;
@@ -41,11 +40,7 @@ impl Shape {
         while window_len.div_ceil(stride) > 1 << BLOCK_BITS {
             stride *= 2;
         }
-        // The longest windows have a block or two more than an entry can name: their last ones are left out.
-        let blocks = match window_len.checked_sub(tuning.word_len.bytes()) {
-            Some(last_start) => (last_start / stride + 1).min(BLOCKS_MAX),
-            None => 0,
-        };
+        let blocks = window_len.checked_sub(tuning.word_len.bytes()).map_or(0, |last_start| last_start / stride + 1);
         // A fuller table loses a word now and then, a larger one costs a cache miss more often.
         let slots = (blocks + blocks / 3).next_power_of_two();
         let slot_bits = slots.trailing_zeros().clamp(SLOT_BITS_MIN, SLOT_BITS_MAX);
@@ -76,8 +71,7 @@ impl BaseIndex {
         for block in (0..blocks).rev() {
             if let Some(word) = window[block * self.stride..].first_chunk::<WORD>() {
                 let hash = word::hash(word);
-                self.slots[(hash >> self.slot_shift) as usize] =
-                    (hash as u32 & CHECK_MASK) << BLOCK_BITS | (block as u32 + 1);
+                self.slots[(hash >> self.slot_shift) as usize] = check_of(hash) << BLOCK_BITS | block as u32;
             }
         }
     }
@@ -86,9 +80,13 @@ impl BaseIndex {
     #[inline(always)]
     pub(crate) fn look_up(&self, hash: u64) -> Option<usize> {
         let entry = self.slots[(hash >> self.slot_shift) as usize];
-        let block = (entry & BLOCK_MASK).wrapping_sub(1);
-        (entry != 0 && entry >> BLOCK_BITS == hash as u32 & CHECK_MASK)
-            .then(|| (block as usize).wrapping_mul(self.stride))
+        (entry >> BLOCK_BITS == check_of(hash)).then(|| ((entry & BLOCK_MASK) as usize).wrapping_mul(self.stride))
+    }
+
+    /// Starts to fetch what [`BaseIndex::look_up`] of this hash will read.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        prefetch(&self.slots, (hash >> self.slot_shift) as usize);
     }
 
     pub(crate) fn word_len(&self) -> WordLen {
@@ -104,6 +102,12 @@ impl BaseIndex {
     pub fn memory_bytes_for(window_len: usize, effort: Effort) -> usize {
         size_of::<Self>() + (size_of::<u32>() << Shape::of(window_len, effort).slot_bits)
     }
+}
+
+/// The check bits of a hash. Odd, so that an empty slot matches none: one comparison that almost always fails, which a processor can predict.
+#[inline(always)]
+fn check_of(hash: u64) -> u32 {
+    hash as u32 & CHECK_MASK | 1
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ mod index;
 mod instruction;
 mod matcher;
 mod pieces;
+mod prefetch;
 pub mod sketch;
 mod stream;
 mod summary;

@@ -14,6 +14,10 @@ use crate::word;
 const STEP_SHIFT: u32 = 7;
 /// … up to this; steps are odd, so that they do not resonate with aligned data.
 const STEP_MAX: usize = 33;
+/// Words asked for together: these many after a copy, and …
+const PROBES_MIN: usize = 4;
+/// … these when they had no match; about as many as a core waits for at once.
+const PROBES_MAX: usize = 16;
 /// A copy off the current diagonal must be longer than what its instruction costs, which grows with how far away it is: these many bytes, and …
 const FAR_COPY_LEN_MIN: usize = 12;
 /// … this many more for each byte of the number that says where.
@@ -63,6 +67,39 @@ impl Scan for Pass<'_> {
     }
 }
 
+/// Words of the target whose slots in the index have been asked for: they lie anywhere in memory, and a core waits for several of them in
+/// the time of one.
+#[derive(Default)]
+struct Probes {
+    /// Where each word is in the target, and its hash.
+    words: [(usize, u64); PROBES_MAX],
+    len: usize,
+}
+
+impl Probes {
+    /// Asks for the next words from `at` on, at most `len_max`, and moves `at` past them. There is none where the target ends.
+    #[inline(always)]
+    fn ask<const WORD: usize>(
+        &mut self,
+        index: &BaseIndex,
+        target: &[u8],
+        at: &mut usize,
+        covered: usize,
+        len_max: usize,
+    ) {
+        self.len = 0;
+        while self.len < len_max
+            && let Some(word) = target.get(*at..).and_then(<[u8]>::first_chunk::<WORD>)
+        {
+            let hash = word::hash(word);
+            index.prefetch(hash);
+            self.words[self.len] = (*at, hash);
+            self.len += 1;
+            *at += (1 + ((*at - covered) >> STEP_SHIFT)).min(STEP_MAX) | 1;
+        }
+    }
+}
+
 /// One pass over one target.
 struct Search<'a, M> {
     mask: M,
@@ -79,40 +116,51 @@ impl<M: EqualMask> Search<'_, M> {
         // Target bytes before this are decided.
         let mut covered = 0;
         let mut diagonal: Option<isize> = None;
-        while let Some(word) = target.get(at..).and_then(<[u8]>::first_chunk::<WORD>) {
-            if let Some(candidate) = index.look_up(word::hash(word)) {
-                let source = diagonal
-                    .and_then(|diagonal| at.checked_add_signed(diagonal))
-                    .filter(|&source| window.get(source..).and_then(<[u8]>::first_chunk::<WORD>) == Some(word))
-                    .unwrap_or(candidate);
-                let forward = window.get(source..).map_or(0, |base| common_prefix_len(&target[at..], base));
-                if forward >= WORD {
-                    let backward = common_suffix_len(&target[covered..at], &window[..source]);
-                    let here = source as isize - at as isize;
-                    let in_step = diagonal == Some(here);
-                    if in_step || forward + backward >= far_copy_len_min(diagonal.unwrap_or(0), here) {
-                        diagonal = Some(here);
-                        let start = at - backward;
-                        if in_step
-                            && is_short_sub(&target[covered..start], &window[source - backward - (start - covered)..])
-                        {
-                            self.push(start - covered, true, forward + backward, source - backward);
-                        } else {
-                            let close = self.close_len_before(&target[covered..start], &window[..source - backward]);
-                            self.push_gap_and_copy(
-                                start - close - covered,
-                                close,
-                                forward + backward,
-                                source - backward,
-                            );
-                        }
-                        covered = self.follow(at + forward, source + forward);
-                        at = covered;
-                        continue;
-                    }
+        let (mut now, mut next) = (&mut Probes::default(), &mut Probes::default());
+        // Soon after a copy there is often another: only a gap that has gone on asks ahead of what it looks at.
+        let mut ahead = false;
+        'probing: loop {
+            if now.len == 0 {
+                now.ask::<WORD>(index, target, &mut at, covered, if ahead { PROBES_MAX } else { PROBES_MIN });
+                if now.len == 0 {
+                    return;
                 }
             }
-            at += (1 + ((at - covered) >> STEP_SHIFT)).min(STEP_MAX) | 1;
+            if ahead {
+                next.ask::<WORD>(index, target, &mut at, covered, PROBES_MAX);
+            }
+            for &(probe, hash) in &now.words[..now.len] {
+                let Some(candidate) = index.look_up(hash) else { continue };
+                let Some(word) = target[probe..].first_chunk::<WORD>() else { continue };
+                let source = diagonal
+                    .and_then(|diagonal| probe.checked_add_signed(diagonal))
+                    .filter(|&source| window.get(source..).and_then(<[u8]>::first_chunk::<WORD>) == Some(word))
+                    .unwrap_or(candidate);
+                let forward = window.get(source..).map_or(0, |base| common_prefix_len(&target[probe..], base));
+                if forward < WORD {
+                    continue;
+                }
+                let backward = common_suffix_len(&target[covered..probe], &window[..source]);
+                let here = source as isize - probe as isize;
+                let in_step = diagonal == Some(here);
+                if !in_step && forward + backward < far_copy_len_min(diagonal.unwrap_or(0), here) {
+                    continue;
+                }
+                diagonal = Some(here);
+                let start = probe - backward;
+                if in_step && is_short_sub(&target[covered..start], &window[source - backward - (start - covered)..]) {
+                    self.push(start - covered, true, forward + backward, source - backward);
+                } else {
+                    let close = self.close_len_before(&target[covered..start], &window[..source - backward]);
+                    self.push_gap_and_copy(start - close - covered, close, forward + backward, source - backward);
+                }
+                covered = self.follow(probe + forward, source + forward);
+                at = covered;
+                (now.len, next.len, ahead) = (0, 0, false);
+                continue 'probing;
+            }
+            std::mem::swap(&mut now, &mut next);
+            (next.len, ahead) = (0, true);
         }
     }
 

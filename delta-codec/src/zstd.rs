@@ -11,6 +11,10 @@ use crate::frame;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     level: i32,
+    /// The shortest match looked for, where that is not the level's own.
+    min_match: Option<u32>,
+    /// Entries (as a power of two) of the hash and the chain table without a prefix, where they are not the level's own.
+    table_logs: Option<(u32, u32)>,
     /// With a prefix, the match tables have at least 2^(window log - this) entries. At zstd's own size, meant for an input
     /// without prefix, most of a long prefix is forgotten before the first byte is compressed.
     table_shift: u32,
@@ -19,13 +23,21 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    pub(crate) const LEVEL_1: Self = Self { level: 1, table_shift: 3, table_log_max: 20 };
-    pub(crate) const LEVEL_3: Self = Self { level: 3, table_shift: 2, table_log_max: 22 };
-    pub(crate) const LEVEL_19: Self = Self { level: 19, table_shift: 1, table_log_max: 24 };
+    pub(crate) const LEVEL_1: Self = Self::at_level(1).with_tables(3, 20);
+    pub(crate) const LEVEL_3: Self = Self::at_level(3).with_tables(2, 22);
+    pub(crate) const LEVEL_19: Self = Self::at_level(19).with_tables(1, 24);
+    /// For literals: level 1 that looks for matches of five bytes, not seven. What is left over is short.
+    pub(crate) const LITERALS: Self = Self { min_match: Some(5), ..Self::LEVEL_1 };
+    /// For differences, at level 1's speed: mostly zeros, what repeats is short and near, so that small tables find it.
+    pub(crate) const DIFFERENCES: Self = Self { min_match: Some(5), table_logs: Some((15, 14)), ..Self::at_level(3) };
 
-    /// As [`Settings::LEVEL_1`] at another level.
+    /// A level as it is.
     pub(crate) const fn at_level(level: i32) -> Self {
-        Self { level, table_shift: 3, table_log_max: 24 }
+        Self { level, min_match: None, table_logs: None, table_shift: 3, table_log_max: 24 }
+    }
+
+    const fn with_tables(self, table_shift: u32, table_log_max: u32) -> Self {
+        Self { table_shift, table_log_max, ..self }
     }
 }
 
@@ -97,7 +109,15 @@ fn compress_once<'p>(
         set(CParameter::Format(FrameFormat::Magicless))?;
         set(CParameter::ContentSizeFlag(false))?;
     }
-    if !prefix.is_empty() {
+    if let Some(min_match) = settings.min_match {
+        set(CParameter::MinMatch(min_match))?;
+    }
+    if prefix.is_empty() {
+        if let Some((hash_log, chain_log)) = settings.table_logs {
+            set(CParameter::HashLog(hash_log))?;
+            set(CParameter::ChainLog(chain_log))?;
+        }
+    } else {
         let reach = plain.len() + prefix.len();
         let window_log = (reach + 1).next_power_of_two().trailing_zeros().clamp(*WINDOW_LOG.start(), *WINDOW_LOG.end());
         let table_log = window_log
