@@ -212,6 +212,52 @@ def test_with_neither_backup_nor_journal_manifests_tell_what_they_know(new_serve
         assert got["Metadata"] == metadata
 
 
+@pytest.mark.parametrize("journal", [True, False], ids=["with-journal", "manifests-only"])
+def test_nothing_is_lost_of_an_object_that_was_merged_around_a_part_of_another_one(
+    new_server: NewServer, journal: bool
+) -> None:
+    bucket = "delta-aes256-00"
+    convert = {"interval": "1h", "merge_extents": 32, "free_bytes_min": 0}
+    server = new_server(convert=convert, backup={"journal_seconds": 3600}).start()
+    s3 = s3_client(server.endpoint)
+    s3.create_bucket(Bucket=bucket)
+    history = History()
+    parts = [noise(number, 5 * MIB // 64) * 64 for number in range(40)]
+    history.put_parts(s3, bucket, "parts", parts, {"of": "forty"})
+    other: dict[str, Any] = {"Bucket": bucket, "Key": "other"}
+    other["UploadId"] = s3.create_multipart_upload(**other, ContentType="application/x-test")["UploadId"]
+    taken = s3.upload_part_copy(
+        **other,
+        PartNumber=1,
+        CopySource=f"{bucket}/parts",
+        CopySourceRange=f"bytes={20 * 5 * MIB}-{21 * 5 * MIB - 1}",
+    )["CopyPartResult"]["ETag"]
+    whole = s3.complete_multipart_upload(**other, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": taken}]})
+    server.settle(300)
+    purge_everything(server)
+    extents = [extent["len"] for extent in server.json("explain", f"s3://{bucket}/parts")["extents"]]
+    assert extents == [20 * 5 * MIB, 5 * MIB, 19 * 5 * MIB]
+
+    ship(server)
+    burn(server)
+    if not journal:
+        for kind in ("journal", "lineage", "backup", "backup-part"):
+            shutil.rmtree(server.blobs / kind, ignore_errors=True)
+    report = server.json("rebuild", *([] if journal else ["--in-place"]))
+    assert report["damage"] is None and report["recovered"]["unreadable"] == []
+    server.start()
+    if journal:
+        history.objects[bucket, "other"] = (hashlib.sha256(parts[20]).hexdigest(), whole["ETag"], {}, 5 * MIB)
+        assert history.assert_back(s3) == 2
+        seventh = s3.get_object(Bucket=bucket, Key="parts", PartNumber=7)
+        assert (seventh["PartsCount"], seventh["Body"].read()) == (40, parts[6])
+        return
+    # Merged blobs know their order, not which part of the upload lay between them: all bytes are there, in two pieces.
+    recovered = {entry["recovered_as"] for entry in report["recovered"]["versions"]}
+    bodies = [s3.get_object(Bucket=bucket, Key=key)["Body"].read() for key in recovered]
+    assert sorted(bodies, key=len) == [parts[20], b"".join(parts[:20] + parts[21:])]
+
+
 def files_of(server: Server, kind: str) -> list[Path]:
     """The files of one kind of blob, by name."""
     return sorted((path for path in (server.blobs / kind).rglob("*") if path.is_file()), key=lambda path: path.name)
