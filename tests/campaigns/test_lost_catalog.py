@@ -217,8 +217,9 @@ def test_nothing_is_lost_of_an_object_that_was_merged_around_a_part_of_another_o
     new_server: NewServer, journal: bool
 ) -> None:
     bucket = "delta-aes256-00"
-    convert = {"interval": "1h", "merge_extents": 32, "free_bytes_min": 0}
-    server = new_server(convert=convert, backup={"journal_seconds": 3600}).start()
+    server = new_server(
+        convert={"interval": "1h", "merge_extents": 32, "free_bytes_min": 0}, backup={"journal_seconds": 3600}
+    ).start()
     s3 = s3_client(server.endpoint)
     s3.create_bucket(Bucket=bucket)
     history = History()
