@@ -1,5 +1,5 @@
 # The developer's commands; CI runs `make test` and nothing else.
-.PHONY: help run cluster test test-all docker-test bench bench-baseline bench-codec bench-bases bench-report demo lint fmt audit pin
+.PHONY: help run cluster test test-all docker-test arm-test bench bench-baseline bench-codec bench-bases bench-report demo lint fmt audit pin
 
 PY := .venv/bin/python
 
@@ -25,6 +25,9 @@ docker-test: ## the image and the compose files, built and run by a real Docker 
 	@tests/setup.sh
 	@tests/docker/setup.sh
 	$(PY) -m pytest --timeout=3600 --verbose tests/docker/smoke.py
+
+arm-test: ## the codec's tests on an emulated ARM processor, for its NEON comparisons (installs a cross compiler and qemu)
+	@tests/arm/test.sh
 
 lint: ## formatting, clippy, licences and version floors, ruff, mypy
 	@tests/setup.sh

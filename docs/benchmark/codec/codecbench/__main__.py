@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 
-from codecbench.codecs import OURS, PAPERS, PEERS, Result, run_ours, run_peer
+from codecbench.codecs import OURS, PAPERS, PEERS, SECONDS_MAX, Result, TooSlowError, run_ours, run_peer
 from codecbench.pairs import RECIPES
 from codecbench.report import markdown
 
@@ -76,7 +76,8 @@ def run(options: argparse.Namespace, keep: Callable[[list[Result], dict[str, obj
     if missing:
         print(f"left out, not installed: {', '.join(missing)}", file=sys.stderr)
         machine["left_out"] = missing
-    results = []
+    results: list[Result] = []
+    too_slow: list[str] = []
     with tempfile.TemporaryDirectory(prefix="codecbench-") as scratch:
         for number, recipe in enumerate(recipes, 1):
             pair = recipe.pair(options.data)
@@ -84,11 +85,17 @@ def run(options: argparse.Namespace, keep: Callable[[list[Result], dict[str, obj
                 if codec in missing:
                     continue
                 print(f"[{number}/{len(recipes)}] {pair.name}: {codec}", file=sys.stderr, flush=True)
-                if codec in peers:
-                    result = run_peer(peers[codec], pair, options.repeats, Path(scratch))
-                else:
-                    repeats = 1 if codec == "max" else options.repeats
-                    result = run_ours(options.example, codec, pair, repeats)
+                repeats = 1 if codec == "max" else options.repeats
+                try:
+                    if codec in peers:
+                        result = run_peer(peers[codec], pair, repeats, Path(scratch))
+                    else:
+                        result = run_ours(options.example, codec, pair, repeats)
+                except TooSlowError as error:
+                    print(f"{error} on {pair.name}: left out after {SECONDS_MAX} s", file=sys.stderr)
+                    too_slow.append(f"{codec} on {pair.name}")
+                    machine["left_out_too_slow"] = too_slow
+                    continue
                 results.append(replace(result, commit=str(machine["commit"])))
             keep(results, machine)
 

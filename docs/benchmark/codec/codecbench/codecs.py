@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,6 +18,8 @@ from pathlib import Path
 from codecbench.pairs import Pair
 
 OURS = ("fast", "balanced", "high", "max")
+# Longest time of one command. bsdiff sorts a disk image that is mostly zeros for hours.
+SECONDS_MAX = 1200
 PAPERS = ("gdelta", "gdelta-entropy", "gdelta-batched", "ddelta", "edelta")
 
 
@@ -135,11 +138,26 @@ def run_ours(example: Path, codec: str, pair: Pair, repeats: int) -> Result:
     )
 
 
+class TooSlowError(Exception):
+    """A program was ended because it had taken longer than `SECONDS_MAX`."""
+
+
 def timed(command: list[str]) -> tuple[float, float, int]:
-    """User and system seconds and peak resident bytes of one command; raises when it fails."""
+    """User and system seconds and peak resident bytes of one command; raises when it fails, or takes too long."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    ended = threading.Event()
+
+    def end() -> None:
+        ended.set()
+        process.kill()
+
+    limit = threading.Timer(SECONDS_MAX, end)
+    limit.start()
     _, status, usage = os.wait4(process.pid, 0)
+    limit.cancel()
     process.returncode = os.waitstatus_to_exitcode(status)
+    if ended.is_set():
+        raise TooSlowError(" ".join(command[:1]))
     if process.returncode != 0:
         raise subprocess.CalledProcessError(process.returncode, command)
     return usage.ru_utime, usage.ru_stime, usage.ru_maxrss * 1024
