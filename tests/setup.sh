@@ -18,20 +18,7 @@ packages() {
     done < <(sed -E 's/#.*//; s/[[:space:]]+//g; /^$/d' tests/apt-packages.txt)
     python3.11 -c 'import ensurepip' 2>/dev/null || missing+=(python3.11-venv)
     [ ${#missing[@]} -eq 0 ] && return
-    echo "setup: apt installs ${missing[*]}"
-    local sudo=()
-    [ "$(id -u)" -eq 0 ] || sudo=(sudo)
-    # Debian starts a server when it installs one. The tests start their own, on free ports.
-    local policy=/usr/sbin/policy-rc.d
-    if [ ! -e $policy ]; then
-        printf '#!/bin/sh\nexit 101\n' | "${sudo[@]}" tee $policy >/dev/null
-        "${sudo[@]}" chmod +x $policy
-        # shellcheck disable=SC2064
-        trap "${sudo[*]} rm -f $policy" EXIT
-    fi
-    "${sudo[@]}" apt-get update -qq >.tools/apt.log 2>&1
-    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}" >>.tools/apt.log 2>&1 ||
-        { tail -20 .tools/apt.log; exit 1; }
+    tests/apt.sh "${missing[@]}"
 }
 
 python() {

@@ -6,13 +6,7 @@ cd "$(dirname "$0")/../.."
 missing=()
 command -v qemu-aarch64 >/dev/null || missing+=(qemu-user)
 command -v aarch64-linux-gnu-gcc >/dev/null || missing+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
-if [ ${#missing[@]} -ne 0 ]; then
-    echo "setup: apt installs ${missing[*]}"
-    sudo=()
-    [ "$(id -u)" -eq 0 ] || sudo=(sudo)
-    "${sudo[@]}" apt-get update -qq
-    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}"
-fi
+[ ${#missing[@]} -eq 0 ] || tests/apt.sh "${missing[@]}"
 rustup target add aarch64-unknown-linux-gnu
 
 export CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc

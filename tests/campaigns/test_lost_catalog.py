@@ -118,6 +118,12 @@ def burn(server: Server) -> None:
         path.unlink()
 
 
+def burn_journal_and_backups(server: Server) -> None:
+    """The backend keeps blobs alone: what they say of themselves is all there is."""
+    for kind in ("journal", "lineage", "backup", "backup-part"):
+        shutil.rmtree(server.blobs / kind, ignore_errors=True)
+
+
 def purge_everything(server: Server) -> None:
     """What was deleted is gone from the backend, so that it could not come back if it wanted."""
     server.run("gc", "--now")
@@ -198,8 +204,7 @@ def test_with_neither_backup_nor_journal_manifests_tell_what_they_know(new_serve
     ids: dict[str, Any] = {"Bucket": "delta-00", "Key": "parts"}
     history.put_parts(s3, ids["Bucket"], ids["Key"], parts, {})
     burn(server)
-    for kind in ("journal", "lineage", "backup", "backup-part"):
-        shutil.rmtree(server.blobs / kind, ignore_errors=True)
+    burn_journal_and_backups(server)
     refused = server.run("restore", check=False)
     assert refused.returncode == 1 and "rebuild" in refused.stderr
     report = server.json("rebuild", "--in-place")
@@ -242,8 +247,7 @@ def test_nothing_is_lost_of_an_object_that_was_merged_around_a_part_of_another_o
     ship(server)
     burn(server)
     if not journal:
-        for kind in ("journal", "lineage", "backup", "backup-part"):
-            shutil.rmtree(server.blobs / kind, ignore_errors=True)
+        burn_journal_and_backups(server)
     report = server.json("rebuild", *([] if journal else ["--in-place"]))
     assert report["damage"] is None and report["recovered"]["unreadable"] == []
     server.start()
