@@ -18,9 +18,9 @@ from pathlib import Path
 from codecbench.pairs import Pair
 
 OURS = ("fast", "balanced", "high", "max")
+PAPERS = ("gdelta", "gdelta-entropy", "gdelta-batched", "ddelta", "edelta")
 # Longest time of one command. bsdiff sorts a disk image that is mostly zeros for hours.
 SECONDS_MAX = 1200
-PAPERS = ("gdelta", "gdelta-entropy", "gdelta-batched", "ddelta", "edelta")
 
 
 @dataclass
@@ -157,7 +157,7 @@ def timed(command: list[str]) -> tuple[float, float, int]:
     limit.cancel()
     process.returncode = os.waitstatus_to_exitcode(status)
     if ended.is_set():
-        raise TooSlowError(" ".join(command[:1]))
+        raise TooSlowError(command[0])
     if process.returncode != 0:
         raise subprocess.CalledProcessError(process.returncode, command)
     return usage.ru_utime, usage.ru_stime, usage.ru_maxrss * 1024
