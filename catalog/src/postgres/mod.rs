@@ -92,7 +92,7 @@ impl PostgresCatalog {
         let writing = Pool::new(&address, &options, Use::Writing)?;
         let readers = Pool::new(&address, &options, Use::Reading)?;
         migrate::migrate(&writing).await?;
-        Ok(PostgresCatalog { writer: Writer::start(writing, options), readers, gate: OnceLock::new() })
+        Ok(PostgresCatalog { writer: Writer::start(writing, options)?, readers, gate: OnceLock::new() })
     }
 }
 

@@ -4,23 +4,29 @@ use super::{
     PostgresOptions,
     errors::is_refusal,
     pool::{Patience, Pool},
-    session::{EndError, PostgresSession},
+    session::EndError,
 };
 use crate::{
     CatalogError, Result,
     relational::{
-        apply::{Change, Outcome, apply, only},
+        apply::{Change, Outcome, apply},
         session::{Lock, Session, Statement, statement},
     },
 };
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicI64, Ordering},
+    time::Instant,
+};
 use tokio::sync::{mpsc, oneshot};
 
 /// Changes that may wait; who comes later waits before the queue.
 const QUEUE_MAX: usize = 1024;
 
-/// Pause between questions about a transaction that is still in progress.
-const OUTCOME_PAUSE: Duration = Duration::from_millis(50);
+/// How long the database remembers a process that commits nothing: many times as long as anybody asks what became of a commit.
+const SILENT_MAX_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// The row that a writing transaction holds until it has ended.
+const TURN: &str = "SELECT value FROM counters WHERE name = 'seq'";
 
 /// A change and where its outcome goes.
 struct Job {
@@ -34,10 +40,12 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(pool: Pool, options: PostgresOptions) -> Self {
+    pub(super) fn start(pool: Pool, options: PostgresOptions) -> Result<Self> {
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
-        tokio::spawn(Committer { pool, options }.run(jobs));
-        Writer { queue }
+        let mut id = [0; 16];
+        getrandom::fill(&mut id).map_err(|error| CatalogError::Other(format!("no randomness: {error}")))?;
+        tokio::spawn(Committer { pool, options, id, groups: AtomicI64::new(0) }.run(jobs));
+        Ok(Writer { queue })
     }
 
     pub(super) async fn change(&self, change: Change) -> Result<Outcome> {
@@ -52,6 +60,10 @@ impl Writer {
 struct Committer {
     pool: Pool,
     options: PostgresOptions,
+    /// What the database knows this task by.
+    id: [u8; 16],
+    /// The number of the last group it tried to commit.
+    groups: AtomicI64,
 }
 
 /// Why a group was not committed, or not known to be.
@@ -60,8 +72,8 @@ enum Failure {
     Nothing(CatalogError),
     /// The commit was sent and not answered.
     InDoubt {
-        /// The transaction, as the database names it.
-        transaction: String,
+        /// The group's number.
+        group: i64,
         /// What the group gives if it went through.
         outcomes: Vec<Result<Outcome>>,
         reason: String,
@@ -119,9 +131,9 @@ impl Committer {
             match self.attempt(group).await {
                 Ok(outcomes) => return Ok(outcomes),
                 Err(Failure::Nothing(error)) => patience.wait_after(error).await?,
-                Err(Failure::InDoubt { transaction, outcomes, reason }) => {
-                    tracing::warn!(transaction, reason, "a commit to the catalog was not answered");
-                    if self.was_committed(&transaction, &reason).await? {
+                Err(Failure::InDoubt { group, outcomes, reason }) => {
+                    tracing::warn!(group, reason, "a commit to the catalog was not answered");
+                    if self.was_committed(group, &reason).await? {
                         return Ok(outcomes);
                     }
                     patience.wait_after(CatalogError::Unavailable(reason)).await?;
@@ -133,14 +145,8 @@ impl Committer {
     async fn attempt(&self, group: &mut [Job]) -> std::result::Result<Vec<Result<Outcome>>, Failure> {
         let mut session = self.pool.session().await?;
         session.begin("BEGIN ISOLATION LEVEL READ COMMITTED");
-        // The second statement waits for its turn; each one after it sees all that was committed before.
-        let answers = session
-            .run(vec![
-                statement!("SELECT CAST(pg_current_xact_id() AS TEXT)"),
-                Statement::locking("SELECT value FROM counters WHERE name = 'seq'", vec![], Lock::Update),
-            ])
-            .await?;
-        let transaction = only(&answers, 0)?.text(0)?.to_owned();
+        // This waits for its turn; each statement after it sees all that was committed before.
+        session.run(vec![Statement::locking(TURN, vec![], Lock::Update)]).await?;
         let mut outcomes = Vec::with_capacity(group.len());
         for job in group.iter_mut() {
             session.defer("SAVEPOINT change");
@@ -157,50 +163,66 @@ impl Committer {
         // A statement that runs out of time while it waits for a synchronous standby is reported as committed although the standby does
         // not have it; so the commit has no limit but our own, past which it is asked about.
         session.defer("SET LOCAL statement_timeout = 0");
-        session.flush().await?;
         if !outcomes.iter().any(is_change) {
             session.end("ROLLBACK").await?;
             return Ok(outcomes);
         }
+        let number = self.groups.fetch_add(1, Ordering::Relaxed) + 1;
+        session.run(self.signature(number)).await?;
         match session.end_raw("COMMIT").await {
             Ok(()) => Ok(outcomes),
             Err(EndError::Database(error)) if is_refusal(&error) => {
                 Err(Failure::Nothing(super::errors::catalog_error(&error)))
             }
-            Err(error) => Err(Failure::InDoubt { transaction, outcomes, reason: error.describe() }),
+            Err(error) => Err(Failure::InDoubt { group: number, outcomes, reason: error.describe() }),
         }
     }
 
-    /// Asks the database what became of a transaction whose commit was not answered.
-    async fn was_committed(&self, transaction: &str, reason: &str) -> Result<bool> {
+    /// Statements that leave the group's number in its transaction. A task's first group forgets those that have long been silent.
+    fn signature(&self, number: i64) -> Vec<Statement> {
+        let mut statements = vec![statement!(
+            "INSERT INTO commit_groups (writer, number, at_ms)
+             VALUES ($1, $2, CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT))
+             ON CONFLICT (writer) DO UPDATE SET number = excluded.number, at_ms = excluded.at_ms",
+            self.id.to_vec(),
+            number
+        )];
+        if number == 1 {
+            statements.push(statement!(
+                "DELETE FROM commit_groups
+                 WHERE at_ms < CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT) - $1",
+                SILENT_MAX_MS
+            ));
+        }
+        statements
+    }
+
+    /// Asks the database whether a group whose commit was not answered is in it.
+    async fn was_committed(&self, group: i64, reason: &str) -> Result<bool> {
         let unknown = |error: CatalogError| CatalogError::Unknown(format!("{reason}; then {error}"));
         let mut patience = Patience::new(&self.pool);
         loop {
-            let asked = async {
-                let mut session = self.pool.session().await?;
-                status_of(&mut session, transaction).await
-            };
-            match asked.await {
-                Ok(Some(status)) if status == "committed" => return Ok(true),
-                Ok(Some(status)) if status == "aborted" => return Ok(false),
-                // The server does not know yet that its client has gone; its time limit for idle transactions ends this.
-                Ok(Some(status)) => {
-                    let waited = patience.wait_after(CatalogError::Unavailable(format!("it is {status}"))).await;
-                    waited.map_err(unknown)?;
-                    tokio::time::sleep(OUTCOME_PAUSE).await;
-                }
-                Ok(None) => return Err(CatalogError::Unknown(format!("{reason}; then the transaction was forgotten"))),
+            match self.last_committed().await {
+                Ok(last) => return Ok(last == Some(group)),
                 Err(error) => patience.wait_after(error).await.map_err(unknown)?,
             }
         }
     }
-}
 
-async fn status_of(session: &mut PostgresSession, transaction: &str) -> Result<Option<String>> {
-    let answers =
-        session.run(vec![statement!("SELECT pg_xact_status(CAST(CAST($1 AS TEXT) AS xid8))", transaction)]).await?;
-    let row = only(&answers, 0)?;
-    if row.is_null(0) { Ok(None) } else { row.text(0).map(|status| Some(status.to_owned())) }
+    /// The number of this task's last committed group. The server may not know yet that its client has gone, so this waits for the turn
+    /// that the group's transaction has until it is over; the time limit for idle transactions ends it.
+    async fn last_committed(&self) -> Result<Option<i64>> {
+        let mut session = self.pool.session().await?;
+        session.begin("BEGIN ISOLATION LEVEL READ COMMITTED");
+        let answers = session
+            .run(vec![
+                Statement::locking(TURN, vec![], Lock::Update),
+                statement!("SELECT number FROM commit_groups WHERE writer = $1", self.id.to_vec()),
+            ])
+            .await?;
+        session.end("ROLLBACK").await?;
+        answers.get(1).and_then(|rows| rows.first()).map(|row| row.int(0)).transpose()
+    }
 }
 
 fn is_change(outcome: &Result<Outcome>) -> bool {

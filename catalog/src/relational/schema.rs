@@ -37,7 +37,7 @@ pub(crate) fn missing(found: i64, dialect: Dialect) -> Result<Vec<(i64, String)>
     Ok(MIGRATIONS.iter().enumerate().skip(done).map(|(index, sql)| (index as i64 + 1, render(sql))).collect())
 }
 
-const MIGRATIONS: &[&str] = &[FIRST, ADOPTING, DEFERRALS, HOOKS, VERIFICATION, JOBS, PACKS, COPIES, SCATTERED];
+const MIGRATIONS: &[&str] = &[FIRST, ADOPTING, DEFERRALS, HOOKS, VERIFICATION, JOBS, PACKS, COPIES, SCATTERED, GROUPS];
 
 const FIRST: &str = "
 -- Last values given out: seq (mutations), bucket (ids), epoch (writers). They live in rows and not in sequences because a
@@ -256,4 +256,14 @@ ALTER TABLE blobs ADD COLUMN copy_id {bytes};
 /// Versions of [`SCATTERED_EXTENTS_MIN`](crate::SCATTERED_EXTENTS_MIN) extents and more: those that have an extent of this ordinal.
 const SCATTERED: &str = "
 CREATE INDEX extents_scattered ON extents (version) WHERE ordinal = 31;
+";
+
+/// What each process that writes to a shared catalog last committed. It is how a process finds out whether a commit that was not answered
+/// was carried out. Transaction ids cannot say: a database that crashes gives out again those that its log does not have.
+const GROUPS: &str = "
+CREATE TABLE commit_groups (
+  writer {bytes} PRIMARY KEY,
+  number {int} NOT NULL,
+  at_ms {int} NOT NULL
+){table};
 ";

@@ -172,6 +172,93 @@ async fn a_commit_whose_answer_was_lost_is_found_out() {
     other.assert_sound().await;
 }
 
+async fn crash_and_start_again(cluster: &Arc<Cluster>) {
+    let cluster = Arc::clone(cluster);
+    tokio::task::spawn_blocking(move || {
+        cluster.crash();
+        cluster.start_again();
+    })
+    .await
+    .unwrap();
+}
+
+async fn next_transaction_id(client: &tokio_postgres::Client) -> i64 {
+    let sql = "SELECT CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS TEXT) AS BIGINT)";
+    client.query_one(sql, &[]).await.unwrap().get(0)
+}
+
+/// A database that crashes forgets the transactions its log does not have, and gives their ids to others: what another process commits under
+/// such an id is not this one's commit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_a_crash_took_is_not_mistaken_for_another_one() {
+    let cluster = tokio::task::spawn_blocking(|| Arc::new(Cluster::start())).await.unwrap();
+    let client = cluster.client("public").await;
+    // Only what must be in the log gets there, but for what crosses the end of one of its pages.
+    for quiet in [
+        "wal_level = minimal",
+        "max_wal_senders = 0",
+        "wal_writer_delay = '10s'",
+        "full_page_writes = off",
+        "bgwriter_lru_maxpages = 0",
+        "autovacuum = off",
+    ] {
+        client.batch_execute(&format!("ALTER SYSTEM SET {quiet}")).await.unwrap();
+    }
+    crash_and_start_again(&cluster).await;
+    let wire = Wire::to(cluster.port()).await;
+    let (desk, other) = replicas(&cluster.url_by(wire.port, "public"), &cluster.url("public")).await;
+    for round in 0..16 {
+        let client = cluster.client("public").await;
+        let first_id = next_transaction_id(&client).await;
+        let struck = wire.struck();
+        wire.arm(Fault::CutBeforeForGood);
+        let key = format!("lost{round}");
+        let lost = {
+            let (desk, key) = (desk.clone(), key.clone());
+            tokio::spawn(async move { desk.catalog.put(desk.commit(&key, vec![desk.whole(10)])).await })
+        };
+        let under_way = "SELECT count(*) FROM pg_stat_activity WHERE backend_xid IS NOT NULL";
+        while wire.struck() == struck || client.query_one(under_way, &[]).await.unwrap().get::<_, i64>(0) > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let last_id = next_transaction_id(&client).await - 1;
+        assert!(last_id >= first_id);
+        crash_and_start_again(&cluster).await;
+        let client = cluster.client("public").await;
+        let were_given_back = next_transaction_id(&client).await == first_id;
+        while next_transaction_id(&client).await <= last_id {
+            other.put("other").await;
+        }
+        wire.mend();
+        let lost = lost.await.unwrap().unwrap();
+        assert_eq!(desk.content(&key).await.version.seq, lost.seq, "what was acknowledged is there");
+        if were_given_back {
+            desk.assert_sound().await;
+            return;
+        }
+    }
+    panic!("no crash gave transaction ids back");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_process_committed_last_is_kept_for_a_day_of_silence() {
+    let schema = CLUSTER.schema().await;
+    let (first, second) = replicas(&CLUSTER.url(&schema), &CLUSTER.url(&schema)).await;
+    let client = CLUSTER.client(&schema).await;
+    let kept = async || -> i64 { client.query_one("SELECT count(*) FROM commit_groups", &[]).await.unwrap().get(0) };
+    first.put("k").await;
+    second.put("k").await;
+    assert_eq!(kept().await, 2, "a row for each process, whatever it commits");
+    client.execute("UPDATE commit_groups SET at_ms = at_ms - 86300000", &[]).await.unwrap();
+    open(&CLUSTER.url(&schema)).await.open_epoch().await.unwrap();
+    assert_eq!(kept().await, 3);
+    client.execute("UPDATE commit_groups SET at_ms = at_ms - 200000", &[]).await.unwrap();
+    open(&CLUSTER.url(&schema)).await.open_epoch().await.unwrap();
+    assert_eq!(kept().await, 2, "the two that were silent for a day are forgotten");
+    first.put("k").await;
+    assert_eq!(kept().await, 3, "and known again with their next commit");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_cannot_be_found_out_is_unknown() {
     let schema = CLUSTER.schema().await;
@@ -238,13 +325,7 @@ async fn a_crash_of_the_database_is_ridden_out() {
     while desk.catalog.current(desk.bucket.id, "k020").await.unwrap().is_none() {
         tokio::task::yield_now().await;
     }
-    let server = Arc::clone(&cluster);
-    tokio::task::spawn_blocking(move || {
-        server.crash();
-        server.start_again();
-    })
-    .await
-    .unwrap();
+    crash_and_start_again(&cluster).await;
     let acknowledged = writing.await.unwrap();
     assert_eq!(acknowledged.len(), 200);
     assert!(acknowledged.windows(2).all(|pair| pair[0].1 + 1 == pair[1].1), "each was made once");

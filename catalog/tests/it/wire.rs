@@ -15,9 +15,11 @@ use tokio::{
 pub(crate) enum Fault {
     /// It does not reach the database; both ends are closed.
     CutBefore,
+    /// As [`Fault::CutBefore`], and nobody gets through until [`Wire::mend`].
+    CutBeforeForGood,
     /// It reaches the database and is carried out; the answer does not come back.
     CutAfter,
-    /// As [`Fault::CutAfter`], and nobody gets through any more.
+    /// As [`Fault::CutAfter`], and nobody gets through until [`Wire::mend`].
     CutAfterForGood,
     /// It stays on the way until the database has closed its end.
     Stall,
@@ -59,6 +61,11 @@ impl Wire {
         *self.state.next.lock().unwrap() = Some(fault);
     }
 
+    /// Lets new connections through again.
+    pub(crate) fn mend(&self) {
+        *self.state.closed.lock().unwrap() = false;
+    }
+
     /// How many commits have met one.
     pub(crate) fn struck(&self) -> u32 {
         self.state.struck.load(Ordering::SeqCst)
@@ -88,11 +95,11 @@ async fn carry(client: TcpStream, server: TcpStream, state: Arc<State>) {
             }
             continue;
         };
+        *state.closed.lock().unwrap() = matches!(fault, Fault::CutBeforeForGood | Fault::CutAfterForGood);
         state.struck.fetch_add(1, Ordering::SeqCst);
         match fault {
-            Fault::CutBefore => back.abort(),
+            Fault::CutBefore | Fault::CutBeforeForGood => back.abort(),
             Fault::CutAfter | Fault::CutAfterForGood => {
-                *state.closed.lock().unwrap() = fault == Fault::CutAfterForGood;
                 // Nothing comes back from here on; ending our side lets the server finish what it has and close.
                 back.abort();
                 to_server.write_all(&bytes[..count]).await.unwrap();
