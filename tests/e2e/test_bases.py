@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from outside.buckets import MakeBucket
-from outside.clients import S3Client
+from outside.buckets import MakeBucket, NewServer
+from outside.clients import S3Client, s3_client, upload_parts
 from outside.content import MIB, noise, release
 from outside.server import DELTA, DELTA_SEALED, Mode, Server
-from outside.storage import stored
+from outside.storage import assert_accounts_balance, stored
 
 
 @pytest.mark.parametrize("mode", [DELTA, DELTA_SEALED], ids=lambda mode: mode.name)
@@ -46,3 +46,35 @@ def test_among_unrelated_objects_nothing_is_read(server: Server, s3: S3Client, b
     before = server.metrics().total("deltaweir_backend_bytes_total", backend="local", dir="read")
     s3.put_object(Bucket=bucket, Key="x/y", Body=noise(99, 9 * MIB))
     assert server.metrics().total("deltaweir_backend_bytes_total", backend="local", dir="read") == before
+
+
+@pytest.mark.parametrize("bucket", ("delta-00", "delta-aes256-00"))
+def test_what_differs_from_more_blobs_than_a_window_holds_is_read_back_as_it_was_put(
+    new_server: NewServer, bucket: str
+) -> None:
+    """A budget of 128 MiB takes bases whole up to 16 MiB; of longer ones every 4 MiB of the target have a window of their own, with other
+    blobs in it. What is stored at first and what the converter makes of it later must both find each byte in the right one."""
+    own = new_server(defaults={"effort": "high"}, limits={"memory_bytes_max": "128MiB"}, convert={"interval": "1h"})
+    own.start()
+    s3 = s3_client(own.endpoint)
+    s3.create_bucket(Bucket=bucket)
+    contents = {f"app-{version}": release(91, 40 * MIB, version) for version in range(3)}
+    contents["other"] = release(92, 20 * MIB, 0)
+    contents["mixed"] = release(92, 20 * MIB, 1) + contents["app-2"][: 20 * MIB]
+    for key, content in contents.items():
+        if key in ("app-0", "other"):
+            upload_parts(s3, bucket, key, content)
+            own.settle(120)
+        else:
+            s3.put_object(Bucket=bucket, Key=key, Body=content)
+            found = stored(s3, bucket, key)
+            assert found.form == "delta" and found.stored_bytes < len(content) * 2 // 3, (key, found)
+    for restart in (False, True):
+        for key, content in contents.items():
+            assert s3.get_object(Bucket=bucket, Key=key)["Body"].read() == content, (key, restart)
+        own.settle(120)
+        if not restart:
+            assert own.metrics().total("deltaweir_convert_blobs_total", reason="deferred") > 0
+            own.restart()
+            s3 = s3_client(own.endpoint)
+    assert_accounts_balance(own)

@@ -2,7 +2,7 @@
 
 use super::{
     Engine, EngineError,
-    blobs::Manifest,
+    blobs::{Manifest, segments_covering, view_pieces},
     bucket::BucketHandle,
     encode::Region,
     pins::Pin,
@@ -10,14 +10,12 @@ use super::{
     window::BasePiece,
 };
 use catalog::{BlobForm, BlobKey, BlobRow, BlobState, Content, Extent};
-use object_format::BlobId;
+use object_format::{BlobId, SEGMENT_LEN};
 use std::{
     collections::{HashMap, HashSet},
+    ops::Range,
     sync::Arc,
 };
-
-/// Every extent of a base has its own stretch of the base's address space: the addresses only order pieces and tell which may be joined.
-const EXTENT_ADDRESSES_LOG2: u32 = 40;
 
 /// Bases looked at to see whether a series has drifted.
 const DRIFT_BASES_MAX: usize = 16;
@@ -170,7 +168,7 @@ impl Engine {
         for base in bases {
             self.add_pieces(bucket, base, target, reach, &mut pieces).await?;
         }
-        let Pieces { mut pieces, mut rows, pins, .. } = pieces;
+        let Pieces { mut pieces, mut rows, pins } = pieces;
         let avoided = |row: &BlobRow| bases.iter().any(|base| base.object.avoid.contains(&row.id));
         rows.retain(|row| !avoided(row) && is_usable(row, bucket));
         self.keep_live_pieces(&mut pieces, &rows).await?;
@@ -197,17 +195,10 @@ impl Engine {
         for (logical, extent) in &base_object.extents {
             let (from, to) = (start.max(*logical), end.min(logical + extent.len));
             let Some(row) = base_object.rows.get(&extent.blob).filter(|_| from < to) else { continue };
-            let at = found.next_address();
+            let within = extent.offset + (from - logical)..extent.offset + (to - logical);
             match row.form {
                 BlobForm::Whole => {
-                    let offset = extent.offset + (from - logical);
-                    found.pieces.push(BasePiece {
-                        at: at + offset,
-                        blob: BlobId(row.id.0),
-                        offset,
-                        len: to - from,
-                        base_tag: [0; 16],
-                    });
+                    found.pieces.push(BasePiece::of(BlobId(row.id.0), within));
                     found.rows.push(row.clone());
                 }
                 // A delta is no base itself: the whole content it was made from stands in its place (I2).
@@ -221,12 +212,38 @@ impl Engine {
                     let whole_len: u64 = bases.iter().map(|base| base.plain_len).sum();
                     if whole_len <= reach.min(self.windows.whole_len_max()) {
                         // All of it, not only what this delta used: the same window then serves every version of a series.
-                        whole_blobs(&bases, &manifest, at, &mut found.pieces);
+                        found
+                            .pieces
+                            .extend(bases.iter().map(|base| BasePiece::of(BlobId(base.id.0), 0..base.plain_len)));
                     } else {
-                        let within = (extent.offset + (from - logical), extent.offset + (to - logical));
-                        view_part(&manifest, row.plain_len, within, at, &mut found.pieces);
+                        self.add_what_made(&manifest, within, &bases, &mut found.pieces).await?;
                     }
                     found.rows.extend(bases);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The base segments that a stretch of a delta was made from.
+    async fn add_what_made(
+        &self,
+        delta: &Manifest,
+        within: Range<u64>,
+        bases: &[BlobRow],
+        pieces: &mut Vec<BasePiece>,
+    ) -> Result<(), EngineError> {
+        const STEP: u64 = SEGMENT_LEN as u64;
+        let mut added = HashSet::new();
+        for (index, _) in segments_covering(within) {
+            let segment = self.blobs.segment(delta, index).await?;
+            for piece in view_pieces(&delta.root, &segment)? {
+                let Some(base) = bases.iter().find(|base| base.id.0 == piece.blob.0) else { continue };
+                for number in piece.offset / STEP..(piece.offset + piece.len).div_ceil(STEP) {
+                    if added.insert((piece.blob, number)) {
+                        let range = number * STEP..((number + 1) * STEP).min(base.plain_len);
+                        pieces.push(BasePiece::of(piece.blob, range));
+                    }
                 }
             }
         }
@@ -246,10 +263,16 @@ impl Engine {
             }
         }
         let mut room = self.windows.whole_len_max();
+        let mut seen = HashSet::new();
         pieces.retain_mut(|piece| {
+            if !allowed.get(&piece.blob).copied().unwrap_or(false)
+                || !seen.insert((piece.blob, piece.offset, piece.len))
+            {
+                return false;
+            }
             piece.len = piece.len.min(room);
             room -= piece.len;
-            piece.len > 0 && allowed.get(&piece.blob).copied().unwrap_or(false)
+            piece.len > 0
         });
         Ok(())
     }
@@ -274,47 +297,6 @@ struct Pieces {
     pieces: Vec<BasePiece>,
     rows: Vec<BlobRow>,
     pins: Vec<Pin>,
-    extents: u64,
-}
-
-impl Pieces {
-    /// Where the next extent's stretch of the base's address space begins.
-    fn next_address(&mut self) -> u64 {
-        self.extents += 1;
-        (self.extents - 1) << EXTENT_ADDRESSES_LOG2
-    }
-}
-
-/// The whole content of a delta's bases, in the order its view first names them.
-fn whole_blobs(bases: &[BlobRow], delta: &Manifest, at: u64, pieces: &mut Vec<BasePiece>) {
-    let mut start = at;
-    for range in &delta.root.view {
-        let Some(base) = bases.iter().find(|base| base.id.0 == range.blob.0) else { continue };
-        if pieces.iter().all(|piece| piece.blob != range.blob) {
-            pieces.push(BasePiece { at: start, blob: range.blob, offset: 0, len: base.plain_len, base_tag: [0; 16] });
-            start += base.plain_len;
-        }
-    }
-}
-
-/// The part of a delta's view that lies where `within` lies in its `plain_len` bytes, in proportion.
-fn view_part(delta: &Manifest, plain_len: u64, within: (u64, u64), at: u64, pieces: &mut Vec<BasePiece>) {
-    let view_len: u64 = delta.root.view.iter().map(|range| range.len).sum();
-    let scaled = |position: u64| {
-        let scaled = u128::from(position) * u128::from(view_len) / u128::from(plain_len.max(1));
-        u64::try_from(scaled).unwrap_or(u64::MAX)
-    };
-    let (from, to) = (scaled(within.0), scaled(within.1));
-    let mut address = 0;
-    for range in &delta.root.view {
-        let (first, last) = (from.max(address), to.min(address + range.len));
-        if first < last {
-            let skip = first - address;
-            let offset = range.offset + skip;
-            pieces.push(BasePiece { at: at + first, blob: range.blob, offset, len: last - first, base_tag: [0; 16] });
-        }
-        address += range.len;
-    }
 }
 
 /// How the search for a region's window ended.

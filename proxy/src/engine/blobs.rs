@@ -602,7 +602,7 @@ impl<'a> BaseReader<'a> {
 }
 
 /// A segment's footprint as ranges of base blobs.
-fn view_pieces(root: &Root, segment: &Segment) -> Result<Vec<BasePiece>, EngineError> {
+pub(super) fn view_pieces(root: &Root, segment: &Segment) -> Result<Vec<BasePiece>, EngineError> {
     let mut pieces = Vec::with_capacity(segment.footprint.len());
     for run in &segment.footprint {
         let (start, end) = (run.offset, run.offset + u64::from(run.len));
@@ -611,13 +611,8 @@ fn view_pieces(root: &Root, segment: &Segment) -> Result<Vec<BasePiece>, EngineE
         for range in &root.view {
             let (from, to) = (covered.max(at), end.min(at + range.len));
             if from == covered && from < to {
-                pieces.push(BasePiece {
-                    at: from,
-                    blob: range.blob,
-                    offset: range.offset + (from - at),
-                    len: to - from,
-                    base_tag: range.base_tag,
-                });
+                let offset = range.offset + (from - at);
+                pieces.push(BasePiece { blob: range.blob, offset, len: to - from, base_tag: range.base_tag });
                 covered = to;
             }
             at += range.len;

@@ -1,7 +1,7 @@
 //! Rewriting: what one blob holds is encoded anew as another blob, and every version that uses it is moved over by compare-and-swap (E20).
 //!
 //! ```text
-//! read, verified -> stage -> blob durable -> rewrite of each version -> the old blob dies by its tombstone
+//! read, verified -> stage -> blob durable -> read back, verified -> rewrite of each version -> the old blob dies by its tombstone
 //! ```
 //!
 //! The unit is the blob, not the version: an extent keeps its place and length and names another blob, so that parts, copies and copies of ranges
@@ -167,16 +167,14 @@ impl Engine {
             let object = self.object_facts(bucket, old, &user, staged.sha256).await?;
             let digest = bucket.content_digest(&staged.sha256);
             let (engine, handle, old_row) = (self.clone(), bucket.clone(), old.clone());
-            let verify = (reform.occasion == Occasion::Move).then_some(staged.sha256);
+            let sha256 = staged.sha256;
             // From here on it goes to its end even when the job is stopped.
             let (arrived, new, hooks) = self
                 .detached(async move {
                     let stored = engine.finish_blob(&handle, staged.content, &object, digest).await?;
                     let Stored { mut new_blobs, storage, hooks, .. } = stored;
                     let new = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
-                    if let Some(sha256) = verify {
-                        engine.verify_stored(&handle, &new.row, sha256).await?;
-                    }
+                    engine.verify_stored(&handle, &new.row, sha256).await?;
                     let row = new.row.clone();
                     Ok((engine.move_over(&handle, &old_row, row.clone(), Some((new, storage))).await?, row, hooks))
                 })
@@ -350,13 +348,25 @@ impl Engine {
         self.open_content(bucket, Content { version, extents, blobs: vec![row.clone()] }, Facts::default())
     }
 
-    /// Reads a blob back from its backend before anything relies on it.
-    async fn verify_stored(
+    /// Reads a blob back from its backend before it takes the place of content that is well. One that is not what was written is forgotten.
+    pub(super) async fn verify_stored(
         self: &Arc<Self>,
         bucket: &BucketHandle,
         row: &BlobRow,
         sha256: [u8; 32],
     ) -> Result<(), EngineError> {
+        let read = self.sha256_of_stored(bucket, row).await;
+        if matches!(&read, Ok(read) if *read == sha256) {
+            return Ok(());
+        }
+        self.forget_blob(row).await;
+        match read {
+            Ok(_) => Err(EngineError::Integrity("a blob read back from its backend is not what was written".into())),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn sha256_of_stored(self: &Arc<Self>, bucket: &BucketHandle, row: &BlobRow) -> Result<[u8; 32], EngineError> {
         let mut body = self.read(&self.open_stored(bucket, row)?, 0..row.plain_len);
         let mut digest = Sha256::new();
         while let Some(bytes) = body.try_next().await? {
@@ -368,11 +378,7 @@ impl Engine {
                 })
                 .await?;
         }
-        if <[u8; 32]>::from(digest.finalize()) == sha256 {
-            return Ok(());
-        }
-        self.forget_blob(row).await;
-        Err(EngineError::Integrity("a blob read back from its backend is not what was written".into()))
+        Ok(digest.finalize().into())
     }
 
     /// Moves every version that uses `old` over to `new`. `brought`: `new` is not in the catalog yet and comes with the first of them.

@@ -145,6 +145,30 @@ impl Deployment {
         self.engine.publish(bucket, key, staged, facts, Precondition::None).await.expect("published")
     }
 
+    /// Uploads in parts, the last one first.
+    pub(super) async fn put_in_parts(
+        &self,
+        bucket: &BucketHandle,
+        key: &str,
+        content: &[u8],
+        part_len: usize,
+    ) -> Published {
+        let upload = self.engine.create_upload(bucket, key, "owner", Facts::default()).await.expect("created");
+        let parts: Vec<(u32, &[u8])> = (1..).zip(content.chunks(part_len)).collect();
+        for (number, part) in parts.into_iter().rev() {
+            let staged = self.stage(bucket, Destination::Part { key: key.into(), upload, number }, part).await;
+            let facts = PartFacts { size: part.len() as u64, ..PartFacts::default() };
+            let stored = self.engine.publish_part(bucket, PartName { key, upload, number }, staged, facts).await;
+            assert!(stored.expect("stored") > 0);
+        }
+        let parts = self.engine.parts(bucket, key, upload, 0, 10_000).await.expect("parts");
+        let completion = Completion { upload, parts, parts_digest: [1; 32] };
+        let before = self.read_bytes();
+        let completed = self.engine.complete(bucket, key, completion, Facts::default(), Precondition::None).await;
+        assert_eq!(self.read_bytes(), before, "complete moves no bytes");
+        completed.expect("completed")
+    }
+
     pub(super) async fn get(&self, bucket: &BucketHandle, key: &str, range: Range<usize>) -> Vec<u8> {
         let object = self.engine.open_object(bucket, key).await.expect("opened").expect("exists");
         let pieces: Vec<Bytes> =
@@ -305,31 +329,7 @@ async fn parts_shrink_like_single_puts_and_complete_moves_no_bytes() {
     let v1 = content(20 * MIB, 9);
     let v2 = edited(&v1, 10);
     for (key, version) in [("m/x-1", &v1), ("m/x-2", &v2)] {
-        let upload = deployment.engine.create_upload(&bucket, key, "owner", Facts::default()).await.expect("created");
-        let mut numbered: Vec<(u32, &[u8])> = (1..).zip(version.chunks(8 * MIB)).collect();
-        numbered.reverse();
-        for (number, part) in numbered {
-            let destination = Destination::Part { key: key.into(), upload, number };
-            let staged = deployment.stage(&bucket, destination, part).await;
-            let facts = PartFacts { size: part.len() as u64, ..PartFacts::default() };
-            let stored = deployment.engine.publish_part(&bucket, PartName { key, upload, number }, staged, facts).await;
-            assert!(stored.expect("stored") > 0);
-        }
-        let parts = deployment.engine.parts(&bucket, key, upload, 0, 1000).await.expect("parts");
-        assert_eq!(parts.len(), 3);
-        let before = deployment.read_bytes();
-        let published = deployment
-            .engine
-            .complete(
-                &bucket,
-                key,
-                Completion { upload, parts, parts_digest: [1; 32] },
-                Facts::default(),
-                Precondition::None,
-            )
-            .await
-            .expect("completed");
-        assert_eq!(deployment.read_bytes(), before);
+        let published = deployment.put_in_parts(&bucket, key, version, 8 * MIB).await;
         assert!(deployment.get(&bucket, key, 0..version.len()).await == **version);
         assert!(deployment.get(&bucket, key, 8 * MIB - 5..8 * MIB + 5).await == version[8 * MIB - 5..8 * MIB + 5]);
         if key == "m/x-2" {

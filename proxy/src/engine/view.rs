@@ -1,6 +1,6 @@
 //! A blob's base view, put together when all its segments are encoded: just the base bytes they need (I2).
 
-use super::window::BasePiece;
+use super::window::{BasePiece, in_order};
 use object_format::{ViewAddress, ViewRange};
 
 /// Most ranges in a view. Part of the format (docs/format/blob-v1.md).
@@ -9,28 +9,21 @@ pub(super) const VIEW_RANGES_MAX: usize = 256;
 pub(super) const FOOTPRINT_RUNS_MAX: usize = 16;
 
 /// The smallest view (coalesced, at most [`VIEW_RANGES_MAX`] ranges) that holds every footprint, and the footprints as view addresses.
-/// `None` when no such view exists: too many different blobs.
+/// `None` when no such view exists: too many different blobs, or footprints that do not ascend.
+///
+/// The view has its blobs in the order of their ids, as every window has (`window.rs`): the footprints of one blob may come from several windows, and
+/// each must ascend in the view.
 pub(super) fn build(footprints: &[Vec<BasePiece>]) -> Option<(Vec<ViewRange>, Vec<Vec<ViewAddress>>)> {
-    let mut pieces: Vec<BasePiece> = footprints.iter().flatten().copied().collect();
-    pieces.sort_unstable_by_key(|piece| piece.at);
-    let mut ranges: Vec<BasePiece> = Vec::new();
-    for piece in pieces {
-        match ranges.last_mut() {
-            Some(last) if same_run(last, &piece) && piece.at <= last.at + last.len => {
-                last.len = last.len.max(piece.at + piece.len - last.at);
-            }
-            _ => ranges.push(piece),
-        }
-    }
+    let mut ranges = in_order(footprints.iter().flatten().copied().collect());
     while ranges.len() > VIEW_RANGES_MAX {
         // Closing a gap inside one blob costs nothing to read: only footprints are read.
         let smallest = ranges
             .windows(2)
             .enumerate()
-            .filter(|(_, pair)| same_run(&pair[0], &pair[1]))
-            .min_by_key(|(_, pair)| pair[1].at - pair[0].at - pair[0].len)?;
-        let (index, end) = (smallest.0, smallest.1[1].at + smallest.1[1].len);
-        ranges[index].len = end - ranges[index].at;
+            .filter(|(_, pair)| pair[0].blob == pair[1].blob)
+            .min_by_key(|(_, pair)| pair[1].offset - pair[0].end())?;
+        let (index, end) = (smallest.0, smallest.1[1].end());
+        ranges[index].len = end - ranges[index].offset;
         ranges.remove(index + 1);
     }
     let mut view_offsets = Vec::with_capacity(ranges.len());
@@ -39,15 +32,21 @@ pub(super) fn build(footprints: &[Vec<BasePiece>]) -> Option<(Vec<ViewRange>, Ve
         view_offsets.push(view_len);
         view_len += range.len;
     }
+    let address_of = |piece: &BasePiece| {
+        let after = ranges.partition_point(|range| (range.blob, range.offset) <= (piece.blob, piece.offset));
+        let index = after.checked_sub(1)?;
+        let range = &ranges[index];
+        let holds = range.blob == piece.blob && piece.end() <= range.end();
+        holds.then(|| view_offsets[index] + (piece.offset - range.offset))
+    };
     let addresses = footprints
         .iter()
         .map(|footprint| {
             let mut runs: Vec<ViewAddress> = Vec::with_capacity(footprint.len());
             for piece in footprint {
-                let index = ranges.partition_point(|range| range.at <= piece.at) - 1;
-                let offset = view_offsets[index] + (piece.at - ranges[index].at);
-                let len = u32::try_from(piece.len).ok()?;
+                let (offset, len) = (address_of(piece)?, u32::try_from(piece.len).ok()?);
                 match runs.last_mut() {
+                    Some(last) if last.offset + u64::from(last.len) > offset => return None,
                     Some(last) if last.offset + u64::from(last.len) == offset => {
                         last.len = last.len.checked_add(len)?
                     }
@@ -64,11 +63,6 @@ pub(super) fn build(footprints: &[Vec<BasePiece>]) -> Option<(Vec<ViewRange>, Ve
     Some((view, addresses))
 }
 
-/// True when both lie in one blob at the same distance between base address and blob offset.
-fn same_run(a: &BasePiece, b: &BasePiece) -> bool {
-    a.blob == b.blob && a.at.wrapping_sub(a.offset) == b.at.wrapping_sub(b.offset)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,61 +71,59 @@ mod tests {
 
     const BLOB_LEN: u64 = 1 << 20;
 
-    /// A piece of a base made of consecutive blobs of a mebibyte each.
-    fn pieces(at: u64, len: u64) -> Vec<BasePiece> {
-        let mut pieces = Vec::new();
-        let (mut at, end) = (at, at + len);
-        while at < end {
-            let blob = at / BLOB_LEN;
-            let to = end.min((blob + 1) * BLOB_LEN);
-            let id = BlobId([u8::try_from(blob % 250).expect("below 250"); 16]);
-            pieces.push(BasePiece { at, blob: id, offset: at % BLOB_LEN, len: to - at, base_tag: [0; 16] });
-            at = to;
-        }
-        pieces
+    fn blob(number: u8) -> BlobId {
+        BlobId([number; 16])
+    }
+
+    /// Footprints as windows give them: of any blobs, ascending, at most [`FOOTPRINT_RUNS_MAX`] pieces.
+    fn footprint() -> impl Strategy<Value = Vec<BasePiece>> {
+        prop::collection::vec((0u8..8, 0..BLOB_LEN, 1..300_000u64), 0..FOOTPRINT_RUNS_MAX).prop_map(|pieces| {
+            let piece =
+                |(number, start, len): (u8, u64, u64)| BasePiece::of(blob(number), start..(start + len).min(BLOB_LEN));
+            in_order(pieces.into_iter().map(piece).collect())
+        })
     }
 
     proptest! {
         #[test]
-        fn every_footprint_reads_the_same_base_bytes_through_the_view(
-            runs in prop::collection::vec((0u64..20 << 20, 1u64..300_000), 0..40)
+        fn every_footprint_reads_the_same_base_bytes_through_the_view_whatever_the_others_are(
+            footprints in prop::collection::vec(footprint(), 0..24)
         ) {
-            let footprints: Vec<Vec<BasePiece>> = runs.iter().map(|(at, len)| pieces(*at, *len)).collect();
             let (view, addresses) = build(&footprints).expect("few blobs");
             prop_assert!(view.len() <= VIEW_RANGES_MAX);
             for (footprint, runs) in footprints.iter().zip(&addresses) {
-                let through_view: Vec<(BlobId, u64)> = runs
-                    .iter()
-                    .flat_map(|run| (run.offset..run.offset + u64::from(run.len)).step_by(997))
-                    .map(|address| {
-                        let mut start = 0;
-                        let range = view.iter().find(|range| { start += range.len; address < start }).expect("inside the view");
-                        (range.blob, range.offset + (address - (start - range.len)))
-                    })
-                    .collect();
-                let mut direct = Vec::new();
-                let mut skip = 0;
-                // The same sampling over the pieces laid end to end, restarted at each run of the view.
-                let mut run_ends = runs.iter().map(|run| u64::from(run.len));
-                let mut left = run_ends.next().unwrap_or(0);
-                for piece in footprint {
-                    let mut within = 0;
-                    while within < piece.len {
-                        if left == 0 { left = run_ends.next().expect("as many bytes"); skip = 0; }
-                        if skip == 0 { direct.push((piece.blob, piece.offset + within)); skip = 997; }
-                        let step = skip.min(piece.len - within).min(left);
-                        within += step; skip -= step; left -= step;
+                prop_assert!(runs.windows(2).all(|pair| pair[0].offset + u64::from(pair[0].len) < pair[1].offset));
+                // What a reader does (docs/format/blob-v1.md §8): cut the runs along the view's ranges.
+                let mut read = Vec::new();
+                for run in runs {
+                    let (mut start, end) = (0, run.offset + u64::from(run.len));
+                    for range in &view {
+                        let (from, to) = (run.offset.max(start), end.min(start + range.len));
+                        if from < to {
+                            let within = range.offset + (from - start)..range.offset + (to - start);
+                            read.push(BasePiece::of(range.blob, within));
+                        }
+                        start += range.len;
                     }
+                    prop_assert!(end <= start);
                 }
-                prop_assert_eq!(through_view, direct);
+                prop_assert_eq!(&in_order(read), footprint);
             }
         }
     }
 
     #[test]
     fn a_scattered_footprint_never_needs_more_than_256_ranges() {
-        let footprints: Vec<Vec<BasePiece>> = (0..1000).map(|i| pieces(i * 1000, 10)).collect();
+        let scattered = |i: u64| vec![BasePiece::of(blob(1), i * 1000..i * 1000 + 10)];
+        let footprints: Vec<Vec<BasePiece>> = (0..1000).map(scattered).collect();
         let (view, _) = build(&footprints).expect("one blob");
         assert!(view.len() <= VIEW_RANGES_MAX);
+    }
+
+    #[test]
+    fn what_does_not_ascend_has_no_view() {
+        let (low, high) = (BasePiece::of(blob(1), 0..10), BasePiece::of(blob(2), 0..10));
+        assert!(build(&[vec![low, high]]).is_some());
+        assert!(build(&[vec![high, low]]).is_none());
     }
 }

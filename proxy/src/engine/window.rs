@@ -1,7 +1,9 @@
 //! Base windows: the run of base bytes one 64 MiB region of a target is encoded against, fetched once and shared.
 //!
-//! A base object is an address space of pieces of whole blobs (I2). A window is a few of those pieces, decoded and laid end to end in memory, with the
-//! index of the codec beside them. Windows are kept while there is memory: whoever needs some frees the idle ones.
+//! A window is a few pieces of whole blobs (I2), decoded and laid end to end in memory, with the index of the codec beside them. They lie in the order
+//! of blobs' ids, whichever objects they belong to and in whatever order those have them: so a blob's view can have that order too, whatever windows its
+//! segments were encoded against (`view.rs`), and objects that are made of the same blobs share a window. Windows are kept while there is memory: whoever
+//! needs some frees the idle ones.
 
 use super::{
     blobs::{BaseReader, Blobs, segments_covering},
@@ -15,6 +17,7 @@ use futures::{StreamExt, TryStreamExt};
 use object_format::{BlobId, Coding, DomainKey};
 use std::{
     collections::HashMap,
+    ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -28,11 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Segments of a base that are fetched and decoded at the same time.
 const FETCHES_AT_ONCE: usize = 4;
 
-/// A run of one whole blob's plain content, and where it stands in a base's address space.
+/// A run of one whole blob's plain content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BasePiece {
-    /// Address of its first byte in the base: orders pieces, and two pieces of one blob at the same distance may be joined.
-    pub(super) at: u64,
     /// The whole blob.
     pub(super) blob: BlobId,
     /// First plain byte in that blob.
@@ -41,6 +42,31 @@ pub(super) struct BasePiece {
     pub(super) len: u64,
     /// The blob's base tag (E10).
     pub(super) base_tag: [u8; 16],
+}
+
+impl BasePiece {
+    /// These bytes of a blob whose base tag is not known yet.
+    pub(super) fn of(blob: BlobId, range: Range<u64>) -> Self {
+        Self { blob, offset: range.start, len: range.end - range.start, base_tag: [0; 16] }
+    }
+
+    /// Its end in its blob.
+    pub(super) fn end(&self) -> u64 {
+        self.offset + self.len
+    }
+}
+
+/// The same bytes in ascending order of blobs and offsets, each once, in as few pieces as there can be.
+pub(super) fn in_order(mut pieces: Vec<BasePiece>) -> Vec<BasePiece> {
+    pieces.sort_unstable_by_key(|piece| (piece.blob, piece.offset));
+    pieces.dedup_by(|next, last| {
+        let joins = last.blob == next.blob && next.offset <= last.end();
+        if joins {
+            last.len = last.end().max(next.end()) - last.offset;
+        }
+        joins
+    });
+    pieces
 }
 
 /// Decoded base bytes with what is needed to encode against them.
@@ -62,7 +88,7 @@ impl Window {
         slot.get_or_init(|| BaseIndex::build(&self.plain, effort))
     }
 
-    /// Window ranges as pieces of base blobs, in order.
+    /// Window ranges, which ascend, as pieces of base blobs, which do so too.
     pub(super) fn pieces_of(&self, footprint: &[BaseRange]) -> Vec<BasePiece> {
         let mut pieces = Vec::with_capacity(footprint.len() + 2);
         for run in footprint {
@@ -71,7 +97,7 @@ impl Window {
             for (at, piece) in self.pieces[first..].iter().take_while(|(at, _)| *at < end) {
                 let (from, to) = (start.max(*at), end.min(at + piece.len));
                 let skip = from - at;
-                pieces.push(BasePiece { at: piece.at + skip, offset: piece.offset + skip, len: to - from, ..*piece });
+                pieces.push(BasePiece { offset: piece.offset + skip, len: to - from, ..*piece });
             }
         }
         pieces
@@ -83,7 +109,7 @@ impl Window {
     }
 }
 
-type WindowKey = Vec<(u64, BlobId, u64, u64)>;
+type WindowKey = Vec<(BlobId, u64, u64)>;
 
 struct Slot {
     cell: OnceCell<Arc<Window>>,
@@ -143,7 +169,8 @@ impl Windows {
         rows: &[BlobRow],
         key: Option<&DomainKey>,
     ) -> Result<Option<Arc<Window>>, EngineError> {
-        let name = pieces.iter().map(|piece| (piece.at, piece.blob, piece.offset, piece.len)).collect::<WindowKey>();
+        let pieces = in_order(pieces);
+        let name = pieces.iter().map(|piece| (piece.blob, piece.offset, piece.len)).collect::<WindowKey>();
         let slot = self
             .slots()
             .entry(name.clone())

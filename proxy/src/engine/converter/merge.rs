@@ -270,10 +270,13 @@ impl Engine {
             // From here on it goes to its end even when the job is stopped.
             let stored = self.detached(async move {
                 let digest = bucket.content_digest(&staged.sha256);
-                engine.finish_blob(&bucket, staged.content, &object, digest).await
+                let stored = engine.finish_blob(&bucket, staged.content, &object, digest).await?;
+                let Stored { mut new_blobs, storage, hooks, .. } = stored;
+                let blob = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
+                engine.verify_stored(&bucket, &blob.row, staged.sha256).await?;
+                Ok((blob, storage, hooks))
             });
-            let Stored { mut new_blobs, storage, hooks, .. } = stored.await?;
-            let blob = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
+            let (blob, storage, hooks) = stored.await?;
             let extent = Extent { blob: blob.row.id, offset: 0, len: blob.row.plain_len };
             return Ok(Grouped::Done(Box::new(Merged { group, extent, blob, storage, hooks, before })));
         }

@@ -138,14 +138,41 @@ async fn regions_of_one_object_take_their_bases_from_different_objects() {
     let (first, second) = (content(region, 101), content(6 * MIB, 102));
     deployment.put_and_settle(&bucket, "a/first", &first).await;
     deployment.put_and_settle(&bucket, "b/second", &second).await;
+    // Both are needed from their beginnings on, and more than once: what is read of the one must not be looked for in the other.
     let mut joined = first;
-    joined[1000] ^= 1;
-    joined.extend_from_slice(&second[1..]);
+    for at in (1000..region).step_by(MIB) {
+        joined[at] ^= 1;
+    }
+    joined.extend_from_slice(&second[..2 * MIB]);
+    joined.extend_from_slice(&second[3 * MIB..]);
     let published = deployment.put(&bucket, "c/joined", &joined).await;
     assert_eq!(published.storage.form, Form::Delta);
     assert_eq!(published.storage.bases, ["a/first", "b/second"]);
     assert!(published.storage.stored_bytes < 100_000, "{:?}", published.storage);
-    assert!(deployment.get(&bucket, "c/joined", region - 9..joined.len()).await == joined[region - 9..]);
+    assert!(deployment.get(&bucket, "c/joined", 0..joined.len()).await == joined);
+}
+
+/// Such a base has a window for each region, and each window other parts of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_put_in_one_piece_differs_from_one_of_many_parts_that_no_window_holds() {
+    // 128 MiB of budget make windows of 8 MiB and regions of 4 MiB.
+    let deployment = Deployment::start(128 << 20).await;
+    for name in ["delta", "sealed"] {
+        let bucket = deployment.bucket(name).await;
+        let v1 = content(43 * MIB, 121);
+        deployment.put_in_parts(&bucket, "m/v1", &v1, 5 * MIB).await;
+        let mut before = v1;
+        for (key, seed) in [("m/v2", 122), ("m/v3", 123)] {
+            let version = edited(&before, seed);
+            let published = deployment.put(&bucket, key, &version).await;
+            assert_eq!(published.storage.form, Form::Delta, "{:?}", published.storage);
+            assert!(published.storage.stored_bytes < version.len() as u64 / 10, "{:?}", published.storage);
+            assert!(deployment.get(&bucket, key, 0..version.len()).await == version, "{name}/{key}");
+            let mid = version.len() / 2;
+            assert!(deployment.get(&bucket, key, mid..mid + MIB).await == version[mid..mid + MIB], "{name}/{key}");
+            before = version;
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -206,19 +233,7 @@ async fn the_last_part_finds_its_base_though_nobody_knows_yet_where_it_stands() 
     for (version, (bytes, allowed_percent)) in [(v1.clone(), 100), (edited(&v1, 92), 2), (moved, 14)].iter().enumerate()
     {
         let key = &format!("m/x-{version}");
-        let upload = deployment.engine.create_upload(&bucket, key, "owner", Facts::default()).await.expect("created");
-        for (number, part) in (1..).zip(bytes.chunks(5 * MIB)).collect::<Vec<(u32, &[u8])>>().into_iter().rev() {
-            let destination = Destination::Part { key: key.clone(), upload, number };
-            let staged = deployment.stage(&bucket, destination, part).await;
-            let facts = PartFacts { size: part.len() as u64, ..PartFacts::default() };
-            let name = PartName { key, upload, number };
-            deployment.engine.publish_part(&bucket, name, staged, facts).await.expect("stored");
-        }
-        let parts = deployment.engine.parts(&bucket, key, upload, 0, 1000).await.expect("parts");
-        let completion = Completion { upload, parts, parts_digest: [1; 32] };
-        let completed =
-            deployment.engine.complete(&bucket, key, completion, Facts::default(), Precondition::None).await;
-        let stored = completed.expect("completed").storage.stored_bytes;
+        let stored = deployment.put_in_parts(&bucket, key, bytes, 5 * MIB).await.storage.stored_bytes;
         assert!(stored < bytes.len() as u64 * allowed_percent / 100, "version {version}: {stored}");
         assert!(deployment.engine.settle(Duration::from_secs(60)).await.expect("settled"));
     }
