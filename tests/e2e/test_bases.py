@@ -52,8 +52,9 @@ def test_among_unrelated_objects_nothing_is_read(server: Server, s3: S3Client, b
 def test_what_differs_from_more_blobs_than_a_window_holds_is_read_back_as_it_was_put(
     new_server: NewServer, bucket: str
 ) -> None:
-    """A budget of 128 MiB takes bases whole up to 16 MiB; of longer ones every 4 MiB of the target have a window of their own, with other
-    blobs in it. What is stored at first and what the converter makes of it later must both find each byte in the right one."""
+    """A budget of 128 MiB takes bases whole up to 16 MiB; of longer ones every 4 MiB of the target have a window of
+    their own, with other blobs in it. What is stored at first and what the converter makes of it later must both find
+    each byte in the right one."""
     own = new_server(defaults={"effort": "high"}, limits={"memory_bytes_max": "128MiB"}, convert={"interval": "1h"})
     own.start()
     s3 = s3_client(own.endpoint)
