@@ -6,10 +6,10 @@ use super::{
     bucket::BucketHandle,
     encode::Region,
     pins::Pin,
-    plan::{StoredShare, has_drifted, may_bear_another},
+    plan::{self, StoredShare, has_drifted, may_bear_another},
     window::BasePiece,
 };
-use catalog::{BlobForm, BlobKey, BlobRow, BlobState, Content, Extent};
+use catalog::{BlobForm, BlobKey, BlobRow, BlobState, Content, Extent, FormBytes};
 use object_format::{BlobId, SEGMENT_LEN};
 use std::{
     collections::{HashMap, HashSet},
@@ -172,11 +172,17 @@ impl Engine {
         let avoided = |row: &BlobRow| bases.iter().any(|base| base.object.avoid.contains(&row.id));
         rows.retain(|row| !avoided(row) && is_usable(row, bucket));
         self.keep_live_pieces(&mut pieces, &rows).await?;
+        let mut forms = FormBytes::default();
+        for row in rows.iter().filter(|row| row.form == BlobForm::Whole) {
+            forms.raw_plain += row.forms.raw_plain;
+            forms.zstd_plain += row.forms.zstd_plain;
+            forms.zstd_stored += row.forms.zstd_stored;
+        }
         if pieces.is_empty() {
             return Ok(RegionOutcome::Nothing);
         }
         Ok(match self.windows.get(pieces, &rows, bucket.domain_key()).await? {
-            Some(window) => RegionOutcome::Ready(Arc::new(Region::new(window, pins))),
+            Some(window) => RegionOutcome::Ready(Arc::new(Region::new(window, pins, plan::zstd_permille_of(&forms)))),
             None => RegionOutcome::Busy,
         })
     }

@@ -22,7 +22,11 @@ use catalog::{BlobForm, BlobRow, HookQuery, Resembling};
 use delta_codec::Effort;
 use object_format::BlobId;
 use serde::{Deserialize, Serialize};
-use std::{collections::HashSet, sync::Arc, time::Instant};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
 
 /// Keys looked at on either side of the new one.
 const NEIGHBOURS: usize = 48;
@@ -121,6 +125,35 @@ pub(super) struct Wish {
     pub(super) effort: Effort,
     /// What must not become a base.
     pub(super) avoid: Avoided,
+    /// What has shown itself to be good for content around it.
+    pub(super) proven: Arc<Proven>,
+}
+
+/// What trials have shown for the regions of one object.
+#[derive(Default)]
+pub(super) struct Proven {
+    /// Keys of objects that are good bases.
+    keys: Mutex<HashSet<String>>,
+    /// Whether a trial has ended. Who is first holds it while it tries: parts come several at once, and one trial serves them all.
+    first: tokio::sync::Mutex<bool>,
+}
+
+impl Proven {
+    fn has(&self, key: &str) -> bool {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+    }
+
+    fn note(&self, key: &str, trial: Trial) {
+        if trial.helps(false) {
+            self.keys.lock().unwrap_or_else(PoisonError::into_inner).insert(key.to_owned());
+        }
+    }
+
+    /// Waits while the first trial is being made. It is the caller's when it is given this, and has ended when the caller has set it.
+    async fn turn(&self) -> Option<tokio::sync::MutexGuard<'_, bool>> {
+        let first = self.first.lock().await;
+        (!*first).then_some(first)
+    }
 }
 
 impl Wish {
@@ -399,15 +432,28 @@ impl Engine {
             let (together, coverage) = with_helpers(wish, candidates, best, &left);
             let clear =
                 plan::is_clear(candidates[best].outlook(wish), lead) || (together.len() > 1 && plan::covers(coverage));
+            // What was good for the content around it, and looks no worse than any other here, is not tried again.
+            let level = rival.filter(|_| !plan::leads(lead));
+            let turn = if tries_itself || clear { None } else { wish.proven.turn().await };
+            let proven =
+                std::iter::once(best).chain(level).find(|index| wish.proven.has(&candidates[*index].object.key));
             let winner = if tries_itself || clear {
                 best
+            } else if let Some(proven) = proven {
+                proven
             } else {
                 let mut busy = false;
                 for index in std::iter::once(best).chain(rival) {
                     match self.trial(bucket, wish, &candidates[index]).await? {
-                        Some(trial) => candidates[index].trial = Some(trial),
+                        Some(trial) => {
+                            wish.proven.note(&candidates[index].object.key, trial);
+                            candidates[index].trial = Some(trial);
+                        }
                         None => busy = true,
                     }
+                }
+                if let Some(mut first) = turn {
+                    *first = true;
                 }
                 let tried = std::iter::once(best).chain(rival);
                 let helpful = tried.filter(|index| {

@@ -62,12 +62,14 @@ pub(super) struct Region {
     pub(super) window: Arc<Window>,
     /// What keeps its blobs from being collected; outlives the window in the staged content.
     pub(super) pins: Arc<Vec<Pin>>,
+    /// What zstd alone made of the base, in thousandths; `None` where that is not known.
+    zstd_permille: Option<u32>,
 }
 
 impl Region {
     /// A region's window, with what keeps its blobs from being collected.
-    pub(super) fn new(window: Arc<Window>, pins: Vec<Pin>) -> Self {
-        Self { window, pins: Arc::new(pins) }
+    pub(super) fn new(window: Arc<Window>, pins: Vec<Pin>, zstd_permille: Option<u32>) -> Self {
+        Self { window, pins: Arc::new(pins), zstd_permille }
     }
 }
 
@@ -153,8 +155,10 @@ pub(super) fn encode_segment(
         // Its work memory is lent for as long as the blob takes; a thread keeps none of it.
         scratch.encoder = Encoder::new();
     }
+    let of_base = segment.region.as_ref().and_then(|region| region.zstd_permille);
+    let zstd_permille = segment.trials.zstd_permille().into_iter().chain(of_base).min();
     if let Some((bytes, footprint)) = delta.as_ref()
-        && plan::delta_settles_it(plain.len(), bytes.len(), segment.trials.zstd_permille())
+        && plan::delta_settles_it(plain.len(), bytes.len(), zstd_permille)
     {
         segment.trials.note(true);
         let footprint = footprint.clone();

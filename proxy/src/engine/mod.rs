@@ -99,7 +99,7 @@ use std::{
 use storage_backends::Backend;
 use stores::{open_backend, open_catalog, open_stores};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use uploads::PartLens;
+use uploads::PartsSeen;
 use window::Windows;
 use writer::Writer;
 
@@ -132,7 +132,7 @@ pub struct Engine {
     windows: Arc<Windows>,
     pins: Arc<Pins>,
     hooks: HookQueue,
-    part_lens: PartLens,
+    parts_seen: PartsSeen,
     /// Commits under way: they end before the process does.
     commits: TaskTracker,
     background: TaskTracker,
@@ -297,7 +297,7 @@ impl Engine {
             windows,
             pins: Arc::default(),
             hooks,
-            part_lens: PartLens::default(),
+            parts_seen: PartsSeen::default(),
             commits: TaskTracker::new(),
             background: TaskTracker::new(),
             stopping: CancellationToken::new(),

@@ -152,7 +152,12 @@ pub(super) fn rank_of(overlap: Option<f64>) -> f64 {
 
 /// True when the best candidate needs no trial; `lead` is its rank minus the next one's.
 pub(super) fn is_clear(outlook: Outlook, lead: Option<f64>) -> bool {
-    outlook == Outlook::Good && lead.is_none_or(|lead| lead >= OVERLAP_LEAD)
+    outlook == Outlook::Good && leads(lead)
+}
+
+/// Whether a candidate is well ahead of the next one; `None`: there is no other.
+pub(super) fn leads(lead: Option<f64>) -> bool {
+    lead.is_none_or(|lead| lead >= OVERLAP_LEAD)
 }
 
 /// True when bases that together have this share of a target's samples are surely worth it.
@@ -237,7 +242,15 @@ pub(super) struct StoredShare {
     pub(super) stored: u64,
 }
 
-/// True when a delta is so short that zstd need not be tried beside it. `zstd_permille` is what zstd alone has made of a segment of the same content,
+/// What zstd made of whole content, in thousandths of its length. `None` where little of it is zstd: what was stored raw may have been stored in a
+/// hurry.
+pub(super) fn zstd_permille_of(whole: &FormBytes) -> Option<u32> {
+    let enough = whole.zstd_plain > 0 && whole.zstd_plain >= whole.raw_plain;
+    let permille = || u128::from(whole.zstd_stored) * 1000 / u128::from(whole.zstd_plain);
+    enough.then(|| u32::try_from(permille()).unwrap_or(u32::MAX))
+}
+
+/// True when a delta is so short that zstd need not be tried beside it. `zstd_permille` is what zstd alone has made of the base or of a segment of the same content,
 /// in thousandths of its length; without it only a delta that hardly anything could beat settles the matter (text shrinks to a seventh alone).
 pub(super) fn delta_settles_it(plain_len: usize, delta_len: usize, zstd_permille: Option<u32>) -> bool {
     // Half of what zstd gave elsewhere leaves room for segments that shrink better than that one did.
@@ -309,6 +322,17 @@ mod tests {
         assert!(!delta_settles_it(4_194_304, 569_888, Some(140)));
         assert!(delta_settles_it(4_194_304, 300_000, Some(350)));
         assert!(delta_settles_it(4_194_304, 40_000, None));
+    }
+
+    #[test]
+    fn what_zstd_made_of_a_base_counts_where_most_of_it_is_zstd() {
+        let of = |raw_plain, zstd_plain, zstd_stored| {
+            zstd_permille_of(&FormBytes { raw_plain, zstd_plain, zstd_stored, ..FormBytes::default() })
+        };
+        assert_eq!(of(0, 0, 0), None);
+        assert_eq!(of(1000, 999, 100), None);
+        assert_eq!(of(500, 2000, 400), Some(200));
+        assert_eq!(of(0, u64::MAX, u64::MAX), Some(1000));
     }
 
     #[test]

@@ -272,7 +272,7 @@ impl Engine {
                 }
             })
             .await?;
-        self.part_lens.forget(upload);
+        self.parts_seen.forget(upload);
         Ok(Published { version_id: id, committed, storage })
     }
 

@@ -281,7 +281,14 @@ impl Engine {
         });
         // One segment at a time beside the one that is being read: clients come first.
         let len = Some(old.plain_len);
-        let target = Target { key: key.clone(), start: user.start, part: None, len, reach: plan::reach_of(len) };
+        let target = Target {
+            key: key.clone(),
+            start: user.start,
+            part: None,
+            len,
+            reach: plan::reach_of(len),
+            proven: Arc::default(),
+        };
         let trying = Trying::Fixed { effort: reform.effort, later: false };
         let manner = Manner { target, search, trying, jobs: 1 };
         let staged = self.stage_with(bucket, manner, body.boxed(), ContentDigest::default());

@@ -11,7 +11,7 @@ use super::{
     base::{Avoided, BaseObject, RegionOutcome},
     bucket::BucketHandle,
     budget::Permit,
-    choose::{Candidate, Choice, ChoiceAccount, Wish},
+    choose::{Candidate, Choice, ChoiceAccount, Proven, Wish},
     config::{BucketSettings, Compression},
     effort::{self, Load, Trying},
     encode::{EncodedSegment, Region, SegmentPlan, Trials, encode_segment},
@@ -21,6 +21,7 @@ use super::{
     plan::{self, BaseOutcome, DELTA_LEN_MIN, INLINE_LEN_MAX},
     pool::CodecPool,
     similar::{HeadFuture, REGION_LEN, RegionSketch, SketchLane},
+    uploads::PartsOf,
     view::VIEW_RANGES_MAX,
     window::BasePiece,
 };
@@ -145,12 +146,18 @@ impl Engine {
     }
 
     fn target_of(&self, destination: &Destination, len: Option<u64>) -> Target {
-        let (part, reach) = match destination {
-            Destination::Object { .. } => (None, plan::reach_of(len)),
-            // All parts of an upload are to share their windows.
-            Destination::Part { number, .. } => (Some(*number), plan::reach_of(None)),
-        };
-        Target { key: destination.key().to_owned(), start: self.offset_in_object(destination, len), part, len, reach }
+        let key = destination.key().to_owned();
+        match destination {
+            Destination::Object { .. } => {
+                Target { key, start: 0, part: None, len, reach: plan::reach_of(len), proven: Arc::default() }
+            }
+            Destination::Part { upload, number, .. } => {
+                let PartsOf { longest, proven } = self.parts_seen.note(*upload, len.unwrap_or(0));
+                // Parts of one upload have one length, but for the last. All are to share their windows.
+                let start = u64::from(number.saturating_sub(1)) * longest;
+                Target { key, start, part: Some(*number), len, reach: plan::reach_of(None), proven }
+            }
+        }
     }
 
     /// Reads, hashes, encodes and streams a body towards the backend in a manner that is settled.
@@ -210,17 +217,6 @@ impl Engine {
         let ((digests, sha256), mut content) = (hashed?, content?);
         content.sketches = sketches?;
         Ok(Staged { digests, sha256, plain_len, content })
-    }
-
-    /// Where in its object a body presumably starts: parts of one upload have one length, but for the last.
-    fn offset_in_object(&self, destination: &Destination, len: Option<u64>) -> u64 {
-        match destination {
-            Destination::Object { .. } => 0,
-            Destination::Part { upload, number, .. } => {
-                let part_len = self.part_lens.note(*upload, len.unwrap_or(0));
-                u64::from(number.saturating_sub(1)) * part_len
-            }
-        }
     }
 }
 
@@ -350,6 +346,8 @@ pub(super) struct Target {
     pub(super) len: Option<u64>,
     /// Base bytes worth having for a region of it.
     pub(super) reach: u64,
+    /// Which objects its regions, and other parts of its upload, have found to be good bases.
+    pub(super) proven: Arc<Proven>,
 }
 
 type CandidatesFuture = Shared<BoxFuture<'static, Arc<Vec<Candidate>>>>;
@@ -546,13 +544,14 @@ impl Encoding {
         };
         let left = self.target.len.map_or(first.len() as u64, |len| len.saturating_sub(offset));
         let target_bytes = left.clamp(first.len() as u64, REGION_LEN);
+        let proven = self.target.proven.clone();
         let choosing = tokio::spawn(async move {
             let head = head.await?;
             let named = named.await;
             if first.len() as u64 <= DELTA_LEN_MIN && offset == 0 {
                 return None;
             }
-            let wish = Wish { offset, position, part, head, first, target_bytes, reach, effort, avoid };
+            let wish = Wish { offset, position, part, head, first, target_bytes, reach, effort, avoid, proven };
             match engine.choose(&bucket, &wish, &named).await {
                 Ok(choice) => {
                     found.fetch_or(!choice.bases.is_empty(), Ordering::Relaxed);

@@ -1,8 +1,9 @@
-//! Multipart uploads: their rows, their parts, and how long their parts are.
+//! Multipart uploads: their rows, their parts, and what those have shown.
 
 use super::{
     Engine, EngineError,
     bucket::{BucketHandle, RowPlace, digest_of},
+    choose::Proven,
     facts::{Facts, PartFacts},
     keyring::random,
     now_ms,
@@ -12,26 +13,35 @@ use super::{
 use catalog::{Part, Upload, UploadId};
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
-/// Uploads whose part length is remembered; what is forgotten only costs a less fitting base window.
+/// Uploads whose parts are remembered; what is forgotten only costs a less fitting base window, or a trial.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// The longest part seen of each upload: where part N starts, but for the last, is N − 1 of these.
+/// What the parts of open uploads have shown this process.
 #[derive(Default)]
-pub(super) struct PartLens(Mutex<HashMap<UploadId, u64>>);
+pub(super) struct PartsSeen(Mutex<HashMap<UploadId, PartsOf>>);
 
-impl PartLens {
-    /// Takes note of a part's length and gives the longest so far.
-    pub(super) fn note(&self, upload: UploadId, len: u64) -> u64 {
-        let mut lens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if lens.len() >= REMEMBERED_MAX && !lens.contains_key(&upload) {
-            lens.clear();
+/// What the parts of one upload have shown.
+#[derive(Clone, Default)]
+pub(super) struct PartsOf {
+    /// The longest part so far: where part N starts, but for the last, is N − 1 of these.
+    pub(super) longest: u64,
+    /// Which objects are good bases.
+    pub(super) proven: Arc<Proven>,
+}
+
+impl PartsSeen {
+    /// Takes note of a part's length and gives what is known, that included.
+    pub(super) fn note(&self, upload: UploadId, len: u64) -> PartsOf {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.len() >= REMEMBERED_MAX && !seen.contains_key(&upload) {
+            seen.clear();
         }
-        let longest = lens.entry(upload).or_default();
-        *longest = len.max(*longest);
-        *longest
+        let parts = seen.entry(upload).or_default();
+        parts.longest = len.max(parts.longest);
+        parts.clone()
     }
 
     /// Forgets an upload that has ended.
@@ -122,7 +132,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError`] when the catalog fails.
     pub async fn abort(&self, bucket: &BucketHandle, key: &str, upload: UploadId) -> Result<bool, EngineError> {
-        self.part_lens.forget(upload);
+        self.parts_seen.forget(upload);
         Ok(self.catalog.abort(bucket.row.id, key, upload, self.epoch()).await?)
     }
 }

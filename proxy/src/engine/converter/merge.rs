@@ -377,7 +377,14 @@ impl Engine {
         let cold = rows.keys().all(|blob| self.heat.reads(*blob, Instant::now()) < 1.0);
         let trying = Trying::Fixed { effort: effort::in_background(bucket.settings.effort, cold), later: false };
         let reach = plan::reach_of(Some(content.version.size));
-        let target = Target { key: content.version.key.clone(), start, part: None, len: Some(len), reach };
+        let target = Target {
+            key: content.version.key.clone(),
+            start,
+            part: None,
+            len: Some(len),
+            reach,
+            proven: Arc::default(),
+        };
         // One segment at a time beside the one that is being read: clients come first.
         let manner = Manner { target, search, trying, jobs: 1 };
         let staged = self.stage_with(bucket, manner, body.boxed(), GroupDigest::new(extents)).await;

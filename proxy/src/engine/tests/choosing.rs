@@ -196,6 +196,35 @@ async fn explain_tells_who_was_considered_and_why() {
     assert_eq!(facts.storage.bases, ["x/app-1"], "the row keeps the outcome, the manifest how it came about");
 }
 
+/// Code whose addresses moved: no 64 bytes on end are equal, so that its sketch tells nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_good_for_one_part_is_not_tried_again_for_the_next() {
+    let deployment = Deployment::start(1 << 30).await;
+    let bucket = deployment.bucket("delta").await;
+    let v1 = content(25 * MIB, 131);
+    deployment.put_in_parts(&bucket, "m/app-1", &v1, 5 * MIB).await;
+    let trials = || deployment.metrics.base_trial_seconds.get_sample_count();
+    let zstd = || deployment.metrics.encode_seconds.with_label_values(&["zstd"]).get_sample_count();
+    let (trials_before, zstd_before) = (trials(), zstd());
+    let mut v2 = v1;
+    v2.iter_mut().step_by(48).for_each(|byte| *byte ^= 0x55);
+    let published = deployment.put_in_parts(&bucket, "m/app-2", &v2, 5 * MIB).await;
+    assert_eq!(published.storage.form, Form::Delta);
+    assert!(published.storage.stored_bytes < v2.len() as u64 / 4, "{:?}", published.storage);
+    assert_eq!(trials() - trials_before, 1, "by the part that came first");
+    assert_eq!(zstd() - zstd_before, 0, "what zstd makes of such content its base has shown");
+    assert!(deployment.get(&bucket, "m/app-2", 0..v2.len()).await == v2);
+    // All at once, the others wait for the one that tries.
+    let trials_before = trials();
+    let upload = deployment.engine.create_upload(&bucket, "m/app-3", "owner", Facts::default()).await.expect("created");
+    let parts = (1..).zip(v2.chunks(5 * MIB)).map(|(number, part)| {
+        let destination = Destination::Part { key: "m/app-3".to_owned(), upload, number };
+        deployment.stage(&bucket, destination, part)
+    });
+    assert_eq!(futures::future::join_all(parts).await.len(), 5);
+    assert_eq!(trials() - trials_before, 1);
+}
+
 /// The study in small (docs/benchmark/basestudy): objects of several families in one bucket, in an order and under names that say nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_families_in_one_bucket_every_object_finds_its_own() {
