@@ -1,4 +1,4 @@
-//! From a target segment to its delta: match, choose the footprint, write the streams.
+//! From a target segment to its delta: match, fill the gaps, choose the footprint, write the streams.
 
 use crate::context::{self, Region};
 use crate::effort::{Effort, Tuning};
@@ -7,7 +7,7 @@ use crate::index::BaseIndex;
 use crate::instruction::{BYTES_PER_COPY_MIN, Gap, Instruction, place};
 use crate::matcher;
 use crate::zstd::Compressor;
-use crate::{SEGMENT_LEN_MAX, fine, stream, varint};
+use crate::{SEGMENT_LEN_MAX, fill, fine, stream, varint};
 
 /// The form byte of a delta that is one copy. Part of the format (docs/format/delta-v1.md §3).
 pub(crate) const FORM_COPY: u8 = 0;
@@ -92,6 +92,7 @@ impl Encoder {
         }
         self.found.clear();
         matcher::find_copies(job.index, job.window, job.target, &mut self.found);
+        self.fill(job.window, job.target);
         self.footprint.choose(&self.found, job.layout, job.limits, target_len);
         self.footprint.project(&self.found, &mut self.instructions);
         if job.effort.tuning().fine && self.footprint.len() > 0 {
@@ -119,7 +120,15 @@ impl Encoder {
     fn refine(&mut self, job: &EncodeJob<'_>) {
         let mut base = Vec::with_capacity(self.footprint.len());
         self.footprint.append(job.window, 0, self.footprint.len(), &mut base);
-        fine::find_copies(&base, job.target, &mut self.instructions);
+        fine::find_copies(&base, job.target, &mut self.found);
+        self.fill(&base, job.target);
+        std::mem::swap(&mut self.found, &mut self.instructions);
+    }
+
+    /// Fills the gaps of what was found.
+    fn fill(&mut self, base: &[u8], target: &[u8]) {
+        fill::fill_gaps(base, target, &self.found, &mut self.instructions);
+        std::mem::swap(&mut self.found, &mut self.instructions);
     }
 
     fn write(&mut self, job: &EncodeJob<'_>, out: &mut Vec<u8>) {

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! window ── BaseIndex ──┐
-//! target ───────────── matcher ── instructions ── footprint ── streams ── delta
+//! target ───────────── matcher ── gaps filled ── footprint ── streams ── delta
 //! ```
 //!
 //! The format is `docs/format/delta-v1.md`; the document rules, this crate follows.
@@ -18,6 +18,7 @@ mod context;
 mod decode;
 mod effort;
 mod encode;
+mod fill;
 mod fine;
 mod footprint;
 mod frame;

@@ -31,9 +31,9 @@ const LOOK_STEP: usize = MASK_LEN - RUN_SEEN;
 /// How far past the last close byte to look for the next equal run.
 const LOOK_AHEAD: usize = 112;
 /// A stretch of [`MASK_LEN`] bytes with this many equal ones is *close* to its base: its differences are shorter to store than its bytes.
-const CLOSE_EQUAL_MIN: u32 = 44;
+pub(crate) const CLOSE_EQUAL_MIN: u32 = 44;
 /// It is close as well when this many of its differences equal the one eight bytes before: a table of pointers that all moved alike.
-const CLOSE_REPEATED_MIN: u32 = 40;
+pub(crate) const CLOSE_REPEATED_MIN: u32 = 40;
 /// A gap of up to this many bytes between copies on one diagonal is a sub run even when nothing in it is close: an address or two.
 const GAP_SUB_LEN: usize = 8;
 /// One of up to this many is a sub run when one byte in [`GAP_SUB_EQUAL`] is equal. Code has that; text in place of other text does

@@ -40,6 +40,28 @@ fn changed_addresses_become_sub_bytes() {
 }
 
 #[test]
+fn a_table_whose_entries_all_changed_is_followed_past_one_that_was_added() {
+    let window = noise(240_000, 22);
+    // Entries of 24 bytes; each has a number that grew, and every 300th is followed by another one. No 16 bytes in a row are equal.
+    let mut target = window[..24_000].to_vec();
+    for (number, entry) in window[24_000..].chunks(24).enumerate() {
+        let start = target.len();
+        target.extend_from_slice(entry);
+        target[start] = target[start].wrapping_add(3);
+        target[start + 12] = target[start + 12].wrapping_add(5);
+        if number % 300 == 299 {
+            target.extend_from_slice(&noise(24, 100 + number as u64));
+        }
+    }
+    for effort in super::EFFORTS {
+        let (_, delta) = encode(&window, &raw_layout(window.len()), &target, effort, LIMITS);
+        let summary = summarize(&delta, target.len()).expect("what was encoded is well-formed");
+        // Up to a whole stretch of 64 bytes and the entry are lost each of the 29 times.
+        assert!(summary.literal_bytes < 30 * 100, "{effort:?}: {summary:?}");
+    }
+}
+
+#[test]
 fn literals_are_compressed_over_the_base_around_them() {
     let window = noise(400_000, 20);
     // Now and then 700 bytes are replaced by pieces of themselves in another order, too short for the index.
