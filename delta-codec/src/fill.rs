@@ -22,7 +22,7 @@ const SHIFT_NEAR: isize = 16;
 const SHIFT_FAR: isize = 512;
 const POINTER_LEN: isize = 8;
 /// After so many stretches in a row that resemble nothing a walk ends.
-const MISSES_MAX: usize = 4;
+const MISSES_MAX: usize = 3;
 
 /// The distances at which diagonals are tried, the smallest first.
 const SHIFTS: [isize; 2 * (SHIFT_NEAR + (SHIFT_FAR - SHIFT_NEAR) / POINTER_LEN) as usize] = {
@@ -215,15 +215,30 @@ impl<M: EqualMask> Search<'_, M> {
         }
     }
 
-    /// The diagonal around this one on which the stretch is close, and resembles the base most.
+    /// The diagonal around this one on which the stretch is close, and resembles the base most. Away from the base's ends all of them lie in one piece
+    /// of it.
     #[inline(always)]
     fn close_near(&self, start: usize, diagonal: isize) -> Option<isize> {
+        const AROUND_LEN: usize = 2 * SHIFT_FAR as usize + MASK_LEN;
+        let lowest = start.checked_add_signed(diagonal - SHIFT_FAR);
+        let around = lowest.and_then(|lowest| self.base.get(lowest..)).and_then(<[u8]>::first_chunk::<AROUND_LEN>);
+        let target = self.target.get(start..).and_then(<[u8]>::first_chunk::<MASK_LEN>);
         let (mut best, mut best_score) = (None, 0);
-        for near in SHIFTS.iter().map(|shift| diagonal + shift) {
-            let likeness = self.likeness(start, near);
+        let mut consider = |shift: isize, likeness: Likeness| {
             let score = likeness.equal + likeness.repeated;
             if score > best_score && likeness.is_close() {
-                (best, best_score) = (Some(near), score);
+                (best, best_score) = (Some(diagonal + shift), score);
+            }
+        };
+        if let (Some(around), Some(target)) = (around, target) {
+            for shift in SHIFTS {
+                if let Some(base) = around[(shift + SHIFT_FAR) as usize..].first_chunk() {
+                    consider(shift, self.likeness_of(target, base));
+                }
+            }
+        } else {
+            for shift in SHIFTS {
+                consider(shift, self.likeness(start, diagonal + shift));
             }
         }
         best
@@ -236,6 +251,11 @@ impl<M: EqualMask> Search<'_, M> {
         let source = start.checked_add_signed(diagonal);
         let right = source.and_then(|source| self.base.get(source..)).and_then(<[u8]>::first_chunk);
         let (Some(left), Some(right)) = (left, right) else { return Likeness::default() };
+        self.likeness_of(left, right)
+    }
+
+    #[inline(always)]
+    fn likeness_of(&self, left: &[u8; MASK_LEN], right: &[u8; MASK_LEN]) -> Likeness {
         let equal = self.mask.equal_mask(left, right).count_ones();
         let may_repeat = equal >= REPEATED_EQUAL_MIN;
         let repeated = if may_repeat { repeated_mask(self.mask, left, right).count_ones() } else { 0 };
