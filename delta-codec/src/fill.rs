@@ -9,8 +9,9 @@ use crate::compare::{self, EqualMask, MASK_LEN, Scan, repeated_mask};
 use crate::instruction::{Gap, Instruction, place};
 use crate::matcher::{CLOSE_EQUAL_MIN, CLOSE_REPEATED_MIN};
 
-/// A shorter gap is left as it is: in text these are words in place of others, which are shorter as literals.
-const GAP_LEN_MIN: usize = 160;
+/// A shorter gap is left as it is. Tables are long; in text such gaps are words in place of others, which are shorter as literals, and in code that was compiled
+/// into something else there are very many.
+const GAP_LEN_MIN: usize = 2048;
 /// A stretch with this many equal bytes becomes a sub run even where it is not close, when it is on the diagonal of what comes before it and no diagonal
 /// around is better. The matcher follows only what is close, because it might follow a wrong diagonal past the right one.
 const LOOSE_EQUAL_MIN: u32 = 36;
@@ -364,7 +365,7 @@ mod tests {
 
     #[test]
     fn loose_bytes_are_a_sub_run_only_on_the_diagonal_they_follow() {
-        let base = table(0..100, [0, 0]);
+        let base = table(0..400, [0, 0]);
         for (equal, is_filled) in [(LOOSE_EQUAL_MIN as usize, true), (LOOSE_EQUAL_MIN as usize - 1, false)] {
             let mut target = base.clone();
             // Differences that do not repeat, so that only the equal bytes count.
@@ -381,16 +382,16 @@ mod tests {
 
     #[test]
     fn a_sub_run_that_goes_on_in_the_gap_is_one_with_it() {
-        let base = table(0..100, [0, 0]);
-        let target = table(0..100, GROWN);
+        let base = table(0..401, [0, 0]);
+        let target = table(0..401, GROWN);
         let sub = Instruction { gap_len: 640, gap_is_sub: true, copy_len: 0, source: 740 };
         let tail = target.len() - 100;
         let found = [copy(0, 100, 0), sub, copy(tail - 740, 100, tail)];
         let filled = fill(&base, &target, &found);
-        // 2400 bytes are 37 stretches and a half: of 640 ten, then 27 from the front, and the rest.
+        // 9624 bytes are 150 stretches and 24 bytes: of 640 ten, then 140 from the front, and the rest.
         let expected =
-            Instruction { gap_len: 640 + 27 * 64, gap_is_sub: true, copy_len: 0, source: 100 + 640 + 27 * 64 };
-        assert_eq!(filled, [copy(0, 100, 0), expected, copy(32, 100, tail)]);
+            Instruction { gap_len: 640 + 140 * 64, gap_is_sub: true, copy_len: 0, source: 100 + 640 + 140 * 64 };
+        assert_eq!(filled, [copy(0, 100, 0), expected, copy(24, 100, tail)]);
     }
 
     /// Fills, and compares with what [`fill_gaps`] has filled.
