@@ -90,6 +90,25 @@ pub struct FormBytes {
     pub delta_stored: u64,
 }
 
+impl std::ops::AddAssign for FormBytes {
+    fn add_assign(&mut self, other: Self) {
+        self.raw_plain += other.raw_plain;
+        self.zstd_plain += other.zstd_plain;
+        self.zstd_stored += other.zstd_stored;
+        self.delta_plain += other.delta_plain;
+        self.delta_stored += other.delta_stored;
+    }
+}
+
+impl std::iter::Sum for FormBytes {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, forms| {
+            sum += forms;
+            sum
+        })
+    }
+}
+
 /// An object that lay in a store before this catalog knew it, under its own key: content that is not ours
 /// (docs/decisions/0008-foreign-content.md).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

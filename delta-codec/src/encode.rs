@@ -92,7 +92,8 @@ impl Encoder {
         }
         self.found.clear();
         matcher::find_copies(job.index, job.window, job.target, &mut self.found);
-        self.fill(job.window, job.target);
+        fill::fill_gaps(job.window, job.target, &self.found, &mut self.instructions);
+        std::mem::swap(&mut self.found, &mut self.instructions);
         self.footprint.choose(&self.found, job.layout, job.limits, target_len);
         self.footprint.project(&self.found, &mut self.instructions);
         if job.effort.tuning().fine && self.footprint.len() > 0 {
@@ -121,14 +122,7 @@ impl Encoder {
         let mut base = Vec::with_capacity(self.footprint.len());
         self.footprint.append(job.window, 0, self.footprint.len(), &mut base);
         fine::find_copies(&base, job.target, &mut self.found);
-        self.fill(&base, job.target);
-        std::mem::swap(&mut self.found, &mut self.instructions);
-    }
-
-    /// Fills the gaps of what was found.
-    fn fill(&mut self, base: &[u8], target: &[u8]) {
-        fill::fill_gaps(base, target, &self.found, &mut self.instructions);
-        std::mem::swap(&mut self.found, &mut self.instructions);
+        fill::fill_gaps(&base, job.target, &self.found, &mut self.instructions);
     }
 
     fn write(&mut self, job: &EncodeJob<'_>, out: &mut Vec<u8>) {

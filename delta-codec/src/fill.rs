@@ -267,22 +267,8 @@ impl<M: EqualMask> Search<'_, M> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instruction::rebuild;
     use proptest::prelude::*;
-
-    /// The target that instructions describe: copies and the base of sub runs from `base`, gaps from `target`.
-    fn rebuild(base: &[u8], target: &[u8], found: &[Instruction]) -> Vec<u8> {
-        let mut rebuilt = Vec::new();
-        let mut previous_end = 0;
-        for placed in place(found) {
-            assert_eq!(rebuilt.len(), placed.gap_start);
-            assert!(placed.gap != Gap::Sub || placed.base_start() == previous_end, "a sub run off the diagonal");
-            previous_end = placed.base_end();
-            rebuilt.extend_from_slice(&target[placed.gap_start..placed.copy_start]);
-            rebuilt.extend_from_slice(&base[placed.source..placed.base_end()]);
-        }
-        rebuilt.extend_from_slice(&target[rebuilt.len()..]);
-        rebuilt
-    }
 
     fn copied(found: &[Instruction]) -> Vec<(usize, usize, usize)> {
         let copies = place(found).filter(|placed| placed.copy_len > 0);

@@ -325,23 +325,8 @@ fn write(alignment: &Alignment, covered: usize, footprint: &[u8], target: &[u8],
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instruction::{Gap, place};
+    use crate::instruction::{Gap, place, rebuild};
     use proptest::prelude::*;
-
-    /// The target that instructions describe: copies and sub runs from the footprint, literals from `target`.
-    fn rebuild(footprint: &[u8], target: &[u8], found: &[Instruction]) -> Vec<u8> {
-        let mut rebuilt = Vec::new();
-        let mut previous_end = 0;
-        for placed in place(found) {
-            assert_eq!(rebuilt.len(), placed.gap_start);
-            assert!(placed.gap != Gap::Sub || placed.base_start() == previous_end, "a sub run off the diagonal");
-            previous_end = placed.base_end();
-            rebuilt.extend_from_slice(&target[placed.gap_start..placed.copy_start]);
-            rebuilt.extend_from_slice(&footprint[placed.source..placed.base_end()]);
-        }
-        rebuilt.extend_from_slice(&target[rebuilt.len()..]);
-        rebuilt
-    }
 
     /// Searches, and compares what it finds with what the dispatched search has found.
     struct Same<'a> {

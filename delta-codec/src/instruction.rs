@@ -76,3 +76,21 @@ pub(crate) fn place(instructions: &[Instruction]) -> impl Iterator<Item = Placed
         placed
     })
 }
+
+/// The target that instructions describe, for tests: copies and what sub runs count from are taken from `base`, every other byte from `target`.
+#[cfg(test)]
+pub(crate) fn rebuild(base: &[u8], target: &[u8], instructions: &[Instruction]) -> Vec<u8> {
+    let mut rebuilt = Vec::new();
+    let mut previous_end = 0;
+    for (instruction, placed) in instructions.iter().zip(place(instructions)) {
+        assert_eq!(rebuilt.len(), placed.gap_start);
+        if instruction.gap_is_sub {
+            assert_eq!(placed.source - placed.gap_len, previous_end, "a sub run off the diagonal");
+        }
+        previous_end = placed.base_end();
+        rebuilt.extend_from_slice(&target[placed.gap_start..placed.copy_start]);
+        rebuilt.extend_from_slice(&base[placed.source..placed.base_end()]);
+    }
+    rebuilt.extend_from_slice(&target[rebuilt.len()..]);
+    rebuilt
+}

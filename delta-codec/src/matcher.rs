@@ -290,7 +290,7 @@ struct Next {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Effort;
+    use crate::{Effort, instruction::rebuild};
     use proptest::prelude::*;
 
     /// Finds copies and compares them with those that [`find_copies`] has found.
@@ -307,23 +307,6 @@ mod tests {
             Pass { index, window, target, found: &mut found }.run(mask);
             assert_eq!(found, self.expected, "{}", std::any::type_name::<M>());
         }
-    }
-
-    /// The target that the instructions describe, with literals taken from `target` itself.
-    fn rebuild(window: &[u8], target: &[u8], found: &[Instruction]) -> Vec<u8> {
-        let mut rebuilt = Vec::new();
-        let mut previous_end = 0;
-        for instruction in found {
-            let at = rebuilt.len();
-            if instruction.gap_is_sub {
-                assert_eq!(instruction.source - instruction.gap_len, previous_end, "a sub run off the diagonal");
-            }
-            previous_end = instruction.source + instruction.copy_len;
-            rebuilt.extend_from_slice(&target[at..at + instruction.gap_len as usize]);
-            rebuilt.extend_from_slice(&window[instruction.source as usize..][..instruction.copy_len as usize]);
-        }
-        rebuilt.extend_from_slice(&target[rebuilt.len()..]);
-        rebuilt
     }
 
     proptest! {

@@ -12,7 +12,7 @@ from outside.buckets import NewServer
 from outside.clients import S3Client, s3_client, upload_parts
 from outside.content import MIB, multipart_etag, noise, release, text
 from outside.server import Server, Value, until
-from outside.storage import assert_accounts_balance, bucket_stats, stored
+from outside.storage import assert_accounts_balance, bucket_stats, collect, stored
 from outside.store import Store
 
 BUCKETS = ("delta-00", "delta-aes256-00")
@@ -31,12 +31,6 @@ def visible(s3: S3Client, bucket: str, key: str) -> dict[str, object]:
     headers: dict[str, str] = head["ResponseMetadata"]["HTTPHeaders"]
     names = ("etag", "last-modified", "content-length", "content-type", "x-amz-meta-a")
     return {name: headers.get(name) for name in names}
-
-
-def collect(server: Server) -> None:
-    """Until nothing dead is left: a delta that is purged may free its base."""
-    for _ in range(3):
-        server.run("gc", "--now")
 
 
 @pytest.mark.parametrize("bucket", BUCKETS)

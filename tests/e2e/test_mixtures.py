@@ -12,8 +12,7 @@ import pytest
 from outside.buckets import NewServer
 from outside.clients import S3Client, s3_client, upload_parts
 from outside.content import MIB, noise, text
-from outside.server import Server
-from outside.storage import assert_accounts_balance
+from outside.storage import assert_accounts_balance, collect
 
 OBJECTS = 24
 SEEDS = (1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 22)))
@@ -76,12 +75,6 @@ def differing(s3: S3Client, bucket: str, contents: dict[str, bytes], rng: random
         ranged = s3.get_object(Bucket=bucket, Key=key, Range=f"bytes={start}-{end}")["Body"].read()
         if ranged != content[start : end + 1]:
             yield f"{key} {start}-{end}"
-
-
-def collect(server: Server) -> None:
-    """Until nothing dead is left: a delta that is purged may free its base."""
-    for _ in range(3):
-        server.run("gc", "--now")
 
 
 @pytest.mark.parametrize("seed", SEEDS)

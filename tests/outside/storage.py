@@ -39,6 +39,12 @@ def bucket_stats(server: Server, bucket: str) -> dict[str, Any]:
     return dict(found)
 
 
+def collect(server: Server) -> None:
+    """Until nothing dead is left: a delta that is purged may free its base."""
+    for _ in range(3):
+        server.run("gc", "--now")
+
+
 def assert_accounts_balance(server: Server) -> None:
     """Σ stored = exclusive + shared + kept-only-as-base + overhead + tombstoned + inline, in each bucket and in all;
     and what the catalog says lies on the backend is what lies there."""

@@ -5,7 +5,7 @@ use crate::{
     CatalogError, Result,
     relational::{
         apply::only,
-        session::{Lock, Row, Session, Statement, Value, statement},
+        session::{Lock, Row, Session, Statement, Value},
     },
     snapshot::TableRows,
     types::UnixMs,
@@ -36,6 +36,9 @@ pub(crate) struct PostgresSession {
     unfinished: bool,
     deadline: Duration,
 }
+
+/// The database's clock in milliseconds, as an expression.
+pub(super) const CLOCK_MS: &str = "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)";
 
 /// A request on its way.
 type Pending<'a> = Pin<Box<dyn Future<Output = std::result::Result<Vec<tokio_postgres::Row>, Error>> + Send + 'a>>;
@@ -197,9 +200,7 @@ impl Session for PostgresSession {
     }
 
     async fn clock_ms(&mut self) -> Result<UnixMs> {
-        let answers = self
-            .run(vec![statement!("SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)")])
-            .await?;
+        let answers = self.run(vec![Statement::made(format!("SELECT {CLOCK_MS}"), vec![])]).await?;
         only(&answers, 0)?.int(0)
     }
 

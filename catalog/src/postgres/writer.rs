@@ -4,7 +4,7 @@ use super::{
     PostgresOptions,
     errors::is_refusal,
     pool::{Patience, Pool},
-    session::EndError,
+    session::{CLOCK_MS, EndError},
 };
 use crate::{
     CatalogError, Result,
@@ -180,19 +180,14 @@ impl Committer {
 
     /// Statements that leave the group's number in its transaction. A task's first group forgets those that have long been silent.
     fn signature(&self, number: i64) -> Vec<Statement> {
-        let mut statements = vec![statement!(
-            "INSERT INTO commit_groups (writer, number, at_ms)
-             VALUES ($1, $2, CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT))
-             ON CONFLICT (writer) DO UPDATE SET number = excluded.number, at_ms = excluded.at_ms",
-            self.id.to_vec(),
-            number
-        )];
+        let sign = format!(
+            "INSERT INTO commit_groups (writer, number, at_ms) VALUES ($1, $2, {CLOCK_MS})
+             ON CONFLICT (writer) DO UPDATE SET number = excluded.number, at_ms = excluded.at_ms"
+        );
+        let mut statements = vec![Statement::made(sign, vec![self.id.to_vec().into(), number.into()])];
         if number == 1 {
-            statements.push(statement!(
-                "DELETE FROM commit_groups
-                 WHERE at_ms < CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT) - $1",
-                SILENT_MAX_MS
-            ));
+            let forget = format!("DELETE FROM commit_groups WHERE at_ms < {CLOCK_MS} - $1");
+            statements.push(Statement::made(forget, vec![SILENT_MAX_MS.into()]));
         }
         statements
     }

@@ -9,7 +9,7 @@ use super::{
     plan::{self, StoredShare, has_drifted, may_bear_another},
     window::BasePiece,
 };
-use catalog::{BlobForm, BlobKey, BlobRow, BlobState, Content, Extent, FormBytes};
+use catalog::{BlobForm, BlobKey, BlobRow, BlobState, Content, Extent};
 use object_format::{BlobId, SEGMENT_LEN};
 use std::{
     collections::{HashMap, HashSet},
@@ -172,19 +172,14 @@ impl Engine {
         let avoided = |row: &BlobRow| bases.iter().any(|base| base.object.avoid.contains(&row.id));
         rows.retain(|row| !avoided(row) && is_usable(row, bucket));
         self.keep_live_pieces(&mut pieces, &rows).await?;
-        let mut forms = FormBytes::default();
-        for row in rows.iter().filter(|row| row.form == BlobForm::Whole) {
-            forms.raw_plain += row.forms.raw_plain;
-            forms.zstd_plain += row.forms.zstd_plain;
-            forms.zstd_stored += row.forms.zstd_stored;
-        }
         if pieces.is_empty() {
             return Ok(RegionOutcome::Nothing);
         }
-        Ok(match self.windows.get(pieces, &rows, bucket.domain_key()).await? {
-            Some(window) => RegionOutcome::Ready(Arc::new(Region::new(window, pins, plan::zstd_permille_of(&forms)))),
-            None => RegionOutcome::Busy,
-        })
+        let Some(window) = self.windows.get(pieces, &rows, bucket.domain_key()).await? else {
+            return Ok(RegionOutcome::Busy);
+        };
+        let whole = rows.iter().filter(|row| row.form == BlobForm::Whole).map(|row| row.forms).sum();
+        Ok(RegionOutcome::Ready(Arc::new(Region::new(window, pins, plan::zstd_permille_of(&whole)))))
     }
 
     async fn add_pieces(

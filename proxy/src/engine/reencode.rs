@@ -517,13 +517,7 @@ fn storage_after(
     }
     let rows: HashMap<BlobKey, &BlobRow> =
         content.blobs.iter().map(|row| (row.id, if row.id == old.id { new } else { row })).collect();
-    let mut sums = FormBytes::default();
-    for row in rows.values() {
-        sums.raw_plain += row.forms.raw_plain;
-        sums.zstd_plain += row.forms.zstd_plain;
-        sums.delta_plain += row.forms.delta_plain;
-    }
-    let form = plan::majority(&sums);
+    let form = plan::majority(&rows.values().map(|row| row.forms).sum());
     let mut bases = storage.bases.clone();
     if rows.values().any(|row| row.id != new.id && row.form == BlobForm::Delta) {
         bases.extend(before.bases.iter().filter(|base| !storage.bases.contains(base)).cloned());

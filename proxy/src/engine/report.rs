@@ -248,12 +248,7 @@ fn add(total: &mut BucketStats, bucket: &BucketStats) {
     sum.overhead += stored.overhead;
     sum.tombstoned += stored.tombstoned;
     sum.inline += stored.inline;
-    let (sum, forms) = (&mut total.forms, &bucket.forms);
-    sum.raw_plain += forms.raw_plain;
-    sum.zstd_plain += forms.zstd_plain;
-    sum.zstd_stored += forms.zstd_stored;
-    sum.delta_plain += forms.delta_plain;
-    sum.delta_stored += forms.delta_stored;
+    total.forms += bucket.forms;
 }
 
 /// How a blob's bases were chosen, as its manifest tells it.

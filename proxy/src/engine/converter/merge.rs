@@ -1,8 +1,8 @@
 //! Merging: a version of many small extents, as uploads in many parts and copies of ranges leave it, becomes one of few blobs.
 //!
 //! ```text
-//! extents of a group -> read, verified -> stage -> blob durable ─┐
-//! extents of the next ...                                       ─┴─> one rewrite of the version -> old blobs die
+//! extents of a group -> read, verified -> stage -> blob durable -> read back, verified ─┐
+//! extents of the next ...                                                              ─┴─> one rewrite of the version -> old blobs die
 //! ```
 //!
 //! What it saves is rows, requests of whoever reads, and ranges of whoever differs from it (I2). It is not for space: content is left as it is where it would
@@ -27,8 +27,7 @@ use crate::engine::{
     stage::{Manner, Search, Staged, Target},
 };
 use catalog::{
-    BlobForm, BlobHooks, BlobKey, BlobRow, Content, Extent, FormBytes, NewBlob, Scattered, Seq, UnixMs, Version,
-    VersionId,
+    BlobForm, BlobHooks, BlobKey, BlobRow, Content, Extent, NewBlob, Scattered, Seq, UnixMs, Version, VersionId,
 };
 use futures::{StreamExt, TryStreamExt};
 use groups::{Piece, Source};
@@ -557,13 +556,7 @@ fn storage_after(
     let named: HashSet<BlobKey> = new.iter().map(|extent| extent.blob).collect();
     let (stay, go): (Vec<&BlobRow>, Vec<&BlobRow>) = content.blobs.iter().partition(|row| named.contains(&row.id));
     let rows: Vec<&BlobRow> = stay.iter().copied().chain(merged.iter().map(|merged| &merged.blob.row)).collect();
-    let mut forms = FormBytes::default();
-    for row in &rows {
-        forms.raw_plain += row.forms.raw_plain;
-        forms.zstd_plain += row.forms.zstd_plain;
-        forms.delta_plain += row.forms.delta_plain;
-    }
-    let form = plan::majority(&forms);
+    let form = plan::majority(&rows.iter().map(|row| row.forms).sum());
     let stored_len = |rows: &[&BlobRow]| rows.iter().map(|row| row.stored_len).sum::<u64>();
     let new_rows: u64 = merged.iter().map(|merged| merged.blob.row.stored_len).sum();
     let stored_bytes = match stay.iter().all(|row| ours.contains(&row.id)) {
