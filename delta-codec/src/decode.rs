@@ -5,11 +5,12 @@ use std::ops::Range;
 use thiserror::Error;
 
 use crate::context::{self, Region};
-use crate::encode::{FORM_COPY, FORM_STREAMS, SAME_DIAGONAL_LITERAL, SAME_DIAGONAL_SUB};
+use crate::encode::{FORM_COPY, FORM_STREAMS, FORM_WORDS, SAME_DIAGONAL_LITERAL, SAME_DIAGONAL_SUB};
 use crate::instruction::{BYTES_PER_COPY_MIN, Gap, Instruction, place};
 use crate::pieces::Pieces;
 use crate::stream::{self, Packed};
 use crate::varint::{Reader, unzigzag};
+use crate::words::{WORD_LEN, WordReader};
 use crate::zstd::Decompressor;
 use crate::{FOOTPRINT_LEN_MAX, SEGMENT_LEN_MAX};
 
@@ -33,6 +34,7 @@ pub struct Decoder {
     copy_lengths: Vec<u8>,
     diagonals: Vec<u8>,
     sub: Vec<u8>,
+    words: Vec<u8>,
     literals: Vec<u8>,
     regions: Vec<Region>,
     context: Vec<u8>,
@@ -46,15 +48,32 @@ pub(crate) enum Parsed<'a> {
     Streams(Streams<'a>),
 }
 
-/// The body of form 1.
+/// The body of forms 1 and 2.
 #[derive(Debug)]
 pub(crate) struct Streams<'a> {
     pub(crate) copies: usize,
     pub(crate) gap_lengths: Packed<'a>,
     pub(crate) copy_lengths: Packed<'a>,
     pub(crate) diagonals: Packed<'a>,
-    pub(crate) sub: Packed<'a>,
+    pub(crate) differences: Differences<'a>,
     pub(crate) literals: Packed<'a>,
+}
+
+/// What sub runs add to the base: the difference between the two forms.
+#[derive(Debug)]
+pub(crate) enum Differences<'a> {
+    Sub(Packed<'a>),
+    Words { distances: Packed<'a>, words: Packed<'a> },
+}
+
+impl<'a> Differences<'a> {
+    pub(crate) fn streams(&self) -> impl Iterator<Item = &Packed<'a>> {
+        let (first, second) = match self {
+            Self::Sub(sub) => (sub, None),
+            Self::Words { distances, words } => (distances, Some(words)),
+        };
+        std::iter::once(first).chain(second)
+    }
 }
 
 /// Takes a delta apart and checks every length that can be checked without unpacking.
@@ -65,13 +84,13 @@ pub(crate) fn parse(delta: &[u8], target_len: usize) -> Result<Parsed<'_>, Decod
     let mut reader = Reader::new(delta);
     let parsed = match reader.byte()? {
         FORM_COPY => Parsed::Copy { source: reader.number()? as usize },
-        FORM_STREAMS => Parsed::Streams(parse_streams(&mut reader, target_len)?),
+        form @ (FORM_STREAMS | FORM_WORDS) => Parsed::Streams(parse_streams(&mut reader, target_len, form)?),
         _ => return Err(DecodeError("an unknown form")),
     };
     if reader.is_empty() { Ok(parsed) } else { Err(DecodeError("bytes after the end")) }
 }
 
-fn parse_streams<'a>(reader: &mut Reader<'a>, target_len: usize) -> Result<Streams<'a>, DecodeError> {
+fn parse_streams<'a>(reader: &mut Reader<'a>, target_len: usize, form: u8) -> Result<Streams<'a>, DecodeError> {
     let copies = reader.number()? as usize;
     if copies > target_len / BYTES_PER_COPY_MIN {
         return Err(DecodeError("more copies than the target has room for"));
@@ -82,12 +101,26 @@ fn parse_streams<'a>(reader: &mut Reader<'a>, target_len: usize) -> Result<Strea
         gap_lengths: stream::read(reader, instructions_max)?,
         copy_lengths: stream::read(reader, instructions_max)?,
         diagonals: stream::read(reader, instructions_max)?,
-        sub: stream::read(reader, target_len)?,
+        differences: match form {
+            FORM_WORDS => Differences::Words {
+                distances: stream::read(reader, target_len)?,
+                words: stream::read(reader, target_len)?,
+            },
+            _ => Differences::Sub(stream::read(reader, target_len)?),
+        },
         literals: stream::read(reader, target_len)?,
     };
-    let without_context = [&streams.gap_lengths, &streams.copy_lengths, &streams.diagonals, &streams.sub];
-    if without_context.iter().any(|stream| stream.needs_context()) {
+    let instructions = [&streams.gap_lengths, &streams.copy_lengths, &streams.diagonals];
+    if instructions.into_iter().chain(streams.differences.streams()).any(Packed::needs_context) {
         return Err(DecodeError("a context outside the literals"));
+    }
+    if let Differences::Words { distances, words } = &streams.differences {
+        if distances.plain_len() + words.plain_len() + streams.literals.plain_len() > target_len {
+            return Err(DecodeError("distances, words and literals longer than the target"));
+        }
+        if words.plain_len() % WORD_LEN != 0 {
+            return Err(DecodeError("a part of a word"));
+        }
     }
     Ok(streams)
 }
@@ -135,7 +168,6 @@ impl Decoder {
         target: &mut [u8],
     ) -> Result<(), DecodeError> {
         self.read_instructions(footprint.len(), streams, target.len())?;
-        let sub = streams.sub.unpack(&[], &mut self.zstd, &mut self.sub)?;
         self.context.clear();
         if streams.literals.needs_context() {
             context::regions(&self.instructions, target.len(), footprint.len(), &mut self.regions);
@@ -144,10 +176,17 @@ impl Decoder {
             }
         }
         let literals = streams.literals.unpack(&self.context, &mut self.zstd, &mut self.literals)?;
+        let sub = match &streams.differences {
+            Differences::Sub(sub) => Sub::Bytes(sub.unpack(&[], &mut self.zstd, &mut self.sub)?),
+            Differences::Words { distances, words } => Sub::Words(WordReader::new(
+                distances.unpack(&[], &mut self.zstd, &mut self.sub)?,
+                words.unpack(&[], &mut self.zstd, &mut self.words)?,
+            )),
+        };
         execute(&self.instructions, footprint, sub, literals, target)
     }
 
-    /// Unpacks the instruction streams and checks every instruction: afterwards all copies lie within target and footprint, and sub and
+    /// Unpacks the instruction streams and checks every instruction: afterwards all copies lie within target and footprint, and sub bytes and
     /// literals have exactly the length that is needed.
     fn read_instructions(
         &mut self,
@@ -193,48 +232,79 @@ impl Decoder {
                 Gap::Literal => literals_len += placed.gap_len,
             }
         }
-        if sub_len != streams.sub.plain_len() || literals_len != streams.literals.plain_len() {
-            return Err(DecodeError("sub or literals do not fit the instructions"));
+        // Whether distances and words fit is seen when they are taken.
+        let sub_fits = match &streams.differences {
+            Differences::Sub(sub) => sub_len == sub.plain_len(),
+            Differences::Words { .. } => true,
+        };
+        if !sub_fits || literals_len != streams.literals.plain_len() {
+            return Err(MISFIT);
         }
         Ok(())
     }
 }
 
+/// What is added to the base bytes of sub runs, taken run by run.
+enum Sub<'a> {
+    Bytes(&'a [u8]),
+    Words(WordReader<'a>),
+}
+
+impl Sub<'_> {
+    /// Makes the base bytes of a sub run those of the target.
+    #[inline(always)]
+    fn add(&mut self, run: &mut [u8]) -> Result<(), DecodeError> {
+        match self {
+            Self::Bytes(rest) => {
+                let (sub, behind) = rest.split_at_checked(run.len()).ok_or(MISFIT)?;
+                run.iter_mut().zip(sub).for_each(|(byte, sub)| *byte = byte.wrapping_add(*sub));
+                *rest = behind;
+                Ok(())
+            }
+            Self::Words(words) => words.add(run),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Bytes(rest) => rest.is_empty(),
+            Self::Words(words) => words.is_empty(),
+        }
+    }
+}
+
+const MISFIT: DecodeError = DecodeError("sub or literals do not fit the instructions");
+
 /// Builds the target. The instructions have been checked; the slices are checked all the same.
 fn execute(
     instructions: &[Instruction],
     footprint: &Pieces<'_>,
-    sub: &[u8],
+    mut sub: Sub<'_>,
     literals: &[u8],
     target: &mut [u8],
 ) -> Result<(), DecodeError> {
-    let (mut sub_at, mut literals_at, mut at) = (0, 0, 0);
+    let (mut literals_at, mut at) = (0, 0);
     let mut base = footprint.cursor();
     for placed in place(instructions) {
-        match placed.gap {
-            Gap::None => {}
-            Gap::Sub => {
-                if let Some(run) = base.run(placed.base_start(), placed.gap_len) {
-                    add(target, placed.gap_start, run, &sub[sub_at..], placed.gap_len);
-                } else {
-                    add_parts(target, placed.gap_start, footprint, placed.base_start()..placed.source, &sub[sub_at..]);
-                }
-                sub_at += placed.gap_len;
-            }
-            Gap::Literal => {
-                copy(target, placed.gap_start, literals, literals_at, placed.gap_len);
-                literals_at += placed.gap_len;
-            }
+        if placed.gap == Gap::Literal {
+            copy(target, placed.gap_start, literals, literals_at, placed.gap_len);
+            literals_at += placed.gap_len;
         }
-        if let Some(run) = base.run(placed.source, placed.copy_len) {
-            copy(target, placed.copy_start, run, 0, placed.copy_len);
+        // The base bytes of a sub run and of the copy after it lie side by side.
+        let (source, end) = (placed.base_start(), placed.base_end());
+        let start = placed.copy_end() - (end - source);
+        if let Some(run) = base.run(source, end - source) {
+            copy(target, start, run, 0, end - source);
         } else {
-            copy_parts(target, placed.copy_start, footprint, placed.source..placed.base_end());
+            copy_parts(target, start, footprint, source..end);
+        }
+        if placed.gap == Gap::Sub {
+            sub.add(&mut target[placed.gap_start..placed.copy_start])?;
         }
         at = placed.copy_end();
     }
-    let rest = literals.get(literals_at..).filter(|rest| rest.len() == target.len() - at && sub_at == sub.len());
-    target[at..].copy_from_slice(rest.ok_or(DecodeError("sub or literals do not fit the instructions"))?);
+    let rest = literals.get(literals_at..).filter(|rest| rest.len() == target.len() - at && sub.is_empty());
+    target[at..].copy_from_slice(rest.ok_or(MISFIT)?);
     Ok(())
 }
 
@@ -244,16 +314,6 @@ fn copy_parts(target: &mut [u8], mut at: usize, footprint: &Pieces<'_>, run: Ran
     for part in footprint.parts(run) {
         target[at..at + part.len()].copy_from_slice(part);
         at += part.len();
-    }
-}
-
-/// Adds sub bytes to a run that crosses slices.
-#[cold]
-fn add_parts(target: &mut [u8], mut at: usize, footprint: &Pieces<'_>, run: Range<usize>, mut sub: &[u8]) {
-    for part in footprint.parts(run) {
-        add(target, at, part, sub, part.len());
-        at += part.len();
-        sub = &sub[part.len()..];
     }
 }
 
@@ -268,41 +328,4 @@ fn copy(target: &mut [u8], at: usize, source: &[u8], from: usize, len: usize) {
         return;
     }
     target[at..at + len].copy_from_slice(&source[from..from + len]);
-}
-
-/// Adds `len` sub bytes to as many base bytes, eight at a time where all sides have them; as with [`copy`], what is written past the end is written again.
-#[inline(always)]
-fn add(target: &mut [u8], at: usize, base: &[u8], sub: &[u8], len: usize) {
-    let wide = len.next_multiple_of(8);
-    if let (Some(to), Some(base), Some(sub)) = (target.get_mut(at..at + wide), base.get(..wide), sub.get(..wide)) {
-        let words = to.as_chunks_mut::<8>().0.iter_mut().zip(base.as_chunks::<8>().0).zip(sub.as_chunks::<8>().0);
-        for ((to, base), sub) in words {
-            *to = add_bytes(u64::from_le_bytes(*base), u64::from_le_bytes(*sub)).to_le_bytes();
-        }
-        return;
-    }
-    for ((to, base), sub) in target[at..at + len].iter_mut().zip(base).zip(sub) {
-        *to = base.wrapping_add(*sub);
-    }
-}
-
-/// Eight sums modulo 256: the low seven bits cannot carry into the next byte, the top bit is a sum without carry.
-#[inline(always)]
-fn add_bytes(left: u64, right: u64) -> u64 {
-    const LOW_SEVEN: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-    ((left & LOW_SEVEN) + (right & LOW_SEVEN)) ^ ((left ^ right) & !LOW_SEVEN)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn eight_sums_at_once_are_eight_sums(left in any::<[u8; 8]>(), right in any::<[u8; 8]>()) {
-            let expected: [u8; 8] = std::array::from_fn(|at| left[at].wrapping_add(right[at]));
-            prop_assert_eq!(add_bytes(u64::from_le_bytes(left), u64::from_le_bytes(right)).to_le_bytes(), expected);
-        }
-    }
 }

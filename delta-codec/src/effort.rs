@@ -39,8 +39,10 @@ pub(crate) struct Tuning {
     pub(crate) stride: usize,
     /// Compression of the three instruction streams.
     pub(crate) instructions: Settings,
-    /// Compression of the sub bytes.
+    /// Compression of sub bytes, or of the distances in their place.
     pub(crate) sub: Settings,
+    /// Compression of words.
+    pub(crate) words: Settings,
     /// Compression of the literals.
     pub(crate) literals: Settings,
     /// Whether literals are compressed over the base bytes around them.
@@ -57,6 +59,7 @@ impl Effort {
                 stride: 32,
                 instructions: Settings::LEVEL_1,
                 sub: Settings::DIFFERENCES,
+                words: Settings::DIFFERENCES.with_matches_from(4),
                 literals: Settings::LEVEL_1.with_matches_from(5),
                 context: false,
                 fine: false,
@@ -66,6 +69,7 @@ impl Effort {
                 stride: 16,
                 instructions: Settings::LEVEL_3,
                 sub: Settings::DIFFERENCES,
+                words: Settings::DIFFERENCES.with_matches_from(4),
                 literals: Settings::LEVEL_1.with_matches_from(6),
                 context: true,
                 fine: false,
@@ -75,6 +79,7 @@ impl Effort {
                 stride: 16,
                 instructions: Settings::LEVEL_3,
                 sub: Settings::at_level(6),
+                words: Settings::at_level(6),
                 literals: Settings::LEVEL_3,
                 context: true,
                 fine: false,
@@ -84,6 +89,7 @@ impl Effort {
                 stride: 16,
                 instructions: Settings::LEVEL_19,
                 sub: Settings::at_level(17),
+                words: Settings::at_level(17),
                 literals: Settings::LEVEL_19,
                 context: true,
                 fine: true,

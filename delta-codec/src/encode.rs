@@ -1,11 +1,13 @@
 //! From a target segment to its delta: match, fill the gaps, choose the footprint, write the streams.
 
+use crate::compare::{self, EqualMask, Scan};
 use crate::context::{self, Region};
 use crate::effort::{Effort, Tuning};
 use crate::footprint::{BaseRange, Footprint, FootprintLimits, WindowUnit, layout_fits};
 use crate::index::BaseIndex;
-use crate::instruction::{BYTES_PER_COPY_MIN, Gap, Instruction, place};
+use crate::instruction::{BYTES_PER_COPY_MIN, Gap, Instruction, Placed, join_sub_runs, place};
 use crate::matcher;
+use crate::words::{WORD_LEN, Words};
 use crate::zstd::Compressor;
 use crate::{SEGMENT_LEN_MAX, fill, fine, stream, varint};
 
@@ -13,6 +15,8 @@ use crate::{SEGMENT_LEN_MAX, fill, fine, stream, varint};
 pub(crate) const FORM_COPY: u8 = 0;
 /// The form byte of a delta made of streams. Part of the format.
 pub(crate) const FORM_STREAMS: u8 = 1;
+/// The form byte of a delta made of streams whose sub runs are distances and words. Part of the format.
+pub(crate) const FORM_WORDS: u8 = 2;
 
 /// In the diagonals: the same diagonal as before, and the gap is a sub run. Part of the format (docs/format/delta-v1.md §4).
 pub(crate) const SAME_DIAGONAL_SUB: u32 = 0;
@@ -61,17 +65,19 @@ pub struct Encoder {
     zstd: Compressor,
 }
 
-/// The content of the five streams, and of the context, before compression.
+/// The content of the streams before compression.
 #[derive(Debug, Default)]
 struct Streams {
     gap_lengths: Vec<u8>,
     copy_lengths: Vec<u8>,
     diagonals: Vec<u8>,
+    words: Words,
     sub: Vec<u8>,
+    /// The context, and the literals right behind it: zstd is faster when they are one piece of memory.
     literals: Vec<u8>,
+    context_len: usize,
     seam: Vec<u8>,
     regions: Vec<Region>,
-    context: Vec<u8>,
 }
 
 impl Encoder {
@@ -100,6 +106,7 @@ impl Encoder {
             self.refine(job);
         }
         let copied_bytes = self.instructions.iter().map(|instruction| u64::from(instruction.copy_len)).sum();
+        join_sub_runs(&mut self.instructions);
         if (copied_bytes == 0 && job.delta_len_max <= target_len)
             || self.instructions.len() > target_len / BYTES_PER_COPY_MIN
         {
@@ -133,71 +140,141 @@ impl Encoder {
             varint::put(out, source);
             return;
         }
-        let Tuning { instructions, sub, literals, context, .. } = job.effort.tuning();
-        self.streams.fill(&self.instructions, &self.footprint, job.window, job.target);
-        if context {
-            self.streams.fill_context(&self.instructions, &self.footprint, job.window, job.target.len());
-        } else {
-            self.streams.context.clear();
+        let Tuning { instructions, sub, words, literals, context, .. } = job.effort.tuning();
+        let source = Source {
+            instructions: &self.instructions,
+            footprint: &self.footprint,
+            window: job.window,
+            target: job.target,
+        };
+        let streams = &mut self.streams;
+        streams.start_literals(&source, context);
+        compare::dispatch(Fill { streams, source, in_words: true });
+        let in_words = streams.words.len() > 0 && streams.words.len() + streams.literals().len() <= job.target.len();
+        if streams.words.len() > 0 && !in_words {
+            compare::dispatch(Fill { streams, source, in_words });
         }
-        let streams = &self.streams;
-        out.push(FORM_STREAMS);
+        out.push(if in_words { FORM_WORDS } else { FORM_STREAMS });
         varint::put(out, self.instructions.len() as u32);
-        stream::write(&streams.gap_lengths, &[], instructions, &mut self.zstd, out);
-        stream::write(&streams.copy_lengths, &[], instructions, &mut self.zstd, out);
-        stream::write(&streams.diagonals, &[], instructions, &mut self.zstd, out);
-        stream::write(&streams.sub, &[], sub, &mut self.zstd, out);
-        stream::write(&streams.literals, &streams.context, literals, &mut self.zstd, out);
+        let mut write =
+            |plain: &[u8], context: &[u8], settings| stream::write(plain, context, settings, &mut self.zstd, out);
+        write(&streams.gap_lengths, &[], instructions);
+        write(&streams.copy_lengths, &[], instructions);
+        write(&streams.diagonals, &[], instructions);
+        if in_words {
+            write(&streams.words.distances, &[], sub);
+            write(&streams.words.words, &[], words);
+        } else {
+            write(&streams.sub, &[], sub);
+        }
+        write(streams.literals(), streams.context(), literals);
+    }
+}
+
+/// What streams are made from.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    instructions: &'a [Instruction],
+    footprint: &'a Footprint,
+    window: &'a [u8],
+    target: &'a [u8],
+}
+
+impl Source<'_> {
+    /// `len` bytes of the footprint as one slice: in `seam` where one runs through them.
+    #[inline(always)]
+    fn base<'s>(&'s self, start: usize, len: usize, seam: &'s mut Vec<u8>) -> &'s [u8] {
+        match self.footprint.slice(self.window, start, len) {
+            Some(base) => base,
+            None => {
+                seam.clear();
+                self.footprint.append(self.window, start, start + len, seam);
+                seam
+            }
+        }
+    }
+}
+
+/// Fills all streams.
+struct Fill<'a> {
+    streams: &'a mut Streams,
+    source: Source<'a>,
+    /// Whether sub runs become words. Otherwise they become sub bytes.
+    in_words: bool,
+}
+
+impl Scan for Fill<'_> {
+    #[inline(always)]
+    fn run<M: EqualMask>(self, mask: M) {
+        let Self { streams, source, in_words } = self;
+        let target = source.target;
+        streams.clear();
+        let (mut at, mut diagonal) = (0, 0);
+        for placed in place(source.instructions) {
+            // Bytes of the copy that the sub run takes.
+            let mut more = 0;
+            match placed.gap {
+                Gap::None => {}
+                Gap::Literal => streams.literals.extend_from_slice(&target[placed.gap_start..placed.copy_start]),
+                Gap::Sub if in_words => more = streams.push_words(mask, &source, &placed),
+                Gap::Sub => streams.push_sub(&source, &placed),
+            }
+            // Positions are below 2^28 (target, window), so the difference of two diagonals fits.
+            let here = placed.source as i32 - placed.copy_start as i32;
+            varint::put(&mut streams.gap_lengths, (placed.gap_len + more) as u32);
+            varint::put(&mut streams.copy_lengths, (placed.copy_len - more) as u32);
+            varint::put(&mut streams.diagonals, diagonal_code(here - diagonal, placed.gap));
+            diagonal = here;
+            at = placed.copy_end();
+        }
+        streams.literals.extend_from_slice(&target[at..]);
     }
 }
 
 impl Streams {
-    fn fill(&mut self, instructions: &[Instruction], footprint: &Footprint, window: &[u8], target: &[u8]) {
-        for stream in
-            [&mut self.gap_lengths, &mut self.copy_lengths, &mut self.diagonals, &mut self.sub, &mut self.literals]
-        {
-            stream.clear();
-        }
-        let (mut at, mut diagonal) = (0, 0);
-        for placed in place(instructions) {
-            // Positions are below 2^28 (target, window), so the difference of two diagonals fits.
-            let here = placed.source as i32 - placed.copy_start as i32;
-            varint::put(&mut self.gap_lengths, placed.gap_len as u32);
-            varint::put(&mut self.copy_lengths, placed.copy_len as u32);
-            varint::put(&mut self.diagonals, diagonal_code(here - diagonal, placed.gap));
-            diagonal = here;
-            let gap = &target[placed.gap_start..placed.copy_start];
-            match placed.gap {
-                Gap::None => {}
-                Gap::Literal => self.literals.extend_from_slice(gap),
-                Gap::Sub => self.push_sub(footprint, window, placed.base_start(), gap),
-            }
-            at = placed.copy_end();
-        }
-        self.literals.extend_from_slice(&target[at..]);
+    fn context(&self) -> &[u8] {
+        &self.literals[..self.context_len]
     }
 
-    fn push_sub(&mut self, footprint: &Footprint, window: &[u8], source: usize, gap: &[u8]) {
-        let base = match footprint.slice(window, source, gap.len()) {
-            Some(base) => base,
-            None => {
-                self.seam.clear();
-                footprint.append(window, source, source + gap.len(), &mut self.seam);
-                &self.seam
+    fn literals(&self) -> &[u8] {
+        &self.literals[self.context_len..]
+    }
+
+    /// Puts the context before where the literals will be.
+    fn start_literals(&mut self, source: &Source<'_>, context: bool) {
+        self.literals.clear();
+        if context {
+            context::regions(source.instructions, source.target.len(), source.footprint.len(), &mut self.regions);
+            let context_len: usize = self.regions.iter().map(|region| region.end - region.start).sum();
+            self.literals.reserve_exact(context_len + source.target.len());
+            for region in &self.regions {
+                source.footprint.append(source.window, region.start, region.end, &mut self.literals);
             }
-        };
+        }
+        self.context_len = self.literals.len();
+    }
+
+    /// Empties all streams but for the context.
+    fn clear(&mut self) {
+        for stream in [&mut self.gap_lengths, &mut self.copy_lengths, &mut self.diagonals, &mut self.sub] {
+            stream.clear();
+        }
+        self.words.clear();
+        self.literals.truncate(self.context_len);
+    }
+
+    fn push_sub(&mut self, source: &Source<'_>, placed: &Placed) {
+        let base = source.base(placed.base_start(), placed.gap_len, &mut self.seam);
+        let gap = &source.target[placed.gap_start..placed.copy_start];
         self.sub.extend(gap.iter().zip(base).map(|(target, base)| target.wrapping_sub(*base)));
     }
 
-    fn fill_context(&mut self, instructions: &[Instruction], footprint: &Footprint, window: &[u8], target_len: usize) {
-        self.context.clear();
-        if self.literals.is_empty() {
-            return;
-        }
-        context::regions(instructions, target_len, footprint.len(), &mut self.regions);
-        for region in &self.regions {
-            footprint.append(window, region.start, region.end, &mut self.context);
-        }
+    /// Returns how many bytes of the copy behind it the sub run takes.
+    #[inline(always)]
+    fn push_words(&mut self, mask: impl EqualMask, source: &Source<'_>, placed: &Placed) -> usize {
+        let len = placed.gap_len + placed.copy_len.min(WORD_LEN - 1);
+        let base = source.base(placed.base_start(), len, &mut self.seam);
+        self.words.push(mask, &source.target[placed.gap_start..][..len], base, placed.gap_len)
     }
 }
 

@@ -66,14 +66,14 @@ impl Scan for Pass<'_> {
                 search.find(placed.gap_start, placed.copy_start, before, Some(after), &mut stretches);
             }
             if stretches.is_empty() {
-                push(*instruction, filled);
+                filled.push(*instruction);
             } else {
                 let last = write(&mut stretches, placed.gap_start, before, filled);
                 if last.end == placed.copy_start && last.diagonal == after {
-                    push(Instruction { gap_len: last.len as u32, gap_is_sub: true, ..*instruction }, filled);
+                    filled.push(Instruction { gap_len: last.len as u32, gap_is_sub: true, ..*instruction });
                 } else {
                     push_empty(last.len, true, last.end, last.diagonal, filled);
-                    push(Instruction { gap_len: (placed.copy_start - last.end) as u32, ..*instruction }, filled);
+                    filled.push(Instruction { gap_len: (placed.copy_start - last.end) as u32, ..*instruction });
                 }
             }
             (at, before) = (placed.copy_end(), Some(after));
@@ -126,20 +126,7 @@ fn write(stretches: &mut Vec<Stretch>, start: usize, before: Option<isize>, fill
 /// Adds an empty copy after a gap that ends at `end` of the target.
 fn push_empty(gap_len: usize, gap_is_sub: bool, end: usize, diagonal: isize, filled: &mut Vec<Instruction>) {
     let source = end.wrapping_add_signed(diagonal) as u32;
-    push(Instruction { gap_len: gap_len as u32, gap_is_sub, copy_len: 0, source }, filled);
-}
-
-/// Adds an instruction. A sub run after a sub run that only an empty copy ends is one with it.
-fn push(instruction: Instruction, filled: &mut Vec<Instruction>) {
-    if let Some(last) = filled.last_mut()
-        && last.gap_is_sub
-        && last.copy_len == 0
-        && instruction.gap_is_sub
-    {
-        *last = Instruction { gap_len: last.gap_len + instruction.gap_len, ..instruction };
-    } else {
-        filled.push(instruction);
-    }
+    filled.push(Instruction { gap_len: gap_len as u32, gap_is_sub, copy_len: 0, source });
 }
 
 /// How much a stretch resembles the base.
@@ -267,7 +254,7 @@ impl<M: EqualMask> Search<'_, M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instruction::rebuild;
+    use crate::instruction::{join_sub_runs, rebuild};
     use proptest::prelude::*;
 
     fn copied(found: &[Instruction]) -> Vec<(usize, usize, usize)> {
@@ -367,13 +354,14 @@ mod tests {
     }
 
     #[test]
-    fn a_sub_run_that_goes_on_in_the_gap_is_one_with_it() {
+    fn a_sub_run_that_goes_on_in_the_gap_becomes_one_with_it() {
         let base = table(0..401, [0, 0]);
         let target = table(0..401, GROWN);
         let sub = Instruction { gap_len: 640, gap_is_sub: true, copy_len: 0, source: 740 };
         let tail = target.len() - 100;
         let found = [copy(0, 100, 0), sub, copy(tail - 740, 100, tail)];
-        let filled = fill(&base, &target, &found);
+        let mut filled = fill(&base, &target, &found);
+        join_sub_runs(&mut filled);
         // 9624 bytes are 150 stretches and 24 bytes: of 640 ten, then 140 from the front, and the rest.
         let expected =
             Instruction { gap_len: 640 + 140 * 64, gap_is_sub: true, copy_len: 0, source: 100 + 640 + 140 * 64 };

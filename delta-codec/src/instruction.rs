@@ -77,6 +77,18 @@ pub(crate) fn place(instructions: &[Instruction]) -> impl Iterator<Item = Placed
     })
 }
 
+/// Makes one sub run of two on the same diagonal and the copy between them: that costs less as a part of the run (docs/format/delta-v1.md §5).
+pub(crate) fn join_sub_runs(instructions: &mut Vec<Instruction>) {
+    let is_sub = |instruction: &Instruction| instruction.gap_is_sub && instruction.gap_len > 0;
+    instructions.dedup_by(|next, last| {
+        let joined = is_sub(last) && is_sub(next);
+        if joined {
+            *last = Instruction { gap_len: last.gap_len + last.copy_len + next.gap_len, ..*next };
+        }
+        joined
+    });
+}
+
 /// The target that instructions describe, for tests: copies and what sub runs count from are taken from `base`, every other byte from `target`.
 #[cfg(test)]
 pub(crate) fn rebuild(base: &[u8], target: &[u8], instructions: &[Instruction]) -> Vec<u8> {

@@ -33,6 +33,7 @@ mod summary;
 mod varint;
 pub mod whole;
 mod word;
+mod words;
 mod zstd;
 
 pub use decode::{DecodeError, Decoder};

@@ -1,6 +1,7 @@
 //! What a delta consists of, read without its footprint: for people and for benchmarks.
 
 use crate::decode::{DecodeError, Parsed, parse};
+use crate::stream::Packed;
 
 /// The composition of one delta. Lengths in bytes; `_stored` as they are in the delta, the others unpacked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,9 +10,9 @@ pub struct DeltaSummary {
     pub copies: usize,
     /// The three instruction streams together.
     pub instruction_bytes_stored: usize,
-    /// Target bytes given as differences to base bytes.
+    /// Differences to base bytes: a byte for each in the sub stream, or in distances and words what these need.
     pub sub_bytes: usize,
-    /// The sub stream.
+    /// The sub stream, or distances and words together.
     pub sub_bytes_stored: usize,
     /// Target bytes given as they are.
     pub literal_bytes: usize,
@@ -34,8 +35,8 @@ pub fn summarize(delta: &[u8], target_len: usize) -> Result<DeltaSummary, Decode
                 .iter()
                 .map(|stream| stream.stored_len())
                 .sum(),
-            sub_bytes: streams.sub.plain_len(),
-            sub_bytes_stored: streams.sub.stored_len(),
+            sub_bytes: streams.differences.streams().map(Packed::plain_len).sum(),
+            sub_bytes_stored: streams.differences.streams().map(Packed::stored_len).sum(),
             literal_bytes: streams.literals.plain_len(),
             literal_bytes_stored: streams.literals.stored_len(),
             context: streams.literals.needs_context(),

@@ -21,7 +21,9 @@ CONTEXT_LEN_MAX = 16 << 20
 WINDOW_LEN_MAX = 1 << 27
 BYTES_PER_COPY_MIN = 8
 CONTEXT_MARGIN = 32
+WORD_LEN = 4
 
+COPY, STREAMS, WORDS = range(3)
 STORED, REPEATED, ZSTD, ZSTD_OVER_CONTEXT = range(4)
 
 
@@ -87,6 +89,43 @@ class Copy:
     copy_start: int
     copy_len: int
     source: int
+
+
+class SubBytes:
+    """The sub runs of form 1: one difference for every byte (§5)."""
+
+    def __init__(self, sub: Stream) -> None:
+        self.sub = Reader(sub.unpack())
+
+    def run(self, base: bytes) -> bytes:
+        return bytes((left + right) & 0xFF for left, right in zip(base, self.sub.take(len(base)), strict=True))
+
+    def at_end(self) -> bool:
+        return self.sub.at_end()
+
+
+class SubWords:
+    """The sub runs of form 2: how far base and target are equal, then a difference of four bytes, and so on (§5)."""
+
+    def __init__(self, distances: Stream, words: Stream) -> None:
+        self.distances, self.words = Reader(distances.unpack()), Reader(words.unpack())
+
+    def run(self, base: bytes) -> bytes:
+        out = bytearray()
+        while len(out) < len(base):
+            distance = self.distances.number(4)
+            if distance > len(base) - len(out):
+                raise MalformedDeltaError("a distance past the end of its sub run")
+            out += base[len(out) : len(out) + distance]
+            # Fewer than four bytes at the end of the run, and none when it ends with equal bytes.
+            part = base[len(out) : len(out) + WORD_LEN]
+            if part:
+                value = int.from_bytes(part, "little") + int.from_bytes(self.words.take(WORD_LEN), "little")
+                out += (value % (1 << 8 * len(part))).to_bytes(len(part), "little")
+        return bytes(out)
+
+    def at_end(self) -> bool:
+        return self.distances.at_end() and self.words.at_end()
 
 
 def read_stream(reader: Reader, plain_len_max: int, *, context_allowed: bool = False) -> Stream:
@@ -222,31 +261,41 @@ def decode(footprint: bytes, delta: bytes, target_len: int) -> bytes:
         raise MalformedDeltaError("impossible lengths")
     reader = Reader(delta)
     form = reader.take(1)[0]
-    if form == 0:
+    if form == COPY:
         source = reader.number()
         if not reader.at_end():
             raise MalformedDeltaError("bytes after the end")
         if source + target_len > len(footprint):
             raise MalformedDeltaError("a copy outside of the footprint")
         return footprint[source : source + target_len]
-    if form != 1:
+    if form not in (STREAMS, WORDS):
         raise MalformedDeltaError("an unknown form")
-    return decode_streams(reader, footprint, target_len)
+    return decode_streams(reader, form, footprint, target_len)
 
 
-def decode_streams(reader: Reader, footprint: bytes, target_len: int) -> bytes:
-    """The body of form 1."""
+def decode_streams(reader: Reader, form: int, footprint: bytes, target_len: int) -> bytes:
+    """The body of form 1 or 2."""
     count = reader.number()
     if count > target_len // BYTES_PER_COPY_MIN:
         raise MalformedDeltaError("more copies than the target has room for")
     instructions = [read_stream(reader, 4 * count) for _ in range(3)]
-    packed_sub = read_stream(reader, target_len)
-    packed_literals = read_stream(reader, target_len, context_allowed=True)
+    room = target_len
+    if form == WORDS:
+        distances = read_stream(reader, room)
+        room -= distances.plain_len
+        words = read_stream(reader, room)
+        room -= words.plain_len
+        if words.plain_len % WORD_LEN:
+            raise MalformedDeltaError("a part of a word")
+        packed_sub = [distances, words]
+    else:
+        packed_sub = [read_stream(reader, room)]
+    packed_literals = read_stream(reader, room, context_allowed=True)
     if not reader.at_end():
         raise MalformedDeltaError("bytes after the end")
 
     copies = read_copies(count, instructions, target_len, len(footprint))
-    sub = Reader(packed_sub.unpack())
+    sub = SubWords(*packed_sub) if form == WORDS else SubBytes(*packed_sub)
     context = b""
     if packed_literals.coding == ZSTD_OVER_CONTEXT:
         context = build_context(copies, target_len, footprint)
@@ -255,14 +304,13 @@ def decode_streams(reader: Reader, footprint: bytes, target_len: int) -> bytes:
     target = bytearray()
     for copy in copies:
         if copy.gap_is_sub:
-            base = footprint[copy.source - copy.gap_len : copy.source]
-            target += bytes((left + right) & 0xFF for left, right in zip(base, sub.take(copy.gap_len), strict=True))
+            target += sub.run(footprint[copy.source - copy.gap_len : copy.source])
         else:
             target += literals.take(copy.gap_len)
         target += footprint[copy.source : copy.source + copy.copy_len]
     target += literals.take(target_len - len(target))
     if not (sub.at_end() and literals.at_end()):
-        raise MalformedDeltaError("sub or literals left over")
+        raise MalformedDeltaError("sub, distances, words or literals left over")
     return bytes(target)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,6 +79,31 @@ def test_a_truncated_good_vector_is_refused(vector: Vector) -> None:
     for length in range(len(vector.delta)):
         with pytest.raises(MalformedDeltaError):
             decode(footprint, vector.delta[:length], target_len)
+
+
+def stored(content: bytes) -> bytes:
+    """A stream in coding 0, of at most 15 bytes."""
+    return bytes([len(content) << 3]) + content
+
+
+@pytest.mark.parametrize("run_len", range(1, 13))
+@pytest.mark.parametrize("distance", range(13))
+def test_a_sub_run_of_words_is_the_same_run_in_bytes(run_len: int, distance: int) -> None:
+    rng = random.Random(13 * run_len + distance)
+    footprint = rng.randbytes(40)
+    # The least and the largest byte among equal ones: carries go up to the top of a word, and out of it.
+    target = bytes(byte if at < distance else rng.choice([byte, 0, 255]) for at, byte in enumerate(footprint[:run_len]))
+    sub = bytes((new - old) & 0xFF for new, old in zip(target, footprint, strict=False))
+    equal = min(distance, run_len)
+    distances, words = bytes([equal]), b""
+    for at in range(equal, run_len, 4):
+        new, old = (int.from_bytes(data[at : min(at + 4, run_len)], "little") for data in (target, footprint))
+        words += ((new - old) & 0xFFFF_FFFF).to_bytes(4, "little")
+        distances += b"\0" if at + 4 < run_len else b""
+    copies = b"\1" + stored(bytes([run_len])) + stored(bytes([20])) + stored(b"\0")
+    whole = target + footprint[run_len : run_len + 20]
+    assert decode(footprint, b"\1" + copies + stored(sub) + stored(b""), len(whole)) == whole
+    assert decode(footprint, b"\2" + copies + stored(distances) + stored(words) + stored(b""), len(whole)) == whole
 
 
 @pytest.mark.parametrize(("code", "value"), [(0, 0), (1, -1), (2, 1), (3, -2), (4, 2), (2**28 - 1, -(2**27))])

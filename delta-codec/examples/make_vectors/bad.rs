@@ -3,7 +3,8 @@
 use delta_codec::SEGMENT_LEN_MAX;
 
 use crate::kit::{
-    DIAGONALS, GAPS, Hand, LITERALS, Outside, SUB, change, coded, frame, framed, number, raw_frame, stored,
+    DIAGONALS, DISTANCES, GAPS, Hand, LITERALS, Outside, SUB, WORDS, change, coded, frame, framed, number, raw_frame,
+    stored,
 };
 use crate::{Expect, Footprint, Vector};
 
@@ -23,12 +24,27 @@ fn sound() -> Hand {
     }
 }
 
+/// A delta of form 2 that would decode to 48 bytes: copy 16, a sub run of 8 (2 equal, a word, 2 equal), copy 20, literals 4.
+fn sound_words() -> Hand {
+    Hand { literals: b"tail".to_vec(), ..Hand::of_words(&[(0, 16, change(40)), (8, 20, 0)], &[2, 2], &[256]) }
+}
+
+/// [`sound_words`] with other distances and words.
+fn other_words(distances: &[u32], words: &[i32]) -> Vec<u8> {
+    Hand { words: Some((distances.to_vec(), words.to_vec())), ..sound_words() }.bytes()
+}
+
 /// The literals of [`sound`] as 40 bytes (of a target of 80), written by the caller.
 fn with_literals(stream: Vec<u8>) -> Vec<u8> {
     sound().with(LITERALS, stream).bytes()
 }
 
 pub(crate) fn vectors() -> Vec<Vector> {
+    streams().into_iter().chain(words()).collect()
+}
+
+/// Forms 0 and 1.
+fn streams() -> Vec<Vector> {
     let plain = [b'z'; 40];
     let good_frame = frame(&plain, &[], Outside::Bare);
     let tail_framed = |frame: &[u8]| with_literals(framed(40, 2, frame));
@@ -47,7 +63,7 @@ pub(crate) fn vectors() -> Vec<Vector> {
         },
         // 2. Forms and ends.
         vector("delta_empty", "nothing at all", 10, vec![]),
-        vector("form_unknown", "form 2", 10, vec![2, 0]),
+        vector("form_unknown", "form 3", 10, vec![3, 0]),
         vector("form_copy_cut", "form 0 without a source", 10, vec![0]),
         vector("form_copy_with_tail", "a byte after form 0", 10, vec![0, 0, 0]),
         vector("form_streams_cut", "form 1 without a number of copies", 10, vec![1]),
@@ -274,6 +290,208 @@ pub(crate) fn vectors() -> Vec<Vector> {
             "the gap's bytes stand in literals, its code says sub",
             44,
             Hand { sub: vec![], literals: b"1234tail".to_vec(), ..sound() }.bytes(),
+        ),
+    ]
+}
+
+/// Form 2, in the same order.
+fn words() -> Vec<Vector> {
+    let distances = |stream: Vec<u8>| sound_words().with(DISTANCES, stream).bytes();
+    let words = |stream: Vec<u8>| sound_words().with(WORDS, stream).bytes();
+    let literals = |stream: Vec<u8>| sound_words().with(LITERALS, stream).bytes();
+    let whole = sound_words().bytes();
+    vec![
+        // 2. Forms and ends.
+        vector("form_words_cut", "form 2 without a number of copies", 48, vec![2]),
+        vector("words_as_form_1", "a delta of form 2 that says it is form 1", 48, replaced(&whole, 0, &[1])),
+        vector("words_as_form_3", "a delta of form 2 that says it is form 3", 48, replaced(&whole, 0, &[3])),
+        vector(
+            "words_from_form_1",
+            "a delta of form 1 that says it is form 2",
+            44,
+            replaced(&sound().bytes(), 0, &[2]),
+        ),
+        vector("words_missing_literals", "form 2 without its sixth stream", 44, without_last(&whole, 5)),
+        vector("words_delta_cut", "form 2: the last literal is not there", 48, without_last(&whole, 1)),
+        vector("words_with_tail", "form 2: a byte after the literals", 48, [whole.clone(), vec![0]].concat()),
+        // 3. Numbers.
+        vector("distance_not_minimal", "a distance of 2 in two bytes", 48, distances(stored(&[2, 0x82, 0]))),
+        vector("distance_too_long", "a distance of five bytes", 48, distances(stored(&[2, 0x80, 0x80, 0x80, 0x80, 1]))),
+        vector(
+            "distance_too_long_not_minimal",
+            "a distance of 2 in five bytes",
+            48,
+            distances(stored(&[2, 0x82, 0x80, 0x80, 0x80, 0])),
+        ),
+        vector("distance_cut", "the last distance ends early", 48, distances(stored(&[2, 0x82]))),
+        // 4. Numbers of copies.
+        vector(
+            "words_copies_more_than_room",
+            "form 2: six copies in 44 bytes",
+            44,
+            Hand { literals: vec![0; 38], ..Hand::of_words(&[(0, 1, 0); 6], &[], &[]) }.bytes(),
+        ),
+        vector(
+            "words_copies_fewer_than_numbers",
+            "form 2: one copy claimed, numbers for two",
+            48,
+            Hand { claimed_copies: Some(1), ..sound_words() }.bytes(),
+        ),
+        // 5. Codings.
+        vector("distances_in_coding_4", "a coding that does not exist", 48, distances(coded(2, 4, &[2, 2]))),
+        vector("words_in_coding_4", "a coding that does not exist", 48, words(coded(4, 4, &[0, 1, 0, 0]))),
+        vector(
+            "context_for_distances",
+            "coding 3 for the distances",
+            48,
+            distances(framed(2, 3, &raw_frame(0, &[2, 2]))),
+        ),
+        vector("context_for_words", "coding 3 for the words", 48, words(framed(4, 3, &raw_frame(0, &[0, 1, 0, 0])))),
+        vector("distances_repeated_no_times", "coding 1 with length 0", 48, distances(coded(0, 1, &[2]))),
+        vector("words_repeated_no_times", "coding 1 with length 0", 48, words(coded(0, 1, &[1]))),
+        vector(
+            "distances_longer_than_target",
+            "half a gigabyte of distances",
+            48,
+            distances(coded((1 << 29) - 1, 1, &[0])),
+        ),
+        vector("words_longer_than_target", "half a gigabyte of words", 48, words(coded((1 << 29) - 4, 1, &[0]))),
+        vector("words_longer_than_room", "48 bytes of words after two distances", 48, words(coded(48, 1, &[0]))),
+        vector(
+            "words_literals_longer_than_room",
+            "43 literals after two distances and a word",
+            48,
+            literals(coded(43, 1, b"x")),
+        ),
+        vector(
+            "words_and_distances_above_target",
+            "nothing wrong but that distances and words are one byte longer than the target",
+            44,
+            Hand::of_words(&[(0, 8, change(40)), (36, 0, 0)], &[0; 9], &[9; 9]).bytes(),
+        ),
+        vector(
+            "words_and_literals_above_target",
+            "nothing wrong but that the three together are one byte longer than the target",
+            48,
+            Hand { literals: b"tail".to_vec(), ..Hand::of_words(&[(0, 8, change(40)), (36, 0, 0)], &[0; 9], &[9; 9]) }
+                .bytes(),
+        ),
+        vector("words_of_three_bytes", "three quarters of a word", 48, words(stored(&[0, 1, 0]))),
+        vector("words_of_five_bytes", "a word and a quarter", 48, words(stored(&[0, 1, 0, 0, 0]))),
+        vector(
+            "words_cut",
+            "two words but for their last byte",
+            48,
+            Hand { words: Some((vec![0, 0], vec![])), ..sound_words() }
+                .with(WORDS, stored(&[0, 1, 0, 0, 0, 1, 0]))
+                .bytes(),
+        ),
+        vector(
+            "words_part_short",
+            "a last word of which three bytes count, and only they are there",
+            43,
+            Hand { literals: b"tail".to_vec(), ..Hand::of_words(&[(0, 16, change(40)), (3, 20, 0)], &[0], &[]) }
+                .with(WORDS, stored(&[1, 2, 3]))
+                .bytes(),
+        ),
+        vector("words_part_repeated", "five times the same byte", 48, words(coded(5, 1, &[0]))),
+        vector("words_part_in_zstd", "five bytes in a frame", 48, words(framed(5, 2, &raw_frame(0, &[0, 1, 0, 0, 0])))),
+        // 6. Frames.
+        vector(
+            "distances_frame_too_little",
+            "a frame of one byte for two",
+            48,
+            distances(framed(2, 2, &raw_frame(0, &[2]))),
+        ),
+        vector(
+            "words_frame_too_much",
+            "a frame of eight bytes for four",
+            48,
+            words(framed(4, 2, &raw_frame(0, &[0, 1, 0, 0, 0, 0, 0, 0]))),
+        ),
+        vector(
+            "words_frame_window_too_large",
+            "a window of 2^27 and an eighth",
+            48,
+            words(framed(4, 2, &raw_frame(17 << 3 | 1, &[0, 1, 0, 0]))),
+        ),
+        // 7. Instructions.
+        vector(
+            "words_copy_past_footprint",
+            "form 2: a copy that ends one byte past the footprint",
+            48,
+            Hand::of_words(&[(0, 0, change(953)), (8, 40, 0)], &[8], &[]).bytes(),
+        ),
+        vector(
+            "words_run_past_footprint",
+            "a sub run of form 2, then an empty copy, beyond the end",
+            44,
+            Hand::of_words(&[(0, 4, change(996)), (40, 0, 0)], &[40], &[]).bytes(),
+        ),
+        vector("words_past_target", "form 2: copies longer than the target", 43, literals(stored(&[]))),
+        vector("distance_past_run", "a distance one byte past the end of its run", 48, other_words(&[9], &[])),
+        vector(
+            "distance_past_run_later",
+            "a second distance one byte past the end of its run",
+            48,
+            other_words(&[2, 3], &[256]),
+        ),
+        vector(
+            "distance_past_run_and_word",
+            "a distance that leaves room for a word with the copy alone",
+            48,
+            other_words(&[12], &[256]),
+        ),
+        vector("distance_enormous", "a distance of 2^28 - 1", 48, other_words(&[2, (1 << 28) - 1], &[256])),
+        vector("distances_none", "no distances at all", 48, other_words(&[], &[256])),
+        vector(
+            "distances_one_too_few",
+            "equal bytes at the end that no distance counts",
+            48,
+            other_words(&[2], &[256]),
+        ),
+        vector("distances_one_too_many", "three distances where two would do", 48, other_words(&[2, 2, 2], &[256])),
+        vector(
+            "distance_after_last_word",
+            "a distance of 0 where the run has ended with its word",
+            48,
+            other_words(&[4, 0], &[256]),
+        ),
+        vector(
+            "distance_for_empty_run",
+            "a distance of 0 for a sub run of length 0",
+            40,
+            Hand { literals: b"tail".to_vec(), ..Hand::of_words(&[(0, 16, change(40)), (0, 20, 0)], &[0], &[]) }
+                .bytes(),
+        ),
+        vector(
+            "distance_without_run",
+            "a distance, and no sub run",
+            20,
+            Hand { literals: vec![0; 16], ..Hand::of_words(&[(0, 4, change(40))], &[0], &[]) }.bytes(),
+        ),
+        vector(
+            "word_without_run",
+            "a word, and no sub run",
+            20,
+            Hand { literals: vec![0; 16], ..Hand::of_words(&[(0, 4, change(40))], &[], &[0]) }.bytes(),
+        ),
+        vector("words_none", "no words at all", 48, other_words(&[2, 2], &[])),
+        vector("words_one_too_few", "one word for a run of two", 48, other_words(&[0, 0], &[256])),
+        vector("words_one_too_many", "two words for a run of one", 48, other_words(&[2, 2], &[256, 0])),
+        vector(
+            "word_after_last_distance",
+            "a word where the run has ended with equal bytes",
+            48,
+            other_words(&[8], &[256]),
+        ),
+        vector("words_literals_too_short", "form 2: three literals for a tail of four", 48, literals(stored(b"tai"))),
+        vector("words_literals_too_long", "form 2: five literals for a tail of four", 48, literals(stored(b"tails"))),
+        vector(
+            "words_as_literals",
+            "the gap's bytes stand in literals, its code says sub",
+            48,
+            Hand { literals: b"12345678tail".to_vec(), words: Some((vec![], vec![])), ..sound_words() }.bytes(),
         ),
     ]
 }

@@ -2,7 +2,7 @@
 
 use delta_codec::{BaseIndex, Effort, EncodeJob, Encoder, FootprintLimits, SEGMENT_LEN_MAX, WindowUnit};
 
-use crate::kit::{GAPS, Hand, LITERALS, Outside, SUB, change, coded, frame, framed, lcg, raw_frame};
+use crate::kit::{DISTANCES, GAPS, Hand, LITERALS, Outside, SUB, WORDS, change, coded, frame, framed, lcg, raw_frame};
 use crate::{Expect, Footprint, Vector};
 
 const BASE: Footprint = Footprint::Lcg(1, 1000);
@@ -12,6 +12,11 @@ fn vector(name: &'static str, about: &'static str, footprint: Footprint, delta: 
 }
 
 pub(crate) fn vectors() -> Vec<Vector> {
+    streams().into_iter().chain(words()).collect()
+}
+
+/// Forms 0 and 1.
+fn streams() -> Vec<Vector> {
     let base = BASE.bytes();
     let text = b"Alle Vektoren sind gleich, aber manche sind gleicher als andere. ".repeat(3);
     let literals_only = Hand { literals: text.clone(), ..Hand::default() };
@@ -175,6 +180,160 @@ pub(crate) fn vectors() -> Vec<Vector> {
     ]
 }
 
+/// Form 2.
+fn words() -> Vec<Vector> {
+    let base = BASE.bytes();
+    // base[56..60] is 0x12d6_ef5b, base[58..62] is 0xa248_12d6.
+    let (across, below) = (0x00b7_ed2a, -0x12d6_ef5c);
+    vec![
+        vector(
+            "words_run",
+            "a distance, a word whose sum carries through its bytes, equal bytes to the end of the run",
+            BASE,
+            Hand::of_words(&[(0, 16, change(40)), (12, 20, 0)], &[2, 6], &[across]).bytes(),
+            [&base[40..58], &[0, 0, 0, 0xa3], &base[62..88]].concat(),
+        ),
+        vector(
+            "words_end_with_the_run",
+            "a run that ends just after a word: no distance follows",
+            BASE,
+            Hand::of_words(&[(0, 16, change(40)), (6, 20, 0)], &[2], &[across]).bytes(),
+            [&base[40..58], &[0, 0, 0, 0xa3], &base[62..82]].concat(),
+        ),
+        vector(
+            "words_negative",
+            "a sum below zero that borrows through all four bytes and past them, then -1",
+            BASE,
+            Hand::of_words(&[(0, 16, change(40)), (8, 20, 0)], &[0, 0], &[below, -1]).bytes(),
+            [base[40..56].to_vec(), vec![0xff; 4], plus(&base[60..64], -1), base[64..84].to_vec()].concat(),
+        ),
+        vector(
+            "words_modulo",
+            "a sum above 2^32, and the difference that is furthest from zero",
+            BASE,
+            Hand::of_words(&[(0, 16, change(42)), (9, 20, 0)], &[0, 1], &[0x7db7_ed2a, i32::MIN]).bytes(),
+            [&base[42..58], &[0, 0, 0, 0x20], &base[62..66], &[base[66] ^ 0x80], &base[67..87]].concat(),
+        ),
+        vector(
+            "words_part",
+            "last words of 3, 2 and 1 bytes: the upper bytes of the difference mean nothing",
+            BASE,
+            Hand::of_words(
+                &[(0, 20, change(40)), (3, 20, 0), (4, 20, 0), (6, 20, 0)],
+                &[0, 2, 0, 1],
+                &[0x55b7_ed2a, -0x7fff_fffe, 4, 0x7fff_ff01],
+            )
+            .bytes(),
+            [
+                base[40..60].to_vec(),
+                plus(&base[60..63], 0x00b7_ed2a),
+                base[63..85].to_vec(),
+                plus(&base[85..87], 2),
+                base[87..107].to_vec(),
+                plus(&base[107..111], 4),
+                base[111..112].to_vec(),
+                plus(&base[112..113], 1),
+                base[113..133].to_vec(),
+            ]
+            .concat(),
+        ),
+        vector(
+            "words_part_at_the_end",
+            "a last word of one byte that is the last one of footprint and target",
+            BASE,
+            Hand::of_words(&[(0, 20, change(970)), (10, 0, 0)], &[5, 0], &[-5, 0x0102_0304]).bytes(),
+            [base[970..995].to_vec(), plus(&base[995..999], -5), plus(&base[999..], 4)].concat(),
+        ),
+        vector(
+            "words_first_distance_zero",
+            "a word at the start of a run, another just behind it",
+            BASE,
+            Hand::of_words(&[(0, 16, change(40)), (11, 20, 0)], &[0, 0, 3], &[70_000, -70_000]).bytes(),
+            [base[40..56].to_vec(), plus(&base[56..60], 70_000), plus(&base[60..64], -70_000), base[64..87].to_vec()]
+                .concat(),
+        ),
+        vector(
+            "words_first",
+            "a sub run before the first copy counts on diagonal 0",
+            BASE,
+            Hand::of_words(&[(7, 20, 0)], &[1, 2], &[300]).bytes(),
+            [base[..1].to_vec(), plus(&base[1..5], 300), base[5..27].to_vec()].concat(),
+        ),
+        vector(
+            "words_without_words",
+            "sub runs that are one distance each, the second of two bytes",
+            BASE,
+            Hand::of_words(&[(0, 16, change(40)), (4, 20, 0), (300, 0, 0)], &[4, 300], &[]).bytes(),
+            base[40..380].to_vec(),
+        ),
+        vector(
+            "words_of_no_length",
+            "sub runs of length 0 before, between and after: they take neither a distance nor a word",
+            BASE,
+            Hand::of_words(&[(0, 20, 0), (0, 10, change(20)), (0, 10, 0), (5, 10, 0), (0, 4, 0)], &[1], &[513]).bytes(),
+            [base[..20].to_vec(), base[40..61].to_vec(), plus(&base[61..65], 513), base[65..79].to_vec()].concat(),
+        ),
+        vector(
+            "words_repeated",
+            "distances and words in coding 1",
+            BASE,
+            Hand::of_words(&[(0, 16, change(40)), (40, 20, 0)], &[], &[])
+                .with(DISTANCES, coded(5, 1, &[4]))
+                .with(WORDS, coded(20, 1, &[1]))
+                .bytes(),
+            [
+                base[40..56].to_vec(),
+                base[56..96].chunks(8).flat_map(|piece| moved(piece, 4, 0x0101_0101)).collect(),
+                base[96..116].to_vec(),
+            ]
+            .concat(),
+        ),
+        vector(
+            "words_in_zstd",
+            "distances and words in coding 2",
+            BASE,
+            Hand::of_words(&[(1000, 0, 0)], &[], &[])
+                .with(DISTANCES, framed(100, 2, &frame(&[6; 100], &[], Outside::Bare)))
+                .with(WORDS, framed(400, 2, &frame(&(-4096_i32).to_le_bytes().repeat(100), &[], Outside::Bare)))
+                .bytes(),
+            base.chunks(10).flat_map(|piece| moved(piece, 6, -4096)).collect(),
+        ),
+        vector(
+            "words_as_long_as_target",
+            "distances, words and literals that together are just as long as the target",
+            BASE,
+            Hand { literals: b"tail".to_vec(), ..Hand::of_words(&[(0, 8, change(40)), (32, 0, 0)], &[0; 8], &[9; 8]) }
+                .bytes(),
+            [
+                base[40..48].to_vec(),
+                base[48..80].chunks(4).flat_map(|piece| plus(piece, 9)).collect(),
+                b"tail".to_vec(),
+            ]
+            .concat(),
+        ),
+        vector(
+            "words_no_copies",
+            "form 2 without copies: all six streams there, five of them empty",
+            Footprint::Empty,
+            Hand { literals: b"nothing but literals".to_vec(), ..Hand::of_words(&[], &[], &[]) }.bytes(),
+            b"nothing but literals".to_vec(),
+        ),
+        words_over_context(&base),
+    ]
+}
+
+/// `bytes`, at most four, read as a little-endian number, plus a difference.
+fn plus(bytes: &[u8], difference: i32) -> Vec<u8> {
+    let mut word = [0; 4];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u32::from_le_bytes(word).wrapping_add_signed(difference).to_le_bytes()[..bytes.len()].to_vec()
+}
+
+/// `distance` bytes as they are, the rest moved.
+fn moved(piece: &[u8], distance: usize, difference: i32) -> Vec<u8> {
+    [piece[..distance].to_vec(), plus(&piece[distance..], difference)].concat()
+}
+
 fn sub_run() -> Hand {
     Hand { copies: vec![(0, 16, change(40)), (4, 20, 0)], sub: vec![1, 0, 0, 200], ..Hand::default() }
 }
@@ -199,6 +358,37 @@ fn context_near(base: &[u8]) -> Vector {
     vector(
         "context_near",
         "coding 3: the context is what lies between two near copies",
+        BASE,
+        hand.with(LITERALS, stream).bytes(),
+        target,
+    )
+}
+
+/// As [`context_near`], between sub runs: they add nothing to the context.
+fn words_over_context(base: &[u8]) -> Vector {
+    let literals: Vec<u8> = base[300..400].chunks(10).rev().flatten().copied().collect();
+    let hand = Hand {
+        literals: literals.clone(),
+        ..Hand::of_words(
+            &[(0, 90, change(100)), (10, 100, 0), (100, 50, change(50)), (6, 44, 0)],
+            &[3, 3, 2],
+            &[1_000_000, -1_000_000],
+        )
+    };
+    let stream = framed(100, 3, &frame(&literals, &base[268..482], Outside::Bare));
+    let target = [
+        base[100..190].to_vec(),
+        moved(&base[190..197], 3, 1_000_000),
+        base[197..300].to_vec(),
+        literals,
+        base[450..502].to_vec(),
+        plus(&base[502..506], -1_000_000),
+        base[506..550].to_vec(),
+    ]
+    .concat();
+    vector(
+        "words_over_context",
+        "form 2 with literals in coding 3, sub runs before and after them",
         BASE,
         hand.with(LITERALS, stream).bytes(),
         target,

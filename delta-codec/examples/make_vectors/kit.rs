@@ -2,35 +2,52 @@
 
 use zstd_safe::{CCtx, CParameter, FrameFormat};
 
-/// A delta of form 1 as its author wants it. Streams are stored unless a field of `coded` says otherwise.
+/// A delta of form 1, or of form 2 when there are `words`, as its author wants it. Streams are stored unless a field of `coded` says otherwise.
 #[derive(Clone, Default)]
 pub(crate) struct Hand {
     /// (gap, copy length, diagonal code) of each copy.
     pub(crate) copies: Vec<(u32, u32, u32)>,
     pub(crate) sub: Vec<u8>,
+    /// Form 2: distances and differences, in place of `sub`.
+    pub(crate) words: Option<(Vec<u32>, Vec<i32>)>,
     pub(crate) literals: Vec<u8>,
     /// Instead of the true number.
     pub(crate) claimed_copies: Option<u32>,
-    /// Whole streams, head included, instead of the stored ones: gaps, copy lengths, diagonals, sub, literals.
-    pub(crate) instead: [Option<Vec<u8>>; 5],
+    /// Whole streams, head included, instead of the stored ones: gaps, copy lengths, diagonals, sub or distances, words (form 2 alone), literals.
+    pub(crate) instead: [Option<Vec<u8>>; 6],
 }
 
 impl Hand {
+    /// A delta of form 2 without literals.
+    pub(crate) fn of_words(copies: &[(u32, u32, u32)], distances: &[u32], words: &[i32]) -> Self {
+        Hand { copies: copies.to_vec(), words: Some((distances.to_vec(), words.to_vec())), ..Hand::default() }
+    }
+
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        let mut out = vec![1];
+        let mut out = vec![if self.words.is_some() { 2 } else { 1 }];
         out.extend(number(self.claimed_copies.unwrap_or(self.copies.len() as u32)));
         let column = |pick: fn(&(u32, u32, u32)) -> u32| {
             self.copies.iter().flat_map(|copy| number(pick(copy))).collect::<Vec<u8>>()
         };
+        let (sub, words) = match &self.words {
+            None => (self.sub.clone(), None),
+            Some((distances, words)) => (
+                distances.iter().flat_map(|&distance| number(distance)).collect(),
+                Some(words.iter().flat_map(|word| word.to_le_bytes()).collect()),
+            ),
+        };
         let contents = [
-            column(|copy| copy.0),
-            column(|copy| copy.1),
-            column(|copy| copy.2),
-            self.sub.clone(),
-            self.literals.clone(),
+            Some(column(|copy| copy.0)),
+            Some(column(|copy| copy.1)),
+            Some(column(|copy| copy.2)),
+            Some(sub),
+            words,
+            Some(self.literals.clone()),
         ];
         for (content, instead) in contents.iter().zip(&self.instead) {
-            out.extend(instead.clone().unwrap_or_else(|| stored(content)));
+            if let Some(content) = content {
+                out.extend(instead.clone().unwrap_or_else(|| stored(content)));
+            }
         }
         out
     }
@@ -45,7 +62,10 @@ impl Hand {
 pub(crate) const GAPS: usize = 0;
 pub(crate) const DIAGONALS: usize = 2;
 pub(crate) const SUB: usize = 3;
-pub(crate) const LITERALS: usize = 4;
+/// Form 2 has them where form 1 has sub.
+pub(crate) const DISTANCES: usize = SUB;
+pub(crate) const WORDS: usize = 4;
+pub(crate) const LITERALS: usize = 5;
 
 pub(crate) fn number(mut value: u32) -> Vec<u8> {
     let mut out = Vec::new();

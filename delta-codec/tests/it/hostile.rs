@@ -3,19 +3,27 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::{decode, encode, gather, noise, raw_layout};
+use super::{FORM_STREAMS, FORM_WORDS, decode, encode, gather, noise, raw_layout};
 use delta_codec::{Effort, FOOTPRINT_LEN_MAX, FootprintLimits, SEGMENT_LEN_MAX, summarize, whole};
 
-/// A pair whose delta has all streams in use, and its footprint.
-fn rich_delta() -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+const FORMS: [u8; 2] = [FORM_STREAMS, FORM_WORDS];
+
+/// A footprint, a delta that has all streams of its form in use, and its target.
+fn rich_delta(form: u8) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let window: Vec<u8> = noise(30_000, 11).into_iter().map(|byte| byte & 0x3f).collect();
     let mut target = window[5000..].to_vec();
-    for at in (100..20_000).step_by(90) {
-        target[at] = target[at].wrapping_add((at % 7) as u8);
+    let is_changed = |at: usize| match form {
+        FORM_WORDS => at % 90 == 10,
+        // As words these would be longer than the target.
+        _ => at.is_multiple_of(4) && at % 1700 >= 100,
+    };
+    for at in (100..24_000).filter(|at| is_changed(*at)) {
+        target[at] = target[at].wrapping_add((at % 7) as u8 + 1);
     }
     for at in (1000..20_000).step_by(1700) {
         let own: Vec<u8> = window[at..at + 150].iter().rev().copied().collect();
-        target.splice(at..at, own);
+        let replaced = if form == FORM_WORDS { at..at } else { at..at + 150 };
+        target.splice(replaced, own);
     }
     let (encoded, delta) =
         encode(&window, &raw_layout(window.len()), &target, Effort::Balanced, FootprintLimits::default());
@@ -23,27 +31,31 @@ fn rich_delta() -> (Vec<u8>, Vec<u8>, Vec<u8>) {
 }
 
 #[test]
-fn the_rich_delta_is_rich() {
-    let (footprint, delta, target) = rich_delta();
-    let summary = summarize(&delta, target.len()).expect("well-formed");
-    assert!(
-        summary.copies > 100 && summary.sub_bytes > 100 && summary.literal_bytes > 1000 && summary.context,
-        "{summary:?}"
-    );
-    assert_eq!(decode(&footprint, &delta, target.len()), Ok(target));
+fn the_rich_deltas_are_rich() {
+    for (form, copies_min) in FORMS.into_iter().zip([10, 20]) {
+        let (footprint, delta, target) = rich_delta(form);
+        let summary = summarize(&delta, target.len()).expect("well-formed");
+        assert_eq!(delta[0], form, "{summary:?}");
+        assert!(
+            summary.copies > copies_min && summary.sub_bytes > 100 && summary.literal_bytes > 1000 && summary.context,
+            "{summary:?}"
+        );
+        assert_eq!(decode(&footprint, &delta, target.len()), Ok(target));
+    }
 }
 
 #[test]
 fn every_truncation_is_an_error() {
-    let (footprint, delta, target) = rich_delta();
-    for len in 0..delta.len() {
-        assert!(decode(&footprint, &delta[..len], target.len()).is_err(), "{len} of {}", delta.len());
+    for (footprint, delta, target) in FORMS.map(rich_delta) {
+        for len in 0..delta.len() {
+            assert!(decode(&footprint, &delta[..len], target.len()).is_err(), "{len} of {}", delta.len());
+        }
     }
 }
 
 #[test]
 fn bytes_after_the_end_and_other_lengths_are_errors() {
-    let (footprint, mut delta, target) = rich_delta();
+    let (footprint, mut delta, target) = rich_delta(FORM_WORDS);
     for len in [0, 1, target.len() - 1, target.len() + 1, SEGMENT_LEN_MAX, SEGMENT_LEN_MAX + 1] {
         assert!(decode(&footprint, &delta, len).is_err(), "{len}");
     }
@@ -53,7 +65,7 @@ fn bytes_after_the_end_and_other_lengths_are_errors() {
 
 #[test]
 fn a_footprint_that_is_too_short_or_too_long_is_an_error() {
-    let (footprint, delta, target) = rich_delta();
+    let (footprint, delta, target) = rich_delta(FORM_WORDS);
     assert!(decode(&footprint[..footprint.len() / 2], &delta, target.len()).is_err());
     assert!(decode(&[], &delta, target.len()).is_err());
     assert!(decode(&vec![0; FOOTPRINT_LEN_MAX + 1], &[0, 0], 10).is_err());
@@ -62,7 +74,7 @@ fn a_footprint_that_is_too_short_or_too_long_is_an_error() {
 
 #[test]
 fn another_footprint_of_the_same_length_never_gives_the_target() {
-    let (footprint, delta, target) = rich_delta();
+    let (footprint, delta, target) = rich_delta(FORM_WORDS);
     let other = noise(footprint.len(), 12);
     assert_ne!(decode(&other, &delta, target.len()), Ok(target));
 }
@@ -71,8 +83,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn changed_deltas_never_panic(changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..6), cut in any::<Index>(), shift in 0usize..3) {
-        let (footprint, mut delta, target) = RICH.with(Clone::clone);
+    fn changed_deltas_never_panic(changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..6), cut in any::<Index>(), shift in 0usize..3, form in 0usize..2) {
+        let (footprint, mut delta, target) = RICH.with(|rich| rich[form].clone());
         for (at, byte) in changes {
             let at = at.index(delta.len());
             delta[at] = byte;
@@ -84,8 +96,8 @@ proptest! {
     }
 
     #[test]
-    fn changed_heads_never_panic(changes in prop::collection::vec((0usize..24, any::<u8>()), 1..4), len in 1usize..30_000) {
-        let (footprint, mut delta, _) = RICH.with(Clone::clone);
+    fn changed_heads_never_panic(changes in prop::collection::vec((0usize..24, any::<u8>()), 1..4), len in 1usize..30_000, form in 0usize..2) {
+        let (footprint, mut delta, _) = RICH.with(|rich| rich[form].clone());
         for (at, byte) in changes {
             delta[at] = byte;
         }
@@ -93,7 +105,7 @@ proptest! {
     }
 
     #[test]
-    fn made_up_deltas_never_panic(form in 0u8..3, bytes in prop::collection::vec(prop_oneof![0u8..40, any::<u8>()], 0..60), footprint_len in 0usize..300, len in 1usize..400) {
+    fn made_up_deltas_never_panic(form in 0u8..4, bytes in prop::collection::vec(prop_oneof![0u8..40, any::<u8>()], 0..60), footprint_len in 0usize..300, len in 1usize..400) {
         let delta = [vec![form], bytes].concat();
         let _ = decode(&noise(footprint_len, 1), &delta, len);
     }
@@ -106,5 +118,5 @@ proptest! {
 }
 
 thread_local! {
-    static RICH: (Vec<u8>, Vec<u8>, Vec<u8>) = rich_delta();
+    static RICH: [(Vec<u8>, Vec<u8>, Vec<u8>); 2] = FORMS.map(rich_delta);
 }

@@ -12,6 +12,10 @@ use delta_codec::{
 /// Every effort.
 const EFFORTS: [Effort; 4] = [Effort::Fast, Effort::Balanced, Effort::High, Effort::Max];
 
+/// The first byte of a delta whose sub runs are bytes, and of one in which they are words (docs/format/delta-v1.md §3).
+const FORM_STREAMS: u8 = 1;
+const FORM_WORDS: u8 = 2;
+
 /// A window that is stored raw, in one piece.
 fn raw_layout(window_len: usize) -> Vec<WindowUnit> {
     let plain_len = u32::try_from(window_len).expect("windows are below 4 GiB");

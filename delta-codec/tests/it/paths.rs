@@ -1,6 +1,6 @@
 //! The encoder takes the path it should: each test fails when the thing it is about never happens.
 
-use super::{encode, gather, noise, raw_layout};
+use super::{FORM_STREAMS, FORM_WORDS, encode, gather, noise, raw_layout};
 use delta_codec::{BaseIndex, Effort, EncodeJob, Encoder, FootprintLimits, WindowUnit, summarize};
 
 const LIMITS: FootprintLimits = FootprintLimits { stored_bytes_max: 8 << 20, ranges_max: 16 };
@@ -24,19 +24,33 @@ fn a_whole_window_that_repeats_itself_is_still_one_copy() {
 }
 
 #[test]
-fn changed_addresses_become_sub_bytes() {
+fn changed_addresses_become_words() {
     let window = noise(200_000, 2);
     let mut target = window.clone();
-    for at in (1000..199_000).step_by(40) {
-        target[at] = target[at].wrapping_add(0x10);
+    for place in target[1000..199_000].chunks_mut(40) {
+        let moved = u32::from_le_bytes([place[0], place[1], place[2], place[3]]).wrapping_add(0x7310);
+        place[..4].copy_from_slice(&moved.to_le_bytes());
     }
     let (_, delta) = encode(&window, &raw_layout(window.len()), &target, Effort::Balanced, LIMITS);
     let summary = summarize(&delta, target.len()).expect("what was encoded is well-formed");
-    assert_eq!(summary.sub_bytes, 4950);
+    // One sub run: 4950 words of four bytes, each 36 bytes after the one before.
+    assert_eq!((delta[0], summary.copies), (FORM_WORDS, 2));
+    assert_eq!(summary.sub_bytes, 4950 * 5);
     assert_eq!(summary.literal_bytes, 0);
-    // All differences are 0x10: the sub stream is one repeated byte.
-    assert_eq!(summary.sub_bytes_stored, 1);
     assert!(delta.len() < 100, "{}", delta.len());
+}
+
+#[test]
+fn where_words_would_be_longer_than_the_target_sub_bytes_take_their_place() {
+    let window = noise(200_000, 2);
+    let mut target = window.clone();
+    target[1000..199_000].iter_mut().step_by(4).for_each(|byte| *byte = byte.wrapping_add(0x10));
+    let (_, delta) = encode(&window, &raw_layout(window.len()), &target, Effort::Balanced, LIMITS);
+    let summary = summarize(&delta, target.len()).expect("what was encoded is well-formed");
+    assert_eq!((delta[0], summary.literal_bytes), (FORM_STREAMS, 0));
+    // From the first difference to the last.
+    assert_eq!(summary.sub_bytes, 49_499 * 4 + 1);
+    assert!(delta.len() < 200, "{}", delta.len());
 }
 
 #[test]
