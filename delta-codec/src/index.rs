@@ -16,6 +16,9 @@ const CHECK_MASK: u32 = (1 << (32 - BLOCK_BITS)) - 1;
 /// Smallest and largest table, as powers of two.
 const SLOT_BITS_MIN: u32 = 8;
 const SLOT_BITS_MAX: u32 = 23;
+/// From this size on a table is worth large pages, of which it has to hold some whole ones.
+#[cfg(target_os = "linux")]
+const HUGE_TABLE_LEN_MIN: usize = 4 << 20;
 
 /// The sampled block index of one window at one effort's word size. Immutable and shareable: one base serves many uploads.
 #[derive(Debug)]
@@ -60,6 +63,7 @@ impl BaseIndex {
             stride: shape.stride,
             word_len: effort.tuning().word_len,
         };
+        advise_huge_pages(&mut index.slots);
         match index.word_len {
             WordLen::Sixteen => index.fill::<16>(window, shape.blocks),
             WordLen::ThirtyTwo => index.fill::<32>(window, shape.blocks),
@@ -102,6 +106,22 @@ impl BaseIndex {
     pub fn memory_bytes_for(window_len: usize, effort: Effort) -> usize {
         size_of::<Self>() + (size_of::<u32>() << Shape::of(window_len, effort).slot_bits)
     }
+}
+
+/// Asks for large pages behind a table that is touched all over: with small ones nearly every access also misses the processor's table of pages.
+fn advise_huge_pages(slots: &mut [u32]) {
+    #[cfg(target_os = "linux")]
+    if size_of_val(slots) >= HUGE_TABLE_LEN_MIN {
+        use rustix::mm::{Advice, madvise};
+        let bytes = slots.as_mut_ptr().cast::<u8>();
+        let skipped = bytes.align_offset(rustix::param::page_size());
+        let len = size_of_val(slots) - skipped;
+        // SAFETY: the range begins `skipped` bytes into the slice, which is longer than a page, and ends with it. The advice changes no content, and nothing is promised about it: a kernel may refuse.
+        #[allow(unsafe_code)]
+        let _ = unsafe { madvise(bytes.add(skipped).cast(), len, Advice::LinuxHugepage) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = slots;
 }
 
 /// The check bits of a hash. Odd, so that an empty slot matches none: one comparison that almost always fails, which a processor can predict.
