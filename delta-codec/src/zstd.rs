@@ -23,7 +23,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    pub(crate) const LEVEL_1: Self = Self::at_level(1).with_tables(3, 20);
+    pub(crate) const LEVEL_1: Self = Self::at_level(1).with_tables(3, 16);
     pub(crate) const LEVEL_3: Self = Self::at_level(3).with_tables(2, 22);
     pub(crate) const LEVEL_19: Self = Self::at_level(19).with_tables(1, 24);
     /// For differences, at level 1's speed: mostly zeros, what repeats is short and near, so that small tables find it.
@@ -125,7 +125,7 @@ fn compress_once<'p>(
         let window_log = (reach + 1).next_power_of_two().trailing_zeros().clamp(*WINDOW_LOG.start(), *WINDOW_LOG.end());
         let table_log = window_log
             .saturating_sub(settings.table_shift)
-            .clamp(TABLE_LOG_MIN, settings.table_log_max)
+            .clamp(TABLE_LOG_MIN.min(settings.table_log_max), settings.table_log_max)
             .min(window_log);
         set(CParameter::WindowLog(window_log))?;
         if settings.level < 10 {
