@@ -5,13 +5,13 @@ use crate::zstd::Settings;
 /// How much work the encoder may spend. The decoder does not care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effort {
-    /// Words of 32 bytes, every 32nd position indexed, literals without context, zstd level 1.
+    /// Words of 32 bytes, every 64th position indexed, literals without context, zstd level 1.
     Fast,
-    /// Words of 16 bytes, every 16th position indexed, literals with context, zstd level 1.
+    /// Words of 16 bytes, every 16th position indexed (in a window of 128 MiB every 64th), literals with context, zstd level 1.
     Balanced,
-    /// As balanced, zstd level 3, and 6 for sub bytes.
+    /// As balanced with twice as large an index, zstd level 3, and 6 for differences.
     High,
-    /// As balanced, then every position of the footprint for what resembles it, zstd level 19, and 17 for sub bytes; 3 to 15 MB/s on native code, so off the request path.
+    /// As high, then every position of the footprint for what resembles it, zstd level 19, and 17 for differences; 3 to 45 MB/s on native code, so off the request path.
     Max,
 }
 
@@ -35,8 +35,10 @@ impl WordLen {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tuning {
     pub(crate) word_len: WordLen,
-    /// Distance of indexed base positions; doubled while there are too many of them.
+    /// Distance of indexed base positions; doubled while there are more than `blocks_max` of them.
     pub(crate) stride: usize,
+    /// Most words the index knows.
+    pub(crate) blocks_max: usize,
     /// Compression of the three instruction streams.
     pub(crate) instructions: Settings,
     /// Compression of sub bytes, or of the distances in their place.
@@ -56,7 +58,8 @@ impl Effort {
         match self {
             Effort::Fast => Tuning {
                 word_len: WordLen::ThirtyTwo,
-                stride: 32,
+                stride: 64,
+                blocks_max: 1 << 21,
                 instructions: Settings::LEVEL_1,
                 sub: Settings::DIFFERENCES,
                 words: Settings::DIFFERENCES.with_matches_from(4),
@@ -67,6 +70,7 @@ impl Effort {
             Effort::Balanced => Tuning {
                 word_len: WordLen::Sixteen,
                 stride: 16,
+                blocks_max: 1 << 21,
                 instructions: Settings::LEVEL_3,
                 sub: Settings::DIFFERENCES,
                 words: Settings::DIFFERENCES.with_matches_from(4),
@@ -77,6 +81,7 @@ impl Effort {
             Effort::High => Tuning {
                 word_len: WordLen::Sixteen,
                 stride: 16,
+                blocks_max: 1 << 22,
                 instructions: Settings::LEVEL_3,
                 sub: Settings::at_level(6),
                 words: Settings::at_level(6),
@@ -87,6 +92,7 @@ impl Effort {
             Effort::Max => Tuning {
                 word_len: WordLen::Sixteen,
                 stride: 16,
+                blocks_max: 1 << 22,
                 instructions: Settings::LEVEL_19,
                 sub: Settings::at_level(17),
                 words: Settings::at_level(17),

@@ -40,7 +40,7 @@ impl Shape {
     fn of(window_len: usize, effort: Effort) -> Self {
         let tuning = effort.tuning();
         let mut stride = tuning.stride;
-        while window_len.div_ceil(stride) > 1 << BLOCK_BITS {
+        while window_len.div_ceil(stride) > tuning.blocks_max {
             stride *= 2;
         }
         let blocks = window_len.checked_sub(tuning.word_len.bytes()).map_or(0, |last_start| last_start / stride + 1);

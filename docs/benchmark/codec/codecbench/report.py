@@ -30,6 +30,7 @@ GOALS = (
     Goal("balanced", "zstd-1", ("native",), 2.2, 1.0),
     Goal("fast", "zstd-1", ("native",), 1.5, 1.4),
     Goal("balanced", "xdelta3", ("native",), 2.0, 20.0),
+    Goal("fast", "xdelta3", ("native",), 2.0, 20.0),
     Goal("balanced", "zstd-1", ("source", "zip"), 1.5, 1.2),
     Goal("balanced", "zstd-1", ("database",), 1.2, 0.9),
     Goal("max", "bsdiff", ("native",), 0.9, 5.0),
