@@ -37,7 +37,7 @@ pub(crate) struct Tuning {
     pub(crate) word_len: WordLen,
     /// Distance of indexed base positions; doubled while there are more than `blocks_max` of them.
     pub(crate) stride: usize,
-    /// Most words the index knows.
+    /// Most words the index knows: three quarters of the slots of a table, or what its entries can name.
     pub(crate) blocks_max: usize,
     /// Compression of the three instruction streams.
     pub(crate) instructions: Settings,
@@ -59,7 +59,7 @@ impl Effort {
             Effort::Fast => Tuning {
                 word_len: WordLen::ThirtyTwo,
                 stride: 64,
-                blocks_max: 1 << 21,
+                blocks_max: 3 << 20,
                 instructions: Settings::LEVEL_1,
                 sub: Settings::DIFFERENCES,
                 words: Settings::DIFFERENCES.with_matches_from(4),
@@ -70,7 +70,7 @@ impl Effort {
             Effort::Balanced => Tuning {
                 word_len: WordLen::Sixteen,
                 stride: 16,
-                blocks_max: 1 << 21,
+                blocks_max: 3 << 20,
                 instructions: Settings::LEVEL_3,
                 sub: Settings::DIFFERENCES,
                 words: Settings::DIFFERENCES.with_matches_from(4),
