@@ -24,6 +24,8 @@ const SHORT: usize = 32;
 #[error("malformed delta: {0}")]
 pub struct DecodeError(pub &'static str);
 
+const MISFIT: DecodeError = DecodeError("sub or literals do not fit the instructions");
+
 /// Decodes segments. Keeps its work buffers between calls; one per thread.
 ///
 /// They stay below five times the longest target plus 16 MiB, whatever the delta says (docs/format/delta-v1.md §8).
@@ -272,8 +274,6 @@ impl Sub<'_> {
         }
     }
 }
-
-const MISFIT: DecodeError = DecodeError("sub or literals do not fit the instructions");
 
 /// Builds the target. The instructions have been checked; the slices are checked all the same.
 fn execute(

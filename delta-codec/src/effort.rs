@@ -1,5 +1,6 @@
 //! How hard the encoder tries, as numbers. Nothing here is part of the format.
 
+use crate::index::BLOCKS_MAX;
 use crate::zstd::Settings;
 
 /// How much work the encoder may spend. The decoder does not care.
@@ -37,7 +38,7 @@ pub(crate) struct Tuning {
     pub(crate) word_len: WordLen,
     /// Distance of indexed base positions; doubled while there are more than `blocks_max` of them.
     pub(crate) stride: usize,
-    /// Most words the index knows: three quarters of the slots of a table, or what its entries can name.
+    /// Most words the index knows: three quarters of the slots of a table, or as many as its entries can name.
     pub(crate) blocks_max: usize,
     /// Compression of the three instruction streams.
     pub(crate) instructions: Settings,
@@ -81,7 +82,7 @@ impl Effort {
             Effort::High => Tuning {
                 word_len: WordLen::Sixteen,
                 stride: 16,
-                blocks_max: 1 << 22,
+                blocks_max: BLOCKS_MAX,
                 instructions: Settings::LEVEL_3,
                 sub: Settings::at_level(6),
                 words: Settings::at_level(6),
@@ -92,7 +93,7 @@ impl Effort {
             Effort::Max => Tuning {
                 word_len: WordLen::Sixteen,
                 stride: 16,
-                blocks_max: 1 << 22,
+                blocks_max: BLOCKS_MAX,
                 instructions: Settings::LEVEL_19,
                 sub: Settings::at_level(17),
                 words: Settings::at_level(17),

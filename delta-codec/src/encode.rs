@@ -150,8 +150,9 @@ impl Encoder {
         let streams = &mut self.streams;
         streams.start_literals(&source, context);
         compare::dispatch(Fill { streams, source, in_words: true });
-        let in_words = streams.words.len() > 0 && streams.words.len() + streams.literals().len() <= job.target.len();
-        if streams.words.len() > 0 && !in_words {
+        let has_sub = streams.words.len() > 0;
+        let in_words = has_sub && streams.words.len() + streams.literals().len() <= job.target.len();
+        if has_sub && !in_words {
             compare::dispatch(Fill { streams, source, in_words });
         }
         out.push(if in_words { FORM_WORDS } else { FORM_STREAMS });

@@ -11,6 +11,8 @@ use crate::word;
 /// Bits of an entry that name a block.
 const BLOCK_BITS: u32 = 22;
 const BLOCK_MASK: u32 = (1 << BLOCK_BITS) - 1;
+/// Most blocks an entry can name.
+pub(crate) const BLOCKS_MAX: usize = 1 << BLOCK_BITS;
 /// Bits of the hash kept beside the block, so that a probe seldom touches the base in vain.
 const CHECK_MASK: u32 = (1 << (32 - BLOCK_BITS)) - 1;
 /// Smallest and largest table, as powers of two.

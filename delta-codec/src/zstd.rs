@@ -46,7 +46,7 @@ impl Settings {
 
 /// Smallest and largest window (docs/format/delta-v1.md §4 bounds the latter).
 const WINDOW_LOG: std::ops::RangeInclusive<u32> = 10..=27;
-/// About the largest table (hash, chain) that the levels below 10 have by themselves: a prefix only ever raises them.
+/// About the largest table (hash, chain) that the levels below 10 have by themselves: a prefix raises them, unless the settings have a smaller bound.
 const TABLE_LOG_MIN: u32 = 17;
 
 /// Which of two shapes a frame has.

@@ -2,7 +2,7 @@
 
 use zstd_safe::{CCtx, CParameter, FrameFormat};
 
-/// A delta of form 1, or of form 2 when there are `words`, as its author wants it. Streams are stored unless a field of `coded` says otherwise.
+/// A delta of form 1, or of form 2 when there are `words`, as its author wants it. Streams are stored unless `instead` says otherwise.
 #[derive(Clone, Default)]
 pub(crate) struct Hand {
     /// (gap, copy length, diagonal code) of each copy.
