@@ -1,4 +1,5 @@
-//! The codec's hot paths on four megabytes of made-up machine code: sketch, index, match, encode, decode.
+//! The codec's hot paths on four megabytes of made-up machine code: sketch, index, match, encode,
+//! decode.
 
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
@@ -35,7 +36,8 @@ enum Release {
     Second,
 }
 
-/// Bytes that resemble machine code: a skewed choice among short words, and little-endian addresses among them.
+/// Bytes that resemble machine code: a skewed choice among short words, and little-endian addresses
+/// among them.
 fn program(release: Release) -> Vec<u8> {
     let mut words = Source(1);
     let vocabulary: Vec<[u8; 8]> = (0..VOCABULARY).map(|_| words.next().to_le_bytes()).collect();

@@ -1,7 +1,8 @@
 //! How far two byte strings agree: forwards, backwards, and as a mask of 64 positions.
 //!
-//! The first two are plain safe code that compiles to wide loads. The mask exists per instruction set behind [`EqualMask`]; what uses it is a
-//! [`Scan`], which [`dispatch`] compiles once for each: one binary is fast everywhere, and the choice costs a branch per segment.
+//! The first two are plain safe code that compiles to wide loads. The mask exists per instruction
+//! set behind [`EqualMask`]; what uses it is a [`Scan`], which [`dispatch`] compiles once for each:
+//! one binary is fast everywhere, and the choice costs a branch per segment.
 
 /// Bytes one mask compares.
 pub(crate) const MASK_LEN: usize = 64;
@@ -47,7 +48,8 @@ fn word_of(block: &[u8; 32], word: usize) -> u64 {
     u64::from_le_bytes(words[word])
 }
 
-/// Compares [`MASK_LEN`] bytes at once. A value of an implementing type proves that the processor can do it.
+/// Compares [`MASK_LEN`] bytes at once. A value of an implementing type proves that the processor
+/// can do it.
 pub(crate) trait EqualMask: Copy {
     /// Bit `i` is set when byte `i` of both is equal.
     fn equal_mask(self, left: &[u8; MASK_LEN], right: &[u8; MASK_LEN]) -> u64;
@@ -61,7 +63,8 @@ use x86::{Avx2, Avx512, Sse2};
 /// Distance at which differences repeat in a table of pointers that all moved alike.
 const POINTER_LEN: usize = 8;
 
-/// Bit `i` is set when the difference of byte `i` equals that eight bytes before; the first eight bits are not.
+/// Bit `i` is set when the difference of byte `i` equals that eight bytes before; the first eight
+/// bits are not.
 #[inline(always)]
 pub(crate) fn repeated_mask(mask: impl EqualMask, left: &[u8; MASK_LEN], right: &[u8; MASK_LEN]) -> u64 {
     let difference: [u8; MASK_LEN] = std::array::from_fn(|at| left[at].wrapping_sub(right[at]));
@@ -72,7 +75,8 @@ pub(crate) fn repeated_mask(mask: impl EqualMask, left: &[u8; MASK_LEN], right: 
 
 /// A pass over two byte strings that compares with masks.
 pub(crate) trait Scan: Sized {
-    /// Runs the pass. Implementations are `#[inline(always)]`, so that each is compiled for the instruction set of its mask.
+    /// Runs the pass. Implementations are `#[inline(always)]`, so that each is compiled for the
+    /// instruction set of its mask.
     fn run<M: EqualMask>(self, mask: M);
 }
 
@@ -120,7 +124,8 @@ impl EqualMask for Portable {
         let mut mask = 0;
         for (word, (l, r)) in left.iter().zip(right).enumerate() {
             let difference = u64::from_le_bytes(*l) ^ u64::from_le_bytes(*r);
-            // The top bit of every byte that is zero, and of no other: seven-bit sums cannot carry into the next byte.
+            // The top bit of every byte that is zero, and of no other: seven-bit sums cannot carry
+            // into the next byte.
             let zero_bytes = !(((difference & LOW_SEVEN) + LOW_SEVEN) | difference | LOW_SEVEN);
             mask |= ((zero_bytes >> 7).wrapping_mul(GATHER) >> 56) << (8 * word);
         }
@@ -169,8 +174,8 @@ mod x86 {
         fn equal_mask(self, left: &[u8; MASK_LEN], right: &[u8; MASK_LEN]) -> u64 {
             let mut mask = 0;
             for lane in 0..4 {
-                // SAFETY: SSE2 belongs to every x86-64 processor. `lane * 16 + 16 <= 64` bytes exist behind both references, and
-                // the loads are the unaligned kind.
+                // SAFETY: SSE2 belongs to every x86-64 processor. `lane * 16 + 16 <= 64` bytes
+                // exist behind both references, and the loads are the unaligned kind.
                 let equal = unsafe {
                     let l = _mm_loadu_si128(left.as_ptr().add(lane * 16).cast::<__m128i>());
                     let r = _mm_loadu_si128(right.as_ptr().add(lane * 16).cast::<__m128i>());
@@ -211,7 +216,8 @@ mod x86 {
     fn equal_mask_avx2(left: &[u8; MASK_LEN], right: &[u8; MASK_LEN]) -> u64 {
         let mut mask = 0;
         for lane in 0..2 {
-            // SAFETY: `lane * 32 + 32 <= 64` bytes exist behind both references, and the loads are the unaligned kind.
+            // SAFETY: `lane * 32 + 32 <= 64` bytes exist behind both references, and the loads are
+            // the unaligned kind.
             let (l, r) = unsafe {
                 (
                     _mm256_loadu_si256(left.as_ptr().add(lane * 32).cast::<__m256i>()),
@@ -261,7 +267,8 @@ mod arm {
     use super::{EqualMask, MASK_LEN};
     use std::arch::aarch64::{vandq_u8, vceqq_u8, vgetq_lane_u64, vld1q_u8, vpaddq_u8, vreinterpretq_u64_u8};
 
-    /// Four 16-byte compares, folded to one bit a byte by pairwise sums. Part of the AArch64 baseline, so always there.
+    /// Four 16-byte compares, folded to one bit a byte by pairwise sums. Part of the AArch64
+    /// baseline, so always there.
     #[derive(Clone, Copy, Debug)]
     pub(crate) struct Neon;
 
@@ -272,8 +279,9 @@ mod arm {
         #[inline(always)]
         #[allow(unsafe_code)]
         fn equal_mask(self, left: &[u8; MASK_LEN], right: &[u8; MASK_LEN]) -> u64 {
-            // SAFETY: NEON belongs to every AArch64 processor that Rust's targets with an operating system run on. `lane * 16 + 16 <= 64`
-            // bytes exist behind both references and 16 behind `BITS`; these loads need no alignment.
+            // SAFETY: NEON belongs to every AArch64 processor that Rust's targets with an operating
+            // system run on. `lane * 16 + 16 <= 64` bytes exist behind both references and 16
+            // behind `BITS`; these loads need no alignment.
             unsafe {
                 let bits = vld1q_u8(BITS.as_ptr());
                 let lane = |lane: usize| {
@@ -281,7 +289,8 @@ mod arm {
                     let r = vld1q_u8(right.as_ptr().add(lane * 16));
                     vandq_u8(vceqq_u8(l, r), bits)
                 };
-                // Distinct bits never carry: after three rounds of pairwise sums every byte holds the bits of eight.
+                // Distinct bits never carry: after three rounds of pairwise sums every byte holds
+                // the bits of eight.
                 let halves = vpaddq_u8(vpaddq_u8(lane(0), lane(1)), vpaddq_u8(lane(2), lane(3)));
                 vgetq_lane_u64::<0>(vreinterpretq_u64_u8(vpaddq_u8(halves, halves)))
             }
@@ -300,7 +309,8 @@ mod tests {
     }
 
     fn block() -> impl Strategy<Value = [u8; MASK_LEN]> {
-        // Few values and all values: equal bytes are common in the one and the sign bits vary in the other.
+        // Few values and all values: equal bytes are common in the one and the sign bits vary in
+        // the other.
         prop_oneof![
             prop::collection::vec(prop::sample::select(vec![0u8, 1, 0x7f, 0x80, 0xff]), MASK_LEN),
             prop::collection::vec(any::<u8>(), MASK_LEN)

@@ -1,8 +1,10 @@
-//! The base bytes that literals are compressed over (docs/format/delta-v1.md §6). Both sides build the same from the instructions alone.
+//! The base bytes that literals are compressed over (docs/format/delta-v1.md §6). Both sides build
+//! the same from the instructions alone.
 
 use crate::instruction::{Gap, Instruction, place};
 
-/// Most context. Part of the format: the first region with which the context would be longer is left out with all that follow.
+/// Most context. Part of the format: the first region with which the context would be longer is
+/// left out with all that follow.
 const CONTEXT_LEN_MAX: usize = 16 << 20;
 /// How far a region reaches past what it is about. Part of the format.
 const MARGIN: usize = 32;
@@ -14,7 +16,8 @@ pub(crate) struct Region {
     pub(crate) end: usize,
 }
 
-/// The regions of the context, in order, for instructions whose sources lie within a footprint of `footprint_len` bytes. O(instructions).
+/// The regions of the context, in order, for instructions whose sources lie within a footprint of
+/// `footprint_len` bytes. O(instructions).
 pub(crate) fn regions(instructions: &[Instruction], target_len: usize, footprint_len: usize, list: &mut Vec<Region>) {
     list.clear();
     let mut previous_end = None;
@@ -38,8 +41,8 @@ pub(crate) fn regions(instructions: &[Instruction], target_len: usize, footprint
     list.truncate(fitting);
 }
 
-/// Adds what surrounds one literal run: the base bytes it stands for when both neighbours are near each other, else what follows the
-/// one and precedes the other.
+/// Adds what surrounds one literal run: the base bytes it stands for when both neighbours are near
+/// each other, else what follows the one and precedes the other.
 fn add_around(
     gap_len: usize,
     previous_end: Option<usize>,

@@ -1,11 +1,11 @@
-//! From a delta and its footprint back to the segment. Nothing in a delta is believed before it is checked.
+//! From a delta and its footprint back to the segment. Nothing in a delta is believed before it is
+//! checked.
 
 use std::ops::Range;
 
-use thiserror::Error;
-
 use crate::context::{self, Region};
-use crate::encode::{FORM_COPY, FORM_STREAMS, FORM_WORDS, SAME_DIAGONAL_LITERAL, SAME_DIAGONAL_SUB};
+use crate::error::DecodeError;
+use crate::format::{FORM_COPY, FORM_STREAMS, FORM_WORDS, SAME_DIAGONAL_LITERAL, SAME_DIAGONAL_SUB};
 use crate::instruction::{BYTES_PER_COPY_MIN, Gap, Instruction, place};
 use crate::pieces::Pieces;
 use crate::stream::{self, Packed};
@@ -14,21 +14,18 @@ use crate::words::{WORD_LEN, WordReader};
 use crate::zstd::Decompressor;
 use crate::{FOOTPRINT_LEN_MAX, SEGMENT_LEN_MAX};
 
-/// Most bytes of one number in an instruction stream. Part of the format (docs/format/delta-v1.md §2).
+/// Most bytes of one number in an instruction stream. Part of the format (docs/format/delta-v1.md
+/// §2).
 const INSTRUCTION_NUMBER_LEN_MAX: usize = 4;
 /// Copies and literals up to this length are moved in one go, with whatever lies behind them.
 const SHORT: usize = 32;
-
-/// Why a delta cannot be decoded. Always an error, never a guess (I7).
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("malformed delta: {0}")]
-pub struct DecodeError(pub &'static str);
 
 const MISFIT: DecodeError = DecodeError("sub or literals do not fit the instructions");
 
 /// Decodes segments. Keeps its work buffers between calls; one per thread.
 ///
-/// They stay below five times the longest target plus 16 MiB, whatever the delta says (docs/format/delta-v1.md §8).
+/// They stay below five times the longest target plus 16 MiB, whatever the delta says
+/// (docs/format/delta-v1.md §8).
 #[derive(Debug, Default)]
 pub struct Decoder {
     instructions: Vec<Instruction>,
@@ -41,6 +38,19 @@ pub struct Decoder {
     regions: Vec<Region>,
     context: Vec<u8>,
     zstd: Decompressor,
+}
+
+/// "The target's bytes from `at` on were made from those of the footprint from `source` on."
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopiedRun {
+    /// Position in the target.
+    pub at: u32,
+    /// Bytes, at least one.
+    pub len: u32,
+    /// Position in the footprint.
+    pub source: u32,
+    /// They are the same bytes; otherwise differences were added to them.
+    pub is_equal: bool,
 }
 
 /// A delta taken apart, nothing unpacked yet.
@@ -133,17 +143,21 @@ impl Decoder {
         Self::default()
     }
 
-    /// Fills `target` (whose length the segment table gives) from `delta` and the concatenated bytes of its footprint.
+    /// Fills `target` (whose length the segment table gives) from `delta` and the concatenated
+    /// bytes of its footprint.
     ///
-    /// A footprint other than the one the delta was made for gives an error or wrong bytes; the digest tells (I4).
+    /// A footprint other than the one the delta was made for gives an error or wrong bytes; the
+    /// digest tells (I4).
     ///
     /// # Errors
-    /// [`DecodeError`] for any input the format document tells a decoder to refuse; `target`'s content is then unspecified.
+    /// [`DecodeError`] for any input the format document tells a decoder to refuse; `target`'s
+    /// content is then unspecified.
     pub fn decode(&mut self, footprint: &[u8], delta: &[u8], target: &mut [u8]) -> Result<(), DecodeError> {
         self.decode_pieces(&[footprint], delta, target)
     }
 
-    /// As [`Decoder::decode`] with a footprint that lies in several slices: nothing is copied to join them.
+    /// As [`Decoder::decode`] with a footprint that lies in several slices: nothing is copied to
+    /// join them.
     ///
     /// # Errors
     /// As [`Decoder::decode`].
@@ -157,10 +171,33 @@ impl Decoder {
                 let end = source.checked_add(target.len()).filter(|end| *end <= footprint.len());
                 let end = end.ok_or(DecodeError("a copy outside of the footprint"))?;
                 copy_parts(target, 0, &footprint, source..end);
+                let copy_len = target.len() as u32;
+                self.instructions.clear();
+                self.instructions.push(Instruction { gap_len: 0, gap_is_sub: false, copy_len, source: source as u32 });
                 Ok(())
             }
             Parsed::Streams(streams) => self.decode_streams(&footprint, &streams, target),
         }
+    }
+
+    /// Which runs of the target that was decoded last came from which bytes of the footprint, in
+    /// the target's order; nothing of it holds after an error.
+    pub fn copied_runs(&self) -> impl Iterator<Item = CopiedRun> + '_ {
+        place(&self.instructions).flat_map(|placed| {
+            let sub = (placed.gap == Gap::Sub).then(|| CopiedRun {
+                at: placed.gap_start as u32,
+                len: placed.gap_len as u32,
+                source: (placed.source - placed.gap_len) as u32,
+                is_equal: false,
+            });
+            let copy = (placed.copy_len > 0).then_some(CopiedRun {
+                at: placed.copy_start as u32,
+                len: placed.copy_len as u32,
+                source: placed.source as u32,
+                is_equal: true,
+            });
+            [sub, copy].into_iter().flatten()
+        })
     }
 
     fn decode_streams(
@@ -188,8 +225,9 @@ impl Decoder {
         execute(&self.instructions, footprint, sub, literals, target)
     }
 
-    /// Unpacks the instruction streams and checks every instruction: afterwards all copies lie within target and footprint, and sub bytes and
-    /// literals have exactly the length that is needed.
+    /// Unpacks the instruction streams and checks every instruction: afterwards all copies lie
+    /// within target and footprint, and sub bytes and literals have exactly the length that is
+    /// needed.
     fn read_instructions(
         &mut self,
         footprint_len: usize,
@@ -219,7 +257,8 @@ impl Decoder {
             if source < 0 || source + i64::from(copy_len) > footprint_len as i64 {
                 return Err(DecodeError("a copy outside of the footprint"));
             }
-            // A sub run lies between the source of this copy and the end of the one before (or the footprint's start): it needs no check.
+            // A sub run lies between the source of this copy and the end of the one before (or the
+            // footprint's start): it needs no check.
             let gap_is_sub = code == SAME_DIAGONAL_SUB;
             self.instructions.push(Instruction { gap_len, gap_is_sub, copy_len, source: source as u32 });
         }
@@ -317,7 +356,8 @@ fn copy_parts(target: &mut [u8], mut at: usize, footprint: &Pieces<'_>, run: Ran
     }
 }
 
-/// Copies `len` bytes. A short copy moves [`SHORT`] bytes where both sides have them: what it writes past its end is written again by what follows.
+/// Copies `len` bytes. A short copy moves [`SHORT`] bytes where both sides have them: what it
+/// writes past its end is written again by what follows.
 #[inline(always)]
 fn copy(target: &mut [u8], at: usize, source: &[u8], from: usize, len: usize) {
     if len <= SHORT

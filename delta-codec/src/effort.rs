@@ -1,18 +1,24 @@
 //! How hard the encoder tries, as numbers. Nothing here is part of the format.
 
-use crate::index::BLOCKS_MAX;
 use crate::zstd::Settings;
+
+/// How many bits an entry of the index has for the number of its block.
+pub(crate) const BLOCK_BITS: u32 = 22;
+/// Most blocks an entry of the index can name.
+pub(crate) const BLOCKS_MAX: usize = 1 << BLOCK_BITS;
 
 /// How much work the encoder may spend. The decoder does not care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effort {
     /// Words of 32 bytes, every 64th position indexed, literals without context, zstd level 1.
     Fast,
-    /// Words of 16 bytes, every 16th position indexed (in a window of 128 MiB every 64th), literals with context, zstd level 1.
+    /// Words of 16 bytes, every 16th position indexed (in a window of 128 MiB every 64th), literals
+    /// with context, zstd level 1.
     Balanced,
     /// As balanced with twice as large an index, zstd level 3, and 6 for differences.
     High,
-    /// As high, then every position of the footprint for what resembles it, zstd level 19, and 17 for differences; 3 to 45 MB/s on native code, so off the request path.
+    /// As high, then every position of the footprint for what resembles it, zstd level 19, and 17
+    /// for differences; 3 to 45 MB/s on native code, so off the request path.
     Max,
 }
 
@@ -38,7 +44,8 @@ pub(crate) struct Tuning {
     pub(crate) word_len: WordLen,
     /// Distance of indexed base positions; doubled while there are more than `blocks_max` of them.
     pub(crate) stride: usize,
-    /// Most words the index knows: three quarters of the slots of a table, or as many as its entries can name.
+    /// Most words the index knows: three quarters of the slots of a table, or as many as its
+    /// entries can name.
     pub(crate) blocks_max: usize,
     /// Compression of the three instruction streams.
     pub(crate) instructions: Settings,

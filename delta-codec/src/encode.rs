@@ -1,27 +1,17 @@
-//! From a target segment to its delta: match, fill the gaps, choose the footprint, write the streams.
+//! From a target segment to its delta: match, fill the gaps, choose the footprint, write the
+//! streams.
 
 use crate::compare::{self, EqualMask, Scan};
 use crate::context::{self, Region};
 use crate::effort::{Effort, Tuning};
 use crate::footprint::{BaseRange, Footprint, FootprintLimits, WindowUnit, layout_fits};
+use crate::format::{FORM_COPY, FORM_STREAMS, FORM_WORDS, SAME_DIAGONAL_LITERAL, SAME_DIAGONAL_SUB};
 use crate::index::BaseIndex;
 use crate::instruction::{BYTES_PER_COPY_MIN, Gap, Instruction, Placed, join_sub_runs, place};
 use crate::matcher;
 use crate::words::{WORD_LEN, Words};
 use crate::zstd::Compressor;
 use crate::{SEGMENT_LEN_MAX, fill, fine, stream, varint};
-
-/// The form byte of a delta that is one copy. Part of the format (docs/format/delta-v1.md §3).
-pub(crate) const FORM_COPY: u8 = 0;
-/// The form byte of a delta made of streams. Part of the format.
-pub(crate) const FORM_STREAMS: u8 = 1;
-/// The form byte of a delta made of streams whose sub runs are distances and words. Part of the format.
-pub(crate) const FORM_WORDS: u8 = 2;
-
-/// In the diagonals: the same diagonal as before, and the gap is a sub run. Part of the format (docs/format/delta-v1.md §4).
-pub(crate) const SAME_DIAGONAL_SUB: u32 = 0;
-/// In the diagonals: the same diagonal as before, and the gap is literal. Part of the format.
-pub(crate) const SAME_DIAGONAL_LITERAL: u32 = 1;
 
 /// What to encode one segment from.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +35,8 @@ pub struct EncodeJob<'a> {
 /// What an encoded segment needs to be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
-    /// Ascending, disjoint window ranges whose concatenation is the base the decoder must be given; empty when nothing was copied.
+    /// Ascending, disjoint window ranges whose concatenation is the base the decoder must be given;
+    /// empty when nothing was copied.
     pub footprint: Vec<BaseRange>,
     /// Target bytes that are copied from the footprint unchanged.
     pub copied_bytes: u64,
@@ -53,9 +44,10 @@ pub struct Encoded {
 
 /// Encodes segments. Keeps its work buffers between calls; one per thread.
 ///
-/// They stay below 70 MiB for fast and balanced (16 MiB of them context, the rest instructions, streams and zstd's tables), below 100 MiB for high and
-/// below 200 MiB for max, most of it tables. Each is only as large as the largest segment so far has needed. While it matches a segment, max takes
-/// 48 MiB more, and the length of the footprint.
+/// They stay below 70 MiB for fast and balanced (16 MiB of them context, the rest instructions,
+/// streams and zstd's tables), below 100 MiB for high and below 200 MiB for max, most of it tables.
+/// Each is only as large as the largest segment so far has needed. While it matches a segment, max
+/// takes 48 MiB more, and the length of the footprint.
 #[derive(Debug, Default)]
 pub struct Encoder {
     found: Vec<Instruction>,
@@ -73,7 +65,8 @@ struct Streams {
     diagonals: Vec<u8>,
     words: Words,
     sub: Vec<u8>,
-    /// The context, and the literals right behind it: zstd is faster when they are one piece of memory.
+    /// The context, and the literals right behind it: zstd is faster when they are one piece of
+    /// memory.
     literals: Vec<u8>,
     context_len: usize,
     seam: Vec<u8>,
@@ -86,11 +79,12 @@ impl Encoder {
         Self::default()
     }
 
-    /// Appends the delta of `job.target` to `out`, or returns `None` with `out` as it was when the delta would not be smaller than
-    /// `job.delta_len_max` (I7: encoding may give up).
+    /// Appends the delta of `job.target` to `out`, or returns `None` with `out` as it was when the
+    /// delta would not be smaller than `job.delta_len_max` (I7: encoding may give up).
     ///
-    /// It also gives up on a job outside its bounds (lengths, a layout that does not add up), and at once when nothing can be copied and
-    /// `delta_len_max` is no more than the target's length: such a delta is a zstd frame with a detour.
+    /// It also gives up on a job outside its bounds (lengths, a layout that does not add up), and
+    /// at once when nothing can be copied and `delta_len_max` is no more than the target's length:
+    /// such a delta is a zstd frame with a detour.
     pub fn encode(&mut self, job: &EncodeJob<'_>, out: &mut Vec<u8>) -> Option<Encoded> {
         let target_len = job.target.len();
         if !(1..=SEGMENT_LEN_MAX).contains(&target_len) || !layout_fits(job.layout, job.window.len()) {

@@ -1,19 +1,23 @@
 //! Gives the bytes that were left literal another try, close to where the base goes on.
 //!
-//! [`crate::matcher`] finds words of equal bytes. A table whose every entry changed (symbols, relocations, addresses of functions) has no such word,
-//! and where an entry was added to it nothing leads to the new diagonal. But that diagonal is only an entry away from the one before. So each
-//! long gap is walked from both of its ends, a *stretch* of [`MASK_LEN`] bytes at a time, along the diagonal of the copy there; where the target stops
-//! resembling the base, the diagonals around are tried. What resembles becomes sub runs.
+//! [`crate::matcher`] finds words of equal bytes. A table whose every entry changed (symbols,
+//! relocations, addresses of functions) has no such word, and where an entry was added to it
+//! nothing leads to the new diagonal. But that diagonal is only an entry away from the one before.
+//! So each long gap is walked from both of its ends, a *stretch* of [`MASK_LEN`] bytes at a time,
+//! along the diagonal of the copy there; where the target stops resembling the base, the diagonals
+//! around are tried. What resembles becomes sub runs.
 
 use crate::compare::{self, EqualMask, MASK_LEN, Scan, repeated_mask};
 use crate::instruction::{Gap, Instruction, place};
 use crate::matcher::{CLOSE_EQUAL_MIN, CLOSE_REPEATED_MIN};
 
-/// A shorter gap is left as it is. Tables are long; in text such gaps are words in place of others, which are shorter as literals, and in code that was compiled
-/// into something else there are very many.
+/// A shorter gap is left as it is. Tables are long; in text such gaps are words in place of others,
+/// which are shorter as literals, and in code that was compiled into something else there are very
+/// many.
 const GAP_LEN_MIN: usize = 2048;
-/// A stretch with this many equal bytes becomes a sub run even where it is not close, when it is on the diagonal of what comes before it and no diagonal
-/// around is better. The matcher follows only what is close, because it might follow a wrong diagonal past the right one.
+/// A stretch with this many equal bytes becomes a sub run even where it is not close, when it is on
+/// the diagonal of what comes before it and no diagonal around is better. The matcher follows only
+/// what is close, because it might follow a wrong diagonal past the right one.
 const LOOSE_EQUAL_MIN: u32 = 36;
 /// With fewer equal bytes than this a stretch is not looked at for differences that repeat.
 const REPEATED_EQUAL_MIN: u32 = 16;
@@ -37,9 +41,11 @@ const SHIFTS: [isize; 2 * (SHIFT_NEAR + (SHIFT_FAR - SHIFT_NEAR) / POINTER_LEN) 
     shifts
 };
 
-/// Writes `found`, whose sources are in `base`, to `filled`, with sub runs in place of literal bytes that resemble the base near them.
+/// Writes `found`, whose sources are in `base`, to `filled`, with sub runs in place of literal
+/// bytes that resemble the base near them.
 ///
-/// O(target), a stretch costing at most as many comparisons as there are [`SHIFTS`]. The copies stay what they are.
+/// O(target), a stretch costing at most as many comparisons as there are [`SHIFTS`]. The copies
+/// stay what they are.
 pub(crate) fn fill_gaps(base: &[u8], target: &[u8], found: &[Instruction], filled: &mut Vec<Instruction>) {
     filled.clear();
     compare::dispatch(Pass { base, target, found, filled });
@@ -106,7 +112,8 @@ struct SubRun {
     diagonal: isize,
 }
 
-/// Empties `stretches` into the instructions of a gap from `start` on, but for its last sub run, which is returned.
+/// Empties `stretches` into the instructions of a gap from `start` on, but for its last sub run,
+/// which is returned.
 fn write(stretches: &mut Vec<Stretch>, start: usize, before: Option<isize>, filled: &mut Vec<Instruction>) -> SubRun {
     let mut run = SubRun { len: 0, end: start, diagonal: before.unwrap_or(0) };
     for stretch in stretches.drain(..) {
@@ -154,7 +161,8 @@ struct Search<'a, M> {
 }
 
 impl<M: EqualMask> Search<'_, M> {
-    /// Appends the stretches of the gap `start..end`, in order. `before` and `after` are the diagonals of the copies around it, if there are any.
+    /// Appends the stretches of the gap `start..end`, in order. `before` and `after` are the
+    /// diagonals of the copies around it, if there are any.
     #[inline(always)]
     fn find(
         &self,
@@ -203,8 +211,8 @@ impl<M: EqualMask> Search<'_, M> {
         }
     }
 
-    /// The diagonal around this one on which the stretch is close, and resembles the base most. Away from the base's ends all of them lie in one piece
-    /// of it.
+    /// The diagonal around this one on which the stretch is close, and resembles the base most.
+    /// Away from the base's ends all of them lie in one piece of it.
     #[inline(always)]
     fn close_near(&self, start: usize, diagonal: isize) -> Option<isize> {
         const AROUND_LEN: usize = 2 * SHIFT_FAR as usize + MASK_LEN;
@@ -279,7 +287,8 @@ mod tests {
         Instruction { gap_len: gap_len as u32, gap_is_sub: false, copy_len: copy_len as u32, source: source as u32 }
     }
 
-    /// Entries of 24 bytes, of which a number in 2 and another in 3 bytes may have grown by as much in all of them, between bytes that never change.
+    /// Entries of 24 bytes, of which a number in 2 and another in 3 bytes may have grown by as much
+    /// in all of them, between bytes that never change.
     fn table(numbers: impl Iterator<Item = u64>, grown: [u32; 2]) -> Vec<u8> {
         let entry = |number: u64| {
             let words = [1, 2, 3].map(|word| (3 * number + word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29));
@@ -308,7 +317,8 @@ mod tests {
         let from_both = vec![copy(0, 100, 0), copy(back - 7 * 24 - 100, 100, back)];
         for found in [from_front, from_back, from_both] {
             let filled = fill(&base, &target, &found);
-            // The entries added, the stretches that meet an end of something, and what no whole stretch is left of.
+            // The entries added, the stretches that meet an end of something, and what no whole
+            // stretch is left of.
             assert!(literal_len(&target, &filled) <= 3 * 24 + 4 * MASK_LEN, "{filled:?}");
         }
     }
@@ -318,7 +328,8 @@ mod tests {
         let base = table(0..400, [0, 0]);
         for (shift, is_found) in [(1, true), (13, true), (16, true), (17, false), (24, true), (512, true), (516, false)]
         {
-            // The target has lost so many bytes of the table's start, and what came first has not moved.
+            // The target has lost so many bytes of the table's start, and what came first has not
+            // moved.
             let target = [&base[..100], &table(0..400, GROWN)[100 + shift..]].concat();
             let filled = fill(&base, &target, &[copy(0, 100, 0)]);
             assert_eq!(literal_len(&target, &filled) < MASK_LEN, is_found, "{shift}");
@@ -362,7 +373,8 @@ mod tests {
         let found = [copy(0, 100, 0), sub, copy(tail - 740, 100, tail)];
         let mut filled = fill(&base, &target, &found);
         join_sub_runs(&mut filled);
-        // 9624 bytes are 150 stretches and 24 bytes: of 640 ten, then 140 from the front, and the rest.
+        // 9624 bytes are 150 stretches and 24 bytes: of 640 ten, then 140 from the front, and the
+        // rest.
         let expected =
             Instruction { gap_len: 640 + 140 * 64, gap_is_sub: true, copy_len: 0, source: 100 + 640 + 140 * 64 };
         assert_eq!(filled, [copy(0, 100, 0), expected, copy(24, 100, tail)]);

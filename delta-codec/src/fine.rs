@@ -1,9 +1,11 @@
-//! The match of effort max: every position of the footprint can be found, and what resembles counts, not only what is equal.
+//! The match of effort max: every position of the footprint can be found, and what resembles
+//! counts, not only what is equal.
 //!
-//! [`crate::matcher`] finds words of 16 equal bytes at sampled positions. Code whose every few bytes name an address that moved has few such
-//! words. Here the positions of the footprint are chained by the hash of six bytes, and a candidate is judged by everything around it: an
-//! equal byte gains, a different one costs, as in bsdiff. The first match has chosen the footprint, which is small enough for this; what else it
-//! found is not needed.
+//! [`crate::matcher`] finds words of 16 equal bytes at sampled positions. Code whose every few
+//! bytes name an address that moved has few such words. Here the positions of the footprint are
+//! chained by the hash of six bytes, and a candidate is judged by everything around it: an equal
+//! byte gains, a different one costs, as in bsdiff. The first match has chosen the footprint, which
+//! is small enough for this; what else it found is not needed.
 //!
 //! ```text
 //! footprint ── chains ──┐
@@ -29,23 +31,26 @@ const JUDGED: usize = 3;
 const RECENT: usize = 8;
 /// … where as many of [`MASK_LEN`] bytes are equal.
 const RECENT_EQUAL_MIN: u32 = 40;
-/// What an equal byte gains and a different one costs. A literal takes two or three bits once it is compressed over its context, so a
-/// unit is about a bit.
+/// What an equal byte gains and a different one costs. A literal takes two or three bits once it is
+/// compressed over its context, so a unit is about a bit.
 const EQUAL_GAIN: i32 = 2;
 const DIFFERENT_COST: i32 = 6;
-/// An alignment is not followed past where its score has fallen by this much, nor for longer than this without a better one: that bounds what a
-/// candidate can cost.
+/// An alignment is not followed past where its score has fallen by this much, nor for longer than
+/// this without a better one: that bounds what a candidate can cost.
 const DROP: i32 = 128;
 const STALE_LEN: usize = 256;
 /// What an alignment costs, and what each byte of the number that says where.
 const ALIGNMENT_COST: i32 = 16;
 const ALIGNMENT_COST_PER_BYTE: i32 = 24;
-/// Shortest equal run within an alignment that becomes a copy; a shorter one is cheaper as zeros in the sub run around it.
+/// Shortest equal run within an alignment that becomes a copy; a shorter one is cheaper as zeros in
+/// the sub run around it.
 const RUN_LEN_MIN: usize = 24;
-/// A miss makes the next step longer by one for every this many (as a power of two) bytes since the last alignment.
+/// A miss makes the next step longer by one for every this many (as a power of two) bytes since the
+/// last alignment.
 const STEP_SHIFT: u32 = 10;
 
-/// A stretch of the target and as many bytes of the footprint, most of them equal, the first and the last among them.
+/// A stretch of the target and as many bytes of the footprint, most of them equal, the first and
+/// the last among them.
 #[derive(Clone, Copy, Debug)]
 struct Alignment {
     start: usize,
@@ -62,7 +67,8 @@ struct Reach {
 
 /// Replaces `found` by copies and sub runs with sources in `footprint`.
 ///
-/// Takes four bytes for every byte of the footprint up to [`LINKS_MAX`], and up to 16 MiB, while it works. O(target · [`DEPTH`]).
+/// Takes four bytes for every byte of the footprint up to [`LINKS_MAX`], and up to 16 MiB, while it
+/// works. O(target · [`DEPTH`]).
 pub(crate) fn find_copies(footprint: &[u8], target: &[u8], found: &mut Vec<Instruction>) {
     let chains = Chains::build(footprint);
     let mut alignments = Vec::new();
@@ -97,7 +103,8 @@ impl Chains {
         let word_at = |number: usize| footprint[number * stride..].first_chunk::<WORD>();
         for number in (0..positions).rev() {
             let Some(word) = word_at(number) else { continue };
-            // Of a run of one byte only the start is entered: the rest of it is no better, and would fill the chain.
+            // Of a run of one byte only the start is entered: the rest of it is no better, and
+            // would fill the chain.
             if number > 0 && word_at(number - 1) == Some(word) {
                 continue;
             }
@@ -173,7 +180,8 @@ impl Scan for Search<'_> {
 }
 
 impl Search<'_> {
-    /// The candidates for the word at `at` with the longest equal runs: length and source, longest first.
+    /// The candidates for the word at `at` with the longest equal runs: length and source, longest
+    /// first.
     #[inline(always)]
     fn longest(&self, at: usize, word: &[u8; WORD]) -> [(usize, usize); JUDGED] {
         let mut longest = [(0, 0); JUDGED];

@@ -1,8 +1,10 @@
 //! Which parts of the window a delta may need, and what that costs to read back.
 //!
-//! The matcher copies from wherever it likes. Here the window is cut into *blocks* (64 KiB of what is stored raw, whole units of anything
-//! else), each block is credited with the target bytes it provides, and blocks are dropped or joined until the bounds hold: O(range)
-//! reads depend on it. Copies from dropped blocks become literals; the rest is *projected* into the address space of the footprint.
+//! The matcher copies from wherever it likes. Here the window is cut into *blocks* (64 KiB of what
+//! is stored raw, whole units of anything else), each block is credited with the target bytes it
+//! provides, and blocks are dropped or joined until the bounds hold: O(range) reads depend on it.
+//! Copies from dropped blocks become literals; the rest is *projected* into the address space of
+//! the footprint.
 
 use crate::FOOTPRINT_LEN_MAX;
 use crate::instruction::{Gap, Instruction, place};
@@ -10,11 +12,14 @@ use crate::{SEGMENT_LEN_MAX, WINDOW_LEN_MAX};
 
 /// Granularity of what is stored raw.
 const BLOCK_LEN: u32 = 64 << 10;
-/// When the footprint is larger than its target, a block must provide at least one byte for this many stored ones.
+/// When the footprint is larger than its target, a block must provide at least one byte for this
+/// many stored ones.
 const STORED_PER_BENEFIT_MAX: u64 = 256;
-/// A shorter piece of a copy that was cut is not worth an instruction; with it, cutting keeps copies below the format's number.
+/// A shorter piece of a copy that was cut is not worth an instruction; with it, cutting keeps
+/// copies below the format's number.
 const PIECE_LEN_MIN: usize = 16;
-/// Reading this many stored bytes in vain, to join two ranges, is thought as bad as one more literal byte.
+/// Reading this many stored bytes in vain, to join two ranges, is thought as bad as one more
+/// literal byte.
 const STORED_PER_LITERAL: u64 = 16;
 
 /// One stored unit of a window: bytes that lie together in a base blob.
@@ -24,7 +29,8 @@ pub struct WindowUnit {
     pub plain_len: u32,
     /// Bytes that must be read from the backend to have it whole.
     pub stored_len: u32,
-    /// True when any 64 KiB of it can be read alone at proportional cost (stored raw); false when it is all or nothing (zstd).
+    /// True when any 64 KiB of it can be read alone at proportional cost (stored raw); false when
+    /// it is all or nothing (zstd).
     pub divisible: bool,
 }
 
@@ -97,8 +103,8 @@ pub(crate) fn layout_fits(layout: &[WindowUnit], window_len: usize) -> bool {
 }
 
 impl Footprint {
-    /// Decides for `instructions` over the window that `layout` describes (see [`layout_fits`]). O(instructions + blocks²) at worst, blocks being
-    /// about 2,000 for the largest window.
+    /// Decides for `instructions` over the window that `layout` describes (see [`layout_fits`]).
+    /// O(instructions + blocks²) at worst, blocks being about 2,000 for the largest window.
     pub(crate) fn choose(
         &mut self,
         instructions: &[Instruction],
@@ -159,8 +165,8 @@ impl Footprint {
         kept.fold((0, 0), |(stored, plain), block| (stored + block.stored, plain + u64::from(block.len)))
     }
 
-    /// Drops the blocks that provide least for what they cost, until both sums are within bounds and what lies beyond the target's
-    /// own length earns its reading.
+    /// Drops the blocks that provide least for what they cost, until both sums are within bounds
+    /// and what lies beyond the target's own length earns its reading.
     fn drop_poor_blocks(&mut self, limits: FootprintLimits, target_len: usize) {
         let (mut stored, mut plain) = self.kept_sums();
         let thrift_from = target_len as u64 + 2 * u64::from(BLOCK_LEN);
@@ -278,7 +284,8 @@ impl Footprint {
         self.parts.last().map_or(0, |part| part.footprint_start + part.window_end - part.window_start)
     }
 
-    /// Moves copies and sub runs from the window into the footprint; what refers to bytes outside becomes literal.
+    /// Moves copies and sub runs from the window into the footprint; what refers to bytes outside
+    /// becomes literal.
     pub(crate) fn project(&self, instructions: &[Instruction], projected: &mut Vec<Instruction>) {
         projected.clear();
         let mut projection = Projection { projected, literal_len: 0 };
@@ -352,7 +359,8 @@ struct Projection<'a> {
 }
 
 impl Projection<'_> {
-    /// Adds a piece of base bytes that begins at `start` of the footprint: first a sub run, then a copy.
+    /// Adds a piece of base bytes that begins at `start` of the footprint: first a sub run, then a
+    /// copy.
     fn push(&mut self, start: usize, differing: usize, equal: usize) {
         if differing + equal < PIECE_LEN_MIN {
             self.literal_len += differing + equal;
@@ -508,7 +516,8 @@ mod tests {
             let joined: Vec<u8> = ranges.iter().flat_map(|range| &window[range.offset as usize..][..range.len as usize]).copied().collect();
             prop_assert_eq!(&bytes, &joined);
 
-            // What is copied or differs from base is so from the same base byte as before, position by position; the rest is literal.
+            // What is copied or differs from base is so from the same base byte as before, position
+            // by position; the rest is literal.
             let origin_of = |list: &[Instruction], base: &[u8]| {
                 let mut origin = vec![None; target_len];
                 for placed in place(list) {

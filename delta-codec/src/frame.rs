@@ -1,7 +1,7 @@
-//! The outside of a Zstandard frame (RFC 8878 §3.1.1): enough of it to know, before the library is asked, that there is exactly one
-//! frame, that its window is bounded, and what it claims to hold.
+//! The outside of a Zstandard frame (RFC 8878 §3.1.1): enough of it to know, before the library is
+//! asked, that there is exactly one frame, that its window is bounded, and what it claims to hold.
 
-use crate::decode::DecodeError;
+use crate::error::DecodeError;
 
 /// Largest window a frame may ask for. Part of the format (docs/format/delta-v1.md §4).
 const WINDOW_MAX: u64 = 1 << 27;

@@ -1,18 +1,16 @@
 //! The sampled block index: which words stand at every k-th position of a window.
 //!
-//! An array of 32-bit entries without chains: 10 check bits, never all 0, so that 0 means empty, and a 22-bit block number. The first
-//! occurrence of a word wins, because the window is filled from its end. Nothing rolls: the base is hashed
-//! only where it is indexed, and the target is hashed at any position.
+//! An array of 32-bit entries without chains: 10 check bits, never all 0, so that 0 means empty,
+//! and a 22-bit block number. The first occurrence of a word wins, because the window is filled
+//! from its end. Nothing rolls: the base is hashed only where it is indexed, and the target is
+//! hashed at any position.
 
-use crate::effort::{Effort, WordLen};
+use crate::effort::{BLOCK_BITS, Effort, WordLen};
 use crate::prefetch::prefetch;
 use crate::word;
 
-/// Bits of an entry that name a block.
-const BLOCK_BITS: u32 = 22;
+/// The bits of an entry that name a block.
 const BLOCK_MASK: u32 = (1 << BLOCK_BITS) - 1;
-/// Most blocks an entry can name.
-pub(crate) const BLOCKS_MAX: usize = 1 << BLOCK_BITS;
 /// Bits of the hash kept beside the block, so that a probe seldom touches the base in vain.
 const CHECK_MASK: u32 = (1 << (32 - BLOCK_BITS)) - 1;
 /// Smallest and largest table, as powers of two.
@@ -22,7 +20,8 @@ const SLOT_BITS_MAX: u32 = 23;
 #[cfg(target_os = "linux")]
 const HUGE_TABLE_LEN_MIN: usize = 4 << 20;
 
-/// The sampled block index of one window at one effort's word size. Immutable and shareable: one base serves many uploads.
+/// The sampled block index of one window at one effort's word size. Immutable and shareable: one
+/// base serves many uploads.
 #[derive(Debug)]
 pub struct BaseIndex {
     slots: Vec<u32>,
@@ -54,9 +53,11 @@ impl Shape {
 }
 
 impl BaseIndex {
-    /// Indexes `window` for encoders of `effort`. O(window length / stride), one cache miss per indexed word.
+    /// Indexes `window` for encoders of `effort`. O(window length / stride), one cache miss per
+    /// indexed word.
     ///
-    /// At most [`crate::WINDOW_LEN_MAX`] bytes can be encoded against; a longer window is indexed all the same, ever more sparsely.
+    /// At most [`crate::WINDOW_LEN_MAX`] bytes can be encoded against; a longer window is indexed
+    /// all the same, ever more sparsely.
     pub fn build(window: &[u8], effort: Effort) -> Self {
         let shape = Shape::of(window.len(), effort);
         let mut index = Self {
@@ -82,7 +83,8 @@ impl BaseIndex {
         }
     }
 
-    /// Where in the window a word of this hash was seen first, if its slot was not taken by another word. A guess: the bytes must be compared.
+    /// Where in the window a word of this hash was seen first, if its slot was not taken by another
+    /// word. A guess: the bytes must be compared.
     #[inline(always)]
     pub(crate) fn look_up(&self, hash: u64) -> Option<usize> {
         let entry = self.slots[(hash >> self.slot_shift) as usize];
@@ -104,13 +106,15 @@ impl BaseIndex {
         size_of::<Self>() + self.slots.capacity() * size_of::<u32>()
     }
 
-    /// Bytes of memory an index of a window of `window_len` bytes will hold; at most 32 MiB and a few words.
+    /// Bytes of memory an index of a window of `window_len` bytes will hold; at most 32 MiB and a
+    /// few words.
     pub fn memory_bytes_for(window_len: usize, effort: Effort) -> usize {
         size_of::<Self>() + (size_of::<u32>() << Shape::of(window_len, effort).slot_bits)
     }
 }
 
-/// Asks for large pages behind a table that is touched all over: with small ones nearly every access also misses the processor's table of pages.
+/// Asks for large pages behind a table that is touched all over: with small ones nearly every
+/// access also misses the processor's table of pages.
 fn advise_huge_pages(slots: &mut [u32]) {
     #[cfg(target_os = "linux")]
     if size_of_val(slots) >= HUGE_TABLE_LEN_MIN {
@@ -118,7 +122,9 @@ fn advise_huge_pages(slots: &mut [u32]) {
         let bytes = slots.as_mut_ptr().cast::<u8>();
         let skipped = bytes.align_offset(rustix::param::page_size());
         let len = size_of_val(slots) - skipped;
-        // SAFETY: the range begins `skipped` bytes into the slice, which is longer than a page, and ends with it. The advice changes no content, and nothing is promised about it: a kernel may refuse.
+        // SAFETY: the range begins `skipped` bytes into the slice, which is longer than a page, and
+        // ends with it. The advice changes no content, and nothing is promised about it: a kernel
+        // may refuse.
         #[allow(unsafe_code)]
         let _ = unsafe { madvise(bytes.add(skipped).cast(), len, Advice::LinuxHugepage) };
     }
@@ -126,7 +132,8 @@ fn advise_huge_pages(slots: &mut [u32]) {
     let _ = slots;
 }
 
-/// The check bits of a hash. Odd, so that an empty slot matches none: one comparison that almost always fails, which a processor can predict.
+/// The check bits of a hash. Odd, so that an empty slot matches none: one comparison that almost
+/// always fails, which a processor can predict.
 #[inline(always)]
 fn check_of(hash: u64) -> u32 {
     hash as u32 & CHECK_MASK | 1

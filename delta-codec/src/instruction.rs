@@ -1,17 +1,22 @@
-//! One copy and what comes before it: the language between the matcher, the footprint and the streams.
+//! One copy and what comes before it: the language between the matcher, the footprint and the
+//! streams.
 
-/// A target of `len` bytes has at most `len /` this many copies. Part of the format (docs/format/delta-v1.md §3).
+/// A target of `len` bytes has at most `len /` this many copies. Part of the format
+/// (docs/format/delta-v1.md §3).
 pub(crate) const BYTES_PER_COPY_MIN: usize = 8;
 
-/// "Then `gap_len` bytes that are yours or differences, then `copy_len` bytes of base from `source`."
+/// "Then `gap_len` bytes that are yours or differences, then `copy_len` bytes of base from
+/// `source`."
 ///
-/// A list of them describes a target front to back; what follows the last copy is literal. `source` is a position in the window until
-/// [`crate::footprint`] has projected it, and a position in the footprint from then on. A copy may be empty: it then only says where a
-/// sub run ends, or from where the next one counts.
+/// A list of them describes a target front to back; what follows the last copy is literal. `source`
+/// is a position in the window until [`crate::footprint`] has projected it, and a position in the
+/// footprint from then on. A copy may be empty: it then only says where a sub run ends, or from
+/// where the next one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instruction {
     pub(crate) gap_len: u32,
-    /// The gap is a sub run: differences to the base bytes before `source`. Only on the diagonal of the copy before (of 0 for the first).
+    /// The gap is a sub run: differences to the base bytes before `source`. Only on the diagonal of
+    /// the copy before (of 0 for the first).
     pub(crate) gap_is_sub: bool,
     pub(crate) copy_len: u32,
     pub(crate) source: u32,
@@ -77,7 +82,8 @@ pub(crate) fn place(instructions: &[Instruction]) -> impl Iterator<Item = Placed
     })
 }
 
-/// Makes one sub run of two on the same diagonal and the copy between them: that costs less as a part of the run (docs/format/delta-v1.md §5).
+/// Makes one sub run of two on the same diagonal and the copy between them: that costs less as a
+/// part of the run (docs/format/delta-v1.md §5).
 pub(crate) fn join_sub_runs(instructions: &mut Vec<Instruction>) {
     let is_sub = |instruction: &Instruction| instruction.gap_is_sub && instruction.gap_len > 0;
     instructions.dedup_by(|next, last| {
@@ -89,7 +95,8 @@ pub(crate) fn join_sub_runs(instructions: &mut Vec<Instruction>) {
     });
 }
 
-/// The target that instructions describe, for tests: copies and what sub runs count from are taken from `base`, every other byte from `target`.
+/// The target that instructions describe, for tests: copies and what sub runs count from are taken
+/// from `base`, every other byte from `target`.
 #[cfg(test)]
 pub(crate) fn rebuild(base: &[u8], target: &[u8], instructions: &[Instruction]) -> Vec<u8> {
     let mut rebuilt = Vec::new();

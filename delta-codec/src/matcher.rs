@@ -1,8 +1,10 @@
-//! Finds the copies: probes the index along the target, extends hits both ways, and stays on their diagonal.
+//! Finds the copies: probes the index along the target, extends hits both ways, and stays on their
+//! diagonal.
 //!
-//! After a copy the two strings often go on in step with a few bytes changed (an address that moved in native code, a field of a
-//! record). So the matcher looks ahead on the same *diagonal* (source minus target position) before it asks the index again;
-//! the bytes in between become sub bytes. That is what finds the copies that are too short for any index.
+//! After a copy the two strings often go on in step with a few bytes changed (an address that moved
+//! in native code, a field of a record). So the matcher looks ahead on the same *diagonal* (source
+//! minus target position) before it asks the index again; the bytes in between become sub bytes.
+//! That is what finds the copies that are too short for any index.
 
 use crate::compare::{self, EqualMask, MASK_LEN, Scan, common_prefix_len, common_suffix_len, repeated_mask};
 use crate::effort::WordLen;
@@ -10,7 +12,8 @@ use crate::index::BaseIndex;
 use crate::instruction::Instruction;
 use crate::word;
 
-/// A miss makes the next step longer by one for every this many (as a power of two) bytes since the last copy …
+/// A miss makes the next step longer by one for every this many (as a power of two) bytes since the
+/// last copy …
 const STEP_SHIFT: u32 = 7;
 /// … up to this; steps are odd, so that they do not resonate with aligned data.
 const STEP_MAX: usize = 33;
@@ -18,11 +21,13 @@ const STEP_MAX: usize = 33;
 const PROBES_MIN: usize = 4;
 /// … these when they had no match; about as many as a core waits for at once.
 const PROBES_MAX: usize = 16;
-/// A copy off the current diagonal must be longer than what its instruction costs, which grows with how far away it is: these many bytes, and …
+/// A copy off the current diagonal must be longer than what its instruction costs, which grows with
+/// how far away it is: these many bytes, and …
 const FAR_COPY_LEN_MIN: usize = 12;
 /// … this many more for each byte of the number that says where.
 const FAR_COPY_LEN_PER_BYTE: usize = 4;
-/// Shortest equal run on a diagonal that becomes a copy of its own; a shorter one is cheaper as zeros in the sub run around it.
+/// Shortest equal run on a diagonal that becomes a copy of its own; a shorter one is cheaper as
+/// zeros in the sub run around it.
 const RUN_LEN_MIN: usize = 16;
 /// The run that a mask can show; longer ones are measured from where it is.
 const RUN_SEEN: usize = 8;
@@ -30,20 +35,25 @@ const RUN_SEEN: usize = 8;
 const LOOK_STEP: usize = MASK_LEN - RUN_SEEN;
 /// How far past the last close byte to look for the next equal run.
 const LOOK_AHEAD: usize = 112;
-/// A stretch of [`MASK_LEN`] bytes with this many equal ones is *close* to its base: its differences are shorter to store than its bytes.
+/// A stretch of [`MASK_LEN`] bytes with this many equal ones is *close* to its base: its
+/// differences are shorter to store than its bytes.
 pub(crate) const CLOSE_EQUAL_MIN: u32 = 44;
-/// It is close as well when this many of its differences equal the one eight bytes before: a table of pointers that all moved alike.
+/// It is close as well when this many of its differences equal the one eight bytes before: a table
+/// of pointers that all moved alike.
 pub(crate) const CLOSE_REPEATED_MIN: u32 = 40;
-/// A gap of up to this many bytes between copies on one diagonal is a sub run even when nothing in it is close: an address or two.
+/// A gap of up to this many bytes between copies on one diagonal is a sub run even when nothing in
+/// it is close: an address or two.
 const GAP_SUB_LEN: usize = 8;
-/// One of up to this many is a sub run when one byte in [`GAP_SUB_EQUAL`] is equal. Code has that; text in place of other text does
-/// not, and is shorter as literals.
+/// One of up to this many is a sub run when one byte in [`GAP_SUB_EQUAL`] is equal. Code has that;
+/// text in place of other text does not, and is shorter as literals.
 const GAP_SUB_MAX: usize = 64;
 const GAP_SUB_EQUAL: usize = 3;
 
-/// Appends to `found` copies that together with the bytes between them make up `target`, with sources in `window`.
+/// Appends to `found` copies that together with the bytes between them make up `target`, with
+/// sources in `window`.
 ///
-/// `index` should be that of `window`; from another one nothing good comes, but nothing wrong either: every copy is compared.
+/// `index` should be that of `window`; from another one nothing good comes, but nothing wrong
+/// either: every copy is compared.
 pub(crate) fn find_copies(index: &BaseIndex, window: &[u8], target: &[u8], found: &mut Vec<Instruction>) {
     compare::dispatch(Pass { index, window, target, found });
 }
@@ -67,8 +77,8 @@ impl Scan for Pass<'_> {
     }
 }
 
-/// Words of the target whose slots in the index have been asked for: they lie anywhere in memory, and a core waits for several of them in
-/// the time of one.
+/// Words of the target whose slots in the index have been asked for: they lie anywhere in memory,
+/// and a core waits for several of them in the time of one.
 #[derive(Default)]
 struct Probes {
     /// Where each word is in the target, and its hash.
@@ -77,7 +87,8 @@ struct Probes {
 }
 
 impl Probes {
-    /// Asks for the next words from `at` on, at most `len_max`, and moves `at` past them. There is none where the target ends.
+    /// Asks for the next words from `at` on, at most `len_max`, and moves `at` past them. There is
+    /// none where the target ends.
     #[inline(always)]
     fn ask<const WORD: usize>(
         &mut self,
@@ -117,7 +128,8 @@ impl<M: EqualMask> Search<'_, M> {
         let mut covered = 0;
         let mut diagonal: Option<isize> = None;
         let (mut now, mut next) = (&mut Probes::default(), &mut Probes::default());
-        // Soon after a copy there is often another: only a gap that has gone on asks ahead of what it looks at.
+        // Soon after a copy there is often another: only a gap that has gone on asks ahead of what
+        // it looks at.
         let mut ahead = false;
         'probing: loop {
             if now.len == 0 {
@@ -199,7 +211,8 @@ impl<M: EqualMask> Search<'_, M> {
         close
     }
 
-    /// Whether the differences of these bytes, whose mask is `equal`, are shorter to store than the bytes.
+    /// Whether the differences of these bytes, whose mask is `equal`, are shorter to store than the
+    /// bytes.
     #[inline(always)]
     fn is_close(&self, equal: u64, left: &[u8; MASK_LEN], right: &[u8; MASK_LEN]) -> bool {
         if equal.count_ones() >= CLOSE_EQUAL_MIN {
@@ -208,8 +221,9 @@ impl<M: EqualMask> Search<'_, M> {
         repeated_mask(self.mask, left, right).count_ones() >= CLOSE_REPEATED_MIN
     }
 
-    /// Goes on along a diagonal from the end of a copy (`at` in the target, `source` in the window) for as long as equal runs follow
-    /// or most bytes are equal. Returns where that ends in the target.
+    /// Goes on along a diagonal from the end of a copy (`at` in the target, `source` in the window)
+    /// for as long as equal runs follow or most bytes are equal. Returns where that ends in the
+    /// target.
     #[inline(always)]
     fn follow(&mut self, mut at: usize, mut source: usize) -> usize {
         loop {
@@ -234,7 +248,8 @@ impl<M: EqualMask> Search<'_, M> {
         }
     }
 
-    /// Looks for the next run of equal bytes at the fronts of both slices, past bytes that are close and a few that are not.
+    /// Looks for the next run of equal bytes at the fronts of both slices, past bytes that are
+    /// close and a few that are not.
     #[inline(always)]
     fn next_run(&self, target: &[u8], base: &[u8]) -> Next {
         let mut at = 0;
@@ -250,7 +265,8 @@ impl<M: EqualMask> Search<'_, M> {
                 let start = at + eight.trailing_zeros() as usize;
                 let run_len = common_prefix_len(&target[start..], &base[start..]);
                 let far_len = start.saturating_sub(close_len);
-                // A run pays for its instruction and for the distant bytes before it only when it is long enough.
+                // A run pays for its instruction and for the distant bytes before it only when it
+                // is long enough.
                 if run_len >= RUN_LEN_MIN + (far_len >> 2) {
                     return Next { close_len: close_len.min(start), far_len, run_len };
                 }
@@ -279,8 +295,8 @@ fn far_copy_len_min(from: isize, to: isize) -> usize {
     FAR_COPY_LEN_MIN + FAR_COPY_LEN_PER_BYTE * bits.div_ceil(7) as usize
 }
 
-/// What follows the end of a copy on its diagonal: close bytes, then some that are not, then a run of equal ones. Without a run there is
-/// nothing far either.
+/// What follows the end of a copy on its diagonal: close bytes, then some that are not, then a run
+/// of equal ones. Without a run there is nothing far either.
 struct Next {
     close_len: usize,
     far_len: usize,

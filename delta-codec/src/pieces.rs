@@ -1,4 +1,5 @@
-//! A footprint as the slices it lies in: what was read in several pieces is decoded without being joined.
+//! A footprint as the slices it lies in: what was read in several pieces is decoded without being
+//! joined.
 
 use std::ops::Range;
 
@@ -47,7 +48,8 @@ pub(crate) struct Cursor<'p, 'a> {
 }
 
 impl<'a> Cursor<'_, 'a> {
-    /// The bytes from `at` to the end of their slice when that has `len` of them; `None` when the run crosses slices or leaves them.
+    /// The bytes from `at` to the end of their slice when that has `len` of them; `None` when the
+    /// run crosses slices or leaves them.
     #[inline(always)]
     pub(crate) fn run(&mut self, at: usize, len: usize) -> Option<&'a [u8]> {
         self.here(at, len).or_else(|| self.seek(at, len))

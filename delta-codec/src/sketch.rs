@@ -1,11 +1,13 @@
-//! What an object resembles, in a kilobyte: a few hashes of its content, chosen by the content itself.
+//! What an object resembles, in a kilobyte: a few hashes of its content, chosen by the content
+//! itself.
 //!
-//! A gear hash rolls over the last 64 bytes; where its top ten bits are zero (about one position in 1024) it is a *sample*. Samples go through a
-//! keyed hash, and the smallest results are kept: the 32 smallest as *hooks* for an inverted index, the 128 smallest as a *ranking* sketch to
-//! compare the candidates that the hooks find. Moved, inserted or removed content leaves all samples in place but those
-//! it touches. The numbers are `docs/format/sketch-v1.md`.
+//! A gear hash rolls over the last 64 bytes; where its top ten bits are zero (about one position in
+//! 1024) it is a *sample*. Samples go through a keyed hash, and the smallest results are kept: the
+//! 32 smallest as *hooks* for an inverted index, the 128 smallest as a *ranking* sketch to compare
+//! the candidates that the hooks find. Moved, inserted or removed content leaves all samples in
+//! place but those it touches. The numbers are `docs/format/sketch-v1.md`.
 
-use crate::decode::DecodeError;
+use crate::error::DecodeError;
 
 /// Most hooks of one sketch. Part of the format (docs/format/sketch-v1.md).
 pub const HOOKS_MAX: usize = 32;
@@ -39,7 +41,8 @@ const GEAR: [u64; 256] = {
     table
 };
 
-/// Sketches a stream of bytes of any length, however it is cut. Memory is constant (4 KiB), cost one pass.
+/// Sketches a stream of bytes of any length, however it is cut. Memory is constant (4 KiB), cost
+/// one pass.
 #[derive(Clone, Debug)]
 pub struct Sketcher {
     key: [u64; 2],
@@ -55,8 +58,8 @@ pub struct Sketcher {
 impl Sketcher {
     /// A sketcher that has seen nothing.
     ///
-    /// Sketches are comparable only under the same key. With a secret key hooks tell nothing about content to whoever does not have it; without one they
-    /// are a fingerprint anybody can compute.
+    /// Sketches are comparable only under the same key. With a secret key hooks tell nothing about
+    /// content to whoever does not have it; without one they are a fingerprint anybody can compute.
     pub fn new(key: Option<[u8; 16]>) -> Self {
         let key = u128::from_le_bytes(key.unwrap_or_default());
         Self {
@@ -91,8 +94,8 @@ impl Sketcher {
         self.hash = hash;
     }
 
-    /// As [`Self::update_one_lane`] on four parts at once: a hash depends on [`REACH`] bytes only, so each part begins with the hash of
-    /// those before it.
+    /// As [`Self::update_one_lane`] on four parts at once: a hash depends on [`REACH`] bytes only,
+    /// so each part begins with the hash of those before it.
     fn update_lanes(&mut self, bytes: &[u8], lane_len: usize) {
         let (first, rest) = bytes.split_at(lane_len);
         let (second, rest) = rest.split_at(lane_len);
@@ -187,10 +190,12 @@ pub struct Sketch {
 }
 
 impl Sketch {
-    /// At most [`HOOKS_MAX`] values for an inverted index: two objects with much content in common share some.
+    /// At most [`HOOKS_MAX`] values for an inverted index: two objects with much content in common
+    /// share some.
     ///
-    /// Which ones is decided by the upper bits of the samples and the value is the lower ones, so that hooks of large objects do not crowd at small numbers.
-    /// Content of less than some KiB may have none.
+    /// Which ones is decided by the upper bits of the samples and the value is the lower ones, so
+    /// that hooks of large objects do not crowd at small numbers. Content of less than some KiB may
+    /// have none.
     pub fn hooks(&self) -> Vec<u32> {
         let mut hooks: Vec<u32> = self.ranking.iter().take(HOOKS_MAX).map(|&value| value as u32).collect();
         hooks.sort_unstable();
@@ -203,10 +208,11 @@ impl Sketch {
         &self.ranking
     }
 
-    /// How much of both contents together is in both: an estimate between 0 and 1, off by about 0.04 (one standard deviation) when both have a full
-    /// sketch. 0 when either has none.
+    /// How much of both contents together is in both: an estimate between 0 and 1, off by about
+    /// 0.04 (one standard deviation) when both have a full sketch. 0 when either has none.
     ///
-    /// The smallest values of the union are a fair sample of it; the share of them that stand in both sketches is the estimate (Broder 1997).
+    /// The smallest values of the union are a fair sample of it; the share of them that stand in
+    /// both sketches is the estimate (Broder 1997).
     pub fn overlap(&self, other: &Sketch) -> f64 {
         let (mut left, mut right) = (self.ranking.as_slice(), other.ranking.as_slice());
         let (mut both, mut union) = (0u32, 0u32);
@@ -222,16 +228,18 @@ impl Sketch {
                 right = right_rest;
             }
         }
-        // A sketch that is not full holds all there is: what is left of the other one is in the union, too.
+        // A sketch that is not full holds all there is: what is left of the other one is in the
+        // union, too.
         union = (union as usize + left.len() + right.len()).min(RANKING_MAX) as u32;
         if union == 0 { 0.0 } else { f64::from(both) / f64::from(union) }
     }
 
-    /// How much of this content is also in `other`, whatever else that holds: an estimate between 0 and 1. `None` when the sketches have fewer than
-    /// [`EVIDENCE_MIN`] values to tell it by.
+    /// How much of this content is also in `other`, whatever else that holds: an estimate between 0
+    /// and 1. `None` when the sketches have fewer than [`EVIDENCE_MIN`] values to tell it by.
     ///
-    /// Below the greatest value of either sketch both are complete, so of this content's values there the share that `other` has, too, is the estimate. Unlike
-    /// [`Self::overlap`] it does not fall when `other` is longer.
+    /// Below the greatest value of either sketch both are complete, so of this content's values
+    /// there the share that `other` has, too, is the estimate. Unlike [`Self::overlap`] it does not
+    /// fall when `other` is longer.
     pub fn share_in(&self, other: &Sketch) -> Option<f64> {
         let bound = self.ranking.last()?.min(other.ranking.last()?);
         let seen = self.ranking.partition_point(|value| value <= bound);
@@ -253,7 +261,8 @@ impl Sketch {
     /// The inverse of [`Sketch::to_bytes`].
     ///
     /// # Errors
-    /// [`DecodeError`] when the length is not a multiple of eight or above 1 KiB, or the values do not ascend.
+    /// [`DecodeError`] when the length is not a multiple of eight or above 1 KiB, or the values do
+    /// not ascend.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (values, rest) = bytes.as_chunks::<8>();
         if !rest.is_empty() || values.len() > RANKING_MAX {
@@ -291,7 +300,8 @@ mod tests {
 
     #[test]
     fn siphash_agrees_with_its_authors() {
-        // The reference key 00 … 0f and message 00 … 07 (SipHash paper, test vectors of the reference implementation).
+        // The reference key 00 … 0f and message 00 … 07 (SipHash paper, test vectors of the
+        // reference implementation).
         let key = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];
         assert_eq!(siphash24(key, 0x0706_0504_0302_0100), 0x93f5_f579_9a93_2462);
     }

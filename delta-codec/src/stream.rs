@@ -1,12 +1,14 @@
-//! One stream of a delta (docs/format/delta-v1.md §4): stored, repeated, zstd, or zstd over the context, whichever is shortest.
+//! One stream of a delta (docs/format/delta-v1.md §4): stored, repeated, zstd, or zstd over the
+//! context, whichever is shortest.
 
-use crate::decode::DecodeError;
+use crate::error::DecodeError;
 use crate::varint::{self, Reader};
 use crate::zstd::{Compressor, Decompressor, FrameKind, Settings};
 
 /// Below this many bytes zstd is not asked: a frame's header and tables cost what they could save.
 const ZSTD_LEN_MIN: usize = 32;
-/// Up to this many bytes, and this many with the context, zstd's strongest level takes no time that matters beside the matching of the segment.
+/// Up to this many bytes, and this many with the context, zstd's strongest level takes no time that
+/// matters beside the matching of the segment.
 const THOROUGH_LEN_MAX: usize = 4 << 10;
 const THOROUGH_REACH_MAX: usize = 16 << 10;
 
@@ -56,7 +58,8 @@ pub(crate) struct Packed<'a> {
     payload: Payload<'a>,
 }
 
-/// Reads a stream's head and takes its payload. `plain_len_max` is what the format allows for its content.
+/// Reads a stream's head and takes its payload. `plain_len_max` is what the format allows for its
+/// content.
 pub(crate) fn read<'a>(reader: &mut Reader<'a>, plain_len_max: usize) -> Result<Packed<'a>, DecodeError> {
     let head = reader.number()?;
     let plain_len = (head >> 3) as usize;

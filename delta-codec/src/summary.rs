@@ -1,16 +1,19 @@
 //! What a delta consists of, read without its footprint: for people and for benchmarks.
 
-use crate::decode::{DecodeError, Parsed, parse};
+use crate::decode::{Parsed, parse};
+use crate::error::DecodeError;
 use crate::stream::Packed;
 
-/// The composition of one delta. Lengths in bytes; `_stored` as they are in the delta, the others unpacked.
+/// The composition of one delta. Lengths in bytes; `_stored` as they are in the delta, the others
+/// unpacked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeltaSummary {
     /// Copies from the footprint.
     pub copies: usize,
     /// The three instruction streams together.
     pub instruction_bytes_stored: usize,
-    /// Differences to base bytes: a byte for each in the sub stream, or in distances and words what these need.
+    /// Differences to base bytes: a byte for each in the sub stream, or in distances and words what
+    /// these need.
     pub sub_bytes: usize,
     /// The sub stream, or distances and words together.
     pub sub_bytes_stored: usize,

@@ -1,6 +1,7 @@
-//! The numbers of the format (docs/format/delta-v1.md §2): minimal LEB128 below 2^32, and zigzag for signed ones.
+//! The numbers of the format (docs/format/delta-v1.md §2): minimal LEB128 below 2^32, and zigzag
+//! for signed ones.
 
-use crate::decode::DecodeError;
+use crate::error::DecodeError;
 
 /// Longest varint anywhere.
 const LEN_MAX: usize = 5;

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use crate::decode::DecodeError;
+use crate::error::DecodeError;
 use crate::zstd::{Compressor, Decompressor, FrameKind, Settings};
 
 thread_local! {
@@ -10,9 +10,11 @@ thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::default();
 }
 
-/// Appends one zstd frame of `plain` at `level` to `out`, or returns `None` with `out` as it was when the frame would not be shorter than `len_max`.
+/// Appends one zstd frame of `plain` at `level` to `out`, or returns `None` with `out` as it was
+/// when the frame would not be shorter than `len_max`.
 ///
-/// The frame is an ordinary one that states its content size. The context it is made in stays with the thread.
+/// The frame is an ordinary one that states its content size. The context it is made in stays with
+/// the thread.
 pub fn compress(plain: &[u8], level: i32, len_max: usize, out: &mut Vec<u8>) -> Option<usize> {
     COMPRESSOR.with_borrow_mut(|zstd| {
         let frame =
@@ -25,7 +27,8 @@ pub fn compress(plain: &[u8], level: i32, len_max: usize, out: &mut Vec<u8>) -> 
 /// Fills `plain` from one zstd frame (window at most 2^27 bytes, content exactly `plain.len()`).
 ///
 /// # Errors
-/// [`DecodeError`] for anything else: another size, a dictionary, a second frame, bytes after the frame.
+/// [`DecodeError`] for anything else: another size, a dictionary, a second frame, bytes after the
+/// frame.
 pub fn decompress(frame: &[u8], plain: &mut [u8]) -> Result<(), DecodeError> {
     DECOMPRESSOR.with_borrow_mut(|zstd| zstd.decompress(FrameKind::Ordinary, frame, &[], plain))
 }
@@ -37,7 +40,8 @@ const PIECES: usize = 8;
 const GUESS_LEN_MIN: usize = 256;
 /// The sampled order-0 entropy, as a part of that of random bytes, from which data looks random …
 const RANDOM_ENTROPY_SHARE: f64 = 0.985;
-/// … unless more than this many four-byte words of the sample come twice. In random bytes of this amount one in a hundred samples has a single pair.
+/// … unless more than this many four-byte words of the sample come twice. In random bytes of this
+/// amount one in a hundred samples has a single pair.
 const PAIRS_MAX: usize = 2;
 /// How far a sampled word is looked for outside of its piece.
 const FAR_LEN: usize = 128 << 10;
@@ -45,8 +49,9 @@ const FAR_WORD_LEN: usize = 12;
 
 /// True when sampled pieces of `plain` look random: compressing it again would gain nothing.
 ///
-/// A sample of 8 KiB is judged by its histogram and by repeated words; if that looks random, three words are looked
-/// for in the 128 KiB after them, since a period of a few KiB has a flat histogram and fits no piece. Constant cost, whatever the length.
+/// A sample of 8 KiB is judged by its histogram and by repeated words; if that looks random, three
+/// words are looked for in the 128 KiB after them, since a period of a few KiB has a flat histogram
+/// and fits no piece. Constant cost, whatever the length.
 pub fn looks_incompressible(plain: &[u8]) -> bool {
     if plain.len() < GUESS_LEN_MIN {
         return false;

@@ -1,9 +1,12 @@
-//! The hash of one word: multiply-and-fold over eight-byte halves, as in wyhash and xxh3. Not part of the format, not keyed.
+//! The hash of one word: multiply-and-fold over eight-byte halves, as in wyhash and xxh3. Not part
+//! of the format, not keyed.
 
-/// Multipliers with about as many ones as zeros in every byte (the wyhash primes and one of the same kind).
+/// Multipliers with about as many ones as zeros in every byte (the wyhash primes and one of the
+/// same kind).
 const MULTIPLIERS: [u64; 4] =
     [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3];
-/// 2^64 divided by the golden ratio: spreads the folded value into the upper bits, which choose the table slot.
+/// 2^64 divided by the golden ratio: spreads the folded value into the upper bits, which choose the
+/// table slot.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[inline(always)]

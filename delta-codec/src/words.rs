@@ -1,10 +1,13 @@
-//! Sub runs as distances and words (docs/format/delta-v1.md §5): how far target and base are equal, then the difference of four bytes as one number, and so on.
+//! Sub runs as distances and words (docs/format/delta-v1.md §5): how far target and base are equal,
+//! then the difference of four bytes as one number, and so on.
 //!
-//! In code that moved, what differs is addresses and offsets of four bytes. As one number their difference has one spelling wherever the same thing is referenced,
-//! however its bytes carry; and zstd has to look at a quarter of the bytes, because what is equal is a byte or two instead of a run of zeros.
+//! In code that moved, what differs is addresses and offsets of four bytes. As one number their
+//! difference has one spelling wherever the same thing is referenced, however its bytes carry; and
+//! zstd has to look at a quarter of the bytes, because what is equal is a byte or two instead of a
+//! run of zeros.
 
 use crate::compare::{EqualMask, MASK_LEN};
-use crate::decode::DecodeError;
+use crate::error::DecodeError;
 use crate::varint::{self, Reader};
 
 /// Bytes of a word. Part of the format.
@@ -27,8 +30,9 @@ impl Words {
         self.distances.len() + self.words.len()
     }
 
-    /// Appends the sub run of the first `len` bytes of both slices, which are equally long and equal from there on. Returns how many of the bytes behind it its last
-    /// word takes with it, so that the word is a whole one: at most three.
+    /// Appends the sub run of the first `len` bytes of both slices, which are equally long and
+    /// equal from there on. Returns how many of the bytes behind it its last word takes with it, so
+    /// that the word is a whole one: at most three.
     #[inline(always)]
     pub(crate) fn push(&mut self, mask: impl EqualMask, target: &[u8], base: &[u8], len: usize) -> usize {
         // Everything before this is said.

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat, ResetDirective};
+use ::zstd::zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat, ResetDirective};
 
-use crate::decode::DecodeError;
+use crate::error::DecodeError;
 use crate::frame;
 
 /// How hard zstd tries. Not part of the format.
@@ -13,12 +13,15 @@ pub(crate) struct Settings {
     level: i32,
     /// The shortest match looked for, where that is not the level's own.
     min_match: Option<u32>,
-    /// Entries (as a power of two) of the hash and the chain table without a prefix, where they are not the level's own.
+    /// Entries (as a power of two) of the hash and the chain table without a prefix, where they are
+    /// not the level's own.
     table_logs: Option<(u32, u32)>,
-    /// With a prefix, the match tables have at least 2^(window log - this) entries. At zstd's own size, meant for an input
-    /// without prefix, most of a long prefix is forgotten before the first byte is compressed.
+    /// With a prefix, the match tables have at least 2^(window log - this) entries. At zstd's own
+    /// size, meant for an input without prefix, most of a long prefix is forgotten before the first
+    /// byte is compressed.
     table_shift: u32,
-    /// … and at most 2^this: level 1 spends more time on cache misses in a larger table than its matches are worth.
+    /// … and at most 2^this: level 1 spends more time on cache misses in a larger table than its
+    /// matches are worth.
     table_log_max: u32,
 }
 
@@ -26,7 +29,8 @@ impl Settings {
     pub(crate) const LEVEL_1: Self = Self::at_level(1).with_tables(3, 16);
     pub(crate) const LEVEL_3: Self = Self::at_level(3).with_tables(2, 22);
     pub(crate) const LEVEL_19: Self = Self::at_level(19).with_tables(1, 24);
-    /// For differences, at level 1's speed: mostly zeros, what repeats is short and near, so that small tables find it.
+    /// For differences, at level 1's speed: mostly zeros, what repeats is short and near, so that
+    /// small tables find it.
     pub(crate) const DIFFERENCES: Self = Self { table_logs: Some((15, 14)), ..Self::at_level(3).with_matches_from(5) };
 
     /// A level as it is.
@@ -46,7 +50,8 @@ impl Settings {
 
 /// Smallest and largest window (docs/format/delta-v1.md §4 bounds the latter).
 const WINDOW_LOG: std::ops::RangeInclusive<u32> = 10..=27;
-/// About the largest table (hash, chain) that the levels below 10 have by themselves: a prefix raises them, unless the settings have a smaller bound.
+/// About the largest table (hash, chain) that the levels below 10 have by themselves: a prefix
+/// raises them, unless the settings have a smaller bound.
 const TABLE_LOG_MIN: u32 = 17;
 
 /// Which of two shapes a frame has.
@@ -72,7 +77,8 @@ impl fmt::Debug for Compressor {
 }
 
 impl Compressor {
-    /// The frame of `plain` after `prefix`, or `None` when it would be longer than `len_max` (or the library fails).
+    /// The frame of `plain` after `prefix`, or `None` when it would be longer than `len_max` (or
+    /// the library fails).
     pub(crate) fn compress(
         &mut self,
         kind: FrameKind,
@@ -81,15 +87,16 @@ impl Compressor {
         settings: Settings,
         len_max: usize,
     ) -> Option<&[u8]> {
-        let room = zstd_safe::compress_bound(plain.len()).min(len_max);
+        let room = ::zstd::zstd_safe::compress_bound(plain.len()).min(len_max);
         if self.scratch.len() < room {
             self.scratch.resize(room, 0);
         }
         let mut context: CCtx<'_> = self.context.take().or_else(CCtx::try_create)?;
         let written = compress_once(&mut context, kind, plain, prefix, settings, &mut self.scratch[..room]);
         if context.reset(ResetDirective::SessionAndParameters).is_ok() {
-            // SAFETY: only the lifetime changes. It stands for the prefix, which zstd refers to for the one frame after
-            // `ref_prefix`; the reset that has just succeeded dropped every reference to it.
+            // SAFETY: only the lifetime changes. It stands for the prefix, which zstd refers to for
+            // the one frame after `ref_prefix`; the reset that has just succeeded dropped every
+            // reference to it.
             #[allow(unsafe_code)]
             let context = unsafe { std::mem::transmute::<CCtx<'_>, CCtx<'static>>(context) };
             self.context = Some(context);
@@ -166,8 +173,9 @@ impl Decompressor {
         let mut context: DCtx<'_> = self.context.take().or_else(DCtx::try_create).ok_or(no_memory)?;
         let written = decompress_once(&mut context, kind, frame, prefix, plain);
         if context.reset(ResetDirective::SessionAndParameters).is_ok() {
-            // SAFETY: only the lifetime changes. It stands for the prefix, which zstd refers to for the one frame after
-            // `ref_prefix`; the reset that has just succeeded dropped every reference to it.
+            // SAFETY: only the lifetime changes. It stands for the prefix, which zstd refers to for
+            // the one frame after `ref_prefix`; the reset that has just succeeded dropped every
+            // reference to it.
             #[allow(unsafe_code)]
             let context = unsafe { std::mem::transmute::<DCtx<'_>, DCtx<'static>>(context) };
             self.context = Some(context);

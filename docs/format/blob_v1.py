@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+import deflate_streams
+import deflate_view_v1
 import delta_v1
 import xxhash
 import zstandard
@@ -50,7 +52,7 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 SUITE_NONE, SUITE_AES_256_GCM = 0, 1
 KIND_DELTA, KIND_KEYSET, KIND_MAX = 1, 4, 5
 CHUNK, LAST_CHUNK, SEGMENT_PAGE, CHECK_PAGE, ROOT = range(5)
-RAW, ZSTD, DELTA = range(3)
+RAW, ZSTD, DELTA, VIEW = range(4)
 
 
 class FormatError(ValueError):
@@ -433,7 +435,7 @@ class Blob:
 
     def _read_segment(self, fields: Fields, number: int, stored_at: int) -> Segment:
         plain_len, stored_len, coding, ranges = (fields.number(width) for width in (4, 4, 1, 1))
-        require(coding in (RAW, ZSTD, DELTA), "unknown coding")
+        require(coding in (RAW, ZSTD, DELTA, VIEW), "unknown coding")
         fields.zero(2)
         digest = fields.take(16)
         require(ranges <= FOOTPRINT_RANGES_MAX, "more than 16 footprint ranges", TooLargeError)
@@ -449,7 +451,7 @@ class Blob:
         return Segment(plain_len, stored_at, stored_len, coding, digest, footprint)
 
     def _check_footprint(self, coding: int, footprint: list[tuple[int, int]]) -> None:
-        if coding != DELTA:
+        if coding not in (DELTA, VIEW):
             require(not footprint, "a footprint without a delta")
             return
         require(self.header.kind == KIND_DELTA, "a delta in a blob of another kind")
@@ -478,7 +480,7 @@ class Blob:
 
     def content(self, base_of: Callable[[bytes], Base] = no_bases) -> bytes:
         """The plain content. `base_of` opens the blob of an id, for deltas."""
-        view = self._view_bytes(base_of) if any(segment.coding == DELTA for segment in self.segments) else b""
+        view = self._view_bytes(base_of) if any(segment.coding in (DELTA, VIEW) for segment in self.segments) else b""
         plain = bytearray()
         for segment in self.segments:
             stored = self.payload[segment.stored_offset : segment.stored_offset + segment.stored_len]
@@ -486,6 +488,8 @@ class Blob:
                 decoded = stored
             elif segment.coding == ZSTD:
                 decoded = unzstd(stored, segment.plain_len)
+            elif segment.coding == VIEW:
+                decoded = decode_view(view, segment, stored)
             else:
                 footprint = b"".join(view[offset : offset + length] for offset, length in segment.footprint)
                 try:
@@ -506,6 +510,17 @@ class Blob:
             require(part.offset + part.length <= len(content), "a range past the base's end", WrongBlobError)
             view += content[part.offset : part.offset + part.length]
         return bytes(view)
+
+
+def decode_view(view: bytes, segment: Segment, stored: bytes) -> bytes:
+    """A segment of coding 3 (deflate-view-v1.md, §12)."""
+    try:
+        units = deflate_view_v1.decode_segment(view, segment.footprint, stored, segment.plain_len)
+    except deflate_streams.MalformedError as error:
+        raise FormatError(f"deflate view: {error}") from error
+    for plain, digest in units:
+        require(xxh3_128(plain) == digest, "a unit's content", IntegrityError)
+    return b"".join(plain for plain, _ in units)
 
 
 def parse_trailer(raw: bytes, stored_len: int) -> tuple[int, int, bytes]:
@@ -657,7 +672,7 @@ def describe(blob: Blob) -> dict[str, object]:
                 "plain_bytes": segment.plain_len,
                 "stored_offset": segment.stored_offset,
                 "stored_bytes": segment.stored_len,
-                "coding": ("raw", "zstd", "delta")[segment.coding],
+                "coding": ("raw", "zstd", "delta", "view")[segment.coding],
                 "footprint": segment.footprint,
             }
             for segment in blob.segments

@@ -52,7 +52,8 @@ impl<'a> Fields<'a> {
         self.left.is_empty()
     }
 
-    /// Bytes left to read: an upper bound for counts, so that a forged count cannot make anything allocate.
+    /// Bytes left to read: an upper bound for counts, so that a forged count cannot make anything
+    /// allocate.
     pub(crate) fn len(&self) -> usize {
         self.left.len()
     }

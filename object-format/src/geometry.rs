@@ -1,4 +1,5 @@
-//! Where chunks lie: arithmetic that must not overflow for any u64, since lengths come from stored bytes.
+//! Where chunks lie: arithmetic that must not overflow for any u64, since lengths come from stored
+//! bytes.
 
 use crate::{
     error::FormatError,
@@ -6,14 +7,15 @@ use crate::{
 };
 use std::ops::Range;
 
-/// Bytes of one payload chunk, the unit of sealing and checking. Part of the format (docs/format/blob-v1.md §1): blobs
-/// already stored cannot be read with another value.
+/// Bytes of one payload chunk, the unit of sealing and checking. Part of the format
+/// (docs/format/blob-v1.md §1): blobs already stored cannot be read with another value.
 pub const CHUNK_LEN: usize = 1 << CHUNK_LOG2;
 /// Plain bytes of every segment but the last. Part of the format.
 pub const SEGMENT_LEN: usize = 1 << SEGMENT_LOG2;
 /// Most plain bytes of a blob: 5 GiB. Part of the format.
 pub const PLAIN_LEN_MAX: u64 = 5 << 30;
-/// Most chunks of a blob, refused and never wrapped: the index in a nonce has 32 bits. Part of the format.
+/// Most chunks of a blob, refused and never wrapped: the index in a nonce has 32 bits. Part of the
+/// format.
 pub const CHUNKS_MAX: u64 = 1 << 31;
 
 /// How many chunks hold a payload.
@@ -34,7 +36,8 @@ pub(crate) fn chunk_index(chunk: u64) -> Result<u32, FormatError> {
     }
 }
 
-/// Bytes of a payload when stored, each chunk with `overhead` bytes of tag; `u64::MAX` for lengths no blob can have.
+/// Bytes of a payload when stored, each chunk with `overhead` bytes of tag; `u64::MAX` for lengths
+/// no blob can have.
 pub(crate) fn stored_payload_len(payload_len: u64, overhead: u64) -> u64 {
     payload_len.saturating_add(chunk_count(payload_len).saturating_mul(overhead))
 }

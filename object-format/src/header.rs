@@ -20,7 +20,8 @@ pub(crate) const SEGMENT_LOG2: u8 = 22;
 const COMMITMENT_AT: usize = 96;
 const COMMITMENT_END: usize = 128;
 
-/// A blob's 128-bit id: 32-bit writer epoch (big endian, so that ids sort by epoch), then 96 random bits.
+/// A blob's 128-bit id: 32-bit writer epoch (big endian, so that ids sort by epoch), then 96 random
+/// bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlobId(pub [u8; 16]);
 
@@ -77,7 +78,8 @@ impl Suite {
 pub enum BlobKind {
     /// Object content without a base.
     Whole = 0,
-    /// Object content that may have a base view. One whose view is empty is whole content all the same.
+    /// Object content that may have a base view. One whose view is empty is whole content all the
+    /// same.
     Delta = 1,
     /// Many small values.
     Pack = 2,
@@ -126,7 +128,8 @@ impl Header {
     /// Reads a header from the first [`HEADER_LEN`] bytes of a blob; more bytes are refused.
     ///
     /// # Errors
-    /// [`FormatError::Malformed`] for a wrong length, magic, version, suite, kind, or a reserved byte that is not zero.
+    /// [`FormatError::Malformed`] for a wrong length, magic, version, suite, kind, or a reserved
+    /// byte that is not zero.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let mut fields = Fields::new(bytes);
         if fields.array()? != MAGIC {

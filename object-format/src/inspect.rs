@@ -1,4 +1,5 @@
-//! What a stored blob consists of, read part by part: for `inspect`, scrubbing and rebuilding without a catalog.
+//! What a stored blob consists of, read part by part: for `inspect`, scrubbing and rebuilding
+//! without a catalog.
 
 use crate::blob::{
     BlobId, BlobOpener, FormatError, HEADER_LEN, Header, PagePlace, Root, RootPlace, Segment, Suite, TRAILER_LEN,
@@ -42,14 +43,17 @@ pub enum InspectError<E> {
     Read(E),
 }
 
-/// Reads the layout of a blob of `stored_len` bytes through `read_at`, which gives exactly the bytes of a range. With `expected`, a blob of
-/// another id is refused (I5). `key_of` gives the domain key that a header names when the blob must be sealed, as for [`BlobOpener::new`]; without a key
-/// the layout of a sealed blob has no manifest. Every table row is checked, all together also against the base tag.
+/// Reads the layout of a blob of `stored_len` bytes through `read_at`, which gives exactly the
+/// bytes of a range. With `expected`, a blob of another id is refused (I5). `key_of` gives the
+/// domain key that a header names when the blob must be sealed, as for [`BlobOpener::new`]; without
+/// a key the layout of a sealed blob has no manifest. Every table row is checked, all together also
+/// against the base tag.
 ///
 /// Costs one read each for header, trailer and root, and one per page.
 ///
 /// # Errors
-/// [`InspectError::Format`] for anything a decoder must refuse, [`InspectError::Read`] when `read_at` fails.
+/// [`InspectError::Format`] for anything a decoder must refuse, [`InspectError::Read`] when
+/// `read_at` fails.
 pub fn layout<E>(
     stored_len: u64,
     expected: Option<BlobId>,

@@ -1,4 +1,5 @@
-//! Keys: the key-encryption key (KEK) wraps one domain key per (bucket, epoch); everything else is derived (docs/format/blob-v1.md §5).
+//! Keys: the key-encryption key (KEK) wraps one domain key per (bucket, epoch); everything else is
+//! derived (docs/format/blob-v1.md §5).
 
 use crate::{error::FormatError, fields::Fields};
 use aws_lc_rs::key_wrap::{AES_256, AesKek, KeyWrapPadded};
@@ -17,6 +18,7 @@ const ROW_LABEL: &[u8] = b"deltaweir row v1";
 const TAG_LABEL: &[u8] = b"deltaweir tag v1\0";
 const KEYSET_LABEL: &[u8] = b"deltaweir keyset label v1";
 const FINGERPRINT_LABEL: &[u8] = b"deltaweir kek fingerprint v1";
+const NAMED_KEY_LABEL: &[u8] = b"deltaweir named key v1";
 
 /// Names a domain key: 16 random bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,7 +75,8 @@ impl DomainKey {
         self.epoch
     }
 
-    /// HMAC-SHA-256 of `message` under a key derived for `purpose`: content digests and hooks of encrypted buckets are kept only in this form.
+    /// HMAC-SHA-256 of `message` under a key derived for `purpose`: content digests and hooks of
+    /// encrypted buckets are kept only in this form.
     pub fn keyed_tag(&self, purpose: &'static str, message: &[u8]) -> [u8; 32] {
         let mut mac = keyed_mac(&self.tag_key(purpose));
         mac.update(message);
@@ -126,9 +129,16 @@ impl Kek {
         Self(secret)
     }
 
-    /// A public identifier of this KEK, so that a wrong keyring is told apart from a damaged wrap: 8 bytes derived from it.
+    /// A public identifier of this KEK, so that a wrong keyring is told apart from a damaged wrap:
+    /// 8 bytes derived from it.
     pub fn fingerprint(&self) -> [u8; 8] {
         *derive(&self.0, None, &[FINGERPRINT_LABEL])
+    }
+
+    /// A key of 32 bytes by its name: the same for the same name, and nothing of this key or of
+    /// another can be told from it.
+    pub fn named(&self, name: &str) -> Zeroizing<[u8; 32]> {
+        derive(&self.0, None, &[NAMED_KEY_LABEL, name.as_bytes()])
     }
 
     /// Wraps a domain key with its id and epoch (AES-256-KWP, RFC 5649): [`WRAPPED_KEY_LEN`] bytes.
@@ -143,7 +153,8 @@ impl Kek {
     /// Unwraps one.
     ///
     /// # Errors
-    /// [`FormatError::Key`] when this KEK did not wrap it, it was altered, or it is the wrap of another id or epoch.
+    /// [`FormatError::Key`] when this KEK did not wrap it, it was altered, or it is the wrap of
+    /// another id or epoch.
     pub fn unwrap(&self, id: KeyId, epoch: u32, wrapped: &[u8]) -> Result<DomainKey, FormatError> {
         let plain = self.unwrap_bytes(wrapped)?;
         let mut fields = Fields::new(&plain);

@@ -1,6 +1,8 @@
-//! Keysets: the wrapped domain keys of a backend's buckets, stored beside the blobs they open (I11; docs/format/blob-v1.md §11).
+//! Keysets: the wrapped domain keys of a backend's buckets, stored beside the blobs they open (I11;
+//! docs/format/blob-v1.md §11).
 //!
-//! Whoever has a keyset blob and the KEK can open the backend's blobs without a catalog. Who lacks the KEK learns how many keys there are.
+//! Whoever has a keyset blob and the KEK can open the backend's blobs without a catalog. Who lacks
+//! the KEK learns how many keys there are.
 
 use crate::{
     blob::{
@@ -73,7 +75,8 @@ impl KeysetEntry {
     /// Unwraps the key and says which bucket it is for.
     ///
     /// # Errors
-    /// [`FormatError::Key`] for another KEK, or when key or label were altered or belong to another entry.
+    /// [`FormatError::Key`] for another KEK, or when key or label were altered or belong to another
+    /// entry.
     pub fn open(&self, kek: &Kek) -> Result<(DomainKey, BucketLabel), FormatError> {
         if kek.fingerprint() != self.kek {
             return Err(FormatError::Key("wrapped under another KEK"));

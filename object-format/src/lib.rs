@@ -1,14 +1,16 @@
-//! What one stored blob is: header, payload chunks, manifest, trailer, and the keys that seal them. Pure: takes and gives
-//! bytes, no I/O, no clock; randomness is passed in.
+//! What one stored blob is: header, payload chunks, manifest, trailer, and the keys that seal them.
+//! Pure: takes and gives bytes, no I/O, no clock; randomness is passed in.
 //!
 //! ```text
 //! | header 160 B | payload chunks of 64 KiB (+16 B tag each when sealed) | table pages | root | trailer 64 B |
 //! ```
 //!
-//! The format is `docs/format/blob-v1.md`; the document rules, this crate follows. [`BlobWriter`] writes a blob, [`BlobOpener`]
-//! opens its parts for range reads, [`row`] seals what the catalog keeps of encrypted buckets, [`keyset`] stores the wrapped keys beside
-//! the blobs, [`inspect`] describes a blob and [`whole`] opens one that is in memory.
+//! The format is `docs/format/blob-v1.md`; the document rules, this crate follows. [`BlobWriter`]
+//! writes a blob, [`BlobOpener`] opens its parts for range reads, [`row`] seals what the catalog
+//! keeps of encrypted buckets, [`keyset`] stores the wrapped keys beside the blobs, [`inspect`]
+//! describes a blob and [`whole`] opens one that is in memory.
 
+mod aead;
 pub mod blob;
 mod error;
 mod fields;

@@ -1,6 +1,7 @@
 //! Opening the parts of one blob, each checked before a byte of it is given out (I4).
 
 use crate::{
+    aead::TAG_LEN,
     error::FormatError,
     geometry::{CHUNK_LEN, chunk_count, chunk_index, stored_range},
     header::{BlobId, BlobKind, Header},
@@ -9,7 +10,7 @@ use crate::{
     root::{self, Root, RootPlace},
     segment::Segment,
     trailer,
-    unit::{Protection, TAG_LEN, Unit},
+    unit::{Protection, Unit},
 };
 use std::{fmt, ops::Range, sync::Arc};
 
@@ -28,11 +29,13 @@ impl fmt::Debug for BlobOpener {
 }
 
 impl BlobOpener {
-    /// From a header that was read from the backend, the id the reader expects there, and the domain key when the blob must be sealed:
-    /// a key says that it must, and a blob of suite 0 is then refused.
+    /// From a header that was read from the backend, the id the reader expects there, and the
+    /// domain key when the blob must be sealed: a key says that it must, and a blob of suite 0 is
+    /// then refused.
     ///
     /// # Errors
-    /// [`FormatError::WrongBlob`] when the id differs (I5), [`FormatError::Key`] when the key is missing, has another id, or the commitment does not match.
+    /// [`FormatError::WrongBlob`] when the id differs (I5), [`FormatError::Key`] when the key is
+    /// missing, has another id, or the commitment does not match.
     pub fn new(header: &Header, expected: BlobId, key: Option<&DomainKey>) -> Result<Self, FormatError> {
         if header.blob_id != expected {
             return Err(FormatError::WrongBlob);
@@ -41,7 +44,8 @@ impl BlobOpener {
         Ok(Self { id: expected, kind: header.kind, protection })
     }
 
-    /// Finds the root from the trailer (the last [`crate::TRAILER_LEN`] bytes of a blob of `stored_len` bytes), for readers without a catalog row.
+    /// Finds the root from the trailer (the last [`crate::TRAILER_LEN`] bytes of a blob of
+    /// `stored_len` bytes), for readers without a catalog row.
     ///
     /// # Errors
     /// [`FormatError`] when the trailer is malformed or points outside the blob.
@@ -62,7 +66,8 @@ impl BlobOpener {
         root::decode(&plain, place.offset, self.kind, self.protection.chunk_overhead())
     }
 
-    /// Opens a page of the segment table; its rows are checked against each other and the root that gave `place`.
+    /// Opens a page of the segment table; its rows are checked against each other and the root that
+    /// gave `place`.
     ///
     /// # Errors
     /// As [`Self::open_root`].
@@ -78,7 +83,8 @@ impl BlobOpener {
         page::open_check_page(&self.protection, place, bytes)
     }
 
-    /// The base tag of content with these segment digests, all of them in order: what [`Root::base_tag`] must be.
+    /// The base tag of content with these segment digests, all of them in order: what
+    /// [`Root::base_tag`] must be.
     pub fn base_tag<'a>(&self, plain_len: u64, digests: impl Iterator<Item = &'a [u8; 16]>) -> [u8; 16] {
         self.protection.base_tag(&self.id.0, plain_len, digests)
     }
@@ -88,19 +94,24 @@ impl BlobOpener {
         payload.start / CHUNK_LEN as u64..payload.end.div_ceil(CHUNK_LEN as u64)
     }
 
-    /// Where chunks lie in the blob; `payload_len` is the root's. Chunks past the payload's end have no bytes.
+    /// Where chunks lie in the blob; `payload_len` is the root's. Chunks past the payload's end
+    /// have no bytes.
     pub fn stored_range(&self, chunks: Range<u64>, payload_len: u64) -> Range<u64> {
         stored_range(chunks, payload_len, self.protection.chunk_overhead())
     }
 
-    /// Opens consecutive chunks starting at index `first` in place: `stored` holds exactly the bytes of [`Self::stored_range`]; afterwards it holds their plain
-    /// payload bytes. `checks` are the chunks' checks for suite 0 (one per chunk), ignored for suite 1. `payload_len` is the root's.
+    /// Opens consecutive chunks starting at index `first` in place: `stored` holds exactly the
+    /// bytes of [`Self::stored_range`]; afterwards it holds their plain payload bytes. `checks` are
+    /// the chunks' checks for suite 0 (one per chunk), ignored for suite 1. `payload_len` is the
+    /// root's.
     ///
-    /// That fewer chunks came than were asked for only the caller can see, by the length of what it read.
+    /// That fewer chunks came than were asked for only the caller can see, by the length of what it
+    /// read.
     ///
     /// # Errors
-    /// [`FormatError::Integrity`] when any chunk fails, [`FormatError::Malformed`] when the bytes are not whole chunks or there are none: `stored` is then
-    /// cleared, so that unverified bytes cannot be used (I4).
+    /// [`FormatError::Integrity`] when any chunk fails, [`FormatError::Malformed`] when the bytes
+    /// are not whole chunks or there are none: `stored` is then cleared, so that unverified bytes
+    /// cannot be used (I4).
     pub fn open_chunks(
         &self,
         first: u64,

@@ -1,10 +1,12 @@
-//! Table pages: runs of segment rows or chunk checks, each page authenticated alone (docs/format/blob-v1.md §6).
+//! Table pages: runs of segment rows or chunk checks, each page authenticated alone
+//! (docs/format/blob-v1.md §6).
 
 use crate::{
+    aead::TAG_LEN,
     error::FormatError,
     fields::{Fields, PutFields},
     segment::{Segment, TableBounds},
-    unit::{Protection, TAG_LEN, Unit},
+    unit::{Protection, Unit},
 };
 
 /// Most bytes of a page, its tag included. Part of the format.

@@ -1,4 +1,5 @@
-//! The root: sizes, where the pages are, the base view and the object's facts, as tagged fields (docs/format/blob-v1.md §7).
+//! The root: sizes, where the pages are, the base view and the object's facts, as tagged fields
+//! (docs/format/blob-v1.md §7).
 
 use crate::{
     error::FormatError,
@@ -74,7 +75,8 @@ pub struct Root {
     pub check_pages: Vec<PagePlace>,
     /// The base view; empty for whole content.
     pub view: Vec<ViewRange>,
-    /// What deltas over this blob must carry: a tag over its id and all segment digests, keyed when sealed (E10).
+    /// What deltas over this blob must carry: a tag over its id and all segment digests, keyed when
+    /// sealed (E10).
     pub base_tag: [u8; 16],
     /// The object's facts.
     pub facts: ObjectFacts,
@@ -86,8 +88,9 @@ impl Root {
         self.view.is_empty()
     }
 
-    /// Checks that this root is the base a view range names: its base tag (E10), without a view of its own (I2), long enough.
-    /// The caller has opened it as the root of blob `range.blob` already.
+    /// Checks that this root is the base a view range names: its base tag (E10), without a view of
+    /// its own (I2), long enough. The caller has opened it as the root of blob `range.blob`
+    /// already.
     ///
     /// # Errors
     /// [`FormatError::WrongBlob`] when it is not.
@@ -155,7 +158,8 @@ fn put_field(tag: u16, out: &mut Vec<u8>, value: impl FnOnce(&mut Vec<u8>)) {
     }
 }
 
-/// Reads the plain bytes of a root that lies at `root_offset` of a blob of this kind whose chunks grow by `overhead` bytes each.
+/// Reads the plain bytes of a root that lies at `root_offset` of a blob of this kind whose chunks
+/// grow by `overhead` bytes each.
 pub(crate) fn decode(plain: &[u8], root_offset: u64, kind: BlobKind, overhead: u64) -> Result<Root, FormatError> {
     let raw = RawFields::decode(plain)?;
     let (plain_len, payload_len, segments) = raw.sizes.ok_or(FormatError::Malformed("a root without sizes"))?;

@@ -1,13 +1,13 @@
-//! Sealing of a version row's facts in encrypted buckets (I5): bound to bucket, key, version and extents (docs/format/blob-v1.md §5.3).
+//! Sealing of a version row's facts in encrypted buckets (I5): bound to bucket, key, version and
+//! extents (docs/format/blob-v1.md §5.3).
 
 use crate::{
+    aead::{Aead as _, Short, TAG_LEN},
     error::FormatError,
     fields::Fields,
     header::BlobId,
-    keys::{DomainKey, KeyId, RowKeys},
-    unit::TAG_LEN,
+    keys::{DomainKey, KeyId},
 };
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use sha2::{Digest, Sha256};
 
 const VERSION: u8 = 1;
@@ -29,12 +29,13 @@ pub struct RowContext<'a> {
     pub version_id: [u8; 16],
     /// Part number for a part's facts.
     pub part: Option<u32>,
-    /// [`extents_digest`] of its extents; kept in the catalog row, so that a listing opens facts without reading extents, and compared with the
-    /// extents themselves before they are read.
+    /// [`extents_digest`] of its extents; kept in the catalog row, so that a listing opens facts
+    /// without reading extents, and compared with the extents themselves before they are read.
     pub extents_digest: [u8; 32],
 }
 
-/// SHA-256 over an ordered list of extents (blob, offset, length), each of fixed width, so that two lists never have the same bytes.
+/// SHA-256 over an ordered list of extents (blob, offset, length), each of fixed width, so that two
+/// lists never have the same bytes.
 pub fn extents_digest(extents: impl IntoIterator<Item = (BlobId, u64, u64)>) -> [u8; 32] {
     let mut hash = Sha256::new();
     for (blob, offset, len) in extents {
@@ -46,8 +47,9 @@ pub fn extents_digest(extents: impl IntoIterator<Item = (BlobId, u64, u64)>) -> 
 }
 
 impl RowContext<'_> {
-    /// Everything in it with fixed lengths or its length before it, so that two contexts never have the same bytes.
-    fn aad(&self) -> Aad<[u8; 32]> {
+    /// Everything in it with fixed lengths or its length before it, so that two contexts never have
+    /// the same bytes.
+    fn associated(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
         hash.update(CONTEXT_LABEL);
         hash.update(self.bucket.to_le_bytes());
@@ -62,30 +64,30 @@ impl RowContext<'_> {
             }
         }
         hash.update(self.extents_digest);
-        Aad::from(hash.finalize().into())
+        hash.finalize().into()
     }
 }
 
-/// Seals `facts`. `nonce` is 24 bytes fresh from the operating system's generator. The result has [`SEALED_ROW_OVERHEAD`] bytes more.
+/// Seals `facts`. `nonce` is 24 bytes fresh from the operating system's generator. The result has
+/// [`SEALED_ROW_OVERHEAD`] bytes more.
 pub fn seal(key: &DomainKey, context: &RowContext<'_>, nonce: [u8; 24], facts: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(facts.len() + SEALED_ROW_OVERHEAD);
     out.push(VERSION);
     out.extend_from_slice(&key.id().0);
     out.extend_from_slice(&nonce);
     out.extend_from_slice(facts);
-    let (cipher, nonce) = cipher(key.row_keys(&nonce));
-    let tag = cipher
-        .seal_in_place_separate_tag(nonce, context.aad(), &mut out[START_LEN..])
-        .expect("a row's facts are far shorter than what AES-GCM can seal");
-    out.extend_from_slice(tag.as_ref());
+    let keys = key.row_keys(&nonce);
+    let tag = Short::new(&keys.encryption).seal(keys.nonce, &context.associated(), &mut out[START_LEN..]);
+    out.extend_from_slice(&tag);
     out
 }
 
 /// Opens sealed facts.
 ///
 /// # Errors
-/// [`FormatError::Integrity`] when they were sealed for another context or altered; [`FormatError::Key`] for another key;
-/// [`FormatError::Malformed`] when they are no sealed row at all.
+/// [`FormatError::Integrity`] when they were sealed for another context or altered;
+/// [`FormatError::Key`] for another key; [`FormatError::Malformed`] when they are no sealed row at
+/// all.
 pub fn open(key: &DomainKey, context: &RowContext<'_>, sealed: &[u8]) -> Result<Vec<u8>, FormatError> {
     let mut fields = Fields::new(sealed);
     if fields.u8()? != VERSION {
@@ -98,14 +100,8 @@ pub fn open(key: &DomainKey, context: &RowContext<'_>, sealed: &[u8]) -> Result<
     let body_len = fields.len().checked_sub(TAG_LEN).ok_or(FormatError::Malformed("shorter than a tag"))?;
     let mut facts = fields.take(body_len)?.to_vec();
     let tag: [u8; TAG_LEN] = fields.array()?;
-    let (cipher, nonce) = cipher(key.row_keys(&nonce));
-    cipher
-        .open_in_place_separate_tag(nonce, context.aad(), &tag, &mut facts)
-        .map_err(|_| FormatError::Integrity("a sealed row"))?;
+    let keys = key.row_keys(&nonce);
+    let opened = Short::new(&keys.encryption).open(keys.nonce, &context.associated(), &mut facts, &tag);
+    opened.map_err(|_| FormatError::Integrity("a sealed row"))?;
     Ok(facts)
-}
-
-fn cipher(keys: RowKeys) -> (LessSafeKey, Nonce) {
-    let unbound = UnboundKey::new(&AES_256_GCM, &*keys.encryption).expect("the derived key has 32 bytes");
-    (LessSafeKey::new(unbound), Nonce::assume_unique_for_key(keys.nonce))
 }

@@ -1,4 +1,5 @@
-//! Segments, their codings and what deltas are over: the rows of the segment table and the base view.
+//! Segments, their codings and what deltas are over: the rows of the segment table and the base
+//! view.
 
 use crate::{
     error::FormatError,
@@ -11,7 +12,8 @@ use crate::{
 pub const VIEW_RANGES_MAX: usize = 256;
 /// Most ranges of a segment's footprint. Part of the format.
 pub const FOOTPRINT_RANGES_MAX: usize = 16;
-/// Most base bytes of a segment's footprint: 32 MiB, as in docs/format/delta-v1.md. Part of the format.
+/// Most base bytes of a segment's footprint: 32 MiB, as in docs/format/delta-v1.md. Part of the
+/// format.
 pub const FOOTPRINT_LEN_MAX: u64 = 32 << 20;
 /// Bytes of a segment row without its footprint, and of one footprint range. Part of the format.
 const ROW_LEN: usize = 28;
@@ -28,14 +30,33 @@ pub enum Coding {
     Zstd = 1,
     /// A delta (docs/format/delta-v1.md) over the segment's footprint.
     Delta = 2,
+    /// Units of a deflate view (docs/format/deflate-view-v1.md §12) over the base view, within the
+    /// segment's footprint.
+    View = 3,
 }
 
 impl Coding {
+    /// Its name in reports and metric labels.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Zstd => "zstd",
+            Self::Delta => "delta",
+            Self::View => "view",
+        }
+    }
+
+    /// Whether the segment is read over base bytes.
+    pub fn has_base(self) -> bool {
+        matches!(self, Self::Delta | Self::View)
+    }
+
     fn from_byte(byte: u8) -> Result<Self, FormatError> {
         match byte {
             0 => Ok(Self::Raw),
             1 => Ok(Self::Zstd),
             2 => Ok(Self::Delta),
+            3 => Ok(Self::View),
             _ => Err(FormatError::Malformed("unknown coding")),
         }
     }
@@ -59,7 +80,8 @@ pub struct ViewRange {
     pub offset: u64,
     /// Length in bytes; never 0.
     pub len: u64,
-    /// The base's keyed content tag (see [`crate::Root::base_tag`]); checked before its bytes are used (E10).
+    /// The base's keyed content tag (see [`crate::Root::base_tag`]); checked before its bytes are
+    /// used (E10).
     pub base_tag: [u8; 16],
 }
 
@@ -81,7 +103,8 @@ impl ViewRange {
 pub struct Segment {
     /// Plain bytes; [`SEGMENT_LEN`] for all but the last segment.
     pub plain_len: u32,
-    /// Where its stored bytes start in the payload (payload addresses count plain chunk content, not tags).
+    /// Where its stored bytes start in the payload (payload addresses count plain chunk content,
+    /// not tags).
     pub stored_offset: u64,
     /// How many stored bytes it has.
     pub stored_len: u32,
@@ -89,7 +112,8 @@ pub struct Segment {
     pub coding: Coding,
     /// XXH3-128 of the plain bytes, little endian.
     pub digest: [u8; 16],
-    /// Ascending, disjoint runs of the view a delta needs, at most 16; empty for other codings.
+    /// Ascending, disjoint runs of the view a delta or a deflate view needs, at most 16; empty for
+    /// other codings.
     pub footprint: Vec<ViewAddress>,
 }
 
@@ -139,7 +163,8 @@ pub(crate) struct TableBounds {
 }
 
 impl TableBounds {
-    /// Checks segment number `number`, which must start at payload byte `stored_offset`; gives where the next one starts.
+    /// Checks segment number `number`, which must start at payload byte `stored_offset`; gives
+    /// where the next one starts.
     pub(crate) fn check(&self, number: u64, stored_offset: u64, segment: &Segment) -> Result<u64, FormatError> {
         let plain_at = number.checked_mul(SEGMENT_LEN as u64).ok_or(FormatError::Malformed("too many segments"))?;
         let plain_left = self.plain_len.saturating_sub(plain_at).min(SEGMENT_LEN as u64);
@@ -164,7 +189,7 @@ impl TableBounds {
     }
 
     fn check_footprint(&self, segment: &Segment) -> Result<(), FormatError> {
-        if segment.coding != Coding::Delta {
+        if !segment.coding.has_base() {
             return match segment.footprint.is_empty() {
                 true => Ok(()),
                 false => Err(FormatError::Malformed("a footprint without a delta")),

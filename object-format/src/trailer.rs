@@ -1,11 +1,11 @@
 //! The trailer: where the root is, for readers without a catalog row (docs/format/blob-v1.md §9).
 
 use crate::{
+    aead::TAG_LEN,
     error::FormatError,
     fields::{Fields, PutFields},
     header::{HEADER_LEN, VERSION},
     root::{ROOT_LEN_MAX, RootPlace},
-    unit::TAG_LEN,
 };
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -1,23 +1,23 @@
-//! Units: the chunks, pages and root that are sealed (suite 1) or checked (suite 0) as one (docs/format/blob-v1.md §4).
+//! Units: the chunks, pages and root that are sealed (suite 1) or checked (suite 0) as one
+//! (docs/format/blob-v1.md §4).
 
 use crate::{
+    aead::{Aead, Bulk, NONCE_LEN, Short, TAG_LEN},
     error::FormatError,
-    header::{HEADER_LEN, Header, Suite, derivation_info},
+    header::{BlobKind, HEADER_LEN, Header, Suite, derivation_info},
     keys::{DomainKey, keyed_mac},
 };
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use hmac::Mac;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use xxhash_rust::xxh3::Xxh3Default;
 use zeroize::Zeroizing;
 
-/// Bytes of a tag or check. Part of the format.
-pub(crate) const TAG_LEN: usize = 16;
 const BASE_PURPOSE: &str = "base";
 const BASE_LABEL: &[u8] = b"deltaweir base v1";
 
-/// What a unit is. The numbers are part of the format: they are in its nonce and in what it is authenticated with.
+/// What a unit is. The numbers are part of the format: they are in its nonce and in what it is
+/// authenticated with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Unit {
@@ -35,13 +35,14 @@ pub(crate) struct Protection {
 }
 
 struct Cipher {
-    key: LessSafeKey,
+    key: Box<dyn Aead>,
     nonce_prefix: [u8; 7],
     base_tag_key: Zeroizing<[u8; 32]>,
 }
 
 impl Protection {
-    /// Protection of a blob that is being written: completes `header` with the commitment and gives its final bytes.
+    /// Protection of a blob that is being written: completes `header` with the commitment and gives
+    /// its final bytes.
     pub(crate) fn for_writing(header: &mut Header, key: Option<&DomainKey>) -> (Self, [u8; HEADER_LEN]) {
         let cipher = key.map(|key| {
             let (cipher, commitment) = Cipher::derive(header, key);
@@ -52,7 +53,8 @@ impl Protection {
         (Self { header_hash: Sha256::digest(bytes).into(), cipher }, bytes)
     }
 
-    /// Protection of a blob that exists. A key means that a sealed blob is expected: a plain one in its place is refused.
+    /// Protection of a blob that exists. A key means that a sealed blob is expected: a plain one in
+    /// its place is refused.
     pub(crate) fn for_reading(header: &Header, key: Option<&DomainKey>) -> Result<Self, FormatError> {
         let cipher = match (header.suite, key) {
             (Suite::None, None) => None,
@@ -81,17 +83,12 @@ impl Protection {
         if self.is_sealed() { TAG_LEN as u64 } else { 0 }
     }
 
-    /// Seals what `out` holds from `start` on as one unit, in place, appends its tag (suite 1) or check (suite 0) and returns it.
+    /// Seals what `out` holds from `start` on as one unit, in place, appends its tag (suite 1) or
+    /// check (suite 0) and returns it.
     pub(crate) fn close(&self, unit: Unit, index: u32, out: &mut Vec<u8>, start: usize) -> [u8; TAG_LEN] {
         let tag = match &self.cipher {
             None => self.check(unit, index, &out[start..]),
-            Some(cipher) => {
-                let tag = cipher
-                    .key
-                    .seal_in_place_separate_tag(cipher.nonce(unit, index), self.aad(unit), &mut out[start..])
-                    .expect("a unit is far shorter than what AES-GCM can seal");
-                tag.as_ref().try_into().expect("tags of AES-GCM have 16 bytes")
-            }
+            Some(cipher) => cipher.key.seal(cipher.nonce(unit, index), &self.associated(unit), &mut out[start..]),
         };
         out.extend_from_slice(&tag);
         tag
@@ -114,11 +111,10 @@ impl Protection {
         match &self.cipher {
             None if self.check(unit, index, bytes) == *tag => Ok(()),
             None => Err(failed),
-            Some(cipher) => cipher
-                .key
-                .open_in_place_separate_tag(cipher.nonce(unit, index), self.aad(unit), tag, bytes)
-                .map(|_| ())
-                .map_err(|_| failed),
+            Some(cipher) => {
+                let opened = cipher.key.open(cipher.nonce(unit, index), &self.associated(unit), bytes, tag);
+                opened.map_err(|_| failed)
+            }
         }
     }
 
@@ -134,7 +130,8 @@ impl Protection {
         hash.digest128().to_le_bytes()
     }
 
-    /// What deltas over this content must carry (§8.1): keyed when sealed, so that it says nothing to who lacks the key.
+    /// What deltas over this content must carry (§8.1): keyed when sealed, so that it says nothing
+    /// to who lacks the key.
     pub(crate) fn base_tag<'a>(
         &self,
         blob: &[u8; 16],
@@ -157,11 +154,11 @@ impl Protection {
         whole.first_chunk().copied().expect("32 bytes hold 16")
     }
 
-    fn aad(&self, unit: Unit) -> Aad<[u8; 33]> {
-        let mut aad = [0; 33];
-        aad[..32].copy_from_slice(&self.header_hash);
-        aad[32] = unit as u8;
-        Aad::from(aad)
+    fn associated(&self, unit: Unit) -> [u8; 33] {
+        let mut associated = [0; 33];
+        associated[..32].copy_from_slice(&self.header_hash);
+        associated[32] = unit as u8;
+        associated
     }
 }
 
@@ -169,9 +166,13 @@ impl Cipher {
     /// The cipher of a blob and the commitment its header must carry.
     fn derive(header: &Header, key: &DomainKey) -> (Self, [u8; 32]) {
         let keys = key.blob_keys(&header.salt, derivation_info(&header.encode()));
-        let unbound = UnboundKey::new(&AES_256_GCM, &*keys.encryption).expect("the derived key has 32 bytes");
         let cipher = Self {
-            key: LessSafeKey::new(unbound),
+            key: match header.kind {
+                BlobKind::Whole | BlobKind::Delta | BlobKind::Pack | BlobKind::Backup => {
+                    Box::new(Bulk::new(&keys.encryption))
+                }
+                BlobKind::Keyset | BlobKind::Journal => Box::new(Short::new(&keys.encryption)),
+            },
             nonce_prefix: keys.nonce_prefix,
             base_tag_key: key.tag_key(BASE_PURPOSE),
         };
@@ -179,13 +180,13 @@ impl Cipher {
     }
 
     /// Unique within the blob since no two units share type and index; the key is the blob's own.
-    fn nonce(&self, unit: Unit, index: u32) -> Nonce {
-        Nonce::assume_unique_for_key(nonce_bytes(&self.nonce_prefix, unit, index))
+    fn nonce(&self, unit: Unit, index: u32) -> [u8; NONCE_LEN] {
+        nonce_bytes(&self.nonce_prefix, unit, index)
     }
 }
 
-fn nonce_bytes(prefix: &[u8; 7], unit: Unit, index: u32) -> [u8; 12] {
-    let mut nonce = [0; 12];
+fn nonce_bytes(prefix: &[u8; 7], unit: Unit, index: u32) -> [u8; NONCE_LEN] {
+    let mut nonce = [0; NONCE_LEN];
     nonce[..7].copy_from_slice(prefix);
     nonce[7..11].copy_from_slice(&index.to_be_bytes());
     nonce[11] = unit as u8;

@@ -1,4 +1,5 @@
-//! Opening a blob whose bytes are all at hand: small blobs, decoders, tests. Memory is the blob's size; range readers use [`BlobOpener`](crate::BlobOpener).
+//! Opening a blob whose bytes are all at hand: small blobs, decoders, tests. Memory is the blob's
+//! size; range readers use [`BlobOpener`](crate::BlobOpener).
 
 use crate::{
     blob::{BlobId, FormatError, Header, Root, RootPlace, Segment},
@@ -7,7 +8,8 @@ use crate::{
 };
 use std::ops::Range;
 
-/// A blob opened from its first byte to its last, everything checked but what the segments decode to.
+/// A blob opened from its first byte to its last, everything checked but what the segments decode
+/// to.
 #[derive(Clone, Debug)]
 pub struct WholeBlob {
     /// Its header.
@@ -22,7 +24,8 @@ pub struct WholeBlob {
     pub payload: Vec<u8>,
 }
 
-/// Opens the blob `bytes`. A key says that it must be sealed, as for [`BlobOpener::new`](crate::BlobOpener::new).
+/// Opens the blob `bytes`. A key says that it must be sealed, as for
+/// [`BlobOpener::new`](crate::BlobOpener::new).
 ///
 /// # Errors
 /// [`FormatError`] for anything a decoder must refuse.

@@ -1,6 +1,7 @@
 //! Writing one blob front to back.
 
 use crate::{
+    aead::TAG_LEN,
     error::FormatError,
     geometry::{CHUNK_LEN, PLAIN_LEN_MAX, chunk_index},
     header::{BlobId, BlobKind, Header, Suite},
@@ -9,7 +10,7 @@ use crate::{
     root::{ObjectFacts, ROOT_LEN_MAX, RootFields, RootPlace},
     segment::{Segment, TableBounds, ViewRange, check_view},
     trailer::{self, TRAILER_LEN},
-    unit::{Protection, TAG_LEN, Unit},
+    unit::{Protection, Unit},
 };
 use std::fmt;
 
@@ -18,7 +19,8 @@ use std::fmt;
 pub enum Seal<'a> {
     /// Suite 0.
     None,
-    /// Suite 1, under a domain key, with a salt fresh from the operating system (I12: a restarted encode takes a new one).
+    /// Suite 1, under a domain key, with a salt fresh from the operating system (I12: a restarted
+    /// encode takes a new one).
     Aes256Gcm {
         /// The domain key.
         key: &'a DomainKey,
@@ -51,7 +53,8 @@ pub struct Finished {
 pub struct BlobWriter {
     header: Header,
     protection: Protection,
-    /// Payload that is not sealed yet: at least one byte once anything was pushed, since only the end shows which chunk is the last.
+    /// Payload that is not sealed yet: at least one byte once anything was pushed, since only the
+    /// end shows which chunk is the last.
     pending: Vec<u8>,
     /// Chunks sealed so far: the index of the next.
     chunks: u64,
@@ -94,8 +97,9 @@ impl BlobWriter {
         self.chunks * CHUNK_LEN as u64 + self.pending.len() as u64
     }
 
-    /// Appends payload bytes, sealing every chunk that became full and is not the last. Each byte is copied once, and again when it had to
-    /// wait for its chunk to fill: less than a chunk's worth per call.
+    /// Appends payload bytes, sealing every chunk that became full and is not the last. Each byte
+    /// is copied once, and again when it had to wait for its chunk to fill: less than a chunk's
+    /// worth per call.
     ///
     /// # Errors
     /// [`FormatError::TooLarge`] at 2^31 chunks: refused, never wrapped.
@@ -127,10 +131,12 @@ impl BlobWriter {
         Ok(())
     }
 
-    /// Seals the last chunk and appends pages, root and trailer. `segments` and `view` are only known now: view addresses in footprints refer to `view`.
+    /// Seals the last chunk and appends pages, root and trailer. `segments` and `view` are only
+    /// known now: view addresses in footprints refer to `view`.
     ///
     /// # Errors
-    /// [`FormatError`] when the tables contradict what was pushed or each other (lengths, order, footprint outside the view, more than 256 view ranges).
+    /// [`FormatError`] when the tables contradict what was pushed or each other (lengths, order,
+    /// footprint outside the view, more than 256 view ranges).
     pub fn finish(
         mut self,
         segments: &[Segment],

@@ -1,8 +1,11 @@
-//! Gdelta (Tan et al., "The design of fast delta encoding for delta compression based storage systems", ACM TOS 2023), as its paper describes it.
+//! Gdelta (Tan et al., "The design of fast delta encoding for delta compression based storage
+//! systems", ACM TOS 2023), as its paper describes it.
 //!
-//! A gear hash over words of 64 bytes, rolled two bytes per lookup of a combined table, fills an array without chains from every position of the base; the
-//! target skips faster the longer nothing matched (N = 2); a hit grows both ways. The stages are the paper's ablations: A inter-match only, B
-//! an entropy stage per delta, C the entropy stage over batches of 4 MiB. A delta is one 64 KiB chunk of the target against the whole base.
+//! A gear hash over words of 64 bytes, rolled two bytes per lookup of a combined table, fills an
+//! array without chains from every position of the base; the target skips faster the longer nothing
+//! matched (N = 2); a hit grows both ways. The stages are the paper's ablations: A inter-match
+//! only, B an entropy stage per delta, C the entropy stage over batches of 4 MiB. A delta is one 64
+//! KiB chunk of the target against the whole base.
 
 use crate::instructions::{Entropy, Writer, execute};
 use crate::{Codec, Encoded, Form, Piece, cpu_s};

@@ -1,6 +1,6 @@
 //! The plain copy-and-insert language that the baselines share, and a zstd stage around it.
 
-use zstd_safe::{CCtx, CParameter, DCtx};
+use zstd::zstd_safe::{CCtx, CParameter, DCtx};
 
 /// Appends copies and literals in the order of the target.
 pub(crate) struct Writer {
@@ -34,7 +34,8 @@ impl Writer {
         Self { out: Vec::new(), previous_end: 0 }
     }
 
-    /// `literal`, then `len` bytes from `source`; an address is the distance from the end of the copy before.
+    /// `literal`, then `len` bytes from `source`; an address is the distance from the end of the
+    /// copy before.
     pub(crate) fn push(&mut self, literal: &[u8], len: usize, source: usize) {
         put(&mut self.out, literal.len() as u64);
         self.out.extend_from_slice(literal);
@@ -79,13 +80,13 @@ impl Entropy {
     }
 
     pub(crate) fn pack(&mut self, plain: &[u8]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(zstd_safe::compress_bound(plain.len()));
+        let mut out = Vec::with_capacity(zstd::zstd_safe::compress_bound(plain.len()));
         self.compressor.compress2(&mut out, plain).expect("there is room for the frame");
         out
     }
 
     pub(crate) fn unpack(&mut self, packed: &[u8]) -> Vec<u8> {
-        let len = zstd_safe::get_frame_content_size(packed).ok().flatten().unwrap_or(0);
+        let len = zstd::zstd_safe::get_frame_content_size(packed).ok().flatten().unwrap_or(0);
         let mut out = Vec::with_capacity(len as usize);
         self.decompressor.decompress(&mut out, packed).expect("what was packed unpacks");
         out

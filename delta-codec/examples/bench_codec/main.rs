@@ -1,7 +1,9 @@
-//! Encodes one file against another with one codec, decodes it again, and prints what that took as one line of JSON.
+//! Encodes one file against another with one codec, decodes it again, and prints what that took as
+//! one line of JSON.
 //!
-//! `bench_codec CODEC BASE TARGET REPEATS`; `bench_codec list` names the codecs. Times are CPU seconds of this thread, files already in memory; the index
-//! of the base is built in every repeat and belongs to encoding. docs/benchmark/codec runs it beside other programs.
+//! `bench_codec CODEC BASE TARGET REPEATS`; `bench_codec list` names the codecs. Times are CPU
+//! seconds of this thread, files already in memory; the index of the base is built in every repeat
+//! and belongs to encoding. docs/benchmark/codec runs it beside other programs.
 
 mod gdelta;
 mod instructions;
@@ -16,7 +18,8 @@ use delta_codec::Effort;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
-/// The server's allocator: what one encode has returned the next one takes again, without the kernel.
+/// The server's allocator: what one encode has returned the next one takes again, without the
+/// kernel.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -50,7 +53,8 @@ struct Encoded {
 struct Piece {
     target_len: usize,
     bytes: Vec<u8>,
-    /// Ranges of the base that the decoder is given; stored cost 12 bytes each. Empty for codecs that need all of the base.
+    /// Ranges of the base that the decoder is given; stored cost 12 bytes each. Empty for codecs
+    /// that need all of the base.
     footprint: Vec<(usize, usize)>,
     /// How the piece is stored.
     form: Form,

@@ -1,5 +1,5 @@
-//! This crate's codec as the store uses it: windows per 64 MiB region, segments of 4 MiB, bounded footprints; a segment that nothing in
-//! its window resembles is a zstd frame, or raw.
+//! This crate's codec as the store uses it: windows per 64 MiB region, segments of 4 MiB, bounded
+//! footprints; a segment that nothing in its window resembles is a zstd frame, or raw.
 
 use delta_codec::{
     BaseIndex, Decoder, DeltaSummary, Effort, EncodeJob, Encoder, FootprintLimits, SEGMENT_LEN_MAX, WINDOW_LEN_MAX,

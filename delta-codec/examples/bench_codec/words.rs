@@ -1,8 +1,10 @@
-//! Content-defined words: Ddelta (Xia et al., Performance Evaluation 2014) and Edelta (Xia et al., HotStorage 2015).
+//! Content-defined words: Ddelta (Xia et al., Performance Evaluation 2014) and Edelta (Xia et al.,
+//! HotStorage 2015).
 //!
-//! Both cut base and target into short words where a gear hash says so, look the target's words up in a table of the base's, and grow what matches.
-//! Ddelta cuts the whole target into words first and grows matches byte by byte at their ends; Edelta goes on growing a match past the words it covers and cuts
-//! again only from its end, which is where its speed comes from.
+//! Both cut base and target into short words where a gear hash says so, look the target's words up
+//! in a table of the base's, and grow what matches. Ddelta cuts the whole target into words first
+//! and grows matches byte by byte at their ends; Edelta goes on growing a match past the words it
+//! covers and cuts again only from its end, which is where its speed comes from.
 
 use std::collections::HashMap;
 
@@ -11,7 +13,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::instructions::{Writer, execute};
 use crate::{Codec, Encoded, Form, Piece, cpu_s};
 
-/// Words are cut where the hash's top five bits are zero: 32 bytes on average; at least 8 and at most 128 bytes.
+/// Words are cut where the hash's top five bits are zero: 32 bytes on average; at least 8 and at
+/// most 128 bytes.
 const CUT_BELOW: u64 = 1 << 59;
 const WORD_MIN: usize = 8;
 const WORD_MAX: usize = 128;
@@ -60,7 +63,8 @@ impl Words {
 
     fn encode_segment(&self, base: &[u8], index: &HashMap<u64, u32>, target: &[u8]) -> Vec<u8> {
         let mut writer = Writer::new();
-        // `covered` is where the last match ended, `at` where the next word begins: in Ddelta it may be before `covered`.
+        // `covered` is where the last match ended, `at` where the next word begins: in Ddelta it
+        // may be before `covered`.
         let (mut at, mut covered) = (0, 0);
         while at < target.len() {
             let len = self.word_len(&target[at..]);
@@ -94,7 +98,8 @@ impl Codec for Words {
             form: Form::Delta,
         };
         let pieces = target.chunks(SEGMENT).map(piece).collect();
-        // hashbrown keeps a slot of 16 bytes and a control byte for each place of its capacity, which is 7/8 of its slots.
+        // hashbrown keeps a slot of 16 bytes and a control byte for each place of its capacity,
+        // which is 7/8 of its slots.
         Encoded { pieces, index_bytes: index.capacity() * 8 / 7 * 17, index_cpu_s }
     }
 

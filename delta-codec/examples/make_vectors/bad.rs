@@ -24,7 +24,8 @@ fn sound() -> Hand {
     }
 }
 
-/// A delta of form 2 that would decode to 48 bytes: copy 16, a sub run of 8 (2 equal, a word, 2 equal), copy 20, literals 4.
+/// A delta of form 2 that would decode to 48 bytes: copy 16, a sub run of 8 (2 equal, a word, 2
+/// equal), copy 20, literals 4.
 fn sound_words() -> Hand {
     Hand { literals: b"tail".to_vec(), ..Hand::of_words(&[(0, 16, change(40)), (8, 20, 0)], &[2, 2], &[256]) }
 }

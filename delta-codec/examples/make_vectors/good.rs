@@ -408,7 +408,8 @@ fn context_far() -> Vector {
     let context = [&base[1068..1588], &base[29_512..30_032]].concat();
     let stream = framed(100, 3, &frame(&literals, &context, Outside::Bare));
     let target = [&base[1000..1100], &literals, &base[30_000..30_100]].concat();
-    // The second copy begins at 1000 + 28,800 + 200 = 30,000 of the footprint: 200 bytes of target stand before it.
+    // The second copy begins at 1000 + 28,800 + 200 = 30,000 of the footprint: 200 bytes of target
+    // stand before it.
     vector(
         "context_far",
         "coding 3: the context is one region at each of two distant copies",
@@ -418,7 +419,8 @@ fn context_far() -> Vector {
     )
 }
 
-/// Literals before the first and after the last copy; regions clamped to the footprint and grown together.
+/// Literals before the first and after the last copy; regions clamped to the footprint and grown
+/// together.
 fn context_at_both_ends() -> Vector {
     let base = lcg(4, 600);
     let head: Vec<u8> = base[..60].chunks(12).rev().flatten().copied().collect();

@@ -1,8 +1,9 @@
 //! Writes deltas by hand, right or wrong: nothing here asks the library what is allowed.
 
-use zstd_safe::{CCtx, CParameter, FrameFormat};
+use zstd::zstd_safe::{CCtx, CParameter, FrameFormat};
 
-/// A delta of form 1, or of form 2 when there are `words`, as its author wants it. Streams are stored unless `instead` says otherwise.
+/// A delta of form 1, or of form 2 when there are `words`, as its author wants it. Streams are
+/// stored unless `instead` says otherwise.
 #[derive(Clone, Default)]
 pub(crate) struct Hand {
     /// (gap, copy length, diagonal code) of each copy.
@@ -13,7 +14,8 @@ pub(crate) struct Hand {
     pub(crate) literals: Vec<u8>,
     /// Instead of the true number.
     pub(crate) claimed_copies: Option<u32>,
-    /// Whole streams, head included, instead of the stored ones: gaps, copy lengths, diagonals, sub or distances, words (form 2 alone), literals.
+    /// Whole streams, head included, instead of the stored ones: gaps, copy lengths, diagonals, sub
+    /// or distances, words (form 2 alone), literals.
     pub(crate) instead: [Option<Vec<u8>>; 6],
 }
 
@@ -117,7 +119,7 @@ pub(crate) fn frame(plain: &[u8], prefix: &[u8], outside: Outside) -> Vec<u8> {
     if !prefix.is_empty() {
         zstd.ref_prefix(prefix).expect("a prefix can be referred to");
     }
-    let mut out = Vec::with_capacity(zstd_safe::compress_bound(plain.len()));
+    let mut out = Vec::with_capacity(zstd::zstd_safe::compress_bound(plain.len()));
     zstd.compress2(&mut out, plain).expect("there is room for the frame");
     out
 }
@@ -128,7 +130,8 @@ pub(crate) fn raw_frame(window_descriptor: u8, plain: &[u8]) -> Vec<u8> {
     [&[0, window_descriptor], &block_header.to_le_bytes()[..3], plain].concat()
 }
 
-/// Bytes that look random and that any language can make: the top bytes of a linear congruential generator.
+/// Bytes that look random and that any language can make: the top bytes of a linear congruential
+/// generator.
 pub(crate) fn lcg(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let next = || {

@@ -1,6 +1,8 @@
-//! Writes the vectors of docs/format/delta-v1.md: `cargo run -p delta-codec --example make_vectors -- tests/vectors/delta-v1`.
+//! Writes the vectors of docs/format/delta-v1.md:
+//! `cargo run -p delta-codec --example make_vectors -- tests/vectors/delta-v1`.
 //!
-//! A vector is a text file: `name: value` lines, an empty line, the delta in hexadecimal. Its name is the name of the function or table entry that made it.
+//! A vector is a text file: `name: value` lines, an empty line, the delta in hexadecimal. Its name
+//! is the name of the function or table entry that made it.
 
 mod bad;
 mod good;

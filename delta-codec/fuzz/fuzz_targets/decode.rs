@@ -1,4 +1,5 @@
-//! No delta makes the decoder panic, read outside of its inputs, or ask for more memory than the format allows.
+//! No delta makes the decoder panic, read outside of its inputs, or ask for more memory than the
+//! format allows.
 
 #![no_main]
 

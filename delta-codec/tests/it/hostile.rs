@@ -1,4 +1,5 @@
-//! Deltas that were changed, cut, made up, or given the wrong footprint: an error or some bytes, never a panic.
+//! Deltas that were changed, cut, made up, or given the wrong footprint: an error or some bytes,
+//! never a panic.
 
 use proptest::prelude::*;
 use proptest::sample::Index;

@@ -1,4 +1,5 @@
-//! The codec from outside: round trips, hostile deltas, the paths an encoder should take, and the vectors of the format.
+//! The codec from outside: round trips, hostile deltas, the paths an encoder should take, and the
+//! vectors of the format.
 
 mod hostile;
 mod paths;
@@ -12,7 +13,8 @@ use delta_codec::{
 /// Every effort.
 const EFFORTS: [Effort; 4] = [Effort::Fast, Effort::Balanced, Effort::High, Effort::Max];
 
-/// The first byte of a delta whose sub runs are bytes, and of one in which they are words (docs/format/delta-v1.md §3).
+/// The first byte of a delta whose sub runs are bytes, and of one in which they are words
+/// (docs/format/delta-v1.md §3).
 const FORM_STREAMS: u8 = 1;
 const FORM_WORDS: u8 = 2;
 

@@ -56,7 +56,8 @@ fn where_words_would_be_longer_than_the_target_sub_bytes_take_their_place() {
 #[test]
 fn a_table_whose_entries_all_changed_is_followed_past_one_that_was_added() {
     let window = noise(240_000, 22);
-    // Entries of 24 bytes; each has a number that grew, and every 300th is followed by another one. No 16 bytes in a row are equal.
+    // Entries of 24 bytes; each has a number that grew, and every 300th is followed by another one.
+    // No 16 bytes in a row are equal.
     let mut target = window[..24_000].to_vec();
     for (number, entry) in window[24_000..].chunks(24).enumerate() {
         let start = target.len();
@@ -78,7 +79,8 @@ fn a_table_whose_entries_all_changed_is_followed_past_one_that_was_added() {
 #[test]
 fn literals_are_compressed_over_the_base_around_them() {
     let window = noise(400_000, 20);
-    // Now and then 700 bytes are replaced by pieces of themselves in another order, too short for the index.
+    // Now and then 700 bytes are replaced by pieces of themselves in another order, too short for
+    // the index.
     let mut target = Vec::new();
     for chunk in window.chunks(8000) {
         let (kept, replaced) = chunk.split_at(7300);
@@ -98,7 +100,8 @@ fn literals_are_compressed_over_the_base_around_them() {
 #[test]
 fn max_finds_what_no_word_of_the_index_shows() {
     let window = noise(600_000, 21);
-    // Every 20,000 bytes of the target, 2,000 come from elsewhere in the same neighbourhood with each twelfth byte changed.
+    // Every 20,000 bytes of the target, 2,000 come from elsewhere in the same neighbourhood with
+    // each twelfth byte changed.
     let mut target = window[..400_000].to_vec();
     for start in (10_000..390_000).step_by(20_000) {
         let moved = &window[start + 5000..start + 7000];

@@ -139,7 +139,8 @@ proptest! {
     }
 }
 
-/// What the backend must give for `ranges`; panics unless every range begins and ends where a unit or a 64 KiB block does.
+/// What the backend must give for `ranges`; panics unless every range begins and ends where a unit
+/// or a 64 KiB block does.
 fn stored_cost(layout: &[WindowUnit], ranges: &[delta_codec::BaseRange]) -> u64 {
     let mut cost = 0;
     let mut covered = 0;
@@ -220,5 +221,40 @@ fn buffers_kept_between_segments_leave_nothing_behind() {
         let mut back = vec![0; target.len()];
         decoder.decode(&gather(&window, &encoded.footprint), &kept, &mut back).expect("what was encoded decodes");
         assert!(back == target, "round {round}");
+    }
+}
+
+#[test]
+fn copied_runs_say_which_bytes_of_the_footprint_lie_beside_which_of_the_target() {
+    let window = noise(200_000, 1);
+    let mut target = window[50_000..150_000].to_vec();
+    target.splice(30_000..30_000, noise(500, 2));
+    target[60_000..].iter_mut().step_by(40).for_each(|byte| *byte = byte.wrapping_add(3));
+    for (target, least) in [(target, 80_000), (window[1000..9000].to_vec(), 8000)] {
+        let index = BaseIndex::build(&window, Effort::Balanced);
+        let layout = raw_layout(window.len());
+        let job = EncodeJob {
+            window: &window,
+            index: &index,
+            layout: &layout,
+            target: &target,
+            effort: Effort::Balanced,
+            limits: FootprintLimits::default(),
+            delta_len_max: usize::MAX,
+        };
+        let mut delta = Vec::new();
+        let encoded = Encoder::new().encode(&job, &mut delta).expect("a delta of any length");
+        let footprint = gather(&window, &encoded.footprint);
+        let mut decoder = Decoder::new();
+        decoder.decode(&footprint, &delta, &mut vec![0; target.len()]).expect("what was encoded decodes");
+        let (mut at, mut covered) = (0, 0);
+        for run in decoder.copied_runs() {
+            assert!(run.len > 0 && run.at >= at);
+            at = run.at + run.len;
+            covered += run.len;
+            let beside = &footprint[run.source as usize..(run.source + run.len) as usize];
+            assert_eq!(run.is_equal, beside == &target[run.at as usize..at as usize]);
+        }
+        assert!(covered >= least, "{covered}");
     }
 }

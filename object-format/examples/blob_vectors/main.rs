@@ -1,4 +1,5 @@
-//! Writes `tests/vectors/blob-v1/`: one file per scenario of `docs/format/blob-v1.md`, good ones and ones that must fail.
+//! Writes `tests/vectors/blob-v1/`: one file per scenario of `docs/format/blob-v1.md`, good ones
+//! and ones that must fail.
 //!
 //! ```text
 //! cargo run -p object-format --example blob_vectors -- tests/vectors/blob-v1

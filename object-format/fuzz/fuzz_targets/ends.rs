@@ -1,4 +1,5 @@
-//! Headers, trailers, keyset documents and sealed rows: what is parsed before anything is authenticated. What is accepted is written back the same.
+//! Headers, trailers, keyset documents and sealed rows: what is parsed before anything is
+//! authenticated. What is accepted is written back the same.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Whole blobs as they come, with and without a key. The vectors are a good corpus: what follows their header is a blob.
+//! Whole blobs as they come, with and without a key. The vectors are a good corpus: what follows
+//! their header is a blob.
 
 #![no_main]
 

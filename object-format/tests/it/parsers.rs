@@ -1,4 +1,5 @@
-//! No bytes make a parser panic or allocate without bound, also where checks fit: the kit makes them fit.
+//! No bytes make a parser panic or allocate without bound, also where checks fit: the kit makes
+//! them fit.
 
 use crate::vectors::kit::{self, BLOB_ID, Draft, Page, Unit};
 use object_format::{BlobId, BlobOpener, HEADER_LEN, Header, TRAILER_LEN, inspect, whole};

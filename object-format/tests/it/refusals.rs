@@ -1,4 +1,5 @@
-//! What the writer refuses: tables that contradict what was pushed or each other. The limits of the format from both sides.
+//! What the writer refuses: tables that contradict what was pushed or each other. The limits of the
+//! format from both sides.
 
 use crate::{
     samples::{ID, Sample},
@@ -146,7 +147,8 @@ fn facts_of_any_kind_come_back_and_too_many_are_refused() {
     assert_eq!(refused, Err(FormatError::TooLarge("1 MiB of root")));
 }
 
-/// The kit is written from the document with RustCrypto's AES-GCM, HKDF and HMAC and shares no code with the crate.
+/// The kit is written from the document with RustCrypto's AES-GCM, HKDF and HMAC and shares no code
+/// with the crate.
 #[test]
 fn the_crate_writes_the_same_bytes_as_the_kit() {
     use kit::{BLOB_ID, CHUNK, Draft, KEY_EPOCH, KEY_ID, SALT, SECRET};

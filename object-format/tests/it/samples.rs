@@ -12,7 +12,8 @@ pub(crate) fn key() -> DomainKey {
     DomainKey::new(KeyId([0xd0; 16]), 3, [0x11; 32])
 }
 
-/// What a blob is made of. Payload bytes of segments that are not raw are arbitrary: this crate does not decode them.
+/// What a blob is made of. Payload bytes of segments that are not raw are arbitrary: this crate
+/// does not decode them.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) id: BlobId,
@@ -69,7 +70,8 @@ impl Sample {
         }
     }
 
-    /// One segment of every coding, each `stored_len` bytes in the payload; the raw one is last and short.
+    /// One segment of every coding, each `stored_len` bytes in the payload; the raw one is last and
+    /// short.
     pub(crate) fn every_coding(suite: Suite, stored_len: u32) -> Self {
         let mut sample = Self::raw(suite, stored_len as usize);
         let raw = sample.segments.remove(0);

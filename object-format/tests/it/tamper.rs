@@ -156,7 +156,8 @@ fn chunks_dropped_doubled_reordered_or_of_other_blobs_do_not_open() {
 fn a_truncated_last_chunk_is_an_error_not_an_end() {
     let sample = Sample::raw(Suite::Aes256Gcm, 4 * CHUNK_LEN);
     let (opener, root, chunks) = four_chunks(&sample);
-    // A root that told of three chunks could not make the third the last: it was sealed as one that is not.
+    // A root that told of three chunks could not make the third the last: it was sealed as one that
+    // is not.
     let mut stored = chunks[..3].concat();
     let result = opener.open_chunks(0, 3 * CHUNK_LEN as u64, &mut stored, &[]);
     assert_eq!(result, Err(FormatError::Integrity("a chunk")));

@@ -1,4 +1,5 @@
-//! Blobs with a delta. The deltas are of form 0 (one copy), the shortest of `delta-v1.md`: what is tried here is the way to the base bytes.
+//! Blobs with a delta. The deltas are of form 0 (one copy), the shortest of `delta-v1.md`: what is
+//! tried here is the way to the base bytes.
 
 use super::{
     Vector, bad, bad_sealed,
@@ -20,8 +21,8 @@ fn listed(kinds: [&str; 2]) -> String {
     [of(0, &OTHER_ID), of(1, &SECOND_ID)].join(" ")
 }
 
-/// View: 100 bytes of the first base from 7, all of the second, 30 of the first from 270. Footprint: two runs of it, 60 and 40 bytes, the first over
-/// the seam of the first two ranges.
+/// View: 100 bytes of the first base from 7, all of the second, 30 of the first from 270.
+/// Footprint: two runs of it, 60 and 40 bytes, the first over the seam of the first two ranges.
 fn draft() -> (Vec<u8>, Draft) {
     let [first, second] = bases();
     let view = [&first[7..107], &second[..], &first[270..300]].concat();

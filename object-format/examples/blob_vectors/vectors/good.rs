@@ -6,9 +6,11 @@ use super::{
     plain_blob, sealed_blob,
 };
 
-/// A zstd frame of `len` times one byte, built from RLE blocks by hand, so that it does not depend on a compressor's version.
+/// A zstd frame of `len` times one byte, built from RLE blocks by hand, so that it does not depend
+/// on a compressor's version.
 pub(crate) fn zstd_run(byte: u8, len: usize) -> Vec<u8> {
-    // Magic; one byte of descriptor: single segment, four bytes of content size, no checksum, no dictionary.
+    // Magic; one byte of descriptor: single segment, four bytes of content size, no checksum, no
+    // dictionary.
     let mut out = vec![0x28, 0xb5, 0x2f, 0xfd, 0xa0];
     out.extend((len as u32).to_le_bytes());
     let blocks = len.div_ceil(131_072).max(1);

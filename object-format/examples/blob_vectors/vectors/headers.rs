@@ -1,4 +1,5 @@
-//! Headers and keys that must be refused. Unless a comment says otherwise, everything after the wrong byte is right for it.
+//! Headers and keys that must be refused. Unless a comment says otherwise, everything after the
+//! wrong byte is right for it.
 
 use super::{
     Vector, bad, bad_sealed,

@@ -1,5 +1,5 @@
-//! Writes blobs as `docs/format/blob-v1.md` says, with other libraries than the crate (RustCrypto), stage by stage, so that every stage can be made wrong
-//! while all that comes after it is right.
+//! Writes blobs as `docs/format/blob-v1.md` says, with other libraries than the crate (RustCrypto),
+//! stage by stage, so that every stage can be made wrong while all that comes after it is right.
 //!
 //! ```text
 //! Draft --tables()--> Tables --manifest()--> Manifest --ending()--> Ending --blob()--> bytes
@@ -113,7 +113,8 @@ impl Draft {
         }
     }
 
-    /// A delta blob of one raw segment over a view of two ranges, 1000 and 24 bytes long, so that footprints can be tried.
+    /// A delta blob of one raw segment over a view of two ranges, 1000 and 24 bytes long, so that
+    /// footprints can be tried.
     pub(crate) fn with_view() -> Self {
         let mut draft = Self::raw(&text(100));
         draft.header[8] = DELTA;

@@ -1,4 +1,5 @@
-//! All vectors by name. Each is a few lines over the kit; the kit writes blobs by the document and not by the crate, and wrong ones on demand.
+//! All vectors by name. Each is a few lines over the kit; the kit writes blobs by the document and
+//! not by the crate, and wrong ones on demand.
 
 mod chunks;
 mod content;
@@ -11,6 +12,7 @@ mod roots;
 mod rows;
 mod tables;
 mod trailers;
+mod views;
 
 use kit::{BLOB_ID, KEY_EPOCH, KEY_ID, SECRET, hex};
 use sha2::{Digest, Sha256};
@@ -60,6 +62,7 @@ pub(crate) fn all() -> Vec<Vector> {
         deltas::all(),
         keysets::all(),
         rows::all(),
+        views::all(),
     ]
     .into_iter()
     .flatten()

@@ -1,4 +1,5 @@
-//! Sealed rows of the catalog: right ones, and ones opened for something else than they were sealed for.
+//! Sealed rows of the catalog: right ones, and ones opened for something else than they were sealed
+//! for.
 
 use super::{
     Vector,

@@ -1,0 +1,431 @@
+//! Writes the units among the vectors of docs/format/deflate-view-v1.md:
+//! `cargo run -p deflate-view --example make_units -- tests/vectors/deflate-view`.
+//!
+//! Their objects and bases are the containers there. The delta of a text is written by a few lines
+//! here (docs/format/delta-v1.md, form 1, streams stored), so that a reader of vectors needs no
+//! codec.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+use deflate_view::{
+    AHEAD_LEN, Base, BasePart, CutLimits, Cutter, Index, Match, Opening, ReplayId, Run, ScanLimits, Scanner,
+    StoredSegment, StoredUnit, Unit, decode_parse, encode_parse, open,
+};
+use sha2::{Digest, Sha256};
+use xxhash_rust::xxh3::xxh3_128;
+
+/// Bytes that a copy has at least.
+const COPY_LEN_MIN: usize = 24;
+
+/// The base of a unit, whole.
+#[derive(Default)]
+struct Whole {
+    parts: Vec<BasePart>,
+    bytes: Vec<u8>,
+    matches: Vec<Match>,
+    opened: Vec<std::ops::Range<u32>>,
+}
+
+fn whole(object: &[u8], index: &Index) -> Whole {
+    let mut whole = Whole::default();
+    let mut at = 0;
+    for stream in &index.streams {
+        whole.parts.push(BasePart::Object { at, len: (stream.start - at) as u32 });
+        whole.bytes.extend_from_slice(&object[at as usize..stream.start as usize]);
+        let opened = open(stream, 0..stream.plain_len, &object[stream.start as usize..stream.end as usize]);
+        let opened = opened.expect("a stream that was found");
+        let start = whole.bytes.len() as u32;
+        opened.append_to(0..opened.plain.len(), &mut whole.bytes, &mut whole.matches);
+        whole.opened.push(start..whole.bytes.len() as u32);
+        whole.parts.push(BasePart::Plain { stream_at: stream.start, plain_at: 0, len: opened.plain.len() as u32 });
+        at = stream.end;
+    }
+    whole
+}
+
+/// Copies of `base` in `text`: the first place with the same 16 bytes, as far as both are equal.
+fn runs(base: &[u8], text: &[u8]) -> Vec<Run> {
+    let mut places = HashMap::new();
+    for (place, bytes) in base.windows(16).enumerate() {
+        places.entry(bytes).or_insert(place);
+    }
+    let mut runs = Vec::new();
+    let mut at = 0;
+    while at + 16 <= text.len() {
+        let place = places.get(&text[at..at + 16]).copied();
+        let len = place.map_or(0, |place| text[at..].iter().zip(&base[place..]).take_while(|(a, b)| a == b).count());
+        if len >= COPY_LEN_MIN {
+            let base = place.unwrap_or_default() as u32;
+            runs.push(Run { at: at as u32, len: len as u32, base, is_equal: true });
+            at += len;
+        } else {
+            at += 1;
+        }
+    }
+    runs
+}
+
+fn number(out: &mut Vec<u8>, mut value: u32) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn stored(out: &mut Vec<u8>, bytes: &[u8]) {
+    number(out, (bytes.len() as u32) << 3);
+    out.extend_from_slice(bytes);
+}
+
+fn delta(text: &[u8], runs: &[Run]) -> Vec<u8> {
+    let (mut gaps, mut lens, mut diagonals, mut literals) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut at, mut diagonal) = (0, 0i32);
+    for run in runs {
+        literals.extend_from_slice(&text[at as usize..run.at as usize]);
+        number(&mut gaps, run.at - at);
+        number(&mut lens, run.len);
+        let next = run.base as i32 - run.at as i32;
+        let change = next - diagonal;
+        let zigzag = ((change << 1) ^ (change >> 31)) as u32;
+        number(&mut diagonals, if change == 0 { 1 } else { zigzag + 1 });
+        diagonal = next;
+        at = run.at + run.len;
+    }
+    literals.extend_from_slice(&text[at as usize..]);
+    let mut out = vec![1];
+    number(&mut out, runs.len() as u32);
+    for stream in [&gaps, &lens, &diagonals, &Vec::new(), &literals] {
+        stored(&mut out, stream);
+    }
+    out
+}
+
+/// What a vector is made from.
+struct Made {
+    base: String,
+    object: Vec<u8>,
+    unit: Unit,
+    whole: Whole,
+    runs: Vec<Run>,
+    delta: Vec<u8>,
+    parse: Vec<u8>,
+}
+
+impl Made {
+    fn stored(&self) -> StoredUnit<'_> {
+        StoredUnit {
+            object_len: self.unit.len(),
+            text_len: self.unit.text.len(),
+            parts: self.whole.parts.clone(),
+            delta: &self.delta,
+            parse: &self.parse,
+        }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.stored().write(&mut bytes);
+        bytes
+    }
+
+    fn own(&self) -> &[u8] {
+        &self.object[self.unit.object.start as usize..self.unit.object.end as usize]
+    }
+}
+
+struct Vectors {
+    directory: PathBuf,
+}
+
+impl Vectors {
+    fn container(&self, name: &str) -> io::Result<Vec<u8>> {
+        let text = fs::read_to_string(self.directory.join(format!("{name}.vec")))?;
+        let (_, body) = text.split_once("\n\n").ok_or_else(|| io::Error::other("a vector without a body"))?;
+        hex::decode(body.split_whitespace().collect::<String>()).map_err(io::Error::other)
+    }
+
+    /// The units of `target` over `base`, its streams whole.
+    fn made(&self, base: &str, target: &str, replay: u8, limits: CutLimits) -> io::Result<Vec<Made>> {
+        let (base_object, object) = (self.container(base)?, self.container(target)?);
+        let base_index = Scanner::index(&base_object, ScanLimits::default());
+        let index = Scanner::index(&object, ScanLimits::default());
+        let mut cutter = Cutter::new(index.streams.iter().collect(), object.len() as u64, limits);
+        let mut all = Vec::new();
+        loop {
+            let at = cutter.position() as usize;
+            let ahead = &object[at..object.len().min(at + AHEAD_LEN)];
+            let Some(unit) = cutter.next(ahead).map_err(io::Error::other)? else { return Ok(all) };
+            let whole = whole(&base_object, &base_index);
+            let runs = runs(&whole.bytes, &unit.text);
+            let base_of = Base { matches: &whole.matches, opened: &whole.opened };
+            let replay = ReplayId::from_number(replay).unwrap_or_default();
+            let parse = encode_parse(&unit, base_of, &runs, replay).bytes;
+            let delta = delta(&unit.text, &runs);
+            all.push(Made { base: base.to_owned(), object: object.clone(), unit, whole, runs, delta, parse });
+        }
+    }
+
+    fn write(&self, name: &str, about: &str, expect: &str, made: &Made, bytes: &[u8]) -> io::Result<()> {
+        let header = format!("about: {about}\ntype: unit\nexpect: {expect}\nbase: {}", made.base);
+        self.write_file(&format!("unit_{name}"), &header, bytes)
+    }
+
+    fn write_file(&self, name: &str, header: &str, bytes: &[u8]) -> io::Result<()> {
+        let digits = hex::encode(bytes);
+        let lines: Vec<&str> = (0..digits.len()).step_by(96).map(|at| &digits[at..digits.len().min(at + 96)]).collect();
+        fs::write(self.directory.join(format!("{name}.vec")), format!("{header}\n\n{}\n", lines.join("\n")))
+    }
+
+    fn good(&self, name: &str, about: &str, made: &Made) -> io::Result<()> {
+        self.write(name, about, &hex::encode(Sha256::digest(made.own())), made, &made.bytes())
+    }
+
+    fn bad(&self, name: &str, about: &str, made: &Made, bytes: &[u8]) -> io::Result<()> {
+        self.write(name, about, "malformed", made, bytes)
+    }
+}
+
+fn good(vectors: &Vectors) -> io::Result<()> {
+    let whole = CutLimits::default();
+    let small = CutLimits { text_len_max: 64 << 10, unit_len_max: 4 << 10 };
+    for (name, base, target, replay, about) in [
+        ("next_release", "pair_old", "pair_new", 6, "a release from the one before, its encoder replayed"),
+        ("next_release_written_out", "pair_old", "pair_new", 0, "the same, wrong predictions written out"),
+        ("next_release_other_encoder", "pair_old", "pair_new", 9, "the same, another encoder replayed"),
+        ("other_level", "zlib_5", "zlib_8", 8, "the same text by another level"),
+        ("greedy", "zlib_7", "zlib_3", 3, "an encoder that does not wait"),
+        ("go", "go_4", "go_9", 15, "Go's encoder"),
+        ("fixed", "zlib_5", "zlib_fixed", 5, "fixed codes"),
+        ("huffman", "zlib_5", "zlib_huffman", 0, "no matches at all"),
+        ("stored", "pair_old", "zlib_stored", 6, "stored blocks"),
+        ("picture", "pair_old", "png", 9, "a PNG's stream"),
+        ("members", "pair_old", "gzip_members", 6, "two members"),
+        ("from_itself", "pair_new", "pair_new", 6, "the same object"),
+        ("without_base", "empty", "zip_plain", 6, "nothing to copy from"),
+        ("memory_9", "zlib_5", "zlib_memory_9", 6, "blocks of other lengths"),
+    ] {
+        let made = vectors.made(base, target, replay, whole)?;
+        vectors.good(name, about, &made[0])?;
+    }
+    for (target, replay) in [("zlib_5", 5), ("zlib_1", 1), ("zlib_stored", 6), ("go_5", 11), ("zlib_fixed", 6)] {
+        let base = if target == "zlib_1" { "zlib_4" } else { "zlib_7" };
+        for (number, made) in vectors.made(base, target, replay, small)?.iter().enumerate().take(3) {
+            vectors.good(&format!("part_{target}_{number}"), "a stream cut into units", made)?;
+        }
+    }
+    Ok(())
+}
+
+fn bad(vectors: &Vectors) -> io::Result<()> {
+    let all = vectors.made("pair_old", "pair_new", 0, CutLimits::default())?;
+    let made = &all[0];
+    let bytes = made.bytes();
+    let written = |unit: StoredUnit<'_>| {
+        let mut bytes = Vec::new();
+        unit.write(&mut bytes);
+        bytes
+    };
+    let object_len = made.unit.len();
+    let head = |numbers: &[u8]| [&[1], numbers].concat();
+    let other_form = [&[2], &bytes[1..]].concat();
+    let longer = [made.parse.as_slice(), &[0]].concat();
+    let unknown = [&[0xff - 16], &made.parse[1..]].concat();
+    for (name, about, bytes) in [
+        ("no_bytes", "nothing at all", vec![]),
+        ("form_unknown", "form 2", other_form),
+        ("cut_in_head", "the head ends early", bytes[..3].to_vec()),
+        ("cut_in_table", "the table ends early", bytes[..9].to_vec()),
+        ("cut_in_delta", "the delta ends early", bytes[..40].to_vec()),
+        ("cut_in_parse", "the parse ends early", bytes[..bytes.len() - 3].to_vec()),
+        ("no_parse", "no parse", bytes[..bytes.len() - made.parse.len()].to_vec()),
+        ("parse_with_tail", "a byte behind the parse", written(StoredUnit { parse: &longer, ..made.stored() })),
+        ("encoder_unknown", "an encoder that nobody knows", written(StoredUnit { parse: &unknown, ..made.stored() })),
+        (
+            "object_longer",
+            "an object that is one byte longer",
+            written(StoredUnit { object_len: object_len + 1, ..made.stored() }),
+        ),
+        (
+            "object_shorter",
+            "an object that is one byte shorter",
+            written(StoredUnit { object_len: object_len - 1, ..made.stored() }),
+        ),
+        ("object_empty", "an object of no bytes", head(&[0, 1, 0, 0])),
+        ("object_too_long", "an object above 4 MiB", head(&[0x81, 0x80, 0x80, 0x02, 1, 0, 0])),
+        ("text_empty", "a text of no bytes", head(&[1, 0, 0, 0])),
+        ("text_too_long", "a text above 4 MiB", head(&[1, 0x81, 0x80, 0x80, 0x02, 0, 0])),
+        ("number_not_minimal", "a length that could be shorter", head(&[0x81, 0x00, 1, 0, 0])),
+        ("number_too_long", "a number of ten bytes", head(&[0x80; 12])),
+        ("part_kind_unknown", "a part of kind 3", head(&[1, 1, 1, 3, 1, 0])),
+        ("part_empty", "a part of no bytes", head(&[1, 1, 1, 0, 0, 0])),
+        ("part_too_long", "a part above 32 MiB", head(&[1, 1, 1, 0, 0x81, 0x80, 0x80, 0x10, 0])),
+        ("part_offset_zero", "an offset of 0 that is written", head(&[1, 1, 1, 2, 0, 1, 0])),
+        ("parts_too_many", "65,537 parts", head(&[1, 1, 0x81, 0x80, 0x04])),
+        (
+            "parts_together_too_long",
+            "two parts of 32 MiB",
+            head(&[1, 1, 2, 0, 0x80, 0x80, 0x80, 0x10, 0, 0x80, 0x80, 0x80, 0x10, 0]),
+        ),
+        ("delta_longer_than_unit", "a delta that is longer than the unit", head(&[1, 1, 0, 0x7f])),
+    ] {
+        vectors.bad(name, about, made, &bytes)?;
+    }
+    refusals(vectors, &all)
+}
+
+/// A segment of the units that an object is cut into.
+struct Segment {
+    base: String,
+    object: Vec<u8>,
+    units: Vec<(u32, [u8; 16], Vec<u8>)>,
+    openings: Vec<Opening>,
+    windows: Vec<u8>,
+}
+
+impl Segment {
+    fn of(vectors: &Vectors, made: &[Made]) -> io::Result<Self> {
+        let index = Scanner::index(&vectors.container(&made[0].base)?, ScanLimits::default());
+        let openings = || index.streams.iter().flat_map(Opening::all);
+        let windows: Vec<u8> = openings().flat_map(|(_, window)| window.to_vec()).collect();
+        let unit = |made: &Made| (made.unit.len() as u32, xxh3_128(made.own()).to_le_bytes(), made.bytes());
+        Ok(Self {
+            base: made[0].base.clone(),
+            object: made[0].object.clone(),
+            units: made.iter().map(unit).collect(),
+            openings: openings().map(|(opening, _)| opening).collect(),
+            windows: if windows.is_empty() { windows } else { frame(&windows)? },
+        })
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        StoredSegment::write(&self.units, &self.openings, &self.windows)
+    }
+}
+
+fn frame(plain: &[u8]) -> io::Result<Vec<u8>> {
+    let mut out = vec![0; zstd::zstd_safe::compress_bound(plain.len())];
+    let len = zstd::zstd_safe::compress(&mut out[..], plain, 3).map_err(|_| io::Error::other("zstd"))?;
+    out.truncate(len);
+    Ok(out)
+}
+
+impl Vectors {
+    fn segment(&self, name: &str, about: &str, is_good: bool, of: &Segment, bytes: &[u8]) -> io::Result<()> {
+        let expect = if is_good { hex::encode(Sha256::digest(&of.object)) } else { "malformed".to_owned() };
+        let (base, len) = (&of.base, of.object.len());
+        let header = format!("about: {about}\ntype: segment\nexpect: {expect}\nbase: {base}\nplain-length: {len}");
+        self.write_file(&format!("segment_{name}"), &header, bytes)
+    }
+}
+
+/// A unit over the first bytes of a base whose stream has an access point behind them.
+fn over_the_beginning_of_a_stream(vectors: &Vectors) -> io::Result<Made> {
+    const PLAIN_LEN: u32 = 2000;
+    let mut made = vectors.made("zlib_points", "zlib_5", 5, CutLimits::default())?.swap_remove(0);
+    let stream_at = Scanner::index(&vectors.container("zlib_points")?, ScanLimits::default()).streams[0].start;
+    let Whole { parts, bytes, matches, opened } = &mut made.whole;
+    parts.truncate(1);
+    parts.push(BasePart::Plain { stream_at, plain_at: 0, len: PLAIN_LEN });
+    bytes.truncate(stream_at as usize + PLAIN_LEN as usize);
+    let end = bytes.len() as u32;
+    matches.retain_mut(|found| {
+        found.len = u32::from(found.len).min(end.saturating_sub(found.at)) as u16;
+        found.len > 0
+    });
+    opened.clear();
+    opened.push(stream_at as u32..end);
+    made.runs = runs(&made.whole.bytes, &made.unit.text);
+    let base = Base { matches: &made.whole.matches, opened: &made.whole.opened };
+    made.parse = encode_parse(&made.unit, base, &made.runs, ReplayId::from_number(5).unwrap_or_default()).bytes;
+    made.delta = delta(&made.unit.text, &made.runs);
+    Ok(made)
+}
+
+fn segments(vectors: &Vectors) -> io::Result<()> {
+    let small = CutLimits { text_len_max: 64 << 10, unit_len_max: 4 << 10 };
+    let made = vectors.made("pair_old", "pair_new", 6, small)?;
+    let good = || Segment::of(vectors, &made);
+    vectors.segment("next_release", "several units over the release before", true, &good()?, &good()?.bytes())?;
+    let pointed = [over_the_beginning_of_a_stream(vectors)?];
+    let with_point = || Segment::of(vectors, &pointed);
+    vectors.segment("access_point", "an opening from an access point", true, &with_point()?, &with_point()?.bytes())?;
+    let windows = with_point()?.windows;
+    let refused = |name: &str, about: &str, from: Segment, edit: &dyn Fn(&mut Segment)| {
+        let mut segment = from;
+        edit(&mut segment);
+        let bytes = segment.bytes();
+        vectors.segment(name, about, false, &segment, &bytes)
+    };
+    let whole = good()?.bytes();
+    vectors.segment("empty", "no bytes", false, &good()?, &[])?;
+    vectors.segment("cut", "a segment cut short", false, &good()?, &whole[..whole.len() - 1])?;
+    vectors.segment("tail", "a byte behind the units", false, &good()?, &[&whole[..], &[0]].concat())?;
+    refused("no_units", "no units", good()?, &|segment| segment.units.clear())?;
+    refused("unit_missing", "units that end early", good()?, &|segment| {
+        segment.units.truncate(segment.units.len() - 1)
+    })?;
+    refused("unit_longer", "units past their segment", good()?, &|segment| segment.units[0].0 += 1)?;
+    refused("unit_empty", "a unit of no bytes", good()?, &|segment| segment.units[0].0 = 0)?;
+    refused("digest_wrong", "another digest than the unit's", good()?, &|segment| segment.units[1].1[3] ^= 1)?;
+    refused("unopened", "plain text that nothing opens", good()?, &|segment| {
+        segment.openings.truncate(segment.openings.len() - 1)
+    })?;
+    refused("opening_short", "a part longer than its opening", good()?, &|segment| segment.openings[0].plain_len -= 1)?;
+    refused("opening_outside", "an opening past the base", good()?, &|segment| segment.openings[0].len += 1 << 20)?;
+    refused("opening_empty", "an opening of no bytes", good()?, &|segment| segment.openings[0].plain_len = 0)?;
+    refused("opening_huge", "an opening above 8 MiB", good()?, &|segment| {
+        segment.openings[0].plain_len = (8 << 20) + 1
+    })?;
+    refused("opening_twice", "openings that overlap", good()?, &|segment| {
+        segment.openings.insert(0, segment.openings[0].clone());
+    })?;
+    refused("windows_unneeded", "windows that nobody needs", good()?, &|segment| segment.windows = windows.clone())?;
+    refused("windows_missing", "no windows", with_point()?, &|segment| segment.windows.clear())?;
+    refused("windows_cut", "a frame cut short", with_point()?, &|segment| segment.windows.truncate(60))?;
+    let longer = frame(&vec![7; 32_769])?;
+    refused("windows_longer", "a byte too many", with_point()?, &|segment| segment.windows = longer.clone())
+}
+
+/// One parse for every refusal that changed bytes of good parses lead to.
+fn refusals(vectors: &Vectors, all: &[Made]) -> io::Result<()> {
+    let mut found = BTreeMap::new();
+    let more = ["zlib_stored", "zlib_5", "zlib_fixed"]
+        .map(|target| vectors.made("zlib_7", target, 6, CutLimits { text_len_max: 64 << 10, unit_len_max: 4 << 10 }));
+    let mut seeds: Vec<&Made> = all.iter().collect();
+    let more: Vec<Vec<Made>> = more.into_iter().collect::<io::Result<_>>()?;
+    seeds.extend(more.iter().flat_map(|units| units.iter().take(2)));
+    let mut state = 1u64;
+    let mut random = |end: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % end
+    };
+    for _ in 0..30_000 {
+        let made = seeds[random(seeds.len())];
+        let mut parse = made.parse.clone();
+        let at = random(parse.len().min(60));
+        parse[at] ^= 1 << random(8);
+        let base = Base { matches: &made.whole.matches, opened: &made.whole.opened };
+        if let Err(error) = decode_parse(&parse, &made.unit.text, base, &made.runs, made.unit.len()) {
+            found.entry(error.0).or_insert((made, parse));
+        }
+    }
+    for (message, (made, parse)) in found {
+        let mut bytes = Vec::new();
+        StoredUnit { parse: &parse, ..made.stored() }.write(&mut bytes);
+        vectors.bad(&format!("refused_{}", message.replace(' ', "_")), message, made, &bytes)?;
+    }
+    Ok(())
+}
+
+fn main() -> io::Result<()> {
+    let Some(directory) = env::args_os().nth(1) else {
+        return Err(io::Error::other("usage: make_units DIRECTORY"));
+    };
+    let vectors = Vectors { directory: Path::new(&directory).to_owned() };
+    good(&vectors)?;
+    bad(&vectors)?;
+    segments(&vectors)
+}

@@ -1,0 +1,15 @@
+//! No parse over any text makes the decoder panic, or give another number of bytes than it was
+//! asked for.
+
+#![no_main]
+
+use deflate_view::{Base, UNIT_LEN_MAX, decode_parse};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: (u32, Vec<u8>, Vec<u8>)| {
+    let (len, text, parse) = input;
+    let len = 1 + len as usize % if len % 64 == 0 { UNIT_LEN_MAX } else { 5000 };
+    if let Ok((bytes, _)) = decode_parse(&parse, &text, Base { matches: &[], opened: &[] }, &[], len) {
+        assert_eq!(bytes.len(), len);
+    }
+});

@@ -1,0 +1,86 @@
+//! A part of a stream as plain text and matches, read from the access point before it.
+
+use std::ops::Range;
+
+use crate::Malformed;
+use crate::inflate::{Inflater, Input, Stopped};
+use crate::parse::{Match, Parse};
+use crate::scan::Stream;
+
+/// Plain text of a stream and the matches in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// The plain text.
+    pub plain: Vec<u8>,
+    /// Its matches, positions counted from its start. One that begins before the text is cut to
+    /// what is in it, as is one that ends behind.
+    pub matches: Vec<Match>,
+}
+
+impl Opened {
+    /// Appends `plain[range]` and its matches to a base that is put together of several parts.
+    pub fn append_to(&self, range: Range<usize>, bytes: &mut Vec<u8>, matches: &mut Vec<Match>) {
+        let shift = bytes.len() as u32;
+        bytes.extend_from_slice(&self.plain[range.clone()]);
+        append_matches(&self.matches, range, shift, matches);
+    }
+}
+
+/// Appends the matches within `range`, clipped to it, counted from its start plus `shift`.
+fn append_matches(from: &[Match], range: Range<usize>, shift: u32, to: &mut Vec<Match>) {
+    let (start, end) = (range.start as u32, range.end as u32);
+    let first = from.partition_point(|found| found.end() <= start);
+    for found in from[first..].iter().take_while(|found| found.at < end) {
+        let at = found.at.max(start);
+        let len = found.end().min(end) - at;
+        to.push(Match::new(at - start + shift, len as u16, found.distance()));
+    }
+}
+
+/// The object's bytes that [`open`] needs for this plain range.
+pub fn bytes_to_open(stream: &Stream, plain: &Range<u64>) -> Range<u64> {
+    let first = point_before(stream, plain.start).map_or(0, |point| point.block_bit / 8);
+    let end = stream.points.iter().find(|point| point.plain_at >= plain.end);
+    // A step that begins before the point may end behind it, and a header is read whole.
+    let end = end.map_or(stream.end, |point| (stream.start + point.bit / 8 + 64).min(stream.end));
+    stream.start + first..end
+}
+
+fn point_before(stream: &Stream, plain_at: u64) -> Option<&crate::scan::Point> {
+    let after = stream.points.partition_point(|point| point.plain_at <= plain_at);
+    after.checked_sub(1).map(|at| &stream.points[at])
+}
+
+/// The plain bytes `plain` of a stream, from `bytes`, those of the object that [`bytes_to_open`]
+/// names.
+///
+/// # Errors
+/// [`Malformed`] when the bytes are not those of the stream.
+pub fn open(stream: &Stream, plain: Range<u64>, bytes: &[u8]) -> Result<Opened, Malformed> {
+    let point = point_before(stream, plain.start);
+    let at = bytes_to_open(stream, &plain).start - stream.start;
+    let input = Input { bytes, at, is_all: true };
+    let mut text = point.map_or_else(Vec::new, |point| point.window.clone());
+    let (before, window_len) = (point.map_or(0, |point| point.plain_at), text.len());
+    let wanted = |position: u64| (position - before) as usize + window_len;
+    let mut inflater = Inflater::at_block(point.map_or(0, |point| point.block_bit));
+    if let Some(point) = point.filter(|point| point.bit != point.block_bit) {
+        inflater.read_header_only(input)?;
+        inflater.skip_to(point.bit);
+    }
+    let mut parse = Parse::default();
+    while text.len() < wanted(plain.end) {
+        if inflater.run(input, &mut text, wanted(plain.end), Some(&mut parse))? == Stopped::Done {
+            break;
+        }
+    }
+    if text.len() < wanted(plain.end) {
+        return Err(Malformed("a stream that is shorter than it was"));
+    }
+    let range = wanted(plain.start)..wanted(plain.end);
+    let mut matches = Vec::with_capacity(parse.matches.len());
+    append_matches(&parse.matches, range.clone(), 0, &mut matches);
+    text.truncate(range.end);
+    text.drain(..range.start);
+    Ok(Opened { plain: text, matches })
+}

@@ -1,0 +1,144 @@
+//! The next step of a parse, predicted from the parse of the base at the bytes that the text was
+//! copied from.
+
+use std::ops::Range;
+
+use crate::alphabet::{MATCH_LEN_MAX, MATCH_LEN_MIN};
+use crate::parse::Match;
+use crate::replay::{Step, common};
+
+/// "The text's bytes from `at` on were made from those of the base from `base` on."
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Position in the text.
+    pub at: u32,
+    /// Bytes, at least one.
+    pub len: u32,
+    /// Position in the base.
+    pub base: u32,
+    /// Both sides are equal; otherwise they only lie beside each other.
+    pub is_equal: bool,
+}
+
+impl Run {
+    fn end(&self) -> u32 {
+        self.at + self.len
+    }
+}
+
+/// The parse of the base: its matches in ascending order, and where the base is plain text of a
+/// deflate stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Base<'a> {
+    /// Matches, by position in the base.
+    pub matches: &'a [Match],
+    /// Ascending, disjoint ranges of the base that were opened.
+    pub opened: &'a [Range<u32>],
+}
+
+/// What a prediction was made from. The numbers are part of the format
+/// (docs/format/deflate-view-v1.md §6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// No parse of a base lies beside this byte.
+    Nothing = 0,
+    /// A literal there.
+    Literal = 1,
+    /// A match that begins there, of bytes that are the same here.
+    SameMatch = 2,
+    /// A match that begins there.
+    Match = 3,
+    /// A match that began before it.
+    Inside = 4,
+    /// A match there whose distance matches nothing here.
+    NoMatch = 5,
+}
+
+/// How many reasons there are.
+pub(crate) const REASONS: usize = 6;
+
+/// The bytes of a stream in the text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub(crate) start: usize,
+    /// Behind the last byte that is known.
+    pub(crate) end: usize,
+    /// The stream begins at `start`.
+    pub(crate) is_from_start: bool,
+}
+
+/// Walks text and base side by side; positions never go back.
+#[derive(Debug)]
+pub(crate) struct Predictor<'a> {
+    base: Base<'a>,
+    runs: &'a [Run],
+    run: usize,
+    next_match: usize,
+    opened: usize,
+    /// Where in the base the last prediction was made.
+    last: u32,
+}
+
+impl<'a> Predictor<'a> {
+    pub(crate) fn new(base: Base<'a>, runs: &'a [Run]) -> Self {
+        Self { base, runs, run: 0, next_match: 0, opened: 0, last: 0 }
+    }
+
+    /// The step that the base suggests for `at`.
+    #[inline]
+    pub(crate) fn predict(&mut self, text: &[u8], extent: &Extent, at: usize) -> (Reason, Step) {
+        while self.runs.get(self.run).is_some_and(|run| run.end() as usize <= at) {
+            self.run += 1;
+        }
+        let Some(run) = self.runs.get(self.run).filter(|run| run.at as usize <= at) else {
+            return (Reason::Nothing, Step::Literal);
+        };
+        let place = run.base + (at as u32 - run.at);
+        if !self.move_to(place) {
+            return (Reason::Nothing, Step::Literal);
+        }
+        let Some(found) = self.base.matches.get(self.next_match).filter(|found| found.at <= place) else {
+            return (Reason::Literal, Step::Literal);
+        };
+        let distance = found.distance() as usize;
+        let begins = found.at == place;
+        if distance > at - extent.start {
+            return (Reason::NoMatch, Step::Literal);
+        }
+        if begins && run.is_equal && at - distance >= run.at as usize {
+            let end = at + usize::from(found.len);
+            let is_whole = end < run.end() as usize
+                || (end == run.end() as usize && (usize::from(found.len) == MATCH_LEN_MAX || end == extent.end));
+            if is_whole && end <= extent.end {
+                return (Reason::SameMatch, Step::Match { len: found.len, distance: distance as u32 });
+            }
+        }
+        let most = MATCH_LEN_MAX.min(extent.end - at);
+        match common(text, at - distance, at, most) {
+            0..MATCH_LEN_MIN => (Reason::NoMatch, Step::Literal),
+            len => {
+                let reason = if begins { Reason::Match } else { Reason::Inside };
+                (reason, Step::Match { len: len as u16, distance: distance as u32 })
+            }
+        }
+    }
+
+    /// Finds the first match that ends behind `place`; false where the base is not opened.
+    #[inline]
+    fn move_to(&mut self, place: u32) -> bool {
+        let base = &self.base;
+        if place < self.last || place - self.last > 1 << 12 {
+            self.next_match = base.matches.partition_point(|found| found.end() <= place);
+            self.opened = base.opened.partition_point(|range| range.end <= place);
+        } else {
+            while base.matches.get(self.next_match).is_some_and(|found| found.end() <= place) {
+                self.next_match += 1;
+            }
+            while base.opened.get(self.opened).is_some_and(|range| range.end <= place) {
+                self.opened += 1;
+            }
+        }
+        self.last = place;
+        base.opened.get(self.opened).is_some_and(|range| range.start <= place)
+    }
+}

@@ -1,0 +1,362 @@
+//! What a known encoder would do next: its match search, run only where it is asked for.
+//!
+//! Part of the format (docs/format/deflate-view-v1.md §7): parses already stored cannot be read
+//! with another search.
+
+use crate::alphabet::{MATCH_LEN_MAX, MATCH_LEN_MIN, WINDOW_LEN};
+use crate::parse::Match;
+
+/// Bytes that stock zlib keeps ahead: it looks no further back than the window less this.
+const AHEAD_MIN: usize = 262;
+/// A match of three bytes further back than this is not worth its bits.
+const TOO_FAR: usize = 4096;
+/// Chains, as a power of two: zlib's at its usual memory level, and Go's.
+const HASH_BITS: u32 = 15;
+const HASH_BITS_GO: u32 = 17;
+
+/// A step of a parse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Literal,
+    Match { len: u16, distance: u32 },
+}
+
+impl Step {
+    /// Bytes it stands for.
+    #[inline(always)]
+    pub(crate) fn len(self) -> usize {
+        match self {
+            Self::Literal => 1,
+            Self::Match { len, .. } => usize::from(len),
+        }
+    }
+}
+
+/// How an encoder decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    /// zlib's `deflate_fast`: the first match that is found is taken, and long ones are not entered
+    /// into the chains.
+    Greedy,
+    /// zlib's `deflate_slow`: a match waits for a better one at the next byte.
+    Lazy,
+    /// Go's `compress/flate` from level 4 on: lazy, over hashes of four bytes.
+    Go,
+}
+
+/// An encoder that can be replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Replay {
+    style: Style,
+    /// A match this long makes the search for a better one four times as short.
+    good: usize,
+    /// A match this long is taken at once (lazy), or the longest that is entered into the chains
+    /// whole (greedy).
+    lazy: usize,
+    /// A match this long ends a search.
+    nice: usize,
+    /// Places that a search looks at.
+    chain: usize,
+}
+
+impl Replay {
+    /// Every encoder by its number in the format, less one.
+    pub(crate) const ALL: [Self; 15] = [
+        Self::new(Style::Greedy, 4, 4, 8, 4),
+        Self::new(Style::Greedy, 4, 5, 16, 8),
+        Self::new(Style::Greedy, 4, 6, 32, 32),
+        Self::new(Style::Lazy, 4, 4, 16, 16),
+        Self::new(Style::Lazy, 8, 16, 32, 32),
+        Self::new(Style::Lazy, 8, 16, 128, 128),
+        Self::new(Style::Lazy, 8, 32, 128, 256),
+        Self::new(Style::Lazy, 32, 128, 258, 1024),
+        Self::new(Style::Lazy, 32, 258, 258, 4096),
+        Self::new(Style::Go, 4, 4, 16, 16),
+        Self::new(Style::Go, 8, 16, 32, 32),
+        Self::new(Style::Go, 8, 16, 128, 128),
+        Self::new(Style::Go, 8, 32, 128, 256),
+        Self::new(Style::Go, 32, 128, 258, 1024),
+        Self::new(Style::Go, 32, 258, 258, 4096),
+    ];
+
+    const fn new(style: Style, good: usize, lazy: usize, nice: usize, chain: usize) -> Self {
+        Self { style, good, lazy, nice, chain }
+    }
+
+    /// Bytes that are hashed, and the shortest match.
+    fn hashed(self) -> usize {
+        if self.style == Style::Go { 4 } else { 3 }
+    }
+}
+
+/// A match found: nothing when `len` is 0.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    len: usize,
+    distance: usize,
+}
+
+/// The state of a replayed encoder: what of the text is in its chains.
+#[derive(Debug)]
+pub(crate) struct Searcher {
+    replay: Replay,
+    /// The last place plus one of every hash; 0 is none.
+    heads: Vec<u32>,
+    /// How far before a place the one with the same hash lies; 0 is too far.
+    before: Vec<u16>,
+    /// The stream's bytes in the text.
+    start: usize,
+    end: usize,
+    /// True when a stream's first byte is at `start`: zlib never finds it.
+    is_from_start: bool,
+    /// Everything before this place is in the chains.
+    entered: usize,
+    /// Steps that the greedy style has seen, whose bytes are in the chains.
+    steps_entered: usize,
+    /// What the search at a place has found already, with the length it had to beat.
+    known: Option<(usize, Found)>,
+}
+
+impl Searcher {
+    pub(crate) fn new(replay: Replay) -> Self {
+        Self {
+            replay,
+            heads: vec![0; 1 << if replay.style == Style::Go { HASH_BITS_GO } else { HASH_BITS }],
+            before: vec![0; WINDOW_LEN],
+            start: 0,
+            end: 0,
+            is_from_start: true,
+            entered: 0,
+            steps_entered: 0,
+            known: None,
+        }
+    }
+
+    /// Begins a stream whose bytes known are `text[start..end]`. Places never go back.
+    pub(crate) fn begin(&mut self, start: usize, end: usize, is_from_start: bool) {
+        self.start = start;
+        self.end = end;
+        self.is_from_start = is_from_start;
+        self.entered = start;
+        self.steps_entered = 0;
+        self.known = None;
+    }
+
+    /// What the encoder would do at `at`. `steps` are the matches of the stream so far,
+    /// `after_literal` whether the step before was a literal.
+    pub(crate) fn guess(&mut self, text: &[u8], at: usize, steps: &[Match], after_literal: bool) -> Step {
+        match self.replay.style {
+            Style::Greedy => {
+                self.enter_greedily(text, at, steps);
+                step_of(self.search(text, at, MATCH_LEN_MIN - 1))
+            }
+            Style::Lazy => self.guess_lazily(text, at, after_literal, MATCH_LEN_MIN - 1),
+            Style::Go => self.guess_lazily(text, at, after_literal, 3),
+        }
+    }
+
+    fn guess_lazily(&mut self, text: &[u8], at: usize, after_literal: bool, least: usize) -> Step {
+        let found = match self.known.take() {
+            Some((place, found)) if place == at && after_literal => found,
+            _ => {
+                let better = if after_literal { self.better(text, at, least) } else { None };
+                better.unwrap_or_else(|| self.look(text, at, least))
+            }
+        };
+        if found.len == 0 {
+            return Step::Literal;
+        }
+        if found.len < self.replay.lazy {
+            let next = self.look(text, at + 1, found.len);
+            if next.len > found.len {
+                self.known = Some((at + 1, next));
+                return Step::Literal;
+            }
+        }
+        step_of(found)
+    }
+
+    /// The match for which one at the byte before had to stand back, when there was one.
+    fn better(&mut self, text: &[u8], at: usize, least: usize) -> Option<Found> {
+        if at == self.start {
+            return None;
+        }
+        let waiting = self.look(text, at - 1, least).len;
+        if waiting == 0 || waiting >= self.replay.lazy {
+            return None;
+        }
+        Some(self.look(text, at, waiting)).filter(|found| found.len > 0)
+    }
+
+    /// The search at `at` for a match longer than `least`, everything before it in the chains.
+    fn look(&mut self, text: &[u8], at: usize, least: usize) -> Found {
+        self.enter_until(text, at);
+        match self.replay.style {
+            Style::Go => self.search_as_go(text, at, least),
+            _ => {
+                let found = self.search(text, at, least);
+                if found.len == MATCH_LEN_MIN && found.distance > TOO_FAR { Found::default() } else { found }
+            }
+        }
+    }
+
+    fn hash(&self, text: &[u8], at: usize) -> usize {
+        if self.replay.style == Style::Go {
+            let word = text[at..].first_chunk::<4>().map_or(0, |word| u32::from_be_bytes(*word));
+            return (word.wrapping_mul(0x1e35_a7bd) >> (32 - HASH_BITS_GO)) as usize;
+        }
+        let byte = |k: usize| usize::from(text[at + k]);
+        (byte(0) << 10 ^ byte(1) << 5 ^ byte(2)) & ((1 << HASH_BITS) - 1)
+    }
+
+    #[inline(always)]
+    fn enter(&mut self, text: &[u8], at: usize) {
+        if at + self.replay.hashed() <= self.end {
+            let hash = self.hash(text, at);
+            let distance = at as u32 + 1 - self.heads[hash];
+            self.before[at % WINDOW_LEN] = if distance > WINDOW_LEN as u32 { 0 } else { distance as u16 };
+            self.heads[hash] = at as u32 + 1;
+        }
+    }
+
+    fn enter_until(&mut self, text: &[u8], at: usize) {
+        for place in self.entered.max(at.saturating_sub(WINDOW_LEN))..at {
+            self.enter(text, place);
+        }
+        self.entered = self.entered.max(at);
+    }
+
+    /// Enters every place that is no inside of a match too long for that.
+    fn enter_greedily(&mut self, text: &[u8], at: usize, steps: &[Match]) {
+        let from = self.entered.max(at.saturating_sub(WINDOW_LEN));
+        while steps.get(self.steps_entered).is_some_and(|step| (step.end() as usize) <= from) {
+            self.steps_entered += 1;
+        }
+        let mut place = from;
+        while place < at {
+            if let Some(step) = steps.get(self.steps_entered).filter(|step| step.at as usize <= place) {
+                let is_long = usize::from(step.len) > self.replay.lazy;
+                if !is_long || place == step.at as usize {
+                    self.enter(text, place);
+                }
+                place = if is_long { step.end() as usize } else { place + 1 };
+                self.steps_entered += usize::from(place >= step.end() as usize);
+            } else {
+                self.enter(text, place);
+                place += 1;
+            }
+        }
+        self.entered = self.entered.max(at);
+    }
+
+    /// Bytes that a match at `at` can have.
+    fn room(&self, at: usize) -> usize {
+        self.end.saturating_sub(at).min(MATCH_LEN_MAX)
+    }
+
+    /// zlib's `longest_match`.
+    fn search(&self, text: &[u8], at: usize, least: usize) -> Found {
+        let room = self.room(at);
+        if room < MATCH_LEN_MIN || least >= room {
+            return Found::default();
+        }
+        let tries = if least >= self.replay.good { self.replay.chain >> 2 } else { self.replay.chain };
+        // zlib never finds a stream's first byte; and only the first place of a chain may be as far
+        // as can be.
+        let first = self.start + usize::from(self.is_from_start);
+        let farthest = at.saturating_sub(WINDOW_LEN - AHEAD_MIN);
+        let (near, far) = (first.max(farthest + 1), first.max(farthest));
+        self.walk(text, at, Bounds { room, least, tries, near, far, short_reach: WINDOW_LEN })
+    }
+
+    /// `findMatch` of Go's `compress/flate`. What has to be beaten is only three bytes, whatever
+    /// was found before.
+    fn search_as_go(&self, text: &[u8], at: usize, least: usize) -> Found {
+        let room = self.room(at);
+        if room < 4 || at < self.start {
+            return Found::default();
+        }
+        let first = self.start.max(at.saturating_sub(WINDOW_LEN));
+        let tries = self.replay.chain;
+        let best = self.walk(text, at, Bounds { room, least: 3, tries, near: first, far: first, short_reach: TOO_FAR });
+        if best.len <= least { Found::default() } else { best }
+    }
+
+    /// Walks the chain of the bytes at `at` and takes what is longer than anything before.
+    #[inline(always)]
+    fn walk(&self, text: &[u8], at: usize, bounds: Bounds) -> Found {
+        let nice = self.replay.nice.min(bounds.room);
+        let mut best = Found { len: bounds.least, distance: 0 };
+        let mut tries = bounds.tries;
+        let Some(mut place) = (self.heads[self.hash(text, at)] as usize).checked_sub(1) else {
+            return Found::default();
+        };
+        let mut limit = bounds.far;
+        let mut last = last_two(text, at + best.len);
+        while place >= limit && tries > 0 {
+            // A place that was entered after this one belongs to a step that is not yet made.
+            if place < at {
+                if last_two(text, place + best.len) == last {
+                    let len = common(text, place, at, bounds.room);
+                    if len > best.len && (len > 4 || at - place <= bounds.short_reach) {
+                        best = Found { len, distance: at - place };
+                        if len >= nice {
+                            break;
+                        }
+                        last = last_two(text, at + len);
+                    }
+                }
+                tries -= 1;
+                limit = bounds.near;
+            }
+            let distance = usize::from(self.before[place % WINDOW_LEN]);
+            if distance == 0 || distance > place {
+                break;
+            }
+            place -= distance;
+        }
+        if best.distance == 0 { Found::default() } else { best }
+    }
+}
+
+/// Where a search looks, and what it accepts.
+#[derive(Clone, Copy)]
+struct Bounds {
+    room: usize,
+    least: usize,
+    tries: usize,
+    /// No place before this one, once one has been looked at.
+    near: usize,
+    /// No place before this one.
+    far: usize,
+    /// How far back a match of four bytes or less may reach.
+    short_reach: usize,
+}
+
+/// The byte at `end` and the one before it.
+#[inline(always)]
+fn last_two(text: &[u8], end: usize) -> u16 {
+    text[end - 1..].first_chunk::<2>().map_or(0, |two| u16::from_le_bytes(*two))
+}
+
+fn step_of(found: Found) -> Step {
+    match found.len {
+        0 => Step::Literal,
+        len => Step::Match { len: len as u16, distance: found.distance as u32 },
+    }
+}
+
+/// How many bytes from `left` and `right` on are equal, at most `most`.
+#[inline(always)]
+pub(crate) fn common(text: &[u8], left: usize, right: usize, most: usize) -> usize {
+    let (left, right) = (&text[left..left + most], &text[right..right + most]);
+    let mut at = 0;
+    while let (Some(one), Some(other)) = (left[at..].first_chunk::<8>(), right[at..].first_chunk::<8>()) {
+        let differs = u64::from_le_bytes(*one) ^ u64::from_le_bytes(*other);
+        if differs != 0 {
+            return at + (differs.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    at + left[at..].iter().zip(&right[at..]).take_while(|(one, other)| one == other).count()
+}

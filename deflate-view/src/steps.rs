@@ -1,0 +1,299 @@
+//! The steps of a block as flags (the prediction is right) and residue (what it should have been).
+//!
+//! Part of the format (docs/format/deflate-view-v1.md §6).
+
+use crate::Malformed;
+use crate::alphabet::{DISTANCE_BASE, DISTANCE_EXTRA, DISTANCE_SYMBOLS, distance_symbol};
+use crate::coder::{Coder, Decoder, Encoder, Model, Numbers};
+use crate::parse::Match;
+use crate::predict::{Base, Extent, Predictor, REASONS, Reason, Run};
+use crate::replay::{Replay, Searcher, Step};
+
+/// After so many right predictions the number of further ones is written.
+const STREAK: u32 = 16;
+/// Predictions that are remembered, one bit each.
+const HISTORY: usize = 16;
+
+/// The models of flags and residue.
+#[derive(Debug)]
+struct Models {
+    right: [[[Model; HISTORY]; 5]; REASONS],
+    run: Numbers,
+    replay_right: [[[Model; HISTORY]; 2]; REASONS],
+    literal: [Model; REASONS],
+    same_distance: [Model; 2],
+    len: [[Model; 256]; 3],
+    distance: [[Model; 32]; 4],
+}
+
+impl Models {
+    const NEW: Self = Self {
+        right: [[[Model::NEW; HISTORY]; 5]; REASONS],
+        run: Numbers::NEW,
+        replay_right: [[[Model::NEW; HISTORY]; 2]; REASONS],
+        literal: [Model::NEW; REASONS],
+        same_distance: [Model::NEW; 2],
+        len: [[Model::NEW; 256]; 3],
+        distance: [[Model::NEW; 32]; 4],
+    };
+}
+
+/// What a step was predicted to be.
+#[derive(Clone, Copy, Debug)]
+struct Guess {
+    reason: Reason,
+    step: Step,
+    /// The replayed encoder has been asked already.
+    is_replayed: bool,
+}
+
+/// How many of something the steps were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepCounts {
+    /// Steps in all.
+    pub steps: u64,
+    /// Predicted wrongly from the base.
+    pub missed: u64,
+    /// Of these, predicted rightly by the replayed encoder.
+    pub replayed: u64,
+}
+
+/// Where the steps of a block end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StepsEnd {
+    /// After so many.
+    Count(u32),
+    /// At this position of the text.
+    Position(usize),
+}
+
+/// Codes the steps of one unit.
+#[derive(Debug)]
+pub(crate) struct Steps<'a> {
+    text: &'a [u8],
+    predictor: Predictor<'a>,
+    searcher: Option<Searcher>,
+    extent: Extent,
+    models: Box<Models>,
+    history: usize,
+    replay_history: usize,
+    streak: u32,
+    pub(crate) counts: StepCounts,
+}
+
+impl<'a> Steps<'a> {
+    pub(crate) fn new(text: &'a [u8], base: Base<'a>, runs: &'a [Run], replay: Option<Replay>) -> Self {
+        Self {
+            text,
+            predictor: Predictor::new(base, runs),
+            searcher: replay.map(Searcher::new),
+            extent: Extent { start: 0, end: 0, is_from_start: true },
+            models: Box::new(Models::NEW),
+            history: 0,
+            replay_history: 0,
+            streak: 0,
+            counts: StepCounts::default(),
+        }
+    }
+
+    /// Begins a stream.
+    pub(crate) fn begin(&mut self, extent: Extent) {
+        self.extent = extent;
+        if let Some(searcher) = &mut self.searcher {
+            searcher.begin(extent.start, extent.end, extent.is_from_start);
+        }
+    }
+
+    /// Codes the steps that make `text[from..to]`: `all` are the stream's matches, from `first` on
+    /// those of this block.
+    pub(crate) fn encode(&mut self, coder: &mut Encoder, from: usize, to: usize, all: &[Match], first: usize) {
+        let mut plan = Vec::new();
+        let (mut at, mut next) = (from, first);
+        let mut after_literal = is_after_literal(self.extent.start, from, &all[..first]);
+        while at < to {
+            let actual = match all.get(next) {
+                Some(found) if found.at as usize == at => Step::Match { len: found.len, distance: found.distance() },
+                _ => Step::Literal,
+            };
+            let guess = self.guess(at, &all[..next], after_literal);
+            let second = if guess.step == actual { None } else { self.second(&guess, at, &all[..next], after_literal) };
+            plan.push((guess, second, actual));
+            next += usize::from(actual != Step::Literal);
+            after_literal = actual == Step::Literal;
+            at += actual.len();
+        }
+        let mut left = plan.as_slice();
+        while let Some(&(guess, second, actual)) = left.first() {
+            if self.streak >= STREAK {
+                let run = left.iter().take_while(|(guess, _, actual)| guess.step == *actual).count();
+                coder.number(&mut self.models.run, run as u32);
+                self.counts.steps += run as u64;
+                left = &left[run..];
+                if let Some(&(guess, second, actual)) = left.first() {
+                    self.wrong(coder, &guess, second, actual);
+                    left = &left[1..];
+                }
+                continue;
+            }
+            if self.flag(coder, &guess, guess.step == actual) {
+                self.right();
+            } else {
+                self.wrong(coder, &guess, second, actual);
+            }
+            left = &left[1..];
+        }
+    }
+
+    /// The other way: appends the matches of a block that begins at `from`, and returns where it
+    /// ends, at most `limit`.
+    ///
+    /// # Errors
+    /// [`Malformed`] for steps that the text does not allow.
+    pub(crate) fn decode(
+        &mut self,
+        coder: &mut Decoder<'_>,
+        from: usize,
+        limit: usize,
+        end: StepsEnd,
+        all: &mut Vec<Match>,
+    ) -> Result<usize, Malformed> {
+        let (mut at, mut count) = (from, 0);
+        let mut after_literal = is_after_literal(self.extent.start, from, all);
+        let mut run = 0;
+        let mut in_run = false;
+        loop {
+            let is_over = match end {
+                StepsEnd::Count(wanted) => count >= wanted,
+                StepsEnd::Position(position) => at >= position,
+            };
+            if is_over {
+                break;
+            }
+            if !in_run && self.streak >= STREAK {
+                run = coder.number(&mut self.models.run, 0);
+                in_run = true;
+            }
+            let guess = self.guess(at, all, after_literal);
+            let step = if in_run && run > 0 {
+                run -= 1;
+                self.counts.steps += 1;
+                guess.step
+            } else if !in_run && self.flag(coder, &guess, false) {
+                self.right();
+                guess.step
+            } else {
+                in_run = false;
+                if coder.is_past_end() {
+                    return Err(Malformed("a parse ends early"));
+                }
+                let second = self.second(&guess, at, all, after_literal);
+                self.wrong(coder, &guess, second, Step::Literal)
+            };
+            if let Step::Match { len, distance } = step {
+                if distance as usize > at - self.extent.start {
+                    return Err(Malformed("a match before its stream"));
+                }
+                all.push(Match::new(at as u32, len, distance));
+            }
+            at += step.len();
+            if at > limit {
+                return Err(Malformed("a step past its text"));
+            }
+            after_literal = step == Step::Literal;
+            count += 1;
+        }
+        if run > 0 { Err(Malformed("a run past its block")) } else { Ok(at) }
+    }
+
+    #[inline]
+    fn guess(&mut self, at: usize, all: &[Match], after_literal: bool) -> Guess {
+        let (reason, step) = self.predictor.predict(self.text, &self.extent, at);
+        match &mut self.searcher {
+            Some(searcher) if reason == Reason::Nothing => {
+                let step = searcher.guess(self.text, at, all, after_literal);
+                Guess { reason, step, is_replayed: true }
+            }
+            _ => Guess { reason, step, is_replayed: false },
+        }
+    }
+
+    /// What the replayed encoder says to a step that was predicted wrongly.
+    fn second(&mut self, guess: &Guess, at: usize, all: &[Match], after_literal: bool) -> Option<Step> {
+        if guess.is_replayed {
+            return None;
+        }
+        let searcher = self.searcher.as_mut()?;
+        Some(searcher.guess(self.text, at, all, after_literal)).filter(|step| *step != guess.step)
+    }
+
+    fn flag<C: Coder>(&mut self, coder: &mut C, guess: &Guess, is_right: bool) -> bool {
+        let len = match guess.step {
+            Step::Literal => 0,
+            Step::Match { len: 3, .. } => 1,
+            Step::Match { len: 4, .. } => 2,
+            Step::Match { len: 5..=8, .. } => 3,
+            Step::Match { .. } => 4,
+        };
+        coder.bit(&mut self.models.right[guess.reason as usize][len][self.history % HISTORY], is_right)
+    }
+
+    fn right(&mut self) {
+        self.history = self.history << 1 | 1;
+        self.streak += 1;
+        self.counts.steps += 1;
+    }
+
+    /// The step in place of one that was predicted wrongly.
+    fn wrong<C: Coder>(&mut self, coder: &mut C, guess: &Guess, second: Option<Step>, actual: Step) -> Step {
+        self.history <<= 1;
+        self.streak = 0;
+        self.counts.steps += 1;
+        self.counts.missed += 1;
+        if let Some(second) = second {
+            let context = self.replay_history % HISTORY;
+            let is_literal = usize::from(second == Step::Literal);
+            let model = &mut self.models.replay_right[guess.reason as usize][is_literal][context];
+            let is_right = coder.bit(model, second == actual);
+            self.replay_history = self.replay_history << 1 | usize::from(is_right);
+            if is_right {
+                self.counts.replayed += 1;
+                return second;
+            }
+        }
+        let models = &mut *self.models;
+        let may_be_literal = guess.step != Step::Literal && second != Some(Step::Literal);
+        if may_be_literal && coder.bit(&mut models.literal[guess.reason as usize], actual == Step::Literal) {
+            return Step::Literal;
+        }
+        let (len, distance) = match actual {
+            Step::Match { len, distance } => (len, distance),
+            Step::Literal => (3, 1),
+        };
+        let mut known = None;
+        for (place, suggested) in [Some(guess.step), second].into_iter().enumerate() {
+            if let (None, Some(Step::Match { distance: suggested, .. })) = (known, suggested)
+                && coder.bit(&mut models.same_distance[place], suggested == distance)
+            {
+                known = Some((place + 1, suggested));
+            }
+        }
+        let (context, _) = known.unwrap_or_default();
+        let len = 3 + coder.tree(&mut models.len[context], 8, u32::from(len - 3));
+        let distance = match known {
+            Some((_, distance)) => distance,
+            None => code_distance(coder, &mut models.distance[(len as usize - 3).min(3)], distance),
+        };
+        Step::Match { len: len as u16, distance }
+    }
+}
+
+fn is_after_literal(start: usize, at: usize, before: &[Match]) -> bool {
+    at > start && before.last().is_none_or(|found| (found.end() as usize) < at)
+}
+
+fn code_distance<C: Coder>(coder: &mut C, models: &mut [Model], distance: u32) -> u32 {
+    let symbol = coder.tree(models, 5, distance_symbol(distance as usize) as u32) as usize;
+    let symbol = symbol.min(DISTANCE_SYMBOLS - 1);
+    let base = u32::from(DISTANCE_BASE[symbol]);
+    base + coder.plain(DISTANCE_EXTRA[symbol].into(), distance.wrapping_sub(base))
+}

@@ -1,0 +1,215 @@
+//! A unit as it is stored: where its base lies, the delta of its text, its parse.
+//!
+//! Part of the format (docs/format/deflate-view-v1.md §3).
+
+use crate::Malformed;
+use crate::unit::{TEXT_LEN_MAX, UNIT_LEN_MAX};
+
+/// The only form there is. Part of the format.
+const FORM: u8 = 1;
+/// Most parts of a base that one unit may need. Part of the format.
+pub const PARTS_MAX: usize = 1 << 16;
+/// Most bytes of a base that one unit may need: what delta-v1 allows. Part of the format.
+pub const FOOTPRINT_LEN_MAX: usize = 32 << 20;
+
+/// A run of a base, named by places in the base object alone: no index has to be kept for it to
+/// mean something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BasePart {
+    /// The object's own bytes.
+    Object {
+        /// The object's bytes before it.
+        at: u64,
+        /// Bytes.
+        len: u32,
+    },
+    /// Plain text of a deflate stream.
+    Plain {
+        /// The object's bytes before the stream's first.
+        stream_at: u64,
+        /// Plain bytes of the stream before it.
+        plain_at: u64,
+        /// Plain bytes.
+        len: u32,
+    },
+}
+
+impl BasePart {
+    /// Bytes.
+    pub fn len(&self) -> u32 {
+        match self {
+            Self::Object { len, .. } | Self::Plain { len, .. } => *len,
+        }
+    }
+
+    /// True for a part of no bytes, which is refused.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn place(&self) -> u64 {
+        match self {
+            Self::Object { at, .. } => *at,
+            Self::Plain { stream_at, .. } => *stream_at,
+        }
+    }
+}
+
+/// One unit, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredUnit<'a> {
+    /// Bytes of the object: 1 to [`UNIT_LEN_MAX`].
+    pub object_len: usize,
+    /// Bytes of text: 1 to [`TEXT_LEN_MAX`].
+    pub text_len: usize,
+    /// The base of the text, part after part, in the order of the object.
+    pub parts: Vec<BasePart>,
+    /// The text as a delta (docs/format/delta-v1.md) over the parts' bytes.
+    pub delta: &'a [u8],
+    /// The parse.
+    pub parse: &'a [u8],
+}
+
+impl<'a> StoredUnit<'a> {
+    /// Appends the unit's bytes.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(FORM);
+        put(out, self.object_len as u64);
+        put(out, self.text_len as u64);
+        put(out, self.parts.len() as u64);
+        let mut last = 0;
+        for part in &self.parts {
+            let further = part.place() - last;
+            last = part.place();
+            match *part {
+                BasePart::Object { len, .. } => {
+                    put(out, further << 2);
+                    put(out, len.into());
+                }
+                BasePart::Plain { plain_at: 0, len, .. } => {
+                    put(out, further << 2 | 1);
+                    put(out, len.into());
+                }
+                BasePart::Plain { plain_at, len, .. } => {
+                    put(out, further << 2 | 2);
+                    put(out, plain_at);
+                    put(out, len.into());
+                }
+            }
+        }
+        put(out, self.delta.len() as u64);
+        out.extend_from_slice(self.delta);
+        out.extend_from_slice(self.parse);
+    }
+
+    /// Takes a unit apart. Nothing of delta and parse is looked at.
+    ///
+    /// # Errors
+    /// [`Malformed`] for what the format document tells a decoder to refuse.
+    pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut rest = bytes;
+        let (&form, behind) = rest.split_first().ok_or(Malformed("a unit ends early"))?;
+        if form != FORM {
+            return Err(Malformed("a unit of unknown form"));
+        }
+        rest = behind;
+        let object_len = take_up_to(&mut rest, UNIT_LEN_MAX)?;
+        let text_len = take_up_to(&mut rest, TEXT_LEN_MAX)?;
+        if object_len == 0 || text_len == 0 {
+            return Err(Malformed("a unit of nothing"));
+        }
+        let count = take_up_to(&mut rest, PARTS_MAX)?;
+        let mut parts = Vec::with_capacity(count.min(1024));
+        let (mut place, mut total) = (0u64, 0usize);
+        for _ in 0..count {
+            let head = take(&mut rest)?;
+            place = place.checked_add(head >> 2).ok_or(Malformed("a part past every object"))?;
+            let plain_at = match head & 3 {
+                2 => Some(take(&mut rest)?).filter(|at| *at > 0).ok_or(Malformed("a number in the wrong form"))?,
+                3 => return Err(Malformed("a part of unknown kind")),
+                _ => 0,
+            };
+            let len = take_up_to(&mut rest, FOOTPRINT_LEN_MAX)? as u32;
+            total += len as usize;
+            if len == 0 || total > FOOTPRINT_LEN_MAX || plain_at.checked_add(len.into()).is_none() {
+                return Err(Malformed("a part of impossible length"));
+            }
+            parts.push(match head & 3 {
+                0 => BasePart::Object { at: place, len },
+                _ => BasePart::Plain { stream_at: place, plain_at, len },
+            });
+        }
+        let delta_len = take_up_to(&mut rest, bytes.len())?;
+        let (delta, parse) = rest.split_at_checked(delta_len).ok_or(Malformed("a unit ends early"))?;
+        Ok(Self { object_len, text_len, parts, delta, parse })
+    }
+}
+
+/// Appends a number, seven bits a byte, the lowest first.
+pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// The next number, which has to be as short as it can be and below 2 to the power of 63.
+pub(crate) fn take(rest: &mut &[u8]) -> Result<u64, Malformed> {
+    let mut value = 0;
+    for at in 0..9 {
+        let (&byte, behind) = rest.split_first().ok_or(Malformed("a unit ends early"))?;
+        *rest = behind;
+        value |= u64::from(byte & 0x7f) << (7 * at);
+        if byte < 0x80 {
+            return if byte == 0 && at > 0 { Err(Malformed("a number is not minimal")) } else { Ok(value) };
+        }
+    }
+    Err(Malformed("a number is too long"))
+}
+
+/// The next number, at most `most`.
+pub(crate) fn take_up_to(rest: &mut &[u8], most: usize) -> Result<usize, Malformed> {
+    let value = take(rest)?;
+    usize::try_from(value).ok().filter(|value| *value <= most).ok_or(Malformed("a number is too large"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn part() -> impl Strategy<Value = (u64, bool, u64, u32)> {
+        (0u64..1 << 40, any::<bool>(), 0u64..1 << 20, 1u32..1 << 16)
+    }
+
+    proptest! {
+        #[test]
+        fn a_unit_comes_back(
+            lens in (1usize..=UNIT_LEN_MAX, 1usize..=TEXT_LEN_MAX),
+            parts in prop::collection::vec(part(), 0..40),
+            delta in prop::collection::vec(any::<u8>(), 0..100),
+            parse in prop::collection::vec(any::<u8>(), 0..100),
+        ) {
+            let mut at = 0;
+            let one = |(further, is_plain, plain_at, len)| {
+                at += further;
+                if is_plain { BasePart::Plain { stream_at: at, plain_at, len } } else { BasePart::Object { at, len } }
+            };
+            let parts: Vec<_> = parts.into_iter().map(one).collect();
+            let unit = StoredUnit { object_len: lens.0, text_len: lens.1, parts, delta: &delta, parse: &parse };
+            let mut bytes = Vec::new();
+            unit.write(&mut bytes);
+            prop_assert_eq!(StoredUnit::read(&bytes), Ok(unit));
+        }
+
+        #[test]
+        fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut bytes = bytes;
+            if let Some(first) = bytes.first_mut() {
+                *first = FORM;
+            }
+            let _ = StoredUnit::read(&bytes);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What the tests share: vectors, whole objects through units and back, random numbers.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use deflate_view::{
+    AHEAD_LEN, Base, CutLimits, Cutter, Index, Match, ReplayId, Run, ScanLimits, Scanner, StepCounts, Unit,
+    decode_parse, encode_parse, recognise,
+};
+
+/// A file of tests/vectors/deflate-view/.
+pub(crate) struct Vector {
+    pub(crate) name: String,
+    fields: HashMap<String, String>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Vector {
+    pub(crate) fn field(&self, name: &str) -> &str {
+        self.fields.get(name).unwrap_or_else(|| panic!("{} has no {name}", self.name))
+    }
+}
+
+/// Every vector of a type.
+pub(crate) fn vectors(wanted: &str) -> Vec<Vector> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors/deflate-view");
+    let mut all: Vec<Vector> = fs::read_dir(directory)
+        .expect("the vectors")
+        .map(|entry| read(&entry.expect("an entry").path()))
+        .filter(|vector| vector.field("type") == wanted)
+        .collect();
+    all.sort_by(|left, right| left.name.cmp(&right.name));
+    assert!(!all.is_empty(), "no vectors of type {wanted}");
+    all
+}
+
+fn read(path: &Path) -> Vector {
+    let text = fs::read_to_string(path).expect("a vector");
+    let (header, body) = text.split_once("\n\n").expect("a header and a body");
+    let fields = header.lines().map(|line| line.split_once(": ").expect("a field"));
+    let digits: String = body.split_whitespace().collect();
+    Vector {
+        name: path.file_stem().expect("a name").to_string_lossy().into_owned(),
+        fields: fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        bytes: hex::decode(digits).expect("hexadecimal digits"),
+    }
+}
+
+/// The units of an object with all of its streams opened.
+pub(crate) fn units(object: &[u8], index: &Index, limits: CutLimits) -> Vec<Unit> {
+    let mut cutter = Cutter::new(index.streams.iter().collect(), object.len() as u64, limits);
+    let mut units = Vec::new();
+    loop {
+        let at = cutter.position() as usize;
+        let ahead = &object[at..object.len().min(at + AHEAD_LEN)];
+        match cutter.next(ahead).expect("streams that were found") {
+            Some(unit) => units.push(unit),
+            None => return units,
+        }
+    }
+}
+
+/// What a base is made of, by value.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OwnedBase {
+    pub(crate) matches: Vec<Match>,
+    pub(crate) opened: Vec<std::ops::Range<u32>>,
+}
+
+impl OwnedBase {
+    pub(crate) fn borrow(&self) -> Base<'_> {
+        Base { matches: &self.matches, opened: &self.opened }
+    }
+}
+
+/// Takes a unit through its parse and back.
+pub(crate) fn there_and_back(
+    object: &[u8],
+    unit: &Unit,
+    base: &OwnedBase,
+    runs: &[Run],
+    replay: ReplayId,
+) -> StepCounts {
+    let parse = encode_parse(unit, base.borrow(), runs, replay);
+    let decoded = decode_parse(&parse.bytes, &unit.text, base.borrow(), runs, unit.len());
+    let (bytes, counts) = decoded.expect("what was encoded decodes");
+    assert!(bytes == object[unit.object.start as usize..unit.object.end as usize], "other bytes");
+    assert_eq!(counts, parse.counts);
+    counts
+}
+
+/// Takes an object through units and back without a base; returns how many parts of streams there
+/// were.
+pub(crate) fn whole_there_and_back(object: &[u8], limits: CutLimits) -> usize {
+    let index = Scanner::index(object, ScanLimits::default());
+    let mut at = 0;
+    let mut parts = 0;
+    for unit in units(object, &index, limits) {
+        assert_eq!(unit.object.start, at);
+        assert!(unit.text.len() <= limits.text_len_max && unit.len() <= limits.unit_len_max);
+        at = unit.object.end;
+        parts += unit.parts();
+        there_and_back(object, &unit, &OwnedBase::default(), &[], recognise(&unit));
+    }
+    assert_eq!(at, object.len() as u64);
+    parts
+}
+
+/// Random numbers from a seed.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end.max(1)
+    }
+}

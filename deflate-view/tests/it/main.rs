@@ -1,0 +1,8 @@
+//! The crate from outside: vectors, round trips, and what nobody should send.
+
+mod containers;
+mod hostile;
+mod kit;
+mod parses;
+mod segments;
+mod units;

@@ -1,0 +1,120 @@
+//! Segments of units: every vector, and openings from access points.
+
+use deflate_view::{
+    Base, BasePart, Malformed, Match, Opened, Opening, ScanLimits, Scanner, StoredSegment, StoredUnit, decode_parse,
+    open,
+};
+use sha2::{Digest, Sha256};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::kit::{Vector, vectors};
+use crate::units::apply;
+
+fn windows(frame: &[u8], len: usize) -> Result<Vec<u8>, Malformed> {
+    let mut plain = vec![0; len];
+    if len == 0 {
+        return Ok(plain);
+    }
+    match zstd::zstd_safe::decompress(&mut plain[..], frame) {
+        Ok(found) if found == len => Ok(plain),
+        _ => Err(Malformed("windows of another length")),
+    }
+}
+
+fn opened(object: &[u8], segment: &StoredSegment, windows: &[u8]) -> Result<Vec<Opened>, Malformed> {
+    let mut at = 0;
+    let one = |opening: &Opening| {
+        let window = &windows[at..at + opening.window_len()];
+        at += opening.window_len();
+        let bytes = opening.bytes();
+        let bytes =
+            object.get(bytes.start as usize..bytes.end as usize).ok_or(Malformed("an opening past its base"))?;
+        // What is only there for its table is not read.
+        if opening.plain_at > 0 { Ok(Opened::default()) } else { opening.open(window, bytes) }
+    };
+    segment.openings.iter().map(one).collect()
+}
+
+fn decode(vector: &Vector, object: &[u8]) -> Result<Vec<u8>, Malformed> {
+    let plain_len = vector.field("plain-length").parse().expect("a length");
+    let segment = StoredSegment::read(&vector.bytes, plain_len)?;
+    let windows = windows(&vector.bytes[segment.windows.clone()], segment.windows_len())?;
+    let opened = opened(object, &segment, &windows)?;
+    let mut content = Vec::new();
+    for unit in &segment.units {
+        let stored = StoredUnit::read(&vector.bytes[unit.place.clone()])?;
+        let (mut bytes, mut matches, mut ranges): (Vec<u8>, Vec<Match>, Vec<std::ops::Range<u32>>) = Default::default();
+        for part in &stored.parts {
+            let start = bytes.len() as u32;
+            match part {
+                BasePart::Object { at, len } => {
+                    let part = object.get(*at as usize..*at as usize + *len as usize);
+                    bytes.extend_from_slice(part.ok_or(Malformed("a part past its base"))?);
+                }
+                BasePart::Plain { plain_at, len, .. } => {
+                    for number in segment.openings_of(part)? {
+                        let plain = segment.openings[number].plain();
+                        let from = plain.start.max(*plain_at) - plain.start;
+                        let to = plain.end.min(plain_at + u64::from(*len)) - plain.start;
+                        opened[number].append_to(from as usize..to as usize, &mut bytes, &mut matches);
+                    }
+                    ranges.push(start..bytes.len() as u32);
+                }
+            }
+        }
+        if stored.object_len != unit.object_len as usize {
+            return Err(Malformed("a unit of another length"));
+        }
+        let (text, runs) = apply(stored.delta, &bytes, stored.text_len);
+        let base = Base { matches: &matches, opened: &ranges };
+        let (plain, _) = decode_parse(stored.parse, &text, base, &runs, stored.object_len)?;
+        if xxh3_128(&plain).to_le_bytes() != unit.digest {
+            return Err(Malformed("a unit of another digest"));
+        }
+        content.extend(plain);
+    }
+    Ok(content)
+}
+
+#[test]
+fn every_segment_gives_its_content_or_the_refusal_that_is_expected() {
+    let containers = vectors("container");
+    let (mut good, mut bad) = (0, 0);
+    for vector in vectors("segment") {
+        let base = containers.iter().find(|container| container.name == vector.field("base")).expect("its base");
+        let found = decode(&vector, &base.bytes);
+        if vector.field("expect") == "malformed" {
+            assert!(found.is_err(), "{} is not refused", vector.name);
+            bad += 1;
+        } else {
+            let found = found.unwrap_or_else(|error| panic!("{}: {error}", vector.name));
+            assert_eq!(hex::encode(Sha256::digest(found)), vector.field("expect"), "{}", vector.name);
+            good += 1;
+        }
+    }
+    assert!(good >= 2 && bad >= 12, "{good} good, {bad} bad");
+}
+
+#[test]
+fn what_is_opened_piece_by_piece_is_what_is_opened_at_once() {
+    let (mut points, mut streams) = (0, 0);
+    for container in vectors("container") {
+        let index = Scanner::index(&container.bytes, ScanLimits::default());
+        for stream in &index.streams {
+            let whole = &container.bytes[stream.start as usize..stream.end as usize];
+            let at_once = open(stream, 0..stream.plain_len, whole).expect("a stream that was found");
+            let mut pieces = Opened::default();
+            for (opening, window) in Opening::all(stream) {
+                let bytes = opening.bytes();
+                let piece = opening.open(window, &container.bytes[bytes.start as usize..bytes.end as usize]);
+                let piece = piece.expect("a stream that was found");
+                piece.append_to(0..piece.plain.len(), &mut pieces.plain, &mut pieces.matches);
+                points += usize::from(opening.plain_at > 0);
+                assert!(opening.open(&[window, &[0]].concat(), whole).is_err());
+            }
+            assert!(pieces == at_once, "{} at {}", container.name, stream.start);
+            streams += 1;
+        }
+    }
+    assert!(points >= 1 && streams > 30, "{points} points in {streams} streams");
+}

@@ -1,0 +1,15 @@
+//! Numbers that stand in a delta: encoder and decoder agree on them (docs/format/delta-v1.md).
+
+/// The form byte of a delta that is one copy. Part of the format (docs/format/delta-v1.md §3).
+pub(crate) const FORM_COPY: u8 = 0;
+/// The form byte of a delta made of streams. Part of the format.
+pub(crate) const FORM_STREAMS: u8 = 1;
+/// The form byte of a delta made of streams whose sub runs are distances and words. Part of the
+/// format.
+pub(crate) const FORM_WORDS: u8 = 2;
+
+/// In the diagonals: the same diagonal as before, and the gap is a sub run. Part of the format
+/// (docs/format/delta-v1.md §4).
+pub(crate) const SAME_DIAGONAL_SUB: u32 = 0;
+/// In the diagonals: the same diagonal as before, and the gap is literal. Part of the format.
+pub(crate) const SAME_DIAGONAL_LITERAL: u32 = 1;
