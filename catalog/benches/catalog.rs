@@ -1,7 +1,9 @@
-//! What the catalog adds to a request: commits alone and in company, content of one key, pages of listings. SQLite
-//! always; PostgreSQL where Debian's server is installed, started here and gone afterwards.
+//! What the catalog adds to a request: commits alone and in company, content of one key, pages of
+//! listings. SQLite always; PostgreSQL where Debian's server is installed, started here and gone
+//! afterwards.
 //!
-//! Neither flushes: what a flush costs is the disk's matter, and differs more between two runs than anything measured here.
+//! Neither flushes: what a flush costs is the disk's matter, and differs more between two runs than
+//! anything measured here.
 
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
 

@@ -1,4 +1,5 @@
-//! Which commits may go in: the rules that need no more than the commit and the rows it names. Pure.
+//! Which commits may go in: the rules that need no more than the commit and the rows it names.
+//! Pure.
 
 use crate::{CatalogError, Result, types::*};
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +48,8 @@ impl Known {
 }
 
 impl Content<'_> {
-    /// Existing blobs the commit references, in order of id: the order in which their rows are locked.
+    /// Existing blobs the commit references, in order of id: the order in which their rows are
+    /// locked.
     pub(crate) fn existing(&self) -> BTreeSet<BlobKey> {
         let new: BTreeSet<_> = self.new_blobs.iter().map(|blob| blob.row.id).collect();
         let bases = self.new_blobs.iter().flat_map(|blob| blob.bases.iter().copied());
@@ -144,7 +146,8 @@ impl Content<'_> {
 }
 
 impl Precondition {
-    /// Whether it holds of a key whose current version is `current`; `hidden` says whether it was deleted for good.
+    /// Whether it holds of a key whose current version is `current`; `hidden` says whether it was
+    /// deleted for good.
     pub(crate) fn check(&self, current: Option<VersionId>, hidden: bool) -> Result<()> {
         let holds = match self {
             Precondition::None => true,

@@ -1,6 +1,8 @@
-//! How bytes look in the journal's JSON: ids and digests as lowercase hex, longer runs of bytes as base64.
+//! How bytes look in the journal's JSON: ids and digests as lowercase hex, longer runs of bytes as
+//! base64.
 //!
-//! Part of the journal's format (docs/reference/catalog.md): rows already shipped cannot be replayed with another encoding.
+//! Part of the journal's format (docs/reference/catalog.md): rows already shipped cannot be
+//! replayed with another encoding.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 

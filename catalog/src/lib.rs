@@ -1,10 +1,14 @@
-//! The catalog: which version of which key is which extents of which blobs, and what is owed to whom.
+//! The catalog: which version of which key is which extents of which blobs, and what is owed to
+//! whom.
 //!
-//! [`Catalog`] is the contract; [`types`] are its nouns. It knows no S3, no backends and no codecs: facts are opaque
-//! bytes, blobs are ids with lengths. Every mutation is one transaction that also appends to the journal (I9, I11).
+//! [`Catalog`] is the contract; [`types`] are its nouns. It knows no S3, no backends and no codecs:
+//! facts are opaque bytes, blobs are ids with lengths. Every mutation is one transaction that also
+//! appends to the journal (I9, I11).
 //!
-//! [`SqliteCatalog`] is the catalog of one process, `PostgresCatalog` (behind the feature `postgres`) that of several. Rules, statements and schema are shared by all implementations (`relational`), and
-//! all of them pass one suite ([`conformance`], behind the feature of that name).
+//! [`SqliteCatalog`] is the catalog of one process, `PostgresCatalog` (behind the feature
+//! `postgres`) that of several. Rules, statements and schema are shared by all implementations
+//! (`relational`), and all of them pass one suite ([`conformance`], behind the feature of that
+//! name).
 
 mod admission;
 #[cfg(feature = "conformance")]
@@ -19,10 +23,10 @@ mod snapshot;
 mod sqlite;
 pub mod types;
 
-pub use contract::{Catalog, CatalogError, CommitObserver, Gate, Result};
+pub use contract::{Catalog, CatalogError, CommitObserver, Gate, Result, SpareSpace};
 pub use mutation::Mutation;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresCatalog, PostgresOptions};
 pub use snapshot::{Exported, JournalMarks, TableRows, Value};
-pub use sqlite::{ReadWork, SqliteCatalog, SqliteOptions};
+pub use sqlite::{ReadWork, Remains, SqliteCatalog, SqliteOptions, read_remains, set_aside};
 pub use types::*;

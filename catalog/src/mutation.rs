@@ -1,10 +1,15 @@
 //! What the journal keeps: every mutation with everything needed to make it again (I11).
 //!
-//! Variant and field names are part of the journal's format (docs/reference/catalog.md). Values that the catalog chose
-//! (ids, epochs, clamped times) are in the row, so replaying asks neither clock nor counter.
+//! Variant and field names are part of the journal's format (docs/reference/catalog.md). Values
+//! that the catalog chose (ids, epochs, clamped times) are in the row, so replaying asks neither
+//! clock nor counter.
 
 use crate::types::*;
 use serde::{Deserialize, Serialize};
+
+fn is_unset(at: &UnixMs) -> bool {
+    *at == 0
+}
 
 /// One mutation, as the journal's JSON names it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +32,8 @@ pub enum Mutation {
         name: String,
         /// Its value.
         value: serde_json::Value,
-        /// Refused when the setting is there. What was not refused is a setting like any other: the journal does not tell them apart.
+        /// Refused when the setting is there. What was not refused is a setting like any other: the
+        /// journal does not tell them apart.
         #[serde(skip)]
         creates: bool,
     },
@@ -42,14 +48,35 @@ pub enum Mutation {
         bucket: BucketId,
         /// Its settings.
         settings: serde_json::Value,
-        /// Refused when it has others than these; not in the journal, which has what was not refused.
+        /// Refused when it has others than these; not in the journal, which has what was not
+        /// refused.
         #[serde(skip)]
         expected: Option<serde_json::Value>,
+    },
+    /// Whether a bucket keeps versions.
+    SetVersioning {
+        /// The bucket.
+        bucket: BucketId,
+        /// From now on.
+        versioning: Versioning,
+    },
+    /// From now on the bucket's versions can be locked.
+    EnableObjectLock {
+        /// The bucket.
+        bucket: BucketId,
+    },
+    /// Another lock of a version.
+    SetLock {
+        /// As the writer asked for it.
+        commit: Box<LockCommit>,
     },
     /// The end of a bucket.
     DeleteBucket {
         /// The bucket.
         bucket: BucketId,
+        /// When; absent in rows of the first version, whose buckets had no open upload left.
+        #[serde(default, skip_serializing_if = "is_unset")]
+        now_ms: UnixMs,
     },
     /// A wrapped domain key.
     PutKey {
@@ -62,11 +89,27 @@ pub enum Mutation {
         commit: Box<PutCommit>,
         /// Last-Modified after clamping.
         modified_ms: UnixMs,
+        /// Whether it got a name of its own.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        named: bool,
     },
-    /// A key without its current version.
+    /// A key without its current version, or with a delete marker.
     Delete {
         /// As the writer asked for it.
         commit: Box<DeleteCommit>,
+        /// The version that was removed.
+        removed: VersionId,
+        /// The delete marker's Last-Modified after clamping, when there is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        modified_ms: Option<UnixMs>,
+        /// Whether the marker got a name of its own.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        named: bool,
+    },
+    /// One version less.
+    DeleteVersion {
+        /// As the writer asked for it.
+        commit: Box<DeleteVersionCommit>,
         /// The version that was removed.
         removed: VersionId,
     },
@@ -91,6 +134,9 @@ pub enum Mutation {
         commit: Box<CompleteCommit>,
         /// Last-Modified after clamping.
         modified_ms: UnixMs,
+        /// Whether it got a name of its own.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        named: bool,
     },
     /// An upload that was given up.
     Abort {
@@ -115,6 +161,11 @@ pub enum Mutation {
         /// The blob.
         blob: BlobKey,
     },
+    /// Whole content that stood in the place of a delta and will not become one again.
+    Cool {
+        /// The blob.
+        blob: BlobKey,
+    },
     /// A blob that was found damaged.
     Quarantine {
         /// The blob.
@@ -134,6 +185,19 @@ pub enum Mutation {
         /// As the writer asked for it.
         commit: CopyCommit,
     },
+    /// Closed epochs that were looked through, and the files of theirs that no row knows.
+    Sweep {
+        /// The epochs; empty when more of what they left follows.
+        epochs: Vec<u32>,
+        /// The files.
+        found: Vec<TrashFile>,
+    },
+    /// Files that are not on the list of what is to be removed any more: they are gone, or they
+    /// stay.
+    Untrash {
+        /// The files.
+        files: Vec<TrashFile>,
+    },
     /// A dying blob whose bytes are gone.
     Purge {
         /// The blob.
@@ -144,11 +208,14 @@ pub enum Mutation {
 }
 
 impl Mutation {
-    /// The epoch that must be open for this mutation to go through; `None` for those not bound to a writer.
+    /// The epoch that must be open for this mutation to go through; `None` for those not bound to a
+    /// writer.
     pub(crate) fn epoch(&self) -> Option<u32> {
         match self {
             Mutation::Put { commit, .. } => Some(commit.epoch),
             Mutation::Delete { commit, .. } => Some(commit.epoch),
+            Mutation::DeleteVersion { commit, .. } => Some(commit.epoch),
+            Mutation::SetLock { commit } => Some(commit.epoch),
             Mutation::Rewrite { commit } => Some(commit.epoch),
             Mutation::PutPart { commit } => Some(commit.epoch),
             Mutation::Complete { commit, .. } => Some(commit.epoch),
@@ -158,7 +225,8 @@ impl Mutation {
         }
     }
 
-    /// Whether a client waits for it. Settings are written by the program itself, also on the way to opening the gate.
+    /// Whether a client waits for it. Settings are written by the program itself, also on the way
+    /// to opening the gate.
     pub(crate) fn is_acknowledged(&self) -> bool {
         !matches!(
             self,
@@ -167,9 +235,12 @@ impl Mutation {
                 | Mutation::PutSetting { .. }
                 | Mutation::ForgetCompletedUploads { .. }
                 | Mutation::Undefer { .. }
+                | Mutation::Cool { .. }
                 | Mutation::Quarantine { .. }
                 | Mutation::EndQuarantine { .. }
                 | Mutation::Copy { .. }
+                | Mutation::Sweep { .. }
+                | Mutation::Untrash { .. }
                 | Mutation::Purge { .. }
         )
     }
@@ -179,6 +250,8 @@ impl Mutation {
         match self {
             Mutation::Put { commit, .. } => Some(commit.now_ms),
             Mutation::Delete { commit, .. } => Some(commit.now_ms),
+            Mutation::DeleteVersion { commit, .. } => Some(commit.now_ms),
+            Mutation::SetLock { commit } => Some(commit.now_ms),
             Mutation::Rewrite { commit } => Some(commit.now_ms),
             Mutation::Complete { commit, .. } => Some(commit.now_ms),
             Mutation::PutPart { commit } => Some(commit.part.modified_ms),

@@ -1,12 +1,25 @@
 //! The nouns of the catalog. All of them serialise, because the journal keeps every mutation.
 
+mod amounts;
+mod history;
+mod jobs;
+mod lock;
+mod multipart;
+
+pub use amounts::{BucketStats, StoredBytes, Tombstone, TrashFile, TrashSum};
+pub use history::{DeleteVersionCommit, Deleted, VersionEntry, VersionRef, Versioning, VersionsPage, VersionsQuery};
+pub use jobs::{JobLease, JobRow, JobTake, JobWish, JournalEntry};
+pub use lock::{LockChange, LockCommit, Retention, RetentionMode, VersionLock};
+pub use multipart::{CompleteCommit, CompletedUpload, Part, PartCommit, Upload, UploadsPage, UploadsQuery};
+
 use serde::{Deserialize, Serialize};
 
 /// Catalog id of a bucket; never used again after the bucket is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BucketId(pub i64);
 
-/// A version's id: 16 random bytes made by the writer before the commit, so that an unknown outcome can be read back (I9).
+/// A version's id: 16 random bytes made by the writer before the commit, so that an unknown outcome
+/// can be read back (I9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct VersionId(#[serde(with = "crate::encoding::hex_array")] pub [u8; 16]);
 
@@ -37,6 +50,27 @@ pub struct Bucket {
     pub created_ms: UnixMs,
     /// Its settings as JSON: compression, encryption, effort, backend, key id … (opaque here).
     pub settings: serde_json::Value,
+    /// Whether it keeps versions.
+    #[serde(default, skip_serializing_if = "Versioning::is_off")]
+    pub versioning: Versioning,
+    /// Whether its versions can be locked: then it keeps versions, for good.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub object_lock: bool,
+}
+
+/// A bucket to be created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewBucket {
+    /// S3 name.
+    pub name: String,
+    /// Canonical id of the owner.
+    pub owner: String,
+    /// Its settings.
+    pub settings: serde_json::Value,
+    /// Whether its versions can be locked; it keeps versions then.
+    pub object_lock: bool,
+    /// Now.
+    pub now_ms: UnixMs,
 }
 
 /// One wrapped domain key.
@@ -109,8 +143,8 @@ impl std::iter::Sum for FormBytes {
     }
 }
 
-/// An object that lay in a store before this catalog knew it, under its own key: content that is not ours
-/// (docs/decisions/0008-foreign-content.md).
+/// An object that lay in a store before this catalog knew it, under its own key: content that is
+/// not ours (docs/decisions/0008-foreign-content.md).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Original {
     /// Its key in the store that [`BlobRow::backend`] names.
@@ -120,7 +154,8 @@ pub struct Original {
     /// Whether that is the MD5 of its content.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub md5: bool,
-    /// Where in it the row's content begins: an original longer than a blob may be has several rows.
+    /// Where in it the row's content begins: an original longer than a blob may be has several
+    /// rows.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub offset: u64,
     /// Whether it is to be removed with the blob; otherwise nothing of ours ever touches it.
@@ -165,15 +200,16 @@ pub struct BlobRow {
     /// The complete blob when it lives in the catalog instead of a backend.
     #[serde(with = "crate::encoding::base64_option")]
     pub inline: Option<Vec<u8>>,
-    /// Set when the content lies in an object that is not a blob. Such a row is whole, stores nothing (`stored_len` 0, no root, no
-    /// digest, not inline), and is nobody's base.
+    /// Set when the content lies in an object that is not a blob. Such a row is whole, stores
+    /// nothing (`stored_len` 0, no root, no digest, not inline), and is nobody's base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original: Option<Original>,
     /// True when it holds the contents of several small objects.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pack: bool,
-    /// The id of its second copy in the same backend, which is as long as it is. Changes while the blob lives ([`CopyCommit`]), unlike
-    /// everything above; never set in a commit that brings the blob.
+    /// The id of its second copy in the same backend, which is as long as it is. Changes while the
+    /// blob lives ([`CopyCommit`]), unlike everything above; never set in a commit that brings the
+    /// blob.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy: Option<BlobKey>,
 }
@@ -214,6 +250,19 @@ pub struct NewBlob {
     /// It was stored in a hurry: it goes into the queue of what is to be encoded better later.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deferred: bool,
+    /// Stored bytes it takes more than the delta in whose place it stands because that was read
+    /// often; 0 for any other blob.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub heat_bytes: u64,
+}
+
+/// Whole content that stands in the place of a delta because that was read often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heated {
+    /// The blob; live.
+    pub row: BlobRow,
+    /// Stored bytes it takes more than the delta did.
+    pub heat_bytes: u64,
 }
 
 /// A blob in the queue of what is to be encoded better later.
@@ -245,7 +294,8 @@ pub struct Referrer {
     pub id: VersionId,
 }
 
-/// Versions of so many extents and more can be found without looking at the others. Part of the schema: an index knows them.
+/// Versions of so many extents and more can be found without looking at the others. Part of the
+/// schema: an index knows them.
 pub const SCATTERED_EXTENTS_MIN: u64 = 32;
 
 /// A version of [`SCATTERED_EXTENTS_MIN`] extents or more.
@@ -269,8 +319,8 @@ pub struct Scattered {
 
 /// Regions of one blob whose hooks are remembered: 5 GiB in regions of 64 MiB.
 pub const REGIONS_MAX: usize = 80;
-/// Hooks of one region that are remembered. A quarter less than a sketch gives, so that a region costs less than 600 bytes; what is asked
-/// for is looked up by all hooks of a sketch.
+/// Hooks of one region that are remembered. A quarter less than a sketch gives, so that a region
+/// costs less than 600 bytes; what is asked for is looked up by all hooks of a sketch.
 pub const REGION_HOOKS_MAX: usize = 24;
 
 /// What a whole blob resembles: a few hashes of its content per region.
@@ -278,7 +328,8 @@ pub const REGION_HOOKS_MAX: usize = 24;
 pub struct BlobHooks {
     /// The blob.
     pub blob: BlobKey,
-    /// The hooks of its regions, in order: at most [`REGIONS_MAX`] regions of [`REGION_HOOKS_MAX`] hooks are remembered.
+    /// The hooks of its regions, in order: at most [`REGIONS_MAX`] regions of [`REGION_HOOKS_MAX`]
+    /// hooks are remembered.
     pub regions: Vec<Vec<u32>>,
 }
 
@@ -383,9 +434,25 @@ pub struct Version {
     /// ETag, content headers, user metadata, checksums …: opaque, possibly sealed.
     #[serde(with = "crate::encoding::base64_bytes")]
     pub facts: Vec<u8>,
-    /// The writer's digest of the extents: sealed facts are bound to it, and readers compare it with the extents.
+    /// The writer's digest of the extents: sealed facts are bound to it, and readers compare it
+    /// with the extents.
     #[serde(with = "crate::encoding::hex_array")]
     pub extents_digest: [u8; 32],
+    /// Whether its S3 version id is its id. Otherwise it is the key's null version; a key has at
+    /// most one.
+    pub named: bool,
+    /// Whether it is a delete marker: it has no content and no facts, and is never current.
+    pub marker: bool,
+    /// What keeps it from being removed.
+    #[serde(default, skip_serializing_if = "VersionLock::is_none")]
+    pub lock: VersionLock,
+}
+
+impl Version {
+    /// How a request names it.
+    pub fn reference(&self) -> VersionRef {
+        if self.named { VersionRef::Id(self.id) } else { VersionRef::Null }
+    }
 }
 
 /// A version with what is needed to read it.
@@ -408,8 +475,8 @@ pub enum Precondition {
     Absent,
     /// The current version is this one.
     Current(VersionId),
-    /// The key has no current version, and none was deleted with [`DeleteCommit::hide`]: what is adopted by itself never brings back
-    /// what a client deleted.
+    /// The key has no current version, and none was deleted with [`DeleteCommit::hide`]: what is
+    /// adopted by itself never brings back what a client deleted.
     Adoptable,
 }
 
@@ -436,6 +503,10 @@ pub struct PutCommit {
     pub new_blobs: Vec<NewBlob>,
     /// Content, over new and existing live blobs of the same bucket; lengths add up to `size`.
     pub extents: Vec<Extent>,
+    /// What keeps the version from being removed; the bucket must have object lock when there is
+    /// something.
+    #[serde(default, skip_serializing_if = "VersionLock::is_none")]
+    pub lock: VersionLock,
     /// Now, by the writer's clock; clamped to be monotonic per key.
     pub now_ms: UnixMs,
     /// The writer's epoch; a fenced one is refused.
@@ -449,9 +520,13 @@ pub struct Committed {
     pub seq: Seq,
     /// Last-Modified after clamping.
     pub modified_ms: UnixMs,
+    /// Whether the version got a name of its own; otherwise it is the key's null version.
+    pub named: bool,
 }
 
-/// Removal of a key's current version.
+/// A deletion that names no version. In a bucket that keeps no versions it removes the key's
+/// current version. In one that does it adds a delete marker; where versioning is suspended the
+/// marker is the null version and takes the place of the one there is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeleteCommit {
     /// Bucket.
@@ -460,17 +535,23 @@ pub struct DeleteCommit {
     pub key: String,
     /// What must hold.
     pub precondition: Precondition,
-    /// Remember that the key was deleted, whether or not it had a version: its bucket reads through to a store that may still have it.
+    /// Remember that the key was deleted, whether or not it had a version: its bucket reads through
+    /// to a store that may still have it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hide: bool,
+    /// The id of the delete marker, should there be one. Journals of before have none: their
+    /// buckets kept no versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub marker: Option<VersionId>,
     /// Now.
     pub now_ms: UnixMs,
     /// The writer's epoch.
     pub epoch: u32,
 }
 
-/// Replacement of a version's extents by others with the same content (re-base, conversion, merge of extents): goes through only
-/// when the version still is what it was (hazard E20).
+/// Replacement of a version's extents by others with the same content (re-base, conversion, merge
+/// of extents): goes through only when the version still is what it was (hazard E20). With the same
+/// extents it replaces a version's facts alone (its tags).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RewriteCommit {
     /// Bucket.
@@ -481,9 +562,14 @@ pub struct RewriteCommit {
     pub id: VersionId,
     /// Its extents as the writer read them.
     pub old_extents: Vec<Extent>,
-    /// What they become; the same total length.
+    /// Its facts as the writer read them: what another changed meanwhile is not overwritten. `None`
+    /// does not look. Not in the journal, which has what was not refused.
+    #[serde(skip)]
+    pub old_facts: Option<Vec<u8>>,
+    /// What the extents become; the same total length.
     pub new_extents: Vec<Extent>,
-    /// The facts as they are to stand (sealed facts are bound to the extents, so they are sealed anew).
+    /// The facts as they are to stand (sealed facts are bound to the extents, so they are sealed
+    /// anew).
     #[serde(with = "crate::encoding::base64_bytes")]
     pub facts: Vec<u8>,
     /// Digest of `new_extents`.
@@ -504,10 +590,11 @@ pub struct ListQuery {
     pub bucket: BucketId,
     /// Only keys that start with this.
     pub prefix: String,
-    /// Keys that contain this after the prefix are rolled up into one common prefix each. Not empty when given.
+    /// Keys that contain this after the prefix are rolled up into one common prefix each. Not empty
+    /// when given.
     pub delimiter: Option<String>,
-    /// Where to go on: only keys and common prefixes greater than this (a common prefix is skipped with all its keys when it is
-    /// `after` itself, or when `after` lies inside it).
+    /// Where to go on: only keys and common prefixes greater than this (a common prefix is skipped
+    /// with all its keys when it is `after` itself, or when `after` lies inside it).
     pub after: Option<String>,
     /// Most entries (keys and common prefixes together), 1 to 1000.
     pub limit: usize,
@@ -529,267 +616,4 @@ pub struct ListPage {
     pub entries: Vec<ListEntry>,
     /// `Some(last key or common prefix)` when there is more: the next page's `after`.
     pub next: Option<String>,
-}
-
-/// A multipart upload's row.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Upload {
-    /// Bucket.
-    pub bucket: BucketId,
-    /// Key.
-    pub key: String,
-    /// Its id.
-    pub id: UploadId,
-    /// When it was created.
-    pub created_ms: UnixMs,
-    /// Who may go on with it.
-    pub owner: String,
-    /// Content headers, user metadata, checksum algorithm and type, base chosen …: opaque, possibly sealed.
-    #[serde(with = "crate::encoding::base64_bytes")]
-    pub facts: Vec<u8>,
-    /// Set when it has been completed.
-    pub completed: Option<CompletedUpload>,
-}
-
-/// What a completed upload became: kept a while so that Complete is idempotent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CompletedUpload {
-    /// The version it became.
-    pub version: VersionId,
-    /// Digest of the part list that was completed.
-    #[serde(with = "crate::encoding::hex_array")]
-    pub parts_digest: [u8; 32],
-    /// When.
-    pub completed_ms: UnixMs,
-}
-
-/// One uploaded part.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
-    /// Part number, 1 to 10,000.
-    pub number: u32,
-    /// Random id of this very upload of the part (a part may be uploaded again).
-    #[serde(with = "crate::encoding::hex_array")]
-    pub id: [u8; 16],
-    /// Logical size.
-    pub size: u64,
-    /// When it was stored.
-    pub modified_ms: UnixMs,
-    /// ETag, checksums: opaque, possibly sealed.
-    #[serde(with = "crate::encoding::base64_bytes")]
-    pub facts: Vec<u8>,
-    /// Its content.
-    pub extents: Vec<Extent>,
-}
-
-/// A part to be stored; replaces an earlier one of the same number.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PartCommit {
-    /// Bucket.
-    pub bucket: BucketId,
-    /// The upload.
-    pub upload: UploadId,
-    /// The part.
-    pub part: Part,
-    /// Blobs this commit brings.
-    pub new_blobs: Vec<NewBlob>,
-    /// The writer's epoch.
-    pub epoch: u32,
-}
-
-/// Completion of an upload: its chosen parts' extents become a version, the other parts are dropped.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CompleteCommit {
-    /// Bucket.
-    pub bucket: BucketId,
-    /// Key.
-    pub key: String,
-    /// The upload.
-    pub upload: UploadId,
-    /// Chosen parts in order: number and the part's random id as the writer read it; a part that was replaced since makes the commit [`CatalogError::Conflict`](crate::CatalogError::Conflict).
-    #[serde(with = "crate::encoding::chosen_parts")]
-    pub parts: Vec<(u32, [u8; 16])>,
-    /// Digest of the part list the client sent.
-    #[serde(with = "crate::encoding::hex_array")]
-    pub parts_digest: [u8; 32],
-    /// The new version's id.
-    pub id: VersionId,
-    /// Logical size: the sum of the chosen parts.
-    pub size: u64,
-    /// Facts of the version.
-    #[serde(with = "crate::encoding::base64_bytes")]
-    pub facts: Vec<u8>,
-    /// Digest of the version's extents.
-    #[serde(with = "crate::encoding::hex_array")]
-    pub extents_digest: [u8; 32],
-    /// What must hold of the key.
-    pub precondition: Precondition,
-    /// Now.
-    pub now_ms: UnixMs,
-    /// The writer's epoch.
-    pub epoch: u32,
-}
-
-/// A page of uploads, ordered by key, then creation, then id.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UploadsQuery {
-    /// Bucket.
-    pub bucket: BucketId,
-    /// Only keys that start with this.
-    pub prefix: String,
-    /// Roll-up, as in [`ListQuery`].
-    pub delimiter: Option<String>,
-    /// Go on after this key (all its uploads), or after this upload of the key when `upload_after` is given.
-    pub key_after: Option<String>,
-    /// See `key_after`.
-    pub upload_after: Option<UploadId>,
-    /// Most entries, 1 to 1000.
-    pub limit: usize,
-}
-
-/// A page of uploads.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UploadsPage {
-    /// Open uploads in order (completed ones are not listed).
-    pub uploads: Vec<Upload>,
-    /// Common prefixes in order.
-    pub common_prefixes: Vec<String>,
-    /// There is more after the last of them.
-    pub truncated: bool,
-    /// Where to go on: the key, and the upload when the page ended between uploads of one key.
-    pub next: Option<(String, Option<UploadId>)>,
-}
-
-/// A blob waiting for its purge.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tombstone {
-    /// The blob.
-    pub blob: BlobKey,
-    /// The backend that holds it.
-    pub backend: String,
-    /// True when it lives in the catalog: nothing is to be deleted from a backend.
-    pub inline: bool,
-    /// Set when it stands for an object that is not a blob.
-    pub original: Option<Original>,
-    /// Its second copy, which is as long as it is and goes with it.
-    pub copy: Option<BlobKey>,
-    /// Its stored bytes, those of the copy not among them.
-    pub stored_len: u64,
-    /// Since when.
-    pub since_ms: UnixMs,
-}
-
-/// Bytes of one bucket. Σ stored = exclusive + shared + base_only + overhead + tombstoned + inline.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoredBytes {
-    /// Blobs with exactly one referring version or part.
-    pub exclusive: u64,
-    /// Blobs with several.
-    pub shared: u64,
-    /// Blobs that only deltas need.
-    pub base_only: u64,
-    /// Blobs of other kinds (keysets, journals, backups), and second copies of live blobs.
-    pub overhead: u64,
-    /// Dying blobs not yet purged, and their second copies.
-    pub tombstoned: u64,
-    /// Blobs inside the catalog.
-    pub inline: u64,
-}
-
-/// Counts and sums of one bucket.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BucketStats {
-    /// Name.
-    pub name: String,
-    /// Current versions.
-    pub objects: u64,
-    /// Sum of their logical sizes.
-    pub logical_bytes: u64,
-    /// Open multipart uploads.
-    pub uploads: u64,
-    /// Logical bytes of their parts.
-    pub upload_bytes: u64,
-    /// Stored bytes by why they are kept.
-    pub stored: StoredBytes,
-    /// Bytes of live content that lies in originals: they are in none of the classes of `stored`.
-    pub foreign_bytes: u64,
-    /// Stored bytes of live whole blobs, inline ones included.
-    pub whole_bytes: u64,
-    /// Stored bytes of live delta blobs, inline ones included.
-    pub delta_bytes: u64,
-    /// Sums of [`FormBytes`] over live blobs.
-    pub forms: FormBytes,
-    /// Live blobs that have a second copy.
-    pub copies: u64,
-    /// Stored bytes of those copies; they are part of `stored.overhead`.
-    pub copy_bytes: u64,
-}
-
-/// One journal row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JournalEntry {
-    /// Sequence number: consecutive with every other mutation's.
-    pub seq: Seq,
-    /// When, by the writer's clock.
-    pub at_ms: UnixMs,
-    /// The mutation as JSON.
-    pub mutation: serde_json::Value,
-}
-
-/// A wish to run a background job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobTake {
-    /// The job's name.
-    pub name: String,
-    /// The writer that would run it.
-    pub epoch: u32,
-    /// How long the lease lasts when it is not renewed.
-    pub lease_ms: UnixMs,
-    /// How long ago the job must have ended; 0 for at once.
-    pub rest_ms: UnixMs,
-}
-
-/// A lease as its holder shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobLease {
-    /// The job's name.
-    pub name: String,
-    /// The number it was taken under.
-    pub fence: i64,
-}
-
-/// What an operator asks of a job, whichever process runs it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JobWish {
-    /// Stop where it is and do not go on until resumed.
-    Pause,
-    /// Go on.
-    Resume,
-    /// Give the run up that is under way. Forgotten when the run ends.
-    Cancel,
-}
-
-/// A background job as the catalog knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobRow {
-    /// Its name.
-    pub name: String,
-    /// Epoch of the writer that took it last and has not released it.
-    pub holder: Option<u32>,
-    /// How often it was taken.
-    pub fence: i64,
-    /// Whether the holder's lease is good now: not over, and its epoch open.
-    pub held: bool,
-    /// When it was last taken.
-    pub started_ms: Option<UnixMs>,
-    /// When it was last released.
-    pub ended_ms: Option<UnixMs>,
-    /// How long ago that was, by the catalog's clock.
-    pub idle_ms: Option<UnixMs>,
-    /// Whether it is to rest until resumed.
-    pub paused: bool,
-    /// Whether the run under way is to be given up.
-    pub cancelled: bool,
-    /// What it remembers (opaque here).
-    pub state: serde_json::Value,
 }

@@ -65,10 +65,10 @@ pub async fn a_hidden_key_is_not_adopted_again<F: Factory>(factory: &F) {
     let hide = |key: &str| DeleteCommit { hide: true, ..desk.deletion(key) };
     catalog.put(adopt("had")).await.unwrap();
     assert!(matches!(catalog.put(adopt("had")).await, Err(CatalogError::PreconditionFailed)));
-    assert!(catalog.delete(hide("had")).await.unwrap().is_some());
-    assert_eq!(catalog.delete(hide("never had")).await.unwrap(), None);
+    assert!(catalog.delete(hide("had")).await.unwrap().removed.is_some());
+    assert_eq!(catalog.delete(hide("never had")).await.unwrap(), Deleted::default());
     let seq = catalog.last_seq().await.unwrap();
-    assert_eq!(catalog.delete(hide("never had")).await.unwrap(), None);
+    assert_eq!(catalog.delete(hide("never had")).await.unwrap(), Deleted::default());
     assert_eq!(catalog.last_seq().await.unwrap(), seq, "nothing was left to be done");
     for key in ["had", "never had"] {
         assert!(catalog.hidden(bucket, key).await.unwrap());

@@ -55,19 +55,25 @@ pub async fn bucket_settings_are_replaced<F: Factory>(factory: &F) {
     ));
 }
 
-/// An aborted upload does not stand in the way, a completed one neither.
-pub async fn a_bucket_with_a_version_or_an_open_upload_cannot_be_deleted<F: Factory>(factory: &F) {
+/// No upload stands in the way: what its parts hold is let go, and no part can be added any more.
+pub async fn a_bucket_with_a_version_cannot_be_deleted_and_open_uploads_end_with_an_empty_one<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
     let (catalog, id) = (&desk.catalog, desk.bucket.id);
     desk.put("k").await;
     assert!(matches!(catalog.delete_bucket(id).await, Err(CatalogError::NotEmpty)));
     desk.delete("k").await;
     let upload = desk.start_upload("u", NOW).await;
-    assert!(matches!(catalog.delete_bucket(id).await, Err(CatalogError::NotEmpty)));
     let part = desk.put_part(upload.id, 1, 10).await;
     catalog.complete(desk.completion(&upload, &[&part])).await.unwrap();
+    let open = desk.start_upload("open", NOW).await;
+    let held = desk.put_part(open.id, 1, 10).await.extents[0].blob;
+    assert!(matches!(catalog.delete_bucket(id).await, Err(CatalogError::NotEmpty)));
+    assert!(catalog.upload(id, "open", open.id).await.unwrap().is_some(), "a refusal ends nothing");
     desk.delete("u").await;
     assert!(catalog.delete_bucket(id).await.unwrap());
+    assert_eq!(catalog.upload(id, "open", open.id).await.unwrap(), None);
+    assert!(catalog.parts(open.id, 0, 10, true).await.unwrap().is_empty());
+    assert!(desk.dying().await.contains(&held), "its content is let go");
     assert!(!catalog.delete_bucket(id).await.unwrap(), "there is none any more");
     assert_eq!(catalog.bucket("desk").await.unwrap(), None);
     assert!(matches!(catalog.put(desk.commit("k", vec![desk.whole(1)])).await, Err(CatalogError::NoBucket)));

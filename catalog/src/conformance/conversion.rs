@@ -38,7 +38,8 @@ pub async fn what_was_stored_in_a_hurry_waits_until_it_is_done<F: Factory>(facto
     desk.assert_sound().await;
 }
 
-/// A part of an upload may be deferred as well, and stays so when it becomes part of a version.
+/// A part of an upload may be deferred as well. It is in the queue from the moment on when it is
+/// part of a version.
 pub async fn a_deferred_part_waits_on_after_completion<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
     let upload = desk.start_upload("k", NOW).await;
@@ -46,9 +47,41 @@ pub async fn a_deferred_part_waits_on_after_completion<F: Factory>(factory: &F) 
     part.new_blobs[0].deferred = true;
     let blob = part.new_blobs[0].row.id;
     desk.catalog.put_part(part.clone()).await.unwrap();
+    assert_eq!(desk.catalog.deferred(NOW + 1, 10).await.unwrap(), []);
+    assert_eq!(desk.catalog.deferred_sum().await.unwrap(), DeferredSum::default());
     desk.catalog.complete(desk.completion(&upload, &[&part.part])).await.unwrap();
     let queue = desk.catalog.deferred(NOW + 1, 10).await.unwrap();
     assert_eq!(queue.iter().map(|waiting| (waiting.row.id, waiting.since_ms)).collect::<Vec<_>>(), [(blob, NOW)]);
+}
+
+/// By blob and in all; a snapshot has it too.
+pub async fn what_heat_costs_is_known_while_its_blob_lives<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    let catalog = &desk.catalog;
+    let mut hot = Vec::new();
+    for (key, heat_bytes) in [("a", 700), ("b", 80), ("c", 9), ("cold", 0)] {
+        let blob = NewBlob { heat_bytes, ..desk.whole(1000) };
+        hot.push(blob.row.id);
+        catalog.put(desk.commit(key, vec![blob])).await.unwrap();
+    }
+    let [a, b, c, cold] = hot[..] else { unreachable!("four were put") };
+    let listed = async |after| -> Vec<(BlobKey, u64)> {
+        let heated = catalog.heated(after, 10).await.unwrap();
+        heated.iter().map(|heated| (heated.row.id, heated.heat_bytes)).collect()
+    };
+    let mut all = vec![(a, 700), (b, 80), (c, 9)];
+    all.sort_unstable();
+    assert_eq!(listed(None).await, all);
+    assert_eq!(listed(Some(all[0].0)).await, all[1..]);
+    assert_eq!(catalog.heat_sum().await.unwrap(), 789);
+    assert_eq!(catalog.heat_of(&[b, cold, c]).await.unwrap(), 89);
+    assert!(catalog.cool(b).await.unwrap());
+    assert!(!catalog.cool(b).await.unwrap());
+    desk.delete("a").await;
+    assert_eq!(listed(None).await, [(c, 9)], "what dies costs nothing any more");
+    assert_eq!(catalog.heat_sum().await.unwrap(), 9);
+    catalog.purge(a, NOW).await.unwrap();
+    desk.assert_sound().await;
 }
 
 /// Each version once, whatever it uses of the blob.

@@ -48,6 +48,33 @@ pub async fn a_base_of_many_deltas_wants_a_second_copy_until_it_has_one<F: Facto
     desk.assert_sound().await;
 }
 
+/// Itself, through its deltas, or both; whole or not.
+pub async fn a_blob_that_many_objects_need_wants_a_second_copy<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    let (alone, base) = (desk.put("alone").await, desk.put("base").await);
+    deltas(&desk, base, 1).await;
+    let delta = desk.catalog.deltas_of(base, 1).await.unwrap()[0].clone();
+    for number in 0..2 {
+        let mut commit = desk.commit(&format!("same-{number}"), vec![]);
+        commit.extents = vec![Extent { blob: delta.id, offset: 0, len: delta.plain_len }];
+        commit.size = delta.plain_len;
+        desk.catalog.put(commit).await.unwrap();
+    }
+    let wanted = async |objects_min, after| {
+        let rows = desk.catalog.to_copy_shared(&delta.backend, objects_min, after, 100).await.unwrap();
+        rows.iter().map(|row| row.id).collect::<Vec<_>>()
+    };
+    assert_eq!(wanted(1, None).await, [alone, base, delta.id]);
+    assert_eq!(wanted(3, None).await, [base, delta.id]);
+    assert_eq!(wanted(4, None).await, [base]);
+    assert_eq!(wanted(5, None).await, []);
+    assert_eq!(wanted(1, Some(base)).await, [delta.id]);
+    assert_eq!(desk.catalog.to_copy_shared("elsewhere", 1, None, 100).await.unwrap(), []);
+    desk.copy(delta.id, None).await;
+    assert_eq!(wanted(3, None).await, [base]);
+    desk.assert_sound().await;
+}
+
 /// Bytes in the catalog are not in a backend, and damage is not copied.
 pub async fn what_is_no_blob_in_a_backend_or_is_damaged_wants_no_copy<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
@@ -64,8 +91,7 @@ pub async fn what_is_no_blob_in_a_backend_or_is_damaged_wants_no_copy<F: Factory
     assert_eq!(wanted(&desk, 1).await, []);
     assert!(desk.catalog.end_quarantine(damaged).await.unwrap());
     assert_eq!(wanted(&desk, 1).await, [damaged]);
-    let delta = desk.catalog.deltas_of(damaged, 1).await.unwrap()[0].id;
-    for blob in [inline_id, original_id, delta, BlobKey(unique(desk.epoch))] {
+    for blob in [inline_id, original_id, BlobKey(unique(desk.epoch))] {
         let commit = CopyCommit { blob, replaces: None, copy: BlobKey(unique(desk.epoch)), epoch: desk.epoch };
         assert!(matches!(desk.catalog.set_copy(commit).await, Err(CatalogError::Conflict)), "{blob:?}");
     }

@@ -70,7 +70,7 @@ impl<C: Catalog> Desk<C> {
             pack: false,
             copy: None,
         };
-        NewBlob { row, bases: Vec::new(), deferred: false }
+        NewBlob { row, bases: Vec::new(), deferred: false, heat_bytes: 0 }
     }
 
     /// Content of `plain_len` bytes that lies in the object `key` of a store.
@@ -121,6 +121,7 @@ impl<C: Catalog> Desk<C> {
             precondition: Precondition::None,
             new_blobs,
             extents,
+            lock: VersionLock::default(),
             now_ms: NOW,
             epoch: self.epoch,
         }
@@ -141,9 +142,23 @@ impl<C: Catalog> Desk<C> {
         copy
     }
 
-    /// Deletes `key`.
+    /// Deletes `key`; what was removed.
     pub async fn delete(&self, key: &str) -> Option<Version> {
-        self.catalog.delete(self.deletion(key)).await.unwrap()
+        self.catalog.delete(self.deletion(key)).await.unwrap().removed
+    }
+
+    /// A removal of one version of `key`.
+    pub fn removal(&self, key: &str, version: VersionRef) -> DeleteVersionCommit {
+        DeleteVersionCommit {
+            bucket: self.bucket.id,
+            key: key.to_owned(),
+            version,
+            precondition: Precondition::None,
+            hide: false,
+            bypass_governance: false,
+            now_ms: NOW,
+            epoch: self.epoch,
+        }
     }
 
     /// A deletion of `key`.
@@ -153,6 +168,7 @@ impl<C: Catalog> Desk<C> {
             key: key.to_owned(),
             precondition: Precondition::None,
             hide: false,
+            marker: Some(VersionId(unique(0))),
             now_ms: NOW,
             epoch: self.epoch,
         }
@@ -161,6 +177,7 @@ impl<C: Catalog> Desk<C> {
     /// A rewrite of what `content` is to `new_blobs`, one after the other.
     pub fn rewrite(&self, content: &Content, new_blobs: Vec<NewBlob>) -> RewriteCommit {
         RewriteCommit {
+            old_facts: Some(content.version.facts.clone()),
             bucket: self.bucket.id,
             key: content.version.key.clone(),
             id: content.version.id,
@@ -228,6 +245,7 @@ impl<C: Catalog> Desk<C> {
             facts: b"completed".to_vec(),
             extents_digest: [5; 32],
             precondition: Precondition::None,
+            lock: VersionLock::default(),
             now_ms: NOW,
             epoch: self.epoch,
         }
@@ -249,7 +267,8 @@ impl<C: Catalog> Desk<C> {
         tombstones.iter().map(|tombstone| tombstone.blob).collect()
     }
 
-    /// Every row of the catalog by table, in order, without the journal and without when writers were last heard of.
+    /// Every row of the catalog by table, in order, without the journal and without when writers
+    /// were last heard of.
     pub async fn rows(&self) -> Vec<(String, Vec<Vec<Value>>)> {
         let (to, mut from) = tokio::sync::mpsc::channel(1);
         let exporting = tokio::spawn({

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 /// Also those of one group commit, and whatever kind they are.
@@ -74,7 +74,8 @@ pub async fn the_journal_alone_gives_the_catalog_back<F: Factory>(factory: &F) {
     again.assert_sound().await;
 }
 
-/// What does not follow, or would give something else, is refused with everything that came with it.
+/// What does not follow, or would give something else, is refused with everything that came with
+/// it.
 pub async fn a_record_that_does_not_fit_is_not_replayed<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
     desk.put("a").await;
@@ -103,6 +104,39 @@ pub async fn a_record_that_does_not_fit_is_not_replayed<F: Factory>(factory: &F)
     assert_eq!(catalog.last_seq().await.unwrap(), 5);
 }
 
+/// A hole in the journal: what is behind it is made again as far as it does not need what is
+/// missing.
+pub async fn behind_a_hole_what_fits_is_made_and_the_rest_only_takes_its_number<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    desk.put("kept").await;
+    let base = desk.put("base").await;
+    desk.put("kept").await;
+    let delta = desk.delta(10, &[base]);
+    let delta_id = delta.row.id;
+    desk.catalog.put(desk.commit("delta", vec![delta])).await.unwrap();
+    desk.delete("kept").await;
+    desk.delete("base").await;
+    let journal = desk.catalog.journal(0, 100).await.unwrap();
+    // Epoch, bucket and the first version; the base and the second version are missing.
+    let (known, behind) = (&journal[..3], &journal[5..]);
+    let again = Desk { catalog: factory.fresh().await, bucket: desk.bucket.clone(), epoch: desk.epoch };
+    let outside = again.catalog.replay_behind_hole(behind[0].clone()).await;
+    assert!(matches!(outside, Err(CatalogError::Invalid(_))), "{outside:?}");
+    again.catalog.begin_import().await.unwrap();
+    again.catalog.replay(known.to_vec()).await.unwrap();
+    let refused = again.catalog.replay_behind_hole(behind[0].clone()).await;
+    assert!(matches!(refused, Err(CatalogError::Invalid(_))), "{refused:?}");
+    assert_eq!(again.catalog.last_seq().await.unwrap(), behind[0].seq);
+    again.catalog.replay_behind_hole(behind[1].clone()).await.unwrap();
+    again.catalog.replay_behind_hole(behind[2].clone()).await.unwrap();
+    assert_eq!(again.catalog.last_seq().await.unwrap(), behind[2].seq);
+    let kept = again.catalog.current(again.bucket.id, "kept").await.unwrap();
+    assert_eq!(kept, None, "it was deleted behind the hole, whichever version it had then");
+    assert!(again.catalog.blobs(&[delta_id]).await.unwrap().is_empty());
+    again.catalog.end_import(0).await.unwrap();
+    again.assert_sound().await;
+}
+
 /// Shippers that do not know of each other write the same blobs.
 pub async fn where_a_journal_blob_ends_is_decided_once<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
@@ -126,20 +160,26 @@ pub async fn where_a_journal_blob_ends_is_decided_once<F: Factory>(factory: &F) 
 
 /// Committed is not acknowledged (I11), also when the outcome is read back.
 pub async fn what_a_client_waits_for_passes_the_gate<F: Factory>(factory: &F) {
-    struct Closed(AtomicU64);
+    struct Closed(AtomicU64, AtomicBool);
 
     #[async_trait]
     impl Gate for Closed {
+        async fn admit(&self) -> Result<()> {
+            if self.1.load(Ordering::Relaxed) { Err(CatalogError::Refused("shut".into())) } else { Ok(()) }
+        }
+
         async fn pass(&self) -> Result<()> {
             match self.0.fetch_add(1, Ordering::Relaxed) {
-                0..3 => Err(CatalogError::Unknown("shut".into())),
+                0..5 => Err(CatalogError::Unknown("shut".into())),
                 _ => Ok(()),
             }
         }
     }
 
     let desk = Desk::new(factory.fresh().await).await;
-    let gate = Arc::new(Closed(AtomicU64::new(0)));
+    let upload = desk.start_upload("m", NOW).await;
+    let part = desk.part(upload.id, 3, 10);
+    let gate = Arc::new(Closed(AtomicU64::new(0), AtomicBool::new(false)));
     desk.catalog.acknowledge_behind(gate.clone());
     let commit = desk.commit("k", vec![desk.whole(1)]);
     let (bucket, id) = (commit.bucket, commit.id);
@@ -147,13 +187,27 @@ pub async fn what_a_client_waits_for_passes_the_gate<F: Factory>(factory: &F) {
     assert!(matches!(desk.catalog.version(bucket, "k", id).await, Err(CatalogError::Unknown(_))));
     assert_eq!(desk.content("k").await.version.id, id, "it is committed all the same");
     assert!(matches!(desk.catalog.delete(desk.deletion("k")).await, Err(CatalogError::Unknown(_))));
+    assert!(matches!(desk.catalog.put_part(part.clone()).await, Err(CatalogError::Unknown(_))));
+    assert!(matches!(desk.catalog.part(upload.id, 3).await, Err(CatalogError::Unknown(_))));
+    assert_eq!(desk.catalog.parts(upload.id, 2, 1, true).await.unwrap()[0], part.part, "so is the part");
     desk.put("open again").await;
     let passed = gate.0.load(Ordering::Relaxed);
-    assert_eq!(passed, 4);
+    assert_eq!(passed, 6);
+    assert_eq!(desk.catalog.part(upload.id, 2).await.unwrap(), None);
+    assert_eq!(gate.0.load(Ordering::Relaxed), passed, "nothing is acknowledged by it");
+    assert_eq!(desk.catalog.part(upload.id, 3).await.unwrap(), Some(part.part));
+    let passed = passed + 1;
     assert_eq!(desk.delete("nothing").await, None);
     desk.catalog.put_setting("s", json!(1)).await.unwrap();
     desk.catalog.open_epoch().await.unwrap();
     assert_eq!(gate.0.load(Ordering::Relaxed), passed, "nobody waits for these");
+
+    gate.1.store(true, Ordering::Relaxed);
+    let before = desk.catalog.last_seq().await.unwrap();
+    assert!(matches!(desk.catalog.put(desk.commit("k", vec![desk.whole(1)])).await, Err(CatalogError::Refused(_))));
+    assert!(matches!(desk.catalog.delete(desk.deletion("open again")).await, Err(CatalogError::Refused(_))));
+    assert_eq!(desk.catalog.last_seq().await.unwrap(), before, "what is refused changes nothing");
+    desk.catalog.put_setting("s", json!(2)).await.unwrap();
 }
 
 /// A history with every kind of mutation in it.
@@ -170,9 +224,12 @@ pub(super) async fn one_of_each<C: Catalog>(desk: &Desk<C>) {
     let mut delta = desk.delta(100, &[base]);
     delta.row.digest = Some([0xdd; 32]);
     delta.deferred = true;
+    delta.heat_bytes = 7;
     let deferred = delta.row.id;
     catalog.put(desk.commit("delta", vec![delta])).await.unwrap();
     catalog.undefer(deferred).await.unwrap();
+    catalog.cool(deferred).await.unwrap();
+    catalog.put(desk.commit("hot", vec![NewBlob { heat_bytes: 5, ..desk.whole(100) }])).await.unwrap();
     catalog.put(desk.commit("inline", vec![desk.inline(&[0, 1, 254, 255])])).await.unwrap();
     catalog.put(PutCommit { precondition: Precondition::Absent, ..desk.commit("empty", vec![]) }).await.unwrap();
     let purged = desk.put("gone").await;
@@ -198,9 +255,32 @@ pub(super) async fn one_of_each<C: Catalog>(desk: &Desk<C>) {
     };
     catalog.put(current).await.unwrap();
     catalog.forget_completed_uploads(NOW + 1).await.unwrap();
+    some_history(&desk.with_bucket("history").await).await;
     catalog.open_epoch().await.unwrap();
     catalog.close_epochs(&[desk.epoch + 1]).await.unwrap();
+    let trash = |name: &str| TrashFile { backend: "b".into(), name: name.into(), stored_len: 3, since_ms: NOW };
+    catalog.note_sweep(&[desk.epoch + 1], vec![trash("blobs/kept"), trash("blobs/gone")]).await.unwrap();
+    catalog.untrash(vec![trash("blobs/gone")]).await.unwrap();
     desk.assert_sound().await;
+}
+
+/// Versions and markers, named and null, some removed, in a bucket that changed its mind twice.
+async fn some_history<C: Catalog>(desk: &Desk<C>) {
+    let catalog = &desk.catalog;
+    desk.put("k").await;
+    for versioning in [Versioning::Enabled, Versioning::Suspended, Versioning::Enabled] {
+        catalog.set_versioning(desk.bucket.id, versioning).await.unwrap();
+        desk.put("k").await;
+        let marked = DeleteCommit { now_ms: NOW - 1, ..desk.deletion("k") };
+        let marker = catalog.delete(marked).await.unwrap().marker.unwrap();
+        let upload = desk.start_upload("k", NOW).await;
+        let part = desk.put_part(upload.id, 1, 10).await;
+        catalog.complete(desk.completion(&upload, &[&part])).await.unwrap();
+        catalog.delete_version(desk.removal("k", marker.reference())).await.unwrap();
+    }
+    let newest = desk.content("k").await.version.reference();
+    catalog.delete_version(desk.removal("k", newest)).await.unwrap();
+    desk.delete("k").await;
 }
 
 /// Up to where it was shipped; the numbers go on.

@@ -1,4 +1,5 @@
-//! The suite that every [`Catalog`](crate::Catalog) passes. An implementation's own test is a [`Factory`] and one line:
+//! The suite that every [`Catalog`](crate::Catalog) passes. An implementation's own test is a
+//! [`Factory`] and one line:
 //!
 //! ```text
 //! catalog::conformance_tests!(MyFactory);
@@ -13,16 +14,19 @@ pub mod buckets;
 pub mod conversion;
 pub mod copies;
 pub mod desk;
+pub mod history;
 pub mod hooks;
 pub mod jobs;
 pub mod journal;
 pub mod listing;
+pub mod locks;
 pub mod model;
 pub mod multipart;
 pub mod packs;
 pub mod references;
 pub mod snapshot;
 pub mod stats;
+pub mod trash;
 pub mod verification;
 pub mod versions;
 pub mod writers;
@@ -30,12 +34,16 @@ pub mod writers;
 use crate::Catalog;
 use std::{future::Future, sync::Arc};
 
-/// The statements behind listings, for tests of their plans: of keys (bucket, first key, end, limit), of uploads (bucket, key, creation and id
-/// of the last one, end, limit), of keys past common prefixes (bucket, first key, end, delimiter, where the rest begins, limit).
-pub const LISTING_STATEMENTS: [&str; 3] = [
+/// The statements behind listings, for tests of their plans: of keys (bucket, first key, end,
+/// limit), of uploads (bucket, key, creation and id of the last one, end, limit), of keys past
+/// common prefixes (bucket, first key, end, delimiter, where the rest begins, limit), of all
+/// versions (bucket, first key, end, limit), and of one key's (bucket, key, version, limit).
+pub const LISTING_STATEMENTS: [&str; 5] = [
     crate::relational::list::VERSIONS_RUN,
     crate::relational::list::UPLOADS_RUN,
     crate::relational::list::VERSIONS_WALK,
+    crate::relational::history::HISTORY_RUN,
+    crate::relational::history::HISTORY_OF_KEY,
 ];
 
 /// How an implementation is made for a test.
@@ -46,11 +54,13 @@ pub trait Factory: Send + Sync {
     /// A new, empty catalog.
     fn fresh(&self) -> impl Future<Output = Arc<Self::Catalog>> + Send;
 
-    /// The same store after its process died: nothing of `catalog` may be flushed or closed in good order, if that can be had.
+    /// The same store after its process died: nothing of `catalog` may be flushed or closed in good
+    /// order, if that can be had.
     fn after_crash(&self, catalog: Arc<Self::Catalog>) -> impl Future<Output = Arc<Self::Catalog>> + Send;
 }
 
-/// Defines one test per sentence of the suite for the implementation that the factory expression makes.
+/// Defines one test per sentence of the suite for the implementation that the factory expression
+/// makes.
 #[macro_export]
 macro_rules! conformance_tests {
     ($factory:expr) => {
@@ -67,7 +77,7 @@ macro_rules! conformance_tests {
                 buckets_are_listed_in_byte_order_of_names,
                 a_taken_bucket_name_is_refused,
                 bucket_settings_are_replaced,
-                a_bucket_with_a_version_or_an_open_upload_cannot_be_deleted,
+                a_bucket_with_a_version_cannot_be_deleted_and_open_uploads_end_with_an_empty_one,
                 a_deleted_bucket_keeps_its_keys_until_its_last_blob_is_purged,
                 a_bucket_id_is_never_used_again,
                 a_key_id_and_a_key_epoch_are_taken_once,
@@ -88,9 +98,35 @@ macro_rules! conformance_tests {
                 a_version_id_is_taken_once_and_tells_an_unknown_outcome,
                 a_rewrite_swaps_extents_and_keeps_the_version,
                 a_rewrite_of_what_has_changed_is_a_conflict,
+                facts_are_replaced_alone_and_never_over_another_change,
                 one_refused_change_does_not_harm_the_others_of_its_group,
                 acknowledged_changes_survive_a_crash,
                 a_read_of_several_statements_sees_one_state,
+            }
+            history::{
+                a_bucket_keeps_versions_or_suspends_it_and_never_goes_back,
+                a_put_keeps_the_version_it_follows,
+                a_deletion_adds_a_marker_and_frees_nothing,
+                when_the_newest_version_is_removed_the_next_one_is_the_newest,
+                what_was_there_before_versions_were_kept_is_the_null_version,
+                while_suspended_the_null_version_alone_is_replaced,
+                a_bucket_with_a_version_or_a_marker_is_not_deleted,
+                a_version_is_not_older_than_the_one_it_follows,
+                conditions_are_held_against_the_current_version,
+                what_was_deleted_is_not_adopted,
+                of_64_writers_of_one_key_each_has_its_version,
+                a_completed_upload_is_one_more_version,
+                a_version_that_is_not_current_is_rewritten_like_any,
+                small_versions_are_found_whether_they_are_current_or_not,
+                stats_tell_history_apart,
+                versions_are_listed_by_key_and_newest_first,
+                random_histories_of_versions_agree_with_the_model,
+            }
+            locks::{
+                a_bucket_with_object_lock_keeps_versions_for_good,
+                a_version_whose_lock_holds_is_not_removed,
+                a_lock_is_changed_as_far_as_its_retention_allows,
+                a_bucket_without_object_lock_has_no_locks,
             }
             references::{
                 a_base_outlives_its_version_while_a_delta_needs_it,
@@ -107,6 +143,7 @@ macro_rules! conformance_tests {
             conversion::{
                 what_was_stored_in_a_hurry_waits_until_it_is_done,
                 a_deferred_part_waits_on_after_completion,
+                what_heat_costs_is_known_while_its_blob_lives,
                 every_version_that_references_a_blob_is_found,
                 a_base_that_only_deltas_need_is_found,
                 versions_of_many_extents_are_found_and_others_are_not,
@@ -120,6 +157,7 @@ macro_rules! conformance_tests {
             }
             copies::{
                 a_base_of_many_deltas_wants_a_second_copy_until_it_has_one,
+                a_blob_that_many_objects_need_wants_a_second_copy,
                 what_is_no_blob_in_a_backend_or_is_damaged_wants_no_copy,
                 a_copy_takes_the_place_of_the_one_its_writer_saw_or_none,
                 a_copy_dies_with_its_blob,
@@ -179,6 +217,7 @@ macro_rules! conformance_tests {
                 what_changes_nothing_takes_no_number,
                 the_journal_alone_gives_the_catalog_back,
                 a_record_that_does_not_fit_is_not_replayed,
+                behind_a_hole_what_fits_is_made_and_the_rest_only_takes_its_number,
                 where_a_journal_blob_ends_is_decided_once,
                 what_a_client_waits_for_passes_the_gate,
                 a_shipped_journal_is_trimmed,
@@ -190,6 +229,10 @@ macro_rules! conformance_tests {
                 only_an_empty_catalog_is_filled,
                 rows_that_no_snapshot_has_are_refused,
                 epochs_after_an_import_are_greater_than_all_before,
+            }
+            trash::{
+                a_closed_epoch_is_looked_through_once,
+                a_file_on_the_list_keeps_its_date_until_it_is_taken_off,
             }
             stats::{
                 stored_bytes_add_up,

@@ -1,4 +1,5 @@
-//! Random histories against a model of maps: after each, every row is what the model says and the recount finds nothing.
+//! Random histories against a model of maps: after each, every row is what the model says and the
+//! recount finds nothing.
 
 use super::{
     Factory,

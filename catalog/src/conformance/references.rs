@@ -238,6 +238,7 @@ pub async fn tombstones_are_given_oldest_first<F: Factory>(factory: &F) {
             copy: None,
             stored_len: row.stored_len,
             since_ms: NOW + 1000,
+            needed: false,
         },
         Tombstone {
             blob: late,
@@ -247,6 +248,7 @@ pub async fn tombstones_are_given_oldest_first<F: Factory>(factory: &F) {
             copy: None,
             stored_len: 660,
             since_ms: NOW + 2000,
+            needed: false,
         },
     ];
     assert_eq!(all, expected);
@@ -255,7 +257,8 @@ pub async fn tombstones_are_given_oldest_first<F: Factory>(factory: &F) {
     assert_eq!(desk.catalog.tombstones(UnixMs::MAX, 1).await.unwrap(), expected[..1]);
 }
 
-/// Either the delta came first and the base lives, or the end came first and the delta is told (E3).
+/// Either the delta came first and the base lives, or the end came first and the delta is told
+/// (E3).
 pub async fn a_delta_and_the_end_of_its_base_do_not_pass_each_other<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
     let mut outcomes = [0u32; 2];

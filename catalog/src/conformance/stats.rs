@@ -43,6 +43,10 @@ pub async fn stored_bytes_add_up<F: Factory>(factory: &F) {
         name: "desk".into(),
         objects: 3,
         logical_bytes: 150 + 1000 + 6,
+        noncurrent_versions: 0,
+        noncurrent_bytes: 0,
+        delete_markers: 0,
+        noncurrent_stored: 0,
         uploads: 1,
         upload_bytes: 1010,
         stored: StoredBytes {

@@ -7,7 +7,8 @@ use super::{
 use crate::*;
 use serde_json::json;
 
-/// Every live blob once: bases by how many deltas need them, then the others; whatever the length of a page.
+/// Every live blob once: bases by how many deltas need them, then the others; whatever the length
+/// of a page.
 pub async fn blobs_are_verified_bases_first_and_each_once<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
     let catalog = &desk.catalog;
@@ -49,7 +50,8 @@ pub async fn when_a_blob_was_found_well_is_remembered<F: Factory>(factory: &F) {
     }
 }
 
-/// Nobody may build on it any more; whoever references it goes on doing so, and it dies and is purged like any other.
+/// Nobody may build on it any more; whoever references it goes on doing so, and it dies and is
+/// purged like any other.
 pub async fn a_blob_in_quarantine_is_no_base_and_no_duplicate<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
     let catalog = &desk.catalog;

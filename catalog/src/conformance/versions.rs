@@ -50,6 +50,9 @@ pub async fn a_version_is_read_back_with_its_extents_and_blobs<F: Factory>(facto
         size: commit.size,
         facts: commit.facts.clone(),
         extents_digest: commit.extents_digest,
+        named: false,
+        marker: false,
+        lock: VersionLock::default(),
     };
     assert_eq!(content.version, expected);
     assert_eq!(content.extents, extents);
@@ -134,7 +137,7 @@ pub async fn a_precondition_that_does_not_hold_changes_nothing<F: Factory>(facto
     let second = desk.content("k").await.version;
     assert!(failed(catalog.put(put(Precondition::Current(first.version.id))).await));
     let removed = catalog.delete(delete(Precondition::Current(second.id))).await.unwrap();
-    assert_eq!(removed, Some(second));
+    assert_eq!(removed, Deleted { removed: Some(second), marker: None });
     desk.assert_sound().await;
 }
 
@@ -198,7 +201,8 @@ pub async fn a_put_to_a_missing_bucket_is_refused<F: Factory>(factory: &F) {
     desk.assert_sound().await;
 }
 
-/// A writer that does not know whether its commit went through asks by id, or commits the same again (I9).
+/// A writer that does not know whether its commit went through asks by id, or commits the same
+/// again (I9).
 pub async fn a_version_id_is_taken_once_and_tells_an_unknown_outcome<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
     let commit = desk.commit("k", vec![desk.whole(10)]);
@@ -212,7 +216,8 @@ pub async fn a_version_id_is_taken_once_and_tells_an_unknown_outcome<F: Factory>
     desk.assert_sound().await;
 }
 
-/// Place, id and Last-Modified stay; facts and extents change, and what was referenced before is freed.
+/// Place, id and Last-Modified stay; facts and extents change, and what was referenced before is
+/// freed.
 pub async fn a_rewrite_swaps_extents_and_keeps_the_version<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
     let base = desk.put("base").await;
@@ -245,6 +250,28 @@ pub async fn a_rewrite_of_what_has_changed_is_a_conflict<F: Factory>(factory: &F
     desk.put("k").await;
     let shorter = desk.rewrite(&desk.content("k").await, vec![desk.whole(999)]);
     assert!(matches!(desk.catalog.rewrite(shorter).await, Err(CatalogError::Invalid(_))));
+    desk.assert_sound().await;
+}
+
+/// With the same extents it gives a version other facts, unless somebody else did so meanwhile.
+pub async fn facts_are_replaced_alone_and_never_over_another_change<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    desk.put("k").await;
+    let before = desk.content("k").await;
+    let with = |content: &Content, facts: &[u8]| RewriteCommit {
+        new_extents: content.extents.clone(),
+        extents_digest: content.version.extents_digest,
+        facts: facts.to_vec(),
+        ..desk.rewrite(content, Vec::new())
+    };
+    let (first, late) = (with(&before, b"first"), with(&before, b"late"));
+    desk.catalog.rewrite(first).await.unwrap();
+    let now = desk.content("k").await;
+    assert_eq!(now.version, Version { facts: b"first".to_vec(), ..before.version.clone() });
+    assert_eq!(now.extents, before.extents);
+    assert!(matches!(desk.catalog.rewrite(late).await, Err(CatalogError::Conflict)));
+    let moved = desk.rewrite(&before, vec![desk.whole(1000)]);
+    assert!(matches!(desk.catalog.rewrite(moved).await, Err(CatalogError::Conflict)), "a job that read older facts");
     desk.assert_sound().await;
 }
 
@@ -295,7 +322,8 @@ pub async fn one_refused_change_does_not_harm_the_others_of_its_group<F: Factory
     desk.assert_sound().await;
 }
 
-/// Whatever is committed meanwhile: the recount finds nothing, and a part's extents are those of its row.
+/// Whatever is committed meanwhile: the recount finds nothing, and a part's extents are those of
+/// its row.
 pub async fn a_read_of_several_statements_sees_one_state<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
     let upload = desk.start_upload("u", NOW).await;

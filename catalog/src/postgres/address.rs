@@ -1,11 +1,12 @@
-//! The address of a database: a `postgres://` URL, with what libpq calls `sslmode` and `sslrootcert`.
+//! The address of a database: a `postgres://` URL, with what libpq calls `sslmode` and
+//! `sslrootcert`.
 
 use crate::{CatalogError, Result};
 use percent_encoding::percent_decode_str;
 use std::{net::IpAddr, path::PathBuf};
 use tokio_postgres::{
     Config,
-    config::{Host, SslMode},
+    config::{Host, SslMode, TargetSessionAttrs},
 };
 
 /// Where the database is and how its server proves who it is.
@@ -14,7 +15,8 @@ pub(super) struct Address {
     pub(super) security: Security,
 }
 
-/// Whether the connection is encrypted. There is no encryption to a server that does not prove its name.
+/// Whether the connection is encrypted. There is no encryption to a server that does not prove its
+/// name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Security {
     /// Plain: only to this machine unless `sslmode=disable` says otherwise.
@@ -30,7 +32,8 @@ impl Address {
     /// Parses a URL.
     ///
     /// # Errors
-    /// [`CatalogError::Invalid`] with what is wrong; never with the URL itself, which may hold a password.
+    /// [`CatalogError::Invalid`] with what is wrong; never with the URL itself, which may hold a
+    /// password.
     pub(super) fn parse(url: &str) -> Result<Self> {
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
             return Err(CatalogError::Invalid("the catalog's address does not begin with postgres://".into()));
@@ -65,6 +68,15 @@ impl Address {
             Security::Plain => SslMode::Disable,
             Security::Verified { .. } => SslMode::Require,
         });
+        if config.get_target_session_attrs() == TargetSessionAttrs::ReadOnly {
+            return Err(CatalogError::Invalid(
+                "target_session_attrs=read-only names a standby; the catalog is read and written on the primary alone"
+                    .into(),
+            ));
+        }
+        // A standby may lag, and everything that is read must be current: a server in recovery is
+        // passed over, whichever host is tried first.
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         if config.get_application_name().is_none() {
             config.application_name("deltaweir");
         }
@@ -120,6 +132,17 @@ mod tests {
                 Ok(_) => panic!("{url}"),
             }
         }
+    }
+
+    #[test]
+    fn only_a_primary_is_spoken_to_whatever_the_address_says() {
+        for asked in ["", "&target_session_attrs=any", "&target_session_attrs=read-write", "&load_balance_hosts=random"]
+        {
+            let address = Address::parse(&format!("postgres://u@a,b/d?sslmode=disable{asked}")).unwrap();
+            assert_eq!(address.config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite, "{asked}");
+        }
+        let outcome = Address::parse("postgres://u@a,b/d?target_session_attrs=read-only");
+        assert!(matches!(outcome, Err(CatalogError::Invalid(_))));
     }
 
     #[test]

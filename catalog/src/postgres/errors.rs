@@ -3,11 +3,12 @@
 use crate::CatalogError;
 use tokio_postgres::{Error, error::SqlState};
 
-/// The meaning of an error of a statement that is not a commit. [`CatalogError::Unavailable`] means that the connection is not to be used any
-/// more, and that another may be tried.
+/// The meaning of an error of a statement that is not a commit. [`CatalogError::Unavailable`] means
+/// that the connection is not to be used any more, and that another may be tried.
 pub(super) fn catalog_error(error: &Error) -> CatalogError {
     let Some(database) = error.as_db_error() else {
-        // Not from the server: the connection broke, or could not be made. Values that do not fit are bugs.
+        // Not from the server: the connection broke, or could not be made. Values that do not fit
+        // are bugs.
         return match error.is_closed() || is_io(error) {
             true => CatalogError::Unavailable(describe(error)),
             false => CatalogError::Other(describe(error)),
@@ -21,13 +22,15 @@ pub(super) fn catalog_error(error: &Error) -> CatalogError {
     }
 }
 
-/// Whether the server itself refused, with the transaction rolled back and the connection alive: then a failed commit is none.
+/// Whether the server itself refused, with the transaction rolled back and the connection alive:
+/// then a failed commit is none.
 pub(super) fn is_refusal(error: &Error) -> bool {
     error.as_db_error().is_some_and(|database| database.severity() == "ERROR")
 }
 
-/// Classes of SQLSTATE that another attempt may not meet: connection trouble (08), rollbacks for concurrency (40), resources (53), an operator's
-/// or a timeout's intervention (57), a server that is a standby now (25006), one that gave up waiting for us (25P03) or for a lock (55P03).
+/// Classes of SQLSTATE that another attempt may not meet: connection trouble (08), rollbacks for
+/// concurrency (40), resources (53), an operator's or a timeout's intervention (57), a server that
+/// is a standby now (25006), one that gave up waiting for us (25P03) or for a lock (55P03).
 fn is_passing(code: &SqlState) -> bool {
     let class = code.code().get(..2).unwrap_or_default();
     matches!(class, "08" | "40" | "53" | "57") || matches!(code.code(), "25006" | "25P03" | "25P02" | "55P03")

@@ -5,6 +5,7 @@ use crate::{
     CatalogError, Result,
     relational::{
         apply::only,
+        checksums,
         schema::{self, Dialect},
         session::{Session, statement},
     },
@@ -15,7 +16,8 @@ const DIALECT: Dialect = Dialect { int: "BIGINT", bytes: "BYTEA", table: "", ind
 /// The oldest server that is tested with, as it numbers itself.
 const SERVER_VERSION_MIN: i64 = 150_000;
 
-/// Migrates what is missing. Processes that start together wait for each other at an advisory lock, which the transaction's end frees.
+/// Migrates what is missing. Processes that start together wait for each other at an advisory lock,
+/// which the transaction's end frees.
 pub(super) async fn migrate(pool: &Pool) -> Result<()> {
     let mut patience = Patience::new(pool);
     loop {
@@ -35,10 +37,13 @@ async fn attempt(pool: &Pool) -> Result<()> {
     session.defer("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT PRIMARY KEY)");
     session.flush().await?;
     let answers = session.run(vec![statement!("SELECT COALESCE(max(version), 0) FROM schema_version")]).await?;
-    let missing = schema::missing(only(&answers, 0)?.int(0)?, DIALECT)?;
-    for (version, sql) in missing {
+    let found = only(&answers, 0)?.int(0)?;
+    for (version, sql) in schema::missing(found, DIALECT)? {
         session.script(&sql).await?;
         session.run(vec![statement!("INSERT INTO schema_version (version) VALUES ($1)", version)]).await?;
+    }
+    if found < schema::CHECKSUMS_VERSION {
+        checksums::fill(&mut session).await?;
     }
     session.end("COMMIT").await
 }

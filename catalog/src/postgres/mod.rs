@@ -5,15 +5,17 @@
 //! read   ──► a pooled connection; several statements in a repeatable-read transaction
 //! ```
 //!
-//! Every transaction that changes anything first locks the row that holds the last sequence number, and holds it until it is
-//! committed. So mutations of all processes are carried out one group after the other: the order of numbers is the order of commits,
-//! no two can deadlock, and each sees everything before it. A process's changes that wait share a group, which is what makes that fast
-//! enough (docs/reference/postgres.md).
+//! Every transaction that changes anything first locks the row that holds the last sequence number,
+//! and holds it until it is committed. So mutations of all processes are carried out one group
+//! after the other: the order of numbers is the order of commits, no two can deadlock, and each
+//! sees everything before it. A process's changes that wait share a group, which is what makes that
+//! fast enough (docs/reference/postgres.md).
 
 mod address;
 mod errors;
 mod migrate;
 mod pool;
+mod replication;
 mod session;
 mod tls;
 mod writer;
@@ -43,13 +45,14 @@ pub struct PostgresOptions {
     pub readers_max: usize,
     /// Most changes of one transaction.
     pub group_max: usize,
-    /// How long a call may wait for a database that cannot be reached, or restarts, before it fails. Reads, and changes of which nothing was
-    /// committed, are carried out as soon as it is back.
+    /// How long a call may wait for a database that cannot be reached, or restarts, before it
+    /// fails. Reads, and changes of which nothing was committed, are carried out as soon as it is
+    /// back.
     pub patience: Duration,
     /// How long one connection may take to be made.
     pub connect_timeout: Duration,
-    /// How long the database may let a change's transaction wait for us before it gives up and frees its locks: what a stalled process can
-    /// cost the others.
+    /// How long the database may let a change's transaction wait for us before it gives up and
+    /// frees its locks: what a stalled process can cost the others.
     pub stall_timeout: Duration,
     /// Is told of commits.
     pub observer: Option<Arc<dyn CommitObserver>>,
@@ -79,11 +82,14 @@ pub struct PostgresCatalog {
 }
 
 impl PostgresCatalog {
-    /// Connects to the database at `url` (docs/reference/postgres.md, "Address") and brings its schema up to date. Needs a Tokio runtime.
+    /// Connects to the database at `url` (docs/reference/postgres.md, "Address") and brings its
+    /// schema up to date. Needs a Tokio runtime.
     ///
     /// # Errors
-    /// [`CatalogError::Invalid`](crate::CatalogError::Invalid) for an address that is none, [`CatalogError::NewerSchema`](crate::CatalogError::NewerSchema) when a
-    /// newer program wrote the catalog, [`CatalogError::Unavailable`](crate::CatalogError::Unavailable) when the database cannot be reached.
+    /// [`CatalogError::Invalid`](crate::CatalogError::Invalid) for an address that is none,
+    /// [`CatalogError::NewerSchema`](crate::CatalogError::NewerSchema) when a newer program wrote
+    /// the catalog, [`CatalogError::Unavailable`](crate::CatalogError::Unavailable) when the
+    /// database cannot be reached.
     pub async fn open(url: &str, options: PostgresOptions) -> Result<Self> {
         let mut address = Address::parse(url)?;
         if let Some(password) = &options.password {
@@ -105,6 +111,10 @@ impl Engine for PostgresCatalog {
 
     async fn change(&self, change: Change) -> Result<Outcome> {
         self.writer.change(change).await
+    }
+
+    async fn failover_warning(&self) -> Result<Option<String>> {
+        self.read(Consistency::Statement, Box::new(|session| Box::pin(replication::warning(session)))).await
     }
 
     async fn read<T: Send + 'static>(

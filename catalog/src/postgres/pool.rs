@@ -44,7 +44,8 @@ impl Pool {
         config.connect_timeout(options.connect_timeout);
         config.keepalives_idle(Duration::from_secs(15));
         config.tcp_user_timeout(Duration::from_secs(15));
-        // A connection that broke is noticed when it is used; asking before each use would cost a round trip each time.
+        // A connection that broke is noticed when it is used; asking before each use would cost a
+        // round trip each time.
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = match &address.security {
             Security::Plain => Manager::from_config(config, NoTls, recycling),
@@ -86,7 +87,8 @@ impl Pool {
     }
 }
 
-/// Settings of a session. They are set by statement, not at startup, so that poolers in between do not lose them.
+/// Settings of a session. They are set by statement, not at startup, so that poolers in between do
+/// not lose them.
 fn session_settings(purpose: Use, options: &PostgresOptions) -> String {
     format!(
         "SET statement_timeout = {statement}; SET lock_timeout = {lock}; \

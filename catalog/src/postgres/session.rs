@@ -79,7 +79,8 @@ impl PostgresSession {
         })
     }
 
-    /// Ends the transaction; nothing may be deferred. The error is kept as it is, because what a failed commit means depends on it.
+    /// Ends the transaction; nothing may be deferred. The error is kept as it is, because what a
+    /// failed commit means depends on it.
     pub(super) async fn end_raw(&mut self, command: &'static str) -> std::result::Result<(), EndError> {
         self.unfinished = true;
         let client = self.client.as_ref().ok_or(EndError::NoAnswer)?;
@@ -139,9 +140,11 @@ impl EndError {
     }
 }
 
-/// Sends all requests, then takes the answers one after the other; the first error in that order, once all are in.
+/// Sends all requests, then takes the answers one after the other; the first error in that order,
+/// once all are in.
 ///
-/// A request is sent when its future is first polled, so polling each once in order puts them on the wire together.
+/// A request is sent when its future is first polled, so polling each once in order puts them on
+/// the wire together.
 async fn in_order(mut pending: Vec<Pending<'_>>) -> std::result::Result<Vec<Vec<tokio_postgres::Row>>, Error> {
     let mut early: Vec<Option<_>> = Vec::with_capacity(pending.len());
     poll_fn(|cx| {
@@ -194,7 +197,8 @@ impl Session for PostgresSession {
         let answers = tokio::time::timeout(self.deadline, Self::pipeline(client, &deferred, &statements))
             .await
             .map_err(|_| CatalogError::Unavailable("the database does not answer".into()))?;
-        // After an error the connection is good for a rollback, unless it is the connection that is in trouble.
+        // After an error the connection is good for a rollback, unless it is the connection that is
+        // in trouble.
         self.unfinished = matches!(answers, Err(CatalogError::Unavailable(_)));
         answers
     }

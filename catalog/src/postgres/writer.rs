@@ -22,7 +22,8 @@ use tokio::sync::{mpsc, oneshot};
 /// Changes that may wait; who comes later waits before the queue.
 const QUEUE_MAX: usize = 1024;
 
-/// How long the database remembers a process that commits nothing: many times as long as anybody asks what became of a commit.
+/// How long the database remembers a process that commits nothing: many times as long as anybody
+/// asks what became of a commit.
 const SILENT_MAX_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// The row that a writing transaction holds until it has ended.
@@ -99,8 +100,8 @@ impl Committer {
         }
     }
 
-    /// Makes a group durable and answers it. Nothing is answered before the commit, refusals included: they may rest on a change of
-    /// the same group.
+    /// Makes a group durable and answers it. Nothing is answered before the commit, refusals
+    /// included: they may rest on a change of the same group.
     async fn commit_group(&self, mut group: Vec<Job>) {
         let began = Instant::now();
         match self.commit(&mut group).await {
@@ -160,8 +161,9 @@ impl Committer {
             });
             outcomes.push(outcome);
         }
-        // A statement that runs out of time while it waits for a synchronous standby is reported as committed although the standby does
-        // not have it; so the commit has no limit but our own, past which it is asked about.
+        // A statement that runs out of time while it waits for a synchronous standby is reported as
+        // committed although the standby does not have it; so the commit has no limit but our own,
+        // past which it is asked about.
         session.defer("SET LOCAL statement_timeout = 0");
         if !outcomes.iter().any(is_change) {
             session.end("ROLLBACK").await?;
@@ -178,7 +180,8 @@ impl Committer {
         }
     }
 
-    /// Statements that leave the group's number in its transaction. A task's first group forgets those that have long been silent.
+    /// Statements that leave the group's number in its transaction. A task's first group forgets
+    /// those that have long been silent.
     fn signature(&self, number: i64) -> Vec<Statement> {
         let sign = format!(
             "INSERT INTO commit_groups (writer, number, at_ms) VALUES ($1, $2, {CLOCK_MS})
@@ -204,8 +207,9 @@ impl Committer {
         }
     }
 
-    /// The number of this task's last committed group. The server may not know yet that its client has gone, so this waits for the turn
-    /// that the group's transaction has until it is over; the time limit for idle transactions ends it.
+    /// The number of this task's last committed group. The server may not know yet that its client
+    /// has gone, so this waits for the turn that the group's transaction has until it is over; the
+    /// time limit for idle transactions ends it.
     async fn last_committed(&self) -> Result<Option<i64>> {
         let mut session = self.pool.session().await?;
         session.begin("BEGIN ISOLATION LEVEL READ COMMITTED");
@@ -228,6 +232,7 @@ fn is_change(outcome: &Result<Outcome>) -> bool {
 fn repeat(error: &CatalogError) -> CatalogError {
     match error {
         CatalogError::Full => CatalogError::Full,
+        CatalogError::Damaged(what) => CatalogError::Damaged(what.clone()),
         CatalogError::Unavailable(reason) => CatalogError::Unavailable(reason.clone()),
         CatalogError::Unknown(reason) => CatalogError::Unknown(reason.clone()),
         other => CatalogError::Other(other.to_string()),

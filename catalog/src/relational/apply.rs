@@ -1,11 +1,11 @@
 //! Where every mutation enters, and what all of them have in common.
 
 use super::{
-    blobs, buckets, conversion, copies, hooks,
+    blobs, buckets, checksums, conversion, copies, hooks,
     jobs::{self, JobChange},
-    multipart, replay,
+    locks, multipart, replay,
     session::{Lock, Row, Session, Statement, statement},
-    snapshot, verification, versions, writers,
+    snapshot, trash, verification, versions, writers,
 };
 use crate::{CatalogError, Result, mutation::Mutation, snapshot::TableRows, types::*};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -27,7 +27,8 @@ pub(crate) enum Change {
     NoteVerified { blobs: Vec<BlobKey>, at_ms: UnixMs },
     /// Takes, renews or gives up a job's lease. Not a mutation, for the same reason.
     Job(JobChange),
-    /// Fills an empty catalog. Its journal is the one that is replayed, so none of this goes into another.
+    /// Fills an empty catalog. Its journal is the one that is replayed, so none of this goes into
+    /// another.
     Import(Import),
 }
 
@@ -40,8 +41,33 @@ pub(crate) enum Import {
     Rows(TableRows),
     /// Mutations as they were recorded.
     Replay(Vec<JournalEntry>),
+    /// One of them, behind a hole in what was recorded.
+    ReplayBehindHole(JournalEntry),
+    /// Numbers up to here are taken.
+    Skip(Seq),
     /// It may be used.
     End { epoch_min: u32 },
+}
+
+impl Change {
+    /// Whether it brings content, or could as well be made later: a full disk has no space for it.
+    /// Every other change may be one that makes space, or is needed by those that do.
+    pub(crate) fn takes_space(&self) -> bool {
+        match self {
+            Self::Journaled(mutation) => matches!(
+                mutation,
+                Mutation::CreateBucket { .. }
+                    | Mutation::Put { .. }
+                    | Mutation::Rewrite { .. }
+                    | Mutation::CreateUpload { .. }
+                    | Mutation::PutPart { .. }
+                    | Mutation::Complete { .. }
+                    | Mutation::Copy { .. }
+            ),
+            Self::RememberHooks(_) | Self::NoteVerified { .. } => true,
+            _ => false,
+        }
+    }
 }
 
 /// What a change gave.
@@ -56,6 +82,7 @@ pub(crate) enum Outcome {
     Epochs(Vec<u32>),
     Bucket(Bucket),
     Committed(Committed),
+    Deleted(Box<Deleted>),
     Removed(Box<Version>),
     Job(Box<JobRow>),
 }
@@ -76,7 +103,8 @@ impl Decision {
     }
 }
 
-/// Makes one change inside the session's transaction. After an error, or [`Outcome::Unchanged`], the caller rolls back to where it began.
+/// Makes one change inside the session's transaction. After an error, or [`Outcome::Unchanged`],
+/// the caller rolls back to where it began.
 pub(crate) async fn apply<S: Session>(session: &mut S, change: &mut Change) -> Result<Outcome> {
     match change {
         Change::Journaled(mutation) => journaled(session, mutation).await,
@@ -93,13 +121,16 @@ pub(crate) async fn apply<S: Session>(session: &mut S, change: &mut Change) -> R
         Change::Import(Import::Begin) => snapshot::begin(session).await,
         Change::Import(Import::Rows(rows)) => snapshot::import(session, rows).await,
         Change::Import(Import::Replay(entries)) => replay::replay(session, entries).await,
+        Change::Import(Import::ReplayBehindHole(entry)) => replay::behind_hole(session, entry).await,
+        Change::Import(Import::Skip(seq)) => replay::skip(session, *seq).await,
         Change::Import(Import::End { epoch_min }) => snapshot::end(session, *epoch_min).await,
     }
 }
 
 async fn journaled<S: Session>(session: &mut S, mutation: &mut Mutation) -> Result<Outcome> {
-    // Taking the number locks its row until the transaction ends. Where several processes write, this makes the order of
-    // numbers the order of commits, and mutations serial (docs/reference/postgres.md).
+    // Taking the number locks its row until the transaction ends. Where several processes write,
+    // this makes the order of numbers the order of commits, and mutations serial
+    // (docs/reference/postgres.md).
     let mut opening = vec![statement!("UPDATE counters SET value = value + 1 WHERE name = 'seq' RETURNING value")];
     if let Some(epoch) = mutation.epoch() {
         opening.push(Statement::locking(
@@ -121,7 +152,8 @@ async fn journaled<S: Session>(session: &mut S, mutation: &mut Mutation) -> Resu
     Ok(outcome)
 }
 
-/// What a mutation that takes number `seq` gives and writes; values that the catalog chooses are filled in.
+/// What a mutation that takes number `seq` gives and writes; values that the catalog chooses are
+/// filled in.
 pub(crate) async fn decide<S: Session>(session: &mut S, seq: Seq, mutation: &mut Mutation) -> Result<Decision> {
     match mutation {
         Mutation::OpenEpoch { epoch, closes } => writers::open(session, epoch, closes).await,
@@ -131,24 +163,36 @@ pub(crate) async fn decide<S: Session>(session: &mut S, seq: Seq, mutation: &mut
         Mutation::SetBucketSettings { bucket, settings, expected } => {
             buckets::set_settings(session, *bucket, settings, expected.as_ref()).await
         }
-        Mutation::DeleteBucket { bucket } => buckets::delete(session, *bucket).await,
+        Mutation::SetVersioning { bucket, versioning } => buckets::set_versioning(session, *bucket, *versioning).await,
+        Mutation::EnableObjectLock { bucket } => buckets::enable_object_lock(session, *bucket).await,
+        Mutation::SetLock { commit } => locks::set(session, commit).await,
+        Mutation::DeleteBucket { bucket, now_ms } => buckets::delete(session, *bucket, *now_ms).await,
         Mutation::PutKey { key } => buckets::put_key(session, key).await,
-        Mutation::Put { commit, modified_ms } => versions::put(session, seq, commit, modified_ms).await,
-        Mutation::Delete { commit, removed } => versions::delete(session, commit, removed).await,
+        Mutation::Put { commit, modified_ms, named } => versions::put(session, seq, commit, (modified_ms, named)).await,
+        Mutation::Delete { commit, removed, modified_ms, named } => {
+            let choices = versions::DeleteChoices { removed, modified_ms, named };
+            versions::delete(session, seq, commit, choices).await
+        }
+        Mutation::DeleteVersion { commit, removed } => versions::delete_version(session, commit, removed).await,
         Mutation::Rewrite { commit } => versions::rewrite(session, commit).await,
         Mutation::CreateUpload { upload } => multipart::create(session, upload).await,
         Mutation::PutPart { commit } => multipart::put_part(session, commit).await,
-        Mutation::Complete { commit, modified_ms } => multipart::complete(session, seq, commit, modified_ms).await,
+        Mutation::Complete { commit, modified_ms, named } => {
+            multipart::complete(session, seq, commit, (modified_ms, named)).await
+        }
         Mutation::Abort { bucket, key, upload, now_ms, .. } => {
             multipart::abort(session, *bucket, key, *upload, *now_ms).await
         }
         Mutation::ForgetCompletedUploads { before_ms } => multipart::forget_completed(session, *before_ms).await,
+        Mutation::Cool { blob } => conversion::cool(session, *blob).await,
         Mutation::Undefer { blob } => conversion::undefer(session, *blob).await,
         Mutation::Quarantine { blob, damage, now_ms } => {
             verification::quarantine(session, *blob, damage, *now_ms).await
         }
         Mutation::EndQuarantine { blob } => verification::end_quarantine(session, *blob).await,
         Mutation::Copy { commit } => copies::set(session, commit).await,
+        Mutation::Sweep { epochs, found } => trash::sweep(epochs, found),
+        Mutation::Untrash { files } => trash::forget(session, files).await,
         Mutation::Purge { blob, now_ms } => blobs::purge(session, *blob, *now_ms).await,
     }
 }
@@ -156,7 +200,13 @@ pub(crate) async fn decide<S: Session>(session: &mut S, seq: Seq, mutation: &mut
 fn journal_row(seq: Seq, mutation: &Mutation) -> Result<Statement> {
     let text = serde_json::to_string(mutation).map_err(|error| CatalogError::Other(error.to_string()))?;
     let at_ms = mutation.at_ms().unwrap_or_else(now_ms);
-    Ok(statement!("INSERT INTO journal (seq, at_ms, mutation) VALUES ($1, $2, $3)", seq, at_ms, text.as_str()))
+    Ok(statement!(
+        "INSERT INTO journal (seq, at_ms, mutation, checksum) VALUES ($1, $2, $3, $4)",
+        seq,
+        at_ms,
+        text.as_str(),
+        checksums::of_entry(seq, at_ms, &text),
+    ))
 }
 
 /// The one row of the answer at `index`.

@@ -1,12 +1,14 @@
-//! Blobs and their life: the one place where references are checked, counted and ended (E3, E4, E5, E6).
+//! Blobs and their life: the one place where references are checked, counted and ended (E3, E4, E5,
+//! E6).
 //!
-//! A reference is a row in `extents`, `part_extents` or `edges`. Whoever removes such rows ends with [`release`] for each blob they
-//! named, in the same transaction: it looks for any row that is left, and where there is none the blob is dying and has its tombstone.
+//! A reference is a row in `extents`, `part_extents` or `edges`. Whoever removes such rows ends
+//! with [`release`] for each blob they named, in the same transaction: it looks for any row that is
+//! left, and where there is none the blob is dying and has its tombstone.
 
 use super::{
     apply::Decision,
-    buckets, hooks, rows,
-    session::{Lock, Row, Session, Statement, statement},
+    buckets, checksums, hooks, rows,
+    session::{Lock, Row, Session, Statement, signed, statement},
 };
 use crate::{
     CatalogError, Result,
@@ -47,15 +49,26 @@ pub(crate) fn known(answers: &[Vec<Row>]) -> Result<BTreeMap<BlobKey, Known>> {
     Ok(known)
 }
 
-/// Rows and edges of the blobs that a commit brings, and their places in the queue. Rows first: an edge may name a base that comes along.
+/// Rows and edges of the blobs that a commit brings, and their places in the queue. Rows first: an
+/// edge may name a base that comes along.
 pub(crate) fn insert(new_blobs: &[NewBlob], now_ms: UnixMs) -> Result<Vec<Statement>> {
     let mut writes = new_blobs.iter().map(|blob| rows::insert_blob(&blob.row)).collect::<Result<Vec<_>>>()?;
-    for NewBlob { row, bases, deferred } in new_blobs {
+    for NewBlob { row, bases, deferred, heat_bytes } in new_blobs {
         for base in bases {
-            writes.push(statement!("INSERT INTO edges (delta, base) VALUES ($1, $2)", row.id.0, base.0));
+            let sum = checksums::of_edge(&row.id.0, &base.0);
+            writes.push(statement!(
+                "INSERT INTO edges (delta, base, checksum) VALUES ($1, $2, $3)",
+                row.id.0,
+                base.0,
+                sum
+            ));
         }
         if *deferred {
             writes.push(statement!("INSERT INTO deferrals (blob, since_ms) VALUES ($1, $2)", row.id.0, now_ms));
+        }
+        if *heat_bytes > 0 {
+            let grown = signed(*heat_bytes)?;
+            writes.push(statement!("INSERT INTO heat (blob, grown_bytes) VALUES ($1, $2)", row.id.0, grown));
         }
     }
     Ok(writes)
@@ -98,7 +111,7 @@ pub(crate) async fn purge<S: Session>(session: &mut S, blob: BlobKey, now_ms: Un
                 vec![blob.0.into()],
                 Lock::Update,
             ),
-            statement!("SELECT base FROM edges WHERE delta = $1", blob.0),
+            statement!("SELECT delta, base, checksum FROM edges WHERE delta = $1", blob.0),
         ])
         .await?;
     let Some(row) = answers[0].first() else { return Err(CatalogError::Conflict) };
@@ -110,10 +123,11 @@ pub(crate) async fn purge<S: Session>(session: &mut S, blob: BlobKey, now_ms: Un
     writes.extend([
         statement!("DELETE FROM tombstones WHERE blob = $1", blob.0),
         statement!("DELETE FROM deferrals WHERE blob = $1", blob.0),
+        statement!("DELETE FROM heat WHERE blob = $1", blob.0),
         statement!("DELETE FROM edges WHERE delta = $1", blob.0),
         statement!("DELETE FROM blobs WHERE id = $1", blob.0),
     ]);
-    writes.extend(release_all(rows::blob_keys(&answers[1])?, &BTreeSet::new(), now_ms));
+    writes.extend(release_all(rows::bases(&answers[1])?, &BTreeSet::new(), now_ms));
     writes.extend(buckets::forget_deleted(bucket));
     Decision::done(writes)
 }
@@ -124,6 +138,16 @@ pub(crate) async fn rows_of<S: Session>(session: &mut S, ids: &[BlobKey]) -> Res
         |id: BlobKey| statement!(concat!("SELECT ", rows::blob_columns!(), " FROM blobs b WHERE b.id = $1"), id.0);
     let answers = session.run(ids.into_iter().map(one).collect()).await?;
     answers.iter().flatten().map(|row| rows::blob(row, 0)).collect()
+}
+
+pub(crate) async fn lie_in<S: Session>(session: &mut S, backend: &str) -> Result<bool> {
+    let row = session
+        .first(statement!(
+            "SELECT 1 FROM blobs WHERE backend = $1 AND original IS NULL AND inline_bytes IS NULL LIMIT 1",
+            backend
+        ))
+        .await?;
+    Ok(row.is_some())
 }
 
 /// Where an exact duplicate may be looked for.
@@ -157,7 +181,8 @@ pub(crate) async fn duplicate<S: Session>(session: &mut S, query: &DuplicateQuer
 }
 
 pub(crate) async fn bases_of<S: Session>(session: &mut S, blob: BlobKey) -> Result<Vec<BlobKey>> {
-    rows::blob_keys(&session.query(statement!("SELECT base FROM edges WHERE delta = $1 ORDER BY base", blob.0)).await?)
+    let sql = "SELECT delta, base, checksum FROM edges WHERE delta = $1 ORDER BY base";
+    rows::bases(&session.query(statement!(sql, blob.0)).await?)
 }
 
 pub(crate) async fn fan_in<S: Session>(session: &mut S, blob: BlobKey) -> Result<u64> {
@@ -203,22 +228,28 @@ pub(crate) async fn fan_in_bytes<S: Session>(session: &mut S, blob: BlobKey) -> 
 pub(crate) async fn tombstones<S: Session>(session: &mut S, before_ms: UnixMs, limit: usize) -> Result<Vec<Tombstone>> {
     let rows = session
         .query(statement!(
-            "SELECT t.blob, b.backend, CASE WHEN b.inline_bytes IS NULL THEN 0 ELSE 1 END, b.stored_len, t.since_ms, b.original, \
-             b.copy_id \
-             FROM tombstones t JOIN blobs b ON b.id = t.blob WHERE t.since_ms < $1 ORDER BY t.since_ms, t.blob LIMIT $2",
+            concat!(
+                "SELECT t.since_ms, CASE WHEN b.state <> 1 OR EXISTS (SELECT 1 FROM extents e WHERE e.blob = b.id) \
+                 OR EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = b.id) \
+                 OR EXISTS (SELECT 1 FROM edges d WHERE d.base = b.id) THEN 1 ELSE 0 END, ",
+                rows::blob_columns!(),
+                " FROM tombstones t JOIN blobs b ON b.id = t.blob WHERE t.since_ms < $1 ORDER BY t.since_ms, t.blob LIMIT $2"
+            ),
             before_ms,
             limit as i64,
         ))
         .await?;
     let tombstone = |row: &Row| {
+        let blob = rows::blob(row, 2)?;
         Ok(Tombstone {
-            blob: BlobKey(row.array(0)?),
-            backend: row.text(1)?.to_owned(),
-            inline: row.int(2)? != 0,
-            stored_len: row.unsigned(3)?,
-            since_ms: row.int(4)?,
-            original: rows::original(row, 5)?,
-            copy: rows::optional_blob(row, 6)?,
+            blob: blob.id,
+            backend: blob.backend,
+            inline: blob.inline.is_some(),
+            stored_len: blob.stored_len,
+            since_ms: row.int(0)?,
+            original: blob.original,
+            copy: blob.copy,
+            needed: row.int(1)? != 0,
         })
     };
     rows.iter().map(tombstone).collect()

@@ -2,12 +2,13 @@
 
 use super::{
     apply::{Decision, Outcome, only},
-    rows,
+    blobs, rows,
     session::{Lock, Session, Statement, statement},
 };
 use crate::{CatalogError, Result, types::*};
+use std::collections::BTreeSet;
 
-const COLUMNS: &str = "SELECT id, name, owner, created_ms, settings FROM buckets WHERE name IS NOT NULL";
+const COLUMNS: &str = concat!("SELECT ", rows::bucket_columns!(), " FROM buckets WHERE name IS NOT NULL");
 
 pub(crate) async fn create<S: Session>(session: &mut S, bucket: &mut Bucket) -> Result<Decision> {
     let answers = session
@@ -36,18 +37,66 @@ pub(crate) async fn recreate<S: Session>(session: &mut S, bucket: &Bucket) -> Re
 
 fn insert(bucket: &Bucket) -> Statement {
     statement!(
-        "INSERT INTO buckets (id, name, owner, created_ms, settings) VALUES ($1, $2, $3, $4, $5)",
+        "INSERT INTO buckets (id, name, owner, created_ms, settings, versioning, object_lock) VALUES ($1, $2, $3, $4, $5, $6, $7)",
         bucket.id.0,
         bucket.name.as_str(),
         bucket.owner.as_str(),
         bucket.created_ms,
         bucket.settings.to_string().as_str(),
+        rows::versioning_column(bucket.versioning),
+        i64::from(bucket.object_lock),
     )
 }
 
-/// Finds a bucket that is not deleted, and keeps it from being deleted while the transaction lasts.
+/// Finds a bucket that is not deleted, and keeps it from being deleted, and from keeping versions
+/// otherwise, while the transaction lasts. Gives its id, its versioning and whether it has object
+/// lock.
 pub(crate) fn lock_bucket(bucket: BucketId) -> Statement {
-    Statement::locking("SELECT id FROM buckets WHERE id = $1 AND name IS NOT NULL", vec![bucket.0.into()], Lock::Share)
+    Statement::locking(
+        "SELECT id, versioning, object_lock FROM buckets WHERE id = $1 AND name IS NOT NULL",
+        vec![bucket.0.into()],
+        Lock::Share,
+    )
+}
+
+pub(crate) async fn set_versioning<S: Session>(
+    session: &mut S,
+    bucket: BucketId,
+    versioning: Versioning,
+) -> Result<Decision> {
+    if versioning.is_off() {
+        return Err(CatalogError::Invalid("a bucket that kept versions cannot become one that never did".into()));
+    }
+    let found = Statement::locking(
+        "SELECT versioning, object_lock FROM buckets WHERE id = $1 AND name IS NOT NULL",
+        vec![bucket.0.into()],
+        Lock::Update,
+    );
+    let Some(found) = session.first(found).await? else { return Err(CatalogError::NoBucket) };
+    if rows::versioning(found.int(0)?)? == versioning {
+        return Decision::unchanged();
+    }
+    if found.int(1)? != 0 {
+        return Err(CatalogError::BucketState);
+    }
+    let column = rows::versioning_column(versioning);
+    Decision::done(vec![statement!("UPDATE buckets SET versioning = $1 WHERE id = $2", column, bucket.0)])
+}
+
+pub(crate) async fn enable_object_lock<S: Session>(session: &mut S, bucket: BucketId) -> Result<Decision> {
+    let found = Statement::locking(
+        "SELECT versioning, object_lock FROM buckets WHERE id = $1 AND name IS NOT NULL",
+        vec![bucket.0.into()],
+        Lock::Update,
+    );
+    let Some(found) = session.first(found).await? else { return Err(CatalogError::NoBucket) };
+    if found.int(1)? != 0 {
+        return Decision::unchanged();
+    }
+    if rows::versioning(found.int(0)?)? != Versioning::Enabled {
+        return Err(CatalogError::BucketState);
+    }
+    Decision::done(vec![statement!("UPDATE buckets SET object_lock = 1 WHERE id = $1", bucket.0)])
 }
 
 pub(crate) async fn set_settings<S: Session>(
@@ -71,7 +120,7 @@ pub(crate) async fn set_settings<S: Session>(
     Decision::done(vec![statement!("UPDATE buckets SET settings = $1 WHERE id = $2", text.as_str(), bucket.0)])
 }
 
-pub(crate) async fn delete<S: Session>(session: &mut S, bucket: BucketId) -> Result<Decision> {
+pub(crate) async fn delete<S: Session>(session: &mut S, bucket: BucketId, now_ms: UnixMs) -> Result<Decision> {
     let answers = session
         .run(vec![
             Statement::locking(
@@ -80,20 +129,33 @@ pub(crate) async fn delete<S: Session>(session: &mut S, bucket: BucketId) -> Res
                 Lock::Update,
             ),
             statement!("SELECT seq FROM versions WHERE bucket = $1 AND current = 1 LIMIT 1", bucket.0),
-            statement!("SELECT id FROM uploads WHERE bucket = $1 AND completed_ms IS NULL LIMIT 1", bucket.0),
+            // No part can be added once these are locked.
+            Statement::locking(
+                "SELECT id FROM uploads WHERE bucket = $1 AND completed_ms IS NULL",
+                vec![bucket.0.into()],
+                Lock::Update,
+            ),
+            statement!(
+                "SELECT DISTINCT e.blob FROM part_extents e JOIN uploads u ON u.id = e.upload WHERE u.bucket = $1",
+                bucket.0
+            ),
+            statement!("SELECT seq FROM versions WHERE bucket = $1 AND current = 0 LIMIT 1", bucket.0),
         ])
         .await?;
     if answers[0].is_empty() {
         return Decision::unchanged();
     }
-    if !answers[1].is_empty() || !answers[2].is_empty() {
+    if !answers[1].is_empty() || !answers[4].is_empty() {
         return Err(CatalogError::NotEmpty);
     }
     let mut writes = vec![
+        statement!("DELETE FROM part_extents WHERE upload IN (SELECT id FROM uploads WHERE bucket = $1)", bucket.0),
+        statement!("DELETE FROM parts WHERE upload IN (SELECT id FROM uploads WHERE bucket = $1)", bucket.0),
         statement!("DELETE FROM uploads WHERE bucket = $1", bucket.0),
         statement!("DELETE FROM hidden_keys WHERE bucket = $1", bucket.0),
         statement!("UPDATE buckets SET name = NULL WHERE id = $1", bucket.0),
     ];
+    writes.extend(blobs::release_all(rows::blob_keys(&answers[3])?, &BTreeSet::new(), now_ms));
     writes.extend(forget_deleted(bucket));
     Decision::done(writes)
 }
@@ -117,7 +179,7 @@ pub(crate) fn forget_deleted(bucket: BucketId) -> [Statement; 2] {
 
 pub(crate) async fn by_name<S: Session>(session: &mut S, name: &str) -> Result<Option<Bucket>> {
     let row = session
-        .first(statement!("SELECT id, name, owner, created_ms, settings FROM buckets WHERE name = $1", name))
+        .first(statement!(concat!("SELECT ", rows::bucket_columns!(), " FROM buckets WHERE name = $1"), name))
         .await?;
     row.as_ref().map(rows::bucket).transpose()
 }

@@ -1,5 +1,6 @@
-//! What the background needs to encode stored content anew: the queue of what was stored in a hurry, who references a blob, which bases only deltas
-//! need, which versions are made of many extents.
+//! What the background needs to encode stored content anew: the queue of what was stored in a
+//! hurry, who references a blob, which bases only deltas need, which versions are made of many
+//! extents.
 
 use super::{
     apply::Decision,
@@ -15,7 +16,7 @@ pub(crate) async fn deferred<S: Session>(session: &mut S, before_ms: UnixMs, lim
                 "SELECT q.since_ms, ",
                 blob_columns!(),
                 " FROM deferrals q JOIN blobs b ON b.id = q.blob WHERE q.since_ms < $1 AND b.state = 0 \
-                 ORDER BY q.since_ms, q.blob LIMIT $2"
+                 AND EXISTS (SELECT 1 FROM extents e WHERE e.blob = b.id) ORDER BY q.since_ms, q.blob LIMIT $2"
             ),
             before_ms,
             limit as i64,
@@ -28,7 +29,8 @@ pub(crate) async fn deferred_sum<S: Session>(session: &mut S) -> Result<Deferred
     let row = session
         .first(statement!(
             "SELECT count(*), COALESCE(CAST(sum(b.plain_len) AS BIGINT), 0), min(q.since_ms) \
-             FROM deferrals q JOIN blobs b ON b.id = q.blob WHERE b.state = 0"
+             FROM deferrals q JOIN blobs b ON b.id = q.blob \
+             WHERE b.state = 0 AND EXISTS (SELECT 1 FROM extents e WHERE e.blob = b.id)"
         ))
         .await?;
     let sum = |row: Row| {
@@ -40,6 +42,50 @@ pub(crate) async fn deferred_sum<S: Session>(session: &mut S) -> Result<Deferred
 pub(crate) async fn undefer<S: Session>(session: &mut S, blob: BlobKey) -> Result<Decision> {
     match session.first(statement!("SELECT since_ms FROM deferrals WHERE blob = $1", blob.0)).await? {
         Some(_) => Decision::done(vec![statement!("DELETE FROM deferrals WHERE blob = $1", blob.0)]),
+        None => Decision::unchanged(),
+    }
+}
+
+pub(crate) async fn heated<S: Session>(session: &mut S, after: Option<BlobKey>, limit: usize) -> Result<Vec<Heated>> {
+    // No id is shorter than 16 bytes, so the empty one stands before the first.
+    let after = after.map_or(Value::Bytes(Vec::new()), |blob| blob.0.into());
+    let rows = session
+        .query(statement!(
+            concat!(
+                "SELECT h.grown_bytes, ",
+                blob_columns!(),
+                " FROM heat h JOIN blobs b ON b.id = h.blob WHERE h.blob > $1 AND b.state = 0 ORDER BY h.blob LIMIT $2"
+            ),
+            after,
+            limit as i64,
+        ))
+        .await?;
+    rows.iter().map(|row| Ok(Heated { heat_bytes: row.unsigned(0)?, row: rows::blob(row, 1)? })).collect()
+}
+
+pub(crate) async fn heat_sum<S: Session>(session: &mut S) -> Result<u64> {
+    let row = session
+        .first(statement!(
+            "SELECT COALESCE(CAST(sum(h.grown_bytes) AS BIGINT), 0) FROM heat h JOIN blobs b ON b.id = h.blob WHERE b.state = 0"
+        ))
+        .await?;
+    row.map_or(Ok(0), |row| row.unsigned(0))
+}
+
+pub(crate) async fn heat_of<S: Session>(session: &mut S, blobs: &[BlobKey]) -> Result<u64> {
+    let one = |blob: &BlobKey| {
+        statement!(
+            "SELECT h.grown_bytes FROM heat h JOIN blobs b ON b.id = h.blob WHERE h.blob = $1 AND b.state = 0",
+            blob.0
+        )
+    };
+    let answers = session.run(blobs.iter().map(one).collect()).await?;
+    answers.iter().flatten().map(|row| row.unsigned(0)).sum()
+}
+
+pub(crate) async fn cool<S: Session>(session: &mut S, blob: BlobKey) -> Result<Decision> {
+    match session.first(statement!("SELECT grown_bytes FROM heat WHERE blob = $1", blob.0)).await? {
+        Some(_) => Decision::done(vec![statement!("DELETE FROM heat WHERE blob = $1", blob.0)]),
         None => Decision::unchanged(),
     }
 }
@@ -95,7 +141,8 @@ pub(crate) async fn deltas_of<S: Session>(session: &mut S, base: BlobKey, limit:
     rows.iter().map(|row| rows::blob(row, 0)).collect()
 }
 
-/// Its ordinal, one less than [`SCATTERED_EXTENTS_MIN`], stands in it as a number because only then the index `extents_scattered` answers it.
+/// Its ordinal, one less than [`SCATTERED_EXTENTS_MIN`], stands in it as a number because only then
+/// the index `extents_scattered` answers it.
 pub(crate) const SCATTERED: &str = "SELECT v.bucket, v.key, v.id, v.seq, v.modified_ms, v.size, \
      (SELECT max(l.ordinal) + 1 FROM extents l WHERE l.version = v.seq) \
      FROM extents e JOIN versions v ON v.seq = e.version \

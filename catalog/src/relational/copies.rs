@@ -1,14 +1,15 @@
-//! Second copies of blobs that many deltas need (hazard E8).
+//! Second copies of blobs that many deltas or objects need (hazard E8).
 //!
-//! A copy has an id of its own, made by its writer in its writer's epoch: what was written and never named by a row is garbage as soon as
-//! that epoch is closed, as with blobs (E4).
+//! A copy has an id of its own, made by its writer in its writer's epoch: what was written and
+//! never named by a row is garbage as soon as that epoch is closed, as with blobs (E4).
 
 use super::{
     apply::Decision,
-    rows,
+    blobs, checksums, rows,
     session::{Lock, Session, Statement, Value, statement},
 };
 use crate::{CatalogError, Result, types::*};
+use std::collections::BTreeSet;
 
 pub(crate) async fn wanted<S: Session>(
     session: &mut S,
@@ -30,15 +31,69 @@ pub(crate) async fn wanted<S: Session>(
     found.iter().map(|row| rows::blob(row, 0)).collect()
 }
 
+/// What [`shared`] answers with for whatever is not a live blob in a backend, or has a copy.
+macro_rules! wants_copy {
+    ($blob:literal) => {
+        concat!(
+            "EXISTS (SELECT 1 FROM blobs b WHERE b.id = ",
+            $blob,
+            " AND b.backend = $2 AND b.state = 0 AND b.copy_id IS NULL AND b.damage IS NULL AND b.inline_bytes IS NULL AND b.original IS NULL)"
+        )
+    };
+}
+
+/// Both run along an index and hold nothing but a page, however many objects there are.
+pub(crate) async fn shared<S: Session>(
+    session: &mut S,
+    backend: &str,
+    objects_min: u64,
+    after: Option<BlobKey>,
+    limit: usize,
+) -> Result<Vec<BlobRow>> {
+    let by_versions = concat!(
+        "SELECT e.blob FROM extents e WHERE e.blob > $1 GROUP BY e.blob HAVING ",
+        wants_copy!("e.blob"),
+        " AND count(DISTINCT e.version) >= $3 ORDER BY e.blob LIMIT $4"
+    );
+    let through_deltas = concat!(
+        "SELECT d.base FROM edges d JOIN extents e ON e.blob = d.delta WHERE d.base > $1 GROUP BY d.base HAVING ",
+        wants_copy!("d.base"),
+        " AND count(DISTINCT e.version) + (SELECT count(DISTINCT o.version) FROM extents o WHERE o.blob = d.base) >= $3 \
+         ORDER BY d.base LIMIT $4"
+    );
+    // No id is shorter than 16 bytes, so the empty one stands before the first.
+    let after = after.map_or(Value::Bytes(Vec::new()), |blob| blob.0.into());
+    let objects_min = i64::try_from(objects_min).unwrap_or(i64::MAX);
+    let ask = |sql| statement!(sql, after.clone(), backend, objects_min, limit as i64);
+    let answers = session.run(vec![ask(by_versions), ask(through_deltas)]).await?;
+    let mut found = BTreeSet::new();
+    for rows in &answers {
+        found.extend(rows::blob_keys(rows)?);
+    }
+    let page: Vec<BlobKey> = found.into_iter().take(limit).collect();
+    blobs::rows_of(session, &page).await
+}
+
 pub(crate) async fn set<S: Session>(session: &mut S, commit: &CopyCommit) -> Result<Decision> {
     if commit.copy.0[..4] != commit.epoch.to_be_bytes() || commit.replaces == Some(commit.copy) {
         return Err(CatalogError::Invalid("a copy's id is new and begins with its writer's epoch".into()));
     }
-    let sql = "SELECT copy_id FROM blobs WHERE id = $1 AND state = 0 AND form = 0 AND inline_bytes IS NULL AND original IS NULL";
+    let sql = concat!(
+        "SELECT ",
+        rows::blob_columns!(),
+        " FROM blobs b WHERE b.id = $1 AND b.state = 0 AND b.inline_bytes IS NULL AND b.original IS NULL"
+    );
     let found = session.first(Statement::locking(sql, vec![commit.blob.0.into()], Lock::Update)).await?;
     let Some(row) = found else { return Err(CatalogError::Conflict) };
-    if rows::optional_blob(&row, 0)? != commit.replaces {
+    let mut row = rows::blob(&row, 0)?;
+    if row.copy != commit.replaces {
         return Err(CatalogError::Conflict);
     }
-    Decision::done(vec![statement!("UPDATE blobs SET copy_id = $1 WHERE id = $2", commit.copy.0, commit.blob.0)])
+    row.copy = Some(commit.copy);
+    Decision::done(vec![statement!(
+        "UPDATE blobs SET copy_id = $1, checksum = $2 WHERE id = $3",
+        commit.copy.0,
+        checksums::of_blob(&row)?,
+        commit.blob.0
+    )])
 }

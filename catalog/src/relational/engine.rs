@@ -3,11 +3,11 @@
 use super::{
     apply::{Change, Import, Outcome, now_ms},
     blobs::{self, DuplicateQuery},
-    buckets, check, conversion, copies, hooks,
+    buckets, check, conversion, copies, history, hooks,
     jobs::{self, JobChange},
     list, multipart, read,
     session::Session,
-    snapshot, stats, verification, versions, writers,
+    snapshot, stats, trash, verification, versions, writers,
 };
 use crate::{
     Catalog, CatalogError, Gate, Result,
@@ -29,7 +29,8 @@ use tokio::sync::mpsc;
 /// What a question gives: a future that borrows the session.
 pub(crate) type Answer<'s, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 's>>;
 
-/// A read. It may be asked again on another connection, so it owns what it needs and gives it out by cloning.
+/// A read. It may be asked again on another connection, so it owns what it needs and gives it out
+/// by cloning.
 pub(crate) type Question<S, T> = Box<dyn for<'s> Fn(&'s mut S) -> Answer<'s, T> + Send + Sync>;
 
 /// What a read's statements have to agree on.
@@ -52,6 +53,11 @@ pub(crate) trait Engine: Send + Sync + 'static {
     /// Makes a change durable, or nothing.
     fn change(&self, change: Change) -> impl Future<Output = Result<Outcome>> + Send;
 
+    /// How a failover of the database may lose commits. A database that has none says nothing.
+    fn failover_warning(&self) -> impl Future<Output = Result<Option<String>>> + Send {
+        async { Ok(None) }
+    }
+
     /// Asks a question over rows that are committed.
     fn read<T: Send + 'static>(
         &self,
@@ -60,11 +66,12 @@ pub(crate) trait Engine: Send + Sync + 'static {
     ) -> impl Future<Output = Result<T>> + Send;
 }
 
-/// `ask!(self, Statement, (key) |session| read::current(session, bucket, &key))`: the named values are owned by the question.
+/// `ask!(self, Statement, (key) |session| read::current(session, bucket, &key))`: the named values
+/// are owned by the question.
 macro_rules! ask {
     ($engine:ident, $consistency:ident, ($($owned:ident),*) |$session:ident| $question:expr) => {{
         $(let $owned = $owned.to_owned();)*
-        $engine
+        let answer = $engine
             .read(
                 Consistency::$consistency,
                 Box::new(move |$session| {
@@ -72,7 +79,8 @@ macro_rules! ask {
                     Box::pin(async move { $question.await })
                 }),
             )
-            .await
+            .await;
+        tell_of_damage($engine, answer)
     }};
 }
 
@@ -120,11 +128,22 @@ fn job(outcome: Outcome) -> Result<JobRow> {
 
 async fn mutate<E: Engine>(engine: &E, mutation: Mutation) -> Result<Outcome> {
     let is_acknowledged = mutation.is_acknowledged();
-    let outcome = engine.change(Change::Journaled(mutation)).await?;
+    if is_acknowledged && let Some(gate) = engine.gate().get() {
+        gate.admit().await?;
+    }
+    let outcome = tell_of_damage(engine, engine.change(Change::Journaled(mutation)).await)?;
     if is_acknowledged && !matches!(outcome, Outcome::Unchanged) {
         pass_gate(engine).await?;
     }
     Ok(outcome)
+}
+
+/// Lets the gate know when rows turn out to be damaged.
+fn tell_of_damage<E: Engine, T>(engine: &E, answer: Result<T>) -> Result<T> {
+    if let (Err(CatalogError::Damaged(why)), Some(gate)) = (&answer, engine.gate().get()) {
+        gate.damaged(why);
+    }
+    answer
 }
 
 async fn pass_gate<E: Engine>(engine: &E) -> Result<()> {
@@ -203,15 +222,10 @@ impl<E: Engine> Catalog for E {
         done(mutate(self, Mutation::PutSetting { name: name.to_owned(), value, creates: true }).await?)
     }
 
-    async fn create_bucket(
-        &self,
-        name: &str,
-        owner: &str,
-        settings: serde_json::Value,
-        now_ms: UnixMs,
-    ) -> Result<Bucket> {
-        let bucket =
-            Bucket { id: BucketId(0), name: name.to_owned(), owner: owner.to_owned(), created_ms: now_ms, settings };
+    async fn make_bucket(&self, bucket: NewBucket) -> Result<Bucket> {
+        let NewBucket { name, owner, settings, object_lock, now_ms: created_ms } = bucket;
+        let versioning = if object_lock { Versioning::Enabled } else { Versioning::Off };
+        let bucket = Bucket { id: BucketId(0), name, owner, created_ms, settings, versioning, object_lock };
         match mutate(self, Mutation::CreateBucket { bucket }).await? {
             Outcome::Bucket(bucket) => Ok(bucket),
             other => unexpected(&other),
@@ -240,8 +254,20 @@ impl<E: Engine> Catalog for E {
         done(mutate(self, Mutation::SetBucketSettings { bucket: id, settings, expected }).await?)
     }
 
+    async fn set_versioning(&self, id: BucketId, versioning: Versioning) -> Result<()> {
+        changed(mutate(self, Mutation::SetVersioning { bucket: id, versioning }).await?).map(|_| ())
+    }
+
+    async fn enable_object_lock(&self, id: BucketId) -> Result<()> {
+        changed(mutate(self, Mutation::EnableObjectLock { bucket: id }).await?).map(|_| ())
+    }
+
+    async fn set_lock(&self, commit: LockCommit) -> Result<bool> {
+        changed(mutate(self, Mutation::SetLock { commit: Box::new(commit) }).await?)
+    }
+
     async fn delete_bucket(&self, id: BucketId) -> Result<bool> {
-        changed(mutate(self, Mutation::DeleteBucket { bucket: id }).await?)
+        changed(mutate(self, Mutation::DeleteBucket { bucket: id, now_ms: now_ms() }).await?)
     }
 
     async fn put_key(&self, key: WrappedKey) -> Result<()> {
@@ -272,6 +298,18 @@ impl<E: Engine> Catalog for E {
         Ok(found)
     }
 
+    async fn named_version(&self, bucket: BucketId, key: &str, version: VersionRef) -> Result<Option<Content>> {
+        ask!(self, Statement, (key) | session | read::named_version(session, bucket, &key, version))
+    }
+
+    async fn newest_marker(&self, bucket: BucketId, key: &str) -> Result<Option<Version>> {
+        ask!(self, Statement, (key) | session | read::newest_marker(session, bucket, &key))
+    }
+
+    async fn list_versions(&self, query: &VersionsQuery) -> Result<VersionsPage> {
+        ask!(self, Snapshot, (query) | session | history::versions(session, &query))
+    }
+
     async fn list(&self, query: &ListQuery) -> Result<ListPage> {
         ask!(self, Snapshot, (query) | session | list::versions(session, &query))
     }
@@ -287,15 +325,23 @@ impl<E: Engine> Catalog for E {
     }
 
     async fn put(&self, commit: PutCommit) -> Result<Committed> {
-        committed(mutate(self, Mutation::Put { commit: Box::new(commit), modified_ms: 0 }).await?)
+        committed(mutate(self, Mutation::Put { commit: Box::new(commit), modified_ms: 0, named: false }).await?)
     }
 
-    async fn delete(&self, commit: DeleteCommit) -> Result<Option<Version>> {
-        let mutation = Mutation::Delete { commit: Box::new(commit), removed: VersionId([0; 16]) };
+    async fn delete(&self, commit: DeleteCommit) -> Result<Deleted> {
+        let (commit, removed) = (Box::new(commit), VersionId([0; 16]));
+        match mutate(self, Mutation::Delete { commit, removed, modified_ms: None, named: false }).await? {
+            Outcome::Deleted(deleted) => Ok(*deleted),
+            Outcome::Unchanged => Ok(Deleted::default()),
+            other => unexpected(&other),
+        }
+    }
+
+    async fn delete_version(&self, commit: DeleteVersionCommit) -> Result<Option<Version>> {
+        let mutation = Mutation::DeleteVersion { commit: Box::new(commit), removed: VersionId([0; 16]) };
         match mutate(self, mutation).await? {
             Outcome::Removed(version) => Ok(Some(*version)),
-            // Only the key was hidden, or not even that.
-            Outcome::Done | Outcome::Unchanged => Ok(None),
+            Outcome::Unchanged => Ok(None),
             other => unexpected(&other),
         }
     }
@@ -320,6 +366,16 @@ impl<E: Engine> Catalog for E {
         done(mutate(self, Mutation::PutPart { commit: Box::new(commit) }).await?)
     }
 
+    async fn part(&self, upload: UploadId, number: u32) -> Result<Option<Part>> {
+        let after = number.saturating_sub(1);
+        let found = ask!(self, Snapshot, () | session | multipart::parts(session, upload, after, 1, true))?;
+        let part = found.into_iter().find(|part| part.number == number);
+        if part.is_some() {
+            pass_gate(self).await?;
+        }
+        Ok(part)
+    }
+
     async fn parts(&self, upload: UploadId, after: u32, limit: usize, with_extents: bool) -> Result<Vec<Part>> {
         ask!(self, Snapshot, () | session | multipart::parts(session, upload, after, limit, with_extents))
     }
@@ -329,7 +385,7 @@ impl<E: Engine> Catalog for E {
     }
 
     async fn complete(&self, commit: CompleteCommit) -> Result<Committed> {
-        committed(mutate(self, Mutation::Complete { commit: Box::new(commit), modified_ms: 0 }).await?)
+        committed(mutate(self, Mutation::Complete { commit: Box::new(commit), modified_ms: 0, named: false }).await?)
     }
 
     async fn abort(&self, bucket: BucketId, key: &str, id: UploadId, epoch: u32) -> Result<bool> {
@@ -347,6 +403,10 @@ impl<E: Engine> Catalog for E {
 
     async fn blobs(&self, ids: &[BlobKey]) -> Result<Vec<BlobRow>> {
         ask!(self, Snapshot, (ids) | session | blobs::rows_of(session, &ids))
+    }
+
+    async fn has_blobs_in(&self, backend: &str) -> Result<bool> {
+        ask!(self, Statement, (backend) | session | blobs::lie_in(session, &backend))
     }
 
     async fn duplicate(
@@ -405,6 +465,22 @@ impl<E: Engine> Catalog for E {
         changed(mutate(self, Mutation::Undefer { blob }).await?)
     }
 
+    async fn heated(&self, after: Option<BlobKey>, limit: usize) -> Result<Vec<Heated>> {
+        ask!(self, Statement, () | session | conversion::heated(session, after, limit))
+    }
+
+    async fn heat_sum(&self) -> Result<u64> {
+        ask!(self, Statement, () | session | conversion::heat_sum(session))
+    }
+
+    async fn heat_of(&self, blobs: &[BlobKey]) -> Result<u64> {
+        ask!(self, Snapshot, (blobs) | session | conversion::heat_of(session, &blobs))
+    }
+
+    async fn cool(&self, blob: BlobKey) -> Result<bool> {
+        changed(mutate(self, Mutation::Cool { blob }).await?)
+    }
+
     async fn referrers(&self, blob: BlobKey, limit: usize) -> Result<Vec<Referrer>> {
         ask!(self, Statement, () | session | conversion::referrers(session, blob, limit))
     }
@@ -457,8 +533,42 @@ impl<E: Engine> Catalog for E {
         ask!(self, Statement, () | session | copies::wanted(session, fan_in_min, after, limit))
     }
 
+    async fn to_copy_shared(
+        &self,
+        backend: &str,
+        objects_min: u64,
+        after: Option<BlobKey>,
+        limit: usize,
+    ) -> Result<Vec<BlobRow>> {
+        ask!(self, Snapshot, (backend) | session | copies::shared(session, &backend, objects_min, after, limit))
+    }
+
     async fn set_copy(&self, commit: CopyCommit) -> Result<()> {
         done(mutate(self, Mutation::Copy { commit }).await?)
+    }
+
+    async fn unswept_epochs(&self) -> Result<Vec<u32>> {
+        ask!(self, Statement, () | session | trash::unswept(session))
+    }
+
+    async fn note_sweep(&self, epochs: &[u32], found: Vec<TrashFile>) -> Result<()> {
+        changed(mutate(self, Mutation::Sweep { epochs: epochs.to_vec(), found }).await?).map(drop)
+    }
+
+    async fn trash(&self, before_ms: UnixMs, limit: usize) -> Result<Vec<TrashFile>> {
+        ask!(self, Statement, () | session | trash::listed(session, before_ms, limit))
+    }
+
+    async fn trash_sum(&self) -> Result<TrashSum> {
+        ask!(self, Statement, () | session | trash::sum(session))
+    }
+
+    async fn untrash(&self, files: Vec<TrashFile>) -> Result<u64> {
+        count(mutate(self, Mutation::Untrash { files }).await?)
+    }
+
+    async fn verify_storage(&self) -> Result<Vec<String>> {
+        ask!(self, Snapshot, () | session | check::storage(session))
     }
 
     async fn stats(&self) -> Result<Vec<BucketStats>> {
@@ -498,7 +608,8 @@ impl<E: Engine> Catalog for E {
         let question: Question<E::Session, Exported> = Box::new(move |session| {
             let (to, begun) = (to.clone(), Arc::clone(&begun));
             Box::pin(async move {
-                // A question may be asked again after passing trouble; rows that have left cannot be taken back.
+                // A question may be asked again after passing trouble; rows that have left cannot
+                // be taken back.
                 if begun.swap(true, Ordering::Relaxed) {
                     return Err(CatalogError::Other("the snapshot was interrupted".into()));
                 }
@@ -520,6 +631,16 @@ impl<E: Engine> Catalog for E {
         done(self.change(Change::Import(Import::Replay(entries))).await?)
     }
 
+    async fn replay_behind_hole(&self, entry: JournalEntry) -> Result<()> {
+        let seq = entry.seq;
+        let outcome = self.change(Change::Import(Import::ReplayBehindHole(entry))).await;
+        if matches!(outcome, Err(CatalogError::Invalid(_))) {
+            // Rolled back whole: the number it had is not given out again.
+            done(self.change(Change::Import(Import::Skip(seq))).await?)?;
+        }
+        done(outcome?)
+    }
+
     async fn end_import(&self, epoch_min: u32) -> Result<()> {
         done(self.change(Change::Import(Import::End { epoch_min })).await?)
     }
@@ -530,6 +651,10 @@ impl<E: Engine> Catalog for E {
 
     async fn check(&self) -> Result<Vec<String>> {
         ask!(self, Snapshot, () | session | check::check(session))
+    }
+
+    async fn failover_warning(&self) -> Result<Option<String>> {
+        Engine::failover_warning(self).await
     }
 
     async fn probe(&self) -> Result<()> {

@@ -1,7 +1,9 @@
-//! What whole blobs resemble: an inverted index from hooks to the regions that have them (docs/reference/catalog.md, "Hooks").
+//! What whole blobs resemble: an inverted index from hooks to the regions that have them
+//! (docs/reference/catalog.md, "Hooks").
 //!
-//! It is advice: no mutation, no journal row, and nothing is wrong when some of it is missing. What it must never do is name a blob
-//! of another domain, or one that may not be a base; so what the index finds is looked up among the blobs before it is given out.
+//! It is advice: no mutation, no journal row, and nothing is wrong when some of it is missing. What
+//! it must never do is name a blob of another domain, or one that may not be a base; so what the
+//! index finds is looked up among the blobs before it is given out.
 
 use super::{
     apply::{Outcome, only},
@@ -11,14 +13,16 @@ use super::{
 use crate::{CatalogError, Result, types::*};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Regions looked at per hook, the newest first: what very many objects have in common tells little about any of them.
+/// Regions looked at per hook, the newest first: what very many objects have in common tells little
+/// about any of them.
 const POSTINGS_PER_HOOK: i64 = 64;
 /// Candidates looked up among the blobs for every one that is asked for: some may have died.
 const SPARE: usize = 3;
 /// Bytes of one stored hook.
 const HOOK_LEN: usize = 4;
 
-/// Takes in the hooks of blobs that are live, whole and not known yet; the others are left out. Gives how many.
+/// Takes in the hooks of blobs that are live, whole and not known yet; the others are left out.
+/// Gives how many.
 pub(crate) async fn remember<S: Session>(session: &mut S, blobs: &[BlobHooks]) -> Result<Outcome> {
     let one = |blob: &BlobHooks| {
         Statement::locking(
@@ -140,8 +144,9 @@ pub(crate) async fn resembling<S: Session>(session: &mut S, query: &HookQuery) -
     best.iter().map(|(shared, _)| *shared).zip(&found).filter_map(resembling).take(query.limit).collect()
 }
 
-/// What a domain's hooks are mixed with, so that what is common in one bucket does not crowd the postings of another. Part of the schema:
-/// FNV-1a over bucket, key epoch and backend, its upper half.
+/// What a domain's hooks are mixed with, so that what is common in one bucket does not crowd the
+/// postings of another. Part of the schema: FNV-1a over bucket, key epoch and backend, its upper
+/// half.
 fn salt(bucket: BucketId, key_epoch: u32, backend: &str) -> u32 {
     let bytes = bucket.0.to_le_bytes().into_iter().chain(key_epoch.to_le_bytes()).chain(backend.bytes());
     let hash =

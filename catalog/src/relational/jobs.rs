@@ -1,7 +1,9 @@
-//! Leases of background jobs. None of it is a mutation: a lease is advice (E23), and what a job had done is found again by doing it again.
+//! Leases of background jobs. None of it is a mutation: a lease is advice (E23), and what a job had
+//! done is found again by doing it again.
 //!
-//! A lease is taken from the catalog's clock, and its number, the fence, grows with every taking. Whoever renews or saves shows the
-//! fence it was given; an older one, or one whose writer's epoch is closed, is refused.
+//! A lease is taken from the catalog's clock, and its number, the fence, grows with every taking.
+//! Whoever renews or saves shows the fence it was given; an older one, or one whose writer's epoch
+//! is closed, is refused.
 
 use super::{
     apply::{Outcome, only},

@@ -1,8 +1,9 @@
 //! Listings: a walk over an index in byte order that seeks past common prefixes.
 //!
-//! Rows are read in runs. When a run ends inside a common prefix, the next begins behind it: a prefix costs one seek however many
-//! keys it has. Runs start small, double while they bring new entries to their end, and fall back when they do not, so the rows
-//! read are a small multiple of the entries given.
+//! Rows are read in runs. When a run ends inside a common prefix, the next begins behind it: a
+//! prefix costs one seek however many keys it has. Runs start small, double while they bring new
+//! entries to their end, and fall back when they do not, so the rows read are a small multiple of
+//! the entries given.
 
 use super::{
     read::after_prefix,
@@ -14,8 +15,9 @@ use crate::{CatalogError, Result, types::*};
 /// Most entries of a page.
 const LIMIT_MAX: usize = 1000;
 
-/// Rows of a run after one that ended inside a common prefix: what such a run reads behind its first row may be wasted.
-const RUN_FIRST: usize = 4;
+/// Rows of a run after one that ended inside a common prefix: what such a run reads behind its
+/// first row may be wasted.
+pub(super) const RUN_FIRST: usize = 4;
 
 /// A run of current versions: bucket, first key, end, limit.
 pub(crate) const VERSIONS_RUN: &str = concat!(
@@ -24,9 +26,11 @@ pub(crate) const VERSIONS_RUN: &str = concat!(
     " FROM versions v WHERE v.bucket = $1 AND v.key >= $2 AND v.key < $3 AND v.current = 1 ORDER BY v.key LIMIT $4"
 );
 
-/// A run that seeks past common prefixes by itself, one row per entry, where each statement costs a round trip. Each step finds the delimiter in
-/// the key that the last one gave, and goes on behind the common prefix, or behind the key when there is none. Parameters: bucket, first
-/// key, end, delimiter, where the rest of the key begins (from 1), limit. Only for PostgreSQL, whose functions on bytes it uses.
+/// A run that seeks past common prefixes by itself, one row per entry, where each statement costs a
+/// round trip. Each step finds the delimiter in the key that the last one gave, and goes on behind
+/// the common prefix, or behind the key when there is none. Parameters: bucket, first key, end,
+/// delimiter, where the rest of the key begins (from 1), limit. Only for PostgreSQL, whose
+/// functions on bytes it uses.
 pub(crate) const VERSIONS_WALK: &str = concat!(
     "WITH RECURSIVE walk (key, step) AS (
       (SELECT v.key, CAST(1 AS BIGINT) FROM versions v
@@ -57,21 +61,22 @@ pub(crate) const UPLOADS_RUN: &str = concat!(
 );
 
 /// How keys are rolled up.
-struct Rollup<'a> {
-    prefix: &'a str,
-    delimiter: Option<&'a str>,
+pub(super) struct Rollup<'a> {
+    pub(super) prefix: &'a str,
+    pub(super) delimiter: Option<&'a str>,
 }
 
 impl Rollup<'_> {
     /// The common prefix that `key` falls into, delimiter included. `key` starts with the prefix.
-    fn common_prefix<'k>(&self, key: &'k str) -> Option<&'k str> {
+    pub(super) fn common_prefix<'k>(&self, key: &'k str) -> Option<&'k str> {
         let delimiter = self.delimiter?;
         let found = key.get(self.prefix.len()..)?.find(delimiter)?;
         key.get(..self.prefix.len() + found + delimiter.len())
     }
 
-    /// The bytes where a listing goes on after `after`: behind its common prefix when it is in one, else directly behind it.
-    fn start(&self, after: Option<&str>) -> Value {
+    /// The bytes where a listing goes on after `after`: behind its common prefix when it is in one,
+    /// else directly behind it.
+    pub(super) fn start(&self, after: Option<&str>) -> Value {
         match after {
             Some(after) if after >= self.prefix => {
                 let rolled = if after.starts_with(self.prefix) { self.common_prefix(after) } else { None };
@@ -83,13 +88,13 @@ impl Rollup<'_> {
 }
 
 /// The smallest bytes above `key`.
-fn directly_after(key: &str) -> Value {
+pub(super) fn directly_after(key: &str) -> Value {
     let mut bytes = key.as_bytes().to_vec();
     bytes.push(0);
     Value::Bytes(bytes)
 }
 
-fn check(limit: usize, delimiter: Option<&str>) -> Result<()> {
+pub(super) fn check(limit: usize, delimiter: Option<&str>) -> Result<()> {
     if !(1..=LIMIT_MAX).contains(&limit) {
         return Err(CatalogError::Invalid(format!("a page of {limit} entries")));
     }
@@ -236,7 +241,8 @@ async fn start_of_uploads<S: Session>(
         .await?;
     Ok(match marker {
         Some(row) => UploadsStart { key: rows::key(key), created_ms: row.int(0)?, id: Value::Bytes(id.0.to_vec()) },
-        // The upload ended between the pages: to show the others of its key twice is better than not at all.
+        // The upload ended between the pages: to show the others of its key twice is better than
+        // not at all.
         None => UploadsStart::at_key(rows::key(key)),
     })
 }

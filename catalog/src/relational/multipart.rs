@@ -1,10 +1,11 @@
-//! Multipart uploads: their rows, their parts, and the one transaction that makes a version of them.
+//! Multipart uploads: their rows, their parts, and the one transaction that makes a version of
+//! them.
 
 use super::{
     apply::{Decision, Outcome},
-    blobs, buckets, rows,
+    blobs, buckets, checksums, rows,
     rows::upload_columns,
-    session::{Lock, Row, Session, Statement, signed, statement},
+    session::{Lock, Session, Statement, signed, statement},
     versions,
 };
 use crate::{CatalogError, Result, admission::Content, types::*};
@@ -76,13 +77,14 @@ pub(crate) async fn put_part<S: Session>(session: &mut S, commit: &PartCommit) -
     let mut writes = blobs::insert(&commit.new_blobs, part.modified_ms)?;
     writes.extend(drop_part(commit.upload, part.number));
     writes.push(statement!(
-        "INSERT INTO parts (upload, number, id, size, modified_ms, facts) VALUES ($1, $2, $3, $4, $5, $6)",
+        "INSERT INTO parts (upload, number, id, size, modified_ms, facts, checksum) VALUES ($1, $2, $3, $4, $5, $6, $7)",
         commit.upload.0,
         part.number,
         part.id,
         signed(part.size)?,
         part.modified_ms,
         part.facts.as_slice(),
+        checksums::of_part(commit.upload, part),
     ));
     for (ordinal, extent) in part.extents.iter().enumerate() {
         writes.push(statement!(
@@ -111,7 +113,7 @@ pub(crate) async fn complete<S: Session>(
     session: &mut S,
     seq: Seq,
     commit: &CompleteCommit,
-    modified_ms: &mut UnixMs,
+    (modified_ms, named): (&mut UnixMs, &mut bool),
 ) -> Result<Decision> {
     if commit.parts.is_empty() || !commit.parts.is_sorted_by(|a, b| a.0 < b.0) {
         return Err(CatalogError::Invalid("chosen parts are none, or not ascending".into()));
@@ -127,9 +129,7 @@ pub(crate) async fn complete<S: Session>(
     ];
     reads.extend(versions::lock_current(commit.bucket, &commit.key));
     let answers = session.run(reads).await?;
-    if answers[0].is_empty() {
-        return Err(CatalogError::NoBucket);
-    }
+    let current = versions::Current::read(session, (commit.bucket, &commit.key), &answers, (0, 3)).await?;
     match answers[1].first() {
         Some(row) if row.int(0)? == commit.bucket.0 && row.key(1)? == commit.key => {}
         _ => return Err(CatalogError::NoUpload),
@@ -148,8 +148,8 @@ pub(crate) async fn complete<S: Session>(
     if size != commit.size {
         return Err(CatalogError::Invalid(format!("chosen parts add up to {size}, not {}", commit.size)));
     }
-    let current = versions::Current::read(&answers, 3)?;
     current.check(commit.precondition)?;
+    current.check_lock(&commit.lock)?;
 
     // What is left in `stored` was not chosen.
     let dropped_blobs = |number: &u32| {
@@ -158,6 +158,8 @@ pub(crate) async fn complete<S: Session>(
     let dropped = session.run(stored.keys().map(dropped_blobs).collect()).await?;
 
     *modified_ms = current.clamp(commit.now_ms);
+    let room = current.make_room();
+    *named = room.named;
     let version = Version {
         bucket: commit.bucket,
         key: commit.key.clone(),
@@ -167,8 +169,11 @@ pub(crate) async fn complete<S: Session>(
         size,
         facts: commit.facts.clone(),
         extents_digest: commit.extents_digest,
+        named: *named,
+        marker: false,
+        lock: commit.lock,
     };
-    let mut writes = current.remove();
+    let mut writes = room.writes;
     writes.push(versions::insert(&version)?);
     writes.extend(stored.keys().flat_map(|number| drop_part(commit.upload, *number)));
     writes.push(statement!(
@@ -187,12 +192,13 @@ pub(crate) async fn complete<S: Session>(
         commit.now_ms,
         commit.upload.0,
     ));
-    let mut gone = current.blobs;
+    let mut gone = room.gone;
     for rows in &dropped {
         gone.extend(rows::blob_keys(rows)?);
     }
     writes.extend(blobs::release_all(gone, &BTreeSet::new(), commit.now_ms));
-    Ok(Decision { outcome: Outcome::Committed(Committed { seq, modified_ms: *modified_ms }), writes })
+    let committed = Committed { seq, modified_ms: *modified_ms, named: *named };
+    Ok(Decision { outcome: Outcome::Committed(committed), writes })
 }
 
 pub(crate) async fn abort<S: Session>(
@@ -276,25 +282,15 @@ pub(crate) async fn parts<S: Session>(
 ) -> Result<Vec<Part>> {
     let rows = session
         .query(statement!(
-            "SELECT number, id, size, modified_ms, facts FROM parts WHERE upload = $1 AND number > $2 ORDER BY number LIMIT $3",
+            "SELECT number, id, size, modified_ms, facts, checksum FROM parts WHERE upload = $1 AND number > $2 ORDER BY number LIMIT $3",
             upload.0,
             after,
             limit as i64,
         ))
         .await?;
-    let part = |row: &Row| {
-        Ok(Part {
-            number: row.small(0)?,
-            id: row.array(1)?,
-            size: row.unsigned(2)?,
-            modified_ms: row.int(3)?,
-            facts: row.bytes(4)?.to_vec(),
-            extents: Vec::new(),
-        })
-    };
-    let mut parts = rows.iter().map(part).collect::<Result<Vec<_>>>()?;
+    let mut parts = rows.iter().map(|row| rows::part(row, 0)).collect::<Result<Vec<_>>>()?;
     if let (true, Some(last)) = (with_extents, parts.last().map(|part| part.number)) {
-        let rows = session
+        let extents = session
             .query(statement!(
                 "SELECT number, blob, plain_offset, plain_len FROM part_extents \
                  WHERE upload = $1 AND number > $2 AND number <= $3 ORDER BY number, ordinal",
@@ -304,11 +300,13 @@ pub(crate) async fn parts<S: Session>(
             ))
             .await?;
         let mut of_part: BTreeMap<u32, Vec<Extent>> = BTreeMap::new();
-        for row in &rows {
+        for row in &extents {
             of_part.entry(row.small(0)?).or_default().push(rows::extent(row, 1)?);
         }
-        for part in &mut parts {
+        for (part, row) in parts.iter_mut().zip(&rows) {
             part.extents = of_part.remove(&part.number).unwrap_or_default();
+            let name = || format!("{} of upload {}", part.number, hex::encode(upload.0));
+            checksums::compare(row, 5, checksums::of_part(upload, part), "part", name)?;
         }
     }
     Ok(parts)

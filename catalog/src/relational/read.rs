@@ -3,6 +3,7 @@
 use super::{
     rows::{self, VERSION_SEQ, VERSION_WIDTH, blob_columns, version_columns},
     session::{Row, Session, Statement, Value, signed, statement},
+    versions,
 };
 use crate::{Result, types::*};
 use std::collections::HashSet;
@@ -22,12 +23,13 @@ pub(crate) async fn current<S: Session>(session: &mut S, bucket: BucketId, key: 
     row.as_ref().map(rows::version).transpose()
 }
 
-/// A version with its extents and blobs: a row for each extent, the facts only in the first. They are half a megabyte in an object of ten thousand parts.
+/// A version with its extents and blobs: a row for each extent, the facts only in the first. They
+/// are half a megabyte in an object of ten thousand parts.
 macro_rules! with_extents {
     ($condition:literal) => {
         concat!(
             "SELECT v.bucket, v.key, v.id, v.seq, v.modified_ms, v.size, CASE WHEN e.ordinal > 0 THEN NULL ELSE v.facts END, \
-             v.extents_digest, e.blob, e.plain_offset, e.plain_len, ",
+             v.extents_digest, v.named, v.marker, v.lock, v.retain_until_ms, v.checksum, e.blob, e.plain_offset, e.plain_len, ",
             blob_columns!(),
             " FROM versions v LEFT JOIN extents e ON e.version = v.seq LEFT JOIN blobs b ON b.id = e.blob WHERE ",
             $condition,
@@ -52,6 +54,33 @@ pub(crate) async fn version<S: Session>(
     let statement =
         statement!(with_extents!("v.id = $1 AND v.bucket = $2 AND v.key = $3"), id.0, bucket.0, rows::key(key));
     one_content(session, statement).await
+}
+
+pub(crate) async fn named_version<S: Session>(
+    session: &mut S,
+    bucket: BucketId,
+    key: &str,
+    version: VersionRef,
+) -> Result<Option<Content>> {
+    let (place, params) = versions::locate(bucket, key, version);
+    one_content(session, Statement::made(with_extents!("v.seq IN (?)").replace('?', place), params)).await
+}
+
+pub(crate) async fn newest_marker<S: Session>(session: &mut S, bucket: BucketId, key: &str) -> Result<Option<Version>> {
+    let row = session
+        .first(statement!(
+            concat!(
+                "SELECT ",
+                version_columns!(),
+                " FROM versions v WHERE v.bucket = $1 AND v.key = $2 AND v.current = 0 AND NOT EXISTS \
+                 (SELECT 1 FROM versions c WHERE c.bucket = $1 AND c.key = $2 AND c.current = 1) \
+                 ORDER BY v.seq DESC LIMIT 1"
+            ),
+            bucket.0,
+            rows::key(key),
+        ))
+        .await?;
+    row.as_ref().map(rows::version).transpose()
 }
 
 /// One statement and so one snapshot: version, extents and blobs cannot be of different times.
@@ -87,7 +116,7 @@ pub(crate) async fn small_contents<S: Session>(
 ) -> Result<Vec<Content>> {
     let statement = statement!(
         with_extents!(
-            "v.seq IN (SELECT s.seq FROM versions s WHERE s.seq > $1 AND s.size BETWEEN 1 AND $2 AND s.current = 1 \
+            "v.seq IN (SELECT s.seq FROM versions s WHERE s.seq > $1 AND s.size BETWEEN 1 AND $2 \
              ORDER BY s.seq LIMIT $3)"
         ),
         after,
@@ -130,7 +159,8 @@ pub(crate) async fn neighbours<S: Session>(
     Ok((names(&answers[0])?, names(&answers[1])?))
 }
 
-/// The smallest bytes above every key that starts with `prefix`. Keys are UTF-8, and 0xFF is in no UTF-8 text.
+/// The smallest bytes above every key that starts with `prefix`. Keys are UTF-8, and 0xFF is in no
+/// UTF-8 text.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Value {
     let mut bytes = prefix.to_vec();
     bytes.push(0xff);
@@ -140,13 +170,12 @@ pub(crate) fn after_prefix(prefix: &[u8]) -> Value {
 pub(crate) async fn journal<S: Session>(session: &mut S, after: Seq, limit: usize) -> Result<Vec<JournalEntry>> {
     let rows = session
         .query(statement!(
-            "SELECT seq, at_ms, mutation FROM journal WHERE seq > $1 ORDER BY seq LIMIT $2",
+            "SELECT seq, at_ms, mutation, checksum FROM journal WHERE seq > $1 ORDER BY seq LIMIT $2",
             after,
             limit as i64
         ))
         .await?;
-    let entry = |row: &Row| Ok(JournalEntry { seq: row.int(0)?, at_ms: row.int(1)?, mutation: row.json(2)? });
-    rows.iter().map(entry).collect()
+    rows.iter().map(rows::entry).collect()
 }
 
 pub(crate) async fn last_seq<S: Session>(session: &mut S) -> Result<Seq> {

@@ -1,32 +1,83 @@
 //! Rows to nouns and back.
 
-use super::session::{Row, Statement, Value, signed, statement};
+use super::{
+    checksums,
+    session::{Row, Statement, Value, signed, statement},
+};
 use crate::{CatalogError, Result, types::*};
 
 /// Columns of [`version`], in its order, of table alias `v`.
 macro_rules! version_columns {
     () => {
-        "v.bucket, v.key, v.id, v.seq, v.modified_ms, v.size, v.facts, v.extents_digest"
+        "v.bucket, v.key, v.id, v.seq, v.modified_ms, v.size, v.facts, v.extents_digest, v.named, v.marker, v.lock, v.retain_until_ms, \
+         v.checksum"
     };
 }
 pub(crate) use version_columns;
 
 /// How many columns [`version_columns`] names.
-pub(crate) const VERSION_WIDTH: usize = 8;
+pub(crate) const VERSION_WIDTH: usize = 13;
 /// Which of them is `seq`.
 pub(crate) const VERSION_SEQ: usize = 3;
 
 pub(crate) fn version(row: &Row) -> Result<Version> {
-    Ok(Version {
-        bucket: BucketId(row.int(0)?),
-        key: row.key(1)?,
-        id: VersionId(row.array(2)?),
-        seq: row.int(3)?,
-        modified_ms: row.int(4)?,
-        size: row.unsigned(5)?,
-        facts: row.bytes(6)?.to_vec(),
-        extents_digest: row.array(7)?,
-    })
+    version_at(row, 0)
+}
+
+/// Reads a version's row from the columns that begin at `first`.
+pub(crate) fn version_at(row: &Row, first: usize) -> Result<Version> {
+    let version = Version {
+        bucket: BucketId(row.int(first)?),
+        key: row.key(first + 1)?,
+        id: VersionId(row.array(first + 2)?),
+        seq: row.int(first + 3)?,
+        modified_ms: row.int(first + 4)?,
+        size: row.unsigned(first + 5)?,
+        facts: row.bytes(first + 6)?.to_vec(),
+        extents_digest: row.array(first + 7)?,
+        named: row.int(first + 8)? != 0,
+        marker: row.int(first + 9)? != 0,
+        lock: lock(row, first + 10)?,
+    };
+    checksums::compare(row, first + 12, checksums::of_version(&version), "version", || hex::encode(version.id.0))?;
+    Ok(version)
+}
+
+const GOVERNANCE: i64 = 1;
+const COMPLIANCE: i64 = 2;
+const HELD: i64 = 4;
+const HOLD_ENDED: i64 = 8;
+
+/// Reads a lock from the two columns lock, retain_until_ms that begin at `first`.
+pub(crate) fn lock(row: &Row, first: usize) -> Result<VersionLock> {
+    let lock = row.int(first)?;
+    let mode = match lock & !(HELD | HOLD_ENDED) {
+        0 => None,
+        GOVERNANCE => Some(RetentionMode::Governance),
+        COMPLIANCE => Some(RetentionMode::Compliance),
+        _ => return Err(CatalogError::Damaged(format!("unknown lock {lock}"))),
+    };
+    let retention = match (mode, row.optional_int(first + 1)?) {
+        (None, _) => None,
+        (Some(mode), Some(until_ms)) => Some(Retention { mode, until_ms }),
+        (Some(_), None) => return Err(CatalogError::Damaged("a retention has no end".into())),
+    };
+    let legal_hold = match lock & (HELD | HOLD_ENDED) {
+        0 => None,
+        hold => Some(hold == HELD),
+    };
+    Ok(VersionLock { retention, legal_hold })
+}
+
+/// A lock as its two columns have it.
+pub(crate) fn lock_columns(lock: &VersionLock) -> (i64, Option<i64>) {
+    let mode = match lock.retention.map(|retention| retention.mode) {
+        None => 0,
+        Some(RetentionMode::Governance) => GOVERNANCE,
+        Some(RetentionMode::Compliance) => COMPLIANCE,
+    };
+    let hold = lock.legal_hold.map_or(0, |on| if on { HELD } else { HOLD_ENDED });
+    (mode | hold, lock.retention.map(|retention| retention.until_ms))
 }
 
 /// Columns of [`blob`], in its order, of table alias `b`.
@@ -34,7 +85,7 @@ macro_rules! blob_columns {
     () => {
         "b.id, b.bucket, b.key_epoch, b.backend, b.form, b.state, b.plain_len, b.stored_len, b.root_offset, b.root_len, \
          b.root_tag, b.digest, b.raw_plain, b.zstd_plain, b.zstd_stored, b.delta_plain, b.delta_stored, b.inline_bytes, \
-         b.original, b.pack, b.copy_id"
+         b.original, b.pack, b.copy_id, b.checksum"
     };
 }
 pub(crate) use blob_columns;
@@ -45,7 +96,7 @@ pub(crate) fn blob(row: &Row, first: usize) -> Result<BlobRow> {
         true => None,
         false => Some(row.array(first + 11)?),
     };
-    Ok(BlobRow {
+    let blob = BlobRow {
         id: BlobKey(row.array(first)?),
         bucket: BucketId(row.int(first + 1)?),
         key_epoch: row.small(first + 2)?,
@@ -69,22 +120,21 @@ pub(crate) fn blob(row: &Row, first: usize) -> Result<BlobRow> {
         original: original(row, first + 18)?,
         pack: row.int(first + 19)? != 0,
         copy: optional_blob(row, first + 20)?,
-    })
+    };
+    checksums::compare(row, first + 21, checksums::of_blob(&blob)?, "blob", || hex::encode(blob.id.0))?;
+    Ok(blob)
 }
 
 pub(crate) fn insert_blob(row: &BlobRow) -> Result<Statement> {
     Ok(statement!(
         "INSERT INTO blobs (id, bucket, key_epoch, backend, form, state, plain_len, stored_len, root_offset, root_len, root_tag, \
-         digest, raw_plain, zstd_plain, zstd_stored, delta_plain, delta_stored, inline_bytes, original, pack) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)",
+         digest, raw_plain, zstd_plain, zstd_stored, delta_plain, delta_stored, inline_bytes, original, pack, checksum) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)",
         row.id.0,
         row.bucket.0,
         row.key_epoch,
         row.backend.as_str(),
-        match row.form {
-            BlobForm::Whole => 0,
-            BlobForm::Delta => 1i64,
-        },
+        form_column(row.form),
         match row.state {
             BlobState::Live => 0,
             BlobState::Dying => 1i64,
@@ -101,9 +151,57 @@ pub(crate) fn insert_blob(row: &BlobRow) -> Result<Statement> {
         signed(row.forms.delta_plain)?,
         signed(row.forms.delta_stored)?,
         row.inline.clone(),
-        row.original.as_ref().map(serde_json::to_string).transpose().map_err(unwritable)?.as_deref(),
+        original_text(row)?.as_deref(),
         i64::from(row.pack),
+        checksums::of_blob(row)?,
     ))
+}
+
+/// A row's original as it stands in its column.
+pub(crate) fn original_text(row: &BlobRow) -> Result<Option<String>> {
+    row.original.as_ref().map(serde_json::to_string).transpose().map_err(unwritable)
+}
+
+/// A form as it stands in its column.
+pub(crate) fn form_column(form: BlobForm) -> i64 {
+    match form {
+        BlobForm::Whole => 0,
+        BlobForm::Delta => 1,
+    }
+}
+
+/// Reads an edge from the three columns delta, base, checksum that begin at `first`.
+pub(crate) fn edge(row: &Row, first: usize) -> Result<(BlobKey, BlobKey)> {
+    let (delta, base) = (BlobKey(row.array(first)?), BlobKey(row.array(first + 1)?));
+    checksums::compare(row, first + 2, checksums::of_edge(&delta.0, &base.0), "base of delta", || {
+        hex::encode(delta.0)
+    })?;
+    Ok((delta, base))
+}
+
+/// The bases of edges whose columns begin with the row.
+pub(crate) fn bases(rows: &[Row]) -> Result<Vec<BlobKey>> {
+    rows.iter().map(|row| edge(row, 0).map(|(_, base)| base)).collect()
+}
+
+/// Reads a part, without its extents, from the columns number, id, size, modified_ms, facts that
+/// begin at `first`.
+pub(crate) fn part(row: &Row, first: usize) -> Result<Part> {
+    Ok(Part {
+        number: row.small(first)?,
+        id: row.array(first + 1)?,
+        size: row.unsigned(first + 2)?,
+        modified_ms: row.int(first + 3)?,
+        facts: row.bytes(first + 4)?.to_vec(),
+        extents: Vec::new(),
+    })
+}
+
+/// Reads a journal row from its columns seq, at_ms, mutation, checksum.
+pub(crate) fn entry(row: &Row) -> Result<JournalEntry> {
+    let (seq, at_ms, text) = (row.int(0)?, row.int(1)?, row.text(2)?);
+    checksums::compare(row, 3, checksums::of_entry(seq, at_ms, text), "mutation", || seq.to_string())?;
+    Ok(JournalEntry { seq, at_ms, mutation: row.json(2)? })
 }
 
 /// A blob's id, where there is one.
@@ -117,7 +215,7 @@ pub(crate) fn original(row: &Row, column: usize) -> Result<Option<Original>> {
         return Ok(None);
     }
     let read = serde_json::from_value(row.json(column)?);
-    read.map_err(|error| CatalogError::Other(format!("column {column} names no original: {error}")))
+    read.map_err(|error| CatalogError::Damaged(format!("column {column} names no original: {error}")))
 }
 
 fn unwritable(error: serde_json::Error) -> CatalogError {
@@ -128,7 +226,7 @@ pub(crate) fn form(value: i64) -> Result<BlobForm> {
     match value {
         0 => Ok(BlobForm::Whole),
         1 => Ok(BlobForm::Delta),
-        other => Err(CatalogError::Other(format!("unknown blob form {other}"))),
+        other => Err(CatalogError::Damaged(format!("unknown blob form {other}"))),
     }
 }
 
@@ -136,7 +234,7 @@ pub(crate) fn state(value: i64) -> Result<BlobState> {
     match value {
         0 => Ok(BlobState::Live),
         1 => Ok(BlobState::Dying),
-        other => Err(CatalogError::Other(format!("unknown blob state {other}"))),
+        other => Err(CatalogError::Damaged(format!("unknown blob state {other}"))),
     }
 }
 
@@ -152,7 +250,34 @@ pub(crate) fn bucket(row: &Row) -> Result<Bucket> {
         owner: row.text(2)?.to_owned(),
         created_ms: row.int(3)?,
         settings: row.json(4)?,
+        versioning: versioning(row.int(5)?)?,
+        object_lock: row.int(6)? != 0,
     })
+}
+
+/// Columns of [`bucket`], in its order.
+macro_rules! bucket_columns {
+    () => {
+        "id, name, owner, created_ms, settings, versioning, object_lock"
+    };
+}
+pub(crate) use bucket_columns;
+
+pub(crate) fn versioning(value: i64) -> Result<Versioning> {
+    match value {
+        0 => Ok(Versioning::Off),
+        1 => Ok(Versioning::Enabled),
+        2 => Ok(Versioning::Suspended),
+        other => Err(CatalogError::Damaged(format!("unknown versioning {other}"))),
+    }
+}
+
+pub(crate) fn versioning_column(versioning: Versioning) -> i64 {
+    match versioning {
+        Versioning::Off => 0,
+        Versioning::Enabled => 1,
+        Versioning::Suspended => 2,
+    }
 }
 
 /// Columns of [`upload`], in its order.

@@ -1,7 +1,8 @@
 //! The one schema of both databases, as versioned migrations.
 //!
-//! `{int}`, `{bytes}`, `{table}` and `{index_table}` stand for what the databases name differently. Keys are bytes, so that every index orders them
-//! byte by byte whatever collation the database has. Migrations are never edited after a release, only followed by others.
+//! `{int}`, `{bytes}`, `{table}` and `{index_table}` stand for what the databases name differently.
+//! Keys are bytes, so that every index orders them byte by byte whatever collation the database
+//! has. Migrations are never edited after a release, only followed by others.
 
 use crate::{CatalogError, Result};
 
@@ -15,6 +16,9 @@ pub(crate) struct Dialect {
     /// The same for a table that is its primary key and nothing else: it need not be stored twice.
     pub(crate) index_table: &'static str,
 }
+
+/// A database older than this needs [`super::checksums::fill`] once it is up to date.
+pub(crate) const CHECKSUMS_VERSION: i64 = 15;
 
 /// The schema version this program writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
@@ -37,7 +41,23 @@ pub(crate) fn missing(found: i64, dialect: Dialect) -> Result<Vec<(i64, String)>
     Ok(MIGRATIONS.iter().enumerate().skip(done).map(|(index, sql)| (index as i64 + 1, render(sql))).collect())
 }
 
-const MIGRATIONS: &[&str] = &[FIRST, ADOPTING, DEFERRALS, HOOKS, VERIFICATION, JOBS, PACKS, COPIES, SCATTERED, GROUPS];
+const MIGRATIONS: &[&str] = &[
+    FIRST,
+    ADOPTING,
+    DEFERRALS,
+    HOOKS,
+    VERIFICATION,
+    JOBS,
+    PACKS,
+    COPIES,
+    SCATTERED,
+    GROUPS,
+    HEAT,
+    VERSIONING,
+    TRASH,
+    LOCKS,
+    CHECKSUMS,
+];
 
 const FIRST: &str = "
 -- Last values given out: seq (mutations), bucket (ids), epoch (writers). They live in rows and not in sequences because a
@@ -199,9 +219,10 @@ CREATE TABLE deferrals (
 CREATE INDEX deferrals_by_age ON deferrals (since_ms, blob);
 ";
 
-/// What whole blobs resemble (docs/reference/catalog.md, "Hooks"). Every sketched region of a blob has a number, consecutive within
-/// the blob and never used again; a posting is a hook and a region's number, nothing else, because there are two dozen per region. Neither
-/// table has foreign keys: a parent's deletion would look for children by a column without an index.
+/// What whole blobs resemble (docs/reference/catalog.md, "Hooks"). Every sketched region of a blob
+/// has a number, consecutive within the blob and never used again; a posting is a hook and a
+/// region's number, nothing else, because there are two dozen per region. Neither table has foreign
+/// keys: a parent's deletion would look for children by a column without an index.
 const HOOKS: &str = "
 ALTER TABLE blobs ADD COLUMN first_region {int};
 CREATE TABLE sketched_regions (
@@ -218,7 +239,8 @@ CREATE TABLE hooks (
 INSERT INTO counters (name, value) VALUES ('region', 0);
 ";
 
-/// When a blob was last found well, and what is wrong with one that was not: such a blob is in quarantine.
+/// When a blob was last found well, and what is wrong with one that was not: such a blob is in
+/// quarantine.
 const VERIFICATION: &str = "
 ALTER TABLE blobs ADD COLUMN verified_ms {int} NOT NULL DEFAULT 0;
 ALTER TABLE blobs ADD COLUMN quarantined_ms {int};
@@ -253,17 +275,70 @@ const COPIES: &str = "
 ALTER TABLE blobs ADD COLUMN copy_id {bytes};
 ";
 
-/// Versions of [`SCATTERED_EXTENTS_MIN`](crate::SCATTERED_EXTENTS_MIN) extents and more: those that have an extent of this ordinal.
+/// Versions of [`SCATTERED_EXTENTS_MIN`](crate::SCATTERED_EXTENTS_MIN) extents and more: those that
+/// have an extent of this ordinal.
 const SCATTERED: &str = "
 CREATE INDEX extents_scattered ON extents (version) WHERE ordinal = 31;
 ";
 
-/// What each process that writes to a shared catalog last committed. It is how a process finds out whether a commit that was not answered
-/// was carried out. Transaction ids cannot say: a database that crashes gives out again those that its log does not have.
+/// What each process that writes to a shared catalog last committed. It is how a process finds out
+/// whether a commit that was not answered was carried out. Transaction ids cannot say: a database
+/// that crashes gives out again those that its log does not have.
 const GROUPS: &str = "
 CREATE TABLE commit_groups (
   writer {bytes} PRIMARY KEY,
   number {int} NOT NULL,
   at_ms {int} NOT NULL
 ){table};
+";
+
+/// Whole blobs that stand in the place of deltas which were read often, and what that costs.
+const HEAT: &str = "
+CREATE TABLE heat (
+  blob {bytes} PRIMARY KEY REFERENCES blobs (id),
+  grown_bytes {int} NOT NULL CHECK (grown_bytes > 0)
+){table};
+";
+
+/// Buckets that keep versions. Every version of before is the null version of its key. The indexes
+/// hold what is not current, so a bucket that keeps no versions pays for neither; both begin where
+/// `versions_current` ends.
+const VERSIONING: &str = "
+-- 0: never kept versions, 1: keeps them, 2: suspended.
+ALTER TABLE buckets ADD COLUMN versioning {int} NOT NULL DEFAULT 0 CHECK (versioning IN (0, 1, 2));
+ALTER TABLE versions ADD COLUMN named {int} NOT NULL DEFAULT 0 CHECK (named IN (0, 1));
+ALTER TABLE versions ADD COLUMN marker {int} NOT NULL DEFAULT 0 CHECK (marker IN (0, 1));
+CREATE INDEX versions_noncurrent ON versions (bucket, key, seq DESC) WHERE current = 0;
+CREATE UNIQUE INDEX versions_null ON versions (bucket, key) WHERE current = 0 AND named = 0;
+";
+
+/// Which closed epochs were looked through for files that no row knows, and the files that were
+/// found: they are removed later.
+const TRASH: &str = "
+ALTER TABLE writers ADD COLUMN swept {int} NOT NULL DEFAULT 0 CHECK (swept IN (0, 1));
+CREATE TABLE trash (
+  backend TEXT NOT NULL,
+  name TEXT NOT NULL,
+  stored_len {int} NOT NULL CHECK (stored_len >= 0),
+  since_ms {int} NOT NULL,
+  PRIMARY KEY (backend, name)
+){table};
+CREATE INDEX trash_by_age ON trash (since_ms);
+";
+
+/// Buckets whose versions can be locked, and the locks: 1 governance, 2 compliance, and 4 more for
+/// a legal hold, or 8 for one that was ended.
+const LOCKS: &str = "
+ALTER TABLE buckets ADD COLUMN object_lock {int} NOT NULL DEFAULT 0 CHECK (object_lock IN (0, 1));
+ALTER TABLE versions ADD COLUMN lock {int} NOT NULL DEFAULT 0 CHECK (lock IN (0, 1, 2, 4, 5, 6, 8, 9, 10));
+ALTER TABLE versions ADD COLUMN retain_until_ms {int};
+";
+
+/// Checksums of the rows that decide which bytes are read or removed ([`super::checksums`]).
+const CHECKSUMS: &str = "
+ALTER TABLE blobs ADD COLUMN checksum {int};
+ALTER TABLE versions ADD COLUMN checksum {int};
+ALTER TABLE edges ADD COLUMN checksum {int};
+ALTER TABLE parts ADD COLUMN checksum {int};
+ALTER TABLE journal ADD COLUMN checksum {int};
 ";

@@ -1,4 +1,5 @@
-//! The little that both databases have in common: statements with positional parameters, values of three types.
+//! The little that both databases have in common: statements with positional parameters, values of
+//! three types.
 
 use crate::{CatalogError, Result, snapshot::TableRows, types::UnixMs};
 use std::{borrow::Cow, future::Future};
@@ -85,12 +86,12 @@ impl Row {
 
     pub(crate) fn unsigned(&self, column: usize) -> Result<u64> {
         let value = self.int(column)?;
-        u64::try_from(value).map_err(|_| CatalogError::Other(format!("column {column} is negative: {value}")))
+        u64::try_from(value).map_err(|_| CatalogError::Damaged(format!("column {column} is negative: {value}")))
     }
 
     pub(crate) fn small(&self, column: usize) -> Result<u32> {
         let value = self.int(column)?;
-        u32::try_from(value).map_err(|_| CatalogError::Other(format!("column {column} is out of range: {value}")))
+        u32::try_from(value).map_err(|_| CatalogError::Damaged(format!("column {column} is out of range: {value}")))
     }
 
     pub(crate) fn text(&self, column: usize) -> Result<&str> {
@@ -113,18 +114,20 @@ impl Row {
 
     pub(crate) fn array<const N: usize>(&self, column: usize) -> Result<[u8; N]> {
         let bytes = self.bytes(column)?;
-        bytes.try_into().map_err(|_| CatalogError::Other(format!("column {column} has {} bytes, not {N}", bytes.len())))
+        bytes
+            .try_into()
+            .map_err(|_| CatalogError::Damaged(format!("column {column} has {} bytes, not {N}", bytes.len())))
     }
 
     /// A client's key, which is stored as bytes so that order is the order of bytes.
     pub(crate) fn key(&self, column: usize) -> Result<String> {
         String::from_utf8(self.bytes(column)?.to_vec())
-            .map_err(|_| CatalogError::Other(format!("column {column} is not UTF-8")))
+            .map_err(|_| CatalogError::Damaged(format!("column {column} is not UTF-8")))
     }
 
     pub(crate) fn json(&self, column: usize) -> Result<serde_json::Value> {
         serde_json::from_str(self.text(column)?)
-            .map_err(|error| CatalogError::Other(format!("column {column} is not JSON: {error}")))
+            .map_err(|error| CatalogError::Damaged(format!("column {column} is not JSON: {error}")))
     }
 
     pub(crate) fn is_null(&self, column: usize) -> bool {
@@ -140,7 +143,7 @@ fn unexpected(column: usize, wanted: &str, found: Option<&Value>) -> CatalogErro
         Some(Value::Text(_)) => "text",
         Some(Value::Bytes(_)) => "bytes",
     };
-    CatalogError::Other(format!("column {column} holds {found} instead of {wanted}"))
+    CatalogError::Damaged(format!("column {column} holds {found} instead of {wanted}"))
 }
 
 /// How a read inside a mutation locks the row it finds. A database with one writer needs none.
@@ -178,7 +181,8 @@ impl Statement {
     }
 }
 
-/// `statement!("SELECT … $1 …", value, …)`: a [`Statement`] whose parameters are anything that becomes a [`Value`].
+/// `statement!("SELECT … $1 …", value, …)`: a [`Statement`] whose parameters are anything that
+/// becomes a [`Value`].
 macro_rules! statement {
     ($sql:expr $(, $value:expr)* $(,)?) => {
         $crate::relational::session::Statement::new($sql, vec![$($crate::relational::session::Value::from($value)),*])
@@ -188,14 +192,15 @@ pub(crate) use statement;
 
 /// A connection inside a transaction (or, for a single statement, on its own).
 pub(crate) trait Session: Send {
-    /// Whether one process owns the database, so that a new writer means that earlier ones are dead.
+    /// Whether one process owns the database, so that a new writer means that earlier ones are
+    /// dead.
     const EXCLUSIVE: bool;
 
     /// Whether a statement is a journey, so that few large ones are better than many small ones.
     const ROUND_TRIPS: bool;
 
-    /// Runs statements in order and gives each one's rows. An error ends the run; where several statements travel together, those
-    /// after the failed one are not carried out either.
+    /// Runs statements in order and gives each one's rows. An error ends the run; where several
+    /// statements travel together, those after the failed one are not carried out either.
     fn run(&mut self, statements: Vec<Statement>) -> impl Future<Output = Result<Vec<Vec<Row>>>> + Send;
 
     /// The clock that leases are measured with: the database's where several processes share it.

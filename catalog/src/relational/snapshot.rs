@@ -1,10 +1,11 @@
 //! The whole catalog as rows: out, as of one moment, and into an empty one.
 //!
-//! What is not listed here is not in a backup: the journal (it is shipped by itself) and what only says who is at work now.
+//! What is not listed here is not in a backup: the journal (it is shipped by itself) and what only
+//! says who is at work now.
 
 use super::{
     apply::{Outcome, only},
-    schema,
+    checksums, schema,
     session::{Lock, Row, Session, Statement, Value, statement},
 };
 use crate::{
@@ -23,9 +24,13 @@ pub(crate) struct Table {
 
 /// In an order in which every row comes after the rows it refers to.
 pub(crate) const TABLES: &[Table] = &[
-    Table { name: "writers", key_len: 1, columns: &["epoch", "seen_ms", "closed"] },
+    Table { name: "writers", key_len: 1, columns: &["epoch", "seen_ms", "closed", "swept"] },
     Table { name: "settings", key_len: 1, columns: &["name", "value"] },
-    Table { name: "buckets", key_len: 1, columns: &["id", "name", "owner", "created_ms", "settings"] },
+    Table {
+        name: "buckets",
+        key_len: 1,
+        columns: &["id", "name", "owner", "created_ms", "settings", "versioning", "object_lock"],
+    },
     Table { name: "keys", key_len: 1, columns: &["id", "bucket", "epoch", "kek", "wrapped"] },
     Table {
         name: "blobs",
@@ -56,13 +61,29 @@ pub(crate) const TABLES: &[Table] = &[
             "damage",
             "pack",
             "copy_id",
+            "checksum",
         ],
     },
-    Table { name: "edges", key_len: 2, columns: &["delta", "base"] },
+    Table { name: "edges", key_len: 2, columns: &["delta", "base", "checksum"] },
     Table {
         name: "versions",
         key_len: 1,
-        columns: &["seq", "bucket", "key", "id", "current", "modified_ms", "size", "facts", "extents_digest"],
+        columns: &[
+            "seq",
+            "bucket",
+            "key",
+            "id",
+            "current",
+            "modified_ms",
+            "size",
+            "facts",
+            "extents_digest",
+            "named",
+            "marker",
+            "lock",
+            "retain_until_ms",
+            "checksum",
+        ],
     },
     Table { name: "extents", key_len: 2, columns: &["version", "ordinal", "blob", "plain_offset", "plain_len"] },
     Table {
@@ -70,15 +91,21 @@ pub(crate) const TABLES: &[Table] = &[
         key_len: 1,
         columns: &["id", "bucket", "key", "created_ms", "owner", "facts", "version", "parts_digest", "completed_ms"],
     },
-    Table { name: "parts", key_len: 2, columns: &["upload", "number", "id", "size", "modified_ms", "facts"] },
+    Table {
+        name: "parts",
+        key_len: 2,
+        columns: &["upload", "number", "id", "size", "modified_ms", "facts", "checksum"],
+    },
     Table {
         name: "part_extents",
         key_len: 3,
         columns: &["upload", "number", "ordinal", "blob", "plain_offset", "plain_len"],
     },
     Table { name: "tombstones", key_len: 1, columns: &["blob", "since_ms"] },
+    Table { name: "trash", key_len: 2, columns: &["backend", "name", "stored_len", "since_ms"] },
     Table { name: "hidden_keys", key_len: 2, columns: &["bucket", "key"] },
     Table { name: "deferrals", key_len: 1, columns: &["blob", "since_ms"] },
+    Table { name: "heat", key_len: 1, columns: &["blob", "grown_bytes"] },
     Table { name: "sketched_regions", key_len: 1, columns: &["number", "blob", "region", "hooks"] },
     Table { name: "hooks", key_len: 2, columns: &["hook", "number"] },
 ];
@@ -87,7 +114,8 @@ pub(crate) const TABLES: &[Table] = &[
 #[cfg(test)]
 pub(crate) const LEFT_OUT: &[&str] = &["schema_version", "counters", "journal", "jobs", "commit_groups"];
 
-/// The counters that belong to the catalog's state; the others say how far shipping and importing are.
+/// The counters that belong to the catalog's state; the others say how far shipping and importing
+/// are.
 const COUNTERS: &str =
     "SELECT name, value FROM counters WHERE name IN ('seq', 'bucket', 'epoch', 'region') ORDER BY name";
 
@@ -220,6 +248,7 @@ pub(crate) async fn import<S: Session>(session: &mut S, piece: &TableRows) -> Re
 /// Ends the import: every writer of before is closed, and new epochs begin above `epoch_min`.
 pub(crate) async fn end<S: Session>(session: &mut S, epoch_min: u32) -> Result<Outcome> {
     must_be_importing(session).await?;
+    checksums::fill(session).await?;
     session
         .run(vec![
             statement!("UPDATE writers SET closed = 1"),

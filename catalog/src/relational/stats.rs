@@ -17,6 +17,10 @@ pub(crate) async fn stats<S: Session>(session: &mut S) -> Result<Vec<BucketStats
                  GROUP BY u.bucket"
             ),
             statement!(BLOB_SUMS),
+            statement!(
+                "SELECT bucket, marker, count(*), COALESCE(CAST(sum(size) AS BIGINT), 0) FROM versions WHERE current = 0 \
+                 GROUP BY bucket, marker"
+            ),
         ])
         .await?;
     let mut sums: BTreeMap<i64, BucketStats> = BTreeMap::new();
@@ -36,11 +40,19 @@ pub(crate) async fn stats<S: Session>(session: &mut S) -> Result<Vec<BucketStats
     for row in &answers[4] {
         add_blobs(sums.entry(row.int(0)?).or_default(), row)?;
     }
+    for row in &answers[5] {
+        let bucket = sums.entry(row.int(0)?).or_default();
+        match row.int(1)? {
+            0 => (bucket.noncurrent_versions, bucket.noncurrent_bytes) = (row.unsigned(2)?, row.unsigned(3)?),
+            _ => bucket.delete_markers = row.unsigned(2)?,
+        }
+    }
     Ok(by_name(sums.into_values()))
 }
 
-/// Stored bytes by why they are kept: each blob is in exactly one class, so the classes add up (`class` as [`add_blobs`] reads it). A second
-/// copy is overhead while its blob lives, and dies with it.
+/// Stored bytes by why they are kept: each blob is in exactly one class, so the classes add up
+/// (`class` as [`add_blobs`] reads it). A second copy is overhead while its blob lives, and dies
+/// with it.
 const BLOB_SUMS: &str = "
     SELECT b.bucket,
       CASE WHEN b.state = 1 THEN 'tombstoned' WHEN b.inline_bytes IS NOT NULL THEN 'inline'
@@ -54,12 +66,14 @@ const BLOB_SUMS: &str = "
       CAST(sum(b.delta_stored) AS BIGINT),
       CAST(sum(CASE WHEN b.original IS NULL THEN 0 ELSE b.plain_len END) AS BIGINT),
       count(b.copy_id),
-      CAST(sum(CASE WHEN b.copy_id IS NULL THEN 0 ELSE b.stored_len END) AS BIGINT)
+      CAST(sum(CASE WHEN b.copy_id IS NULL THEN 0 ELSE b.stored_len END) AS BIGINT),
+      CAST(sum(CASE WHEN r.current = 0 THEN b.stored_len ELSE 0 END) AS BIGINT)
     FROM blobs b LEFT JOIN (
-      SELECT n.blob, CAST(sum(n.referrers) AS BIGINT) AS referrers FROM (
-        SELECT e.blob, count(DISTINCT e.version) AS referrers FROM extents e GROUP BY e.blob
+      SELECT n.blob, CAST(sum(n.referrers) AS BIGINT) AS referrers, max(n.current) AS current FROM (
+        SELECT e.blob, count(DISTINCT e.version) AS referrers, max(v.current) AS current
+        FROM extents e JOIN versions v ON v.seq = e.version GROUP BY e.blob
         UNION ALL
-        SELECT d.blob, count(*) FROM (SELECT DISTINCT p.blob, p.upload, p.number FROM part_extents p) d GROUP BY d.blob
+        SELECT d.blob, count(*), 1 FROM (SELECT DISTINCT p.blob, p.upload, p.number FROM part_extents p) d GROUP BY d.blob
       ) n GROUP BY n.blob
     ) r ON r.blob = b.id
     GROUP BY 1, 2, 3";
@@ -90,6 +104,7 @@ fn add_blobs(bucket: &mut BucketStats, row: &Row) -> Result<()> {
     bucket.foreign_bytes += row.unsigned(9)?;
     bucket.copies += row.unsigned(10)?;
     bucket.copy_bytes += copies;
+    bucket.noncurrent_stored += row.unsigned(12)?;
     bucket.stored.overhead += copies;
     Ok(())
 }

@@ -1,6 +1,8 @@
-//! What a scrub reads and what it found: the order in which blobs are verified, when each was, and the quarantine.
+//! What a scrub reads and what it found: the order in which blobs are verified, when each was, and
+//! the quarantine.
 //!
-//! Quarantine is beside a blob's life, not part of it: a damaged blob is referenced, released and purged like any other.
+//! Quarantine is beside a blob's life, not part of it: a damaged blob is referenced, released and
+//! purged like any other.
 
 use super::{
     apply::{Decision, Outcome},
@@ -53,7 +55,8 @@ async fn bases_to_verify<S: Session>(
     rows.iter().map(place).collect()
 }
 
-/// What every id from `after` on is greater than. No id is shorter than 16 bytes, so the empty one stands before the first.
+/// What every id from `after` on is greater than. No id is shorter than 16 bytes, so the empty one
+/// stands before the first.
 fn behind(after: Option<BlobKey>) -> Value {
     after.map_or(Value::Bytes(Vec::new()), |blob| blob.0.into())
 }

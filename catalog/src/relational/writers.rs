@@ -1,4 +1,5 @@
-//! Writers and their epochs. A closed epoch never opens again; what it had in flight fails at the commit (E4, E23).
+//! Writers and their epochs. A closed epoch never opens again; what it had in flight fails at the
+//! commit (E4, E23).
 
 use super::{
     apply::{Decision, Outcome, only},
@@ -27,7 +28,8 @@ pub(crate) async fn open<S: Session>(session: &mut S, epoch: &mut u32, closes: &
     Ok(Decision { outcome: Outcome::Epoch(*epoch), writes })
 }
 
-/// Opens the epoch that a record says was opened, and closes those that it says were closed by that.
+/// Opens the epoch that a record says was opened, and closes those that it says were closed by
+/// that.
 pub(crate) fn reopen(epoch: u32, closes: &[u32]) -> Decision {
     let mut writes: Vec<_> = closes.iter().map(|closed| close_one(*closed)).collect();
     writes.push(statement!("UPDATE counters SET value = $1 WHERE name = 'epoch'", epoch));
@@ -75,7 +77,8 @@ pub(crate) async fn heartbeat<S: Session>(session: &mut S, epoch: u32) -> Result
     seen.map(|_| Outcome::Done).ok_or(CatalogError::Fenced)
 }
 
-/// Open epochs that were not heard of for `lease_ms`. An epoch of an exclusive database ends when the next begins.
+/// Open epochs that were not heard of for `lease_ms`. An epoch of an exclusive database ends when
+/// the next begins.
 pub(crate) async fn stale<S: Session>(session: &mut S, lease_ms: UnixMs) -> Result<Vec<u32>> {
     if S::EXCLUSIVE {
         return Ok(Vec::new());

@@ -5,6 +5,7 @@ use crate::{
     CatalogError, Result,
     relational::{
         apply::now_ms,
+        checksums,
         schema::{self, Dialect},
         session::{Row, Session, Statement, Value},
     },
@@ -13,6 +14,7 @@ use crate::{
 };
 use rusqlite::{
     Connection, ErrorCode, OpenFlags, StatementStatus,
+    config::DbConfig,
     types::{ToSql, ToSqlOutput, ValueRef},
 };
 use std::{
@@ -48,10 +50,26 @@ impl SqliteSession {
         self.connection.execute_batch(sql).map_err(catalog_error)
     }
 
+    /// The rows of a question, up to the first that cannot be read.
+    pub(super) fn rows_until_damage(&self, sql: &str) -> Vec<Row> {
+        let mut found = Vec::new();
+        let Ok(mut prepared) = self.connection.prepare(sql) else { return found };
+        let columns = prepared.column_count();
+        let mut rows = prepared.raw_query();
+        while let Ok(Some(row)) = rows.next() {
+            let values = (0..columns).map(|column| row.get_ref(column).and_then(value));
+            if let Ok(values) = values.collect::<rusqlite::Result<_>>() {
+                found.push(Row(values));
+            }
+        }
+        found
+    }
+
     fn step_through(&mut self, statement: &Statement) -> rusqlite::Result<Vec<Row>> {
         let mut prepared = self.connection.prepare_cached(&statement.sql)?;
         for (index, value) in statement.params.iter().enumerate() {
-            // Parameters are bound by position; `$n` gets position n only when it is the n-th to appear.
+            // Parameters are bound by position; `$n` gets position n only when it is the n-th to
+            // appear.
             debug_assert_eq!(
                 prepared.parameter_name(index + 1),
                 Some(format!("${}", index + 1).as_str()),
@@ -73,6 +91,7 @@ impl SqliteSession {
         self.work.statements += 1;
         self.work.rows += found.len() as u64;
         self.work.vm_steps += prepared.reset_status(StatementStatus::VmStep).max(0) as u64;
+        self.work.reprepares += prepared.reset_status(StatementStatus::RePrepare).max(0) as u64;
         Ok(found)
     }
 }
@@ -82,7 +101,8 @@ impl Session for SqliteSession {
     const ROUND_TRIPS: bool = false;
 
     async fn run(&mut self, statements: Vec<Statement>) -> Result<Vec<Vec<Row>>> {
-        // Locks are not asked for: one thread writes, and a reader's snapshot cannot be changed under it.
+        // Locks are not asked for: one thread writes, and a reader's snapshot cannot be changed
+        // under it.
         statements.iter().map(|statement| self.step_through(statement).map_err(catalog_error)).collect()
     }
 
@@ -125,11 +145,12 @@ pub(super) fn finish<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Opens the writing connection of a database that this process owns, creating the file and its schema as needed.
+/// Opens the writing connection of a database that this process owns, creating the file and its
+/// schema as needed.
 pub(super) fn open_and_migrate(place: &Place) -> Result<SqliteSession> {
     let is_new = create_file(&place.path)?;
-    let session = open_writing(place)?;
-    migrate(&session)?;
+    let mut session = open_writing(place)?;
+    migrate(&mut session)?;
     if is_new {
         // The file's name must be as durable as what it will hold.
         sync_directory(&place.path)?;
@@ -171,12 +192,16 @@ pub(super) fn open_reading(path: &Path) -> Result<SqliteSession> {
 
 fn configure(connection: Connection) -> Result<SqliteSession> {
     connection.set_prepared_statement_cache_capacity(PREPARED_MAX);
+    // Plans rest on no bound value: one that did would be made again at every run with another
+    // value.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(catalog_error)?;
     let session = SqliteSession { connection, work: ReadWork::default() };
     session.execute("PRAGMA busy_timeout = 10000; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;")?;
     Ok(session)
 }
 
-/// Creates the file, readable by its owner only; whether it was new. SQLite gives its companions the same mode.
+/// Creates the file, readable by its owner only; whether it was new. SQLite gives its companions
+/// the same mode.
 fn create_file(path: &Path) -> Result<bool> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => Ok(true),
@@ -185,7 +210,7 @@ fn create_file(path: &Path) -> Result<bool> {
     }
 }
 
-fn sync_directory(path: &Path) -> Result<()> {
+pub(super) fn sync_directory(path: &Path) -> Result<()> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -195,7 +220,7 @@ fn sync_directory(path: &Path) -> Result<()> {
         .map_err(|error| CatalogError::Unavailable(format!("{}: {error}", directory.display())))
 }
 
-fn migrate(session: &SqliteSession) -> Result<()> {
+fn migrate(session: &mut SqliteSession) -> Result<()> {
     session
         .execute("BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY) STRICT;")?;
     let migrated = migrate_in_transaction(session);
@@ -203,7 +228,7 @@ fn migrate(session: &SqliteSession) -> Result<()> {
     migrated
 }
 
-fn migrate_in_transaction(session: &SqliteSession) -> Result<()> {
+fn migrate_in_transaction(session: &mut SqliteSession) -> Result<()> {
     let found = session
         .connection
         .query_row("SELECT COALESCE(max(version), 0) FROM schema_version", [], |row| row.get(0))
@@ -215,6 +240,9 @@ fn migrate_in_transaction(session: &SqliteSession) -> Result<()> {
             .execute("INSERT INTO schema_version (version) VALUES (?1)", [version])
             .map_err(catalog_error)?;
     }
+    if found < schema::CHECKSUMS_VERSION {
+        finish(checksums::fill(session))?;
+    }
     Ok(())
 }
 
@@ -224,6 +252,7 @@ pub(super) fn catalog_error(error: rusqlite::Error) -> CatalogError {
     let Some(code) = error.sqlite_error_code() else { return CatalogError::Other(error.to_string()) };
     match code {
         ErrorCode::DiskFull => CatalogError::Full,
+        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => CatalogError::Damaged(error.to_string()),
         ErrorCode::DatabaseBusy
         | ErrorCode::DatabaseLocked
         | ErrorCode::SystemIoFailure

@@ -1,7 +1,8 @@
 //! One process at a time: an advisory lock on a file beside the database.
 //!
-//! SQLite itself would let several processes in. This catalog's group commit and its epochs are those of one process (E22), so a
-//! second one is refused at the door. The lock goes with the process, however it ends; the file stays.
+//! SQLite itself would let several processes in. This catalog's group commit and its epochs are
+//! those of one process (E22), so a second one is refused at the door. The lock goes with the
+//! process, however it ends; the file stays.
 
 use crate::{CatalogError, Result};
 use std::{

@@ -24,6 +24,7 @@ pub(super) struct Readers {
     statements: AtomicU64,
     rows: AtomicU64,
     vm_steps: AtomicU64,
+    reprepares: AtomicU64,
     // Last: a read that is still running keeps the ownership until its connection is closed.
     _ownership: Arc<Ownership>,
 }
@@ -38,6 +39,7 @@ impl Readers {
             statements: AtomicU64::new(0),
             rows: AtomicU64::new(0),
             vm_steps: AtomicU64::new(0),
+            reprepares: AtomicU64::new(0),
             _ownership: ownership,
         }
     }
@@ -73,7 +75,8 @@ impl Readers {
             Consistency::Snapshot => {
                 session.execute("BEGIN")?;
                 let answer = finish(question(&mut session));
-                // A connection whose read transaction cannot be ended is dropped, not pooled: `?` returns first.
+                // A connection whose read transaction cannot be ended is dropped, not pooled: `?`
+                // returns first.
                 session.execute("COMMIT")?;
                 answer
             }
@@ -81,6 +84,7 @@ impl Readers {
         self.statements.fetch_add(session.work.statements - before.statements, Ordering::Relaxed);
         self.rows.fetch_add(session.work.rows - before.rows, Ordering::Relaxed);
         self.vm_steps.fetch_add(session.work.vm_steps - before.vm_steps, Ordering::Relaxed);
+        self.note_reprepares(session.work.reprepares - before.reprepares);
         if !matches!(answer, Err(CatalogError::Unavailable(_) | CatalogError::Other(_))) {
             self.idle().push(session);
         }
@@ -94,11 +98,17 @@ impl Readers {
         reopen()
     }
 
+    /// Counts statements that a connection, the writing one included, compiled again.
+    pub(super) fn note_reprepares(&self, count: u64) {
+        self.reprepares.fetch_add(count, Ordering::Relaxed);
+    }
+
     pub(super) fn work(&self) -> ReadWork {
         ReadWork {
             statements: self.statements.load(Ordering::Relaxed),
             rows: self.rows.load(Ordering::Relaxed),
             vm_steps: self.vm_steps.load(Ordering::Relaxed),
+            reprepares: self.reprepares.load(Ordering::Relaxed),
         }
     }
 

@@ -113,21 +113,36 @@ impl Committer {
                 group.push(job);
             }
             self.commit_group(group);
+            if let Some(session) = &mut self.session {
+                self.readers.note_reprepares(std::mem::take(&mut session.work.reprepares));
+            }
         }
         // The last connection to close folds the log into the database; only one that writes can.
         let session = self.session.take();
         self.readers.with_all_closed(|| drop(session));
     }
 
-    /// Makes a group durable and answers it. Nothing is answered before the commit, refusals included: they may rest on a change of
-    /// the same group.
+    /// Makes a group durable and answers it. Nothing is answered before the commit, refusals
+    /// included: they may rest on a change of the same group.
     fn commit_group(&mut self, mut group: Vec<Job>) {
-        if let Err(error) = self.ensure_open() {
-            return answer_all(group, || repeat(&error));
+        let mut may_relieve = true;
+        while let Err(error) = self.ensure_open() {
+            // Opening makes files; a full disk has no place for them.
+            if !may_relieve || !self.place.options.spare.as_ref().is_some_and(|spare| spare.give_back()) {
+                return answer_all(group, || repeat(&error));
+            }
+            may_relieve = false;
         }
+        may_relieve = self.place.options.spare.is_some();
         while !group.is_empty() {
+            if self.is_short_of_space() {
+                group = refuse_growth(group);
+            }
             let began = Instant::now();
-            match self.try_group(&mut group) {
+            match self.try_group(&mut group, may_relieve) {
+                // Once without a slice too: the log is folded, which may be enough. What nothing
+                // helps fails alone.
+                Err(CatalogError::Full) if may_relieve => may_relieve = self.relieve(),
                 Ok(Applied::All { outcomes, changes }) => {
                     if changes > 0
                         && let Some(observer) = &self.place.options.observer
@@ -140,7 +155,8 @@ impl Committer {
                     }
                     return;
                 }
-                // SQLite gave the whole transaction up because of one change: the others have another try without it.
+                // SQLite gave the whole transaction up because of one change: the others have
+                // another try without it.
                 Ok(Applied::AbortedBy { index, error }) => {
                     let _ = group.remove(index).answer.send(Err(error));
                 }
@@ -149,7 +165,33 @@ impl Committer {
         }
     }
 
-    fn try_group(&mut self, group: &mut [Job]) -> Result<Applied> {
+    /// Whether what is free is for changes that make space.
+    fn is_short_of_space(&self) -> bool {
+        self.place.options.spare.as_ref().is_some_and(|spare| spare.is_spent())
+    }
+
+    /// Makes what space there is to be had: some of what was kept for this, and the log from its
+    /// beginning. Whether more may be to be had.
+    fn relieve(&mut self) -> bool {
+        let Some(spare) = &self.place.options.spare else { return false };
+        let more = spare.give_back();
+        if let Some(session) = &self.session {
+            if !session.connection.is_autocommit()
+                && let Err(error) = session.execute("ROLLBACK")
+            {
+                tracing::warn!(%error, "a transaction that did not fit on the disk could not be rolled back");
+            }
+            let checkpoint = session.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+            if let Err(error) = checkpoint {
+                tracing::warn!(%error, "the catalog's log could not be folded into the database");
+            }
+        }
+        more
+    }
+
+    /// Applies and commits. With `full_ends_it`, a change that finds no space ends the whole group;
+    /// otherwise it fails alone.
+    fn try_group(&mut self, group: &mut [Job], full_ends_it: bool) -> Result<Applied> {
         let Some(session) = self.session.as_mut() else {
             return Err(CatalogError::Unavailable("the catalog could not be opened again".into()));
         };
@@ -161,7 +203,14 @@ impl Committer {
             let outcome = finish(apply(session, &mut job.change));
             if session.connection.is_autocommit() {
                 let error = outcome.err().unwrap_or_else(|| CatalogError::Other("the transaction has ended".into()));
-                return Ok(Applied::AbortedBy { index, error });
+                return match error {
+                    CatalogError::Full if full_ends_it => Err(error),
+                    error => Ok(Applied::AbortedBy { index, error }),
+                };
+            }
+            if full_ends_it && matches!(outcome, Err(CatalogError::Full)) {
+                session.execute("ROLLBACK")?;
+                return Err(CatalogError::Full);
             }
             if matches!(outcome, Ok(Outcome::Unchanged) | Err(_)) {
                 session.execute("ROLLBACK TO change")?;
@@ -198,11 +247,13 @@ impl Committer {
         session.connection.execute_batch("COMMIT")
     }
 
-    /// Finds out what became of a transaction whose commit failed, whose last number would have been `last`.
+    /// Finds out what became of a transaction whose commit failed, whose last number would have
+    /// been `last`.
     ///
-    /// After a failed flush the system may have dropped what it could not write and report success the next time; nothing this
-    /// process remembers can be believed. So everything is closed, the log is read again from the file, and its pages are written
-    /// to the database and flushed there. What is in the catalog after that is durable; what is not never was.
+    /// After a failed flush the system may have dropped what it could not write and report success
+    /// the next time; nothing this process remembers can be believed. So everything is closed, the
+    /// log is read again from the file, and its pages are written to the database and flushed
+    /// there. What is in the catalog after that is durable; what is not never was.
     fn after_failed_commit(&mut self, error: rusqlite::Error, last: Seq) -> Result<()> {
         if matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy)) {
             if let Some(session) = &self.session
@@ -256,6 +307,13 @@ enum Applied {
     AbortedBy { index: usize, error: CatalogError },
 }
 
+/// Answers the changes of a group that would take space, and gives the others.
+fn refuse_growth(group: Vec<Job>) -> Vec<Job> {
+    let (growth, others): (Vec<Job>, Vec<Job>) = group.into_iter().partition(|job| job.change.takes_space());
+    answer_all(growth, || CatalogError::Full);
+    others
+}
+
 fn answer_all(group: Vec<Job>, error: impl Fn() -> CatalogError) {
     for job in group {
         let _ = job.answer.send(Err(error()));
@@ -266,6 +324,7 @@ fn answer_all(group: Vec<Job>, error: impl Fn() -> CatalogError) {
 fn repeat(error: &CatalogError) -> CatalogError {
     match error {
         CatalogError::Full => CatalogError::Full,
+        CatalogError::Damaged(what) => CatalogError::Damaged(what.clone()),
         CatalogError::Unavailable(reason) => CatalogError::Unavailable(reason.clone()),
         CatalogError::Unknown(reason) => CatalogError::Unknown(reason.clone()),
         other => CatalogError::Other(other.to_string()),

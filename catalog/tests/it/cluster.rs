@@ -1,4 +1,5 @@
-//! A private PostgreSQL for tests: Debian's, in a directory of its own, on loopback, gone with the test process however that ends.
+//! A private PostgreSQL for tests: Debian's, in a directory of its own, on loopback, gone with the
+//! test process however that ends.
 
 use std::{
     io::{Read, Seek, Write},
@@ -10,7 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Ends the server and removes its directory when standard input ends, which is when the test process does.
+/// Ends the server and removes its directory when standard input ends, which is when the test
+/// process does.
 const SUPERVISOR: &str = r#"
 directory=$1; shift
 "$@" &

@@ -34,7 +34,8 @@ impl Factory for Directories {
     }
 
     async fn after_crash(&self, catalog: Arc<SqliteCatalog>) -> Arc<SqliteCatalog> {
-        // What a killed process leaves: the files as they are, the log not folded into the database.
+        // What a killed process leaves: the files as they are, the log not folded into the
+        // database.
         let image = tempfile::tempdir().unwrap();
         let directory = self.0.lock().unwrap().remove(&(Arc::as_ptr(&catalog) as usize)).unwrap();
         for name in ["catalog.db", "catalog.db-wal"] {

@@ -100,7 +100,8 @@ async fn carry(client: TcpStream, server: TcpStream, state: Arc<State>) {
         match fault {
             Fault::CutBefore | Fault::CutBeforeForGood => back.abort(),
             Fault::CutAfter | Fault::CutAfterForGood => {
-                // Nothing comes back from here on; ending our side lets the server finish what it has and close.
+                // Nothing comes back from here on; ending our side lets the server finish what it
+                // has and close.
                 back.abort();
                 to_server.write_all(&bytes[..count]).await.unwrap();
             }

@@ -1,0 +1,72 @@
+//! The journal's entries, and the jobs of background work.
+
+use super::{Seq, UnixMs};
+
+/// One journal row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalEntry {
+    /// Sequence number: consecutive with every other mutation's.
+    pub seq: Seq,
+    /// When, by the writer's clock.
+    pub at_ms: UnixMs,
+    /// The mutation as JSON.
+    pub mutation: serde_json::Value,
+}
+
+/// A wish to run a background job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobTake {
+    /// The job's name.
+    pub name: String,
+    /// The writer that would run it.
+    pub epoch: u32,
+    /// How long the lease lasts when it is not renewed.
+    pub lease_ms: UnixMs,
+    /// How long ago the job must have ended; 0 for at once.
+    pub rest_ms: UnixMs,
+}
+
+/// A lease as its holder shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobLease {
+    /// The job's name.
+    pub name: String,
+    /// The number it was taken under.
+    pub fence: i64,
+}
+
+/// What an operator asks of a job, whichever process runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobWish {
+    /// Stop where it is and do not go on until resumed.
+    Pause,
+    /// Go on.
+    Resume,
+    /// Give the run up that is under way. Forgotten when the run ends.
+    Cancel,
+}
+
+/// A background job as the catalog knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobRow {
+    /// Its name.
+    pub name: String,
+    /// Epoch of the writer that took it last and has not released it.
+    pub holder: Option<u32>,
+    /// How often it was taken.
+    pub fence: i64,
+    /// Whether the holder's lease is good now: not over, and its epoch open.
+    pub held: bool,
+    /// When it was last taken.
+    pub started_ms: Option<UnixMs>,
+    /// When it was last released.
+    pub ended_ms: Option<UnixMs>,
+    /// How long ago that was, by the catalog's clock.
+    pub idle_ms: Option<UnixMs>,
+    /// Whether it is to rest until resumed.
+    pub paused: bool,
+    /// Whether the run under way is to be given up.
+    pub cancelled: bool,
+    /// What it remembers (opaque here).
+    pub state: serde_json::Value,
+}
