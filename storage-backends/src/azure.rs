@@ -1,8 +1,9 @@
 //! A container of Azure Blob Storage.
 //!
-//! A blob that fits one part is created exclusively; the completion of one in parts is not, and random names keep them apart. Since no checksum
-//! of ours goes with the body, every upload is confirmed by the length the store then reports. Parts of an upload that is given up cannot be removed:
-//! Azure drops them after a week.
+//! A blob that fits one part is created exclusively; the completion of one in parts is not, and
+//! random names keep them apart. Since no checksum of ours goes with the body, every upload is
+//! confirmed by the length the store then reports. Parts of an upload that is given up cannot be
+//! removed: Azure drops them after a week.
 
 use crate::{
     BackendError, ErrorKind, Result,
@@ -27,7 +28,8 @@ pub struct AzureConfig {
     pub container: String,
     /// Put before every name, with a `/` between; may be empty.
     pub prefix: String,
-    /// The account's address, such as `http://127.0.0.1:10000/devstoreaccount1` for an emulator; Azure's when absent.
+    /// The account's address, such as `http://127.0.0.1:10000/devstoreaccount1` for an emulator;
+    /// Azure's when absent.
     pub endpoint: Option<String>,
     /// Where Entra ID answers; Azure's public cloud when absent.
     pub authority: Option<String>,
@@ -89,7 +91,8 @@ impl AzureConfig {
         }
     }
 
-    /// Prepares the backend. Sends nothing: [`probe`](crate::Backend::probe) asks whether the store answers.
+    /// Prepares the backend. Sends nothing: [`probe`](crate::Backend::probe) asks whether the store
+    /// answers.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] when the configuration contradicts itself.
@@ -118,6 +121,7 @@ impl AzureConfig {
             exclusive: ExclusiveCreate::new(),
             confirms_single_puts: true,
             listing_lacks_the_prefix: true,
+            repeats: std::sync::OnceLock::new(),
         })
     }
 }

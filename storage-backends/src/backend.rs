@@ -10,7 +10,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// A stream of blob bytes. An `Err` item ends the stream; a reader that sees one has not seen the whole blob.
+/// A stream of blob bytes. An `Err` item ends the stream; a reader that sees one has not seen the
+/// whole blob.
 pub type ByteStream = BoxStream<'static, Result<Bytes>>;
 
 /// The result of a backend call. Absence is `Ok(None)`, never an error (I10).
@@ -18,27 +19,32 @@ pub type Result<T> = std::result::Result<T, BackendError>;
 
 /// An object store reduced to what immutable, randomly named blobs need.
 ///
-/// * **Names are used once.** `put` creates exclusively where the store can; elsewhere the 96 random bits of a name
-///   make a collision impossible. No method changes a blob in place (I1).
-/// * **`put` is atomic and durable.** When it returns `Ok` the whole blob is readable by every reader and survives
-///   a power cut (file *and* directory synced, or the store's own acknowledgement with length and checksum verified).
-///   When the body yields an error, or the future is dropped, nothing stays visible under the name; what
-///   is left behind, if anything, is removed by the backend itself, at the latest at its next start (in a cloud by
+/// * **Names are used once.** `put` creates exclusively where the store can; elsewhere the 96
+///   random bits of a name make a collision impossible. No method changes a blob in place (I1).
+/// * **`put` is atomic and durable.** When it returns `Ok` the whole blob is readable by every
+///   reader and survives a power cut (file *and* directory synced, or the store's own
+///   acknowledgement with length and checksum verified). When the body yields an error, or the
+///   future is dropped, nothing stays visible under the name; what is left behind, if anything, is
+///   removed by the backend itself, at the latest at its next start (in a cloud by
 ///   `CloudBackend::abort_unfinished_uploads`, which its owner calls).
-/// * **A `put` that failed may still have stored its blob**, when only the store's answer was lost: nothing refers to it, and
-///   a caller that goes on takes a new name.
-/// * **An error is never absence (I10).** `None` is returned only when the store has said that the blob is not there.
+/// * **A `put` that failed may still have stored its blob**, when only the store's answer was lost:
+///   nothing refers to it, and a caller that goes on takes a new name.
+/// * **An error is never absence (I10).** `None` is returned only when the store has said that the
+///   blob is not there.
 /// * **Nothing relies on listing consistency** or on conditional writes.
-/// * Implementations do not retry; the `Retrying` wrapper does, and only calls that are repeatable (`put` is not: its body
-///   is consumed).
+/// * Implementations do not retry; the `Retrying` wrapper does, and only calls that are repeatable.
+///   A `put` is not: its body is consumed. Those of its requests whose bytes are in memory (a part,
+///   a short blob) are sent again under the same name by the backend itself, out of the same
+///   budget.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
-    /// Stores the bytes of `body` under `name`. `len` is their exact count when the caller knows it; a body of another
-    /// length is then an error and nothing is stored.
+    /// Stores the bytes of `body` under `name`. `len` is their exact count when the caller knows
+    /// it; a body of another length is then an error and nothing is stored.
     async fn put(&self, name: &BlobName, body: ByteStream, len: Option<u64>) -> Result<PutReceipt>;
 
-    /// Reads exactly `range` (bytes, end exclusive) of a blob; `None` when there is no such blob. A range that does not lie inside
-    /// the blob is [`ErrorKind::Invalid`]. A stream that ends without error has given exactly `range.end - range.start` bytes.
+    /// Reads exactly `range` (bytes, end exclusive) of a blob; `None` when there is no such blob. A
+    /// range that does not lie inside the blob is [`ErrorKind::Invalid`]. A stream that ends
+    /// without error has given exactly `range.end - range.start` bytes.
     async fn get(&self, name: &BlobName, range: Range<u64>) -> Result<Option<ByteStream>>;
 
     /// The stored length of a blob in bytes; `None` when there is no such blob.
@@ -47,7 +53,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Removes a blob, durably. Removing one that is not there is `Ok`.
     async fn delete(&self, name: &BlobName) -> Result<()>;
 
-    /// Every blob whose name starts with `prefix`, in no particular order. May miss blobs stored or removed meanwhile.
+    /// Every blob whose name starts with `prefix`, in no particular order. May miss blobs stored or
+    /// removed meanwhile.
     fn list(&self, prefix: &str) -> BoxStream<'static, Result<Listed>>;
 
     /// Asks the store whether it can serve, as cheaply as it allows.
@@ -82,8 +89,8 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
     }
 }
 
-/// The name of one blob in a backend: lower-case ASCII letters, digits, `-`, `_` and `/`, at most 200 bytes, no empty or
-/// dot component.
+/// The name of one blob in a backend: lower-case ASCII letters, digits, `-`, `_` and `/`, at most
+/// 200 bytes, no empty or dot component.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlobName(String);
 
@@ -154,9 +161,11 @@ pub enum ErrorKind {
     Throttled,
     /// Something passing: a timeout, a reset, a 5xx. Worth repeating where the call is repeatable.
     Transient,
-    /// The store answered something that contradicts its contract: short bytes, wrong checksum, an exclusive create that found a blob.
+    /// The store answered something that contradicts its contract: short bytes, wrong checksum, an
+    /// exclusive create that found a blob.
     Corrupt,
-    /// The body given to `put` failed or was abandoned; the fault is the caller's side, nothing was stored.
+    /// The body given to `put` failed or was abandoned; the fault is the caller's side, nothing was
+    /// stored.
     Body,
     /// Anything else.
     Other,
@@ -231,7 +240,8 @@ impl BackendError {
         self.retry_after
     }
 
-    /// True when the same call may succeed later and repeating it is harmless for a repeatable call.
+    /// True when the same call may succeed later and repeating it is harmless for a repeatable
+    /// call.
     pub fn is_transient(&self) -> bool {
         matches!(self.kind, ErrorKind::Throttled | ErrorKind::Transient)
     }

@@ -3,6 +3,7 @@
 use crate::{BackendError, ByteStream, ErrorKind, Result};
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
+use std::time::Duration;
 
 /// A body being read.
 pub(crate) struct Batches {
@@ -12,6 +13,8 @@ pub(crate) struct Batches {
     over: Bytes,
     announced: Option<u64>,
     read: u64,
+    /// A body that pauses ends its batch early.
+    eager: bool,
 }
 
 /// Consecutive bytes of a body.
@@ -19,20 +22,29 @@ pub(crate) struct Batches {
 pub(crate) struct Batch {
     pub(crate) pieces: Vec<Bytes>,
     pub(crate) len: u64,
-    /// No batch follows. All others are exactly of the asked size.
+    /// No batch follows. All others are exactly of the asked size, or shorter where the body
+    /// paused.
     pub(crate) is_last: bool,
 }
 
 impl Batches {
     /// `announced` is the body's length where it is known.
     pub(crate) fn new(body: ByteStream, batch_bytes: usize, announced: Option<u64>) -> Self {
-        Self { body: body.fuse().boxed(), batch_bytes, over: Bytes::new(), announced, read: 0 }
+        Self { body: body.fuse().boxed(), batch_bytes, over: Bytes::new(), announced, read: 0, eager: false }
     }
 
-    /// The next batch. Pieces below [`SMALL_PIECE_BYTES`] are copied together, larger ones are kept as they are.
+    /// The same for a writer to whom the size of a batch does not matter: when the body pauses,
+    /// what is there is given at once, so that a slow client's bytes do not lie in memory.
+    pub(crate) fn eager(body: ByteStream, batch_bytes: usize, announced: Option<u64>) -> Self {
+        Self { eager: true, ..Self::new(body, batch_bytes, announced) }
+    }
+
+    /// The next batch. Pieces below [`SMALL_PIECE_BYTES`] are copied together, larger ones are kept
+    /// as they are.
     ///
     /// # Errors
-    /// [`ErrorKind::Body`] when the body fails; [`ErrorKind::Invalid`] as soon as it is known to be of another length than announced.
+    /// [`ErrorKind::Body`] when the body fails; [`ErrorKind::Invalid`] as soon as it is known to be
+    /// of another length than announced.
     pub(crate) async fn next(&mut self) -> Result<Batch> {
         let mut pieces = Vec::new();
         let mut small = BytesMut::new();
@@ -41,7 +53,14 @@ impl Batches {
         while room > 0 {
             let mut piece = std::mem::take(&mut self.over);
             if piece.is_empty() {
-                let Some(next) = self.body.next().await else {
+                let next = match self.eager && room < self.batch_bytes {
+                    true => match tokio::time::timeout(PAUSE, self.body.next()).await {
+                        Ok(next) => next,
+                        Err(_) => break,
+                    },
+                    false => self.body.next().await,
+                };
+                let Some(next) = next else {
                     is_last = true;
                     break;
                 };
@@ -79,11 +98,25 @@ impl Batches {
 /// Below this a copy costs less than a further entry in a vectored write or payload.
 const SMALL_PIECE_BYTES: usize = 16 << 10;
 
+/// A body that gives nothing for so long has paused.
+const PAUSE: Duration = Duration::from_millis(200);
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use futures::stream;
     use proptest::prelude::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_pauses_is_written_as_far_as_it_has_come() {
+        let body = stream::iter([10, 0, 7]).then(|pause| async move {
+            tokio::time::sleep(Duration::from_secs(pause)).await;
+            Ok(Bytes::from_static(&[1; 100]))
+        });
+        let batches = drain(Batches::eager(body.boxed(), 1000, Some(300))).await.unwrap();
+        let lens: Vec<(u64, bool)> = batches.iter().map(|(len, _, is_last)| (*len, *is_last)).collect();
+        assert_eq!(lens, [(200, false), (100, true)]);
+    }
 
     async fn drain(mut batches: Batches) -> Result<Vec<(u64, Bytes, bool)>> {
         let mut all = Vec::new();

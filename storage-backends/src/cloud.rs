@@ -5,16 +5,21 @@
 //!                               └▶ more: parts uploaded side by side ─▶ completion ─▶ HEAD confirms the length ─▶ Ok
 //! ```
 //!
-//! Requests are never repeated here (`object_store`'s own retries are off): that is [`Retrying`](crate::Retrying)'s work. Every answer of
-//! the store other than success arrives as a typed [`refusal::Refusal`], so that "there is no such blob" is believed only when the store
-//! says exactly that (I10): a 404 that speaks of a missing bucket, or of nothing at all, is an error.
+//! What is sent from memory, a part or a short blob, is sent again when the store fails in a way
+//! that passes ([`Repeats`]); all other repetitions are [`Retrying`](crate::Retrying)'s work, and
+//! `object_store`'s own are off. Every answer of the store other than success arrives as a typed
+//! [`refusal::Refusal`], so that "there is no such blob" is believed only when the store says
+//! exactly that (I10): a 404 that speaks of a missing bucket, or of nothing at all, is an error.
 
 pub(crate) mod connector;
 pub(crate) mod endpoint;
 pub(crate) mod refusal;
 pub(crate) mod upload;
 
-use crate::{Backend, BackendError, BlobName, ByteStream, ErrorKind, Listed, PutReceipt, Result};
+use crate::{
+    Backend, BackendError, BlobName, ByteStream, ErrorKind, IsNobodys, Listed, PutReceipt, Repeats, Result,
+    UnfinishedUploads,
+};
 use async_trait::async_trait;
 use connector::ExclusiveCreate;
 use futures::{
@@ -24,17 +29,24 @@ use futures::{
 use object_store::{
     Attributes, Certificate, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt,
     list::{PaginatedListOptions, PaginatedListStore},
+    multipart::MultipartStore,
     path::Path,
 };
 use refusal::failure;
-use std::{fmt, ops::Range, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    ops::Range,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 use upload::Manner;
 
-/// How a blob is cut into parts. One upload holds at most `part_bytes × (parts_in_flight + 1)` bytes in memory.
+/// How a blob is cut into parts. One upload holds at most `part_bytes × (parts_in_flight + 1)`
+/// bytes in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UploadOptions {
-    /// A part's size in bytes: a blob up to this size is a single request. At least 5 MiB, which the stores ask for; with the
-    /// 10,000 parts they allow, 8 MiB are enough for blobs of 78 GiB.
+    /// A part's size in bytes: a blob up to this size is a single request. At least 5 MiB, which
+    /// the stores ask for; with the 10,000 parts they allow, 8 MiB are enough for blobs of 78 GiB.
     pub part_bytes: usize,
     /// Parts of one blob uploaded at the same time, at least 1.
     pub parts_in_flight: usize,
@@ -47,7 +59,8 @@ impl Default for UploadOptions {
 }
 
 impl UploadOptions {
-    /// The most memory one upload takes, in bytes: what a caller with a memory budget takes a permit for.
+    /// The most memory one upload takes, in bytes: what a caller with a memory budget takes a
+    /// permit for.
     pub fn buffered_bytes_max(&self) -> u64 {
         self.part_bytes as u64 * (self.parts_in_flight as u64 + 1)
     }
@@ -68,7 +81,8 @@ impl Default for Timeouts {
     }
 }
 
-/// Certificate authorities that are trusted beside those of the machine: for a store with a certificate of its owner's making.
+/// Certificate authorities that are trusted beside those of the machine: for a store with a
+/// certificate of its owner's making.
 #[derive(Clone, Default)]
 pub struct TrustedCertificates(Vec<Certificate>);
 
@@ -95,8 +109,8 @@ impl fmt::Debug for TrustedCertificates {
     }
 }
 
-/// A bucket (container) of a store in a cloud, or of anything that speaks the same protocol. Made by `S3Config::open`,
-/// `GcsConfig::open` and `AzureConfig::open`. Clones share connections.
+/// A bucket (container) of a store in a cloud, or of anything that speaks the same protocol. Made
+/// by `S3Config::open`, `GcsConfig::open` and `AzureConfig::open`. Clones share connections.
 #[derive(Clone)]
 pub struct CloudBackend {
     pub(crate) bucket: Arc<Bucket>,
@@ -111,31 +125,27 @@ pub(crate) struct Bucket {
     pub(crate) prefix: String,
     pub(crate) upload: UploadOptions,
     pub(crate) exclusive: ExclusiveCreate,
-    /// Whether a single put is followed by a HEAD, because the store does not check a checksum of ours.
+    /// Whether a single put is followed by a HEAD, because the store does not check a checksum of
+    /// ours.
     pub(crate) confirms_single_puts: bool,
-    /// Whether a listing lacks the object that is called exactly like the prefix, as `object_store` makes it for Azure.
+    /// Whether a listing lacks the object that is called exactly like the prefix, as `object_store`
+    /// makes it for Azure.
     pub(crate) listing_lacks_the_prefix: bool,
+    /// What repeats the requests of uploads; without it none is.
+    pub(crate) repeats: OnceLock<Repeats>,
 }
 
-/// The two faces of a store that are used here.
-pub(crate) trait Store: ObjectStore + PaginatedListStore {}
+/// The faces of a store that are used here.
+pub(crate) trait Store: ObjectStore + PaginatedListStore + MultipartStore {}
 
-impl<S: ObjectStore + PaginatedListStore> Store for S {}
-
-/// Says of a blob's name whether no living process can be writing it.
-pub type IsNobodys<'a> = &'a (dyn Fn(&BlobName) -> bool + Sync);
-
-/// Uploads in parts that were begun and neither completed nor aborted: a power cut leaves such, and no listing of blobs shows them.
-#[async_trait]
-pub(crate) trait UnfinishedUploads: Send + Sync {
-    /// Aborts those of blobs that were begun at least `age_min` ago, by the store's clock, and are nobody's; gives their number.
-    async fn abort(&self, age_min: Duration, is_nobodys: IsNobodys<'_>) -> Result<u64>;
-}
+impl<S: ObjectStore + PaginatedListStore + MultipartStore> Store for S {}
 
 impl CloudBackend {
-    /// Removes the parts of uploads below the prefix that a crash interrupted: begun at least `age_min` ago, of blobs that are nobody's. Gives the
-    /// number of those uploads. Meant to be called at the start and once a day. An upload that is aborted although it lives fails, and harms nothing
-    /// else. Does nothing for GCS (a lifecycle rule of the bucket removes them) and Azure (which drops them after a week).
+    /// Removes the parts of uploads below the prefix that a crash interrupted: begun at least
+    /// `age_min` ago, of blobs that are nobody's. Gives the number of those uploads. Meant to be
+    /// called at the start and once a day. An upload that is aborted although it lives fails, and
+    /// harms nothing else. Does nothing for GCS (a lifecycle rule of the bucket removes them) and
+    /// Azure (which drops them after a week).
     ///
     /// # Errors
     /// Those of a listing.
@@ -146,6 +156,13 @@ impl CloudBackend {
         }
     }
 
+    /// From now on the requests of uploads whose bytes are in memory are repeated as `repeats`
+    /// grants it. Set once, for all clones.
+    pub fn repeat_with(&self, repeats: Repeats) {
+        // The first one stays: there is one budget.
+        let _ = self.bucket.repeats.set(repeats);
+    }
+
     pub(crate) fn new(bucket: Bucket) -> Result<Self> {
         let invalid = |message: &str| Err(BackendError::new(ErrorKind::Invalid, message));
         if bucket.upload.part_bytes < PART_BYTES_MIN || bucket.upload.parts_in_flight == 0 {
@@ -154,6 +171,13 @@ impl CloudBackend {
         // Checked once here, so that every name below it is a path.
         bucket.path_of("blobs/a")?;
         Ok(Self { bucket: Arc::new(bucket) })
+    }
+}
+
+#[async_trait]
+impl UnfinishedUploads for CloudBackend {
+    async fn abort(&self, age_min: Duration, is_nobodys: IsNobodys<'_>) -> Result<u64> {
+        self.abort_unfinished_uploads(age_min, is_nobodys).await
     }
 }
 
@@ -196,7 +220,8 @@ impl Bucket {
                 let (refused, error) = failure("ask for", path, error);
                 match refused {
                     Some(refused) if refused.means_absent() => Ok(None),
-                    // An answer to HEAD has no body, hence no code: a missing bucket looks the same. GET tells.
+                    // An answer to HEAD has no body, hence no code: a missing bucket looks the
+                    // same. GET tells.
                     Some(refused) if refused.status == 404 => self.head_by_get(path).await,
                     _ => Err(error),
                 }
@@ -217,7 +242,8 @@ impl Bucket {
     /// Removes the object at `path`, if there is one.
     pub(crate) async fn delete(&self, path: &Path) -> Result<()> {
         let Err(error) = self.store.delete(path).await else { return Ok(()) };
-        // Azure removes in batches, whose inner answers object_store has judged itself: it knows a missing blob from a missing container.
+        // Azure removes in batches, whose inner answers object_store has judged itself: it knows a
+        // missing blob from a missing container.
         let judged_absent = matches!(error, object_store::Error::NotFound { .. });
         match failure("remove", path, error) {
             (Some(refused), _) if refused.means_absent() => Ok(()),
@@ -278,7 +304,8 @@ impl Backend for CloudBackend {
                 (Some(refused), _) if refused.means_absent() => Ok(None),
                 (Some(refused), _) if refused.status == 416 => outside(),
                 (Some(_), error) => Err(error),
-                // An answer that object_store did not take for one: some stores give such when the range starts past the end.
+                // An answer that object_store did not take for one: some stores give such when the
+                // range starts past the end.
                 (None, error) if error.kind() == ErrorKind::Other => match self.bucket.head(&path).await? {
                     Some(len) if range.end > len => outside(),
                     _ => Err(error),

@@ -1,7 +1,9 @@
-//! What every backend must keep, as checks that any implementation runs through. A new backend's own test is a factory.
+//! What every backend must keep, as checks that any implementation runs through. A new backend's
+//! own test is a factory.
 //!
-//! Every check takes names under a prefix of its own, so the store need not be empty, and a check that fails panics with what it
-//! saw. This is test code: it is compiled only with the feature `conformance`.
+//! Every check takes names under a prefix of its own, so the store need not be empty, and a check
+//! that fails panics with what it saw. This is test code: it is compiled only with the feature
+//! `conformance`.
 
 use crate::{Backend, BackendError, BlobName, ByteStream, ErrorKind, body_of, collect, get_all, put_bytes};
 use bytes::Bytes;
@@ -15,7 +17,8 @@ use std::{collections::BTreeMap, future::Future, sync::Arc};
 /// What a store offers beyond the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Promises {
-    /// A second `put` under a name fails ([`ErrorKind::Corrupt`]) for blobs of up to this many bytes.
+    /// A second `put` under a name fails ([`ErrorKind::Corrupt`]) for blobs of up to this many
+    /// bytes.
     pub exclusive_len_max: u64,
     /// A blob may be called `a` while another is called `a/b`.
     pub nested_names: bool,

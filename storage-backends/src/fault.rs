@@ -1,7 +1,8 @@
 //! Makes a backend misbehave as networks and stores do, on purpose and repeatably.
 //!
-//! Faults are drawn per call from a seed and the call's number, so a single-threaded run with the same seed meets the same faults
-//! at the same calls. [`FaultSchedule::At`] places one fault at one call, for tests that try every call in turn.
+//! Faults are drawn per call from a seed and the call's number, so a single-threaded run with the
+//! same seed meets the same faults at the same calls. [`FaultSchedule::At`] places one fault at one
+//! call, for tests that try every call in turn.
 
 use crate::{Backend, BackendError, BlobName, ByteStream, ErrorKind, Listed, Op, PutReceipt, Result, random::Random};
 use async_trait::async_trait;
@@ -20,8 +21,8 @@ use std::{
     time::Duration,
 };
 
-/// One way to fail. Calls without a body (`head`, `delete`, `probe`) meet [`Fault::Reset`] and [`Fault::ShortBody`] before anything is
-/// done.
+/// One way to fail. Calls without a body (`head`, `delete`, `probe`) meet [`Fault::Reset`] and
+/// [`Fault::ShortBody`] before anything is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// A 500 before anything is done.
@@ -30,17 +31,21 @@ pub enum Fault {
     Throttled,
     /// No answer: an error after [`Faulty::with_pause`]'s time, nothing done.
     Timeout,
-    /// The connection breaks in the middle: part of the body or listing, then an error. An upload stores nothing.
+    /// The connection breaks in the middle: part of the body or listing, then an error. An upload
+    /// stores nothing.
     Reset,
-    /// A read ends early and *without an error*, as a lying store or proxy would do; an upload is reset.
+    /// A read ends early and *without an error*, as a lying store or proxy would do; an upload is
+    /// reset.
     ShortBody,
     /// The store does what was asked, but its answer is lost: an error.
     CommitThenError,
-    /// The network delivers the request twice; the caller sees one answer. An upload's body is held in memory for this.
+    /// The network delivers the request twice; the caller sees one answer. An upload's body is held
+    /// in memory for this.
     Duplicated,
     /// Bodies pass with a pause between their pieces.
     SlowBytes,
-    /// A listing misses every second blob, as a store without consistent listing may. Other calls do not notice.
+    /// A listing misses every second blob, as a store without consistent listing may. Other calls
+    /// do not notice.
     StaleList,
 }
 
@@ -59,7 +64,8 @@ impl Fault {
     ];
 }
 
-/// How often each fault happens, in calls of a thousand. When they sum to more than 1000 the later ones are cut.
+/// How often each fault happens, in calls of a thousand. When they sum to more than 1000 the later
+/// ones are cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FaultRates {
     /// [`Fault::ServerError`]
@@ -83,8 +89,8 @@ pub struct FaultRates {
 }
 
 impl FaultRates {
-    /// The mix of a bad day: 5 % server errors, 5 % throttling, 2 % timeouts, 2 % resets, 2 % short bodies, 1 % lost answers, 1 %
-    /// duplicates, 1 % slow, 5 % stale listings.
+    /// The mix of a bad day: 5 % server errors, 5 % throttling, 2 % timeouts, 2 % resets, 2 % short
+    /// bodies, 1 % lost answers, 1 % duplicates, 1 % slow, 5 % stale listings.
     pub const BAD_DAY: Self = Self {
         server_error: 50,
         throttled: 50,
@@ -342,7 +348,8 @@ fn failure(op: Op, fault: Fault) -> BackendError {
     BackendError::new(kind, format!("injected into {op}: {fault:?}"))
 }
 
-/// A broken connection is the store's failure, not the body's, although it was injected through the body.
+/// A broken connection is the store's failure, not the body's, although it was injected through the
+/// body.
 fn unwrapped(error: BackendError, fault: Fault) -> BackendError {
     if error.kind() == ErrorKind::Body { failure(Op::Put, fault) } else { error }
 }

@@ -1,7 +1,8 @@
 //! A bucket of Google Cloud Storage, through its XML interface.
 //!
-//! A blob that fits one part is created exclusively; the completion of one in parts is not, and random names keep them apart. Since no checksum
-//! of ours goes with the body, every upload is confirmed by the length the store then reports.
+//! A blob that fits one part is created exclusively; the completion of one in parts is not, and
+//! random names keep them apart. Since no checksum of ours goes with the body, every upload is
+//! confirmed by the length the store then reports.
 
 use crate::{
     BackendError, ErrorKind, Result,
@@ -45,8 +46,8 @@ pub enum GcsCredentials {
     ServiceAccountFile(PathBuf),
     /// The contents of such a file.
     ServiceAccountKey(SecretString),
-    /// This file of application default credentials, or where absent the user's own, or else the metadata service of the machine, which on
-    /// GKE stands for the pod's identity.
+    /// This file of application default credentials, or where absent the user's own, or else the
+    /// metadata service of the machine, which on GKE stands for the pod's identity.
     ApplicationDefault(Option<PathBuf>),
     /// No credentials: for emulators.
     Anonymous,
@@ -67,7 +68,8 @@ impl GcsConfig {
         }
     }
 
-    /// Prepares the backend. Sends nothing: [`probe`](crate::Backend::probe) asks whether the store answers.
+    /// Prepares the backend. Sends nothing: [`probe`](crate::Backend::probe) asks whether the store
+    /// answers.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] when the configuration contradicts itself or a key cannot be read.
@@ -98,6 +100,7 @@ impl GcsConfig {
             exclusive: ExclusiveCreate::new(),
             confirms_single_puts: true,
             listing_lacks_the_prefix: false,
+            repeats: std::sync::OnceLock::new(),
         })
     }
 }

@@ -26,9 +26,10 @@ impl Default for Concurrency {
 
 /// A backend with bounded concurrency; calls past the bound wait in order of arrival.
 ///
-/// A permit is held while the *backend* works, never while the caller does: a stream gives its permit back with every item and takes one
-/// for the next. Uploads have permits of their own, because their bodies may be reads. So a reader that holds one
-/// stream and opens another (a delta and its base), or an upload that is fed from a read, cannot starve itself.
+/// A permit is held while the *backend* works, never while the caller does: a stream gives its
+/// permit back with every item and takes one for the next. Uploads have permits of their own,
+/// because their bodies may be reads. So a reader that holds one stream and opens another (a delta
+/// and its base), or an upload that is fed from a read, cannot starve itself.
 pub struct Limited<B> {
     inner: B,
     uploads: Arc<Semaphore>,

@@ -4,11 +4,13 @@
 //! body ─ batches of 1 MiB ─▶ unnamed file in +tmp ─▶ fsync file ─▶ link, never replacing ─▶ fsync directory ─▶ Ok
 //! ```
 //!
-//! All file work happens on the runtime's blocking pool; while one batch is written the next one is read from the body, so that the
-//! network and the disk overlap. A body that fits one batch costs one trip to the pool. Where the file system has no
-//! `O_TMPFILE` the file has a random name below `+tmp/` until it is renamed; `open` removes what a crash left there.
+//! All file work happens on the runtime's blocking pool; while one batch is written the next one is
+//! read from the body, so that the network and the disk overlap. A body that fits one batch costs
+//! one trip to the pool. Where the file system has no `O_TMPFILE` the file has a random name below
+//! `+tmp/` until it is renamed; `open` removes what a crash left there.
 //!
-//! The directory belongs to deltaweir alone: directories are 0700, files 0600, and no symbolic link below the root is followed.
+//! The directory belongs to deltaweir alone: directories are 0700, files 0600, and no symbolic link
+//! below the root is followed.
 
 mod disk;
 mod download;
@@ -34,8 +36,9 @@ use std::{
 /// How a [`LocalBackend`] treats its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalOptions {
-    /// Force every blob, and every directory entry, to the medium before the call that made it returns. `false` leaves this to the
-    /// operating system: a power cut can then lose acknowledged blobs. For comparisons only.
+    /// Force every blob, and every directory entry, to the medium before the call that made it
+    /// returns. `false` leaves this to the operating system: a power cut can then lose acknowledged
+    /// blobs. For comparisons only.
     pub sync: bool,
 }
 
@@ -52,11 +55,13 @@ pub struct LocalBackend {
 }
 
 impl LocalBackend {
-    /// Opens the store in the directory `root`, which is made when it is missing, and removes the temporary files that a crash
-    /// left behind. Files of uploads that still run in another process stay.
+    /// Opens the store in the directory `root`, which is made when it is missing, and removes the
+    /// temporary files that a crash left behind. Files of uploads that still run in another process
+    /// stay.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`] and [`ErrorKind::Full`] as the file system says; [`ErrorKind::Other`] for the rest.
+    /// [`ErrorKind::Denied`] and [`ErrorKind::Full`] as the file system says; [`ErrorKind::Other`]
+    /// for the rest.
     pub async fn open(root: impl Into<PathBuf>, options: LocalOptions) -> Result<Self> {
         let root = root.into();
         blocking(move || {
@@ -88,11 +93,15 @@ impl Backend for LocalBackend {
 
     async fn head(&self, name: &BlobName) -> Result<Option<u64>> {
         let (store, name) = (self.store.clone(), name.clone());
-        blocking(move || match store.disk.stat(&layout::place(&name).file) {
-            Ok(stat) if stat.is_file => Ok(Some(stat.len)),
-            Ok(_) => Err(BackendError::new(ErrorKind::Corrupt, format!("{name} is not a regular file"))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => store.absent().map(|()| None),
-            Err(error) => Err(disk_error("stat", &name, error)),
+        blocking(move || {
+            let stat = store.disk.stat(&layout::place(&name).file);
+            store.in_place()?;
+            match stat {
+                Ok(stat) if stat.is_file => Ok(Some(stat.len)),
+                Ok(_) => Err(BackendError::new(ErrorKind::Corrupt, format!("{name} is not a regular file"))),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => store.absent().map(|()| None),
+                Err(error) => Err(disk_error("stat", &name, error)),
+            }
         })
         .await
     }
@@ -106,7 +115,8 @@ impl Backend for LocalBackend {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => store.absent()?,
                 Err(error) => return Err(disk_error("remove", &name, error)),
             }
-            // Also when the file was gone: an earlier removal may have failed between its unlink and its sync.
+            // Also when the file was gone: an earlier removal may have failed between its unlink
+            // and its sync.
             match store.sync_dir(&place.dir) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     Err(disk_error("sync the removal of", &name, error))
@@ -124,7 +134,7 @@ impl Backend for LocalBackend {
     /// Writes a few bytes to a file, reads them back and removes it.
     async fn probe(&self) -> Result<()> {
         let store = self.store.clone();
-        blocking(move || upload::probe(&store)).await
+        blocking(move || store.in_place().and_then(|()| upload::probe(&store))).await
     }
 }
 
@@ -134,8 +144,8 @@ struct Store {
     options: LocalOptions,
     /// `O_TMPFILE` works here, and a file made by it can be given a name.
     has_unnamed_files: bool,
-    /// Directories whose own entry is known to be durable. Not what exists on disk: an entry that an earlier process made
-    /// may never have been synced.
+    /// Directories whose own entry is known to be durable. Not what exists on disk: an entry that
+    /// an earlier process made may never have been synced.
     known_dirs: Mutex<HashSet<PathBuf>>,
 }
 
@@ -169,8 +179,14 @@ impl Store {
         if self.options.sync { self.disk.sync_dir(dir) } else { Ok(()) }
     }
 
-    /// Confirms that "no such file" speaks of one blob and not of the whole store: a root that was removed under a running
-    /// process would otherwise make every blob look absent (I10).
+    /// Confirms that the directory that is open is still the one at its path: what is written
+    /// elsewhere, nobody finds again.
+    fn in_place(&self) -> Result<()> {
+        self.disk.check_root().map_err(|error| disk_error("find", &"the store's directory", error))
+    }
+
+    /// Confirms that "no such file" speaks of one blob and not of the whole store: a root that was
+    /// removed under a running process would otherwise make every blob look absent (I10).
     fn absent(&self) -> Result<()> {
         match self.disk.stat(Path::new(TEMP_DIR)) {
             Ok(stat) if stat.is_dir => Ok(()),
@@ -179,7 +195,8 @@ impl Store {
         }
     }
 
-    /// Removes temporary files without a living owner. What cannot be removed is logged and stays until the next start.
+    /// Removes temporary files without a living owner. What cannot be removed is logged and stays
+    /// until the next start.
     fn sweep(&self) {
         let temp_dir = Path::new(TEMP_DIR);
         let entries = self.disk.entries(temp_dir).unwrap_or_else(|error| {
@@ -206,7 +223,8 @@ impl Store {
     }
 }
 
-/// Runs `work` on the blocking pool. Dropping the future does not stop `work`; its result is then dropped on the pool.
+/// Runs `work` on the blocking pool. Dropping the future does not stop `work`; its result is then
+/// dropped on the pool.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     finished(tokio::task::spawn_blocking(work).await)
 }

@@ -16,7 +16,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A backend whose requests are reported. Each request is reported once: when its call returns, or when its stream ends.
+/// A backend whose requests are reported. Each request is reported once: when its call returns, or
+/// when its stream ends.
 pub struct Measured<B> {
     pub(crate) inner: B,
     pub(crate) observer: Arc<dyn Observer>,
@@ -99,7 +100,8 @@ pub(crate) fn outcome_of<T>(result: &Result<T>, outcome: impl Fn(&T) -> Outcome)
     }
 }
 
-/// One request; reported when it ends, or as the outcome it has by default when it is dropped before.
+/// One request; reported when it ends, or as the outcome it has by default when it is dropped
+/// before.
 pub(crate) struct Request {
     op: Op,
     observer: Arc<dyn Observer>,

@@ -1,4 +1,5 @@
-//! Blobs in memory: for tests, and the model that other backends are compared with. Nothing survives the process.
+//! Blobs in memory: for tests, and the model that other backends are compared with. Nothing
+//! survives the process.
 
 use crate::{Backend, BackendError, BlobName, ByteStream, ErrorKind, Listed, PutReceipt, Result};
 use async_trait::async_trait;
@@ -42,7 +43,8 @@ impl MemoryBackend {
         self.blobs().values().map(|stored| stored.bytes.len() as u64).sum()
     }
 
-    /// Changes the bytes of a blob behind everybody's back, as bit rot or an intruder would; false when there is no such blob.
+    /// Changes the bytes of a blob behind everybody's back, as bit rot or an intruder would; false
+    /// when there is no such blob.
     pub fn damage(&self, name: &BlobName, change: impl FnOnce(&mut Vec<u8>)) -> bool {
         let mut blobs = self.blobs();
         let Some(stored) = blobs.get_mut(name) else { return false };

@@ -3,10 +3,12 @@
 use crate::ErrorKind;
 use std::{fmt, time::Duration};
 
-/// Told about every request; implementations feed metrics. All methods must be cheap and must not block.
+/// Told about every request; implementations feed metrics. All methods must be cheap and must not
+/// block.
 pub trait Observer: Send + Sync + 'static {
-    /// A request has ended. `busy` is the time spent waiting for the backend: for a `get` or `list` that includes every piece of
-    /// its stream but not the time the reader took between pieces, for a `put` not the time its body took to arrive.
+    /// A request has ended. `busy` is the time spent waiting for the backend: for a `get` or `list`
+    /// that includes every piece of its stream but not the time the reader took between pieces, for
+    /// a `put` not the time its body took to arrive.
     fn request(&self, op: Op, outcome: Outcome, busy: Duration);
 
     /// `count` bytes of a blob have passed, reported as they stream.
@@ -60,7 +62,8 @@ impl Op {
     }
 }
 
-/// How a request ended. A stream that its reader drops early counts as [`Outcome::Ok`]: the backend did its part.
+/// How a request ended. A stream that its reader drops early counts as [`Outcome::Ok`]: the backend
+/// did its part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// Done.

@@ -1,14 +1,15 @@
-//! Stores of plain objects: content under its owner's keys, as it was before deltaweir and as it is without.
+//! Stores of plain objects: content under its owner's keys, as it was before deltaweir and as it is
+//! without.
 //!
-//! A [`Backend`](crate::Backend) holds blobs under names of ours; a [`PlainStore`] holds objects under names of others, which may change
-//! at any time. It is read for adoption, and nothing in it is written but by a [`PlainWriter`], for those who leave.
+//! A [`Backend`](crate::Backend) holds blobs under names of ours; a [`PlainStore`] holds objects
+//! under names of others, which may change at any time. It is read for adoption, and nothing in it
+//! is written but by a [`PlainWriter`], for those who leave.
 
 #[cfg(feature = "cloud")]
 mod cloud;
 mod directory;
 #[cfg(feature = "s3")]
 mod listing;
-#[cfg(feature = "cloud")]
 mod put;
 #[cfg(feature = "s3")]
 mod s3;
@@ -19,7 +20,6 @@ mod wrapped;
 #[cfg(feature = "cloud")]
 pub use cloud::PlainCloud;
 pub use directory::PlainDirectory;
-#[cfg(feature = "cloud")]
 pub use put::{PlainPut, PlainWriter};
 #[cfg(feature = "s3")]
 pub use s3::PlainBucket;
@@ -45,7 +45,8 @@ pub struct PlainEntry {
 pub struct PlainObject {
     /// Its length in bytes.
     pub len: u64,
-    /// Its ETag without quotes, never empty: what tells this content from any other under the same key.
+    /// Its ETag without quotes, never empty: what tells this content from any other under the same
+    /// key.
     pub etag: String,
     /// Whether that is the MD5 of its content, as far as the store's rules tell.
     pub etag_is_md5: bool,
@@ -86,25 +87,29 @@ pub enum PlainRemoval {
 
 /// A store of plain objects.
 ///
-/// * **An error is never absence (I10)**: `None` and [`PlainRead::Absent`] are given only when the store has said so of this object.
+/// * **An error is never absence (I10)**: `None` and [`PlainRead::Absent`] are given only when the
+///   store has said so of this object.
 /// * **Other content is never given for the registered one**: a read names the ETag it expects.
-/// * Keys are whatever their owner chose. One that cannot be asked for (a dot component in a URL, a name that is no UTF-8) is
-///   [`ErrorKind::Invalid`], and nothing is done.
+/// * Keys are whatever their owner chose. One that cannot be asked for (a dot component in a URL, a
+///   name that is no UTF-8) is [`ErrorKind::Invalid`], and nothing is done.
 /// * Calls are not repeated here.
 #[async_trait]
 pub trait PlainStore: Send + Sync + 'static {
-    /// Objects whose keys start with `prefix` and come after `after`, in byte order of keys. An item that is an error of kind
-    /// [`ErrorKind::Invalid`] is one object that cannot be named, and the listing goes on; any other error ends it.
+    /// Objects whose keys start with `prefix` and come after `after`, in byte order of keys. An
+    /// item that is an error of kind [`ErrorKind::Invalid`] is one object that cannot be named, and
+    /// the listing goes on; any other error ends it.
     fn list(&self, prefix: &str, after: Option<&str>) -> BoxStream<'static, Result<PlainEntry>>;
 
     /// What the store says of an object; `None` when there is none.
     async fn head(&self, key: &str) -> Result<Option<PlainObject>>;
 
-    /// Reads a range of the object that has this ETag. Its stream gives exactly the range's bytes or ends with an error.
+    /// Reads a range of the object that has this ETag. Its stream gives exactly the range's bytes
+    /// or ends with an error.
     async fn read(&self, key: &str, etag: &str, range: Range<u64>) -> Result<PlainRead>;
 
-    /// Removes the object while it has this ETag. The comparison and the removal are two requests where the store has no conditional
-    /// removal: whoever hands objects over for removal does not write them any more.
+    /// Removes the object while it has this ETag. The comparison and the removal are two requests
+    /// where the store has no conditional removal: whoever hands objects over for removal does not
+    /// write them any more.
     async fn remove(&self, key: &str, etag: &str) -> Result<PlainRemoval>;
 }
 

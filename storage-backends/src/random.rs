@@ -1,8 +1,10 @@
-//! A small seeded generator for jitter and for faults that a seed replays. Never for names, keys or anything an adversary may guess.
+//! A small seeded generator for jitter and for faults that a seed replays. Never for names, keys or
+//! anything an adversary may guess.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// SplitMix64 (Steele, Lea, Flood: *Fast splittable pseudorandom number generators*, OOPSLA 2014), shared between threads.
+/// SplitMix64 (Steele, Lea, Flood: *Fast splittable pseudorandom number generators*, OOPSLA 2014),
+/// shared between threads.
 #[derive(Debug)]
 pub(crate) struct Random {
     state: AtomicU64,
@@ -13,7 +15,8 @@ impl Random {
         Self { state: AtomicU64::new(seed) }
     }
 
-    /// Seeded by the operating system; by a constant where it has no randomness, which jitter survives.
+    /// Seeded by the operating system; by a constant where it has no randomness, which jitter
+    /// survives.
     pub(crate) fn from_os() -> Self {
         Self::seeded(getrandom::u64().unwrap_or(GAMMA))
     }

@@ -1,7 +1,9 @@
-//! Repeats what may be repeated, a bounded number of times, out of a budget that all calls to one backend share.
+//! Repeats what may be repeated, a bounded number of times, out of a budget that all calls to one
+//! backend share.
 //!
-//! The budget (a token bucket, as in the AWS SDKs' standard retry mode and in gRPC's retry throttling) keeps retries from multiplying the load on a store that is
-//! down: when it is spent, errors are passed on at once.
+//! The budget (a token bucket, as in the AWS SDKs' standard retry mode and in gRPC's retry
+//! throttling) keeps retries from multiplying the load on a store that is down: when it is spent,
+//! errors are passed on at once.
 
 use crate::{
     Backend, BackendError, BlobName, ByteStream, ErrorKind, Listed, Observer, Op, PutReceipt, Result, random::Random,
@@ -22,14 +24,19 @@ use std::{
 /// How often and how fast to repeat.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RetryPolicy {
-    /// Attempts for one call, the first one included; for a `get` stream, attempts without a byte of progress.
+    /// Attempts for one call, the first one included; for a `get` stream, attempts without a byte
+    /// of progress.
     pub attempts_max: u32,
     /// The longest pause before the first repetition; it doubles with each further one.
     pub pause_first: Duration,
     /// The longest pause at all, except where the store asks for more.
     pub pause_max: Duration,
-    /// The longest pause a store may ask for (`Retry-After`); what it asks beyond is not waited for.
+    /// The longest pause a store may ask for (`Retry-After`); what it asks beyond is not waited
+    /// for.
     pub retry_after_max: Duration,
+    /// No call is repeated later than this after it began; for a `get` stream the attempts alone
+    /// count.
+    pub deadline: Duration,
     /// Repetitions that all calls together may make in a burst.
     pub budget_tokens_max: u32,
     /// Repetitions per second that all calls together may make in the long run.
@@ -43,24 +50,38 @@ impl Default for RetryPolicy {
             pause_first: Duration::from_millis(100),
             pause_max: Duration::from_secs(5),
             retry_after_max: Duration::from_secs(20),
+            deadline: Duration::from_secs(60),
             budget_tokens_max: 100,
             budget_tokens_per_s: 10.0,
         }
     }
 }
 
-/// A backend whose repeatable calls are repeated after errors that pass ([`BackendError::is_transient`]).
+/// A backend whose repeatable calls are repeated after errors that pass
+/// ([`BackendError::is_transient`]).
 ///
-/// * `get` is repeated until its first byte, and a stream that is cut later goes on at the offset it had reached (blobs never change,
-///   I1). A stream that ends short without an error is treated as cut: what this wrapper gives is whole or an error.
+/// * `get` is repeated until its first byte, and a stream that is cut later goes on at the offset
+///   it had reached (blobs never change, I1). A stream that ends short without an error is treated
+///   as cut: what this wrapper gives is whole or an error.
 /// * `head`, `delete`, `probe`, and `list` until its first item, are repeated.
-/// * `put` is not: its body is consumed. The caller takes a new name and a new body.
+/// * `put` is not: its body is consumed. What repeats the requests of a `put` is the backend below,
+///   which has their bytes in memory ([`Repeats`], given to
+///   [`CloudBackend::repeat_with`](crate::CloudBackend::repeat_with)).
 pub struct Retrying<B> {
     pub(crate) shared: Arc<Shared<B>>,
 }
 
 pub(crate) struct Shared<B> {
     pub(crate) inner: B,
+    pub(crate) repeats: Repeats,
+}
+
+/// Grants and paces the repetitions of everybody who calls one backend, out of one budget. Clones
+/// share it.
+#[derive(Clone)]
+pub struct Repeats(Arc<Granting>);
+
+struct Granting {
     policy: RetryPolicy,
     budget: Mutex<Budget>,
     jitter: Random,
@@ -70,19 +91,32 @@ pub(crate) struct Shared<B> {
 impl<B> Retrying<B> {
     /// Wraps `inner`; `observer` is told of every repetition.
     pub fn new(inner: B, policy: RetryPolicy, observer: Arc<dyn Observer>) -> Self {
-        let budget = Mutex::new(Budget::full(&policy, Instant::now()));
-        Self { shared: Arc::new(Shared { inner, policy, budget, jitter: Random::from_os(), observer }) }
+        Self::sharing(inner, Repeats::new(policy, observer))
+    }
+
+    /// Wraps `inner`, out of a budget that others draw on too.
+    pub fn sharing(inner: B, repeats: Repeats) -> Self {
+        Self { shared: Arc::new(Shared { inner, repeats }) }
     }
 }
 
-impl<B> Shared<B> {
-    /// Calls until it succeeds, the error is not one that passes, or attempts or budget are spent.
+impl Repeats {
+    /// A full budget; `observer` is told of every repetition.
+    pub fn new(policy: RetryPolicy, observer: Arc<dyn Observer>) -> Self {
+        let budget = Mutex::new(Budget::full(&policy, Instant::now()));
+        Self(Arc::new(Granting { policy, budget, jitter: Random::from_os(), observer }))
+    }
+
+    /// Calls until it succeeds, the error is not one that passes, or attempts, budget or time are
+    /// spent.
     pub(crate) async fn repeat<T, F: Future<Output = Result<T>>>(&self, op: Op, call: impl Fn() -> F) -> Result<T> {
-        let mut attempts = 0;
+        let (mut attempts, began) = (0, Instant::now());
         loop {
             attempts += 1;
             match call().await {
-                Err(error) if self.grants_repetition(attempts, &error) => self.pause(op, attempts, &error).await,
+                Err(error) if began.elapsed() < self.0.policy.deadline && self.grants_repetition(attempts, &error) => {
+                    self.pause(op, attempts, &error).await;
+                }
                 result => return result,
             }
         }
@@ -90,15 +124,16 @@ impl<B> Shared<B> {
 
     pub(crate) fn grants_repetition(&self, attempts: u32, error: &BackendError) -> bool {
         error.is_transient()
-            && attempts < self.policy.attempts_max
-            && self.budget.lock().unwrap_or_else(PoisonError::into_inner).take(&self.policy, Instant::now())
+            && attempts < self.0.policy.attempts_max
+            && self.0.budget.lock().unwrap_or_else(PoisonError::into_inner).take(&self.0.policy, Instant::now())
     }
 
     pub(crate) async fn pause(&self, op: Op, attempts: u32, error: &BackendError) {
         tracing::debug!(%op, attempts, %error, "a backend call is repeated");
-        self.observer.retry(op, error.kind());
-        let asked = error.retry_after().unwrap_or_default().min(self.policy.retry_after_max);
-        tokio::time::sleep(asked + pause(&self.policy, attempts, self.jitter.next())).await;
+        let Granting { policy, jitter, observer, .. } = &*self.0;
+        observer.retry(op, error.kind());
+        let asked = error.retry_after().unwrap_or_default().min(policy.retry_after_max);
+        tokio::time::sleep(asked + pause(policy, attempts, jitter.next())).await;
     }
 }
 
@@ -110,7 +145,7 @@ impl<B: Backend> Backend for Retrying<B> {
 
     async fn get(&self, name: &BlobName, range: Range<u64>) -> Result<Option<ByteStream>> {
         let shared = &self.shared;
-        let stream = shared.repeat(Op::Get, || shared.inner.get(name, range.clone())).await?;
+        let stream = shared.repeats.repeat(Op::Get, || shared.inner.get(name, range.clone())).await?;
         Ok(stream.map(|stream| {
             let reading = Reading { shared: shared.clone(), name: name.clone(), left: range, stream, attempts: 1 };
             stream::unfold(Some(reading), next_piece).boxed()
@@ -118,11 +153,11 @@ impl<B: Backend> Backend for Retrying<B> {
     }
 
     async fn head(&self, name: &BlobName) -> Result<Option<u64>> {
-        self.shared.repeat(Op::Head, || self.shared.inner.head(name)).await
+        self.shared.repeats.repeat(Op::Head, || self.shared.inner.head(name)).await
     }
 
     async fn delete(&self, name: &BlobName) -> Result<()> {
-        self.shared.repeat(Op::Delete, || self.shared.inner.delete(name)).await
+        self.shared.repeats.repeat(Op::Delete, || self.shared.inner.delete(name)).await
     }
 
     fn list(&self, prefix: &str) -> BoxStream<'static, Result<Listed>> {
@@ -135,7 +170,7 @@ impl<B: Backend> Backend for Retrying<B> {
                     first => Ok(stream::iter(first).chain(items).boxed()),
                 }
             };
-            match shared.repeat(Op::List, begin).await {
+            match shared.repeats.repeat(Op::List, begin).await {
                 Ok(items) => items,
                 Err(error) => stream::iter([Err(error)]).boxed(),
             }
@@ -144,7 +179,7 @@ impl<B: Backend> Backend for Retrying<B> {
     }
 
     async fn probe(&self) -> Result<()> {
-        self.shared.repeat(Op::Probe, || self.shared.inner.probe()).await
+        self.shared.repeats.repeat(Op::Probe, || self.shared.inner.probe()).await
     }
 }
 
@@ -173,7 +208,8 @@ async fn next_piece<B: Backend>(reading: Option<Reading<B>>) -> Option<(Result<B
                 let message = format!("{} gave more bytes than asked for", reading.name);
                 return Some((Err(BackendError::new(ErrorKind::Corrupt, message)), None));
             }
-            // Everything asked for has arrived: what happens to the connection now is of no interest.
+            // Everything asked for has arrived: what happens to the connection now is of no
+            // interest.
             None | Some(Err(_)) if left == 0 => return None,
             None => BackendError::new(ErrorKind::Transient, format!("{} ended {left} bytes early", reading.name)),
             Some(Err(error)) => error,
@@ -190,10 +226,10 @@ impl<B: Backend> Reading<B> {
     async fn resume(&mut self, mut error: BackendError) -> Result<ByteStream> {
         loop {
             self.attempts += 1;
-            if !self.shared.grants_repetition(self.attempts, &error) {
+            if !self.shared.repeats.grants_repetition(self.attempts, &error) {
                 return Err(error);
             }
-            self.shared.pause(Op::Get, self.attempts, &error).await;
+            self.shared.repeats.pause(Op::Get, self.attempts, &error).await;
             match self.shared.inner.get(&self.name, self.left.clone()).await {
                 Ok(Some(stream)) => return Ok(stream),
                 Ok(None) => {
@@ -206,7 +242,8 @@ impl<B: Backend> Reading<B> {
     }
 }
 
-/// The pause after the `attempts`-th attempt: half of the doubled step, and up to as much again by chance.
+/// The pause after the `attempts`-th attempt: half of the doubled step, and up to as much again by
+/// chance.
 fn pause(policy: &RetryPolicy, attempts: u32, random: u64) -> Duration {
     let doublings = attempts.saturating_sub(1).min(31);
     let step = policy.pause_first.saturating_mul(1 << doublings).min(policy.pause_max);
@@ -248,6 +285,7 @@ mod tests {
         pause_first: Duration::from_micros(10),
         pause_max: Duration::from_micros(100),
         retry_after_max: Duration::from_millis(50),
+        deadline: Duration::from_secs(60),
         budget_tokens_max: 100,
         budget_tokens_per_s: 0.0,
     };
@@ -336,6 +374,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_call_whose_time_is_over_is_not_repeated() {
+        let retries = Arc::new(Retries::default());
+        let policy = RetryPolicy { deadline: Duration::ZERO, ..QUICK };
+        let down = FaultSchedule::From { call: 0, fault: Fault::ServerError };
+        let backend = Retrying::new(Faulty::new(MemoryBackend::new(), down), policy, retries.clone());
+        assert_eq!(backend.head(&name()).await.unwrap_err().kind(), ErrorKind::Transient);
+        assert_eq!(retries.0.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
     async fn a_spent_budget_passes_errors_on_at_once() {
         let down =
             FaultSchedule::Seeded { seed: 1, rates: crate::FaultRates { server_error: 1000, ..Default::default() } };
@@ -363,7 +411,7 @@ mod tests {
         for (asked, expected) in [(Duration::from_millis(20), 20), (Duration::from_secs(3600), 50)] {
             let error = BackendError::new(ErrorKind::Throttled, "slow down").with_retry_after(Some(asked));
             let started = Instant::now();
-            retrying.shared.pause(Op::Head, 1, &error).await;
+            retrying.shared.repeats.pause(Op::Head, 1, &error).await;
             let waited = started.elapsed();
             assert!(waited >= Duration::from_millis(expected) && waited < Duration::from_secs(60), "{waited:?}");
         }

@@ -1,6 +1,8 @@
-//! A bucket of AWS S3, or of any store that speaks its protocol: MinIO, Ceph, Garage, versitygw, R2, B2 and others.
+//! A bucket of AWS S3, or of any store that speaks its protocol: MinIO, Ceph, Garage, versitygw,
+//! R2, B2 and others.
 //!
-//! Every body is signed with its SHA-256, which every store checks; a checksum is sent beside it by default and kept by the store.
+//! Every body is signed with its SHA-256, which every store checks; a checksum is sent beside it by
+//! default and kept by the store.
 
 mod credentials;
 pub(crate) mod requests;
@@ -37,9 +39,11 @@ pub struct S3Config {
     pub region: String,
     /// The store's address without the bucket, such as `http://127.0.0.1:7070`; AWS when absent.
     pub endpoint: Option<String>,
-    /// The bucket goes into the path (`endpoint/bucket/…`), as most stores want it, and not into the host name.
+    /// The bucket goes into the path (`endpoint/bucket/…`), as most stores want it, and not into
+    /// the host name.
     pub path_style: bool,
-    /// Plain HTTP also to other machines. Names and sizes of blobs, and blobs of unencrypted buckets, are then seen on the network.
+    /// Plain HTTP also to other machines. Names and sizes of blobs, and blobs of unencrypted
+    /// buckets, are then seen on the network.
     pub allow_http: bool,
     /// Who asks.
     pub credentials: S3Credentials,
@@ -53,7 +57,8 @@ pub struct S3Config {
     pub timeouts: Timeouts,
 }
 
-/// A checksum sent with every blob or part, beside the SHA-256 that the signature covers in any case.
+/// A checksum sent with every blob or part, beside the SHA-256 that the signature covers in any
+/// case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum S3Checksum {
     /// `x-amz-checksum-sha256`. Costs nothing, since the signature needs it too.
@@ -83,7 +88,8 @@ impl S3Config {
         }
     }
 
-    /// Prepares the backend. Sends nothing: [`probe`](crate::Backend::probe) asks whether the store answers.
+    /// Prepares the backend. Sends nothing: [`probe`](crate::Backend::probe) asks whether the store
+    /// answers.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the configuration contradicts itself.
@@ -101,6 +107,7 @@ impl S3Config {
             // The store has checked the signed SHA-256 of what it acknowledges.
             confirms_single_puts: false,
             listing_lacks_the_prefix: false,
+            repeats: std::sync::OnceLock::new(),
         })
     }
 
@@ -112,7 +119,8 @@ impl S3Config {
         Ok(PlainBucket::new(self.requests(None)?, directory(&self.prefix)))
     }
 
-    /// How the bucket is asked; `exclusive`: completions of uploads in parts create, and never replace.
+    /// How the bucket is asked; `exclusive`: completions of uploads in parts create, and never
+    /// replace.
     fn requests(&self, exclusive: Option<&ExclusiveCreate>) -> Result<S3Requests> {
         let plain = PlainHttp::for_endpoint(self.endpoint.as_deref(), self.allow_http)?;
         let options = client_options(self.timeouts, &self.trusted, plain.to_store);

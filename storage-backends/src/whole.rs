@@ -1,4 +1,5 @@
-//! Whole blobs in memory: for small ones (manifests, keysets, journal pieces), beside the trait and never in it.
+//! Whole blobs in memory: for small ones (manifests, keysets, journal pieces), beside the trait and
+//! never in it.
 
 use crate::{Backend, BackendError, BlobName, ByteStream, ErrorKind, PutReceipt, Result};
 use bytes::{Bytes, BytesMut};
@@ -7,7 +8,8 @@ use futures::{StreamExt, stream};
 /// Everything a stream gives, as one piece. A stream of a single piece is not copied.
 ///
 /// # Errors
-/// The stream's own error; [`ErrorKind::Invalid`] as soon as it has given more than `len_max` bytes.
+/// The stream's own error; [`ErrorKind::Invalid`] as soon as it has given more than `len_max`
+/// bytes.
 pub async fn collect(mut body: ByteStream, len_max: u64) -> Result<Bytes> {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
@@ -27,10 +29,12 @@ pub async fn collect(mut body: ByteStream, len_max: u64) -> Result<Bytes> {
     Ok(if all.is_empty() { first } else { all.freeze() })
 }
 
-/// The first `len` bytes of a blob, which is all of it when `len` is its length; `None` when there is no such blob.
+/// The first `len` bytes of a blob, which is all of it when `len` is its length; `None` when there
+/// is no such blob.
 ///
 /// # Errors
-/// Those of [`Backend::get`]; [`ErrorKind::Corrupt`] when the backend gives another number of bytes.
+/// Those of [`Backend::get`]; [`ErrorKind::Corrupt`] when the backend gives another number of
+/// bytes.
 pub async fn get_all(backend: &dyn Backend, name: &BlobName, len: u64) -> Result<Option<Bytes>> {
     let Some(stream) = backend.get(name, 0..len).await? else { return Ok(None) };
     let bytes = collect(stream, len).await?;

@@ -1,5 +1,5 @@
-//! The HTTP client under `object_store`: every answer but success becomes a typed error, and the completion of an upload becomes
-//! exclusive.
+//! The HTTP client under `object_store`: every answer but success becomes a typed error, and the
+//! completion of an upload becomes exclusive.
 
 use super::{Timeouts, TrustedCertificates, refusal::Refusal};
 use async_trait::async_trait;
@@ -20,7 +20,8 @@ use std::{
     },
 };
 
-/// Whether creations carry `If-None-Match: *`. On until the store says it does not know that; shared by all requests to one bucket.
+/// Whether creations carry `If-None-Match: *`. On until the store says it does not know that;
+/// shared by all requests to one bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct ExclusiveCreate(Arc<AtomicBool>);
 
@@ -40,8 +41,9 @@ impl ExclusiveCreate {
     }
 }
 
-/// The options all clouds share. There is no limit on the time of a whole request, because a body is read as slowly as the client at
-/// the far end wants it; a connection that is silent is given up.
+/// The options all clouds share. There is no limit on the time of a whole request, because a body
+/// is read as slowly as the client at the far end wants it; a connection that is silent is given
+/// up.
 pub(crate) fn client_options(timeouts: Timeouts, trusted: &TrustedCertificates, allow_http: bool) -> ClientOptions {
     let options = ClientOptions::new()
         .with_allow_http(allow_http)
@@ -58,7 +60,8 @@ pub(crate) fn no_retries() -> object_store::RetryConfig {
 
 /// Makes [`Judge`]s.
 pub(crate) struct Connector {
-    /// Completions of multipart uploads are made exclusive; `None` for stores that sign that header.
+    /// Completions of multipart uploads are made exclusive; `None` for stores that sign that
+    /// header.
     pub(crate) exclusive_completion: Option<ExclusiveCreate>,
     /// Plain HTTP also where `object_store` insists on TLS: for token services on the same machine.
     pub(crate) allow_http: bool,

@@ -15,7 +15,8 @@ impl PlainHttp {
     /// Plain HTTP is fine on this machine; to another one it must be asked for.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when the endpoint is plain HTTP to another machine and `allowed` is false.
+    /// [`ErrorKind::Invalid`] when the endpoint is plain HTTP to another machine and `allowed` is
+    /// false.
     pub(crate) fn for_endpoint(endpoint: Option<&str>, allowed: bool) -> Result<Self> {
         let to_store = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
         let is_near = endpoint.is_some_and(is_loopback);

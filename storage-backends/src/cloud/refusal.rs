@@ -18,7 +18,8 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// Reads an answer: the code from Azure's header or from the XML body that S3, GCS and Azure share.
+    /// Reads an answer: the code from Azure's header or from the XML body that S3, GCS and Azure
+    /// share.
     pub(crate) fn read(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body);
         let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
@@ -29,9 +30,15 @@ impl Refusal {
         Self { status, code, message, retry_after }
     }
 
-    /// True only when the store speaks of this very blob; a bucket that is missing is not a blob that is missing.
+    /// True only when the store speaks of this very blob; a bucket that is missing is not a blob
+    /// that is missing.
     pub(crate) fn means_absent(&self) -> bool {
         self.status == StatusCode::NOT_FOUND && matches!(self.code.as_deref(), Some("NoSuchKey" | "BlobNotFound"))
+    }
+
+    /// True when something stands where nothing may.
+    pub(crate) fn means_exists(&self) -> bool {
+        self.status == StatusCode::PRECONDITION_FAILED || self.code.as_deref() == Some("BlobAlreadyExists")
     }
 
     fn kind(&self) -> ErrorKind {
@@ -89,8 +96,8 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
     std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (**error).source())
 }
 
-/// The text of the first `<name>` element. The few stores there are write their errors this plainly, and what is read here is only ever
-/// compared with known words or logged.
+/// The text of the first `<name>` element. The few stores there are write their errors this
+/// plainly, and what is read here is only ever compared with known words or logged.
 pub(crate) fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = xml.split_once(&format!("<{name}>"))?;
     let (text, _) = rest.split_once(&format!("</{name}>"))?;

@@ -2,11 +2,22 @@
 
 use super::{Bucket, refusal::failure};
 use crate::{
-    BackendError, ByteStream, ErrorKind, PutReceipt, Result,
+    BackendError, ByteStream, ErrorKind, Op, PutReceipt, Result,
     batches::{Batch, Batches},
 };
-use object_store::{Attributes, MultipartUpload, PutMode, PutMultipartOptions, PutOptions, PutPayload, path::Path};
-use std::{future::Future, sync::Arc, time::Duration};
+use futures::StreamExt;
+use object_store::{
+    Attributes, GetOptions, MultipartId, MultipartUpload, PutMode, PutMultipartOptions, PutOptions, PutPayload,
+    multipart::PartId, path::Path,
+};
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use tokio::{runtime::Handle, task::JoinSet};
 
 /// How an object is written.
@@ -34,25 +45,70 @@ pub(crate) async fn put(bucket: &Arc<Bucket>, path: Path, body: ByteStream, mann
     Ok(created.claim())
 }
 
+/// One request, whose bytes are in memory: it is sent again under the same name, so that whichever
+/// of its attempts the store carried out, it has the same bytes there.
 async fn put_at_once(bucket: &Bucket, path: &Path, body: Batch, manner: Manner) -> Result<u64> {
     let payload: PutPayload = body.pieces.into_iter().collect();
-    let put = async |mode| {
-        let options = PutOptions { mode, attributes: manner.attributes.clone(), ..PutOptions::default() };
-        bucket.store.put_opts(path, payload.clone(), options).await.map_err(|error| failure("store", path, error))
-    };
     let is_exclusive = bucket.exclusive.is_on() && !manner.replaces;
-    let result = match put(if is_exclusive { PutMode::Create } else { PutMode::Overwrite }).await {
-        Err((Some(refused), _)) if is_exclusive && refused.status == 501 => {
-            bucket.exclusive.turn_off();
-            put(PutMode::Overwrite).await
+    // Set when an attempt failed that the store may have carried out all the same.
+    let in_doubt = AtomicBool::new(false);
+    let attempt = || async {
+        let was_in_doubt = in_doubt.load(Ordering::Relaxed);
+        let put = async |mode| {
+            let options = PutOptions { mode, attributes: manner.attributes.clone(), ..PutOptions::default() };
+            bucket.store.put_opts(path, payload.clone(), options).await.map_err(|error| failure("store", path, error))
+        };
+        match put(if is_exclusive { PutMode::Create } else { PutMode::Overwrite }).await {
+            Ok(_) => Ok(()),
+            Err((Some(refused), _)) if is_exclusive && refused.status == 501 => {
+                bucket.exclusive.turn_off();
+                put(PutMode::Overwrite).await.map(drop).map_err(|(_, error)| error)
+            }
+            // An earlier attempt was carried out, and its answer lost.
+            Err((Some(refused), _))
+                if was_in_doubt && refused.means_exists() && holds(bucket, path, &payload, body.len).await? =>
+            {
+                Ok(())
+            }
+            Err((_, error)) => {
+                in_doubt.fetch_or(error.is_transient(), Ordering::Relaxed);
+                Err(error)
+            }
         }
-        result => result,
     };
-    result.map_err(|(_, error)| error)?;
+    bucket.repeated(attempt).await?;
     if bucket.confirms_single_puts {
         confirm(bucket, path, body.len).await?;
     }
     Ok(body.len)
+}
+
+/// Whether the object at `path` is these `len` bytes.
+async fn holds(bucket: &Bucket, path: &Path, payload: &PutPayload, len: u64) -> Result<bool> {
+    let read = |error| failure("read", path, error).1;
+    let found = bucket.store.get_opts(path, GetOptions::default()).await.map_err(read)?;
+    if found.meta.size != len {
+        return Ok(false);
+    }
+    let mut expected = payload.iter().flat_map(|piece| piece.iter());
+    let mut pieces = found.into_stream();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(read)?;
+        if !piece.iter().eq(expected.by_ref().take(piece.len())) {
+            return Ok(false);
+        }
+    }
+    Ok(expected.next().is_none())
+}
+
+impl Bucket {
+    /// Makes a request out of memory, again where that is granted.
+    async fn repeated<T, F: Future<Output = Result<T>>>(&self, call: impl Fn() -> F) -> Result<T> {
+        match self.repeats.get() {
+            Some(repeats) => repeats.repeat(Op::Put, call).await,
+            None => call().await,
+        }
+    }
 }
 
 async fn put_in_parts(
@@ -78,14 +134,15 @@ async fn put_in_parts(
     upload.all_arrived().await?;
     let bucket = bucket.clone();
     unclaimed(bucket.clone(), path.clone(), async move {
-        upload.complete().await?;
+        upload.complete(len).await?;
         confirm(&bucket, &path, len).await?;
         Ok(len)
     })
     .await
 }
 
-/// Asks the store whether it holds as many bytes as were sent, and takes back what it holds otherwise.
+/// Asks the store whether it holds as many bytes as were sent, and takes back what it holds
+/// otherwise.
 async fn confirm(bucket: &Bucket, path: &Path, len: u64) -> Result<()> {
     match bucket.head(path).await? {
         Some(stored_len) if stored_len == len => Ok(()),
@@ -102,16 +159,34 @@ async fn confirm(bucket: &Bucket, path: &Path, len: u64) -> Result<()> {
 struct Parts {
     bucket: Arc<Bucket>,
     path: Path,
-    upload: Option<Box<dyn MultipartUpload>>,
-    in_flight: JoinSet<object_store::Result<()>>,
+    upload: Option<Upload>,
+    in_flight: JoinSet<Result<Option<(usize, PartId)>>>,
+    /// Parts that were begun.
+    begun: usize,
+    /// Those that have arrived, by number.
+    arrived: Vec<(usize, PartId)>,
+}
+
+/// How parts are sent.
+enum Upload {
+    /// By number: a part that is sent again takes its own place.
+    Numbered(MultipartId),
+    /// Each once: `object_store` counts them. It is how attributes reach every store.
+    Once(Box<dyn MultipartUpload>),
 }
 
 impl Parts {
     async fn begin(bucket: &Arc<Bucket>, path: &Path, attributes: Attributes) -> Result<Self> {
-        let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
-        let begun = bucket.store.put_multipart_opts(path, options).await;
-        let upload = begun.map_err(|error| failure("begin", path, error).1)?;
-        Ok(Self { bucket: bucket.clone(), path: path.clone(), upload: Some(upload), in_flight: JoinSet::new() })
+        let failed = |error| failure("begin", path, error).1;
+        let upload = if attributes.is_empty() {
+            let begin = async || bucket.store.create_multipart(path).await.map_err(failed);
+            Upload::Numbered(bucket.repeated(begin).await?)
+        } else {
+            let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
+            Upload::Once(bucket.store.put_multipart_opts(path, options).await.map_err(failed)?)
+        };
+        let (bucket, path) = (bucket.clone(), path.clone());
+        Ok(Self { bucket, path, upload: Some(upload), in_flight: JoinSet::new(), begun: 0, arrived: Vec::new() })
     }
 
     /// Sends one part, after waiting until there is room for it.
@@ -123,16 +198,37 @@ impl Parts {
             self.one_arrived().await?;
         }
         let payload: PutPayload = batch.pieces.into_iter().collect();
-        if let Some(upload) = &mut self.upload {
-            self.in_flight.spawn(upload.put_part(payload));
+        let (bucket, path, index) = (self.bucket.clone(), self.path.clone(), self.begun);
+        self.begun += 1;
+        match &mut self.upload {
+            Some(Upload::Numbered(id)) => {
+                let id = id.clone();
+                self.in_flight.spawn(async move {
+                    let send = || async {
+                        let sent = bucket.store.put_part(&path, &id, index, payload.clone()).await;
+                        sent.map_err(|error| failure("send a part of", &path, error).1)
+                    };
+                    Ok(Some((index, bucket.repeated(send).await?)))
+                });
+            }
+            Some(Upload::Once(upload)) => {
+                let sent = upload.put_part(payload);
+                self.in_flight.spawn(async move {
+                    sent.await.map(|()| None).map_err(|error| failure("send a part of", &path, error).1)
+                });
+            }
+            None => {}
         }
         Ok(())
     }
 
     async fn one_arrived(&mut self) -> Result<()> {
         match self.in_flight.join_next().await {
-            None | Some(Ok(Ok(()))) => Ok(()),
-            Some(Ok(Err(error))) => Err(failure("send a part of", &self.path, error).1),
+            None => Ok(()),
+            Some(Ok(arrived)) => {
+                self.arrived.extend(arrived?);
+                Ok(())
+            }
             Some(Err(error)) => Err(BackendError::with_source(ErrorKind::Other, "the upload was cut off", error)),
         }
     }
@@ -144,9 +240,34 @@ impl Parts {
         Ok(())
     }
 
-    async fn complete(&mut self) -> Result<()> {
-        if let Some(upload) = &mut self.upload {
-            upload.complete().await.map_err(|error| failure("complete", &self.path, error).1)?;
+    /// Makes the parts an object of `len` bytes.
+    async fn complete(&mut self, len: u64) -> Result<()> {
+        let (bucket, path) = (&*self.bucket, &self.path);
+        let failed = |error| failure("complete", path, error).1;
+        match &mut self.upload {
+            Some(Upload::Numbered(id)) => {
+                self.arrived.sort_unstable_by_key(|(index, _)| *index);
+                let parts: Vec<PartId> = self.arrived.iter().map(|(_, part)| part.clone()).collect();
+                let in_doubt = AtomicBool::new(false);
+                let id = &*id;
+                let complete = || async {
+                    let was_in_doubt = in_doubt.load(Ordering::Relaxed);
+                    let Err(error) = bucket.store.complete_multipart(path, id, parts.clone()).await else {
+                        return Ok(());
+                    };
+                    let error = failed(error);
+                    // An upload that is gone was completed by an earlier attempt whose answer was
+                    // lost.
+                    if was_in_doubt && !error.is_transient() && bucket.head(path).await? == Some(len) {
+                        return Ok(());
+                    }
+                    in_doubt.fetch_or(error.is_transient(), Ordering::Relaxed);
+                    Err(error)
+                };
+                bucket.repeated(complete).await?;
+            }
+            Some(Upload::Once(upload)) => drop(upload.complete().await.map_err(failed)?),
+            None => {}
         }
         self.upload = None;
         Ok(())
@@ -155,25 +276,31 @@ impl Parts {
 
 impl Drop for Parts {
     fn drop(&mut self) {
-        let Some(mut upload) = self.upload.take() else { return };
+        let Some(upload) = self.upload.take() else { return };
         let Ok(runtime) = Handle::try_current() else { return };
-        let (mut in_flight, path) = (std::mem::take(&mut self.in_flight), self.path.clone());
+        let (mut in_flight, bucket, path) =
+            (std::mem::take(&mut self.in_flight), self.bucket.clone(), self.path.clone());
         runtime.spawn(async move {
-            // First the parts to their end, since cutting the connection does not stop the store: one that it
-            // finishes after the abort would stay.
+            // First the parts to their end, since cutting the connection does not stop the store:
+            // one that it finishes after the abort would stay.
             let arrived = async { while in_flight.join_next().await.is_some() {} };
             if tokio::time::timeout(PARTS_SETTLE_MAX, arrived).await.is_err() {
                 in_flight.shutdown().await;
             }
-            if let Err(error) = upload.abort().await {
+            let aborted = match upload {
+                Upload::Numbered(id) => bucket.store.abort_multipart(&path, &id).await,
+                Upload::Once(mut upload) => upload.abort().await,
+            };
+            if let Err(error) = aborted {
                 tracing::warn!(%error, %path, "parts of an upload stay until the bucket's lifecycle rule removes them");
             }
         });
     }
 }
 
-/// Runs the request that makes a blob visible in a task of its own: once it is sent there is no knowing whether it takes effect, so when the
-/// caller goes away it is carried to its end, and then taken back.
+/// Runs the request that makes a blob visible in a task of its own: once it is sent there is no
+/// knowing whether it takes effect, so when the caller goes away it is carried to its end, and then
+/// taken back.
 async fn unclaimed(
     bucket: Arc<Bucket>,
     path: Path,

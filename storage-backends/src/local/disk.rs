@@ -1,7 +1,9 @@
-//! The system calls of the local backend behind one small trait, so that a test can count them and make one fail.
+//! The system calls of the local backend behind one small trait, so that a test can count them and
+//! make one fail.
 //!
-//! Every path is relative to the root directory, whose descriptor is held open: the root cannot be swapped under a running
-//! process. Nothing here follows a symbolic link as its last component. All calls block.
+//! Every path is relative to the root directory, whose descriptor is held open: the root cannot be
+//! swapped under a running process, and [`Disk::check_root`] tells when it was swapped at its path.
+//! Nothing here follows a symbolic link as its last component. All calls block.
 
 use bytes::Bytes;
 use rustix::{
@@ -45,6 +47,11 @@ pub(super) trait Disk: Send + Sync + 'static {
     fn unlink(&self, path: &Path) -> io::Result<()>;
     /// The names in a directory, `.` and `..` left out.
     fn entries(&self, dir: &Path) -> io::Result<Vec<OsString>>;
+    /// An error when the root's path leads to another directory than the one that is open, or
+    /// nowhere: a disk was unmounted or mounted over it, or somebody moved it away.
+    fn check_root(&self) -> io::Result<()> {
+        Ok(())
+    }
     /// Whether no living process holds the lock of [`Disk::create_named`] on this file.
     fn is_left_over(&self, path: &Path) -> io::Result<bool>;
 }
@@ -61,6 +68,9 @@ pub(super) struct Stat {
 /// The real system calls below one root directory.
 pub(super) struct Posix {
     root: OwnedFd,
+    path: PathBuf,
+    /// Device and inode of the open root.
+    identity: (u64, u64),
 }
 
 impl Posix {
@@ -68,7 +78,10 @@ impl Posix {
     pub(super) fn open(root: &Path) -> io::Result<Self> {
         make_durable_dirs(root)?;
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        Ok(Self { root: rustix::fs::open(root, flags, Mode::empty())? })
+        let path = std::path::absolute(root)?;
+        let root = rustix::fs::open(root, flags, Mode::empty())?;
+        let identity = identity(&rustix::fs::fstat(&root)?);
+        Ok(Self { root, path, identity })
     }
 
     fn open_beneath(&self, path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
@@ -76,7 +89,8 @@ impl Posix {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let fd = match retry_on_intr(|| rustix::fs::openat2(&self.root, path, flags, mode, resolve)) {
-            // Kernels before 5.6 and some sandboxes lack openat2; the directories are ours alone (0700) all the same.
+            // Kernels before 5.6 and some sandboxes lack openat2; the directories are ours alone
+            // (0700) all the same.
             Err(Errno::NOSYS | Errno::PERM) => retry_on_intr(|| rustix::fs::openat(&self.root, path, flags, mode))?,
             result => result?,
         };
@@ -97,8 +111,8 @@ impl Disk for Posix {
     fn create_named(&self, path: &Path) -> io::Result<File> {
         let file = self.open_beneath(path, OFlags::CREATE | OFlags::EXCL | OFlags::RDWR, FILE_MODE)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            // File systems without locks: the start-up sweep then takes the file for left over, and the upload it
-            // belonged to fails at its rename. Nothing is lost.
+            // File systems without locks: the start-up sweep then takes the file for left over, and
+            // the upload it belonged to fails at its rename. Nothing is lost.
             Ok(()) | Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => Ok(file),
             Err(error) => Err(error.into()),
         }
@@ -121,8 +135,8 @@ impl Disk for Posix {
     }
 
     fn sync_file(&self, file: &File) -> io::Result<()> {
-        // Not repeated when interrupted or failed: after a failed fsync the kernel may have dropped the dirty pages, and a second
-        // fsync that succeeds would prove nothing.
+        // Not repeated when interrupted or failed: after a failed fsync the kernel may have dropped
+        // the dirty pages, and a second fsync that succeeds would prove nothing.
         Ok(rustix::fs::fsync(file)?)
     }
 
@@ -140,7 +154,8 @@ impl Disk for Posix {
             // File systems without renameat2 (NFS among them): a hard link is exclusive everywhere.
             Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => {
                 rustix::fs::linkat(&self.root, from, &self.root, to, AtFlags::empty())?;
-                // The blob is in place; a second name that stays behind is the next sweep's business.
+                // The blob is in place; a second name that stays behind is the next sweep's
+                // business.
                 self.unlink(from).or(Ok(()))
             }
             result => Ok(result?),
@@ -190,6 +205,13 @@ impl Disk for Posix {
         Ok(rustix::fs::statat(&self.root, or_root(path), AtFlags::SYMLINK_NOFOLLOW)?.into())
     }
 
+    fn check_root(&self) -> io::Result<()> {
+        if identity(&rustix::fs::stat(&self.path)?) == self.identity {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("{} is another directory than the one that was opened", self.path.display())))
+    }
+
     fn unlink(&self, path: &Path) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.root, path, AtFlags::empty())?)
     }
@@ -224,7 +246,8 @@ impl From<rustix::fs::Stat> for Stat {
     }
 }
 
-/// Makes `root` and its missing parents, each with its parent synced, so that the root itself survives a power cut.
+/// Makes `root` and its missing parents, each with its parent synced, so that the root itself
+/// survives a power cut.
 fn make_durable_dirs(root: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     let missing: Vec<PathBuf> = root
@@ -241,6 +264,10 @@ fn make_durable_dirs(root: &Path) -> io::Result<()> {
         File::open(parent)?.sync_all()?;
     }
     Ok(())
+}
+
+fn identity(stat: &rustix::fs::Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
 }
 
 fn or_root(path: &Path) -> &Path {

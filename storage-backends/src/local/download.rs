@@ -7,7 +7,8 @@ use futures::{StreamExt, stream};
 use std::{fs::File, io, ops::Range, sync::Arc};
 use tokio::task::JoinHandle;
 
-/// Opens the blob and reads the first piece in one trip to the pool; the others follow as the stream is read.
+/// Opens the blob and reads the first piece in one trip to the pool; the others follow as the
+/// stream is read.
 pub(super) async fn get(store: &Arc<Store>, name: &BlobName, range: Range<u64>) -> Result<Option<ByteStream>> {
     let (store, name) = (store.clone(), name.clone());
     let opened = blocking(move || open(store, name, range)).await?;

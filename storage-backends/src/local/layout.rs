@@ -5,17 +5,20 @@
 //! └ directory ┘└ leaf ┘     └ dir ┘└ fan-out ┘└ leaf ┘
 //! ```
 //!
-//! The leaf goes below two fan-out directories made of its *last* characters, because those of a blob id are random
-//! while its first ones count writers. The outer one takes two characters and the inner one the character before
-//! them: 256 × 16 directories for hexadecimal names, so 10 million blobs make 2,500 entries each.
+//! The leaf goes below two fan-out directories made of its *last* characters, because those of a
+//! blob id are random while its first ones count writers. The outer one takes two characters and
+//! the inner one the character before them: 256 × 16 directories for hexadecimal names, so 10
+//! million blobs make 2,500 entries each.
 //!
-//! `+` cannot stand in a [`BlobName`], which makes the mapping injective and reversible: a directory that starts with `+` is
-//! the backend's own, every other one is a component of names, and a blob `a` never collides with a directory `a`.
+//! `+` cannot stand in a [`BlobName`], which makes the mapping injective and reversible: a
+//! directory that starts with `+` is the backend's own, every other one is a component of names,
+//! and a blob `a` never collides with a directory `a`.
 
 use crate::{BlobName, Result};
 use std::path::{Path, PathBuf};
 
-/// The directories a blob lies in, outermost last, and the blob's own path; all relative to the root.
+/// The directories a blob lies in, outermost last, and the blob's own path; all relative to the
+/// root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
     /// The file.
@@ -38,7 +41,8 @@ pub(super) fn place(name: &BlobName) -> Place {
     Place { file: dir.join(leaf), dir }
 }
 
-/// The directory that a listing of `prefix` starts in: everything up to the last `/`. `None` when no name can start so.
+/// The directory that a listing of `prefix` starts in: everything up to the last `/`. `None` when
+/// no name can start so.
 pub(super) fn listing_root(prefix: &str) -> Option<&Path> {
     let dirs = prefix.rsplit_once('/').map_or("", |(dirs, _)| dirs);
     (dirs.is_empty() || BlobName::new(dirs).is_ok()).then_some(Path::new(dirs))

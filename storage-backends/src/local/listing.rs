@@ -11,7 +11,8 @@ use futures::{
 };
 use std::{io, path::PathBuf, sync::Arc};
 
-/// Walks the directories that can hold names starting with `prefix`. Memory is bounded by the blobs of one directory.
+/// Walks the directories that can hold names starting with `prefix`. Memory is bounded by the blobs
+/// of one directory.
 pub(super) fn list(store: &Arc<Store>, prefix: &str) -> BoxStream<'static, Result<Listed>> {
     let walk = Walk {
         store: store.clone(),

@@ -1,4 +1,5 @@
-//! What the local backend promises beyond the conformance suite: order of its system calls, faults, modes, left-overs.
+//! What the local backend promises beyond the conformance suite: order of its system calls, faults,
+//! modes, left-overs.
 
 use super::*;
 use crate::{body_of, collect, conformance, get_all, put_bytes};
@@ -215,7 +216,8 @@ async fn without_sync_nothing_is_forced_to_the_medium() {
     assert!(!disk.take_calls().iter().any(|call| call.starts_with("sync")));
 }
 
-/// Every call of a put fails once, in turn: an error, no visible blob, no left-over file, and a working store afterwards.
+/// Every call of a put fails once, in turn: an error, no visible blob, no left-over file, and a
+/// working store afterwards.
 #[tokio::test]
 async fn a_put_with_any_failed_system_call_is_an_error_and_leaves_nothing() {
     let root = tempfile::tempdir().unwrap();

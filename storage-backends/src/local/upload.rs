@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 /// Stores `body` as the blob `name`, durably, in the order of I9.
 pub(super) async fn put(store: &Arc<Store>, name: &BlobName, body: ByteStream, len: Option<u64>) -> Result<PutReceipt> {
-    let mut batches = Batches::new(body, BATCH_BYTES, len);
+    let mut batches = Batches::eager(body, BATCH_BYTES, len);
     let mut writing: Option<JoinHandle<Result<Temp>>> = None;
     loop {
         // The previous batch is being written while this one arrives.
@@ -61,7 +61,8 @@ fn append(store: &Arc<Store>, temp: Option<Temp>, batch: Batch) -> Result<Temp> 
     Ok(temp)
 }
 
-/// A file that is not a blob yet. Dropping it removes it, on the blocking pool: freeing gigabytes takes a while.
+/// A file that is not a blob yet. Dropping it removes it, on the blocking pool: freeing gigabytes
+/// takes a while.
 struct Temp(OnPool<TempFile>);
 
 struct TempFile {
@@ -132,8 +133,8 @@ impl Drop for TempFile {
     }
 }
 
-/// A named blob that nobody has been told about. Dropping it, because the directory could not be synced or because the caller
-/// went away, removes the name again.
+/// A named blob that nobody has been told about. Dropping it, because the directory could not be
+/// synced or because the caller went away, removes the name again.
 struct Published(OnPool<Unpublish>);
 
 struct Unpublish {
@@ -186,12 +187,14 @@ impl<T: Send + 'static> std::ops::DerefMut for OnPool<T> {
 impl<T: Send + 'static> Drop for OnPool<T> {
     fn drop(&mut self) {
         if let (Some(value), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
-            // A runtime that is shutting down drops the task instead, and with it the value: the same, one thread earlier.
+            // A runtime that is shutting down drops the task instead, and with it the value: the
+            // same, one thread earlier.
             drop(runtime.spawn_blocking(move || drop(value)));
         }
     }
 }
 
-/// One write: large enough for sequential speed, small enough that two of them per upload are little memory.
+/// One write: large enough for sequential speed, small enough that two of them per upload are
+/// little memory.
 const BATCH_BYTES: usize = 1 << 20;
 const PROBE: &[u8] = b"deltaweir probe\n";

@@ -1,7 +1,8 @@
 //! A bucket of GCS or a container of Azure as a store of plain objects, over `object_store`.
 //!
-//! `object_store` takes keys for paths. A key with an empty component ends a listing with an error, and one with a slash at its end is found
-//! without it: such objects cannot be adopted from these stores.
+//! `object_store` takes keys for paths. A key with an empty component ends a listing with an error,
+//! and one with a slash at its end is found without it: such objects cannot be adopted from these
+//! stores.
 
 use super::{PlainEntry, PlainObject, PlainPut, PlainRead, PlainRemoval, PlainStore, PlainWriter, unnamable};
 use crate::{
@@ -59,7 +60,8 @@ impl PlainWriter for PlainCloud {
     }
 }
 
-/// What stands beside the content, as these stores have it. A storage class is a word of S3's and means nothing to them.
+/// What stands beside the content, as these stores have it. A storage class is a word of S3's and
+/// means nothing to them.
 fn attributes_of(object: &PlainPut) -> Result<Attributes> {
     let mut attributes = Attributes::new();
     for (name, value) in &object.headers {

@@ -1,7 +1,8 @@
 //! A directory of files as a store of plain objects: keys are relative paths.
 //!
-//! Only regular files are objects; symbolic links are not followed. A file's ETag is made of its length and the time of its last change
-//! in nanoseconds, so that a file written anew is another content.
+//! Only regular files are objects; symbolic links are not followed. A file's ETag is made of its
+//! length and the time of its last change in nanoseconds, so that a file written anew is another
+//! content.
 
 use super::{PlainEntry, PlainObject, PlainRead, PlainRemoval, PlainStore, unnamable};
 use crate::{BackendError, ErrorKind, Result};
@@ -35,7 +36,8 @@ pub struct PlainDirectory {
 }
 
 impl PlainDirectory {
-    /// The files below `root`. Looks at nothing: a directory that is not there is an error of every call.
+    /// The files below `root`. Looks at nothing: a directory that is not there is an error of every
+    /// call.
     pub fn new(root: PathBuf) -> Self {
         Self { root }
     }
@@ -57,7 +59,8 @@ impl PlainDirectory {
         let (path, root) = (self.path_of(key)?, self.root.clone());
         let work = spawn_blocking(move || {
             work(&path).or_else(|error| match error.kind() {
-                // Only these say that there is no such file, and only while the directory itself is there: it may not be mounted.
+                // Only these say that there is no such file, and only while the directory itself is
+                // there: it may not be mounted.
                 Io::NotFound | Io::NotADirectory if root.is_dir() => Ok(None),
                 _ => Err(failed("read", &path, error)),
             })
@@ -160,7 +163,8 @@ struct Walk {
 }
 
 impl Walk {
-    /// Lists `directory`, whose keys begin with `base` (empty, or with a `/` at its end). Ends early when nobody listens.
+    /// Lists `directory`, whose keys begin with `base` (empty, or with a `/` at its end). Ends
+    /// early when nobody listens.
     fn below(&self, directory: &Path, base: &str) -> Result<()> {
         let mut names = Vec::new();
         for entry in fs::read_dir(directory).map_err(|error| failed("list", directory, error))? {

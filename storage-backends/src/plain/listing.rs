@@ -1,4 +1,5 @@
-//! Reading the pages of ListObjectsV2 (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html>).
+//! Reading the pages of ListObjectsV2
+//! (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html>).
 
 use super::PlainEntry;
 use crate::cloud::refusal::{element, plain_text};

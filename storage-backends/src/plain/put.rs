@@ -23,7 +23,8 @@ pub struct PlainPut {
 }
 
 impl PlainPut {
-    /// Bytes of memory that writing it takes: what a caller with a memory budget takes a permit for.
+    /// Bytes of memory that writing it takes: what a caller with a memory budget takes a permit
+    /// for.
     pub fn buffered_bytes(&self) -> u64 {
         self.len.min(self.part_bytes())
     }
@@ -36,10 +37,11 @@ impl PlainPut {
 /// A store of plain objects that can be written to.
 #[async_trait]
 pub trait PlainWriter: Send + Sync + 'static {
-    /// Writes an object, replacing one that is there. When it fails nothing of it is visible, and parts that were sent are given up.
+    /// Writes an object, replacing one that is there. When it fails nothing of it is visible, and
+    /// parts that were sent are given up.
     ///
     /// # Errors
-    /// Those of the body; [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the body has another length, or the key, a header or
-    /// metadata cannot be written there.
+    /// Those of the body; [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the body has
+    /// another length, or the key, a header or metadata cannot be written there.
     async fn write(&self, key: &str, object: &PlainPut, body: ByteStream) -> Result<()>;
 }

@@ -1,7 +1,8 @@
 //! A bucket of plain objects in any store that speaks S3's protocol.
 //!
-//! `object_store` takes keys for paths: it drops slashes at their ends and refuses empty components, and both are common in buckets. So
-//! requests are made here, with its client, its credentials and its signature, and keys go as they are.
+//! `object_store` takes keys for paths: it drops slashes at their ends and refuses empty
+//! components, and both are common in buckets. So requests are made here, with its client, its
+//! credentials and its signature, and keys go as they are.
 
 use super::{PlainEntry, PlainObject, PlainRead, PlainRemoval, PlainStore, listing, unnamable};
 use crate::{
@@ -70,8 +71,8 @@ impl PlainBucket {
         listing::parse(&text).ok_or_else(|| BackendError::new(ErrorKind::Corrupt, "the listing cannot be read"))
     }
 
-    /// The object's headers when a HEAD was refused with 404: an answer to HEAD has no body, so a missing bucket looks like a missing
-    /// object. GET tells.
+    /// The object's headers when a HEAD was refused with 404: an answer to HEAD has no body, so a
+    /// missing bucket looks like a missing object. GET tells.
     async fn is_absent(&self, key: &str) -> Result<bool> {
         let mut headers = HeaderMap::new();
         headers.insert(header::RANGE, http::HeaderValue::from_static("bytes=0-0"));
@@ -181,8 +182,8 @@ fn described(key: &str, headers: &HeaderMap) -> Result<PlainObject> {
     let len = text_of(headers, "content-length").and_then(|len| len.parse().ok()).ok_or_else(|| lacks("length"))?;
     let etag = text_of(headers, "etag").map(|etag| etag.trim_matches('"')).filter(|etag| !etag.is_empty());
     let etag = etag.ok_or_else(|| lacks("ETag"))?.to_owned();
-    // Neither of an upload in parts nor of content that the store encrypts with a key of its own or the client's
-    // (https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html).
+    // Neither of an upload in parts nor of content that the store encrypts with a key of its own or
+    // the client's (https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html).
     let other_encryption = text_of(headers, "x-amz-server-side-encryption").is_some_and(|kind| kind != "AES256")
         || headers.contains_key("x-amz-server-side-encryption-customer-algorithm");
     let mut object = PlainObject {

@@ -1,4 +1,5 @@
-//! Writing a plain object into a bucket: with the headers and the metadata it had, in parts when it is long.
+//! Writing a plain object into a bucket: with the headers and the metadata it had, in parts when it
+//! is long.
 
 use super::{PlainBucket, PlainPut, PlainWriter};
 use crate::{

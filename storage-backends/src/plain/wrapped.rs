@@ -1,4 +1,5 @@
-//! The wrappers of backends around plain stores: every request counted, and what is repeatable repeated.
+//! The wrappers of backends around plain stores: every request counted, and what is repeatable
+//! repeated.
 
 use super::{PlainEntry, PlainObject, PlainRead, PlainRemoval, PlainStore};
 use crate::{
@@ -44,8 +45,8 @@ impl<S: PlainStore> PlainStore for Measured<S> {
     }
 }
 
-/// `head`, `remove`, and `read` until its first byte are repeated; a listing goes on after the last entry it gave. A stream of bytes that is cut
-/// is its reader's to read again.
+/// `head`, `remove`, and `read` until its first byte are repeated; a listing goes on after the last
+/// entry it gave. A stream of bytes that is cut is its reader's to read again.
 #[async_trait]
 impl<S: PlainStore> PlainStore for Retrying<S> {
     fn list(&self, prefix: &str, after: Option<&str>) -> BoxStream<'static, Result<PlainEntry>> {
@@ -60,8 +61,8 @@ impl<S: PlainStore> PlainStore for Retrying<S> {
                         after = Some(entry.key.clone());
                         return Some((Ok(entry), Some((shared, prefix, after, listing, 1))));
                     }
-                    Err(error) if shared.grants_repetition(attempts, &error) => {
-                        shared.pause(Op::List, attempts, &error).await;
+                    Err(error) if shared.repeats.grants_repetition(attempts, &error) => {
+                        shared.repeats.pause(Op::List, attempts, &error).await;
                         attempts += 1;
                         listing = shared.inner.list(&prefix, after.as_deref());
                     }
@@ -74,14 +75,14 @@ impl<S: PlainStore> PlainStore for Retrying<S> {
     }
 
     async fn head(&self, key: &str) -> Result<Option<PlainObject>> {
-        self.shared.repeat(Op::Head, || self.shared.inner.head(key)).await
+        self.shared.repeats.repeat(Op::Head, || self.shared.inner.head(key)).await
     }
 
     async fn read(&self, key: &str, etag: &str, range: Range<u64>) -> Result<PlainRead> {
-        self.shared.repeat(Op::Get, || self.shared.inner.read(key, etag, range.clone())).await
+        self.shared.repeats.repeat(Op::Get, || self.shared.inner.read(key, etag, range.clone())).await
     }
 
     async fn remove(&self, key: &str, etag: &str) -> Result<PlainRemoval> {
-        self.shared.repeat(Op::Delete, || self.shared.inner.remove(key, etag)).await
+        self.shared.repeats.repeat(Op::Delete, || self.shared.inner.remove(key, etag)).await
     }
 }

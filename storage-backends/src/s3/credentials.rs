@@ -15,7 +15,8 @@ use std::{
 };
 use tokio::sync::Mutex;
 
-/// Who asks the store. Nothing here reads the process's environment: the caller hands over what it holds.
+/// Who asks the store. Nothing here reads the process's environment: the caller hands over what it
+/// holds.
 #[derive(Debug, Clone)]
 pub enum S3Credentials {
     /// A key pair.
@@ -27,15 +28,16 @@ pub enum S3Credentials {
         /// For temporary keys.
         session_token: Option<SecretString>,
     },
-    /// A profile of a file as the AWS tools keep it (`~/.aws/credentials`), read again every 10 s at most, so that keys can be rotated
-    /// under a running server.
+    /// A profile of a file as the AWS tools keep it (`~/.aws/credentials`), read again every 10 s
+    /// at most, so that keys can be rotated under a running server.
     File {
         /// The file.
         path: PathBuf,
         /// The profile in it; `default` when absent.
         profile: Option<String>,
     },
-    /// A token of an OpenID provider, exchanged for temporary keys (`AssumeRoleWithWebIdentity`); on Kubernetes the service account's.
+    /// A token of an OpenID provider, exchanged for temporary keys (`AssumeRoleWithWebIdentity`);
+    /// on Kubernetes the service account's.
     WebIdentity {
         /// The file that holds the token; it is read again for every exchange.
         token_file: PathBuf,
@@ -51,8 +53,9 @@ pub enum S3Credentials {
         /// Where that answers; the address AWS gives it when absent.
         endpoint: Option<String>,
     },
-    /// The variables of the AWS tools: a key pair, a web identity or a container's credentials, whichever they name, else the metadata service of the
-    /// machine. Variables about anything but credentials are ignored.
+    /// The variables of the AWS tools: a key pair, a web identity or a container's credentials,
+    /// whichever they name, else the metadata service of the machine. Variables about anything but
+    /// credentials are ignored.
     Environment(BTreeMap<String, SecretString>),
 }
 
@@ -140,7 +143,8 @@ impl CredentialProvider for ProfileFile {
                 Ok(credential)
             }
             Err(error) => match &mut *latest {
-                // A file being replaced is no reason to stop: the keys at hand are tried for another while.
+                // A file being replaced is no reason to stop: the keys at hand are tried for
+                // another while.
                 Some((read_at, credential)) => {
                     tracing::warn!(%error, path = %self.path.display(), "the credentials cannot be read again");
                     *read_at = Instant::now();

@@ -1,4 +1,5 @@
-//! Requests that `object_store` has no call for, with its client, its credentials and its signature.
+//! Requests that `object_store` has no call for, with its client, its credentials and its
+//! signature.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};

@@ -4,11 +4,8 @@
 //! (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListMultipartUploads.html>).
 
 use crate::{
-    BackendError, BlobName, ErrorKind, Result,
-    cloud::{
-        IsNobodys, UnfinishedUploads,
-        refusal::{element, failure, plain_text},
-    },
+    BackendError, BlobName, ErrorKind, IsNobodys, Result, UnfinishedUploads,
+    cloud::refusal::{element, failure, plain_text},
     s3::requests::{Asked, S3Requests, encoded},
 };
 use async_trait::async_trait;
@@ -64,7 +61,8 @@ impl UnfinishedUploads for S3Uploads {
 }
 
 impl S3Uploads {
-    /// Whether an upload is one below our prefix, old enough and given up. One that claims to be of the future is young.
+    /// Whether an upload is one below our prefix, old enough and given up. One that claims to be of
+    /// the future is young.
     fn is_due(&self, upload: &Upload, age_min: Duration, is_nobodys: IsNobodys<'_>) -> bool {
         let name = upload.key.strip_prefix(&self.prefix).and_then(|name| BlobName::new(name).ok());
         name.is_some_and(|name| is_nobodys(&name))

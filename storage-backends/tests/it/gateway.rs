@@ -1,4 +1,5 @@
-//! A real S3 server for the tests: versitygw on a temporary directory and a free port of the loopback interface.
+//! A real S3 server for the tests: versitygw on a temporary directory and a free port of the
+//! loopback interface.
 
 use std::{
     net::{Ipv4Addr, TcpListener},
@@ -82,7 +83,8 @@ impl Drop for Gateway {
     }
 }
 
-/// The server's binary, from `DELTAWEIR_TEST_VERSITYGW` or from where the repository's setup puts it.
+/// The server's binary, from `DELTAWEIR_TEST_VERSITYGW` or from where the repository's setup puts
+/// it.
 fn binary() -> PathBuf {
     let from_setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.tools/bin/versitygw");
     let binary = std::env::var_os("DELTAWEIR_TEST_VERSITYGW").map_or(from_setup, PathBuf::from);

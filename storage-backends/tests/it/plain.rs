@@ -1,4 +1,5 @@
-//! Stores of plain objects: what any of them promises, and what a real S3 server makes of unusual keys.
+//! Stores of plain objects: what any of them promises, and what a real S3 server makes of unusual
+//! keys.
 
 use crate::gateway::Gateway;
 use bytes::Bytes;

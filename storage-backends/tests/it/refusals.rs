@@ -167,7 +167,8 @@ async fn a_store_without_conditional_writes_is_written_to_all_the_same() {
     assert_eq!((conditional, store.heads().len()), (1, 3), "it is asked once");
 }
 
-/// A store that takes parts, answers a completion with `completion`, and says that every blob has `stored_len` bytes.
+/// A store that takes parts, answers a completion with `completion`, and says that every blob has
+/// `stored_len` bytes.
 async fn multipart_store(completion: fn() -> Answer, stored_len: u64) -> Scripted {
     Scripted::start(move |head| multipart_answer(head, completion, stored_len)).await
 }

@@ -193,7 +193,8 @@ async fn uploads_that_a_crash_interrupted_are_removed_by_age_and_prefix() {
     assert_eq!(other.abort_unfinished_uploads(Duration::ZERO, &|_| true).await.expect("answers"), 0);
 }
 
-/// Waits until the bucket is empty, parts of given-up uploads included: they are removed after the call that left them has returned.
+/// Waits until the bucket is empty, parts of given-up uploads included: they are removed after the
+/// call that left them has returned.
 async fn nothing_is_left(gateway: &Gateway) {
     let cleaned = async {
         while files_below(&gateway.bucket_dir()) > 0 {

@@ -21,6 +21,7 @@ fn quick() -> RetryPolicy {
         pause_first: Duration::from_micros(10),
         pause_max: Duration::from_micros(100),
         retry_after_max: Duration::ZERO,
+        deadline: Duration::from_secs(60),
         budget_tokens_max: u32::MAX,
         budget_tokens_per_s: 0.0,
     }
@@ -60,7 +61,8 @@ async fn all_wrappers_together_conform_on_disk() {
     conforms(Retrying::new(limited, quick(), Arc::new(Unobserved))).await;
 }
 
-/// Reads, deletes and listings hide every fault of a bad day; nothing is lost, wrong, or taken for absent.
+/// Reads, deletes and listings hide every fault of a bad day; nothing is lost, wrong, or taken for
+/// absent.
 #[tokio::test]
 async fn on_a_bad_day_every_acknowledged_blob_is_read_back_whole() {
     let rates = FaultRates { stale_list: 0, ..FaultRates::BAD_DAY };
@@ -82,7 +84,8 @@ async fn on_a_bad_day_every_acknowledged_blob_is_read_back_whole() {
             let read = get_all(&backend, name, len).await.expect("get answers").expect("an error is not absence");
             assert!(read == *bytes, "seed {seed}: {name}");
         }
-        // A listing cut in the middle is an error to its reader, who begins again; a complete one is complete.
+        // A listing cut in the middle is an error to its reader, who begins again; a complete one
+        // is complete.
         let listed = loop {
             match backend.list("blobs/").try_collect::<Vec<_>>().await {
                 Ok(listed) => break listed,
