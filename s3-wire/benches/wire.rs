@@ -1,4 +1,5 @@
-//! What every request costs before and after its bytes: verifying its signature, undoing aws-chunked, writing a listing.
+//! What every request costs before and after its bytes: verifying its signature, undoing
+//! aws-chunked, writing a listing.
 
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
 

@@ -1,4 +1,5 @@
-//! Where a request points: bucket, key and parameters, from the raw request target and `Host`, decoded exactly once.
+//! Where a request points: bucket, key and parameters, from the raw request target and `Host`,
+//! decoded exactly once.
 
 mod bucket_name;
 mod domains;
@@ -6,6 +7,8 @@ mod object_key;
 pub(crate) mod percent;
 mod query;
 mod target;
+#[cfg(test)]
+pub(crate) mod vectors;
 
 pub use bucket_name::BucketName;
 pub use domains::Domains;

@@ -1,4 +1,5 @@
-//! Checksums: what a client claims, what was received, and how checksums of parts make that of an object.
+//! Checksums: what a client claims, what was received, and how checksums of parts make that of an
+//! object.
 
 mod claims;
 mod digests;

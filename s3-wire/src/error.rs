@@ -10,7 +10,8 @@ pub type Result<T, E = S3Error> = std::result::Result<T, E>;
 
 macro_rules! error_codes {
     ($($(#[$doc:meta])* $name:ident $status:literal $message:literal;)*) => {
-        /// The codes of S3 that this server answers with. The name of the variant is the code on the wire.
+        /// The codes of S3 that this server answers with. The name of the variant is the code on
+        /// the wire.
         ///
         /// Source: Amazon S3 API Reference, "Error responses".
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +24,11 @@ macro_rules! error_codes {
 
             /// The code as it stands in the document.
             pub fn as_str(self) -> &'static str {
-                match self { $(Self::$name => stringify!($name),)* }
+                match self {
+                    // The one code that is no identifier.
+                    code if code == Self::KmsNotFoundException => "KMS.NotFoundException",
+                    $(Self::$name => stringify!($name),)*
+                }
             }
 
             /// The HTTP status it is sent with.
@@ -56,10 +61,12 @@ error_codes! {
     EntityTooSmall 400 "Your proposed upload is smaller than the minimum allowed size.";
     ExpiredToken 400 "The provided token has expired.";
     IllegalLocationConstraintException 400 "The specified location constraint is not valid for this endpoint.";
+    IllegalVersioningConfigurationException 400 "The versioning configuration specified in the request is invalid.";
     IncompleteBody 400 "You did not provide the number of bytes specified by the Content-Length HTTP header.";
     InternalError 500 "We encountered an internal error. Please try again.";
     InvalidAccessKeyId 403 "The access key ID you provided does not exist in our records.";
     InvalidArgument 400 "Invalid Argument";
+    InvalidBucketAclWithObjectOwnership 400 "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting";
     InvalidBucketName 400 "The specified bucket is not valid.";
     InvalidBucketState 409 "The request is not valid with the current state of the bucket.";
     InvalidChunkSizeError 400 "A chunk does not have the size it declares.";
@@ -70,34 +77,55 @@ error_codes! {
     InvalidPart 400 "One or more of the specified parts could not be found. The part may not have been uploaded, or the specified entity tag may not match the part's entity tag.";
     InvalidPartNumber 416 "The requested partnumber is not satisfiable.";
     InvalidPartOrder 400 "The list of parts was not in ascending order. Parts must be ordered by part number.";
+    InvalidPolicyDocument 400 "The content of the form does not meet the conditions specified in the policy document.";
     InvalidRange 416 "The requested range is not satisfiable.";
     InvalidRequest 400 "Invalid Request";
+    InvalidRetentionPeriod 400 "The retention period specified is not valid.";
     InvalidStorageClass 400 "The storage class you specified is not valid.";
+    InvalidTag 400 "The tag provided was not a valid tag. This error can occur if the tag did not pass input validation.";
     InvalidToken 400 "The provided token is malformed or otherwise not valid.";
     InvalidURI 400 "Couldn't parse the specified URI.";
+    KmsNotFoundException 400 "The specified key does not exist.";
     KeyTooLongError 400 "Your key is too long.";
+    MalformedACLError 400 "The XML you provided was not well-formed or did not validate against our published schema";
+    MalformedPOSTRequest 400 "The body of your POST request is not well-formed multipart/form-data.";
+    MalformedPolicy 400 "Policy has invalid resource";
     MalformedTrailerError 400 "The request contained trailing data that was not well-formed or did not conform to our published schema.";
     MalformedXML 400 "The XML you provided was not well-formed or did not validate against our published schema.";
     MaxMessageLengthExceeded 400 "Your request was too large.";
+    MaxPostPreDataLengthExceededError 400 "Your POST request fields preceding the upload file were too large.";
     MetadataTooLarge 400 "Your metadata headers exceed the maximum allowed metadata size.";
     MethodNotAllowed 405 "The specified method is not allowed against this resource.";
     MissingContentLength 411 "You must provide the Content-Length HTTP header.";
     MissingRequestBodyError 400 "Request Body is empty.";
     MissingSecurityHeader 400 "Your request is missing a required header.";
     NoSuchBucket 404 "The specified bucket does not exist.";
+    NoSuchBucketPolicy 404 "The bucket policy does not exist";
+    NoSuchCORSConfiguration 404 "The CORS configuration does not exist";
+    NoSuchConfiguration 404 "The specified configuration does not exist.";
     NoSuchKey 404 "The specified key does not exist.";
+    NoSuchLifecycleConfiguration 404 "The lifecycle configuration does not exist";
+    NoSuchObjectLockConfiguration 404 "The specified object does not have a ObjectLock configuration";
+    NoSuchPublicAccessBlockConfiguration 404 "The public access block configuration was not found";
+    NoSuchTagSet 404 "The TagSet does not exist";
     NoSuchUpload 404 "The specified upload does not exist. The upload ID may not be valid, or the upload may have been aborted or completed.";
     NoSuchVersion 404 "The specified version does not exist.";
+    NoSuchWebsiteConfiguration 404 "The specified bucket does not have a website configuration";
     NotImplemented 501 "A header or query you provided implies functionality that is not implemented.";
     NotModified 304 "Not Modified";
+    ObjectLockConfigurationNotFoundError 404 "Object Lock configuration does not exist for this bucket";
     OperationAborted 409 "A conflicting conditional operation is currently in progress against this resource. Try again.";
+    OwnershipControlsNotFoundError 404 "The bucket ownership controls were not found";
     PreconditionFailed 412 "At least one of the pre-conditions you specified did not hold";
+    ReplicationConfigurationNotFoundError 404 "The replication configuration was not found";
     RequestTimeTooSkewed 403 "The difference between the request time and the server's time is too large.";
     RequestTimeout 400 "Your socket connection to the server was not read from or written to within the timeout period.";
+    ServerSideEncryptionConfigurationNotFoundError 404 "The server side encryption configuration was not found";
     ServiceUnavailable 503 "Service is unable to handle request.";
     SignatureDoesNotMatch 403 "The request signature we calculated does not match the signature you provided. Check your key and signing method.";
     SlowDown 503 "Please reduce your request rate.";
     TooManyBuckets 400 "You have attempted to create more buckets than allowed.";
+    UnresolvableGrantByEmailAddress 400 "The email address you provided does not match any account on record.";
     XAmzContentSHA256Mismatch 400 "The provided 'x-amz-content-sha256' header does not match what was computed.";
 }
 
@@ -113,6 +141,7 @@ struct Inner {
     request_id: Option<String>,
     host_id: Option<String>,
     fields: Vec<(&'static str, String)>,
+    headers: Vec<(&'static str, String)>,
     close_connection: bool,
 }
 
@@ -122,7 +151,8 @@ impl S3Error {
         Self::with_message(code, code.message())
     }
 
-    /// An error with its own message. The message is shown to the client: no paths, hashes or backend texts (C116).
+    /// An error with its own message. The message is shown to the client: no paths, hashes or
+    /// backend texts (C116).
     pub fn with_message(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self(Box::new(Inner {
             code,
@@ -131,6 +161,7 @@ impl S3Error {
             request_id: None,
             host_id: None,
             fields: Vec::new(),
+            headers: Vec::new(),
             close_connection: false,
         }))
     }
@@ -153,6 +184,13 @@ impl S3Error {
         self
     }
 
+    /// Adds a header to the answer, such as `allow`. The name is in lower case.
+    #[must_use]
+    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.0.headers.push((name, value.into()));
+        self
+    }
+
     /// Sets the resource (path) the error is about.
     #[must_use]
     pub fn resource(mut self, resource: impl Into<String>) -> Self {
@@ -168,8 +206,9 @@ impl S3Error {
         self
     }
 
-    /// Marks that the rest of the request body cannot be trusted to be where it should: the connection must be closed after
-    /// the answer, else its bytes could be read as another request (C66).
+    /// Marks that the rest of the request body cannot be trusted to be where it should: the
+    /// connection must be closed after the answer, else its bytes could be read as another request
+    /// (C66).
     #[must_use]
     pub fn closing(mut self) -> Self {
         self.0.close_connection = true;
@@ -194,6 +233,16 @@ impl S3Error {
     /// The value of an extra element.
     pub fn get_field(&self, name: &str) -> Option<&str> {
         self.0.fields.iter().find(|(n, _)| *n == name).map(|(_, v)| v.as_str())
+    }
+
+    /// The headers of the answer that belong to this error.
+    pub fn headers(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.0.headers.iter().map(|(name, value)| (*name, value.as_str()))
+    }
+
+    /// The value of such a header.
+    pub fn get_header(&self, name: &str) -> Option<&str> {
+        self.headers().find(|(n, _)| *n == name).map(|(_, value)| value)
     }
 
     /// Whether the connection must be closed after this answer.
@@ -255,7 +304,10 @@ mod tests {
                 status.is_client_error() || status.is_server_error() || *code == ErrorCode::NotModified,
                 "{code:?}"
             );
-            assert!(!code.message().is_empty() && code.as_str() == format!("{code:?}"));
+            assert!(
+                !code.message().is_empty()
+                    && (code.as_str() == format!("{code:?}") || *code == ErrorCode::KmsNotFoundException)
+            );
         }
         assert!(ErrorCode::ALL.is_sorted_by_key(|code| code.as_str()));
     }

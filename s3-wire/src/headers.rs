@@ -1,6 +1,7 @@
 //! Typed views of the headers and parameters that operations know.
 
 mod acl;
+mod attributes;
 mod conditions;
 mod content;
 mod copy_source;
@@ -14,17 +15,19 @@ mod single;
 mod sse;
 mod storage_class;
 
-pub use acl::check_acl;
-pub use conditions::{CopyConditions, Outcome, ReadConditions, WriteConditions};
+pub use acl::AclHeaders;
+pub use attributes::AttributesParams;
+pub(crate) use conditions::parse_moment;
+pub use conditions::{CopyConditions, Current, Outcome, ReadConditions, WriteConditions};
 pub use content::{ContentHeaders, ResponseOverrides};
-pub use copy_source::{CopySource, CopySourceRange, MetadataDirective};
+pub use copy_source::{CopySource, CopySourceRange, MetadataDirective, TaggingDirective};
 pub use effective::effective;
-pub use list::{ListObjectsParams, ListUploadsParams};
+pub use list::{ListObjectsParams, ListUploadsParams, ListVersionsParams};
 pub use metadata::UserMetadata;
 pub use multipart::{ChecksumRequest, ListPartsParams, PartNumber};
 pub use range::ByteRange;
 pub use refused::refuse_unsupported;
 pub(crate) use single::decimal;
 pub use single::single;
-pub use sse::requested_encryption;
+pub use sse::{CustomerKey, EncryptionHeaders, ServerSide, refuse_encryption_of_read};
 pub use storage_class::StorageClass;

@@ -16,6 +16,8 @@ pub enum Operation {
     DeleteBucket,
     GetBucketLocation,
     GetBucketVersioning,
+    PutBucketVersioning,
+    ListObjectVersions,
     PutObject,
     GetObject,
     HeadObject,
@@ -31,6 +33,56 @@ pub enum Operation {
     ListMultipartUploads,
     CompleteMultipartUpload,
     AbortMultipartUpload,
+    GetBucketAcl,
+    GetBucketTagging,
+    GetBucketPolicy,
+    GetBucketPolicyStatus,
+    GetBucketCors,
+    GetBucketLifecycleConfiguration,
+    GetBucketEncryption,
+    GetBucketLogging,
+    GetBucketOwnershipControls,
+    GetPublicAccessBlock,
+    GetBucketWebsite,
+    GetObjectLockConfiguration,
+    GetBucketReplication,
+    GetBucketAccelerateConfiguration,
+    GetBucketRequestPayment,
+    GetBucketNotificationConfiguration,
+    GetBucketInventoryConfiguration,
+    GetBucketAnalyticsConfiguration,
+    GetBucketMetricsConfiguration,
+    GetBucketIntelligentTieringConfiguration,
+    GetObjectAcl,
+    GetObjectTagging,
+    GetObjectRetention,
+    GetObjectLegalHold,
+    DeleteBucketTagging,
+    DeleteBucketPolicy,
+    DeleteBucketCors,
+    DeleteBucketLifecycle,
+    DeleteBucketEncryption,
+    DeletePublicAccessBlock,
+    DeleteBucketWebsite,
+    DeleteBucketReplication,
+    PutBucketTagging,
+    PutBucketCors,
+    PutObjectLockConfiguration,
+    PutBucketLifecycleConfiguration,
+    PutBucketEncryption,
+    PutObjectRetention,
+    PutObjectLegalHold,
+    PutObjectTagging,
+    DeleteObjectTagging,
+    GetObjectAttributes,
+    OptionsObject,
+    PostObject,
+    PutBucketPolicy,
+    PutBucketAcl,
+    PutObjectAcl,
+    PutBucketOwnershipControls,
+    DeleteBucketOwnershipControls,
+    PutPublicAccessBlock,
 }
 
 /// What a request is about.
@@ -71,8 +123,8 @@ pub struct OperationRow {
     pub subresource: Option<&'static str>,
     /// The header that must be present, if any.
     pub header: Option<&'static str>,
-    /// The action a policy must allow for the addressed resource. Copies also need `s3:GetObject` on their source, and
-    /// DeleteObjects needs it for each key.
+    /// The action a policy must allow for the addressed resource. Copies also need `s3:GetObject`
+    /// on their source, and DeleteObjects needs it for each key.
     pub action: &'static str,
     /// What its body is.
     pub body: RequestBody,
@@ -85,12 +137,25 @@ const DELETE_BYTES_MAX: usize = 2 << 20;
 /// Most bytes of a `CompleteMultipartUpload`: 10,000 parts with their checksums.
 const COMPLETE_BYTES_MAX: usize = 4 << 20;
 
+/// Most bytes of a policy, of a list of grants and of the other documents about access.
+const ACCESS_BYTES_MAX: usize = 64 << 10;
+/// Most bytes of a `CORSConfiguration`.
+const CORS_BYTES_MAX: usize = 64 << 10;
+/// Most bytes of a `LifecycleConfiguration`: 1,000 rules.
+const LIFECYCLE_BYTES_MAX: usize = 4 << 20;
+/// Most bytes of a `ServerSideEncryptionConfiguration`, an `ObjectLockConfiguration`, a `Retention`
+/// or a `LegalHold`.
+const LOCK_BYTES_MAX: usize = 64 << 10;
+/// Most bytes of a `Tagging`: 50 tags of a bucket, escaped.
+const TAGGING_BYTES_MAX: usize = 256 << 10;
+
 const NONE: RequestBody = RequestBody::None;
 const PAYLOAD: RequestBody = RequestBody::Payload;
 
 macro_rules! table {
     ($($operation:ident $method:literal $resource:ident $subresource:expr, $header:expr, $action:literal $body:expr;)*) => {
-        /// The table. Of the rows that fit a request the first is meant, so rows with more conditions stand first.
+        /// The table. Of the rows that fit a request the first is meant, so rows with more
+        /// conditions stand first.
         pub const TABLE: &[OperationRow] = &[$(OperationRow {
             operation: Operation::$operation,
             method: $method,
@@ -114,14 +179,66 @@ table! {
     ListBuckets             "GET"    Service None,              None,         "s3:ListAllMyBuckets"           NONE;
     GetBucketLocation       "GET"    Bucket  Some("location"),  None,         "s3:GetBucketLocation"          NONE;
     GetBucketVersioning     "GET"    Bucket  Some("versioning"), None,        "s3:GetBucketVersioning"        NONE;
+    PutBucketVersioning     "PUT"    Bucket  Some("versioning"), None,        "s3:PutBucketVersioning"        RequestBody::Xml { bytes_max: CREATE_BUCKET_BYTES_MAX };
+    GetBucketAcl            "GET"    Bucket Some("acl"), None, "s3:GetBucketAcl" NONE;
+    GetBucketTagging        "GET"    Bucket Some("tagging"), None, "s3:GetBucketTagging" NONE;
+    GetBucketPolicy         "GET"    Bucket Some("policy"), None, "s3:GetBucketPolicy" NONE;
+    GetBucketPolicyStatus   "GET"    Bucket Some("policyStatus"), None, "s3:GetBucketPolicyStatus" NONE;
+    GetBucketCors           "GET"    Bucket Some("cors"), None, "s3:GetBucketCORS" NONE;
+    GetBucketLifecycleConfiguration "GET"    Bucket Some("lifecycle"), None, "s3:GetLifecycleConfiguration" NONE;
+    GetBucketEncryption     "GET"    Bucket Some("encryption"), None, "s3:GetEncryptionConfiguration" NONE;
+    GetBucketLogging        "GET"    Bucket Some("logging"), None, "s3:GetBucketLogging" NONE;
+    GetBucketOwnershipControls "GET"    Bucket Some("ownershipControls"), None, "s3:GetBucketOwnershipControls" NONE;
+    GetPublicAccessBlock    "GET"    Bucket Some("publicAccessBlock"), None, "s3:GetBucketPublicAccessBlock" NONE;
+    GetBucketWebsite        "GET"    Bucket Some("website"), None, "s3:GetBucketWebsite" NONE;
+    GetObjectLockConfiguration "GET"    Bucket Some("object-lock"), None, "s3:GetBucketObjectLockConfiguration" NONE;
+    GetBucketReplication    "GET"    Bucket Some("replication"), None, "s3:GetReplicationConfiguration" NONE;
+    GetBucketAccelerateConfiguration "GET"    Bucket Some("accelerate"), None, "s3:GetAccelerateConfiguration" NONE;
+    GetBucketRequestPayment "GET"    Bucket Some("requestPayment"), None, "s3:GetBucketRequestPayment" NONE;
+    GetBucketNotificationConfiguration "GET"    Bucket Some("notification"), None, "s3:GetBucketNotification" NONE;
+    GetBucketInventoryConfiguration "GET"    Bucket Some("inventory"), None, "s3:GetInventoryConfiguration" NONE;
+    GetBucketAnalyticsConfiguration "GET"    Bucket Some("analytics"), None, "s3:GetAnalyticsConfiguration" NONE;
+    GetBucketMetricsConfiguration "GET"    Bucket Some("metrics"), None, "s3:GetMetricsConfiguration" NONE;
+    GetBucketIntelligentTieringConfiguration "GET"    Bucket Some("intelligent-tiering"), None, "s3:GetIntelligentTieringConfiguration" NONE;
     ListMultipartUploads    "GET"    Bucket  Some("uploads"),   None,         "s3:ListBucketMultipartUploads" NONE;
+    ListObjectVersions      "GET"    Bucket  Some("versions"),  None,         "s3:ListBucketVersions"         NONE;
     ListObjectsV2           "GET"    Bucket  Some("list-type"), None,         "s3:ListBucket"                 NONE;
     ListObjects             "GET"    Bucket  None,              None,         "s3:ListBucket"                 NONE;
     HeadBucket              "HEAD"   Bucket  None,              None,         "s3:ListBucket"                 NONE;
     CreateBucket            "PUT"    Bucket  None,              None,         "s3:CreateBucket"               RequestBody::Xml { bytes_max: CREATE_BUCKET_BYTES_MAX };
     DeleteBucket            "DELETE" Bucket  None,              None,         "s3:DeleteBucket"               NONE;
+    DeleteBucketTagging     "DELETE" Bucket Some("tagging"), None, "s3:PutBucketTagging" NONE;
+    DeleteBucketPolicy      "DELETE" Bucket Some("policy"), None, "s3:DeleteBucketPolicy" NONE;
+    DeleteBucketCors        "DELETE" Bucket Some("cors"), None, "s3:PutBucketCORS" NONE;
+    DeleteBucketLifecycle   "DELETE" Bucket Some("lifecycle"), None, "s3:PutLifecycleConfiguration" NONE;
+    DeleteBucketEncryption  "DELETE" Bucket Some("encryption"), None, "s3:PutEncryptionConfiguration" NONE;
+    DeletePublicAccessBlock "DELETE" Bucket Some("publicAccessBlock"), None, "s3:PutBucketPublicAccessBlock" NONE;
+    DeleteBucketWebsite     "DELETE" Bucket Some("website"), None, "s3:DeleteBucketWebsite" NONE;
+    DeleteBucketReplication "DELETE" Bucket Some("replication"), None, "s3:PutReplicationConfiguration" NONE;
+    PutBucketTagging        "PUT"    Bucket Some("tagging"), None, "s3:PutBucketTagging" RequestBody::Xml { bytes_max: TAGGING_BYTES_MAX };
+    PutBucketCors           "PUT"    Bucket Some("cors"), None, "s3:PutBucketCORS" RequestBody::Xml { bytes_max: CORS_BYTES_MAX };
+    PutBucketLifecycleConfiguration "PUT" Bucket Some("lifecycle"), None, "s3:PutLifecycleConfiguration" RequestBody::Xml { bytes_max: LIFECYCLE_BYTES_MAX };
+    PutBucketEncryption     "PUT"    Bucket Some("encryption"), None, "s3:PutEncryptionConfiguration" RequestBody::Xml { bytes_max: LOCK_BYTES_MAX };
+    PutObjectLockConfiguration "PUT"  Bucket Some("object-lock"), None, "s3:PutBucketObjectLockConfiguration" RequestBody::Xml { bytes_max: LOCK_BYTES_MAX };
+    PutBucketPolicy         "PUT"    Bucket Some("policy"), None, "s3:PutBucketPolicy" RequestBody::Xml { bytes_max: ACCESS_BYTES_MAX };
+    PutBucketAcl            "PUT"    Bucket Some("acl"), None, "s3:PutBucketAcl" RequestBody::Xml { bytes_max: ACCESS_BYTES_MAX };
+    PutBucketOwnershipControls "PUT" Bucket Some("ownershipControls"), None, "s3:PutBucketOwnershipControls" RequestBody::Xml { bytes_max: ACCESS_BYTES_MAX };
+    DeleteBucketOwnershipControls "DELETE" Bucket Some("ownershipControls"), None, "s3:PutBucketOwnershipControls" NONE;
+    PutPublicAccessBlock    "PUT"    Bucket Some("publicAccessBlock"), None, "s3:PutBucketPublicAccessBlock" RequestBody::Xml { bytes_max: ACCESS_BYTES_MAX };
+    OptionsObject           "OPTIONS" Bucket None,             None,         "s3:GetBucketCORS"              NONE;
+    PostObject              "POST"   Bucket None,              None,         "s3:PutObject"                  PAYLOAD;
     DeleteObjects           "POST"   Bucket  Some("delete"),    None,         "s3:DeleteObject"               RequestBody::Xml { bytes_max: DELETE_BYTES_MAX };
     ListParts               "GET"    Object  Some("uploadId"),  None,         "s3:ListMultipartUploadParts"   NONE;
+    GetObjectAttributes     "GET"    Object Some("attributes"), None,         "s3:GetObjectAttributes"        NONE;
+    PutObjectTagging        "PUT"    Object Some("tagging"),   None,         "s3:PutObjectTagging"           RequestBody::Xml { bytes_max: TAGGING_BYTES_MAX };
+    DeleteObjectTagging     "DELETE" Object Some("tagging"),   None,         "s3:DeleteObjectTagging"        NONE;
+    PutObjectAcl            "PUT"    Object Some("acl"), None, "s3:PutObjectAcl" RequestBody::Xml { bytes_max: ACCESS_BYTES_MAX };
+    GetObjectAcl            "GET"    Object Some("acl"), None, "s3:GetObjectAcl" NONE;
+    GetObjectTagging        "GET"    Object Some("tagging"), None, "s3:GetObjectTagging" NONE;
+    PutObjectRetention      "PUT"    Object Some("retention"), None, "s3:PutObjectRetention" RequestBody::Xml { bytes_max: LOCK_BYTES_MAX };
+    PutObjectLegalHold      "PUT"    Object Some("legal-hold"), None, "s3:PutObjectLegalHold" RequestBody::Xml { bytes_max: LOCK_BYTES_MAX };
+    GetObjectRetention      "GET"    Object Some("retention"), None, "s3:GetObjectRetention" NONE;
+    GetObjectLegalHold      "GET"    Object Some("legal-hold"), None, "s3:GetObjectLegalHold" NONE;
     GetObject               "GET"    Object  None,              None,         "s3:GetObject"                  NONE;
     HeadObject              "HEAD"   Object  None,              None,         "s3:GetObject"                  NONE;
     UploadPartCopy          "PUT"    Object  Some("uploadId"),  COPY_SOURCE,  "s3:PutObject"                  NONE;
@@ -136,7 +253,8 @@ table! {
 
 const COPY_SOURCE: Option<&str> = Some("x-amz-copy-source");
 
-/// Sub-resources S3 has and this server has not. A request that names one is never the plain operation.
+/// Sub-resources S3 has and this server has not, or has for some methods. A request that names one
+/// is never the plain operation.
 const NOT_IMPLEMENTED: &[&str] = &[
     "abac",
     "accelerate",
@@ -173,36 +291,7 @@ const NOT_IMPLEMENTED: &[&str] = &[
     "session",
     "tagging",
     "torrent",
-    "versions",
     "website",
-];
-
-/// Parameters that say more about an operation and are never a sub-resource, whatever their value.
-const PARAMETERS: &[&str] = &[
-    "bucket-region",
-    "continuation-token",
-    "delimiter",
-    "encoding-type",
-    "fetch-owner",
-    "key-marker",
-    "marker",
-    "max-buckets",
-    "max-keys",
-    "max-parts",
-    "max-uploads",
-    "part-number-marker",
-    "partNumber",
-    "prefix",
-    "response-cache-control",
-    "response-content-disposition",
-    "response-content-encoding",
-    "response-content-language",
-    "response-content-type",
-    "response-expires",
-    "start-after",
-    "upload-id-marker",
-    "versionId",
-    "x-id",
 ];
 
 impl Operation {
@@ -215,31 +304,46 @@ impl Operation {
     pub fn action(self) -> &'static str {
         self.row().action
     }
+
+    /// The same for a request that names a version.
+    pub fn action_on_version(self) -> &'static str {
+        match self {
+            Self::GetObject | Self::HeadObject => "s3:GetObjectVersion",
+            Self::DeleteObject => "s3:DeleteObjectVersion",
+            Self::GetObjectAcl => "s3:GetObjectVersionAcl",
+            Self::PutObjectAcl => "s3:PutObjectVersionAcl",
+            Self::GetObjectTagging => "s3:GetObjectVersionTagging",
+            Self::PutObjectTagging => "s3:PutObjectVersionTagging",
+            Self::DeleteObjectTagging => "s3:DeleteObjectVersionTagging",
+            Self::GetObjectAttributes => "s3:GetObjectVersionAttributes",
+            other => other.action(),
+        }
+    }
 }
 
-/// Decides which operation a request is. `headers` are the effective ones ([`crate::headers::effective`]).
+/// Decides which operation a request is. `headers` are the effective ones
+/// ([`crate::headers::effective`]).
 ///
 /// # Errors
-/// `NotImplemented` for a sub-resource S3 has and this server has not, and for any unknown parameter that looks like one, having no
-/// value (never the plain operation: `PUT ?acl` must not write an object, C83); `InvalidArgument` for two sub-resources at once;
-/// `MethodNotAllowed`; `AccessForbidden` for CORS preflights.
+/// `NotImplemented` for a sub-resource S3 has and this server has not (never the plain operation:
+/// `PUT ?acl` must not write an object, C83); parameters that S3 does not know either are ignored,
+/// as S3 does; `InvalidArgument` for two sub-resources at once; `MethodNotAllowed` with the methods
+/// that are; `AccessForbidden` for a preflight that is about no bucket.
 pub fn route(method: &Method, target: &Target, headers: &HeaderMap) -> Result<Operation> {
-    if method == Method::OPTIONS {
-        return Err(S3Error::new(ErrorCode::AccessForbidden).field("Method", "OPTIONS"));
-    }
     let resource = match (&target.bucket, &target.key) {
         (None, _) => Resource::Service,
         (Some(_), None) => Resource::Bucket,
         (Some(_), Some(_)) => Resource::Object,
     };
+    if method == Method::OPTIONS {
+        // A browser asks before it sends, about whatever it is going to send: only the bucket's
+        // rules matter.
+        return match resource {
+            Resource::Service => Err(S3Error::new(ErrorCode::AccessForbidden).field("Method", "OPTIONS")),
+            Resource::Bucket | Resource::Object => Ok(Operation::OptionsObject),
+        };
+    }
     let named = subresource_of(target, resource)?;
-    if named == Some("versioning") && method != Method::GET {
-        return Err(not_implemented("versioning"));
-    }
-    if resource == Resource::Bucket && method == Method::POST && named.is_none() {
-        // Browser uploads with a POST policy.
-        return Err(S3Error::with_message(ErrorCode::NotImplemented, "Form uploads are not implemented."));
-    }
     let fits = |row: &&OperationRow| {
         row.method == method.as_str()
             && row.resource == resource
@@ -247,12 +351,29 @@ pub fn route(method: &Method, target: &Target, headers: &HeaderMap) -> Result<Op
             && row.header.is_none_or(|header| headers.contains_key(header))
     };
     let Some(row) = TABLE.iter().find(fits) else {
-        return Err(S3Error::new(ErrorCode::MethodNotAllowed)
-            .field("Method", method.as_str())
-            .field("ResourceType", resource.wire_name()));
+        return Err(match named {
+            Some(name) if NOT_IMPLEMENTED.contains(&name) => not_implemented(name),
+            _ => method_not_allowed(method, resource, named),
+        });
     };
     check_parameters(row.operation, target)?;
     Ok(row.operation)
+}
+
+/// `MethodNotAllowed` with an `Allow` of the methods that the same target has.
+fn method_not_allowed(method: &Method, resource: Resource, named: Option<&str>) -> S3Error {
+    let mut allowed: Vec<&str> = Vec::new();
+    for row in
+        TABLE.iter().filter(|row| row.resource == resource && row.subresource == named && row.method != "OPTIONS")
+    {
+        if !allowed.contains(&row.method) {
+            allowed.push(row.method);
+        }
+    }
+    S3Error::new(ErrorCode::MethodNotAllowed)
+        .field("Method", method.as_str())
+        .field("ResourceType", resource.wire_name())
+        .header("allow", allowed.join(", "))
 }
 
 impl Resource {
@@ -266,10 +387,18 @@ impl Resource {
     }
 }
 
-/// The one implemented sub-resource the request names.
+/// Whether a parameter names what a request is about, whoever implements it. `list-type` only says
+/// how a bucket is listed.
+pub(crate) fn is_subresource(name: &str) -> bool {
+    name != "list-type"
+        && (NOT_IMPLEMENTED.contains(&name)
+            || TABLE.iter().any(|row| row.subresource.is_some_and(|known| known == name)))
+}
+
+/// The one sub-resource the request names that some operation has.
 fn subresource_of(target: &Target, resource: Resource) -> Result<Option<&'static str>> {
     let mut found = None;
-    for (name, value) in target.query.pairs() {
+    for (name, _) in target.query.pairs() {
         let known = TABLE.iter().filter_map(|row| row.subresource).find(|known| *known == name);
         match known {
             Some("list-type") if resource != Resource::Bucket => {}
@@ -279,18 +408,10 @@ fn subresource_of(target: &Target, resource: Resource) -> Result<Option<&'static
                 return Err(S3Error::invalid_argument("ResourceType", pair, "Conflicting query string parameters"));
             }
             None if NOT_IMPLEMENTED.contains(&name) => return Err(not_implemented(name)),
-            None if value.is_empty() && !PARAMETERS.contains(&name) && !is_amz(name) => {
-                return Err(not_implemented(name));
-            }
             None => {}
         }
     }
     Ok(found)
-}
-
-/// Parameters of a signature, and headers that signers move into the query.
-fn is_amz(name: &str) -> bool {
-    name.get(..6).is_some_and(|prefix| prefix.eq_ignore_ascii_case("x-amz-"))
 }
 
 fn not_implemented(subresource: &str) -> S3Error {
@@ -301,7 +422,23 @@ fn not_implemented(subresource: &str) -> S3Error {
 fn check_parameters(operation: Operation, target: &Target) -> Result<()> {
     use Operation::*;
     if let Some(version) = target.query.single("versionId")?
-        && !matches!(operation, GetObject | HeadObject | DeleteObject)
+        && !matches!(
+            operation,
+            GetObject
+                | HeadObject
+                | DeleteObject
+                | GetObjectAcl
+                | PutObjectAcl
+                | GetObjectTagging
+                | PutObjectTagging
+                | DeleteObjectTagging
+                | GetObjectAttributes
+                | OptionsObject
+                | GetObjectRetention
+                | GetObjectLegalHold
+                | PutObjectRetention
+                | PutObjectLegalHold
+        )
     {
         return Err(S3Error::invalid_argument("versionId", version, "This operation does not accept a version-id."));
     }
@@ -350,6 +487,8 @@ mod tests {
             ("DELETE", "/bucket", false, DeleteBucket),
             ("GET", "/bucket?location", false, GetBucketLocation),
             ("GET", "/bucket?versioning=", false, GetBucketVersioning),
+            ("PUT", "/bucket?versioning", false, PutBucketVersioning),
+            ("GET", "/bucket?versions&key-marker=k&version-id-marker=v", false, ListObjectVersions),
             ("GET", "/bucket", false, ListObjects),
             ("GET", "/bucket?prefix&delimiter=/&marker=", false, ListObjects),
             ("GET", "/bucket?list-type=2&prefix=", false, ListObjectsV2),
@@ -364,6 +503,9 @@ mod tests {
             ("GET", "/bucket/key?unknown=value&list-type=2", false, GetObject),
             ("GET", "/bucket/key?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Security-Token=", false, GetObject),
             ("HEAD", "/bucket/key", false, HeadObject),
+            ("OPTIONS", "/bucket/key?X-Amz-Signature=s&tagging&partNumber=1&versionId=v", false, OptionsObject),
+            ("OPTIONS", "/bucket", false, OptionsObject),
+            ("POST", "/bucket", false, PostObject),
             ("DELETE", "/bucket/key", false, DeleteObject),
             ("POST", "/bucket/key?uploads", false, CreateMultipartUpload),
             ("PUT", "/bucket/key?partNumber=1&uploadId=u", false, UploadPart),
@@ -372,7 +514,19 @@ mod tests {
             ("POST", "/bucket/key?uploadId=u", false, CompleteMultipartUpload),
             ("DELETE", "/bucket/key?uploadId=u", false, AbortMultipartUpload),
         ];
-        for (method, uri, copy_source, expected) in requests {
+        let by_subresource: Vec<_> = TABLE
+            .iter()
+            .filter_map(|row| {
+                let path = if row.resource == Resource::Object { "/bucket/key" } else { "/bucket" };
+                let subresource = row.subresource.filter(|name| NOT_IMPLEMENTED.contains(name))?;
+                Some((row.method, format!("{path}?{subresource}"), false, row.operation))
+            })
+            .collect();
+        let requests =
+            requests.map(|(method, uri, copy_source, expected)| (method, uri.to_owned(), copy_source, expected));
+        let requests: Vec<_> = requests.into_iter().chain(by_subresource).collect();
+        for (method, uri, copy_source, expected) in &requests {
+            let (copy_source, expected) = (*copy_source, *expected);
             assert_eq!(routed(method, uri, copy_source).unwrap(), expected, "{method} {uri}");
         }
         let reached: HashSet<_> = requests.iter().map(|r| r.3).collect();
@@ -380,29 +534,46 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_subresource_is_never_the_plain_operation() {
+    fn a_subresource_of_s3_is_never_the_plain_operation() {
         // C83
         for method in ["GET", "HEAD", "PUT", "POST", "DELETE"] {
-            for name in NOT_IMPLEMENTED.iter().chain(&["foo", "ACL", "Uploads", "uploadid"]) {
+            for name in NOT_IMPLEMENTED {
                 for uri in [
                     format!("/?{name}"),
                     format!("/bucket?{name}"),
+                    format!("/bucket?{name}=value"),
                     format!("/bucket/key?{name}="),
+                    format!("/bucket/key?{name}=value"),
                     format!("/bucket/key?prefix=x&{name}"),
                 ] {
-                    let error = routed(method, &uri, false).unwrap_err();
-                    assert_eq!(error.code(), ErrorCode::NotImplemented, "{method} {uri}");
+                    match routed(method, &uri, false) {
+                        Ok(operation) => assert_eq!(operation.row().subresource, Some(*name), "{method} {uri}"),
+                        Err(error) => assert_eq!(error.code(), ErrorCode::NotImplemented, "{method} {uri}"),
+                    }
                 }
             }
-            for name in NOT_IMPLEMENTED {
-                let uri = format!("/bucket/key?{name}=value");
-                assert_eq!(
-                    routed(method, &uri, false).unwrap_err().code(),
-                    ErrorCode::NotImplemented,
-                    "{method} {uri}"
-                );
+        }
+    }
+
+    #[test]
+    fn a_parameter_that_s3_does_not_know_is_ignored() {
+        for (uri, plain) in [
+            ("/?", Operation::ListBuckets),
+            ("/bucket?", Operation::ListObjects),
+            ("/bucket/key?", Operation::GetObject),
+        ] {
+            for unknown in ["foo", "foo=", "foo=bar", "ACL", "Uploads", "uploadid=", "x-id=GetObject", "list-type2"] {
+                assert_eq!(routed("GET", &format!("{uri}{unknown}"), false).unwrap(), plain, "{uri}{unknown}");
             }
         }
+    }
+
+    #[test]
+    fn a_method_that_is_not_allowed_is_told_which_are() {
+        let allow = |method, uri| routed(method, uri, false).unwrap_err().get_header("allow").map(str::to_owned);
+        assert_eq!(allow("POST", "/bucket/key").as_deref(), Some("GET, HEAD, PUT, DELETE"));
+        assert_eq!(allow("PUT", "/bucket?location").as_deref(), Some("GET"));
+        assert_eq!(allow("PATCH", "/").as_deref(), Some("GET"));
     }
 
     #[test]
@@ -414,8 +585,9 @@ mod tests {
             ("PATCH", "/bucket/key", ErrorCode::MethodNotAllowed),
             ("TRACE", "/bucket/key", ErrorCode::MethodNotAllowed),
             ("POST", "/bucket/key", ErrorCode::MethodNotAllowed),
-            ("POST", "/bucket", ErrorCode::NotImplemented),
-            ("PUT", "/bucket?versioning", ErrorCode::NotImplemented),
+            ("DELETE", "/bucket?versioning", ErrorCode::MethodNotAllowed),
+            ("PUT", "/bucket?versions", ErrorCode::MethodNotAllowed),
+            ("GET", "/bucket/key?versions", ErrorCode::MethodNotAllowed),
             ("PUT", "/bucket?location", ErrorCode::MethodNotAllowed),
             ("PUT", "/bucket?delete", ErrorCode::MethodNotAllowed),
             ("PUT", "/bucket/key?delete", ErrorCode::MethodNotAllowed),
@@ -430,7 +602,7 @@ mod tests {
             ("PUT", "/bucket/key?uploadId=u&partNumber=1&partNumber=2", ErrorCode::InvalidArgument),
             ("PUT", "/bucket/key?versionId=v", ErrorCode::InvalidArgument),
             ("GET", "/bucket/key?versionId=v&versionId=w", ErrorCode::InvalidArgument),
-            ("OPTIONS", "/bucket/key", ErrorCode::AccessForbidden),
+            ("OPTIONS", "/", ErrorCode::AccessForbidden),
         ] {
             assert_eq!(routed(method, uri, false).unwrap_err().code(), code, "{method} {uri}");
         }

@@ -56,10 +56,12 @@ pub fn document(status: StatusCode, document: &impl Document) -> Response<Bytes>
     response
 }
 
-/// An error answer: the document (none for HEAD and 304), `Connection: close` where the error asks for it, and the headers that
-/// belong to some codes: `Content-Range: bytes */size` for 416, `Retry-After` for 503.
+/// An error answer: the document (none for HEAD and 304), `Connection: close` where the error asks
+/// for it, and the headers that belong to some codes: `Content-Range: bytes */size` for 416,
+/// `Retry-After` for 503, those the error itself carries.
 ///
-/// `Connection` is a header of HTTP/1.1; on HTTP/2 the server resets the stream instead and leaves it out.
+/// `Connection` is a header of HTTP/1.1; on HTTP/2 the server resets the stream instead and leaves
+/// it out.
 pub fn error(error: S3Error, method: &Method, resource: &str, ids: &RequestIds) -> Response<Bytes> {
     let error = error.resource(resource).request_id(&ids.request_id, &ids.host_id);
     let mut response = match error.code() {
@@ -70,6 +72,11 @@ pub fn error(error: S3Error, method: &Method, resource: &str, ids: &RequestIds) 
     let headers = response.headers_mut();
     if error.close_connection() {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    for (name, value) in error.headers() {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
     }
     if let (ErrorCode::InvalidRange, Some(size)) = (error.code(), error.get_field("ActualObjectSize"))
         && let Ok(value) = HeaderValue::from_str(&format!("bytes */{size}"))

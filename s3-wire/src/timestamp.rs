@@ -1,10 +1,11 @@
-//! The three ways S3 writes a moment: ISO 8601 with milliseconds in documents, IMF-fixdate in headers, and the compact
-//! form of SigV4.
+//! The three ways S3 writes a moment: ISO 8601 with milliseconds in documents, IMF-fixdate in
+//! headers, and the compact form of SigV4.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use time::{Date, Month, OffsetDateTime, Time};
 
-/// `2009-10-12T17:50:30.000Z`, as documents write it. Moments outside the years 0–9999 are clamped to the epoch.
+/// `2009-10-12T17:50:30.000Z`, as documents write it. Moments outside the years 0–9999 are clamped
+/// to the epoch.
 pub fn iso8601(at: SystemTime) -> String {
     let at = utc(at);
     format!(
@@ -27,6 +28,52 @@ pub fn http_date(at: SystemTime) -> String {
 /// Reads an HTTP date in any of the three forms of RFC 9110 §5.6.7; `None` when it is not one.
 pub fn parse_http_date(text: &str) -> Option<SystemTime> {
     httpdate::parse_http_date(text.trim()).ok()
+}
+
+/// Reads an ISO 8601 moment as documents and headers bring it: a date, with a time of day to the
+/// second or finer, with `Z`, an offset or nothing, which means UTC. A date alone is its midnight.
+/// `None` when it is anything else, or before 1970.
+pub fn parse_iso8601(text: &str) -> Option<SystemTime> {
+    let text = text.trim();
+    let (date, rest) = (text.get(..10)?, text.get(10..)?);
+    let number = |text: &str, width: usize| -> Option<u32> {
+        (text.len() == width && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok()).flatten()
+    };
+    let mut parts = date.split('-');
+    let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
+    let month = Month::try_from(u8::try_from(number(month, 2)?).ok()?).ok()?;
+    let year = i32::try_from(number(year, 4)?).ok()?;
+    let date = Date::from_calendar_date(year, month, u8::try_from(number(day, 2)?).ok()?).ok()?;
+    let small = |text: &str| number(text, 2).and_then(|n| u8::try_from(n).ok());
+    let (time, offset_s) = match rest.strip_prefix('T').or_else(|| rest.strip_prefix(' ')) {
+        None if rest.is_empty() => (Time::MIDNIGHT, 0),
+        None => return None,
+        Some(rest) => {
+            let at = rest.find(['Z', 'z', '+', '-']).unwrap_or(rest.len());
+            let (clock, zone) = rest.split_at(at);
+            let offset_s = match zone {
+                "" | "Z" | "z" => 0,
+                zone => {
+                    let (hours, minutes) = zone[1..].split_once(':').or_else(|| zone[1..].split_at_checked(2))?;
+                    let minutes = if minutes.is_empty() { 0 } else { small(minutes)? };
+                    let seconds = i64::from(small(hours)?) * 3600 + i64::from(minutes) * 60;
+                    if zone.starts_with('-') { -seconds } else { seconds }
+                }
+            };
+            let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
+            let mut parts = clock.split(':');
+            let (hour, minute, second) = (small(parts.next()?)?, small(parts.next()?)?, small(parts.next()?)?);
+            let digits = !fraction.is_empty() && fraction.len() <= 9 && fraction.bytes().all(|b| b.is_ascii_digit());
+            if !digits || parts.next().is_some() {
+                return None;
+            }
+            let nanos: u32 = format!("{fraction:0<9}").parse().ok()?;
+            (Time::from_hms_nano(hour, minute, second, nanos).ok()?, offset_s)
+        }
+    };
+    let at = date.with_time(time).assume_utc();
+    let seconds = u64::try_from(at.unix_timestamp() - offset_s).ok().filter(|seconds| *seconds <= SECONDS_MAX)?;
+    Some(UNIX_EPOCH + Duration::new(seconds, at.nanosecond()))
 }
 
 /// Reads `20091012T175030Z`; `None` when it is anything else.
@@ -135,6 +182,30 @@ mod tests {
         fn reading_never_panics(text in "\\PC{0,40}") {
             let _ = parse_compact(&text);
             let _ = parse_http_date(&text);
+        }
+    }
+
+    #[test]
+    fn iso_8601_is_read_with_and_without_time_fraction_and_offset() {
+        let at = UNIX_EPOCH + Duration::from_secs(1_255_369_830);
+        for text in [
+            "2009-10-12T17:50:30Z",
+            "2009-10-12T17:50:30.000Z",
+            "2009-10-12T17:50:30",
+            "2009-10-12T19:50:30+02:00",
+            "2009-10-12T12:20:30-0530",
+            " 2009-10-12 17:50:30.0+00 ",
+        ] {
+            assert_eq!(parse_iso8601(text), Some(at), "{text}");
+        }
+        assert_eq!(parse_iso8601(&iso8601(at)), Some(at));
+        assert_eq!(parse_iso8601("2009-10-12T17:50:30.25Z"), Some(at + Duration::from_millis(250)));
+        assert_eq!(parse_iso8601("1970-01-02"), Some(UNIX_EPOCH + Duration::from_secs(86_400)));
+        for text in ["", "2009", "2009-13-12", "2009-10-12T", "2009-10-12T17:50", "2009-10-12T17:50:30.Z", "20091012"] {
+            assert_eq!(parse_iso8601(text), None, "{text}");
+        }
+        for text in ["2009-10-12T17:50:61Z", "1969-12-31T00:00:00Z", "2009-10-12x", "2009-10-1\u{e4}T", "+009-10-12"] {
+            assert_eq!(parse_iso8601(text), None, "{text}");
         }
     }
 }

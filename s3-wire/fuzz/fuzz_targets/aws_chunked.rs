@@ -1,4 +1,5 @@
-//! Bodies in frames of any size: never more payload than announced, and exactly that when the stream ends well.
+//! Bodies in frames of any size: never more payload than announced, and exactly that when the
+//! stream ends well.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! A target, an `Authorization` and a payload mode, one per line: parsed, routed and refused. Nothing forged is ever authenticated.
+//! A target, an `Authorization` and a payload mode, one per line: parsed, routed and refused.
+//! Nothing forged is ever authenticated.
 
 #![no_main]
 

@@ -3,8 +3,9 @@
 use crate::error::{ErrorCode, Result, S3Error};
 use std::fmt;
 
-/// A name that keeps S3's rules for general purpose buckets: 3–63 of `a-z0-9.-`; every label between dots starts and ends with
-/// a letter or digit; not shaped like an IPv4 address; none of the prefixes and suffixes S3 reserves.
+/// A name that keeps S3's rules for general purpose buckets: 3–63 of `a-z0-9.-`; every label
+/// between dots starts and ends with a letter or digit; not shaped like an IPv4 address; none of
+/// the prefixes and suffixes S3 reserves.
 ///
 /// Source: Amazon S3 User Guide, "General purpose bucket naming rules".
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,7 +47,8 @@ fn well_formed(name: &str) -> bool {
         && !RESERVED_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
-/// `xn--` would be a punycode label in virtual-host addressing; the others name access points and other kinds of buckets.
+/// `xn--` would be a punycode label in virtual-host addressing; the others name access points and
+/// other kinds of buckets.
 const RESERVED_PREFIXES: [&str; 2] = ["xn--", "sthree-"];
 const RESERVED_SUFFIXES: [&str; 5] = ["-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"];
 

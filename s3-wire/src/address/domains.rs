@@ -1,11 +1,13 @@
 //! The host names under which buckets are addressed as sub-domains.
 
-/// Domains of virtual-host addressing: `bucket.domain` names a bucket, `domain` alone (and any other host) is path-style.
+/// Domains of virtual-host addressing: `bucket.domain` names a bucket, `domain` alone (and any
+/// other host) is path-style.
 #[derive(Clone, Debug, Default)]
 pub struct Domains(Vec<String>);
 
 impl Domains {
-    /// Takes the configured domains, such as `s3.example.com`. Case does not matter; a leading dot is ignored.
+    /// Takes the configured domains, such as `s3.example.com`. Case does not matter; a leading dot
+    /// is ignored.
     pub fn new(domains: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let mut domains: Vec<String> = domains
             .into_iter()
@@ -16,8 +18,9 @@ impl Domains {
         Self(domains)
     }
 
-    /// The bucket part of a `Host` value (port and trailing dot allowed), in lower case as host names are; `None` for path-style. The
-    /// part may be empty or not be a bucket name: `.domain` is no request for the service.
+    /// The bucket part of a `Host` value (port and trailing dot allowed), in lower case as host
+    /// names are; `None` for path-style. The part may be empty or not be a bucket name: `.domain`
+    /// is no request for the service.
     pub fn bucket_of(&self, host: &str) -> Option<String> {
         let host = without_port(host);
         let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();

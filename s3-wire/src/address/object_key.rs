@@ -6,8 +6,10 @@ use std::fmt;
 /// The most bytes a key may have.
 const KEY_BYTES_MAX: usize = 1024;
 
-/// A key. Source: Amazon S3 User Guide, "Naming Amazon S3 objects". NUL is refused because neither PostgreSQL text nor most file
-/// systems can carry it, so no store could `eject` such a key. `foo` and `foo/bar`, `/x`, `a//b`, `.`, `..` are ordinary, distinct keys: nothing is normalised (C36, C74).
+/// A key. Source: Amazon S3 User Guide, "Naming Amazon S3 objects". NUL is refused because neither
+/// PostgreSQL text nor most file systems can carry it, so no store could `eject` such a key. `foo`
+/// and `foo/bar`, `/x`, `a//b`, `.`, `..` are ordinary, distinct keys: nothing is normalised (C36,
+/// C74).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey(String);
 

@@ -1,12 +1,13 @@
 //! The query string: decoded pairs in order, and their canonical form for signing.
 
-use super::percent::{self, Plus};
+use super::percent;
 use crate::error::{Result, S3Error};
 
 /// The most parameters of a request.
 const PARAMETERS_MAX: usize = 256;
 
-/// The parameters of a request, decoded once. Names are case-sensitive. `+` stands for a space, as S3 reads it.
+/// The parameters of a request, decoded once. Names are case-sensitive. `+` stands for a space, as
+/// S3 reads it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     pairs: Vec<(String, String)>,
@@ -16,7 +17,8 @@ impl Query {
     /// Parses the raw text after `?`.
     ///
     /// # Errors
-    /// `InvalidURI` when an escape is broken or the decoded text is not UTF-8, `InvalidArgument` past 256 parameters.
+    /// `InvalidURI` when an escape is broken or the decoded text is not UTF-8, `InvalidArgument`
+    /// past 256 parameters.
     pub fn parse(raw: &str) -> Result<Self> {
         let mut pairs = Vec::new();
         for piece in raw.split('&').filter(|piece| !piece.is_empty()) {
@@ -24,7 +26,7 @@ impl Query {
                 return Err(S3Error::invalid_argument("query", "", "The request has too many parameters."));
             }
             let (name, value) = piece.split_once('=').unwrap_or((piece, ""));
-            pairs.push((percent::decode(name, Plus::IsSpace)?, percent::decode(value, Plus::IsSpace)?));
+            pairs.push((percent::decode(name)?, percent::decode(value)?));
         }
         Ok(Self { pairs })
     }
@@ -81,7 +83,7 @@ impl Query {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::vectors, *};
     use crate::error::ErrorCode;
     use proptest::prelude::*;
 
@@ -95,6 +97,14 @@ mod tests {
         assert_eq!(query.single("acl").unwrap(), Some(""));
         assert_eq!(query.single("none").unwrap(), None);
         assert_eq!(query.single("prefix").unwrap_err().code(), ErrorCode::InvalidArgument); // C18
+    }
+
+    #[test]
+    fn every_encoded_key_is_read_as_a_value() {
+        for (raw, key) in vectors::encoded_keys() {
+            let query = Query::parse(&format!("prefix={raw}&marker={raw}")).unwrap();
+            assert_eq!((query.get("prefix"), query.get("marker")), (Some(key), Some(key)), "{raw}");
+        }
     }
 
     #[test]

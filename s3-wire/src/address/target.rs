@@ -1,9 +1,6 @@
 //! The target of a request.
 
-use super::{
-    BucketName, Domains, ObjectKey, Query,
-    percent::{self, Plus},
-};
+use super::{BucketName, Domains, ObjectKey, Query, percent};
 use crate::error::{ErrorCode, Result, S3Error};
 use http::{header, request::Parts};
 
@@ -16,40 +13,51 @@ pub struct Target {
     pub key: Option<ObjectKey>,
     /// The parameters.
     pub query: Query,
-    /// The decoded path (virtual-host style: without the bucket), what the signature covers and `Resource` shows.
+    /// The decoded path (virtual-host style: without the bucket), what the signature covers and
+    /// `Resource` shows.
     pub path: String,
+    /// The path as sent, not decoded, with the bucket before it in virtual-host style: what
+    /// Signature Version 2 covers.
+    pub raw_resource: String,
     /// The one `Host` (or `:authority`) of the request as sent.
     pub host: String,
 }
 
 impl Target {
-    /// Reads the request line and `Host`. The raw path is split and decoded once; nothing is normalised.
+    /// Reads the request line and `Host`. The raw path is split and decoded once; nothing is
+    /// normalised.
     ///
     /// # Errors
-    /// `InvalidURI` for broken escapes and invalid UTF-8, `InvalidBucketName`, `KeyTooLongError`, and `BadRequest` for a missing,
-    /// repeated or contradicting `Host` (C17, C65).
+    /// `InvalidURI` for broken escapes and invalid UTF-8, `InvalidBucketName`, `KeyTooLongError`,
+    /// and `BadRequest` for a missing, repeated or contradicting `Host` (C17, C65).
     pub fn parse(parts: &Parts, domains: &Domains) -> Result<Self> {
         let host = host_of(parts)?;
         let raw_path = parts.uri.path();
         let Some(raw_rest) = raw_path.strip_prefix('/') else {
             return Err(S3Error::new(ErrorCode::InvalidURI));
         };
-        // Split before decoding: an encoded slash is a byte of a name, never the border between two (C37).
-        let (bucket, raw_key) = match domains.bucket_of(&host) {
+        // Split before decoding: an encoded slash is a byte of a name, never the border between two
+        // (C37).
+        let virtual_bucket = domains.bucket_of(&host);
+        let raw_resource = match &virtual_bucket {
+            Some(bucket) => format!("/{bucket}{raw_path}"),
+            None => raw_path.to_owned(),
+        };
+        let (bucket, raw_key) = match virtual_bucket {
             Some(bucket) => (Some(BucketName::new(bucket)?), raw_rest),
             None if raw_rest.is_empty() => (None, ""),
             None => {
                 let (raw_bucket, raw_key) = raw_rest.split_once('/').unwrap_or((raw_rest, ""));
-                (Some(BucketName::new(percent::decode(raw_bucket, Plus::IsPlus)?)?), raw_key)
+                (Some(BucketName::new(percent::decode(raw_bucket)?)?), raw_key)
             }
         };
-        let key = match percent::decode(raw_key, Plus::IsPlus)? {
+        let key = match percent::decode(raw_key)? {
             key if key.is_empty() => None,
             key => Some(ObjectKey::new(key)?),
         };
-        let path = percent::decode(raw_path, Plus::IsPlus)?;
+        let path = percent::decode(raw_path)?;
         let query = Query::parse(parts.uri.query().unwrap_or(""))?;
-        Ok(Self { bucket, key, query, path, host })
+        Ok(Self { bucket, key, query, path, raw_resource, host })
     }
 
     /// The path-style resource of the request (`/bucket/key`), for error documents and logs.
@@ -62,7 +70,8 @@ impl Target {
     }
 }
 
-/// The one host name of a request: `Host`, or `:authority` of HTTP/2. Where both are given they must agree.
+/// The one host name of a request: `Host`, or `:authority` of HTTP/2. Where both are given they
+/// must agree.
 fn host_of(parts: &Parts) -> Result<String> {
     let bad = |message: &'static str| S3Error::with_message(ErrorCode::BadRequest, message).closing();
     let mut hosts = parts.headers.get_all(header::HOST).iter();
@@ -90,7 +99,7 @@ fn host_of(parts: &Parts) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::vectors, *};
     use http::Request;
     use proptest::prelude::*;
 
@@ -108,13 +117,23 @@ mod tests {
 
     #[test]
     fn path_style_and_virtual_host_style_name_the_same_object() {
-        let path_style = parse("/a.bucket/some/k%C3%A9y+1?x=1", &["s3.test:9000"]).unwrap();
-        let virtual_host = parse("/some/k%C3%A9y+1?x=1", &["a.bucket.s3.test:9000"]).unwrap(); // C75
+        let path_style = parse("/a.bucket/some/k%C3%A9y%2B1?x=1", &["s3.test:9000"]).unwrap();
+        let virtual_host = parse("/some/k%C3%A9y%2B1?x=1", &["a.bucket.s3.test:9000"]).unwrap(); // C75
         assert_eq!(names(&path_style), (Some("a.bucket"), Some("some/kéy+1")));
         assert_eq!(names(&path_style), names(&virtual_host));
         assert_eq!(path_style.path, "/a.bucket/some/kéy+1");
         assert_eq!(virtual_host.path, "/some/kéy+1");
         assert_eq!(path_style.resource(), virtual_host.resource());
+    }
+
+    #[test]
+    fn every_encoded_key_is_read_alike_in_path_style_and_virtual_host_style() {
+        for (raw, key) in vectors::encoded_keys() {
+            for (uri, host) in [(format!("/a.bucket/{raw}"), "s3.test"), (format!("/{raw}"), "a.bucket.s3.test")] {
+                let target = parse(&uri, &[host]).unwrap();
+                assert_eq!(names(&target), (Some("a.bucket"), Some(key)), "{uri}");
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
-//! aws-chunked: `size[;chunk-signature=…] CRLF data CRLF`…, a chunk of size 0, trailer lines, an empty line.
+//! aws-chunked: `size[;chunk-signature=…] CRLF data CRLF`…, a chunk of size 0, trailer lines, an
+//! empty line.
 //!
-//! A pure state machine over pieces of any size: it holds one bounded line at most and hands data on as slices of what came in.
+//! A pure state machine over pieces of any size: it holds one bounded line at most and hands data
+//! on as slices of what came in.
 
 use super::{Framing, Trailers};
 use crate::{
@@ -11,7 +13,8 @@ use crate::{
 use bytes::{Buf, Bytes};
 use sha2::{Digest, Sha256};
 
-/// Longest chunk header or trailer line, with its line break. A chunk header has at most 16 + 17 + 64 + 2 bytes.
+/// Longest chunk header or trailer line, with its line break. A chunk header has at most 16 + 17 +
+/// 64 + 2 bytes.
 const LINE_BYTES_MAX: usize = 512;
 /// Trailer lines besides the signature.
 const TRAILER_LINES_MAX: usize = 4;
@@ -118,7 +121,8 @@ impl Chunked {
         self.remaining -= len;
         self.state = State::Data { remaining: remaining - len };
         if remaining == len {
-            // Before the end of the chunk is counted: a chunk whose signature never comes is no chunk (C8, C9).
+            // Before the end of the chunk is counted: a chunk whose signature never comes is no
+            // chunk (C8, C9).
             self.verify_chunk()?;
             self.state = State::DataEnd;
         }
@@ -135,7 +139,8 @@ impl Chunked {
         }
     }
 
-    /// The line that ends in `input`, without its line break; `None` when `input` ends first. Lines end with CR LF only.
+    /// The line that ends in `input`, without its line break; `None` when `input` ends first. Lines
+    /// end with CR LF only.
     fn take_line(&mut self, input: &mut Bytes) -> Result<Option<String>> {
         while let Some(at) = input.iter().position(|b| *b == b'\n') {
             self.append(&input[..=at])?;

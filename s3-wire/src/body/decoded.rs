@@ -19,11 +19,12 @@ use std::{
 /// Any transport error.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Yields the payload of a body: slices of the incoming frames, never copied, never collected. Memory is one frame and one bounded
-/// line, whatever the chunk size. Ends with `None` only when exactly the announced bytes have come and every signature and
-/// the trailer's shape were good; otherwise the last item is an error whose [`close_connection`](S3Error::close_connection) says
-/// that the connection is out of step. Bytes yielded before the end are not yet vouched for: nothing may become visible
-/// until the stream has ended (E24).
+/// Yields the payload of a body: slices of the incoming frames, never copied, never collected.
+/// Memory is one frame and one bounded line, whatever the chunk size. Ends with `None` only when
+/// exactly the announced bytes have come and every signature and the trailer's shape were good;
+/// otherwise the last item is an error whose [`close_connection`](S3Error::close_connection) says
+/// that the connection is out of step. Bytes yielded before the end are not yet vouched for:
+/// nothing may become visible until the stream has ended (E24).
 ///
 /// Signed chunks are hashed where the stream is polled, at about 1.7 GB/s per core.
 pub struct DecodedBody<B> {
@@ -90,7 +91,9 @@ where
     /// The next piece of the payload, never empty; `None` after the last.
     ///
     /// # Errors
-    /// `IncompleteBody` (also when the connection breaks), an [`S3Error`] that the inner body itself failed with, `InvalidChunkSizeError`, `SignatureDoesNotMatch`, `MalformedTrailerError`.
+    /// `IncompleteBody` (also when the connection breaks), an [`S3Error`] that the inner body
+    /// itself failed with, `InvalidChunkSizeError`, `SignatureDoesNotMatch`,
+    /// `MalformedTrailerError`.
     pub async fn next(&mut self) -> Option<Result<Bytes>> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
@@ -127,7 +130,8 @@ where
                     }
                 }
                 Some(Err(error)) => {
-                    // A server that bounds its bodies says in S3's words why it gave one up; everything else is a broken connection.
+                    // A server that bounds its bodies says in S3's words why it gave one up;
+                    // everything else is a broken connection.
                     let incomplete = |_| S3Error::new(ErrorCode::IncompleteBody);
                     return Poll::Ready(Err(error
                         .into()

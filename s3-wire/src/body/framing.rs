@@ -25,14 +25,15 @@ impl Framing {
     /// Reads the framing of a payload.
     ///
     /// # Errors
-    /// `MissingContentLength` when no length is known in advance; `InvalidArgument` for lengths that are not decimal numbers below 2^64;
-    /// `IncompleteBody` for lengths that contradict each other; `InvalidRequest` for a trailer the framing or S3 does not have (C11).
+    /// `MissingContentLength` when no length is known in advance; `InvalidArgument` for lengths
+    /// that are not decimal numbers below 2^64; `IncompleteBody` for lengths that contradict each
+    /// other; `InvalidRequest` for a trailer the framing or S3 does not have (C11).
     pub fn from_headers(headers: &HeaderMap, payload: &PayloadMode) -> Result<Self> {
         Self::new(headers, payload, None)
     }
 
-    /// Reads the framing of a document, which may be left out: a request without `Content-Length` whose body is known to be empty
-    /// (`http_body::Body::is_end_stream`) has length 0.
+    /// Reads the framing of a document, which may be left out: a request without `Content-Length`
+    /// whose body is known to be empty (`http_body::Body::is_end_stream`) has length 0.
     ///
     /// # Errors
     /// As [`Framing::from_headers`].

@@ -192,7 +192,8 @@ fn the_trailer_of_awss_documentation_verifies() {
             wire.extend_from_slice(b"\r\n");
         }
     }
-    // The documentation writes a line feed before the line break of the checksum, and so do clients made from it.
+    // The documentation writes a line feed before the line break of the checksum, and so do clients
+    // made from it.
     for checksum in ["x-amz-checksum-crc32c:sOO8/Q==\r\n", "x-amz-checksum-crc32c:sOO8/Q==\n\r\n"] {
         let signature =
             "x-amz-trailer-signature:d81f82fc3505edab99d459891051a732e8730629a2e4a59689829ca17fe2e435\r\n\r\n";

@@ -39,14 +39,17 @@ impl Claims {
     /// Reads the claims of a payload (PutObject, UploadPart, DeleteObjects, CreateBucket).
     ///
     /// # Errors
-    /// `InvalidDigest` for a malformed `Content-MD5`; `InvalidRequest` for malformed values, for two checksum headers, for a header and
-    /// a trailer at once, and for an algorithm that contradicts the value (C78); `NotImplemented` for a checksum header this server does not have.
+    /// `InvalidDigest` for a malformed `Content-MD5`; `InvalidRequest` for malformed values, for
+    /// two checksum headers, for a header and a trailer at once, and for an algorithm that
+    /// contradicts the value (C78); `NotImplemented` for a checksum header this server does not
+    /// have.
     pub fn from_headers(headers: &HeaderMap, payload: &PayloadMode) -> Result<Self> {
         let checksum = checksum_claim(headers)?;
         Ok(Self { checksum, ..Self::without_checksum(headers, payload)? })
     }
 
-    /// Reads the claims of CompleteMultipartUpload's document, whose `x-amz-checksum-*` are about the object and not about the document.
+    /// Reads the claims of CompleteMultipartUpload's document, whose `x-amz-checksum-*` are about
+    /// the object and not about the document.
     ///
     /// # Errors
     /// `InvalidDigest` for a malformed `Content-MD5`.
@@ -104,8 +107,9 @@ impl Claims {
     /// Compares what was claimed with what was received.
     ///
     /// # Errors
-    /// `BadDigest`, `XAmzContentSHA256Mismatch`; `InternalError` when a digest that [`Claims::digests`] asked for is missing, or the trailer was
-    /// not settled: a claim is never passed unverified.
+    /// `BadDigest`, `XAmzContentSHA256Mismatch`; `InternalError` when a digest that
+    /// [`Claims::digests`] asked for is missing, or the trailer was not settled: a claim is never
+    /// passed unverified.
     pub fn verify(&self, values: &DigestValues) -> Result<()> {
         let unverified = || S3Error::new(ErrorCode::InternalError);
         if let Some(claimed) = self.sha256 {
@@ -256,7 +260,7 @@ mod tests {
             (&[("x-amz-sdk-checksum-algorithm", "MD4")], ErrorCode::InvalidRequest),
             (&[("x-amz-checksum-crc32", "y/Q5Jg==-2")], ErrorCode::InvalidRequest),
             (&[("x-amz-checksum-crc32", "")], ErrorCode::InvalidRequest),
-            (&[("x-amz-checksum-sha512", "AAAA")], ErrorCode::NotImplemented),
+            (&[("x-amz-checksum-sha3", "AAAA")], ErrorCode::NotImplemented),
             (&[("x-amz-trailer", "x-amz-meta-a")], ErrorCode::InvalidRequest),
             (&[("content-md5", "AAAA")], ErrorCode::InvalidDigest),
             (&[("content-md5", "not base64")], ErrorCode::InvalidDigest),

@@ -16,6 +16,16 @@ pub enum ChecksumAlgorithm {
     Sha1,
     /// SHA-256, 32 bytes.
     Sha256,
+    /// SHA-512, 64 bytes.
+    Sha512,
+    /// MD5, 16 bytes.
+    Md5,
+    /// XXH64, 8 bytes.
+    XxHash64,
+    /// XXH3 of 64 bits, 8 bytes.
+    XxHash3,
+    /// XXH3 of 128 bits, 16 bytes.
+    XxHash128,
 }
 
 /// Whether a multipart object's checksum covers its bytes or the checksums of its parts.
@@ -31,16 +41,27 @@ pub enum ChecksumType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Checksum {
     algorithm: ChecksumAlgorithm,
-    bytes: [u8; 32],
+    bytes: [u8; 64],
     /// Number of parts of a composite checksum.
     parts: Option<u32>,
 }
 
 impl ChecksumAlgorithm {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Crc32, Self::Crc32c, Self::Crc64Nvme, Self::Sha1, Self::Sha256];
+    pub const ALL: [Self; 10] = [
+        Self::Crc32,
+        Self::Crc32c,
+        Self::Crc64Nvme,
+        Self::Sha1,
+        Self::Sha256,
+        Self::Sha512,
+        Self::Md5,
+        Self::XxHash64,
+        Self::XxHash3,
+        Self::XxHash128,
+    ];
 
-    /// The name in headers and documents: `CRC32`, `CRC32C`, `CRC64NVME`, `SHA1`, `SHA256`.
+    /// The name in headers and documents, such as `CRC64NVME`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Crc32 => "CRC32",
@@ -48,6 +69,11 @@ impl ChecksumAlgorithm {
             Self::Crc64Nvme => "CRC64NVME",
             Self::Sha1 => "SHA1",
             Self::Sha256 => "SHA256",
+            Self::Sha512 => "SHA512",
+            Self::Md5 => "MD5",
+            Self::XxHash64 => "XXHASH64",
+            Self::XxHash3 => "XXHASH3",
+            Self::XxHash128 => "XXHASH128",
         }
     }
 
@@ -59,7 +85,7 @@ impl ChecksumAlgorithm {
         Self::ALL.into_iter().find(|algorithm| algorithm.as_str().eq_ignore_ascii_case(name)).ok_or_else(|| {
             S3Error::with_message(
                 ErrorCode::InvalidRequest,
-                "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]",
+                "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256, SHA512, MD5, XXHASH64, XXHASH3, XXHASH128]",
             )
         })
     }
@@ -72,6 +98,11 @@ impl ChecksumAlgorithm {
             Self::Crc64Nvme => "x-amz-checksum-crc64nvme",
             Self::Sha1 => "x-amz-checksum-sha1",
             Self::Sha256 => "x-amz-checksum-sha256",
+            Self::Sha512 => "x-amz-checksum-sha512",
+            Self::Md5 => "x-amz-checksum-md5",
+            Self::XxHash64 => "x-amz-checksum-xxhash64",
+            Self::XxHash3 => "x-amz-checksum-xxhash3",
+            Self::XxHash128 => "x-amz-checksum-xxhash128",
         }
     }
 
@@ -83,6 +114,11 @@ impl ChecksumAlgorithm {
             Self::Crc64Nvme => "ChecksumCRC64NVME",
             Self::Sha1 => "ChecksumSHA1",
             Self::Sha256 => "ChecksumSHA256",
+            Self::Sha512 => "ChecksumSHA512",
+            Self::Md5 => "ChecksumMD5",
+            Self::XxHash64 => "ChecksumXXHASH64",
+            Self::XxHash3 => "ChecksumXXHASH3",
+            Self::XxHash128 => "ChecksumXXHASH128",
         }
     }
 
@@ -90,13 +126,16 @@ impl ChecksumAlgorithm {
     pub fn value_len(self) -> usize {
         match self {
             Self::Crc32 | Self::Crc32c => 4,
-            Self::Crc64Nvme => 8,
+            Self::Crc64Nvme | Self::XxHash64 | Self::XxHash3 => 8,
+            Self::Md5 | Self::XxHash128 => 16,
             Self::Sha1 => 20,
             Self::Sha256 => 32,
+            Self::Sha512 => 64,
         }
     }
 
-    /// What a multipart upload gets when the client names no type: full object for CRC64NVME, composite otherwise.
+    /// What a multipart upload gets when the client names no type: full object for CRC64NVME,
+    /// composite otherwise.
     pub fn default_type(self) -> ChecksumType {
         match self {
             Self::Crc64Nvme => ChecksumType::FullObject,
@@ -104,13 +143,13 @@ impl ChecksumAlgorithm {
         }
     }
 
-    /// Whether S3 has this algorithm with this type for multipart uploads: only CRCs combine to a full-object value, and
-    /// CRC64NVME is never composite.
+    /// Whether S3 has this algorithm with this type for multipart uploads: only CRCs combine to a
+    /// full-object value, and CRC64NVME is never composite.
     pub fn allows(self, checksum_type: ChecksumType) -> bool {
         match (self, checksum_type) {
             (Self::Crc32 | Self::Crc32c, _) => true,
             (Self::Crc64Nvme, kind) => kind == ChecksumType::FullObject,
-            (Self::Sha1 | Self::Sha256, kind) => kind == ChecksumType::Composite,
+            (_, kind) => kind == ChecksumType::Composite,
         }
     }
 }
@@ -124,14 +163,14 @@ impl ChecksumType {
         }
     }
 
-    /// Reads such a name.
+    /// Reads such a name, in any case.
     ///
     /// # Errors
     /// `InvalidRequest` for anything else.
     pub fn parse(name: &str) -> Result<Self> {
         match name {
-            "FULL_OBJECT" => Ok(Self::FullObject),
-            "COMPOSITE" => Ok(Self::Composite),
+            name if name.eq_ignore_ascii_case("FULL_OBJECT") => Ok(Self::FullObject),
+            name if name.eq_ignore_ascii_case("COMPOSITE") => Ok(Self::Composite),
             _ => Err(S3Error::with_message(
                 ErrorCode::InvalidRequest,
                 "Value for x-amz-checksum-type header is invalid.",
@@ -148,7 +187,7 @@ impl Checksum {
         if bytes.len() != algorithm.value_len() {
             return None;
         }
-        let mut padded = [0; 32];
+        let mut padded = [0; 64];
         padded[..bytes.len()].copy_from_slice(bytes);
         Some(Self { algorithm, bytes: padded, parts: None })
     }
@@ -173,8 +212,8 @@ impl Checksum {
                 }
                 None => (text, None),
             };
-            // No value is longer than 32 bytes: 44 characters.
-            let bytes = (value.len() <= 44).then(|| BASE64_STANDARD.decode(value).ok()).flatten()?;
+            // No value is longer than 64 bytes: 88 characters.
+            let bytes = (value.len() <= 88).then(|| BASE64_STANDARD.decode(value).ok()).flatten()?;
             Self::full(algorithm, &bytes).map(|checksum| Self { parts, ..checksum })
         };
         read().ok_or_else(|| {
@@ -253,7 +292,8 @@ mod tests {
         }
         assert!(Checksum::parse(ChecksumAlgorithm::Crc32, "AAAAAA==").is_ok());
         assert!(ChecksumAlgorithm::parse("MD4").is_err());
-        assert!(ChecksumType::parse("full_object").is_err());
+        assert_eq!(ChecksumType::parse("full_object").unwrap(), ChecksumType::FullObject);
+        assert!(ChecksumType::parse("PARTIAL").is_err());
     }
 
     proptest! {

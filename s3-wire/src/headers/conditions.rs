@@ -3,7 +3,8 @@
 use crate::{
     error::{ErrorCode, Result, S3Error},
     etag::ETag,
-    timestamp::parse_http_date,
+    headers::{decimal, single},
+    timestamp::{parse_http_date, parse_iso8601},
 };
 use http::HeaderMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -117,7 +118,18 @@ pub struct ReadConditions {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopyConditions(ReadConditions);
 
-/// Conditions of a write: on what the key holds at the moment of the commit.
+/// What a key holds, as far as conditions of writes ask for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Current {
+    /// Its tag.
+    pub etag: ETag,
+    /// When it was last modified.
+    pub last_modified: SystemTime,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+/// Conditions of a write or a deletion: on what the key holds at the moment of the commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteConditions {
     /// `If-Match: "tag"`: the current object must have this tag.
@@ -126,7 +138,14 @@ pub struct WriteConditions {
     pub if_match_any: bool,
     /// `If-None-Match: *`: there must be no current object.
     pub if_none_match_any: bool,
+    /// Of deletions: what is there was last modified in this second.
+    pub if_match_last_modified: Option<SystemTime>,
+    /// Of deletions: what is there has this size in bytes.
+    pub if_match_size: Option<u64>,
 }
+
+const IF_MATCH_LAST_MODIFIED: &str = "x-amz-if-match-last-modified-time";
+const IF_MATCH_SIZE: &str = "x-amz-if-match-size";
 
 impl ReadConditions {
     /// Reads the headers. Dates that are no dates are ignored, as RFC 9110 says.
@@ -208,12 +227,37 @@ impl CopyConditions {
 }
 
 impl WriteConditions {
-    /// Reads the headers.
+    /// Reads the headers of a deletion.
     ///
     /// # Errors
-    /// `NotImplemented` for what S3 does not have on writes: `If-None-Match` with a tag, lists, weak tags, dates, both at once (C77);
-    /// `InvalidArgument` for tags that are not well-formed.
+    /// As [`WriteConditions::from_headers`]; `InvalidArgument` for a date or size that is none.
+    pub fn of_deletion(headers: &HeaderMap) -> Result<Self> {
+        let invalid = |name, value: &str| S3Error::invalid_argument(name, value, "The condition is not valid.");
+        let last_modified = single(headers, IF_MATCH_LAST_MODIFIED)?;
+        let last_modified = last_modified
+            .map(|text| parse_moment(text).ok_or_else(|| invalid(IF_MATCH_LAST_MODIFIED, text)))
+            .transpose()?;
+        let size = single(headers, IF_MATCH_SIZE)?;
+        let size = size.map(|text| decimal(text).ok_or_else(|| invalid(IF_MATCH_SIZE, text))).transpose()?;
+        Ok(Self { if_match_last_modified: last_modified, if_match_size: size, ..Self::read(headers)? })
+    }
+
+    /// Reads the headers of a write.
+    ///
+    /// # Errors
+    /// `NotImplemented` for what S3 does not have on writes: `If-None-Match` with a tag, lists,
+    /// weak tags, dates, sizes, both at once (C77); `InvalidArgument` for tags that are not
+    /// well-formed.
     pub fn from_headers(headers: &HeaderMap) -> Result<Self> {
+        for name in [IF_MATCH_LAST_MODIFIED, IF_MATCH_SIZE] {
+            if headers.contains_key(name) {
+                return Err(S3Error::new(ErrorCode::NotImplemented).field("Header", name));
+            }
+        }
+        Self::read(headers)
+    }
+
+    fn read(headers: &HeaderMap) -> Result<Self> {
         let not_implemented = |header: &str| Err(S3Error::new(ErrorCode::NotImplemented).field("Header", header));
         for date in ["if-modified-since", "if-unmodified-since"] {
             if headers.contains_key(date) {
@@ -246,12 +290,25 @@ impl WriteConditions {
     /// Decides for what the key holds now.
     ///
     /// # Errors
-    /// `PreconditionFailed` with its `Condition`; `NoSuchKey` for `If-Match` on a key that holds nothing.
-    pub fn evaluate(&self, current: Option<&ETag>) -> Result<()> {
-        match current {
-            Some(_) if self.if_none_match_any => Err(failed("If-None-Match")),
-            None if self.if_match_any || self.if_match.is_some() => Err(S3Error::new(ErrorCode::NoSuchKey)),
-            Some(etag) if self.if_match.as_ref().is_some_and(|tag| tag != etag) => Err(failed("If-Match")),
+    /// `PreconditionFailed` with its `Condition`; `NoSuchKey` for `If-Match` on a key that holds
+    /// nothing. A deletion by time or size alone finds nothing to do there.
+    pub fn evaluate(&self, current: Option<&Current>) -> Result<()> {
+        let Some(current) = current else {
+            let absent = self.if_match_any || self.if_match.is_some();
+            return if absent { Err(S3Error::new(ErrorCode::NoSuchKey)) } else { Ok(()) };
+        };
+        if self.if_none_match_any {
+            return Err(failed("If-None-Match"));
+        }
+        if self.if_match.as_ref().is_some_and(|tag| *tag != current.etag) {
+            return Err(failed("If-Match"));
+        }
+        let modified = whole_seconds(current.last_modified);
+        if self.if_match_last_modified.is_some_and(|at| whole_seconds(at) != modified) {
+            return Err(failed(IF_MATCH_LAST_MODIFIED));
+        }
+        match self.if_match_size {
+            Some(size) if size != current.size => Err(failed(IF_MATCH_SIZE)),
             _ => Ok(()),
         }
     }
@@ -259,6 +316,11 @@ impl WriteConditions {
 
 fn failed(condition: &'static str) -> S3Error {
     S3Error::new(ErrorCode::PreconditionFailed).field("Condition", condition)
+}
+
+/// A moment in the form of headers or of documents: SDKs write either.
+pub(crate) fn parse_moment(text: &str) -> Option<SystemTime> {
+    parse_http_date(text).or_else(|| parse_iso8601(text))
 }
 
 /// Headers carry whole seconds, so that is how moments are compared.
@@ -352,7 +414,7 @@ mod tests {
             let error = WriteConditions::from_headers(&headers(pairs)).unwrap_err();
             assert_eq!(error.code(), ErrorCode::NotImplemented, "{pairs:?}");
         }
-        let tag = ETag::from_wire("tag");
+        let tag = Current { etag: ETag::from_wire("tag"), last_modified: last_modified(), size: 9 };
         let evaluate = |pair, current| {
             WriteConditions::from_headers(&headers(&[pair])).unwrap().evaluate(current).map_err(|error| error.code())
         };
@@ -364,6 +426,25 @@ mod tests {
         assert_eq!(evaluate(("if-match", "*"), Some(&tag)), Ok(()));
         assert_eq!(evaluate(("if-match", "*"), None), Err(ErrorCode::NoSuchKey));
         assert!(WriteConditions::from_headers(&HeaderMap::new()).unwrap().is_empty());
+        let (time, size) = (IF_MATCH_LAST_MODIFIED, IF_MATCH_SIZE);
+        for (pair, held) in [
+            ((time, AT), true),
+            ((time, "2013-05-25T00:00:00.500Z"), true),
+            ((time, BEFORE), false),
+            ((time, AFTER), false),
+            ((size, "9"), true),
+            ((size, "8"), false),
+        ] {
+            let conditions = WriteConditions::of_deletion(&headers(&[pair])).unwrap();
+            assert_eq!(conditions.evaluate(Some(&tag)).is_ok(), held, "{pair:?}");
+            assert!(conditions.evaluate(None).is_ok(), "there is nothing to delete");
+            let error = WriteConditions::from_headers(&headers(&[pair])).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::NotImplemented, "a write has no such condition");
+        }
+        for pair in [(time, "yesterday"), (size, "-1"), (size, "")] {
+            let error = WriteConditions::of_deletion(&headers(&[pair])).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidArgument, "{pair:?}");
+        }
     }
 
     #[test]

@@ -59,8 +59,8 @@ impl ContentHeaders {
         ]
     }
 
-    /// Writes them into a response. A missing type becomes `binary/octet-stream`, as S3 sends it. A value that cannot be a header is
-    /// left out, never split (C67).
+    /// Writes them into a response. A missing type becomes `binary/octet-stream`, as S3 sends it. A
+    /// value that cannot be a header is left out, never split (C67).
     pub fn write(&self, headers: &mut HeaderMap) {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("binary/octet-stream"));
         for (name, field) in self.fields() {
@@ -80,7 +80,8 @@ impl ResponseOverrides {
     /// Reads the parameters.
     ///
     /// # Errors
-    /// `InvalidRequest` when there are any and the request is anonymous (C68); `InvalidArgument` for control characters (C67).
+    /// `InvalidRequest` when there are any and the request is anonymous (C68); `InvalidArgument`
+    /// for control characters (C67).
     pub fn from_query(query: &Query, anonymous: bool) -> Result<Self> {
         let mut overrides = ContentHeaders::default();
         for ((_, field), parameter) in overrides.fields_mut().into_iter().zip(OVERRIDES) {

@@ -2,10 +2,7 @@
 
 use super::{decimal, single};
 use crate::{
-    address::{
-        BucketName, ObjectKey,
-        percent::{self, Plus},
-    },
+    address::{BucketName, ObjectKey, percent},
     error::{ErrorCode, Result, S3Error},
 };
 use http::HeaderMap;
@@ -23,11 +20,15 @@ pub struct CopySource {
 }
 
 impl CopySource {
-    /// Reads the header: `bucket/key` or `/bucket/key`, percent-encoded, with an optional `?versionId=`. Split first and decoded exactly
-    /// once after that, like a request target; `..` is key bytes (C33).
+    /// Reads the header: `bucket/key` or `/bucket/key`, percent-encoded, with an optional
+    /// `?versionId=`. Unlike a request target it is decoded first, exactly once, and then split at
+    /// the first slash: clients that encode the whole text (`%2Fbucket%2Fkey`) name the same
+    /// object. Only a literal `?versionId=` names a version; an encoded one is part of the key, and
+    /// so is `..` (C33).
     ///
     /// # Errors
-    /// `InvalidArgument` when it is absent, empty, has no key, is a URL or an access point, or is not UTF-8; `InvalidBucketName`.
+    /// `InvalidArgument` when it is absent, empty, has no key, is a URL or an access point, names
+    /// another parameter, or is not UTF-8; `InvalidBucketName`.
     pub fn from_headers(headers: &HeaderMap) -> Result<Self> {
         let text = single(headers, HEADER)?.unwrap_or_default();
         Self::parse(text).ok_or_else(|| {
@@ -36,21 +37,24 @@ impl CopySource {
         })?
     }
 
-    /// `None` when the text is not of the form; an error of its own when only a name in it is wrong.
+    /// `None` when the text is not of the form; an error of its own when only a name in it is
+    /// wrong.
     fn parse(text: &str) -> Option<Result<Self>> {
         let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
+        let path = percent::decode(path).ok()?;
         let scheme =
             path.split_once("://").is_some_and(|(scheme, _)| scheme.bytes().all(|b| b.is_ascii_alphanumeric()));
         if scheme || path.starts_with("arn:") {
             return None;
         }
-        let (raw_bucket, raw_key) = path.strip_prefix('/').unwrap_or(path).split_once('/')?;
-        let bucket = percent::decode(raw_bucket, Plus::IsPlus).ok()?;
-        let key = percent::decode(raw_key, Plus::IsPlus).ok().filter(|key| !key.is_empty())?;
+        let (bucket, key) = path.strip_prefix('/').unwrap_or(&path).split_once('/')?;
+        if key.is_empty() {
+            return None;
+        }
         let version_id = match query {
             None => None,
             Some(query) => {
-                let version = percent::decode(query.strip_prefix("versionId=")?, Plus::IsPlus).ok()?;
+                let version = percent::decode(query.strip_prefix("versionId=")?).ok()?;
                 Some(version).filter(|version| !version.is_empty() && !version.contains('&')).map(Some)?
             }
         };
@@ -127,9 +131,36 @@ impl MetadataDirective {
     }
 }
 
+/// `x-amz-tagging-directive`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum TaggingDirective {
+    /// Take the source's tags.
+    #[default]
+    Copy,
+    /// Take the request's.
+    Replace,
+}
+
+impl TaggingDirective {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for another word.
+    pub fn from_headers(headers: &HeaderMap) -> Result<Self> {
+        match single(headers, "x-amz-tagging-directive")? {
+            None | Some("COPY") => Ok(Self::Copy),
+            Some("REPLACE") => Ok(Self::Replace),
+            Some(other) => {
+                Err(S3Error::invalid_argument("x-amz-tagging-directive", other, "Unknown tagging directive."))
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address::vectors;
     use http::{HeaderName, HeaderValue};
     use proptest::prelude::*;
 
@@ -143,13 +174,27 @@ mod tests {
     }
 
     #[test]
-    fn the_source_is_split_first_and_decoded_once() {
+    fn every_encoded_key_names_its_source() {
+        for (raw, key) in vectors::encoded_keys() {
+            for value in
+                [format!("abc/{raw}"), format!("/abc/{raw}"), format!("abc%2F{raw}"), format!("%2Fabc%2f{raw}")]
+            {
+                assert_eq!(source(&value).unwrap(), ("abc".to_owned(), key.to_owned(), None), "{value}");
+            }
+            let value = format!("abc/{raw}?versionId=v1");
+            assert_eq!(source(&value).unwrap(), ("abc".to_owned(), key.to_owned(), Some("v1".to_owned())), "{value}");
+        }
+    }
+
+    #[test]
+    fn the_source_is_decoded_once_and_then_split() {
         for (value, bucket, key, version) in [
             ("abc/key", "abc", "key", None),
             ("/abc/key", "abc", "key", None),
             ("abc/a%2Fb", "abc", "a/b", None),
             ("abc/a%252Fb", "abc", "a%2Fb", None),
-            ("abc/a+b", "abc", "a+b", None),
+            ("abc%2Fkey", "abc", "key", None),
+            ("%61bc%2Fa/b", "abc", "a/b", None),
             ("abc/käse", "abc", "käse", None),
             ("abc/k?versionId=v%2F1", "abc", "k", Some("v/1")),
             ("abc/k%3FversionId=v", "abc", "k?versionId=v", None),
@@ -171,7 +216,12 @@ mod tests {
             "abc",
             "abc/",
             "/abc/",
-            "abc%2Fkey",
+            "%2F",
+            "abc%2F",
+            "%2Fabc%2F",
+            "abc%252Fkey",
+            "http%3A%2F%2Fhost%2Fabc%2Fkey",
+            "arn%3Aaws:s3:::abc/key",
             "http://host/abc/key",
             "https://s3.example.com/abc/key",
             "arn:aws:s3:::abc/key",
@@ -215,6 +265,10 @@ mod tests {
         assert_eq!(directive("COPY").unwrap(), MetadataDirective::Copy);
         assert_eq!(directive("REPLACE").unwrap(), MetadataDirective::Replace);
         assert_eq!(directive("replace").unwrap_err().code(), ErrorCode::InvalidArgument);
+        let directive = |text: &str| TaggingDirective::from_headers(&headers("x-amz-tagging-directive", text));
+        assert_eq!(directive("COPY").unwrap(), TaggingDirective::Copy);
+        assert_eq!(directive("REPLACE").unwrap(), TaggingDirective::Replace);
+        assert_eq!(directive("").unwrap_err().code(), ErrorCode::InvalidArgument);
     }
 
     proptest! {

@@ -2,14 +2,20 @@
 
 use crate::{
     address::Query,
+    checksum::ChecksumAlgorithm,
     error::{Result, S3Error},
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::borrow::Cow;
 
-/// The headers an operation must see: those of the request and the `x-amz-*` ones that SDKs move into the query of a presigned URL
-/// (`x-amz-acl=…`, `x-amz-checksum-crc32=…`, `x-amz-meta-…`). S3 reads both alike; a server that read only the header block would
-/// silently drop what the signer asked for (C3). The signature itself is checked over the request as it was sent.
+/// The headers an operation must see: those of the request and the `x-amz-*` ones that SDKs move
+/// into the query of a presigned URL (`x-amz-acl=…`, `x-amz-meta-…`). S3 reads both alike; a server
+/// that read only the header block would silently drop what the signer asked for (C3). The
+/// signature itself is checked over the request as it was sent.
+///
+/// The value of a checksum is left where it is: the JavaScript SDK presigns a PUT before it knows
+/// the body and moves the checksum of an empty one (`x-amz-checksum-crc32=AAAAAA==`) into the
+/// query. It is no claim about the body that comes.
 ///
 /// # Errors
 /// `InvalidArgument` when the same name comes twice with different values, or cannot be a header.
@@ -17,7 +23,8 @@ pub fn effective<'h>(query: &Query, headers: &'h HeaderMap) -> Result<Cow<'h, He
     let mut merged = Cow::Borrowed(headers);
     for (name, value) in query.pairs() {
         let lower = name.to_ascii_lowercase();
-        if !lower.starts_with("x-amz-") || SIGNATURE_PARAMETERS.contains(&lower.as_str()) {
+        let is_checksum = ChecksumAlgorithm::ALL.into_iter().any(|algorithm| algorithm.header() == lower);
+        if !lower.starts_with("x-amz-") || SIGNATURE_PARAMETERS.contains(&lower.as_str()) || is_checksum {
             continue;
         }
         let refused = || S3Error::invalid_argument("query", name, "The parameter is not valid as a header.");
@@ -60,6 +67,17 @@ mod tests {
         assert_eq!(effective["x-amz-acl"], "public-read");
         assert_eq!(effective["x-amz-meta-b"].as_bytes(), "é".as_bytes());
         assert_eq!(effective.len(), 3);
+    }
+
+    #[test]
+    fn a_checksum_in_the_query_is_no_claim_about_the_body() {
+        let query = Query::parse("x-amz-checksum-crc32=AAAAAA%3D%3D&x-amz-sdk-checksum-algorithm=CRC32").unwrap();
+        let merged = effective(&query, &HeaderMap::new()).unwrap().into_owned();
+        assert_eq!(merged.len(), 1);
+        assert_eq!(merged["x-amz-sdk-checksum-algorithm"], "CRC32");
+        let mut headers = HeaderMap::new();
+        headers.insert("x-amz-checksum-crc32", HeaderValue::from_static("y/Q5Jg=="));
+        assert_eq!(effective(&query, &headers).unwrap()["x-amz-checksum-crc32"], "y/Q5Jg==");
     }
 
     #[test]

@@ -47,6 +47,53 @@ pub struct ListUploadsParams {
     pub encoding_type_url: bool,
 }
 
+/// Parameters of ListObjectVersions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListVersionsParams {
+    /// Only keys that start so.
+    pub prefix: String,
+    /// Groups keys; not empty when given.
+    pub delimiter: Option<String>,
+    /// 0–1000.
+    pub max_keys: u32,
+    /// Versions of keys after this one, or after a version of it.
+    pub key_marker: String,
+    /// Only with a key marker; never empty.
+    pub version_id_marker: Option<String>,
+    /// `encoding-type=url`.
+    pub encoding_type_url: bool,
+}
+
+impl ListVersionsParams {
+    /// Reads the parameters.
+    ///
+    /// # Errors
+    /// As for objects; `InvalidArgument` for a version marker that is empty or has no key marker.
+    pub fn from_query(query: &Query) -> Result<Self> {
+        const MARKER: &str = "version-id-marker";
+        let key_marker = text(query, "key-marker")?.unwrap_or_default();
+        let version_id_marker = text(query, MARKER)?;
+        match version_id_marker.as_deref() {
+            Some("") => {
+                return Err(S3Error::invalid_argument(MARKER, "", "A version-id marker cannot be empty."));
+            }
+            Some(version) if key_marker.is_empty() => {
+                let message = "A version-id marker cannot be specified without a key marker.";
+                return Err(S3Error::invalid_argument(MARKER, version, message));
+            }
+            _ => {}
+        }
+        Ok(Self {
+            prefix: text(query, "prefix")?.unwrap_or_default(),
+            delimiter: text(query, "delimiter")?.filter(|delimiter| !delimiter.is_empty()),
+            max_keys: page(query, "max-keys")?,
+            key_marker,
+            version_id_marker,
+            encoding_type_url: encoding_type_url(query)?,
+        })
+    }
+}
+
 impl ListObjectsParams {
     /// Reads the parameters of version 1 (`list-type` absent) or 2.
     ///
@@ -177,6 +224,18 @@ mod tests {
             "marker=a%00",
             "prefix=a&prefix=b",
         ] {
+            assert_eq!(parse(raw).unwrap_err().code(), ErrorCode::InvalidArgument, "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_version_marker_goes_with_a_key_marker() {
+        let parse = |raw: &str| ListVersionsParams::from_query(&Query::parse(raw).unwrap());
+        let params = parse("key-marker=k&version-id-marker=v&max-keys=7&prefix=p&delimiter=/").unwrap();
+        assert_eq!((params.key_marker.as_str(), params.version_id_marker.as_deref()), ("k", Some("v")));
+        assert_eq!((params.max_keys, params.prefix.as_str(), params.delimiter.as_deref()), (7, "p", Some("/")));
+        assert_eq!(parse("versions").unwrap().version_id_marker, None);
+        for raw in ["version-id-marker=v", "key-marker=&version-id-marker=v", "key-marker=k&version-id-marker="] {
             assert_eq!(parse(raw).unwrap_err().code(), ErrorCode::InvalidArgument, "{raw}");
         }
     }

@@ -10,15 +10,18 @@ use std::collections::BTreeMap;
 const METADATA_BYTES_MAX: usize = 2048;
 const PREFIX: &str = "x-amz-meta-";
 
-/// User metadata: names in lower case without the `x-amz-meta-` prefix, sorted; values as text. At most 2 KiB in names and values.
+/// User metadata: names in lower case without the `x-amz-meta-` prefix, sorted; values as text. At
+/// most 2 KiB in names and values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserMetadata(Vec<(String, String)>);
 
 impl UserMetadata {
-    /// Reads the headers. RFC 2047 encoded words are decoded; raw UTF-8 is taken as it is; repeated headers are joined with a comma.
+    /// Reads the headers. RFC 2047 encoded words are decoded; raw UTF-8 is taken as it is; repeated
+    /// headers are joined with a comma.
     ///
     /// # Errors
-    /// `MetadataTooLarge` (C69); `InvalidArgument` for an empty name and for values that are not UTF-8 or decode to control characters (C67).
+    /// `MetadataTooLarge` (C69); `InvalidArgument` for an empty name and for values that are not
+    /// UTF-8 or decode to control characters (C67).
     pub fn from_headers(headers: &HeaderMap) -> Result<Self> {
         let mut pairs: BTreeMap<String, String> = BTreeMap::new();
         for (header, value) in headers {
@@ -66,8 +69,9 @@ impl UserMetadata {
         self.0.is_empty()
     }
 
-    /// Writes them into a response; values beyond printable ASCII as RFC 2047 words, as S3 does. Stored names that cannot be a header (an
-    /// import may have brought them) are counted in `x-amz-missing-meta`, as S3 does.
+    /// Writes them into a response; values beyond printable ASCII as RFC 2047 words, as S3 does.
+    /// Stored names that cannot be a header (an import may have brought them) are counted in
+    /// `x-amz-missing-meta`, as S3 does.
     pub fn write(&self, headers: &mut HeaderMap) {
         let mut missing = 0u32;
         for (name, value) in &self.0 {

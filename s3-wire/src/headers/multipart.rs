@@ -44,7 +44,8 @@ impl PartNumber {
 /// Reads `uploadId`. What it names is for the caller to say.
 ///
 /// # Errors
-/// `NoSuchUpload` when it is absent, empty, longer than 1 KiB or holds a NUL: there can be no such upload.
+/// `NoSuchUpload` when it is absent, empty, longer than 1 KiB or holds a NUL: there can be no such
+/// upload.
 pub fn upload_id(query: &Query) -> Result<&str> {
     let id = query.single("uploadId")?.unwrap_or_default();
     if id.is_empty() || id.len() > 1024 || id.contains('\0') {
@@ -85,7 +86,8 @@ pub struct ChecksumRequest {
     pub algorithm: Option<(ChecksumAlgorithm, ChecksumType)>,
     /// On Complete: the type, which must be that of the upload.
     pub checksum_type: Option<ChecksumType>,
-    /// On Complete: the claimed checksum of the object. A composite one may come without its `-N`: compare the bytes.
+    /// On Complete: the claimed checksum of the object. A composite one may come without its `-N`:
+    /// compare the bytes.
     pub object: Option<Checksum>,
     /// On Complete: `x-amz-mp-object-size`.
     pub object_size: Option<u64>,
@@ -95,7 +97,8 @@ impl ChecksumRequest {
     /// Reads the headers of CreateMultipartUpload (algorithm and type).
     ///
     /// # Errors
-    /// `InvalidRequest` for unknown names and for pairs that do not exist (full-object SHA, composite CRC64NVME).
+    /// `InvalidRequest` for unknown names and for pairs that do not exist (full-object SHA,
+    /// composite CRC64NVME).
     pub fn of_create(headers: &HeaderMap) -> Result<Self> {
         let algorithm = single(headers, "x-amz-checksum-algorithm")?.map(ChecksumAlgorithm::parse).transpose()?;
         let checksum_type = single(headers, TYPE)?.map(ChecksumType::parse).transpose()?;

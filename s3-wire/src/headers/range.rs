@@ -16,8 +16,9 @@ pub enum ByteRange {
 }
 
 impl ByteRange {
-    /// Reads `Range`. `None` when there is none, or one that RFC 9110 §14.2 tells a server to ignore: another unit, not well-formed, or
-    /// several ranges (S3 answers those with the whole object). Numbers past 2^64 count as 2^64 − 1.
+    /// Reads `Range`. `None` when there is none, or one that RFC 9110 §14.2 tells a server to
+    /// ignore: another unit, not well-formed, or several ranges (S3 answers those with the whole
+    /// object). Numbers past 2^64 count as 2^64 − 1.
     pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let mut values = headers.get_all(header::RANGE).iter();
         let value = values.next()?.to_str().ok()?;

@@ -6,7 +6,8 @@ use http::HeaderMap;
 /// The value of a header that may be given once only, as text without surrounding white space.
 ///
 /// # Errors
-/// `InvalidArgument` when it is given twice, since two parsers might pick different ones (C17), or is not UTF-8.
+/// `InvalidArgument` when it is given twice, since two parsers might pick different ones (C17), or
+/// is not UTF-8.
 pub fn single<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Option<&'h str>> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };

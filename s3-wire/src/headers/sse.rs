@@ -1,40 +1,217 @@
-//! Server-side encryption asked for by header.
+//! Server-side encryption: what the headers of a request ask for, and the customer's key.
+//!
+//! Source: "Protecting data with server-side encryption" (Amazon S3 User Guide), PutObject and
+//! GetObject (API Reference).
 
 use super::single;
-use crate::error::{ErrorCode, Result, S3Error};
+use crate::{
+    checksum::{DigestSet, Digests},
+    error::{ErrorCode, Result, S3Error},
+};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::HeaderMap;
+use std::fmt;
+use subtle::ConstantTimeEq as _;
+use zeroize::Zeroizing;
 
-/// Whether the request asks for encryption at rest (`x-amz-server-side-encryption: AES256`).
+const SERVER_SIDE: &str = "x-amz-server-side-encryption";
+const KMS_KEY_ID: &str = "x-amz-server-side-encryption-aws-kms-key-id";
+
+/// Encryption with keys of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerSide {
+    /// `AES256`: the server's own key.
+    Aes256,
+    /// `aws:kms`: a named key, or the default one.
+    Kms(Option<String>),
+}
+
+/// What a write asks for.
+#[derive(Clone, Debug, Default)]
+pub struct EncryptionHeaders {
+    /// Keys of the server.
+    pub server: Option<ServerSide>,
+    /// The customer's key.
+    pub customer: Option<CustomerKey>,
+}
+
+impl EncryptionHeaders {
+    /// Reads the headers of a write.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for headers that contradict each other or are not whole;
+    /// `InvalidEncryptionAlgorithmError` for unknown algorithms; `NotImplemented` for
+    /// `aws:kms:dsse`.
+    pub fn from_headers(headers: &HeaderMap) -> Result<Self> {
+        let key_id = single(headers, KMS_KEY_ID)?.map(str::to_owned);
+        let server = match single(headers, SERVER_SIDE)? {
+            None => None,
+            Some("AES256") => Some(ServerSide::Aes256),
+            Some("aws:kms") => Some(ServerSide::Kms(key_id.clone())),
+            Some("aws:kms:dsse") => return Err(S3Error::new(ErrorCode::NotImplemented).field("Value", "aws:kms:dsse")),
+            Some(_) => return Err(S3Error::new(ErrorCode::InvalidEncryptionAlgorithmError)),
+        };
+        if let Some(key_id) = key_id
+            && !matches!(server, Some(ServerSide::Kms(_)))
+        {
+            let message = "Server Side Encryption with AWS KMS managed key requires HTTP header x-amz-server-side-encryption : aws:kms";
+            return Err(S3Error::invalid_argument(KMS_KEY_ID, key_id, message));
+        }
+        let customer = CustomerKey::from_headers(headers)?;
+        if server.is_some() && customer.is_some() {
+            let message = "Server Side Encryption with Customer provided key is incompatible with the encryption method specified";
+            return Err(S3Error::invalid_argument(SERVER_SIDE, "", message));
+        }
+        Ok(Self { server, customer })
+    }
+}
+
+/// Refuses a read that asks for encryption: what is stored is stored.
 ///
 /// # Errors
-/// `NotImplemented` for `aws:kms` and `aws:kms:dsse`, `InvalidEncryptionAlgorithmError` for anything else.
-pub fn requested_encryption(headers: &HeaderMap) -> Result<bool> {
-    match single(headers, "x-amz-server-side-encryption")? {
-        None => Ok(false),
-        Some("AES256") => Ok(true),
-        Some(kms) if kms.starts_with("aws:") => Err(S3Error::new(ErrorCode::NotImplemented)
-            .field("Header", "x-amz-server-side-encryption")
-            .field("Value", kms)),
-        Some(_) => Err(S3Error::new(ErrorCode::InvalidEncryptionAlgorithmError)),
+/// `InvalidArgument`.
+pub fn refuse_encryption_of_read(headers: &HeaderMap) -> Result<()> {
+    for name in [SERVER_SIDE, KMS_KEY_ID] {
+        if headers.contains_key(name) {
+            return Err(S3Error::invalid_argument(name, "", "The header is not supported for this operation."));
+        }
+    }
+    Ok(())
+}
+
+/// A key that the customer keeps. `Debug` shows nothing of it.
+#[derive(Clone)]
+pub struct CustomerKey {
+    /// The key.
+    pub key: Zeroizing<[u8; 32]>,
+    /// Its MD5, base64, for the answer.
+    pub md5: String,
+}
+
+impl fmt::Debug for CustomerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CustomerKey").finish_non_exhaustive()
+    }
+}
+
+/// The headers of a customer's key: algorithm, key, MD5 of the key.
+type Names = [&'static str; 3];
+
+const OF_OBJECT: Names = [
+    "x-amz-server-side-encryption-customer-algorithm",
+    "x-amz-server-side-encryption-customer-key",
+    "x-amz-server-side-encryption-customer-key-md5",
+];
+const OF_SOURCE: Names = [
+    "x-amz-copy-source-server-side-encryption-customer-algorithm",
+    "x-amz-copy-source-server-side-encryption-customer-key",
+    "x-amz-copy-source-server-side-encryption-customer-key-md5",
+];
+
+impl CustomerKey {
+    /// The key of the object that is written or read.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when one of the three headers is missing or wrong,
+    /// `InvalidEncryptionAlgorithmError` for another algorithm than `AES256`.
+    pub fn from_headers(headers: &HeaderMap) -> Result<Option<Self>> {
+        Self::named(headers, OF_OBJECT)
+    }
+
+    /// The key of a copy's source.
+    ///
+    /// # Errors
+    /// As [`CustomerKey::from_headers`].
+    pub fn of_copy_source(headers: &HeaderMap) -> Result<Option<Self>> {
+        Self::named(headers, OF_SOURCE)
+    }
+
+    fn named(headers: &HeaderMap, [algorithm, key, md5]: Names) -> Result<Option<Self>> {
+        let given = [single(headers, algorithm)?, single(headers, key)?, single(headers, md5)?];
+        if given.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let refused = |name, message| Err(S3Error::invalid_argument(name, "", message));
+        match given[0] {
+            Some("AES256") => {}
+            Some(_) => return Err(S3Error::new(ErrorCode::InvalidEncryptionAlgorithmError)),
+            None => {
+                let message = "Requests specifying Server Side Encryption with Customer provided keys must provide a valid encryption algorithm.";
+                return refused(algorithm, message);
+            }
+        }
+        let Some(text) = given[1] else {
+            let message = "Requests specifying Server Side Encryption with Customer provided keys must provide an appropriate secret key.";
+            return refused(key, message);
+        };
+        let Some(claimed) = given[2] else {
+            let message = "Requests specifying Server Side Encryption with Customer provided keys must provide the client calculated MD5 of the secret key.";
+            return refused(md5, message);
+        };
+        let decoded = Zeroizing::new(BASE64_STANDARD.decode(text).unwrap_or_default());
+        let Ok(secret) = <[u8; 32]>::try_from(decoded.as_slice()) else {
+            return refused(key, "The secret key was invalid for the specified algorithm.");
+        };
+        let secret = Zeroizing::new(secret);
+        let mut digest = Digests::new(DigestSet::MD5);
+        digest.update(&*secret);
+        let computed = BASE64_STANDARD.encode(digest.finish().md5.unwrap_or_default());
+        if !bool::from(computed.as_bytes().ct_eq(claimed.as_bytes())) {
+            return refused(md5, "The calculated MD5 hash of the key did not match the hash that was provided.");
+        }
+        Ok(Some(Self { key: secret, md5: computed }))
+    }
+
+    /// The headers that tell of it in an answer.
+    pub fn told(&self) -> [(&'static str, &str); 2] {
+        [(OF_OBJECT[0], "AES256"), (OF_OBJECT[2], &self.md5)]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderValue;
+    use http::{HeaderName, HeaderValue};
+
+    const KEY: &str = "pO3upElrwuEXSoFwCfnZPdSSmt/xWeFa0N9KgDijwVs=";
+    const MD5: &str = "scAEuccI2Nd8c/0KvwK3qQ==";
+
+    fn read(pairs: &[(&'static str, &'static str)]) -> Result<EncryptionHeaders, ErrorCode> {
+        let headers = pairs.iter().map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_static(v))).collect();
+        EncryptionHeaders::from_headers(&headers).map_err(|error| error.code())
+    }
 
     #[test]
-    fn only_aes256_is_a_yes() {
-        let asked = |value: &'static str| {
-            let headers = [("x-amz-server-side-encryption", value)];
-            let headers = headers.map(|(n, v)| (http::HeaderName::from_static(n), HeaderValue::from_static(v)));
-            requested_encryption(&headers.into_iter().collect()).map_err(|error| error.code())
-        };
-        assert_eq!(asked("AES256"), Ok(true));
-        assert_eq!(asked("aws:kms"), Err(ErrorCode::NotImplemented));
-        assert_eq!(asked("aws:kms:dsse"), Err(ErrorCode::NotImplemented));
-        assert_eq!(asked("aes256"), Err(ErrorCode::InvalidEncryptionAlgorithmError));
-        assert!(!requested_encryption(&HeaderMap::new()).unwrap());
+    fn a_customers_key_comes_whole_or_is_refused() {
+        let [algorithm, key, md5] = OF_OBJECT;
+        let whole = read(&[(algorithm, "AES256"), (key, KEY), (md5, MD5)]).unwrap().customer.unwrap();
+        assert_eq!((whole.key[0], whole.md5.as_str()), (0xa4, MD5));
+        assert!(!format!("{whole:?}").contains("164"));
+        for wrong in [
+            &[(key, KEY), (md5, MD5)][..],
+            &[(algorithm, "AES256"), (md5, MD5)],
+            &[(algorithm, "AES256"), (key, KEY)],
+            &[(algorithm, "AES256"), (key, "c2hvcnQ="), (md5, MD5)],
+            &[(algorithm, "AES256"), (key, KEY), (md5, "AAAAAAAAAAAAAAAAAAAAAA==")],
+            &[(algorithm, "AES256"), (key, KEY), (md5, MD5), (SERVER_SIDE, "AES256")],
+        ] {
+            assert_eq!(read(wrong).err(), Some(ErrorCode::InvalidArgument), "{wrong:?}");
+        }
+        let other = [(algorithm, "AES128"), (key, KEY), (md5, MD5)];
+        assert_eq!(read(&other).err(), Some(ErrorCode::InvalidEncryptionAlgorithmError));
+    }
+
+    #[test]
+    fn keys_of_the_server_are_named_with_their_algorithm() {
+        let server = |pairs: &[(&'static str, &'static str)]| read(pairs).map(|headers| headers.server);
+        assert_eq!(server(&[]), Ok(None));
+        assert_eq!(server(&[(SERVER_SIDE, "AES256")]), Ok(Some(ServerSide::Aes256)));
+        assert_eq!(server(&[(SERVER_SIDE, "aws:kms")]), Ok(Some(ServerSide::Kms(None))));
+        let named = server(&[(SERVER_SIDE, "aws:kms"), (KMS_KEY_ID, "k")]);
+        assert_eq!(named, Ok(Some(ServerSide::Kms(Some("k".into())))));
+        assert_eq!(server(&[(SERVER_SIDE, "aes256")]), Err(ErrorCode::InvalidEncryptionAlgorithmError));
+        assert_eq!(server(&[(SERVER_SIDE, "aws:kms:dsse")]), Err(ErrorCode::NotImplemented));
+        assert_eq!(server(&[(KMS_KEY_ID, "k")]), Err(ErrorCode::InvalidArgument));
+        assert_eq!(server(&[(SERVER_SIDE, "AES256"), (KMS_KEY_ID, "k")]), Err(ErrorCode::InvalidArgument));
     }
 }

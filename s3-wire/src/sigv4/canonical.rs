@@ -1,15 +1,17 @@
 //! The canonical request: one text for one meaning, over the target and headers as they were sent.
 //!
-//! Source: "Create a signed AWS API request" (IAM User Guide) with S3's exceptions: the path is encoded once and not normalised.
+//! Source: "Create a signed AWS API request" (IAM User Guide) with S3's exceptions: the path is
+//! encoded once and not normalised.
 
 use crate::address::{Target, percent};
 use http::{HeaderMap, Method, header};
 use sha2::{Digest, Sha256};
 
-/// The canonical request. `signed_headers` are in order; the payload line is what the client said it signed.
+/// The canonical request. `signed_headers` are in order; the payload line is what the client said
+/// it signed.
 ///
-/// The path is that of [`Target`]: decoded once and encoded again, so that the signature covers the very key that is authorized and stored,
-/// whatever way it was escaped (C25).
+/// The path is that of [`Target`]: decoded once and encoded again, so that the signature covers the
+/// very key that is authorized and stored, whatever way it was escaped (C25).
 pub(super) fn canonical_request(
     method: &Method,
     target: &Target,

@@ -33,22 +33,35 @@ pub struct Presented {
     pub session_token: Option<String>,
     pub(super) kind: SignatureKind,
     pub(super) signed_at: SystemTime,
-    pub(super) timestamp: String,
-    pub(super) scope: Scope,
     pub(super) signature: String,
     pub(super) payload: PayloadClaim,
-    pub(super) canonical_request: Vec<u8>,
     pub(super) string_to_sign: String,
+    pub(super) proof: Proof,
+}
+
+/// What the two versions of the signature do not share.
+#[derive(Clone)]
+pub(super) enum Proof {
+    /// Version 4.
+    V4 {
+        /// When it was signed, as it stands in the string to sign.
+        timestamp: String,
+        /// What its key is good for.
+        scope: Scope,
+        /// The canonical request.
+        canonical_request: Vec<u8>,
+    },
+    /// Version 2, in a query.
+    V2,
 }
 
 impl fmt::Debug for Presented {
-    /// Leaves out the signature and the canonical request: with them a presigned URL could be rebuilt from a log (C115).
+    /// Leaves out the signature and the canonical request: with them a presigned URL could be
+    /// rebuilt from a log (C115).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Presented")
             .field("access_key_id", &self.access_key_id)
             .field("kind", &self.kind)
-            .field("timestamp", &self.timestamp)
-            .field("scope", &self.scope)
             .finish_non_exhaustive()
     }
 }
@@ -94,6 +107,7 @@ pub(super) struct Request<'r> {
     pub(super) headers: &'r HeaderMap,
     pub(super) now: SystemTime,
     pub(super) region: &'r str,
+    pub(super) presign_v2: bool,
 }
 
 /// What of a signature differs between header and query.
@@ -126,6 +140,9 @@ impl Request<'_> {
                 let value = value.to_str().map_err(|_| malformed("The authorization header is not printable."))?;
                 let claim = self.header_claim(value)?;
                 self.check(claim).map(Some)
+            }
+            (None, true) if self.presign_v2 && V2_MARKS.iter().any(|mark| query.has(mark)) => {
+                self.present_v2().map(Some)
             }
             (None, true) => {
                 let claim = self.query_claim(query)?;
@@ -191,7 +208,7 @@ impl Request<'_> {
     }
 
     fn query_claim<'a>(&'a self, query: &'a Query) -> Result<Claim<'a>> {
-        if query.has("Signature") || query.has("AWSAccessKeyId") {
+        if V2_MARKS.iter().any(|mark| query.has(mark)) {
             return Err(unsupported_mechanism()); // SigV2, C23
         }
         let one = |name: &'static str| -> Result<Option<&'a str>> {
@@ -250,7 +267,7 @@ impl Request<'_> {
         let payload_text = self.payload_text(claim.kind)?;
         let payload = PayloadClaim::parse(payload_text)?;
         let signature_parameter = match claim.kind {
-            SignatureKind::Header => None,
+            SignatureKind::Header | SignatureKind::PresignedV2 => None,
             SignatureKind::Presigned => Some("X-Amz-Signature"),
         };
         let canonical_request = canonical_request(
@@ -267,20 +284,19 @@ impl Request<'_> {
             session_token: claim.session_token.map(str::to_owned),
             kind: claim.kind,
             signed_at: claim.signed_at,
-            timestamp,
-            scope,
             signature: claim.signature.to_owned(),
             payload,
-            canonical_request,
             string_to_sign,
+            proof: Proof::V4 { timestamp, scope, canonical_request },
         })
     }
 
-    /// Checks `ACCESS-KEY/DATE/REGION/s3/aws4_request` (C15). The access key may itself hold slashes.
+    /// Checks `ACCESS-KEY/DATE/REGION/s3/aws4_request` (C15). The access key may itself hold
+    /// slashes.
     fn check_credential<'c>(&self, claim: &Claim<'c>, timestamp: &str) -> Result<(&'c str, Scope)> {
         let wrong = |message: String| match claim.kind {
             SignatureKind::Header => malformed(message),
-            SignatureKind::Presigned => query_error(message),
+            SignatureKind::Presigned | SignatureKind::PresignedV2 => query_error(message),
         };
         let mut parts = claim.credential.rsplitn(5, '/');
         let (Some(terminator), Some(service), Some(region), Some(date), Some(access_key_id)) =
@@ -314,8 +330,8 @@ impl Request<'_> {
         Ok((access_key_id, Scope { date: date.to_owned(), region: region.to_owned() }))
     }
 
-    /// `SignedHeaders` is lower case, sorted and without repetition, names only what is there, and leaves out nothing that means something:
-    /// `host` and every `x-amz-*` (C1–C3, C19, C20).
+    /// `SignedHeaders` is lower case, sorted and without repetition, names only what is there, and
+    /// leaves out nothing that means something: `host` and every `x-amz-*` (C1–C3, C19, C20).
     fn check_signed_headers(&self, claim: &Claim<'_>) -> Result<()> {
         let names: Vec<&str> = claim.signed_headers.split(';').collect();
         let in_order = names.windows(2).all(|pair| pair[0] < pair[1]);
@@ -352,7 +368,7 @@ impl Request<'_> {
     fn payload_text(&self, kind: SignatureKind) -> Result<&str> {
         match (single(self.headers, "x-amz-content-sha256")?, kind) {
             (Some(text), _) => Ok(text),
-            (None, SignatureKind::Presigned) => {
+            (None, SignatureKind::Presigned | SignatureKind::PresignedV2) => {
                 let once = self.target.query.single("X-Amz-Content-Sha256");
                 let text = once.map_err(|_| query_error("X-Amz-Content-Sha256 is given more than once."))?;
                 Ok(text.unwrap_or("UNSIGNED-PAYLOAD"))
@@ -365,9 +381,13 @@ impl Request<'_> {
     }
 }
 
-/// Headers that the AWS SDKs leave unsigned in presigned URLs and send all the same. They ask for no more than is signed: one is for
-/// statistics, the other returns the stored checksums of an object that the signer lets be read.
+/// Headers that the AWS SDKs leave unsigned in presigned URLs and send all the same. They ask for
+/// no more than is signed: one is for statistics, the other returns the stored checksums of an
+/// object that the signer lets be read.
 const INERT_WHEN_PRESIGNED: [&str; 2] = ["x-amz-checksum-mode", "x-amz-user-agent"];
+
+/// Those of version 2.
+const V2_MARKS: [&str; 2] = ["Signature", "AWSAccessKeyId"];
 
 /// Parameters whose presence says that the query carries a signature, whatever version.
 const QUERY_MARKS: [&str; 5] =

@@ -26,8 +26,9 @@ impl fmt::Debug for SecretKey {
 
 /// Where secrets are looked up.
 pub trait CredentialStore {
-    /// The secret of an access key, `None` when there is no such (active) key. A session token, when the request carries one, is part
-    /// of the identity: a store without sessions must answer `None` for it (C26).
+    /// The secret of an access key, `None` when there is no such (active) key. A session token,
+    /// when the request carries one, is part of the identity: a store without sessions must answer
+    /// `None` for it (C26).
     fn secret(&self, access_key_id: &str, session_token: Option<&str>) -> Option<SecretKey>;
 }
 

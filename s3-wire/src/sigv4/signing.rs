@@ -1,9 +1,10 @@
 //! Signing keys, and the chain of chunk signatures that starts from them.
 
 use super::SecretKey;
-use hmac::{Hmac, KeyInit, Mac};
+use crate::timestamp;
+use aws_sigv4::sign::v4;
 use sha2::{Digest, Sha256};
-use std::fmt;
+use std::{fmt, time::UNIX_EPOCH};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
@@ -27,24 +28,20 @@ impl fmt::Display for Scope {
 pub(crate) struct SigningKey(Zeroizing<[u8; 32]>);
 
 impl SigningKey {
+    /// The key of a scope, as `aws_sigv4` derives it. A date that is none gives a key that nobody
+    /// signs with.
     pub(crate) fn derive(secret: &SecretKey, scope: &Scope) -> Self {
-        let start = Zeroizing::new(format!("AWS4{}", secret.expose()));
-        let date = Zeroizing::new(hmac(start.as_bytes(), scope.date.as_bytes()));
-        let region = Zeroizing::new(hmac(&*date, scope.region.as_bytes()));
-        let service = Zeroizing::new(hmac(&*region, b"s3"));
-        Self(Zeroizing::new(hmac(&*service, b"aws4_request")))
+        let day = timestamp::parse_compact(&format!("{}T000000Z", scope.date)).unwrap_or(UNIX_EPOCH);
+        let derived = v4::generate_signing_key(secret.expose(), day, &scope.region, "s3");
+        let mut key = Zeroizing::new([0; 32]);
+        key.copy_from_slice(derived.as_ref());
+        Self(key)
     }
 
     /// The signature of a string, in lower-case hex.
     pub(crate) fn sign(&self, string_to_sign: &str) -> String {
-        hex::encode(hmac(&*self.0, string_to_sign.as_bytes()))
+        v4::calculate_signature(self.0.as_slice(), string_to_sign.as_bytes())
     }
-}
-
-fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
-    let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key).expect("HMAC takes keys of any length");
-    mac.update(message);
-    mac.finalize().into_bytes().into()
 }
 
 /// Compares two signatures without telling by its time where they differ (C27).
@@ -52,10 +49,11 @@ pub(crate) fn same_signature(ours: &str, theirs: &str) -> bool {
     ours.as_bytes().ct_eq(theirs.as_bytes()).into()
 }
 
-/// Verifies the chain of chunk signatures of one streaming upload: every signature covers the one before it, the first covers
-/// that of the request. Holds the signing key, wiped on drop.
+/// Verifies the chain of chunk signatures of one streaming upload: every signature covers the one
+/// before it, the first covers that of the request. Holds the signing key, wiped on drop.
 ///
-/// Source: "Signature calculations for the Authorization header: transferring payload in multiple chunks" (S3 API Reference).
+/// Source: "Signature calculations for the Authorization header: transferring payload in multiple
+/// chunks" (S3 API Reference).
 #[derive(Clone)]
 pub struct ChunkSigner {
     key: SigningKey,
@@ -69,13 +67,15 @@ impl ChunkSigner {
         Self { key, timestamp, scope, previous: seed_signature }
     }
 
-    /// Checks the signature of the next chunk, given the SHA-256 of its data. The chain moves on only when it is good.
+    /// Checks the signature of the next chunk, given the SHA-256 of its data. The chain moves on
+    /// only when it is good.
     pub fn verify_chunk(&mut self, data_sha256: [u8; 32], signature: &str) -> bool {
         let ours = self.chunk_signature(data_sha256);
         self.step(ours, signature)
     }
 
-    /// Checks the signature of the trailer, given the SHA-256 of its canonical lines (`name:value\n` each).
+    /// Checks the signature of the trailer, given the SHA-256 of its canonical lines
+    /// (`name:value\n` each).
     pub fn verify_trailer(&mut self, lines_sha256: [u8; 32], signature: &str) -> bool {
         let ours = self.trailer_signature(lines_sha256);
         self.step(ours, signature)
@@ -112,18 +112,25 @@ impl fmt::Debug for ChunkSigner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use aws_sigv4::sign::v4;
+    use hmac::{Hmac, KeyInit, Mac};
     use proptest::prelude::*;
-    use std::time::{Duration, UNIX_EPOCH};
+    use std::time::Duration;
+
+    fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
+        let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key).expect("HMAC takes keys of any length");
+        mac.update(message);
+        mac.finalize().into_bytes().into()
+    }
 
     proptest! {
         #[test]
-        fn keys_and_signatures_equal_those_of_the_aws_sdk(secret in "\\PC{1,60}", region in "[a-z0-9-]{1,20}", text in any::<String>(), day in 0u64..40_000) {
-            let at = UNIX_EPOCH + Duration::from_secs(day * 86_400);
-            let date = crate::timestamp::compact(at)[..8].to_owned();
-            let ours = SigningKey::derive(&SecretKey::new(secret.clone()), &Scope { date, region: region.clone() });
-            let theirs = v4::generate_signing_key(&secret, at, &region, "s3");
-            prop_assert_eq!(ours.sign(&text), v4::calculate_signature(theirs, text.as_bytes()));
+        fn keys_and_signatures_are_those_of_the_documented_chain(secret in "\\PC{1,60}", region in "[a-z0-9-]{1,20}", text in any::<String>(), day in 0u64..40_000) {
+            let date = timestamp::compact(UNIX_EPOCH + Duration::from_secs(day * 86_400))[..8].to_owned();
+            let steps = [date.as_str(), region.as_str(), "s3", "aws4_request", text.as_str()];
+            let start = format!("AWS4{secret}").into_bytes();
+            let chain = steps.iter().fold(start, |key, step| hmac(&key, step.as_bytes()).to_vec());
+            let scope = Scope { date: date.clone(), region: region.clone() };
+            prop_assert_eq!(SigningKey::derive(&SecretKey::new(secret.clone()), &scope).sign(&text), hex::encode(chain));
         }
     }
 

@@ -1,14 +1,17 @@
 //! The verifier.
 
 use super::{
-    ChunkSigner, CredentialStore, Presented, SecretKey,
-    presented::{PayloadClaim, Request},
+    ChunkSigner, CredentialStore, Presented, Scope, SecretKey,
+    identity::{Authenticated, Identity, PayloadMode},
+    presented::{PayloadClaim, Proof, Request},
+    presign_v2::sign_v2,
     signing::{SigningKey, same_signature},
 };
 use crate::{
     address::Target,
     error::{ErrorCode, Result, S3Error},
     headers::single,
+    post_policy::{FormFields, FormSignature},
 };
 use http::{HeaderMap, Method};
 use std::time::SystemTime;
@@ -17,86 +20,24 @@ use std::time::SystemTime;
 #[derive(Clone, Debug)]
 pub struct Verifier {
     region: String,
-}
-
-/// Who sent a request.
-#[derive(Clone, Debug)]
-pub enum Identity {
-    /// Nobody said who they are. The payload framing still has to be decoded.
-    Anonymous {
-        /// How the payload is framed: unsigned, or unsigned with trailer.
-        payload: PayloadMode,
-    },
-    /// A verified signature.
-    Authenticated(Authenticated),
-}
-
-/// A verified signature.
-#[derive(Clone, Debug)]
-pub struct Authenticated {
-    /// The access key that signed.
-    pub access_key_id: String,
-    /// How it was presented.
-    pub kind: SignatureKind,
-    /// When it was signed, as it claims.
-    pub signed_at: SystemTime,
-    /// How the payload is framed and what covers it.
-    pub payload: PayloadMode,
-}
-
-/// How a signature was presented.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SignatureKind {
-    /// In the `Authorization` header.
-    Header,
-    /// In the query (presigned URL).
-    Presigned,
-}
-
-/// How the payload is framed and what covers it.
-#[derive(Clone, Debug)]
-pub enum PayloadMode {
-    /// Plain bytes that no signature covers (`UNSIGNED-PAYLOAD`, presigned, anonymous).
-    Unsigned,
-    /// Plain bytes with this SHA-256, which the caller compares ([`crate::checksum::Claims`]).
-    Signed([u8; 32]),
-    /// aws-chunked, every chunk signed; with a signed trailer when `trailer`.
-    StreamingSigned {
-        /// Verifies the chunks.
-        signer: ChunkSigner,
-        /// `STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER`.
-        trailer: bool,
-    },
-    /// aws-chunked without signatures, with a trailer (`STREAMING-UNSIGNED-PAYLOAD-TRAILER`).
-    StreamingUnsignedTrailer,
-}
-
-impl Identity {
-    /// How the payload is framed.
-    pub fn payload(&self) -> &PayloadMode {
-        match self {
-            Self::Anonymous { payload } => payload,
-            Self::Authenticated(who) => &who.payload,
-        }
-    }
-
-    /// The access key, when the request was signed.
-    pub fn access_key_id(&self) -> Option<&str> {
-        match self {
-            Self::Anonymous { .. } => None,
-            Self::Authenticated(who) => Some(&who.access_key_id),
-        }
-    }
+    presign_v2: bool,
 }
 
 impl Verifier {
     /// A verifier for a region such as `us-east-1`.
     pub fn new(region: impl Into<String>) -> Self {
-        Self { region: region.into() }
+        Self { region: region.into(), presign_v2: false }
     }
 
-    /// Says who sent the request: [`Verifier::present`], the store's secret, then [`Verifier::verify`]. `headers` are those of the
-    /// request as it was sent.
+    /// Whether URLs presigned with Signature Version 2 are accepted, for GET, HEAD and PUT. They
+    /// are not unless this says so.
+    #[must_use]
+    pub fn presign_v2(self, accepted: bool) -> Self {
+        Self { presign_v2: accepted, ..self }
+    }
+
+    /// Says who sent the request: [`Verifier::present`], the store's secret, then
+    /// [`Verifier::verify`]. `headers` are those of the request as it was sent.
     ///
     /// # Errors
     /// As those two.
@@ -117,13 +58,15 @@ impl Verifier {
         }
     }
 
-    /// Parses what the request presents, and checks all that needs no secret. `None` when it is anonymous (see [`anonymous`]). For
-    /// callers whose secrets have to be awaited; they must answer "no secret" for a session token they do not know (C26).
+    /// Parses what the request presents, and checks all that needs no secret. `None` when it is
+    /// anonymous (see [`anonymous`]). For callers whose secrets have to be awaited; they must
+    /// answer "no secret" for a session token they do not know (C26).
     ///
     /// # Errors
     /// `InvalidRequest` for SigV2, SigV4A and other mechanisms; `InvalidArgument` for two at once;
-    /// `AuthorizationHeaderMalformed`, `AuthorizationQueryParametersError`; `RequestTimeTooSkewed`; `AccessDenied` for expired URLs and for
-    /// headers that are not signed; `SignatureDoesNotMatch` for an impossible `SignedHeaders`.
+    /// `AuthorizationHeaderMalformed`, `AuthorizationQueryParametersError`; `RequestTimeTooSkewed`;
+    /// `AccessDenied` for expired URLs and for headers that are not signed; `SignatureDoesNotMatch`
+    /// for an impossible `SignedHeaders`.
     pub fn present(
         &self,
         method: &Method,
@@ -131,32 +74,46 @@ impl Verifier {
         headers: &HeaderMap,
         now: SystemTime,
     ) -> Result<Option<Presented>> {
-        Request { method, target, headers, now, region: &self.region }.present()
+        Request { method, target, headers, now, region: &self.region, presign_v2: self.presign_v2 }.present()
     }
 
-    /// Compares the signature, in constant time. A key that does not exist (`None`), or has an empty secret, takes as long as a wrong signature (C22).
+    /// Compares the signature, in constant time. A key that does not exist (`None`), or has an
+    /// empty secret, takes as long as a wrong signature (C22).
     ///
     /// # Errors
-    /// `SignatureDoesNotMatch`; `InvalidAccessKeyId` without a secret.
+    /// `SignatureDoesNotMatch`; without a secret `InvalidAccessKeyId`, or `InvalidToken` when a
+    /// session token came along.
     pub fn verify(&self, presented: Presented, secret: Option<&SecretKey>) -> Result<Authenticated> {
         let known = secret.filter(|secret| !secret.expose().is_empty());
         let stand_in = SecretKey::new("a key nobody has: its signature is computed and never accepted");
-        let key = SigningKey::derive(known.unwrap_or(&stand_in), &presented.scope);
-        let same = same_signature(&key.sign(&presented.string_to_sign), &presented.signature);
+        let secret = known.unwrap_or(&stand_in);
+        let key = match &presented.proof {
+            Proof::V4 { scope, .. } => Some(SigningKey::derive(secret, scope)),
+            Proof::V2 => None,
+        };
+        let ours = match &key {
+            Some(key) => key.sign(&presented.string_to_sign),
+            None => sign_v2(secret, &presented.string_to_sign),
+        };
+        let same = same_signature(&ours, &presented.signature);
         if known.is_none() {
+            if presented.session_token.is_some() {
+                return Err(S3Error::new(ErrorCode::InvalidToken));
+            }
             return Err(S3Error::new(ErrorCode::InvalidAccessKeyId).field("AWSAccessKeyId", presented.access_key_id));
         }
         if !same {
             return Err(mismatch(&presented));
         }
-        let payload = match presented.payload {
-            PayloadClaim::Unsigned => PayloadMode::Unsigned,
-            PayloadClaim::Signed(sha256) => PayloadMode::Signed(sha256),
-            PayloadClaim::StreamingUnsignedTrailer => PayloadMode::StreamingUnsignedTrailer,
-            PayloadClaim::StreamingSigned { trailer } => {
-                let signer = ChunkSigner::new(key, presented.timestamp, presented.scope, presented.signature);
+        let payload = match (presented.payload, key, presented.proof) {
+            (PayloadClaim::Unsigned, ..) => PayloadMode::Unsigned,
+            (PayloadClaim::Signed(sha256), ..) => PayloadMode::Signed(sha256),
+            (PayloadClaim::StreamingUnsignedTrailer, ..) => PayloadMode::StreamingUnsignedTrailer,
+            (PayloadClaim::StreamingSigned { trailer }, Some(key), Proof::V4 { timestamp, scope, .. }) => {
+                let signer = ChunkSigner::new(key, timestamp, scope, presented.signature);
                 PayloadMode::StreamingSigned { signer, trailer }
             }
+            (PayloadClaim::StreamingSigned { .. }, ..) => return Err(S3Error::new(ErrorCode::AccessDenied)),
         };
         Ok(Authenticated {
             access_key_id: presented.access_key_id,
@@ -164,6 +121,55 @@ impl Verifier {
             signed_at: presented.signed_at,
             payload,
         })
+    }
+}
+
+impl Verifier {
+    /// Says who signed the policy of a form; `None` when it has none. The policy itself is still to
+    /// be held against the form.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for fields that are missing or not well-formed; `InvalidAccessKeyId`,
+    /// `InvalidToken`, `SignatureDoesNotMatch`; `InvalidRequest` for version 2 where it is not
+    /// accepted.
+    pub fn authenticate_form(&self, form: &FormFields, store: &dyn CredentialStore) -> Result<Option<String>> {
+        let Some(policy) = form.get("policy") else { return Ok(None) };
+        let stand_in = SecretKey::new("a key nobody has: its signature is computed and never accepted");
+        let token = form.get("x-amz-security-token");
+        let known =
+            |access_key_id: &str| store.secret(access_key_id, token).filter(|secret| !secret.expose().is_empty());
+        let (access_key_id, secret, ours, theirs) = match FormSignature::of(form)? {
+            FormSignature::V4 { access_key_id, date, region, signature } => {
+                if region != self.region {
+                    let message = format!("the region '{region}' is wrong; expecting '{}'", self.region);
+                    return Err(S3Error::invalid_argument("x-amz-credential", region, message));
+                }
+                let secret = known(access_key_id);
+                let scope = Scope { date: date.to_owned(), region: region.to_owned() };
+                let ours = SigningKey::derive(secret.as_ref().unwrap_or(&stand_in), &scope).sign(policy);
+                (access_key_id, secret, ours, signature)
+            }
+            FormSignature::V2 { access_key_id, signature } if self.presign_v2 => {
+                let secret = known(access_key_id);
+                let ours = sign_v2(secret.as_ref().unwrap_or(&stand_in), policy);
+                (access_key_id, secret, ours, signature)
+            }
+            FormSignature::V2 { .. } => {
+                return Err(S3Error::with_message(
+                    ErrorCode::InvalidRequest,
+                    "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.",
+                ));
+            }
+        };
+        let same = same_signature(&ours, theirs);
+        match secret {
+            None if token.is_some() => Err(S3Error::new(ErrorCode::InvalidToken)),
+            None => Err(S3Error::new(ErrorCode::InvalidAccessKeyId).field("AWSAccessKeyId", access_key_id)),
+            Some(_) if !same => {
+                Err(S3Error::new(ErrorCode::SignatureDoesNotMatch).field("AWSAccessKeyId", access_key_id))
+            }
+            Some(_) => Ok(Some(access_key_id.to_owned())),
+        }
     }
 }
 
@@ -182,15 +188,18 @@ pub fn anonymous(headers: &HeaderMap) -> Result<Identity> {
     Ok(Identity::Anonymous { payload })
 }
 
-/// What S3 tells a client whose signature is wrong: the texts we signed, so that it can compare them with its own. A session token is
-/// a credential and stays out.
+/// What S3 tells a client whose signature is wrong: the texts we signed, so that it can compare
+/// them with its own. A session token is a credential and stays out.
 fn mismatch(presented: &Presented) -> S3Error {
     let error = S3Error::new(ErrorCode::SignatureDoesNotMatch).field("AWSAccessKeyId", &presented.access_key_id);
     if presented.session_token.is_some() {
         return error;
     }
-    error
-        .field("StringToSign", &presented.string_to_sign)
-        .field("SignatureProvided", &presented.signature)
-        .field("CanonicalRequest", String::from_utf8_lossy(&presented.canonical_request))
+    let error = error.field("StringToSign", &presented.string_to_sign).field("SignatureProvided", &presented.signature);
+    match &presented.proof {
+        Proof::V4 { canonical_request, .. } => {
+            error.field("CanonicalRequest", String::from_utf8_lossy(canonical_request))
+        }
+        Proof::V2 => error,
+    }
 }

@@ -1,17 +1,19 @@
-//! A pull parser over quick-xml that knows only what S3's request documents need: elements and text. Everything that makes XML
-//! dangerous is refused: DOCTYPE, entities other than the five predefined ones, depth past what any S3 document has.
+//! A pull parser over quick-xml that knows only what S3's request documents need: elements and
+//! text. Everything that makes XML dangerous is refused: DOCTYPE, entities other than the five
+//! predefined ones, depth past what any S3 document has.
 
 use crate::error::{ErrorCode, Result, S3Error};
 use quick_xml::{Reader, escape::resolve_predefined_entity, events::Event};
 
 /// The deepest element of any request document is at 4.
 const DEPTH_MAX: usize = 8;
-/// The longest text of one element: a key of 1,024 bytes, and room to say what is wrong with a longer one.
+/// The longest text of one element: a key of 1,024 bytes, and room to say what is wrong with a
+/// longer one.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// The elements of one document, read in order. Attributes are not looked at: no S3 document's meaning lies in them. Time is linear in
-/// the document, memory is one text.
-pub(super) struct Elements<'d> {
+/// The elements of one document, read in order. Attributes are not looked at: no S3 document's
+/// meaning lies in them. Time is linear in the document, memory is one text.
+pub(crate) struct Elements<'d> {
     reader: Reader<&'d [u8]>,
     depth: usize,
 }
@@ -28,7 +30,7 @@ impl<'d> Elements<'d> {
     ///
     /// # Errors
     /// `MalformedXML`, and those of `inside`.
-    pub(super) fn parse(document: &'d [u8], root: &str, inside: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+    pub(crate) fn parse(document: &'d [u8], root: &str, inside: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let document = std::str::from_utf8(document).map_err(|_| malformed())?;
         let document = document.strip_prefix('\u{feff}').unwrap_or(document);
         let mut reader = Reader::from_str(document);
@@ -44,8 +46,9 @@ impl<'d> Elements<'d> {
         }
     }
 
-    /// Calls `each` for every child element; it must read the child to its end. Text between children must be white space.
-    pub(super) fn children(&mut self, mut each: impl FnMut(&mut Self, &str) -> Result<()>) -> Result<()> {
+    /// Calls `each` for every child element; it must read the child to its end. Text between
+    /// children must be white space.
+    pub(crate) fn children(&mut self, mut each: impl FnMut(&mut Self, &str) -> Result<()>) -> Result<()> {
         loop {
             match self.next()? {
                 Next::Open(name) => each(self, &name)?,
@@ -57,7 +60,7 @@ impl<'d> Elements<'d> {
     }
 
     /// The text of the current element, exactly; there must be no element in it.
-    pub(super) fn text(&mut self) -> Result<String> {
+    pub(crate) fn text(&mut self) -> Result<String> {
         let mut out = String::new();
         loop {
             match self.next()? {
@@ -70,7 +73,7 @@ impl<'d> Elements<'d> {
     }
 
     /// `true` or `false`.
-    pub(super) fn boolean(&mut self) -> Result<bool> {
+    pub(crate) fn boolean(&mut self) -> Result<bool> {
         match self.text()?.trim() {
             "true" => Ok(true),
             "false" => Ok(false),
@@ -79,7 +82,7 @@ impl<'d> Elements<'d> {
     }
 
     /// Reads over the current element.
-    pub(super) fn skip(&mut self) -> Result<()> {
+    pub(crate) fn skip(&mut self) -> Result<()> {
         let depth = self.depth;
         while self.depth >= depth {
             self.next()?;
@@ -108,7 +111,8 @@ impl<'d> Elements<'d> {
                     if let Some(c) = reference.resolve_char_ref().map_err(|_| malformed())? {
                         return Ok(Next::Text(c.to_string().into()));
                     }
-                    // Any other entity would have to be declared, and declarations are refused (C70).
+                    // Any other entity would have to be declared, and declarations are refused
+                    // (C70).
                     let text = resolve_predefined_entity(&reference).ok_or_else(malformed)?;
                     return Ok(Next::Text(text.into()));
                 }
@@ -135,6 +139,7 @@ impl<'d> Elements<'d> {
     }
 }
 
-fn malformed() -> S3Error {
+/// The answer to a document that S3 would not take.
+pub(crate) fn malformed() -> S3Error {
     S3Error::new(ErrorCode::MalformedXML)
 }

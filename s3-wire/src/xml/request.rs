@@ -1,11 +1,20 @@
-//! Documents clients send, every dimension bounded: bytes, depth, elements; no DOCTYPE, no entities (C70–C72).
+//! Documents clients send, every dimension bounded: bytes, depth, elements; no DOCTYPE, no entities
+//! (C70–C72).
+
+mod access;
 
 use super::reader::Elements;
+pub(crate) use super::reader::malformed;
 use crate::{
     checksum::{Checksum, ChecksumAlgorithm},
     error::{ErrorCode, Result, S3Error},
     etag::ETag,
-    headers::decimal,
+    headers::{WriteConditions, decimal, parse_moment},
+    tags::{BUCKET_TAGS_MAX, TagSet},
+};
+
+pub use access::{
+    AccessControlRequest, GRANTS_MAX, ObjectOwnership, PublicAccessBlockConfiguration, WrittenGrant, WrittenGrantee,
 };
 
 /// The most objects of one DeleteObjects.
@@ -18,6 +27,49 @@ pub const PARTS_MAX: usize = 10_000;
 pub struct CreateBucketConfiguration {
     /// The region asked for.
     pub location_constraint: Option<String>,
+    /// The tags the bucket is to have.
+    pub tags: TagSet,
+}
+
+/// `VersioningConfiguration`, as a client sends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VersioningRequest {
+    /// `Status`: true for `Enabled`, false for `Suspended`.
+    pub enabled: bool,
+    /// `MfaDelete`, if named: true for `Enabled`.
+    pub mfa_delete: Option<bool>,
+}
+
+impl VersioningRequest {
+    /// Parses a document.
+    ///
+    /// # Errors
+    /// `MissingRequestBodyError` for an empty one; `IllegalVersioningConfigurationException`
+    /// without a status; `MalformedXML`, also for other words.
+    pub fn parse(document: &[u8]) -> Result<Self> {
+        if document.is_empty() {
+            return Err(S3Error::new(ErrorCode::MissingRequestBodyError));
+        }
+        let (mut enabled, mut mfa_delete) = (None, None);
+        Elements::parse(document, "VersioningConfiguration", |xml| {
+            xml.children(|xml, name| match name {
+                "Status" => set_once(&mut enabled, either(&xml.text()?, "Enabled", "Suspended")?),
+                "MfaDelete" | "MFADelete" => set_once(&mut mfa_delete, either(&xml.text()?, "Enabled", "Disabled")?),
+                _ => Err(malformed()),
+            })
+        })?;
+        let enabled = enabled.ok_or_else(|| S3Error::new(ErrorCode::IllegalVersioningConfigurationException))?;
+        Ok(Self { enabled, mfa_delete })
+    }
+}
+
+/// One of two words.
+pub(crate) fn either(text: &str, yes: &str, no: &str) -> Result<bool> {
+    match text.trim() {
+        word if word == yes => Ok(true),
+        word if word == no => Ok(false),
+        _ => Err(malformed()),
+    }
 }
 
 /// `Delete`.
@@ -29,15 +81,16 @@ pub struct Delete {
     pub quiet: bool,
 }
 
-/// One object of a `Delete`. The key is as sent: [`crate::ObjectKey::new`] may still refuse it, which is then that entry's error.
+/// One object of a `Delete`. The key is as sent: [`crate::ObjectKey::new`] may still refuse it,
+/// which is then that entry's error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteEntry {
     /// Its key.
     pub key: String,
     /// Its version.
     pub version_id: Option<String>,
-    /// Delete only when the tag is this.
-    pub etag: Option<ETag>,
+    /// Delete only when the tag, the second of the last modification and the size are these.
+    pub conditions: WriteConditions,
 }
 
 /// `CompleteMultipartUpload`.
@@ -62,19 +115,23 @@ impl CreateBucketConfiguration {
     /// Parses a document; an empty body is the default.
     ///
     /// # Errors
-    /// `MalformedXML`.
+    /// `MalformedXML`, also for elements S3 does not have; `NotImplemented` for those of directory
+    /// buckets; as [`TagSet::new`].
     pub fn parse(document: &[u8]) -> Result<Self> {
         let mut configuration = Self::default();
+        let mut tags = None;
         if document.is_empty() {
             return Ok(configuration);
         }
         Elements::parse(document, "CreateBucketConfiguration", |xml| {
             xml.children(|xml, name| match name {
-                "LocationConstraint" => set(&mut configuration.location_constraint, xml.text()?),
+                "LocationConstraint" => set_once(&mut configuration.location_constraint, xml.text()?),
                 "Location" | "Bucket" => Err(S3Error::new(ErrorCode::NotImplemented).field("Element", name)),
-                _ => xml.skip(),
+                "Tags" => set_once(&mut tags, tag_list(xml, BUCKET_TAGS_MAX)?),
+                _ => Err(malformed()),
             })
         })?;
+        configuration.tags = TagSet::new(tags.unwrap_or_default(), BUCKET_TAGS_MAX)?;
         configuration.location_constraint = configuration.location_constraint.filter(|region| !region.is_empty());
         Ok(configuration)
     }
@@ -84,13 +141,14 @@ impl Delete {
     /// Parses a document.
     ///
     /// # Errors
-    /// `MalformedXML`, also for none or more than 1000 objects; `NotImplemented` for the conditions on time and size that only directory buckets have.
+    /// `MalformedXML`, also for none or more than 1000 objects, and for conditions that are no
+    /// moment or size.
     pub fn parse(document: &[u8]) -> Result<Self> {
         let mut delete = Self::default();
         let mut quiet = None;
         Elements::parse(document, "Delete", |xml| {
             xml.children(|xml, name| match name {
-                "Quiet" => set(&mut quiet, xml.boolean()?),
+                "Quiet" => set_once(&mut quiet, xml.boolean()?),
                 "Object" if delete.objects.len() == DELETE_OBJECTS_MAX => Err(malformed()), // C72
                 "Object" => {
                     delete.objects.push(delete_entry(xml)?);
@@ -105,23 +163,31 @@ impl Delete {
 }
 
 fn delete_entry(xml: &mut Elements<'_>) -> Result<DeleteEntry> {
-    let (mut key, mut version_id, mut etag) = (None, None, None);
+    let (mut key, mut version_id) = (None, None);
+    let mut conditions = WriteConditions::default();
     xml.children(|xml, name| match name {
-        "Key" => set(&mut key, xml.text()?),
-        "VersionId" => set(&mut version_id, xml.text()?),
-        "ETag" => set(&mut etag, ETag::from_wire(&xml.text()?)),
-        "LastModifiedTime" | "Size" => Err(S3Error::new(ErrorCode::NotImplemented).field("Element", name)),
+        "Key" => set_once(&mut key, xml.text()?),
+        "VersionId" => set_once(&mut version_id, xml.text()?),
+        "ETag" => set_once(&mut conditions.if_match, ETag::from_wire(&xml.text()?)),
+        "LastModifiedTime" => {
+            set_once(&mut conditions.if_match_last_modified, parse_moment(&xml.text()?).ok_or_else(malformed)?)
+        }
+        "Size" => set_once(&mut conditions.if_match_size, decimal(xml.text()?.trim()).ok_or_else(malformed)?),
         _ => xml.skip(),
     })?;
     let version_id = version_id.filter(|version: &String| !version.is_empty());
-    Ok(DeleteEntry { key: key.ok_or_else(malformed)?, version_id, etag })
+    if conditions.if_match.as_ref().is_some_and(|etag| etag.as_str() == "*") {
+        conditions = WriteConditions { if_match: None, if_match_any: true, ..conditions };
+    }
+    Ok(DeleteEntry { key: key.ok_or_else(malformed)?, version_id, conditions })
 }
 
 impl CompleteMultipartUpload {
     /// Parses a document.
     ///
     /// # Errors
-    /// `MalformedXML`, also for none or more than 10,000 parts; `InvalidPartOrder`; `InvalidArgument` for a number out of range (C84).
+    /// `MalformedXML`, also for none or more than 10,000 parts; `InvalidPartOrder`;
+    /// `InvalidArgument` for a number out of range (C84).
     pub fn parse(document: &[u8]) -> Result<Self> {
         let mut parts: Vec<CompletedPart> = Vec::new();
         Elements::parse(document, "CompleteMultipartUpload", |xml| {
@@ -147,10 +213,10 @@ impl CompleteMultipartUpload {
 fn completed_part(xml: &mut Elements<'_>) -> Result<CompletedPart> {
     let (mut number, mut etag, mut checksum) = (None, None, None);
     xml.children(|xml, name| match name {
-        "PartNumber" => set(&mut number, xml.text()?),
-        "ETag" => set(&mut etag, ETag::from_wire(&xml.text()?)),
+        "PartNumber" => set_once(&mut number, xml.text()?),
+        "ETag" => set_once(&mut etag, ETag::from_wire(&xml.text()?)),
         other => match ChecksumAlgorithm::ALL.into_iter().find(|algorithm| algorithm.element() == other) {
-            Some(algorithm) => set(&mut checksum, Checksum::parse(algorithm, xml.text()?.trim())?),
+            Some(algorithm) => set_once(&mut checksum, Checksum::parse(algorithm, xml.text()?.trim())?),
             None => xml.skip(),
         },
     })?;
@@ -162,16 +228,55 @@ fn completed_part(xml: &mut Elements<'_>) -> Result<CompletedPart> {
     Ok(CompletedPart { number, etag: etag.ok_or_else(malformed)?, checksum })
 }
 
+/// Reads a `Tagging` of an object or bucket.
+///
+/// # Errors
+/// `MalformedXML`, also for elements S3 does not have; as [`TagSet::new`].
+pub fn parse_tagging(document: &[u8], tags_max: usize) -> Result<TagSet> {
+    let mut tags = None;
+    Elements::parse(document, "Tagging", |xml| {
+        xml.children(|xml, name| match name {
+            "TagSet" => set_once(&mut tags, tag_list(xml, tags_max)?),
+            _ => Err(malformed()),
+        })
+    })?;
+    TagSet::new(tags.ok_or_else(malformed)?, tags_max)
+}
+
+/// The `Tag`s of the current element; at most one more than there may be, which [`TagSet::new`]
+/// then refuses.
+fn tag_list(xml: &mut Elements<'_>, tags_max: usize) -> Result<Vec<(String, String)>> {
+    let mut tags = Vec::new();
+    xml.children(|xml, name| {
+        if name != "Tag" {
+            return Err(malformed());
+        }
+        let tag = tag(xml)?;
+        if tags.len() <= tags_max {
+            tags.push(tag);
+        }
+        Ok(())
+    })?;
+    Ok(tags)
+}
+
+/// Key and value of the current element, a `Tag`.
+pub(crate) fn tag(xml: &mut Elements<'_>) -> Result<(String, String)> {
+    let (mut key, mut value) = (None, None);
+    xml.children(|xml, name| match name {
+        "Key" => set_once(&mut key, xml.text()?),
+        "Value" => set_once(&mut value, xml.text()?),
+        _ => Err(malformed()),
+    })?;
+    Ok((key.ok_or_else(malformed)?, value.ok_or_else(malformed)?))
+}
+
 /// Takes the value of an element that may stand once.
-fn set<T>(slot: &mut Option<T>, value: T) -> Result<()> {
+pub(crate) fn set_once<T>(slot: &mut Option<T>, value: T) -> Result<()> {
     match slot.replace(value) {
         None => Ok(()),
         Some(_) => Err(malformed()),
     }
-}
-
-fn malformed() -> S3Error {
-    S3Error::new(ErrorCode::MalformedXML)
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! Documents we send, as plain structs.
 
+mod access;
+mod attributes;
+mod configurations;
 mod listings;
 mod multipart;
 mod objects;
@@ -10,6 +13,10 @@ use crate::{
     etag::ETag,
 };
 use std::time::SystemTime;
+
+pub use access::{AccessControlPolicy, ListedGrant, ListedGrantee, PolicyStatus};
+pub use attributes::{GetObjectAttributesResponse, ObjectParts, PostResponse};
+pub use configurations::DefaultConfiguration;
 
 /// Who owns something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +88,8 @@ pub struct ObjectEntry {
     pub checksum: Option<(ChecksumAlgorithm, ChecksumType)>,
 }
 
-/// `ListBucketResult` of ListObjects (version 1). Strings are given plain; `encoding_type_url` makes the writer encode them.
+/// `ListBucketResult` of ListObjects (version 1). Strings are given plain; `encoding_type_url`
+/// makes the writer encode them.
 #[derive(Clone, Debug)]
 pub struct ListObjectsResult {
     /// The bucket.
@@ -284,6 +292,62 @@ pub struct DeletedEntry {
     pub version_id: Option<String>,
     /// The delete marker made or removed.
     pub delete_marker_version_id: Option<String>,
+}
+
+/// `ListVersionsResult`. Strings are given plain; `encoding_type_url` makes the writer encode them.
+#[derive(Clone, Debug)]
+pub struct ListVersionsResult {
+    /// The bucket.
+    pub bucket: String,
+    /// As asked.
+    pub prefix: String,
+    /// As asked.
+    pub delimiter: Option<String>,
+    /// As asked.
+    pub key_marker: String,
+    /// As asked.
+    pub version_id_marker: String,
+    /// Where the next page starts.
+    pub next_key_marker: Option<String>,
+    /// Where the next page starts; absent behind a common prefix.
+    pub next_version_id_marker: Option<String>,
+    /// As asked, at most 1000.
+    pub max_keys: u32,
+    /// Whether there is more.
+    pub is_truncated: bool,
+    /// `encoding-type=url`.
+    pub encoding_type_url: bool,
+    /// Versions and delete markers in order.
+    pub versions: Vec<ListedVersion>,
+    /// The common prefixes.
+    pub common_prefixes: Vec<String>,
+}
+
+/// One version or delete marker in a listing.
+#[derive(Clone, Debug)]
+pub struct ListedVersion {
+    /// Its version id.
+    pub version_id: String,
+    /// Whether it is the newest of its key.
+    pub is_latest: bool,
+    /// What it is.
+    pub what: VersionOrMarker,
+}
+
+/// What stands under a version id.
+#[derive(Clone, Debug)]
+pub enum VersionOrMarker {
+    /// An object.
+    Version(ObjectEntry),
+    /// A delete marker.
+    Marker {
+        /// The key, not encoded.
+        key: String,
+        /// When it was made.
+        last_modified: SystemTime,
+        /// Its owner.
+        owner: Owner,
+    },
 }
 
 /// One object that was not deleted.

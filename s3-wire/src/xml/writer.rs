@@ -1,4 +1,5 @@
-//! A thin layer over quick-xml's writer: elements in order, text escaped so that every key gives well-formed XML.
+//! A thin layer over quick-xml's writer: elements in order, text escaped so that every key gives
+//! well-formed XML.
 
 use super::{DECLARATION, NAMESPACE};
 use bytes::Bytes;
@@ -53,6 +54,12 @@ impl XmlWriter {
         self.open.push(name);
     }
 
+    /// Opens an element with attributes.
+    pub fn open_with<'a>(&mut self, name: &'static str, attributes: impl IntoIterator<Item = (&'a str, &'a str)>) {
+        self.event(Event::Start(BytesStart::new(name).with_attributes(attributes)));
+        self.open.push(name);
+    }
+
     /// Opens a root element in S3's namespace.
     pub fn open_root(&mut self, name: &'static str) {
         self.event(Event::Start(BytesStart::new(name).with_attributes([("xmlns", NAMESPACE)])));
@@ -91,10 +98,11 @@ impl XmlWriter {
     }
 }
 
-/// Escapes text so that a parser gives it back unchanged where XML 1.0 can carry it at all. White space that a parser would
-/// normalise (`\t`, `\n`, `\r`) becomes a character reference. The other control characters and U+FFFE/U+FFFF cannot stand
-/// in an XML 1.0 document in any form; like S3 they are written as references (`&#x1;`), which lenient parsers read; clients
-/// that list such keys ask for `encoding-type=url` (C73).
+/// Escapes text so that a parser gives it back unchanged where XML 1.0 can carry it at all. White
+/// space that a parser would normalise (`\t`, `\n`, `\r`) becomes a character reference. The other
+/// control characters and U+FFFE/U+FFFF cannot stand in an XML 1.0 document in any form; like S3
+/// they are written as references (`&#x1;`), which lenient parsers read; clients that list such
+/// keys ask for `encoding-type=url` (C73).
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 /// Bytes of text in one word, so that it stays within the 75 characters RFC 2047 allows.
 const WORD_BYTES: usize = 45;
 
-/// Decodes the encoded words in a value. What is not a well-formed word of UTF-8, ISO-8859-1 or ASCII stays as it is. White space between two words
-/// belongs to neither.
+/// Decodes the encoded words in a value. What is not a well-formed word of UTF-8, ISO-8859-1 or
+/// ASCII stays as it is. White space between two words belongs to neither.
 pub(super) fn decode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -17,7 +17,7 @@ fn a_delete_is_read_exactly() {
             DeleteEntry {
                 key: " a & b\né/../<x>".into(),
                 version_id: Some("null".into()),
-                etag: Some(ETag::from_wire("e"))
+                conditions: WriteConditions { if_match: Some(ETag::from_wire("e")), ..WriteConditions::default() }
             },
             DeleteEntry::default(),
         ]
@@ -90,9 +90,10 @@ fn a_delete_has_1_to_1000_objects() {
 }
 
 #[test]
-fn conditions_of_directory_buckets_are_not_ignored() {
+fn the_conditions_of_a_deletion_are_read() {
     let document = "<Delete><Object><Key>k</Key><Size>1</Size></Object></Delete>";
-    assert_eq!(Delete::parse(document.as_bytes()).unwrap_err().code(), ErrorCode::NotImplemented);
+    let deletion = Delete::parse(document.as_bytes()).unwrap();
+    assert_eq!(deletion.objects[0].conditions.if_match_size, Some(1));
 }
 
 fn complete(parts: &str) -> Result<CompleteMultipartUpload> {
@@ -176,4 +177,23 @@ proptest! {
         let _ = CompleteMultipartUpload::parse(document.as_bytes());
         let _ = CreateBucketConfiguration::parse(document.as_bytes());
     }
+}
+
+#[test]
+fn versioning_is_enabled_or_suspended_and_nothing_else() {
+    let parse = |inside: &str| {
+        VersioningRequest::parse(format!("<VersioningConfiguration>{inside}</VersioningConfiguration>").as_bytes())
+    };
+    let read = |inside: &str| parse(inside).map(|request| (request.enabled, request.mfa_delete)).unwrap();
+    assert_eq!(read("<Status>Enabled</Status>"), (true, None));
+    assert_eq!(read("<Status>Suspended</Status><MfaDelete>Disabled</MfaDelete>"), (false, Some(false)));
+    assert_eq!(read("<MFADelete>Enabled</MFADelete><Status>Enabled</Status>"), (true, Some(true)));
+    let refused = |inside: &str| parse(inside).unwrap_err().code();
+    assert_eq!(refused(""), ErrorCode::IllegalVersioningConfigurationException);
+    for inside in
+        ["<Status>enabled</Status>", "<Status/>", "<Foo/>", "<Status>Enabled</Status><MfaDelete>On</MfaDelete>"]
+    {
+        assert_eq!(refused(inside), ErrorCode::MalformedXML, "{inside}");
+    }
+    assert_eq!(VersioningRequest::parse(b"").unwrap_err().code(), ErrorCode::MissingRequestBodyError);
 }

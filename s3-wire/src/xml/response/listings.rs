@@ -1,8 +1,8 @@
 //! How listings are written.
 
 use super::{
-    BucketEntry, ListAllMyBucketsResult, ListObjectsResult, ListObjectsV2Result, LocationConstraint, ObjectEntry,
-    Owner, VersioningConfiguration,
+    BucketEntry, ListAllMyBucketsResult, ListObjectsResult, ListObjectsV2Result, ListVersionsResult,
+    LocationConstraint, ObjectEntry, Owner, VersionOrMarker, VersioningConfiguration,
 };
 use crate::{
     address::percent,
@@ -96,17 +96,62 @@ fn contents(xml: &mut XmlWriter, encoding: Encoding, objects: &[ObjectEntry]) {
     for object in objects {
         xml.open("Contents");
         xml.text("Key", &encoding.apply(&object.key));
-        xml.text("LastModified", &iso8601(object.last_modified));
-        xml.text("ETag", &object.etag.quoted());
-        if let Some((algorithm, kind)) = object.checksum {
-            xml.text("ChecksumAlgorithm", algorithm.as_str());
-            xml.text("ChecksumType", kind.as_str());
+        described(xml, object);
+        xml.close();
+    }
+}
+
+/// What a listing says of an object beside its name.
+fn described(xml: &mut XmlWriter, object: &ObjectEntry) {
+    xml.text("LastModified", &iso8601(object.last_modified));
+    xml.text("ETag", &object.etag.quoted());
+    if let Some((algorithm, kind)) = object.checksum {
+        xml.text("ChecksumAlgorithm", algorithm.as_str());
+        xml.text("ChecksumType", kind.as_str());
+    }
+    xml.value("Size", object.size);
+    if let Some(by) = &object.owner {
+        owner(xml, "Owner", by);
+    }
+    xml.text("StorageClass", &object.storage_class);
+}
+
+impl Document for ListVersionsResult {
+    fn write(&self, xml: &mut XmlWriter) {
+        let encoding = Encoding { url: self.encoding_type_url };
+        xml.open_root("ListVersionsResult");
+        xml.text("Name", &self.bucket);
+        xml.text("Prefix", &encoding.apply(&self.prefix));
+        xml.text("KeyMarker", &encoding.apply(&self.key_marker));
+        xml.text("VersionIdMarker", &self.version_id_marker);
+        encoding.optional(xml, "NextKeyMarker", self.next_key_marker.as_deref());
+        xml.optional("NextVersionIdMarker", self.next_version_id_marker.as_deref());
+        xml.value("MaxKeys", self.max_keys);
+        encoding.optional(xml, "Delimiter", self.delimiter.as_deref());
+        encoding.write_type(xml);
+        xml.value("IsTruncated", self.is_truncated);
+        for version in &self.versions {
+            let named = |xml: &mut XmlWriter, key: &str| {
+                xml.text("Key", &encoding.apply(key));
+                xml.text("VersionId", &version.version_id);
+                xml.value("IsLatest", version.is_latest);
+            };
+            match &version.what {
+                VersionOrMarker::Version(object) => {
+                    xml.open("Version");
+                    named(xml, &object.key);
+                    described(xml, object);
+                }
+                VersionOrMarker::Marker { key, last_modified, owner: by } => {
+                    xml.open("DeleteMarker");
+                    named(xml, key);
+                    xml.text("LastModified", &iso8601(*last_modified));
+                    owner(xml, "Owner", by);
+                }
+            }
+            xml.close();
         }
-        xml.value("Size", object.size);
-        if let Some(by) = &object.owner {
-            owner(xml, "Owner", by);
-        }
-        xml.text("StorageClass", &object.storage_class);
+        encoding.common_prefixes(xml, &self.common_prefixes);
         xml.close();
     }
 }

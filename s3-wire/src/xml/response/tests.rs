@@ -209,3 +209,41 @@ fn copies_and_deletions() {
     assert_eq!(text(&elements, "DeleteMarkerVersionId"), ["m"]);
     assert_eq!(text(&elements, "Code"), ["AccessDenied"]);
 }
+
+#[test]
+fn versions_and_markers_are_written_in_one_order() {
+    let entry = ObjectEntry {
+        key: "a b".into(),
+        last_modified: at(),
+        etag: ETag::from_wire("e"),
+        size: 7,
+        storage_class: "STANDARD".into(),
+        owner: Some(owner()),
+        checksum: None,
+    };
+    let marker = VersionOrMarker::Marker { key: "a b".into(), last_modified: at(), owner: owner() };
+    let result = ListVersionsResult {
+        bucket: "b".into(),
+        prefix: String::new(),
+        delimiter: Some("/".into()),
+        key_marker: "a".into(),
+        version_id_marker: "null".into(),
+        next_key_marker: Some("a b".into()),
+        next_version_id_marker: Some("v1".into()),
+        max_keys: 2,
+        is_truncated: true,
+        encoding_type_url: true,
+        versions: vec![
+            ListedVersion { version_id: "v2".into(), is_latest: true, what: marker },
+            ListedVersion { version_id: "v1".into(), is_latest: false, what: VersionOrMarker::Version(entry) },
+        ],
+        common_prefixes: vec!["p/".into()],
+    };
+    let elements = read(&result.to_bytes());
+    assert_eq!(text(&elements, "Key"), ["a%20b", "a%20b"]);
+    assert_eq!(text(&elements, "VersionId"), ["v2", "v1"]);
+    assert_eq!(text(&elements, "IsLatest"), ["true", "false"]);
+    assert_eq!((text(&elements, "Size"), text(&elements, "ETag")), (vec!["7"], vec!["\"e\""]));
+    assert_eq!((text(&elements, "NextKeyMarker"), text(&elements, "NextVersionIdMarker")), (vec!["a%20b"], vec!["v1"]));
+    assert_eq!(text(&elements, "DisplayName").len(), 2, "both have an owner");
+}

@@ -1,0 +1,316 @@
+//! Cross-origin resource sharing: a bucket's rules, which of them a browser's request meets, and
+//! the headers that answer it.
+//!
+//! Source: "Configuring cross-origin resource sharing" (Amazon S3 User Guide), PutBucketCors (API
+//! Reference), the Fetch standard's CORS protocol.
+
+use crate::{
+    error::{ErrorCode, Result, S3Error},
+    headers::decimal,
+    headers::single,
+    xml::{
+        Document, XmlWriter,
+        reader::Elements,
+        request::{malformed, set_once},
+    },
+};
+use http::{HeaderMap, HeaderValue, header};
+
+/// The most rules of a bucket.
+const RULES_MAX: usize = 100;
+const METHODS: [&str; 5] = ["GET", "PUT", "POST", "DELETE", "HEAD"];
+
+/// The rules of one bucket, in order: the first that a request meets decides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CorsConfiguration {
+    /// 1–100 rules.
+    pub rules: Vec<CorsRule>,
+}
+
+/// One rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CorsRule {
+    /// Its name, for people.
+    pub id: Option<String>,
+    /// Origins, each with at most one `*`.
+    pub allowed_origins: Vec<String>,
+    /// `GET`, `PUT`, `POST`, `DELETE`, `HEAD`.
+    pub allowed_methods: Vec<String>,
+    /// Request headers, each with at most one `*`.
+    pub allowed_headers: Vec<String>,
+    /// Answer headers that scripts may read.
+    pub expose_headers: Vec<String>,
+    /// How long a browser may remember a preflight's answer, in seconds.
+    pub max_age_seconds: Option<u32>,
+}
+
+impl CorsConfiguration {
+    /// Reads the document.
+    ///
+    /// # Errors
+    /// `MalformedXML`; `InvalidRequest` for a method or a wildcard that S3 does not take.
+    pub fn parse(document: &[u8]) -> Result<Self> {
+        let configuration = parse_cors(document)?;
+        configuration.rules.iter().try_for_each(CorsRule::check)?;
+        Ok(configuration)
+    }
+
+    /// The headers of the answer to a preflight.
+    ///
+    /// # Errors
+    /// `BadRequest` without an origin or a method; `AccessForbidden` when no rule allows the
+    /// request.
+    pub fn preflight(configuration: Option<&Self>, headers: &HeaderMap) -> Result<HeaderMap> {
+        let bad = |message: &'static str| S3Error::with_message(ErrorCode::BadRequest, message);
+        let origin =
+            single(headers, "origin")?.ok_or_else(|| bad("Insufficient information. Origin request header needed."))?;
+        let method = single(headers, "access-control-request-method")?
+            .filter(|method| METHODS.contains(method))
+            .ok_or_else(|| bad("Invalid Access-Control-Request-Method."))?;
+        let asked = single(headers, "access-control-request-headers")?.unwrap_or_default();
+        let asked: Vec<String> =
+            asked.split(',').map(|name| name.trim().to_ascii_lowercase()).filter(|name| !name.is_empty()).collect();
+        let forbidden = |message: &'static str| {
+            S3Error::with_message(ErrorCode::AccessForbidden, message)
+                .field("Method", method)
+                .field("ResourceType", "OBJECT")
+        };
+        let configuration =
+            configuration.ok_or_else(|| forbidden("CORSResponse: CORS is not enabled for this bucket."))?;
+        let rule = configuration
+            .rules
+            .iter()
+            .find(|rule| rule.allows(origin, method) && asked.iter().all(|name| rule.allows_header(name)))
+            .ok_or_else(|| {
+                forbidden(
+                    "CORSResponse: This CORS request is not allowed. This is usually because the evalution of Origin, request method / \
+                     Access-Control-Request-Method or Access-Control-Request-Headers are not whitelisted by the resource's CORS spec.",
+                )
+            })?;
+        let mut answer = rule.headers(origin);
+        if !asked.is_empty() {
+            set(&mut answer, header::ACCESS_CONTROL_ALLOW_HEADERS, &asked.join(", "));
+        }
+        Ok(answer)
+    }
+
+    /// The headers that let a script read the answer to a request; none when no rule allows it.
+    pub fn answer(&self, origin: &str, method: &str) -> HeaderMap {
+        let rule = self.rules.iter().find(|rule| rule.allows(origin, method));
+        rule.map(|rule| rule.headers(origin)).unwrap_or_default()
+    }
+}
+
+impl CorsRule {
+    fn check(&self) -> Result<()> {
+        let invalid = |message: String| Err(S3Error::with_message(ErrorCode::InvalidRequest, message));
+        if let Some(method) = self.allowed_methods.iter().find(|method| !METHODS.contains(&method.as_str())) {
+            return invalid(format!("Found unsupported HTTP method in CORS config. Unsupported method is {method}"));
+        }
+        for (name, patterns) in [("AllowedOrigin", &self.allowed_origins), ("AllowedHeader", &self.allowed_headers)] {
+            if let Some(pattern) = patterns.iter().find(|pattern| pattern.matches('*').count() > 1) {
+                return invalid(format!("{name} \"{pattern}\" can not have more than one wildcard."));
+            }
+        }
+        match self.expose_headers.iter().find(|name| name.contains('*')) {
+            Some(name) => invalid(format!(
+                "ExposeHeader \"{name}\" contains wildcard. We currently do not support wildcard for ExposeHeader."
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn allows(&self, origin: &str, method: &str) -> bool {
+        self.allowed_origins.iter().any(|pattern| matches(pattern, origin))
+            && self.allowed_methods.iter().any(|allowed| allowed == method)
+    }
+
+    fn allows_header(&self, name: &str) -> bool {
+        self.allowed_headers.iter().any(|pattern| matches(&pattern.to_ascii_lowercase(), name))
+    }
+
+    fn headers(&self, origin: &str) -> HeaderMap {
+        let mut answer = HeaderMap::new();
+        if self.allowed_origins.iter().any(|allowed| allowed == "*") {
+            set(&mut answer, header::ACCESS_CONTROL_ALLOW_ORIGIN, "*");
+        } else {
+            set(&mut answer, header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            set(&mut answer, header::ACCESS_CONTROL_ALLOW_CREDENTIALS, "true");
+        }
+        set(&mut answer, header::ACCESS_CONTROL_ALLOW_METHODS, &self.allowed_methods.join(", "));
+        if !self.expose_headers.is_empty() {
+            set(&mut answer, header::ACCESS_CONTROL_EXPOSE_HEADERS, &self.expose_headers.join(", "));
+        }
+        if let Some(seconds) = self.max_age_seconds {
+            answer.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from(seconds));
+        }
+        set(&mut answer, header::VARY, "Origin, Access-Control-Request-Headers, Access-Control-Request-Method");
+        answer
+    }
+}
+
+/// Whether a text meets a pattern with at most one `*`.
+fn matches(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((start, end)) => text.len() >= start.len() + end.len() && text.starts_with(start) && text.ends_with(end),
+    }
+}
+
+/// What cannot be sent is left out: a browser then refuses, which is safe.
+fn set(headers: &mut HeaderMap, name: header::HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+impl Document for CorsConfiguration {
+    fn write(&self, xml: &mut XmlWriter) {
+        xml.open_root("CORSConfiguration");
+        for rule in &self.rules {
+            xml.open("CORSRule");
+            xml.optional("ID", rule.id.as_deref());
+            let lists = [
+                ("AllowedOrigin", &rule.allowed_origins),
+                ("AllowedMethod", &rule.allowed_methods),
+                ("AllowedHeader", &rule.allowed_headers),
+                ("ExposeHeader", &rule.expose_headers),
+            ];
+            for (name, values) in lists {
+                values.iter().for_each(|value| xml.text(name, value));
+            }
+            if let Some(seconds) = rule.max_age_seconds {
+                xml.value("MaxAgeSeconds", seconds);
+            }
+            xml.close();
+        }
+        xml.close();
+    }
+}
+
+/// Reads a `CORSConfiguration`.
+///
+/// # Errors
+/// `MalformedXML`, also for none or more than 100 rules, a rule without an origin or a method, and
+/// elements S3 does not have.
+fn parse_cors(document: &[u8]) -> Result<CorsConfiguration> {
+    let mut rules: Vec<CorsRule> = Vec::new();
+    Elements::parse(document, "CORSConfiguration", |xml| {
+        xml.children(|xml, name| match name {
+            "CORSRule" if rules.len() < RULES_MAX => {
+                rules.push(cors_rule(xml)?);
+                Ok(())
+            }
+            _ => Err(malformed()),
+        })
+    })?;
+    if rules.is_empty() { Err(malformed()) } else { Ok(CorsConfiguration { rules }) }
+}
+
+fn cors_rule(xml: &mut Elements<'_>) -> Result<CorsRule> {
+    let mut rule = CorsRule::default();
+    xml.children(|xml, name| {
+        match name {
+            "AllowedOrigin" => rule.allowed_origins.push(xml.text()?),
+            "AllowedMethod" => rule.allowed_methods.push(xml.text()?),
+            "AllowedHeader" => rule.allowed_headers.push(xml.text()?),
+            "ExposeHeader" => rule.expose_headers.push(xml.text()?),
+            "ID" => set_once(&mut rule.id, xml.text()?)?,
+            "MaxAgeSeconds" => {
+                let seconds = decimal(xml.text()?.trim()).and_then(|seconds| u32::try_from(seconds).ok());
+                set_once(&mut rule.max_age_seconds, seconds.ok_or_else(malformed)?)?;
+            }
+            _ => return Err(malformed()),
+        }
+        Ok(())
+    })?;
+    if rule.allowed_origins.is_empty() || rule.allowed_methods.is_empty() { Err(malformed()) } else { Ok(rule) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderName;
+
+    const RULES: &str = "<CORSConfiguration>\
+        <CORSRule><AllowedOrigin>https://*.example.com</AllowedOrigin><AllowedMethod>PUT</AllowedMethod><AllowedMethod>GET</AllowedMethod>\
+        <AllowedHeader>x-amz-*</AllowedHeader><AllowedHeader>Content-Type</AllowedHeader><ExposeHeader>ETag</ExposeHeader>\
+        <MaxAgeSeconds>3000</MaxAgeSeconds><ID>one</ID></CORSRule>\
+        <CORSRule><AllowedOrigin>*</AllowedOrigin><AllowedMethod>HEAD</AllowedMethod></CORSRule></CORSConfiguration>";
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs.iter().map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_static(v))).collect()
+    }
+
+    #[test]
+    fn a_document_is_read_and_written() {
+        let configuration = CorsConfiguration::parse(RULES.as_bytes()).unwrap();
+        assert_eq!(configuration.rules.len(), 2);
+        assert_eq!(CorsConfiguration::parse(&configuration.to_bytes()).unwrap(), configuration);
+        let rule = |inside: &str| format!("<CORSConfiguration><CORSRule>{inside}</CORSRule></CORSConfiguration>");
+        let origin = "<AllowedOrigin>*</AllowedOrigin>";
+        let method = "<AllowedMethod>GET</AllowedMethod>";
+        for (document, code) in [
+            ("<CORSConfiguration/>".to_owned(), ErrorCode::MalformedXML),
+            (rule(origin), ErrorCode::MalformedXML),
+            (rule(method), ErrorCode::MalformedXML),
+            (rule(&format!("{origin}{method}<MaxAgeSeconds>-1</MaxAgeSeconds>")), ErrorCode::MalformedXML),
+            (rule(&format!("{origin}{method}<Colour>red</Colour>")), ErrorCode::MalformedXML),
+            (rule(&format!("{origin}<AllowedMethod>PATCH</AllowedMethod>")), ErrorCode::InvalidRequest),
+            (rule(&format!("<AllowedOrigin>*.*</AllowedOrigin>{method}")), ErrorCode::InvalidRequest),
+            (rule(&format!("{origin}{method}<AllowedHeader>*-*</AllowedHeader>")), ErrorCode::InvalidRequest),
+            (rule(&format!("{origin}{method}<ExposeHeader>x-*</ExposeHeader>")), ErrorCode::InvalidRequest),
+        ] {
+            assert_eq!(CorsConfiguration::parse(document.as_bytes()).unwrap_err().code(), code, "{document}");
+        }
+        let many = format!(
+            "<CORSConfiguration>{}</CORSConfiguration>",
+            format!("<CORSRule>{origin}{method}</CORSRule>").repeat(101)
+        );
+        assert_eq!(CorsConfiguration::parse(many.as_bytes()).unwrap_err().code(), ErrorCode::MalformedXML);
+    }
+
+    #[test]
+    fn a_preflight_is_answered_by_the_first_rule_that_allows_all_of_it() {
+        let configuration = CorsConfiguration::parse(RULES.as_bytes()).unwrap();
+        let ask = |pairs: &[(&'static str, &'static str)]| {
+            CorsConfiguration::preflight(Some(&configuration), &headers(pairs)).map_err(|error| error.code())
+        };
+        let put = [
+            ("origin", "https://www.example.com"),
+            ("access-control-request-method", "PUT"),
+            ("access-control-request-headers", "X-Amz-Date, content-type"),
+        ];
+        let answer = ask(&put).unwrap();
+        assert_eq!(answer[header::ACCESS_CONTROL_ALLOW_ORIGIN], "https://www.example.com");
+        assert_eq!(answer[header::ACCESS_CONTROL_ALLOW_METHODS], "PUT, GET");
+        assert_eq!(answer[header::ACCESS_CONTROL_ALLOW_HEADERS], "x-amz-date, content-type");
+        assert_eq!(answer[header::ACCESS_CONTROL_MAX_AGE], "3000");
+        assert_eq!(answer[header::ACCESS_CONTROL_EXPOSE_HEADERS], "ETag");
+        let head = ask(&[("origin", "https://elsewhere.test"), ("access-control-request-method", "HEAD")]).unwrap();
+        assert_eq!(head[header::ACCESS_CONTROL_ALLOW_ORIGIN], "*");
+        assert!(!head.contains_key(header::ACCESS_CONTROL_ALLOW_CREDENTIALS));
+        for refused in [
+            &[("origin", "https://www.example.org"), put[1]][..],
+            &[("origin", "https://example.com"), put[1]],
+            &[put[0], ("access-control-request-method", "DELETE")],
+            &[put[0], put[1], ("access-control-request-headers", "x-other")],
+        ] {
+            assert_eq!(ask(refused).unwrap_err(), ErrorCode::AccessForbidden, "{refused:?}");
+        }
+        for bad in [&[put[1]][..], &[put[0]], &[put[0], ("access-control-request-method", "BREW")]] {
+            assert_eq!(ask(bad).unwrap_err(), ErrorCode::BadRequest, "{bad:?}");
+        }
+        assert_eq!(CorsConfiguration::preflight(None, &headers(&put)).unwrap_err().code(), ErrorCode::AccessForbidden);
+    }
+
+    #[test]
+    fn an_answer_says_nothing_to_an_origin_that_no_rule_allows() {
+        let configuration = CorsConfiguration::parse(RULES.as_bytes()).unwrap();
+        assert!(configuration.answer("https://evil.test", "GET").is_empty());
+        assert_eq!(
+            configuration.answer("https://a.example.com", "GET")[header::ACCESS_CONTROL_ALLOW_CREDENTIALS],
+            "true"
+        );
+    }
+}

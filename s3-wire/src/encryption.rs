@@ -1,0 +1,118 @@
+//! A bucket's default encryption.
+//!
+//! Source: PutBucketEncryption (Amazon S3 API Reference).
+
+use crate::{
+    error::{ErrorCode, Result, S3Error},
+    headers::ServerSide,
+    xml::{
+        Document, XmlWriter,
+        reader::Elements,
+        request::{malformed, set_once},
+    },
+};
+
+/// `ServerSideEncryptionConfiguration`: what objects are encrypted with whose writers say nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncryptionConfiguration {
+    /// The keys.
+    pub server: ServerSide,
+    /// `BucketKeyEnabled`, which has no effect here.
+    pub bucket_key: bool,
+}
+
+impl EncryptionConfiguration {
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// `MalformedXML`, also for none or several rules and for unknown algorithms; `NotImplemented`
+    /// for `aws:kms:dsse`; `InvalidArgument` for a key's name without `aws:kms`.
+    pub fn parse(document: &[u8]) -> Result<Self> {
+        let (mut rule, mut bucket_key) = (None, None);
+        Elements::parse(document, "ServerSideEncryptionConfiguration", |xml| {
+            xml.children(|xml, name| match name {
+                "Rule" if rule.is_none() => xml.children(|xml, name| match name {
+                    "ApplyServerSideEncryptionByDefault" => set_once(&mut rule, by_default(xml)?),
+                    "BucketKeyEnabled" => set_once(&mut bucket_key, xml.boolean()?),
+                    _ => Err(malformed()),
+                }),
+                _ => Err(malformed()),
+            })
+        })?;
+        Ok(Self { server: rule.ok_or_else(malformed)?, bucket_key: bucket_key.unwrap_or(false) })
+    }
+}
+
+fn by_default(xml: &mut Elements<'_>) -> Result<ServerSide> {
+    let (mut algorithm, mut key_id) = (None, None);
+    xml.children(|xml, name| match name {
+        "SSEAlgorithm" => set_once(&mut algorithm, xml.text()?),
+        "KMSMasterKeyID" => set_once(&mut key_id, xml.text()?),
+        _ => Err(malformed()),
+    })?;
+    match (algorithm.as_deref(), key_id) {
+        (Some("AES256"), None) => Ok(ServerSide::Aes256),
+        (Some("AES256"), Some(key_id)) => Err(S3Error::invalid_argument(
+            "ApplyServerSideEncryptionByDefault",
+            key_id,
+            "a KMSMasterKeyID is not applicable if the default sse algorithm is not aws:kms or aws:kms:dsse",
+        )),
+        (Some("aws:kms"), key_id) => Ok(ServerSide::Kms(key_id)),
+        (Some("aws:kms:dsse"), _) => Err(S3Error::new(ErrorCode::NotImplemented).field("Value", "aws:kms:dsse")),
+        _ => Err(malformed()),
+    }
+}
+
+impl Document for EncryptionConfiguration {
+    fn write(&self, xml: &mut XmlWriter) {
+        xml.open_root("ServerSideEncryptionConfiguration");
+        xml.open("Rule");
+        xml.open("ApplyServerSideEncryptionByDefault");
+        match &self.server {
+            ServerSide::Aes256 => xml.text("SSEAlgorithm", "AES256"),
+            ServerSide::Kms(key_id) => {
+                xml.text("SSEAlgorithm", "aws:kms");
+                xml.optional("KMSMasterKeyID", key_id.as_deref());
+            }
+        }
+        xml.close();
+        xml.value("BucketKeyEnabled", self.bucket_key);
+        xml.close();
+        xml.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_is_read_as_it_is_written() {
+        for server in [ServerSide::Aes256, ServerSide::Kms(None), ServerSide::Kms(Some("key".into()))] {
+            let configuration = EncryptionConfiguration { server, bucket_key: true };
+            assert_eq!(EncryptionConfiguration::parse(&configuration.to_bytes()).unwrap(), configuration);
+        }
+    }
+
+    #[test]
+    fn what_is_no_rule_is_refused() {
+        let code = |inside: &str| {
+            let document = format!("<ServerSideEncryptionConfiguration>{inside}</ServerSideEncryptionConfiguration>");
+            EncryptionConfiguration::parse(document.as_bytes()).map_err(|error| error.code())
+        };
+        let rule = |inside: &str| {
+            code(&format!(
+                "<Rule><ApplyServerSideEncryptionByDefault>{inside}</ApplyServerSideEncryptionByDefault></Rule>"
+            ))
+        };
+        for inside in ["", "<Rule/>", "<Colour/>"] {
+            assert_eq!(code(inside), Err(ErrorCode::MalformedXML), "{inside}");
+        }
+        assert_eq!(rule("<SSEAlgorithm>aes</SSEAlgorithm>"), Err(ErrorCode::MalformedXML));
+        assert_eq!(
+            rule("<SSEAlgorithm>AES256</SSEAlgorithm><KMSMasterKeyID>k</KMSMasterKeyID>"),
+            Err(ErrorCode::InvalidArgument)
+        );
+        assert_eq!(rule("<SSEAlgorithm>aws:kms:dsse</SSEAlgorithm>"), Err(ErrorCode::NotImplemented));
+    }
+}
