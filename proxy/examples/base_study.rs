@@ -1,19 +1,22 @@
-//! How well bases are chosen: puts objects into an engine one after the other, and encodes each against every earlier object of its package.
+//! How well bases are chosen: puts objects into an engine one after the other, and encodes each
+//! against every earlier object of its package.
 //!
-//! `base_study LIST`: LIST has a line `package TAB key TAB path` per object, in the order of the puts. Prints a JSON line per object: what
-//! the engine stored, what the object takes alone, and what it takes against each earlier one. `docs/benchmark/basestudy` makes the list and
-//! the verdict of it.
+//! `base_study LIST`: LIST has a line `package TAB key TAB path` per object, in the order of the
+//! puts. Prints a JSON line per object: what the engine stored, what the object takes alone, and
+//! what it takes against each earlier one. `docs/benchmark/basestudy` makes the list and the
+//! verdict of it.
 //!
-//! The engine is the one that serves, with its catalog and a local backend in a temporary directory, effort balanced. What is encoded beside it uses
-//! the same codec and effort, one window of the whole earlier object, and takes for every segment whatever is shortest.
+//! The engine is the one that serves, with its catalog and a local backend in a temporary
+//! directory, effort balanced. What is encoded beside it uses the same codec and effort, one window
+//! of the whole earlier object, and takes for every segment whatever is shortest.
 
 use bytes::Bytes;
 use delta_codec::{BaseIndex, Effort, EncodeJob, Encoder, FootprintLimits, WINDOW_LEN_MAX, WindowUnit, whole};
 use deltaweir::{
     engine::{
-        BodyDigest, BucketSettings, Compression, Destination, EffortSetting, Encryption, Engine, EngineConfig, Facts,
+        BodyDigest, BucketSettings, Compression, Destination, EffortSetting, Encryption, EngineConfig, Facts, Metrics,
     },
-    metrics::Metrics,
+    stores::{StoresConfig, open_engine},
 };
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -46,7 +49,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let list = std::env::args().nth(1).ok_or("usage: base_study LIST")?;
     let list = std::fs::read_to_string(list)?;
     let directory = tempfile::tempdir()?;
-    let engine = Engine::open(config(directory.path()), Metrics::new()?).await?;
+    let engine =
+        open_engine(config(directory.path()), &StoresConfig::temporary(directory.path()), Metrics::new()).await?;
     let bucket = engine.create_bucket("study", "study").await?.ok_or("a new engine has no buckets")?;
     let mut earlier: HashMap<&str, Vec<(&str, PathBuf)>> = HashMap::new();
     for line in list.lines() {
@@ -97,6 +101,7 @@ fn config(data: &Path) -> EngineConfig {
         effort: EffortSetting::Balanced,
         backend: "local".into(),
         keysets: Vec::new(),
+        configurations: BTreeMap::new(),
         read_through: None,
     };
     EngineConfig { memory_bytes_max: 1 << 30, schedule_jobs: true, ..EngineConfig::temporary(data, settings) }

@@ -1,26 +1,28 @@
-//! What operators ask: metrics, health, and the API of `docs/reference/admin-api.md`. The same answers come over the admin listener, the socket in
-//! the data directory, and, when no server runs, straight from the engine to the command line.
+//! What operators ask: metrics, health, and the API of `docs/reference/admin-api.md`. The same
+//! answers come over the admin listener, the socket in the data directory, and, when no server
+//! runs, straight from the engine to the command line.
 
+mod access;
 mod console;
 
+pub use access::{Access, Caller, Scope};
+
 use crate::{
-    engine::{Engine, EngineError, JobAction},
+    engine::{CollectParameters, Engine, EngineError, JobAction},
     metrics::Metrics,
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use catalog::VersionRef;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Full, Limited};
 use s3_wire::{Query, timestamp};
-use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use std::{
     error::Error,
-    net::IpAddr,
     sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
-use subtle::ConstantTimeEq as _;
 use tokio::sync::watch;
 
 /// The longest a caller may wait for background work.
@@ -34,7 +36,7 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 pub struct AdminService {
     engine: Arc<Engine>,
     metrics: Arc<Metrics>,
-    token: Option<SecretString>,
+    access: Option<Access>,
     stopping: watch::Receiver<bool>,
 }
 
@@ -64,7 +66,9 @@ impl AdminError {
 impl From<EngineError> for AdminError {
     fn from(error: EngineError) -> Self {
         let status = match error {
-            EngineError::Busy(_) | EngineError::Unavailable(_) | EngineError::Fenced => StatusCode::SERVICE_UNAVAILABLE,
+            EngineError::Busy(_) | EngineError::Unavailable(_) | EngineError::NotCurrent(_) | EngineError::Fenced => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             EngineError::NoJob(_) => StatusCode::NOT_FOUND,
             EngineError::JobRuns(_) | EngineError::JobRefused(_) => StatusCode::CONFLICT,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
@@ -77,40 +81,34 @@ type ApiResult = Result<Value, AdminError>;
 type Answer = Response<Full<Bytes>>;
 
 impl AdminService {
-    /// The API over an engine. `token` is what untrusted callers must show; `stopping` turns readiness off.
+    /// The API over an engine. `access` says who may call from the network, `None`: nobody;
+    /// `stopping` turns readiness off.
     pub fn new(
         engine: Arc<Engine>,
         metrics: Arc<Metrics>,
-        token: Option<SecretString>,
+        access: Option<Access>,
         stopping: watch::Receiver<bool>,
     ) -> Arc<Self> {
-        Arc::new(Self { engine, metrics, token, stopping })
+        Arc::new(Self { engine, metrics, access, stopping })
     }
 
-    /// Answers one request. `trusted`: it came over the socket, whose file only the owner may open.
-    pub async fn answer<B>(self: Arc<Self>, trusted: bool, request: Request<B>) -> Answer
+    /// Answers one request.
+    pub async fn answer<B>(self: Arc<Self>, caller: Caller, request: Request<B>) -> Answer
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let (parts, body) = request.into_parts();
-        let path = parts.uri.path();
-        let mut answer = match self.admit(trusted, path, &parts.headers) {
+        let mut answer = match self.admit(caller, &parts).await {
             Err(error) => failed(&error),
-            Ok(()) => match path {
+            Ok(scope) => match parts.uri.path() {
                 "/healthz" => text(StatusCode::OK, "ok\n"),
                 "/readyz" => self.ready().await,
                 "/metrics" => self.rendered_metrics(),
-                "/" | "/console.js" | "/console.css" => console::file(path),
-                _ => match Query::parse(parts.uri.query().unwrap_or_default()) {
-                    Ok(query) => {
-                        let called = async {
-                            let body = document(body).await?;
-                            self.call(&parts.method, path, &query, body).await
-                        };
-                        called.await.map_or_else(|error| failed(&error), |value| json_answer(StatusCode::OK, &value))
-                    }
-                    Err(error) => failed(&AdminError::invalid(error.message().to_owned())),
+                path @ ("/" | "/console.js" | "/console.css") => console::file(path),
+                _ => match self.called(scope, &parts, body).await {
+                    Ok(value) => json_answer(StatusCode::OK, &value),
+                    Err(error) => failed(&error),
                 },
             },
         };
@@ -120,22 +118,25 @@ impl AdminService {
         answer
     }
 
-    /// Whether a caller may ask. Health needs no token, because what probes it seldom has one; the console's own files tell nothing.
-    fn admit(&self, trusted: bool, path: &str, headers: &HeaderMap) -> Result<(), AdminError> {
-        if trusted || matches!(path, "/healthz" | "/readyz") {
-            return Ok(());
+    async fn admit(&self, caller: Caller, parts: &Parts) -> Result<Scope, AdminError> {
+        match (&self.access, caller) {
+            (_, Caller::Owner) => Ok(Scope::Owner),
+            (Some(access), Caller::Network(_)) => access.admit(caller, parts).await,
+            (None, Caller::Network(_)) => Err(AdminError::new(StatusCode::FORBIDDEN, "nobody may call from there")),
         }
-        let Some(token) = &self.token else { return refuse_foreign_pages(headers) };
-        if matches!(path, "/" | "/console.js" | "/console.css") {
-            return Ok(());
-        }
-        let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-        let same = shown.is_some_and(|shown| bool::from(shown.ct_eq(token.expose_secret().as_bytes())));
-        if same {
-            Ok(())
-        } else {
-            Err(AdminError::new(StatusCode::UNAUTHORIZED, "the admin token is missing or wrong"))
-        }
+    }
+
+    async fn called<B>(&self, scope: Scope, parts: &Parts, body: B) -> ApiResult
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        access::check_content_type(parts, body.is_end_stream())?;
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let query = query.map_err(|error| AdminError::invalid(error.message().to_owned()))?;
+        // A caller who may not make the call does not have its body read.
+        scope.check(&parts.method)?;
+        self.call(scope, &parts.method, parts.uri.path(), &query, document(body).await?).await
     }
 
     async fn ready(&self) -> Answer {
@@ -147,7 +148,8 @@ impl AdminService {
             Err(error) => {
                 tracing::warn!(error = %error, "not ready");
                 // Whoever may ask without a token is told no more than this.
-                text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+                let why = self.engine.refused_because().map_or_else(String::new, |why| format!(": {why}"));
+                text(StatusCode::SERVICE_UNAVAILABLE, format!("not ready{why}\n"))
             }
         }
     }
@@ -165,14 +167,16 @@ impl AdminService {
         }
     }
 
-    /// One call of the API. `body` is null when there is none.
+    /// One call of the API by a caller who may do what `scope` says. `body` is null when there is
+    /// none.
     ///
     /// # Errors
     /// [`AdminError`] with the status the call has over HTTP.
-    pub async fn call(&self, method: &Method, path: &str, query: &Query, body: Value) -> ApiResult {
+    pub async fn call(&self, scope: Scope, method: &Method, path: &str, query: &Query, body: Value) -> ApiResult {
+        scope.check(method)?;
         let name = path.strip_prefix("/api/v1/").ok_or_else(|| AdminError::not_found("page"))?;
         if let Some(job) = name.strip_prefix("jobs/") {
-            return self.job(method, job, query, body).await;
+            return self.job(scope, method, job, query, body).await;
         }
         let wanted = match name {
             "stats" | "explain" | "inspect" | "backups" | "jobs" | "buckets" | "quarantine" => Method::GET,
@@ -190,15 +194,22 @@ impl AdminService {
             "jobs" => Ok(engine.jobs().await?),
             "explain" => {
                 let (bucket, key) = (required(query, "bucket")?, required(query, "key")?);
-                if query.get("version").is_some_and(|version| !matches!(version, "" | "null")) {
-                    return Err(AdminError::not_found("version"));
-                }
-                engine.explain(bucket, key).await?.ok_or_else(|| AdminError::not_found("object"))
+                let version = match query.get("version").filter(|version| !version.is_empty()) {
+                    None => None,
+                    Some(text) => Some(VersionRef::parse(text).ok_or_else(|| AdminError::not_found("version"))?),
+                };
+                engine.explain(bucket, key, version).await?.ok_or_else(|| AdminError::not_found("object"))
             }
             "inspect" => engine.inspect(required(query, "blob")?).await?.ok_or_else(|| AdminError::not_found("blob")),
             "quarantine" => Ok(serde_json::to_value(engine.quarantine().await?).unwrap_or_default()),
             "gc" => {
-                let report = engine.collect(flag(query, "now")?).await?;
+                let parameters = CollectParameters {
+                    now: flag(query, "now")?,
+                    empty_trash: flag(query, "empty_trash")?,
+                    undo: flag(query, "undo")?,
+                    sweep: flag(query, "sweep")?,
+                };
+                let report = engine.collect_as(parameters).await?;
                 Ok(serde_json::to_value(report).unwrap_or_default())
             }
             "backups" => Ok(json!({ "backups": engine.backups().await? })),
@@ -215,8 +226,11 @@ impl AdminService {
     }
 
     /// One job: what it is (GET), or starting, pausing, resuming, cancelling it (POST).
-    async fn job(&self, method: &Method, name: &str, query: &Query, parameters: Value) -> ApiResult {
+    async fn job(&self, scope: Scope, method: &Method, name: &str, query: &Query, parameters: Value) -> ApiResult {
         let engine = &self.engine;
+        if name == "eject" && method == Method::POST && query.get("action").is_none() && scope < Scope::Owner {
+            self.access.as_ref().map_or(Ok(()), |access| access.check_eject(&parameters))?;
+        }
         match (method, query.get("action")) {
             (&Method::GET, _) => Ok(engine.job(name).await?),
             (&Method::POST, None) => Ok(json!(engine.start_job(name, parameters).await?)),
@@ -283,29 +297,6 @@ fn seconds(query: &Query, name: &'static str) -> Result<Option<Duration>, AdminE
     number.map(Some).ok_or_else(|| AdminError::invalid(format!("{name} is a number of seconds, not {text:?}")))
 }
 
-/// Without a token the listener is on loopback, where every page open in the operator's browser could reach it: by a request across sites,
-/// or by a name that resolves to 127.0.0.1.
-fn refuse_foreign_pages(headers: &HeaderMap) -> Result<(), AdminError> {
-    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
-    if matches!(site, None | Some(b"none" | b"same-origin")) && is_own_host(host) {
-        return Ok(());
-    }
-    Err(AdminError::new(
-        StatusCode::FORBIDDEN,
-        "this page may only be asked for directly; set an admin token otherwise",
-    ))
-}
-
-/// `localhost` or an address, with or without a port.
-fn is_own_host(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
-}
-
 fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = status;
@@ -330,28 +321,6 @@ fn failed(error: &AdminError) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        pairs.iter().map(|(n, v)| (header::HeaderName::from_static(n), HeaderValue::from_static(v))).collect()
-    }
-
-    #[test]
-    fn only_addresses_and_localhost_are_names_of_ours() {
-        for host in ["localhost:9001", "127.0.0.1:9001", "127.0.0.1", "[::1]:9001", "LOCALHOST"] {
-            assert!(is_own_host(host), "{host}");
-        }
-        for host in ["evil.example:9001", "localhost.evil.example", "", "127.0.0.1.nip.io:9001"] {
-            assert!(!is_own_host(host), "{host}");
-        }
-    }
-
-    #[test]
-    fn a_page_of_another_site_is_refused() {
-        assert!(refuse_foreign_pages(&headers(&[("host", "127.0.0.1:9001")])).is_ok());
-        assert!(refuse_foreign_pages(&headers(&[("host", "localhost"), ("sec-fetch-site", "same-origin")])).is_ok());
-        assert!(refuse_foreign_pages(&headers(&[("host", "localhost"), ("sec-fetch-site", "cross-site")])).is_err());
-        assert!(refuse_foreign_pages(&headers(&[("host", "rebound.example:9001")])).is_err());
-    }
 
     #[test]
     fn parameters_are_read_strictly() {

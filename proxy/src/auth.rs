@@ -1,9 +1,12 @@
-//! Who may do what: users with their key pairs and policies. Signatures are verified by `s3_wire::sigv4`; this module holds the
-//! secrets it asks for and decides about actions.
+//! Users with their accounts, key pairs and policies. Signatures are verified by `s3_wire::sigv4`;
+//! this module holds the secrets it asks for. What a user may do is decided by the crate `access`,
+//! asked in `ops/access.rs`.
 
+pub mod admin_token;
 mod policy;
+mod private_file;
 pub mod root;
 mod users;
 
-pub use policy::{Policy, PolicyDocument, PolicyError};
-pub use users::{Credentials, Principal, User, UserConfig, Users};
+pub use policy::Policy;
+pub use users::{ANONYMOUS_ID, Credentials, Principal, User, UserConfig, Users};

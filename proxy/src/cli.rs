@@ -3,8 +3,10 @@
 mod adopting;
 mod ask;
 mod convert;
+mod damaged;
 mod delta;
 mod follow;
+mod outcome;
 mod print;
 mod recover;
 mod scrub;
@@ -17,13 +19,9 @@ use crate::{
 };
 use ask::Store;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use outcome::{Failure, Outcome, out, runtime, show};
 use serde_json::Value;
-use std::{
-    fmt::Display,
-    io::{self, IsTerminal as _, Write as _},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
 /// An S3 endpoint that stores less.
 #[derive(Parser)]
@@ -58,6 +56,9 @@ enum Command {
     Explain {
         /// s3://BUCKET/KEY
         object: String,
+        /// A version id, or null; the current version unless given
+        #[arg(long)]
+        version: Option<String>,
     },
     /// Show what a blob holds
     Inspect {
@@ -69,6 +70,15 @@ enum Command {
         /// Do not wait for the grace of blobs that died lately
         #[arg(long)]
         now: bool,
+        /// Remove at once what sweeps found and put on the list
+        #[arg(long)]
+        empty_trash: bool,
+        /// Take everything off that list and leave it where it is; collects nothing
+        #[arg(long, conflicts_with_all = ["now", "empty_trash", "sweep"])]
+        undo: bool,
+        /// Look through every closed epoch again for files that nothing knows
+        #[arg(long)]
+        sweep: bool,
     },
     /// Verify what is stored and put what is damaged into quarantine
     Scrub(scrub::ScrubFlags),
@@ -110,18 +120,17 @@ enum Command {
         /// Only show the backups there are; needs no catalog
         #[arg(long)]
         list: bool,
-        /// Go without what lies behind a damaged journal blob
-        #[arg(long)]
-        stop_at_damage: bool,
+        #[command(flatten)]
+        trouble: recover::Trouble,
     },
     /// Make a lost catalog again: backup, journal, and what newer blobs say of themselves
     Rebuild {
-        /// Put what only blobs tell under its own key where that holds nothing, not under deltaweir-recovered/
+        /// Put what only blobs tell under its own key where that holds nothing, not under
+        /// deltaweir-recovered/
         #[arg(long)]
         in_place: bool,
-        /// Go without what lies behind a damaged journal blob
-        #[arg(long)]
-        stop_at_damage: bool,
+        #[command(flatten)]
+        trouble: recover::Trouble,
     },
     /// Check or show the configuration
     Config {
@@ -144,6 +153,10 @@ struct ServeFlags {
     /// Address of the admin listener [env: DELTAWEIR_ADMIN_LISTEN]
     #[arg(long, value_name = "ADDRESS")]
     admin_listen: Option<String>,
+    /// Let an admin listener that others can reach speak plain HTTP
+    /// [env: DELTAWEIR_ADMIN_OVER_HTTP]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    admin_over_http: Option<bool>,
     /// sqlite, or a postgres:// URL [env: DELTAWEIR_CATALOG]
     #[arg(long, value_name = "CATALOG")]
     catalog: Option<String>,
@@ -180,17 +193,6 @@ enum Page {
     Metrics,
 }
 
-/// Why a command failed, in words for whoever typed it.
-struct Failure(String);
-
-impl<E: Display> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self(error.to_string())
-    }
-}
-
-type Outcome = Result<(), Failure>;
-
 /// Runs the program.
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -212,6 +214,7 @@ fn run(arguments: Arguments) -> Outcome {
             data: global.data.clone(),
             listen: flags.listen,
             admin_listen: flags.admin_listen,
+            admin_over_http: flags.admin_over_http,
             catalog: flags.catalog,
             log: flags.log,
         }
@@ -219,35 +222,41 @@ fn run(arguments: Arguments) -> Outcome {
     let load = |flags| ServeConfig::load(&overrides(flags), &Environment::of_process());
     let ask = |call: ask::Call| -> Result<Value, Failure> {
         let config = load(None)?;
-        runtime()?.block_on(Store::of(config.engine).ask(call))
+        runtime()?.block_on(Store::of(config).ask(call))
     };
     let json = global.json;
     match command {
         Command::Serve(flags) => {
             let accept_older_catalog = flags.accept_older_catalog;
-            let mut config = load(Some(flags))?;
+            let overrides = overrides(Some(flags));
+            let load = move || ServeConfig::load(&overrides, &Environment::of_process());
+            let mut config = load()?;
             config.engine.safety.accept_older_catalog = accept_older_catalog;
-            runtime()?.block_on(serve::serve(config))
+            runtime()?.block_on(serve::serve(config, Box::new(load)))
         }
         Command::Stats => show(json, &ask(ask::Call::get("stats", &[]))?, print::stats),
-        Command::Explain { object } => {
+        Command::Explain { object, version } => {
             let (bucket, key) = parse_object(&object)?;
-            let call = ask::Call::get("explain", &[("bucket", bucket), ("key", key)]);
+            let version = version.unwrap_or_default();
+            let call = ask::Call::get("explain", &[("bucket", bucket), ("key", key), ("version", &version)]);
             show(json, &ask(call)?, print::outline)
         }
         Command::Inspect { blob } => show(json, &ask(ask::Call::get("inspect", &[("blob", &blob)]))?, print::outline),
-        Command::Gc { now } => {
-            let call = ask::Call::post("gc", &[("now", if now { "true" } else { "false" })]);
+        Command::Gc { now, empty_trash, undo, sweep } => {
+            let flag = |set| if set { "true" } else { "false" };
+            let wishes =
+                [("now", flag(now)), ("empty_trash", flag(empty_trash)), ("undo", flag(undo)), ("sweep", flag(sweep))];
+            let call = ask::Call::post("gc", &wishes);
             show(json, &ask(call)?, print::outline)
         }
         Command::Scrub(flags) => {
-            let store = Store::of(load(None)?.engine);
+            let store = Store::of(load(None)?);
             let report = runtime()?.block_on(scrub::run(store, &flags, json))?;
             show(json, &report, scrub::print)?;
             scrub::verdict(&report)
         }
         Command::Convert(flags) => {
-            let store = Store::of(load(None)?.engine);
+            let store = Store::of(load(None)?);
             show(json, &runtime()?.block_on(convert::convert(flags, store, json))?, print::outline)
         }
         Command::Jobs { job: None, .. } => show(json, &ask(ask::Call::get("jobs", &[]))?, print::outline),
@@ -257,12 +266,12 @@ fn run(arguments: Arguments) -> Outcome {
             let call = match action {
                 Some(JobCommand::Start) => {
                     let parameters = parameters.map_or(Ok(Value::Null), |text| serde_json::from_str(&text))?;
-                    let store = Store::of(load(None)?.engine);
+                    let store = Store::of(load(None)?);
                     let report = runtime()?.block_on(follow::start(store, &job, parameters, json))?;
                     return show(json, &report, print::outline);
                 }
                 Some(JobCommand::Follow) => {
-                    let store = Store::of(load(None)?.engine);
+                    let store = Store::of(load(None)?);
                     let report = runtime()?.block_on(follow::running(store, &job, json))?;
                     return show(json, &report, print::outline);
                 }
@@ -279,17 +288,17 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Delta { action } => delta::run(action, json),
         Command::Backup { list: true } => show(json, &ask(ask::Call::get("backups", &[]))?, print::outline),
         Command::Backup { list: false } => {
-            let store = Store::of(load(None)?.engine);
+            let store = Store::of(load(None)?);
             let report = runtime()?.block_on(follow::start(store, "backup", Value::Null, json))?;
             show(json, &report, print::outline)
         }
         Command::Restore { list: true, .. } => runtime()?.block_on(recover::list(load(None)?, json)),
-        Command::Restore { backup, list: false, stop_at_damage } => {
-            let options = recover::options(backup, stop_at_damage);
+        Command::Restore { backup, list: false, trouble } => {
+            let options = recover::options(backup, &trouble);
             runtime()?.block_on(recover::recover(load(None)?, options, json))
         }
-        Command::Rebuild { in_place, stop_at_damage } => {
-            let options = RecoveryOptions { manifests: true, in_place, ..recover::options(None, stop_at_damage) };
+        Command::Rebuild { in_place, trouble } => {
+            let options = RecoveryOptions { manifests: true, in_place, ..recover::options(None, &trouble) };
             runtime()?.block_on(recover::recover(load(None)?, options, json))
         }
         Command::Config { action: ConfigAction::Check } => {
@@ -313,26 +322,6 @@ fn parse_object(object: &str) -> Result<(&str, &str), Failure> {
     let parts = object.strip_prefix("s3://").and_then(|rest| rest.split_once('/'));
     let parts = parts.filter(|(bucket, key)| !bucket.is_empty() && !key.is_empty());
     parts.ok_or_else(|| Failure(format!("expected s3://BUCKET/KEY, not {object:?}")))
-}
-
-fn show(json: bool, value: &Value, print: impl Fn(&Value) -> String) -> Outcome {
-    if !json {
-        return out(print(value).trim_end());
-    }
-    let text = if io::stdout().is_terminal() { serde_json::to_string_pretty(value)? } else { value.to_string() };
-    out(&text)
-}
-
-/// Prints; a reader that has seen enough (`| head`) is no error.
-fn out(text: &str) -> Outcome {
-    match writeln!(io::stdout(), "{text}") {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
-}
-
-fn runtime() -> io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()
 }
 
 #[cfg(test)]

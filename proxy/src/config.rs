@@ -1,21 +1,25 @@
 //! The configuration: the only place where files and environment are read.
 //!
-//! A flag wins over the environment, the environment over the file, the file over the defaults. What is wrong is refused with the
-//! path of the key; nothing is guessed. `docs/reference/configuration.md` is the page for operators.
+//! A flag wins over the environment, the environment over the file, the file over the defaults.
+//! What is wrong is refused with the path of the key; nothing is guessed.
+//! `docs/reference/configuration.md` is the page for operators.
 
 mod backends;
+mod environment;
+mod error;
 mod file;
+mod server;
 mod values;
 
+pub use environment::Environment;
+pub use error::ConfigError;
 pub use file::LogFormat;
 
 use crate::{
-    auth::{Credentials, Policy, PolicyDocument, UserConfig},
-    engine::{
-        FAN_IN_MAX, SafetyConfig, ScrubConfig,
-        config::{BucketSettings, CatalogConfig, ConvertConfig, EngineConfig},
-    },
+    auth::{Credentials, Policy, UserConfig},
+    stores::{CatalogConfig, StoresConfig},
 };
+use engine::{BucketSettings, ConvertConfig, Encryption, EngineConfig, FAN_IN_MAX, SafetyConfig, ScrubConfig};
 use file::{
     File,
     backend::{Backend, Local},
@@ -25,8 +29,8 @@ use s3_wire::{BucketName, Domains, sigv4::SecretKey};
 use secrecy::{ExposeSecret, SecretString};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     net::SocketAddr,
+    num::NonZeroU32,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -39,6 +43,8 @@ pub struct ServeConfig {
     pub server: ServerConfig,
     /// Storage.
     pub engine: EngineConfig,
+    /// Where it keeps what it stores.
+    pub stores: StoresConfig,
     /// The root key pair, when it was set explicitly.
     pub root: Option<Credentials>,
     /// Users of the file.
@@ -64,10 +70,24 @@ pub struct ServerConfig {
     pub domains: Domains,
     /// Whether answers carry `x-deltaweir-*`.
     pub storage_headers: bool,
+    /// Whether customers may send keys of their own over plain HTTP.
+    pub sse_c_over_http: bool,
+    /// Names of keys for `aws:kms`, all derived from the keyring's.
+    pub kms_keys: Vec<String>,
+    /// Whether URLs presigned with Signature Version 2 are accepted.
+    pub presign_v2: bool,
     /// PEM files of the S3 listener's certificate chain and key; `None`: plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// What the admin listener asks for.
+    /// What the admin listener asks for; `None`: the token in the data directory.
     pub admin_token: Option<SecretString>,
+    /// A token for calls that change nothing.
+    pub admin_read_token: Option<SecretString>,
+    /// Names by which operators reach the admin listener, besides loopback and its address.
+    pub admin_hosts: Vec<String>,
+    /// Whether the admin listener speaks TLS, with the certificate of `tls`.
+    pub admin_tls: bool,
+    /// Directories that callers of the admin listener may eject into.
+    pub eject_roots: Vec<PathBuf>,
     /// How long a connection may take to send a request's head.
     pub head_timeout: Duration,
     /// How long a peer may neither send what it announced nor take what it asked for.
@@ -78,6 +98,8 @@ pub struct ServerConfig {
     pub connections_max: usize,
     /// Most requests at once; the next is answered 503 SlowDown.
     pub requests_max: usize,
+    /// Failed authentications of one peer that are answered per second; the others wait.
+    pub failures_per_second: NonZeroU32,
 }
 
 /// PEM files of a TLS listener.
@@ -109,35 +131,12 @@ pub struct Overrides {
     pub listen: Option<String>,
     /// `--admin-listen`
     pub admin_listen: Option<String>,
+    /// `--admin-over-http`
+    pub admin_over_http: Option<bool>,
     /// `--catalog`
     pub catalog: Option<String>,
     /// `--log`
     pub log: Option<String>,
-}
-
-/// Environment variables; a map in tests.
-#[derive(Clone, Default)]
-pub struct Environment(BTreeMap<String, String>);
-
-impl Environment {
-    /// The process's own; names and values that are not UTF-8 are left out.
-    pub fn of_process() -> Self {
-        Self(std::env::vars_os().filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?))).collect())
-    }
-
-    fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
-    }
-
-    fn all(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
-    }
-}
-
-impl<const N: usize> From<[(&str, &str); N]> for Environment {
-    fn from(pairs: [(&str, &str); N]) -> Self {
-        Self(pairs.into_iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect())
-    }
 }
 
 /// A secret as it is given on a command line: `env:NAME`, `file:PATH`, or itself.
@@ -157,50 +156,12 @@ pub fn bytes_of(text: &str) -> Result<u64, String> {
     size.map(|size| size.0).ok_or_else(|| format!("{text:?} is no number of bytes: expected one such as 4GiB"))
 }
 
-/// What is wrong, and where.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ConfigError {
-    key: Option<String>,
-    message: String,
-}
-
-impl ConfigError {
-    fn at(key: &str, message: impl Into<String>) -> Self {
-        Self { key: Some(key.to_owned()), message: message.into() }
-    }
-
-    fn whole(message: impl Into<String>) -> Self {
-        Self { key: None, message: message.into() }
-    }
-
-    /// Path of the key, such as `server.listen`, or the name of the variable.
-    pub fn key(&self) -> Option<&str> {
-        self.key.as_deref()
-    }
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.key {
-            Some(key) => write!(f, "{key}: {}", self.message),
-            None => f.write_str(&self.message),
-        }
-    }
-}
-
-impl fmt::Debug for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
 impl ServeConfig {
     /// Reads everything: the file (if any is named), then the environment, then the flags.
     ///
     /// # Errors
-    /// The first thing that is wrong, with the path of its key. A configuration is never partly used (C119).
+    /// The first thing that is wrong, with the path of its key. A configuration is never partly
+    /// used (C119).
     pub fn load(overrides: &Overrides, environment: &Environment) -> Result<Self, ConfigError> {
         let path = overrides.config.clone().or_else(|| environment.get("DELTAWEIR_CONFIG").map(PathBuf::from));
         let (text, directory) = match &path {
@@ -214,7 +175,8 @@ impl ServeConfig {
         Self::from_text(&text, &directory, overrides, environment)
     }
 
-    /// As [`ServeConfig::load`] for the text of a file; `file:` references and TLS files are relative to `directory`.
+    /// As [`ServeConfig::load`] for the text of a file; `file:` references and TLS files are
+    /// relative to `directory`.
     ///
     /// # Errors
     /// As there.
@@ -225,7 +187,7 @@ impl ServeConfig {
         environment: &Environment,
     ) -> Result<Self, ConfigError> {
         let mut file = File::parse(text)?;
-        override_file(&mut file, overrides, environment);
+        override_file(&mut file, overrides, environment)?;
         let mut shown = file.clone();
         shown.storage.catalog = without_password(&file.storage.catalog);
         let shown = toml::to_string_pretty(&shown).map_err(|error| ConfigError::whole(error.to_string()))?;
@@ -235,6 +197,7 @@ impl ServeConfig {
         let server = reader.server(root.is_some() || !users.is_empty())?;
         Ok(Self {
             engine: reader.engine()?,
+            stores: reader.all_stores()?,
             log: LogConfig { filter: file.log.filter.clone(), format: file.log.format },
             warnings: reader.warnings(),
             server,
@@ -251,6 +214,7 @@ const VARIABLES: &[&str] = &[
     "DELTAWEIR_DATA",
     "DELTAWEIR_LISTEN",
     "DELTAWEIR_ADMIN_LISTEN",
+    "DELTAWEIR_ADMIN_OVER_HTTP",
     "DELTAWEIR_ACCESS_KEY_ID",
     "DELTAWEIR_SECRET_ACCESS_KEY",
     "DELTAWEIR_KEK",
@@ -259,7 +223,7 @@ const VARIABLES: &[&str] = &[
     "DELTAWEIR_LOG",
 ];
 
-fn override_file(file: &mut File, flags: &Overrides, environment: &Environment) {
+fn override_file(file: &mut File, flags: &Overrides, environment: &Environment) -> Result<(), ConfigError> {
     let pick = |flag: &Option<String>, name: &str| flag.clone().or_else(|| environment.get(name).map(str::to_owned));
     let data = flags.data.clone().or_else(|| environment.get("DELTAWEIR_DATA").map(PathBuf::from));
     if let Some(data) = data {
@@ -270,6 +234,12 @@ fn override_file(file: &mut File, flags: &Overrides, environment: &Environment) 
     }
     if let Some(listen) = pick(&flags.admin_listen, "DELTAWEIR_ADMIN_LISTEN") {
         file.server.admin_listen = listen;
+    }
+    if let Some(plain) = flags.admin_over_http {
+        file.server.admin_over_http = plain;
+    } else if let Some(plain) = environment.get("DELTAWEIR_ADMIN_OVER_HTTP") {
+        let wrong = |_| ConfigError::at("DELTAWEIR_ADMIN_OVER_HTTP", "expected true or false");
+        file.server.admin_over_http = plain.parse().map_err(wrong)?;
     }
     if let Some(catalog) = pick(&flags.catalog, "DELTAWEIR_CATALOG") {
         file.storage.catalog = catalog;
@@ -291,6 +261,7 @@ fn override_file(file: &mut File, flags: &Overrides, environment: &Environment) 
     if named("local") && !file.backends.contains_key("local") {
         file.backends.insert("local".into(), Backend::Local(Local { path: file.storage.data.join("blobs") }));
     }
+    Ok(())
 }
 
 /// A file with everything it refers to.
@@ -348,6 +319,7 @@ impl Reader<'_> {
             users.push(UserConfig {
                 name: user.name.clone(),
                 canonical_id: user.canonical_id.clone(),
+                email: user.email.clone(),
                 credentials: Credentials {
                     access_key_id: id.expose_secret().to_owned(),
                     secret: SecretKey::new(secret.expose_secret()),
@@ -370,82 +342,11 @@ impl Reader<'_> {
                 let path = self.directory.join(path);
                 let text = std::fs::read(&path)
                     .map_err(|error| ConfigError::at(key, format!("cannot read {}: {error}", path.display())))?;
-                let document = PolicyDocument::parse(&text)
+                let document = access::Document::identity(&text)
                     .map_err(|error| ConfigError::at(key, format!("{}: {error}", path.display())))?;
                 Ok(Policy::Document(document))
             }
         }
-    }
-
-    /// `explicit`: somebody set credentials, so the server may be reached from elsewhere.
-    fn server(&self, explicit: bool) -> Result<ServerConfig, ConfigError> {
-        let server = &self.file.server;
-        let address = |key: &str, text: &str| {
-            text.parse::<SocketAddr>()
-                .map_err(|_| ConfigError::at(key, format!("expected an address such as 127.0.0.1:9000, not {text:?}")))
-        };
-        let listen = address("server.listen", &server.listen)?;
-        let admin_listen = address("server.admin_listen", &server.admin_listen)?;
-        if listen == admin_listen && listen.port() != 0 {
-            return Err(ConfigError::at("server.admin_listen", "the S3 listener has the same address"));
-        }
-        if !listen.ip().is_loopback() && !explicit {
-            return Err(ConfigError::at(
-                "server.listen",
-                format!(
-                    "{listen} can be reached from other machines: set DELTAWEIR_ACCESS_KEY_ID and \
-                     DELTAWEIR_SECRET_ACCESS_KEY (or [[users]]) first"
-                ),
-            ));
-        }
-        let admin_token = match &server.admin_token {
-            None => None,
-            Some(token) => Some(self.secret("server.admin_token", token)?),
-        };
-        if !admin_listen.ip().is_loopback() && admin_token.is_none() {
-            return Err(ConfigError::at(
-                "server.admin_listen",
-                format!(
-                    "{admin_listen} can be reached from other machines: set server.admin_token or DELTAWEIR_ADMIN_TOKEN first"
-                ),
-            ));
-        }
-        if server.region.is_empty() || !server.region.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
-            return Err(ConfigError::at("server.region", "expected letters, digits and hyphens"));
-        }
-        let tls = match (&server.tls_cert, &server.tls_key) {
-            (None, None) => None,
-            (Some(cert), Some(key)) => {
-                Some(TlsFiles { cert: self.directory.join(cert), key: self.directory.join(key) })
-            }
-            (None, Some(_)) => return Err(ConfigError::at("server.tls_cert", "tls_key is set without it")),
-            (Some(_), None) => return Err(ConfigError::at("server.tls_key", "tls_cert is set without it")),
-        };
-        let limits = &self.file.limits;
-        for (key, value) in [("connections_max", limits.connections_max), ("requests_max", limits.requests_max)] {
-            if !(1..=1_000_000).contains(&value) {
-                return Err(ConfigError::at(&format!("limits.{key}"), "expected 1 to 1000000"));
-            }
-        }
-        for (key, value) in [("head_timeout", server.head_timeout), ("stall_timeout", server.stall_timeout)] {
-            if value.0 < Duration::from_secs(1) {
-                return Err(ConfigError::at(&format!("server.{key}"), "expected at least \"1s\""));
-            }
-        }
-        Ok(ServerConfig {
-            listen,
-            admin_listen,
-            region: server.region.clone(),
-            domains: Domains::new(&server.domains),
-            storage_headers: server.storage_headers,
-            tls,
-            admin_token,
-            head_timeout: server.head_timeout.0,
-            stall_timeout: server.stall_timeout.0,
-            drain_timeout: server.drain_timeout.0,
-            connections_max: limits.connections_max,
-            requests_max: limits.requests_max,
-        })
     }
 
     fn engine(&self) -> Result<EngineConfig, ConfigError> {
@@ -464,6 +365,7 @@ impl Reader<'_> {
             backend: file.storage.backend.clone(),
             read_through: None,
             keysets: Vec::new(),
+            configurations: BTreeMap::new(),
         };
         let mut buckets = BTreeMap::new();
         for (name, bucket) in &file.buckets {
@@ -486,6 +388,7 @@ impl Reader<'_> {
                 backend: bucket.backend.clone().unwrap_or_else(|| defaults.backend.clone()),
                 read_through: bucket.read_through.clone(),
                 keysets: Vec::new(),
+                configurations: BTreeMap::new(),
             };
             buckets.insert(name.clone(), settings);
         }
@@ -498,6 +401,9 @@ impl Reader<'_> {
         }
         if file.gc.interval.0 < Duration::from_secs(1) {
             return Err(ConfigError::at("gc.interval", "expected at least \"1s\""));
+        }
+        if file.lifecycle.day.0.is_zero() || file.lifecycle.day.0 > Duration::from_secs(86_400) {
+            return Err(ConfigError::at("lifecycle.day", "expected more than 0 and at most \"1d\""));
         }
         if file.gc.unfinished_age.0 < Duration::from_secs(1) {
             return Err(ConfigError::at("gc.unfinished_age", "expected at least \"1s\""));
@@ -538,10 +444,6 @@ impl Reader<'_> {
         }
         Ok(EngineConfig {
             data: file.storage.data.clone(),
-            catalog: self.catalog()?,
-            backends: self.backends("backends", &file.backends)?,
-            stores: self.stores()?,
-            sync: file.storage.sync,
             defaults,
             buckets,
             memory_bytes_max: limits.memory_bytes_max.0,
@@ -551,7 +453,9 @@ impl Reader<'_> {
             gc_grace: file.gc.grace.0,
             unfinished_age: file.gc.unfinished_age.0,
             gc_interval: file.gc.interval.0,
+            gc_trash: file.gc.trash.0,
             base_copies: file.storage.base_copies,
+            second_copies: file.storage.second_copies,
             scrub: ScrubConfig {
                 interval: file.scrub.interval.map(|interval| interval.0),
                 percent: file.scrub.percent,
@@ -559,13 +463,17 @@ impl Reader<'_> {
             },
             writer_lease: file.storage.writer_lease.0,
             upload_age_max: limits.upload_age_max.0,
+            lifecycle_day: file.lifecycle.day.0,
             safety: SafetyConfig {
                 backend: backup.backend.clone().unwrap_or_else(|| file.storage.backend.clone()),
                 journal_interval: Duration::from_secs(backup.journal_seconds.into()),
                 backup_interval: Some(backup.interval.0).filter(|interval| !interval.is_zero()),
                 backup_retention: backup.retention.0,
                 accept_older_catalog: false,
+                encrypts: file.defaults.encryption == Encryption::Aes256
+                    || file.buckets.values().any(|bucket| bucket.encryption == Some(Encryption::Aes256)),
             },
+            eject_roots: file.eject.roots.clone(),
             schedule_jobs: true,
             convert: ConvertConfig {
                 defer: file.convert.defer,
@@ -576,6 +484,16 @@ impl Reader<'_> {
                 merge_extents: file.convert.merge_extents,
                 free_bytes_min: file.convert.free_bytes_min.0,
             },
+        })
+    }
+
+    fn all_stores(&self) -> Result<StoresConfig, ConfigError> {
+        Ok(StoresConfig {
+            catalog: self.catalog()?,
+            backends: self.backends("backends", &self.file.backends)?,
+            stores: self.stores()?,
+            sync: self.file.storage.sync,
+            reserve_bytes: engine::DISK_RESERVE_BYTES,
         })
     }
 
@@ -614,8 +532,8 @@ impl Reader<'_> {
 
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        for name in self.environment.0.keys() {
-            if name.starts_with("DELTAWEIR_") && !VARIABLES.contains(&name.as_str()) && !self.names(name) {
+        for (name, _) in self.environment.all() {
+            if name.starts_with("DELTAWEIR_") && !VARIABLES.contains(&name) && !self.names(name) {
                 warnings.push(format!("{name} is set but has no meaning"));
             }
         }

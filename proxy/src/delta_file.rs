@@ -1,7 +1,8 @@
 //! A whole file as a difference to another one: what `deltaweir delta` reads and writes.
 //!
-//! No server, no catalog, no blobs: two files and a third. The format is `docs/format/delta-file-v1.md`; the document rules. Files may
-//! have any length: the base is read at the places that are needed, never as a whole.
+//! No server, no catalog, no blobs: two files and a third. The format is
+//! `docs/format/delta-file-v1.md`; the document rules. Files may have any length: the base is read
+//! at the places that are needed, never as a whole.
 //!
 //! ```text
 //! base ── tiles ──┐
@@ -10,6 +11,7 @@
 
 mod decode;
 mod encode;
+mod error;
 mod format;
 mod info;
 mod source;
@@ -17,47 +19,21 @@ mod tiles;
 
 pub use decode::{Opened, open};
 pub use encode::encode;
+pub use error::DeltaFileError;
 pub use info::info;
 
+use error::{Result, io_error};
 use std::io;
-use thiserror::Error;
-
-/// Why a file cannot be encoded or decoded.
-#[derive(Debug, Error)]
-pub enum DeltaFileError {
-    /// A file could not be read or written.
-    #[error("{what}: {source}")]
-    Io {
-        /// Which one.
-        what: &'static str,
-        /// Why.
-        source: io::Error,
-    },
-    /// The delta is not what the format says, or was damaged.
-    #[error("not a usable delta: {0}")]
-    Malformed(&'static str),
-    /// The delta was made for another base.
-    #[error("this is not the base the delta was made for: {0}")]
-    WrongBase(String),
-    /// A file changed while it was read.
-    #[error("{0} changed while it was read")]
-    Changed(&'static str),
-}
-
-type Result<T> = std::result::Result<T, DeltaFileError>;
-
-/// An error of the file that is called `what` in messages.
-fn io_error(what: &'static str) -> impl Fn(io::Error) -> DeltaFileError {
-    move |source| DeltaFileError::Io { what, source }
-}
 
 /// Is told how many bytes were worked through since the last call.
 pub type OnProgress<'a> = &'a (dyn Fn(u64) + Sync);
 
-/// Most bytes of memory that encoding or decoding may take, about: what decides how many threads work.
+/// Most bytes of memory that encoding or decoding may take, about: what decides how many threads
+/// work.
 const MEMORY_BYTES_MAX: usize = 832 << 20;
 
-/// Threads that share [`MEMORY_BYTES_MAX`] when `shared_bytes` are taken once and `bytes_each` by every thread.
+/// Threads that share [`MEMORY_BYTES_MAX`] when `shared_bytes` are taken once and `bytes_each` by
+/// every thread.
 fn threads(shared_bytes: usize, bytes_each: usize) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (MEMORY_BYTES_MAX.saturating_sub(shared_bytes) / bytes_each).clamp(1, cores)

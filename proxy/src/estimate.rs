@@ -1,12 +1,14 @@
-//! `estimate`: what a bucket would take here, from a sample of it. Reads only, and runs the real engine over what it read, in a temporary store.
+//! `estimate`: what a bucket would take here, from a sample of it. Reads only, and runs the real
+//! engine over what it read, in a temporary store.
 //!
 //! ```text
 //! listing ─► series of similar names ─► runs, by size class ─► a sample of runs ─► the real engine ─► shares of heads and followers
 //!                                                                                                   └► bootstrap ─► an interval
 //! ```
 //!
-//! Deltas live between similar names, so what is sampled are runs of neighbours in a series and not single objects. The first object of
-//! a series is stored whole (a *head*), the others mostly as deltas (*followers*): each kind has its own share, and a run's first object counts as a head
+//! Deltas live between similar names, so what is sampled are runs of neighbours in a series and not
+//! single objects. The first object of a series is stored whole (a *head*), the others mostly as
+//! deltas (*followers*): each kind has its own share, and a run's first object counts as a head
 //! wherever in its series the run began.
 
 mod money;
@@ -17,15 +19,17 @@ pub use money::{PriceTable, Prices};
 
 use crate::{
     engine::{
-        BodyDigest, BucketHandle, BucketSettings, Destination, Engine, EngineConfig, EngineError, Facts, StoreError,
+        BodyDigest, BucketHandle, BucketSettings, Destination, Engine, EngineConfig, EngineError, Facts, Metrics,
+        StoreError,
     },
-    metrics::Metrics,
+    stores::{StoresConfig, open_engine},
 };
 use catalog::Precondition;
 use futures::{StreamExt, TryStreamExt};
-use predict::{Observed, Prediction, predict};
+pub use predict::ClassEstimate;
+use predict::{Prediction, predict};
 use serde::Serialize;
-use series::{Listed, Population, Run};
+use series::{Listed, Observed, Population, Run};
 use sha2::{Digest, Sha256};
 use std::{path::Path, sync::Arc};
 use storage_backends::{BackendError, ErrorKind, PlainRead, PlainStore};
@@ -91,25 +95,11 @@ pub struct Sample {
     pub skipped: u64,
 }
 
-/// One size class.
-#[derive(Debug, Serialize)]
-pub struct ClassEstimate {
-    /// Objects from this length on, in bytes.
-    pub from_bytes: u64,
-    /// Objects of it.
-    pub objects: u64,
-    /// Their bytes.
-    pub logical_bytes: u64,
-    /// How many series of similar names they form.
-    pub series: u64,
-    /// What they would take.
-    pub stored_bytes: Prediction,
-}
-
 /// Estimates a source, in a temporary store below `work`.
 ///
 /// # Errors
-/// [`EngineError`] when the source cannot be listed, has more than two million objects, or the temporary store fails.
+/// [`EngineError`] when the source cannot be listed, has more than two million objects, or the
+/// temporary store fails.
 pub async fn estimate(
     source: Arc<dyn PlainStore>,
     work: &Path,
@@ -119,8 +109,8 @@ pub async fn estimate(
 ) -> Result<Estimate, EngineError> {
     let population = Population::of(list(&*source, &options.prefix).await?);
     let chosen = population.choose(options.sample_bytes, options.seed);
-    let metrics = Metrics::new().map_err(|error| EngineError::Other(error.to_string()))?;
-    let engine = Engine::open(EngineConfig::temporary(work, options.settings.clone()), metrics).await?;
+    let config = EngineConfig::temporary(work, options.settings.clone());
+    let engine = open_engine(config, &StoresConfig::temporary(work), Metrics::new()).await?;
     let cpu_before = cpu_seconds();
     let sampled = async {
         let bucket = engine.create_bucket(BUCKET, "estimate").await?.ok_or(EngineError::NoBucket)?;
@@ -199,7 +189,8 @@ impl Upload<'_> {
         Ok(observed)
     }
 
-    /// Stores an object, or what a very long one begins with. `None` when it cannot be read any more.
+    /// Stores an object, or what a very long one begins with. `None` when it cannot be read any
+    /// more.
     async fn object(&self, listed: &Listed) -> Result<Option<Stored>, EngineError> {
         let found = match self.source.head(&listed.key).await {
             Ok(Some(found)) => found,

@@ -1,15 +1,20 @@
-//! The deltaweir proxy: S3 operations on one side, catalog, backends and codec on the other.
+//! The deltaweir proxy: S3 operations on one side, the crate `engine` on the other.
 //!
-//! `server` accepts and answers, `ops` speaks S3 and decides nothing about storage, `engine` stores and reads content and
-//! knows no HTTP. `config` alone reads files and environment; `metrics` holds every metric in one table.
+//! `server` accepts and answers, `ops` speaks S3 and decides nothing about storage; the engine
+//! stores and reads content and knows no HTTP. `peers` bounds how much of the server one peer
+//! takes. `stores` opens what the engine works over. `config` alone reads files and environment;
+//! `metrics` shows every metric.
 
 pub mod admin;
 pub mod auth;
 pub mod cli;
 pub mod config;
 pub mod delta_file;
-pub mod engine;
 pub mod estimate;
 pub mod metrics;
 pub mod ops;
+pub mod peers;
 pub mod server;
+pub mod stores;
+
+pub use engine;

@@ -1,44 +1,29 @@
-//! Every metric in one table: name, unit, labels, help. `docs/reference/metrics.md` is written from it.
+//! Every metric of the listeners in one table (name, unit, labels, help), and the engine's beside
+//! it: `engine::metrics` has a table of its own. `docs/reference/metrics.md` is written from both.
 //!
-//! Labels are bounded: `op` is the operation table of `s3_wire`, `form` and `reason` are enums, `backend` is a
-//! configured name, and `bucket` stands on gauges only. A name ends in its base unit; counters end in `_total`. No label is
-//! called `job` or `instance`: Prometheus gives those to every series it scrapes, and renames ours out of the way.
+//! Labels are bounded: `op` is the operation table of `s3_wire`, `form` and `reason` are enums. A
+//! name ends in its base unit; counters end in `_total`. No label is called `job` or `instance`:
+//! Prometheus gives those to every series it scrapes, and renames ours out of the way.
 
+pub use engine::metrics::MetricSpec;
+
+use engine::metrics::{SECONDS, Value};
 use prometheus::{
-    Counter, Encoder, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
-    Opts, Registry, TextEncoder, process_collector::ProcessCollector,
+    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
+    TextEncoder,
+    core::{Collector, Desc},
+    process_collector::ProcessCollector,
+    proto,
 };
-use std::{fmt::Write as _, sync::Arc};
+use std::{collections::HashMap, fmt::Write as _, sync::Arc};
 
-/// One row of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MetricSpec {
-    /// Full name, as Prometheus sees it.
-    pub name: &'static str,
-    /// `counter`, `gauge` or `histogram`.
-    pub kind: &'static str,
-    /// Base unit.
-    pub unit: &'static str,
-    /// Label names, in order.
-    pub labels: &'static [&'static str],
-    /// What it says.
-    pub help: &'static str,
-}
-
-/// Why an operation on the registry failed: a name or label that Prometheus does not take, or one registered twice.
+/// Why an operation on the registry failed: a name or label that Prometheus does not take, or one
+/// registered twice.
 pub type MetricsError = prometheus::Error;
 
-/// Seconds, from 100 µs to 300 s.
-const SECONDS: &[f64] = &[
-    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
-    60.0, 120.0, 300.0,
-];
-/// Stored bytes as a share of logical bytes, from 0.001 to 1.
-const RATIO: &[f64] = &[0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0];
-/// Seconds between two clocks, up to past the 15 minutes that S3 tolerates. Signed dates have whole seconds.
+/// Seconds between two clocks, up to past the 15 minutes that S3 tolerates. Signed dates have whole
+/// seconds.
 const SKEW: &[f64] = &[1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0];
-/// Counts of a few things.
-const COUNT: &[f64] = &[0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
 /// Bytes, in powers of four from 1 KiB to 16 GiB.
 const BYTES: &[f64] = &[
     1024.0,
@@ -55,12 +40,6 @@ const BYTES: &[f64] = &[
     4_294_967_296.0,
     17_179_869_184.0,
 ];
-
-/// Every `reason` of `aead_failures_total`: an object's bytes or tables, a catalog row.
-const AEAD_REASONS: [&str; 2] = ["open", "row"];
-/// Every `where` of `checksum_failures_total`: stored chunks and tables, decoded segments, catalog rows, the encoder's own
-/// check, request bodies.
-const CHECKSUM_PLACES: [&str; 5] = ["chunk", "segment", "row", "encoder", "request"];
 
 /// What the macro below needs of a Prometheus type to make one from a row of the table.
 trait FromRow: Sized + Clone + prometheus::core::Collector + 'static {
@@ -80,10 +59,7 @@ macro_rules! from_row {
     };
 }
 from_row!(IntCounter, "counter", |opts, labels, buckets| Self::with_opts(opts));
-from_row!(Counter, "counter", |opts, labels, buckets| Self::with_opts(opts));
 from_row!(IntCounterVec, "counter", |opts, labels, buckets| Self::new(opts, labels));
-from_row!(IntGauge, "gauge", |opts, labels, buckets| Self::with_opts(opts));
-from_row!(Gauge, "gauge", |opts, labels, buckets| Self::with_opts(opts));
 from_row!(IntGaugeVec, "gauge", |opts, labels, buckets| Self::new(opts, labels));
 from_row!(Histogram, "histogram", |opts, labels, buckets| Self::with_opts(
     HistogramOpts::from(opts).buckets(buckets.to_vec())
@@ -99,10 +75,13 @@ macro_rules! metrics {
         #[derive(Clone)]
         pub struct Metrics {
             registry: Registry,
+            /// What the engine counts.
+            pub engine: Arc<engine::Metrics>,
             $(#[doc = $help] pub $field: $type,)*
         }
 
-        /// Every metric this process writes under its own prefix, in the order of the reference page.
+        /// Every metric of the listeners, in the order of the reference page;
+        /// [`engine::metrics::TABLE`] follows.
         pub const TABLE: &[MetricSpec] = &[$(MetricSpec {
             name: concat!("deltaweir_", stringify!($field)),
             kind: <$type as FromRow>::KIND,
@@ -115,7 +94,8 @@ macro_rules! metrics {
             /// Makes and registers every metric in a registry of its own.
             ///
             /// # Errors
-            /// A row of the table that Prometheus refuses; a test makes one, so a released binary has none.
+            /// A row of the table that Prometheus refuses; a test makes one, so a released binary
+            /// has none.
             pub fn new() -> Result<Arc<Self>, MetricsError> {
                 let registry = Registry::new();
                 registry.register(Box::new(ProcessCollector::for_self()))?;
@@ -126,9 +106,11 @@ macro_rules! metrics {
                     let $field = <$type>::from_row(opts, &[$($label),*], buckets)?;
                     registry.register(Box::new($field.clone()))?;
                 )*
-                let metrics = Self { registry, $($field,)* };
+                let engine = engine::Metrics::new();
+                registry.register(Box::new(EngineCollector::new(engine.clone())?))?;
+                let metrics = Self { registry, engine, $($field,)* };
                 metrics.build_info.with_label_values(&[VERSION, COMMIT]).set(1);
-                metrics.start_failure_counters();
+                metrics.http_cut_total.with_label_values(&["GetObject"]);
                 Ok(Arc::new(metrics))
             }
         }
@@ -137,7 +119,6 @@ macro_rules! metrics {
 
 metrics! {
     build_info: IntGaugeVec, "1", ["version", "commit"]; "Constant 1; the labels say which build is running."
-
     http_requests_total: IntCounterVec, "requests", ["op", "code"]; "S3 requests answered, by operation and HTTP status."
     http_request_seconds: HistogramVec, "seconds", ["op"], SECONDS; "From the end of the request's head to the last byte of the answer."
     http_ttfb_seconds: HistogramVec, "seconds", ["op", "form"], SECONDS; "From the end of the request's head to the answer's head; form is the object's storage form where there is one."
@@ -150,87 +131,7 @@ metrics! {
     rejected_total: IntCounterVec, "requests", ["reason"]; "Requests and connections refused before their operation ran."
     auth_total: IntCounterVec, "requests", ["result", "reason"]; "Verified signatures and authorization decisions."
     clock_skew_seconds: Histogram, "seconds", [], SKEW; "How far the date of a verified signature lies from this machine's clock, either way."
-
-    logical_bytes_total: IntCounterVec, "bytes", ["form"]; "Bytes clients stored, by the form they were stored in."
-    stored_bytes_total: IntCounterVec, "bytes", ["form"]; "Bytes written to backends for them."
-    saved_bytes_total: IntCounterVec, "bytes", ["stage"]; "Bytes not stored thanks to each stage: dedup, zstd, delta."
-    plan_total: IntCounterVec, "bodies", ["form", "reason"]; "Why each body was stored as it was."
-    reduction_ratio: HistogramVec, "ratio", ["form"], RATIO; "Stored bytes of a body as a share of its logical bytes."
-    encode_seconds: HistogramVec, "seconds", ["codec"], SECONDS; "Time a codec thread spent on encoding one segment, its check included."
-    decode_seconds: HistogramVec, "seconds", ["codec"], SECONDS; "Time a codec thread spent on decoding one segment for a read."
-    codec_queue_seconds: Histogram, "seconds", [], SECONDS; "How long codec jobs waited for a thread of the codec pool."
-    codec_threads: IntGaugeVec, "threads", ["state"]; "Threads of the codec pool: total, busy; and of the hash pool, which has as many: hashing."
-    effort_level: Gauge, "level", []; "Effort new uploads get: 0 not now, 1 fast, 2 balanced, 3 high, 4 max."
-    wasted_encode_seconds_total: Counter, "seconds", []; "Time codec threads spent on encodings that were thrown away."
-    base_candidates: Histogram, "bases", [], COUNT; "Bases considered for a region of a body."
-    base_choices_total: IntCounterVec, "bases", ["source"]; "Bases chosen for regions of bodies, by how they were found: version, name, hooks; none counts regions without one."
-    base_trial_seconds: Histogram, "seconds", [], SECONDS; "Time a codec thread spent on trying a sample of a region against a candidate."
-    base_fetch_bytes_total: IntCounterVec, "bytes", ["source"]; "Base bytes used for encoding and decoding, by where they came from: cache, backend."
-
-    deferred_blobs: IntGauge, "blobs", []; "Blobs that were stored in a hurry and wait for the converter."
-    deferred_bytes: IntGauge, "bytes", []; "Their plain bytes."
-    deferred_oldest_age_seconds: IntGauge, "seconds", []; "How long the first of them has waited."
-    convert_blobs_total: IntCounterVec, "blobs", ["reason", "result"]; "Blobs the converter has dealt with, by why (deferred, hot, rebase, merge, move, asked) and result (converted, kept, unused, failed)."
-    convert_stored_bytes_total: IntCounterVec, "bytes", ["reason", "when"]; "Stored bytes of converted blobs: before, after."
-    merged_extents_total: IntCounter, "extents", []; "Small extents of large objects that the converter has put together."
-
-    bucket_objects: IntGaugeVec, "objects", ["bucket"]; "Current versions, from the catalog. Buckets that are not configured by name are added up as `_other`."
-    bucket_logical_bytes: IntGaugeVec, "bytes", ["bucket"]; "Their logical size, from the catalog."
-    bucket_stored_bytes: IntGaugeVec, "bytes", ["bucket", "kind"]; "Stored bytes, from the catalog: whole, delta, base_only, overhead."
-
-    seal_bytes_total: IntCounterVec, "bytes", ["dir"]; "Plain bytes through AES-256-GCM: seal, open."
-    aead_failures_total: IntCounterVec, "failures", ["reason"]; "Chunks, pages or rows that did not authenticate."
     integrity_errors_total: IntCounter, "requests", []; "Requests that failed because stored bytes were missing or not what they should be."
-    checksum_failures_total: IntCounterVec, "failures", ["where"]; "Stored bytes whose checksum or digest was wrong, and client bodies that were not what they claimed."
-
-    cache_hits_total: IntCounterVec, "lookups", ["kind", "tier"]; "Lookups answered by a cache."
-    cache_misses_total: IntCounterVec, "lookups", ["kind", "tier"]; "Lookups that had to fetch."
-    cache_evictions_total: IntCounterVec, "entries", ["kind", "tier"]; "Entries dropped for room."
-    cache_bytes: IntGaugeVec, "bytes", ["kind", "tier"]; "Bytes held."
-
-    backend_requests_total: IntCounterVec, "requests", ["backend", "op", "code"]; "Calls to a backend, by outcome."
-    backend_seconds: HistogramVec, "seconds", ["backend", "op"], SECONDS; "How long they took; for reads, to the first byte."
-    backend_bytes_total: IntCounterVec, "bytes", ["backend", "dir"]; "Bytes moved: written, read."
-    backend_retries_total: IntCounterVec, "requests", ["backend", "reason"]; "Calls to a backend that were repeated, by why."
-    catalog_commit_seconds: Histogram, "seconds", [], SECONDS; "From the start of a catalog transaction to its durable commit."
-    catalog_batch_ops: Histogram, "operations", [], COUNT; "Operations that shared one commit."
-
-    writer_epochs_lost_total: IntCounter, "epochs", []; "Writer epochs this process lost because it was not heard of for too long; writes under way were refused."
-
-    memory_budget_bytes: IntGaugeVec, "bytes", ["state"]; "The memory budget: limit, used."
-    spool_bytes: IntGaugeVec, "bytes", ["state"]; "Spool files: limit, used."
-    disk_bytes: IntGaugeVec, "bytes", ["place", "state"]; "File systems of the data directory and of local backends: size, free."
-    multipart_inflight: IntGauge, "uploads", []; "Multipart uploads that are open."
-
-    packed_objects_total: IntCounter, "objects", []; "Small objects that were moved into packs."
-    packed_bytes_total: IntCounterVec, "bytes", ["when"]; "Stored bytes of the small objects that were packed: before and after."
-    scrub_objects_total: IntCounterVec, "blobs", ["result"]; "Blobs that a scrub verified: ok, restored (damaged, and written anew from its second copy), copy_only (damaged, and could not be), damaged, unreachable (could not be asked for now), gone (died meanwhile)."
-    scrub_bytes_total: IntCounter, "bytes", []; "Stored bytes that scrubs read and checked."
-    base_copies: IntGauge, "blobs", []; "Bases that have a second copy."
-    base_copy_bytes: IntGauge, "bytes", []; "Stored bytes of second copies."
-    base_copies_made_total: IntCounterVec, "copies", ["result"]; "Second copies of bases that were written: made, replaced (the earlier one was damaged), damaged (what was read was not what was stored, and was removed again), failed."
-    base_copy_reads_total: IntCounterVec, "reads", ["result"]; "Reads that met a damaged blob with a second copy: served (from the other copy), damaged (both are)."
-    quarantined_blobs: IntGauge, "blobs", []; "Damaged blobs in quarantine, as of the last scrub or look at the list; 0 in a process that did neither."
-
-    gc_runs_total: IntCounter, "runs", []; "Runs of the collector."
-    gc_deleted_blobs_total: IntCounter, "blobs", []; "Blobs it deleted."
-    gc_reclaimed_bytes_total: IntCounter, "bytes", []; "Stored bytes it freed."
-    backend_uploads_aborted_total: IntCounterVec, "uploads", ["backend"]; "Uploads in parts to a backend that a process left behind, and that were aborted."
-    gc_errors_total: IntCounter, "errors", []; "Blobs it could not delete and left for the next run."
-    gc_last_success_timestamp_seconds: IntGauge, "seconds", []; "When the collector last ended without an error, in whichever process, since the Unix epoch; 0 before."
-
-    journal_lag_entries: IntGauge, "entries", []; "Mutations of the catalog that are not in the backend's journal yet."
-    journal_lag_seconds: IntGauge, "seconds", []; "Age of the oldest of them: what losing the catalog now would lose."
-    journal_shipped_entries_total: IntCounter, "entries", []; "Mutations shipped to the backend's journal."
-    journal_errors_total: IntCounter, "errors", []; "Shipments that failed and are tried again."
-
-    job_running: IntGaugeVec, "jobs", ["job_name"]; "1 while this process runs the background job."
-    job_runs_total: IntCounterVec, "runs", ["job_name", "outcome"]; "Runs of background jobs in this process that ended: ok, failed, cancelled, paused, interrupted."
-    job_seconds: HistogramVec, "seconds", ["job_name"], SECONDS; "How long they took."
-    job_progress: IntGaugeVec, "things", ["job_name", "state"]; "How far the current or last run is, in the job's own unit: done, total (0 while it is not known)."
-    job_backlog: IntGaugeVec, "things", ["job_name"]; "What waits for the job."
-    job_leases_lost_total: IntCounterVec, "leases", ["job_name"]; "Runs that were stopped because their lease could not be renewed or was taken by another process."
-    job_last_success_timestamp_seconds: IntGaugeVec, "seconds", ["job_name"]; "When the job last ended well, in whichever process, since the Unix epoch; 0 before."
 }
 
 /// The standard set, written by the client library under its own names.
@@ -248,6 +149,91 @@ const fn process(name: &'static str, kind: &'static str, unit: &'static str, hel
     MetricSpec { name, kind, unit, labels: &[], help }
 }
 
+/// Every metric under our own prefix, in the order of the reference page.
+pub fn table() -> impl Iterator<Item = &'static MetricSpec> {
+    TABLE.iter().chain(engine::metrics::TABLE)
+}
+
+/// The engine's numbers, as Prometheus takes them.
+struct EngineCollector {
+    metrics: Arc<engine::Metrics>,
+    descriptions: Vec<Desc>,
+}
+
+impl EngineCollector {
+    fn new(metrics: Arc<engine::Metrics>) -> Result<Self, MetricsError> {
+        let described = |row: &MetricSpec| {
+            let labels = row.labels.iter().map(|label| (*label).to_owned()).collect();
+            Desc::new(row.name.to_owned(), row.help.to_owned(), labels, HashMap::new())
+        };
+        let descriptions = engine::metrics::TABLE.iter().map(described).collect::<Result<_, _>>()?;
+        Ok(Self { metrics, descriptions })
+    }
+}
+
+impl Collector for EngineCollector {
+    fn desc(&self) -> Vec<&Desc> {
+        self.descriptions.iter().collect()
+    }
+
+    fn collect(&self) -> Vec<proto::MetricFamily> {
+        self.metrics.families().into_iter().map(exposed).collect()
+    }
+}
+
+fn exposed(family: engine::metrics::Family) -> proto::MetricFamily {
+    let mut exposed = proto::MetricFamily::default();
+    exposed.set_name(family.spec.name.to_owned());
+    exposed.set_help(family.spec.help.to_owned());
+    exposed.set_field_type(match family.spec.kind {
+        "counter" => proto::MetricType::COUNTER,
+        "gauge" => proto::MetricType::GAUGE,
+        _ => proto::MetricType::HISTOGRAM,
+    });
+    let series = family.series.into_iter().map(|series| {
+        let pair = |(name, value): (&&str, String)| {
+            let mut pair = proto::LabelPair::default();
+            pair.set_name((*name).to_owned());
+            pair.set_value(value);
+            pair
+        };
+        let mut metric = proto::Metric::from_label(family.spec.labels.iter().zip(series.labels).map(pair).collect());
+        match series.value {
+            Value::Counter(value) => {
+                let mut counter = proto::Counter::default();
+                counter.set_value(value);
+                metric.set_counter(counter);
+            }
+            Value::Gauge(value) => {
+                let mut gauge = proto::Gauge::default();
+                gauge.set_value(value);
+                metric.set_gauge(gauge);
+            }
+            Value::Histogram { bounds, counts, sum } => metric.set_histogram(exposed_histogram(bounds, &counts, sum)),
+        }
+        metric
+    });
+    exposed.set_metric(series.collect());
+    exposed
+}
+
+/// Prometheus adds buckets up: each counts what the smaller ones do, too.
+fn exposed_histogram(bounds: &[f64], counts: &[u64], sum: f64) -> proto::Histogram {
+    let mut total = 0;
+    let buckets = bounds.iter().zip(counts).map(|(bound, count)| {
+        total += count;
+        let mut bucket = proto::Bucket::default();
+        bucket.set_upper_bound(*bound);
+        bucket.set_cumulative_count(total);
+        bucket
+    });
+    let mut histogram = proto::Histogram::default();
+    histogram.set_bucket(buckets.collect());
+    histogram.set_sample_count(counts.iter().sum());
+    histogram.set_sample_sum(sum);
+    histogram
+}
+
 /// Version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Commit of this build, where the build was told (`DELTAWEIR_COMMIT`).
@@ -257,24 +243,6 @@ pub const COMMIT: &str = match option_env!("DELTAWEIR_COMMIT") {
 };
 
 impl Metrics {
-    /// Makes the counters of failures exist at 0. One that appeared with its first failure would hide it: `increase()`
-    /// sees no step in a series that begins at 1.
-    fn start_failure_counters(&self) {
-        for reason in AEAD_REASONS {
-            self.aead_failures_total.with_label_values(&[reason]);
-        }
-        for place in CHECKSUM_PLACES {
-            self.checksum_failures_total.with_label_values(&[place]);
-        }
-        self.http_cut_total.with_label_values(&["GetObject"]);
-        for result in ["damaged", "restored", "copy_only"] {
-            self.scrub_objects_total.with_label_values(&[result]);
-        }
-        for result in ["served", "damaged"] {
-            self.base_copy_reads_total.with_label_values(&[result]);
-        }
-    }
-
     /// Everything, in the Prometheus text format.
     ///
     /// # Errors
@@ -291,12 +259,12 @@ pub fn reference_page() -> String {
     let mut page = String::from(
         "# Metrics\n\n\
          `GET /metrics` on the admin listener, in the Prometheus text format. This page is printed by\n\
-         `deltaweir reference metrics` from the table in `proxy/src/metrics.rs`; a test compares the two.\n\n\
+         `deltaweir reference metrics` from the tables in `proxy/src/metrics.rs` and `engine/src/metrics.rs`; a test compares.\n\n\
          Labels are bounded: `op` is an S3 operation (`Unknown` before routing), `form` is raw, zstd, delta, dedup or foreign,\n\
          `backend` a configured name, `bucket` stands on gauges only.\n\n\
          | name | type | unit | labels | meaning |\n| --- | --- | --- | --- | --- |\n",
     );
-    for row in TABLE.iter().chain(PROCESS_TABLE) {
+    for row in table().chain(PROCESS_TABLE) {
         let labels = row.labels.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>().join(", ");
         let _ = writeln!(page, "| `{}` | {} | {} | {} | {} |", row.name, row.kind, row.unit, labels, row.help);
     }
@@ -311,7 +279,7 @@ mod tests {
     fn every_row_of_the_table_can_be_registered_and_unlabelled_ones_are_rendered_at_once() {
         let metrics = Metrics::new().unwrap();
         let text = metrics.render().unwrap();
-        for row in TABLE.iter().filter(|row| row.labels.is_empty()) {
+        for row in table().filter(|row| row.labels.is_empty()) {
             assert!(text.contains(&format!("# TYPE {} {}", row.name, row.kind)), "{} is missing", row.name);
         }
         for row in PROCESS_TABLE {
@@ -322,25 +290,47 @@ mod tests {
 
     #[test]
     fn counters_are_called_total_and_nothing_else_is() {
-        for row in TABLE {
+        for row in table() {
             assert_eq!(row.kind == "counter", row.name.ends_with("_total"), "{}", row.name);
         }
     }
 
     #[test]
     fn no_label_is_one_that_prometheus_gives_to_what_it_scrapes() {
-        for row in TABLE {
+        for row in table() {
             assert!(!row.labels.iter().any(|label| ["job", "instance", "le"].contains(label)), "{}", row.name);
         }
     }
 
     #[test]
-    fn histograms_reach_300_seconds_16_gib_and_ratios_from_a_thousandth_to_one() {
+    fn histograms_reach_300_seconds_and_16_gib() {
         assert_eq!(SECONDS.last(), Some(&300.0));
         assert_eq!(BYTES.last(), Some(&17_179_869_184.0));
-        assert_eq!((RATIO[0], RATIO[RATIO.len() - 1]), (0.001, 1.0));
-        for buckets in [SECONDS, SKEW, BYTES, RATIO, COUNT] {
+        for buckets in [SECONDS, SKEW, BYTES] {
             assert!(buckets.windows(2).all(|pair| pair[0] < pair[1]));
+        }
+    }
+
+    #[test]
+    fn the_engines_numbers_are_shown_with_labels_and_buckets_that_add_up() {
+        let metrics = Metrics::new().unwrap();
+        metrics.engine.plan_total.with_label_values(&["delta", "saved"]).inc_by(3);
+        metrics.engine.effort_level.set(2.5);
+        for seconds in [0.000_2, 0.3, 1000.0] {
+            metrics.engine.codec_queue_seconds.observe(seconds);
+        }
+        let text = metrics.render().unwrap();
+        for line in [
+            "deltaweir_plan_total{form=\"delta\",reason=\"saved\"} 3",
+            "deltaweir_effort_level 2.5",
+            "deltaweir_codec_queue_seconds_bucket{le=\"0.0001\"} 0",
+            "deltaweir_codec_queue_seconds_bucket{le=\"0.00025\"} 1",
+            "deltaweir_codec_queue_seconds_bucket{le=\"300\"} 2",
+            "deltaweir_codec_queue_seconds_bucket{le=\"+Inf\"} 3",
+            "deltaweir_codec_queue_seconds_count 3",
+            "deltaweir_aead_failures_total{reason=\"open\"} 0",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "{line} is missing");
         }
     }
 

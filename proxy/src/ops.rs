@@ -1,41 +1,32 @@
-//! S3's operations over the engine: one file per family. Nothing here decides how content is stored.
+//! S3's operations over the engine: one file per family. Nothing here decides how content is
+//! stored.
 
+pub mod access;
+mod attributes;
+pub mod body;
 mod buckets;
 mod complete;
+pub mod configuration;
 mod copy;
 mod delete;
 mod digest;
+mod encryption;
 mod get;
 mod late;
+mod lifecycle;
 mod list;
 mod multipart;
 mod object_facts;
+mod object_lock;
+mod post;
 mod put;
+pub mod request;
 mod token;
+mod versions;
 
-use crate::{
-    engine::{BucketHandle, EngineError, StoreError},
-    server::{
-        AnswerBody, RequestBody,
-        service::{Answer, S3Request},
-    },
-};
-use bytes::Bytes;
-use catalog::{Precondition, UnixMs};
-use http::{HeaderMap, HeaderValue, StatusCode};
-use s3_wire::{
-    DecodedBody, ETag, ErrorCode, Framing, Operation, S3Error, checksum::Claims, headers::WriteConditions,
-    operation::RequestBody as BodyKind, response, xml::Document,
-};
-use std::{
-    ops::Deref,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
-
-/// The most bytes of one PUT and of the source of one copy: 5 GiB.
-const PUT_BYTES_MAX: u64 = 5 << 30;
-
-type Result<T, E = S3Error> = std::result::Result<T, E>;
+use body::RequestBody;
+use request::{Answer, Result, S3Request};
+use s3_wire::Operation;
 
 /// Runs the operation a request names.
 ///
@@ -48,7 +39,9 @@ pub async fn operate(request: &S3Request, body: &mut RequestBody) -> Result<Answ
         Operation::HeadBucket => buckets::head(request).await,
         Operation::DeleteBucket => buckets::delete(request).await,
         Operation::GetBucketLocation => buckets::location(request).await,
-        Operation::GetBucketVersioning => buckets::versioning(request).await,
+        Operation::GetBucketVersioning => versions::get_versioning(request).await,
+        Operation::PutBucketVersioning => versions::put_versioning(request, body).await,
+        Operation::ListObjectVersions => versions::list(request).await,
         Operation::PutObject => put::put_object(request, body).await,
         Operation::GetObject => get::get_object(request).await,
         Operation::HeadObject => get::head_object(request).await,
@@ -64,202 +57,55 @@ pub async fn operate(request: &S3Request, body: &mut RequestBody) -> Result<Answ
         Operation::ListMultipartUploads => list::list_uploads(request).await,
         Operation::CompleteMultipartUpload => complete::complete(request, body).await,
         Operation::AbortMultipartUpload => multipart::abort(request).await,
-    }
-}
-
-/// A request about a bucket that is there.
-struct InBucket<'r> {
-    request: &'r S3Request,
-    bucket: BucketHandle,
-}
-
-impl Deref for InBucket<'_> {
-    type Target = S3Request;
-
-    fn deref(&self) -> &S3Request {
-        self.request
-    }
-}
-
-impl S3Request {
-    fn bucket_name(&self) -> Result<&str> {
-        let bucket = self.target.bucket.as_ref();
-        Ok(bucket.ok_or_else(|| S3Error::new(ErrorCode::InvalidBucketName))?.as_str())
-    }
-
-    fn key(&self) -> Result<&str> {
-        let key = self.target.key.as_ref();
-        Ok(key.ok_or_else(|| S3Error::invalid_argument("key", "", "A key has at least one byte."))?.as_str())
-    }
-
-    /// Looks the addressed bucket up.
-    async fn in_bucket(&self) -> Result<InBucket<'_>> {
-        let bucket = self.bucket(self.bucket_name()?).await?;
-        self.key_shows.store(!bucket.is_sealed(), std::sync::atomic::Ordering::Relaxed);
-        Ok(InBucket { request: self, bucket })
-    }
-
-    async fn bucket(&self, name: &str) -> Result<BucketHandle> {
-        let bucket = self.service.engine.bucket(name).await.map_err(|error| self.refusal(error))?;
-        bucket.ok_or_else(|| S3Error::new(ErrorCode::NoSuchBucket).field("BucketName", name))
-    }
-
-    /// There are no versions beside the current one, whose id is `null`.
-    fn refuse_version(&self) -> Result<()> {
-        match self.target.query.single("versionId")? {
-            None | Some("null") => Ok(()),
-            Some(version) => Err(no_such_version(version)),
-        }
-    }
-
-    /// Reads the request's document.
-    async fn document(&self, claims: Claims, body: &mut RequestBody) -> Result<Bytes> {
-        let BodyKind::Xml { bytes_max } = self.operation.row().body else {
-            return Ok(Bytes::new());
-        };
-        let is_empty = http_body::Body::is_end_stream(body);
-        let framing = Framing::of_document(&self.headers, &self.payload, is_empty)?;
-        let mut body = DecodedBody::new(body, framing);
-        let document = body.collect(bytes_max).await?;
-        let mut digests = s3_wire::checksum::Digests::new(claims.digests());
-        digests.update(&document);
-        let mut claims = claims;
-        if let Some(trailers) = body.trailers() {
-            claims.settle(trailers)?;
-        }
-        claims.verify(&digests.finish())?;
-        Ok(document)
-    }
-
-    /// What the client is told about an engine error. Logged here, once.
-    fn refusal(&self, error: EngineError) -> S3Error {
-        match error {
-            EngineError::PreconditionFailed => ErrorCode::PreconditionFailed.into(),
-            EngineError::NotEmpty => ErrorCode::BucketNotEmpty.into(),
-            EngineError::NoBucket => ErrorCode::NoSuchBucket.into(),
-            EngineError::NoUpload => ErrorCode::NoSuchUpload.into(),
-            EngineError::Conflict => ErrorCode::OperationAborted.into(),
-            EngineError::TooLarge => ErrorCode::EntityTooLarge.into(),
-            EngineError::Busy(what) => {
-                self.service.metrics.rejected_total.with_label_values(&[what]).inc();
-                tracing::debug!(what, "busy");
-                ErrorCode::SlowDown.into()
-            }
-            EngineError::Full => {
-                tracing::error!("storage is full");
-                S3Error::with_message(ErrorCode::ServiceUnavailable, "The server's storage is full.")
-            }
-            EngineError::Unavailable(why) => {
-                tracing::warn!(why, "unavailable");
-                ErrorCode::ServiceUnavailable.into()
-            }
-            EngineError::Fenced => {
-                tracing::warn!("a write was refused because this process lost its epoch");
-                ErrorCode::ServiceUnavailable.into()
-            }
-            EngineError::Integrity(why) => {
-                self.service.metrics.integrity_errors_total.inc();
-                tracing::error!(why, "stored bytes are not what they should be");
-                ErrorCode::InternalError.into()
-            }
-            EngineError::Original(why) => {
-                tracing::error!(why, "the original of adopted content is not what it was");
-                S3Error::with_message(
-                    ErrorCode::InternalError,
-                    "The original of this object was changed or removed in its store after it was adopted.",
-                )
-            }
-            EngineError::Other(why) => {
-                tracing::error!(why, "internal error");
-                ErrorCode::InternalError.into()
-            }
-            EngineError::NoJob(_) | EngineError::JobRuns(_) | EngineError::JobRefused(_) | EngineError::Stopped(_) => {
-                tracing::error!(%error, "a request met an error of background jobs");
-                ErrorCode::InternalError.into()
-            }
-        }
-    }
-
-    fn store_refusal(&self, error: StoreError<S3Error>) -> S3Error {
-        match error {
-            StoreError::Body(error) => error,
-            StoreError::Engine(error) => self.refusal(error),
-        }
-    }
-
-    /// What the key must hold for a conditional write to go through, from what it holds now.
-    async fn precondition(&self, bucket: &BucketHandle, key: &str) -> Result<(WriteConditions, Precondition)> {
-        let conditions = WriteConditions::from_headers(&self.headers)?;
-        if conditions.is_empty() {
-            return Ok((conditions, Precondition::None));
-        }
-        if conditions.if_match.is_some() || conditions.if_match_any {
-            // Whether a tag matches says what the object holds (C41).
-            self.principal.authorize("s3:GetObject", Some(&bucket.row.name), Some(key))?;
-        }
-        let current = self.service.engine.head(bucket, key).await.map_err(|error| self.refusal(error))?;
-        let etag = current.as_ref().map(|info| ETag::from_wire(&info.facts.etag));
-        conditions.evaluate(etag.as_ref())?;
-        let precondition = match current {
-            Some(info) => Precondition::Current(info.version.id),
-            None => Precondition::Absent,
-        };
-        Ok((conditions, precondition))
-    }
-
-    /// As [`S3Request::refusal`] for a commit under conditions. When the race was lost, the conditions are held against the winner: they fail, or they
-    /// would hold again, which S3 calls a conflict worth repeating.
-    async fn commit_refusal(
-        &self,
-        bucket: &BucketHandle,
-        key: &str,
-        conditions: &WriteConditions,
-        error: EngineError,
-    ) -> S3Error {
-        if !matches!(error, EngineError::PreconditionFailed) {
-            return self.refusal(error);
-        }
-        match self.service.engine.head(bucket, key).await {
-            Err(error) => self.refusal(error),
-            Ok(winner) => {
-                let etag = winner.map(|info| ETag::from_wire(&info.facts.etag));
-                match conditions.evaluate(etag.as_ref()) {
-                    Err(error) => error,
-                    Ok(()) => ErrorCode::ConditionalRequestConflict.into(),
-                }
-            }
-        }
-    }
-}
-
-fn no_such_version(version: &str) -> S3Error {
-    S3Error::new(ErrorCode::NoSuchVersion).field("VersionId", version)
-}
-
-fn no_such_key(key: &str) -> S3Error {
-    S3Error::new(ErrorCode::NoSuchKey).field("Key", key)
-}
-
-fn time_of(ms: UnixMs) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(u64::try_from(ms).unwrap_or(0))
-}
-
-/// An answer without a body.
-fn empty(status: StatusCode) -> Answer {
-    response::empty(status).map(AnswerBody::from)
-}
-
-/// An answer with a document.
-fn document(document: &impl Document) -> Answer {
-    response::document(StatusCode::OK, document).map(AnswerBody::from)
-}
-
-/// Sets a header from text that is known to be visible ASCII; anything else is left out.
-fn set(headers: &mut HeaderMap, name: &'static str, value: &str) {
-    match HeaderValue::from_str(value) {
-        Ok(value) => {
-            headers.insert(name, value);
-        }
-        Err(_) => tracing::warn!(name, "a response header is not sendable and is left out"),
+        Operation::PostObject => post::post_object(request, body).await,
+        Operation::PutBucketCors => configuration::put_bucket_cors(request, body).await,
+        Operation::OptionsObject => configuration::preflight(request).await,
+        Operation::PutObjectTagging => configuration::put_object_tagging(request, body).await,
+        Operation::DeleteObjectTagging => configuration::delete_object_tagging(request).await,
+        Operation::GetBucketLifecycleConfiguration => lifecycle::get(request).await,
+        Operation::PutBucketLifecycleConfiguration => lifecycle::put(request, body).await,
+        Operation::DeleteBucketLifecycle => lifecycle::delete(request).await,
+        Operation::GetBucketEncryption => encryption::get_configuration(request).await,
+        Operation::PutBucketEncryption => encryption::put_configuration(request, body).await,
+        Operation::DeleteBucketEncryption => encryption::delete_configuration(request).await,
+        Operation::GetObjectLockConfiguration => object_lock::get_configuration(request).await,
+        Operation::PutObjectLockConfiguration => object_lock::put_configuration(request, body).await,
+        Operation::GetObjectRetention => object_lock::get_retention(request).await,
+        Operation::PutObjectRetention => object_lock::put_retention(request, body).await,
+        Operation::GetObjectLegalHold => object_lock::get_legal_hold(request).await,
+        Operation::PutObjectLegalHold => object_lock::put_legal_hold(request, body).await,
+        Operation::GetObjectAttributes => attributes::get_object_attributes(request).await,
+        Operation::PutBucketTagging => configuration::put_bucket_tagging(request, body).await,
+        Operation::PutBucketPolicy => access::put_policy(request, body).await,
+        Operation::GetBucketPolicy => access::get_policy(request).await,
+        Operation::GetBucketPolicyStatus => access::get_policy_status(request).await,
+        Operation::GetBucketAcl => access::get_bucket_acl(request).await,
+        Operation::PutBucketAcl => access::put_bucket_acl(request, body).await,
+        Operation::GetObjectAcl => access::get_object_acl(request).await,
+        Operation::PutObjectAcl => access::put_object_acl(request, body).await,
+        Operation::GetBucketOwnershipControls => access::get_ownership(request).await,
+        Operation::PutBucketOwnershipControls => access::put_ownership(request, body).await,
+        Operation::DeleteBucketOwnershipControls => access::delete_ownership(request).await,
+        Operation::GetPublicAccessBlock => access::get_public_access_block(request).await,
+        Operation::PutPublicAccessBlock => access::put_public_access_block(request, body).await,
+        Operation::DeleteBucketTagging
+        | Operation::DeleteBucketPolicy
+        | Operation::DeleteBucketCors
+        | Operation::DeletePublicAccessBlock
+        | Operation::DeleteBucketWebsite
+        | Operation::DeleteBucketReplication => configuration::delete_of_bucket(request).await,
+        Operation::GetObjectTagging => configuration::of_object(request).await,
+        Operation::GetBucketTagging
+        | Operation::GetBucketCors
+        | Operation::GetBucketLogging
+        | Operation::GetBucketWebsite
+        | Operation::GetBucketReplication
+        | Operation::GetBucketAccelerateConfiguration
+        | Operation::GetBucketRequestPayment
+        | Operation::GetBucketNotificationConfiguration
+        | Operation::GetBucketInventoryConfiguration
+        | Operation::GetBucketAnalyticsConfiguration
+        | Operation::GetBucketMetricsConfiguration
+        | Operation::GetBucketIntelligentTieringConfiguration => configuration::of_bucket(request).await,
     }
 }

@@ -1,4 +1,5 @@
-//! The status page at `/`: three small files built into the program. It asks the API like anybody else and is told nothing more.
+//! The status page at `/`: three small files built into the program. It asks the API like anybody
+//! else and is told nothing more.
 
 use super::{Answer, text};
 use http::{HeaderValue, StatusCode, header};

@@ -1,15 +1,10 @@
-//! The root key pair of a store whose operator set none: made once from the operating system's randomness, kept in the data
-//! directory for its owner's eyes, printed once.
+//! The root key pair of a store whose operator set none: made once from the operating system's
+//! randomness, kept in the data directory for its owner's eyes, printed once.
 
-use super::Credentials;
+use super::{Credentials, private_file};
 use s3_wire::sigv4::SecretKey;
 use serde::{Deserialize, Serialize};
-use std::{
-    fs::{self, OpenOptions},
-    io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
-    path::Path,
-};
+use std::{io, path::Path};
 use zeroize::{ZeroizeOnDrop, Zeroizing};
 
 /// Name of the file in the data directory.
@@ -30,45 +25,25 @@ struct Stored {
     secret_access_key: String,
 }
 
-/// Reads the key pair of a data directory; makes directory (0700), key pair and file (0600) on the first start.
+/// Reads the key pair of a data directory; makes directory (0700), key pair and file (0600) on the
+/// first start.
 ///
 /// # Errors
 /// The file cannot be read or written, is not what this module writes, or may be read by others.
 pub fn load_or_create(data: &Path) -> io::Result<RootPair> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(data)?;
     let path = data.join(FILE_NAME);
-    match fs::read(&path) {
-        Ok(text) => {
-            let invalid =
-                |message: String| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {message}", path.display()));
-            if fs::metadata(&path)?.permissions().mode() & 0o077 != 0 {
-                return Err(invalid("others may read it; chmod 600 it, or delete it to get a new key pair".into()));
-            }
-            let text = Zeroizing::new(text);
-            let stored: Stored = serde_json::from_slice(&text).map_err(|error| invalid(error.to_string()))?;
-            if stored.access_key_id.is_empty() || stored.secret_access_key.len() < 8 {
-                return Err(invalid("there is no usable key pair in it".into()));
-            }
-            Ok(RootPair { credentials: credentials(&stored), printed_once: None })
+    if let Some(text) = private_file::read(&path)? {
+        let stored: Stored =
+            serde_json::from_slice(&text).map_err(|error| private_file::invalid(&path, &error.to_string()))?;
+        if stored.access_key_id.is_empty() || stored.secret_access_key.len() < 8 {
+            return Err(private_file::invalid(&path, "there is no usable key pair in it"));
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let stored = make()?;
-            let text = Zeroizing::new(serde_json::to_vec_pretty(&stored)?);
-            // Written under another name first: a crash leaves either no file or a whole one.
-            let new = data.join(format!("{FILE_NAME}.new"));
-            let _ = fs::remove_file(&new);
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            fs::rename(&new, &path)?;
-            fs::File::open(data)?.sync_all()?;
-            Ok(RootPair {
-                credentials: credentials(&stored),
-                printed_once: Some(Zeroizing::new(stored.secret_access_key.clone())),
-            })
-        }
-        Err(error) => Err(error),
+        return Ok(RootPair { credentials: credentials(&stored), printed_once: None });
     }
+    let stored = make()?;
+    private_file::create(data, FILE_NAME, &Zeroizing::new(serde_json::to_vec_pretty(&stored)?))?;
+    let printed_once = Some(Zeroizing::new(stored.secret_access_key.clone()));
+    Ok(RootPair { credentials: credentials(&stored), printed_once })
 }
 
 fn credentials(stored: &Stored) -> Credentials {
@@ -93,6 +68,7 @@ fn random_text<const N: usize>() -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{fs, os::unix::fs::PermissionsExt as _};
 
     #[test]
     fn a_key_pair_is_made_once_and_kept_for_its_owner() {

@@ -1,10 +1,16 @@
 //! The commands of those who come and of those who leave: `import`, `eject`, `estimate`.
 
-use super::{Failure, Outcome, ask::Store, follow, print, runtime, show};
+use super::{
+    ask::Store,
+    follow,
+    outcome::{Failure, Outcome, runtime, show},
+    print,
+};
 use crate::{
     config::{Environment, ServeConfig, secret_of},
-    engine::{BackendConfig, BucketSettings, CloudStore, Compression, open_plain},
+    engine::{BucketSettings, Compression},
     estimate::{EstimateOptions, PriceTable, estimate},
+    stores::{BackendConfig, CloudStore, open_plain},
 };
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -46,7 +52,8 @@ pub(super) struct EjectFlags {
 /// Say what a bucket would take here, from a sample of it
 #[derive(Args)]
 pub(super) struct EstimateFlags {
-    /// A configured store or backend (NAME or NAME/prefix), a directory, or s3://BUCKET/prefix with the flags below
+    /// A configured store or backend (NAME or NAME/prefix), a directory, or s3://BUCKET/prefix with
+    /// the flags below
     source: String,
     /// About how many bytes may be read, such as 4GiB
     #[arg(long, default_value = "1GiB", value_name = "BYTES")]
@@ -97,7 +104,7 @@ pub(super) fn import(config: ServeConfig, flags: &ImportFlags, json: bool) -> Ou
         "take_over": flags.take_over,
         "verify": flags.verify,
     });
-    let report = runtime()?.block_on(follow::start(Store::of(config.engine), "import", parameters, json))?;
+    let report = runtime()?.block_on(follow::start(Store::of(config), "import", parameters, json))?;
     show(json, &report, print::outline)?;
     let different = report["verified"]["different"].as_u64().unwrap_or(0);
     match (report["failed"].as_u64().unwrap_or(0), different) {
@@ -116,7 +123,7 @@ pub(super) fn eject(config: ServeConfig, flags: &EjectFlags, json: bool) -> Outc
         false => std::path::absolute(&flags.target)?.to_str().map(str::to_owned).ok_or("the directory is no UTF-8")?,
     };
     let parameters = json!({ "bucket": bucket, "prefix": prefix, "target": target, "overwrite": flags.overwrite });
-    let report = runtime()?.block_on(follow::start(Store::of(config.engine), "eject", parameters, json))?;
+    let report = runtime()?.block_on(follow::start(Store::of(config), "eject", parameters, json))?;
     show(json, &report, print::outline)?;
     match report["failed"].as_u64().unwrap_or(0) {
         0 => Ok(()),
@@ -182,7 +189,7 @@ fn source_of(config: &ServeConfig, flags: &EstimateFlags) -> Result<Source, Fail
         return Ok((CloudStore::S3(store).open_plain()?, prefix.to_owned()));
     }
     let (name, prefix) = flags.source.split_once('/').unwrap_or((&flags.source, ""));
-    if let Some(store) = config.engine.stores.get(name).or_else(|| config.engine.backends.get(name)) {
+    if let Some(store) = config.stores.stores.get(name).or_else(|| config.stores.backends.get(name)) {
         return Ok((open_plain(store)?, prefix.to_owned()));
     }
     if Path::new(&flags.source).is_dir() {

@@ -1,11 +1,14 @@
-//! Asking a store: the server that has it open, through its socket, or the engine itself when there is none.
+//! Asking a store: the server that has it open, through its socket, or the engine itself when there
+//! is none.
 
-use super::Failure;
+use super::outcome::Failure;
 use crate::{
-    admin::AdminService,
+    admin::{AdminService, Scope},
+    config::ServeConfig,
     engine::{Engine, EngineConfig},
     metrics::Metrics,
     server::socket_path,
+    stores::{StoresConfig, open_engine},
 };
 use bytes::Bytes;
 use http::{Method, Request, header};
@@ -52,6 +55,7 @@ impl Call {
 /// A store by its configuration.
 pub(super) struct Store {
     config: EngineConfig,
+    stores: StoresConfig,
 }
 
 /// Who answers for a store.
@@ -63,8 +67,8 @@ pub(super) enum Answerer {
 }
 
 impl Store {
-    pub(super) fn of(config: EngineConfig) -> Self {
-        Self { config }
+    pub(super) fn of(config: ServeConfig) -> Self {
+        Self { config: config.engine, stores: config.stores }
     }
 
     /// Makes one call.
@@ -86,7 +90,7 @@ impl Store {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
                 self.config.schedule_jobs = false;
                 let metrics = Metrics::new()?;
-                let engine = Engine::open(self.config, metrics.clone()).await?;
+                let engine = open_engine(self.config, &self.stores, metrics.engine.clone()).await?;
                 let (running, stopping) = watch::channel(false);
                 let api = AdminService::new(engine.clone(), metrics, None, stopping);
                 Ok(Answerer::Here { engine, api, _running: running })
@@ -103,7 +107,7 @@ impl Answerer {
             Self::Server { socket, .. } => ask_server(UnixStream::connect(socket).await?, call).await,
             Self::Here { api, .. } => {
                 let query = Query::parse(&call.query).map_err(|error| Failure(error.to_string()))?;
-                let answer = api.call(&call.method, &call.path, &query, call.body.clone()).await;
+                let answer = api.call(Scope::Owner, &call.method, &call.path, &query, call.body.clone()).await;
                 answer.map_err(|error| Failure(error.message))
             }
         }
@@ -130,6 +134,7 @@ async fn ask_server(stream: UnixStream, call: &Call) -> Result<Value, Failure> {
         .method(call.method.clone())
         .uri(format!("{}?{}", call.path, call.query))
         .header(header::HOST, "localhost")
+        .header(header::CONTENT_TYPE, "application/json")
         .body(Full::new(body))?;
     let answer = sender.send_request(request).await?;
     let status = answer.status();

@@ -1,9 +1,9 @@
 //! `deltaweir convert`: what waits for the converter, or an order for a bucket or a prefix.
 
 use super::{
-    Failure,
     ask::{Call, Store},
     follow,
+    outcome::Failure,
 };
 use clap::Args;
 use serde_json::{Map, Value, json};

@@ -1,6 +1,9 @@
 //! `deltaweir delta`: one file as a difference to another, without a server.
 
-use super::{Failure, Outcome, out, print, show};
+use super::{
+    outcome::{Failure, Outcome, out, show},
+    print,
+};
 use crate::delta_file::{self, DeltaFileError};
 use clap::{Subcommand, ValueEnum};
 use delta_codec::Effort;

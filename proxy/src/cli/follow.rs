@@ -1,8 +1,8 @@
 //! Starting a background job and following it to its end: what every long command does.
 
 use super::{
-    Failure,
     ask::{Answerer, Call, Store},
+    outcome::Failure,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
@@ -11,9 +11,11 @@ use std::time::Duration;
 /// Between two looks at the job.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Starts a job with parameters and gives its report when it ends. Progress is shown on a terminal's stderr, never with `quiet`.
+/// Starts a job with parameters and gives its report when it ends. Progress is shown on a
+/// terminal's stderr, never with `quiet`.
 ///
-/// In a server the run goes on when this command is stopped; opened here, it is interrupted and can be gone on with.
+/// In a server the run goes on when this command is stopped; opened here, it is interrupted and can
+/// be gone on with.
 ///
 /// # Errors
 /// [`Failure`] with what the job failed with, or why it did not start.

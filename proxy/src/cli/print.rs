@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 /// A table of buckets and a line of totals.
 pub(super) fn stats(stats: &Value) -> String {
-    let mut rows = vec![["bucket", "objects", "logical", "stored", "foreign", "ratio", "settings"].map(str::to_owned)];
+    let mut rows =
+        vec![["bucket", "objects", "logical", "stored", "history", "foreign", "ratio", "settings"].map(str::to_owned)];
     for bucket in stats["buckets"].as_array().into_iter().flatten() {
         let name = bucket["name"].as_str().unwrap_or_default();
         rows.push(row(if name.is_empty() { "(deleted)" } else { name }, bucket));
@@ -14,14 +15,15 @@ pub(super) fn stats(stats: &Value) -> String {
     table(&rows)
 }
 
-fn row(name: &str, numbers: &Value) -> [String; 7] {
+fn row(name: &str, numbers: &Value) -> [String; 8] {
     let (logical, stored) = (number(&numbers["logical_bytes"]), number(&numbers["stored"]["total"]));
     // Originals are where they were: they count on both sides.
     let foreign = number(&numbers["foreign_bytes"]);
     let ratio = if stored + foreign == 0 {
         "-".to_owned()
     } else {
-        format!("{:.2}", logical as f64 / (stored + foreign) as f64)
+        let all = logical + number(&numbers["noncurrent_bytes"]);
+        format!("{:.2}", all as f64 / (stored + foreign) as f64)
     };
     let setting = |name: &str| numbers["settings"][name].as_str().map(|value| format!("{name}={value}"));
     let settings: Vec<String> = ["compression", "encryption"].into_iter().filter_map(setting).collect();
@@ -30,6 +32,7 @@ fn row(name: &str, numbers: &Value) -> [String; 7] {
         number(&numbers["objects"]).to_string(),
         bytes(logical),
         bytes(stored),
+        bytes(number(&numbers["noncurrent_stored_bytes"])),
         bytes(foreign),
         ratio,
         settings.join(" "),
@@ -195,9 +198,9 @@ mod tests {
         bucket["name"] = json!("photos");
         bucket["settings"] = json!({"compression": "delta", "encryption": "off"});
         let text = stats(&json!({"buckets": [bucket], "totals": numbers(4096, 0)}));
-        let expected = "bucket  objects  logical   stored  foreign  ratio  settings\n\
-                        photos        2  4.0 KiB  1.0 KiB      0 B   4.00  compression=delta encryption=off\n\
-                        total         2  4.0 KiB      0 B      0 B      -\n";
+        let expected = "bucket  objects  logical   stored  history  foreign  ratio  settings\n\
+                        photos        2  4.0 KiB  1.0 KiB      0 B      0 B   4.00  compression=delta encryption=off\n\
+                        total         2  4.0 KiB      0 B      0 B      0 B      -\n";
         assert_eq!(text, expected);
     }
 

@@ -1,6 +1,9 @@
 //! `deltaweir restore` and `deltaweir rebuild`: a catalog is made again while no server runs.
 
-use super::{Failure, Outcome, print, show};
+use super::{
+    outcome::{Failure, Outcome, show},
+    print,
+};
 use crate::{
     config::ServeConfig,
     engine::{self, RecoveryOptions},
@@ -16,13 +19,38 @@ use std::{
 /// Between two lines of progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
+/// What to do about a journal that is not whole.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Trouble {
+    /// Go without what lies behind a damaged or missing journal blob
+    #[arg(long)]
+    stop_at_damage: bool,
+    /// Go on behind missing journal blobs, and list what could not be made again
+    #[arg(long, conflicts_with = "stop_at_damage")]
+    accept_hole: bool,
+    /// Read documents that are not sealed up to this mutation, although the store has keys: it was
+    /// sealed later
+    #[arg(long, value_name = "SEQ")]
+    accept_unsealed_until: Option<i64>,
+}
+
 /// What a restore is told; a rebuild is told more.
-pub(super) fn options(backup: Option<String>, stop_at_damage: bool) -> RecoveryOptions {
-    RecoveryOptions { backup, manifests: false, in_place: false, stop_at_damage, etag_of_parts }
+pub(super) fn options(backup: Option<String>, trouble: &Trouble) -> RecoveryOptions {
+    let Trouble { stop_at_damage, accept_hole, accept_unsealed_until } = *trouble;
+    RecoveryOptions {
+        backup,
+        manifests: false,
+        in_place: false,
+        stop_at_damage,
+        accept_hole,
+        accept_unsealed_until,
+        remains: None,
+        etag_of_parts,
+    }
 }
 
 /// As S3 makes it: the digest of the parts' digests.
-fn etag_of_parts(etags: &[String]) -> Option<String> {
+pub(super) fn etag_of_parts(etags: &[String]) -> Option<String> {
     let md5s: Option<Vec<[u8; 16]>> = etags.iter().map(|etag| ETag::from_wire(etag).md5()).collect();
     Some(ETag::of_parts(md5s?).as_str().to_owned())
 }
@@ -30,17 +58,26 @@ fn etag_of_parts(etags: &[String]) -> Option<String> {
 /// Makes the catalog again and prints what was done.
 pub(super) async fn recover(config: ServeConfig, options: RecoveryOptions, json: bool) -> Outcome {
     let progress = progress(json);
-    let report = engine::recover(config.engine, &options, Metrics::new()?, &*progress).await?;
+    let (metrics, data) = (Metrics::new()?.engine.clone(), config.engine.data.clone());
+    let stores = config.stores.open(&data, &metrics);
+    let report = engine::recover(config.engine, stores, &options, metrics.clone(), &*progress).await?;
     show(json, &serde_json::to_value(&report)?, print::outline)?;
     match report.damage {
-        None => Ok(()),
+        None if report.holes.is_empty() => Ok(()),
+        None => Err(Failure(format!(
+            "the journal has {} holes: mutations in them are lost, and {} behind them could not be made again",
+            report.holes.len(),
+            report.lost_mutations.len()
+        ))),
         Some(why) => Err(Failure(format!("the journal was followed only up to mutation {}: {why}", report.last_seq))),
     }
 }
 
 /// Prints every backup of the configured backend.
 pub(super) async fn list(config: ServeConfig, json: bool) -> Outcome {
-    let backups = engine::list_backups(config.engine, Metrics::new()?).await?;
+    let (metrics, name) = (Metrics::new()?.engine.clone(), config.engine.safety.backend.clone());
+    let backend = config.stores.open_backend(&name, &metrics);
+    let backups = engine::list_backups(config.engine, backend, metrics.clone()).await?;
     show(json, &serde_json::json!({ "backups": backups }), print::outline)
 }
 

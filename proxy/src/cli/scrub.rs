@@ -1,9 +1,9 @@
 //! `deltaweir scrub`: its flags, its report for people, and whether it is a failure.
 
 use super::{
-    Failure, Outcome,
     ask::{Call, Store},
     follow,
+    outcome::{Failure, Outcome},
 };
 use crate::config::{parse_duration, parse_size};
 use clap::Args;
@@ -55,7 +55,8 @@ pub(super) async fn run(store: Store, flags: &ScrubFlags, quiet: bool) -> Result
     follow::start(store, "scrub", flags.parameters()?, quiet).await
 }
 
-/// A scrub that found damage, or could not look everywhere, ends with a failure: a script should notice.
+/// A scrub that found damage, or could not look everywhere, ends with a failure: a script should
+/// notice.
 ///
 /// # Errors
 /// [`Failure`] with the numbers.

@@ -1,30 +1,111 @@
-//! `deltaweir serve`: from a configuration to a running server, and to its end.
+//! `deltaweir serve`: from a configuration to a running server, and to its end. SIGHUP reads anew
+//! what can change meanwhile.
 
-use super::{Failure, Outcome, out};
-use crate::{
-    admin::AdminService,
-    auth::{Credentials, Users, root},
-    config::{LogConfig, LogFormat, ServeConfig},
-    engine::Engine,
-    metrics::Metrics,
-    server::{S3Service, Server},
+use super::{
+    damaged,
+    outcome::{Failure, Outcome, out},
 };
-use std::{io::IsTerminal as _, net::SocketAddr};
+use crate::{
+    admin::{Access, AdminService},
+    auth::{Credentials, Users, admin_token, root},
+    config::{ConfigError, LogConfig, LogFormat, ServeConfig},
+    engine::{Engine, EngineError},
+    metrics::Metrics,
+    server::{Certificate, S3Service, Server},
+    stores::open_engine,
+};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::{
+    io::IsTerminal as _,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::watch,
 };
 use tracing_subscriber::EnvFilter;
 
-/// Runs until SIGTERM or SIGINT, then lets requests end.
-pub(super) async fn serve(config: ServeConfig) -> Outcome {
-    start_log(&config.log)?;
-    config.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    let stop = stop_signal()?;
+/// Descriptors that are not for connections and their requests: the catalog's, listeners, jobs,
+/// logs.
+const DESCRIPTORS_KEPT: u64 = 64;
+/// Descriptors of one connection: its socket, and a file its request reads or writes.
+const DESCRIPTORS_PER_CONNECTION: u64 = 2;
+
+/// Loads the configuration again, from the same flags, file and environment.
+pub(super) type Load = Box<dyn Fn() -> Result<ServeConfig, ConfigError> + Send>;
+/// Replaces the log's filter.
+type SetFilter = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
+
+/// Runs until SIGTERM or SIGINT, then lets requests end. A damaged SQLite catalog is made again in
+/// between.
+pub(super) async fn serve(mut config: ServeConfig, load: Load) -> Outcome {
+    // Before anything else: until somebody listens for it, SIGHUP ends a process.
+    let _hangups = signal(SignalKind::hangup())?;
+    let logs = Arc::new(start_log(&config.log)?);
+    let (load, stop) = (Arc::new(Mutex::new(load)), stop_signal()?);
+    if damaged::is_rebuilding(&config) {
+        config = rebuilt(config, &load).await?;
+    }
+    loop {
+        bound_connections(&mut config)?;
+        config.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        let listen = match serve_once(config, &load, &logs, stop.clone()).await? {
+            End::Stopped => return Ok(()),
+            End::Damaged(listen) => listen,
+        };
+        let again = load_again(&load)?;
+        config = rebuilt(again, &load).await?;
+        (config.server.listen, config.server.admin_listen) = (listen.s3, listen.admin);
+    }
+}
+
+/// Makes the catalog again; the configuration to go on with, since keys are taken out of one when
+/// it is used.
+async fn rebuilt(config: ServeConfig, load: &Mutex<Load>) -> Result<ServeConfig, Failure> {
+    damaged::rebuild(config).await?;
+    load_again(load)
+}
+
+fn load_again(load: &Mutex<Load>) -> Result<ServeConfig, Failure> {
+    let load = load.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(load()?)
+}
+
+/// Why a server ended.
+enum End {
+    /// It was told to.
+    Stopped,
+    /// The catalog is damaged and is to be made again. Where the server listened, so that it does
+    /// so again.
+    Damaged(Listen),
+}
+
+/// The addresses of a server that was bound.
+struct Listen {
+    s3: SocketAddr,
+    admin: SocketAddr,
+}
+
+async fn serve_once(
+    config: ServeConfig,
+    load: &Arc<Mutex<Load>>,
+    set_filter: &Arc<SetFilter>,
+    stop: watch::Receiver<bool>,
+) -> Result<End, Failure> {
     let metrics = Metrics::new()?;
+    let may_rebuild = damaged::may_rebuild(&config);
     let mut server = Server::bind(config.server.clone()).await?;
+    let listen = Listen { s3: server.s3_address()?, admin: server.admin_address()? };
+    let address = listen.s3;
     let data = config.engine.data.clone();
-    let engine = Engine::open(config.engine, metrics.clone()).await?;
+    let engine = match open_engine(config.engine, &config.stores, metrics.engine.clone()).await {
+        Err(EngineError::Damaged(why)) if may_rebuild => {
+            tracing::error!(why, "the catalog is damaged");
+            return Ok(End::Damaged(listen));
+        }
+        opened => opened?,
+    };
     server.bind_socket(&data)?;
 
     let (root, printed_once) = match config.root {
@@ -35,22 +116,125 @@ pub(super) async fn serve(config: ServeConfig) -> Outcome {
         }
         None => (None, None),
     };
-    let address = server.s3_address()?;
     let scheme = if server.is_tls() { "https" } else { "http" };
     if let (Some(root), Some(secret)) = (&root, &printed_once) {
         out(&first_steps(root, secret, &config.server.region, &format!("{scheme}://{address}")))?;
     }
-    out(&format!("S3 on {scheme}://{address}, admin on http://{}", server.admin_address()?))?;
+    let admin_token = match &config.server.admin_token {
+        Some(token) => token.clone(),
+        None => admin_token::load_or_create(&data)?,
+    };
+    let admin_scheme = server.admin_scheme();
+    out(&format!("S3 on {scheme}://{address}, admin on {admin_scheme}://{}", listen.admin))?;
     tracing::info!(version = crate::metrics::VERSION, commit = crate::metrics::COMMIT, "serving");
     warn_about_reach(address, server.is_tls());
 
-    let users = Users::new(root, config.users);
+    let users = Users::new(root.clone(), config.users);
     let s3 = S3Service::new(&config.server, engine.clone(), metrics.clone(), users);
-    let admin = AdminService::new(engine.clone(), metrics, config.server.admin_token.clone(), stop.clone());
-    let in_time = server.run(s3, admin, stop).await;
+    let (ending, end) = watch::channel(false);
+    let access = Access::new(&config.server, &admin_token);
+    let admin = AdminService::new(engine.clone(), metrics, Some(access), end.clone());
+    let reload = Reload {
+        load: load.clone(),
+        set_filter: set_filter.clone(),
+        root,
+        s3: s3.clone(),
+        certificate: server.certificate(),
+    };
+    let reloading = tokio::spawn(reload.at_every(signal(SignalKind::hangup())?));
+    let (in_time, is_damaged) =
+        tokio::join!(server.run(s3, admin, end), until_end(&engine, stop, may_rebuild, &ending));
+    reloading.abort();
     engine.shutdown().await;
     tracing::info!(in_time, "stopped");
+    Ok(if is_damaged { End::Damaged(listen) } else { End::Stopped })
+}
+
+/// Ends the server when the process is told to, or the catalog is found damaged and may be made
+/// again; whether it is.
+async fn until_end(
+    engine: &Engine,
+    mut stop: watch::Receiver<bool>,
+    may_rebuild: bool,
+    ending: &watch::Sender<bool>,
+) -> bool {
+    let damaged = async {
+        match may_rebuild {
+            true => drop(engine.damaged().await),
+            false => std::future::pending().await,
+        }
+    };
+    let is_damaged = tokio::select! {
+        _ = stop.wait_for(|stop| *stop) => false,
+        () = damaged => true,
+    };
+    // Nobody listens any more when the server ended by itself.
+    let _ = ending.send(true);
+    is_damaged
+}
+
+/// What SIGHUP changes: users and their policies, the certificate, the log's filter. Everything
+/// else takes a restart.
+struct Reload {
+    load: Arc<Mutex<Load>>,
+    set_filter: Arc<SetFilter>,
+    root: Option<Credentials>,
+    s3: Arc<S3Service>,
+    certificate: Option<Arc<Certificate>>,
+}
+
+impl Reload {
+    async fn at_every(self, mut hangups: Signal) {
+        while hangups.recv().await.is_some() {
+            match self.apply() {
+                Ok(()) => tracing::info!("users, certificate and log filter were read anew"),
+                Err(Failure(error)) => {
+                    tracing::error!(error, "nothing was read anew: the configuration cannot be used")
+                }
+            }
+        }
+    }
+
+    /// All of it, or nothing.
+    fn apply(&self) -> Result<(), Failure> {
+        let config = load_again(&self.load)?;
+        let filter = filter_of(&config.log)?;
+        match (&self.certificate, &config.server.tls) {
+            (Some(certificate), Some(files)) => certificate.replace(files)?,
+            (None, None) => {}
+            _ => return Err(Failure("TLS is turned on or off by a restart only".into())),
+        }
+        (self.set_filter)(filter).map_err(Failure)?;
+        // Without a root pair in the configuration it is the one this process started with, unless
+        // users took its place.
+        let root = config.root.or_else(|| self.root.clone());
+        self.s3.replace_users(Users::new(root, config.users));
+        Ok(())
+    }
+}
+
+/// Asks for as many descriptors as this process may have, and lets no more connections in than they
+/// are enough for.
+fn bound_connections(config: &mut ServeConfig) -> Result<(), Failure> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
+    let Some(descriptors) = (if raised { maximum } else { current }) else { return Ok(()) };
+    let connections = connections_within(descriptors, config.server.connections_max).ok_or_else(|| {
+        Failure(format!("{descriptors} descriptors are too few to serve with: raise RLIMIT_NOFILE (ulimit -n)"))
+    })?;
+    if connections < config.server.connections_max {
+        let wanted = config.server.connections_max;
+        tracing::warn!(descriptors, connections, wanted, "limits.connections_max is bounded by RLIMIT_NOFILE");
+        config.server.connections_max = connections;
+    }
     Ok(())
+}
+
+/// How many of `wanted` connections so many descriptors are enough for; `None` when not for one.
+fn connections_within(descriptors: u64, wanted: usize) -> Option<usize> {
+    let most = descriptors.checked_sub(DESCRIPTORS_KEPT)? / DESCRIPTORS_PER_CONNECTION;
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    (most > 0).then_some(wanted.min(most))
 }
 
 /// What a newcomer pastes. Printed once: the secret is in the data directory afterwards.
@@ -74,15 +258,28 @@ fn warn_about_reach(address: SocketAddr, tls: bool) {
     }
 }
 
+fn filter_of(log: &LogConfig) -> Result<EnvFilter, Failure> {
+    EnvFilter::try_new(&log.filter).map_err(|error| Failure(format!("log.filter: {error}")))
+}
+
 /// Log lines go to stderr, so that what commands print stays apart.
-fn start_log(log: &LogConfig) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&log.filter).map_err(|error| Failure(format!("log.filter: {error}")))?;
+fn start_log(log: &LogConfig) -> Result<SetFilter, Failure> {
+    let filter = filter_of(log)?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match log.format {
-        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).init(),
-        LogFormat::Json => builder.json().flatten_event(true).init(),
-    }
-    Ok(())
+    Ok(match log.format {
+        LogFormat::Text => {
+            let builder = builder.with_ansi(std::io::stderr().is_terminal()).with_filter_reloading();
+            let handle = builder.reload_handle();
+            builder.init();
+            Box::new(move |filter: EnvFilter| handle.reload(filter).map_err(|error| error.to_string()))
+        }
+        LogFormat::Json => {
+            let builder = builder.json().flatten_event(true).with_filter_reloading();
+            let handle = builder.reload_handle();
+            builder.init();
+            Box::new(move |filter: EnvFilter| handle.reload(filter).map_err(|error| error.to_string()))
+        }
+    })
 }
 
 /// True once SIGTERM or SIGINT came; a second one ends the process at once.
@@ -109,6 +306,15 @@ fn stop_signal() -> std::io::Result<watch::Receiver<bool>> {
 mod tests {
     use super::*;
     use s3_wire::sigv4::SecretKey;
+
+    #[test]
+    fn connections_leave_descriptors_for_what_they_ask_for() {
+        assert_eq!(connections_within(1 << 20, 4096), Some(4096));
+        assert_eq!(connections_within(128, 4096), Some(32));
+        assert_eq!(connections_within(128, 8), Some(8));
+        assert_eq!(connections_within(65, 8), None);
+        assert_eq!(connections_within(10, 8), None);
+    }
 
     #[test]
     fn what_is_printed_can_be_pasted() {

@@ -1,12 +1,12 @@
-//! Backends and stores: from the keys of the file to what `storage_backends` takes. Every store has exactly one source of credentials, and a
-//! key that another one makes meaningless is refused.
+//! Backends and stores: from the keys of the file to what `storage_backends` takes. Every store has
+//! exactly one source of credentials, and a key that another one makes meaningless is refused.
 
 use super::{
     ConfigError, Reader,
     file::backend::{self, Checksum, Reach, S3Source, TIMEOUT_MIN},
     values::SecretText,
 };
-use crate::engine::{BackendConfig, CloudConfig, CloudStore};
+use crate::stores::{BackendConfig, CloudConfig, CloudStore};
 use secrecy::{ExposeSecret, SecretString};
 use std::{
     collections::BTreeMap,
@@ -172,7 +172,8 @@ impl Entry<'_> {
         self.s3_environment()
     }
 
-    /// The variables of the AWS tools, which must name credentials: otherwise the metadata service would be asked, and waited for, where there is none.
+    /// The variables of the AWS tools, which must name credentials: otherwise the metadata service
+    /// would be asked, and waited for, where there is none.
     fn s3_environment(&self) -> Result<S3Credentials, ConfigError> {
         let set = |name: &str| self.reader.environment.get(name).is_some_and(|value| !value.is_empty());
         let named = [
@@ -292,7 +293,8 @@ impl Entry<'_> {
         text.map(|text| self.secret(key, text)).transpose()
     }
 
-    /// A file that is read again and again while the server runs: that it can be read at all is known now.
+    /// A file that is read again and again while the server runs: that it can be read at all is
+    /// known now.
     fn file(&self, key: &str, path: &Path) -> Result<PathBuf, ConfigError> {
         let path = self.reader.directory.join(path);
         match std::fs::File::open(&path) {

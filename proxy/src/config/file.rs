@@ -1,13 +1,14 @@
-//! The shape of the file. Every key, its default, nothing else: an unknown key is refused with its path.
+//! The shape of the file. Every key, its default, nothing else: an unknown key is refused with its
+//! path.
 
 pub(super) mod backend;
 
 use super::{
-    ConfigError,
+    error::ConfigError,
     values::{ByteSize, Interval, SecretText},
 };
-use crate::engine::config::{Compression, ConvertConfig, EffortSetting, Encryption};
 use backend::Backend;
+use engine::{Compression, ConvertConfig, EffortSetting, Encryption, SecondCopies};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -25,8 +26,11 @@ pub(super) struct File {
     pub(super) users: Vec<User>,
     pub(super) limits: Limits,
     pub(super) gc: Gc,
+    pub(super) kms: Kms,
+    pub(super) lifecycle: Lifecycle,
     pub(super) scrub: Scrub,
     pub(super) backup: Backup,
+    pub(super) eject: Eject,
     pub(super) convert: Convert,
     pub(super) log: Log,
 }
@@ -40,11 +44,19 @@ pub(super) struct Server {
     pub(super) domains: Vec<String>,
     pub(super) storage_headers: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) presign_v2: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) sse_c_over_http: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tls_cert: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tls_key: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) admin_token: Option<SecretText>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) admin_read_token: Option<SecretText>,
+    pub(super) admin_hosts: Vec<String>,
+    pub(super) admin_over_http: bool,
     pub(super) head_timeout: Interval,
     pub(super) stall_timeout: Interval,
     pub(super) drain_timeout: Interval,
@@ -58,9 +70,14 @@ impl Default for Server {
             region: "us-east-1".into(),
             domains: Vec::new(),
             storage_headers: true,
+            presign_v2: None,
+            sse_c_over_http: None,
             tls_cert: None,
             tls_key: None,
             admin_token: None,
+            admin_read_token: None,
+            admin_hosts: Vec::new(),
+            admin_over_http: false,
             head_timeout: Interval(Duration::from_secs(30)),
             stall_timeout: Interval(Duration::from_secs(60)),
             drain_timeout: Interval(Duration::from_secs(30)),
@@ -80,6 +97,7 @@ pub(super) struct Storage {
     pub(super) backend: String,
     pub(super) sync: bool,
     pub(super) base_copies: u64,
+    pub(super) second_copies: SecondCopies,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kek: Option<SecretText>,
 }
@@ -95,6 +113,7 @@ impl Default for Storage {
             backend: "local".into(),
             sync: true,
             base_copies: 16,
+            second_copies: SecondCopies::default(),
             kek: None,
         }
     }
@@ -114,7 +133,8 @@ impl Default for Defaults {
     }
 }
 
-/// What a bucket of this name is created with; what is left out comes from `defaults` and `storage.backend`.
+/// What a bucket of this name is created with; what is left out comes from `defaults` and
+/// `storage.backend`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Bucket {
@@ -136,6 +156,8 @@ pub(super) struct User {
     pub(super) name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) canonical_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) email: Option<String>,
     pub(super) access_key_id: SecretText,
     pub(super) secret_access_key: SecretText,
     pub(super) policy: String,
@@ -148,6 +170,7 @@ pub(super) struct Limits {
     pub(super) spool_bytes_max: ByteSize,
     pub(super) connections_max: usize,
     pub(super) requests_max: usize,
+    pub(super) auth_failures_per_second: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) codec_threads: Option<usize>,
     pub(super) upload_age_max: Interval,
@@ -160,6 +183,7 @@ impl Default for Limits {
             spool_bytes_max: ByteSize(16 << 30),
             connections_max: 4096,
             requests_max: 1024,
+            auth_failures_per_second: 20,
             codec_threads: None,
             upload_age_max: Interval(Duration::from_secs(7 * 86_400)),
         }
@@ -172,6 +196,7 @@ pub(super) struct Gc {
     pub(super) grace: Interval,
     pub(super) unfinished_age: Interval,
     pub(super) interval: Interval,
+    pub(super) trash: Interval,
 }
 
 impl Default for Gc {
@@ -180,7 +205,35 @@ impl Default for Gc {
             grace: Interval(Duration::from_secs(15 * 60)),
             unfinished_age: Interval(Duration::from_secs(86_400)),
             interval: Interval(Duration::from_secs(60)),
+            trash: Interval(Duration::from_secs(86_400)),
         }
+    }
+}
+
+/// Keys that requests may name.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Kms {
+    pub(super) keys: BTreeMap<String, KmsKey>,
+}
+
+/// Where such a key comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum KmsKey {
+    /// It is derived from the keyring's key and its name.
+    Keyring,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Lifecycle {
+    pub(super) day: Interval,
+}
+
+impl Default for Lifecycle {
+    fn default() -> Self {
+        Self { day: Interval(Duration::from_secs(86_400)) }
     }
 }
 
@@ -220,6 +273,13 @@ impl Default for Backup {
             retention: Interval(Duration::from_secs(7 * 86_400)),
         }
     }
+}
+
+/// Where content may be written as plain files.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Eject {
+    pub(super) roots: Vec<PathBuf>,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

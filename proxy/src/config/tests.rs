@@ -1,7 +1,8 @@
 mod backends;
 
 use super::*;
-use crate::engine::{BackendConfig, CloudStore, Compression, EffortSetting, Encryption};
+use crate::stores::{BackendConfig, CloudStore};
+use engine::{Compression, EffortSetting, Encryption};
 use storage_backends::S3Credentials;
 
 fn read(text: &str) -> Result<ServeConfig, ConfigError> {
@@ -13,7 +14,7 @@ fn read_with(text: &str, environment: Environment) -> Result<ServeConfig, Config
 }
 
 fn store_of<'a>(config: &'a ServeConfig, name: &str) -> &'a CloudStore {
-    match &config.engine.backends[name] {
+    match &config.stores.backends[name] {
         BackendConfig::Cloud(cloud) => &cloud.store,
         BackendConfig::Local { .. } => panic!("{name} is a bucket"),
     }
@@ -88,7 +89,7 @@ fn the_file_of_the_contract_is_read() {
 fn nothing_at_all_is_a_configuration() {
     let config = read("").unwrap();
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:9000");
-    let BackendConfig::Local { path } = &config.engine.backends["local"] else {
+    let BackendConfig::Local { path } = &config.stores.backends["local"] else {
         panic!("the default backend is local")
     };
     assert_eq!(path, Path::new("./deltaweir-data/blobs"));
@@ -144,7 +145,7 @@ fn a_flag_wins_over_the_environment_and_that_over_the_file() {
     let config = ServeConfig::from_text(text, Path::new(""), &flags, &environment).unwrap();
     assert_eq!(config.server.listen.port(), 3);
     assert_eq!(config.engine.data, Path::new("/env"));
-    let BackendConfig::Local { path } = &config.engine.backends["local"] else {
+    let BackendConfig::Local { path } = &config.stores.backends["local"] else {
         panic!("the default backend is local")
     };
     assert_eq!(path, Path::new("/env/blobs"));
@@ -159,12 +160,25 @@ fn a_listener_others_can_reach_needs_credentials_and_an_admin_listener_a_token()
     let environment = Environment::from([
         ("DELTAWEIR_ACCESS_KEY_ID", "AKROOT"),
         ("DELTAWEIR_SECRET_ACCESS_KEY", "a-long-secret"),
-        ("DELTAWEIR_ADMIN_TOKEN", "token"),
+        ("DELTAWEIR_ADMIN_TOKEN", "a-token-of-32-visible-characters"),
         ("DELTAWEIR_LISTEN", "0.0.0.0:9000"),
         ("DELTAWEIR_ADMIN_LISTEN", "0.0.0.0:9001"),
     ]);
-    let config = read_with("", environment).unwrap();
+    let error = read_with("", environment.clone()).err().expect("the token would be sent in the clear").to_string();
+    assert!(error.contains("tls_cert"), "{error}");
+    let tls = read_with("[server]\ntls_cert = \"c\"\ntls_key = \"k\"", environment.clone()).unwrap();
+    assert!(tls.server.admin_tls);
+    let config = read_with("[server]\nadmin_over_http = true", environment).unwrap();
+    assert!(!config.server.admin_tls);
     assert_eq!(config.root.unwrap().access_key_id, "AKROOT");
+}
+
+#[test]
+fn a_short_admin_token_is_refused() {
+    for key in ["admin_token", "admin_read_token"] {
+        let error = refused(&format!("[server]\n{key} = \"0123456789abcdef0123456789abcde\""));
+        assert!(error.starts_with(&format!("server.{key}: ")), "{error}");
+    }
 }
 
 #[test]
@@ -232,7 +246,7 @@ fn secrets_and_policies_are_read_from_files_beside_the_configuration() {
 fn what_is_shown_holds_no_secret() {
     // C115
     let environment = Environment::from([
-        ("DELTAWEIR_ADMIN_TOKEN", "canary-token"),
+        ("DELTAWEIR_ADMIN_TOKEN", "canary-token-canary-token-canary-token"),
         ("DELTAWEIR_KEK", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
     ]);
     let catalog = "[storage]\ncatalog = \"postgres://weir:canary-word@db/weir\"\n";

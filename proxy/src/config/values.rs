@@ -1,6 +1,6 @@
 //! Values of the configuration that are more than text: sizes, durations, secrets.
 
-use super::{ConfigError, Environment};
+use super::{environment::Environment, error::ConfigError};
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::{fmt, path::Path, time::Duration};
@@ -117,7 +117,8 @@ impl Serialize for Interval {
     }
 }
 
-/// A secret as it is written: `env:NAME`, `file:PATH`, or the secret itself. Shows itself only when it is a reference.
+/// A secret as it is written: `env:NAME`, `file:PATH`, or the secret itself. Shows itself only when
+/// it is a reference.
 #[derive(Clone, Deserialize)]
 #[serde(from = "String")]
 pub(super) struct SecretText(Zeroizing<String>);
@@ -129,7 +130,8 @@ impl From<String> for SecretText {
 }
 
 impl SecretText {
-    /// The secret itself; what a reference names is read. A trailing line break of a file is not part of it.
+    /// The secret itself; what a reference names is read. A trailing line break of a file is not
+    /// part of it.
     pub(super) fn resolve(
         &self,
         key: &str,

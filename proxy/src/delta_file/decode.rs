@@ -1,10 +1,11 @@
 //! A delta and its base to the target.
 
 use super::{
-    DeltaFileError, OnProgress, Result,
+    OnProgress,
     encode::with_own,
+    error::{DeltaFileError, Result, io_error},
     format::{DELTA, Head, Header, Range, expect_end, read_exact},
-    io_error, pool,
+    pool,
     source::Source,
     threads,
 };
@@ -49,10 +50,12 @@ pub struct Opened {
     delta: BufReader<File>,
 }
 
-/// Opens a delta and sees to it that `base` is the file it was made for. Progress counts the base's bytes, then the target's.
+/// Opens a delta and sees to it that `base` is the file it was made for. Progress counts the base's
+/// bytes, then the target's.
 ///
 /// # Errors
-/// [`DeltaFileError::WrongBase`] for another file, [`DeltaFileError::Malformed`] for what is no delta.
+/// [`DeltaFileError::WrongBase`] for another file, [`DeltaFileError::Malformed`] for what is no
+/// delta.
 pub fn open(base: &Path, delta: &Path, progress: OnProgress<'_>) -> Result<Opened> {
     let mut delta = BufReader::new(File::open(delta).map_err(io_error(DELTA))?);
     let header = Header::read(&mut delta)?;
@@ -81,11 +84,13 @@ impl Opened {
         self.header.target_len
     }
 
-    /// Writes the target to `out`. Every segment is compared with its digest before it is written, the whole with its own at the end. Memory stays below a
-    /// gigabyte, whatever the files' lengths.
+    /// Writes the target to `out`. Every segment is compared with its digest before it is written,
+    /// the whole with its own at the end. Memory stays below a gigabyte, whatever the files'
+    /// lengths.
     ///
     /// # Errors
-    /// [`DeltaFileError::Malformed`] for a delta that is damaged; what was written by then is worth nothing.
+    /// [`DeltaFileError::Malformed`] for a delta that is damaged; what was written by then is worth
+    /// nothing.
     pub fn decode(mut self, out: &mut impl Write, progress: OnProgress<'_>) -> Result<()> {
         let threads = threads(SHARED_BYTES, BYTES_EACH);
         let pool = pool(threads)?;
@@ -135,6 +140,7 @@ impl Coder {
         match head.coding {
             Coding::Raw => std::mem::swap(plain, bytes),
             Coding::Zstd => whole::decompress(bytes, plain).map_err(|error| DeltaFileError::Malformed(error.0))?,
+            Coding::View => return Err(DeltaFileError::Malformed("an unknown coding")),
             Coding::Delta => {
                 let total: usize = head.footprint.iter().map(|range| range.len as usize).sum();
                 self.footprint.resize(total, 0);

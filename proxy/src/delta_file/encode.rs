@@ -1,9 +1,10 @@
 //! Two files to a delta: region by region, the segments of one at once.
 
 use super::{
-    OnProgress, Result,
+    OnProgress,
+    error::{Result, io_error},
     format::{DELTA, Head, Header, Range},
-    io_error, pool,
+    pool,
     source::Source,
     threads,
     tiles::{self, TILE_LEN, Tiles},
@@ -40,7 +41,8 @@ struct Window {
 
 /// Writes the delta of `target` to `out`. Progress counts the bytes of both files.
 ///
-/// Every delta is decoded and compared before it is written. Memory stays below a gigabyte, whatever the files' lengths.
+/// Every delta is decoded and compared before it is written. Memory stays below a gigabyte,
+/// whatever the files' lengths.
 ///
 /// # Errors
 /// [`DeltaFileError`] when a file cannot be read or written, or changes meanwhile.
@@ -104,7 +106,8 @@ fn survey(base: &Source, progress: OnProgress<'_>) -> Result<([u8; 32], Tiles)> 
 /// Runs `work` with what belongs to this thread of the pool.
 pub(super) fn with_own<S, T>(states: &[Mutex<S>], work: impl FnOnce(&mut S) -> T) -> T {
     let own = &states[rayon::current_thread_index().unwrap_or(0) % states.len()];
-    // A thread that panicked has ended the program's work already: what it left behind is only buffers.
+    // A thread that panicked has ended the program's work already: what it left behind is only
+    // buffers.
     work(&mut own.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
 }
 
@@ -129,7 +132,8 @@ impl Window {
         Ok(())
     }
 
-    /// A run of the window as runs of the base: more than one where it crosses from one range to the next.
+    /// A run of the window as runs of the base: more than one where it crosses from one range to
+    /// the next.
     fn in_base(&self, offset: u64, len: u32, out: &mut Vec<Range>) {
         let (mut at, end) = (offset, offset + u64::from(len));
         let mut start = 0;
@@ -146,7 +150,8 @@ impl Window {
 }
 
 impl Coder {
-    /// The bytes of one segment in the file: its head, and what is shortest of delta, zstd and its own bytes.
+    /// The bytes of one segment in the file: its head, and what is shortest of delta, zstd and its
+    /// own bytes.
     fn segment(&mut self, plain: &[u8], window: &Window, effort: Effort) -> Vec<u8> {
         let (mut stored, mut coding, mut footprint) = (Vec::new(), Coding::Raw, Vec::new());
         if let Some((bytes, ranges)) = self.delta(plain, window, effort) {
@@ -171,7 +176,8 @@ impl Coder {
     /// A delta that gave the original back.
     fn delta(&mut self, plain: &[u8], window: &Window, effort: Effort) -> Option<(Vec<u8>, Vec<Range>)> {
         let limits = FootprintLimits::default();
-        // Where two ranges of the window meet, a run of it becomes two: half of what the format allows is left for that.
+        // Where two ranges of the window meet, a run of it becomes two: half of what the format
+        // allows is left for that.
         let ranges_max = if window.ranges.len() > 1 { limits.ranges_max / 2 } else { limits.ranges_max };
         let job = EncodeJob {
             window: &window.bytes,

@@ -1,6 +1,6 @@
 //! The bytes of the file: header, segment heads, end (docs/format/delta-file-v1.md).
 
-use super::{DeltaFileError, Result, io_error};
+use super::error::{DeltaFileError, Result, io_error};
 use object_format::{
     Coding, SEGMENT_LEN,
     blob::{FOOTPRINT_LEN_MAX, FOOTPRINT_RANGES_MAX},
@@ -86,7 +86,8 @@ impl Head {
         }
     }
 
-    /// Reads the head of a segment of `plain_len` bytes and checks all that can be checked without its stored bytes.
+    /// Reads the head of a segment of `plain_len` bytes and checks all that can be checked without
+    /// its stored bytes.
     pub(super) fn read(from: &mut impl Read, header: &Header, plain_len: usize) -> Result<Self> {
         let mut fields = Fields(from);
         let stored_len = u32::from_be_bytes(fields.array()?);
@@ -101,6 +102,7 @@ impl Head {
         let fits = match coding {
             Coding::Raw => stored_len as usize == plain_len,
             Coding::Zstd | Coding::Delta => (1..plain_len).contains(&(stored_len as usize)),
+            Coding::View => false,
         };
         if !fits {
             return Err(DeltaFileError::Malformed("a stored length its coding cannot have"));

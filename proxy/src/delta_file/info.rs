@@ -1,15 +1,15 @@
 //! What a delta consists of, read without its base.
 
 use super::{
-    DeltaFileError, Result,
+    error::{DeltaFileError, Result, io_error},
     format::{DELTA, HEADER_LEN, Head, Header, expect_end, read_exact},
-    io_error,
 };
 use object_format::Coding;
 use serde::Serialize;
 use std::{fs::File, io::BufReader, path::Path};
 
-/// The composition of a delta file. Lengths in bytes; `_stored` as they are in the file, the others unpacked.
+/// The composition of a delta file. Lengths in bytes; `_stored` as they are in the file, the others
+/// unpacked.
 #[derive(Debug, Default, Serialize)]
 pub struct Info {
     /// The file.
@@ -85,6 +85,7 @@ pub fn info(path: &Path) -> Result<Info> {
                 totals.footprint_bytes += head.footprint.iter().map(|range| u64::from(range.len)).sum::<u64>();
                 totals.add_delta(&bytes, plain_len)?;
             }
+            Coding::View => return Err(DeltaFileError::Malformed("an unknown coding")),
             Coding::Zstd | Coding::Raw => {
                 *(if head.coding == Coding::Zstd { &mut segments.zstd } else { &mut segments.raw }) += 1;
                 totals.literal_bytes += plain_len as u64;

@@ -1,6 +1,6 @@
 //! A file that is read at many places and must stay as it is meanwhile.
 
-use super::{DeltaFileError, Result, io_error};
+use super::error::{DeltaFileError, Result, io_error};
 use std::{
     fs::{File, Metadata},
     io,

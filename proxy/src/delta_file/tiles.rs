@@ -1,7 +1,7 @@
 //! Which parts of a long base a region of the target resembles.
 //!
-//! The base is sketched in tiles. A region's own sketches are looked up among them, and the tiles that share most with it are its window; a
-//! base that fits a window as a whole needs none of this.
+//! The base is sketched in tiles. A region's own sketches are looked up among them, and the tiles
+//! that share most with it are its window; a base that fits a window as a whole needs none of this.
 
 use delta_codec::{
     WINDOW_LEN_MAX,
@@ -9,7 +9,8 @@ use delta_codec::{
 };
 use std::{collections::HashMap, ops::Range};
 
-/// Bytes of one tile: half of it still shares about a third of its sketch with a tile that lies across two.
+/// Bytes of one tile: half of it still shares about a third of its sketch with a tile that lies
+/// across two.
 pub(super) const TILE_LEN: usize = 4 << 20;
 /// Tiles of one window.
 const TILES_MAX: usize = WINDOW_LEN_MAX / TILE_LEN;
@@ -54,8 +55,9 @@ impl Tiles {
         }
     }
 
-    /// The window for a target region at `offset` with these values: ascending, disjoint, at most [`WINDOW_LEN_MAX`] bytes together. Tiles that
-    /// share most come first; what room is left goes to those around the region's own place.
+    /// The window for a target region at `offset` with these values: ascending, disjoint, at most
+    /// [`WINDOW_LEN_MAX`] bytes together. Tiles that share most come first; what room is left goes
+    /// to those around the region's own place.
     pub(super) fn window(&self, offset: u64, values: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
         if !self.are_needed() {
             return (self.base_len > 0).then_some(0..self.base_len).into_iter().collect();

@@ -1,6 +1,6 @@
 //! What stored bytes cost a month, by a table of prices that its owner can replace.
 
-use super::Prediction;
+use super::predict::Prediction;
 use crate::engine::EngineError;
 use serde::{Deserialize, Serialize};
 use std::path::Path;

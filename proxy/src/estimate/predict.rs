@@ -1,14 +1,13 @@
 //! From what a sample took to what everything would take, with an interval.
 //!
-//! In each size class, what was sampled counts as it is. The rest of the heads and of the followers takes the shares that the sampled ones took
-//! (ratio estimates). The interval is a bootstrap over runs, which keeps objects of one series together: shares from runs drawn anew say
-//! how far the sample may be off, and as many runs as are left, drawn once more, say how far the rest may be off its own mean. With few
-//! runs a bootstrap is too sure of itself; it is widened as Student's t is wider than the normal distribution.
+//! In each size class, what was sampled counts as it is. The rest of the heads and of the followers
+//! takes the shares that the sampled ones took (ratio estimates). The interval is a bootstrap over
+//! runs, which keeps objects of one series together: shares from runs drawn anew say how far the
+//! sample may be off, and as many runs as are left, drawn once more, say how far the rest may be
+//! off its own mean. With few runs a bootstrap is too sure of itself; it is widened as Student's t
+//! is wider than the normal distribution.
 
-use super::{
-    ClassEstimate,
-    series::{CLASSES, Class, Dice, Population},
-};
+use super::series::{CLASSES, Class, Dice, Observed, Population, Share};
 use serde::Serialize;
 
 /// Draws of the bootstrap.
@@ -29,36 +28,19 @@ pub struct Prediction {
     pub high: u64,
 }
 
-/// What one sampled run took.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Observed {
-    pub(super) class: usize,
-    /// Whether the run's first object is its series' first.
-    pub(super) begins_series: bool,
-    head: Share,
-    followers: Share,
-    begun: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Share {
-    plain: u64,
-    stored: u64,
-}
-
-impl Observed {
-    /// Before the run's first object was stored.
-    pub(super) fn nothing(class: usize, begins_series: bool) -> Self {
-        Self { class, begins_series, ..Self::default() }
-    }
-
-    /// Takes the run's next object.
-    pub(super) fn add(&mut self, plain: u64, stored: u64) {
-        let share = if self.begun { &mut self.followers } else { &mut self.head };
-        share.plain += plain;
-        share.stored += stored;
-        self.begun = true;
-    }
+/// One size class.
+#[derive(Debug, Serialize)]
+pub struct ClassEstimate {
+    /// Objects from this length on, in bytes.
+    pub from_bytes: u64,
+    /// Objects of it.
+    pub objects: u64,
+    /// Their bytes.
+    pub logical_bytes: u64,
+    /// How many series of similar names they form.
+    pub series: u64,
+    /// What they would take.
+    pub stored_bytes: Prediction,
 }
 
 /// The whole, and each class that has something.
@@ -85,7 +67,8 @@ pub(super) fn predict(population: &Population, observed: &[Observed], seed: u64)
 /// The best guess for a class, and a draw of the bootstrap for each of [`DRAWS`].
 fn predict_class(class: &Class, runs: &[Observed], dice: &mut Dice) -> (f64, Vec<f64>) {
     let sampled = Sums::of(runs.iter());
-    // The first object of a run that began inside its series would be a follower: what it took is no part of the answer.
+    // The first object of a run that began inside its series would be a follower: what it took is
+    // no part of the answer.
     let heads = Sums::of(runs.iter().filter(|run| run.begins_series)).head;
     let left = Left {
         heads: class.head_bytes.saturating_sub(heads.plain) as f64,
@@ -152,8 +135,9 @@ impl Sums {
         self.head.plain + self.followers.plain
     }
 
-    /// Stored bytes per byte of heads and of followers; a kind that was not seen takes what it took in `known`, else what the other kind takes: whole
-    /// content is the worst that a follower can be.
+    /// Stored bytes per byte of heads and of followers; a kind that was not seen takes what it took
+    /// in `known`, else what the other kind takes: whole content is the worst that a follower can
+    /// be.
     fn shares(&self, known: Option<(f64, f64)>) -> (f64, f64) {
         let share = |share: &Share| (share.plain > 0).then(|| share.stored as f64 / share.plain as f64);
         let head = share(&self.head).or(known.map(|known| known.0));
@@ -163,7 +147,8 @@ impl Sums {
     }
 }
 
-/// 97.5 % quantiles of Student's t by those of the normal distribution, for `runs - 1` degrees of freedom.
+/// 97.5 % quantiles of Student's t by those of the normal distribution, for `runs - 1` degrees of
+/// freedom.
 fn widening(runs: usize) -> f64 {
     match runs {
         0..=2 => 6.48,
@@ -246,7 +231,7 @@ mod tests {
         let key = |n: usize| format!("s/v-{n:05}");
         let listed = (0..64).map(|n| Listed::of(PlainEntry { key: key(n), len: 10_000, etag: None })).collect();
         let population = Population::of(listed);
-        let mut run = Observed { class: 1, ..Observed::default() };
+        let mut run = Observed::nothing(1, false);
         (0..32).for_each(|_| run.add(10_000, 100));
         let (found, _) = predict(&population, &[run], 1);
         assert!(found.low < 20_000 && found.high > 300_000, "{found:?}");

@@ -1,7 +1,7 @@
-//! The objects of a source as series of similar names, and the runs of them that a sample is made of.
+//! The objects of a source as series of similar names, and the runs of them that a sample is made
+//! of.
 
-use super::predict::Observed;
-use crate::engine::names::{natural, prefix_of, shape_of};
+use crate::engine::key_order::{natural, prefix_of, shape_of};
 use std::{
     collections::{BTreeMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
@@ -36,7 +36,8 @@ impl Listed {
     }
 }
 
-/// Whether equal ETags mean equal content: an MD5, or one of an upload in parts. A file's is made of times.
+/// Whether equal ETags mean equal content: an MD5, or one of an upload in parts. A file's is made
+/// of times.
 fn tells_content(etag: &str) -> bool {
     let digest = etag.split_once('-').map_or(etag, |(digest, _)| digest);
     digest.len() == 32 && digest.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -142,8 +143,9 @@ impl Population {
         &self.objects[run.objects.clone()]
     }
 
-    /// A sample of about `sample_bytes`: of every class in proportion to its bytes, at least a few runs, each run as likely as any other of
-    /// its class. In the order of keys, as an upload of everything would be.
+    /// A sample of about `sample_bytes`: of every class in proportion to its bytes, at least a few
+    /// runs, each run as likely as any other of its class. In the order of keys, as an upload of
+    /// everything would be.
     pub(super) fn choose(&self, sample_bytes: u64, seed: u64) -> Vec<Run> {
         let all: u64 = self.classes.iter().map(|class| class.head_bytes + class.follower_bytes).sum();
         let mut dice = Dice(seed);
@@ -189,6 +191,38 @@ impl Dice {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
         }
+    }
+}
+
+/// What one sampled run took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Observed {
+    pub(super) class: usize,
+    /// Whether the run's first object is its series' first.
+    pub(super) begins_series: bool,
+    pub(super) head: Share,
+    pub(super) followers: Share,
+    begun: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Share {
+    pub(super) plain: u64,
+    pub(super) stored: u64,
+}
+
+impl Observed {
+    /// Before the run's first object was stored.
+    pub(super) fn nothing(class: usize, begins_series: bool) -> Self {
+        Self { class, begins_series, ..Self::default() }
+    }
+
+    /// Takes the run's next object.
+    pub(super) fn add(&mut self, plain: u64, stored: u64) {
+        let share = if self.begun { &mut self.followers } else { &mut self.head };
+        share.plain += plain;
+        share.stored += stored;
+        self.begun = true;
     }
 }
 

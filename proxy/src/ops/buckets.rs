@@ -1,19 +1,23 @@
 //! Operations on buckets and on the list of them.
 
-use super::{Result, document, empty, set, time_of, token};
-use crate::server::{
-    RequestBody,
-    service::{Answer, S3Request},
+use super::{
+    access,
+    body::RequestBody,
+    configuration, object_lock,
+    request::{Answer, Result, S3Request, document, empty, set, time_of},
+    token,
 };
+use ::access::MapContext;
 use http::StatusCode;
 use s3_wire::{
     ErrorCode, Query, S3Error,
     checksum::Claims,
     xml::{
         request::CreateBucketConfiguration,
-        response::{BucketEntry, ListAllMyBucketsResult, LocationConstraint, VersioningConfiguration},
+        response::{BucketEntry, ListAllMyBucketsResult, LocationConstraint},
     },
 };
+use std::sync::Arc;
 
 /// The most buckets of a page, and without paging of a list.
 const BUCKETS_MAX: usize = 10_000;
@@ -31,17 +35,23 @@ pub(super) async fn list(request: &S3Request) -> Result<Answer> {
     let buckets = request.service.engine.buckets().await.map_err(|error| request.refusal(error))?;
     let principal = &request.principal;
     let region = &request.service.region;
+    let account = principal.caller().map(|caller| caller.account.as_str());
+    let sees = |bucket: &catalog::Bucket| {
+        let in_account = Some(request.users.resource_owner(&bucket.owner).account) == account;
+        principal.is_admin()
+            || (in_account && (bucket.owner == principal.canonical_id() || access::sees(request, &bucket.name)))
+    };
     let mut visible = buckets.into_iter().filter(|bucket| {
         bucket.name.starts_with(prefix)
             && bucket.name > after
             && region_asked.is_none_or(|asked| asked == region)
-            && (bucket.owner == principal.canonical_id() || principal.may("s3:ListBucket", Some(&bucket.name), None))
+            && sees(bucket)
     });
     let page: Vec<_> = visible.by_ref().take(limit).collect();
     let more = visible.next().is_some();
     let paged = query.has("max-buckets");
     Ok(document(&ListAllMyBucketsResult {
-        owner: request.service.users.owner(principal.canonical_id()),
+        owner: request.service.users().owner(principal.canonical_id()),
         prefix: Some(prefix.to_owned()).filter(|prefix| !prefix.is_empty()),
         continuation_token: page.last().filter(|_| more).map(|bucket| token::encode(&bucket.name)),
         buckets: page
@@ -68,10 +78,22 @@ pub(super) async fn create(request: &S3Request, body: &mut RequestBody) -> Resul
     let name = request.bucket_name()?;
     let claims = Claims::from_headers(&request.headers, &request.payload)?;
     let wanted = CreateBucketConfiguration::parse(&request.document(claims, body).await?)?;
+    let mut said = MapContext::default();
+    if let Some(location) = &wanted.location_constraint {
+        said.add("s3:LocationConstraint", location.as_str());
+    }
+    let request = &S3Request { said: Arc::new(said), ..request.clone() };
+    access::authorize_creation(request, name)?;
     check_location(wanted.location_constraint.as_deref(), &request.service.region)?;
+    let object_lock = object_lock::of_new_bucket(request)?;
     let owner = request.principal.canonical_id();
+    let mut configurations = configuration::of_new_bucket(wanted.tags);
+    configurations.extend(access::of_new_bucket(request)?);
     let engine = &request.service.engine;
-    let created = engine.create_bucket(name, owner).await.map_err(|error| request.refusal(error))?;
+    let created = engine
+        .create_configured_bucket(name, owner, configurations, object_lock)
+        .await
+        .map_err(|error| request.refusal(error))?;
     if created.is_none() {
         let existing = request.bucket(name).await?;
         let code = if existing.row.owner == owner {
@@ -107,7 +129,7 @@ pub(super) async fn head(request: &S3Request) -> Result<Answer> {
     Ok(answer)
 }
 
-/// Deletes an empty bucket.
+/// Deletes an empty bucket. Uploads that are open in it end with it, as in S3.
 pub(super) async fn delete(request: &S3Request) -> Result<Answer> {
     let here = request.in_bucket().await?;
     let engine = &request.service.engine;
@@ -122,12 +144,6 @@ pub(super) async fn delete(request: &S3Request) -> Result<Answer> {
 pub(super) async fn location(request: &S3Request) -> Result<Answer> {
     request.in_bucket().await?;
     Ok(document(&LocationConstraint { region: request.service.region.clone() }))
-}
-
-/// Says that a bucket keeps no versions.
-pub(super) async fn versioning(request: &S3Request) -> Result<Answer> {
-    request.in_bucket().await?;
-    Ok(document(&VersioningConfiguration::Unversioned))
 }
 
 #[cfg(test)]

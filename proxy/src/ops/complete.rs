@@ -1,19 +1,18 @@
-//! CompleteMultipartUpload: checks the client's list against the parts, then one commit that moves no bytes. Sent twice it
-//! answers the same twice.
+//! CompleteMultipartUpload: checks the client's list against the parts, then one commit that moves
+//! no bytes. Sent twice it answers the same twice.
 
 use super::{
-    InBucket, Result, document,
+    body::RequestBody,
+    encryption,
     late::{Done, answer_late},
-    multipart::{OpenUpload, id_text, no_such_upload, wanted_checksum},
+    multipart::{OpenUpload, id_text, kind_of, no_such_upload, wanted_checksum},
     object_facts,
+    object_lock::WantedLock,
+    put::DEFAULT_CHECKSUM,
+    request::{Answer, InBucket, Result, S3Request, document},
+    versions,
 };
-use crate::{
-    engine::{BucketHandle, Completion, EngineError, Facts, PartFacts, PartSize},
-    server::{
-        RequestBody,
-        service::{Answer, S3Request},
-    },
-};
+use crate::engine::{BucketHandle, Completion, EngineError, Facts, ObjectEncryption, PartFacts, PartSize, Terms};
 use catalog::{Part, UploadId};
 use s3_wire::{
     ETag, ErrorCode, S3Error,
@@ -44,57 +43,88 @@ pub(super) async fn complete(request: &S3Request, body: &mut RequestBody) -> Res
     let asked = ChecksumRequest::of_complete(&request.headers)?;
     let open = here.upload(&key).await?;
     let digest = list_digest(&list);
-    if let Some(completed) = &open.upload.completed {
-        return here.completed_before(&key, &open, completed.parts_digest == digest, &list).await;
+    if open.upload.completed.is_some() {
+        return Ok(here.completed_before(&key, &open, &list).await?.answer);
     }
-    let (conditions, precondition) = request.precondition(&here.bucket, &key).await?;
-    let chosen = here.chosen_parts(&key, open.id, &list).await?;
-    let facts = facts_of_whole(&open.facts, &chosen, &asked)?;
-
-    let (bucket, request) = (here.bucket, request.clone());
     let resource = request.target.resource();
+    let request = request.clone();
     let work = async move {
-        let result = result_of(&request, &bucket, &key, &facts);
-        let engine = request.service.engine.clone();
-        let completion = Completion { upload: open.id, parts: chosen, parts_digest: digest };
-        match engine.complete(&bucket, &key, completion, facts, precondition).await {
-            Ok(published) => {
-                let mut done = done(&result, &bucket);
-                object_facts::note_form(done.answer.extensions_mut(), published.storage.form);
-                Ok(done)
-            }
-            // A part was replaced while we looked: the list no longer says what is there.
-            Err(EngineError::Conflict) => Err(ErrorCode::InvalidPart.into()),
-            Err(error) => Err(request.commit_refusal(&bucket, &key, &conditions, error).await),
+        let here = InBucket { request: &request, bucket: here.bucket };
+        let failed = match complete_now(&here, &key, &open, &list, &asked).await {
+            Ok(done) => return Ok(done),
+            Err(error) => error,
+        };
+        // Another request with the same list may have been quicker: then both have completed the
+        // upload.
+        let now = here.upload(&key).await?;
+        match &now.upload.completed {
+            Some(completed) if completed.parts_digest == digest => here.completed_before(&key, &now, &list).await,
+            _ => Err(failed),
         }
     };
     answer_late(Box::pin(work), move |error| error.resource(resource)).await
 }
 
+/// One attempt at an upload that is open.
+async fn complete_now(
+    here: &InBucket<'_>,
+    key: &str,
+    open: &OpenUpload,
+    list: &[CompletedPart],
+    asked: &ChecksumRequest,
+) -> Result<Done> {
+    let (conditions, precondition) = here.precondition(&here.bucket, key).await?;
+    check_listed(&open.facts, list)?;
+    let chosen = here.chosen_parts(key, open.id, list).await?;
+    let facts = facts_of_whole(&open.facts, &chosen, asked)?;
+    let result = result_of(here, &here.bucket, key, &facts);
+    let encryption = facts.encryption.clone();
+    let terms = Terms { precondition, lock: here.lock_now(WantedLock::of(open.facts.lock))? };
+    let (size, tags) = (chosen.iter().map(|(part, _)| part.size).sum(), facts.tags.clone());
+    let completion = Completion { upload: open.id, parts: chosen, parts_digest: list_digest(list) };
+    match here.service.engine.complete(&here.bucket, key, completion, facts, terms).await {
+        Ok(published) => {
+            let mut done = done(&result, here, encryption.as_ref());
+            here.write_expiration(done.answer.headers_mut(), key, size, &tags, published.committed.modified_ms)?;
+            versions::write(done.answer.headers_mut(), &here.bucket, published.reference());
+            object_facts::note_form(done.answer.extensions_mut(), published.storage.form);
+            Ok(done)
+        }
+        // A part was replaced while we looked: the list no longer says what is there.
+        Err(EngineError::Conflict) => Err(ErrorCode::InvalidPart.into()),
+        Err(error) => Err(here.commit_refusal(&here.bucket, key, &conditions, error).await),
+    }
+}
+
 impl InBucket<'_> {
-    /// The answer to a list that was completed before. A different list names an upload that is no more (C86).
-    async fn completed_before(
-        &self,
-        key: &str,
-        open: &OpenUpload,
-        same_list: bool,
-        list: &[CompletedPart],
-    ) -> Result<Answer> {
-        if !same_list {
+    /// The answer to a list that was completed before. A different list names an upload that is no
+    /// more (C86).
+    async fn completed_before(&self, key: &str, open: &OpenUpload, list: &[CompletedPart]) -> Result<Done> {
+        if open.upload.completed.as_ref().is_none_or(|completed| completed.parts_digest != list_digest(list)) {
             return Err(no_such_upload(&id_text(open.id)));
         }
-        let current = self.service.engine.head(&self.bucket, key).await.map_err(|error| self.refusal(error))?;
-        let version = open.upload.completed.map(|completed| completed.version);
-        let facts = match current {
-            Some(info) if Some(info.version.id) == version => info.facts,
-            // Overwritten or deleted since: the tag follows from the list, the checksum is not known any more.
-            _ => {
+        let engine = &self.service.engine;
+        let made = match open.upload.completed {
+            Some(completed) => {
+                engine.committed(&self.bucket, key, completed.version).await.map_err(|error| self.refusal(error))?
+            }
+            None => None,
+        };
+        let (facts, version) = match made {
+            Some(info) => (info.facts, Some(info.version.reference())),
+            // Overwritten or deleted since: the tag follows from the list, the checksum is not
+            // known any more.
+            None => {
                 let md5s: Option<Vec<[u8; 16]>> = list.iter().map(|part| part.etag.md5()).collect();
                 let etag = ETag::of_parts(md5s.ok_or_else(|| no_such_upload(&id_text(open.id)))?);
-                Facts { etag: etag.as_str().to_owned(), ..Facts::default() }
+                (Facts { etag: etag.as_str().to_owned(), ..Facts::default() }, None)
             }
         };
-        Ok(done(&result_of(self.request, &self.bucket, key, &facts), &self.bucket).answer)
+        let mut done = done(&result_of(self.request, &self.bucket, key, &facts), self, facts.encryption.as_ref());
+        if let Some(version) = version {
+            versions::write(done.answer.headers_mut(), &self.bucket, version);
+        }
+        Ok(done)
     }
 
     /// The rows of the parts the client lists, in its order.
@@ -121,6 +151,25 @@ impl InBucket<'_> {
     }
 }
 
+/// A composite checksum is vouched for part by part: the list must name the checksum of each.
+fn check_listed(upload: &Facts, list: &[CompletedPart]) -> Result<()> {
+    let (Some(algorithm), Some(ChecksumType::Composite)) = (wanted_checksum(upload), kind_of(upload)) else {
+        return Ok(());
+    };
+    match list.iter().find(|part| part.checksum.is_none_or(|checksum| checksum.algorithm() != algorithm)) {
+        None => Ok(()),
+        Some(part) => Err(S3Error::with_message(
+            ErrorCode::InvalidRequest,
+            format!(
+                "The upload was created using a {} checksum. The complete request must include the checksum for each part. \
+                 It was missing for part {} in the request.",
+                algorithm.as_str().to_ascii_lowercase(),
+                part.number
+            ),
+        )),
+    }
+}
+
 /// One part of the list against what is stored under its number.
 fn choose(wanted: &CompletedPart, is_last: bool, stored: Option<(Part, PartFacts)>) -> Result<(Part, PartFacts)> {
     let invalid = || S3Error::new(ErrorCode::InvalidPart).field("PartNumber", wanted.number.to_string());
@@ -129,8 +178,9 @@ fn choose(wanted: &CompletedPart, is_last: bool, stored: Option<(Part, PartFacts
         return Err(invalid().field("ETag", wanted.etag.as_str()));
     }
     if let Some(claimed) = &wanted.checksum
-        && let Some(kept) = object_facts::first_checksum(&facts.checksums)
-        && (kept.algorithm() != claimed.algorithm() || kept.bytes() != claimed.bytes())
+        && !facts.checksums.is_empty()
+        && object_facts::checksum_of(&facts.checksums, claimed.algorithm())
+            .is_none_or(|kept| kept.bytes() != claimed.bytes())
     {
         return Err(invalid());
     }
@@ -159,12 +209,15 @@ fn facts_of_whole(upload: &Facts, parts: &[(Part, PartFacts)], asked: &ChecksumR
     let etag = ETag::of_parts(md5s.ok_or_else(internal)?);
     let checksum = combined_checksum(upload, parts, asked)?;
     let checksum_of = |facts: &PartFacts| {
-        let kept = object_facts::first_checksum(&facts.checksums)?;
-        Some(kept.to_wire()).filter(|_| checksum.is_some_and(|whole| whole.algorithm() == kept.algorithm()))
+        let kept = object_facts::checksum_of(&facts.checksums, checksum?.algorithm())?;
+        Some(kept.to_wire())
     };
+    let joined = |kept| encryption::joined(kept, parts.iter().map(|(_, part)| part)).ok_or_else(internal);
     Ok(Facts {
         etag: etag.as_str().to_owned(),
         checksum_algorithm: None,
+        lock: None,
+        encryption: upload.encryption.as_ref().map(joined).transpose()?,
         checksum_type: checksum.map(|checksum| checksum.checksum_type().as_str().to_owned()),
         parts: parts
             .iter()
@@ -176,7 +229,8 @@ fn facts_of_whole(upload: &Facts, parts: &[(Part, PartFacts)], asked: &ChecksumR
 }
 
 fn combined_checksum(upload: &Facts, parts: &[(Part, PartFacts)], asked: &ChecksumRequest) -> Result<Option<Checksum>> {
-    let Some(algorithm) = wanted_checksum(upload) else { return Ok(None) };
+    let asked_for = wanted_checksum(upload);
+    let algorithm = asked_for.unwrap_or(DEFAULT_CHECKSUM);
     let kind = upload.checksum_type.as_deref().map(ChecksumType::parse).transpose()?;
     let kind = kind.unwrap_or(algorithm.default_type());
     if asked.checksum_type.is_some_and(|asked| asked != kind) {
@@ -185,9 +239,14 @@ fn combined_checksum(upload: &Facts, parts: &[(Part, PartFacts)], asked: &Checks
             format!("The upload was created using the {} checksum type.", kind.as_str()),
         ));
     }
-    let of_parts: Option<Vec<(Checksum, u64)>> =
-        parts.iter().map(|(part, facts)| Some((object_facts::first_checksum(&facts.checksums)?, part.size))).collect();
-    let of_parts = of_parts.ok_or_else(|| S3Error::new(ErrorCode::InvalidPart))?;
+    let of_part =
+        |(part, facts): &(Part, PartFacts)| Some((object_facts::checksum_of(&facts.checksums, algorithm)?, part.size));
+    let of_parts: Vec<(Checksum, u64)> = match parts.iter().map(of_part).collect() {
+        Some(of_parts) => of_parts,
+        // Nobody asked, and a part is older than the default or was copied without being read.
+        None if asked_for.is_none() => return Ok(None),
+        None => return Err(S3Error::new(ErrorCode::InvalidPart)),
+    };
     let whole = combine_parts(algorithm, kind, of_parts)?;
     if let Some(claimed) = &asked.object
         && (claimed.algorithm() != whole.algorithm() || claimed.bytes() != whole.bytes())
@@ -224,9 +283,9 @@ fn location(request: &S3Request) -> String {
     format!("{}://{}{path}", request.service.scheme, request.target.host)
 }
 
-fn done(result: &CompleteMultipartUploadResult, bucket: &BucketHandle) -> Done {
+fn done(result: &CompleteMultipartUploadResult, here: &InBucket<'_>, kept: Option<&ObjectEncryption>) -> Done {
     let mut answer = document(result);
-    object_facts::write_encryption(answer.headers_mut(), bucket);
+    encryption::write(answer.headers_mut(), kept, &here.headers, &here.bucket);
     Done { answer, document_bare: result.to_bytes_bare() }
 }
 
@@ -313,6 +372,24 @@ mod tests {
         let without = [stored(1, 5 << 20, Some(crc(1))), stored(2, 9, None)];
         let error = facts_of_whole(&upload, &without, &ChecksumRequest::default()).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidPart);
+    }
+
+    #[test]
+    fn a_composite_checksum_needs_that_of_every_part_in_the_list() {
+        let upload = |algorithm: &str, kind: &str| Facts {
+            checksum_algorithm: Some(algorithm.into()),
+            checksum_type: Some(kind.into()),
+            ..Facts::default()
+        };
+        let claiming = |number, byte| CompletedPart { checksum: Some(crc(byte)), ..wanted(number) };
+        let composite = upload("CRC32", "COMPOSITE");
+        assert!(check_listed(&composite, &[claiming(1, 1), claiming(2, 2)]).is_ok());
+        let error = check_listed(&composite, &[claiming(1, 1), wanted(2)]).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidRequest);
+        assert!(error.message().contains("missing for part 2"), "{error}");
+        assert!(check_listed(&upload("SHA1", "COMPOSITE"), &[claiming(1, 1)]).is_err());
+        assert!(check_listed(&upload("CRC32", "FULL_OBJECT"), &[wanted(1)]).is_ok());
+        assert!(check_listed(&Facts::default(), &[wanted(1)]).is_ok());
     }
 
     #[test]

@@ -1,22 +1,27 @@
 //! CopyObject and UploadPartCopy: a row inside one domain, a read and a write between two.
 
 use super::{
-    PUT_BYTES_MAX, Result,
     digest::{PayloadDigest, digest_of},
-    document,
+    encryption::{self, Sealing, Unlocked, decrypted, encrypted},
     late::{Done, answer_late},
     multipart::{part_number, wanted_checksum},
-    no_such_key, no_such_version, object_facts, set, time_of,
+    object_facts,
+    put::DEFAULT_CHECKSUM,
+    request::{
+        Answer, InBucket, PUT_BYTES_MAX, Result, S3Request, document, no_such_key, no_such_version, set, time_of,
+    },
+    versions,
 };
-use crate::{
-    engine::{BucketHandle, Destination, EngineError, Facts, OpenObject, PartFacts, PartName, StoreError},
-    server::service::{Answer, S3Request},
+use crate::engine::{
+    BucketHandle, Destination, EngineError, Facts, Named, ObjectEncryption, OpenObject, PartFacts, PartName,
+    StoreError, Stretch, Terms,
 };
+use catalog::VersionRef;
 use http::HeaderMap;
 use s3_wire::{
     ETag, ErrorCode, S3Error,
     checksum::{Checksum, ChecksumAlgorithm, DigestSet},
-    headers::{CopyConditions, CopySource, CopySourceRange, MetadataDirective, single},
+    headers::{CopyConditions, CopySource, CopySourceRange, CustomerKey, MetadataDirective, TaggingDirective, single},
     xml::{Document as _, response::CopyResult},
 };
 use std::ops::Range;
@@ -25,6 +30,8 @@ use std::ops::Range;
 struct Source {
     bucket: BucketHandle,
     key: String,
+    /// The version the client named.
+    version: Option<VersionRef>,
     object: OpenObject,
 }
 
@@ -36,22 +43,36 @@ impl Source {
     fn size(&self) -> u64 {
         self.object.info.version.size
     }
+
+    /// Which version it is, for the answer.
+    fn reference(&self) -> VersionRef {
+        self.object.info.version.reference()
+    }
 }
 
 /// Copies an object.
 pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
     let here = request.in_bucket().await?;
     let key = request.key()?.to_owned();
-    object_facts::check_encryption(&request.headers, &here.bucket)?;
+    let sealing = here.sealing()?;
     let directive = MetadataDirective::from_headers(&request.headers)?;
+    let tagging = TaggingDirective::from_headers(&request.headers)?;
     let wanted = requested_algorithm(&request.headers)?;
     let source = request.copy_source().await?;
     if source.size() > PUT_BYTES_MAX {
         return Err(too_large());
     }
+    let unlocked = request.unlock_content(source.facts(), CustomerKey::of_copy_source(&request.headers)?)?;
+    let keyed = sealing.is_some() || unlocked.is_some();
     let storage_class = object_facts::storage_class(&request.headers)?;
-    let to_itself = source.bucket.row.id == here.bucket.row.id && source.key == key;
-    if to_itself && directive == MetadataDirective::Copy && storage_class == source.facts().storage_class {
+    // Copying a named version to its own key is how an older one is brought back.
+    let to_itself = source.bucket.row.id == here.bucket.row.id && source.key == key && source.version.is_none();
+    if to_itself
+        && directive == MetadataDirective::Copy
+        && tagging == TaggingDirective::Copy
+        && storage_class == source.facts().storage_class
+        && !keyed
+    {
         return Err(S3Error::with_message(
             ErrorCode::InvalidRequest,
             "This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, \
@@ -67,23 +88,35 @@ pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
         },
         MetadataDirective::Replace => object_facts::from_headers(&request.headers)?,
     };
+    let tags = match tagging {
+        TaggingDirective::Copy => source.facts().tags.clone(),
+        TaggingDirective::Replace => object_facts::tags(&request.headers)?,
+    };
+    let mut described = Facts { tags, ..described };
+    here.own(&mut described).await?;
+    let lock = here.wanted_lock()?;
     let (conditions, precondition) = request.precondition(&here.bucket, &key).await?;
+    let terms = Terms { precondition, lock: here.lock_now(lock)? };
 
     let (bucket, request) = (here.bucket, request.clone());
     let resource = request.target.resource();
     let work = async move {
         let engine = request.service.engine.clone();
-        let (facts, published) = if engine.shares_extents(&source.bucket, &source.object, &bucket) {
+        let (facts, published) = if !keyed && engine.shares_extents(&source.bucket, &source.object, &bucket) {
             let facts = request.facts_of_shared(&source, described, wanted).await?;
-            let published = engine.publish_copy(&bucket, &key, &source.object, facts.clone(), precondition).await;
+            let published = engine.publish_copy(&bucket, &key, &source.object, facts.clone(), terms).await;
             (facts, published)
         } else {
             let kept = object_facts::first_checksum(&source.facts().checksums);
-            let algorithm = wanted.or_else(|| kept.map(|checksum| checksum.algorithm()));
+            let algorithm = wanted.or_else(|| kept.map(|checksum| checksum.algorithm())).or(Some(DEFAULT_CHECKSUM));
             let destination = Destination::Object { key: key.clone() };
-            let copied = request.stage_copy(&bucket, destination, &source, 0..source.size(), algorithm).await?;
-            let facts = described_by(described, &copied.etag, copied.checksum);
-            let published = engine.publish(&bucket, &key, copied.staged, facts.clone(), precondition).await;
+            let range = 0..source.size();
+            let keys = (unlocked, sealing.as_ref());
+            let copied = request.stage_copy(&bucket, destination, (&source, range), algorithm, keys).await?;
+            let stretches = copied.salt.iter().map(|salt| Stretch { len: source.size(), salt: salt.clone() }).collect();
+            let encryption = sealing.map(|sealing| sealing.facts_of(stretches));
+            let facts = Facts { encryption, ..described_by(described, &copied.etag, copied.checksum) };
+            let published = engine.publish(&bucket, &key, copied.staged, facts.clone(), terms).await;
             (facts, published)
         };
         let published = match published {
@@ -96,7 +129,11 @@ pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
             last_modified: time_of(published.committed.modified_ms),
             checksum: object_facts::first_checksum(&facts.checksums),
         };
-        let mut done = done(&result, &bucket);
+        let mut done = done(&result, &source, facts.encryption.as_ref(), &request, &bucket);
+        versions::write(done.answer.headers_mut(), &bucket, published.reference());
+        let here = InBucket { request: &request, bucket: bucket.clone() };
+        let modified_ms = published.committed.modified_ms;
+        here.write_expiration(done.answer.headers_mut(), &key, source.size(), &facts.tags, modified_ms)?;
         object_facts::note_form(done.answer.extensions_mut(), published.storage.form);
         Ok(done)
     };
@@ -110,6 +147,9 @@ pub(super) async fn upload_part_copy(request: &S3Request) -> Result<Answer> {
     let number = part_number(request)?;
     let open = here.open_upload(&key).await?;
     let source = request.copy_source().await?;
+    let sealing = request.unlock_upload(&open.facts)?;
+    let unlocked = request.unlock_content(source.facts(), CustomerKey::of_copy_source(&request.headers)?)?;
+    let keyed = sealing.is_some() || unlocked.is_some();
     let range = match CopySourceRange::from_headers(&request.headers)? {
         Some(range) => range.resolve(source.size())?,
         None => 0..source.size(),
@@ -118,6 +158,8 @@ pub(super) async fn upload_part_copy(request: &S3Request) -> Result<Answer> {
         return Err(too_large());
     }
     let algorithm = wanted_checksum(&open.facts);
+    // The default costs nothing where bytes are read anyway; no copy is read for it alone.
+    let default = algorithm.is_none().then_some(DEFAULT_CHECKSUM);
 
     let (bucket, request) = (here.bucket, request.clone());
     let resource = request.target.resource();
@@ -131,15 +173,17 @@ pub(super) async fn upload_part_copy(request: &S3Request) -> Result<Answer> {
             checksums: checksum.iter().map(object_facts::kept).collect(),
             ..PartFacts::default()
         };
-        let (facts, stored) = if engine.shares_extents(&source.bucket, &source.object, &bucket) {
-            let (etag, checksum) = request.digests_of(&source, range.clone(), algorithm).await?;
+        let (facts, stored) = if !keyed && engine.shares_extents(&source.bucket, &source.object, &bucket) {
+            let (etag, checksum) = request.digests_of(&source, range.clone(), algorithm, default).await?;
             let facts = facts(&etag, checksum);
             let stored = engine.publish_part_copy(&bucket, part, &source.object, range, facts.clone()).await;
             (facts, stored)
         } else {
             let destination = Destination::Part { key: key.clone(), upload: open.id, number };
-            let copied = request.stage_copy(&bucket, destination, &source, range, algorithm).await?;
-            let facts = facts(&copied.etag, copied.checksum);
+            let keys = (unlocked, sealing.as_ref());
+            let copied =
+                request.stage_copy(&bucket, destination, (&source, range), algorithm.or(default), keys).await?;
+            let facts = PartFacts { salt: copied.salt, ..facts(&copied.etag, copied.checksum) };
             (facts.clone(), engine.publish_part(&bucket, part, copied.staged, facts).await)
         };
         let modified_ms = stored.map_err(|error| request.refusal(error))?;
@@ -147,9 +191,9 @@ pub(super) async fn upload_part_copy(request: &S3Request) -> Result<Answer> {
             part: true,
             etag: ETag::from_wire(&facts.etag),
             last_modified: time_of(modified_ms),
-            checksum: object_facts::first_checksum(&facts.checksums),
+            checksum: object_facts::first_checksum(&facts.checksums).filter(|_| algorithm.is_some()),
         };
-        Ok(done(&result, &bucket))
+        Ok(done(&result, &source, open.facts.encryption.as_ref(), &request, &bucket))
     };
     answer_late(Box::pin(work), move |error| error.resource(resource)).await
 }
@@ -159,6 +203,8 @@ struct Copied {
     staged: crate::engine::Staged<s3_wire::checksum::DigestValues>,
     etag: ETag,
     checksum: Option<Checksum>,
+    /// The salt of its key, when it was encrypted on its way.
+    salt: Option<String>,
 }
 
 impl S3Request {
@@ -166,25 +212,37 @@ impl S3Request {
     async fn copy_source(&self) -> Result<Source> {
         let source = CopySource::from_headers(&self.headers)?;
         let (bucket, key) = (source.bucket.as_str(), source.key.as_str());
-        self.principal.authorize("s3:GetObject", Some(bucket), Some(key))?;
-        if let Some(version) = source.version_id.as_deref().filter(|version| *version != "null") {
-            return Err(no_such_version(version));
-        }
+        let version = source.version_id.as_deref().map(|text| versions::parse("versionId", text)).transpose()?;
         let bucket = self.bucket(bucket).await?;
-        let opened = self.service.engine.open_object(&bucket, key).await.map_err(|error| self.refusal(error))?;
-        let object = match opened {
-            Some(object) => object,
-            None if self.principal.may("s3:ListBucket", Some(&bucket.row.name), None) => return Err(no_such_key(key)),
-            None => return Err(ErrorCode::AccessDenied.into()),
+        let action = if version.is_some() { "s3:GetObjectVersion" } else { "s3:GetObject" };
+        self.authorize_version(action, &bucket, key, version).await?;
+        self.expect_owner("x-amz-source-expected-bucket-owner", &bucket)?;
+        let engine = &self.service.engine;
+        let opened = match version {
+            None => engine.open_object(&bucket, key).await.map(|object| object.map(Named::Object)),
+            Some(version) => engine.open_version(&bucket, key, version).await,
+        };
+        let object = match (opened.map_err(|error| self.refusal(error))?, version) {
+            (Some(Named::Object(object)), _) => object,
+            (Some(Named::Marker(_)), _) => {
+                return Err(S3Error::with_message(
+                    ErrorCode::InvalidRequest,
+                    "The source of a copy request may not specifically refer to a delete marker by version id.",
+                ));
+            }
+            (None, version) if self.may("s3:ListBucket", &bucket, None)? => {
+                return Err(version.map_or_else(|| no_such_key(key), |version| no_such_version(&version.to_string())));
+            }
+            (None, _) => return Err(ErrorCode::AccessDenied.into()),
         };
         let etag = ETag::from_wire(&object.info.facts.etag);
         let modified = time_of(object.info.version.modified_ms);
         CopyConditions::from_headers(&self.headers)?.evaluate(&etag, modified)?;
-        Ok(Source { bucket, key: source.key.into_string(), object })
+        Ok(Source { bucket, key: source.key.into_string(), version, object })
     }
 
-    /// The facts of a copy that shares its source's extents: its tag and parts are the source's. A checksum the source has not is
-    /// computed from its content.
+    /// The facts of a copy that shares its source's extents: its tag and parts are the source's. A
+    /// checksum the source has not is computed from its content.
     async fn facts_of_shared(
         &self,
         source: &Source,
@@ -212,20 +270,23 @@ impl S3Request {
         Ok(facts)
     }
 
-    /// MD5 and checksum of a range, read only where the source's facts do not say them.
+    /// MD5 and checksum of a range, read only where the source's facts do not say them. A `welcome`
+    /// checksum is no reason to read.
     async fn digests_of(
         &self,
         source: &Source,
         range: Range<u64>,
         algorithm: Option<ChecksumAlgorithm>,
+        welcome: Option<ChecksumAlgorithm>,
     ) -> Result<(ETag, Option<Checksum>)> {
         let facts = source.facts();
         let etag = ETag::from_wire(&facts.etag);
         let kept = object_facts::first_checksum(&facts.checksums).filter(|kept| kept.parts().is_none());
-        let known = kept.filter(|kept| Some(kept.algorithm()) == algorithm);
+        let known = kept.filter(|kept| Some(kept.algorithm()) == algorithm.or(welcome));
         if range == (0..source.size()) && etag.md5().is_some() && (algorithm.is_none() || known.is_some()) {
             return Ok((etag, known));
         }
+        let algorithm = algorithm.or(welcome);
         let set = algorithm.map_or(DigestSet::MD5, |algorithm| DigestSet::MD5.with(algorithm));
         let content = self.service.engine.read(&source.object, range);
         let values = digest_of(content, set).await.map_err(|error| self.refusal(error))?;
@@ -238,21 +299,28 @@ impl S3Request {
         &self,
         bucket: &BucketHandle,
         destination: Destination,
-        source: &Source,
-        range: Range<u64>,
+        (source, range): (&Source, Range<u64>),
         algorithm: Option<ChecksumAlgorithm>,
+        (unlocked, sealing): (Option<Unlocked>, Option<&Sealing>),
     ) -> Result<Copied> {
         let engine = &self.service.engine;
         let set = algorithm.map_or(DigestSet::EMPTY, |algorithm| DigestSet::EMPTY.with(algorithm));
         let len = range.end - range.start;
-        let content = engine.read(&source.object, range);
-        let staged = engine.stage(bucket, destination, Some(len), content, PayloadDigest::new(set)).await;
+        let from = range.start;
+        let begun = sealing.map(Sealing::begin).transpose()?;
+        let (salt, to_store, to_digest) =
+            begun.map_or((None, None, None), |(salt, a, b)| (Some(salt), Some(a), Some(b)));
+        let content = encrypted(decrypted(engine.read(&source.object, range), unlocked, from), to_store);
+        let bucket = if sealing.is_some() { &bucket.for_opaque_content() } else { bucket };
+        let digest = PayloadDigest::new(set, to_digest);
+        let staged = engine.stage(bucket, destination, Some(len), content, digest).await;
         let staged = staged.map_err(|error: StoreError<EngineError>| match error {
             StoreError::Body(error) | StoreError::Engine(error) => self.refusal(error),
         })?;
         let md5 = staged.digests.md5.expect("MD5 is in the set of every payload digest");
         let checksum = algorithm.and_then(|algorithm| staged.digests.checksum(algorithm));
-        Ok(Copied { etag: ETag::from_md5(md5), checksum, staged })
+        let etag = sealing.map_or_else(|| ETag::from_md5(md5), |sealing| sealing.etag(md5));
+        Ok(Copied { etag, checksum, salt, staged })
     }
 }
 
@@ -279,10 +347,19 @@ fn too_large() -> S3Error {
     )
 }
 
-fn done(result: &CopyResult, bucket: &BucketHandle) -> Done {
+fn done(
+    result: &CopyResult,
+    source: &Source,
+    kept: Option<&ObjectEncryption>,
+    request: &S3Request,
+    bucket: &BucketHandle,
+) -> Done {
     let mut answer = document(result);
     let headers = answer.headers_mut();
-    object_facts::write_encryption(headers, bucket);
+    if !source.bucket.row.versioning.is_off() {
+        set(headers, "x-amz-copy-source-version-id", &source.reference().to_string());
+    }
+    encryption::write(headers, kept, &request.headers, bucket);
     if let Some(checksum) = &result.checksum {
         set(headers, "x-amz-checksum-type", checksum.checksum_type().as_str());
     }

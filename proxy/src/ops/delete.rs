@@ -1,18 +1,16 @@
 //! DeleteObject and DeleteObjects.
 
-use super::{Result, document, empty, no_such_version};
-use crate::{
-    engine::BucketHandle,
-    server::{
-        RequestBody,
-        service::{Answer, S3Request},
-    },
+use super::{
+    body::RequestBody,
+    request::{Answer, Result, S3Request, document, empty, set},
+    versions::{self, DELETE_MARKER},
 };
-use catalog::Precondition;
+use crate::engine::{BucketHandle, EngineError};
+use catalog::{Precondition, Version, VersionRef};
 use futures::{StreamExt as _, stream};
 use http::StatusCode;
 use s3_wire::{
-    ETag, ErrorCode, ObjectKey, S3Error,
+    ErrorCode, ObjectKey, S3Error,
     checksum::{ChecksumClaim, Claims},
     headers::WriteConditions,
     xml::{
@@ -24,16 +22,51 @@ use s3_wire::{
 /// Deletes under way at once for one request: the catalog commits them together.
 const DELETES_AT_ONCE: usize = 32;
 
-/// Deletes a key. One that is not there is deleted already.
+/// Deletes a key, or one version of it. What is not there is deleted already.
 pub(super) async fn delete_object(request: &S3Request) -> Result<Answer> {
     let here = request.in_bucket().await?;
-    request.refuse_version()?;
+    let version = request.version()?;
     let key = request.key()?;
-    let (conditions, precondition) = request.precondition(&here.bucket, key).await?;
-    match request.service.engine.delete(&here.bucket, key, precondition).await {
-        Ok(_) => Ok(empty(StatusCode::NO_CONTENT)),
-        Err(error) => Err(request.commit_refusal(&here.bucket, key, &conditions, error).await),
+    let conditions = WriteConditions::of_deletion(&request.headers)?;
+    let precondition = request.holding(&here.bucket, key, &conditions).await?;
+    let bypass = request.may_bypass_governance(&here.bucket, key)?;
+    let gone = match delete(request, &here.bucket, (key, version), precondition, bypass).await {
+        Ok(gone) => gone,
+        Err(error) => return Err(request.commit_refusal(&here.bucket, key, &conditions, error).await),
+    };
+    let mut answer = empty(StatusCode::NO_CONTENT);
+    let headers = answer.headers_mut();
+    if gone.marker {
+        set(headers, DELETE_MARKER, "true");
     }
+    if let Some(version) = gone.version {
+        versions::write(headers, &here.bucket, version);
+    }
+    Ok(answer)
+}
+
+/// What a deletion is answered with.
+struct Gone {
+    /// The version that was named, or the delete marker that was made.
+    version: Option<VersionRef>,
+    /// Whether that is a delete marker.
+    marker: bool,
+}
+
+async fn delete(
+    request: &S3Request,
+    bucket: &BucketHandle,
+    (key, version): (&str, Option<VersionRef>),
+    precondition: Precondition,
+    bypass: bool,
+) -> Result<Gone, EngineError> {
+    let engine = &request.service.engine;
+    let Some(version) = version else {
+        let marker = engine.delete(bucket, key, precondition).await?.marker;
+        return Ok(Gone { version: marker.as_ref().map(Version::reference), marker: marker.is_some() });
+    };
+    let removed = engine.delete_version(bucket, key, version, precondition, bypass).await?;
+    Ok(Gone { version: Some(version), marker: removed.is_some_and(|version| version.marker) })
 }
 
 /// Deletes up to 1,000 keys, each authorized on its own (C34).
@@ -59,10 +92,12 @@ pub(super) async fn delete_objects(request: &S3Request, body: &mut RequestBody) 
         .boxed();
     while let Some((entry, outcome)) = outcomes.next().await {
         match outcome {
-            Ok(()) if quiet => {}
-            Ok(()) => {
+            Ok(_) if quiet => {}
+            Ok(gone) => {
                 let DeleteEntry { key, version_id, .. } = entry;
-                result.deleted.push(DeletedEntry { key, version_id, ..DeletedEntry::default() });
+                let marker = gone.version.filter(|_| gone.marker);
+                let delete_marker_version_id = marker.map(|version| version.to_string());
+                result.deleted.push(DeletedEntry { key, version_id, delete_marker_version_id });
             }
             Err(error) => {
                 result.errors.push(DeleteFailure { key: entry.key, version_id: entry.version_id, error });
@@ -72,25 +107,19 @@ pub(super) async fn delete_objects(request: &S3Request, body: &mut RequestBody) 
     Ok(document(&result))
 }
 
-async fn delete_entry(request: &S3Request, bucket: &BucketHandle, entry: &DeleteEntry) -> Result<()> {
+async fn delete_entry(request: &S3Request, bucket: &BucketHandle, entry: &DeleteEntry) -> Result<Gone> {
     let key = ObjectKey::new(entry.key.as_str())?;
     let key = key.as_str();
-    request.principal.authorize("s3:DeleteObject", Some(&bucket.row.name), Some(key))?;
-    if let Some(version) = entry.version_id.as_deref().filter(|version| !matches!(*version, "" | "null")) {
-        return Err(no_such_version(version));
-    }
-    let engine = &request.service.engine;
-    let conditions = WriteConditions { if_match: entry.etag.clone(), ..WriteConditions::default() };
-    let precondition = if conditions.is_empty() {
-        Precondition::None
-    } else {
-        request.principal.authorize("s3:GetObject", Some(&bucket.row.name), Some(key))?;
-        let current = engine.head(bucket, key).await.map_err(|error| request.refusal(error))?;
-        conditions.evaluate(current.as_ref().map(|info| ETag::from_wire(&info.facts.etag)).as_ref())?;
-        current.map_or(Precondition::Absent, |info| Precondition::Current(info.version.id))
-    };
-    match engine.delete(bucket, key, precondition).await {
-        Ok(_) => Ok(()),
-        Err(error) => Err(request.commit_refusal(bucket, key, &conditions, error).await),
+    let version = entry.version_id.as_deref().map(|text| versions::parse("VersionId", text));
+    let action = if version.is_some() { "s3:DeleteObjectVersion" } else { "s3:DeleteObject" };
+    let version = version.transpose();
+    request.authorize_version(action, bucket, key, version.as_ref().ok().copied().flatten()).await?;
+    let version = version?;
+    let conditions = &entry.conditions;
+    let precondition = request.holding(bucket, key, conditions).await?;
+    let bypass = request.may_bypass_governance(bucket, key)?;
+    match delete(request, bucket, (key, version), precondition, bypass).await {
+        Ok(gone) => Ok(gone),
+        Err(error) => Err(request.commit_refusal(bucket, key, conditions, error).await),
     }
 }

@@ -1,17 +1,27 @@
 //! Digests of content: computed while a body arrives, or from content that is stored.
 
+use super::encryption::Cipher;
 use crate::engine::{BodyDigest, EngineError};
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
 use s3_wire::checksum::{ChecksumAlgorithm, DigestSet, DigestValues, Digests};
+use sha2::{Digest as _, Sha256};
 use std::mem;
 
-/// Every digest a body needs: MD5 for the ETag, SHA-256 for exact duplicates, and what the client claims.
-pub(super) struct PayloadDigest(Digests);
+/// Every digest a body needs: MD5 for the ETag, SHA-256 for exact duplicates, and what the client
+/// claims.
+pub(super) struct PayloadDigest {
+    plain: Digests,
+    /// Of content that is encrypted on its way: what decrypts it, and the SHA-256 of what is
+    /// stored.
+    sealed: Option<(Cipher, Sha256)>,
+}
 
 impl PayloadDigest {
-    pub(super) fn new(claimed: DigestSet) -> Self {
-        Self(Digests::new(claimed.with_md5().with(ChecksumAlgorithm::Sha256)))
+    /// Of content as it is, or as this keystream decrypts it.
+    pub(super) fn new(claimed: DigestSet, cipher: Option<Cipher>) -> Self {
+        let plain = Digests::new(claimed.with_md5().with(ChecksumAlgorithm::Sha256));
+        Self { plain, sealed: cipher.map(|cipher| (cipher, Sha256::new())) }
     }
 }
 
@@ -19,20 +29,28 @@ impl BodyDigest for PayloadDigest {
     type Output = DigestValues;
 
     fn update(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
+        match &mut self.sealed {
+            None => self.plain.update(bytes),
+            Some((cipher, stored)) => {
+                stored.update(bytes);
+                self.plain.update(&cipher.apply(bytes));
+            }
+        }
     }
 
     fn finish(self) -> (DigestValues, [u8; 32]) {
-        let values = self.0.finish();
+        let values = self.plain.finish();
         let sha256 = values.sha256.expect("SHA-256 is in the set of every payload digest");
-        (values, sha256)
+        let stored = self.sealed.map_or(sha256, |(_, stored)| stored.finalize().into());
+        (values, stored)
     }
 }
 
 /// Hashes what a stream gives, off the async threads, in pieces of this many bytes at least.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Digests of stored content, for copies whose ETag or checksum is not known without reading. Holds one piece at a time.
+/// Digests of stored content, for copies whose ETag or checksum is not known without reading. Holds
+/// one piece at a time.
 pub(super) async fn digest_of(
     mut content: impl Stream<Item = Result<Bytes, EngineError>> + Unpin,
     set: DigestSet,

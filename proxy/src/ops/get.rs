@@ -1,13 +1,13 @@
 //! GetObject and HeadObject: conditions, range and headers are settled before any content is read.
 
-use super::{InBucket, Result, empty, no_such_key, object_facts, set, time_of};
-use crate::{
-    engine::{Facts, Form, ObjectInfo},
-    server::{
-        AnswerBody,
-        service::{Answer, S3Request},
-    },
+use super::{
+    body::AnswerBody,
+    encryption::{self, Unlocked, decrypted},
+    object_facts, object_lock,
+    request::{Answer, InBucket, Result, S3Request, empty, no_such_key, set, time_of},
+    versions,
 };
+use crate::engine::{Facts, Form, ObjectInfo};
 use futures::StreamExt as _;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use s3_wire::{
@@ -24,19 +24,29 @@ use std::{ops::Range, time::SystemTime};
 /// Answers with an object's content, or a range of it.
 pub(super) async fn get_object(request: &S3Request) -> Result<Answer> {
     let here = request.in_bucket().await?;
-    request.refuse_version()?;
     let key = request.key()?;
     let engine = &request.service.engine;
-    let opened = engine.open_object(&here.bucket, key).await.map_err(|error| request.refusal(error))?;
-    let object = opened.ok_or_else(|| here.missing(key))?;
+    let object = match request.version()? {
+        None => match engine.open_object(&here.bucket, key).await.map_err(|error| request.refusal(error))? {
+            Some(object) => object,
+            None => return Err(here.missing(key).await?),
+        },
+        Some(version) => {
+            let found = engine.open_version(&here.bucket, key, version).await;
+            let found = found.map_err(|error| request.refusal(error))?;
+            versions::object_of(found.ok_or_else(|| here.missing_version(key, version))?)?
+        }
+    };
     let head = here.head_of(&object.info)?;
     let Some(range) = head.content else { return Ok(head.answer) };
     let len = range.end - range.start;
     let body = if len == 0 {
         AnswerBody::Whole(bytes::Bytes::new())
     } else {
-        let mut content = engine.read(&object, range);
-        // The first bytes are awaited so that content that cannot be read is an error status and not a broken 200.
+        let from = range.start;
+        let mut content = decrypted(engine.read(&object, range), head.unlocked, from);
+        // The first bytes are awaited so that content that cannot be read is an error status and
+        // not a broken 200.
         let first = match content.next().await {
             Some(Ok(first)) => first,
             Some(Err(error)) => return Err(request.refusal(error)),
@@ -52,10 +62,7 @@ pub(super) async fn get_object(request: &S3Request) -> Result<Answer> {
 /// Answers with an object's headers.
 pub(super) async fn head_object(request: &S3Request) -> Result<Answer> {
     let here = request.in_bucket().await?;
-    request.refuse_version()?;
-    let key = request.key()?;
-    let info = request.service.engine.head(&here.bucket, key).await.map_err(|error| request.refusal(error))?;
-    let info = info.ok_or_else(|| here.missing(key))?;
+    let info = here.addressed(request.key()?).await?;
     Ok(here.head_of(&info)?.answer)
 }
 
@@ -63,20 +70,39 @@ pub(super) async fn head_object(request: &S3Request) -> Result<Answer> {
 struct Head {
     answer: Answer,
     content: Option<Range<u64>>,
+    unlocked: Option<Unlocked>,
 }
 
 impl InBucket<'_> {
-    /// A key that is not there. Whoever may not list the bucket is not told so (C41).
-    fn missing(&self, key: &str) -> S3Error {
-        if self.principal.may("s3:ListBucket", Some(&self.bucket.row.name), None) {
-            no_such_key(key)
-        } else {
-            S3Error::new(ErrorCode::AccessDenied)
+    /// The object, or the version of it, that the request is about.
+    pub(super) async fn addressed(&self, key: &str) -> Result<ObjectInfo> {
+        let engine = &self.service.engine;
+        let Some(version) = self.version()? else {
+            return match engine.head(&self.bucket, key).await.map_err(|error| self.refusal(error))? {
+                Some(info) => Ok(info),
+                None => Err(self.missing(key).await?),
+            };
+        };
+        let found = engine.head_version(&self.bucket, key, version).await.map_err(|error| self.refusal(error))?;
+        versions::object_of(found.ok_or_else(|| self.missing_version(key, version))?)
+    }
+
+    /// A key that is not there, or hidden by a delete marker. Whoever may not list the bucket is
+    /// not told so (C41).
+    async fn missing(&self, key: &str) -> Result<S3Error> {
+        if !self.may_list()? {
+            return Ok(S3Error::new(ErrorCode::AccessDenied));
         }
+        let marker = self.service.engine.newest_marker(&self.bucket, key).await;
+        Ok(match marker.map_err(|error| self.refusal(error))? {
+            Some(marker) => versions::marked(no_such_key(key), &marker),
+            None => no_such_key(key),
+        })
     }
 
     fn head_of(&self, info: &ObjectInfo) -> Result<Head> {
         let facts = &info.facts;
+        let unlocked = self.unlock_addressed(facts)?;
         let etag = ETag::from_wire(&facts.etag);
         let modified = time_of(info.version.modified_ms);
         let overrides = ResponseOverrides::from_query(&self.target.query, self.principal.user().is_none())?;
@@ -86,13 +112,14 @@ impl InBucket<'_> {
             let mut answer = empty(StatusCode::NOT_MODIFIED);
             let headers = answer.headers_mut();
             object_facts::write_validators(headers, &etag, modified);
+            versions::write(headers, &self.bucket, info.version.reference());
             // What RFC 9110 §15.4.5 wants of a 304.
             for (name, value) in [("cache-control", &content.cache_control), ("expires", &content.expires)] {
                 if let Some(value) = value {
                     set(headers, name, value);
                 }
             }
-            return Ok(Head { answer, content: None });
+            return Ok(Head { answer, content: None, unlocked: None });
         }
 
         let selection = self.select(facts, info.version.size, &etag, modified)?;
@@ -100,10 +127,17 @@ impl InBucket<'_> {
         object_facts::note_form(answer.extensions_mut(), facts.storage.form);
         let headers = answer.headers_mut();
         object_facts::write_validators(headers, &etag, modified);
+        versions::write(headers, &self.bucket, info.version.reference());
         object_facts::write_description(headers, content, facts);
+        if !self.target.query.has("versionId") {
+            let (key, modified_ms) = (&info.version.key, info.version.modified_ms);
+            self.write_expiration(headers, key, info.version.size, &facts.tags, modified_ms)?;
+        }
+        let may = |action: &str| self.may(action, &self.bucket, Some(&info.version.key)).unwrap_or(false);
+        object_lock::write(headers, &info.version.lock, &self.bucket, may);
         // What lies in an original is not sealed, whatever its bucket is.
         if facts.storage.form != Form::Foreign {
-            object_facts::write_encryption(headers, &self.bucket);
+            encryption::write(headers, facts.encryption.as_ref(), &self.headers, &self.bucket);
         }
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(selection.range.end - selection.range.start));
         if selection.partial {
@@ -116,9 +150,10 @@ impl InBucket<'_> {
             object_facts::write_checksum(headers, checksum);
         }
         if self.service.storage_headers {
-            object_facts::write_storage(headers, facts, &self.bucket, &self.principal);
+            let may_read = |key: &str| self.may("s3:GetObject", &self.bucket, Some(key)).unwrap_or(false);
+            object_facts::write_storage(headers, facts, may_read);
         }
-        Ok(Head { answer, content: Some(selection.range) })
+        Ok(Head { answer, content: Some(selection.range), unlocked })
     }
 
     fn select(&self, facts: &Facts, size: u64, etag: &ETag, modified: SystemTime) -> Result<Selection> {

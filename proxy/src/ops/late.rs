@@ -1,8 +1,11 @@
-//! Answers that may take long: after a while the status is sent and white space keeps the connection alive until the document
-//! is known. An error then comes inside a 200, as it does from S3 (C89).
+//! Answers that may take long: after a while the status is sent and white space keeps the
+//! connection alive until the document is known. An error then comes inside a 200, as it does from
+//! S3 (C89).
 
-use super::Result;
-use crate::server::{AnswerBody, service::Answer};
+use super::{
+    body::AnswerBody,
+    request::{Answer, Result},
+};
 use bytes::Bytes;
 use futures::{StreamExt as _, future::BoxFuture, stream};
 use http::{HeaderValue, Response, StatusCode, header};
@@ -17,14 +20,16 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Clients and what lies between give up on a silent connection after 30 to 60 s.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(5);
 
-/// What work ends with: the answer, and its document without the declaration for when the head has been sent already.
+/// What work ends with: the answer, and its document without the declaration for when the head has
+/// been sent already.
 pub(super) struct Done {
     pub(super) answer: Answer,
     pub(super) document_bare: Bytes,
 }
 
-/// Awaits work that ends in a document. `in_error` completes an error that has to stand inside the body (request ids and
-/// resource). When the client goes away the work's future is dropped with the body.
+/// Awaits work that ends in a document. `in_error` completes an error that has to stand inside the
+/// body (request ids and resource). When the client goes away the work's future is dropped with the
+/// body.
 pub(super) async fn answer_late(
     mut work: BoxFuture<'static, Result<Done>>,
     in_error: impl FnOnce(S3Error) -> S3Error + Send + 'static,
@@ -67,7 +72,7 @@ mod tests {
         Box::pin(async move {
             tokio::time::sleep(takes).await;
             result.map(|word| Done {
-                answer: super::super::document(&Word(word)),
+                answer: crate::ops::request::document(&Word(word)),
                 document_bare: Word(word).to_bytes_bare(),
             })
         })

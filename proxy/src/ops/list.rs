@@ -1,7 +1,10 @@
 //! Listings of objects and uploads: a page of the catalog each, sizes and tags exact.
 
-use super::{InBucket, Result, document, multipart, object_facts, time_of, token};
-use crate::server::service::{Answer, S3Request};
+use super::{
+    multipart, object_facts,
+    request::{Answer, InBucket, Result, S3Request, document, time_of},
+    token,
+};
 use catalog::{ListEntry, ListPage, ListQuery, UploadsPage, UploadsQuery, Version};
 use s3_wire::{
     ETag,
@@ -23,7 +26,8 @@ pub(super) async fn list_objects(request: &S3Request) -> Result<Answer> {
         bucket: here.bucket.row.name.clone(),
         marker: params.marker,
         is_truncated: page.next.is_some(),
-        // Without a delimiter the last key is the next marker, and S3 leaves it for the client to find.
+        // Without a delimiter the last key is the next marker, and S3 leaves it for the client to
+        // find.
         next_marker: page.next.filter(|_| params.delimiter.is_some()),
         prefix: params.prefix,
         delimiter: params.delimiter,
@@ -77,8 +81,8 @@ impl InBucket<'_> {
         self.service.engine.catalog().list(&query).await.map_err(|error| self.refusal(error.into()))
     }
 
-    fn owner(&self) -> Owner {
-        self.service.users.owner(&self.bucket.row.owner)
+    pub(super) fn owner(&self) -> Owner {
+        self.service.users().owner(&self.bucket.row.owner)
     }
 
     fn entries(&self, entries: Vec<ListEntry>, owner: Option<&Owner>) -> Result<(Vec<ObjectEntry>, Vec<String>)> {
@@ -93,14 +97,14 @@ impl InBucket<'_> {
         Ok((objects, common_prefixes))
     }
 
-    fn entry(&self, version: Version, owner: Option<Owner>) -> Result<ObjectEntry> {
+    pub(super) fn entry(&self, version: Version, owner: Option<Owner>) -> Result<ObjectEntry> {
         let facts = self.service.engine.open_facts(&self.bucket, &version).map_err(|error| self.refusal(error))?;
         Ok(ObjectEntry {
             last_modified: time_of(version.modified_ms),
             etag: ETag::from_wire(&facts.etag),
             size: version.size,
             storage_class: object_facts::storage_class_name(&facts),
-            owner,
+            owner: owner.map(|bucket_owner| facts.owner.as_deref().map_or(bucket_owner, |id| self.users.owner(id))),
             checksum: object_facts::checksum_kind(&facts),
             key: version.key,
         })
@@ -130,7 +134,7 @@ pub(super) async fn list_uploads(request: &S3Request) -> Result<Answer> {
     for upload in page.uploads {
         let facts = request.service.engine.open_upload_facts(&here.bucket, &upload);
         let facts = facts.map_err(|error| request.refusal(error))?;
-        let owner = request.service.users.owner(&upload.owner);
+        let owner = request.service.users().owner(&upload.owner);
         uploads.push(UploadEntry {
             upload_id: multipart::id_text(upload.id),
             initiator: owner.clone(),

@@ -1,21 +1,21 @@
 //! Multipart uploads but their completion: each part is stored as it arrives.
 
-use super::{InBucket, Result, document, empty, object_facts, set, time_of};
-use crate::{
-    engine::{Destination, Facts, PartFacts, PartName},
-    server::{
-        RequestBody,
-        service::{Answer, S3Request},
-    },
+use super::{
+    body::RequestBody,
+    encryption, object_facts,
+    put::{DEFAULT_CHECKSUM, Wanted},
+    request::{Answer, InBucket, Result, S3Request, document, empty, ms_of, set, time_of},
 };
+use crate::engine::{Destination, Facts, PartFacts, PartName};
 use catalog::UploadId;
 use http::StatusCode;
 use s3_wire::{
     ETag, ErrorCode, S3Error,
-    checksum::{ChecksumAlgorithm, Claims},
+    checksum::{ChecksumAlgorithm, ChecksumType, Claims},
     headers::{ChecksumRequest, ListPartsParams, PartNumber, multipart::upload_id},
     xml::response::{InitiateMultipartUploadResult, ListPartsResult, PartEntry},
 };
+use std::time::SystemTime;
 
 /// An open upload, its id checked and its owner compared.
 pub(super) struct OpenUpload {
@@ -29,7 +29,10 @@ pub(super) async fn create(request: &S3Request) -> Result<Answer> {
     let here = request.in_bucket().await?;
     let key = request.key()?;
     let mut facts = object_facts::from_headers(&request.headers)?;
-    object_facts::check_encryption(&request.headers, &here.bucket)?;
+    here.own(&mut facts).await?;
+    facts.encryption = here.sealing()?.map(|sealing| sealing.facts_of(Vec::new()));
+    let encryption = facts.encryption.clone();
+    facts.lock = here.wanted_lock()?.kept();
     let checksum = ChecksumRequest::of_create(&request.headers)?.algorithm;
     if let Some((algorithm, kind)) = checksum {
         facts.checksum_algorithm = Some(algorithm.as_str().to_owned());
@@ -44,7 +47,8 @@ pub(super) async fn create(request: &S3Request) -> Result<Answer> {
         upload_id: id_text(id),
     });
     let headers = answer.headers_mut();
-    object_facts::write_encryption(headers, &here.bucket);
+    encryption::write(headers, encryption.as_ref(), &request.headers, &here.bucket);
+    here.write_abort(headers, key, ms_of(SystemTime::now()))?;
     if let Some((algorithm, kind)) = checksum {
         set(headers, "x-amz-checksum-algorithm", algorithm.as_str());
         set(headers, "x-amz-checksum-type", kind.as_str());
@@ -58,16 +62,20 @@ pub(super) async fn upload_part(request: &S3Request, body: &mut RequestBody) -> 
     let key = request.key()?;
     let number = part_number(request)?;
     let open = here.open_upload(key).await?;
+    let sealing = request.unlock_upload(&open.facts)?;
     let wanted = wanted_checksum(&open.facts);
     let claimed = Claims::from_headers(&request.headers, &request.payload)?.stored_algorithm();
-    check_algorithm(wanted, claimed)?;
+    check_algorithm(wanted, kind_of(&open.facts), claimed)?;
 
     let destination = Destination::Part { key: key.to_owned(), upload: open.id, number };
-    let received = here.receive(destination, wanted, body).await?;
+    let default = wanted.is_none().then_some(DEFAULT_CHECKSUM);
+    let wanted = Wanted { unless_claimed: wanted, always: default };
+    let received = here.receive(destination, wanted, sealing.as_ref(), body).await?;
     let facts = PartFacts {
         size: received.staged.plain_len,
         etag: received.etag.as_str().to_owned(),
-        checksums: received.checksum.iter().map(object_facts::kept).collect(),
+        checksums: received.checksums.iter().map(object_facts::kept).collect(),
+        salt: received.salt,
         ..PartFacts::default()
     };
     let engine = &request.service.engine;
@@ -79,8 +87,8 @@ pub(super) async fn upload_part(request: &S3Request, body: &mut RequestBody) -> 
     let mut answer = empty(StatusCode::OK);
     let headers = answer.headers_mut();
     set(headers, "etag", &received.etag.quoted());
-    object_facts::write_encryption(headers, &here.bucket);
-    if let Some(checksum) = &received.checksum {
+    encryption::write(headers, open.facts.encryption.as_ref(), &request.headers, &here.bucket);
+    if let Some(checksum) = received.checksums.first().filter(|checksum| Some(checksum.algorithm()) != default) {
         set(headers, checksum.algorithm().header(), &checksum.to_wire());
     }
     Ok(answer)
@@ -98,16 +106,31 @@ pub(super) fn wanted_checksum(upload: &Facts) -> Option<ChecksumAlgorithm> {
     upload.checksum_algorithm.as_deref().and_then(|name| ChecksumAlgorithm::parse(name).ok())
 }
 
-fn check_algorithm(wanted: Option<ChecksumAlgorithm>, claimed: Option<ChecksumAlgorithm>) -> Result<()> {
+/// Whether the checksum of an upload's object covers its bytes or its parts' checksums; `None` when
+/// no algorithm was asked for.
+pub(super) fn kind_of(upload: &Facts) -> Option<ChecksumType> {
+    wanted_checksum(upload).and_then(|_| Some(object_facts::checksum_kind(upload)?.1))
+}
+
+/// A part brings the algorithm of its upload. It may bring none unless the upload's checksum is
+/// made of what clients say of each part.
+fn check_algorithm(
+    wanted: Option<ChecksumAlgorithm>,
+    kind: Option<ChecksumType>,
+    claimed: Option<ChecksumAlgorithm>,
+) -> Result<()> {
     match (wanted, claimed) {
-        (Some(wanted), Some(claimed)) if wanted != claimed => Err(S3Error::with_message(
-            ErrorCode::InvalidRequest,
-            format!(
-                "Checksum Type mismatch occurred, expected checksum Type: {}, actual checksum Type: {}",
-                wanted.as_str().to_ascii_lowercase(),
-                claimed.as_str().to_ascii_lowercase()
-            ),
-        )),
+        (Some(wanted), Some(claimed)) if wanted == claimed => Ok(()),
+        (Some(wanted), claimed) if claimed.is_some() || kind == Some(ChecksumType::Composite) => {
+            let actual = claimed.map_or("null".to_owned(), |claimed| claimed.as_str().to_ascii_lowercase());
+            Err(S3Error::with_message(
+                ErrorCode::InvalidRequest,
+                format!(
+                    "Checksum Type mismatch occurred, expected checksum Type: {}, actual checksum Type: {actual}",
+                    wanted.as_str().to_ascii_lowercase(),
+                ),
+            ))
+        }
         _ => Ok(()),
     }
 }
@@ -140,7 +163,8 @@ pub(super) async fn list_parts(request: &S3Request) -> Result<Answer> {
         .map_err(|error| request.refusal(error))?;
     let is_truncated = limit > 0 && parts.len() > limit;
     parts.truncate(limit);
-    let owner = request.service.users.owner(&open.upload.owner);
+    let owner = request.service.users().owner(&open.upload.owner);
+    let asked = wanted_checksum(&open.facts).is_some();
     let entries: Vec<PartEntry> = parts
         .into_iter()
         .map(|(part, facts)| PartEntry {
@@ -148,7 +172,8 @@ pub(super) async fn list_parts(request: &S3Request) -> Result<Answer> {
             last_modified: time_of(part.modified_ms),
             etag: ETag::from_wire(&facts.etag),
             size: part.size,
-            checksum: object_facts::first_checksum(&facts.checksums),
+            checksum: object_facts::first_checksum(&facts.checksums)
+                .filter(|kept| asked || kept.algorithm() != DEFAULT_CHECKSUM),
         })
         .collect();
     Ok(document(&ListPartsResult {
@@ -213,12 +238,16 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn parts_must_bring_the_algorithm_of_their_upload_or_none() {
+    fn parts_bring_the_algorithm_of_their_upload_and_may_bring_none_unless_it_is_composite() {
         use ChecksumAlgorithm::{Crc32, Sha256};
-        assert!(check_algorithm(Some(Crc32), Some(Crc32)).is_ok());
-        assert!(check_algorithm(Some(Crc32), None).is_ok());
-        assert!(check_algorithm(None, Some(Sha256)).is_ok());
-        assert_eq!(check_algorithm(Some(Crc32), Some(Sha256)).unwrap_err().code(), ErrorCode::InvalidRequest);
+        let (composite, full) = (Some(ChecksumType::Composite), Some(ChecksumType::FullObject));
+        assert!(check_algorithm(Some(Crc32), composite, Some(Crc32)).is_ok());
+        assert!(check_algorithm(Some(Crc32), full, None).is_ok());
+        assert!(check_algorithm(None, None, Some(Sha256)).is_ok());
+        for (kind, claimed) in [(composite, Some(Sha256)), (full, Some(Sha256)), (composite, None)] {
+            let error = check_algorithm(Some(Crc32), kind, claimed).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidRequest);
+        }
     }
 
     #[test]

@@ -1,21 +1,20 @@
-//! Between headers and [`Facts`]: what a request says about an object, and what an answer tells of it.
+//! Between headers and [`Facts`]: what a request says about an object, and what an answer tells of
+//! it.
 
-use super::set;
-use crate::{
-    auth::Principal,
-    engine::{self, BucketHandle, Facts, Form},
-};
+use super::request::set;
+use crate::engine::{self, Facts, Form};
 use http::{HeaderMap, HeaderValue, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3_wire::{
-    ETag, ErrorCode, S3Error,
+    ETag, S3Error, TagSet,
     checksum::{Checksum, ChecksumAlgorithm, ChecksumType},
-    headers::{self, ContentHeaders, StorageClass, UserMetadata},
+    headers::{ContentHeaders, StorageClass, UserMetadata},
     timestamp,
 };
-use std::time::SystemTime;
+use std::{collections::BTreeMap, time::SystemTime};
 
-/// The parts of a new object's facts that its headers give: content headers, user metadata, storage class.
+/// The parts of a new object's facts that its headers give: content headers, user metadata, storage
+/// class.
 pub(super) fn from_headers(headers: &HeaderMap) -> Result<Facts, S3Error> {
     let content = ContentHeaders::from_headers(headers)?;
     let pairs = [
@@ -30,8 +29,14 @@ pub(super) fn from_headers(headers: &HeaderMap) -> Result<Facts, S3Error> {
         headers: pairs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect(),
         user_metadata: UserMetadata::from_headers(headers)?.pairs().iter().cloned().collect(),
         storage_class: storage_class(headers)?,
+        tags: tags(headers)?,
         ..Facts::default()
     })
+}
+
+/// The tags of `x-amz-tagging`.
+pub(super) fn tags(headers: &HeaderMap) -> Result<BTreeMap<String, String>, S3Error> {
+    Ok(TagSet::from_headers(headers)?.unwrap_or_default().into_map())
 }
 
 /// The storage class asked for; `None` is STANDARD.
@@ -72,31 +77,17 @@ pub(super) fn first_checksum(checksums: &[engine::Checksum]) -> Option<Checksum>
     checksums.iter().find_map(parse_kept)
 }
 
+/// The checksum of one algorithm.
+pub(super) fn checksum_of(checksums: &[engine::Checksum], algorithm: ChecksumAlgorithm) -> Option<Checksum> {
+    checksums.iter().filter_map(parse_kept).find(|checksum| checksum.algorithm() == algorithm)
+}
+
 /// The algorithm and type of an object's or upload's checksum, for documents.
 pub(super) fn checksum_kind(facts: &Facts) -> Option<(ChecksumAlgorithm, ChecksumType)> {
     let named = facts.checksum_algorithm.as_deref().or_else(|| Some(facts.checksums.first()?.algorithm.as_str()));
     let algorithm = ChecksumAlgorithm::parse(named?).ok()?;
     let kind = facts.checksum_type.as_deref().and_then(|kind| ChecksumType::parse(kind).ok());
     Some((algorithm, kind.unwrap_or(ChecksumType::FullObject)))
-}
-
-/// Refuses a request for encryption that the bucket does not give: bytes are never plain where the client was told otherwise (C91).
-pub(super) fn check_encryption(headers: &HeaderMap, bucket: &BucketHandle) -> Result<(), S3Error> {
-    if headers::requested_encryption(headers)? && !bucket.is_sealed() {
-        return Err(S3Error::with_message(
-            ErrorCode::NotImplemented,
-            "This bucket was created without encryption; create it with encryption = \"aes256\".",
-        )
-        .field("Header", "x-amz-server-side-encryption"));
-    }
-    Ok(())
-}
-
-/// Says that an object is sealed.
-pub(super) fn write_encryption(headers: &mut HeaderMap, bucket: &BucketHandle) {
-    if bucket.is_sealed() {
-        headers.insert("x-amz-server-side-encryption", HeaderValue::from_static("AES256"));
-    }
 }
 
 /// `ETag` and `Last-Modified`.
@@ -118,17 +109,20 @@ pub(super) fn write_description(headers: &mut HeaderMap, content: ContentHeaders
     if let Some(class) = &facts.storage_class {
         set(headers, "x-amz-storage-class", class);
     }
+    if !facts.tags.is_empty() {
+        headers.insert("x-amz-tagging-count", HeaderValue::from(facts.tags.len()));
+    }
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
 }
 
-/// `x-deltaweir-*`. Base keys are percent-encoded, because they may hold commas and anything else; those the caller may not read are
-/// left out.
-pub(super) fn write_storage(headers: &mut HeaderMap, facts: &Facts, bucket: &BucketHandle, principal: &Principal) {
+/// `x-deltaweir-*`. Base keys are percent-encoded, because they may hold commas and anything else;
+/// those the caller may not read are left out.
+pub(super) fn write_storage(headers: &mut HeaderMap, facts: &Facts, may_read: impl Fn(&str) -> bool) {
     let storage = &facts.storage;
     set(headers, "x-deltaweir-form", storage.form.as_str());
     set(headers, "x-deltaweir-stored-bytes", &storage.stored_bytes.to_string());
     set(headers, "x-deltaweir-reason", &utf8_percent_encode(&storage.reason, PLAIN_TEXT).to_string());
-    let visible = |key: &&String| principal.may_key("s3:GetObject", &bucket.row.name, key);
+    let visible = |key: &&String| may_read(key);
     let bases: Vec<String> = storage.bases.iter().filter(visible).map(|key| encoded_path(key)).collect();
     if !bases.is_empty() {
         set(headers, "x-deltaweir-base", &bases.join(","));

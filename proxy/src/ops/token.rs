@@ -1,7 +1,8 @@
-//! Continuation tokens: opaque to clients, a place in the order of keys to us. They hold nothing but a key the client has seen,
-//! and the listing they go on with still has its own prefix and permission, so they need no seal.
+//! Continuation tokens: opaque to clients, a place in the order of keys to us. They hold nothing
+//! but a key the client has seen, and the listing they go on with still has its own prefix and
+//! permission, so they need no seal.
 
-use super::Result;
+use super::request::Result;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use s3_wire::{ErrorCode, S3Error};
 

@@ -1,5 +1,5 @@
-//! A connection that may not hold its place without using it: bytes must come before the first request is complete, and what is
-//! written must be taken.
+//! A connection that may not hold its place without using it: bytes must come before the first
+//! request is complete, and what is written must be taken.
 
 use std::{
     io,
@@ -16,8 +16,9 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
-/// Wraps a stream with two deadlines. hyper's own header timer starts only when it knows the protocol, so a peer that sends a part of
-/// the HTTP/2 preface, or nothing, would otherwise stay for ever.
+/// Wraps a stream with two deadlines. hyper's own header timer starts only when it knows the
+/// protocol, so a peer that sends a part of the HTTP/2 preface, or nothing, would otherwise stay
+/// for ever.
 pub(super) struct GuardedIo<S> {
     inner: S,
     first_request: Arc<AtomicBool>,

@@ -1,4 +1,5 @@
-//! What is known of one request: one log line and its metrics, written when the answer has left or the client has gone.
+//! What is known of one request: one log line and its metrics, written when the answer has left or
+//! the client has gone.
 
 use crate::{
     engine::{EngineError, Form},
@@ -88,7 +89,8 @@ impl RequestRecord {
         self.0.received.clone()
     }
 
-    /// Set by whoever learns that the request's bucket is not sealed: only then does the log show its key (logs see no names of sealed buckets).
+    /// Set by whoever learns that the request's bucket is not sealed: only then does the log show
+    /// its key (logs see no names of sealed buckets).
     pub fn key_shows(&self) -> Arc<AtomicBool> {
         self.0.key_shows.clone()
     }
@@ -141,7 +143,7 @@ impl RequestRecord {
     pub fn cut(&mut self, sent: u64, error: Option<&EngineError>) {
         let metrics = &self.0.metrics;
         metrics.http_cut_total.with_label_values(&[self.0.op]).inc();
-        if matches!(error, Some(EngineError::Integrity(_))) {
+        if matches!(error, Some(EngineError::Integrity(_) | EngineError::Damaged(_))) {
             metrics.integrity_errors_total.inc();
         }
         self.0.sent = sent;

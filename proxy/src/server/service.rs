@@ -1,25 +1,30 @@
-//! From a request to its answer: the steps every S3 request takes, in order. The operation itself is in [`crate::ops`].
+//! From a request to its answer: the steps every S3 request takes, in order. The operation itself
+//! is in [`crate::ops`].
 
-use super::{RequestBody, RequestRecord, ResponseBody, body::AnswerBody};
+use super::{RequestRecord, ResponseBody};
 use crate::{
-    auth::{Principal, Users},
+    auth::Users,
     config::ServerConfig,
     engine::{Engine, Form},
     metrics::Metrics,
-    ops,
+    ops::{
+        self,
+        body::{AnswerBody, RequestBody},
+        request::{Answer, S3Request, Service, Signed},
+    },
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header, request::Parts};
 use hyper::body::Incoming;
 use s3_wire::{
-    Domains, Operation, S3Error, Target,
+    Domains, S3Error, Target,
     error::ErrorCode,
     headers,
     response::{self, RequestIds},
-    sigv4::{Identity, PayloadMode, SignatureKind, Verifier},
+    sigv4::{Identity, PayloadMode, SignatureKind},
 };
 use std::{
     net::IpAddr,
-    sync::{Arc, atomic::AtomicBool},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 use tokio::sync::Semaphore;
@@ -27,27 +32,13 @@ use tracing::Instrument as _;
 
 /// Most bytes of a request target; longer ones are refused before anything of them is read (C80).
 const TARGET_BYTES_MAX: usize = 16 << 10;
-/// How much of a body nobody wanted is read so that the client sees its answer. Past it the connection is closed.
+/// How much of a body nobody wanted is read so that the client sees its answer. Past it the
+/// connection is closed.
 const DRAIN_BYTES_MAX: u64 = 4 << 20;
 
-/// An operation's answer.
-pub type Answer = Response<AnswerBody>;
-
-/// What every request shares.
+/// The S3 side of one server: what requests share, and the bounds it lets them in under.
 pub struct S3Service {
-    /// Storage.
-    pub engine: Arc<Engine>,
-    /// Metrics.
-    pub metrics: Arc<Metrics>,
-    /// Users.
-    pub users: Users,
-    /// Region of bucket locations.
-    pub region: String,
-    /// Whether answers carry `x-deltaweir-*`.
-    pub storage_headers: bool,
-    /// `http` or `https`.
-    pub scheme: &'static str,
-    verifier: Verifier,
+    shared: Arc<Service>,
     domains: Domains,
     host_id: String,
     stall_timeout: Duration,
@@ -55,36 +46,11 @@ pub struct S3Service {
     places: Arc<Semaphore>,
 }
 
-/// One request after it was routed, verified and authorized: what an operation sees. Cheap to clone.
-#[derive(Clone)]
-pub struct S3Request {
-    /// What every request shares.
-    pub service: Arc<S3Service>,
-    /// The operation.
-    pub operation: Operation,
-    /// Bucket, key, parameters.
-    pub target: Arc<Target>,
-    /// Effective headers.
-    pub headers: Arc<HeaderMap>,
-    /// How the payload is framed.
-    pub payload: PayloadMode,
-    /// Who sent it.
-    pub principal: Principal,
-    /// Whether the access log may show the key.
-    pub key_shows: Arc<AtomicBool>,
-}
-
 impl S3Service {
     /// The service of one server.
     pub fn new(config: &ServerConfig, engine: Arc<Engine>, metrics: Arc<Metrics>, users: Users) -> Arc<Self> {
         Arc::new(Self {
-            engine,
-            metrics,
-            users,
-            region: config.region.clone(),
-            storage_headers: config.storage_headers,
-            scheme: if config.tls.is_some() { "https" } else { "http" },
-            verifier: Verifier::new(config.region.clone()),
+            shared: Arc::new(Service::new(config, engine, metrics, users)),
             domains: config.domains.clone(),
             host_id: host_id(),
             stall_timeout: config.stall_timeout,
@@ -93,9 +59,14 @@ impl S3Service {
         })
     }
 
+    /// Replaces the users. Requests that were let in go on.
+    pub fn replace_users(&self, users: Users) {
+        self.shared.replace_users(users);
+    }
+
     /// The metrics.
     pub fn metrics(&self) -> &Metrics {
-        &self.metrics
+        &self.shared.metrics
     }
 
     /// Requests that hold a place.
@@ -119,13 +90,13 @@ impl S3Service {
         let (parts, body) = request.into_parts();
         let place = self.places.clone().try_acquire_owned().ok();
         let full = place.is_none();
-        let mut record = RequestRecord::new(self.metrics.clone(), peer, &parts.method, ids, place);
+        let mut record = RequestRecord::new(self.shared.metrics.clone(), peer, &parts.method, ids, place);
         let mut body = RequestBody::new(body, self.stall_timeout, record.received());
         let result = if full {
-            self.metrics.rejected_total.with_label_values(&["requests"]).inc();
+            self.shared.metrics.rejected_total.with_label_values(&["requests"]).inc();
             Err(S3Error::new(ErrorCode::SlowDown))
         } else {
-            Box::pin(self.operate(&parts, &mut body, &mut record)).await
+            Box::pin(self.operate(peer, &parts, &mut body, &mut record)).await
         };
         let mut close = false;
         let mut code = None;
@@ -140,7 +111,9 @@ impl S3Service {
         };
         close |= !self.settle_body(&parts, &mut body).await;
         let form = response.extensions().get::<Form>().copied();
+        let shared = if full { HeaderMap::new() } else { self.shared_with(&parts).await };
         let headers = response.headers_mut();
+        headers.extend(shared);
         response::add_common_headers(headers, record.ids(), SystemTime::now());
         if close && parts.version < Version::HTTP_2 {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -152,6 +125,7 @@ impl S3Service {
     /// Route, verify, authorize, operate.
     async fn operate(
         self: &Arc<Self>,
+        peer: Option<IpAddr>,
         parts: &Parts,
         body: &mut RequestBody,
         record: &mut RequestRecord,
@@ -162,71 +136,94 @@ impl S3Service {
         let target = Target::parse(parts, &self.domains)?;
         record.target(&target);
         let headers = headers::effective(&target.query, &parts.headers)?.into_owned();
-        // An error of routing is told only to who signed the request: a forged one learns nothing but that (C21).
+        // An error of routing is told only to who signed the request: a forged one learns nothing
+        // but that (C21).
         let routed = s3_wire::route(&parts.method, &target, &headers);
         if let Ok(operation) = routed {
             record.operation(operation);
         }
-        let identity = self.authenticate(&parts.method, &target, &parts.headers)?;
+        let users = self.shared.users();
+        let identity = match parts.method {
+            // Browsers sign no preflight, even when the request they ask about is presigned.
+            Method::OPTIONS => Identity::Anonymous { payload: PayloadMode::Unsigned },
+            _ => self.authenticate(&users, &parts.method, &target, &parts.headers)?,
+        };
         let operation = routed?;
-        let principal = self.users.principal(identity.access_key_id());
+        let principal = users.principal(identity.access_key_id());
         record.user(principal.user().map(|user| user.name.as_str()).unwrap_or_default());
         headers::refuse_unsupported(&headers)?;
         let request = S3Request {
-            service: self.clone(),
+            service: self.shared.clone(),
             operation,
             target: Arc::new(target),
             headers: Arc::new(headers),
             payload: identity.payload().clone(),
             principal,
+            users,
+            signed: signed_of(&identity),
+            peer,
+            said: Arc::default(),
+            found: None,
             key_shows: record.key_shows(),
         };
-        self.authorize(&request)?;
+        let request = ops::access::admit(request).await?;
         ops::operate(&request, body).await
     }
 
-    fn authenticate(&self, method: &Method, target: &Target, headers: &HeaderMap) -> Result<Identity, S3Error> {
+    /// The headers that let a script of another origin read the answer, an error too. Only browsers
+    /// send an origin, so other clients cost no look at the bucket's rules.
+    async fn shared_with(&self, parts: &Parts) -> HeaderMap {
+        let origin = parts.headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
+        let (Some(origin), true) = (origin, parts.method != Method::OPTIONS) else { return HeaderMap::new() };
+        let Some(bucket) = Target::parse(parts, &self.domains).ok().and_then(|target| target.bucket) else {
+            return HeaderMap::new();
+        };
+        match self.shared.engine.bucket(bucket.as_str()).await {
+            Ok(Some(bucket)) => match ops::configuration::cors_of(&bucket) {
+                Ok(rules) => rules.map(|rules| rules.answer(origin, parts.method.as_str())).unwrap_or_default(),
+                Err(error) => {
+                    tracing::error!(%error, "an answer goes without its CORS headers");
+                    HeaderMap::new()
+                }
+            },
+            // The operation has said already what is wrong.
+            Ok(None) | Err(_) => HeaderMap::new(),
+        }
+    }
+
+    fn authenticate(
+        &self,
+        users: &Users,
+        method: &Method,
+        target: &Target,
+        headers: &HeaderMap,
+    ) -> Result<Identity, S3Error> {
         let now = SystemTime::now();
-        let identity = self.verifier.authenticate(method, target, headers, now, &self.users);
+        let identity = self.shared.verifier.authenticate(method, target, headers, now, users);
         if let Ok(Identity::Authenticated(who)) = &identity
             && who.kind == SignatureKind::Header
         {
             // A presigned URL may have been signed long ago.
             let skew = now.duration_since(who.signed_at).unwrap_or_else(|early| early.duration());
-            self.metrics.clock_skew_seconds.observe(skew.as_secs_f64());
+            self.shared.metrics.clock_skew_seconds.observe(skew.as_secs_f64());
         }
         let labels = match &identity {
             Ok(Identity::Anonymous { .. }) => ["ok", "anonymous"],
             Ok(Identity::Authenticated(who)) => match who.kind {
                 SignatureKind::Header => ["ok", "header"],
                 SignatureKind::Presigned => ["ok", "presigned"],
+                SignatureKind::PresignedV2 => ["ok", "presigned-v2"],
             },
             Err(error) => ["refused", error.code().as_str()],
         };
-        self.metrics.auth_total.with_label_values(&labels).inc();
+        self.shared.metrics.auth_total.with_label_values(&labels).inc();
         identity
     }
 
-    /// The addressed resource; copies check their source, DeleteObjects each key, in their operations.
-    fn authorize(&self, request: &S3Request) -> Result<(), S3Error> {
-        let (bucket, key) = (request.target.bucket.as_ref(), request.target.key.as_ref());
-        let allowed = match request.operation {
-            Operation::DeleteObjects if request.principal.user().is_some() => Ok(()),
-            operation => request.principal.authorize(
-                operation.action(),
-                bucket.map(|bucket| bucket.as_str()),
-                key.map(|key| key.as_str()),
-            ),
-        };
-        if allowed.is_err() {
-            self.metrics.auth_total.with_label_values(&["refused", "AccessDenied"]).inc();
-        }
-        allowed
-    }
-
-    /// Reads what is left of a body within bounds; whether the connection is in step afterwards (C66). A body that waits for `100
-    /// Continue` is not asked for. An empty one never gets its `100 Continue`, and botocore would take the next answer on the connection for
-    /// it: there, too, the connection ends with this answer.
+    /// Reads what is left of a body within bounds; whether the connection is in step afterwards
+    /// (C66). A body that waits for `100 Continue` is not asked for. An empty one never gets its
+    /// `100 Continue`, and botocore would take the next answer on the connection for it: there,
+    /// too, the connection ends with this answer.
     async fn settle_body(&self, parts: &Parts, body: &mut RequestBody) -> bool {
         if parts.version < Version::HTTP_2 && parts.headers.contains_key(header::EXPECT) && body.received_nothing() {
             return false;
@@ -238,6 +235,14 @@ impl S3Service {
             return false;
         }
         body.drain(DRAIN_BYTES_MAX).await
+    }
+}
+
+/// How a request was signed; `None` when nobody did.
+fn signed_of(identity: &Identity) -> Option<Signed> {
+    match identity {
+        Identity::Anonymous { .. } => None,
+        Identity::Authenticated(who) => Some(Signed { kind: who.kind, at: who.signed_at }),
     }
 }
 

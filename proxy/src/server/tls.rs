@@ -4,7 +4,7 @@ use crate::config::TlsFiles;
 use std::{
     io::{Error, ErrorKind, Result},
     path::Path,
-    sync::Arc,
+    sync::{Arc, PoisonError, RwLock},
 };
 use tokio_rustls::{
     TlsAcceptor,
@@ -14,11 +14,38 @@ use tokio_rustls::{
     },
 };
 
+/// The certificate new connections are shown; those that are open keep theirs.
+pub struct Certificate(RwLock<TlsAcceptor>);
+
+impl Certificate {
+    /// Reads certificate chain and key.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is not PEM; a key that does not belong to the certificate.
+    pub fn read(files: &TlsFiles) -> Result<Self> {
+        Ok(Self(RwLock::new(acceptor(files)?)))
+    }
+
+    /// Reads them anew; on an error the ones before stay.
+    ///
+    /// # Errors
+    /// As [`Certificate::read`].
+    pub fn replace(&self, files: &TlsFiles) -> Result<()> {
+        let acceptor = acceptor(files)?;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
+        Ok(())
+    }
+
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// Reads certificate chain and key.
 ///
 /// # Errors
 /// A file that cannot be read or is not PEM; a key that does not belong to the certificate.
-pub(super) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor> {
+fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor> {
     let invalid = |path: &Path, error: &dyn std::fmt::Display| {
         Error::new(ErrorKind::InvalidInput, format!("{}: {error}", path.display()))
     };

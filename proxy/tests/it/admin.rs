@@ -3,7 +3,9 @@
 use crate::{running::Running, wire::Wire};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-const TOKEN: &str = "[server]\nadmin_token = \"the-admin-token\"";
+const TOKEN: &str = "[server]\nadmin_token = \"0123456789abcdef0123456789abcdef\"\nadmin_read_token = \"fedcba9876543210fedcba9876543210\"";
+const RIGHT: &str = "Authorization: Bearer 0123456789abcdef0123456789abcdef\r\n";
+const READ: &str = "Authorization: Bearer fedcba9876543210fedcba9876543210\r\n";
 const CALLS: [(&str, &str); 9] = [
     ("GET", "/metrics"),
     ("GET", "/api/v1/stats"),
@@ -30,12 +32,14 @@ async fn with_a_token_everything_but_health_and_the_empty_console_asks_for_it() 
     wire.call("PUT", "/bucket", b"").await;
     wire.call("PUT", "/bucket/key", b"hello").await;
     for (method, target) in CALLS {
-        for headers in ["", "Authorization: Bearer the-admin-toke\r\n", "Authorization: the-admin-token\r\n"] {
-            assert_eq!(status(&running, method, target, headers).await, 401, "{target} {headers}");
+        for headers in ["", &RIGHT[..RIGHT.len() - 3], &RIGHT.replace("Bearer ", "")] {
+            let headers = format!("{}\r\n", headers.trim_end()).trim_start().to_owned();
+            assert_eq!(status(&running, method, target, &headers).await, 401, "{target} {headers}");
         }
-        let right = "Authorization: Bearer the-admin-token\r\n";
         let expected = if target.contains("inspect") { 404 } else { 200 };
-        assert_eq!(status(&running, method, target, right).await, expected, "{target}");
+        assert_eq!(status(&running, method, target, RIGHT).await, expected, "{target}");
+        let may = if method == "GET" { expected } else { 403 };
+        assert_eq!(status(&running, method, target, READ).await, may, "{target} with the token that reads");
     }
     for target in ["/healthz", "/readyz", "/", "/console.js", "/console.css"] {
         assert_eq!(status(&running, "GET", target, "").await, 200, "{target}");
@@ -43,15 +47,29 @@ async fn with_a_token_everything_but_health_and_the_empty_console_asks_for_it() 
 }
 
 #[tokio::test]
-async fn without_a_token_pages_of_other_sites_are_refused() {
+async fn pages_of_other_sites_are_refused_whatever_they_show() {
+    let running = Running::start(TOKEN).await;
+    assert_eq!(status(&running, "GET", "/api/v1/stats", RIGHT).await, 200);
+    for page in ["Sec-Fetch-Site: cross-site\r\n", "Origin: http://evil.example\r\n", "Origin: null\r\n"] {
+        assert_eq!(status(&running, "POST", "/api/v1/gc", &format!("{RIGHT}{page}")).await, 403, "{page}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_configured_token_the_one_in_the_data_directory_is_asked_for() {
+    use std::os::unix::fs::PermissionsExt as _;
     let running = Running::start("").await;
-    assert_eq!(status(&running, "GET", "/api/v1/stats", "").await, 200);
-    assert_eq!(status(&running, "POST", "/api/v1/gc", "Sec-Fetch-Site: cross-site\r\n").await, 403);
+    assert_eq!(status(&running, "GET", "/metrics", "").await, 200, "on loopback");
+    assert_eq!(status(&running, "GET", "/api/v1/stats", "").await, 401);
+    let path = running.data().join("admin-token");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let token = format!("Authorization: Bearer {}\r\n", std::fs::read_to_string(&path).unwrap());
+    assert_eq!(status(&running, "POST", "/api/v1/gc", &token).await, 200);
 }
 
 #[tokio::test]
 async fn wrong_calls_are_told_what_is_wrong() {
-    let running = Running::start("").await;
+    let running = Running::start(TOKEN).await;
     for (method, target, expected) in [
         ("POST", "/api/v1/stats", 405),
         ("GET", "/api/v1/gc", 405),
@@ -62,7 +80,7 @@ async fn wrong_calls_are_told_what_is_wrong() {
         ("GET", "/api/v1/env", 404),
         ("GET", "/debug/pprof", 404),
     ] {
-        assert_eq!(status(&running, method, target, "").await, expected, "{method} {target}");
+        assert_eq!(status(&running, method, target, RIGHT).await, expected, "{method} {target}");
     }
 }
 
@@ -72,7 +90,7 @@ async fn the_s3_listener_carries_s3_only() {
     let mut wire = Wire::to(running.s3).await;
     let head = wire.unsigned("GET", "/metrics", "");
     wire.send(head).await;
-    assert_eq!(wire.reply(false).await.unwrap().code().as_deref(), Some("AccessDenied"));
+    assert_eq!(wire.reply(false).await.unwrap().code().as_deref(), Some("NoSuchBucket"));
 }
 
 #[tokio::test]

@@ -1,12 +1,14 @@
-//! Campaign B10: clients of the real server over a store that fails in every way a network store does. Nothing may be lost, nothing
-//! wrong, no error may be read as absence, no blob be overwritten.
+//! Campaign B10: clients of the real server over a store that fails in every way a network store
+//! does. Nothing may be lost, nothing wrong, no error may be read as absence, no blob be
+//! overwritten.
 //!
 //! ```text
 //! clients ─ HTTP ─ server ─ engine ─ Retrying ─ Limited ─ Measured ─ (a bug on purpose) ─ Faulty ─ a store that overwrites
 //! ```
 //!
-//! `cargo test` runs a slice. `CAMPAIGN_OPS` and `CAMPAIGN_SEED` make it as long as wanted and replay it (`make test-all` runs 100,000
-//! operations, `tests/campaigns/test_faulty_backend.py`); the seed fixes what each client does and which call of the store fails how.
+//! `cargo test` runs a slice. `CAMPAIGN_OPS` and `CAMPAIGN_SEED` make it as long as wanted and
+//! replay it (`make test-all` runs 100,000 operations, `tests/campaigns/test_faulty_backend.py`);
+//! the seed fixes what each client does and which call of the store fails how.
 
 pub(crate) mod client;
 pub(crate) mod model;
@@ -15,7 +17,7 @@ mod store;
 use crate::{running::Running, wire::Wire};
 use catalog::{SqliteCatalog, SqliteOptions};
 use client::{Client, Tally};
-use deltaweir::engine::{Engine, Stores};
+use deltaweir::engine::{CollectParameters, Engine, Stores};
 use futures::{StreamExt as _, future::join_all};
 use serde_json::{Value, json};
 use std::{
@@ -36,7 +38,8 @@ use tempfile::TempDir;
 
 /// Clients at a time.
 const CLIENTS: u64 = 12;
-/// Starts of the server: between two of them it stops, and blobs of the earlier one become garbage unless a row knows them.
+/// Starts of the server: between two of them it stops, and blobs of the earlier one become garbage
+/// unless a row knows them.
 const STARTS: u64 = 3;
 /// Requests of the slice that every `cargo test` runs.
 const SLICE_OPS: u64 = 3000;
@@ -107,13 +110,13 @@ impl FailingStore {
     }
 
     async fn serve(&self, directory: TempDir) -> Running {
-        Running::start_in(directory, CONFIG, |config, metrics| async move {
+        Running::start_in(directory, CONFIG, |config, _, metrics| async move {
             // A power cut is not what fails here.
             let options = SqliteOptions { sync: false, ..SqliteOptions::default() };
             std::fs::create_dir_all(&config.data).unwrap();
             let catalog = SqliteCatalog::open(config.data.join("catalog.sqlite"), options).await?;
             let backends = BTreeMap::from([(config.defaults.backend.clone(), self.backend.clone())]);
-            Engine::open_over(config, Stores { catalog: Arc::new(catalog), backends }, metrics).await
+            Engine::open(config, Stores::new(Arc::new(catalog), backends), metrics).await
         })
         .await
     }
@@ -203,7 +206,8 @@ async fn campaign(seed: u64, ops: u64, mutant: Mutant) -> Findings {
     // What the last start left without a row is garbage to the next one.
     running = store.serve(running.leave().await).await;
     for _ in 0..2 {
-        if let Err(error) = running.engine.collect(true).await {
+        let everything = CollectParameters { now: true, empty_trash: true, ..CollectParameters::default() };
+        if let Err(error) = running.engine.collect_as(everything).await {
             broken_rules.push(format!("the store is well and cannot be collected: {error}"));
         }
     }
@@ -211,7 +215,8 @@ async fn campaign(seed: u64, ops: u64, mutant: Mutant) -> Findings {
     broken_rules.extend(running.engine.catalog().check().await.unwrap());
     drop(running.leave().await);
     if integrity_errors > 0 {
-        // What passes must not look like damage: it would be an error read as absence, one layer up.
+        // What passes must not look like damage: it would be an error read as absence, one layer
+        // up.
         tally.unexpected += integrity_errors;
         tally.notes.push(format!("{integrity_errors} requests met damage where there is none"));
     }

@@ -1,4 +1,5 @@
-//! Second copies of bases (E8): made when many deltas need a base, read where the base is damaged, and what the scrub makes it well from.
+//! Second copies of bases (E8): made when many deltas need a base, read where the base is damaged,
+//! and what the scrub makes it well from.
 
 use crate::{
     campaign::model::Content,
@@ -22,7 +23,8 @@ struct Pair {
 }
 
 impl Rotting {
-    /// A server whose bases get a copy once `base_copies` deltas need them, and a series of similar objects in two buckets.
+    /// A server whose bases get a copy once `base_copies` deltas need them, and a series of similar
+    /// objects in two buckets.
     async fn with_series(base_copies: u64) -> Self {
         let mut store = Self::start_with(&format!("[storage]\nbase_copies = {base_copies}\n{CONFIG}")).await;
         for (family, bucket) in (1..).zip(SIMILAR) {
@@ -60,7 +62,7 @@ impl Rotting {
     }
 
     fn reads(&self, result: &str) -> u64 {
-        self.running.metrics.base_copy_reads_total.with_label_values(&[result]).get()
+        self.running.metrics.engine.base_copy_reads_total.with_label_values(&[result]).get()
     }
 }
 
@@ -254,7 +256,8 @@ async fn a_copy_that_could_not_be_made_leaves_nothing_and_is_made_later() {
 async fn a_copy_goes_with_its_blob_and_a_copy_that_no_row_names_is_left_to_its_writers_end() {
     let store = Rotting::with_series(DELTAS).await;
     store.copy_bases().await;
-    // Left by a crash between the copy and its row, by this very process: it may yet name it, as far as others know.
+    // Left by a crash between the copy and its row, by this very process: it may yet name it, as
+    // far as others know.
     let pair = store.pairs().await.remove(0);
     let (blob, copy) = pair.copy.as_str().strip_prefix("copies/").unwrap().split_once('-').unwrap();
     let left = BlobName::new(format!("copies/{blob}-{}{}", &copy[..8], "0".repeat(24))).unwrap();

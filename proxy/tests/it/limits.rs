@@ -20,12 +20,18 @@ async fn requests_past_the_limit_are_told_to_slow_down() {
 }
 
 #[tokio::test]
-async fn connections_past_the_limit_are_closed_at_once() {
+async fn past_the_limit_an_idle_connection_makes_room_and_a_busy_one_stays() {
     let running = Running::start("[limits]\nconnections_max = 1").await;
-    let mut first = Wire::to(running.s3).await;
-    first.call("PUT", "/bucket", b"").await;
+    let mut idle = Wire::to(running.s3).await;
+    idle.call("PUT", "/bucket", b"").await;
+    let mut busy = Wire::to(running.s3).await;
+    let head = busy.signed("PUT", "/bucket/key", &[("expect", "100-continue"), ("content-length", "5")]);
+    busy.send(head).await;
+    assert_eq!(busy.reply(false).await.unwrap().status, 100);
+    assert!(idle.ended().await);
     assert!(Wire::to(running.s3).await.ended().await);
-    assert_eq!(first.call("HEAD", "/bucket", b"").await.status, 200);
+    busy.send(b"hello").await;
+    assert_eq!(busy.reply(false).await.unwrap().status, 200);
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! The server in this process, over real sockets: what a connection does when requests go wrong, when they are too many, and when the
-//! server ends.
+//! The server in this process, over real sockets: what a connection does when requests go wrong,
+//! when they are too many, and when the server ends.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be done is a failed test")]
 
@@ -14,5 +14,6 @@ mod limits;
 mod replicas;
 mod running;
 mod scrub;
+mod seen;
 mod stopping;
 mod wire;

@@ -1,7 +1,11 @@
 //! Several servers over one PostgreSQL and one store: whichever is asked, the answer is the same.
 
-use crate::{cluster::Cluster, running::Running, wire::Reply, wire::Wire};
-use deltaweir::engine::Engine;
+use crate::{
+    cluster::Cluster,
+    running::{Running, open},
+    wire::Reply,
+    wire::Wire,
+};
 use futures::{StreamExt as _, TryStreamExt as _};
 use std::sync::LazyLock;
 use tempfile::TempDir;
@@ -35,7 +39,7 @@ impl Replicas {
             self.url,
             self.store.path().join("blobs").display()
         );
-        self.servers.push(Running::start_in(tempfile::tempdir().unwrap(), &config, Engine::open).await);
+        self.servers.push(Running::start_in(tempfile::tempdir().unwrap(), &config, open).await);
     }
 
     async fn call(&self, server: usize, method: &str, target: &str, body: &[u8]) -> Reply {
@@ -72,7 +76,8 @@ async fn what_one_replica_acknowledged_every_other_gives_at_once() {
     replicas.ok(0, "PUT", "/bucket", b"").await;
     let mut current = content(1, 600_000);
     for round in 0..6_usize {
-        // A delta against what another replica stored, read through caches that hold the earlier versions.
+        // A delta against what another replica stored, read through caches that hold the earlier
+        // versions.
         let at = round * 90_000;
         current[at..at + 100].fill(round as u8);
         replicas.ok(round % 3, "PUT", "/bucket/key", &current).await;
@@ -170,7 +175,7 @@ async fn a_replica_that_was_fenced_refuses_what_it_began_and_goes_on_in_a_new_ep
         }
     }
     assert!(refused > 0, "a closed epoch commits nothing");
-    assert_eq!(replicas.servers[0].metrics.writer_epochs_lost_total.get(), 1);
+    assert_eq!(replicas.servers[0].metrics.engine.writer_epochs_lost_total.get(), 1);
     assert_eq!(replicas.ok(2, "GET", "/bucket/key", b"").await.body, b"content");
     let report = replicas.servers[2].engine.collect(true).await.unwrap();
     assert_eq!(report.errors, 0);

@@ -1,12 +1,13 @@
 //! A server of this process with a store of its own.
 
 use deltaweir::{
-    admin::AdminService,
-    auth::Users,
+    admin::{Access, AdminService},
+    auth::{Users, admin_token},
     config::{Environment, Overrides, ServeConfig},
-    engine::{Engine, EngineConfig, EngineError},
+    engine::{self, Engine, EngineConfig, EngineError},
     metrics::Metrics,
     server::{S3Service, Server},
+    stores::{StoresConfig, open_engine},
 };
 use std::{
     net::SocketAddr,
@@ -18,6 +19,15 @@ use tokio::{sync::watch, task::JoinHandle};
 
 pub(crate) const ACCESS_KEY: &str = "AKTEST";
 pub(crate) const SECRET: &str = "a-secret-for-tests";
+
+/// The engine over the stores that the configuration names.
+pub(crate) async fn open(
+    config: EngineConfig,
+    stores: StoresConfig,
+    metrics: Arc<engine::Metrics>,
+) -> Result<Arc<Engine>, EngineError> {
+    open_engine(config, &stores, metrics).await
+}
 
 /// A server that is up. Dropped, its store goes.
 pub(crate) struct Running {
@@ -33,14 +43,14 @@ pub(crate) struct Running {
 impl Running {
     /// Starts one with these lines of configuration more.
     pub(crate) async fn start(config: &str) -> Self {
-        Self::start_in(tempfile::tempdir().unwrap(), config, Engine::open).await
+        Self::start_in(tempfile::tempdir().unwrap(), config, open).await
     }
 
     /// Starts one over the store in `directory`, with the engine that `open` gives.
     pub(crate) async fn start_in<Opening>(
         directory: TempDir,
         config: &str,
-        open: impl FnOnce(EngineConfig, Arc<Metrics>) -> Opening,
+        open: impl FnOnce(EngineConfig, StoresConfig, Arc<engine::Metrics>) -> Opening,
     ) -> Self
     where
         Opening: Future<Output = Result<Arc<Engine>, EngineError>>,
@@ -56,14 +66,16 @@ impl Running {
         let config = ServeConfig::from_text(config, Path::new(""), &Overrides::default(), &environment).unwrap();
         let metrics = Metrics::new().unwrap();
         let mut server = Server::bind(config.server.clone()).await.unwrap();
-        let engine = open(config.engine, metrics.clone()).await.unwrap();
+        let engine = open(config.engine, config.stores, metrics.engine.clone()).await.unwrap();
         server.bind_socket(&data).unwrap();
         let (s3, admin) = (server.s3_address().unwrap(), server.admin_address().unwrap());
         let (stop, stopping) = watch::channel(false);
         let users = Users::new(config.root, config.users);
         let service = S3Service::new(&config.server, engine.clone(), metrics.clone(), users);
         let token = config.server.admin_token.clone();
-        let api = AdminService::new(engine.clone(), metrics.clone(), token, stopping.clone());
+        let token = token.unwrap_or_else(|| admin_token::load_or_create(&data).unwrap());
+        let access = Access::new(&config.server, &token);
+        let api = AdminService::new(engine.clone(), metrics.clone(), Some(access), stopping.clone());
         let task = tokio::spawn(server.run(service, api, stopping));
         Self { s3, admin, engine, metrics, stop, task, directory }
     }

@@ -1,7 +1,9 @@
-//! Campaigns B11 and B12: stored bytes rot, get cut, grow, vanish and change places. The scrub finds every one of them, names exactly
-//! what cannot be read because of it, and no reader ever gets a wrong byte.
+//! Campaigns B11 and B12: stored bytes rot, get cut, grow, vanish and change places. The scrub
+//! finds every one of them, names exactly what cannot be read because of it, and no reader ever
+//! gets a wrong byte.
 //!
-//! `cargo test` runs a slice; `SCRUB_TRIALS` and `SCRUB_UNITS` make it longer (`tests/campaigns/test_rot.py`).
+//! `cargo test` runs a slice; `SCRUB_TRIALS` and `SCRUB_UNITS` make it longer
+//! (`tests/campaigns/test_rot.py`).
 
 use crate::{
     campaign::{client::Dice, model::Content},
@@ -50,14 +52,14 @@ impl Rotting {
         let blobs = MemoryBackend::new();
         let faults = Arc::new(Faulty::new(blobs.clone(), FaultSchedule::Never));
         let backend: Arc<dyn Backend> = faults.clone();
-        let running = Running::start_in(tempfile::tempdir().unwrap(), config, |mut config, metrics| async move {
+        let running = Running::start_in(tempfile::tempdir().unwrap(), config, |mut config, _, metrics| async move {
             // Blobs stay where they are while they are damaged and mended.
             config.schedule_jobs = false;
             std::fs::create_dir_all(&config.data).unwrap();
             let options = SqliteOptions { sync: false, ..SqliteOptions::default() };
             let catalog = SqliteCatalog::open(config.data.join("catalog.sqlite"), options).await?;
             let backends = BTreeMap::from([(config.defaults.backend.clone(), backend)]);
-            Engine::open_over(config, Stores { catalog: Arc::new(catalog), backends }, metrics).await
+            Engine::open(config, Stores::new(Arc::new(catalog), backends), metrics).await
         })
         .await;
         let mut wire = Wire::to(running.s3).await;
@@ -72,12 +74,14 @@ impl Rotting {
         self.objects.insert(target, content);
     }
 
-    /// A request over a connection of its own: answers about damage close theirs. `None` when the answer was cut.
+    /// A request over a connection of its own: answers about damage close theirs. `None` when the
+    /// answer was cut.
     pub(crate) async fn ask(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Option<Reply> {
         Wire::to(self.running.s3).await.attempt(method, target, headers, body).await
     }
 
-    /// What every object gives: the targets of those that cannot be read. A wrong byte fails the test.
+    /// What every object gives: the targets of those that cannot be read. A wrong byte fails the
+    /// test.
     pub(crate) async fn unreadable(&self) -> BTreeSet<String> {
         self.running.engine.drop_caches();
         let mut unreadable = BTreeSet::new();
@@ -126,8 +130,9 @@ impl Rotting {
         self.blobs.put(name, body_of(bytes.into()), None).await.unwrap();
     }
 
-    /// Objects of every form in every bucket: whole, deltas, copies, parts, small ones. Gives the open uploads with a copied part: key and
-    /// upload of each, and the range of the object that the part took.
+    /// Objects of every form in every bucket: whole, deltas, copies, parts, small ones. Gives the
+    /// open uploads with a copied part: key and upload of each, and the range of the object that
+    /// the part took.
     async fn fill(&mut self) -> Vec<OpenPart> {
         let mut open = Vec::new();
         for (number, bucket) in (1..).zip(BUCKETS) {
@@ -143,7 +148,8 @@ impl Rotting {
             let copied = self.ask("PUT", &copy, &[("x-amz-copy-source", &source)], &[]).await.unwrap();
             assert_eq!(copied.status, 200);
             self.objects.insert(copy, self.objects[&source].clone());
-            // An upload that stays open, and one that becomes an object of the first bytes of another.
+            // An upload that stays open, and one that becomes an object of the first bytes of
+            // another.
             for key in ["open", "head"] {
                 let target = format!("/{bucket}/{key}");
                 let created = self.ask("POST", &format!("{target}?uploads"), &[], &[]).await.unwrap();

@@ -46,7 +46,8 @@ async fn a_second_server_on_the_same_store_refuses_to_start() {
     let environment = deltaweir::config::Environment::from([("DELTAWEIR_DATA", running.data().to_str().unwrap())]);
     let overrides = deltaweir::config::Overrides::default();
     let config = deltaweir::config::ServeConfig::from_text("", "".as_ref(), &overrides, &environment).unwrap();
-    let metrics = deltaweir::metrics::Metrics::new().unwrap();
-    let error = deltaweir::engine::Engine::open(config.engine, metrics).await.err().expect("the store is held");
+    let metrics = deltaweir::engine::Metrics::new();
+    let error =
+        deltaweir::stores::open_engine(config.engine, &config.stores, metrics).await.err().expect("the store is held");
     assert!(error.to_string().contains("in use"), "{error}");
 }

@@ -122,7 +122,8 @@ impl Wire {
         self.reply(method == "HEAD").await.unwrap()
     }
 
-    /// The same, with headers more, over a connection that may end at any time: `None` unless the whole answer came.
+    /// The same, with headers more, over a connection that may end at any time: `None` unless the
+    /// whole answer came.
     pub(crate) async fn attempt(
         &mut self,
         method: &str,

@@ -1,6 +1,6 @@
 //! `[backends.NAME]` and `[stores.NAME]`: a directory, or a bucket of one of the clouds.
 
-use super::{ByteSize, Interval, SecretText};
+use crate::config::values::{ByteSize, Interval, SecretText};
 use serde::{Deserialize, Serialize};
 use std::{path::PathBuf, time::Duration};
 use storage_backends::{RetryPolicy, Timeouts, UploadOptions};
@@ -31,8 +31,8 @@ pub(in crate::config) struct Reach<'a> {
     pub(in crate::config) upload: UploadOptions,
 }
 
-/// A cloud's own keys and those that all clouds have. Keys stand side by side in the file, and an unknown one must be refused, which serde's
-/// `flatten` does not do.
+/// A cloud's own keys and those that all clouds have. Keys stand side by side in the file, and an
+/// unknown one must be refused, which serde's `flatten` does not do.
 macro_rules! cloud {
     ($(#[$about:meta])* $name:ident { $($keys:tt)* }) => {
         $(#[$about])*

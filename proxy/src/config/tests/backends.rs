@@ -28,7 +28,7 @@ fn every_key_of_an_s3_store_arrives() {
     let environment = Environment::from([("TOKEN", "temporary")]);
     let text = format!("[backends.cloud]\ntype = \"s3\"\nbucket = \"b\"\n{lines}");
     let config = read_with(&text, environment).unwrap();
-    let BackendConfig::Cloud(whole) = &config.engine.backends["cloud"] else { panic!("a cloud") };
+    let BackendConfig::Cloud(whole) = &config.stores.backends["cloud"] else { panic!("a cloud") };
     assert_eq!(whole.retry.attempts_max, 9);
     let CloudStore::S3(store) = &whole.store else { panic!("a bucket of S3") };
     assert_eq!((store.bucket.as_str(), store.prefix.as_str(), store.region.as_str()), ("b", "p/", "eu-central-1"));
@@ -198,7 +198,7 @@ fn a_store_of_plain_objects_has_the_keys_of_a_backend_and_a_name_of_its_own() {
     let stores = "[stores.old]\ntype = \"gcs\"\nbucket = \"b\"\nanonymous = true\n";
     let config = read(stores).unwrap();
     assert!(
-        matches!(&config.engine.stores["old"], BackendConfig::Cloud(cloud) if matches!(cloud.store, CloudStore::Gcs(_)))
+        matches!(&config.stores.stores["old"], BackendConfig::Cloud(cloud) if matches!(cloud.store, CloudStore::Gcs(_)))
     );
     let error = refused(&format!("{stores}[backends.old]\ntype = \"local\"\npath = \"/p\""));
     assert_eq!(error, "stores.old: a backend has this name");

@@ -1,4 +1,5 @@
-//! One client of the campaign: the only writer of its keys, over its own connection, holding every answer against its model.
+//! One client of the campaign: the only writer of its keys, over its own connection, holding every
+//! answer against its model.
 
 use super::model::{Content, KeyModel, Wrong};
 use crate::wire::{Reply, Wire};

@@ -11,7 +11,8 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// Its bytes: noise of the family that zstd shrinks a little, with the member's edits, which differ from another member's in every part.
+    /// Its bytes: noise of the family that zstd shrinks a little, with the member's edits, which
+    /// differ from another member's in every part.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut state = self.family.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut bytes: Vec<u8> = std::iter::repeat_with(|| {

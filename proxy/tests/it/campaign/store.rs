@@ -1,5 +1,6 @@
-//! The store under the campaign: one that overwrites without a word, as stores without conditional writes do, and counts when it happens.
-//! And wrappers that are wrong on purpose, each a bug that the campaign has to find.
+//! The store under the campaign: one that overwrites without a word, as stores without conditional
+//! writes do, and counts when it happens. And wrappers that are wrong on purpose, each a bug that
+//! the campaign has to find.
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream::BoxStream};

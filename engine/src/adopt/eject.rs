@@ -1,0 +1,311 @@
+//! `eject`: writes the current versions of a bucket as plain objects: files in a directory, or
+//! objects in a bucket of an S3 store.
+//!
+//! Content goes through the ordinary verified read path, is written, and is read back and compared
+//! before it counts as written.
+
+mod bucket;
+mod directory;
+
+use crate::{
+    Engine, background::jobs::JobRun, bucket::BucketHandle, error::EngineError, facts::Facts, read::object::OpenObject,
+};
+use bucket::BucketTarget;
+use catalog::{ListEntry, ListQuery};
+use directory::DirectoryTarget;
+use futures::{StreamExt, TryStreamExt, stream};
+use serde::{Deserialize, Serialize};
+use std::{
+    path::{Component, Path, PathBuf},
+    sync::Arc,
+};
+
+/// Objects written at the same time.
+const AT_ONCE: usize = 4;
+/// Keys listed at a time; also what lies between two checkpoints.
+const PAGE_KEYS: usize = 256;
+/// Troubles that are reported by name; the rest are only counted.
+const NAMED_MAX: usize = 100;
+/// Names a target that is a bucket and no directory.
+const STORE: &str = "store:";
+
+/// What an ejection is asked for.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EjectParameters {
+    /// The bucket.
+    bucket: String,
+    /// Only keys that start with this.
+    #[serde(default)]
+    prefix: String,
+    /// An absolute path of a directory, or `store:NAME` or `store:NAME/prefix`.
+    target: String,
+    /// Replace other objects that stand under the same keys in a target that is a bucket.
+    #[serde(default)]
+    overwrite: bool,
+}
+
+/// What an ejection did.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub(crate) struct EjectReport {
+    /// Objects written and read back.
+    written: u64,
+    /// Their bytes.
+    written_bytes: u64,
+    /// Those whose keys no file system could hold, and that lie under another name; the manifest
+    /// says which.
+    renamed: u64,
+    /// Keys that a client deleted while this ran.
+    vanished: u64,
+    /// Objects that could not be written.
+    failed: u64,
+    /// The first of them, and why.
+    failures: Vec<Trouble>,
+}
+
+/// One object that something is wrong with.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct Trouble {
+    key: String,
+    error: String,
+}
+
+/// Where an ejection is.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Cursor {
+    /// The last key that was dealt with.
+    after: Option<String>,
+    /// Bytes of the manifest that belong to the keys up to there.
+    manifest_len: u64,
+    report: EjectReport,
+}
+
+/// Where objects go.
+enum Target {
+    Directory(DirectoryTarget),
+    Bucket(BucketTarget),
+}
+
+/// What is said of one object in the manifest: everything that a file cannot carry.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+struct ManifestLine {
+    key: String,
+    /// Path of its file below the target directory.
+    file: String,
+    size: u64,
+    etag: String,
+    last_modified_ms: i64,
+    /// Hexadecimal digest of the content, as written and as read back.
+    sha256: String,
+    headers: std::collections::BTreeMap<String, String>,
+    user_metadata: std::collections::BTreeMap<String, String>,
+    checksums: Vec<crate::Checksum>,
+    checksum_type: Option<String>,
+    storage_class: Option<String>,
+    parts: Vec<crate::PartSize>,
+}
+
+/// What became of one object.
+enum Fate {
+    Written { bytes: u64, line: Option<Box<ManifestLine>>, renamed: bool },
+    Vanished,
+    Failed(String),
+}
+
+impl Engine {
+    /// One run of the eject job.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the target cannot be written to at all, or the catalog fails; what was
+    /// written stays, and the next run goes on.
+    pub(crate) async fn eject_once(self: &Arc<Self>, run: &JobRun) -> Result<EjectReport, EngineError> {
+        let parameters: EjectParameters = run.parameters()?;
+        let bucket = self.bucket(&parameters.bucket).await?.ok_or(EngineError::NoBucket)?;
+        if bucket.is_sealed() {
+            check_directory(&self.config.eject_roots, &parameters)?;
+        }
+        let mut cursor: Cursor = run.cursor()?.unwrap_or_default();
+        let target = self.target(&parameters, &cursor).await?;
+        loop {
+            let query = ListQuery {
+                bucket: bucket.row.id,
+                prefix: parameters.prefix.clone(),
+                delimiter: None,
+                after: cursor.after.clone(),
+                limit: PAGE_KEYS,
+            };
+            let page = self.catalog.list(&query).await?;
+            let keys = page.entries.into_iter().filter_map(|entry| match entry {
+                ListEntry::Key(version) => Some(version.key),
+                ListEntry::CommonPrefix(_) => None,
+            });
+            let mut fates = stream::iter(keys)
+                .map(|key| {
+                    let (target, bucket) = (&target, &bucket);
+                    async move {
+                        let fate = self.eject_one(bucket, &key, target).await?;
+                        Ok::<_, EngineError>((key, fate))
+                    }
+                })
+                .buffered(AT_ONCE);
+            let mut lines = Vec::new();
+            while let Some((key, fate)) = fates.try_next().await? {
+                run.check()?;
+                cursor.report.note(&key, fate, &mut lines);
+                cursor.after = Some(key);
+                run.progress(cursor.report.written + cursor.report.vanished + cursor.report.failed, None);
+            }
+            drop(fates);
+            if let Target::Directory(directory) = &target {
+                cursor.manifest_len = directory.append(cursor.manifest_len, &lines).await?;
+            }
+            run.checkpoint(&cursor).await?;
+            if page.next.is_none() {
+                return Ok(cursor.report);
+            }
+        }
+    }
+
+    async fn target(&self, parameters: &EjectParameters, cursor: &Cursor) -> Result<Target, EngineError> {
+        if let Some(store) = parameters.target.strip_prefix(STORE) {
+            let (name, prefix) = store.split_once('/').unwrap_or((store, ""));
+            return Ok(Target::Bucket(BucketTarget {
+                writer: self.originals.writer(name)?.clone(),
+                store: self.originals.store(name)?.clone(),
+                prefix: prefix.to_owned(),
+                overwrite: parameters.overwrite,
+            }));
+        }
+        let root = PathBuf::from(&parameters.target);
+        if !root.is_absolute() {
+            return Err(EngineError::JobRefused(format!(
+                "{:?} is neither an absolute path nor store:NAME",
+                parameters.target
+            )));
+        }
+        DirectoryTarget::open(root, cursor.after.is_none(), cursor.manifest_len).await.map(Target::Directory)
+    }
+
+    async fn eject_one(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        key: &str,
+        target: &Target,
+    ) -> Result<Fate, EngineError> {
+        let Some(object) = self.open_object(bucket, key).await? else { return Ok(Fate::Vanished) };
+        if object.info.facts.encryption.is_some() {
+            return Ok(Fate::Failed("it is encrypted with a key of its own: copy it with a client".into()));
+        }
+        let outcome = match target {
+            Target::Directory(directory) => directory.write(self, key, &object).await,
+            Target::Bucket(bucket) => bucket.write(self, key, &object).await,
+        };
+        match outcome {
+            // Trouble with this object: the others go on, and the report names it.
+            Err(error @ (EngineError::Integrity(_) | EngineError::Original(_))) => Ok(Fate::Failed(error.to_string())),
+            outcome => outcome,
+        }
+    }
+}
+
+/// Refuses to eject into a directory that lies below none of `roots`, for a caller who may not own
+/// the store.
+///
+/// # Errors
+/// [`EngineError::JobRefused`], also for parameters that are none of `eject`.
+pub fn check_eject(roots: &[PathBuf], parameters: &serde_json::Value) -> Result<(), EngineError> {
+    let parameters = EjectParameters::deserialize(parameters);
+    check_directory(roots, &parameters.map_err(|error| EngineError::JobRefused(format!("eject: {error}")))?)
+}
+
+fn check_directory(roots: &[PathBuf], parameters: &EjectParameters) -> Result<(), EngineError> {
+    let target = Path::new(&parameters.target);
+    if parameters.target.starts_with(STORE) || roots.iter().any(|root| is_below(root, target)) {
+        return Ok(());
+    }
+    Err(EngineError::JobRefused(format!(
+        "{:?} lies below none of eject.roots, which are asked of encrypted buckets and of callers of the admin listener",
+        parameters.target
+    )))
+}
+
+/// Whether a path is `root` or lies below it, with every symbolic link that is there followed.
+fn is_below(root: &Path, path: &Path) -> bool {
+    let plain = |component: Component<'_>| matches!(component, Component::RootDir | Component::Normal(_));
+    if !path.is_absolute() || !path.components().all(plain) {
+        return false;
+    }
+    let Ok(root) = root.canonicalize() else { return false };
+    // What is not there yet is made as named, so the nearest directory that is there tells where
+    // that is. A dangling link is there.
+    let there = path.ancestors().find(|ancestor| ancestor.symlink_metadata().is_ok());
+    there.and_then(|there| there.canonicalize().ok()).is_some_and(|there| there.starts_with(root))
+}
+
+impl EjectReport {
+    fn note(&mut self, key: &str, fate: Fate, lines: &mut Vec<ManifestLine>) {
+        match fate {
+            Fate::Written { bytes, line, renamed } => {
+                self.written += 1;
+                self.written_bytes += bytes;
+                self.renamed += u64::from(renamed);
+                lines.extend(line.map(|line| *line));
+            }
+            Fate::Vanished => self.vanished += 1,
+            Fate::Failed(error) => {
+                self.failed += 1;
+                if self.failures.len() < NAMED_MAX {
+                    self.failures.push(Trouble { key: key.to_owned(), error });
+                }
+            }
+        }
+    }
+}
+
+impl ManifestLine {
+    fn of(object: &OpenObject, file: String, sha256: String) -> Self {
+        let (version, facts): (_, &Facts) = (&object.info.version, &object.info.facts);
+        Self {
+            key: version.key.clone(),
+            file,
+            size: version.size,
+            etag: facts.etag.clone(),
+            last_modified_ms: version.modified_ms,
+            sha256,
+            headers: facts.headers.clone(),
+            user_metadata: facts.user_metadata.clone(),
+            checksums: facts.checksums.clone(),
+            checksum_type: facts.checksum_type.clone(),
+            storage_class: facts.storage_class.clone(),
+            parts: facts.parts.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn only_what_lies_below_a_root_is_below_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let (root, elsewhere) = (directory.path().join("root"), directory.path().join("elsewhere"));
+        std::fs::create_dir_all(root.join("there")).unwrap();
+        std::fs::create_dir(&elsewhere).unwrap();
+        symlink(&elsewhere, root.join("out")).unwrap();
+        symlink(directory.path().join("nowhere"), root.join("dangling")).unwrap();
+        symlink(&root, directory.path().join("in")).unwrap();
+        for good in ["root", "root/there", "root/there/a/b", "root/new", "in/new"] {
+            assert!(is_below(&root, &directory.path().join(good)), "{good}");
+        }
+        for bad in
+            ["", "elsewhere", "rootless", "root/../elsewhere", "root/out", "root/out/new", "root/dangling", "new"]
+        {
+            assert!(!is_below(&root, &directory.path().join(bad)), "{bad}");
+        }
+        assert!(!is_below(&root, Path::new("there")) && !is_below(&directory.path().join("nowhere"), &root));
+    }
+}

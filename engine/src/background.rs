@@ -1,0 +1,16 @@
+//! Jobs: collecting, verifying, copying, packing and encoding anew, and the scheduler that runs
+//! them.
+
+pub(crate) mod collect;
+pub(crate) mod convert;
+pub(crate) mod converter;
+pub(crate) mod copies;
+pub(crate) mod jobs;
+pub(crate) mod leftovers;
+pub(crate) mod lifecycle;
+pub(crate) mod looks;
+pub(crate) mod packs;
+pub(crate) mod reencode;
+pub(crate) mod scrub;
+pub(crate) mod soundness;
+pub(crate) mod sweep;

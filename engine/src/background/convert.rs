@@ -1,0 +1,252 @@
+//! Conversions that somebody asked for: a bucket or a prefix is encoded anew, or a bucket moves to
+//! another backend while it is used.
+//!
+//! The job goes from version to version and remembers the last one, so that a run which was
+//! interrupted goes on there. Old versions are converted like current ones: a backend that a bucket
+//! has left must not be needed by its history. What the job does to one blob is
+//! [`Engine::reencode`]; doing it twice does no harm.
+
+use crate::{
+    Engine,
+    background::{
+        converter::Tallies,
+        jobs::JobRun,
+        reencode::{Occasion, Reform, Reformed, Wish},
+    },
+    bucket::BucketHandle,
+    config::{Compression, EffortSetting},
+    error::EngineError,
+    resources::pace::Pace,
+    write::effort,
+};
+use catalog::{BlobForm, BlobRow, Version, VersionEntry, VersionRef, VersionsQuery};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::sync::Arc;
+
+/// Versions of one page of the bucket's listing.
+const VERSIONS_AT_ONCE: usize = 100;
+/// How often a moving bucket is gone through for what was written to the old backend meanwhile, by
+/// uploads that had begun before.
+const PASSES_MAX: u32 = 8;
+
+/// What is asked for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ConvertOrder {
+    /// The bucket.
+    bucket: String,
+    /// Only keys that start with this.
+    #[serde(default)]
+    prefix: String,
+    /// How the content is to be reduced. For a whole bucket this becomes its setting.
+    #[serde(default)]
+    compression: Option<Compression>,
+    /// How hard the codec tries. For a whole bucket this becomes its setting.
+    #[serde(default)]
+    effort: Option<EffortSetting>,
+    /// Where the bucket's blobs are to be. This becomes its setting before the first blob is moved.
+    #[serde(default)]
+    backend: Option<String>,
+}
+
+/// Where a run is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Place {
+    /// How often the bucket has been gone through.
+    pass: u32,
+    /// The key of the last version that is done in this pass.
+    after: Option<String>,
+    /// That version; the key as a whole when there is none.
+    #[serde(default)]
+    after_version: Option<VersionRef>,
+    /// Blobs that were moved in this pass.
+    moved: u64,
+    report: OrderReport,
+}
+
+/// What an order came to.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct OrderReport {
+    /// Versions looked at.
+    objects: u64,
+    /// Blobs that versions use and that stay in another backend than the bucket's: they could not
+    /// be moved.
+    elsewhere: u64,
+    /// What was encoded anew.
+    #[serde(flatten)]
+    tallies: Tallies,
+}
+
+impl Engine {
+    /// The job `convert`.
+    pub(crate) async fn convert_as_ordered(self: &Arc<Self>, run: &JobRun) -> Result<OrderReport, EngineError> {
+        let order: ConvertOrder = run.parameters()?;
+        let mut place: Place = run.cursor()?.unwrap_or_default();
+        self.settle_order(&order).await?;
+        let total = match order.prefix.is_empty() {
+            true => {
+                let stats = self.catalog.stats().await?;
+                let stats = stats.iter().find(|stats| stats.name == order.bucket);
+                stats.map(|stats| stats.objects + stats.noncurrent_versions)
+            }
+            false => None,
+        };
+        let pace = Arc::new(Pace::new(self.config.convert.bytes_per_second_max));
+        loop {
+            // Asked for anew for every page: another order may have changed the bucket's settings.
+            let bucket = self.ordered_bucket(&order).await?;
+            let query = VersionsQuery {
+                bucket: bucket.row.id,
+                prefix: order.prefix.clone(),
+                delimiter: None,
+                key_after: place.after.clone(),
+                version_after: place.after_version,
+                limit: VERSIONS_AT_ONCE,
+            };
+            let page = self.catalog.list_versions(&query).await?;
+            for entry in page.entries {
+                let VersionEntry::Version { version, .. } = entry else { continue };
+                run.check()?;
+                if !version.marker {
+                    self.convert_version(&bucket, &version, &order, &pace, &mut place).await?;
+                    place.report.objects += u64::from(place.pass == 0);
+                }
+                (place.after_version, place.after) = (Some(version.reference()), Some(version.key));
+                run.progress(place.report.objects, total);
+                run.note(place.report.tallies.in_words());
+                run.checkpoint(&place).await?;
+            }
+            if page.next.is_some() {
+                continue;
+            }
+            // What began before the bucket's settings changed may have ended in the old backend
+            // behind our back.
+            if order.backend.is_none() || place.moved == 0 || place.pass + 1 >= PASSES_MAX {
+                return Ok(place.report);
+            }
+            place = Place { pass: place.pass + 1, after: None, after_version: None, moved: 0, ..place };
+            place.report.elsewhere = 0;
+            run.checkpoint(&place).await?;
+        }
+    }
+
+    /// Changes the bucket's settings as a whole bucket's order says, before anything is converted:
+    /// what is written from now on is as it is to be.
+    async fn settle_order(&self, order: &ConvertOrder) -> Result<(), EngineError> {
+        let refused = |why: &str| Err(EngineError::JobRefused(format!("convert: {why}")));
+        let bucket = self.bucket(&order.bucket).await?.ok_or(EngineError::NoBucket)?;
+        if order.backend.is_some() && !order.prefix.is_empty() {
+            return refused("a bucket moves to another backend as a whole");
+        }
+        if !order.prefix.is_empty() {
+            return Ok(());
+        }
+        let mut settings = bucket.row.settings.clone();
+        if let Some(backend) = &order.backend {
+            if self.blobs.backend(backend).is_err() {
+                return refused(&format!("backend {backend:?} is not configured"));
+            }
+            if *backend != bucket.settings.backend {
+                // The wrapped key lies in a backend before the first blob that needs it (I11).
+                if bucket.is_sealed() {
+                    let mut keysets = bucket.settings.keysets.clone();
+                    let (row, catalog) = (&bucket.row, &*self.catalog);
+                    keysets.extend(self.keyring.copy_keysets(row, backend, catalog, &self.blobs, self.epoch()).await?);
+                    settings["keysets"] = json!(keysets);
+                }
+                settings["backend"] = json!(backend);
+            }
+        }
+        if let Some(compression) = order.compression {
+            settings["compression"] = json!(compression);
+        }
+        if let Some(effort) = order.effort {
+            settings["effort"] = json!(effort);
+        }
+        if settings != bucket.row.settings {
+            self.catalog.set_bucket_settings(bucket.row.id, settings).await?;
+        }
+        Ok(())
+    }
+
+    /// The bucket with what the order says of a prefix in place of its settings.
+    async fn ordered_bucket(&self, order: &ConvertOrder) -> Result<BucketHandle, EngineError> {
+        let bucket = self.bucket(&order.bucket).await?.ok_or(EngineError::NoBucket)?;
+        Ok(bucket.with(|settings| {
+            settings.compression = order.compression.unwrap_or(settings.compression);
+            settings.effort = order.effort.unwrap_or(settings.effort);
+        }))
+    }
+
+    async fn convert_version(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        version: &Version,
+        order: &ConvertOrder,
+        pace: &Arc<Pace>,
+        place: &mut Place,
+    ) -> Result<(), EngineError> {
+        let found = self.catalog.version(bucket.row.id, &version.key, version.id).await?;
+        let Some(content) = found else { return Ok(()) };
+        for row in content.blobs.into_iter().filter(|row| row.inline.is_none()) {
+            let Some(reform) = order.reform(bucket, &row, pace) else { continue };
+            if reform.occasion == Occasion::Move && row.form == BlobForm::Delta {
+                // Its bases first: then it can stay the delta that it is.
+                let bases = self.catalog.bases_of(row.id).await?;
+                for base in self.catalog.blobs(&bases).await? {
+                    if base.backend != bucket.settings.backend {
+                        self.convert_blob(bucket, &base, &reform, place).await?;
+                    }
+                }
+            }
+            if !self.convert_blob(bucket, &row, &reform, place).await? && reform.occasion == Occasion::Move {
+                place.report.elsewhere += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// True when versions use another blob now.
+    async fn convert_blob(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        row: &BlobRow,
+        reform: &Reform,
+        place: &mut Place,
+    ) -> Result<bool, EngineError> {
+        if !self.has_room(bucket, row.plain_len) {
+            return Err(EngineError::Full);
+        }
+        let outcome = self.reencode_counted(bucket, row, reform, &mut place.report.tallies).await?;
+        let moved = matches!(outcome, Some(Reformed::Moved(_)));
+        place.moved += u64::from(moved);
+        Ok(moved || matches!(outcome, Some(Reformed::Unused)))
+    }
+}
+
+impl ConvertOrder {
+    /// What is to become of a blob; `None` when it is as it should be.
+    fn reform(&self, bucket: &BucketHandle, row: &BlobRow, pace: &Arc<Pace>) -> Option<Reform> {
+        let settings = &bucket.settings;
+        let effort = effort::in_background(settings.effort, false);
+        let reform =
+            |occasion, wish, regardless| Some(Reform { occasion, wish, effort, pace: pace.clone(), regardless });
+        let foreign = row.original.is_some();
+        if self.backend.is_some() && self.compression.is_none() && self.effort.is_none() {
+            return match row.backend == settings.backend && !foreign {
+                true => None,
+                false if foreign => reform(Occasion::Move, Wish::Best, true),
+                false => reform(Occasion::Move, Wish::Kept, true),
+            };
+        }
+        let all_raw = row.forms.raw_plain == row.plain_len;
+        let elsewhere = foreign || row.backend != settings.backend;
+        match settings.compression {
+            Compression::Off if all_raw && !elsewhere => None,
+            Compression::Off => reform(Occasion::Asked, Wish::Whole, true),
+            Compression::Zstd => reform(Occasion::Asked, Wish::Whole, elsewhere || row.form == BlobForm::Delta),
+            Compression::Delta => reform(Occasion::Asked, Wish::Best, elsewhere),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! When the converter works, and when it leaves things as they are.
+
+use super::*;
+use crate::{
+    background::jobs::registry,
+    bucket::BucketHandle,
+    config::{EffortSetting, EngineConfig},
+    facts::Form,
+    tests::{Deployment, MIB, config, content, edited},
+};
+use serde_json::{Value, json};
+
+pub(super) async fn start(change: impl Fn(&mut EngineConfig)) -> Deployment {
+    let mut configured = config(std::path::Path::new("."), 512 << 20);
+    configured.convert.defer = true;
+    change(&mut configured);
+    let convert = configured.convert.clone();
+    Deployment::with_jobs(registry::all(&configured), |config| config.convert = convert).await
+}
+
+/// Two versions in a bucket of high effort: both wait to be encoded better.
+async fn two_that_wait(deployment: &Deployment) -> (BucketHandle, Vec<u8>) {
+    let bucket = deployment.bucket("delta").await.with(|settings| settings.effort = EffortSetting::High);
+    let v1 = content(3 * MIB, 51);
+    let v2 = edited(&v1, 52);
+    deployment.put(&bucket, "v-1", &v1).await;
+    deployment.put(&bucket, "v-2", &v2).await;
+    assert_eq!(waiting(deployment).await, 2);
+    (bucket, v2)
+}
+
+async fn waiting(deployment: &Deployment) -> u64 {
+    deployment.engine.catalog().deferred_sum().await.expect("read").blobs
+}
+
+pub(super) async fn run(deployment: &Deployment, parameters: Value) -> Value {
+    deployment.engine.run_job("converter", parameters).await.expect("ran")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_is_done_when_somebody_waits_for_it() {
+    let deployment = start(|_| {}).await;
+    let (bucket, v2) = two_that_wait(&deployment).await;
+    assert!(deployment.engine.settle(Duration::from_secs(60)).await.expect("settled"));
+    assert_eq!(waiting(&deployment).await, 0);
+    let metrics = &deployment.metrics;
+    assert_eq!(metrics.deferred_blobs.get(), 0);
+    let looked_at: u64 = ["converted", "kept"]
+        .map(|result| metrics.convert_blobs_total.with_label_values(&["deferred", result]).get())
+        .iter()
+        .sum();
+    assert_eq!(looked_at, 2);
+    assert!(deployment.get(&bucket, "v-2", 0..v2.len()).await == v2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_meets_a_saturated_pool_is_stored_without_a_base_and_encoded_later() {
+    let deployment = start(|_| {}).await;
+    let bucket = deployment.bucket("delta").await;
+    let v1 = content(3 * MIB, 55);
+    let v2 = edited(&v1, 56);
+    deployment.put(&bucket, "v-1", &v1).await;
+    // Jobs that waited long, and then both threads taken: what a burst leaves behind.
+    let pool = deployment.engine.pool.clone();
+    let occupy = || {
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let held = Arc::new(std::sync::Mutex::new(held));
+        for _ in 0..pool.threads() {
+            let (pool, held) = (pool.clone(), held.clone());
+            tokio::spawn(async move { pool.run(move |_| held.lock().is_ok_and(|held| held.recv().is_err())).await });
+        }
+        release
+    };
+    let taken = occupy();
+    while pool.busy() < pool.threads() {
+        tokio::task::yield_now().await;
+    }
+    let late: Vec<_> = (0..64)
+        .map(|_| {
+            tokio::spawn({
+                let pool = pool.clone();
+                async move { pool.run(|_| ()).await }
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    drop(taken);
+    futures::future::join_all(late).await;
+    let taken = occupy();
+    while pool.busy() < pool.threads() {
+        tokio::task::yield_now().await;
+    }
+    assert!(pool.queue_time() > Duration::from_millis(800), "{:?}", pool.queue_time());
+    let staging = deployment.stage(&bucket, crate::Destination::Object { key: "v-2".into() }, &v2);
+    let (staged, ()) = futures::join!(staging, async {
+        while deployment.metrics.effort_level.get() != 0.0 {
+            tokio::task::yield_now().await;
+        }
+        drop(taken);
+    });
+    let facts = crate::facts::Facts::default();
+    let published = deployment.engine.publish(&bucket, "v-2", staged, facts, catalog::Precondition::None).await;
+    let storage = published.expect("published").storage;
+    assert_eq!((storage.form, storage.reason.as_str()), (Form::Zstd, "deferred"));
+    assert_eq!(waiting(&deployment).await, 1);
+    run(&deployment, json!({ "now": true })).await;
+    let head = deployment.engine.head(&bucket, "v-2").await.expect("head").expect("exists");
+    assert_eq!(head.facts.storage.form, Form::Delta);
+    assert!(head.facts.storage.stored_bytes < storage.stored_bytes / 10);
+    assert_eq!(waiting(&deployment).await, 0);
+    assert!(deployment.get(&bucket, "v-2", 0..v2.len()).await == v2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_cores_are_busy_only_what_has_waited_too_long_is_done() {
+    for (defer_age_max, left) in [(Duration::from_secs(3600), 2), (Duration::ZERO, 0)] {
+        let deployment = start(|config| config.convert.defer_age_max = defer_age_max).await;
+        two_that_wait(&deployment).await;
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let engine = deployment.engine.clone();
+        let busy = tokio::spawn(async move { engine.pool.run(move |_| held.recv().is_err()).await });
+        while deployment.engine.pool.busy() == 0 {
+            tokio::task::yield_now().await;
+        }
+        run(&deployment, Value::Null).await;
+        assert_eq!(waiting(&deployment).await, left, "after {defer_age_max:?}");
+        run(&deployment, json!({ "now": true })).await;
+        assert_eq!(waiting(&deployment).await, 0);
+        drop(release);
+        assert!(busy.await.expect("no panic").expect("ran"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_without_room_leaves_content_as_it_is() {
+    let deployment = start(|config| config.convert.free_bytes_min = u64::MAX).await;
+    let (bucket, v2) = two_that_wait(&deployment).await;
+    let report = run(&deployment, json!({ "now": true })).await;
+    assert_eq!((&report["without_room"], waiting(&deployment).await), (&json!(2), 2));
+    assert!(deployment.get(&bucket, "v-2", 0..v2.len()).await == v2);
+    let order = deployment.engine.run_job("convert", json!({ "bucket": "delta", "compression": "off" })).await;
+    assert!(matches!(order, Err(EngineError::Full)), "{order:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_blob_stays_in_the_queue_and_does_not_stop_the_others() {
+    let deployment = start(|_| {}).await;
+    two_that_wait(&deployment).await;
+    let current = deployment.engine.catalog().content(deployment.bucket("delta").await.row.id, "v-2").await;
+    let row = current.expect("read").expect("exists").blobs.remove(0);
+    deployment.damage(&row);
+    let report = run(&deployment, json!({ "now": true })).await;
+    assert_eq!((&report["failed"], waiting(&deployment).await), (&json!(1), 1), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_base_that_is_kept_for_one_delta_is_let_go_of_and_one_that_saves_much_is_not() {
+    let deployment = start(|_| {}).await;
+    let bucket = deployment.bucket("sealed").await;
+    for (series, deltas) in [("few", 1), ("many", 6)] {
+        let base = content(2 * MIB, 53 + deltas);
+        deployment.put(&bucket, &format!("{series}/v-0"), &base).await;
+        for number in 1..=deltas {
+            let put = deployment.put(&bucket, &format!("{series}/v-{number}"), &edited(&base, number)).await;
+            assert_eq!(put.storage.form, Form::Delta);
+        }
+        deployment.delete(&bucket, &format!("{series}/v-0")).await;
+    }
+    let kept = async || deployment.engine.catalog().kept_bases(None, 10).await.expect("read").len();
+    assert_eq!(kept().await, 2);
+    assert!(deployment.engine.settle(Duration::from_secs(60)).await.expect("settled"));
+    deployment.engine.collect(true).await.expect("collected");
+    assert_eq!(kept().await, 1);
+    let head = deployment.engine.head(&bucket, "few/v-1").await.expect("head").expect("exists");
+    assert_ne!(head.facts.storage.form, Form::Delta);
+    let base = content(2 * MIB, 54);
+    let v1 = edited(&base, 1);
+    assert!(deployment.get(&bucket, "few/v-1", 0..v1.len()).await == v1);
+    assert_eq!(deployment.engine.catalog().check().await.expect("checked"), Vec::<String>::new());
+}
+
+/// A delta in 24 parts, read often in ranges that are shorter than a part.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_read_often_in_ranges_grows_by_a_twentieth_of_what_deltas_save_at_most_and_comes_back() {
+    const PART: usize = 320 << 10;
+    let hot = |config: &mut EngineConfig| {
+        config.convert.defer = false;
+        config.convert.hot_reads = 4;
+        config.convert.merge_extents = 0;
+    };
+    let deployment = start(hot).await;
+    let bucket = deployment.bucket("delta").await;
+    let v1 = content(24 * PART, 57);
+    let v2 = edited(&v1, 58)[..24 * PART].to_vec();
+    deployment.put_in_parts(&bucket, "v-1", &v1, PART).await;
+    deployment.put_in_parts(&bucket, "v-2", &v2, PART).await;
+    let sums = async |deployment: &Deployment| {
+        let stats = deployment.engine.catalog().stats().await.expect("read");
+        let bucket = stats.iter().find(|stats| stats.name == "delta").expect("it is there").clone();
+        (bucket.whole_bytes + bucket.delta_bytes, bucket.forms.delta_plain - bucket.forms.delta_stored)
+    };
+    let download = async |deployment: &Deployment, bucket: &BucketHandle, times: usize| {
+        for _ in 0..times {
+            for start in (0..v2.len()).step_by(128 << 10) {
+                let end = v2.len().min(start + (128 << 10));
+                assert!(deployment.get(bucket, "v-2", start..end).await == v2[start..end]);
+            }
+        }
+    };
+    let (before, saved) = sums(&deployment).await;
+    assert!(saved > 23 * PART as u64, "{saved}");
+    download(&deployment, &bucket, 1).await;
+    run(&deployment, json!({ "now": true })).await;
+    assert_eq!(sums(&deployment).await.0, before, "once is not often");
+    download(&deployment, &bucket, 6).await;
+    let report = run(&deployment, json!({ "now": true })).await;
+    deployment.engine.collect(true).await.expect("collected");
+    let (after, _) = sums(&deployment).await;
+    assert_eq!(report["converted"]["hot"]["blobs"], 1, "{report}");
+    assert!(after > before && after - before <= saved / 20, "{before} became {after}, and {saved} were saved");
+    let explained = deployment.engine.explain("delta", "v-2", None).await.expect("explained").expect("exists");
+    let blobs = explained["blobs"].as_array().expect("a list").iter();
+    assert_eq!(blobs.filter(|blob| blob["hot_bytes"] != 0).count(), 1, "{explained:#}");
+
+    // The account is the store's, not the process's.
+    let dir = deployment.stop().await;
+    let configured = config(std::path::Path::new("."), 512 << 20);
+    let deployment = Deployment::reopened(dir, registry::all(&configured), hot).await;
+    let bucket = deployment.bucket("delta").await;
+    download(&deployment, &bucket, 6).await;
+    run(&deployment, json!({ "now": true })).await;
+    deployment.engine.collect(true).await.expect("collected");
+    assert_eq!(sums(&deployment).await.0, after);
+
+    deployment.engine.heat.pass(Duration::from_secs(3600));
+    let report = run(&deployment, json!({ "now": true })).await;
+    assert_eq!(report["converted"]["cooled"]["blobs"], 1, "{report}");
+    deployment.engine.collect(true).await.expect("collected");
+    let (cold, _) = sums(&deployment).await;
+    assert!(cold <= before + before / 100, "{before} became {after} and then {cold}");
+    assert_eq!(deployment.engine.catalog().heat_sum().await.expect("read"), 0);
+    download(&deployment, &bucket, 1).await;
+}

@@ -1,0 +1,323 @@
+//! Background jobs: what runs without a client waiting, once at a time in the whole deployment.
+//!
+//! ```text
+//! registry ─► scheduler: due? ─► lease from the catalog ─► run ─► checkpoints, progress ─► outcome, lease given up
+//!                                      ▲  renewed while it runs; when that fails, the run is stopped
+//! ```
+//!
+//! A job is a named function in [`registry`]. It runs when its interval is over, when something
+//! waits for it, or when an operator asks; it remembers a cursor, so that a run which was
+//! interrupted goes on where it was, on whichever process is there.
+//!
+//! The lease makes two runs of one job unlikely, not impossible: a process that is stopped for
+//! longer than its lease wakes up and believes in it until the next renewal. Nothing rests on it
+//! (E4, E23; docs/reference/jobs.md has the argument): its commits carry a writer epoch and name
+//! the state they change, and what it remembers is only stored under its own fence.
+
+pub(crate) mod registry;
+mod run;
+mod scheduler;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use run::JobRun;
+
+use crate::{Engine, error::EngineError};
+use catalog::{JobRow, JobTake, JobWish};
+use futures::future::BoxFuture;
+use registry::JobSpec;
+use run::Running;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use state::{JobState, Outcome};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::Notify;
+
+/// How long a lease lasts without being renewed.
+const LEASE: Duration = Duration::from_secs(30);
+/// Between two looks at a job that another process runs.
+const ELSEWHERE_POLL: Duration = Duration::from_millis(200);
+
+/// The jobs of one process.
+pub(crate) struct Jobs {
+    specs: Vec<JobSpec>,
+    running: Mutex<BTreeMap<&'static str, Arc<Running>>>,
+    /// Something may be due, or has ended.
+    wake: Notify,
+    ended: Notify,
+    settling: AtomicUsize,
+}
+
+/// What an operator asks of a job that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JobAction {
+    /// Stop where it is; go on when resumed.
+    Pause,
+    /// Go on; also with a run that failed.
+    Resume,
+    /// Give up the run under way, or the one that waits to be resumed.
+    Cancel,
+}
+
+/// A run that was started.
+#[derive(Clone, Debug, Serialize)]
+pub struct Started {
+    /// The job.
+    pub job: &'static str,
+    /// The run's number: grows with every run of the job, in the whole deployment.
+    pub run: i64,
+}
+
+impl Jobs {
+    pub(crate) fn new(specs: Vec<JobSpec>) -> Self {
+        Self {
+            specs,
+            running: Mutex::default(),
+            wake: Notify::new(),
+            ended: Notify::new(),
+            settling: AtomicUsize::new(0),
+        }
+    }
+
+    fn spec(&self, name: &str) -> Result<&JobSpec, EngineError> {
+        self.specs.iter().find(|spec| spec.name == name).ok_or_else(|| EngineError::NoJob(name.to_owned()))
+    }
+
+    fn running(&self) -> MutexGuard<'_, BTreeMap<&'static str, Arc<Running>>> {
+        // Nothing panics while it holds the lock.
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run_of(&self, name: &str) -> Option<Arc<Running>> {
+        self.running().get(name).cloned()
+    }
+}
+
+impl Engine {
+    /// Starts a run of a job with parameters, here and now.
+    ///
+    /// # Errors
+    /// [`EngineError::NoJob`]; [`EngineError::JobRefused`] when it runs already, is paused or waits
+    /// to be resumed, or does not take the parameters; or what the catalog says.
+    pub async fn start_job(self: &Arc<Self>, name: &str, parameters: Value) -> Result<Started, EngineError> {
+        self.begin(name, parameters).await.map(|running| running.started())
+    }
+
+    /// Runs a job and gives its report. Waits for a run of it that is under way, here or elsewhere.
+    ///
+    /// # Errors
+    /// As [`Engine::start_job`], and what the run failed with.
+    pub async fn run_job(self: &Arc<Self>, name: &str, parameters: Value) -> Result<Value, EngineError> {
+        loop {
+            if self.stopping.is_cancelled() {
+                return Err(EngineError::Stopped("the process is ending"));
+            }
+            match self.begin(name, parameters.clone()).await {
+                Ok(running) => return running.ended().await,
+                Err(EngineError::JobRuns(_)) => match self.jobs.run_of(name) {
+                    Some(running) => drop(running.ended().await),
+                    None => tokio::time::sleep(ELSEWHERE_POLL).await,
+                },
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn begin(self: &Arc<Self>, name: &str, parameters: Value) -> Result<Arc<Running>, EngineError> {
+        let spec = self.jobs.spec(name)?;
+        spec.check(&parameters).map_err(|error| EngineError::JobRefused(format!("{name}: {error}")))?;
+        let row = self.take_job(spec, Duration::ZERO).await?;
+        let row = row.ok_or_else(|| EngineError::JobRuns(name.to_owned()))?;
+        let state = JobState::of(&row);
+        if spec.resumes && state.waits() {
+            self.give_back(&row, &state).await?;
+            let message = format!("{name} has a run that is {}: resume or cancel it first", state.word(row.paused));
+            return Err(EngineError::JobRefused(message));
+        }
+        Ok(self.launch(
+            spec,
+            &row,
+            JobState { parameters, outcome: state.outcome, last_ok: state.last_ok, ..JobState::default() },
+        ))
+    }
+
+    async fn take_job(&self, spec: &JobSpec, rest: Duration) -> Result<Option<JobRow>, EngineError> {
+        let take =
+            JobTake { name: spec.name.into(), epoch: self.epoch(), lease_ms: millis(LEASE), rest_ms: millis(rest) };
+        self.note_fenced(self.catalog.take_job(take).await.map_err(EngineError::from))
+    }
+
+    /// Gives a lease back that was taken to look.
+    async fn give_back(&self, row: &JobRow, state: &JobState) -> Result<(), EngineError> {
+        Ok(self.catalog.release_job(&run::lease_of(row), json!(state)).await?)
+    }
+
+    /// Pauses, resumes or cancels a job wherever it runs. What runs elsewhere hears of it at its
+    /// next renewal.
+    ///
+    /// # Errors
+    /// [`EngineError::NoJob`], [`EngineError::JobRefused`] when there is nothing to cancel, or what
+    /// the catalog says.
+    pub async fn act_on_job(self: &Arc<Self>, name: &str, action: JobAction) -> Result<Value, EngineError> {
+        let spec = self.jobs.spec(name)?;
+        match action {
+            JobAction::Pause => {
+                self.catalog.wish_job(name, JobWish::Pause).await?;
+                self.stop_local(name, Outcome::Paused);
+            }
+            JobAction::Resume => {
+                let row = self.catalog.wish_job(name, JobWish::Resume).await?;
+                if spec.resumes
+                    && !row.held
+                    && JobState::of(&row).failed_half_way()
+                    && let Some(row) = self.take_job(spec, Duration::ZERO).await?
+                {
+                    self.launch(spec, &row, JobState::of(&row));
+                }
+            }
+            JobAction::Cancel => {
+                let row = self.catalog.wish_job(name, JobWish::Cancel).await?;
+                self.stop_local(name, Outcome::Cancelled);
+                if !row.held {
+                    self.forget_waiting(spec).await?;
+                }
+            }
+        }
+        self.jobs.wake.notify_one();
+        self.job(name).await
+    }
+
+    fn stop_local(&self, name: &str, why: Outcome) {
+        if let Some(running) = self.jobs.run_of(name) {
+            running.stop(why);
+        }
+    }
+
+    async fn forget_waiting(&self, spec: &JobSpec) -> Result<(), EngineError> {
+        let Some(row) = self.take_job(spec, Duration::ZERO).await? else { return Ok(()) };
+        let state = JobState::of(&row);
+        let waits = state.waits();
+        let left = if waits { state.given_up() } else { state };
+        self.give_back(&row, &left).await?;
+        if waits { Ok(()) } else { Err(EngineError::JobRefused(format!("no run of {} is under way", spec.name))) }
+    }
+
+    /// Every job: what it is, whether it runs, how far it is, how it ended last.
+    ///
+    /// # Errors
+    /// What the catalog says.
+    pub async fn jobs(&self) -> Result<Value, EngineError> {
+        let rows = self.catalog.jobs().await?;
+        let described = self.jobs.specs.iter().map(|spec| self.describe(spec, &rows));
+        Ok(Value::Array(futures::future::join_all(described).await))
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// [`EngineError::NoJob`], or what the catalog says.
+    pub async fn job(&self, name: &str) -> Result<Value, EngineError> {
+        let spec = self.jobs.spec(name)?;
+        let rows = self.catalog.jobs().await?;
+        Ok(self.describe(spec, &rows).await)
+    }
+
+    async fn describe(&self, spec: &JobSpec, rows: &[JobRow]) -> Value {
+        let row = rows.iter().find(|row| row.name == spec.name);
+        let here = self.jobs.run_of(spec.name);
+        let state = row.map(JobState::of).unwrap_or_default();
+        let (progress, parameters) = match &here {
+            Some(running) => (running.progress(), running.parameters()),
+            None => (state.progress.clone(), state.parameters.clone()),
+        };
+        let backlog = match &spec.backlog {
+            Some(backlog) => backlog(self).await.ok(),
+            None => None,
+        };
+        let word = state.outcome.as_ref().map(|last| last.result);
+        json!({
+            "name": spec.name,
+            "about": spec.about,
+            "interval_s": spec.every.map(|every| every.as_secs_f64()),
+            "run": row.map_or(0, |row| row.fence),
+            "running": here.is_some() || row.is_some_and(|row| row.held),
+            "here": here.is_some(),
+            "paused": row.is_some_and(|row| row.paused),
+            "waiting": here.is_none() && !row.is_some_and(|row| row.held) && spec.resumes && state.waits(),
+            "parameters": parameters,
+            "progress": { "done": progress.done, "total": progress.total, "unit": spec.unit, "note": progress.note },
+            "backlog": backlog,
+            "last_run_ms": row.and_then(|row| row.ended_ms),
+            "last_result": word,
+            "last_outcome": state.outcome.map(|last| last.report),
+        })
+    }
+
+    /// Waits until no commit is under way and no job runs, is due or has something waiting for it,
+    /// at most `timeout`; true when it got there. Paused jobs and failed ones do not count.
+    ///
+    /// # Errors
+    /// What the catalog says.
+    pub async fn settle(self: &Arc<Self>, timeout: Duration) -> Result<bool, EngineError> {
+        self.jobs.settling.fetch_add(1, Ordering::Relaxed);
+        let _settling = Settling(&self.jobs.settling);
+        let idle = async {
+            loop {
+                let ended = self.jobs.ended.notified();
+                self.hooks.settle().await;
+                if self.commits.is_empty() && !self.start_due_jobs(scheduler::Urgency::Settle).await? {
+                    return Ok(());
+                }
+                let _ = tokio::time::timeout(Duration::from_millis(20), ended).await;
+            }
+        };
+        match tokio::time::timeout(timeout, idle).await {
+            Ok(settled) => settled.map(|()| true),
+            Err(_) => Ok(false),
+        }
+    }
+}
+
+impl Engine {
+    /// Whether somebody waits in [`Engine::settle`]: jobs that make way for clients should not,
+    /// then.
+    pub fn is_settling(&self) -> bool {
+        self.jobs.settling.load(Ordering::Relaxed) > 0
+    }
+}
+
+struct Settling<'a>(&'a AtomicUsize);
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How many things wait for a job.
+type Backlog = Box<dyn for<'e> Fn(&'e Engine) -> BoxFuture<'e, Result<u64, EngineError>> + Send + Sync>;
+
+/// A job's function over its engine and its run.
+type Work = Box<dyn Fn(Arc<Engine>, JobRun) -> BoxFuture<'static, Result<Value, EngineError>> + Send + Sync>;
+
+fn boxed<F, R>(work: F) -> Work
+where
+    F: Fn(Arc<Engine>, JobRun) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<Value, EngineError>> + Send + 'static,
+{
+    Box::new(move |engine, run| Box::pin(work(engine, run)))
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 4)
+}

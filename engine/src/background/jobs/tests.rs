@@ -1,0 +1,223 @@
+//! Jobs through the engine, on a real catalog. What is waited for is a condition, never a time.
+
+use super::*;
+use crate::{
+    background::jobs::registry::{JobSpec, report},
+    config::EngineConfig,
+    tests::Deployment,
+};
+use catalog::CatalogError;
+use futures::FutureExt;
+use serde_json::json;
+use std::sync::atomic::AtomicU64;
+use tokio::sync::Semaphore;
+
+/// A job that counts to `to`, one step per permit, remembering where it is.
+#[derive(Clone)]
+struct Counter {
+    steps: Arc<Semaphore>,
+    /// Every number that was counted, in order.
+    counted: Arc<Mutex<Vec<u64>>>,
+    waiting: Arc<AtomicU64>,
+}
+
+#[derive(Deserialize)]
+struct To {
+    to: u64,
+}
+
+impl Counter {
+    fn new() -> Self {
+        Self { steps: Arc::new(Semaphore::new(0)), counted: Arc::default(), waiting: Arc::default() }
+    }
+
+    fn spec(&self) -> JobSpec {
+        let (counter, backlog) = (self.clone(), self.waiting.clone());
+        JobSpec::new("count", "Counts.", "numbers", move |_, run| {
+            let counter = counter.clone();
+            async move { report(counter.count(&run).await) }
+        })
+        .takes::<To>()
+        .resumes()
+        .backlog(move |_| {
+            let waiting = backlog.load(Ordering::Relaxed);
+            Box::pin(async move { Ok(waiting) })
+        })
+    }
+
+    async fn count(&self, run: &JobRun) -> Result<Value, EngineError> {
+        let to = if self.waiting.swap(0, Ordering::Relaxed) > 0 { 1 } else { run.parameters::<To>()?.to };
+        let mut at = run.cursor::<u64>()?.unwrap_or(0);
+        while at < to {
+            tokio::select! {
+                step = self.steps.acquire() => step.expect("never closed").forget(),
+                () = run.token().cancelled() => return Err(run.check().expect_err("it was told to end")),
+            }
+            at += 1;
+            self.counted.lock().expect("sound").push(at);
+            run.progress(at, Some(to));
+            run.checkpoint(&at).await?;
+        }
+        Ok(json!({ "counted": at }))
+    }
+
+    fn counted(&self) -> Vec<u64> {
+        self.counted.lock().expect("sound").clone()
+    }
+
+    async fn has_counted(&self, len: usize) {
+        while self.counted().len() < len {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+async fn start(counter: &Counter) -> Deployment {
+    Deployment::with_jobs(vec![counter.spec()], |_| {}).await
+}
+
+async fn until(engine: &Arc<Engine>, wanted: impl Fn(&Value) -> bool) -> Value {
+    loop {
+        let seen = engine.job("count").await.expect("catalog answers");
+        if wanted(&seen) {
+            return seen;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_runs_with_its_parameters_shows_its_progress_and_gives_a_report() {
+    let counter = Counter::new();
+    let deployment = start(&counter).await;
+    let engine = &deployment.engine;
+    let refused = engine.start_job("count", json!({ "to": "x" })).await;
+    assert!(matches!(refused, Err(EngineError::JobRefused(_))));
+    assert!(matches!(engine.start_job("nothing", Value::Null).await, Err(EngineError::NoJob(_))));
+
+    let started = engine.start_job("count", json!({ "to": 3 })).await.expect("started");
+    assert!(matches!(engine.start_job("count", json!({ "to": 3 })).await, Err(EngineError::JobRuns(_))));
+    counter.steps.add_permits(2);
+    let seen = until(engine, |seen| seen["progress"]["done"] == 2).await;
+    assert_eq!((&seen["running"], &seen["progress"]["total"]), (&json!(true), &json!(3)));
+    assert_eq!((&seen["run"], &seen["parameters"]), (&json!(started.run), &json!({ "to": 3 })));
+    counter.steps.add_permits(1);
+    let seen = until(engine, |seen| seen["running"] == false).await;
+    assert_eq!((&seen["last_result"], &seen["last_outcome"]), (&json!("ok"), &json!({ "counted": 3 })));
+    assert_eq!(deployment.metrics.job_runs_total.with_label_values(&["count", "ok"]).get(), 1);
+
+    counter.steps.add_permits(2);
+    let again = engine.run_job("count", json!({ "to": 2 })).await.expect("ran");
+    assert_eq!(again, json!({ "counted": 2 }), "a new run begins anew");
+    assert_eq!(counter.counted(), [1, 2, 3, 1, 2]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_run_goes_on_from_its_cursor_and_a_cancelled_one_is_forgotten() {
+    let counter = Counter::new();
+    let deployment = start(&counter).await;
+    let engine = &deployment.engine;
+    engine.start_job("count", json!({ "to": 4 })).await.expect("started");
+    counter.steps.add_permits(2);
+    counter.has_counted(2).await;
+    engine.act_on_job("count", JobAction::Pause).await.expect("paused");
+    let seen = until(engine, |seen| seen["running"] == false).await;
+    assert_eq!(
+        (&seen["paused"], &seen["waiting"], &seen["last_result"]),
+        (&json!(true), &json!(true), &json!("paused"))
+    );
+    let refused = engine.start_job("count", json!({ "to": 9 })).await;
+    assert!(matches!(refused, Err(EngineError::JobRefused(_))), "a run waits");
+    assert!(engine.settle(Duration::from_secs(60)).await.expect("settles"), "what is paused is not waited for");
+
+    counter.steps.add_permits(1);
+    engine.act_on_job("count", JobAction::Resume).await.expect("resumed");
+    counter.has_counted(3).await;
+    assert_eq!(counter.counted(), [1, 2, 3]);
+    engine.act_on_job("count", JobAction::Cancel).await.expect("cancelled");
+    let seen = until(engine, |seen| seen["running"] == false).await;
+    assert_eq!((&seen["waiting"], &seen["last_result"]), (&json!(false), &json!("cancelled")));
+    let nothing = engine.act_on_job("count", JobAction::Cancel).await;
+    assert!(matches!(nothing, Err(EngineError::JobRefused(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_its_process_interrupted_goes_on_in_the_next() {
+    let counter = Counter::new();
+    let deployment = start(&counter).await;
+    deployment.engine.start_job("count", json!({ "to": 3 })).await.expect("started");
+    counter.steps.add_permits(1);
+    counter.has_counted(1).await;
+    let dir = deployment.stop().await;
+
+    counter.steps.add_permits(2);
+    let next = Deployment::reopened(dir, vec![counter.spec()], |_| {}).await;
+    let seen = until(&next.engine, |seen| seen["last_result"] == "ok").await;
+    assert_eq!(seen["last_outcome"], json!({ "counted": 3 }));
+    assert_eq!(counter.counted(), [1, 2, 3], "nothing was counted twice");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_lease_was_taken_ends_and_stores_nothing() {
+    let counter = Counter::new();
+    let deployment = start(&counter).await;
+    let engine = &deployment.engine;
+    engine.start_job("count", json!({ "to": 1_000_000 })).await.expect("started");
+    counter.steps.add_permits(1);
+    counter.has_counted(1).await;
+
+    // As another process finds it: the lease is over, because this one was stopped for so long.
+    let row = engine.catalog.jobs().await.expect("read").into_iter().find(|row| row.name == "count").expect("there");
+    let mine = run::lease_of(&row);
+    engine.catalog.renew_job(&mine, 0).await.expect("shortened");
+    let take = JobTake { name: "count".into(), epoch: engine.epoch(), lease_ms: 600_000, rest_ms: 0 };
+    let taken = loop {
+        if let Some(row) = engine.catalog.take_job(take.clone()).await.expect("catalog answers") {
+            break row;
+        }
+    };
+    let theirs = run::lease_of(&taken);
+    engine.catalog.save_job(&theirs, json!({ "cursor": 100, "unfinished": true })).await.expect("saved");
+
+    // It wakes up: its next checkpoint that is stored tells it.
+    let running = engine.jobs.run_of("count").expect("it believes that it runs");
+    while !matches!(running.ended().now_or_never(), Some(Err(EngineError::Stopped(_)))) {
+        counter.steps.add_permits(1);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let row = engine.catalog.jobs().await.expect("read").into_iter().find(|row| row.name == "count").expect("there");
+    assert_eq!((row.fence, &row.state["cursor"]), (taken.fence, &json!(100)));
+    assert_eq!(deployment.metrics.job_leases_lost_total.with_label_values(&["count"]).get(), 1);
+    assert!(matches!(engine.catalog.save_job(&mine, json!(null)).await, Err(CatalogError::Fenced)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settling_runs_what_waits_and_a_panic_is_a_failure_like_others() {
+    let counter = Counter::new();
+    let deployment = start(&counter).await;
+    let engine = &deployment.engine;
+    assert!(engine.settle(Duration::from_secs(60)).await.expect("settles"));
+    assert_eq!(counter.counted(), [0u64; 0]);
+    counter.waiting.store(5, Ordering::Relaxed);
+    counter.steps.add_permits(1);
+    assert!(engine.settle(Duration::from_secs(60)).await.expect("settles"));
+    assert_eq!(counter.counted(), [1]);
+    engine.start_job("count", json!({ "to": 2 })).await.expect("started");
+    assert!(!engine.settle(Duration::from_millis(50)).await.expect("no error"), "a run is under way");
+
+    let broken = JobSpec::new("broken", "Breaks.", "", |_, _| async { panic!("on purpose") });
+    let deployment = Deployment::with_jobs(vec![broken], |_| {}).await;
+    let failed = deployment.engine.run_job("broken", Value::Null).await;
+    assert!(matches!(failed, Err(EngineError::Other(_))));
+    assert_eq!(deployment.metrics.job_runs_total.with_label_values(&["broken", "failed"]).get(), 1);
+    assert!(deployment.engine.settle(Duration::from_secs(60)).await.expect("settles"), "it is not tried for ever");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_does_not_schedule_leaves_jobs_alone() {
+    let nothing = |config: &mut EngineConfig| config.schedule_jobs = false;
+    let always = JobSpec::new("always", "", "", |_, _| async { Ok(Value::Null) }).every(Duration::ZERO).at_start();
+    let deployment = Deployment::with_jobs(vec![always], nothing).await;
+    assert_eq!(deployment.engine.catalog.jobs().await.expect("read"), []);
+    deployment.engine.run_job("always", Value::Null).await.expect("asked for, it runs");
+}

@@ -1,0 +1,309 @@
+//! The job `lifecycle`: what a bucket's rules say is over is removed, by the same commits that a
+//! client's deletion makes. Each names the current version that was seen, so that whoever wrote
+//! meanwhile wins; a lock that holds is bypassed by no rule.
+
+pub(crate) mod rules;
+
+use crate::{
+    Engine,
+    background::jobs::JobRun,
+    bucket::{BucketHandle, BucketState},
+    error::EngineError,
+    now_ms,
+};
+use catalog::{Bucket, Precondition, UnixMs, UploadsQuery, Version, VersionEntry, VersionRef, VersionsQuery};
+use futures::{StreamExt as _, stream};
+use rules::{Calendar, Candidate, Lifecycle};
+use serde::Serialize;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// The name of a bucket's lifecycle among its configurations.
+pub const LIFECYCLE: &str = "lifecycle";
+/// Entries read at once.
+const PAGE: usize = 1000;
+/// Removals under way at once: the catalog commits them together.
+const REMOVALS_AT_ONCE: usize = 16;
+/// The shortest and the longest time between two runs.
+const EVERY: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(7200)];
+
+/// How often the job runs: twelve times a day.
+pub(crate) fn interval(day: Duration) -> Duration {
+    let [shortest, longest] = EVERY;
+    (day / 12).clamp(shortest, longest)
+}
+
+/// What a run did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Followed {
+    /// Current versions that were removed, or hidden behind a delete marker.
+    expired: u64,
+    /// Versions that were not current.
+    noncurrent: u64,
+    /// Delete markers without a version behind them.
+    markers: u64,
+    /// Uploads that were aborted.
+    uploads: u64,
+    /// What is due and locked.
+    locked: u64,
+    /// What others changed meanwhile: the next run looks at it again.
+    changed: u64,
+}
+
+/// Something that is over.
+enum Due {
+    Current { key: String, version: Version },
+    Noncurrent { version: Version, current: Precondition },
+    Marker { version: Version },
+}
+
+/// The versions of one key as they are met, newest first.
+struct Key {
+    name: String,
+    /// What must still hold of the key when one of its older versions is removed.
+    current: Precondition,
+    /// Since when the next older version is not current.
+    since_ms: UnixMs,
+    /// How many were met that are not current.
+    noncurrent: u32,
+    /// The newest version, while it is a delete marker and nothing was met behind it.
+    lone_marker: Option<Version>,
+}
+
+impl BucketState {
+    /// The bucket's lifecycle; `None` when there is none.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] when what was kept cannot be read.
+    pub fn lifecycle(&self) -> Result<Option<Lifecycle>, EngineError> {
+        let Some(kept) = self.settings.configurations.get(LIFECYCLE) else { return Ok(None) };
+        serde_json::from_value(kept.clone())
+            .map(Some)
+            .map_err(|error| EngineError::Other(format!("lifecycle of bucket {}: {error}", self.row.name)))
+    }
+}
+
+impl Engine {
+    /// The job `lifecycle`.
+    pub(crate) async fn follow_lifecycles_once(self: &Arc<Self>, run: &JobRun) -> Result<Followed, EngineError> {
+        let mut report = Followed::default();
+        for row in self.catalog.buckets().await? {
+            run.check()?;
+            if kept_in(&row).is_none() {
+                continue;
+            }
+            let Some(bucket) = self.bucket(&row.name).await? else { continue };
+            let Some(rules) = bucket.lifecycle()? else { continue };
+            let calendar = Calendar::of(self.config.lifecycle_day);
+            let mut walk = Walk { engine: self, run, bucket: &bucket, rules, calendar, report: &mut report };
+            if walk.rules.concerns_versions() {
+                walk.versions().await?;
+            }
+            if walk.rules.concerns_uploads() {
+                walk.uploads().await?;
+            }
+        }
+        Ok(report)
+    }
+}
+
+fn kept_in(bucket: &Bucket) -> Option<&serde_json::Value> {
+    bucket.settings.get("configurations")?.get(LIFECYCLE)
+}
+
+/// One bucket, looked through once.
+struct Walk<'a> {
+    engine: &'a Arc<Engine>,
+    run: &'a JobRun,
+    bucket: &'a BucketHandle,
+    rules: Lifecycle,
+    calendar: Calendar,
+    report: &'a mut Followed,
+}
+
+impl Walk<'_> {
+    /// Whether the rules are still the bucket's: others are for the next run.
+    async fn still_meant(&self) -> Result<bool, EngineError> {
+        let row = self.engine.catalog.bucket(&self.bucket.row.name).await?;
+        Ok(row.is_some_and(|row| row.id == self.bucket.row.id && kept_in(&row) == kept_in(&self.bucket.row)))
+    }
+
+    /// Every page is read before what is over in the one before it is removed, because its place is
+    /// named by a version.
+    async fn versions(&mut self) -> Result<(), EngineError> {
+        let mut query = VersionsQuery {
+            bucket: self.bucket.row.id,
+            prefix: self.rules.prefix().to_owned(),
+            delimiter: None,
+            key_after: None,
+            version_after: None,
+            limit: PAGE,
+        };
+        let mut page = Some(self.engine.catalog.list_versions(&query).await?);
+        let mut key: Option<Key> = None;
+        while let Some(here) = page {
+            page = match here.next {
+                None => None,
+                Some((name, version)) => {
+                    (query.key_after, query.version_after) = (Some(name), version);
+                    Some(self.engine.catalog.list_versions(&query).await?)
+                }
+            };
+            let mut due = Vec::new();
+            let now_ms = now_ms();
+            for entry in here.entries {
+                let VersionEntry::Version { version, latest } = entry else { continue };
+                self.judge(&mut key, version, latest, now_ms, &mut due)?;
+            }
+            if page.is_none() {
+                due.extend(key.take().and_then(|key| self.lone_marker(key, now_ms)));
+            }
+            if due.is_empty() {
+                self.run.check()?;
+            } else if self.still_meant().await? {
+                self.remove(due).await?;
+            } else {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at one version, in the order of the listing.
+    fn judge(
+        &self,
+        key: &mut Option<Key>,
+        version: Version,
+        latest: bool,
+        now_ms: UnixMs,
+        due: &mut Vec<Due>,
+    ) -> Result<(), EngineError> {
+        if latest || key.as_ref().is_none_or(|key| key.name != version.key) {
+            due.extend(key.take().and_then(|key| self.lone_marker(key, now_ms)));
+            let current = if version.marker { Precondition::Absent } else { Precondition::Current(version.id) };
+            *key = Some(Key {
+                name: version.key.clone(),
+                current,
+                since_ms: version.modified_ms,
+                noncurrent: 0,
+                lone_marker: version.marker.then(|| version.clone()),
+            });
+            if !version.marker {
+                let tags = self.tags_of(&version)?;
+                let expiry = self.rules.expiry(&candidate(&version, &tags), self.calendar);
+                if expiry.is_some_and(|(at_ms, _)| at_ms <= now_ms) {
+                    due.push(Due::Current { key: version.key.clone(), version });
+                }
+            }
+            return Ok(());
+        }
+        let Some(key) = key else { return Ok(()) };
+        key.lone_marker = None;
+        let tags = self.tags_of(&version)?;
+        let (since_ms, newer) = (key.since_ms, key.noncurrent);
+        key.since_ms = version.modified_ms;
+        key.noncurrent = key.noncurrent.saturating_add(1);
+        if self.rules.drops_noncurrent(&candidate(&version, &tags), since_ms, newer, now_ms, self.calendar) {
+            due.push(Due::Noncurrent { version, current: key.current });
+        }
+        Ok(())
+    }
+
+    fn lone_marker(&self, key: Key, now_ms: UnixMs) -> Option<Due> {
+        let version = key.lone_marker?;
+        let drops = self.rules.drops_lone_marker(&key.name, version.modified_ms, now_ms, self.calendar);
+        drops.then_some(Due::Marker { version })
+    }
+
+    fn tags_of(&self, version: &Version) -> Result<BTreeMap<String, String>, EngineError> {
+        if version.marker || !self.rules.wants_tags() {
+            return Ok(BTreeMap::new());
+        }
+        Ok(self.engine.open_facts(self.bucket, version)?.tags)
+    }
+
+    async fn remove(&mut self, due: Vec<Due>) -> Result<(), EngineError> {
+        let (engine, bucket) = (self.engine, self.bucket);
+        let mut outcomes = stream::iter(due)
+            .map(|due| async move {
+                let outcome = match &due {
+                    Due::Current { key, version } => {
+                        engine.delete(bucket, key, Precondition::Current(version.id)).await.map(|_| true)
+                    }
+                    Due::Noncurrent { version, current } => remove_version(engine, bucket, version, *current).await,
+                    Due::Marker { version } => remove_version(engine, bucket, version, Precondition::Absent).await,
+                };
+                (due, outcome)
+            })
+            .buffer_unordered(REMOVALS_AT_ONCE)
+            .boxed();
+        while let Some((due, outcome)) = outcomes.next().await {
+            let count = match (outcome, due) {
+                (Ok(true), Due::Current { .. }) => &mut self.report.expired,
+                (Ok(true), Due::Noncurrent { .. }) => &mut self.report.noncurrent,
+                (Ok(true), Due::Marker { .. }) => &mut self.report.markers,
+                (Err(EngineError::Locked), _) => &mut self.report.locked,
+                (Ok(false) | Err(EngineError::PreconditionFailed), _) => &mut self.report.changed,
+                (Err(error), _) => return Err(error),
+            };
+            *count += 1;
+            self.run.progress(self.report.expired + self.report.noncurrent + self.report.markers, None);
+            self.run.check()?;
+        }
+        Ok(())
+    }
+
+    async fn uploads(&mut self) -> Result<(), EngineError> {
+        let mut query = UploadsQuery {
+            bucket: self.bucket.row.id,
+            prefix: self.rules.prefix().to_owned(),
+            delimiter: None,
+            key_after: None,
+            upload_after: None,
+            limit: PAGE,
+        };
+        loop {
+            let page = self.engine.catalog.uploads(&query).await?;
+            let next = page.next;
+            let now_ms = now_ms();
+            let is_over = |key: &str, created_ms| {
+                self.rules.abort(key, created_ms, self.calendar).is_some_and(|(at_ms, _)| at_ms <= now_ms)
+            };
+            let over: Vec<_> = page.uploads.iter().filter(|upload| is_over(&upload.key, upload.created_ms)).collect();
+            // The page's last upload names the place where the next one begins, so it stays until
+            // then.
+            let following = match next {
+                Some((key, upload)) => {
+                    (query.key_after, query.upload_after) = (Some(key), upload);
+                    true
+                }
+                None => false,
+            };
+            if !over.is_empty() && !self.still_meant().await? {
+                return Ok(());
+            }
+            let last = if following { query.upload_after } else { None };
+            for upload in over.into_iter().filter(|upload| Some(upload.id) != last) {
+                self.run.check()?;
+                let aborted = self.engine.abort(self.bucket, &upload.key, upload.id).await?;
+                self.report.uploads += u64::from(aborted);
+            }
+            if !following {
+                return Ok(());
+            }
+        }
+    }
+}
+
+async fn remove_version(
+    engine: &Arc<Engine>,
+    bucket: &BucketHandle,
+    version: &Version,
+    current: Precondition,
+) -> Result<bool, EngineError> {
+    let reference: VersionRef = version.reference();
+    Ok(engine.delete_version(bucket, &version.key, reference, current, false).await?.is_some())
+}
+
+fn candidate<'a>(version: &'a Version, tags: &'a BTreeMap<String, String>) -> Candidate<'a> {
+    Candidate { key: &version.key, size: version.size, tags, modified_ms: version.modified_ms }
+}

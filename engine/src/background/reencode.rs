@@ -1,0 +1,569 @@
+//! Rewriting: what one blob holds is encoded anew as another blob, and every version that uses it
+//! is moved over by compare-and-swap (E20).
+//!
+//! ```text
+//! read, verified -> stage -> blob durable -> read back, verified -> rewrite of each version -> the old blob dies by its tombstone
+//! ```
+//!
+//! The unit is the blob, not the version: an extent keeps its place and length and names another
+//! blob, so that parts, copies and copies of ranges need no thought. What a client can see of a
+//! version (ETag, checksums, Last-Modified, part sizes) is not touched. Whatever happens between
+//! two of the steps, each version has one of the two blobs; one that nobody came to reference is
+//! garbage of its epoch.
+
+use crate::{
+    Engine,
+    bases::{
+        base::BaseObject,
+        plan::{self, BaseOutcome, DELTA_LEN_MIN, Reason},
+    },
+    bucket::{BucketHandle, RowPlace, digest_of},
+    config::Compression,
+    error::{EngineError, StoreError},
+    facts::{Facts, Form, StorageFacts},
+    now_ms,
+    resources::pace::Pace,
+    write::{
+        effort::Trying,
+        publish::{Stored, to_json, without_choices},
+        stage::{ContentDigest, Manner, Search, Staged, Target},
+    },
+};
+use catalog::{
+    BlobForm, BlobKey, BlobRow, CatalogError, Content, Extent, FormBytes, NewBlob, Referrer, RewriteCommit, Version,
+};
+use delta_codec::Effort;
+use futures::{StreamExt, TryStreamExt};
+use object_format::ObjectFacts;
+use sha2::{Digest, Sha256};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+mod views;
+
+/// Versions that are moved over between two looks at who references the old blob.
+const REFERRERS_AT_ONCE: usize = 256;
+/// Looks after which a blob that is copied faster than its copies are moved is left for the next
+/// time.
+const LOOKS_MAX: usize = 64;
+
+/// Why content is encoded anew: label of the conversion metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Occasion {
+    /// It was stored in a hurry.
+    Deferred,
+    /// It is read so often that its delta costs more than it saves.
+    Hot,
+    /// Its base is kept for it alone and costs more than it saves.
+    Rebase,
+    /// It was made whole for its readers, and is not read often any more.
+    Cooled,
+    /// It is one of many small parts of an object.
+    Merge,
+    /// Its bucket's blobs go to another backend now.
+    Move,
+    /// Somebody asked for it.
+    Asked,
+}
+
+impl Occasion {
+    /// Its name in metric labels and reports.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Deferred => "deferred",
+            Self::Hot => "hot",
+            Self::Cooled => "cooled",
+            Self::Rebase => "rebase",
+            Self::Merge => "merge",
+            Self::Move => "move",
+            Self::Asked => "asked",
+        }
+    }
+}
+
+/// What content is to differ from.
+#[derive(Clone, Debug)]
+pub(crate) enum Wish {
+    /// Nothing: whole.
+    Whole,
+    /// What it differs from now, or what that has become in the bucket's domain; whole content
+    /// stays whole.
+    Kept,
+    /// Whatever is best.
+    Best,
+    /// These whole blobs, whose key is named for explanations.
+    These(String, Vec<BlobRow>),
+}
+
+/// What is to become of some content.
+#[derive(Clone)]
+pub(crate) struct Reform {
+    /// Why.
+    pub(crate) occasion: Occasion,
+    /// What it is to differ from.
+    pub(crate) wish: Wish,
+    /// How hard the codec tries.
+    pub(crate) effort: Effort,
+    /// How fast content may be read for it.
+    pub(crate) pace: Arc<Pace>,
+    /// Whether it may take more bytes than before; otherwise it has to save a thirty-second.
+    pub(crate) regardless: bool,
+}
+
+/// How a rewrite ended.
+#[derive(Debug)]
+pub(crate) enum Reformed {
+    /// Versions use this blob now.
+    Moved(Box<BlobRow>),
+    /// Left as it was: it would have gained nothing.
+    Kept,
+    /// No version uses the blob (any more), or every one that did changed meanwhile.
+    Unused,
+}
+
+/// How moving the versions over ended.
+enum Arrival {
+    Moved,
+    Unused,
+    /// A base of the new blob died before its first version could be moved (E3).
+    BaseGone,
+}
+
+/// A version that uses a blob, and where in it the blob's content begins.
+struct User {
+    version: Version,
+    start: u64,
+}
+
+/// How one compare-and-swap ended.
+pub(crate) enum Swap {
+    /// The version has the new extents.
+    Done,
+    /// The version is gone, or has another content.
+    Changed,
+    /// A base of what came along died before (E3).
+    BaseGone,
+}
+
+impl Engine {
+    /// Encodes what a blob holds anew in its bucket's present domain and moves every version over
+    /// to it. Parts of open uploads keep the old blob.
+    ///
+    /// # Errors
+    /// [`EngineError::Integrity`] when the content is not what it was stored as, and whatever
+    /// catalog and backend can do. Every version can be read as before then; those that were moved
+    /// stay moved.
+    pub(crate) async fn reencode(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        old: &BlobRow,
+        reform: &Reform,
+    ) -> Result<Reformed, EngineError> {
+        if old.inline.is_some() || self.serves_as_base(old, reform).await? {
+            return Ok(Reformed::Kept);
+        }
+        let Some(user) = self.user_of(old).await? else { return Ok(Reformed::Unused) };
+        if let Some(twin) = self.twin(bucket, old, reform).await? {
+            let arrived = self.move_over(bucket, old, twin.clone(), None).await?;
+            return Ok(match arrived {
+                Arrival::Moved => Reformed::Moved(Box::new(twin)),
+                Arrival::Unused | Arrival::BaseGone => Reformed::Unused,
+            });
+        }
+        if let Some(joined) = given_up(self.join_in_view(bucket, old, &user, reform).await)? {
+            return Ok(joined);
+        }
+        let mut reform = reform.clone();
+        let mut in_view = given_up(self.restage_in_view(bucket, old, &user, &reform).await)?;
+        loop {
+            let is_view = in_view.is_some();
+            let staged = match in_view.take() {
+                Some(staged) => staged,
+                None => self.restage(bucket, old, &user, &reform).await?,
+            };
+            if !is_view && !reform.gains(old, &staged.content.forms) {
+                return Ok(Reformed::Kept);
+            }
+            let object = self.object_facts(bucket, old, &user, staged.sha256).await?;
+            let digest = bucket.content_digest(&staged.sha256);
+            let (engine, handle, old_row) = (self.clone(), bucket.clone(), old.clone());
+            let sha256 = staged.sha256;
+            let is_hot = reform.occasion == Occasion::Hot;
+            // From here on it goes to its end even when the job is stopped.
+            let (arrived, new, hooks) = self
+                .detached(async move {
+                    let stored = engine.finish_blob(&handle, staged.content, &object, digest).await?;
+                    let Stored { mut new_blobs, mut storage, hooks, held: _held, .. } = stored;
+                    let mut new = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
+                    if is_hot {
+                        new.heat_bytes = new.row.stored_len.saturating_sub(old_row.stored_len);
+                        storage.reason = Reason::Hot.as_str().to_owned();
+                    } else if new.row.form == BlobForm::Whole {
+                        // Elsewhere, or encoded otherwise: it still stands in the place of a delta.
+                        new.heat_bytes = engine.catalog.heat_of(&[old_row.id]).await?;
+                    }
+                    engine.verify_stored(&handle, &new.row, sha256).await?;
+                    let row = new.row.clone();
+                    Ok((engine.move_over(&handle, &old_row, row.clone(), Some((new, storage))).await?, row, hooks))
+                })
+                .await?;
+            match arrived {
+                Arrival::Moved => {
+                    // The old blob's hooks go with it.
+                    hooks.into_iter().for_each(|hooks| self.hooks.tell(hooks));
+                    return Ok(Reformed::Moved(Box::new(new)));
+                }
+                Arrival::Unused => return Ok(Reformed::Unused),
+                Arrival::BaseGone => reform.wish = Wish::Whole,
+            }
+        }
+    }
+
+    /// True for content that deltas need and that a better encoding of its own would only double.
+    async fn serves_as_base(&self, old: &BlobRow, reform: &Reform) -> Result<bool, EngineError> {
+        let may_be = match reform.occasion {
+            Occasion::Deferred | Occasion::Cooled => true,
+            Occasion::Asked => !reform.regardless,
+            Occasion::Hot | Occasion::Rebase | Occasion::Merge | Occasion::Move => false,
+        };
+        Ok(may_be && old.form == BlobForm::Whole && self.catalog.fan_in(old.id).await? > 0)
+    }
+
+    /// What the new blob says of itself: what the old one said, or for content that was no blob of
+    /// ours what its version says.
+    async fn object_facts(
+        &self,
+        bucket: &BucketHandle,
+        old: &BlobRow,
+        user: &User,
+        sha256: [u8; 32],
+    ) -> Result<ObjectFacts, EngineError> {
+        if old.original.is_none() {
+            let mut object = self.blobs.manifest(old, bucket.domain_key()).await?.root.facts.clone();
+            object.facts = without_choices(object.facts)?;
+            return Ok(object);
+        }
+        Ok(ObjectFacts {
+            bucket: bucket.row.name.clone(),
+            key: user.version.key.clone(),
+            version_id: Some(user.version.id.0),
+            part: None,
+            sha256: Some(sha256),
+            facts: to_json(&self.open_facts(bucket, &user.version)?)?,
+            sketch: Vec::new(),
+        })
+    }
+
+    /// A version that uses the blob, and where in it the blob's content begins.
+    async fn user_of(&self, old: &BlobRow) -> Result<Option<User>, EngineError> {
+        for Referrer { key, id } in self.catalog.referrers(old.id, 2).await? {
+            let Some(content) = self.catalog.version(old.bucket, &key, id).await? else { continue };
+            let mut start = 0;
+            for extent in &content.extents {
+                if extent.blob == old.id {
+                    let start = start.max(extent.offset) - extent.offset;
+                    return Ok(Some(User { version: content.version, start }));
+                }
+                start += extent.len;
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same content in the bucket's domain under another blob: a copy that was encoded anew
+    /// before this one.
+    async fn twin(
+        &self,
+        bucket: &BucketHandle,
+        old: &BlobRow,
+        reform: &Reform,
+    ) -> Result<Option<BlobRow>, EngineError> {
+        if !matches!(reform.occasion, Occasion::Deferred | Occasion::Move) {
+            return Ok(None);
+        }
+        Ok(self.twin_by_digest(bucket, old).await?.filter(|twin| twin.id != old.id))
+    }
+
+    async fn twin_by_digest(&self, bucket: &BucketHandle, old: &BlobRow) -> Result<Option<BlobRow>, EngineError> {
+        let Some(digest) = old.digest else { return Ok(None) };
+        let (epoch, backend) = (bucket.key_epoch(), bucket.settings.backend.as_str());
+        Ok(self.catalog.duplicate(bucket.row.id, epoch, backend, digest, old.plain_len).await?)
+    }
+
+    /// Reads a blob's content through the ordinary verified path and encodes it as the reform wants
+    /// it.
+    async fn restage(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        old: &BlobRow,
+        user: &User,
+        reform: &Reform,
+    ) -> Result<Staged<()>, EngineError> {
+        let key = &user.version.key;
+        let search = self.wished_base(bucket, old, key, &reform.wish).await?;
+        let source = self.open_stored(bucket, old)?;
+        let pace = reform.pace.clone();
+        let body = self.read(&source, 0..old.plain_len).and_then(move |bytes| {
+            let pace = pace.clone();
+            async move {
+                pace.take(bytes.len() as u64).await;
+                Ok(bytes)
+            }
+        });
+        // One segment at a time beside the one that is being read: clients come first.
+        let len = Some(old.plain_len);
+        let target = Target {
+            key: key.clone(),
+            start: user.start,
+            part: None,
+            len,
+            reach: plan::reach_of(len),
+            proven: Arc::default(),
+        };
+        let trying = Trying::Fixed { effort: reform.effort, later: false };
+        let manner = Manner { target, search, trying, jobs: 1, watch_streams: false };
+        let staged = self.stage_with(bucket, manner, body.boxed(), ContentDigest::default());
+        let staged = staged.await.map_err(|error| match error {
+            StoreError::Body(error) | StoreError::Engine(error) => error,
+        })?;
+        self.check_restaged(bucket, old, &staged)?;
+        Ok(staged)
+    }
+
+    /// That what was read of a blob is what it was stored as.
+    fn check_restaged(&self, bucket: &BucketHandle, old: &BlobRow, staged: &Staged<()>) -> Result<(), EngineError> {
+        // Content of another key epoch has another digest of the same bytes; its segments were
+        // checked while they were read.
+        let expected = old.digest.filter(|_| old.key_epoch == bucket.key_epoch());
+        let other = expected.is_some_and(|expected| bucket.content_digest(&staged.sha256) != expected);
+        if other || staged.plain_len != old.plain_len {
+            return Err(EngineError::Integrity("a blob's content is not what it was stored as".into()));
+        }
+        Ok(())
+    }
+
+    async fn wished_base(
+        &self,
+        bucket: &BucketHandle,
+        old: &BlobRow,
+        key: &str,
+        wish: &Wish,
+    ) -> Result<Search, EngineError> {
+        if bucket.settings.compression != Compression::Delta || old.plain_len < DELTA_LEN_MIN {
+            return Ok(Search::Ended(BaseOutcome::NotWanted));
+        }
+        let best = Search::Wanted { avoid: Arc::new(HashSet::from([old.id])) };
+        let none = Search::Ended(BaseOutcome::None);
+        let given = |base: Option<BaseObject>| base.map(|base| Search::Settled(Arc::new(base)));
+        Ok(match wish {
+            Wish::Whole => none,
+            Wish::Kept if old.form == BlobForm::Whole => none,
+            Wish::Kept => given(self.base_of(bucket, key, self.present_bases(bucket, old).await?)).unwrap_or(best),
+            Wish::These(name, rows) => given(self.base_of(bucket, name, rows.clone())).unwrap_or(none),
+            Wish::Best => best,
+        })
+    }
+
+    /// What a delta's bases are in the bucket's present domain: themselves, or the same content
+    /// that was moved before.
+    async fn present_bases(&self, bucket: &BucketHandle, delta: &BlobRow) -> Result<Vec<BlobRow>, EngineError> {
+        let mut present = Vec::new();
+        for row in self.catalog.blobs(&self.catalog.bases_of(delta.id).await?).await? {
+            if row.backend == bucket.settings.backend && row.key_epoch == bucket.key_epoch() {
+                present.push(row);
+            } else if let Some(twin) = self.twin_by_digest(bucket, &row).await? {
+                present.push(twin);
+            }
+        }
+        Ok(present)
+    }
+
+    /// Reads a blob back from its backend before it takes the place of content that is well. One
+    /// that is not what was written is forgotten.
+    pub(crate) async fn verify_stored(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        row: &BlobRow,
+        sha256: [u8; 32],
+    ) -> Result<(), EngineError> {
+        let read = self.sha256_of_stored(bucket, row).await;
+        if matches!(&read, Ok(read) if *read == sha256) {
+            return Ok(());
+        }
+        self.forget_blob(row).await;
+        match read {
+            Ok(_) => Err(EngineError::Integrity("a blob read back from its backend is not what was written".into())),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn sha256_of_stored(self: &Arc<Self>, bucket: &BucketHandle, row: &BlobRow) -> Result<[u8; 32], EngineError> {
+        let body = self.read(&self.open_stored(bucket, row)?, 0..row.plain_len);
+        Ok(self.hash_pool.hash_all(Sha256::new(), body).await?.finalize().into())
+    }
+
+    /// Moves every version that uses `old` over to `new`. `brought`: `new` is not in the catalog
+    /// yet and comes with the first of them.
+    async fn move_over(
+        &self,
+        bucket: &BucketHandle,
+        old: &BlobRow,
+        new: BlobRow,
+        mut brought: Option<(NewBlob, StorageFacts)>,
+    ) -> Result<Arrival, EngineError> {
+        let storage = brought.as_ref().map(|(_, storage)| storage.clone());
+        let mut moved = 0u64;
+        for _ in 0..LOOKS_MAX {
+            let referrers = self.catalog.referrers(old.id, REFERRERS_AT_ONCE).await?;
+            if referrers.is_empty() {
+                break;
+            }
+            for referrer in referrers {
+                let comes_along = brought.as_ref().map(|(blob, _)| blob.clone());
+                match self.swap(bucket, &referrer, (old, &new), storage.as_ref(), comes_along).await? {
+                    Swap::Done => {
+                        brought = None;
+                        moved += 1;
+                    }
+                    Swap::Changed => {}
+                    Swap::BaseGone => {
+                        if brought.is_some() {
+                            self.forget_blob(&new).await;
+                        }
+                        // A blob that had arrived died again with its versions: nothing is left to
+                        // be moved to it.
+                        return Ok(if moved == 0 { Arrival::BaseGone } else { Arrival::Moved });
+                    }
+                }
+            }
+        }
+        if brought.is_some() {
+            self.forget_blob(&new).await;
+        }
+        Ok(if moved == 0 { Arrival::Unused } else { Arrival::Moved })
+    }
+
+    /// One compare-and-swap: in this version `new` takes the place of `old`.
+    async fn swap(
+        &self,
+        bucket: &BucketHandle,
+        referrer: &Referrer,
+        (old, new): (&BlobRow, &BlobRow),
+        storage: Option<&StorageFacts>,
+        comes_along: Option<NewBlob>,
+    ) -> Result<Swap, EngineError> {
+        let (id, key) = (referrer.id, &referrer.key);
+        let Some(content) = self.catalog.version(bucket.row.id, key, id).await? else { return Ok(Swap::Changed) };
+        if content.extents.iter().all(|extent| extent.blob != old.id) {
+            return Ok(Swap::Changed);
+        }
+        let replaced = |extent: &Extent| match extent.blob == old.id {
+            true => Extent { blob: new.id, ..*extent },
+            false => *extent,
+        };
+        let new_extents: Vec<Extent> = content.extents.iter().map(replaced).collect();
+        let mut facts = self.open_facts(bucket, &content.version)?;
+        if let Some(storage) = storage {
+            facts.storage = storage_after(&facts.storage, &content, (old, new), storage);
+        }
+        self.rewrite(bucket, content, new_extents, comes_along.into_iter().collect(), &facts).await
+    }
+
+    /// Gives a version other extents of the same content. An unknown outcome is read back before it
+    /// is believed (I9).
+    pub(crate) async fn rewrite(
+        &self,
+        bucket: &BucketHandle,
+        content: Content,
+        new_extents: Vec<Extent>,
+        new_blobs: Vec<NewBlob>,
+        facts: &Facts,
+    ) -> Result<Swap, EngineError> {
+        let extents_digest = digest_of(&new_extents);
+        let (key, id, old_facts) = (content.version.key, content.version.id, content.version.facts);
+        let place = RowPlace { key: &key, id: id.0, part: None, extents_digest };
+        let commit = RewriteCommit {
+            old_facts: Some(old_facts),
+            bucket: bucket.row.id,
+            facts: bucket.seal_facts(place, to_json(facts)?)?,
+            key: key.clone(),
+            id,
+            old_extents: content.extents,
+            new_extents,
+            extents_digest,
+            epoch: self.epoch_of(&new_blobs),
+            new_blobs,
+            now_ms: now_ms(),
+        };
+        match self.catalog.rewrite(commit).await {
+            Ok(()) => Ok(Swap::Done),
+            Err(CatalogError::Conflict) => Ok(Swap::Changed),
+            Err(CatalogError::BaseGone) => Ok(Swap::BaseGone),
+            Err(CatalogError::Unknown(why)) => match self.catalog.version(bucket.row.id, &key, id).await? {
+                Some(now) if now.version.extents_digest == extents_digest => Ok(Swap::Done),
+                // Not so now does not mean that it never will be: the new blob stays, and the old
+                // one is looked at again later.
+                _ => Err(CatalogError::Unknown(why).into()),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// What became of content over a base whose streams are opened; nothing where that is damaged,
+/// because encoding may give up (I7). Damage of the content itself is met again without a base.
+fn given_up<T>(outcome: Result<Option<T>, EngineError>) -> Result<Option<T>, EngineError> {
+    match outcome {
+        Err(error) if error.is_damage() => {
+            tracing::warn!(%error, "a base cannot be read: encoded without its streams");
+            Ok(None)
+        }
+        outcome => outcome,
+    }
+}
+
+impl Reform {
+    /// Whether content is worth having in another encoding.
+    fn gains(&self, old: &BlobRow, new: &FormBytes) -> bool {
+        let (old, new) = (payload_len(&old.forms), payload_len(new));
+        self.regardless || new + new / 32 < old
+    }
+}
+
+/// Stored bytes of content without headers and tables.
+pub(crate) fn payload_len(forms: &FormBytes) -> u64 {
+    forms.raw_plain + forms.zstd_stored + forms.delta_stored
+}
+
+/// How a version is stored once `new` has taken the place of `old`: the new blob's own facts when
+/// there is nothing else in it, else sums and the majority by bytes. A version that names content
+/// of others goes on doing so.
+fn storage_after(
+    before: &StorageFacts,
+    content: &Content,
+    (old, new): (&BlobRow, &BlobRow),
+    storage: &StorageFacts,
+) -> StorageFacts {
+    if before.form == Form::Dedup || content.extents.iter().all(|extent| extent.blob == old.id) {
+        return if before.form == Form::Dedup { before.clone() } else { storage.clone() };
+    }
+    let rows: HashMap<BlobKey, &BlobRow> =
+        content.blobs.iter().map(|row| (row.id, if row.id == old.id { new } else { row })).collect();
+    let form = plan::majority(&rows.values().map(|row| row.forms).sum());
+    let mut bases = storage.bases.clone();
+    if rows.values().any(|row| row.id != new.id && row.form == BlobForm::Delta) {
+        bases.extend(before.bases.iter().filter(|base| !storage.bases.contains(base)).cloned());
+    }
+    let reason = if form == storage.form { &storage.reason } else { &before.reason };
+    StorageFacts {
+        form,
+        stored_bytes: (before.stored_bytes + new.stored_len).saturating_sub(old.stored_len),
+        bases,
+        reason: reason.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,267 @@
+//! Rewriting, step by step, with clients between the steps.
+
+use super::*;
+use crate::{
+    CollectParameters, Destination,
+    bucket::BucketHandle,
+    facts::{Checksum, PartFacts},
+    metrics::Metrics,
+    tests::{Deployment, MIB, config, content, edited},
+    write::publish::PartName,
+};
+use catalog::Precondition;
+
+fn reform(wish: Wish) -> Reform {
+    let pace = Arc::new(Pace::new(0));
+    Reform { occasion: Occasion::Asked, wish, effort: Effort::Balanced, pace, regardless: true }
+}
+
+/// The one blob of a key.
+async fn blob_of(deployment: &Deployment, bucket: &BucketHandle, key: &str) -> BlobRow {
+    let content = deployment.engine.catalog().content(bucket.row.id, key).await.expect("read").expect("exists");
+    let [row] = &content.blobs[..] else { panic!("{} blobs", content.blobs.len()) };
+    row.clone()
+}
+
+async fn assert_sound(deployment: &Deployment) {
+    assert_eq!(deployment.engine.catalog().check().await.expect("checked"), Vec::<String>::new());
+}
+
+/// A base, and a delta against it: the delta's content.
+async fn two_versions(deployment: &Deployment, bucket: &BucketHandle) -> Vec<u8> {
+    let v1 = content(5 * MIB, 71);
+    let v2 = edited(&v1, 72);
+    deployment.put(bucket, "v-1", &v1).await;
+    assert_eq!(deployment.put(bucket, "v-2", &v2).await.storage.form, Form::Delta);
+    v2
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rewrite_changes_no_byte_and_no_fact_that_a_client_sees() {
+    let deployment = Deployment::start(512 << 20).await;
+    for name in ["delta", "sealed"] {
+        let bucket = deployment.bucket(name).await;
+        let v2 = edited(&two_versions(&deployment, &bucket).await, 73);
+        let staged = deployment.stage(&bucket, Destination::Object { key: "v-2".into() }, &v2).await;
+        let facts = Facts {
+            etag: "0123-2".into(),
+            checksums: vec![Checksum { algorithm: "CRC32".into(), value: "AAAAAA==".into() }],
+            ..Facts::default()
+        };
+        deployment.engine.publish(&bucket, "v-2", staged, facts, Precondition::None).await.expect("published");
+        let before = deployment.engine.head(&bucket, "v-2").await.expect("head").expect("exists");
+        for (wish, form, blob_form) in
+            [(Wish::Whole, Form::Zstd, BlobForm::Whole), (Wish::Best, Form::Delta, BlobForm::Delta)]
+        {
+            let old = blob_of(&deployment, &bucket, "v-2").await;
+            let outcome = deployment.engine.reencode(&bucket, &old, &reform(wish)).await.expect("rewritten");
+            let Reformed::Moved(new) = outcome else { panic!("{outcome:?}") };
+            assert_eq!((new.form, new.digest), (blob_form, old.digest));
+            let after = deployment.engine.head(&bucket, "v-2").await.expect("head").expect("exists");
+            assert_eq!(after.facts.storage.form, form);
+            assert_eq!(after.facts.storage.stored_bytes, new.stored_len);
+            let visible = |info: &crate::ObjectInfo| {
+                let facts = Facts { storage: StorageFacts::default(), ..info.facts.clone() };
+                (info.version.id, info.version.seq, info.version.modified_ms, info.version.size, facts)
+            };
+            assert_eq!(visible(&after), visible(&before));
+            deployment.engine.collect(true).await.expect("collected");
+            deployment.engine.drop_caches();
+            assert!(deployment.get(&bucket, "v-2", 0..v2.len()).await == v2);
+            assert_eq!(deployment.engine.catalog().blobs(&[old.id]).await.expect("read"), [], "the old blob is gone");
+        }
+    }
+    assert_sound(&deployment).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_rewriters_one_wins_and_the_other_leaves_nothing() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("delta").await;
+    let v2 = two_versions(&deployment, &bucket).await;
+    let old = blob_of(&deployment, &bucket, "v-2").await;
+    let rewriting = || {
+        let (engine, bucket, old) = (deployment.engine.clone(), bucket.clone(), old.clone());
+        tokio::spawn(async move { engine.reencode(&bucket, &old, &reform(Wish::Whole)).await.expect("no error") })
+    };
+    let outcomes = futures::future::join_all([rewriting(), rewriting(), rewriting()]).await;
+    let moved = outcomes.iter().filter(|outcome| matches!(outcome, Ok(Reformed::Moved(_)))).count();
+    let unused = outcomes.iter().filter(|outcome| matches!(outcome, Ok(Reformed::Unused))).count();
+    assert_eq!((moved, unused), (1, 2), "{outcomes:?}");
+    deployment.engine.collect(true).await.expect("collected");
+    assert_eq!(deployment.blob_files().len(), 2);
+    assert!(deployment.get(&bucket, "v-2", 0..v2.len()).await == v2);
+    assert_sound(&deployment).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_and_copies_of_ranges_are_moved_over_together() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("sealed").await;
+    let engine = &deployment.engine;
+    let v2 = two_versions(&deployment, &bucket).await;
+    let source = engine.open_object(&bucket, "v-2").await.expect("opened").expect("exists");
+    engine.publish_copy(&bucket, "copy", &source, Facts::default(), Precondition::None).await.expect("copied");
+    let upload = engine.create_upload(&bucket, "parts", "owner", Facts::default()).await.expect("created");
+    for (number, range) in [(1, 100..3 * MIB as u64), (2, 7..1_000_000)] {
+        let part = PartName { key: "parts", upload, number };
+        engine.publish_part_copy(&bucket, part, &source, range, PartFacts::default()).await.expect("copied");
+    }
+    let parts = engine.parts(&bucket, "parts", upload, 0, 10).await.expect("listed");
+    let completion = crate::write::publish::Completion { upload, parts, parts_digest: [1; 32] };
+    engine.complete(&bucket, "parts", completion, Facts::default(), Precondition::None).await.expect("completed");
+    drop(source);
+    let old = blob_of(&deployment, &bucket, "v-2").await;
+    let outcome = engine.reencode(&bucket, &old, &reform(Wish::Whole)).await.expect("rewritten");
+    assert!(matches!(outcome, Reformed::Moved(_)), "{outcome:?}");
+    engine.collect(true).await.expect("collected");
+    engine.drop_caches();
+    assert_eq!(engine.catalog().blobs(&[old.id]).await.expect("read"), []);
+    assert!(deployment.get(&bucket, "copy", 0..v2.len()).await == v2);
+    let parts: Vec<u8> = [&v2[100..3 * MIB], &v2[7..1_000_000]].concat();
+    assert!(deployment.get(&bucket, "parts", 0..parts.len()).await == parts);
+    assert_sound(&deployment).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_is_replaced_or_deleted_meanwhile_stays_what_the_client_made_it() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("delta").await;
+    let engine = &deployment.engine;
+    for replaced in [true, false] {
+        two_versions(&deployment, &bucket).await;
+        let old = blob_of(&deployment, &bucket, "v-2").await;
+        let user = engine.user_of(&old).await.expect("read").expect("used");
+        let staged = engine.restage(&bucket, &old, &user, &reform(Wish::Whole)).await.expect("staged");
+        let object = engine.object_facts(&bucket, &old, &user, staged.sha256).await.expect("facts");
+        let digest = bucket.content_digest(&staged.sha256);
+        let stored = engine.finish_blob(&bucket, staged.content, &object, digest).await.expect("durable");
+        let newer = content(2 * MIB, 99);
+        match replaced {
+            true => drop(deployment.put(&bucket, "v-2", &newer).await),
+            false => deployment.delete(&bucket, "v-2").await,
+        }
+        let Stored { mut new_blobs, storage, .. } = stored;
+        let new = new_blobs.pop().expect("one blob");
+        let arrival = engine.move_over(&bucket, &old, new.row.clone(), Some((new, storage))).await.expect("no error");
+        assert!(matches!(arrival, Arrival::Unused));
+        match replaced {
+            true => assert!(deployment.get(&bucket, "v-2", 0..newer.len()).await == newer),
+            false => assert!(engine.open_object(&bucket, "v-2").await.expect("read").is_none()),
+        }
+        for key in ["v-1", "v-2"] {
+            let _ = engine.delete(&bucket, key, Precondition::None).await.expect("deleted");
+        }
+        engine.collect(true).await.expect("collected");
+        assert_eq!(deployment.blob_files(), Vec::<std::path::PathBuf>::new());
+    }
+    assert_sound(&deployment).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_base_that_dies_before_the_first_swap_makes_the_content_whole() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("delta").await;
+    let engine = &deployment.engine;
+    let v1 = content(5 * MIB, 81);
+    let v2 = edited(&v1, 82);
+    deployment.put(&bucket, "v-1", &v1).await;
+    let whole = bucket.with(|settings| settings.compression = Compression::Zstd);
+    deployment.put(&whole, "v-2", &v2).await;
+    let old = blob_of(&deployment, &bucket, "v-2").await;
+    let user = engine.user_of(&old).await.expect("read").expect("used");
+    let staged = engine.restage(&bucket, &old, &user, &reform(Wish::Best)).await.expect("staged");
+    let object = engine.object_facts(&bucket, &old, &user, staged.sha256).await.expect("facts");
+    let digest = bucket.content_digest(&staged.sha256);
+    let stored = engine.finish_blob(&bucket, staged.content, &object, digest).await.expect("durable");
+    deployment.delete(&bucket, "v-1").await;
+    let Stored { mut new_blobs, storage, held, .. } = stored;
+    let new = new_blobs.pop().expect("one blob");
+    assert_eq!(new.row.form, BlobForm::Delta);
+    let arrival = engine.move_over(&bucket, &old, new.row.clone(), Some((new, storage))).await.expect("no error");
+    assert!(matches!(arrival, Arrival::BaseGone));
+    drop(held);
+    engine.collect(true).await.expect("collected");
+    assert_eq!(deployment.blob_files().len(), 1, "neither the base nor the delta that never came to be");
+    assert!(deployment.get(&bucket, "v-2", 0..v2.len()).await == v2);
+    assert_sound(&deployment).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_dies_between_two_steps_loses_nothing_and_leaves_only_garbage() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("sealed").await;
+    let v2 = two_versions(&deployment, &bucket).await;
+    let engine = deployment.engine.clone();
+    let old = blob_of(&deployment, &bucket, "v-2").await;
+    let user = engine.user_of(&old).await.expect("read").expect("used");
+    // Once after the blob is durable, once while it is being written.
+    let staged = engine.restage(&bucket, &old, &user, &reform(Wish::Whole)).await.expect("staged");
+    let object = engine.object_facts(&bucket, &old, &user, staged.sha256).await.expect("facts");
+    let digest = bucket.content_digest(&staged.sha256);
+    engine.finish_blob(&bucket, staged.content, &object, digest).await.expect("durable");
+    let half = engine.restage(&bucket, &old, &user, &reform(Wish::Whole)).await.expect("staged");
+    assert_eq!(deployment.blob_files().len(), 3);
+    drop(half);
+    let Deployment { engine: died, metrics: _, dir } = deployment;
+    died.shutdown().await;
+    drop((died, engine, bucket));
+    let metrics = Metrics::new();
+    let engine = crate::tests::open(config(dir.path(), 512 << 20), &metrics).await.expect("opens again");
+    let deployment = Deployment { engine, metrics, dir };
+    let bucket = deployment.bucket("sealed").await;
+    let everything = CollectParameters { now: true, empty_trash: true, ..CollectParameters::default() };
+    deployment.engine.collect_as(everything).await.expect("collected");
+    assert_eq!(deployment.blob_files().len(), 2);
+    assert_eq!(blob_of(&deployment, &bucket, "v-2").await.id, old.id);
+    assert!(deployment.get(&bucket, "v-2", 0..v2.len()).await == v2);
+    assert_sound(&deployment).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_whose_source_is_rewritten_meanwhile_succeeds() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("delta").await;
+    let engine = &deployment.engine;
+    let v2 = two_versions(&deployment, &bucket).await;
+    let source = engine.open_object(&bucket, "v-2").await.expect("opened").expect("exists");
+    let old = blob_of(&deployment, &bucket, "v-2").await;
+    engine.reencode(&bucket, &old, &reform(Wish::Whole)).await.expect("rewritten");
+    engine.publish_copy(&bucket, "copy", &source, Facts::default(), Precondition::None).await.expect("copied");
+    let upload = engine.create_upload(&bucket, "part", "owner", Facts::default()).await.expect("created");
+    let part = PartName { key: "part", upload, number: 1 };
+    engine.publish_part_copy(&bucket, part, &source, 0..MIB as u64, PartFacts::default()).await.expect("copied");
+    assert!(deployment.get(&bucket, "copy", 0..v2.len()).await == v2);
+    deployment.delete(&bucket, "v-2").await;
+    let gone = engine.publish_copy(&bucket, "late", &source, Facts::default(), Precondition::None).await;
+    assert!(gone.is_ok() || matches!(gone, Err(EngineError::Conflict)), "{gone:?}");
+    assert_sound(&deployment).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_encoded_anew_is_still_found_by_its_content() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("sealed").await;
+    let v1 = content(5 * MIB, 95);
+    deployment.put(&bucket, "builds/app.tar", &v1).await;
+    let old = blob_of(&deployment, &bucket, "builds/app.tar").await;
+    let outcome = deployment.engine.reencode(&bucket, &old, &reform(Wish::Whole)).await.expect("rewritten");
+    assert!(matches!(outcome, Reformed::Moved(_)), "{outcome:?}");
+    deployment.engine.collect(true).await.expect("collected");
+    deployment.engine.hooks.settle().await;
+    let put = deployment.put(&bucket, "archive/nothing-alike.bin", &edited(&v1, 96)).await;
+    assert_eq!((put.storage.form, put.storage.bases), (Form::Delta, vec!["builds/app.tar".to_owned()]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_content_is_not_encoded_anew() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("off").await;
+    deployment.put(&bucket, "x", &content(MIB, 91)).await;
+    let old = blob_of(&deployment, &bucket, "x").await;
+    // A row that names other content: the chunks are good, the bytes are not those that were put.
+    let lying = BlobRow { digest: Some([1; 32]), ..old.clone() };
+    let outcome = deployment.engine.reencode(&bucket, &lying, &reform(Wish::Whole)).await;
+    assert!(matches!(outcome, Err(EngineError::Integrity(_))), "{outcome:?}");
+    assert_eq!(blob_of(&deployment, &bucket, "x").await, old);
+}

@@ -1,0 +1,177 @@
+//! Content with deflate streams, encoded anew over a base whose streams are opened.
+
+use super::{Reform, Reformed, Swap, User, Wish, payload_len};
+use crate::{
+    Engine,
+    bases::{
+        base::VIEW_LEN_MAX,
+        plan::{self, DELTA_LEN_MIN},
+    },
+    bucket::BucketHandle,
+    config::Compression,
+    error::EngineError,
+    facts::{Facts, StorageFacts},
+    write::{
+        publish::{Stored, to_json},
+        stage::Staged,
+        views::{BaseView, Scanned},
+    },
+};
+use catalog::{BlobForm, BlobRow, BlobState, Content, Extent};
+use object_format::ObjectFacts;
+use std::{collections::HashSet, sync::Arc};
+
+impl Engine {
+    /// A blob's content as deflate views, where that gains enough; `None` where it is to be encoded
+    /// without.
+    pub(super) async fn restage_in_view(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        old: &BlobRow,
+        user: &User,
+        reform: &Reform,
+    ) -> Result<Option<Staged<()>>, EngineError> {
+        let may_be = bucket.settings.compression == Compression::Delta
+            && (DELTA_LEN_MIN..=VIEW_LEN_MAX).contains(&old.plain_len);
+        let keeps_whole = matches!(reform.wish, Wish::Kept) && old.form == BlobForm::Whole;
+        if !may_be || keeps_whole || matches!(reform.wish, Wish::Whole) {
+            return Ok(None);
+        }
+        let source = self.open_stored(bucket, old)?;
+        let target = self.scan(bucket, &source, false, &reform.pace).await?;
+        if target.index.streams.is_empty() {
+            return Ok(None);
+        }
+        let Some(base) = self.wished_view(bucket, old, user, &target, reform).await? else { return Ok(None) };
+        let staged =
+            self.stage_in_view(bucket, &source, (&target, Arc::new(base)), reform.effort, &reform.pace).await?;
+        let Some(staged) = staged else { return Ok(None) };
+        self.check_restaged(bucket, old, &staged)?;
+        let before = if reform.regardless { u64::MAX } else { payload_len(&old.forms) };
+        let gains = plan::view_gains(before, old.plain_len, payload_len(&staged.content.forms));
+        Ok(gains.then_some(staged))
+    }
+
+    /// An object of several parts as one blob of deflate views, because its streams go on from part
+    /// to part; `None` where that is not worth it. Only its first part asks for it.
+    pub(super) async fn join_in_view(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        first: &BlobRow,
+        user: &User,
+        reform: &Reform,
+    ) -> Result<Option<Reformed>, EngineError> {
+        let may_be = matches!(reform.wish, Wish::Best) && bucket.settings.compression == Compression::Delta;
+        if !may_be || user.version.size > VIEW_LEN_MAX {
+            return Ok(None);
+        }
+        let Some(content) = self.catalog.version(first.bucket, &user.version.key, user.version.id).await? else {
+            return Ok(None);
+        };
+        let is_first = content.extents.len() > 1 && content.extents[0].blob == first.id;
+        if !is_first || !self.are_its_own(bucket, &content).await? {
+            return Ok(None);
+        }
+        let source = self.open_extents(bucket, content.extents.clone(), content.blobs.clone())?;
+        let target = self.scan(bucket, &source, false, &reform.pace).await?;
+        if target.index.streams.is_empty() {
+            return Ok(None);
+        }
+        let avoid = Arc::new(content.blobs.iter().map(|row| row.id).collect());
+        let base = self.choose_view(bucket, &content.version.key, &target, &avoid, &reform.pace).await?;
+        let Some(base) = base else { return Ok(None) };
+        let base = (&target, Arc::new(base));
+        let staged = self.stage_in_view(bucket, &source, base, reform.effort, &reform.pace).await?;
+        let before =
+            if reform.regardless { u64::MAX } else { content.blobs.iter().map(|row| payload_len(&row.forms)).sum() };
+        let gains = |staged: &Staged<()>| {
+            staged.plain_len == content.version.size
+                && plan::view_gains(before, content.version.size, payload_len(&staged.content.forms))
+        };
+        let Some(staged) = staged.filter(gains) else { return Ok(None) };
+        self.give_one_blob(bucket, content, staged).await
+    }
+
+    /// Whether an object's blobs are live, where new ones would lie, and nobody else's: neither
+    /// another version's nor a base.
+    async fn are_its_own(&self, bucket: &BucketHandle, content: &Content) -> Result<bool, EngineError> {
+        for row in &content.blobs {
+            let is_here = row.state == BlobState::Live
+                && row.original.is_none()
+                && row.backend == bucket.settings.backend
+                && row.key_epoch == bucket.key_epoch();
+            if !is_here || self.catalog.fan_in(row.id).await? > 0 || self.catalog.referrers(row.id, 2).await?.len() > 1
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Lets a version name one new blob in place of all of its extents (E20).
+    async fn give_one_blob(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        content: Content,
+        staged: Staged<()>,
+    ) -> Result<Option<Reformed>, EngineError> {
+        let facts = self.open_facts(bucket, &content.version)?;
+        let object = ObjectFacts {
+            bucket: bucket.row.name.clone(),
+            key: content.version.key.clone(),
+            version_id: Some(content.version.id.0),
+            part: None,
+            sha256: Some(staged.sha256),
+            facts: to_json(&Facts { storage: StorageFacts::default(), ..facts })?,
+            sketch: Vec::new(),
+        };
+        let (engine, bucket) = (self.clone(), bucket.clone());
+        // From here on it goes to its end even when the job is stopped.
+        self.detached(async move {
+            let digest = bucket.content_digest(&staged.sha256);
+            let stored = engine.finish_blob(&bucket, staged.content, &object, digest).await?;
+            let Stored { mut new_blobs, storage, held: _held, .. } = stored;
+            let new = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
+            engine.verify_stored(&bucket, &new.row, staged.sha256).await?;
+            let row = new.row.clone();
+            // Read anew, because its facts may be others by now.
+            let now = engine.catalog.version(content.version.bucket, &content.version.key, content.version.id).await?;
+            let swapped = match now.filter(|now| now.extents == content.extents) {
+                Some(now) => {
+                    let facts = Facts { storage, ..engine.open_facts(&bucket, &now.version)? };
+                    let extent = Extent { blob: row.id, offset: 0, len: row.plain_len };
+                    engine.rewrite(&bucket, now, vec![extent], vec![new], &facts).await?
+                }
+                None => Swap::Changed,
+            };
+            if matches!(swapped, Swap::Done) {
+                return Ok(Some(Reformed::Moved(Box::new(row))));
+            }
+            engine.forget_blob(&row).await;
+            Ok(if matches!(swapped, Swap::Changed) { Some(Reformed::Unused) } else { None })
+        })
+        .await
+    }
+
+    async fn wished_view(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        old: &BlobRow,
+        user: &User,
+        target: &Scanned,
+        reform: &Reform,
+    ) -> Result<Option<BaseView>, EngineError> {
+        let key = &user.version.key;
+        let avoid = Arc::new(HashSet::from([old.id]));
+        let given = match &reform.wish {
+            Wish::Whole => return Ok(None),
+            Wish::Best => return self.choose_view(bucket, key, target, &avoid, &reform.pace).await,
+            Wish::Kept => self.base_of(bucket, key, self.present_bases(bucket, old).await?),
+            Wish::These(name, rows) => self.base_of(bucket, name, rows.clone()),
+        };
+        match given {
+            Some(base) => self.base_view(bucket, Arc::new(base), &avoid, &reform.pace).await,
+            None => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Content to differ from: what resembles what, which of it is chosen, and the windows of it that
+//! encoders see.
+
+pub(crate) mod base;
+pub(crate) mod choose;
+pub(crate) mod hook_queue;
+pub mod key_order;
+pub(crate) mod plan;
+pub(crate) mod similar;
+pub(crate) mod window;

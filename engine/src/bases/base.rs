@@ -1,0 +1,387 @@
+//! Bases as objects, and the windows over them that regions are encoded against. Which object is
+//! chosen: `choose.rs`.
+
+use crate::{
+    Engine,
+    bases::{
+        plan::{self, StoredShare, has_drifted, may_bear_another},
+        window::BasePiece,
+    },
+    blobs::{
+        open::{Manifest, segments_covering, view_pieces},
+        pins::Pin,
+    },
+    bucket::BucketHandle,
+    error::EngineError,
+    write::encode::Region,
+};
+use catalog::{BlobForm, BlobKey, BlobRow, BlobState, Content, Extent};
+use object_format::{BlobId, SEGMENT_LEN, ViewRange};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+    sync::Arc,
+};
+
+/// Longer content is not opened as text: an index of all of it is in memory while it is encoded.
+pub(crate) const VIEW_LEN_MAX: u64 = 1 << 30;
+/// Most ranges of a base view. Part of the format (docs/format/blob-v1.md §1).
+const VIEW_RANGES_MAX: usize = 256;
+/// Bases looked at to see whether a series has drifted.
+const DRIFT_BASES_MAX: usize = 16;
+
+/// Blobs that must not become bases, because they are being encoded anew.
+pub(crate) type Avoided = Arc<HashSet<BlobKey>>;
+
+/// An object to differ from.
+pub(crate) struct BaseObject {
+    /// Its key, for explanations.
+    pub(crate) key: String,
+    extents: Vec<(u64, Extent)>,
+    rows: HashMap<BlobKey, BlobRow>,
+    /// Logical bytes.
+    pub(crate) size: u64,
+    /// What of it must not become a base.
+    avoid: Avoided,
+    _pin: Pin,
+}
+
+/// True when a blob may serve new content of a bucket.
+fn is_usable(row: &BlobRow, bucket: &BucketHandle) -> bool {
+    row.inline.is_none()
+        && row.original.is_none()
+        && row.state == BlobState::Live
+        && row.backend == bucket.settings.backend
+        && row.key_epoch == bucket.key_epoch()
+}
+
+/// A base, and how far the content that a region looks for has moved in it.
+#[derive(Clone)]
+pub(crate) struct Placed {
+    /// The base.
+    pub(crate) object: Arc<BaseObject>,
+    /// Its position minus the region's.
+    pub(crate) shift: i64,
+}
+
+impl BaseObject {
+    /// The blobs that hold `len` bytes from `position` on, each with where it begins, `limit` at
+    /// most; the last ones when the object ends before.
+    pub(crate) fn extents_near(&self, position: u64, len: u64, limit: usize) -> impl Iterator<Item = (u64, &BlobRow)> {
+        let first = self.extents.partition_point(|(start, extent)| start + extent.len <= position);
+        let first = first.min(self.extents.len().saturating_sub(1));
+        self.extents[first..]
+            .iter()
+            .take_while(move |(start, _)| *start < position.saturating_add(len) || *start == self.extents[first].0)
+            .take(limit)
+            .filter_map(|(start, extent)| {
+                // A blob begins where its first byte would stand, be it before the object's own
+                // beginning.
+                Some((start.saturating_sub(extent.offset), self.rows.get(&extent.blob)?))
+            })
+    }
+
+    /// Where the part with this number (counted from one) begins, in an object of several. A hint:
+    /// extents that were merged or copied are not the parts that they were once.
+    pub(crate) fn start_of_part(&self, number: u32) -> Option<u64> {
+        let index = usize::try_from(number).ok()?.checked_sub(1)?;
+        self.extents.get(index).filter(|_| self.extents.len() > 1).map(|(start, _)| *start)
+    }
+
+    /// Where the first piece of a blob stands.
+    pub(crate) fn start_of(&self, blob: BlobKey) -> Option<u64> {
+        self.extents.iter().find(|(_, extent)| extent.blob == blob).map(|(start, _)| *start)
+    }
+}
+
+impl Engine {
+    /// Compares what the base's own deltas took with what their bases took.
+    pub(crate) async fn has_drifted(&self, base: &BaseObject) -> Result<bool, EngineError> {
+        let mut deltas = StoredShare::default();
+        let mut bases: Vec<BlobKey> = Vec::new();
+        for row in base.rows.values().filter(|row| row.form == BlobForm::Delta) {
+            deltas.plain += row.plain_len;
+            deltas.stored += row.stored_len;
+            // A few tell how the series does; an object of ten thousand parts need not be summed
+            // up.
+            if bases.len() < DRIFT_BASES_MAX {
+                bases.extend(self.catalog.bases_of(row.id).await?);
+            }
+        }
+        let mut wholes = StoredShare::default();
+        for row in self.catalog.blobs(&bases).await? {
+            wholes.plain += row.plain_len;
+            wholes.stored += row.stored_len;
+        }
+        Ok(deltas.plain > 0 && has_drifted(deltas, wholes))
+    }
+
+    /// An object as a base, but for the blobs `avoid`; `None` when nothing of it may be one.
+    pub(crate) fn open_base(
+        &self,
+        bucket: &BucketHandle,
+        content: Content,
+        avoid: &Avoided,
+    ) -> Result<Option<BaseObject>, EngineError> {
+        let Some(pin) = self.pins.pin(content.blobs.iter().map(|row| BlobId(row.id.0))) else { return Ok(None) };
+        let usable = |row: &BlobRow| is_usable(row, bucket) && !avoid.contains(&row.id);
+        let rows: HashMap<BlobKey, BlobRow> =
+            content.blobs.into_iter().filter(usable).map(|row| (row.id, row)).collect();
+        let mut start = 0;
+        let mut extents = Vec::with_capacity(content.extents.len());
+        for extent in content.extents {
+            if rows.contains_key(&extent.blob) {
+                extents.push((start, extent));
+            }
+            start += extent.len;
+        }
+        if extents.is_empty() {
+            return Ok(None);
+        }
+        let (key, size) = (content.version.key, content.version.size);
+        Ok(Some(BaseObject { key, extents, rows, size, avoid: avoid.clone(), _pin: pin }))
+    }
+
+    /// The whole blobs behind an object, each once and whole, in the order of the object as far as
+    /// that can be told, as ranges of a view; `None` when one of them may not get another delta, or
+    /// they are too many or too long.
+    pub(crate) async fn whole_ranges(
+        &self,
+        bucket: &BucketHandle,
+        base: &BaseObject,
+        avoid: &Avoided,
+    ) -> Result<Option<(Vec<ViewRange>, Vec<BlobRow>)>, EngineError> {
+        let mut pieces: Vec<(BlobKey, Range<u64>)> = Vec::new();
+        let mut rows: HashMap<BlobKey, BlobRow> = HashMap::new();
+        for (_, extent) in &base.extents {
+            let Some(row) = base.rows.get(&extent.blob) else { return Ok(None) };
+            if row.form == BlobForm::Whole {
+                pieces.push((row.id, extent.offset..extent.offset + extent.len));
+                rows.insert(row.id, row.clone());
+                continue;
+            }
+            let manifest = self.blobs.manifest(row, bucket.domain_key()).await?;
+            let ids: Vec<BlobKey> = manifest.root.view.iter().map(|range| BlobKey(range.blob.0)).collect();
+            for row in self.catalog.blobs(&self.catalog.bases_of(row.id).await?).await? {
+                rows.insert(row.id, row);
+            }
+            for id in ids {
+                let Some(row) = rows.get(&id) else { return Ok(None) };
+                let piece = (id, 0..row.plain_len);
+                if !pieces.contains(&piece) {
+                    pieces.push(piece);
+                }
+            }
+        }
+        let len: u64 = pieces.iter().map(|(_, range)| range.end - range.start).sum();
+        if pieces.is_empty() || pieces.len() > VIEW_RANGES_MAX || len > VIEW_LEN_MAX {
+            return Ok(None);
+        }
+        let mut ranges = Vec::with_capacity(pieces.len());
+        for (id, range) in pieces {
+            let row = &rows[&id];
+            let is_good = row.form == BlobForm::Whole
+                && is_usable(row, bucket)
+                && !avoid.contains(&id)
+                && !self.catalog.is_quarantined(id).await?
+                && may_bear_another(self.catalog.fan_in(id).await?, self.catalog.fan_in_bytes(id).await?);
+            if !is_good {
+                return Ok(None);
+            }
+            let base_tag = self.blobs.manifest(row, bucket.domain_key()).await?.root.base_tag;
+            let (offset, len) = (range.start, range.end - range.start);
+            ranges.push(ViewRange { blob: BlobId(id.0), offset, len, base_tag });
+        }
+        let named: HashSet<BlobKey> = ranges.iter().map(|range| BlobKey(range.blob.0)).collect();
+        rows.retain(|id, _| named.contains(id));
+        Ok(Some((ranges, rows.into_values().collect())))
+    }
+
+    /// One whole blob as a base; `None` when it is being purged.
+    pub(crate) fn open_blob(&self, key: String, row: BlobRow) -> Option<BaseObject> {
+        let pin = self.pins.pin([BlobId(row.id.0)])?;
+        let (size, extent) = (row.plain_len, Extent { blob: row.id, offset: 0, len: row.plain_len });
+        Some(BaseObject {
+            key,
+            extents: vec![(0, extent)],
+            rows: HashMap::from([(row.id, row)]),
+            size,
+            avoid: Avoided::default(),
+            _pin: pin,
+        })
+    }
+
+    /// Whole blobs of a bucket's domain as a base, in this order; `None` when there are none that
+    /// may be one.
+    pub(crate) fn base_of(&self, bucket: &BucketHandle, key: &str, rows: Vec<BlobRow>) -> Option<BaseObject> {
+        let pin = self.pins.pin(rows.iter().map(|row| BlobId(row.id.0)))?;
+        let (mut extents, mut size) = (Vec::with_capacity(rows.len()), 0);
+        for row in rows.iter().filter(|row| row.form == BlobForm::Whole && is_usable(row, bucket)) {
+            extents.push((size, Extent { blob: row.id, offset: 0, len: row.plain_len }));
+            size += row.plain_len;
+        }
+        let rows = rows.into_iter().map(|row| (row.id, row)).collect();
+        let avoid = Avoided::default();
+        (size > 0).then(|| BaseObject { key: key.to_owned(), extents, rows, size, avoid, _pin: pin })
+    }
+
+    /// The window for the region of the target that starts at `target`, out of at most `reach`
+    /// bytes of each base, with pins on the blobs it came from.
+    pub(crate) async fn region(
+        &self,
+        bucket: &BucketHandle,
+        bases: &[Placed],
+        target: u64,
+        reach: u64,
+    ) -> Result<RegionOutcome, EngineError> {
+        let mut pieces = Pieces::default();
+        for base in bases {
+            self.add_pieces(bucket, base, target, reach, &mut pieces).await?;
+        }
+        let Pieces { mut pieces, mut rows, pins } = pieces;
+        let avoided = |row: &BlobRow| bases.iter().any(|base| base.object.avoid.contains(&row.id));
+        rows.retain(|row| !avoided(row) && is_usable(row, bucket));
+        self.keep_live_pieces(&mut pieces, &rows).await?;
+        if pieces.is_empty() {
+            return Ok(RegionOutcome::Nothing);
+        }
+        let Some(window) = self.windows.get(pieces, &rows, bucket.domain_key()).await? else {
+            return Ok(RegionOutcome::Busy);
+        };
+        let whole = rows.iter().filter(|row| row.form == BlobForm::Whole).map(|row| row.forms).sum();
+        Ok(RegionOutcome::Ready(Arc::new(Region::new(window, pins, plan::zstd_permille_of(&whole)))))
+    }
+
+    async fn add_pieces(
+        &self,
+        bucket: &BucketHandle,
+        base: &Placed,
+        target: u64,
+        reach: u64,
+        found: &mut Pieces,
+    ) -> Result<(), EngineError> {
+        let base_object = &base.object;
+        let (start, end) = self.place(target.saturating_add_signed(base.shift), base_object.size, reach);
+        let key = bucket.domain_key();
+        for (logical, extent) in &base_object.extents {
+            let (from, to) = (start.max(*logical), end.min(logical + extent.len));
+            let Some(row) = base_object.rows.get(&extent.blob).filter(|_| from < to) else { continue };
+            let within = extent.offset + (from - logical)..extent.offset + (to - logical);
+            match row.form {
+                BlobForm::Whole => {
+                    found.pieces.push(BasePiece::of(BlobId(row.id.0), within));
+                    found.rows.push(row.clone());
+                }
+                // A delta is no base itself: the whole content it was made from stands in its place
+                // (I2).
+                BlobForm::Delta => {
+                    let manifest = self.blobs.manifest(row, key).await?;
+                    let mut ids: Vec<BlobKey> = manifest.root.view.iter().map(|range| BlobKey(range.blob.0)).collect();
+                    ids.dedup();
+                    ids.retain(|id| !found.rows.iter().any(|row| row.id == *id));
+                    let bases = self.catalog.blobs(&ids).await?;
+                    // One that is being purged ends the use of them all: none may be used without
+                    // being held.
+                    let Some(pin) = self.pins.pin(bases.iter().map(|base| BlobId(base.id.0))) else { continue };
+                    found.pins.push(pin);
+                    let whole_len: u64 = bases.iter().map(|base| base.plain_len).sum();
+                    if whole_len <= reach.min(self.windows.whole_len_max()) {
+                        // All of it, not only what this delta used: the same window then serves
+                        // every version of a series.
+                        found
+                            .pieces
+                            .extend(bases.iter().map(|base| BasePiece::of(BlobId(base.id.0), 0..base.plain_len)));
+                    } else {
+                        self.add_what_made(&manifest, within, &bases, &mut found.pieces).await?;
+                    }
+                    found.rows.extend(bases);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The base segments that a stretch of a delta was made from.
+    async fn add_what_made(
+        &self,
+        delta: &Manifest,
+        within: Range<u64>,
+        bases: &[BlobRow],
+        pieces: &mut Vec<BasePiece>,
+    ) -> Result<(), EngineError> {
+        const STEP: u64 = SEGMENT_LEN as u64;
+        let mut added = HashSet::new();
+        for (index, _) in segments_covering(within) {
+            let segment = self.blobs.segment(delta, index).await?;
+            for piece in view_pieces(&delta.root, &segment)? {
+                let Some(base) = bases.iter().find(|base| base.id.0 == piece.blob.0) else { continue };
+                for number in piece.offset / STEP..(piece.offset + piece.len).div_ceil(STEP) {
+                    if added.insert((piece.blob, number)) {
+                        let range = number * STEP..((number + 1) * STEP).min(base.plain_len);
+                        pieces.push(BasePiece::of(piece.blob, range));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops pieces whose blobs may not get another delta, and whatever is more than a window
+    /// holds.
+    async fn keep_live_pieces(&self, pieces: &mut Vec<BasePiece>, rows: &[BlobRow]) -> Result<(), EngineError> {
+        let mut allowed: HashMap<BlobId, bool> = HashMap::new();
+        for row in rows {
+            if let std::collections::hash_map::Entry::Vacant(entry) = allowed.entry(BlobId(row.id.0)) {
+                let whole = row.form == BlobForm::Whole && row.state == BlobState::Live;
+                let usable = whole && !self.catalog.is_quarantined(row.id).await?;
+                let bears = usable
+                    && may_bear_another(self.catalog.fan_in(row.id).await?, self.catalog.fan_in_bytes(row.id).await?);
+                entry.insert(bears);
+            }
+        }
+        let mut room = self.windows.whole_len_max();
+        let mut seen = HashSet::new();
+        pieces.retain_mut(|piece| {
+            if !allowed.get(&piece.blob).copied().unwrap_or(false)
+                || !seen.insert((piece.blob, piece.offset, piece.len))
+            {
+                return false;
+            }
+            piece.len = piece.len.min(room);
+            room -= piece.len;
+            piece.len > 0
+        });
+        Ok(())
+    }
+
+    /// Which logical bytes of a base of `base_len` bytes serve the region at `position`: all when
+    /// they are within `reach`, else the region with a quarter of a window on either side.
+    fn place(&self, position: u64, base_len: u64, reach: u64) -> (u64, u64) {
+        let reach = reach.min(self.windows.whole_len_max());
+        if base_len <= reach {
+            return (0, base_len);
+        }
+        let len = self.windows.len_max().min(reach);
+        let region_len = self.windows.region_len().min(len / 2).max(1);
+        let start = (position / region_len * region_len).saturating_sub(len / 4).min(base_len - len);
+        (start, start + len)
+    }
+}
+
+/// The pieces of a window while they are gathered.
+#[derive(Default)]
+struct Pieces {
+    pieces: Vec<BasePiece>,
+    rows: Vec<BlobRow>,
+    pins: Vec<Pin>,
+}
+
+/// How the search for a region's window ended.
+pub(crate) enum RegionOutcome {
+    /// Here it is.
+    Ready(Arc<Region>),
+    /// The base has nothing usable there.
+    Nothing,
+    /// No memory for it just now.
+    Busy,
+}

@@ -1,0 +1,605 @@
+//! Choosing what a region differs from: the key's previous version, the nearest names, and whatever
+//! shares its hooks.
+//!
+//! ```text
+//! names ──┐
+//!         ├─ candidates ── sketches compared ── a trial where that leaves doubt ── bases ── windows (base.rs)
+//! hooks ──┘
+//! ```
+//!
+//! Nothing of a base is fetched before its sketch, which lies in its manifest, says that it may be
+//! worth it. What is decided from which numbers stands in `plan.rs`.
+
+use crate::{
+    Engine,
+    bases::{
+        base::{Avoided, BaseObject, Placed, RegionOutcome},
+        key_order,
+        plan::{self, BaseOutcome, DELTA_LEN_MIN, Outlook, Prospect, Trial},
+        similar::{self, Head, REGION_LEN, RegionSketch, UNSKETCHED_LEN_MAX},
+    },
+    bucket::BucketHandle,
+    error::EngineError,
+    write::encode::{self, Region},
+};
+use catalog::{BlobForm, BlobRow, HookQuery, Resembling};
+use delta_codec::Effort;
+use object_format::BlobId;
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
+
+/// Keys looked at on either side of the new one.
+const NEIGHBOURS: usize = 48;
+/// Candidates by name, the key's own previous version among them.
+const NAMED_MAX: usize = 3;
+/// Candidates whose sketches are compared.
+const CANDIDATES_MAX: usize = 8;
+/// Blobs of one candidate whose sketches are looked at.
+const BLOBS_PER_CANDIDATE: usize = 4;
+/// Objects that one window is made from.
+const BASES_MAX: usize = 4;
+/// Another base joins when it has at least this share of the target's samples that the others have
+/// not.
+const JOINS_FROM: f64 = 0.08;
+/// Most base bytes fetched for a trial.
+const TRIAL_REACH: u64 = 16 << 20;
+
+/// How a candidate was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Source {
+    /// It is the key's previous version.
+    Version,
+    /// Its name is near.
+    Name,
+    /// It shares hooks.
+    Hooks,
+}
+
+impl Source {
+    /// Its name in metric labels.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Version => "version",
+            Self::Name => "name",
+            Self::Hooks => "hooks",
+        }
+    }
+}
+
+/// One candidate, as `explain` tells it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CandidateAccount {
+    /// Its key when it was considered.
+    pub(crate) key: String,
+    /// How it was found.
+    pub(crate) source: Source,
+    /// The share of the region's head that is in it, as the sketches estimate it, in thousandths;
+    /// absent where they do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) overlap_permille: Option<u32>,
+    /// What a delta of a sample took, in thousandths of what the sample took alone; absent without
+    /// a trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) trial_permille: Option<u32>,
+    /// Whether it was taken.
+    pub(crate) chosen: bool,
+}
+
+/// How a region's base was chosen: kept in the blob's manifest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ChoiceAccount {
+    /// Where the region begins in the blob.
+    pub(crate) offset: u64,
+    /// How it ended.
+    pub(crate) outcome: BaseOutcome,
+    /// Who was considered, best first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) candidates: Vec<CandidateAccount>,
+}
+
+/// What a region differs from.
+pub(crate) struct Choice {
+    /// The bases, the best first; none when nothing is worth it.
+    pub(crate) bases: Vec<Placed>,
+    /// How the search ended.
+    pub(crate) outcome: BaseOutcome,
+    /// The same for people.
+    pub(crate) account: ChoiceAccount,
+}
+
+/// A region that looks for a base.
+pub(crate) struct Wish {
+    /// Where it begins in its blob.
+    pub(crate) offset: u64,
+    /// Where it presumably begins in its object.
+    pub(crate) position: u64,
+    /// The part it belongs to, counted from one.
+    pub(crate) part: Option<u32>,
+    /// What it begins with.
+    pub(crate) head: Arc<Head>,
+    /// The same as bytes.
+    pub(crate) first: Arc<Vec<u8>>,
+    /// Bytes of it, as far as they are known.
+    pub(crate) target_bytes: u64,
+    /// Base bytes that are worth having for it.
+    pub(crate) reach: u64,
+    /// The upload's effort.
+    pub(crate) effort: Effort,
+    /// What must not become a base.
+    pub(crate) avoid: Avoided,
+    /// What has shown itself to be good for content around it.
+    pub(crate) proven: Arc<Proven>,
+}
+
+/// What trials have shown for the regions of one object.
+#[derive(Default)]
+pub(crate) struct Proven {
+    /// Keys of objects that are good bases.
+    keys: Mutex<HashSet<String>>,
+    /// Whether a trial has ended. Who is first holds it while it tries: parts come several at once,
+    /// and one trial serves them all.
+    first: tokio::sync::Mutex<bool>,
+}
+
+impl Proven {
+    fn has(&self, key: &str) -> bool {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+    }
+
+    fn note(&self, key: &str, trial: Trial) {
+        if trial.helps(false) {
+            self.keys.lock().unwrap_or_else(PoisonError::into_inner).insert(key.to_owned());
+        }
+    }
+
+    /// Waits while the first trial is being made. It is the caller's when it is given this, and has
+    /// ended when the caller has set it.
+    async fn turn(&self) -> Option<tokio::sync::MutexGuard<'_, bool>> {
+        let first = self.first.lock().await;
+        (!*first).then_some(first)
+    }
+}
+
+impl Wish {
+    /// Where the same content may stand in an object that came before, the likeliest first: the
+    /// same place, and the beginning of the part with the same number, because the last part of an
+    /// upload may come before anybody knows how long the others are.
+    fn places_in(&self, object: &BaseObject) -> Vec<u64> {
+        let part = self.part.and_then(|number| object.start_of_part(number));
+        std::iter::once(self.position).chain(part.map(|start| start + self.offset)).collect()
+    }
+}
+
+/// An object that may be a base.
+#[derive(Clone)]
+pub(crate) struct Candidate {
+    object: Arc<BaseObject>,
+    source: Source,
+    /// Filled in for each region: the whole blobs behind it and what they resemble.
+    wholes: Vec<Whole>,
+    shift: i64,
+    share: Option<f64>,
+    trial: Option<Trial>,
+}
+
+/// A whole blob behind a candidate.
+#[derive(Clone)]
+struct Whole {
+    blob: BlobId,
+    /// Where it begins in the candidate; `None` when a delta stands between.
+    at: Option<u64>,
+    regions: Arc<Vec<RegionSketch>>,
+}
+
+impl Candidate {
+    fn new(object: BaseObject, source: Source) -> Self {
+        Self { object: Arc::new(object), source, wholes: Vec::new(), shift: 0, share: None, trial: None }
+    }
+
+    /// The object.
+    pub(crate) fn object(&self) -> &Arc<BaseObject> {
+        &self.object
+    }
+
+    fn shares_a_blob_with(&self, other: &Self) -> bool {
+        self.wholes.iter().any(|whole| other.has_blob(whole.blob))
+    }
+
+    fn has_blob(&self, blob: BlobId) -> bool {
+        self.wholes.iter().any(|whole| whole.blob == blob)
+    }
+
+    fn has(&self, value: u64) -> bool {
+        self.wholes.iter().flat_map(|whole| whole.regions.iter()).any(|region| region.has(value))
+    }
+
+    fn prospect(&self, wish: &Wish) -> Prospect {
+        Prospect {
+            overlap: self.share,
+            by_name: self.source != Source::Hooks,
+            looks_random: wish.head.looks_random,
+            fetch_bytes: self.object.size.min(wish.reach),
+            target_bytes: wish.target_bytes,
+        }
+    }
+
+    fn outlook(&self, wish: &Wish) -> Outlook {
+        plan::outlook(&self.prospect(wish))
+    }
+
+    fn placed(&self) -> Placed {
+        Placed { object: self.object.clone(), shift: self.shift }
+    }
+
+    fn account(&self, chosen: bool) -> CandidateAccount {
+        CandidateAccount {
+            key: self.object.key.clone(),
+            source: self.source,
+            overlap_permille: self.share.map(permille),
+            trial_permille: self.trial.and_then(|trial| trial.permille()),
+            chosen,
+        }
+    }
+}
+
+impl Choice {
+    /// A base that was settled beforehand.
+    pub(crate) fn settled(object: Arc<BaseObject>) -> Self {
+        let account = ChoiceAccount { offset: 0, outcome: BaseOutcome::Tried, candidates: Vec::new() };
+        Self { bases: vec![Placed { object, shift: 0 }], outcome: BaseOutcome::Tried, account }
+    }
+}
+
+impl Engine {
+    /// What `key`'s name leads to: its own previous version, then the nearest names of its prefix.
+    pub(crate) async fn named_candidates(
+        &self,
+        bucket: &BucketHandle,
+        key: &str,
+        avoid: &Avoided,
+    ) -> Result<Vec<Candidate>, EngineError> {
+        let id = bucket.row.id;
+        let (before, after) = self.catalog.neighbours(id, key_order::prefix_of(key), key, NEIGHBOURS).await?;
+        let ranked = key_order::rank(key, before.iter().chain(&after), NAMED_MAX);
+        let mut candidates = Vec::new();
+        let own = std::iter::once((key, Source::Version));
+        for (name, source) in own.chain(ranked.into_iter().map(|name| (name, Source::Name))) {
+            if candidates.len() == NAMED_MAX {
+                break;
+            }
+            let Some(content) = self.catalog.content(id, name).await? else { continue };
+            if content.version.size < DELTA_LEN_MIN {
+                continue;
+            }
+            candidates.extend(self.open_base(bucket, content, avoid)?.map(|base| Candidate::new(base, source)));
+        }
+        Ok(candidates)
+    }
+
+    /// The bases for a region, out of what its name led to and what its content leads to. Errors
+    /// are for the log: encoding may give up (I7).
+    pub(crate) async fn choose(
+        &self,
+        bucket: &BucketHandle,
+        wish: &Wish,
+        named: &[Candidate],
+    ) -> Result<Choice, EngineError> {
+        let mut candidates: Vec<Candidate> = Vec::new();
+        for candidate in named {
+            let mut candidate = candidate.clone();
+            let places = wish.places_in(&candidate.object);
+            self.look_at(bucket, wish, &places, &mut candidate).await?;
+            // Two deltas of one base stand for the same content.
+            if !candidate.wholes.is_empty() && candidates.iter().any(|other| other.shares_a_blob_with(&candidate)) {
+                continue;
+            }
+            candidates.push(candidate);
+        }
+        self.add_hooked(bucket, wish, &mut candidates).await?;
+        #[expect(clippy::cast_precision_loss, reason = "at most a dozen")]
+        self.metrics.base_candidates.observe(candidates.len() as f64);
+        candidates.sort_by(|a, b| plan::rank_of(b.share).total_cmp(&plan::rank_of(a.share)));
+        let (chosen, outcome) = self.winners(bucket, wish, &mut candidates).await?;
+        for index in &chosen {
+            self.metrics.base_choices_total.with_label_values(&[candidates[*index].source.as_str()]).inc();
+        }
+        if chosen.is_empty() {
+            self.metrics.base_choices_total.with_label_values(&["none"]).inc();
+        }
+        let told = candidates.iter().enumerate().map(|(index, candidate)| candidate.account(chosen.contains(&index)));
+        Ok(Choice {
+            account: ChoiceAccount { offset: wish.offset, outcome, candidates: told.collect() },
+            bases: chosen.iter().map(|index| candidates[*index].placed()).collect(),
+            outcome,
+        })
+    }
+
+    /// Compares the sketches of the whole blobs behind a candidate, from the likeliest of `places`
+    /// in it on, with the region's.
+    async fn look_at(
+        &self,
+        bucket: &BucketHandle,
+        wish: &Wish,
+        places: &[u64],
+        candidate: &mut Candidate,
+    ) -> Result<(), EngineError> {
+        let object = candidate.object.clone();
+        let near = places.iter().flat_map(|place| object.extents_near(*place, REGION_LEN, BLOBS_PER_CANDIDATE));
+        let mut seen = HashSet::new();
+        for (start, row) in near.filter(|(start, row)| seen.insert((*start, row.id))) {
+            match row.form {
+                BlobForm::Whole => candidate.wholes.push(self.whole(bucket, row, Some(start)).await?),
+                BlobForm::Delta => {
+                    let mut bases = self.catalog.bases_of(row.id).await?;
+                    bases.retain(|base| !wish.avoid.contains(base));
+                    bases.truncate(BLOBS_PER_CANDIDATE);
+                    for base in self.catalog.blobs(&bases).await? {
+                        candidate.wholes.push(self.whole(bucket, &base, None).await?);
+                    }
+                }
+            }
+        }
+        let expected = places.first().copied().unwrap_or(wish.position);
+        let mut own_place: Option<f64> = None;
+        let mut best: Option<(f64, Option<u64>)> = None;
+        for whole in &candidate.wholes {
+            for (index, region) in (0u64..).zip(whole.regions.iter()) {
+                let Some(share) = region.share_of(&wish.head.sketch) else { continue };
+                let place = whole.at.map(|at| at + index * REGION_LEN);
+                if place.is_none_or(|place| place.abs_diff(expected) < REGION_LEN) {
+                    own_place = Some(own_place.map_or(share, |own| own.max(share)));
+                }
+                if best.is_none_or(|(best, _)| share > best) {
+                    best = Some((share, place));
+                }
+            }
+        }
+        candidate.share = best.map(|(share, _)| share);
+        // Content that has moved by regions is looked for where it is now.
+        let place = match best {
+            Some((share, Some(place))) if own_place.is_none_or(|own| own < share) => place,
+            _ => expected,
+        };
+        candidate.shift = i64::try_from(place).unwrap_or(i64::MAX) - i64::try_from(wish.position).unwrap_or(i64::MAX);
+        Ok(())
+    }
+
+    async fn whole(&self, bucket: &BucketHandle, row: &BlobRow, at: Option<u64>) -> Result<Whole, EngineError> {
+        let manifest = self.blobs.manifest(row, bucket.domain_key()).await?;
+        let regions = Arc::new(similar::decode(&manifest.root.facts.sketch)?);
+        Ok(Whole { blob: BlobId(row.id.0), at, regions })
+    }
+
+    /// Adds what shares the region's hooks and is not known by name.
+    async fn add_hooked(
+        &self,
+        bucket: &BucketHandle,
+        wish: &Wish,
+        candidates: &mut Vec<Candidate>,
+    ) -> Result<(), EngineError> {
+        let hooks = wish.head.sketch.hooks();
+        if hooks.is_empty() || wish.first.len() as u64 <= UNSKETCHED_LEN_MAX {
+            return Ok(());
+        }
+        let query = HookQuery {
+            bucket: bucket.row.id,
+            key_epoch: bucket.key_epoch(),
+            backend: bucket.settings.backend.clone(),
+            hooks,
+            limit: CANDIDATES_MAX,
+        };
+        for Resembling { blob, .. } in self.catalog.resembling(&query).await? {
+            let known = candidates.iter().any(|candidate| candidate.has_blob(BlobId(blob.id.0)));
+            if known || candidates.len() >= CANDIDATES_MAX || wish.avoid.contains(&blob.id) {
+                continue;
+            }
+            if let Some((object, at)) = self.hooked_object(bucket, blob, &wish.avoid).await? {
+                let mut candidate = Candidate::new(object, Source::Hooks);
+                self.look_at(bucket, wish, &[at.unwrap_or(wish.position)], &mut candidate).await?;
+                candidates.push(candidate);
+            }
+        }
+        Ok(())
+    }
+
+    /// The objects that share most of some hooks, those that share more first.
+    pub(crate) async fn hooked_objects(
+        &self,
+        bucket: &BucketHandle,
+        hooks: Vec<u32>,
+        avoid: &Avoided,
+    ) -> Result<Vec<Arc<BaseObject>>, EngineError> {
+        if hooks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let query = HookQuery {
+            bucket: bucket.row.id,
+            key_epoch: bucket.key_epoch(),
+            backend: bucket.settings.backend.clone(),
+            hooks,
+            limit: CANDIDATES_MAX,
+        };
+        let mut objects = Vec::new();
+        for Resembling { blob, .. } in self.catalog.resembling(&query).await? {
+            if !avoid.contains(&blob.id) {
+                objects.extend(self.hooked_object(bucket, blob, avoid).await?.map(|(object, _)| Arc::new(object)));
+            }
+        }
+        Ok(objects)
+    }
+
+    /// The object a blob belongs to, by the key its manifest names, or the blob alone when that key
+    /// has other content by now. With it, where the blob begins in an object of several: a part
+    /// that comes before those in front of it does not know its place, but what it resembles does.
+    async fn hooked_object(
+        &self,
+        bucket: &BucketHandle,
+        row: BlobRow,
+        avoid: &Avoided,
+    ) -> Result<Option<(BaseObject, Option<u64>)>, EngineError> {
+        let manifest = self.blobs.manifest(&row, bucket.domain_key()).await?;
+        let key = &manifest.root.facts.key;
+        if let Some(content) = self.catalog.content(bucket.row.id, key).await?
+            && content.extents.len() > 1
+            && content.extents.iter().any(|extent| extent.blob == row.id)
+        {
+            let base = self.open_base(bucket, content, avoid)?;
+            return Ok(base.map(|base| {
+                let at = base.start_of(row.id);
+                (base, at)
+            }));
+        }
+        Ok(self.open_blob(key.clone(), row).map(|base| (base, None)))
+    }
+
+    /// The best candidate that is worth it, with those that help it, and how the search ended.
+    async fn winners(
+        &self,
+        bucket: &BucketHandle,
+        wish: &Wish,
+        candidates: &mut [Candidate],
+    ) -> Result<(Vec<usize>, BaseOutcome), EngineError> {
+        let mut left: Vec<usize> =
+            (0..candidates.len()).filter(|index| candidates[*index].outlook(wish) != Outlook::Poor).collect();
+        let mut outcome = BaseOutcome::None;
+        while let Some(best) = left.first().copied() {
+            let rival = left.get(1).copied();
+            let lead =
+                rival.map(|rival| plan::rank_of(candidates[best].share) - plan::rank_of(candidates[rival].share));
+            // Encoding a short body is no dearer than a trial.
+            let tries_itself = rival.is_none() && wish.first.len() <= encode::TRIAL_SAMPLE_LEN;
+            let (together, coverage) = with_helpers(wish, candidates, best, &left);
+            let clear =
+                plan::is_clear(candidates[best].outlook(wish), lead) || (together.len() > 1 && plan::covers(coverage));
+            // What was good for the content around it, and looks no worse than any other here, is
+            // not tried again.
+            let level = rival.filter(|_| !plan::leads(lead));
+            let turn = if tries_itself || clear { None } else { wish.proven.turn().await };
+            let proven =
+                std::iter::once(best).chain(level).find(|index| wish.proven.has(&candidates[*index].object.key));
+            let winner = if tries_itself || clear {
+                best
+            } else if let Some(proven) = proven {
+                proven
+            } else {
+                let mut busy = false;
+                for index in std::iter::once(best).chain(rival) {
+                    match self.trial(bucket, wish, &candidates[index]).await? {
+                        Some(trial) => {
+                            wish.proven.note(&candidates[index].object.key, trial);
+                            candidates[index].trial = Some(trial);
+                        }
+                        None => busy = true,
+                    }
+                }
+                if let Some(mut first) = turn {
+                    *first = true;
+                }
+                let tried = std::iter::once(best).chain(rival);
+                let helpful = tried.filter(|index| {
+                    candidates[*index]
+                        .trial
+                        .is_some_and(|trial| trial.helps(candidates[*index].source != Source::Hooks))
+                });
+                match helpful.min_by_key(|index| candidates[*index].trial.and_then(|trial| trial.delta)) {
+                    Some(winner) => winner,
+                    None if busy => return Ok((Vec::new(), BaseOutcome::Busy)),
+                    None if outcome == BaseOutcome::Drifted => return Ok((Vec::new(), outcome)),
+                    None => return Ok((Vec::new(), BaseOutcome::Useless)),
+                }
+            };
+            if !self.has_drifted(&candidates[winner].object).await?
+                || self.still_helps(bucket, wish, &mut candidates[winner]).await?
+            {
+                return Ok((with_helpers(wish, candidates, winner, &left).0, BaseOutcome::Tried));
+            }
+            // The series' own base is no good any more; another object that surely is may take its
+            // place.
+            outcome = BaseOutcome::Drifted;
+            let drifted = candidates[winner].clone();
+            left.retain(|index| {
+                let candidate = &candidates[*index];
+                *index != winner && !candidate.shares_a_blob_with(&drifted) && candidate.outlook(wish) == Outlook::Good
+            });
+        }
+        Ok((Vec::new(), outcome))
+    }
+
+    /// True when a trial says that a base, whose series has drifted from it, is still good for this
+    /// very content.
+    async fn still_helps(
+        &self,
+        bucket: &BucketHandle,
+        wish: &Wish,
+        candidate: &mut Candidate,
+    ) -> Result<bool, EngineError> {
+        if candidate.trial.is_none() {
+            candidate.trial = self.trial(bucket, wish, candidate).await?;
+        }
+        Ok(candidate.trial.is_some_and(|trial| trial.helps(false)))
+    }
+
+    /// Encodes a sample of the region's first segment against a candidate; `None` when there is no
+    /// memory for its window just now.
+    async fn trial(
+        &self,
+        bucket: &BucketHandle,
+        wish: &Wish,
+        candidate: &Candidate,
+    ) -> Result<Option<Trial>, EngineError> {
+        let reach = wish.reach.min(TRIAL_REACH);
+        let region: Arc<Region> = match self.region(bucket, &[candidate.placed()], wish.position, reach).await? {
+            RegionOutcome::Ready(region) => region,
+            RegionOutcome::Nothing => return Ok(Some(Trial::default())),
+            RegionOutcome::Busy => return Ok(None),
+        };
+        let (first, effort, metrics) = (wish.first.clone(), wish.effort, self.metrics.clone());
+        let trial = self.pool.run(move |scratch| {
+            let started = Instant::now();
+            let trial = encode::trial(scratch, &first, &region.window, effort);
+            metrics.base_trial_seconds.observe(started.elapsed().as_secs_f64());
+            trial
+        });
+        Ok(Some(trial.await?))
+    }
+}
+
+/// The winner, and those of `others` that have what it has not: together they make the window.
+/// Gives the share of the samples that they have, too.
+fn with_helpers(wish: &Wish, candidates: &[Candidate], winner: usize, others: &[usize]) -> (Vec<usize>, f64) {
+    let mut chosen = vec![winner];
+    let values = wish.head.sketch.ranking();
+    let mut covered: HashSet<u64> = values.iter().copied().filter(|value| candidates[winner].has(*value)).collect();
+    while chosen.len() < BASES_MAX {
+        let gain = |candidate: &Candidate| {
+            values.iter().filter(|value| !covered.contains(value) && candidate.has(**value)).count()
+        };
+        let free = others.iter().copied().filter(|index| {
+            !chosen.iter().any(|taken| taken == index || candidates[*taken].shares_a_blob_with(&candidates[*index]))
+        });
+        let best = free.map(|index| (gain(&candidates[index]), index)).max_by_key(|(gain, _)| *gain);
+        #[expect(clippy::cast_precision_loss, reason = "at most 128")]
+        match best.filter(|(gain, _)| *gain as f64 >= JOINS_FROM * values.len().max(16) as f64) {
+            Some((_, helper)) => {
+                covered.extend(values.iter().filter(|value| candidates[helper].has(**value)));
+                chosen.push(helper);
+            }
+            None => break,
+        }
+    }
+    #[expect(clippy::cast_precision_loss, reason = "at most 128")]
+    let coverage = covered.len() as f64 / values.len().max(1) as f64;
+    (chosen, coverage)
+}
+
+/// A share in thousandths.
+fn permille(share: f64) -> u32 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is between 0 and 1")]
+    let permille = (share * 1000.0).round() as u32;
+    permille
+}

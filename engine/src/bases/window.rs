@@ -1,0 +1,312 @@
+//! Base windows: the run of base bytes one 64 MiB region of a target is encoded against, fetched
+//! once and shared.
+//!
+//! A window is a few pieces of whole blobs (I2), decoded and laid end to end in memory, with the
+//! index of the codec beside them. They lie in the order of blobs' ids, whichever objects they
+//! belong to and in whatever order those have them: so a blob's view can have that order too,
+//! whatever windows its segments were encoded against (`view.rs`), and objects that are made of the
+//! same blobs share a window. Windows are kept while there is memory: whoever needs some frees the
+//! idle ones.
+
+use crate::{
+    blobs::open::{BaseReader, Blobs, segments_covering},
+    error::EngineError,
+    resources::{
+        budget::{MemoryBudget, Permit},
+        pool::CodecPool,
+    },
+};
+use catalog::BlobRow;
+use delta_codec::{BaseIndex, BaseRange, Effort, WINDOW_LEN_MAX, WindowUnit};
+use futures::{StreamExt, TryStreamExt};
+use object_format::{BlobId, Coding, DomainKey};
+use std::{
+    collections::HashMap,
+    ops::Range,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tokio::sync::OnceCell;
+
+/// How long a region waits for memory before its content is stored without a base.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Segments of a base that are fetched and decoded at the same time.
+const FETCHES_AT_ONCE: usize = 4;
+
+/// A run of one whole blob's plain content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BasePiece {
+    /// The whole blob.
+    pub(crate) blob: BlobId,
+    /// First plain byte in that blob.
+    pub(crate) offset: u64,
+    /// Bytes; never 0.
+    pub(crate) len: u64,
+    /// The blob's base tag (E10).
+    pub(crate) base_tag: [u8; 16],
+}
+
+impl BasePiece {
+    /// These bytes of a blob whose base tag is not known yet.
+    pub(crate) fn of(blob: BlobId, range: Range<u64>) -> Self {
+        Self { blob, offset: range.start, len: range.end - range.start, base_tag: [0; 16] }
+    }
+
+    /// Its end in its blob.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + self.len
+    }
+}
+
+/// The same bytes in ascending order of blobs and offsets, each once, in as few pieces as there can
+/// be.
+pub(crate) fn in_order(mut pieces: Vec<BasePiece>) -> Vec<BasePiece> {
+    pieces.sort_unstable_by_key(|piece| (piece.blob, piece.offset));
+    pieces.dedup_by(|next, last| {
+        let joins = last.blob == next.blob && next.offset <= last.end();
+        if joins {
+            last.len = last.end().max(next.end()) - last.offset;
+        }
+        joins
+    });
+    pieces
+}
+
+/// Decoded base bytes with what is needed to encode against them.
+pub(crate) struct Window {
+    /// The bytes.
+    pub(crate) plain: Vec<u8>,
+    /// How they lie in the backend.
+    pub(crate) layout: Vec<WindowUnit>,
+    pieces: Vec<(u64, BasePiece)>,
+    wide_index: OnceLock<BaseIndex>,
+    narrow_index: OnceLock<BaseIndex>,
+    _permit: Permit,
+}
+
+impl Window {
+    /// The codec's index for an effort, built by the first who asks. Call it on the codec pool.
+    pub(crate) fn index(&self, effort: Effort) -> &BaseIndex {
+        let slot = if effort == Effort::Fast { &self.wide_index } else { &self.narrow_index };
+        slot.get_or_init(|| BaseIndex::build(&self.plain, effort))
+    }
+
+    /// Window ranges, which ascend, as pieces of base blobs, which do so too.
+    pub(crate) fn pieces_of(&self, footprint: &[BaseRange]) -> Vec<BasePiece> {
+        let mut pieces = Vec::with_capacity(footprint.len() + 2);
+        for run in footprint {
+            let (start, end) = (run.offset, run.offset + u64::from(run.len));
+            let first = self.pieces.partition_point(|(at, piece)| at + piece.len <= start);
+            for (at, piece) in self.pieces[first..].iter().take_while(|(at, _)| *at < end) {
+                let (from, to) = (start.max(*at), end.min(at + piece.len));
+                let skip = from - at;
+                pieces.push(BasePiece { offset: piece.offset + skip, len: to - from, ..*piece });
+            }
+        }
+        pieces
+    }
+
+    /// How many pieces it has: each may become a range of the blob's view.
+    pub(crate) fn piece_count(&self) -> usize {
+        self.pieces.len()
+    }
+}
+
+type WindowKey = Vec<(BlobId, u64, u64)>;
+
+struct Slot {
+    cell: OnceCell<Arc<Window>>,
+    used: AtomicU64,
+}
+
+/// Windows by what they hold. Immutable content under immutable ids: never stale.
+pub(crate) struct Windows {
+    slots: Mutex<HashMap<WindowKey, Arc<Slot>>>,
+    clock: AtomicU64,
+    len_max: u64,
+    whole_len_max: u64,
+    budget: Arc<MemoryBudget>,
+    blobs: Arc<Blobs>,
+    pool: Arc<CodecPool>,
+}
+
+impl Windows {
+    /// Windows within `budget`: a base of up to an eighth of it is taken whole; of a longer one two
+    /// windows (a region's and the next one's) of a tenth each leave room for segments.
+    pub(crate) fn new(budget: Arc<MemoryBudget>, blobs: Arc<Blobs>, pool: Arc<CodecPool>) -> Arc<Self> {
+        let whole_len_max = (budget.bytes_max() / 8).min(WINDOW_LEN_MAX as u64);
+        let len_max = 1 << (budget.bytes_max() / 10).min(WINDOW_LEN_MAX as u64).ilog2();
+        let windows = Arc::new(Self {
+            slots: Mutex::default(),
+            clock: AtomicU64::new(0),
+            len_max,
+            whole_len_max,
+            budget,
+            blobs,
+            pool,
+        });
+        let idle = Arc::downgrade(&windows);
+        windows.budget.on_pressure(Box::new(move || idle.upgrade().is_some_and(|windows| windows.free_one_idle())));
+        windows
+    }
+
+    /// Target bytes that share one window: half a window's length, so that content may have moved
+    /// by a quarter either way.
+    pub(crate) fn region_len(&self) -> u64 {
+        self.len_max / 2
+    }
+
+    /// Most bytes of a region's window.
+    pub(crate) fn len_max(&self) -> u64 {
+        self.len_max
+    }
+
+    /// A base of up to so many bytes is one window for all regions.
+    pub(crate) fn whole_len_max(&self) -> u64 {
+        self.whole_len_max
+    }
+
+    /// The window over some pieces of whole blobs, loaded by the first who asks. `rows` has the
+    /// blobs' rows. `None` when there is no memory for it just now.
+    pub(crate) async fn get(
+        &self,
+        pieces: Vec<BasePiece>,
+        rows: &[BlobRow],
+        key: Option<&DomainKey>,
+    ) -> Result<Option<Arc<Window>>, EngineError> {
+        let pieces = in_order(pieces);
+        let name = pieces.iter().map(|piece| (piece.blob, piece.offset, piece.len)).collect::<WindowKey>();
+        let slot = self
+            .slots()
+            .entry(name.clone())
+            .or_insert_with(|| Arc::new(Slot { cell: OnceCell::new(), used: AtomicU64::new(0) }))
+            .clone();
+        slot.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        let loaded = slot
+            .cell
+            .get_or_try_init(|| async {
+                let len = pieces.iter().map(|piece| piece.len).sum::<u64>();
+                let index =
+                    BaseIndex::memory_bytes_for(usize::try_from(len).unwrap_or(WINDOW_LEN_MAX), Effort::Balanced);
+                let permit = self.patiently(len + index as u64).await.ok_or(None)?;
+                self.load(pieces, len, rows, key, permit).await.map(Arc::new).map_err(Some)
+            })
+            .await;
+        match loaded {
+            Ok(window) => Ok(Some(window.clone())),
+            Err(failure) => {
+                self.slots().remove(&name);
+                failure.map_or(Ok(None), Err)
+            }
+        }
+    }
+
+    async fn load(
+        &self,
+        mut pieces: Vec<BasePiece>,
+        len: u64,
+        rows: &[BlobRow],
+        key: Option<&DomainKey>,
+        permit: Permit,
+    ) -> Result<Window, EngineError> {
+        let mut parts = Vec::new();
+        for piece in &mut pieces {
+            let row = rows.iter().find(|row| row.id.0 == piece.blob.0);
+            let row = row.ok_or_else(|| EngineError::Other("a base piece without its row".into()))?;
+            let manifest = self.blobs.manifest(row, key).await?;
+            if !manifest.root.is_whole() {
+                return Err(EngineError::Integrity("a delta blob where whole content is needed".into()));
+            }
+            piece.base_tag = manifest.root.base_tag;
+            parts.extend(
+                segments_covering(piece.offset..piece.offset + piece.len)
+                    .map(|(index, within)| (manifest.clone(), index, within)),
+            );
+        }
+        let fetched = futures::stream::iter(parts.into_iter().map(|(manifest, index, within)| async move {
+            let segment = self.blobs.segment(&manifest, index).await?;
+            let plain = self.blobs.plain_segment(&manifest, &segment, &BaseReader::NONE).await?;
+            if plain.len() < within.end as usize {
+                return Err(EngineError::Integrity("base segment shorter than its extent".into()));
+            }
+            Ok((segment, plain, within))
+        }))
+        .buffered(FETCHES_AT_ONCE.max(self.pool.threads()));
+        let mut plain = Vec::with_capacity(usize::try_from(len).map_err(|_| EngineError::TooLarge)?);
+        let mut layout = Vec::new();
+        futures::pin_mut!(fetched);
+        while let Some((segment, bytes, within)) = fetched.try_next().await? {
+            let unit_len = within.end - within.start;
+            plain.extend_from_slice(&bytes[within.start as usize..within.end as usize]);
+            self.pool.shelf().put(bytes);
+            layout.push(match segment.coding {
+                Coding::Raw => WindowUnit { plain_len: unit_len, stored_len: unit_len, divisible: true },
+                // A very compressible unit still costs memory to decode: it counts at least half
+                // its plain bytes, which bounds a footprint to four segments of plain base.
+                _ => WindowUnit {
+                    plain_len: unit_len,
+                    stored_len: segment.stored_len.max(unit_len / 2),
+                    divisible: false,
+                },
+            });
+        }
+        let mut start = 0;
+        let pieces = pieces
+            .into_iter()
+            .map(|piece| {
+                let placed = (start, piece);
+                start += piece.len;
+                placed
+            })
+            .collect();
+        Ok(Window {
+            plain,
+            layout,
+            pieces,
+            wide_index: OnceLock::new(),
+            narrow_index: OnceLock::new(),
+            _permit: permit,
+        })
+    }
+
+    /// Memory for a window. The region before gives its window back when its last segments are
+    /// encoded: worth a moment's wait, and no more, because others may be waiting for what this
+    /// upload holds.
+    async fn patiently(&self, bytes: u64) -> Option<Permit> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.budget.try_acquire(bytes) {
+                None if Instant::now() < deadline => tokio::time::sleep(PATIENCE / 200).await,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Forgets the windows nobody is using.
+    pub(crate) fn drop_idle(&self) {
+        while self.free_one_idle() {}
+    }
+
+    /// Bytes of windows held.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.slots().values().filter_map(|slot| slot.cell.get()).map(|window| window.plain.len() as u64).sum()
+    }
+
+    fn free_one_idle(&self) -> bool {
+        let mut slots = self.slots();
+        let oldest = slots
+            .iter()
+            .filter(|(_, slot)| Arc::strong_count(slot) == 1)
+            .filter(|(_, slot)| slot.cell.get().is_some_and(|window| Arc::strong_count(window) == 1))
+            .min_by_key(|(_, slot)| slot.used.load(Ordering::Relaxed))
+            .map(|(key, _)| key.clone());
+        oldest.is_some_and(|key| slots.remove(&key).is_some())
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<WindowKey, Arc<Slot>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,710 @@
+//! Blobs as the engine reads them: manifests, table pages, payload ranges and decoded segments,
+//! each cached under the blob's immutable id, so that staleness is impossible (E16).
+
+use crate::{
+    background::copies::copy_name, bases::window::BasePiece, blobs::views::OpenedTexts, error::EngineError,
+    metrics::Metrics, resources::pool::CodecPool,
+};
+use bytes::Bytes;
+use catalog::{BlobKey, BlobRow, Catalog};
+use futures::{StreamExt, TryStreamExt, future};
+use moka::future::Cache;
+use object_format::{
+    BlobId, BlobOpener, ChunkCheck, Coding, DomainKey, HEADER_LEN, Header, PagePlace, Root, RootPlace, SEGMENT_LEN,
+    Segment, Suite, TRAILER_LEN, ViewAddress, ViewRange, blob::segment_digest,
+};
+use std::{collections::BTreeMap, future::Future, ops::Range, sync::Arc};
+use storage_backends::{Backend, BlobName, ErrorKind};
+
+/// Blobs up to this length are fetched in one request and kept whole in the manifest cache while
+/// they are there.
+const ONE_REQUEST_LEN_MAX: u64 = 128 << 10;
+/// Sealed bytes up to this length are opened where they arrive instead of on the codec pool: it
+/// takes microseconds.
+const OPEN_INLINE_LEN_MAX: usize = 256 << 10;
+/// Opened plain text of bases takes so much less memory than decoded segments.
+pub(crate) const TEXT_SHARE: u64 = 2;
+/// Memory of the manifest and page caches.
+const MANIFEST_CACHE_BYTES_MAX: u64 = 16 << 20;
+
+/// Backends by name and everything that has been read from them.
+pub(crate) struct Blobs {
+    backends: BTreeMap<String, Arc<dyn Backend>>,
+    reads: Reads,
+    manifests: Cache<BlobId, Arc<Manifest>>,
+    segment_pages: Cache<(BlobId, u64), Arc<Vec<Segment>>>,
+    check_pages: Cache<(BlobId, u64), Arc<Vec<ChunkCheck>>>,
+    decoded: Cache<(BlobId, u64), Arc<Vec<u8>>>,
+    /// Plain text of deflate streams in bases.
+    pub(crate) texts: OpenedTexts,
+    pub(crate) pool: Arc<CodecPool>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+/// Which of a blob's stored bytes are read. Every blob lies under its own name, and one that much
+/// depends on also under that of its second copy (E8).
+#[derive(Clone)]
+pub(crate) enum Reads {
+    /// Whichever is good: where one is damaged the other is read. The catalog is asked for the
+    /// copy's name at that moment, because nothing that may change is kept in the caches (E16).
+    Either(Arc<dyn Catalog>),
+    /// What lies under the blob's own name and nothing else.
+    Blob,
+    /// The copy where the row names one and nothing else.
+    Copy,
+}
+
+/// A blob that has been opened: its root, and how to read the rest.
+pub(crate) struct Manifest {
+    /// Its id.
+    pub(crate) id: BlobId,
+    /// Its opened root.
+    pub(crate) root: Root,
+    suite: Suite,
+    opener: BlobOpener,
+    bytes: BlobBytes,
+}
+
+/// The stored bytes of a blob: where they lie (`None`: in the catalog), and all of them where they
+/// were fetched together.
+struct BlobBytes {
+    place: Option<Place>,
+    whole: Option<Bytes>,
+}
+
+/// One name in one backend.
+#[derive(Clone)]
+struct Place {
+    backend: Arc<dyn Backend>,
+    name: BlobName,
+}
+
+/// The name of a content blob in its backend. Random, never a key (E18).
+pub(crate) fn blob_name(id: BlobId) -> Result<BlobName, EngineError> {
+    Ok(BlobName::new(format!("blobs/{id}"))?)
+}
+
+impl Blobs {
+    pub(crate) fn new(
+        backends: BTreeMap<String, Arc<dyn Backend>>,
+        reads: Reads,
+        decoded_bytes_max: u64,
+        pool: Arc<CodecPool>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let weigh = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
+        let evictions = |kind: &str| metrics.cache_evictions_total.with_label_values(&[kind, "memory"]);
+        let (manifest_evictions, base_evictions) = (evictions("manifest"), evictions("base"));
+        Self {
+            backends,
+            reads,
+            manifests: Cache::builder()
+                .max_capacity(MANIFEST_CACHE_BYTES_MAX)
+                .weigher(move |_, manifest: &Arc<Manifest>| weigh(manifest.weight()))
+                .eviction_listener(move |_, _, cause| {
+                    if cause.was_evicted() {
+                        manifest_evictions.inc();
+                    }
+                })
+                .build(),
+            segment_pages: Cache::builder()
+                .max_capacity(MANIFEST_CACHE_BYTES_MAX)
+                .weigher(move |_, page: &Arc<Vec<Segment>>| weigh(page.len() * 160 + 64))
+                .build(),
+            check_pages: Cache::builder()
+                .max_capacity(MANIFEST_CACHE_BYTES_MAX)
+                .weigher(move |_, page: &Arc<Vec<ChunkCheck>>| weigh(page.len() * 16 + 64))
+                .build(),
+            decoded: Cache::builder()
+                .max_capacity(decoded_bytes_max)
+                .weigher(move |_, plain: &Arc<Vec<u8>>| weigh(plain.len() + 64))
+                .eviction_listener(move |_, _, cause| {
+                    if cause.was_evicted() {
+                        base_evictions.inc();
+                    }
+                })
+                .build(),
+            texts: OpenedTexts::new(decoded_bytes_max / TEXT_SHARE),
+            pool,
+            metrics,
+        }
+    }
+
+    /// The same backends with nothing read yet.
+    pub(crate) fn afresh(&self, reads: Reads, decoded_bytes_max: u64) -> Self {
+        Self::new(self.backends.clone(), reads, decoded_bytes_max, self.pool.clone(), self.metrics.clone())
+    }
+
+    /// The one name under which a blob in a backend is read; `None` when there are two.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] when an id makes no name.
+    pub(crate) fn only_name(&self, row: &BlobRow) -> Result<Option<BlobName>, EngineError> {
+        let id = BlobId(row.id.0);
+        match (&self.reads, row.copy) {
+            (Reads::Either(_), Some(_)) => Ok(None),
+            (Reads::Copy, Some(copy)) => copy_name(id, copy).map(Some),
+            (Reads::Either(_) | Reads::Blob, _) | (Reads::Copy, None) => blob_name(id).map(Some),
+        }
+    }
+
+    /// A backend by its configured name.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] when no backend of that name is configured (any more).
+    pub(crate) fn backend(&self, name: &str) -> Result<&Arc<dyn Backend>, EngineError> {
+        self.backends.get(name).ok_or_else(|| EngineError::Other(format!("backend {name:?} is not configured")))
+    }
+
+    /// Every configured backend.
+    pub(crate) fn backends(&self) -> impl Iterator<Item = (&String, &Arc<dyn Backend>)> {
+        self.backends.iter()
+    }
+
+    /// Forgets everything that was read.
+    pub(crate) fn drop_caches(&self) {
+        self.manifests.invalidate_all();
+        self.segment_pages.invalidate_all();
+        self.check_pages.invalidate_all();
+        self.decoded.invalidate_all();
+        self.texts.clear();
+    }
+
+    /// Bytes of decoded segments held.
+    pub(crate) fn decoded_bytes(&self) -> u64 {
+        self.decoded.weighted_size()
+    }
+
+    /// The opened manifest of a blob. A miss costs two requests (header and root), one for a short
+    /// blob.
+    pub(crate) async fn manifest(&self, row: &BlobRow, key: Option<&DomainKey>) -> Result<Arc<Manifest>, EngineError> {
+        let id = BlobId(row.id.0);
+        if let Some(hit) = self.manifests.get(&id).await {
+            self.count("manifest", true);
+            return Ok(hit);
+        }
+        self.count("manifest", false);
+        self.manifests
+            .try_get_with(id, async { self.load_manifest(row, key).await.map(Arc::new) })
+            .await
+            .map_err(|error| EngineError::shared(&error))
+    }
+
+    async fn load_manifest(&self, row: &BlobRow, key: Option<&DomainKey>) -> Result<Manifest, EngineError> {
+        if let Some(inline) = &row.inline {
+            let bytes = BlobBytes { place: None, whole: Some(Bytes::copy_from_slice(inline)) };
+            return self.open(row, key, bytes).await;
+        }
+        let name = self.only_name(row)?.map_or_else(|| blob_name(BlobId(row.id.0)), Ok)?;
+        let place = Place { backend: self.backend(&row.backend)?.clone(), name };
+        let outcome = self.open_at(row, key, place.clone()).await;
+        self.elsewhere(BlobId(row.id.0), Some(&place), outcome, move |place| self.open_at(row, key, place)).await
+    }
+
+    async fn open_at(&self, row: &BlobRow, key: Option<&DomainKey>, place: Place) -> Result<Manifest, EngineError> {
+        let whole = match row.stored_len <= ONE_REQUEST_LEN_MAX {
+            true => Some(fetch(&*place.backend, &place.name, 0..row.stored_len).await?.into()),
+            false => None,
+        };
+        self.open(row, key, BlobBytes { place: Some(place), whole }).await
+    }
+
+    async fn open(&self, row: &BlobRow, key: Option<&DomainKey>, bytes: BlobBytes) -> Result<Manifest, EngineError> {
+        let id = BlobId(row.id.0);
+        let place = RootPlace { offset: row.root_offset, len: row.root_len, tag: row.root_tag };
+        let root_end = place.offset.checked_add(place.len.into()).ok_or_else(|| damaged("root place"))?;
+        let (header, root) =
+            future::try_join(bytes.read(0..HEADER_LEN as u64), bytes.read(place.offset..root_end)).await?;
+        let header = Header::decode(&header)?;
+        let opened =
+            BlobOpener::new(&header, id, key).and_then(|opener| Ok((opener.open_root(&place, &root)?, opener)));
+        let (root, opener) = opened.inspect_err(|_| self.count_failure(header.suite))?;
+        if root.plain_len != row.plain_len {
+            return Err(damaged("catalog row and root disagree"));
+        }
+        Ok(Manifest { id, root, suite: header.suite, opener, bytes })
+    }
+
+    /// What reading a blob at `place` gave. When that is damage (missing, cut, refused by its
+    /// checks, or a medium that does not give it), what `again` gives at the blob's other places,
+    /// if it has any. Trouble that passes is not damage and is passed on.
+    async fn elsewhere<T, F>(
+        &self,
+        id: BlobId,
+        place: Option<&Place>,
+        outcome: Result<T, EngineError>,
+        again: impl Fn(Place) -> F + Send,
+    ) -> Result<T, EngineError>
+    where
+        T: Send,
+        F: Future<Output = Result<T, EngineError>> + Send,
+    {
+        let damage = match outcome {
+            Err(error) if error.is_damage() => error,
+            other => return other,
+        };
+        let (Reads::Either(catalog), Some(place)) = (&self.reads, place) else { return Err(damage) };
+        let row = catalog.blobs(&[BlobKey(id.0)]).await?.pop();
+        let Some(copy) = row.and_then(|row| row.copy) else { return Err(damage) };
+        let count = |result: &str| self.metrics.base_copy_reads_total.with_label_values(&[result]).inc();
+        for name in [copy_name(id, copy)?, blob_name(id)?].into_iter().filter(|name| *name != place.name) {
+            match again(Place { backend: place.backend.clone(), name }).await {
+                Ok(found) => {
+                    count("served");
+                    tracing::warn!(blob = %id, name = %place.name, error = %damage, "a stored blob is damaged; its other copy is read");
+                    return Ok(found);
+                }
+                Err(error) if error.is_damage() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        count("damaged");
+        Err(damage)
+    }
+
+    /// [`Blobs::elsewhere`] for a blob that has been opened, which is opened anew next time:
+    /// perhaps where it can be read.
+    async fn or_elsewhere<T, F>(
+        &self,
+        manifest: &Manifest,
+        outcome: Result<T, EngineError>,
+        again: impl Fn(BlobBytes) -> F + Send,
+    ) -> Result<T, EngineError>
+    where
+        T: Send,
+        F: Future<Output = Result<T, EngineError>> + Send,
+    {
+        if outcome.is_ok() {
+            return outcome;
+        }
+        let again = move |place: Place| again(BlobBytes { place: Some(place), whole: None });
+        let outcome = self.elsewhere(manifest.id, manifest.bytes.place.as_ref(), outcome, again).await;
+        if outcome.is_ok() {
+            self.manifests.invalidate(&manifest.id).await;
+        }
+        outcome
+    }
+
+    /// Compares the trailer with the catalog's row. Readers with a catalog do not need it; a
+    /// rebuild does (I11).
+    pub(crate) async fn check_trailer(&self, manifest: &Manifest, row: &BlobRow) -> Result<(), EngineError> {
+        let outcome = self.check_trailer_in(&manifest.bytes, row).await;
+        let again = move |bytes: BlobBytes| async move { self.check_trailer_in(&bytes, row).await };
+        self.or_elsewhere(manifest, outcome, again).await
+    }
+
+    async fn check_trailer_in(&self, bytes: &BlobBytes, row: &BlobRow) -> Result<(), EngineError> {
+        let start = row.stored_len.checked_sub(TRAILER_LEN as u64).ok_or_else(|| damaged("shorter than a trailer"))?;
+        let trailer = bytes.read(start..row.stored_len).await?;
+        let place = BlobOpener::root_place(&trailer, row.stored_len)?;
+        match place == (RootPlace { offset: row.root_offset, len: row.root_len, tag: row.root_tag }) {
+            true => Ok(()),
+            false => Err(damaged("the trailer and the catalog disagree")),
+        }
+    }
+
+    /// One row of the segment table.
+    pub(crate) async fn segment(&self, manifest: &Manifest, index: u64) -> Result<Segment, EngineError> {
+        let place = page_of(&manifest.root.segment_pages, index).ok_or_else(|| damaged("segment without a page"))?;
+        let page = self
+            .segment_pages
+            .try_get_with((manifest.id, place.offset), async {
+                let outcome = self.segment_page_in(&manifest.bytes, manifest, place).await;
+                let again = move |bytes: BlobBytes| async move { self.segment_page_in(&bytes, manifest, place).await };
+                self.or_elsewhere(manifest, outcome, again).await
+            })
+            .await
+            .map_err(|error: Arc<EngineError>| EngineError::shared(&error))?;
+        let at = usize::try_from(index - place.first).unwrap_or(usize::MAX);
+        page.get(at).cloned().ok_or_else(|| damaged("segment page too short"))
+    }
+
+    async fn segment_page_in(
+        &self,
+        bytes: &BlobBytes,
+        manifest: &Manifest,
+        place: &PagePlace,
+    ) -> Result<Arc<Vec<Segment>>, EngineError> {
+        let bytes = bytes.read(place.offset..place.offset + u64::from(place.len)).await?;
+        let page = manifest.opener.open_segment_page(place, &bytes);
+        Ok(Arc::new(page.inspect_err(|_| self.count_failure(manifest.suite))?))
+    }
+
+    /// Bytes `within` of segment `index`, a raw one: only the chunks that cover them are read and
+    /// checked.
+    pub(crate) async fn raw_range(
+        &self,
+        manifest: &Manifest,
+        segment: &Segment,
+        within: Range<u32>,
+    ) -> Result<Vec<u8>, EngineError> {
+        let payload = segment.stored_offset + u64::from(within.start)..segment.stored_offset + u64::from(within.end);
+        let mut opened = self.payload(manifest, payload.clone()).await?;
+        let skip = usize::try_from(payload.start % object_format::CHUNK_LEN as u64).unwrap_or(0);
+        opened.truncate(skip + (within.end - within.start) as usize);
+        opened.drain(..skip);
+        Ok(opened)
+    }
+
+    /// The stored bytes of a segment, its chunks checked.
+    pub(crate) async fn stored_bytes(&self, manifest: &Manifest, segment: &Segment) -> Result<Vec<u8>, EngineError> {
+        let payload = segment.stored_offset..segment.stored_offset + u64::from(segment.stored_len);
+        let skip = usize::try_from(payload.start % object_format::CHUNK_LEN as u64).unwrap_or(0);
+        let mut stored = self.payload(manifest, payload).await?;
+        stored.truncate(skip + segment.stored_len as usize);
+        stored.drain(..skip);
+        Ok(stored)
+    }
+
+    /// The plain bytes of a whole segment, digest checked (I4). Not cached.
+    pub(crate) async fn plain_segment(
+        &self,
+        manifest: &Manifest,
+        segment: &Segment,
+        bases: &BaseReader<'_>,
+    ) -> Result<Vec<u8>, EngineError> {
+        if segment.coding == Coding::View {
+            return self.view_range(manifest, segment, 0..segment.plain_len, bases).await;
+        }
+        let stored = self.stored_bytes(manifest, segment);
+        let footprint = async {
+            match segment.coding {
+                Coding::Delta => self.footprint(manifest, segment, bases).await,
+                Coding::Raw | Coding::Zstd | Coding::View => Ok(Vec::new()),
+            }
+        };
+        let (stored, footprint) = future::try_join(stored, footprint).await?;
+        let segment = segment.clone();
+        let metrics = self.metrics.clone();
+        let shelf = self.pool.shelf().clone();
+        self.pool
+            .run(move |scratch| {
+                let started = std::time::Instant::now();
+                let codec = segment.coding.name();
+                let mut plain = shelf.take(segment.plain_len as usize);
+                match segment.coding {
+                    Coding::Raw if stored.len() == plain.len() => plain.copy_from_slice(&stored),
+                    Coding::Raw | Coding::View => return Err(damaged("raw segment of another length")),
+                    Coding::Zstd => delta_codec::whole::decompress(&stored, &mut plain)
+                        .map_err(|error| EngineError::Integrity(error.to_string()))?,
+                    Coding::Delta => {
+                        let base: Vec<&[u8]> = footprint.iter().map(|(bytes, range)| &bytes[range.clone()]).collect();
+                        scratch
+                            .decoder
+                            .decode_pieces(&base, &stored, &mut plain)
+                            .map_err(|error| EngineError::Integrity(error.to_string()))?;
+                    }
+                }
+                if segment_digest(&plain) != segment.digest {
+                    metrics.checksum_failures_total.with_label_values(&["segment"]).inc();
+                    return Err(damaged("segment digest"));
+                }
+                metrics.decode_seconds.with_label_values(&[codec]).observe(started.elapsed().as_secs_f64());
+                Ok(plain)
+            })
+            .await?
+    }
+
+    /// The same through the cache of decoded segments: for whole blobs, whose bytes serve many
+    /// readers.
+    pub(crate) async fn decoded_segment(&self, manifest: &Manifest, index: u64) -> Result<Arc<Vec<u8>>, EngineError> {
+        if let Some(hit) = self.decoded.get(&(manifest.id, index)).await {
+            self.count("base", true);
+            self.metrics.base_fetch_bytes_total.with_label_values(&["cache"]).inc_by(hit.len() as u64);
+            return Ok(hit);
+        }
+        self.count("base", false);
+        self.decoded
+            .try_get_with((manifest.id, index), async {
+                let segment = self.segment(manifest, index).await?;
+                if segment.coding.has_base() {
+                    return Err(damaged("a delta where whole content is needed"));
+                }
+                self.metrics.base_fetch_bytes_total.with_label_values(&["backend"]).inc_by(segment.stored_len.into());
+                self.plain_segment(manifest, &segment, &BaseReader::NONE).await.map(Arc::new)
+            })
+            .await
+            .map_err(|error| EngineError::shared(&error))
+    }
+
+    /// The pieces of base bytes that a delta segment needs, in order.
+    async fn footprint(
+        &self,
+        manifest: &Manifest,
+        segment: &Segment,
+        bases: &BaseReader<'_>,
+    ) -> Result<Vec<(Arc<Vec<u8>>, Range<usize>)>, EngineError> {
+        let pieces = view_pieces(&manifest.root, segment)?;
+        let reads = pieces.into_iter().map(|piece| async move {
+            let base = bases.manifest(self, &piece).await?;
+            self.base_bytes(&base, piece.offset..piece.offset + piece.len).await
+        });
+        let parts: Vec<Vec<_>> = futures::stream::iter(reads).buffered(8).try_collect().await?;
+        Ok(parts.into_iter().flatten().collect())
+    }
+
+    /// Plain bytes of a whole blob as slices of decoded segments; from a raw segment that is not
+    /// cached only what is needed is read.
+    pub(crate) async fn base_bytes(
+        &self,
+        base: &Manifest,
+        range: Range<u64>,
+    ) -> Result<Vec<(Arc<Vec<u8>>, Range<usize>)>, EngineError> {
+        let mut slices = Vec::new();
+        for (index, within) in segments_covering(range) {
+            let cached = self.decoded.get(&(base.id, index)).await;
+            if cached.is_none() {
+                let segment = self.segment(base, index).await?;
+                if segment.coding == Coding::Raw && (within.end - within.start) * 2 <= segment.plain_len {
+                    self.count("base", false);
+                    let bytes = self.raw_range(base, &segment, within).await?;
+                    self.metrics.base_fetch_bytes_total.with_label_values(&["backend"]).inc_by(bytes.len() as u64);
+                    let len = bytes.len();
+                    slices.push((Arc::new(bytes), 0..len));
+                    continue;
+                }
+            }
+            let plain = self.decoded_segment(base, index).await?;
+            let within = within.start as usize..within.end as usize;
+            if within.end > plain.len() {
+                return Err(damaged("view outside its base"));
+            }
+            slices.push((plain, within));
+        }
+        Ok(slices)
+    }
+
+    /// Opened chunks that cover a run of payload; the first byte is the first chunk's.
+    async fn payload(&self, manifest: &Manifest, payload: Range<u64>) -> Result<Vec<u8>, EngineError> {
+        let outcome = self.payload_in(&manifest.bytes, manifest, payload.clone()).await;
+        let again = move |bytes: BlobBytes| {
+            let payload = payload.clone();
+            async move { self.payload_in(&bytes, manifest, payload).await }
+        };
+        self.or_elsewhere(manifest, outcome, again).await
+    }
+
+    async fn payload_in(
+        &self,
+        bytes: &BlobBytes,
+        manifest: &Manifest,
+        payload: Range<u64>,
+    ) -> Result<Vec<u8>, EngineError> {
+        if payload.is_empty() || payload.end > manifest.root.payload_len {
+            return Err(damaged("segment outside the payload"));
+        }
+        let payload_len = manifest.root.payload_len;
+        let chunks = manifest.opener.chunks_covering(payload);
+        let first = chunks.start;
+        let stored = bytes.read(manifest.opener.stored_range(chunks.clone(), payload_len));
+        let (mut stored, checks) = future::try_join(stored, self.checks(manifest, chunks)).await?;
+        self.metrics.seal_bytes_total.with_label_values(&["open"]).inc_by(match manifest.suite {
+            Suite::Aes256Gcm => stored.len() as u64,
+            Suite::None => 0,
+        });
+        let opener = manifest.opener.clone();
+        let open = move |stored: &mut Vec<u8>| opener.open_chunks(first, payload_len, stored, &checks);
+        let opened = if stored.len() <= OPEN_INLINE_LEN_MAX {
+            open(&mut stored).map(|()| stored)
+        } else {
+            self.pool.run(move |_| open(&mut stored).map(|()| stored)).await?
+        };
+        opened.inspect_err(|_| self.count_failure(manifest.suite)).map_err(EngineError::from)
+    }
+
+    async fn checks(&self, manifest: &Manifest, chunks: Range<u64>) -> Result<Vec<ChunkCheck>, EngineError> {
+        let mut checks = Vec::new();
+        if manifest.suite != Suite::None {
+            return Ok(checks);
+        }
+        let mut next = chunks.start;
+        while next < chunks.end {
+            let place = page_of(&manifest.root.check_pages, next).ok_or_else(|| damaged("chunk without a check"))?;
+            let page = self
+                .check_pages
+                .try_get_with((manifest.id, place.offset), async {
+                    let outcome = self.check_page_in(&manifest.bytes, manifest, place).await;
+                    let again =
+                        move |bytes: BlobBytes| async move { self.check_page_in(&bytes, manifest, place).await };
+                    self.or_elsewhere(manifest, outcome, again).await
+                })
+                .await
+                .map_err(|error: Arc<EngineError>| EngineError::shared(&error))?;
+            let end = chunks.end.min(place.first + u64::from(place.count));
+            let within = usize::try_from(next - place.first).unwrap_or(usize::MAX)
+                ..usize::try_from(end - place.first).unwrap_or(usize::MAX);
+            checks.extend_from_slice(page.get(within).ok_or_else(|| damaged("check page too short"))?);
+            next = end;
+        }
+        Ok(checks)
+    }
+
+    async fn check_page_in(
+        &self,
+        bytes: &BlobBytes,
+        manifest: &Manifest,
+        place: &PagePlace,
+    ) -> Result<Arc<Vec<ChunkCheck>>, EngineError> {
+        let bytes = bytes.read(place.offset..place.offset + u64::from(place.len)).await?;
+        let page = manifest.opener.open_check_page(place, &bytes);
+        Ok(Arc::new(page.inspect_err(|_| self.count_failure(manifest.suite))?))
+    }
+
+    fn count(&self, kind: &str, hit: bool) {
+        let counter = if hit { &self.metrics.cache_hits_total } else { &self.metrics.cache_misses_total };
+        counter.with_label_values(&[kind, "memory"]).inc();
+    }
+
+    fn count_failure(&self, suite: Suite) {
+        match suite {
+            Suite::Aes256Gcm => self.metrics.aead_failures_total.with_label_values(&["open"]).inc(),
+            Suite::None => self.metrics.checksum_failures_total.with_label_values(&["chunk"]).inc(),
+        }
+    }
+}
+
+impl Manifest {
+    /// The blob's protection.
+    pub(crate) fn suite(&self) -> Suite {
+        self.suite
+    }
+
+    /// Whether the base tag in its root is that of content with these segment digests.
+    pub(crate) fn has_base_tag_of(&self, digests: &[[u8; 16]]) -> bool {
+        self.opener.base_tag(self.root.plain_len, digests.iter()) == self.root.base_tag
+    }
+
+    fn weight(&self) -> usize {
+        let whole = self.bytes.whole.as_ref().map_or(0, Bytes::len);
+        let root = &self.root;
+        whole
+            + 512
+            + root.view.len() * 56
+            + (root.segment_pages.len() + root.check_pages.len()) * 40
+            + root.facts.facts.len()
+            + root.facts.sketch.len()
+    }
+}
+
+impl BlobBytes {
+    async fn read(&self, range: Range<u64>) -> Result<Vec<u8>, EngineError> {
+        match (&self.whole, &self.place) {
+            (Some(bytes), _) => {
+                let within = usize::try_from(range.start).unwrap_or(usize::MAX)
+                    ..usize::try_from(range.end).unwrap_or(usize::MAX);
+                Ok(bytes.get(within).ok_or_else(|| damaged("blob shorter than its tables say"))?.to_vec())
+            }
+            (None, Some(place)) => fetch(&*place.backend, &place.name, range).await,
+            (None, None) => Err(damaged("bytes that lie nowhere")),
+        }
+    }
+}
+
+/// Finds base manifests for a reader: the rows it was given, looked up by id.
+pub(crate) struct BaseReader<'a> {
+    rows: &'a [BlobRow],
+    key: Option<&'a DomainKey>,
+}
+
+impl<'a> BaseReader<'a> {
+    /// For whole blobs, which need no bases.
+    pub(crate) const NONE: BaseReader<'static> = BaseReader { rows: &[], key: None };
+
+    pub(crate) fn new(rows: &'a [BlobRow], key: Option<&'a DomainKey>) -> Self {
+        Self { rows, key }
+    }
+
+    /// The base's manifest, checked to be whole content with the tag the view carries (E10).
+    pub(crate) async fn manifest(&self, blobs: &Blobs, piece: &BasePiece) -> Result<Arc<Manifest>, EngineError> {
+        let row = self.rows.iter().find(|row| row.id.0 == piece.blob.0).ok_or_else(|| damaged("a base is missing"))?;
+        let base = blobs.manifest(row, self.key).await?;
+        let range = ViewRange { blob: piece.blob, offset: piece.offset, len: piece.len, base_tag: piece.base_tag };
+        base.root.check_as_base(&range).map_err(|_| damaged("not the base this delta was made from"))?;
+        Ok(base)
+    }
+}
+
+/// A segment's footprint as ranges of base blobs.
+pub(crate) fn view_pieces(root: &Root, segment: &Segment) -> Result<Vec<BasePiece>, EngineError> {
+    pieces_of(&root.view, &segment.footprint)
+}
+
+/// Runs of a base view as ranges of base blobs.
+pub(crate) fn pieces_of(view: &[ViewRange], runs: &[ViewAddress]) -> Result<Vec<BasePiece>, EngineError> {
+    let mut pieces = Vec::with_capacity(runs.len());
+    for run in runs {
+        let (start, end) = (run.offset, run.offset + u64::from(run.len));
+        let mut at = 0;
+        let mut covered = start;
+        for range in view {
+            let (from, to) = (covered.max(at), end.min(at + range.len));
+            if from == covered && from < to {
+                let offset = range.offset + (from - at);
+                pieces.push(BasePiece { blob: range.blob, offset, len: to - from, base_tag: range.base_tag });
+                covered = to;
+            }
+            at += range.len;
+        }
+        if covered != end {
+            return Err(damaged("footprint outside the view"));
+        }
+    }
+    Ok(pieces)
+}
+
+/// The segments of a blob that cover a range of its plain bytes, with the bytes of each that are
+/// meant.
+pub(crate) fn segments_covering(range: Range<u64>) -> impl Iterator<Item = (u64, Range<u32>)> {
+    let len = SEGMENT_LEN as u64;
+    (range.start / len..range.end.div_ceil(len)).map(move |index| {
+        let start = index * len;
+        let within = range.start.max(start) - start..range.end.min(start + len) - start;
+        // Both ends are at most SEGMENT_LEN, which fits.
+        (index, within.start as u32..within.end as u32)
+    })
+}
+
+fn page_of(pages: &[PagePlace], index: u64) -> Option<&PagePlace> {
+    let after = pages.partition_point(|page| page.first <= index);
+    pages.get(after.checked_sub(1)?).filter(|page| index - page.first < u64::from(page.count))
+}
+
+/// Reads a range of a blob whose row exists; a blob that is not there is damage, not absence of the
+/// object.
+pub(crate) async fn fetch(backend: &dyn Backend, name: &BlobName, range: Range<u64>) -> Result<Vec<u8>, EngineError> {
+    let len = usize::try_from(range.end.saturating_sub(range.start)).map_err(|_| EngineError::TooLarge)?;
+    let found = backend.get(name, range).await.map_err(|error| match error.kind() {
+        // The range is from the blob's own tables: a blob that ends before it was cut.
+        ErrorKind::Invalid => EngineError::Integrity(format!("blob {name} is shorter than its tables say")),
+        _ => error.into(),
+    })?;
+    let mut stream = found.ok_or_else(|| EngineError::Integrity(format!("blob {name} is missing")))?;
+    let mut bytes = Vec::with_capacity(len);
+    while let Some(piece) = stream.try_next().await? {
+        bytes.extend_from_slice(&piece);
+    }
+    if bytes.len() == len { Ok(bytes) } else { Err(damaged("backend gave another length")) }
+}
+
+pub(crate) fn damaged(what: &str) -> EngineError {
+    EngineError::Integrity(what.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn covering_segments_are_contiguous_and_exact_up_to_five_tebibytes(start in 0u64..5 << 40, len in 1u64..64 << 20) {
+            let mut next = start;
+            for (index, within) in segments_covering(start..start + len) {
+                prop_assert_eq!(index * SEGMENT_LEN as u64 + u64::from(within.start), next);
+                prop_assert!(within.start < within.end && within.end as usize <= SEGMENT_LEN);
+                next = index * SEGMENT_LEN as u64 + u64::from(within.end);
+            }
+            prop_assert_eq!(next, start + len);
+        }
+    }
+}

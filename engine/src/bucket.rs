@@ -1,0 +1,274 @@
+//! A bucket as the engine sees it: its row, its settings, and its domain key when it is sealed.
+
+use crate::{
+    Engine,
+    config::{BucketSettings, Compression, Encryption},
+    deployment::keyring::{Opened, keyset_name, random},
+    error::EngineError,
+};
+use catalog::{Bucket, CatalogError, Extent, NewBucket};
+use object_format::{BlobId, DomainKey, row};
+use std::{ops::Deref, sync::Arc};
+
+/// A bucket, cheap to clone.
+#[derive(Clone)]
+pub struct BucketHandle(pub Arc<BucketState>);
+
+/// See [`BucketHandle`].
+pub struct BucketState {
+    /// The catalog's row.
+    pub row: Bucket,
+    /// Its settings, parsed.
+    pub settings: BucketSettings,
+    keys: Option<Opened>,
+}
+
+impl Deref for BucketHandle {
+    type Target = BucketState;
+
+    fn deref(&self) -> &BucketState {
+        &self.0
+    }
+}
+
+/// How often a change of settings is tried against changes by others.
+const CHANGES_MAX: usize = 16;
+
+/// What a sealed row is bound to besides bucket and extents.
+#[derive(Clone, Copy)]
+pub(crate) struct RowPlace<'a> {
+    /// Key.
+    pub(crate) key: &'a str,
+    /// Version or upload id.
+    pub(crate) id: [u8; 16],
+    /// Part number, for a part's row.
+    pub(crate) part: Option<u32>,
+    /// Digest of its extents.
+    pub(crate) extents_digest: [u8; 32],
+}
+
+impl BucketState {
+    /// The same bucket with other settings, for work on it that follows none of its own.
+    pub(crate) fn with(&self, change: impl FnOnce(&mut BucketSettings)) -> BucketHandle {
+        let mut settings = self.settings.clone();
+        change(&mut settings);
+        BucketHandle(Arc::new(Self { row: self.row.clone(), settings, keys: self.keys.clone() }))
+    }
+
+    /// The same bucket for content that resembles nothing, because it is encrypted: no time is
+    /// spent on trying.
+    pub fn for_opaque_content(&self) -> BucketHandle {
+        self.with(|settings| settings.compression = Compression::Off)
+    }
+
+    /// True when its blobs are sealed.
+    pub fn is_sealed(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    /// A bucket as a recovery needs it: rows are sealed and blobs opened, nothing looks for what is
+    /// similar.
+    pub(crate) fn recovered(row: Bucket, settings: BucketSettings, domain: Option<Arc<DomainKey>>) -> Self {
+        let keys = domain.map(|domain| Opened { domain, similarity: [0; 16] });
+        Self { row, settings, keys }
+    }
+
+    /// Its domain key.
+    pub(crate) fn domain_key(&self) -> Option<&DomainKey> {
+        self.keys.as_ref().map(|keys| &*keys.domain)
+    }
+
+    /// What its hooks and sketches are keyed with, when it is sealed.
+    pub(crate) fn similarity_secret(&self) -> Option<[u8; 16]> {
+        self.keys.as_ref().map(|keys| keys.similarity)
+    }
+
+    /// Epoch of its domain key; 0 when it is not sealed.
+    pub(crate) fn key_epoch(&self) -> u32 {
+        self.domain_key().map_or(0, DomainKey::epoch)
+    }
+
+    /// What stands in the catalog for the SHA-256 of some content: keyed in a sealed bucket.
+    pub(crate) fn content_digest(&self, sha256: &[u8; 32]) -> [u8; 32] {
+        self.domain_key().map_or(*sha256, |key| key.keyed_tag("content-digest", sha256))
+    }
+
+    /// Facts as they stand in a row: sealed in a sealed bucket (I5).
+    pub(crate) fn seal_facts(&self, place: RowPlace<'_>, facts: Vec<u8>) -> Result<Vec<u8>, EngineError> {
+        match self.domain_key() {
+            None => Ok(facts),
+            Some(key) => Ok(row::seal(key, &self.context(place), random()?, &facts)),
+        }
+    }
+
+    /// The facts of a row.
+    pub(crate) fn open_facts(&self, place: RowPlace<'_>, stored: &[u8]) -> Result<Vec<u8>, EngineError> {
+        match self.domain_key() {
+            None => Ok(stored.to_vec()),
+            Some(key) => Ok(row::open(key, &self.context(place), stored)?),
+        }
+    }
+
+    fn context<'a>(&self, place: RowPlace<'a>) -> row::RowContext<'a> {
+        row::RowContext {
+            bucket: u64::try_from(self.row.id.0).unwrap_or(0),
+            key: place.key,
+            version_id: place.id,
+            part: place.part,
+            extents_digest: place.extents_digest,
+        }
+    }
+}
+
+/// The digest that binds a row to its extents.
+pub(crate) fn digest_of(extents: &[Extent]) -> [u8; 32] {
+    row::extents_digest(extents.iter().map(|extent| (BlobId(extent.blob.0), extent.offset, extent.len)))
+}
+
+impl Engine {
+    /// A key of the keyring by its name, for content that is encrypted before it is stored.
+    pub fn object_key(&self, name: &str) -> zeroize::Zeroizing<[u8; 32]> {
+        self.keyring.kek().named(name)
+    }
+
+    /// A bucket by name; `None` when there is none.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the catalog fails, or a sealed bucket's key cannot be opened.
+    pub async fn bucket(&self, name: &str) -> Result<Option<BucketHandle>, EngineError> {
+        match self.catalog.bucket(name).await? {
+            Some(row) => Ok(Some(self.bucket_of(row).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Every bucket's row, by name. Settings are not parsed and keys not opened.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the catalog fails.
+    pub async fn buckets(&self) -> Result<Vec<Bucket>, EngineError> {
+        Ok(self.catalog.buckets().await?)
+    }
+
+    /// Creates a bucket with the settings configured for its name, its domain key at once when it
+    /// is to be sealed. `None` when the name is taken.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the catalog fails or a key cannot be stored.
+    pub async fn create_bucket(&self, name: &str, owner: &str) -> Result<Option<BucketHandle>, EngineError> {
+        self.create_configured_bucket(name, owner, [], false).await
+    }
+
+    /// As [`Engine::create_bucket`], with what the client configures at once. Where versions can be
+    /// locked they are kept.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn create_configured_bucket(
+        &self,
+        name: &str,
+        owner: &str,
+        configurations: impl IntoIterator<Item = (&'static str, serde_json::Value)>,
+        object_lock: bool,
+    ) -> Result<Option<BucketHandle>, EngineError> {
+        let mut settings = self.config.buckets.get(name).unwrap_or(&self.config.defaults).clone();
+        settings.configurations = configurations.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        self.blobs.backend(&settings.backend)?;
+        let settings = serde_json::to_value(settings).map_err(|error| EngineError::Other(error.to_string()))?;
+        let (name, owner, now_ms) = (name.to_owned(), owner.to_owned(), crate::now_ms());
+        match self.catalog.make_bucket(NewBucket { name, owner, settings, object_lock, now_ms }).await {
+            Ok(row) => Ok(Some(self.bucket_of(row).await?)),
+            Err(CatalogError::Exists) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sets what a client configures of a bucket, or removes it. The last writer wins; what others
+    /// change meanwhile stays.
+    ///
+    /// # Errors
+    /// [`EngineError::NoBucket`] when the bucket was deleted meanwhile, [`EngineError::Conflict`]
+    /// when its settings never rest, or what the catalog says.
+    pub async fn configure_bucket(
+        &self,
+        bucket: &BucketHandle,
+        name: &str,
+        value: Option<serde_json::Value>,
+    ) -> Result<(), EngineError> {
+        let mut expected = bucket.row.settings.clone();
+        for _ in 0..CHANGES_MAX {
+            let mut settings = expected.clone();
+            let all = settings.as_object_mut().ok_or_else(|| EngineError::Other("settings are no object".into()))?;
+            let configurations = all.entry("configurations").or_insert_with(|| serde_json::json!({}));
+            match &value {
+                Some(value) => configurations[name] = value.clone(),
+                None => {
+                    configurations.as_object_mut().map(|all| all.remove(name));
+                }
+            }
+            if settings == expected {
+                return Ok(());
+            }
+            match self.catalog.change_bucket_settings(bucket.row.id, expected, settings).await {
+                Err(CatalogError::Conflict) => {}
+                changed => return Ok(changed?),
+            }
+            let now = self.catalog.bucket(&bucket.row.name).await?.filter(|now| now.id == bucket.row.id);
+            expected = now.ok_or(EngineError::NoBucket)?.settings;
+        }
+        Err(EngineError::Conflict)
+    }
+
+    /// Deletes an empty bucket, and ends the uploads that are open in it; `false` when there is
+    /// none.
+    ///
+    /// # Errors
+    /// [`EngineError::NotEmpty`], or what the catalog says.
+    pub async fn delete_bucket(&self, bucket: &BucketHandle) -> Result<bool, EngineError> {
+        let deleted = self.catalog.delete_bucket(bucket.row.id).await?;
+        if deleted {
+            self.keyring.forget(bucket.row.id);
+            for copy in &bucket.settings.keysets {
+                // What cannot be deleted now is garbage by its epoch: the collector finds it.
+                if let Some(id) = crate::parse_blob_id(&copy.id)
+                    && let Err(error) = self.blobs.backend(&bucket.settings.backend)?.delete(&keyset_name(id)?).await
+                {
+                    tracing::warn!(%error, keyset = copy.id, "a deleted bucket's keyset stays until the next collection");
+                }
+            }
+        }
+        Ok(deleted)
+    }
+
+    async fn bucket_of(&self, mut row: Bucket) -> Result<BucketHandle, EngineError> {
+        let parse = |row: &Bucket| {
+            serde_json::from_value::<BucketSettings>(row.settings.clone())
+                .map_err(|error| EngineError::Other(format!("settings of bucket {}: {error}", row.name)))
+        };
+        let mut settings = parse(&row)?;
+        let keys = match settings.encryption {
+            Encryption::Off => {
+                let configured = self.config.buckets.get(&row.name);
+                let configured = configured.is_some_and(|settings| settings.encryption == Encryption::Aes256);
+                let checked = self.keyring.check_plain(&row, configured, &*self.catalog).await;
+                checked.inspect_err(|_| self.metrics.unsealed_buckets_total.inc())?;
+                None
+            }
+            Encryption::Aes256 => {
+                let keys = self
+                    .keyring
+                    .bucket_keys(&row, &settings.backend, &*self.catalog, &self.blobs, self.epoch())
+                    .await?;
+                if settings.keysets.is_empty()
+                    && let Some(fresh) = self.catalog.bucket(&row.name).await?
+                    && fresh.id == row.id
+                {
+                    row = fresh;
+                    settings = parse(&row)?;
+                }
+                Some(keys)
+            }
+        };
+        Ok(BucketHandle(Arc::new(BucketState { row, settings, keys })))
+    }
+}

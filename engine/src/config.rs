@@ -1,0 +1,223 @@
+//! What the engine is told at start. `proxy/src/config.rs` makes one of these from files and
+//! environment.
+
+use crate::{background::scrub::ScrubConfig, deployment::keyring::KeysetCopy, recovery::SafetyConfig};
+use object_format::Kek;
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// How a bucket's content is reduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    /// Raw; exact duplicates are still kept once.
+    Off,
+    /// zstd per segment.
+    Zstd,
+    /// Deltas against similar content, else zstd, else raw.
+    Delta,
+}
+
+/// Whether a bucket's blobs are sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Encryption {
+    /// Suite 0.
+    Off,
+    /// Suite 1, AES-256-GCM.
+    Aes256,
+}
+
+/// How much CPU time encoding may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EffortSetting {
+    /// Chosen per upload from the codec queue.
+    Auto,
+    /// Always fast.
+    Fast,
+    /// Always balanced.
+    Balanced,
+    /// Always high.
+    High,
+    /// Always max.
+    Max,
+}
+
+/// What a bucket was created with; kept in its catalog row, where it wins over the file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketSettings {
+    /// Reduction.
+    pub compression: Compression,
+    /// Sealing.
+    pub encryption: Encryption,
+    /// Effort.
+    pub effort: EffortSetting,
+    /// Name of the backend its blobs go to.
+    pub backend: String,
+    /// Where a key that the catalog lacks is looked up: a store's name, or `NAME/prefix`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_through: Option<String>,
+    /// Copies of its wrapped domain key; set by the engine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keysets: Vec<KeysetCopy>,
+    /// What clients configured, by name (`tagging`): kept as it is, nothing to the engine.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub configurations: BTreeMap<String, serde_json::Value>,
+}
+
+/// Memory of a temporary store.
+const TEMPORARY_MEMORY_BYTES: u64 = 512 << 20;
+
+impl EngineConfig {
+    /// A store below `directory` that lives as long as one command: new buckets get `settings` on
+    /// the backend `local`, and the effort does not depend on what else the machine does.
+    pub fn temporary(directory: &Path, settings: BucketSettings) -> Self {
+        let effort = match settings.effort {
+            EffortSetting::Auto => EffortSetting::Balanced,
+            effort => effort,
+        };
+        let day = Duration::from_secs(86_400);
+        Self {
+            data: directory.to_owned(),
+            defaults: BucketSettings {
+                effort,
+                backend: "local".into(),
+                read_through: None,
+                keysets: Vec::new(),
+                configurations: BTreeMap::new(),
+                ..settings
+            },
+            buckets: BTreeMap::new(),
+            memory_bytes_max: TEMPORARY_MEMORY_BYTES,
+            spool_bytes_max: TEMPORARY_MEMORY_BYTES,
+            kek: None,
+            codec_threads: None,
+            gc_grace: day,
+            unfinished_age: day,
+            gc_interval: day,
+            gc_trash: day,
+            base_copies: 0,
+            second_copies: SecondCopies::None,
+            scrub: ScrubConfig::default(),
+            writer_lease: day,
+            upload_age_max: day,
+            lifecycle_day: day,
+            schedule_jobs: false,
+            eject_roots: Vec::new(),
+            safety: SafetyConfig {
+                backend: "local".into(),
+                journal_interval: day,
+                backup_interval: None,
+                backup_retention: day,
+                accept_older_catalog: false,
+                encrypts: false,
+            },
+            convert: ConvertConfig { defer: false, free_bytes_min: 0, ..ConvertConfig::default() },
+        }
+    }
+}
+
+/// Which backends keep what more than [`OBJECTS_PER_FILE_MAX`] objects need twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SecondCopies {
+    /// Directories: a file of a local disk is lost sooner than an object of a cloud.
+    #[default]
+    Local,
+    /// Every one.
+    All,
+    /// None.
+    None,
+}
+
+/// What the loss of one file may cost where second copies are kept.
+pub const OBJECTS_PER_FILE_MAX: u64 = 16;
+
+/// Everything the engine is told.
+pub struct EngineConfig {
+    /// Spool, embedded catalog, keyring.
+    pub data: PathBuf,
+    /// Settings for new buckets without their own.
+    pub defaults: BucketSettings,
+    /// Settings for new buckets by name.
+    pub buckets: BTreeMap<String, BucketSettings>,
+    /// One budget for every buffered byte, base window and codec job (I8).
+    pub memory_bytes_max: u64,
+    /// Most bytes of spool files.
+    pub spool_bytes_max: u64,
+    /// From the environment; otherwise the keyring file in `data`, made on first start.
+    pub kek: Option<Kek>,
+    /// Threads of the codec pool; `None`: one per core.
+    pub codec_threads: Option<usize>,
+    /// How long a dying blob waits before its purge.
+    pub gc_grace: Duration,
+    /// How old an upload in parts to a backend is before it counts as left behind.
+    pub unfinished_age: Duration,
+    /// How often the collector runs.
+    pub gc_interval: Duration,
+    /// How long a file that no row knows stays on the list of what is to be removed.
+    pub gc_trash: Duration,
+    /// How many deltas must need a base before it gets a second copy; 0: none ever does (E8).
+    pub base_copies: u64,
+    /// Where packs, and whatever else many objects need, have a second copy.
+    pub second_copies: SecondCopies,
+    /// What the scrub does when nobody asks for it.
+    pub scrub: ScrubConfig,
+    /// How long a process may be silent before others may close its writer epoch; only where
+    /// several share a catalog.
+    pub writer_lease: Duration,
+    /// How old an open upload may become.
+    pub upload_age_max: Duration,
+    /// How long a day of lifecycle rules is: 24 hours, or less for tests.
+    pub lifecycle_day: Duration,
+    /// How journal and backups are kept.
+    pub safety: SafetyConfig,
+    /// Directories that `eject` may write below when the content is sealed, or when the caller does
+    /// not own the store.
+    pub eject_roots: Vec<PathBuf>,
+    /// Whether background jobs run on their own; a command that opens the store for a moment leaves
+    /// them to servers.
+    pub schedule_jobs: bool,
+    /// What the converter may do.
+    pub convert: ConvertConfig,
+}
+
+/// What the background converter may do.
+#[derive(Clone, Debug)]
+pub struct ConvertConfig {
+    /// Uploads may be stored now and encoded better later.
+    pub defer: bool,
+    /// How long content waits for idle cores before it is encoded although there are none.
+    pub defer_age_max: Duration,
+    /// How often the converter looks for work.
+    pub interval: Duration,
+    /// How fast it reads content, in bytes per second; 0: as fast as it goes.
+    pub bytes_per_second_max: u64,
+    /// A delta that is read so often within about ten minutes is made whole; 0: never.
+    pub hot_reads: u32,
+    /// A version of so many extents is rewritten to fewer when they are small; 0: never. At least
+    /// [`catalog::SCATTERED_EXTENTS_MIN`] otherwise.
+    pub merge_extents: u32,
+    /// The file system of a local backend keeps so many bytes free.
+    pub free_bytes_min: u64,
+}
+
+impl Default for ConvertConfig {
+    fn default() -> Self {
+        Self {
+            defer: true,
+            defer_age_max: Duration::from_secs(15 * 60),
+            interval: Duration::from_secs(5),
+            bytes_per_second_max: 0,
+            hot_reads: 16,
+            // As many ranges as a view may have (I2).
+            merge_extents: 256,
+            free_bytes_min: 1 << 30,
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Whose store this is: owner records, this process's writer epoch, and the keys.
+
+pub(crate) mod keyring;
+pub(crate) mod ownership;
+pub(crate) mod writer;

@@ -1,0 +1,174 @@
+//! Not losing what the catalog knows (I11): its journal is shipped to a backend, snapshots of it
+//! are kept there, and it can be made again from both. The format is docs/format/journal-v1.md, the
+//! reasons are docs/decisions/0009-journal-chain.md.
+//!
+//! ```text
+//! catalog.journal ── ship ──► journal/LINEAGE/FIRST …  ┐
+//! catalog rows ──── backup ─► backup/…, backup-part/…  ├─► restore, rebuild ──► an empty catalog, a new lineage
+//! blobs/ (their manifests) ────────────────────────────┘
+//! ```
+
+mod anchor;
+mod backup;
+mod currency;
+mod document;
+mod names;
+mod recovered;
+mod restore;
+mod ship;
+mod store_key;
+mod trust;
+mod vault;
+mod vouch;
+mod witness;
+
+pub use backup::BackupInfo;
+
+pub use recovered::{LostVersion, Recovered};
+pub use restore::{Hole, LostMutation, Progress, RecoveryOptions, RecoveryReport, list_backups, recover};
+pub use ship::Shipped;
+pub(crate) use witness::Suspects;
+
+use crate::{
+    deployment::keyring::Keyring,
+    error::EngineError,
+    metrics::Metrics,
+    resources::{budget::MemoryBudget, pool::CodecPool},
+};
+use catalog::{Catalog, Seq};
+use serde::{Deserialize, Serialize};
+use std::{
+    sync::{Arc, OnceLock, atomic::AtomicU32},
+    time::Duration,
+};
+use storage_backends::{Backend, Reserve};
+use tokio::sync::{Notify, watch};
+use vault::Vault;
+
+/// How journal and backups are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SafetyConfig {
+    /// The backend that keeps them.
+    pub backend: String,
+    /// How long after a change its journal entry is in the backend. Zero: before the change is
+    /// acknowledged.
+    pub journal_interval: Duration,
+    /// How often a backup is made; `None`: when somebody asks for one.
+    pub backup_interval: Option<Duration>,
+    /// How long backups are kept; the newest is kept whatever its age.
+    pub backup_retention: Duration,
+    /// Serve a catalog although the backend holds a later state of it.
+    pub accept_older_catalog: bool,
+    /// The configuration asks for encryption somewhere: journal and backups are sealed from the
+    /// first.
+    pub encrypts: bool,
+}
+
+/// The catalog's lineage, as its setting says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LineageSetting {
+    name: String,
+    parent: Option<String>,
+    start: Seq,
+}
+
+/// The name of that setting.
+const LINEAGE_SETTING: &str = "lineage";
+/// The setting that keeps the collector from blobs that only a rebuild can judge.
+const SWEEP_FLOOR_SETTING: &str = "sweep_floor";
+/// How long it does so.
+const SWEEP_FLOOR: Duration = Duration::from_secs(7 * 86_400);
+
+/// How many shipments have ended well, and up to where the last of them came. The second may go
+/// back: a catalog may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Round {
+    number: u64,
+    seq: Seq,
+}
+
+/// Ships, backs up, and knows how far it is.
+pub(crate) struct Safety {
+    config: SafetyConfig,
+    /// The catalog itself, not the one that waits for us.
+    catalog: Arc<dyn Catalog>,
+    vault: Vault,
+    budget: Option<Arc<MemoryBudget>>,
+    metrics: Arc<Metrics>,
+    /// One shipment at a time in this process; several processes do no harm to each other
+    /// (`cut_journal`).
+    shipping: tokio::sync::Mutex<()>,
+    backing_up: tokio::sync::Mutex<()>,
+    /// What is kept on the backend's disk for when it is full.
+    reserve: OnceLock<Arc<Reserve>>,
+    /// What the last shipment came to.
+    shipped: watch::Sender<Round>,
+    /// Somebody waits for a shipment.
+    wanted: Notify,
+    currency: currency::Currency,
+    /// Generation of the lineage that the backend is known to have heard of; 0 for none.
+    announced: AtomicU32,
+    /// Generation of the lineage whose document is known to be sealed, itself or by a copy; 0 for
+    /// none.
+    sealed: AtomicU32,
+}
+
+impl Safety {
+    pub(crate) fn new(
+        config: SafetyConfig,
+        catalog: Arc<dyn Catalog>,
+        backend: Arc<dyn Backend>,
+        keyring: Arc<Keyring>,
+        pool: Arc<CodecPool>,
+        budget: Option<Arc<MemoryBudget>>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self {
+            currency: currency::Currency::new(metrics.clone()),
+            config,
+            catalog,
+            vault: Vault::new(backend, keyring, pool, metrics.clone()),
+            budget,
+            metrics,
+            shipping: tokio::sync::Mutex::new(()),
+            backing_up: tokio::sync::Mutex::new(()),
+            reserve: OnceLock::new(),
+            shipped: watch::Sender::default(),
+            wanted: Notify::new(),
+            announced: AtomicU32::new(0),
+            sealed: AtomicU32::new(0),
+        }
+    }
+
+    /// From now on the journal is spared while this is used up: each of its blobs takes some of it.
+    pub(crate) fn spare(&self, reserve: Arc<Reserve>) {
+        // Set once, when the engine is opened.
+        let _ = self.reserve.set(reserve);
+    }
+
+    /// How long a dead blob waits for its purge because a backup may need it (E21).
+    pub(crate) fn purge_delay_ms(&self) -> catalog::UnixMs {
+        let retention = self.config.backup_interval.map_or(Duration::ZERO, |_| self.config.backup_retention);
+        catalog::UnixMs::try_from(retention.as_millis()).unwrap_or(catalog::UnixMs::MAX / 4)
+    }
+
+    /// Every backup in the backend, oldest first.
+    pub(crate) async fn backups(&self) -> Result<Vec<BackupInfo>, EngineError> {
+        self.vault.backups().await
+    }
+}
+
+/// Blobs of epochs up to `epoch` that no row knows are left alone until `until_ms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SweepFloor {
+    pub(crate) epoch: u32,
+    pub(crate) until_ms: catalog::UnixMs,
+}
+
+/// The floor in force, if any.
+pub(crate) async fn sweep_floor(catalog: &dyn Catalog) -> Result<Option<SweepFloor>, EngineError> {
+    let Some(setting) = catalog.setting(SWEEP_FLOOR_SETTING).await? else { return Ok(None) };
+    let floor: SweepFloor = serde_json::from_value(setting)
+        .map_err(|error| EngineError::Other(format!("the catalog's setting {SWEEP_FLOOR_SETTING}: {error}")))?;
+    Ok((floor.until_ms > crate::now_ms()).then_some(floor))
+}

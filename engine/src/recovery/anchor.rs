@@ -1,0 +1,256 @@
+//! Is this catalog the newest state of its store? (E21, E22; docs/decisions/0009-journal-chain.md)
+
+use super::{
+    LineageSetting, SWEEP_FLOOR, SWEEP_FLOOR_SETTING, Safety, SweepFloor,
+    document::decode_journal,
+    names::{Lineage, journal_name},
+    recovered::highest_epoch,
+    store_key::SETTING as STORE_KEY_SETTING,
+};
+use crate::{error::EngineError, now_ms};
+use catalog::Seq;
+use object_format::BlobKind;
+use std::{collections::BTreeMap, sync::Arc};
+use storage_backends::Backend;
+
+/// Rows of the catalog that are held against a journal blob at a time.
+const PAGE: usize = 64;
+/// How often the chain is followed anew because another process has shipped meanwhile.
+const ROUNDS_MAX: usize = 16;
+
+/// Why a catalog may not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// The store's journal goes further.
+    Behind,
+    /// The store's journal has other mutations under the same numbers.
+    Beside,
+    /// Another catalog went on from this one, or this one never was the store's.
+    Lineage,
+    /// A backend is another deployment's, or nobody's.
+    Place,
+    /// Rows of the catalog are not what was written.
+    Damaged,
+}
+
+impl Reason {
+    /// Every one.
+    pub(super) const ALL: [Self; 5] = [Self::Behind, Self::Beside, Self::Lineage, Self::Place, Self::Damaged];
+
+    /// As metrics and logs name it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Behind => "behind",
+            Self::Beside => "beside",
+            Self::Lineage => "lineage",
+            Self::Place => "place",
+            Self::Damaged => "damaged",
+        }
+    }
+
+    /// As anybody may be told.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Behind => "the catalog is behind its store",
+            Self::Beside => "the catalog and its store tell different stories",
+            Self::Lineage => "another catalog has the store",
+            Self::Place => "a backend is not this deployment's",
+            Self::Damaged => "the catalog is damaged",
+        }
+    }
+
+    /// What an operator of a running process is to do.
+    pub(super) fn advice(self) -> &'static str {
+        match self {
+            Self::Behind | Self::Beside => {
+                "A database that failed over, or was put back from a copy, looks like this. Bring back the one that has these \
+                 mutations, and writes go on by themselves; if it is lost, stop every replica and make the catalog again with \
+                 `deltaweir rebuild` (docs/guide/disaster.md)"
+            }
+            Self::Lineage => "Stop this process: its catalog is not the store's any more (docs/guide/disaster.md)",
+            Self::Place => "Bring the right place back, and writes go on by themselves",
+            Self::Damaged => {
+                "Nothing is written or collected. Stop every process, keep a copy of the database, and run `deltaweir rebuild` into an empty \
+                 one (docs/guide/disaster.md)"
+            }
+        }
+    }
+}
+
+/// What a catalog is to the backend's journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Nothing in the backend is newer.
+    Newest,
+    /// The backend knows a later state: why, in words, and the lineage it belongs to; `None` when
+    /// it has none at all.
+    Older { why: String, reason: Reason, newest: Option<Lineage> },
+}
+
+impl Safety {
+    /// Refuses a catalog that is older than the store, unless it was told to accept one; then a new
+    /// lineage begins.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] that says what to do.
+    pub(crate) async fn check_anchor(&self, backends: &BTreeMap<String, Arc<dyn Backend>>) -> Result<(), EngineError> {
+        if self.catalog.is_importing().await? {
+            return Err(EngineError::Other(
+                "a restore or rebuild of this catalog did not end: run it again before the store is served".into(),
+            ));
+        }
+        // A catalog that names a store key is of a time when everything was sealed that followed.
+        if self.catalog.setting(STORE_KEY_SETTING).await?.is_some() {
+            self.vault.trust.only_sealed();
+        }
+        let Standing::Older { why, newest, .. } = self.standing_at_start().await? else { return Ok(()) };
+        if !self.config.accept_older_catalog {
+            return Err(EngineError::Other(format!(
+                "{why}. Serving it would lose what was acknowledged after it. Move the catalog away and run `deltaweir rebuild` \
+                 (or `deltaweir restore`), which make it again from backend {:?}; or serve it as it is with \
+                 `--accept-older-catalog`",
+                self.config.backend
+            )));
+        }
+        tracing::warn!(?newest, "an older catalog is accepted: {why}");
+        self.leave_behind(newest, backends).await
+    }
+
+    /// Begins a lineage after `newest`, with epochs greater than any that was used, and keeps the
+    /// collector from what it left behind.
+    async fn leave_behind(
+        &self,
+        newest: Option<Lineage>,
+        backends: &BTreeMap<String, Arc<dyn Backend>>,
+    ) -> Result<(), EngineError> {
+        let highest = highest_epoch(backends).await?;
+        while self.catalog.open_epoch().await? <= highest {}
+        let floor = SweepFloor { epoch: highest, until_ms: now_ms() + SWEEP_FLOOR.as_millis() as i64 };
+        let value = serde_json::to_value(floor).map_err(|error| EngineError::Other(error.to_string()))?;
+        self.catalog.put_setting(SWEEP_FLOOR_SETTING, value).await?;
+        let start = self.catalog.journal_marks().await?.shipped.max(1);
+        self.begin_lineage(newest, start).await?;
+        self.ensure_lineage().await.map(|_| ())
+    }
+
+    /// Compares the catalog with the newest lineage and with its journal chain.
+    pub(super) async fn standing(&self) -> Result<Standing, EngineError> {
+        let older = |reason, newest, why: String| Ok(Standing::Older { why, reason, newest });
+        let backend = &self.config.backend;
+        // Read first: what the store had then, a catalog that is current has now.
+        let own = self.lineage_setting().await?.map(|setting| setting.name.parse()).transpose()?;
+        let newest = self.vault.newest_lineage(own).await?;
+        let Some(setting) = self.lineage_setting().await? else {
+            return match newest {
+                None => Ok(Standing::Newest),
+                newest => {
+                    let why = format!("the catalog is new, and backend {backend:?} belongs to a store that has one");
+                    older(Reason::Lineage, newest, why)
+                }
+            };
+        };
+        let mine: Lineage = setting.name.parse()?;
+        let Some(newest) = newest else {
+            let shipped = self.catalog.journal_marks().await?.shipped;
+            if self.announced_before(&setting, shipped) {
+                let why = format!(
+                    "the catalog has shipped a journal up to mutation {shipped}, and backend {backend:?} holds none"
+                );
+                return older(Reason::Place, None, why);
+            }
+            return Ok(Standing::Newest);
+        };
+        if mine != newest {
+            // A restore that was interrupted before the backend heard of its lineage goes on where
+            // it stopped.
+            let unannounced = setting.parent.as_deref() == Some(newest.to_string().as_str());
+            if unannounced {
+                return Ok(Standing::Newest);
+            }
+            let why = format!("the catalog is of lineage {mine}, and the store has gone on as {newest}");
+            return older(Reason::Lineage, Some(newest), why);
+        }
+        Ok(match self.compare_chain(mine).await? {
+            Chain::Agrees => Standing::Newest,
+            Chain::Differs { reason, why, .. } => Standing::Older { why, reason, newest: Some(newest) },
+        })
+    }
+
+    /// Whether the backend must have heard of the catalog's lineage.
+    fn announced_before(&self, setting: &LineageSetting, shipped: Seq) -> bool {
+        // A lineage that begins behind its parent's end is announced before anything is shipped in
+        // it.
+        shipped > setting.start
+    }
+
+    /// As [`Self::standing`], and held against the newest backup: a chain whose beginning was
+    /// removed says nothing to a catalog that is older than that.
+    pub(super) async fn standing_at_start(&self) -> Result<Standing, EngineError> {
+        let standing = self.standing().await?;
+        let (Standing::Newest, Some(setting)) = (&standing, self.lineage_setting().await?) else { return Ok(standing) };
+        let mine: Lineage = setting.name.parse()?;
+        let Some(newest) = self.vault.newest_backup(mine).await?.map(|backup| backup.cut) else {
+            return Ok(standing);
+        };
+        let shipped = self.catalog.journal_marks().await?.shipped;
+        if newest <= shipped {
+            return Ok(standing);
+        }
+        let why = format!(
+            "the catalog has shipped its journal up to mutation {shipped}, and the store has a backup of {newest}: this is an older copy"
+        );
+        Ok(Standing::Older { why, reason: Reason::Behind, newest: Some(mine) })
+    }
+
+    /// Follows the chain of journal blobs behind what the catalog has shipped, and holds each
+    /// mutation against the catalog's own.
+    pub(super) async fn compare_chain(&self, lineage: Lineage) -> Result<Chain, EngineError> {
+        for _ in 0..ROUNDS_MAX {
+            let shipped = self.catalog.journal_marks().await?.shipped;
+            let chain = self.follow_chain(lineage, shipped).await?;
+            // Rows that another replica has shipped and trimmed meanwhile are missing, which is no
+            // difference.
+            if matches!(chain, Chain::Agrees) || self.catalog.journal_marks().await?.shipped == shipped {
+                return Ok(chain);
+            }
+        }
+        Err(EngineError::Unavailable("the journal is shipped faster than it can be compared".into()))
+    }
+
+    async fn follow_chain(&self, lineage: Lineage, shipped: Seq) -> Result<Chain, EngineError> {
+        let mut end = shipped;
+        loop {
+            let name = journal_name(lineage, end + 1)?;
+            let Some(blob) = self.vault.get_trusted(&name, BlobKind::Journal).await? else { return Ok(Chain::Agrees) };
+            let entries = decode_journal(&blob.document, end + 1)?;
+            let stored = entries.last().map_or(end + 1, |entry| entry.seq);
+            for expected in entries.chunks(PAGE) {
+                let rows = self.catalog.journal(end, expected.len()).await?;
+                let common = expected.iter().zip(&rows).take_while(|(stored, row)| stored == row).count();
+                end += Seq::try_from(common).unwrap_or(0);
+                if common < rows.len() {
+                    let why = format!(
+                        "the store's journal ({name}) has another mutation {} than the catalog: two catalogs went on from one state",
+                        end + 1
+                    );
+                    return Ok(Chain::Differs { common: end, reason: Reason::Beside, why });
+                }
+                if common < expected.len() {
+                    let why = format!(
+                        "the catalog ends with mutation {end}, and the store's journal goes on to {stored} at least: this is an older copy"
+                    );
+                    return Ok(Chain::Differs { common: end, reason: Reason::Behind, why });
+                }
+            }
+        }
+    }
+}
+
+/// What following the chain came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Chain {
+    /// Every mutation in it is the catalog's.
+    Agrees,
+    /// Up to `common` it is, and no further.
+    Differs { common: Seq, reason: Reason, why: String },
+}

@@ -1,0 +1,274 @@
+//! Backups: snapshots of the whole catalog as blobs, and how long they are kept
+//! (docs/format/journal-v1.md §5, §6).
+
+use super::{
+    Safety,
+    document::{IndexDocument, PartEntry, PartWriter},
+    names::{BackupName, Lineage, journal_first, journal_name, lineage_name, sealed_lineage_name},
+    vault::Vault,
+};
+use crate::{deployment::keyring::random, error::EngineError, now_ms};
+use catalog::{TableRows, UnixMs};
+use futures::TryStreamExt;
+use object_format::{BlobKind, DomainKey};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use storage_backends::BlobName;
+use tokio::sync::mpsc;
+
+/// A part is closed at this many bytes of rows.
+const PART_BYTES: usize = 8 << 20;
+/// Memory of a part while it is written: its rows, its document, its compressed and sealed bytes.
+const PART_MEMORY: u64 = 4 * PART_BYTES as u64;
+/// Parts of a backup that was never finished are removed when they are older than this: another
+/// process may be writing them.
+const UNFINISHED_AGE: Duration = Duration::from_secs(86_400);
+
+/// A backup in the backend.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BackupInfo {
+    /// What `restore --backup` takes.
+    pub id: String,
+    /// When it was begun.
+    pub taken_ms: UnixMs,
+    /// The last mutation in it.
+    pub seq: i64,
+    /// Its rows.
+    pub rows: u64,
+    /// Bytes of its parts in the backend.
+    pub stored_bytes: u64,
+}
+
+/// What a backup did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct BackupReport {
+    /// The backup that was made.
+    pub backup: BackupInfo,
+    /// Backups removed because of their age.
+    pub removed_backups: u64,
+    /// Journal blobs removed because no backup that is kept needs them.
+    pub removed_journal_blobs: u64,
+}
+
+impl Safety {
+    /// Makes a backup, then removes what is past its retention.
+    ///
+    /// # Errors
+    /// What catalog or backend say; an unfinished backup is none.
+    pub(crate) async fn backup(&self) -> Result<BackupReport, EngineError> {
+        let _one_at_a_time = self.backing_up.lock().await;
+        self.may_delete().await?;
+        let lineage = self.ensure_lineage().await?;
+        // A backup that begins where the journal has just ended has the least to replay.
+        self.ship_once().await?;
+        let backup = self.write_backup(lineage).await?;
+        self.may_delete().await?;
+        let (removed_backups, removed_journal_blobs) = self.clean(lineage).await?;
+        Ok(BackupReport { backup, removed_backups, removed_journal_blobs })
+    }
+
+    /// Streams the catalog into parts, then writes the index that makes them a backup.
+    pub(super) async fn write_backup(&self, lineage: Lineage) -> Result<BackupInfo, EngineError> {
+        let taken_ms = now_ms();
+        // Read before the snapshot: the chain behind it reaches every mutation that the snapshot
+        // lacks.
+        let cut = self.catalog.journal_marks().await?.shipped;
+        let name = BackupName { lineage, cut, id: u64::from_le_bytes(random()?) };
+        let key = self.sealing_key(&[]).await?;
+        let _memory = match &self.budget {
+            Some(budget) => Some(budget.acquire(PART_MEMORY).await?),
+            None => None,
+        };
+        let (to, rows) = mpsc::channel(1);
+        let catalog = self.catalog.clone();
+        let exporting = tokio::spawn(async move { catalog.export(to).await });
+        let parts = self.write_parts(&name, key.clone(), rows).await;
+        let exported =
+            exporting.await.map_err(|error| EngineError::Other(format!("the snapshot ended early: {error}")))?;
+        // A failed part stops the snapshot, so its own reason comes first.
+        let (parts, exported) = (parts?, exported?);
+        let index = IndexDocument { seq: exported.seq, schema: exported.schema, taken_ms, rows: exported.rows, parts };
+        self.vault.put(&name.index()?, BlobKind::Backup, key, index.encode(&name)).await?;
+        Ok(info(&name, &index))
+    }
+
+    async fn write_parts(
+        &self,
+        name: &BackupName,
+        key: Option<Arc<DomainKey>>,
+        mut rows: mpsc::Receiver<TableRows>,
+    ) -> Result<Vec<PartEntry>, EngineError> {
+        let mut entries = Vec::new();
+        let mut part = PartWriter::new(name, 0);
+        let mut empty = part.len();
+        while let Some(piece) = rows.recv().await {
+            part.push(&piece)?;
+            if part.len() >= PART_BYTES {
+                let next = PartWriter::new(name, number(entries.len() + 1)?);
+                let full = std::mem::replace(&mut part, next);
+                entries.push(self.write_part(name, key.clone(), number(entries.len())?, full).await?);
+                empty = part.len();
+            }
+        }
+        if part.len() > empty || entries.is_empty() {
+            entries.push(self.write_part(name, key, number(entries.len())?, part).await?);
+        }
+        Ok(entries)
+    }
+
+    async fn write_part(
+        &self,
+        name: &BackupName,
+        key: Option<Arc<DomainKey>>,
+        number: u32,
+        part: PartWriter,
+    ) -> Result<PartEntry, EngineError> {
+        let document = part.finish();
+        let digest = Sha256::digest(&document).into();
+        let stored_len = self.vault.put(&name.part(number)?, BlobKind::Backup, key, document).await?;
+        Ok(PartEntry { stored_len, digest })
+    }
+
+    /// Removes backups past their retention, but never the newest; journal blobs that no kept
+    /// backup needs; lineages that are over.
+    async fn clean(&self, lineage: Lineage) -> Result<(u64, u64), EngineError> {
+        let before = now_ms() - i64::try_from(self.config.backup_retention.as_millis()).unwrap_or(i64::MAX / 4);
+        let names = self.vault.backup_names("backup/").await?;
+        let newest = self.vault.newest_backup(lineage).await?;
+        let mut removed = 0;
+        let mut kept = BTreeSet::new();
+        for name in names {
+            let taken_ms = match self.vault.index(&name).await {
+                Ok(index) => index.taken_ms,
+                Err(error) => {
+                    tracing::error!(%error, backup = %name, "a backup cannot be read; it is left alone");
+                    kept.insert(name);
+                    continue;
+                }
+            };
+            if Some(name) == newest || taken_ms >= before {
+                kept.insert(name);
+                continue;
+            }
+            self.remove_backup(&name).await?;
+            removed += 1;
+        }
+        self.remove_unfinished(&kept).await?;
+        let mut removed_journal_blobs = 0;
+        for past in self.vault.lineages().await? {
+            let oldest = kept.iter().find(|name| name.lineage == past);
+            let needed_from = match oldest {
+                Some(oldest) => oldest.cut + 1,
+                None if past < lineage => i64::MAX,
+                None => 0,
+            };
+            removed_journal_blobs += self.remove_journal(past, needed_from).await?;
+            if oldest.is_none() && past < lineage {
+                self.vault.backend().delete(&lineage_name(past)?).await?;
+                self.vault.backend().delete(&sealed_lineage_name(past)?).await?;
+            }
+        }
+        Ok((removed, removed_journal_blobs))
+    }
+
+    /// The index goes first: what is half removed is no backup.
+    async fn remove_backup(&self, name: &BackupName) -> Result<(), EngineError> {
+        let parts = self.vault.index(name).await?.parts.len();
+        self.vault.backend().delete(&name.index()?).await?;
+        for part in 0..parts {
+            self.vault.backend().delete(&name.part(number(part)?)?).await?;
+        }
+        Ok(())
+    }
+
+    async fn remove_unfinished(&self, kept: &BTreeSet<BackupName>) -> Result<(), EngineError> {
+        let finished: BTreeSet<String> = kept.iter().map(|name| format!("{}/{:016x}", name.lineage, name.id)).collect();
+        let mut listing = self.vault.backend().list("backup-part/");
+        while let Some(part) = listing.try_next().await? {
+            let of = part.name.as_str().strip_prefix("backup-part/").and_then(|name| name.rsplit_once('/'));
+            let age = part.modified.and_then(|modified| modified.elapsed().ok());
+            if of.is_some_and(|(of, _)| !finished.contains(of)) && age.is_some_and(|age| age > UNFINISHED_AGE) {
+                self.vault.backend().delete(&part.name).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Backups begin where a blob ends, so a blob that begins before one ends before it.
+    async fn remove_journal(&self, lineage: Lineage, needed_from: i64) -> Result<u64, EngineError> {
+        let mut removed = 0;
+        for name in self.vault.listed(&format!("journal/{lineage}/")).await? {
+            let first = name.as_str().rsplit('/').next().and_then(journal_first);
+            if let Some(first) = first.filter(|first| *first < needed_from) {
+                self.vault.backend().delete(&journal_name(lineage, first)?).await?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+}
+
+impl Vault {
+    /// Every backup in the backend, oldest first.
+    ///
+    /// # Errors
+    /// What the backend says; an index that cannot be read, by name.
+    pub(super) async fn backups(&self) -> Result<Vec<BackupInfo>, EngineError> {
+        let mut backups = Vec::new();
+        for name in self.backup_names("backup/").await? {
+            backups.push(info(&name, &self.index(&name).await?));
+        }
+        backups.sort_by_key(|backup| backup.taken_ms);
+        Ok(backups)
+    }
+
+    /// Names of a lineage's backups, by where they stand in its journal.
+    pub(super) async fn backups_of(&self, lineage: Lineage) -> Result<Vec<BackupName>, EngineError> {
+        self.backup_names(&format!("backup/{lineage}/")).await
+    }
+
+    pub(super) async fn backup_names(&self, prefix: &str) -> Result<Vec<BackupName>, EngineError> {
+        let mut names = Vec::new();
+        for name in self.listed(prefix).await? {
+            // What is called otherwise is not ours.
+            names.extend(name.as_str().strip_prefix("backup/").and_then(|name| name.parse::<BackupName>().ok()));
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    pub(super) async fn index(&self, name: &BackupName) -> Result<IndexDocument, EngineError> {
+        let blob = self.get(&name.index()?, BlobKind::Backup).await?;
+        let blob = blob.ok_or_else(|| EngineError::Other(format!("there is no backup {name}")))?;
+        IndexDocument::decode(&blob.document, name)
+    }
+
+    /// Every lineage that the backend has a document of, by name alone.
+    pub(super) async fn lineages(&self) -> Result<Vec<Lineage>, EngineError> {
+        let mut lineages: Vec<Lineage> = Vec::new();
+        for name in self.listed("lineage/").await? {
+            lineages.extend(name.as_str().strip_prefix("lineage/").and_then(|name| name.parse::<Lineage>().ok()));
+        }
+        lineages.sort_unstable();
+        Ok(lineages)
+    }
+
+    pub(super) async fn listed(&self, prefix: &str) -> Result<Vec<BlobName>, EngineError> {
+        Ok(self.backend().list(prefix).map_ok(|blob| blob.name).try_collect().await?)
+    }
+}
+
+fn number(index: usize) -> Result<u32, EngineError> {
+    u32::try_from(index).map_err(|_| EngineError::TooLarge)
+}
+
+pub(super) fn info(name: &BackupName, index: &IndexDocument) -> BackupInfo {
+    BackupInfo {
+        id: name.to_string(),
+        taken_ms: index.taken_ms,
+        seq: index.seq,
+        rows: index.rows,
+        stored_bytes: index.parts.iter().map(|part| part.stored_len).sum(),
+    }
+}

@@ -1,0 +1,483 @@
+//! Making a catalog again: a backup's rows, the journal behind it, and for `rebuild` the manifests
+//! of blobs that neither knows.
+
+use super::{
+    LINEAGE_SETTING, SWEEP_FLOOR, SWEEP_FLOOR_SETTING, Safety, SweepFloor,
+    backup::BackupInfo,
+    document::{IndexDocument, decode_journal, decode_part},
+    names::{BackupName, Lineage, journal_name},
+    recovered::{self, Recovered, highest_epoch},
+    ship::new_lineage,
+    vault::Vault,
+};
+use crate::{
+    Stores,
+    config::EngineConfig,
+    deployment::{
+        keyring::Keyring,
+        ownership::{DEPLOYMENT_SETTING, Deployment, Strangers},
+    },
+    error::EngineError,
+    make_private_dir,
+    metrics::Metrics,
+    now_ms,
+    resources::pool::{CodecPool, PoolKind},
+};
+use catalog::{Catalog, CatalogError, JournalEntry, Mutation, Remains, Seq, UnixMs};
+use futures::TryStreamExt;
+use object_format::BlobKind;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use std::{collections::BTreeMap, sync::Arc};
+use storage_backends::{Backend, BlobName};
+
+/// Mutations that are made again in one transaction of the catalog.
+const REPLAY_BATCH: usize = 256;
+
+/// Is told how far a recovery is.
+pub type Progress = dyn Fn(&str, u64) + Send + Sync;
+
+/// What is to be made of the store's remains.
+#[derive(Clone, Debug)]
+pub struct RecoveryOptions {
+    /// The backup to begin with; the newest when absent.
+    pub backup: Option<String>,
+    /// Look into the manifests of blobs that neither backup nor journal knows.
+    pub manifests: bool,
+    /// Put what only manifests know under its own key where that holds nothing, instead of in
+    /// quarantine.
+    pub in_place: bool,
+    /// End the replay at a journal blob that is damaged or missing, instead of giving up.
+    pub stop_at_damage: bool,
+    /// Go on behind journal blobs that are missing, instead of giving up.
+    pub accept_hole: bool,
+    /// Read documents that are not sealed and reach no further than this mutation, although the
+    /// store has keys: it was sealed later.
+    pub accept_unsealed_until: Option<Seq>,
+    /// What a catalog that was set aside because it was damaged still tells: its journal goes on
+    /// behind the one in the store.
+    pub remains: Option<Remains>,
+    /// The ETag of a multipart object from those of its parts in order, which is S3's business;
+    /// `None` when one of them is none.
+    pub etag_of_parts: fn(&[String]) -> Option<String>,
+}
+
+/// Journal blobs that are missing although later ones are there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Hole {
+    /// The first mutation that is lost.
+    pub first: Seq,
+    /// The last one.
+    pub last: Seq,
+    /// When the last mutation before them was, by its writer's clock.
+    pub after_ms: Option<UnixMs>,
+}
+
+/// A mutation behind a hole that could not be made again without what is missing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LostMutation {
+    /// Its number.
+    pub seq: Seq,
+    /// Its kind (docs/reference/catalog.md).
+    pub kind: String,
+    /// The bucket's id, where it is of one.
+    pub bucket: Option<i64>,
+    /// The key, where it is of one.
+    pub key: Option<String>,
+    /// Why.
+    pub why: String,
+}
+
+/// What a recovery did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RecoveryReport {
+    /// The lineage that was read, if the backend has one.
+    pub lineage: Option<String>,
+    /// The lineage that the catalog goes on in.
+    pub new_lineage: String,
+    /// The backup it began with.
+    pub backup: Option<BackupInfo>,
+    /// Mutations made again from the journal.
+    pub replayed: u64,
+    /// Of those, mutations that only a catalog that was set aside knew.
+    pub unshipped: u64,
+    /// The last mutation of backup and journal.
+    pub last_seq: Seq,
+    /// When that was, by its writer's clock: what was acknowledged later than this is only in
+    /// manifests.
+    pub last_ms: Option<UnixMs>,
+    /// What made the replay end before the journal's end.
+    pub damage: Option<String>,
+    /// What is missing in the middle of the journal.
+    pub holes: Vec<Hole>,
+    /// What lay behind a hole and could not be made again.
+    pub lost_mutations: Vec<LostMutation>,
+    /// Current objects in the catalog that was made.
+    pub objects: u64,
+    /// Uploads that are open in it: one of them may have been completed after the journal's end.
+    pub open_uploads: u64,
+    /// What manifests told.
+    pub recovered: Option<Recovered>,
+}
+
+/// A store without a catalog.
+struct Recovery {
+    catalog: Arc<dyn Catalog>,
+    backends: BTreeMap<String, Arc<dyn Backend>>,
+    keyring: Arc<Keyring>,
+    safety: Safety,
+}
+
+/// Makes a catalog again: the one of `stores`, which are opened once the keys are. It must be
+/// empty, or left over from a recovery that was interrupted.
+///
+/// # Errors
+/// [`EngineError`] in words: a catalog that holds something, a backup or journal blob that is
+/// damaged (by name), a KEK that does not fit. The same call may be repeated.
+pub async fn recover(
+    mut config: EngineConfig,
+    stores: impl Future<Output = Result<Stores, EngineError>>,
+    options: &RecoveryOptions,
+    metrics: Arc<Metrics>,
+    progress: &Progress,
+) -> Result<RecoveryReport, EngineError> {
+    make_private_dir(&config.data)?;
+    let keyring = Arc::new(Keyring::open_existing(&config.data, config.kek.take())?);
+    let Stores { catalog, backends, .. } = stores.await?;
+    let backend = backends.get(&config.safety.backend).cloned();
+    let backend =
+        backend.ok_or_else(|| EngineError::Other(format!("backend {:?} is not configured", config.safety.backend)))?;
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    let pool = Arc::new(CodecPool::new(threads, PoolKind::Codec, &metrics)?);
+    let safety = Safety::new(config.safety.clone(), catalog.clone(), backend, keyring.clone(), pool, None, metrics);
+    if keyring.is_configured() || config.safety.encrypts || keyring.was_sealed() || holds_keysets(&backends).await? {
+        safety.vault.trust.only_sealed();
+    }
+    if let Some(seq) = options.accept_unsealed_until {
+        safety.vault.trust.accept_unsealed_until(seq);
+    }
+    let recovery = Recovery { catalog, backends, keyring, safety };
+    recovery.run(&config, options, progress).await
+}
+
+/// Whether some backend holds a wrapped key: something in the store is sealed.
+async fn holds_keysets(backends: &BTreeMap<String, Arc<dyn Backend>>) -> Result<bool, EngineError> {
+    for backend in backends.values() {
+        if backend.list("keyset/").try_next().await?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Every backup that `backend` holds, oldest first; needs no catalog. The backend is opened once
+/// the keys are.
+///
+/// # Errors
+/// What the backend says; an index that cannot be read, by name.
+pub async fn list_backups(
+    mut config: EngineConfig,
+    backend: impl Future<Output = Result<Arc<dyn Backend>, EngineError>>,
+    metrics: Arc<Metrics>,
+) -> Result<Vec<BackupInfo>, EngineError> {
+    make_private_dir(&config.data)?;
+    let keyring = Arc::new(Keyring::open_existing(&config.data, config.kek.take())?);
+    let backend = backend.await?;
+    let pool = Arc::new(CodecPool::new(1, PoolKind::Codec, &metrics)?);
+    Vault::new(backend, keyring, pool, metrics).backups().await
+}
+
+impl Recovery {
+    async fn run(
+        &self,
+        config: &EngineConfig,
+        options: &RecoveryOptions,
+        progress: &Progress,
+    ) -> Result<RecoveryReport, EngineError> {
+        let mut report = RecoveryReport::default();
+        let named: Option<BackupName> = options.backup.as_deref().map(str::parse).transpose()?;
+        let lineage = match named {
+            Some(name) => Some(name.lineage),
+            None => self.safety.vault.newest_lineage(None).await?,
+        };
+        report.lineage = lineage.map(|lineage| lineage.to_string());
+        let remains = options.remains.as_ref();
+        let begins_here = remains.is_some_and(|remains| remains.entries.first().is_some_and(|first| first.seq == 1));
+        if lineage.is_none() && !options.manifests && !begins_here {
+            return Err(EngineError::Other(format!(
+                "backend {:?} holds neither journal nor backups that can be trusted; `deltaweir rebuild` recovers what blobs say of \
+                 themselves",
+                self.safety.config.backend
+            )));
+        }
+        self.catalog.begin_import().await.map_err(|error| match error {
+            CatalogError::NotEmpty => EngineError::Other(
+                "the catalog holds buckets: a store is made again in an empty one. If this is what the last recovery made, \
+                 serve it; else move it away first"
+                    .into(),
+            ),
+            other => other.into(),
+        })?;
+        if let Some(lineage) = lineage {
+            self.read_lineage(lineage, named, options, &mut report, progress).await?;
+        }
+        if let Some(remains) = remains {
+            self.add_unshipped(lineage, remains, &mut report).await?;
+        }
+        report.last_seq = self.catalog.last_seq().await?;
+        let highest = highest_epoch(&self.backends).await?;
+        if options.manifests {
+            let sources = recovered::Sources {
+                catalog: &self.catalog,
+                backends: &self.backends,
+                keyring: &self.keyring,
+                config,
+                // What lies in a hole was acknowledged, however long ago.
+                last_ms: report.holes.first().map_or(report.last_ms, |hole| hole.after_ms),
+            };
+            report.recovered = Some(recovered::recover_manifests(sources, options, progress).await?);
+        }
+        // Known whole from here on: one more run begins from the start, but nothing of it is
+        // missing.
+        let floor = SweepFloor { epoch: highest, until_ms: now_ms() + SWEEP_FLOOR.as_millis() as i64 };
+        self.put_setting(SWEEP_FLOOR_SETTING, &floor).await?;
+        let start = self.catalog.last_seq().await? + 1;
+        let next = new_lineage(lineage, start)?;
+        self.put_setting(LINEAGE_SETTING, &next).await?;
+        // A deployment of its own, which has the place from here on: what still runs over it with
+        // the old catalog stops collecting.
+        let deployment = Deployment::new()?;
+        self.put_setting(DEPLOYMENT_SETTING, &deployment).await?;
+        deployment.own(&self.backends, Strangers::Replace).await?;
+        self.catalog.end_import(highest).await?;
+        report.new_lineage = self.safety.ensure_lineage().await?.to_string();
+        for bucket in self.catalog.stats().await? {
+            report.objects += bucket.objects;
+            report.open_uploads += bucket.uploads;
+        }
+        Ok(report)
+    }
+
+    /// Backup and journal of a lineage.
+    async fn read_lineage(
+        &self,
+        lineage: Lineage,
+        named: Option<BackupName>,
+        options: &RecoveryOptions,
+        report: &mut RecoveryReport,
+        progress: &Progress,
+    ) -> Result<(), EngineError> {
+        let backup = match named {
+            Some(name) => Some(name),
+            None => self.safety.vault.newest_backup(lineage).await?,
+        };
+        let next = match backup {
+            Some(name) => {
+                let index = self.safety.vault.index(&name).await?;
+                self.import(&name, &index, progress).await?;
+                report.last_ms = Some(index.taken_ms);
+                report.backup = Some(super::backup::info(&name, &index));
+                name.cut + 1
+            }
+            None => self.first_of(lineage).await?,
+        };
+        match self.replay(lineage, next, options, report, progress).await {
+            Err(EngineError::Integrity(why)) if options.stop_at_damage => {
+                report.damage = Some(why);
+                Ok(())
+            }
+            Err(EngineError::Integrity(why)) => Err(EngineError::Integrity(format!(
+                "{why}. Everything behind it would be lost, so nothing was restored; `--stop-at-damage` goes without it"
+            ))),
+            outcome => outcome,
+        }
+    }
+
+    /// What the store has behind a journal blob that is not there: `None` at the journal's end.
+    async fn hole_at(&self, lineage: Lineage, next: Seq, report: &RecoveryReport) -> Result<Option<Hole>, EngineError> {
+        let firsts = self.safety.vault.journal_firsts(lineage).await?;
+        let behind = self.safety.vault.trusted_first(lineage, firsts.range(next..)).await?;
+        Ok(behind.map(|first| Hole { first: next, last: first - 1, after_ms: report.last_ms }))
+    }
+
+    /// What a catalog that was set aside had not shipped yet.
+    async fn add_unshipped(
+        &self,
+        lineage: Option<Lineage>,
+        remains: &Remains,
+        report: &mut RecoveryReport,
+    ) -> Result<(), EngineError> {
+        let setting = remains.settings.get(LINEAGE_SETTING).and_then(|setting| setting.get("name")?.as_str());
+        let stored = lineage.map(|lineage| lineage.to_string());
+        if setting.is_some() && stored.is_some() && setting != stored.as_deref() {
+            return Err(EngineError::Other(format!(
+                "the catalog that was set aside is of lineage {}, and the store has gone on as {}",
+                setting.unwrap_or_default(),
+                stored.unwrap_or_default()
+            )));
+        }
+        let before = report.replayed;
+        let done = self.catalog.last_seq().await?;
+        let mut follow: Vec<JournalEntry> = remains.entries.iter().filter(|entry| entry.seq > done).cloned().collect();
+        let is_next = |(entry, seq): &(&JournalEntry, Seq)| entry.seq == *seq;
+        let behind = follow.split_off(follow.iter().zip(done + 1..).take_while(is_next).count());
+        for batch in follow.chunks(REPLAY_BATCH) {
+            self.catalog.replay(batch.to_vec()).await?;
+            report.replayed += batch.len() as u64;
+            report.last_ms = report.last_ms.max(batch.last().map(|entry| entry.at_ms));
+        }
+        if let Some(next) = behind.first() {
+            let first = done + 1 + Seq::try_from(follow.len()).unwrap_or(0);
+            report.holes.push(Hole { first, last: next.seq - 1, after_ms: report.last_ms });
+            self.replay_behind_hole(behind, report).await?;
+        }
+        report.unshipped = report.replayed - before;
+        Ok(())
+    }
+
+    /// Mutations behind a hole, one by one: what cannot be made without the missing ones is
+    /// reported.
+    async fn replay_behind_hole(
+        &self,
+        entries: Vec<JournalEntry>,
+        report: &mut RecoveryReport,
+    ) -> Result<(), EngineError> {
+        for entry in entries {
+            let lost = |why: String| lost_mutation(&entry, why);
+            match self.catalog.replay_behind_hole(entry.clone()).await {
+                Ok(()) => report.replayed += 1,
+                Err(CatalogError::Invalid(why)) => report.lost_mutations.push(lost(why)),
+                Err(error) => return Err(error.into()),
+            }
+            report.last_ms = report.last_ms.max(Some(entry.at_ms));
+        }
+        Ok(())
+    }
+
+    /// Where a lineage's journal begins, for one that has no backup.
+    async fn first_of(&self, lineage: Lineage) -> Result<Seq, EngineError> {
+        match self.safety.vault.start_of(lineage).await? {
+            None => Err(EngineError::Other(format!("there is no lineage {lineage}"))),
+            Some(0) => Ok(1),
+            Some(_) => {
+                Err(EngineError::Integrity(format!("lineage {lineage} has lost the backup that it begins with")))
+            }
+        }
+    }
+
+    async fn import(&self, name: &BackupName, index: &IndexDocument, progress: &Progress) -> Result<(), EngineError> {
+        let damaged = |part: usize, why: &str| {
+            EngineError::Integrity(format!(
+                "part {part} of backup {name} {why}; another backup may be named with `--backup`"
+            ))
+        };
+        let mut rows = 0;
+        for (number, entry) in index.parts.iter().enumerate() {
+            let part = u32::try_from(number).map_err(|_| EngineError::TooLarge)?;
+            let blob = self.safety.vault.get(&name.part(part)?, BlobKind::Backup).await;
+            let blob = blob.map_err(|error| match error {
+                EngineError::Integrity(why) => damaged(number, &why),
+                other => other,
+            })?;
+            let document = blob.ok_or_else(|| damaged(number, "is missing"))?.document;
+            if <[u8; 32]>::from(Sha256::digest(&document)) != entry.digest {
+                return Err(damaged(number, "is another one"));
+            }
+            for piece in decode_part(&document, name, part)? {
+                rows += piece.rows.len() as u64;
+                self.catalog.import(piece).await?;
+            }
+            progress("rows restored", rows);
+        }
+        match rows == index.rows {
+            true => Ok(()),
+            false => Err(damaged(index.parts.len(), &format!("ends {rows} rows of {}", index.rows))),
+        }
+    }
+
+    /// The chain of journal blobs from the one named by `next`, up to the name that is not there.
+    /// One listing tells an end from a hole.
+    async fn replay(
+        &self,
+        lineage: Lineage,
+        mut next: Seq,
+        options: &RecoveryOptions,
+        report: &mut RecoveryReport,
+        progress: &Progress,
+    ) -> Result<(), EngineError> {
+        let done = self.catalog.last_seq().await?;
+        let mut sealed = false;
+        loop {
+            let name = journal_name(lineage, next)?;
+            let Some(blob) = self.safety.vault.get(&name, BlobKind::Journal).await? else {
+                let Some(hole) = self.hole_at(lineage, next, report).await? else { return Ok(()) };
+                next = hole.last + 1;
+                // The backup has what lies before its own last mutation.
+                if hole.last > done {
+                    if !options.accept_hole {
+                        return Err(missing(lineage, &name, &hole)?);
+                    }
+                    report.holes.push(Hole { first: hole.first.max(done + 1), ..hole });
+                }
+                continue;
+            };
+            if sealed && !blob.sealed {
+                return Err(EngineError::Integrity(format!("{name} is not sealed, and those before it are")));
+            }
+            sealed = blob.sealed;
+            let entries = decode_journal(&blob.document, next)
+                .map_err(|error| EngineError::Integrity(format!("{name} is damaged: {error}")))?;
+            next = entries.last().map_or(next, |entry| entry.seq) + 1;
+            if !report.holes.is_empty() {
+                self.replay_behind_hole(entries.into_iter().filter(|entry| entry.seq > done).collect(), report).await?;
+                continue;
+            }
+            for batch in entries.chunks(REPLAY_BATCH) {
+                let batch: Vec<JournalEntry> = batch.iter().filter(|entry| entry.seq > done).cloned().collect();
+                let Some(last) = batch.last().map(|entry| entry.at_ms) else { continue };
+                let count = batch.len() as u64;
+                self.catalog.replay(batch).await.map_err(|error| match error {
+                    CatalogError::Invalid(why) => EngineError::Integrity(format!("{name}: {why}")),
+                    other => other.into(),
+                })?;
+                report.replayed += count;
+                report.last_ms = report.last_ms.max(Some(last));
+            }
+            progress("mutations made again", report.replayed);
+        }
+    }
+
+    async fn put_setting<T: Serialize>(&self, name: &str, value: &T) -> Result<(), EngineError> {
+        let value = serde_json::to_value(value).map_err(|error| EngineError::Other(error.to_string()))?;
+        recovered::record(&*self.catalog, Mutation::PutSetting { name: name.into(), value, creates: false }).await
+    }
+}
+
+/// Why a recovery does not go on: a blob is missing and the journal goes on behind it.
+fn missing(lineage: Lineage, name: &BlobName, hole: &Hole) -> Result<EngineError, EngineError> {
+    let next = journal_name(lineage, hole.last + 1)?;
+    Ok(EngineError::Integrity(format!(
+        "{name} is missing, and the journal goes on with {next}: mutations {} to {} are lost. If the backend keeps versions, put it back; \
+         `--accept-hole` goes on behind it and lists what could not be made again",
+        hole.first, hole.last
+    )))
+}
+
+fn lost_mutation(entry: &JournalEntry, why: String) -> LostMutation {
+    let (kind, members) = entry.mutation.as_object().and_then(|object| object.iter().next()).unzip();
+    let member = |name: &str| {
+        let members = members?;
+        [members.pointer(&format!("/commit/{name}")), members.pointer(&format!("/upload/{name}")), members.get(name)]
+            .into_iter()
+            .flatten()
+            .next()
+            .cloned()
+    };
+    LostMutation {
+        seq: entry.seq,
+        kind: kind.cloned().unwrap_or_default(),
+        bucket: member("bucket").and_then(|bucket| bucket.as_i64()),
+        key: member("key").and_then(|key| key.as_str().map(str::to_owned)),
+        why,
+    }
+}

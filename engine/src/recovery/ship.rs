@@ -1,0 +1,393 @@
+//! Shipping: journal rows leave the catalog for the backend as sealed blobs, in one chain
+//! (docs/format/journal-v1.md §4).
+
+use super::{
+    LINEAGE_SETTING, LineageSetting, Round, Safety,
+    anchor::Reason,
+    currency::Refusal,
+    document::{LineageDocument, decode_journal, encode_journal},
+    names::{Lineage, journal_name, lineage_name, sealed_lineage_name},
+};
+use crate::{deployment::keyring::random, error::EngineError, now_ms};
+use catalog::{CatalogError, Gate, JournalEntry, JournalMarks, Seq};
+use object_format::{BlobKind, DomainKey};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+use storage_backends::BlobName;
+use tokio_util::sync::CancellationToken;
+
+/// Rows are read this many at a time: one of a large multipart upload takes a few MiB.
+const PAGE: usize = 32;
+/// A blob takes this many bytes of rows, and one page more.
+const BLOB_BYTES: usize = 4 << 20;
+/// How long a change waits for its entry to be shipped when it may not be acknowledged before.
+const ACKNOWLEDGE_WAIT: Duration = Duration::from_secs(30);
+
+/// How often a change that waits asks whether writes have come to be refused.
+const REFUSAL_EVERY: Duration = Duration::from_millis(200);
+
+/// When changes wait for their entries, those that nobody waits for are shipped so often.
+const IDLE_PAUSE: Duration = Duration::from_secs(5);
+/// Between shipments to a full disk that nobody waits for: only deletions go on there, and a
+/// collection ships what it needs.
+const FULL_PAUSE: Duration = Duration::from_secs(60);
+/// How often a blob is written anew because the disk was full.
+const FULL_ROUNDS: usize = 4;
+/// After a shipment that failed.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a shipment did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Shipped {
+    /// Entries that are in the backend now and were not before.
+    pub entries: u64,
+    /// Blobs written.
+    pub blobs: u64,
+    /// Their stored bytes.
+    pub stored_bytes: u64,
+    /// The last sequence number that is in the backend.
+    pub seq: Seq,
+}
+
+impl Safety {
+    /// Ships everything that was committed before the call.
+    ///
+    /// # Errors
+    /// What catalog or backend say; what was shipped until then stays shipped.
+    pub(crate) async fn ship_once(&self) -> Result<Shipped, EngineError> {
+        let _one_at_a_time = self.shipping.lock().await;
+        // Nothing goes to a store that is not known to be this catalog's.
+        self.check_not_refused()?;
+        let outcome = self.ship().await;
+        if let Ok(report) = &outcome {
+            self.shipped.send_modify(|round| *round = Round { number: round.number + 1, seq: report.seq });
+        }
+        if outcome.is_err() {
+            self.metrics.journal_errors_total.inc();
+        }
+        outcome
+    }
+
+    async fn ship(&self) -> Result<Shipped, EngineError> {
+        let lineage = self.ensure_lineage().await?;
+        let target = self.catalog.last_seq().await?;
+        let mut report = Shipped::default();
+        loop {
+            let marks = self.catalog.journal_marks().await?;
+            report.seq = marks.shipped;
+            if marks.shipped >= target {
+                // What was shipped may have brought the store's first key.
+                self.ensure_lineage().await?;
+                return Ok(report);
+            }
+            self.may_delete().await?;
+            let Some(entries) = self.next_entries(marks).await? else { continue };
+            let Some(last) = entries.last().map(|entry| entry.seq) else { continue };
+            let count = entries.len() as u64;
+            report.stored_bytes += self.write(lineage, entries).await?;
+            report.blobs += 1;
+            report.entries += count;
+            self.catalog.trim_journal(last).await?;
+            self.metrics.journal_shipped_entries_total.inc_by(count);
+        }
+    }
+
+    /// The rows of the next blob; `None` when another shipper was faster.
+    async fn next_entries(&self, marks: JournalMarks) -> Result<Option<Vec<JournalEntry>>, EngineError> {
+        let (after, mut bytes) = (marks.shipped, 0);
+        let mut entries: Vec<JournalEntry> = Vec::new();
+        let mut decided = if marks.cut > after { Some(marks.cut) } else { None };
+        loop {
+            let from = entries.last().map_or(after, |entry| entry.seq);
+            if decided.is_some_and(|cut| from >= cut) {
+                break;
+            }
+            let page = self.catalog.journal(from, PAGE).await?;
+            let ended = page.len() < PAGE;
+            bytes += page.iter().map(|entry| entry.mutation.to_string().len()).sum::<usize>();
+            entries.extend(page);
+            if decided.is_none() && (ended || bytes > BLOB_BYTES) {
+                let Some(last) = entries.last() else { return Ok(None) };
+                decided = Some(self.catalog.cut_journal(after, last.seq).await?);
+            } else if ended && decided.is_some_and(|cut| entries.last().is_none_or(|last| last.seq < cut)) {
+                return Ok(None);
+            }
+        }
+        entries.retain(|entry| decided.is_some_and(|cut| entry.seq <= cut));
+        let follows = entries.iter().map(|entry| entry.seq).eq((after + 1..).take(entries.len()));
+        Ok(if follows && !entries.is_empty() { Some(entries) } else { None })
+    }
+
+    /// Writes a blob; its stored length.
+    async fn write(&self, lineage: Lineage, entries: Vec<JournalEntry>) -> Result<u64, EngineError> {
+        let first = entries.first().map_or(0, |entry| entry.seq);
+        let name = journal_name(lineage, first)?;
+        // What is there already is not written again (I1). Where another catalog has written, it is
+        // the only copy of what that one acknowledged, and not every store creates exclusively: so
+        // it is asked each time.
+        if self.holds_entries(&name, &entries).await? {
+            return Ok(0);
+        }
+        let key = self.sealing_key(&entries).await?;
+        let document = encode_journal(&entries)?;
+        let mut put = self.vault.put(&name, BlobKind::Journal, key.clone(), document.clone()).await;
+        for _ in 0..FULL_ROUNDS {
+            // A full disk gives back of its reserve for this, until there is enough or nothing is
+            // left.
+            if !matches!(put, Err(EngineError::Full)) {
+                break;
+            }
+            put = self.vault.put(&name, BlobKind::Journal, key.clone(), document.clone()).await;
+        }
+        match put {
+            Ok(stored_len) => Ok(stored_len),
+            // Another shipper was faster, or ours was stored and we did not hear of it.
+            Err(_) if self.holds_entries(&name, &entries).await? => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the blob is there; an error when it holds something else.
+    async fn holds_entries(&self, name: &BlobName, entries: &[JournalEntry]) -> Result<bool, EngineError> {
+        let Some(found) = self.vault.read(name, BlobKind::Journal).await? else { return Ok(false) };
+        if self.vault.trust.check(name, found.sealed, &found.document).is_err() {
+            // It is not ours, or of another process that had not heard of the store's keys. The
+            // rows are still in the catalog.
+            self.vault.backend().delete(name).await?;
+            return Ok(false);
+        }
+        let first = entries.first().map_or(0, |entry| entry.seq);
+        if decode_journal(&found.document, first)? == entries {
+            return Ok(true);
+        }
+        let why = format!("{name} holds other mutations than this catalog: two catalogs write to one store");
+        let refusal = Refusal { reason: Reason::Beside, why: format!("{why}. {}", Reason::Beside.advice()) };
+        self.currency.refuse(refusal);
+        Err(EngineError::NotCurrent(why))
+    }
+
+    /// Waits until everything that is committed now is in the backend.
+    ///
+    /// # Errors
+    /// [`CatalogError::Unknown`] when that takes too long: what was committed stays, and is shipped
+    /// later.
+    async fn wait_shipped(&self) -> Result<(), CatalogError> {
+        let unknown =
+            |why: String| CatalogError::Unknown(format!("committed, but not in the backend's journal: {why}"));
+        let seq = self.catalog.last_seq().await.map_err(|error| unknown(error.to_string()))?;
+        let mut shipped = self.shipped.subscribe();
+        // Rounds of before say nothing: the catalog may have gone back since, and its numbers with
+        // it.
+        let before = shipped.borrow().number;
+        self.wanted.notify_one();
+        let done = async {
+            loop {
+                let ended = tokio::time::timeout(
+                    REFUSAL_EVERY,
+                    shipped.wait_for(|round| round.number > before && round.seq >= seq),
+                );
+                match (ended.await, self.refusal()) {
+                    (Ok(ended), _) => return Ok(ended.map(|_| ())),
+                    (Err(_), Some(refusal)) => return Err(unknown(refusal.why)),
+                    (Err(_), None) => {}
+                }
+            }
+        };
+        let waited = tokio::time::timeout(ACKNOWLEDGE_WAIT, done).await;
+        let waited = match waited {
+            Ok(Err(refused)) => return Err(refused),
+            Ok(Ok(ended)) => Ok(ended),
+            Err(late) => Err(late),
+        };
+        match waited {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(unknown("the shipper has ended".into())),
+            Err(_) => Err(unknown("it takes too long".into())),
+        }
+    }
+
+    /// Ships in time until `stopping`.
+    pub(crate) async fn keep_shipping(&self, stopping: &CancellationToken) {
+        let mut pause = self.pause();
+        loop {
+            tokio::select! {
+                () = stopping.cancelled() => return,
+                () = self.wanted.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+            pause = match self.ship_once().await {
+                Ok(_) => self.pause(),
+                // Said when it was found out.
+                Err(EngineError::NotCurrent(_)) => RETRY_PAUSE.min(self.pause()),
+                Err(error) => {
+                    tracing::error!(%error, "the journal could not be shipped; it is tried again");
+                    RETRY_PAUSE.min(self.pause())
+                }
+            };
+        }
+    }
+
+    /// Between two shipments that nobody waits for.
+    fn pause(&self) -> Duration {
+        let pause = if self.config.journal_interval.is_zero() { IDLE_PAUSE } else { self.config.journal_interval };
+        let is_full = self.reserve.get().is_some_and(|reserve| reserve.is_spent());
+        if is_full { pause.max(FULL_PAUSE) } else { pause }
+    }
+
+    /// Sets the gauges of what is not shipped yet.
+    pub(crate) async fn measure(&self) {
+        let measured = async {
+            let marks = self.catalog.journal_marks().await?;
+            let oldest = self.catalog.journal(marks.shipped, 1).await?.pop();
+            Ok::<_, CatalogError>((marks.last - marks.shipped, oldest.map_or(0, |entry| now_ms() - entry.at_ms)))
+        };
+        match measured.await {
+            Ok((entries, age_ms)) => {
+                self.metrics.journal_lag_entries.set(entries);
+                self.metrics.journal_lag_seconds.set(age_ms.max(0) / 1000);
+            }
+            Err(error) => tracing::warn!(%error, "the journal's gauges could not be read from the catalog"),
+        }
+    }
+
+    /// The catalog's lineage, made and announced when it has none yet.
+    pub(super) async fn ensure_lineage(&self) -> Result<Lineage, EngineError> {
+        let setting = match self.lineage_setting().await? {
+            Some(setting) => setting,
+            None => self.begin_first_lineage().await?,
+        };
+        let lineage: Lineage = setting.name.parse()?;
+        let key = self.sealing_key(&[]).await?;
+        let known = |generation: &AtomicU32| generation.load(Ordering::Relaxed) == lineage.generation();
+        if known(&self.announced) && (key.is_none() || known(&self.sealed)) {
+            return Ok(lineage);
+        }
+        let name = lineage_name(lineage)?;
+        let parent = setting.parent.as_deref().map(str::parse).transpose()?;
+        let document = LineageDocument { start: setting.start, parent };
+        if !self.vault.holds(&name).await? {
+            if setting.start > 0 {
+                // A lineage that does not begin with the store stands on a backup of its own.
+                self.write_backup(lineage).await?;
+            }
+            self.announce(&name, key.clone(), document).await?;
+        }
+        self.announced.store(lineage.generation(), Ordering::Relaxed);
+        if key.is_some() {
+            self.seal_lineage(lineage, document, key).await?;
+        }
+        Ok(lineage)
+    }
+
+    async fn announce(
+        &self,
+        name: &BlobName,
+        key: Option<Arc<DomainKey>>,
+        document: LineageDocument,
+    ) -> Result<(), EngineError> {
+        match self.vault.put(name, BlobKind::Journal, key, document.encode()).await {
+            Ok(_) => Ok(()),
+            // Somebody else has announced it meanwhile, or our answer was lost: there is one
+            // document it can be.
+            Err(_) if self.vault.holds(name).await? => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A lineage that began before the store had keys is announced again, sealed, and stands on a
+    /// sealed backup from then on: nothing that is not sealed needs to be believed any more.
+    async fn seal_lineage(
+        &self,
+        lineage: Lineage,
+        document: LineageDocument,
+        key: Option<Arc<DomainKey>>,
+    ) -> Result<(), EngineError> {
+        let (name, copy) = (lineage_name(lineage)?, sealed_lineage_name(lineage)?);
+        let sealed = self.vault.read(&name, BlobKind::Journal).await?.is_some_and(|found| found.sealed);
+        if !sealed && !self.vault.holds(&copy).await? {
+            self.write_backup(lineage).await?;
+            self.announce(&copy, key, document).await?;
+        }
+        self.sealed.store(lineage.generation(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The lineage of a new store. Its random bits follow from the catalog's first mutation, so
+    /// that replicas which start together begin the same one.
+    async fn begin_first_lineage(&self) -> Result<LineageSetting, EngineError> {
+        let first = self.catalog.journal(0, 1).await?;
+        let first = first.first().ok_or_else(|| EngineError::Other("the catalog has no first mutation".into()))?;
+        let digest = Sha256::digest(format!("{} {} {}", first.seq, first.at_ms, first.mutation));
+        let random = u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]);
+        self.set_lineage(LineageSetting { name: Lineage::after(None, random)?.to_string(), parent: None, start: 0 })
+            .await
+    }
+
+    pub(super) async fn lineage_setting(&self) -> Result<Option<LineageSetting>, EngineError> {
+        let Some(setting) = self.catalog.setting(LINEAGE_SETTING).await? else { return Ok(None) };
+        let understood = serde_json::from_value(setting);
+        understood.map(Some).map_err(|error| EngineError::Other(format!("the catalog's setting lineage: {error}")))
+    }
+
+    /// Gives the catalog a lineage; the backend learns of it by [`Self::ensure_lineage`].
+    pub(super) async fn begin_lineage(
+        &self,
+        parent: Option<Lineage>,
+        start: Seq,
+    ) -> Result<LineageSetting, EngineError> {
+        self.set_lineage(new_lineage(parent, start)?).await
+    }
+
+    async fn set_lineage(&self, setting: LineageSetting) -> Result<LineageSetting, EngineError> {
+        let value = serde_json::to_value(&setting).map_err(|error| EngineError::Other(error.to_string()))?;
+        self.catalog.put_setting(LINEAGE_SETTING, value).await?;
+        Ok(setting)
+    }
+}
+
+/// A lineage that follows `parent`.
+pub(super) fn new_lineage(parent: Option<Lineage>, start: Seq) -> Result<LineageSetting, EngineError> {
+    let lineage = Lineage::after(parent, u32::from_le_bytes(random()?))?;
+    Ok(LineageSetting { name: lineage.to_string(), parent: parent.map(|parent| parent.to_string()), start })
+}
+
+/// What the catalog holds of [`Safety`], which holds the catalog: neither keeps the other alive.
+struct Door(Weak<Safety>);
+
+impl Safety {
+    /// The gate that the catalog's changes pass.
+    pub(crate) fn gate(self: &Arc<Self>) -> Arc<dyn Gate> {
+        Arc::new(Door(Arc::downgrade(self)))
+    }
+}
+
+#[async_trait::async_trait]
+impl Gate for Door {
+    async fn admit(&self) -> Result<(), CatalogError> {
+        let safety = self.0.upgrade().ok_or_else(|| CatalogError::Refused("the engine has ended".into()))?;
+        safety.may_write().await.map_err(|error| CatalogError::Refused(error.to_string()))
+    }
+
+    async fn pass(&self) -> Result<(), CatalogError> {
+        let safety = self.0.upgrade().ok_or_else(|| CatalogError::Unknown("the engine has ended".into()))?;
+        if safety.config.journal_interval.is_zero() {
+            safety.wait_shipped().await?;
+        }
+        // Between the admission and here a commit may have waited for long.
+        let may = safety.may_write().await;
+        may.map_err(|error| CatalogError::Unknown(format!("committed, but not to be acknowledged: {error}")))
+    }
+
+    fn damaged(&self, why: &str) {
+        if let Some(safety) = self.0.upgrade() {
+            safety.note_damage(why);
+        }
+    }
+}

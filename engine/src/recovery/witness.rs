@@ -1,0 +1,339 @@
+//! The second witness before anything is deleted: what the store's own record says is needed
+//!
+//! A catalog can be wrong without knowing it: put back from a copy, failed over to a replica that
+//! lagged, damaged by its disk. Its journal in the store cannot go back with it. So the collector
+//! asks two things: that the catalog is the newest state of its store ([`Safety::may_delete`]), and
+//! that newest backup and journal name none of the files it is about to remove
+//! ([`Safety::named_in_store`]).
+
+use super::{
+    LineageSetting, Safety,
+    document::{IndexDocument, LineageDocument, decode_journal, decode_part},
+    names::{BackupName, Lineage, journal_first, journal_name, lineage_name, sealed_lineage_name},
+};
+use crate::{background::copies::parse_copy_name, error::EngineError, parse_blob_id, read::report::keysets_in};
+use catalog::{BlobKey, BucketId, JournalEntry, Mutation, NewBlob, Seq, TableRows, Value};
+use object_format::{BlobId, BlobKind};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use storage_backends::BlobName;
+
+/// How often the journal's end is looked at anew because another replica ships at the same time.
+const ROUNDS_MAX: usize = 8;
+/// Rows of the catalog's own journal that are read at a time.
+const PAGE: usize = 64;
+
+/// Files that somebody wants to remove, by what their names say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Suspects {
+    blobs: HashSet<BlobKey>,
+    copies: HashSet<(BlobKey, BlobKey)>,
+    keysets: HashSet<BlobId>,
+}
+
+impl Suspects {
+    /// Adds the file of this name; `false` when no catalog would name it.
+    pub(crate) fn add(&mut self, name: &BlobName) -> bool {
+        match Subject::of(name) {
+            Some(Subject::Blob(blob)) => drop(self.blobs.insert(blob)),
+            Some(Subject::Copy(blob, copy)) => drop(self.copies.insert((blob, copy))),
+            Some(Subject::Keyset(id)) => drop(self.keysets.insert(id)),
+            None => return false,
+        }
+        true
+    }
+
+    fn is_empty(&self) -> bool {
+        self.blobs.is_empty() && self.copies.is_empty() && self.keysets.is_empty()
+    }
+
+    /// Whether the file of this name is among them.
+    pub(crate) fn contains(&self, name: &BlobName) -> bool {
+        match Subject::of(name) {
+            Some(Subject::Blob(blob)) => self.blobs.contains(&blob),
+            Some(Subject::Copy(blob, copy)) => self.copies.contains(&(blob, copy)),
+            Some(Subject::Keyset(id)) => self.keysets.contains(&id),
+            None => false,
+        }
+    }
+}
+
+/// What a file's name is for.
+enum Subject {
+    Blob(BlobKey),
+    Copy(BlobKey, BlobKey),
+    Keyset(BlobId),
+}
+
+impl Subject {
+    fn of(name: &BlobName) -> Option<Self> {
+        if let Some((blob, copy)) = parse_copy_name(name) {
+            return Some(Self::Copy(BlobKey(blob.0), BlobKey(copy.0)));
+        }
+        match name.as_str().split_once('/')? {
+            ("blobs", id) => parse_blob_id(id).map(|id| Self::Blob(BlobKey(id.0))),
+            ("keyset", id) => parse_blob_id(id).map(Self::Keyset),
+            _ => None,
+        }
+    }
+}
+
+/// Reads the record from front to back and keeps which of the suspects it says are needed.
+struct Reading<'a> {
+    suspects: &'a Suspects,
+    named: Suspects,
+    /// Keysets by bucket, as its settings name them.
+    keysets: HashMap<BucketId, Vec<BlobId>>,
+}
+
+impl<'a> Reading<'a> {
+    fn new(suspects: &'a Suspects) -> Self {
+        Self { suspects, named: Suspects::default(), keysets: HashMap::new() }
+    }
+
+    fn name_blob(&mut self, blob: BlobKey) {
+        if self.suspects.blobs.contains(&blob) {
+            self.named.blobs.insert(blob);
+        }
+    }
+
+    fn name_copy(&mut self, blob: BlobKey, copy: BlobKey) {
+        if self.suspects.copies.contains(&(blob, copy)) {
+            self.named.copies.insert((blob, copy));
+        }
+    }
+
+    fn name_all(&mut self, new_blobs: &[NewBlob]) {
+        new_blobs.iter().for_each(|blob| self.name_blob(blob.row.id));
+    }
+
+    fn name_keysets(&mut self, bucket: BucketId, settings: &serde_json::Value) {
+        let ids = keysets_in(settings).iter().filter_map(|copy| parse_blob_id(&copy.id)).collect();
+        self.keysets.insert(bucket, ids);
+    }
+
+    fn mutation(&mut self, mutation: Mutation) {
+        match mutation {
+            Mutation::Put { commit, .. } => self.name_all(&commit.new_blobs),
+            Mutation::Rewrite { commit } => self.name_all(&commit.new_blobs),
+            Mutation::PutPart { commit } => self.name_all(&commit.new_blobs),
+            Mutation::Copy { commit } => {
+                if let Some(replaced) = commit.replaces {
+                    self.named.copies.remove(&(commit.blob, replaced));
+                }
+                self.name_copy(commit.blob, commit.copy);
+            }
+            Mutation::Purge { blob, .. } => {
+                self.named.blobs.remove(&blob);
+                self.named.copies.retain(|(of, _)| *of != blob);
+            }
+            Mutation::CreateBucket { bucket } => self.name_keysets(bucket.id, &bucket.settings),
+            Mutation::SetBucketSettings { bucket, settings, .. } => self.name_keysets(bucket, &settings),
+            Mutation::DeleteBucket { bucket, .. } => drop(self.keysets.remove(&bucket)),
+            _ => {}
+        }
+    }
+
+    fn entries(&mut self, entries: Vec<JournalEntry>) -> Result<(), EngineError> {
+        for entry in entries {
+            let read = serde_json::from_value(entry.mutation);
+            self.mutation(read.map_err(|error| {
+                EngineError::Integrity(format!("mutation {} of the journal is not understood: {error}", entry.seq))
+            })?);
+        }
+        Ok(())
+    }
+
+    /// Rows of a backup.
+    fn rows(&mut self, piece: &TableRows) {
+        let column = |name: &str| piece.columns.iter().position(|column| column == name);
+        match (piece.table.as_str(), column("id"), column("copy_id"), column("settings")) {
+            ("blobs", Some(id), copy, _) => {
+                for row in &piece.rows {
+                    let Some(blob) = key_of(row.get(id)) else { continue };
+                    self.name_blob(blob);
+                    if let Some(copy) = copy.and_then(|copy| key_of(row.get(copy))) {
+                        self.name_copy(blob, copy);
+                    }
+                }
+            }
+            ("buckets", Some(id), _, Some(settings)) => {
+                for row in &piece.rows {
+                    let (Some(Value::Int(id)), Some(Value::Text(settings))) = (row.get(id), row.get(settings)) else {
+                        continue;
+                    };
+                    self.name_keysets(BucketId(*id), &serde_json::from_str(settings).unwrap_or_default());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn finish(mut self) -> Suspects {
+        let named = self.keysets.values().flatten().filter(|id| self.suspects.keysets.contains(*id)).copied().collect();
+        self.named.keysets = named;
+        self.named
+    }
+}
+
+fn key_of(value: Option<&Value>) -> Option<BlobKey> {
+    match value {
+        Some(Value::Bytes(bytes)) => bytes.as_slice().try_into().ok().map(BlobKey),
+        _ => None,
+    }
+}
+
+impl Safety {
+    /// That nothing follows in the store what is shipped; how far that is.
+    async fn prove_end(&self, lineage: Lineage) -> Result<Seq, EngineError> {
+        for _ in 0..ROUNDS_MAX {
+            let shipped = self.catalog.journal_marks().await?.shipped;
+            let name = journal_name(lineage, shipped + 1)?;
+            let Some(blob) = self.vault.get_trusted(&name, BlobKind::Journal).await? else { return Ok(shipped) };
+            // A shipper that has written and not trimmed yet, here or on another replica.
+            let theirs = decode_journal(&blob.document, shipped + 1)?;
+            let ours = self.catalog.journal(shipped, theirs.len()).await?;
+            if theirs == ours {
+                return Ok(shipped);
+            }
+            if self.catalog.journal_marks().await?.shipped == shipped {
+                return Err(other_history(&format!("{name} holds mutations that this catalog does not have")));
+            }
+        }
+        Err(EngineError::Unavailable("the journal's end moves faster than it can be looked at".into()))
+    }
+
+    /// Which of `suspects` the newest backup and the journal behind it, in the store, say are
+    /// needed. Call [`Safety::may_delete`] first. Reads both from one end to the other: call it for
+    /// many at once.
+    ///
+    /// # Errors
+    /// [`EngineError::Integrity`] by name when the record has a hole or is damaged: then nobody can
+    /// say what is needed.
+    pub(crate) async fn named_in_store(&self, suspects: &Suspects) -> Result<Suspects, EngineError> {
+        let mut reading = Reading::new(suspects);
+        if suspects.is_empty() {
+            return Ok(reading.finish());
+        }
+        // A store that nothing was shipped to yet has no lineage; from here on it has, and the
+        // record is as new as can be.
+        self.ship_once().await?;
+        let setting = self.lineage_setting().await?;
+        let setting = setting.ok_or_else(|| EngineError::Other("the catalog has no lineage".into()))?;
+        let lineage: Lineage = setting.name.parse()?;
+        let mut next = self.read_backup(lineage, &setting, &mut reading).await? + 1;
+        let end = self.prove_end(lineage).await?;
+        while next <= end {
+            let name = journal_name(lineage, next)?;
+            let blob = self.vault.get(&name, BlobKind::Journal).await?;
+            let blob =
+                blob.ok_or_else(|| EngineError::Integrity(format!("{name} is missing: the journal has a hole")))?;
+            let entries = decode_journal(&blob.document, next)
+                .map_err(|error| EngineError::Integrity(format!("{name} is damaged: {error}")))?;
+            next = entries.last().map_or(next, |entry| entry.seq) + 1;
+            reading.entries(entries)?;
+        }
+        // The catalog's own rows that are not in the store yet.
+        loop {
+            let page = self.catalog.journal(next - 1, PAGE).await?;
+            let Some(last) = page.last() else { break };
+            next = last.seq + 1;
+            reading.entries(page)?;
+        }
+        self.refuse_what_follows(lineage).await?;
+        Ok(reading.finish())
+    }
+
+    /// Reads the newest backup's rows; where the journal behind it begins.
+    async fn read_backup(
+        &self,
+        lineage: Lineage,
+        setting: &LineageSetting,
+        reading: &mut Reading<'_>,
+    ) -> Result<Seq, EngineError> {
+        let Some(name) = self.vault.newest_backup(lineage).await? else {
+            return match setting.start {
+                0 => Ok(0),
+                _ => Err(EngineError::Integrity(format!("lineage {lineage} has lost the backup that it begins with"))),
+            };
+        };
+        let index: IndexDocument = self.vault.index(&name).await?;
+        for number in 0..index.parts.len() {
+            let number = u32::try_from(number).map_err(|_| EngineError::TooLarge)?;
+            for piece in self.backup_part(&name, number).await? {
+                reading.rows(&piece);
+            }
+        }
+        Ok(name.cut)
+    }
+
+    async fn backup_part(&self, name: &BackupName, number: u32) -> Result<Vec<TableRows>, EngineError> {
+        let blob = self.vault.get(&name.part(number)?, BlobKind::Backup).await?;
+        let lost = || EngineError::Integrity(format!("part {number} of backup {name} is missing"));
+        decode_part(&blob.ok_or_else(lost)?.document, name, number)
+    }
+
+    /// One listing shows journal blobs that this catalog's history has no place for.
+    async fn refuse_what_follows(&self, lineage: Lineage) -> Result<(), EngineError> {
+        let firsts = self.vault.journal_firsts(lineage).await?;
+        // Read behind the listing: what another replica ships meanwhile is trimmed after it was
+        // written.
+        let marks = self.catalog.journal_marks().await?;
+        let end = marks.shipped + 1;
+        match self.vault.trusted_first(lineage, firsts.range(end + 1..)).await? {
+            Some(first) => Err(other_history(&format!(
+                "the journal in the store goes on to {first} at least, and this catalog has shipped it up to {}",
+                marks.shipped
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl super::vault::Vault {
+    /// First sequence numbers of a lineage's journal blobs, from one listing.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub(super) async fn journal_firsts(&self, lineage: Lineage) -> Result<BTreeSet<Seq>, EngineError> {
+        let names = self.listed(&format!("journal/{lineage}/")).await?;
+        Ok(names.iter().filter_map(|name| journal_first(name.as_str().rsplit('/').next()?)).collect())
+    }
+
+    /// The first of these journal blobs that is to be trusted; without keys each of them is.
+    ///
+    /// # Errors
+    /// As [`super::vault::Vault::read`].
+    pub(super) async fn trusted_first(
+        &self,
+        lineage: Lineage,
+        firsts: impl IntoIterator<Item = &Seq>,
+    ) -> Result<Option<Seq>, EngineError> {
+        for first in firsts {
+            let name = journal_name(lineage, *first)?;
+            if !self.trust.is_only_sealed() || self.get_trusted(&name, BlobKind::Journal).await?.is_some() {
+                return Ok(Some(*first));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The last sequence number before a lineage; `None` when the store has not heard of it.
+    ///
+    /// # Errors
+    /// As [`super::vault::Vault::get`].
+    pub(super) async fn start_of(&self, lineage: Lineage) -> Result<Option<Seq>, EngineError> {
+        let copy = self.read(&sealed_lineage_name(lineage)?, BlobKind::Journal).await?.filter(|copy| copy.sealed);
+        let blob = match copy {
+            Some(copy) => Some(copy),
+            None => self.get(&lineage_name(lineage)?, BlobKind::Journal).await?,
+        };
+        blob.map(|blob| Ok(LineageDocument::decode(&blob.document)?.start)).transpose()
+    }
+}
+
+fn other_history(why: &str) -> EngineError {
+    EngineError::Other(format!(
+        "this catalog is not the newest state of its store: {why}. Nothing is collected. It was put back from a copy, or failed over to a database that \
+         lagged: stop every process of this deployment, keep a copy of the catalog, and run `deltaweir rebuild` into an empty one"
+    ))
+}

@@ -1,0 +1,10 @@
+//! What every other room takes from: memory by permits, threads of the codec pool, buffers, disks
+//! and what is kept free on them, and the pace of background reading.
+
+pub(crate) mod budget;
+pub(crate) mod buffers;
+pub(crate) mod disks;
+pub(crate) mod observe;
+pub(crate) mod pace;
+pub(crate) mod pool;
+pub(crate) mod reserves;

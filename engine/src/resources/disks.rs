@@ -1,0 +1,82 @@
+//! How full the file systems are that this process writes to.
+
+use crate::Engine;
+use rustix::fs::{StatVfs, statvfs};
+use std::{path::Path, sync::Arc};
+
+/// A file system with less left than this is full: a few blobs end it. On a small one it is a
+/// sixteenth of it.
+const FULL_BYTES: u64 = 256 << 20;
+
+impl Engine {
+    /// Sets the gauges of the data directory's file system and of every local backend's, and makes
+    /// reserves where there is room. A file system that cannot be asked keeps its last figures.
+    pub(crate) async fn measure_disks(self: &Arc<Self>) {
+        let engine = self.clone();
+        // A network file system that hangs holds a thread that may wait, and no other.
+        let measured = tokio::task::spawn_blocking(move || engine.set_disk_gauges());
+        if measured.await.is_err() {
+            tracing::warn!("disks could not be measured");
+        }
+    }
+
+    fn set_disk_gauges(&self) {
+        self.set_disk_gauge("data", &self.config.data);
+        for (name, path) in &self.directories {
+            self.set_disk_gauge(&format!("backend/{name}"), path);
+        }
+        self.keep_reserves();
+    }
+
+    fn set_disk_gauge(&self, place: &str, path: &Path) {
+        match statvfs(path) {
+            Ok(figures) => {
+                let gauge = |state: &str, blocks: u64| {
+                    self.metrics.disk_bytes.with_label_values(&[place, state]).set(bytes_of(&figures, blocks));
+                };
+                gauge("size", figures.f_blocks);
+                // What is left to us; a file system keeps some blocks for root.
+                gauge("free", figures.f_bavail);
+            }
+            Err(error) => tracing::warn!(%error, path = %path.display(), "a file system does not say how full it is"),
+        }
+    }
+}
+
+impl Engine {
+    /// Whether a local backend's file system is so full that what is to be removed later goes now.
+    pub(crate) fn is_full(&self, backend: &str) -> bool {
+        let refuses = self.reserves.backends.get(backend).is_some_and(|reserve| reserve.refuses());
+        let figures = self.directories.get(backend).and_then(|path| statvfs(path).ok());
+        refuses
+            || figures.is_some_and(|figures| {
+                figures.f_bavail < figures.f_blocks.min(blocks_of(FULL_BYTES * 16, &figures)) / 16
+            })
+    }
+}
+
+/// Bytes that are left to us in the file system of `path`; `None` when it does not say.
+pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
+    let figures = statvfs(path).ok()?;
+    Some(figures.f_bavail.saturating_mul(figures.f_frsize))
+}
+
+fn blocks_of(bytes: u64, figures: &StatVfs) -> u64 {
+    bytes / figures.f_frsize.max(1)
+}
+
+fn bytes_of(figures: &StatVfs, blocks: u64) -> i64 {
+    i64::try_from(blocks.saturating_mul(figures.f_frsize)).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_has_a_size_and_no_more_free_than_that() {
+        let figures = statvfs(std::env::temp_dir().as_path()).unwrap();
+        let (size, free) = (bytes_of(&figures, figures.f_blocks), bytes_of(&figures, figures.f_bavail));
+        assert!(size > 0 && (0..=size).contains(&free), "{free} of {size}");
+    }
+}

@@ -1,0 +1,163 @@
+//! The codec pool: CPU work leaves the async threads here and nowhere else.
+
+use crate::{
+    error::EngineError,
+    metrics::{Histogram, IntGauge, Metrics},
+    resources::buffers::Shelf,
+};
+use bytes::Bytes;
+use delta_codec::{Decoder, Encoder};
+use futures::{Stream, TryStreamExt as _};
+use sha2::{Digest as _, Sha256};
+use std::{
+    cell::RefCell,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// What a codec thread keeps between jobs.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    /// Encoder with its work buffers.
+    pub(crate) encoder: Encoder,
+    /// Decoder with its work buffers.
+    pub(crate) decoder: Decoder,
+    /// Room to decode into for comparison.
+    pub(crate) plain: Vec<u8>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// What a pool is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PoolKind {
+    /// Encoding, decoding, sealing.
+    Codec,
+    /// Hashing bodies as they arrive.
+    Hash,
+}
+
+/// Threads for encoding, decoding, sealing; or for hashing.
+pub(crate) struct CodecPool {
+    threads: rayon::ThreadPool,
+    /// Smoothed time jobs wait before they run, in microseconds.
+    queue_us: AtomicU64,
+    busy: IntGauge,
+    /// Buffers for what is decoded.
+    shelf: Arc<Shelf>,
+    /// Where waiting times go; only the codec pool's are shown.
+    queue_seconds: Option<Histogram>,
+}
+
+impl CodecPool {
+    /// A pool of `threads` threads.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] when the threads cannot be started.
+    pub(crate) fn new(threads: usize, kind: PoolKind, metrics: &Metrics) -> Result<Self, EngineError> {
+        let (name, state) = match kind {
+            PoolKind::Codec => ("codec", "busy"),
+            PoolKind::Hash => ("hash", "hashing"),
+        };
+        let threads = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(move |index| format!("{name}-{index}"))
+            .build()
+            .map_err(|error| EngineError::Other(format!("cannot start codec threads: {error}")))?;
+        Ok(Self {
+            threads,
+            queue_us: AtomicU64::new(0),
+            shelf: Arc::default(),
+            busy: metrics.codec_threads.with_label_values(&[state]),
+            queue_seconds: (kind == PoolKind::Codec).then(|| metrics.codec_queue_seconds.clone()),
+        })
+    }
+
+    /// How many threads it has.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.current_num_threads()
+    }
+
+    /// Where its decoded segments find buffers.
+    pub(crate) fn shelf(&self) -> &Arc<Shelf> {
+        &self.shelf
+    }
+
+    /// How long jobs have lately waited for a thread; nothing while one is free.
+    pub(crate) fn queue_time(&self) -> Duration {
+        match self.busy() < self.threads() {
+            true => Duration::ZERO,
+            false => Duration::from_micros(self.queue_us.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// How many threads are at work.
+    pub(crate) fn busy(&self) -> usize {
+        usize::try_from(self.busy.get()).unwrap_or(0)
+    }
+
+    /// Runs a job on the pool and gives what it returned.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] when the job panicked; the thread starts afresh with empty buffers.
+    pub(crate) async fn run<T, F>(&self, job: F) -> Result<T, EngineError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Scratch) -> T + Send + 'static,
+    {
+        let (answer, receiver) = tokio::sync::oneshot::channel();
+        let (busy, queue_seconds) = (self.busy.clone(), self.queue_seconds.clone());
+        let queued = Instant::now();
+        let waited = Arc::new(AtomicU64::new(0));
+        let waited_by_job = waited.clone();
+        self.threads.spawn(move || {
+            let wait = queued.elapsed();
+            waited_by_job.store(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+            if let Some(queue_seconds) = queue_seconds {
+                queue_seconds.observe(wait.as_secs_f64());
+            }
+            busy.inc();
+            let outcome = SCRATCH.with_borrow_mut(|scratch| {
+                let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| job(scratch)));
+                if outcome.is_err() {
+                    *scratch = Scratch::default();
+                }
+                outcome
+            });
+            busy.dec();
+            // The receiver may be gone: a cancelled request no longer wants the answer.
+            let _ = answer.send(outcome);
+        });
+        let outcome = receiver.await;
+        self.smooth(waited.load(Ordering::Relaxed));
+        match outcome {
+            Ok(Ok(value)) => Ok(value),
+            _ => Err(EngineError::Other("a codec job panicked".into())),
+        }
+    }
+
+    /// Takes everything a stream gives into a SHA-256, piece by piece in order.
+    ///
+    /// # Errors
+    /// The stream's own error; that of [`CodecPool::run`].
+    pub(crate) async fn hash_all<E: From<EngineError>>(
+        &self,
+        mut digest: Sha256,
+        mut pieces: impl Stream<Item = Result<Bytes, E>> + Unpin,
+    ) -> Result<Sha256, E> {
+        while let Some(bytes) = pieces.try_next().await? {
+            digest = self.run(move |_| digest.chain_update(bytes)).await?;
+        }
+        Ok(digest)
+    }
+
+    fn smooth(&self, wait_us: u64) {
+        let _ = self.queue_us.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some((old * 7 + wait_us) / 8));
+    }
+}

@@ -1,0 +1,183 @@
+//! A catalog that is not the newest state of its store any more, or whose store is gone, while the
+//! process runs (E21, E22).
+
+use super::*;
+use catalog::JournalMarks;
+use std::path::PathBuf;
+
+/// Copies what a catalog and its keys are, without the blobs.
+fn copy_data(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).expect("readable") {
+        let entry = entry.expect("readable");
+        if entry.file_type().expect("a type").is_file() && entry.file_name() != "catalog.lock" {
+            std::fs::copy(entry.path(), to.join(entry.file_name())).expect("copied");
+        }
+    }
+}
+
+/// An engine over the catalog in `dir` and the blobs in `blobs`, which others may have too. No job
+/// runs by itself.
+async fn over(dir: TempDir, blobs: PathBuf, journal_interval: Duration) -> Result<super::Deployment, EngineError> {
+    let metrics = Metrics::new();
+    let mut config = config(dir.path(), 512 << 20);
+    config.safety.journal_interval = journal_interval;
+    config.schedule_jobs = false;
+    config.gc_grace = Duration::ZERO;
+    let mut stores = stores(dir.path(), &metrics).await?;
+    let local = LocalBackend::open(blobs.clone(), LocalOptions::default()).await?;
+    stores.backends.insert("local".into(), Arc::new(local));
+    stores.directories.insert("local".into(), blobs);
+    let engine = Engine::open(config, stores, metrics.clone()).await?;
+    Ok(super::Deployment { engine, metrics, dir })
+}
+
+/// Two processes whose catalogs were one a moment ago, over one store: a primary and the standby
+/// that was promoted.
+async fn split(journal_interval: Duration) -> (TempDir, super::Deployment, super::Deployment) {
+    let blobs = TempDir::new().expect("a temporary directory");
+    let hour = Duration::from_secs(3600);
+    let first = over(TempDir::new().expect("a directory"), blobs.path().into(), hour).await.expect("opens");
+    let bucket = first.bucket("off").await;
+    first.put(&bucket, "before", &content(9000, 1)).await;
+    let standby = TempDir::new().expect("a directory");
+    let primary = first.stop().await;
+    copy_data(primary.path(), standby.path());
+    let primary = over(primary, blobs.path().into(), journal_interval).await.expect("opens");
+    let standby = over(standby, blobs.path().into(), journal_interval).await.expect("opens");
+    (blobs, primary, standby)
+}
+
+async fn try_put(deployment: &super::Deployment, key: &str, content: &[u8]) -> Result<Published, EngineError> {
+    let bucket = deployment.bucket("off").await;
+    let body = futures::stream::iter([Ok::<_, Infallible>(Bytes::copy_from_slice(content))]);
+    let destination = Destination::Object { key: key.into() };
+    let staged =
+        deployment.engine.stage(&bucket, destination, Some(content.len() as u64), body, Sha(Sha256::new())).await;
+    let staged = staged.map_err(|error| match error {
+        StoreError::Engine(error) => error,
+        StoreError::Body(never) => match never {},
+    })?;
+    deployment.engine.publish(&bucket, key, staged, Facts::default(), Precondition::None).await
+}
+
+/// Waits until every look that was taken is too old to rest on.
+async fn until_looks_are_old() {
+    tokio::time::sleep(Duration::from_millis(5100)).await;
+}
+
+fn refusal<T: std::fmt::Debug>(outcome: Result<T, EngineError>) -> String {
+    match outcome {
+        Err(EngineError::NotCurrent(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_catalog_that_lacks_what_the_journal_has_takes_no_write_and_deletes_nothing() {
+    let (_blobs, primary, standby) = split(Duration::from_secs(3600)).await;
+    try_put(&standby, "early", b"as long as nobody can see the fork").await.expect("stored");
+    let bucket = primary.bucket("off").await;
+    for number in 0..40 {
+        primary.put(&bucket, &format!("lost-{number}"), &content(9000, 2 + number)).await;
+    }
+    primary.engine.ship_journal().await.expect("shipped");
+    let files = primary.engine.may_delete().await;
+    files.expect("the primary is the store's catalog");
+    until_looks_are_old().await;
+
+    let why = refusal(try_put(&standby, "late", b"x").await);
+    assert!(why.contains("two catalogs went on from one state") && why.contains("deltaweir"), "{why}");
+    let delta = standby.bucket("off").await;
+    refusal(standby.engine.delete(&delta, "before", Precondition::None).await);
+    refusal(standby.engine.create_bucket("another", "owner").await.map(|_| ()));
+    refusal(standby.engine.may_delete().await);
+    refusal(standby.engine.probe().await);
+    refusal(standby.engine.ship_journal().await);
+    assert_eq!(standby.engine.refused_because(), Some("the catalog and its store tell different stories"));
+    assert_eq!(standby.metrics.writes_refused.with_label_values(&["beside"]).get(), 1);
+    // However many mutations of its own it makes: numbers alone would hide it.
+    let collected = standby.engine.collect(true).await.expect_err("the collector stops");
+    assert!(collected.to_string().contains("two catalogs"), "{collected}");
+    let here = standby.get(&delta, "before", 0..9000).await;
+    assert!(here == content(9000, 1), "reads go on");
+    for number in 0..40 {
+        let read = primary.get(&bucket, &format!("lost-{number}"), 0..9000).await;
+        assert!(read == content(9000, 2 + number), "{number}");
+    }
+    try_put(&primary, "on", b"the other one goes on").await.expect("stored");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_acknowledged_is_shipped_no_write_of_a_fork_is_acknowledged_at_all() {
+    let (_blobs, primary, standby) = split(Duration::ZERO).await;
+    try_put(&primary, "new", b"acknowledged, so shipped").await.expect("stored");
+    let outcome = try_put(&standby, "late", b"x").await;
+    let why = outcome.expect_err("its journal blob has another's name").to_string();
+    assert!(why.contains("two catalogs write to one store") || why.contains("went on from one state"), "{why}");
+    let why = refusal(try_put(&standby, "later", b"x").await);
+    assert!(why.contains("two catalogs"), "{why}");
+    assert_eq!(standby.engine.refused_because(), Some("the catalog and its store tell different stories"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_copy_is_refused_at_the_start_also_after_it_has_caught_up_in_numbers() {
+    let (blobs, primary, standby) = split(Duration::from_secs(3600)).await;
+    for number in 0..20 {
+        try_put(&standby, &format!("unseen-{number}"), b"nobody can see the fork yet").await.expect("stored");
+    }
+    try_put(&primary, "new", b"only here").await.expect("stored");
+    primary.engine.ship_journal().await.expect("shipped");
+    let shipped: JournalMarks = primary.engine.catalog().journal_marks().await.expect("marks");
+    let marks = standby.engine.catalog().journal_marks().await.expect("marks");
+    assert!(marks.last > shipped.last, "it has more mutations than the store's journal");
+    let dir = standby.stop().await;
+    let why = over(dir, blobs.path().into(), Duration::from_secs(3600)).await.err().expect("refused").to_string();
+    assert!(why.contains("two catalogs went on from one state") && why.contains("--accept-older-catalog"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_that_was_replaced_takes_no_write_until_the_right_one_is_back() {
+    let place = TempDir::new().expect("a temporary directory");
+    let (mounted, away) = (place.path().join("mounted"), place.path().join("away"));
+    let hour = Duration::from_secs(3600);
+    let deployment = over(TempDir::new().expect("a directory"), mounted.clone(), hour).await.expect("opens");
+    let bucket = deployment.bucket("off").await;
+    deployment.put(&bucket, "k", &content(9000, 1)).await;
+
+    std::fs::rename(&mounted, &away).expect("unmounted");
+    std::fs::create_dir(&mounted).expect("an empty mount point");
+    // At once: asking a directory costs nothing, so it is not rested on an older look.
+    let why = refusal(try_put(&deployment, "lost", b"x").await);
+    assert!(why.contains("another directory than the one that was opened"), "{why}");
+    refusal(deployment.engine.delete(&bucket, "k", Precondition::None).await);
+    refusal(deployment.engine.probe().await);
+    assert_eq!(deployment.engine.refused_because(), Some("a backend is not this deployment's"));
+    assert!(deployment.engine.collect(true).await.is_err());
+    assert!(std::fs::read_dir(&mounted).expect("readable").next().is_none(), "nothing was written there");
+
+    std::fs::remove_dir(&mounted).expect("empty");
+    std::fs::rename(&away, &mounted).expect("mounted again");
+    let again = async {
+        while try_put(&deployment, "again", b"x").await.is_err() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), again).await.expect("writes go on by themselves");
+    assert!(deployment.get(&bucket, "k", 0..9000).await == content(9000, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_catalog_that_knows_blobs_does_not_start_over_an_empty_place() {
+    let place = TempDir::new().expect("a temporary directory");
+    let hour = Duration::from_secs(3600);
+    let deployment = over(TempDir::new().expect("a directory"), place.path().join("right"), hour).await.expect("opens");
+    let bucket = deployment.bucket("off").await;
+    deployment.put(&bucket, "k", &content(9000, 1)).await;
+    let dir = deployment.stop().await;
+    let (kept, config_dir) = (TempDir::new().expect("a directory"), dir);
+    copy_data(config_dir.path(), kept.path());
+    let why = over(config_dir, place.path().join("wrong"), hour).await.err().expect("refused").to_string();
+    assert!(why.contains("journal") || why.contains("ownership record"), "{why}");
+    assert!(why.contains("--accept-older-catalog"), "{why}");
+    over(kept, place.path().join("right"), hour).await.expect("opens over its own");
+}

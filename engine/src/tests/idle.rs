@@ -1,0 +1,70 @@
+//! A store in which nothing happens costs the same however much is in it: counted in what the
+//! database really did.
+
+use super::*;
+use crate::jobs::registry;
+
+/// Steps of SQLite's virtual machine that a round of the periodic work takes, at first and when
+/// nothing has happened since.
+struct Costs {
+    first: u64,
+    idle: u64,
+    after_a_change: u64,
+}
+
+async fn costs_with(objects: usize) -> Costs {
+    let dir = TempDir::new().expect("a temporary directory");
+    let metrics = Metrics::new();
+    let sqlite = SqliteCatalog::open(dir.path().join("catalog.sqlite"), SqliteOptions::default()).await;
+    let sqlite = Arc::new(sqlite.expect("opens"));
+    let mut stores = stores_over(dir.path(), &metrics, sqlite.clone()).await.expect("stores open");
+    stores.alone = true;
+    let quiet = EngineConfig { schedule_jobs: false, base_copies: 2, ..config(dir.path(), 512 << 20) };
+    let specs = registry::all(&quiet);
+    let engine = Engine::open_with(quiet, stores, metrics.clone(), specs).await.expect("opens");
+    let deployment = Deployment { engine, metrics, dir };
+    let bucket = deployment.bucket("off").await;
+    for number in 0..objects {
+        // Empty ones are versions that packing passes over.
+        deployment.put(&bucket, &format!("empty/{number:06}"), b"").await;
+    }
+    let round = async || {
+        let before = sqlite.read_work().vm_steps;
+        let engine = &deployment.engine;
+        engine.refresh_counts().await.expect("counted");
+        engine.show_deferred().await.expect("shown");
+        assert_eq!(engine.packing_backlog().await.expect("looked"), 0);
+        engine.converter_backlog().await.expect("looked");
+        sqlite.read_work().vm_steps - before
+    };
+    let first = round().await;
+    let idle = round().await;
+    assert_eq!(idle, round().await, "idle rounds are all alike");
+    deployment.put(&bucket, "one-more", b"").await;
+    // A recount is not due so soon; the others look at what is new.
+    let after_a_change = round().await;
+    deployment.stop().await;
+    Costs { first, idle, after_a_change }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_round_of_the_periodic_work_reads_the_same_with_ten_objects_and_with_a_thousand() {
+    let (few, many) = (costs_with(10).await, costs_with(1000).await);
+    println!("steps: idle {} and {}, first {} and {}", few.idle, many.idle, few.first, many.first);
+    assert!(many.first > few.first + 10_000, "the first round looks through all of it: {} steps", many.first);
+    assert!(many.idle <= few.idle + 50, "{} steps with a thousand objects, {} with ten", many.idle, few.idle);
+    assert!(many.after_a_change <= few.after_a_change + 200, "{} and {}", many.after_a_change, few.after_a_change);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bases_are_looked_through_for_copies_only_after_a_change() {
+    let deployment = Deployment::with_jobs(Vec::new(), |config| config.base_copies = 1).await;
+    let engine = &deployment.engine;
+    let seq = engine.catalog.last_seq().await.expect("read");
+    assert!(!engine.looks.are_copied(seq));
+    engine.looks.note_copied(seq);
+    assert!(engine.looks.are_copied(seq));
+    let bucket = deployment.bucket("delta").await;
+    deployment.put(&bucket, "key", &content(9_000, 1)).await;
+    assert!(!engine.looks.are_copied(engine.catalog.last_seq().await.expect("read")));
+}

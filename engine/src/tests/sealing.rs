@@ -1,0 +1,87 @@
+//! What was sealed stays sealed, whatever somebody writes into the catalog or puts into the
+//! backend.
+
+use super::{
+    collecting::{database, recovered, recovery},
+    *,
+};
+
+fn refusal<T>(outcome: Result<T, EngineError>) -> String {
+    match outcome {
+        Err(EngineError::NotCurrent(why)) => why,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it is not refused"),
+    }
+}
+
+fn remove_catalog(dir: &Path) {
+    for file in std::fs::read_dir(dir).expect("readable") {
+        let path = file.expect("readable").path();
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("catalog.sqlite")) {
+            std::fs::remove_file(path).expect("removed");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_whose_row_was_changed_to_off_is_refused_and_never_written_in_the_clear() {
+    let deployment = Deployment::start(256 << 20).await;
+    let bucket = deployment.bucket("sealed").await;
+    deployment.put(&bucket, "k", &content(9000, 1)).await;
+    let row = deployment.engine.catalog.bucket("sealed").await.expect("answers").expect("is there");
+    let mut settings = row.settings.clone();
+    settings["encryption"] = "off".into();
+    deployment.engine.catalog.change_bucket_settings(row.id, row.settings, settings).await.expect("changed");
+    refusal(deployment.engine.bucket("sealed").await);
+    let dir = deployment.stop().await;
+    // A new process that has not opened its key, and whose configuration says nothing of it, has
+    // the key's row.
+    let forget = |config: &mut EngineConfig| drop(config.buckets.remove("sealed"));
+    let deployment = Deployment::reopened(dir, Vec::new(), forget).await;
+    let why = refusal(deployment.engine.bucket("sealed").await);
+    assert!(why.contains("the catalog has a key of it"), "{why}");
+    assert_eq!(deployment.metrics.unsealed_buckets_total.get(), 1);
+    deployment.bucket("off").await;
+    let dir = deployment.stop().await;
+    // With the key's row gone too the configuration still says so.
+    database(dir.path()).execute("DELETE FROM keys", []).expect("deleted");
+    let deployment = Deployment::reopened(dir, Vec::new(), |_| ()).await;
+    let why = refusal(deployment.engine.bucket("sealed").await);
+    assert!(why.contains("the configuration asks for encryption"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_is_sealed_later_stands_on_what_is_sealed_from_then_on() {
+    let deployment = Deployment::start(256 << 20).await;
+    let bucket = deployment.bucket("off").await;
+    deployment.put(&bucket, "before", &content(9000, 1)).await;
+    deployment.engine.ship_journal().await.expect("shipped");
+    let sealed = deployment.bucket("sealed").await;
+    deployment.put(&sealed, "after", &content(9000, 2)).await;
+    deployment.engine.ship_journal().await.expect("shipped");
+    let dir = deployment.stop().await;
+    assert!(dir.path().join("sealed").exists(), "noted for a recovery that finds nothing else");
+    // It opens again with its unsealed beginning behind it.
+    let deployment = Deployment::reopened(dir, Vec::new(), |_| ()).await;
+    deployment.put(&deployment.bucket("off").await, "later", &content(9000, 3)).await;
+    let dir = deployment.stop().await;
+    remove_catalog(dir.path());
+    let report = recovered(dir.path(), &recovery(false, false)).await.expect("recovered");
+    assert_eq!(report.objects, 3, "{report:?}");
+    assert!(report.backup.is_some(), "{report:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_another_build_sealed_later_is_recovered_only_when_told_until_where() {
+    let deployment = Deployment::start(256 << 20).await;
+    let bucket = deployment.bucket("off").await;
+    deployment.put(&bucket, "before", &content(9000, 1)).await;
+    let dir = deployment.stop().await;
+    // What that build had written beside it: the keys of a sealed bucket, and no sealed lineage.
+    std::fs::write(dir.path().join("sealed"), b"").expect("written");
+    remove_catalog(dir.path());
+    let why = recovered(dir.path(), &recovery(false, false)).await.expect_err("nothing is sealed").to_string();
+    assert!(why.contains("can be trusted"), "{why}");
+    let told = RecoveryOptions { accept_unsealed_until: Some(1000), ..recovery(false, false) };
+    assert_eq!(recovered(dir.path(), &told).await.expect("recovered").objects, 1);
+}

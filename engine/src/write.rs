@@ -1,0 +1,12 @@
+//! Writing: a body is staged (read, cut, encoded, uploaded) and published (finished, made durable,
+//! committed).
+
+pub(crate) mod effort;
+pub(crate) mod encode;
+pub(crate) mod parts;
+pub(crate) mod publish;
+pub(crate) mod spool;
+pub(crate) mod stage;
+mod tags;
+pub(crate) mod view;
+pub(crate) mod views;

@@ -1,0 +1,261 @@
+//! One segment, encoded: delta, zstd or raw, whichever is best; a delta only after it gave the
+//! original back (I6).
+
+use crate::{
+    bases::{
+        plan,
+        window::{BasePiece, Window},
+    },
+    blobs::pins::Pin,
+    config::Compression,
+    metrics::Metrics,
+    resources::pool::Scratch,
+};
+use delta_codec::{BaseRange, Effort, EncodeJob, Encoder, FootprintLimits, whole};
+use object_format::{Coding, ViewAddress, blob::segment_digest};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Instant,
+};
+
+/// Blobs a footprint may cross into beyond the codec's own ranges: the codec gets so many ranges
+/// less.
+const RANGES_KEPT_FOR_CROSSINGS: usize = 4;
+
+/// How the trials of one upload's base went, over all its regions.
+#[derive(Default)]
+pub(crate) struct Trials {
+    helped: AtomicBool,
+    useless: AtomicU32,
+    /// The best zstd alone has made of a segment, in thousandths, plus one; 0 while it has not been
+    /// tried.
+    zstd_permille: AtomicU32,
+}
+
+impl Trials {
+    /// False when the first trials gained nothing: the base is of another family.
+    fn go_on(&self) -> bool {
+        self.helped.load(Ordering::Relaxed) || self.useless.load(Ordering::Relaxed) < plan::USELESS_TRIALS_MAX
+    }
+
+    fn zstd_permille(&self) -> Option<u32> {
+        self.zstd_permille.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    fn note_zstd(&self, plain_len: usize, zstd_len: Option<usize>) {
+        let permille = zstd_len.map_or(1000, |len| len.saturating_mul(1000) / plain_len.max(1));
+        let shown = u32::try_from(permille).unwrap_or(u32::MAX - 1) + 1;
+        let keep = |old: u32| Some(if old == 0 { shown } else { old.min(shown) });
+        let _ = self.zstd_permille.fetch_update(Ordering::Relaxed, Ordering::Relaxed, keep);
+    }
+
+    fn note(&self, helped: bool) {
+        if helped {
+            self.helped.store(true, Ordering::Relaxed);
+        } else {
+            self.useless.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The window of one region.
+pub(crate) struct Region {
+    /// The base bytes.
+    pub(crate) window: Arc<Window>,
+    /// What keeps its blobs from being collected; outlives the window in the staged content.
+    pub(crate) pins: Arc<Vec<Pin>>,
+    /// What zstd alone made of the base, in thousandths; `None` where that is not known.
+    zstd_permille: Option<u32>,
+}
+
+impl Region {
+    /// A region's window, with what keeps its blobs from being collected.
+    pub(crate) fn new(window: Arc<Window>, pins: Vec<Pin>, zstd_permille: Option<u32>) -> Self {
+        Self { window, pins: Arc::new(pins), zstd_permille }
+    }
+}
+
+/// How a segment may be encoded.
+#[derive(Clone)]
+pub(crate) struct SegmentPlan {
+    /// The bucket's compression.
+    pub(crate) compression: Compression,
+    /// The upload's effort.
+    pub(crate) effort: Effort,
+    /// What to differ from.
+    pub(crate) region: Option<Arc<Region>>,
+    /// How the upload's base has done so far.
+    pub(crate) trials: Arc<Trials>,
+}
+
+/// An encoded segment.
+pub(crate) struct EncodedSegment {
+    /// Plain bytes.
+    pub(crate) plain_len: u32,
+    /// How its stored bytes are to be read.
+    pub(crate) coding: Coding,
+    /// The stored bytes; `None` when they are the plain bytes.
+    pub(crate) stored: Option<Vec<u8>>,
+    /// Digest of the plain bytes.
+    pub(crate) digest: [u8; 16],
+    /// Base bytes a delta needs, in order.
+    pub(crate) footprint: Vec<BasePiece>,
+    /// Base bytes a deflate view needs: addresses in the view that its blob has.
+    pub(crate) view_footprint: Vec<ViewAddress>,
+}
+
+/// Most bytes of a trial's sample, and into how many pieces of the segment it is spread.
+pub(crate) const TRIAL_SAMPLE_LEN: usize = 512 << 10;
+const TRIAL_PIECES: usize = 8;
+
+/// Encodes a sample of a segment with and without a base. Nothing of it is kept. Runs on the codec
+/// pool.
+pub(crate) fn trial(scratch: &mut Scratch, segment: &[u8], window: &Window, effort: Effort) -> plan::Trial {
+    let mut sample = Vec::new();
+    let sample = if segment.len() <= TRIAL_SAMPLE_LEN {
+        segment
+    } else {
+        let piece_len = TRIAL_SAMPLE_LEN / TRIAL_PIECES;
+        for piece in 0..TRIAL_PIECES {
+            let start = (segment.len() - piece_len) / (TRIAL_PIECES - 1) * piece;
+            sample.extend_from_slice(&segment[start..start + piece_len]);
+        }
+        &sample
+    };
+    let mut bytes = Vec::new();
+    let alone = whole::compress(sample, plan::zstd_level(effort), sample.len(), &mut bytes).unwrap_or(sample.len());
+    bytes.clear();
+    let job = EncodeJob {
+        window: &window.plain,
+        index: window.index(effort),
+        layout: &window.layout,
+        target: sample,
+        effort,
+        limits: FootprintLimits::default(),
+        delta_len_max: sample.len() - sample.len() / 8,
+    };
+    let delta = scratch.encoder.encode(&job, &mut bytes).map(|_| bytes.len());
+    plan::Trial { alone, delta }
+}
+
+/// Encodes one segment. Runs on the codec pool.
+pub(crate) fn encode_segment(
+    scratch: &mut Scratch,
+    plain: &[u8],
+    segment: &SegmentPlan,
+    metrics: &Metrics,
+) -> EncodedSegment {
+    let digest = segment_digest(plain);
+    let plain_len = u32::try_from(plain.len()).unwrap_or(u32::MAX);
+    let done = |coding, stored, footprint| EncodedSegment {
+        plain_len,
+        coding,
+        stored,
+        digest,
+        footprint,
+        view_footprint: Vec::new(),
+    };
+    if segment.compression == Compression::Off {
+        return done(Coding::Raw, None, Vec::new());
+    }
+    let delta = segment
+        .region
+        .as_ref()
+        .filter(|_| segment.trials.go_on())
+        .and_then(|region| encode_delta(scratch, plain, region, segment.effort, metrics));
+    if segment.effort == Effort::Max {
+        // Its work memory is lent for as long as the blob takes; a thread keeps none of it.
+        scratch.encoder = Encoder::new();
+    }
+    let of_base = segment.region.as_ref().and_then(|region| region.zstd_permille);
+    let zstd_permille = segment.trials.zstd_permille().into_iter().chain(of_base).min();
+    if let Some((bytes, footprint)) = delta.as_ref()
+        && plan::delta_settles_it(plain.len(), bytes.len(), zstd_permille)
+    {
+        segment.trials.note(true);
+        let footprint = footprint.clone();
+        return done(Coding::Delta, delta.map(|(bytes, _)| bytes), footprint);
+    }
+    let zstd = encode_zstd(plain, segment.effort, metrics);
+    segment.trials.note_zstd(plain.len(), zstd.as_ref().map(Vec::len));
+    let coding =
+        plan::pick_coding(plain.len(), delta.as_ref().map(|(bytes, _)| bytes.len()), zstd.as_ref().map(Vec::len));
+    if segment.region.is_some() {
+        segment.trials.note(coding == Coding::Delta);
+    }
+    match (coding, delta, zstd) {
+        (Coding::Delta, Some((bytes, footprint)), _) => done(Coding::Delta, Some(bytes), footprint),
+        (Coding::Zstd, _, Some(bytes)) => done(Coding::Zstd, Some(bytes), Vec::new()),
+        _ => done(Coding::Raw, None, Vec::new()),
+    }
+}
+
+/// The frame of a segment that shrinks alone.
+pub(crate) fn encode_zstd(plain: &[u8], effort: Effort, metrics: &Metrics) -> Option<Vec<u8>> {
+    if whole::looks_incompressible(plain) {
+        return None;
+    }
+    let started = Instant::now();
+    let mut bytes = Vec::new();
+    let len = whole::compress(plain, plan::zstd_level(effort), plain.len(), &mut bytes);
+    metrics.encode_seconds.with_label_values(&["zstd"]).observe(started.elapsed().as_secs_f64());
+    len.map(|_| bytes)
+}
+
+/// A delta that has been decoded and compared, with the base bytes it needs.
+fn encode_delta(
+    scratch: &mut Scratch,
+    plain: &[u8],
+    region: &Region,
+    effort: Effort,
+    metrics: &Metrics,
+) -> Option<(Vec<u8>, Vec<BasePiece>)> {
+    let started = Instant::now();
+    let window = &region.window;
+    let limits = FootprintLimits::default();
+    let job = EncodeJob {
+        window: &window.plain,
+        index: window.index(effort),
+        layout: &window.layout,
+        target: plain,
+        effort,
+        limits: FootprintLimits { ranges_max: limits.ranges_max - RANGES_KEPT_FOR_CROSSINGS, ..limits },
+        delta_len_max: plain.len() - plain.len() / 8,
+    };
+    let mut bytes = Vec::new();
+    let encoded = scratch.encoder.encode(&job, &mut bytes);
+    metrics.encode_seconds.with_label_values(&["delta"]).observe(started.elapsed().as_secs_f64());
+    let Some(encoded) = encoded else {
+        metrics.wasted_encode_seconds_total.inc_by(started.elapsed().as_secs_f64());
+        return None;
+    };
+    let footprint = window.pieces_of(&encoded.footprint);
+    if footprint.len() > super::view::FOOTPRINT_RUNS_MAX {
+        return None;
+    }
+    if !gives_back(scratch, plain, &bytes, &window.plain, &encoded.footprint) {
+        // I6: never stored; a person should look.
+        metrics.checksum_failures_total.with_label_values(&["encoder"]).inc();
+        tracing::error!(
+            plain_len = plain.len(),
+            delta_len = bytes.len(),
+            "a delta did not decode to its original; stored without it"
+        );
+        return None;
+    }
+    Some((bytes, footprint))
+}
+
+fn gives_back(scratch: &mut Scratch, plain: &[u8], delta: &[u8], window: &[u8], footprint: &[BaseRange]) -> bool {
+    let slice = |run: &BaseRange| {
+        let start = usize::try_from(run.offset).ok()?;
+        window.get(start..start.checked_add(run.len as usize)?)
+    };
+    let Some(base) = footprint.iter().map(slice).collect::<Option<Vec<_>>>() else { return false };
+    let Scratch { decoder, plain: decoded, .. } = scratch;
+    decoded.resize(plain.len(), 0);
+    decoder.decode_pieces(&base, delta, decoded).is_ok() && decoded == plain
+}

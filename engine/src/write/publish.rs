@@ -1,0 +1,772 @@
+//! The second half of a write: the blob is finished and durable, then one catalog transaction makes
+//! it visible (I9).
+//!
+//! Publishing runs in a task of its own: a client that hangs up cannot leave it half done (E25).
+
+use crate::{
+    BodyDigest, Destination, Engine, Published,
+    bases::{
+        choose::Choice,
+        plan::{self, Reason},
+        similar::{self, RegionSketch, UNSKETCHED_LEN_MAX},
+    },
+    blobs::{open::blob_name, pins::Pin, upload::held},
+    bucket::{BucketHandle, RowPlace, digest_of},
+    deployment::keyring::random,
+    error::{EngineError, StoreError},
+    facts::{Facts, Form, PartFacts, StorageFacts},
+    now_ms,
+    read::object::{OpenObject, from_json},
+    write::{
+        stage::{Staged, StagedContent},
+        view,
+        views::BaseView,
+    },
+};
+use catalog::{
+    BlobForm, BlobHooks, BlobKey, BlobRow, BlobState, CatalogError, Committed, CompleteCommit, Content, Extent,
+    NewBlob, Part, PartCommit, Precondition, PutCommit, UnixMs, UploadId, Version, VersionId, VersionLock,
+};
+use object_format::{BlobId, ObjectFacts};
+use std::{ops::Range, sync::Arc};
+
+/// The member of a manifest's facts that tells how bases were chosen.
+pub(crate) const CHOICES: &str = "base_choices";
+/// Regions whose choice is kept: enough to see what happened.
+const CHOICES_KEPT: usize = 4;
+
+/// Which part of which upload.
+#[derive(Clone, Copy, Debug)]
+pub struct PartName<'a> {
+    /// The upload's key.
+    pub key: &'a str,
+    /// The upload.
+    pub upload: UploadId,
+    /// The part's number.
+    pub number: u32,
+}
+
+/// What must hold of a key when its new version is committed, and what keeps that version from
+/// being removed.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// What must hold.
+    pub precondition: Precondition,
+    /// What keeps it.
+    pub lock: VersionLock,
+}
+
+impl From<Precondition> for Terms {
+    fn from(precondition: Precondition) -> Self {
+        Self { precondition, lock: VersionLock::default() }
+    }
+}
+
+/// What an upload is completed from.
+#[derive(Clone, Debug)]
+pub struct Completion {
+    /// The upload.
+    pub upload: UploadId,
+    /// The chosen parts, ascending, as [`Engine::parts`] gave them.
+    pub parts: Vec<(Part, PartFacts)>,
+    /// Digest of the part list the client sent: the same list completes an upload twice.
+    pub parts_digest: [u8; 32],
+}
+
+/// A blob in its place, not referenced yet.
+pub(crate) struct Stored {
+    pub(crate) extents: Vec<Extent>,
+    pub(crate) new_blobs: Vec<NewBlob>,
+    pub(crate) storage: StorageFacts,
+    reason: Reason,
+    /// What new whole content resembles.
+    pub(crate) hooks: Option<BlobHooks>,
+    /// Keeps the bases against collection: to be dropped when the catalog has the edges to them, or
+    /// nobody reads the blob any more.
+    pub(crate) held: HeldBases,
+}
+
+/// Holds what a blob differs from until dropped.
+#[derive(Clone, Default)]
+pub(crate) struct HeldBases {
+    _choices: Vec<Arc<Choice>>,
+    _view: Option<Arc<BaseView>>,
+    _pins: Vec<Arc<Vec<Pin>>>,
+}
+
+impl Engine {
+    /// Finishes a staged body and makes it the key's current version; `facts.storage` is filled in
+    /// here.
+    ///
+    /// # Errors
+    /// [`EngineError::PreconditionFailed`] and everything backend or catalog can do; nothing is
+    /// visible then.
+    pub async fn publish<T: Send>(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        key: &str,
+        staged: Staged<T>,
+        facts: Facts,
+        terms: impl Into<Terms>,
+    ) -> Result<Published, EngineError> {
+        let terms = terms.into();
+        let (engine, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
+        let (content, sha256) = (staged.content, staged.sha256);
+        self.detached(async move { engine.publish_object(&bucket, &key, content, sha256, facts, terms).await }).await
+    }
+
+    async fn publish_object(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        key: &str,
+        content: StagedContent,
+        sha256: [u8; 32],
+        facts: Facts,
+        terms: Terms,
+    ) -> Result<Published, EngineError> {
+        let id = VersionId(random()?);
+        let (size, digest) = (content.plain_len, bucket.content_digest(&sha256));
+        let place = VersionPlace { key, id, size, terms };
+        if let Some(duplicate) = self.duplicate(bucket, digest, size).await? {
+            match self.commit_version(bucket, place, duplicate, &facts).await? {
+                Err(CatalogError::BaseGone) => {}
+                outcome => return Ok(outcome?),
+            }
+        }
+        let object = ObjectFacts {
+            bucket: bucket.row.name.clone(),
+            key: key.to_owned(),
+            version_id: Some(id.0),
+            part: None,
+            sha256: Some(sha256),
+            facts: to_json(&facts)?,
+            sketch: Vec::new(),
+        };
+        let destination = Destination::Object { key: key.to_owned() };
+        let stored = self.finish_blob(bucket, content, &object, digest).await?;
+        let (rows, _held) = (stored.new_blobs.clone(), stored.held.clone());
+        match self.commit_version(bucket, place, stored, &facts).await? {
+            Err(CatalogError::BaseGone) => {
+                let stored = self.restage_whole(bucket, &destination, rows, &object, digest).await?;
+                Ok(self.commit_version(bucket, place, stored, &facts).await??)
+            }
+            outcome => Ok(outcome?),
+        }
+    }
+
+    /// Finishes a staged part. Gives its Last-Modified.
+    ///
+    /// # Errors
+    /// [`EngineError::NoUpload`] and everything backend or catalog can do.
+    pub async fn publish_part<T: Send>(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        part: PartName<'_>,
+        staged: Staged<T>,
+        facts: PartFacts,
+    ) -> Result<UnixMs, EngineError> {
+        let PartName { key, upload, number } = part;
+        let (engine, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
+        let (content, sha256) = (staged.content, staged.sha256);
+        self.detached(async move {
+            let (size, digest) = (content.plain_len, bucket.content_digest(&sha256));
+            let place = PartPlace { key: &key, upload, number, size };
+            if let Some(duplicate) = engine.duplicate(&bucket, digest, size).await? {
+                match engine.commit_part(&bucket, place, duplicate, &facts).await? {
+                    Err(CatalogError::BaseGone) => {}
+                    outcome => return Ok(outcome?),
+                }
+            }
+            let object = ObjectFacts {
+                bucket: bucket.row.name.clone(),
+                key: key.clone(),
+                version_id: None,
+                part: Some((upload.0, number)),
+                sha256: Some(sha256),
+                facts: to_json(&facts)?,
+                sketch: Vec::new(),
+            };
+            let stored = engine.finish_blob(&bucket, content, &object, digest).await?;
+            let (rows, _held) = (stored.new_blobs.clone(), stored.held.clone());
+            match engine.commit_part(&bucket, place, stored, &facts).await? {
+                Err(CatalogError::BaseGone) => {
+                    let destination = Destination::Part { key: key.clone(), upload, number };
+                    let stored = engine.restage_whole(&bucket, &destination, rows, &object, digest).await?;
+                    Ok(engine.commit_part(&bucket, place, stored, &facts).await??)
+                }
+                outcome => Ok(outcome?),
+            }
+        })
+        .await
+    }
+
+    /// Makes a range of an existing version of the same bucket a part of an upload; moves no bytes.
+    ///
+    /// # Errors
+    /// As [`Engine::publish_part`]; [`EngineError::Conflict`] when the source vanished meanwhile.
+    pub async fn publish_part_copy(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        part: PartName<'_>,
+        source: &OpenObject,
+        range: Range<u64>,
+        facts: PartFacts,
+    ) -> Result<UnixMs, EngineError> {
+        let PartName { key, upload, number } = part;
+        let (engine, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
+        let mut content = source.content.clone();
+        self.detached(async move {
+            let place = PartPlace { key: &key, upload, number, size: range.end - range.start };
+            loop {
+                let stored = Stored::copy_of(clip(&content.extents, range.clone()));
+                match engine.commit_part(&bucket, place, stored, &facts).await? {
+                    Err(CatalogError::BaseGone) => content = engine.content_now(content).await?,
+                    outcome => return Ok(outcome?),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Makes the source's content the current version of a key in the same bucket with other facts;
+    /// moves no bytes.
+    ///
+    /// # Errors
+    /// As [`Engine::publish`]; [`EngineError::Conflict`] when the source vanished meanwhile.
+    pub async fn publish_copy(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        key: &str,
+        source: &OpenObject,
+        facts: Facts,
+        terms: impl Into<Terms>,
+    ) -> Result<Published, EngineError> {
+        let terms = terms.into();
+        let (engine, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
+        let (id, size) = (VersionId(random()?), source.info.version.size);
+        let mut content = source.content.clone();
+        self.detached(async move {
+            let place = VersionPlace { key: &key, id, size, terms };
+            loop {
+                let stored = Stored::copy_of(content.extents.clone());
+                match engine.commit_version(&bucket, place, stored, &facts).await? {
+                    Err(CatalogError::BaseGone) => content = engine.content_now(content).await?,
+                    outcome => return Ok(outcome?),
+                }
+            }
+        })
+        .await
+    }
+
+    /// What a version's content has become since `content` was read, after one of its blobs was
+    /// found dead: the converter may have encoded it anew.
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`] when the version is gone, or is what it was.
+    async fn content_now(&self, content: Content) -> Result<Content, EngineError> {
+        let Version { bucket, key, id, .. } = &content.version;
+        let now = self.catalog.version(*bucket, key, *id).await?;
+        now.filter(|now| now.extents != content.extents).ok_or(EngineError::Conflict)
+    }
+
+    /// Completes an upload. `facts` are complete but for `storage`.
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`] when a part was replaced meanwhile, [`EngineError::NoUpload`],
+    /// [`EngineError::PreconditionFailed`].
+    pub async fn complete(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        key: &str,
+        completion: Completion,
+        facts: Facts,
+        terms: impl Into<Terms>,
+    ) -> Result<Published, EngineError> {
+        let Terms { precondition, lock } = terms.into();
+        let Completion { upload, parts, parts_digest } = completion;
+        let id = VersionId(random()?);
+        let extents: Vec<Extent> = parts.iter().flat_map(|(part, _)| part.extents.iter().copied()).collect();
+        let extents_digest = digest_of(&extents);
+        let storage = StorageFacts::of_parts(parts.iter().map(|(_, facts)| (facts.size, &facts.storage)));
+        let facts = Facts { storage: storage.clone(), ..facts };
+        let facts = bucket.seal_facts(RowPlace { key, id: id.0, part: None, extents_digest }, to_json(&facts)?)?;
+        let commit = CompleteCommit {
+            bucket: bucket.row.id,
+            key: key.to_owned(),
+            upload,
+            parts: parts.iter().map(|(part, _)| (part.number, part.id)).collect(),
+            parts_digest,
+            id,
+            size: parts.iter().map(|(part, _)| part.size).sum(),
+            facts,
+            extents_digest,
+            precondition,
+            lock,
+            now_ms: now_ms(),
+            epoch: self.epoch(),
+        };
+        let (engine, bucket, key) = (self.clone(), bucket.row.id, key.to_owned());
+        let committed = self
+            .detached(async move {
+                match engine.catalog.complete(commit).await {
+                    Err(CatalogError::Unknown(why)) => Ok(engine.read_back(bucket, &key, id, why).await?),
+                    outcome => Ok(outcome?),
+                }
+            })
+            .await?;
+        self.parts_seen.forget(upload);
+        Ok(Published { version_id: id, committed, storage })
+    }
+
+    /// Runs to its end even when the caller's future is dropped.
+    pub(crate) async fn detached<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let ended = self.commits.spawn(work).await;
+        let lost = |error| Err(EngineError::Other(format!("a commit ended without an answer: {error}")));
+        self.note_fenced(ended.unwrap_or_else(lost))
+    }
+
+    /// Existing content with the same bytes, as if it had just been stored.
+    async fn duplicate(
+        &self,
+        bucket: &BucketHandle,
+        digest: [u8; 32],
+        plain_len: u64,
+    ) -> Result<Option<Stored>, EngineError> {
+        if plain_len == 0 {
+            return Ok(Some(Stored { reason: Reason::Empty, ..Stored::copy_of(Vec::new()) }));
+        }
+        let found = self
+            .catalog
+            .duplicate(bucket.row.id, bucket.key_epoch(), &bucket.settings.backend, digest, plain_len)
+            .await?;
+        Ok(found.map(|row| Stored::copy_of(vec![Extent { blob: row.id, offset: 0, len: plain_len }])))
+    }
+
+    /// Writes the manifest, waits until the blob is durable, and gives its row. What it differs
+    /// from is held by [`Stored::held`] from here on.
+    pub(crate) async fn finish_blob(
+        &self,
+        bucket: &BucketHandle,
+        mut content: StagedContent,
+        object: &ObjectFacts,
+        digest: [u8; 32],
+    ) -> Result<Stored, EngineError> {
+        let (view, base_view) = match content.view.take() {
+            Some((view, base)) => (view, Some(base)),
+            None => {
+                let built = view::build(&content.footprints);
+                let (view, footprints) = built.ok_or_else(|| EngineError::Other("a view of too many ranges".into()))?;
+                for (segment, footprint) in content.segments.iter_mut().zip(footprints) {
+                    segment.footprint = footprint;
+                }
+                (view, None)
+            }
+        };
+        let mut tail = std::mem::take(&mut content.tail);
+        let sketched = view.is_empty() && content.plain_len > UNSKETCHED_LEN_MAX;
+        let sketches = if sketched { std::mem::take(&mut content.sketches) } else { Vec::new() };
+        let object = &ObjectFacts {
+            facts: with_choices(&object.facts, &content)?,
+            sketch: similar::encode(&sketches, content.plain_len),
+            ..object.clone()
+        };
+        let base_keys = if view.is_empty() { Vec::new() } else { content.base_keys() };
+        let finished = content.writer.finish(&content.segments, &view, object, &mut tail)?;
+        let inline = match content.outlet.take() {
+            Some(mut outlet) => {
+                outlet.send(held(tail, content.tail_permit.take())).await?;
+                let stored_len = outlet.end().await?;
+                if stored_len != finished.stored_len {
+                    return Err(EngineError::Integrity("the backend stored another length".into()));
+                }
+                None
+            }
+            None => Some(tail),
+        };
+        let mut bases: Vec<BlobKey> = view.iter().map(|range| BlobKey(range.blob.0)).collect();
+        bases.sort_unstable();
+        bases.dedup();
+        let row = BlobRow {
+            id: BlobKey(content.id.0),
+            bucket: bucket.row.id,
+            key_epoch: bucket.key_epoch(),
+            backend: bucket.settings.backend.clone(),
+            form: if bases.is_empty() { BlobForm::Whole } else { BlobForm::Delta },
+            state: BlobState::Live,
+            plain_len: content.plain_len,
+            stored_len: finished.stored_len,
+            root_offset: finished.root.offset,
+            root_len: finished.root.len,
+            root_tag: finished.root.tag,
+            digest: Some(digest),
+            forms: content.forms,
+            inline,
+            original: None,
+            pack: false,
+            copy: None,
+        };
+        let (form, reason) =
+            plan::form_of(&content.forms, bucket.settings.compression, content.base_outcome, content.plain_len);
+        let regions: Vec<Vec<u32>> = sketches.iter().map(RegionSketch::hooks).collect();
+        let sketched = regions.iter().any(|hooks| !hooks.is_empty());
+        let hooks = sketched.then_some(BlobHooks { blob: row.id, regions });
+        Ok(Stored {
+            extents: vec![Extent { blob: row.id, offset: 0, len: row.plain_len }],
+            storage: StorageFacts {
+                form,
+                stored_bytes: row.stored_len,
+                bases: base_keys,
+                reason: reason.as_str().into(),
+            },
+            new_blobs: vec![NewBlob { row, bases, deferred: content.deferred, heat_bytes: 0 }],
+            reason,
+            hooks,
+            held: HeldBases { _choices: content.choices, _view: base_view, _pins: content.pins },
+        })
+    }
+
+    /// A base vanished between the choice and the commit (E3): the content is read back through its
+    /// own delta, whose bases the caller still holds, and stored whole.
+    ///
+    /// # Errors
+    /// [`EngineError::Unavailable`] when a base is gone all the same: pins hold nothing against
+    /// another process's collector, and an upload can take longer than its grace. The client sends
+    /// it again, and nothing that was stored is damaged.
+    async fn restage_whole(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        destination: &Destination,
+        delta: Vec<NewBlob>,
+        object: &ObjectFacts,
+        digest: [u8; 32],
+    ) -> Result<Stored, EngineError> {
+        let Some(blob) = delta.into_iter().next() else { return Err(EngineError::Conflict) };
+        let extents = vec![Extent { blob: blob.row.id, offset: 0, len: blob.row.plain_len }];
+        let version = Version {
+            bucket: bucket.row.id,
+            key: destination.key().to_owned(),
+            id: VersionId(random()?),
+            seq: 0,
+            modified_ms: now_ms(),
+            size: blob.row.plain_len,
+            extents_digest: digest_of(&extents),
+            facts: Vec::new(),
+            named: false,
+            marker: false,
+            lock: VersionLock::default(),
+        };
+        let size = version.size;
+        let (old, bases) = (blob.row.clone(), blob.bases);
+        let content = Content { version, extents, blobs: vec![blob.row] };
+        let source = self.open_content(bucket, content, Facts::default())?;
+        let body = self.read(&source, 0..size);
+        let staged = match self.stage_whole(bucket, destination, body, NoDigest).await {
+            Ok(staged) => staged,
+            Err(StoreError::Body(error) | StoreError::Engine(error)) => {
+                self.forget_blob(&old).await;
+                let known = self.catalog.blobs(&bases).await?.len();
+                return Err(if error.is_damage() && known < bases.len() {
+                    EngineError::Unavailable("a base was deleted and collected during the upload".into())
+                } else {
+                    error
+                });
+            }
+        };
+        let stored = self.finish_blob(bucket, staged.content, object, digest).await?;
+        self.forget_blob(&old).await;
+        Ok(stored)
+    }
+
+    async fn commit_version(
+        &self,
+        bucket: &BucketHandle,
+        place: VersionPlace<'_>,
+        stored: Stored,
+        facts: &Facts,
+    ) -> Result<Result<Published, CatalogError>, EngineError> {
+        let VersionPlace { key, id, size, terms: Terms { precondition, lock } } = place;
+        let extents_digest = digest_of(&stored.extents);
+        let storage = stored.storage;
+        let facts = Facts { storage: storage.clone(), ..facts.clone() };
+        let facts = bucket.seal_facts(RowPlace { key, id: id.0, part: None, extents_digest }, to_json(&facts)?)?;
+        let rows: Vec<BlobRow> = stored.new_blobs.iter().map(|blob| blob.row.clone()).collect();
+        let epoch = self.epoch_of(&stored.new_blobs);
+        let commit = PutCommit {
+            bucket: bucket.row.id,
+            key: key.to_owned(),
+            id,
+            size,
+            facts,
+            extents_digest,
+            precondition,
+            new_blobs: stored.new_blobs,
+            extents: stored.extents,
+            lock,
+            now_ms: now_ms(),
+            epoch,
+        };
+        let outcome = self.commit_put(commit).await;
+        self.settle_blobs(&rows, &outcome).await;
+        Ok(outcome.map(|committed| {
+            stored.hooks.into_iter().for_each(|hooks| self.hooks.tell(hooks));
+            self.count_plan(&storage, stored.reason, size, &rows);
+            Published { version_id: id, committed, storage }
+        }))
+    }
+
+    async fn commit_part(
+        &self,
+        bucket: &BucketHandle,
+        place: PartPlace<'_>,
+        stored: Stored,
+        facts: &PartFacts,
+    ) -> Result<Result<UnixMs, CatalogError>, EngineError> {
+        let extents_digest = digest_of(&stored.extents);
+        let storage = stored.storage.clone();
+        let row_place = RowPlace { key: place.key, id: place.upload.0, part: Some(place.number), extents_digest };
+        let facts = PartFacts { storage: stored.storage, ..facts.clone() };
+        let modified_ms = now_ms();
+        let new_blobs: Vec<BlobRow> = stored.new_blobs.iter().map(|blob| blob.row.clone()).collect();
+        let part = Part {
+            number: place.number,
+            id: random()?,
+            size: place.size,
+            modified_ms,
+            facts: bucket.seal_facts(row_place, to_json(&facts)?)?,
+            extents: stored.extents,
+        };
+        let id = part.id;
+        let epoch = self.epoch_of(&stored.new_blobs);
+        let commit =
+            PartCommit { bucket: bucket.row.id, upload: place.upload, part, new_blobs: stored.new_blobs, epoch };
+        let outcome = match self.catalog.put_part(commit).await {
+            Err(CatalogError::Unknown(why)) => match self.catalog.part(place.upload, place.number).await {
+                Ok(Some(part)) if part.id == id => Ok(()),
+                _ => Err(CatalogError::Unknown(why)),
+            },
+            outcome => outcome,
+        };
+        self.settle_blobs(&new_blobs, &outcome).await;
+        Ok(outcome.map(|()| {
+            stored.hooks.into_iter().for_each(|hooks| self.hooks.tell(hooks));
+            self.count_plan(&storage, stored.reason, place.size, &new_blobs);
+            modified_ms
+        }))
+    }
+
+    /// Commits a version; an unknown outcome is read back by version id before it is believed (I9).
+    pub(crate) async fn commit_put(&self, commit: PutCommit) -> Result<Committed, CatalogError> {
+        let (bucket, key, id) = (commit.bucket, commit.key.clone(), commit.id);
+        match self.catalog.put(commit).await {
+            Err(CatalogError::Unknown(why)) => self.read_back(bucket, &key, id, why).await,
+            outcome => outcome,
+        }
+    }
+
+    async fn read_back(
+        &self,
+        bucket: catalog::BucketId,
+        key: &str,
+        id: VersionId,
+        why: String,
+    ) -> Result<Committed, CatalogError> {
+        match self.catalog.version(bucket, key, id).await {
+            Ok(Some(Content { version, .. })) => {
+                Ok(Committed { seq: version.seq, modified_ms: version.modified_ms, named: version.named })
+            }
+            // Not there now does not mean that it never comes: the client is told to try again, and
+            // the blob stays.
+            Ok(None) | Err(_) => Err(CatalogError::Unknown(why)),
+        }
+    }
+
+    /// Removes blobs of a commit that surely did not go through. BaseGone ones are still needed:
+    /// their content is read back.
+    async fn settle_blobs<T>(&self, rows: &[BlobRow], outcome: &Result<T, CatalogError>) {
+        let surely_failed = match outcome {
+            Ok(_) | Err(CatalogError::Unknown(_) | CatalogError::BaseGone) => false,
+            Err(_) => true,
+        };
+        if surely_failed {
+            for row in rows {
+                self.forget_blob(row).await;
+            }
+        }
+    }
+
+    /// Removes the bytes of a blob that never got a row. What cannot be removed now is garbage by
+    /// its epoch.
+    pub(crate) async fn forget_blob(&self, row: &BlobRow) {
+        if row.inline.is_some() {
+            return;
+        }
+        let deletion = async {
+            Ok::<_, EngineError>(self.blobs.backend(&row.backend)?.delete(&blob_name(BlobId(row.id.0))?).await?)
+        };
+        if let Err(error) = deletion.await {
+            tracing::warn!(%error, blob = %BlobId(row.id.0), "an unreferenced blob stays until the next start's collection");
+        }
+    }
+
+    fn count_plan(&self, storage: &StorageFacts, reason: Reason, logical: u64, new_blobs: &[BlobRow]) {
+        let metrics = &self.metrics;
+        let form = storage.form.as_str();
+        metrics.plan_total.with_label_values(&[form, reason.as_str()]).inc();
+        metrics.logical_bytes_total.with_label_values(&[form]).inc_by(logical);
+        metrics.stored_bytes_total.with_label_values(&[form]).inc_by(storage.stored_bytes);
+        if logical > 0 {
+            #[expect(clippy::cast_precision_loss, reason = "a ratio for a histogram")]
+            metrics.reduction_ratio.with_label_values(&[form]).observe(storage.stored_bytes as f64 / logical as f64);
+        }
+        let saved = metrics.saved_bytes_total.clone();
+        for row in new_blobs {
+            let forms = row.forms;
+            saved.with_label_values(&["zstd"]).inc_by(forms.zstd_plain.saturating_sub(forms.zstd_stored));
+            saved.with_label_values(&["delta"]).inc_by(forms.delta_plain.saturating_sub(forms.delta_stored));
+        }
+        if storage.form == Form::Dedup {
+            saved.with_label_values(&["dedup"]).inc_by(logical);
+        }
+    }
+}
+
+/// Where a version goes.
+#[derive(Clone, Copy)]
+struct VersionPlace<'a> {
+    key: &'a str,
+    id: VersionId,
+    size: u64,
+    terms: Terms,
+}
+
+/// Where a part goes.
+#[derive(Clone, Copy)]
+struct PartPlace<'a> {
+    key: &'a str,
+    upload: UploadId,
+    number: u32,
+    size: u64,
+}
+
+impl Stored {
+    /// Existing content under another name.
+    fn copy_of(extents: Vec<Extent>) -> Self {
+        let form = if extents.is_empty() { Form::Raw } else { Form::Dedup };
+        let reason = if extents.is_empty() { Reason::Empty } else { Reason::Duplicate };
+        Self {
+            extents,
+            new_blobs: Vec::new(),
+            storage: StorageFacts { form, stored_bytes: 0, bases: Vec::new(), reason: reason.as_str().into() },
+            reason,
+            hooks: None,
+            held: HeldBases::default(),
+        }
+    }
+}
+
+impl StorageFacts {
+    /// The facts of an object made of parts: sums, the majority by bytes, every base once.
+    fn of_parts<'a>(parts: impl Iterator<Item = (u64, &'a Self)>) -> Self {
+        let mut total = Self::default();
+        let mut majority: Vec<(Form, &str, u64)> = Vec::new();
+        for (size, part) in parts {
+            total.stored_bytes += part.stored_bytes;
+            for base in &part.bases {
+                if !total.bases.contains(base) {
+                    total.bases.push(base.clone());
+                }
+            }
+            match majority.iter_mut().find(|(form, ..)| *form == part.form) {
+                Some((.., bytes)) => *bytes += size,
+                None => majority.push((part.form, &part.reason, size)),
+            }
+        }
+        if let Some((form, reason, _)) = majority.into_iter().max_by_key(|(.., bytes)| *bytes) {
+            total.form = form;
+            total.reason = reason.to_owned();
+        }
+        total
+    }
+}
+
+/// Extents that cover a range of some content.
+fn clip(extents: &[Extent], range: Range<u64>) -> Vec<Extent> {
+    let mut start = 0;
+    let mut clipped = Vec::new();
+    for extent in extents {
+        let (from, to) = (range.start.max(start), range.end.min(start + extent.len));
+        if from < to {
+            clipped.push(Extent { blob: extent.blob, offset: extent.offset + (from - start), len: to - from });
+        }
+        start += extent.len;
+    }
+    clipped
+}
+
+/// An object's facts with how its bases were chosen: what the manifest keeps and the catalog need
+/// not.
+fn with_choices(facts: &[u8], content: &StagedContent) -> Result<Vec<u8>, EngineError> {
+    let choices: Vec<_> =
+        content.accounts().filter(|account| !account.candidates.is_empty()).take(CHOICES_KEPT).collect();
+    if choices.is_empty() {
+        return Ok(facts.to_vec());
+    }
+    let mut facts: serde_json::Value = from_json(facts)?;
+    facts[CHOICES] = serde_json::to_value(choices).map_err(|error| EngineError::Other(error.to_string()))?;
+    to_json(&facts)
+}
+
+/// A manifest's facts without how its own bases were chosen: what another blob of the same content
+/// begins with.
+pub(crate) fn without_choices(facts: Vec<u8>) -> Result<Vec<u8>, EngineError> {
+    let mut value: serde_json::Value = from_json(&facts)?;
+    match value.as_object_mut().map(|members| members.remove(CHOICES)) {
+        Some(Some(_)) => to_json(&value),
+        _ => Ok(facts),
+    }
+}
+
+pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, EngineError> {
+    serde_json::to_vec(value).map_err(|error| EngineError::Other(format!("cannot write facts: {error}")))
+}
+
+/// For content whose digests are known already.
+struct NoDigest;
+
+impl BodyDigest for NoDigest {
+    type Output = ();
+
+    fn update(&mut self, _: &[u8]) {}
+
+    fn finish(self) -> ((), [u8; 32]) {
+        ((), [0; 32])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn clipping_extents_keeps_exactly_the_bytes_of_the_range(
+            lens in prop::collection::vec(1u64..1 << 40, 1..20), from in 0u64..1 << 44, len in 1u64..1 << 44
+        ) {
+            let mut at = 0;
+            let extents: Vec<Extent> = lens.iter().map(|len| { at += len; Extent { blob: BlobKey([0; 16]), offset: at - len, len: *len } }).collect();
+            let (from, to) = (from.min(at), from.saturating_add(len).min(at));
+            let clipped = clip(&extents, from..to);
+            prop_assert_eq!(clipped.iter().map(|extent| extent.len).sum::<u64>(), to - from);
+            // Offsets were laid out like addresses, so contiguity shows as equality.
+            let mut next = from;
+            for extent in clipped {
+                prop_assert_eq!(extent.offset, next);
+                next += extent.len;
+            }
+        }
+    }
+}

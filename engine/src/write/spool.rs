@@ -1,0 +1,250 @@
+//! Bytes that arrive more slowly than memory can wait for: a segment that finds no place in the
+//! budget is filled in a file.
+//!
+//! Such a file has no name, lies in the data directory, and is sealed under a key that only this
+//! process's memory has (docs/decisions/0007-no-spool.md).
+
+use crate::{deployment::keyring::random, error::EngineError, metrics::Metrics, resources::budget::Arriving};
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use bytes::Bytes;
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// Bytes of a tag.
+const TAG_LEN: usize = 16;
+
+/// Where bodies wait on disk.
+pub(crate) struct Spool {
+    directory: PathBuf,
+    bytes_max: u64,
+    used: AtomicU64,
+    metrics: Arc<Metrics>,
+}
+
+impl Spool {
+    pub(crate) fn new(directory: &Path, bytes_max: u64, metrics: Arc<Metrics>) -> Self {
+        let gauge = |state: &str, bytes: i64| metrics.spool_bytes.with_label_values(&[state]).set(bytes);
+        gauge("limit", i64::try_from(bytes_max).unwrap_or(i64::MAX));
+        gauge("used", 0);
+        Self { directory: directory.to_owned(), bytes_max, used: AtomicU64::new(0), metrics }
+    }
+
+    fn take(&self, bytes: u64) -> Result<(), EngineError> {
+        let fits = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.bytes_max);
+        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
+        taken.map_err(|_| EngineError::Busy("spool"))?;
+        self.metrics.spool_bytes.with_label_values(&["used"]).add(i64::try_from(bytes).unwrap_or(i64::MAX));
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.metrics.spool_bytes.with_label_values(&["used"]).sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+}
+
+/// The bytes of a segment that have come so far.
+pub(crate) struct Arrived {
+    len: usize,
+    held: Held,
+}
+
+enum Held {
+    /// With the place that they take in the budget.
+    Memory {
+        plain: Vec<u8>,
+        place: Arriving,
+    },
+    File(SpoolFile),
+}
+
+impl Arrived {
+    /// None yet, of at most `len_max`.
+    pub(crate) fn new(len_max: usize, place: Arriving) -> Self {
+        // Pages that nothing is written to take no memory.
+        Self { len: 0, held: Held::Memory { plain: Vec::with_capacity(len_max), place } }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds a piece.
+    ///
+    /// # Errors
+    /// [`EngineError::Busy`] when the spool is full too; [`EngineError::Full`] when its disk is.
+    pub(crate) async fn push(&mut self, piece: Bytes, spool: &Arc<Spool>) -> Result<(), EngineError> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        self.len += piece.len();
+        match &mut self.held {
+            Held::Memory { plain, place } => {
+                if place.grow_to(self.len as u64) {
+                    plain.extend_from_slice(&piece);
+                    return Ok(());
+                }
+                let mut file = SpoolFile::open(spool.clone()).await?;
+                if !plain.is_empty() {
+                    file.append(std::mem::take(plain)).await?;
+                }
+                place.clear();
+                file.append(piece.to_vec()).await?;
+                self.held = Held::File(file);
+                Ok(())
+            }
+            Held::File(file) => file.append(piece.to_vec()).await,
+        }
+    }
+
+    /// All of them, in memory. Whoever calls this holds a permit for them.
+    pub(crate) async fn into_memory(self) -> Result<Vec<u8>, EngineError> {
+        match self.held {
+            Held::Memory { plain, .. } => Ok(plain),
+            Held::File(file) => file.read().await,
+        }
+    }
+}
+
+/// A file without a name, of sealed chunks.
+struct SpoolFile {
+    spool: Arc<Spool>,
+    file: Arc<File>,
+    key: Arc<LessSafeKey>,
+    /// Plain bytes of each chunk.
+    chunks: Vec<usize>,
+    stored_len: u64,
+}
+
+impl SpoolFile {
+    async fn open(spool: Arc<Spool>) -> Result<Self, EngineError> {
+        let key = UnboundKey::new(&AES_256_GCM, &random::<32>()?);
+        let key = key.map_err(|_| EngineError::Other("a spool file has no key".into()))?;
+        let directory = spool.directory.clone();
+        let file = blocking(move || unnamed_file(&directory)).await?;
+        let key = Arc::new(LessSafeKey::new(key));
+        Ok(Self { spool, file: Arc::new(file), key, chunks: Vec::new(), stored_len: 0 })
+    }
+
+    async fn append(&mut self, mut chunk: Vec<u8>) -> Result<(), EngineError> {
+        let stored = (chunk.len() + TAG_LEN) as u64;
+        self.spool.take(stored)?;
+        let (number, at) = (self.chunks.len(), self.stored_len);
+        self.chunks.push(chunk.len());
+        self.stored_len += stored;
+        let (file, key) = (self.file.clone(), self.key.clone());
+        blocking(move || {
+            key.seal_in_place_append_tag(nonce(number), Aad::empty(), &mut chunk).map_err(io::Error::other)?;
+            file.write_all_at(&chunk, at)
+        })
+        .await
+    }
+
+    async fn read(self) -> Result<Vec<u8>, EngineError> {
+        let (file, key, chunks) = (self.file.clone(), self.key.clone(), self.chunks.clone());
+        blocking(move || {
+            let mut plain = Vec::with_capacity(chunks.iter().sum());
+            let (mut at, mut chunk) = (0, Vec::new());
+            for (number, len) in chunks.into_iter().enumerate() {
+                chunk.resize(len + TAG_LEN, 0);
+                file.read_exact_at(&mut chunk, at)?;
+                at += chunk.len() as u64;
+                let opened = key.open_in_place(nonce(number), Aad::empty(), &mut chunk);
+                plain.extend_from_slice(opened.map_err(|_| io::Error::other("a spool file was changed"))?);
+            }
+            Ok(plain)
+        })
+        .await
+    }
+}
+
+impl Drop for SpoolFile {
+    fn drop(&mut self) {
+        self.spool.give_back(self.stored_len);
+    }
+}
+
+/// No two chunks of a file have the same; each file has a key of its own.
+fn nonce(number: usize) -> Nonce {
+    let mut bytes = [0; 12];
+    bytes[4..].copy_from_slice(&(number as u64).to_be_bytes());
+    Nonce::assume_unique_for_key(bytes)
+}
+
+fn unnamed_file(directory: &Path) -> io::Result<File> {
+    let options = |flags: i32| {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o600).custom_flags(flags);
+        options
+    };
+    let tmpfile = i32::try_from(rustix::fs::OFlags::TMPFILE.bits()).map_err(io::Error::other)?;
+    match options(tmpfile).open(directory) {
+        Err(error) if matches!(error.raw_os_error(), Some(code) if code == rustix::io::Errno::OPNOTSUPP.raw_os_error()) =>
+        {
+            let random: [u8; 8] = random().map_err(|error| io::Error::other(error.to_string()))?;
+            let path = directory.join(format!("spool-{}", hex::encode(random)));
+            let file = options(0).create_new(true).open(&path)?;
+            std::fs::remove_file(path)?;
+            Ok(file)
+        }
+        opened => opened,
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, EngineError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    let done = done.map_err(|error| EngineError::Other(format!("spooling was cut off: {error}")))?;
+    done.map_err(|error| match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => EngineError::Full,
+        _ => EngineError::Unavailable(format!("a body cannot be spooled: {error}")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resources::budget::MemoryBudget;
+
+    #[tokio::test]
+    async fn what_finds_no_place_in_memory_comes_back_from_a_sealed_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let metrics = Metrics::new();
+        let spool = Arc::new(Spool::new(dir.path(), 1 << 20, metrics.clone()));
+        // Nothing was set aside for arriving bytes.
+        let budget = MemoryBudget::new(64 << 20, metrics.clone());
+        let mut arrived = Arrived::new(300_000, budget.arriving());
+        let piece = |byte: u8| Bytes::from(vec![byte; 100_000]);
+        for byte in 1..=3 {
+            arrived.push(piece(byte), &spool).await.unwrap();
+        }
+        let Held::File(file) = &arrived.held else { panic!("it is in memory") };
+        let mut stored = vec![0; 300_000];
+        file.file.read_exact_at(&mut stored, 0).unwrap();
+        assert!(!stored.windows(16).any(|window| window == [1; 16]), "it lies there in the clear");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "it has no name");
+        assert_eq!(metrics.spool_bytes.with_label_values(&["used"]).get(), 300_048);
+        let plain = arrived.into_memory().await.unwrap();
+        assert!(plain.chunks(100_000).zip(1..).all(|(chunk, byte)| chunk.iter().all(|found| *found == byte)));
+        assert_eq!((plain.len(), metrics.spool_bytes.with_label_values(&["used"]).get()), (300_000, 0));
+    }
+
+    #[tokio::test]
+    async fn a_spool_has_a_bound() {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = Arc::new(Spool::new(dir.path(), 1000, Metrics::new()));
+        let budget = MemoryBudget::new(64 << 20, Metrics::new());
+        let mut arrived = Arrived::new(2000, budget.arriving());
+        arrived.push(Bytes::from(vec![1; 900]), &spool).await.unwrap();
+        let refused = arrived.push(Bytes::from(vec![1; 900]), &spool).await.unwrap_err();
+        assert!(matches!(refused, EngineError::Busy("spool")), "{refused}");
+    }
+}

@@ -1,0 +1,126 @@
+//! A body on its way in: cut into segments, hashed beside everything else.
+
+use super::joined;
+use crate::{
+    BodyDigest,
+    error::{EngineError, StoreError},
+    resources::{budget::Arriving, pool::CodecPool},
+    write::spool::{Arrived, Spool},
+};
+use bytes::Bytes;
+use futures::{FutureExt, Stream, StreamExt, future::BoxFuture};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+
+/// Cuts a body into segments.
+pub(super) struct BodyReader<S> {
+    body: S,
+    rest: Bytes,
+    pub(super) ended: bool,
+}
+
+impl<S, E> BodyReader<S>
+where
+    S: Stream<Item = Result<Bytes, E>> + Unpin,
+{
+    pub(super) fn new(body: S) -> Self {
+        Self { body, rest: Bytes::new(), ended: false }
+    }
+
+    /// The next `len` bytes; fewer at the end. They are in memory while `place` has room for them,
+    /// else in a spool file.
+    pub(super) async fn fill(
+        &mut self,
+        len: usize,
+        place: Arriving,
+        spool: &Arc<Spool>,
+    ) -> Result<Arrived, StoreError<E>> {
+        let mut arrived = Arrived::new(len, place);
+        while let Some(piece) = self.piece(len - arrived.len()).await.map_err(StoreError::Body)? {
+            arrived.push(piece, spool).await?;
+        }
+        Ok(arrived)
+    }
+
+    /// The same in memory, for whoever holds a permit for them.
+    pub(super) async fn fill_memory(&mut self, len: usize) -> Result<Vec<u8>, E> {
+        let mut plain = Vec::with_capacity(len);
+        while let Some(piece) = self.piece(len - plain.len()).await? {
+            plain.extend_from_slice(&piece);
+        }
+        Ok(plain)
+    }
+
+    /// What has come, at most `len_max` bytes; `None` when none are wanted or none come any more.
+    async fn piece(&mut self, len_max: usize) -> Result<Option<Bytes>, E> {
+        while self.rest.is_empty() && !self.ended && len_max > 0 {
+            match self.body.next().await {
+                Some(bytes) => self.rest = bytes?,
+                None => self.ended = true,
+            }
+        }
+        let piece = self.rest.split_to(self.rest.len().min(len_max));
+        Ok((!piece.is_empty()).then_some(piece))
+    }
+}
+
+/// Hashes segments in order, one at a time, beside everything else.
+pub(super) struct HashLane<D: BodyDigest> {
+    pool: Arc<CodecPool>,
+    digest: LaneState<D>,
+}
+
+enum LaneState<D> {
+    Idle(D),
+    Busy(BoxFuture<'static, Result<D, EngineError>>),
+    Failed,
+}
+
+impl<D: BodyDigest> HashLane<D> {
+    pub(super) fn new(pool: Arc<CodecPool>, digest: D) -> Self {
+        Self { pool, digest: LaneState::Idle(digest) }
+    }
+
+    /// Waits for the segment before, then starts on this one.
+    pub(super) async fn push(&mut self, plain: Arc<Vec<u8>>) -> Result<(), EngineError> {
+        let mut digest = self.settle().await?;
+        let pool = self.pool.clone();
+        let job = tokio::spawn(async move {
+            pool.run(move |_| {
+                digest.update(&plain);
+                digest
+            })
+            .await
+        });
+        self.digest = LaneState::Busy(joined(job).boxed());
+        Ok(())
+    }
+
+    pub(super) async fn finish(mut self) -> Result<(D::Output, [u8; 32]), EngineError> {
+        Ok(self.settle().await?.finish())
+    }
+
+    async fn settle(&mut self) -> Result<D, EngineError> {
+        match std::mem::replace(&mut self.digest, LaneState::Failed) {
+            LaneState::Idle(digest) => Ok(digest),
+            LaneState::Busy(job) => job.await,
+            LaneState::Failed => Err(EngineError::Other("hashing failed before".into())),
+        }
+    }
+}
+
+/// SHA-256 alone: every other digest of rewritten content is in its facts already.
+#[derive(Default)]
+pub(crate) struct ContentDigest(Sha256);
+
+impl BodyDigest for ContentDigest {
+    type Output = ();
+
+    fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn finish(self) -> ((), [u8; 32]) {
+        ((), self.0.finalize().into())
+    }
+}

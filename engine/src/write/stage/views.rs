@@ -1,0 +1,430 @@
+//! Staging over a base whose deflate streams are opened: the segments become deflate views where
+//! that is worth it (docs/decisions/0020-deflate-views.md).
+
+use super::{
+    AbortOnDrop, Encoded, Staged, StagedContent,
+    body::{BodyReader, ContentDigest, HashLane},
+    emit, joined_content,
+};
+use crate::{
+    Engine,
+    bases::{
+        choose::Choice,
+        plan::{self, BaseOutcome},
+    },
+    blobs::{
+        open::BaseReader,
+        views::{UnitBase, copied_runs, joined},
+    },
+    bucket::BucketHandle,
+    error::EngineError,
+    read::object::OpenObject,
+    resources::{pace::Pace, pool::Scratch},
+    write::{
+        encode::{EncodedSegment, encode_zstd},
+        views::{BaseView, Scanned, TextMap, TextWindow, bytes_of, identity},
+    },
+};
+use deflate_view::{
+    AHEAD_LEN, BasePart, CutLimits, Cutter, OPENED_LEN_MAX, OPENING_LEN_MAX, Opening, ReplayId, StepCounts,
+    StoredSegment, StoredUnit, Stream, UNIT_LEN_MAX, UNITS_MAX, Unit, decode_parse, encode_parse, recognise,
+};
+use delta_codec::{Effort, EncodeJob, FootprintLimits, whole};
+use futures::StreamExt;
+use object_format::{BlobKind, Coding, SEGMENT_LEN, ViewAddress, blob::segment_digest};
+use std::{
+    collections::{BTreeSet, HashSet},
+    ops::Range,
+    sync::Arc,
+    time::Instant,
+};
+use tokio::sync::mpsc;
+
+/// Memory beside the window: a unit with its text, base and matches, and the segments around it.
+const WORK_BYTES: u64 = 64 << 20;
+/// Bytes behind a segment that the cutter looks at.
+const LOOK_AHEAD: usize = AHEAD_LEN - UNIT_LEN_MAX;
+/// Most ranges of a footprint, and base bytes in them. Part of the format (docs/format/blob-v1.md
+/// §1).
+const FOOTPRINT_RANGES_MAX: usize = 16;
+const FOOTPRINT_LEN_MAX: u64 = 32 << 20;
+
+/// A stored unit and what it is read from.
+struct StoredPiece {
+    object_len: u32,
+    digest: [u8; 16],
+    bytes: Vec<u8>,
+    parts: Vec<BasePart>,
+    counts: StepCounts,
+}
+
+/// Encodes one object's segments, in order.
+struct ViewEncoder<'a> {
+    engine: &'a Arc<Engine>,
+    bucket: &'a BucketHandle,
+    base: Arc<BaseView>,
+    map: Arc<TextMap>,
+    effort: Effort,
+    /// `None` while a job of the pool has it.
+    cutter: Option<Cutter<Arc<Stream>>>,
+    window: Option<Arc<TextWindow>>,
+    replay: Option<ReplayId>,
+    /// Bytes of the object before the next segment, and in all.
+    at: u64,
+    len: u64,
+}
+
+impl Engine {
+    /// Encodes content over a base whose streams are opened. `None` when no segment is worth it, or
+    /// there is no memory for it just now.
+    ///
+    /// # Errors
+    /// As [`Engine::stage`].
+    pub(crate) async fn stage_in_view(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        source: &OpenObject,
+        (target, base): (&Scanned, Arc<BaseView>),
+        effort: Effort,
+        pace: &Pace,
+    ) -> Result<Option<Staged<()>>, EngineError> {
+        let Some(_work) = self.budget.try_acquire(WORK_BYTES) else { return Ok(None) };
+        let size = source.info.version.size;
+        let mut encoder = ViewEncoder::new(self, bucket, target, base.clone(), effort, size);
+        let content = StagedContent::begin(self, bucket, BlobKind::Delta)?;
+        let (encoded, receiver) = mpsc::channel(1);
+        let mut emitting = AbortOnDrop(tokio::spawn(emit(self.clone(), bucket.clone(), content, receiver)));
+        let mut hashing = HashLane::new(self.hash_pool.clone(), ContentDigest::default());
+        let mut reader = BodyReader::new(self.read(source, 0..size).boxed());
+        let mut next = Arc::new(reader.fill_memory(SEGMENT_LEN).await?);
+        while !next.is_empty() {
+            pace.take(next.len() as u64).await;
+            let plain = next;
+            next = Arc::new(reader.fill_memory(SEGMENT_LEN).await?);
+            hashing.push(plain.clone()).await?;
+            let Some(segment) = encoder.segment(&plain, &next).await? else { return Ok(None) };
+            let permit = self.budget.acquire(2 * plain.len() as u64).await?;
+            let job = tokio::spawn(async move { Ok(Encoded { segment, plain, permit, pins: None }) });
+            if encoded.send(Some(job)).await.is_err() {
+                break;
+            }
+        }
+        let _ = encoded.send(None).await;
+        let mut content = joined_content(&mut emitting).await?;
+        let ((), sha256) = hashing.finish().await?;
+        if !content.segments.iter().any(|segment| segment.coding.has_base()) {
+            return Ok(None);
+        }
+        // Held until the commit has its edges.
+        content.view = Some((base.ranges.clone(), base.clone()));
+        content.choices = vec![Arc::new(Choice::settled(base.object.clone()))];
+        content.base_outcome = BaseOutcome::Tried;
+        Ok(Some(Staged { digests: (), sha256, plain_len: content.plain_len, content }))
+    }
+}
+
+impl<'a> ViewEncoder<'a> {
+    fn new(
+        engine: &'a Arc<Engine>,
+        bucket: &'a BucketHandle,
+        target: &Scanned,
+        base: Arc<BaseView>,
+        effort: Effort,
+        len: u64,
+    ) -> Self {
+        let of_base: HashSet<_> = base.scanned.index.streams.iter().map(identity).collect();
+        let (mut kept, mut opened) = (HashSet::new(), Vec::new());
+        for stream in &target.index.streams {
+            if of_base.contains(&identity(stream)) {
+                kept.insert(identity(stream));
+            } else {
+                opened.push(Arc::new(stream.clone()));
+            }
+        }
+        let streams = &engine.metrics.view_streams_total;
+        streams.with_label_values(&["opened"]).inc_by(opened.len() as u64);
+        streams.with_label_values(&["same"]).inc_by((target.index.streams.len() - opened.len()) as u64);
+        Self {
+            engine,
+            bucket,
+            map: Arc::new(TextMap::new(&base.scanned.index, &kept)),
+            base,
+            // The window's index and the unit's text are all the memory there is for it.
+            effort: effort.min(Effort::High),
+            cutter: Some(Cutter::new(opened, len, CutLimits::default())),
+            window: None,
+            replay: None,
+            at: 0,
+            len,
+        }
+    }
+
+    /// The next segment, in whichever coding is shortest; `None` when the streams are not what they
+    /// were.
+    async fn segment(&mut self, plain: &Arc<Vec<u8>>, next: &[u8]) -> Result<Option<EncodedSegment>, EngineError> {
+        let (start, end) = (self.at, self.at + plain.len() as u64);
+        self.at = end;
+        let mut ahead = plain.to_vec();
+        ahead.extend_from_slice(&next[..next.len().min(LOOK_AHEAD)]);
+        let ahead = Arc::new(ahead);
+        let window = self.window_near(start).await?;
+        let mut pieces: Option<Vec<StoredPiece>> = Some(Vec::new());
+        loop {
+            let Some(mut cutter) = self.cutter.take() else { return Ok(None) };
+            let bytes = ahead.clone();
+            let cut = self.engine.pool.run(move |_| {
+                let from = (cutter.position() - start) as usize;
+                let unit = cutter.next_until(&bytes[from.min(bytes.len())..], end);
+                (cutter, unit)
+            });
+            let (cutter, unit) = cut.await?;
+            self.cutter = Some(cutter);
+            match unit {
+                Ok(None) => break,
+                Ok(Some(unit)) => {
+                    let Some(window) = &window else { return Ok(None) };
+                    let piece = match &pieces {
+                        Some(_) => self.unit(unit, start, &ahead, window.clone()).await?,
+                        None => None,
+                    };
+                    pieces = pieces.zip(piece).map(|(mut pieces, piece)| {
+                        pieces.push(piece);
+                        pieces
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "streams that cannot be cut; stored without a view");
+                    return Ok(None);
+                }
+            }
+        }
+        let (metrics, compression_effort, bytes) = (self.engine.metrics.clone(), self.effort, plain.clone());
+        let alone = self.engine.pool.run(move |_| encode_zstd(&bytes, compression_effort, &metrics)).await?;
+        Ok(Some(self.choose(plain, pieces.and_then(|pieces| self.view_of(pieces)), alone)))
+    }
+
+    fn choose(
+        &self,
+        plain: &[u8],
+        view: Option<(Vec<u8>, Vec<ViewAddress>, StepCounts)>,
+        alone: Option<Vec<u8>>,
+    ) -> EncodedSegment {
+        let digest = segment_digest(plain);
+        let plain_len = u32::try_from(plain.len()).unwrap_or(u32::MAX);
+        let done = |coding, stored, view_footprint| EncodedSegment {
+            plain_len,
+            coding,
+            stored,
+            digest,
+            footprint: Vec::new(),
+            view_footprint,
+        };
+        let view_len = view.as_ref().map(|(bytes, ..)| bytes.len());
+        match plan::pick_view(plain.len(), view_len, alone.as_ref().map(Vec::len)) {
+            Coding::View => {
+                let Some((bytes, footprint, counts)) = view else { return done(Coding::Raw, None, Vec::new()) };
+                let steps = &self.engine.metrics.view_steps_total;
+                for (result, count) in [
+                    ("predicted", counts.steps - counts.missed),
+                    ("replayed", counts.replayed),
+                    ("written", counts.missed - counts.replayed),
+                ] {
+                    steps.with_label_values(&[result]).inc_by(count);
+                }
+                done(Coding::View, Some(bytes), footprint)
+            }
+            Coding::Zstd => done(Coding::Zstd, alone, Vec::new()),
+            Coding::Raw | Coding::Delta => done(Coding::Raw, None, Vec::new()),
+        }
+    }
+
+    /// The text of the base around where the segment presumably came from; `None` when there is no
+    /// memory for it.
+    async fn window_near(&mut self, at: u64) -> Result<Option<Arc<TextWindow>>, EngineError> {
+        let most = self.engine.windows.whole_len_max().min(self.map.len);
+        let middle = u64::try_from(u128::from(at) * u128::from(self.map.len) / u128::from(self.len.max(1)));
+        let start = middle.unwrap_or(0).saturating_sub(most / 2).min(self.map.len - most);
+        if let Some(window) = &self.window
+            && window.range.start.abs_diff(start) <= most / 4
+        {
+            return Ok(Some(window.clone()));
+        }
+        self.window = None;
+        let range = start..start + most;
+        let window = self.base.window_over(self.engine, self.bucket, &self.map, range, self.effort).await?;
+        self.window = window.map(Arc::new);
+        Ok(self.window.clone())
+    }
+
+    /// One unit; `None` when it cannot be stored.
+    async fn unit(
+        &mut self,
+        unit: Unit,
+        start: u64,
+        ahead: &Arc<Vec<u8>>,
+        window: Arc<TextWindow>,
+    ) -> Result<Option<StoredPiece>, EngineError> {
+        let (base, map, effort) = (self.base.clone(), self.map.clone(), self.effort);
+        let metrics = self.engine.metrics.clone();
+        metrics.view_text_bytes_total.inc_by(unit.text.len() as u64);
+        let delta = self.engine.pool.run(move |scratch| {
+            let started = Instant::now();
+            let delta = delta_of(scratch, &unit, &window, effort);
+            metrics.encode_seconds.with_label_values(&["view"]).observe(started.elapsed().as_secs_f64());
+            let (delta, ranges) = delta?;
+            let mut parts = Vec::new();
+            ranges.into_iter().for_each(|range| map.parts(range, &base.scanned.index, &mut parts));
+            Some((unit, delta, parts))
+        });
+        let Some((unit, delta, parts)) = delta.await? else { return Ok(None) };
+        let Ok(needed) = bytes_of(&parts, &self.base.openings) else { return Ok(None) };
+        let bases = BaseReader::new(&self.base.rows, self.bucket.domain_key());
+        let view = self.engine.blobs.view_bytes(&self.base.ranges, needed, &bases).await?;
+        let (base, texts, replay) = (self.base.clone(), self.engine.blobs.texts.clone(), self.replay);
+        let (ahead, metrics) = (ahead.clone(), self.engine.metrics.clone());
+        let stored = self.engine.pool.run(move |scratch| {
+            let opened = |number: usize| {
+                let opening: &Opening = &base.openings.openings[number];
+                texts.open(opening, base.window(number), view.get(opening.bytes())?)
+            };
+            let of_unit = UnitBase::of(&parts, &base.openings, &view, opened).ok()?;
+            let own = &ahead[(unit.object.start - start) as usize..(unit.object.end - start) as usize];
+            let replay =
+                replay.unwrap_or_else(|| if unit.parts() > 0 { recognise(&unit) } else { ReplayId::default() });
+            let replay_kept = (unit.parts() > 0).then_some(replay);
+            let piece = stored_piece(scratch, &unit, (&delta, parts), &of_unit, replay, own);
+            if piece.is_none() {
+                // I6: never stored; a person should look.
+                metrics.checksum_failures_total.with_label_values(&["encoder"]).inc();
+                tracing::error!(
+                    object_at = unit.object.start,
+                    "a unit did not decode to its original; stored without it"
+                );
+            }
+            Some((piece?, replay_kept))
+        });
+        let Some((piece, replay)) = stored.await? else { return Ok(None) };
+        self.replay = replay;
+        Ok(Some(piece))
+    }
+
+    /// A segment's stored bytes and its footprint; `None` when it breaks a limit of the format.
+    fn view_of(&self, pieces: Vec<StoredPiece>) -> Option<(Vec<u8>, Vec<ViewAddress>, StepCounts)> {
+        let (mut used, mut needed): (BTreeSet<usize>, Vec<Range<u64>>) = Default::default();
+        let mut counts = StepCounts::default();
+        for piece in &pieces {
+            for part in &piece.parts {
+                if let BasePart::Object { at, len } = *part {
+                    needed.push(at..at + u64::from(len));
+                }
+                used.extend(self.base.openings.openings_of(part).ok()?);
+            }
+            counts.steps += piece.counts.steps;
+            counts.missed += piece.counts.missed;
+            counts.replayed += piece.counts.replayed;
+        }
+        let openings: Vec<Opening> = used.iter().map(|number| self.base.openings.openings[*number].clone()).collect();
+        let lens = || openings.iter().map(|opening| opening.plain_len as usize);
+        if pieces.len() > UNITS_MAX || lens().any(|len| len > OPENING_LEN_MAX) || lens().sum::<usize>() > OPENED_LEN_MAX
+        {
+            return None;
+        }
+        needed.extend(openings.iter().map(Opening::bytes));
+        let footprint = footprint_of(needed)?;
+        let windows: Vec<u8> = used.iter().flat_map(|number| self.base.window(*number)).copied().collect();
+        let mut frame = Vec::new();
+        if !windows.is_empty() {
+            whole::compress(&windows, plan::zstd_level(Effort::High), usize::MAX, &mut frame)?;
+        }
+        let units: Vec<_> = pieces.into_iter().map(|piece| (piece.object_len, piece.digest, piece.bytes)).collect();
+        Some((StoredSegment::write(&units, &openings, &frame), footprint, counts))
+    }
+}
+
+/// A unit's text as a delta over the window, and which of the base's text it needs.
+fn delta_of(
+    scratch: &mut Scratch,
+    unit: &Unit,
+    window: &TextWindow,
+    effort: Effort,
+) -> Option<(Vec<u8>, Vec<Range<u64>>)> {
+    let job = EncodeJob {
+        window: &window.plain,
+        index: &window.index,
+        layout: &window.layout,
+        target: &unit.text,
+        effort,
+        limits: FootprintLimits::default(),
+        delta_len_max: usize::MAX,
+    };
+    let mut delta = Vec::new();
+    let encoded = scratch.encoder.encode(&job, &mut delta)?;
+    let range = |run: &delta_codec::BaseRange| {
+        let start = window.range.start + run.offset;
+        start..start + u64::from(run.len)
+    };
+    Some((delta, encoded.footprint.iter().map(range).collect()))
+}
+
+/// The stored unit, after it gave its object's bytes back (I6).
+fn stored_piece(
+    scratch: &mut Scratch,
+    unit: &Unit,
+    (delta, parts): (&[u8], Vec<BasePart>),
+    base: &UnitBase,
+    replay: ReplayId,
+    own: &[u8],
+) -> Option<StoredPiece> {
+    let mut text = vec![0; unit.text.len()];
+    scratch.decoder.decode(&base.bytes, delta, &mut text).ok().filter(|()| text == unit.text)?;
+    let runs = copied_runs(scratch);
+    let parse = encode_parse(unit, base.parse(), &runs, replay);
+    let (rebuilt, _) = decode_parse(&parse.bytes, &text, base.parse(), &runs, own.len()).ok()?;
+    if rebuilt != own {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    let (object_len, text_len) = (own.len(), unit.text.len());
+    let stored = StoredUnit { object_len, text_len, parts, delta, parse: &parse.bytes };
+    stored.write(&mut bytes);
+    let parts = stored.parts;
+    let digest = segment_digest(own);
+    (bytes.len() <= UNIT_LEN_MAX).then_some(StoredPiece {
+        object_len: object_len as u32,
+        digest,
+        bytes,
+        parts,
+        counts: parse.counts,
+    })
+}
+
+/// The runs that hold all ranges, as few as a footprint may have; `None` when they are too long
+/// then.
+fn footprint_of(needed: Vec<Range<u64>>) -> Option<Vec<ViewAddress>> {
+    let mut runs = joined(needed, 0);
+    while runs.len() > FOOTPRINT_RANGES_MAX {
+        let gaps = runs.windows(2).enumerate().map(|(at, pair)| (pair[1].start - pair[0].end, at));
+        let (_, at) = gaps.min()?;
+        runs[at].end = runs[at + 1].end;
+        runs.remove(at + 1);
+    }
+    let total: u64 = runs.iter().map(|run| run.end - run.start).sum();
+    let address = |run: &Range<u64>| ViewAddress { offset: run.start, len: (run.end - run.start) as u32 };
+    (total <= FOOTPRINT_LEN_MAX).then(|| runs.iter().map(address).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_footprint_has_at_most_sixteen_runs_and_fills_the_smallest_gaps() {
+        let needed: Vec<Range<u64>> = (0..20).map(|at| at * 100..at * 100 + if at < 10 { 50 } else { 90 }).collect();
+        let runs = footprint_of(needed.clone()).expect("short");
+        assert_eq!(runs.len(), 16);
+        assert!(needed.iter().all(|range| {
+            runs.iter().any(|run| run.offset <= range.start && range.end <= run.offset + u64::from(run.len))
+        }));
+        assert_eq!(footprint_of(vec![0..1 << 20, 1 << 20..(32 << 20) + 1]), None);
+    }
+}

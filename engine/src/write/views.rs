@@ -1,0 +1,418 @@
+//! Bases of deflate views: whole blobs laid end to end, the streams in them, and their text, which
+//! targets are compared with and encoded against.
+
+use crate::{
+    Engine,
+    bases::{
+        base::{Avoided, BaseObject, VIEW_LEN_MAX},
+        similar::RegionSketch,
+    },
+    blobs::{
+        open::{BaseReader, Blobs},
+        pins::Pin,
+        views::{UnitBase, joined},
+    },
+    bucket::BucketHandle,
+    error::EngineError,
+    read::object::OpenObject,
+    resources::{budget::Permit, pace::Pace},
+};
+use catalog::{BlobKey, BlobRow, Extent};
+use deflate_view::{BasePart, Index, Opening, ScanLimits, Scanner, StoredSegment, Stream};
+use delta_codec::{
+    BaseIndex, Effort, WindowUnit,
+    sketch::{Sketch, Sketcher},
+};
+use futures::TryStreamExt;
+use object_format::{BlobId, SEGMENT_LEN, ViewRange};
+use std::{
+    collections::{HashSet, VecDeque},
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// Streams of an object that are opened; those behind them are raw.
+const STREAMS_MAX: usize = 1 << 16;
+/// Memory of an access point.
+const POINT_BYTES: u64 = (32 << 10) + 64;
+/// Bases whose scan is kept: a release has the same one as the release before.
+const SCANS_KEPT: usize = 2;
+/// Text that is fetched and opened at a time.
+const LOAD_LEN: u64 = 4 << 20;
+
+/// What the text of an object resembles (docs/format/sketch-v1.md §8).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TextSketch {
+    /// The first segment's length of it.
+    head: Sketch,
+    /// All of it.
+    all: Sketch,
+}
+
+impl TextSketch {
+    /// How much of it is in another, as the sketches estimate it.
+    pub(crate) fn share_in(&self, base: &Self) -> Option<f64> {
+        let shares = [self.all.share_in(&base.all), self.head.share_in(&base.all), self.head.share_in(&base.head)];
+        shares.into_iter().flatten().reduce(f64::max)
+    }
+}
+
+impl TextSketch {
+    /// What the catalog's index is asked for; it keeps none of it (sketch-v1 §8).
+    pub(crate) fn hooks(&self) -> Vec<u32> {
+        RegionSketch { head: self.head.clone(), all: Some(self.all.clone()) }.hooks()
+    }
+}
+
+struct TextSketcher {
+    all: Sketcher,
+    head: Option<Sketch>,
+    len: usize,
+}
+
+impl TextSketcher {
+    fn update(&mut self, mut plain: &[u8]) {
+        if self.head.is_none() {
+            let (first, rest) = plain.split_at(plain.len().min(SEGMENT_LEN - self.len));
+            self.all.update(first);
+            self.len += first.len();
+            if self.len == SEGMENT_LEN {
+                self.head = Some(self.all.clone().finish());
+            }
+            plain = rest;
+        }
+        self.all.update(plain);
+    }
+
+    fn finish(&self) -> TextSketch {
+        let all = self.all.clone().finish();
+        TextSketch { head: self.head.clone().unwrap_or_else(|| all.clone()), all }
+    }
+}
+
+/// The streams of an object, and what their text resembles.
+pub(crate) struct Scanned {
+    /// The streams.
+    pub(crate) index: Index,
+    /// Their text.
+    pub(crate) text: TextSketch,
+}
+
+/// Scans of bases, by what these consist of: immutable content, never stale.
+#[derive(Default)]
+pub(crate) struct Scans(Mutex<VecDeque<(RangesName, Arc<Scanned>)>>);
+
+/// Blob, offset and length of each range of a base.
+type RangesName = Vec<(BlobId, u64, u64)>;
+
+impl Scans {
+    fn get(&self, name: &[(BlobId, u64, u64)]) -> Option<Arc<Scanned>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().find(|(other, _)| other == name).map(|(_, scanned)| scanned.clone())
+    }
+
+    fn keep(&self, name: RangesName, scanned: &Arc<Scanned>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push_front((name, scanned.clone()));
+        kept.truncate(SCANS_KEPT);
+    }
+
+    /// Forgets them all.
+    pub(crate) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// A base as a view has it: its ranges are its address space.
+pub(crate) struct BaseView {
+    /// The object, for explanations.
+    pub(crate) object: Arc<BaseObject>,
+    /// Ranges of whole blobs.
+    pub(crate) ranges: Vec<ViewRange>,
+    /// Their blobs.
+    pub(crate) rows: Vec<BlobRow>,
+    /// Its streams, at view addresses.
+    pub(crate) scanned: Arc<Scanned>,
+    /// All of its streams' openings, in order, and the access point of each that has one.
+    pub(crate) openings: StoredSegment,
+    windows: Vec<Option<(usize, usize)>>,
+    _pin: Pin,
+}
+
+impl BaseView {
+    /// The plain text before an opening.
+    pub(crate) fn window(&self, opening: usize) -> &[u8] {
+        let place = self.windows.get(opening).copied().flatten();
+        place.map_or(&[], |(stream, point)| &self.scanned.index.streams[stream].points[point].window)
+    }
+}
+
+impl Engine {
+    /// Memory that the scans of bases may take.
+    pub(crate) fn scan_bytes_max(budget_bytes: u64) -> u64 {
+        budget_bytes / 32
+    }
+
+    /// The streams of some content; with access points only where it is to be a base.
+    pub(crate) async fn scan(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        source: &OpenObject,
+        is_base: bool,
+        pace: &Pace,
+    ) -> Result<Scanned, EngineError> {
+        let points_max = Self::scan_bytes_max(self.budget.bytes_max()) / SCANS_KEPT as u64 / POINT_BYTES;
+        let points_max = if is_base { usize::try_from(points_max).unwrap_or(usize::MAX) } else { 0 };
+        let limits = ScanLimits { streams_max: STREAMS_MAX, points_max, ..ScanLimits::default() };
+        let sketcher = TextSketcher { all: Sketcher::new(bucket.similarity_secret()), head: None, len: 0 };
+        let sketcher = Arc::new(Mutex::new(sketcher));
+        let sink = sketcher.clone();
+        let sink = move |plain: &[u8]| sink.lock().unwrap_or_else(PoisonError::into_inner).update(plain);
+        let mut scanner = Scanner::with_sink(limits, Box::new(sink));
+        let mut body = self.read(source, 0..source.info.version.size);
+        while let Some(bytes) = body.try_next().await? {
+            pace.take(bytes.len() as u64).await;
+            let scanned = self.hash_pool.run(move |_| {
+                scanner.feed(&bytes);
+                scanner
+            });
+            scanner = scanned.await?;
+        }
+        let index = self.hash_pool.run(move |_| scanner.finish()).await?;
+        let text = sketcher.lock().unwrap_or_else(PoisonError::into_inner).finish();
+        Ok(Scanned { index, text })
+    }
+
+    /// An object as the base of a view, scanned; `None` when it may not be one.
+    pub(crate) async fn base_view(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        object: Arc<BaseObject>,
+        avoid: &Avoided,
+        pace: &Pace,
+    ) -> Result<Option<BaseView>, EngineError> {
+        let Some((ranges, rows)) = self.whole_ranges(bucket, &object, avoid).await? else { return Ok(None) };
+        let Some(pin) = self.pins.pin(rows.iter().map(|row| BlobId(row.id.0))) else { return Ok(None) };
+        let name: Vec<_> = ranges.iter().map(|range| (range.blob, range.offset, range.len)).collect();
+        let scanned = match self.scans.get(&name) {
+            Some(scanned) => scanned,
+            None => {
+                let extent =
+                    |range: &ViewRange| Extent { blob: BlobKey(range.blob.0), offset: range.offset, len: range.len };
+                let source = self.open_extents(bucket, ranges.iter().map(extent).collect(), rows.clone())?;
+                let scanned = Arc::new(self.scan(bucket, &source, true, pace).await?);
+                self.scans.keep(name, &scanned);
+                scanned
+            }
+        };
+        let (mut openings, mut windows) = (Vec::new(), Vec::new());
+        for (number, stream) in scanned.index.streams.iter().enumerate() {
+            for (opening, _) in Opening::all(stream) {
+                windows.push(
+                    stream.points.iter().position(|point| point.plain_at == opening.plain_at).map(|at| (number, at)),
+                );
+                openings.push(opening);
+            }
+        }
+        let openings = StoredSegment { units: Vec::new(), openings, windows: 0..0 };
+        Ok(Some(BaseView { object, ranges, rows, scanned, openings, windows, _pin: pin }))
+    }
+}
+
+/// A base must have at least this share of a text's samples, as far as the sketches tell.
+const SHARE_MIN: f64 = 0.1;
+/// Objects that are scanned to see whether they are the base.
+const SCANNED_MAX: usize = 4;
+
+impl Engine {
+    /// The base for a text: of what the key's name leads to and what shares the text's hooks, the
+    /// object whose text has most of it.
+    pub(crate) async fn choose_view(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        key: &str,
+        target: &Scanned,
+        avoid: &Avoided,
+        pace: &Pace,
+    ) -> Result<Option<BaseView>, EngineError> {
+        let mut objects = self.hooked_objects(bucket, target.text.hooks(), avoid).await?;
+        objects.truncate(SCANNED_MAX / 2);
+        objects.extend(
+            self.named_candidates(bucket, key, avoid).await?.iter().map(|candidate| candidate.object().clone()),
+        );
+        let mut best: Option<(f64, BaseView)> = None;
+        let mut seen: Vec<Vec<ViewRange>> = Vec::new();
+        for object in objects {
+            if object.size > VIEW_LEN_MAX || seen.len() == SCANNED_MAX {
+                continue;
+            }
+            let Some(base) = self.base_view(bucket, object, avoid, pace).await? else { continue };
+            if seen.contains(&base.ranges) {
+                continue;
+            }
+            seen.push(base.ranges.clone());
+            let of_target: HashSet<_> = target.index.streams.iter().map(identity).collect();
+            let has_same = base.scanned.index.streams.iter().any(|stream| of_target.contains(&identity(stream)));
+            // Where the text is too short to tell, a stream that both have speaks for the base, and
+            // so does its name.
+            let share = target.text.share_in(&base.scanned.text).unwrap_or(if has_same { 0.5 } else { SHARE_MIN });
+            if share >= SHARE_MIN && best.as_ref().is_none_or(|(most, _)| share > *most) {
+                best = Some((share, base));
+            }
+        }
+        Ok(best.map(|(_, base)| base))
+    }
+}
+
+/// A run of a base's text.
+struct TextPiece {
+    /// Where it lies in the text.
+    at: u64,
+    len: u64,
+    from: TextFrom,
+}
+
+enum TextFrom {
+    /// The base's own bytes from here on.
+    Object(u64),
+    /// The plain text of this stream.
+    Stream(usize),
+}
+
+/// What two equal streams have in common.
+pub(crate) fn identity(stream: &Stream) -> (u64, u64) {
+    (stream.digest, stream.end - stream.start)
+}
+
+/// The text of a base: its bytes, the streams opened that the target does not have as they are.
+pub(crate) struct TextMap {
+    pieces: Vec<TextPiece>,
+    /// Bytes of text.
+    pub(crate) len: u64,
+}
+
+impl TextMap {
+    /// The text of a base whose streams `kept` stay closed.
+    pub(crate) fn new(index: &Index, kept: &HashSet<(u64, u64)>) -> Self {
+        let mut map = Self { pieces: Vec::new(), len: 0 };
+        let mut at = 0;
+        for (number, stream) in index.streams.iter().enumerate() {
+            if kept.contains(&identity(stream)) {
+                continue;
+            }
+            map.add(TextFrom::Object(at), stream.start - at);
+            map.add(TextFrom::Stream(number), stream.plain_len);
+            at = stream.end;
+        }
+        map.add(TextFrom::Object(at), index.len - at);
+        map
+    }
+
+    fn add(&mut self, from: TextFrom, len: u64) {
+        if len > 0 {
+            self.pieces.push(TextPiece { at: self.len, len, from });
+            self.len += len;
+        }
+    }
+
+    /// A run of the text as parts that a reader can name.
+    pub(crate) fn parts(&self, run: Range<u64>, index: &Index, out: &mut Vec<BasePart>) {
+        let first = self.pieces.partition_point(|piece| piece.at + piece.len <= run.start);
+        for piece in self.pieces[first..].iter().take_while(|piece| piece.at < run.end) {
+            let start = run.start.max(piece.at) - piece.at;
+            let len = (run.end.min(piece.at + piece.len) - piece.at - start) as u32;
+            out.push(match piece.from {
+                TextFrom::Object(at) => BasePart::Object { at: at + start, len },
+                TextFrom::Stream(stream) => {
+                    BasePart::Plain { stream_at: index.streams[stream].start, plain_at: start, len }
+                }
+            });
+        }
+    }
+}
+
+/// Text of a base, ready to be encoded against.
+pub(crate) struct TextWindow {
+    /// Which of the text.
+    pub(crate) range: Range<u64>,
+    /// Its bytes.
+    pub(crate) plain: Vec<u8>,
+    /// Their index.
+    pub(crate) index: BaseIndex,
+    /// For the codec.
+    pub(crate) layout: Vec<WindowUnit>,
+    _permit: Permit,
+}
+
+/// The base bytes that some parts are read from, by view address.
+pub(crate) fn bytes_of(parts: &[BasePart], openings: &StoredSegment) -> Result<Vec<Range<u64>>, EngineError> {
+    let mut needed = Vec::new();
+    for part in parts {
+        match *part {
+            BasePart::Object { at, len } => needed.push(at..at + u64::from(len)),
+            BasePart::Plain { .. } => {
+                let numbers = openings.openings_of(part).map_err(|error| EngineError::Other(error.to_string()))?;
+                needed.extend(openings.openings[numbers].iter().map(Opening::bytes));
+            }
+        }
+    }
+    Ok(joined(needed, 0))
+}
+
+impl BaseView {
+    /// The window over a range of the text; `None` when there is no memory for it just now.
+    pub(crate) async fn window_over(
+        self: &Arc<Self>,
+        engine: &Engine,
+        bucket: &BucketHandle,
+        map: &TextMap,
+        range: Range<u64>,
+        effort: Effort,
+    ) -> Result<Option<TextWindow>, EngineError> {
+        let len = usize::try_from(range.end - range.start).map_err(|_| EngineError::TooLarge)?;
+        let memory = len + BaseIndex::memory_bytes_for(len, Effort::Balanced);
+        let Some(permit) = engine.budget.try_acquire(memory as u64) else { return Ok(None) };
+        let mut plain = Vec::with_capacity(len);
+        let mut at = range.start;
+        while at < range.end {
+            let end = range.end.min(at + LOAD_LEN);
+            let mut parts = Vec::new();
+            map.parts(at..end, &self.scanned.index, &mut parts);
+            self.load(&engine.blobs, bucket, parts, &mut plain).await?;
+            at = end;
+        }
+        let indexing = engine.pool.run(move |_| {
+            let index = BaseIndex::build(&plain, effort);
+            (plain, index)
+        });
+        let (plain, index) = indexing.await?;
+        let plain_len = u32::try_from(len).unwrap_or(u32::MAX);
+        let unit = WindowUnit { plain_len, stored_len: plain_len, divisible: true };
+        let layout = if len == 0 { Vec::new() } else { vec![unit] };
+        Ok(Some(TextWindow { range, plain, index, layout, _permit: permit }))
+    }
+
+    /// Appends the bytes of some parts.
+    async fn load(
+        self: &Arc<Self>,
+        blobs: &Arc<Blobs>,
+        bucket: &BucketHandle,
+        parts: Vec<BasePart>,
+        plain: &mut Vec<u8>,
+    ) -> Result<(), EngineError> {
+        let needed = bytes_of(&parts, &self.openings)?;
+        let bases = BaseReader::new(&self.rows, bucket.domain_key());
+        let bytes = blobs.view_bytes(&self.ranges, needed, &bases).await?;
+        let (base, texts) = (self.clone(), blobs.texts.clone());
+        let opening = blobs.pool.run(move |_| {
+            let opened = |number: usize| {
+                let opening = &base.openings.openings[number];
+                texts.open(opening, base.window(number), bytes.get(opening.bytes())?)
+            };
+            UnitBase::of(&parts, &base.openings, &bytes, opened)
+        });
+        let opened = opening.await?.map_err(|error| EngineError::Integrity(error.to_string()))?;
+        plain.extend_from_slice(&opened.bytes);
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! The listeners' part of the configuration: what may be reached from where, and what it then
+//! needs.
+
+use super::{ConfigError, Reader, ServerConfig, TlsFiles, values::SecretText};
+use crate::auth::admin_token;
+use s3_wire::Domains;
+use secrecy::{ExposeSecret as _, SecretString};
+use std::{net::SocketAddr, num::NonZeroU32, time::Duration};
+
+impl Reader<'_> {
+    /// `explicit`: somebody set credentials, so the server may be reached from elsewhere.
+    pub(super) fn server(&self, explicit: bool) -> Result<ServerConfig, ConfigError> {
+        let server = &self.file.server;
+        let address = |key: &str, text: &str| {
+            text.parse::<SocketAddr>()
+                .map_err(|_| ConfigError::at(key, format!("expected an address such as 127.0.0.1:9000, not {text:?}")))
+        };
+        let listen = address("server.listen", &server.listen)?;
+        let admin_listen = address("server.admin_listen", &server.admin_listen)?;
+        if listen == admin_listen && listen.port() != 0 {
+            return Err(ConfigError::at("server.admin_listen", "the S3 listener has the same address"));
+        }
+        if !listen.ip().is_loopback() && !explicit {
+            return Err(ConfigError::at(
+                "server.listen",
+                format!(
+                    "{listen} can be reached from other machines: set DELTAWEIR_ACCESS_KEY_ID and \
+                     DELTAWEIR_SECRET_ACCESS_KEY (or [[users]]) first"
+                ),
+            ));
+        }
+        let admin_token = self.token("server.admin_token", server.admin_token.as_ref())?;
+        let admin_read_token = self.token("server.admin_read_token", server.admin_read_token.as_ref())?;
+        if server.region.is_empty() || !server.region.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
+            return Err(ConfigError::at("server.region", "expected letters, digits and hyphens"));
+        }
+        let tls = self.tls_files()?;
+        self.check_admin_listener(admin_listen, admin_token.is_some(), tls.is_some())?;
+        let failures_per_second = NonZeroU32::new(self.file.limits.auth_failures_per_second)
+            .ok_or_else(|| ConfigError::at("limits.auth_failures_per_second", "expected at least 1"))?;
+        let limits = &self.file.limits;
+        for (key, value) in [("connections_max", limits.connections_max), ("requests_max", limits.requests_max)] {
+            if !(1..=1_000_000).contains(&value) {
+                return Err(ConfigError::at(&format!("limits.{key}"), "expected 1 to 1000000"));
+            }
+        }
+        for (key, value) in [("head_timeout", server.head_timeout), ("stall_timeout", server.stall_timeout)] {
+            if value.0 < Duration::from_secs(1) {
+                return Err(ConfigError::at(&format!("server.{key}"), "expected at least \"1s\""));
+            }
+        }
+        Ok(ServerConfig {
+            listen,
+            admin_listen,
+            region: server.region.clone(),
+            domains: Domains::new(&server.domains),
+            storage_headers: server.storage_headers,
+            sse_c_over_http: server.sse_c_over_http.unwrap_or(listen.ip().is_loopback()),
+            kms_keys: self.file.kms.keys.keys().cloned().collect(),
+            presign_v2: server.presign_v2.unwrap_or(listen.ip().is_loopback()),
+            tls,
+            admin_token,
+            admin_read_token,
+            admin_hosts: server.admin_hosts.clone(),
+            admin_tls: !admin_listen.ip().is_loopback() && !server.admin_over_http,
+            eject_roots: self.file.eject.roots.clone(),
+            head_timeout: server.head_timeout.0,
+            stall_timeout: server.stall_timeout.0,
+            drain_timeout: server.drain_timeout.0,
+            connections_max: limits.connections_max,
+            requests_max: limits.requests_max,
+            failures_per_second,
+        })
+    }
+
+    /// Refuses an admin listener that others can reach without a token, or that would show them the
+    /// token.
+    fn check_admin_listener(&self, address: SocketAddr, token: bool, tls: bool) -> Result<(), ConfigError> {
+        let missing = match () {
+            () if address.ip().is_loopback() => return Ok(()),
+            () if !token => "set server.admin_token or DELTAWEIR_ADMIN_TOKEN first",
+            () if !tls && !self.file.server.admin_over_http => {
+                "set tls_cert and tls_key, or server.admin_over_http = true, which sends the token in the clear"
+            }
+            () => return Ok(()),
+        };
+        let message = format!("{address} can be reached from other machines: {missing}");
+        Err(ConfigError::at("server.admin_listen", message))
+    }
+
+    /// The certificate of the listeners, when there is one.
+    fn tls_files(&self) -> Result<Option<TlsFiles>, ConfigError> {
+        let server = &self.file.server;
+        match (&server.tls_cert, &server.tls_key) {
+            (None, None) => Ok(None),
+            (Some(cert), Some(key)) => {
+                Ok(Some(TlsFiles { cert: self.directory.join(cert), key: self.directory.join(key) }))
+            }
+            (None, Some(_)) => Err(ConfigError::at("server.tls_cert", "tls_key is set without it")),
+            (Some(_), None) => Err(ConfigError::at("server.tls_key", "tls_cert is set without it")),
+        }
+    }
+
+    fn token(&self, key: &str, token: Option<&SecretText>) -> Result<Option<SecretString>, ConfigError> {
+        let token = token.map(|token| self.secret(key, token)).transpose()?;
+        if token.as_ref().is_none_or(|token| admin_token::is_token(token.expose_secret())) {
+            return Ok(token);
+        }
+        Err(ConfigError::at(
+            key,
+            "expected at least 32 visible ASCII characters, such as those of openssl rand -hex 32",
+        ))
+    }
+}

@@ -1,0 +1,436 @@
+//! Server-side encryption of single objects: by the customer's key (SSE-C), by a named key of the
+//! keyring (SSE-KMS), and by the server's own where the bucket does not seal (SSE-S3). Content is
+//! encrypted before the engine sees it, so it resembles nothing and is nobody's base.
+//!
+//! `docs/decisions/0023-object-encryption.md` says why so, `docs/format/object-encryption-v1.md`
+//! how.
+
+use super::{
+    body::RequestBody,
+    request::{Answer, InBucket, Result, S3Request, document, document_of_text, empty, set},
+};
+use crate::engine::{BucketHandle, EngineError, Facts, ObjectEncryption, PartFacts, Stretch};
+use aes::cipher::{KeyIvInit as _, StreamCipher as _, StreamCipherSeek as _};
+use bytes::Bytes;
+use futures::{Stream, StreamExt as _, stream::BoxStream};
+use hmac::{Hmac, Mac as _};
+use http::{HeaderMap, StatusCode};
+use s3_wire::{
+    ETag, ErrorCode, S3Error,
+    encryption::EncryptionConfiguration,
+    headers::{CustomerKey, EncryptionHeaders, ServerSide, refuse_encryption_of_read},
+    xml::{Document as _, response::DefaultConfiguration},
+};
+use sha2::Sha256;
+use subtle::ConstantTimeEq as _;
+use zeroize::Zeroizing;
+
+/// The name of a bucket's default encryption among its configurations; kept as its document.
+const ENCRYPTION: &str = "encryption";
+/// The key of `aws:kms` without a name.
+const DEFAULT_KMS_KEY: &str = "aws/s3";
+
+const AES256: &str = "AES256";
+const KMS: &str = "aws:kms";
+const CUSTOMER: &str = "SSE-C";
+
+type Keystream = ctr::Ctr128BE<aes::Aes256>;
+type Secret = Zeroizing<[u8; 32]>;
+
+/// What one object or upload is encrypted with, unlocked.
+#[derive(Clone)]
+pub(super) struct Sealing {
+    /// As its facts keep it, stretches left out.
+    facts: ObjectEncryption,
+    root: Secret,
+}
+
+/// The keystream of one stretch of content.
+pub(super) struct Cipher(Box<Keystream>);
+
+impl Cipher {
+    fn of(root: &Secret, salt: &[u8], from: u64) -> Self {
+        let key = derive(root, b"content", salt);
+        // Every stretch has a key of its own, so its keystream begins at zero.
+        let mut keystream = Keystream::new((&*key).into(), &[0; 16].into());
+        keystream.seek(from);
+        Self(Box::new(keystream))
+    }
+
+    /// Encrypts, or decrypts: it is the same.
+    pub(super) fn apply(&mut self, bytes: &[u8]) -> Bytes {
+        let mut out = bytes.to_vec();
+        self.0.apply_keystream(&mut out);
+        out.into()
+    }
+}
+
+/// A key for one purpose.
+fn derive(root: &Secret, purpose: &[u8], salt: &[u8]) -> Secret {
+    let mut mac = <Hmac<Sha256> as hmac::KeyInit>::new_from_slice(&**root).expect("HMAC takes keys of any length");
+    mac.update(b"deltaweir object encryption 1 ");
+    mac.update(purpose);
+    mac.update(&[0]);
+    mac.update(salt);
+    Zeroizing::new(mac.finalize().into_bytes().into())
+}
+
+fn salt() -> Result<[u8; 16]> {
+    let mut salt = [0; 16];
+    getrandom::fill(&mut salt).map_err(|_| S3Error::new(ErrorCode::InternalError))?;
+    Ok(salt)
+}
+
+/// Salt and check value of a key.
+fn check_of(root: &Secret, salt: &[u8]) -> String {
+    format!("{}:{}", hex::encode(salt), hex::encode(*derive(root, b"check", salt)))
+}
+
+fn is_key(root: &Secret, check: &str) -> bool {
+    let Some(salt) = check.split(':').next().and_then(|salt| hex::decode(salt).ok()) else { return false };
+    check_of(root, &salt).as_bytes().ct_eq(check.as_bytes()).into()
+}
+
+impl Sealing {
+    /// Of something new under this key.
+    fn under(root: Secret, algorithm: &str, key_id: Option<String>) -> Result<Self> {
+        let check = check_of(&root, &salt()?);
+        Ok(Self {
+            facts: ObjectEncryption { algorithm: algorithm.to_owned(), key_id, check, stretches: Vec::new() },
+            root,
+        })
+    }
+
+    /// A stretch of content to be written: the salt to keep, the keystream for the bytes, and the
+    /// same again for the digests.
+    pub(super) fn begin(&self) -> Result<(String, Cipher, Cipher)> {
+        let salt = salt()?;
+        let cipher = || Cipher::of(&self.root, &salt, 0);
+        Ok((hex::encode(salt), cipher(), cipher()))
+    }
+
+    /// The facts of content in these stretches.
+    pub(super) fn facts_of(&self, stretches: Vec<Stretch>) -> ObjectEncryption {
+        ObjectEncryption { stretches, ..self.facts.clone() }
+    }
+
+    /// The tag of content with this MD5: only what the server's own key encrypts is tagged by it,
+    /// as in S3.
+    pub(super) fn etag(&self, md5: [u8; 16]) -> ETag {
+        if self.facts.algorithm == AES256 {
+            return ETag::from_md5(md5);
+        }
+        let tag = derive(&self.root, b"etag", &md5);
+        ETag::from_md5(std::array::from_fn(|index| tag[index]))
+    }
+}
+
+/// Content that is read, with what decrypts it.
+#[derive(Clone)]
+pub(super) struct Unlocked {
+    /// Where each stretch ends, and its salt.
+    stretches: Vec<(u64, Vec<u8>)>,
+    root: Secret,
+}
+
+/// Decrypts a range of content that begins at `from`.
+pub(super) fn decrypted(
+    content: BoxStream<'static, Result<Bytes, EngineError>>,
+    unlocked: Option<Unlocked>,
+    from: u64,
+) -> BoxStream<'static, Result<Bytes, EngineError>> {
+    let Some(unlocked) = unlocked else { return content };
+    let (mut at, mut open): (u64, Option<(u64, Cipher)>) = (from, None);
+    content
+        .map(move |piece| {
+            let piece = piece?;
+            let mut out = Vec::with_capacity(piece.len());
+            let mut rest = &piece[..];
+            while !rest.is_empty() {
+                let (end, cipher) = match &mut open {
+                    Some((end, cipher)) if *end > at => (*end, cipher),
+                    slot => {
+                        let next = unlocked.cipher_at(at);
+                        let lacks = || EngineError::Integrity(format!("no salt is kept for the byte at {at}"));
+                        let (end, cipher) = slot.insert(next.ok_or_else(lacks)?);
+                        (*end, cipher)
+                    }
+                };
+                let len = usize::try_from(end - at).unwrap_or(usize::MAX).min(rest.len());
+                out.extend_from_slice(&cipher.apply(&rest[..len]));
+                rest = &rest[len..];
+                at += len as u64;
+            }
+            Ok(Bytes::from(out))
+        })
+        .boxed()
+}
+
+impl Unlocked {
+    /// The stretch that has a byte: where it ends, and its keystream from there on.
+    fn cipher_at(&self, at: u64) -> Option<(u64, Cipher)> {
+        let index = self.stretches.partition_point(|(end, _)| *end <= at);
+        let start = index.checked_sub(1).map_or(0, |before| self.stretches[before].0);
+        let (end, salt) = self.stretches.get(index)?;
+        Some((*end, Cipher::of(&self.root, salt, at - start)))
+    }
+}
+
+/// Encrypts a body on its way to the store.
+pub(super) fn encrypted<'b, E: Send + 'b>(
+    body: impl Stream<Item = Result<Bytes, E>> + Send + 'b,
+    cipher: Option<Cipher>,
+) -> BoxStream<'b, Result<Bytes, E>> {
+    match cipher {
+        None => body.boxed(),
+        Some(mut cipher) => body.map(move |piece| piece.map(|bytes| cipher.apply(&bytes))).boxed(),
+    }
+}
+
+impl S3Request {
+    /// The customer's key of this request, over a connection that may carry it.
+    fn customer_key(&self, key: Option<CustomerKey>) -> Result<Option<CustomerKey>> {
+        if key.is_some() && !self.service.sse_c {
+            return Err(S3Error::with_message(
+                ErrorCode::InvalidRequest,
+                "Requests specifying Server Side Encryption with Customer provided keys must be made over a secure connection.",
+            ));
+        }
+        Ok(key)
+    }
+
+    fn named_key(&self, name: &str) -> Result<Secret> {
+        if name == DEFAULT_KMS_KEY || self.service.kms_keys.iter().any(|known| known == name) {
+            return Ok(self.service.engine.object_key(name));
+        }
+        let error = S3Error::with_message(ErrorCode::KmsNotFoundException, format!("Key '{name}' does not exist"));
+        Err(error)
+    }
+
+    /// Opens what an object or upload is encrypted with. `None`: it is not encrypted here.
+    pub(super) fn unlock(&self, facts: &Facts, key: Option<CustomerKey>) -> Result<Option<Sealing>> {
+        let key = self.customer_key(key)?;
+        let Some(encryption) = &facts.encryption else {
+            return match key {
+                None => Ok(None),
+                Some(_) => Err(S3Error::with_message(
+                    ErrorCode::InvalidRequest,
+                    "The encryption parameters are not applicable to this object.",
+                )),
+            };
+        };
+        let is_root = |root: &Secret| is_key(root, &encryption.check);
+        let root = match (encryption.algorithm.as_str(), key) {
+            (CUSTOMER, None) => {
+                return Err(S3Error::with_message(
+                    ErrorCode::InvalidRequest,
+                    "The object was stored using a form of Server Side Encryption. The correct parameters must be provided to retrieve the object.",
+                ));
+            }
+            (CUSTOMER, Some(key)) if is_root(&key.key) => key.key,
+            (CUSTOMER, Some(_)) => return Err(ErrorCode::AccessDenied.into()),
+            (_, Some(_)) => {
+                return Err(S3Error::with_message(
+                    ErrorCode::InvalidRequest,
+                    "The encryption parameters are not applicable to this object.",
+                ));
+            }
+            (KMS, None) => self.named_key(encryption.key_id.as_deref().unwrap_or(DEFAULT_KMS_KEY))?,
+            (_, None) => self.service.engine.object_key(""),
+        };
+        if !is_root(&root) {
+            return Err(self.refusal(EngineError::Other(
+                "an object was encrypted under another key: give the store's KEK as storage.kek or DELTAWEIR_KEK, or put its \
+                 keyring.json back into the data directory"
+                    .into(),
+            )));
+        }
+        Ok(Some(Sealing { facts: ObjectEncryption { stretches: Vec::new(), ..encryption.clone() }, root }))
+    }
+
+    /// Opens what an upload is encrypted with, by the key that this request brings for a part of
+    /// it.
+    pub(super) fn unlock_upload(&self, upload: &Facts) -> Result<Option<Sealing>> {
+        let key = CustomerKey::from_headers(&self.headers)?;
+        self.unlock(upload, key).map_err(|error| match error.code() {
+            ErrorCode::AccessDenied => S3Error::with_message(
+                ErrorCode::InvalidRequest,
+                "The provided encryption parameters did not match the ones used originally.",
+            ),
+            _ => error,
+        })
+    }
+
+    /// As [`S3Request::unlock`] for content that is read.
+    pub(super) fn unlock_content(&self, facts: &Facts, key: Option<CustomerKey>) -> Result<Option<Unlocked>> {
+        let Some(sealing) = self.unlock(facts, key)? else { return Ok(None) };
+        let mut end = 0;
+        let of = |stretch: &Stretch| {
+            end += stretch.len;
+            let salt = hex::decode(&stretch.salt).map_err(|_| S3Error::new(ErrorCode::InternalError))?;
+            Ok((end, salt))
+        };
+        let stretches = facts.encryption.iter().flat_map(|encryption| &encryption.stretches).map(of);
+        Ok(Some(Unlocked { stretches: stretches.collect::<Result<_>>()?, root: sealing.root }))
+    }
+
+    /// As [`S3Request::unlock_content`], with the key that this request brings for the object it
+    /// reads.
+    pub(super) fn unlock_addressed(&self, facts: &Facts) -> Result<Option<Unlocked>> {
+        refuse_encryption_of_read(&self.headers)?;
+        self.unlock_content(facts, CustomerKey::from_headers(&self.headers)?)
+    }
+}
+
+impl InBucket<'_> {
+    /// What the request's headers, or the bucket's default, ask a new object to be encrypted with.
+    /// `None`: the engine seals it, or nothing does.
+    pub(super) fn sealing(&self) -> Result<Option<Sealing>> {
+        let asked = EncryptionHeaders::from_headers(&self.headers)?;
+        if let Some(key) = self.customer_key(asked.customer)? {
+            return Sealing::under(key.key, CUSTOMER, None).map(Some);
+        }
+        let server = match asked.server {
+            Some(server) => Some(server),
+            None => self.default_encryption()?.map(|configuration| configuration.server),
+        };
+        let (algorithm, key_id, root) = match server {
+            None => return Ok(None),
+            Some(ServerSide::Aes256) if self.bucket.is_sealed() => return Ok(None),
+            Some(ServerSide::Aes256) => (AES256, None, self.service.engine.object_key("")),
+            Some(ServerSide::Kms(name)) => {
+                let name = name.unwrap_or_else(|| DEFAULT_KMS_KEY.to_owned());
+                let root = self.named_key(&name)?;
+                (KMS, Some(name), root)
+            }
+        };
+        Sealing::under(root, algorithm, key_id).map(Some)
+    }
+
+    fn default_encryption(&self) -> Result<Option<EncryptionConfiguration>> {
+        let Some(kept) = self.bucket.settings.configurations.get(ENCRYPTION) else { return Ok(None) };
+        EncryptionConfiguration::parse(kept.as_str().unwrap_or_default().as_bytes()).map(Some).map_err(|error| {
+            self.refusal(EngineError::Other(format!("encryption of bucket {}: {error}", self.bucket.row.name)))
+        })
+    }
+
+    /// The bucket as content that is encrypted here goes into it: nothing is tried on such bytes.
+    pub(super) fn bucket_for(&self, sealing: Option<&Sealing>) -> BucketHandle {
+        if sealing.is_some() { self.bucket.for_opaque_content() } else { self.bucket.clone() }
+    }
+}
+
+/// The facts of the parts of an upload, joined. `None`: a part has no salt.
+pub(super) fn joined<'p>(
+    upload: &ObjectEncryption,
+    parts: impl Iterator<Item = &'p PartFacts>,
+) -> Option<ObjectEncryption> {
+    let stretch = |part: &PartFacts| Some(Stretch { len: part.size, salt: part.salt.clone()? });
+    let stretches = parts.map(stretch).collect::<Option<Vec<_>>>()?;
+    Some(ObjectEncryption { stretches, ..upload.clone() })
+}
+
+/// Says how an object or upload is encrypted. Nothing is said where it is not.
+pub(super) fn write(
+    headers: &mut HeaderMap,
+    encryption: Option<&ObjectEncryption>,
+    request: &HeaderMap,
+    bucket: &BucketHandle,
+) {
+    const SERVER_SIDE: &str = "x-amz-server-side-encryption";
+    match encryption.map(|encryption| (encryption.algorithm.as_str(), encryption)) {
+        None if bucket.is_sealed() => set(headers, SERVER_SIDE, AES256),
+        None => {}
+        Some((CUSTOMER, _)) => {
+            if let Ok(Some(key)) = CustomerKey::from_headers(request) {
+                key.told().into_iter().for_each(|(name, value)| set(headers, name, value));
+            }
+        }
+        Some((algorithm, encryption)) => {
+            set(headers, SERVER_SIDE, algorithm);
+            if let Some(key_id) = &encryption.key_id {
+                set(headers, "x-amz-server-side-encryption-aws-kms-key-id", key_id);
+            }
+        }
+    }
+}
+
+/// Answers with a bucket's default encryption.
+pub(super) async fn get_configuration(request: &S3Request) -> Result<Answer> {
+    let here = request.in_bucket().await?;
+    match here.bucket.settings.configurations.get(ENCRYPTION) {
+        Some(kept) => Ok(document_of_text(kept.as_str().unwrap_or_default().to_owned())),
+        None if here.bucket.is_sealed() => Ok(document(&DefaultConfiguration::Aes256)),
+        None => {
+            let error = S3Error::new(ErrorCode::ServerSideEncryptionConfigurationNotFoundError);
+            Err(error.field("BucketName", &here.bucket.row.name))
+        }
+    }
+}
+
+/// Replaces it.
+pub(super) async fn put_configuration(request: &S3Request, body: &mut RequestBody) -> Result<Answer> {
+    let claims = request.demanded_digest()?;
+    let configuration = EncryptionConfiguration::parse(&request.document(claims, body).await?)?;
+    let here = request.in_bucket().await?;
+    if let ServerSide::Kms(Some(name)) = &configuration.server {
+        request.named_key(name)?;
+    }
+    let text = String::from_utf8(configuration.to_bytes().to_vec()).map_err(|_| ErrorCode::MalformedXML)?;
+    here.configure(ENCRYPTION, Some(text.into())).await?;
+    Ok(empty(StatusCode::OK))
+}
+
+/// Removes it.
+pub(super) async fn delete_configuration(request: &S3Request) -> Result<Answer> {
+    request.in_bucket().await?.configure(ENCRYPTION, None).await?;
+    Ok(empty(StatusCode::NO_CONTENT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::stream;
+
+    fn root(byte: u8) -> Secret {
+        Zeroizing::new([byte; 32])
+    }
+
+    #[tokio::test]
+    async fn any_range_of_stretches_is_decrypted_however_it_is_cut() {
+        let plain: Vec<u8> = (0..5000_u32).map(|n| n as u8).collect();
+        let lens = [1_usize, 1000, 16, 3983];
+        let (mut stored, mut stretches, mut at) = (Vec::new(), Vec::new(), 0);
+        for (number, len) in lens.into_iter().enumerate() {
+            let salt = vec![number as u8; 16];
+            stored.extend_from_slice(&Cipher::of(&root(7), &salt, 0).apply(&plain[at..at + len]));
+            at += len;
+            stretches.push((at as u64, salt));
+        }
+        let unlocked = Unlocked { stretches, root: root(7) };
+        for (from, to, piece) in [(0, 5000, 4096), (0, 5000, 1), (1, 1001, 7), (999, 1020, 3), (1017, 5000, 5000)] {
+            let pieces = stored[from..to].chunks(piece).map(|piece| Ok(Bytes::copy_from_slice(piece)));
+            let pieces = stream::iter(pieces.collect::<Vec<_>>()).boxed();
+            let read: Vec<Bytes> =
+                decrypted(pieces, Some(unlocked.clone()), from as u64).map(|p| p.unwrap()).collect().await;
+            assert_eq!(read.concat(), plain[from..to], "{from}..{to} by {piece}");
+        }
+        let beyond = stream::iter([Ok(Bytes::from_static(b"x"))]).boxed();
+        let read: Vec<_> = decrypted(beyond, Some(unlocked), 5000).collect().await;
+        assert!(matches!(read[..], [Err(EngineError::Integrity(_))]), "content without a salt is no content");
+    }
+
+    #[test]
+    fn no_two_contents_have_the_same_keystream() {
+        let sealing = Sealing::under(root(1), CUSTOMER, None).unwrap();
+        let zeros = || sealing.begin().map(|(_, mut cipher, _)| cipher.apply(&[0; 64])).unwrap();
+        assert_ne!(zeros(), zeros());
+    }
+
+    #[test]
+    fn a_key_is_known_by_its_check_and_no_other_is() {
+        let check = check_of(&root(1), &[9; 16]);
+        assert!(is_key(&root(1), &check) && !is_key(&root(2), &check) && !is_key(&root(1), ""));
+        assert_ne!(check, check_of(&root(1), &[8; 16]), "the same key looks different each time");
+    }
+}

@@ -1,0 +1,115 @@
+//! Failed attempts to authenticate are answered late once a peer has had too many of them. What is
+//! right is never held back.
+
+use super::network_of;
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv4Addr},
+    num::NonZeroU32,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+/// Seconds' worth of failures that a peer may have at once.
+const BURST_SECONDS: u32 = 10;
+/// Answers of one peer that may wait at a time; the next is refused at once and its connection
+/// closed.
+const WAITING_MAX: usize = 16;
+/// Failures after which peers that have been quiet are forgotten.
+const FORGET_EVERY: u32 = 1024;
+
+/// Failures by peer.
+pub struct Failures {
+    limiter: DefaultKeyedRateLimiter<IpAddr>,
+    waiting: Mutex<HashMap<IpAddr, usize>>,
+    failures: AtomicU32,
+}
+
+/// What became of the answer to a failed attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// It has waited for its turn, or did not have to.
+    Due,
+    /// Too many answers to this peer wait already.
+    TooMany,
+}
+
+impl Failures {
+    /// So many failures a second are answered to one peer.
+    pub fn new(per_second: NonZeroU32) -> Self {
+        let quota = Quota::per_second(per_second).allow_burst(per_second.saturating_mul(BURST));
+        Self { limiter: RateLimiter::keyed(quota), waiting: Mutex::default(), failures: AtomicU32::new(0) }
+    }
+
+    /// Counts a failure of a peer and waits until its answer is due.
+    pub async fn hold_back(&self, peer: Option<IpAddr>) -> Held {
+        let peer = network_of(peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)));
+        if self.failures.fetch_add(1, Ordering::Relaxed) % FORGET_EVERY == FORGET_EVERY - 1 {
+            self.limiter.retain_recent();
+        }
+        if self.limiter.check_key(&peer).is_ok() {
+            return Held::Due;
+        }
+        let Some(_waiting) = Waiting::enter(self, peer) else { return Held::TooMany };
+        self.limiter.until_key_ready(&peer).await;
+        Held::Due
+    }
+}
+
+const BURST: NonZeroU32 = NonZeroU32::new(BURST_SECONDS).expect("it is not zero");
+
+/// An answer that waits.
+struct Waiting<'a> {
+    failures: &'a Failures,
+    peer: IpAddr,
+}
+
+impl<'a> Waiting<'a> {
+    fn enter(failures: &'a Failures, peer: IpAddr) -> Option<Self> {
+        let mut waiting = failures.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = waiting.entry(peer).or_default();
+        if *count >= WAITING_MAX {
+            return None;
+        }
+        *count += 1;
+        Some(Self { failures, peer })
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.failures.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = waiting.get_mut(&self.peer) {
+            *count -= 1;
+            if *count == 0 {
+                waiting.remove(&self.peer);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+
+    #[tokio::test]
+    async fn failures_past_the_burst_wait_and_those_past_the_waiting_room_are_refused() {
+        let failures = Failures::new(NonZeroU32::MIN);
+        let (peer, other) = (Some(IpAddr::from([10, 0, 0, 1])), Some(IpAddr::from([10, 0, 0, 2])));
+        for _ in 0..BURST_SECONDS {
+            assert_eq!(failures.hold_back(peer).now_or_never(), Some(Held::Due));
+        }
+        let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| Box::pin(failures.hold_back(peer))).collect();
+        for answer in &mut waiting {
+            assert_eq!(answer.as_mut().now_or_never(), None);
+        }
+        assert_eq!(failures.hold_back(peer).now_or_never(), Some(Held::TooMany));
+        assert_eq!(failures.hold_back(other).now_or_never(), Some(Held::Due), "another peer is not held back");
+        drop(waiting);
+        assert!(failures.waiting.lock().unwrap().is_empty());
+    }
+}
