@@ -1,5 +1,5 @@
 # The developer's commands; CI runs `make test` and nothing else.
-.PHONY: help run cluster test test-all docker-test arm-test bench bench-baseline bench-codec bench-bases bench-report demo lint fmt audit pin
+.PHONY: help run cluster test test-all docker-test arm-test bench bench-baseline bench-codec bench-compressed bench-bases bench-report demo lint fmt audit pin
 
 PY := .venv/bin/python
 
@@ -72,6 +72,11 @@ bench-codec: ## ratio, speed and memory of the delta codec on real packages, xde
 	@tests/setup.sh
 	cargo build --release --locked -p delta-codec --example bench_codec
 	PYTHONPATH=docs/benchmark/codec $(PY) -m codecbench
+
+bench-compressed: ## how small successors of wheels, jars, npm, Go and cargo packages become in a plain view, and how fast (fetches them)
+	@tests/setup.sh
+	cargo build --release --locked -p proxy --example view_study
+	PYTHONPATH=docs/benchmark/compressed $(PY) -m compressedbench
 
 bench-bases: ## how well bases are chosen: real packages shuffled into one bucket, beside every choice there was
 	cargo build --release --locked -p proxy --example base_study

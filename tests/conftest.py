@@ -18,6 +18,7 @@ from outside.buckets import MakeBucket, NewServer, bucket_maker, mode_tables
 from outside.clients import AwsCli, Rclone, S3Client, s3_client
 from outside.server import Server, Value
 from outside.store import Store
+from outside.users import users
 from outside.wire import Connection
 
 ELSEWHERE = os.environ.get("DELTAWEIR_TEST_ENDPOINT")
@@ -72,7 +73,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server most tests share; they keep to buckets of their own."""
-    shared = Server(tmp_path_factory.mktemp("shared"), mode_tables())
+    folder = tmp_path_factory.mktemp("shared")
+    shared = Server(folder, mode_tables(), users(folder))
     with shared:
         yield shared
         assert shared.stop() == 0, shared.tail()

@@ -127,7 +127,7 @@ COST = Row(
                 )
             ],
             "percentunit",
-            "Of the file systems of the data directory and of local backends. Writes fail at 0; deletes still work.",
+            "Of the file systems of the data directory and of local backends. Near 0 uploads are refused.",
             kind="bargauge",
             width=6,
             max=1,
@@ -184,6 +184,8 @@ CATALOG = Row(
                 Query(increase("deltaweir_gc_deleted_blobs_total"), "blobs deleted"),
                 Query(increase("deltaweir_gc_runs_total"), "runs"),
                 Query(increase("deltaweir_gc_errors_total"), "errors"),
+                Query(increase("deltaweir_gc_refusals_total"), "refusals"),
+                Query('deltaweir_gc_trash_files{instance=~"$instance"}', "files listed for removal"),
                 Query(increase("deltaweir_backend_uploads_aborted_total"), "uploads aborted"),
             ],
             "none",

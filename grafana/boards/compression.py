@@ -222,6 +222,12 @@ CONVERSION = Row(
             "What conversions save. Hot deltas and a move to another backend need not save anything.",
         ),
         Panel(
+            "Bytes of hot content",
+            [Query('max(deltaweir_heat_bytes{instance=~"$instance"})', "bytes")],
+            "decbytes",
+            "Stored bytes that deltas take more because they are read often: at most 5 % of what deltas save.",
+        ),
+        Panel(
             "Parts put together",
             [Query(rate("deltaweir_merged_extents_total"), "extents")],
             "ops",

@@ -99,7 +99,7 @@ SCRUB = Row(
             "Bases stored twice",
             [Query('max(deltaweir_base_copies{instance=~"$instance"})')],
             "none",
-            "Bases that storage.base_copies deltas or more need and that have a second copy.",
+            "Bases, packs, and what else many objects need, that have a second copy.",
             kind="stat",
             width=6,
             decimals=0,
@@ -148,6 +148,18 @@ SAFETY = Row(
             ],
             "ops",
             "Mutations that went to the backend's journal, and what did not.",
+        ),
+        Panel(
+            "Writes are refused",
+            [Query(f"max by (instance, reason) ({select('deltaweir_writes_refused')})", "{{instance}} {{reason}}")],
+            "none",
+            "1 while the catalog is not the newest state of its store, or a backend is not its own.",
+        ),
+        Panel(
+            "Looks at the store",
+            [Query(rate("deltaweir_catalog_looks_total", "outcome"), "{{outcome}}")],
+            "ops",
+            "How often the catalog was compared with its store's journal and owner records.",
         ),
     ],
 )

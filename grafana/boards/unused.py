@@ -1,5 +1,17 @@
 """Metrics that no panel shows, and why: the one place that says so."""
 
 UNUSED = {
-    "deltaweir_spool_bytes": "nothing is spooled: bodies are encoded as they arrive, within the memory budget",
+    "deltaweir_unsealed_documents_total": "not zero when somebody forges documents: the log names them",
+    "deltaweir_unsealed_buckets_total": "not zero when somebody changed a bucket's row: the log names it",
+    "deltaweir_view_streams_total": "for a panel on compressed files that is still to come",
+    "deltaweir_view_steps_total": "for a panel on compressed files that is still to come",
+    "deltaweir_view_text_bytes_total": "for a panel on compressed files that is still to come",
+    "deltaweir_spool_bytes": "only segments of bodies that arrive slowly while memory is short are spooled",
+    "deltaweir_gc_trash_bytes": "the files beside it are shown; their bytes are in the report of gc",
+    "deltaweir_bucket_noncurrent_versions": "what history costs is in `stats` and `explain`, per bucket",
+    "deltaweir_bucket_noncurrent_bytes": "as the versions beside it",
+    "deltaweir_bucket_delete_markers": "as the versions beside it",
+    "deltaweir_catalog_damaged": "the collector's refusals show it, and the log says what to do",
+    "deltaweir_disk_full": "an alert tells, and the free space beside it is shown",
+    "deltaweir_disk_reserve_bytes": "its runbook asks for it when a disk is full",
 }

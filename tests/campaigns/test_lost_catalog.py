@@ -15,7 +15,7 @@ import pytest
 
 from cluster.postgres import Postgres
 from outside.buckets import NewServer
-from outside.clients import S3Client, s3_client
+from outside.clients import S3Client, blunt_client
 from outside.content import MIB, noise, release
 from outside.server import Server, until
 
@@ -137,7 +137,7 @@ def test_a_rebuild_gives_back_every_version_that_was_acknowledged_in_time(
     new_server: NewServer, count: int, objects_min: int
 ) -> None:
     server = new_server(backup={"journal_seconds": 1}).start()
-    s3 = s3_client(server.endpoint)
+    s3 = blunt_client(server.endpoint)
     history = live(s3, count // 2, seed=1)
     server.run("backup")
     for number in range(count // 2):
@@ -164,7 +164,7 @@ def test_a_rebuild_gives_back_every_version_that_was_acknowledged_in_time(
 
 def test_what_only_blobs_know_is_quarantined_and_sealed_objects_open_with_only_the_kek(new_server: NewServer) -> None:
     server = new_server(backup={"journal_seconds": 3600}).start()
-    s3 = s3_client(server.endpoint)
+    s3 = blunt_client(server.endpoint)
     history = live(s3, 40)
     ship(server)
     sealed, plain = noise(501, 30_000), noise(502, 30_000)
@@ -194,7 +194,7 @@ def test_what_only_blobs_know_is_quarantined_and_sealed_objects_open_with_only_t
 
 def test_with_neither_backup_nor_journal_manifests_tell_what_they_know(new_server: NewServer) -> None:
     server = new_server().start()
-    s3 = s3_client(server.endpoint)
+    s3 = blunt_client(server.endpoint)
     history = History()
     for bucket in BUCKETS:
         s3.create_bucket(Bucket=bucket)
@@ -225,7 +225,7 @@ def test_nothing_is_lost_of_an_object_that_was_merged_around_a_part_of_another_o
     server = new_server(
         convert={"interval": "1h", "merge_extents": 32, "free_bytes_min": 0}, backup={"journal_seconds": 3600}
     ).start()
-    s3 = s3_client(server.endpoint)
+    s3 = blunt_client(server.endpoint)
     s3.create_bucket(Bucket=bucket)
     history = History()
     parts = [noise(number, 5 * MIB // 64) * 64 for number in range(40)]
@@ -279,7 +279,7 @@ def flip(path: Path) -> None:
 @pytest.mark.parametrize("torn", [False, True], ids=["flipped", "torn"])
 def test_a_damaged_journal_blob_is_named_and_never_skipped(new_server: NewServer, torn: bool) -> None:
     server = new_server(backup={"journal_seconds": 3600}).start()
-    s3 = s3_client(server.endpoint)
+    s3 = blunt_client(server.endpoint)
     s3.create_bucket(Bucket="zstd-00")
     for number in range(6):
         s3.put_object(Bucket="zstd-00", Key=f"k{number}", Body=noise(number, 5_000))
@@ -308,7 +308,7 @@ def test_a_damaged_journal_blob_is_named_and_never_skipped(new_server: NewServer
 
 def test_a_damaged_backup_is_named_and_an_older_one_gives_the_same(new_server: NewServer) -> None:
     server = new_server(backup={"journal_seconds": 3600}).start()
-    s3 = s3_client(server.endpoint)
+    s3 = blunt_client(server.endpoint)
     history = live(s3, 24)
     first = server.json("backup")["backup"]["id"]
     history.put(s3, "zstd-00", "between", b"x" * 9_000, {})
@@ -335,7 +335,7 @@ def start_refused(server: Server) -> str:
 
 def test_an_older_copy_of_the_catalog_is_refused_in_words_that_help(new_server: NewServer) -> None:
     server = new_server(backup={"journal_seconds": 3600}).start()
-    s3 = s3_client(server.endpoint)
+    s3 = blunt_client(server.endpoint)
     s3.create_bucket(Bucket="zstd-00")
     s3.put_object(Bucket="zstd-00", Key="old", Body=b"o" * 9_000)
     assert server.stop() == 0
@@ -372,7 +372,7 @@ def test_an_older_copy_of_the_catalog_is_refused_in_words_that_help(new_server: 
 
 def test_backup_and_rebuild_are_repeated_after_being_killed(new_server: NewServer) -> None:
     server = new_server(backup={"journal_seconds": 3600}).start()
-    s3 = s3_client(server.endpoint)
+    s3 = blunt_client(server.endpoint)
     history = live(s3, 60)
     ship(server)
     process = subprocess.Popen(
@@ -414,7 +414,7 @@ def test_backup_and_rebuild_are_repeated_after_being_killed(new_server: NewServe
 
 def test_without_a_pause_nothing_acknowledged_is_missing_from_the_journal(new_server: NewServer) -> None:
     server = new_server(backup={"journal_seconds": 0}).start()
-    s3 = s3_client(server.endpoint)
+    s3 = blunt_client(server.endpoint)
     history = live(s3, 30)
     burn(server)
     report = server.json("restore")
@@ -427,7 +427,7 @@ def test_a_store_moves_from_sqlite_to_postgresql_and_back(new_server: NewServer)
     postgres = Postgres().make().start()
     try:
         server = new_server(backup={"journal_seconds": 3600}).start()
-        s3 = s3_client(server.endpoint)
+        s3 = blunt_client(server.endpoint)
         history = live(s3, 24)
         server.run("backup")
         history.put(s3, "zstd-00", "behind", noise(77, 9_000), {"behind": "the backup"})

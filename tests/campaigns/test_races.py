@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from campaigns.linearizability.workload import Caller
 from cluster.replicas import Cluster
-from outside.clients import S3Client, s3_client
+from outside.clients import S3Client, blunt_client
 from outside.content import KIB, MIB, md5, multipart_etag, noise, release
 from outside.server import Server, until
 
@@ -109,7 +109,7 @@ def test_a_counter_that_is_compared_and_swapped_counts_every_success(cluster: Cl
 @pytest.fixture
 def clients(cluster: Cluster) -> list[S3Client]:
     """boto3 on each replica."""
-    return [s3_client(replica.endpoint) for replica in cluster.replicas]
+    return [blunt_client(replica.endpoint) for replica in cluster.replicas]
 
 
 def status(call: Callable[..., Any], **arguments: Any) -> tuple[int, str]:
@@ -227,7 +227,7 @@ def test_what_one_replica_acknowledges_the_others_see_at_once(cluster: Cluster) 
 def test_nothing_is_left_when_everything_was_deleted(cluster: Cluster) -> None:
     """The last of this file: after all the races every object, upload and bucket goes, the collector runs, and neither
     rows nor blobs stay behind."""
-    s3 = s3_client(cluster.replicas[1].endpoint)
+    s3 = blunt_client(cluster.replicas[1].endpoint)
     for bucket in ("delta-00", "delta-aes256-00"):
         for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
             entries = [{"Key": entry["Key"]} for entry in page.get("Contents", [])]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from outside.buckets import NewServer
-from outside.clients import S3Client, s3_client
+from outside.clients import S3Client, blunt_client
 from outside.server import Server
 
 WRITERS = 8
@@ -89,8 +89,8 @@ def single_reads(s3: S3Client, bucket: str, numbers: list[int]) -> list[float]:
 def test_small_similar_objects_take_a_quarter_of_zstd_each_and_are_read_alone(
     new_server: NewServer, count: int
 ) -> None:
-    server = new_server().start()
-    s3 = s3_client(server.endpoint)
+    server = new_server(storage={"second_copies": "none"}).start()
+    s3 = blunt_client(server.endpoint)
     sizes = [len(manifest(number)) for number in range(0, count, 97)]
     assert min(sizes) >= 1024 and max(sizes) <= 8192, (min(sizes), max(sizes))
     for bucket in ("off-00", "zstd-00", "delta-00"):

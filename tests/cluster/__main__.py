@@ -19,7 +19,7 @@ from outside.server import ACCESS_KEY_ID, BINARY, REGION, SECRET_ACCESS_KEY
 PASTE = """
 S3 by way of nginx:  {endpoint}
 the replicas:        {replicas}
-their admin pages:   {admin}
+their admin pages:   {admin} (each token in admin-token in its data directory)
 PostgreSQL:          {postgres}
 the store behind:    {store} (bucket blobs, the same key pair)
 logs and data:       {folder}

@@ -86,6 +86,59 @@ class Postgres:
             self.stop(signal.SIGQUIT)
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def query(self, sql: str) -> str:
+        """What `psql` prints for a statement, without decoration."""
+        command = [str(binaries() / "psql"), "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
+        done = subprocess.run([*command, "-XAtqc", sql], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def standby(self) -> Postgres:
+        """A hot standby that replicates asynchronously, running."""
+        standby = Postgres()
+        standby.log.touch()
+        if os.getuid() == 0:
+            for path in (standby.folder, standby.log):
+                shutil.chown(path, "postgres")
+        command = [str(binaries() / "pg_basebackup"), "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
+        command += ["-D", str(standby.folder / "data"), "--write-recovery-conf", "--checkpoint=fast", "--no-sync"]
+        done = subprocess.run(standby._as_server(command), capture_output=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr.decode(errors="replace")
+        standby.start()
+        until(lambda: self.query("SELECT count(*) FROM pg_stat_replication") == "1", 60, "the standby replicates")
+        return standby
+
+    def caught_up(self, standby: Postgres) -> bool:
+        """Whether a standby has applied all that was committed here."""
+        here = self.query("SELECT pg_current_wal_lsn()")
+        return standby.query(f"SELECT pg_last_wal_replay_lsn() >= '{here}'") == "t"
+
+    def lag_behind(self, primary: Postgres) -> None:
+        """This standby gets nothing more from its primary."""
+        self.query("ALTER SYSTEM SET primary_conninfo = ''")
+        self.query("SELECT pg_reload_conf()")
+        until(lambda: primary.query("SELECT count(*) FROM pg_stat_replication") == "0", 60, "replication has ended")
+
+    def promote(self) -> None:
+        """This standby is a primary from now on."""
+        assert self.query("SELECT pg_promote(true, 60)") == "t"
+
+    def keep(self, name: str) -> None:
+        """Copies the data directory; the server is stopped."""
+        shutil.copytree(self.folder / "data", self.folder / name, symlinks=True)
+        self._own(self.folder / name)
+
+    def put_back(self, name: str) -> None:
+        """Puts the copy in the place of the data directory; the server is stopped."""
+        shutil.rmtree(self.folder / "data")
+        (self.folder / name).rename(self.folder / "data")
+
+    @staticmethod
+    def _own(folder: Path) -> None:
+        if os.getuid() == 0:
+            for path in (folder, *folder.rglob("*")):
+                shutil.chown(path, "postgres", "postgres")
+
     def _ready(self) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, self.log.read_text(errors="replace")[-2000:]

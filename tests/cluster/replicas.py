@@ -13,6 +13,7 @@ from cluster.postgres import Postgres
 from outside.buckets import mode_tables
 from outside.server import BINARY, Server, Value
 from outside.store import Store
+from outside.users import users
 
 REPLICAS = 3
 KEK = base64.b64encode(bytes(range(32))).decode()
@@ -78,7 +79,7 @@ class Cluster:
         shared = store.tables()
         storage: dict[str, Value] = {**shared["storage"], "catalog": postgres.url, **tables.get("storage", {})}
         return Server(
-            folder, {**tables, **shared, "storage": storage}, environment={"DELTAWEIR_KEK": KEK}, binary=binary
+            folder, {**tables, **shared, "storage": storage}, users(folder), {"DELTAWEIR_KEK": KEK}, binary=binary
         )
 
     def stop(self) -> None:

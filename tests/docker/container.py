@@ -13,7 +13,7 @@ from outside.metrics import Metrics
 from outside.server import ACCESS_KEY_ID, SECRET_ACCESS_KEY, free_port, until
 
 HARDENED = ("--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--stop-timeout=40")
-TOKEN = "token-of-the-container-test"
+TOKEN = "token-of-the-container-test-0123456789"
 
 
 def fetch(url: str, token: str | None = None) -> tuple[int, str]:

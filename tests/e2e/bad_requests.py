@@ -373,7 +373,7 @@ def _(at: Place) -> bytes:
     return encode("PUT", at.key, [*headers, ("Content-Length", str(len(BODY)))], BODY)
 
 
-@bad("C23 signature version 2 in the query", 400, "InvalidRequest", "GET")
+@bad("C23 a wrong signature of version 2 in the query", 403, "SignatureDoesNotMatch", "GET")
 def _(at: Place) -> bytes:
     query = "AWSAccessKeyId=AKIATESTSOUTSIDE0001&Signature=c2lnbmF0dXJl&Expires=1900000000"
     return encode("GET", f"{at.key}?{query}", [("Host", at.host)])
@@ -389,7 +389,7 @@ for token in ("AWS4-HMAC-SHA256x", "aws4-hmac-sha256", "AWS4-ECDSA-P256-SHA256")
         )
 
 
-@bad("C26 a session token nobody issued", 403, None)
+@bad("C26 a session token nobody issued", 400, "InvalidToken")
 def _(at: Place) -> bytes:
     return put(at, headers=[("X-Amz-Security-Token", "made-up")])
 
@@ -458,33 +458,33 @@ for name in ("Upper", "a..b", "192.168.0.1", "ab", "xn--a", "-ab", "a" * 64, "a_
         return signed(at.host, "PUT", f"/{bucket}")
 
 
-for query in ("acl", "tagging", "torrent", "retention", "legal-hold"):
+for query in ("torrent", "restore", "renameObject"):
 
     @bad(f"C83 PUT ?{query} is not a PUT", 501, "NotImplemented")
     def _(at: Place, sub: str = query) -> bytes:
         return signed(at.host, "PUT", f"{at.key}?{sub}", body=BODY)
 
 
-for query in ("policy", "lifecycle", "website", "logging", "replication"):
+for query in ("metadataTable", "session", "select", "torrent"):
 
     @bad(f"C83 GET bucket ?{query} is not a listing", 501, "NotImplemented", "GET")
     def _(at: Place, sub: str = query) -> bytes:
         return signed(at.host, "GET", f"/{at.bucket}?{sub}")
 
 
-@bad("C83 DELETE ?tagging does not delete", 501, "NotImplemented", "DELETE")
+@bad("C83 DELETE ?restore does not delete", 501, "NotImplemented", "DELETE")
 def _(at: Place) -> bytes:
-    return signed(at.host, "DELETE", f"/{at.bucket}/sentinel?tagging")
+    return signed(at.host, "DELETE", f"/{at.bucket}/sentinel?restore")
 
 
-@bad("C103 an SSE-C key over plain HTTP", 501, None)
+@bad("C103 an SSE-C algorithm without a key", 400, "InvalidArgument")
 def _(at: Place) -> bytes:
     return put(at, headers=[("x-amz-server-side-encryption-customer-algorithm", "AES256")])
 
 
-@bad("encryption by aws:kms", 501, "NotImplemented")
+@bad("encryption by aws:kms:dsse", 501, "NotImplemented")
 def _(at: Place) -> bytes:
-    return put(at, headers=[("x-amz-server-side-encryption", "aws:kms")])
+    return put(at, headers=[("x-amz-server-side-encryption", "aws:kms:dsse")])
 
 
 @bad("encryption by ROT13", 400, "InvalidEncryptionAlgorithmError")
@@ -492,9 +492,14 @@ def _(at: Place) -> bytes:
     return put(at, headers=[("x-amz-server-side-encryption", "ROT13")])
 
 
-@bad("an ACL that would make it public", 400, "AccessControlListNotSupported")
+@bad("C83 PUT ?acl is not a PUT", 400, "MalformedACLError")
 def _(at: Place) -> bytes:
-    return put(at, headers=[("x-amz-acl", "public-read")])
+    return signed(at.host, "PUT", f"{at.key}?acl", body=BODY)
+
+
+@bad("a canned ACL there is not", 400, "InvalidArgument")
+def _(at: Place) -> bytes:
+    return put(at, headers=[("x-amz-acl", "public-reed")])
 
 
 @bad("a storage class there is not", 400, "InvalidStorageClass")
@@ -502,9 +507,9 @@ def _(at: Place) -> bytes:
     return put(at, headers=[("x-amz-storage-class", "SHINY")])
 
 
-@bad("tags in a header, which this server does not keep", 501, "NotImplemented")
+@bad("a tag in a header that stands twice", 400, "InvalidTag")
 def _(at: Place) -> bytes:
-    return put(at, headers=[("x-amz-tagging", "a=b")])
+    return put(at, headers=[("x-amz-tagging", "a=b&a=c")])
 
 
 # Digests and lengths

@@ -8,7 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from outside.clients import S3Client, s3_client
+from outside.buckets import NewServer
+from outside.clients import AwsCli, S3Client, s3_client
 from outside.failure import error_code
 from outside.server import SECRET_ACCESS_KEY
 from outside.sigv4 import EMPTY_SHA256, Scope, authorize, presign
@@ -37,13 +38,53 @@ def plain(url: str, method: str = "GET", body: bytes | None = None) -> tuple[int
     return answer.status, content
 
 
-def test_presigned_urls_put_get_head_and_delete(s3: S3Client, bucket: str) -> None:
+@pytest.mark.parametrize("version", ["s3v4", "s3"])
+def test_presigned_urls_put_get_head_and_delete(endpoint: str, bucket: str, version: str) -> None:
+    s3 = s3_client(endpoint, signature_version=version)
     at = {"Bucket": bucket, "Key": "a key/ü+%"}
     assert plain(s3.generate_presigned_url("put_object", at), "PUT", b"by url")[0] == 200
     assert plain(s3.generate_presigned_url("get_object", at)) == (200, b"by url")
     assert plain(s3.generate_presigned_url("head_object", at), "HEAD") == (200, b"")
-    assert plain(s3.generate_presigned_url("delete_object", at), "DELETE")[0] == 204
+    deleting = s3.generate_presigned_url("delete_object", at)
+    assert plain(deleting, "DELETE")[0] == (204 if version == "s3v4" else 403)
+    s3_client(endpoint).delete_object(**at)
     assert plain(s3.generate_presigned_url("get_object", at))[0] == 404
+
+
+def test_urls_that_clients_presign_by_default_work(s3: S3Client, aws: AwsCli, bucket: str) -> None:
+    """boto3 and aws-cli sign them with version 2 in us-east-1, as they come."""
+    at = {"Bucket": bucket, "Key": "a key/ü+%"}
+    url = s3.generate_presigned_url("put_object", at | {"ContentType": "text/plain", "Metadata": {"a": "1"}})
+    assert "AWSAccessKeyId=" in url
+    host, _, target = url.removeprefix("http://").partition("/")
+    connection = http.client.HTTPConnection(host, timeout=20)
+    connection.request("PUT", f"/{target}", b"by default", {"Content-Type": "text/plain", "x-amz-meta-a": "1"})
+    assert connection.getresponse().status == 200
+    connection.close()
+    assert s3.head_object(**at)["Metadata"] == {"a": "1"}
+    overridden = s3.generate_presigned_url("get_object", at | {"ResponseContentType": "image/png"})
+    assert plain(overridden) == (200, b"by default")
+    assert plain(overridden.replace("image%2Fpng", "text%2Fhtml"))[0] == 403
+    assert plain(aws.run("s3", "presign", f"s3://{bucket}/a key/ü+%").stdout.strip()) == (200, b"by default")
+
+
+@pytest.mark.parametrize("added", ["acl", "tagging", "versionId=null", "x-amz-meta-a=1", "partNumber=1", "attributes"])
+def test_nothing_can_be_added_to_a_url_of_version_2(s3: S3Client, bucket: str, added: str) -> None:
+    s3.put_object(Bucket=bucket, Key="k", Body=b"x")
+    url = s3.generate_presigned_url("get_object", {"Bucket": bucket, "Key": "k"})
+    assert plain(url) == (200, b"x")
+    status, body = plain(f"{url}&{added}")
+    assert (status, b"SignatureDoesNotMatch" in body) == (403, True)
+
+
+def test_urls_of_version_2_are_refused_where_the_operator_says_so(new_server: NewServer) -> None:
+    server = new_server(server={"presign_v2": False}).start()
+    s3 = s3_client(server.endpoint)
+    s3.create_bucket(Bucket="plain-bucket")
+    url = s3.generate_presigned_url("list_objects_v2", {"Bucket": "plain-bucket"})
+    assert plain(url)[0] == 400
+    v4 = s3_client(server.endpoint, signature_version="s3v4")
+    assert plain(v4.generate_presigned_url("list_objects_v2", {"Bucket": "plain-bucket"}))[0] == 200
 
 
 def test_a_presigned_url_is_for_its_method_alone(s3: S3Client, bucket: str) -> None:
@@ -85,10 +126,14 @@ def test_the_domain_itself_is_path_style(s3: S3Client, connect: Connect, bucket:
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "HEAD"])
 def test_nobody_without_a_signature_gets_in(s3: S3Client, endpoint: str, bucket: str, method: str) -> None:
     s3.put_object(Bucket=bucket, Key="k", Body=b"x")
-    for path in (f"{bucket}/k", f"{bucket}/none", "never-made/k"):
+    for path, expected, code in (
+        (f"{bucket}/k", 403, b"AccessDenied"),
+        (f"{bucket}/none", 403, b"AccessDenied"),
+        ("never-made/k", 404, b"NoSuchBucket"),
+    ):
         status, body = plain(f"{endpoint}/{path}", method, b"y" if method == "PUT" else None)
-        assert status == 403
-        assert method == "HEAD" or b"<Code>AccessDenied</Code>" in body
+        assert status == expected
+        assert method == "HEAD" or b"<Code>" + code + b"</Code>" in body
     assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"x"
 
 

@@ -242,7 +242,7 @@ UNUSUAL = [
 def test_keys_no_file_system_holds_are_given_back_and_stay_inside_the_target(
     new_server: NewServer, tmp_path: Path
 ) -> None:
-    server = new_server().start()
+    server = new_server(eject={"roots": [str(tmp_path)]}).start()
     s3 = s3_client(server.endpoint)
     s3.create_bucket(Bucket="delta-aes256-00")
     contents = {key: b"" if key == "empty" else noise(n, 300 * KIB) for n, key in enumerate(UNUSUAL)}

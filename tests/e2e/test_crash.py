@@ -9,7 +9,7 @@ import time
 import pytest
 
 from outside.buckets import NewServer
-from outside.clients import s3_client
+from outside.clients import blunt_client
 from outside.killing import BUCKETS, Writers
 from outside.server import until
 from outside.storage import assert_accounts_balance
@@ -21,7 +21,7 @@ from outside.storage import assert_accounts_balance
 def test_an_acknowledged_write_survives_kill_9(new_server: NewServer, rounds: int, seed: int) -> None:
     """Each round: eight writers, SIGKILL a random while after ten acknowledgements, restart, every key looked at."""
     server = new_server().start()
-    s3 = s3_client(server.endpoint)
+    s3 = blunt_client(server.endpoint)
     for bucket in BUCKETS:
         s3.create_bucket(Bucket=bucket)
     writers = Writers(seed)
@@ -36,17 +36,17 @@ def test_an_acknowledged_write_survives_kill_9(new_server: NewServer, rounds: in
         for thread in threads:
             thread.join()
         server.start()
-        s3 = s3_client(server.endpoint)
+        s3 = blunt_client(server.endpoint)
         writers.check(s3)
     assert writers.cut_off >= rounds, "no write was cut off: the kill came too late"
-    server.run("gc", "--now")
+    server.run("gc", "--now", "--empty-trash")
     assert_accounts_balance(server)
     writers.check(s3)
 
 
 def test_200_uploads_and_a_kill_leave_no_orphan(new_server: NewServer) -> None:
     server = new_server().start()
-    s3 = s3_client(server.endpoint)
+    s3 = blunt_client(server.endpoint)
     for bucket in BUCKETS:
         s3.create_bucket(Bucket=bucket)
     writers = Writers(seed=3)
@@ -59,17 +59,17 @@ def test_200_uploads_and_a_kill_leave_no_orphan(new_server: NewServer) -> None:
     assert writers.acknowledged >= 200
     assert writers.cut_off > 0
     server.start()
-    writers.check(s3_client(server.endpoint))
-    server.run("gc", "--now")
+    writers.check(blunt_client(server.endpoint))
+    server.run("gc", "--now", "--empty-trash")
     assert_accounts_balance(server)
-    writers.check(s3_client(server.endpoint))
+    writers.check(blunt_client(server.endpoint))
     server.restart()
-    writers.check(s3_client(server.endpoint))
+    writers.check(blunt_client(server.endpoint))
 
 
 def test_uploads_that_were_open_can_be_continued(new_server: NewServer) -> None:
     server = new_server().start()
-    s3 = s3_client(server.endpoint)
+    s3 = blunt_client(server.endpoint)
     s3.create_bucket(Bucket="delta-00")
     ids = {"Bucket": "delta-00", "Key": "k"}
     ids["UploadId"] = s3.create_multipart_upload(**ids)["UploadId"]
@@ -77,7 +77,7 @@ def test_uploads_that_were_open_can_be_continued(new_server: NewServer) -> None:
     first = s3.upload_part(**ids, PartNumber=1, Body=bodies[0])["ETag"]
     server.kill()
     server.start()
-    s3 = s3_client(server.endpoint)
+    s3 = blunt_client(server.endpoint)
     assert [part["PartNumber"] for part in s3.list_parts(**ids)["Parts"]] == [1]
     second = s3.upload_part(**ids, PartNumber=2, Body=bodies[1])["ETag"]
     parts = [{"PartNumber": 1, "ETag": first}, {"PartNumber": 2, "ETag": second}]

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from outside.buckets import NewServer
-from outside.clients import s3_client
+from outside.clients import blunt_client
 from outside.content import MIB, noise, release
 from outside.server import Server, until
 from outside.storage import assert_accounts_balance
@@ -62,7 +62,7 @@ def at_rest(server: Server) -> bool:
 @pytest.mark.parametrize("count", [150, pytest.param(10_000, marks=[pytest.mark.long, pytest.mark.timeout(1800)])])
 def test_after_a_storm_of_disconnects_everything_is_as_before(new_server: NewServer, count: int) -> None:
     server = new_server().start()
-    s3 = s3_client(server.endpoint)
+    s3 = blunt_client(server.endpoint)
     for bucket in ("delta-00", "delta-aes256-00", "zstd-00"):
         s3.create_bucket(Bucket=bucket)
         s3.put_object(Bucket=bucket, Key="app", Body=BODY)
@@ -85,13 +85,13 @@ def test_after_a_storm_of_disconnects_everything_is_as_before(new_server: NewSer
         assert [found["Key"] for found in s3.list_objects_v2(Bucket=bucket)["Contents"]] == ["app"]
         assert s3.get_object(Bucket=bucket, Key="app")["Body"].read() == BODY
     server.restart()  # what an abandoned upload wrote belongs to a closed epoch now
-    server.run("gc", "--now")
+    server.run("gc", "--now", "--empty-trash")
     assert_accounts_balance(server)
 
 
 def test_an_overwrite_that_is_cut_leaves_the_old_object(new_server: NewServer) -> None:
     server = new_server().start()
-    s3 = s3_client(server.endpoint)
+    s3 = blunt_client(server.endpoint)
     s3.create_bucket(Bucket="delta-00")
     s3.put_object(Bucket="delta-00", Key="k", Body=b"old")
     request = signed(f"127.0.0.1:{server.port}", "PUT", "/delta-00/k", body=noise(1, 8 * MIB))

@@ -126,17 +126,45 @@ def test_a_read_that_keeps_failing_ends_within_its_attempts_as_503_and_never_as_
 
 
 @pytest.mark.parametrize("fault", FAILED_WRITES, ids=name)
-def test_a_write_that_fails_is_not_repeated_by_us_and_changes_nothing(behind: Behind, fault: Fault) -> None:
+def test_a_write_that_fails_is_sent_again_and_the_client_notices_nothing(behind: Behind, fault: Fault) -> None:
     new = noise(8, 200_000)
     before = behind.retries()
-    behind.proxy.inject(fault, "PUT")
+    behind.proxy.inject(fault, "PUT", times=2)
+    behind.s3.put_object(Bucket="off-00", Key="k", Body=new)
+    assert behind.proxy.fired() == 2
+    sent = [exchange.target for exchange in behind.proxy.seen("PUT")]
+    assert len(sent) == 3 and len(set(sent)) == 1, "the same name each time"
+    assert behind.retries() - before == 2
+    behind.server.drop_caches()
+    assert read(behind.s3) == new
+    assert behind.integrity_errors() == 0
+
+
+def test_a_write_that_keeps_failing_ends_within_its_attempts_and_changes_nothing(behind: Behind) -> None:
+    new = noise(8, 200_000)
+    behind.proxy.inject(Fault(Kind.STATUS, 503), "PUT", times=1000)
     assert error_code(behind.s3.put_object, Bucket="off-00", Key="k", Body=new) == (503, "ServiceUnavailable")
-    assert behind.proxy.fired() == 1 and len(behind.proxy.seen("PUT")) == 1
-    assert behind.retries() == before
+    assert len(behind.proxy.seen("PUT")) == ATTEMPTS_MAX
+    behind.proxy.heal()
     assert read(behind.s3) == CONTENT
     behind.s3.put_object(Bucket="off-00", Key="k", Body=new)
     behind.server.drop_caches()
     assert read(behind.s3) == new
+
+
+def test_a_long_upload_goes_through_a_store_that_fails_parts_of_it(behind: Behind) -> None:
+    """Parts of 8 MiB; one in four fails, the upload's begin once, and the answer to its completion is lost."""
+    new = noise(10, 97 << 20)
+    behind.proxy.inject(Fault(Kind.STATUS, 503), "POST", contains="uploads")
+    behind.proxy.inject(Fault(Kind.STATUS, 503), "PUT", contains="partNumber=2&")
+    behind.proxy.inject(Fault(Kind.RESET_REQUEST), "PUT", contains="partNumber=5&")
+    behind.proxy.inject(Fault(Kind.COMMIT_THEN_RESET), "PUT", contains="partNumber=9&")
+    behind.proxy.inject(Fault(Kind.COMMIT_THEN_RESET), "POST", contains="uploadId")
+    behind.s3.put_object(Bucket="off-00", Key="long", Body=new)
+    assert behind.proxy.fired() == 5
+    behind.server.drop_caches()
+    assert read(behind.s3, "long") == new
+    assert behind.integrity_errors() == 0
 
 
 @pytest.mark.parametrize("fault", PASSING_WRITES, ids=name)

@@ -8,7 +8,7 @@ from pathlib import Path
 from botocore.exceptions import BotoCoreError, ClientError
 
 from outside.buckets import NewServer
-from outside.clients import S3Client, s3_client
+from outside.clients import S3Client, blunt_client
 from outside.content import noise, release
 from outside.server import Server, until
 
@@ -39,7 +39,7 @@ def is_readable(s3: S3Client, key: str) -> bool:
 
 def test_a_scrub_names_what_a_flipped_bit_reaches_and_nothing_else(new_server: NewServer) -> None:
     server = new_server().start()
-    s3 = s3_client(server.endpoint, retries={"total_max_attempts": 1})
+    s3 = blunt_client(server.endpoint, retries={"total_max_attempts": 1})
     for bucket in ("delta-00", "off-00"):
         s3.create_bucket(Bucket=bucket)
     for version in range(2):
@@ -76,7 +76,7 @@ def test_a_scrub_names_what_a_flipped_bit_reaches_and_nothing_else(new_server: N
 
 def test_a_scrub_runs_by_itself_where_the_configuration_says_how_often(new_server: NewServer) -> None:
     server = new_server(scrub={"interval": "1s", "percent": 50, "bytes_per_second": "100MiB"}).start()
-    s3 = s3_client(server.endpoint)
+    s3 = blunt_client(server.endpoint)
     s3.create_bucket(Bucket="off-00")
     s3.put_object(Bucket="off-00", Key="k", Body=noise(4, 100_000))
 

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from outside.buckets import NewServer
-from outside.clients import s3_client
+from outside.clients import blunt_client
 from outside.content import MIB, noise, release
 from outside.server import Server, until
 from outside.wire import Connection, signed
@@ -25,7 +25,7 @@ def refuses_connections(server: Server) -> bool:
 
 def test_an_upload_under_way_is_finished_before_the_server_ends(new_server: NewServer) -> None:
     server = new_server().start()
-    s3_client(server.endpoint).create_bucket(Bucket="delta-00")
+    blunt_client(server.endpoint).create_bucket(Bucket="delta-00")
     body = noise(1, 6 * MIB)
     request = signed(f"127.0.0.1:{server.port}", "PUT", "/delta-00/k", body=body)
     assert server.process is not None
@@ -46,12 +46,12 @@ def test_an_upload_under_way_is_finished_before_the_server_ends(new_server: NewS
         assert answer.status == 200
     assert server.process.wait(30) == 0
     server.start()
-    assert s3_client(server.endpoint).get_object(Bucket="delta-00", Key="k")["Body"].read() == body
+    assert blunt_client(server.endpoint).get_object(Bucket="delta-00", Key="k")["Body"].read() == body
 
 
 def test_a_download_under_way_is_finished_too(new_server: NewServer) -> None:
     server = new_server().start()
-    s3 = s3_client(server.endpoint)
+    s3 = blunt_client(server.endpoint)
     s3.create_bucket(Bucket="delta-00")
     body = release(1, 24 * MIB, 0)
     s3.put_object(Bucket="delta-00", Key="k", Body=body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from outside.buckets import NewServer
-from outside.clients import s3_client
+from outside.clients import blunt_client
 from outside.content import MIB, noise
 from outside.failure import error_code
 from outside.server import Server, until
@@ -15,7 +15,7 @@ from outside.wire import Connection, signed
 def impatient(new_server: NewServer) -> Server:
     """A server that waits a second or two where others wait half a minute."""
     server = new_server(server={"head_timeout": "1s", "stall_timeout": "2s"}).start()
-    s3_client(server.endpoint).create_bucket(Bucket="delta-00")
+    blunt_client(server.endpoint).create_bucket(Bucket="delta-00")
     return server
 
 
@@ -31,7 +31,7 @@ def test_a_head_that_does_not_end_is_cut_off(new_server: NewServer) -> None:
 
 def test_a_thousand_slow_heads_do_not_keep_others_out(new_server: NewServer) -> None:
     server = new_server(server={"head_timeout": "20s"}).start()
-    s3 = s3_client(server.endpoint)
+    s3 = blunt_client(server.endpoint)
     s3.create_bucket(Bucket="delta-00")
     before = server.status_bytes("VmRSS")
     slow = [Connection(server.port) for _ in range(800)]
@@ -54,12 +54,12 @@ def test_a_body_that_stalls_is_given_up_and_nothing_is_stored(new_server: NewSer
         answer = connection.answer("PUT")
         assert answer is None or (answer.status, answer.code) == (400, "RequestTimeout")
         assert connection.closed()
-    assert error_code(s3_client(server.endpoint).head_object, Bucket="delta-00", Key="k") == (404, "404")
+    assert error_code(blunt_client(server.endpoint).head_object, Bucket="delta-00", Key="k") == (404, "404")
 
 
 def test_a_reader_that_stops_reading_is_given_up(new_server: NewServer) -> None:
     server = impatient(new_server)
-    s3_client(server.endpoint).put_object(Bucket="delta-00", Key="k", Body=noise(1, 64 * MIB))
+    blunt_client(server.endpoint).put_object(Bucket="delta-00", Key="k", Body=noise(1, 64 * MIB))
     with Connection(server.port) as connection:
         connection.send(signed(connection.host, "GET", "/delta-00/k"))
         in_flight = "deltaweir_http_inflight"
@@ -69,7 +69,7 @@ def test_a_reader_that_stops_reading_is_given_up(new_server: NewServer) -> None:
 
 def test_past_the_most_requests_at_once_clients_are_asked_to_come_again(new_server: NewServer) -> None:
     server = new_server(limits={"requests_max": 2}).start()
-    s3 = s3_client(server.endpoint)
+    s3 = blunt_client(server.endpoint)
     s3.create_bucket(Bucket="delta-00")
     request = signed(f"127.0.0.1:{server.port}", "PUT", "/delta-00/k", body=noise(1, MIB))
     waiting = [Connection(server.port) for _ in range(2)]

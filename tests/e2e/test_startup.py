@@ -99,6 +99,12 @@ def test_a_public_admin_listener_needs_a_token(new_server: NewServer) -> None:
     server = new_server()
     server.tables["server"] = {"admin_listen": f"0.0.0.0:{server.admin_port}"}
     assert "token" in refusal(server).lower()
+    server.environment["DELTAWEIR_ADMIN_TOKEN"] = "0123456789abcdef0123456789abcde"
+    assert "32" in refusal(server)
+    server.environment["DELTAWEIR_ADMIN_TOKEN"] += "f"
+    assert "tls_cert" in refusal(server)
+    server.environment["DELTAWEIR_ADMIN_OVER_HTTP"] = "true"
+    server.start()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
 from outside.buckets import NewServer
-from outside.clients import S3Client, s3_client
+from outside.clients import S3Client, blunt_client
 from outside.content import KIB, MIB, noise, release, text
 from outside.server import Server
 
@@ -28,7 +28,7 @@ def contents() -> dict[str, bytes]:
 
 def filled(server: Server, bucket: str) -> S3Client:
     """A started server with the objects in a bucket."""
-    s3 = s3_client(server.start().endpoint)
+    s3 = blunt_client(server.start().endpoint)
     s3.create_bucket(Bucket=bucket)
     for key, content in contents().items():
         s3.put_object(Bucket=bucket, Key=key, Body=content)
@@ -108,7 +108,7 @@ def test_cut_extended_emptied_and_missing_files_are_errors(new_server: NewServer
 
 def test_two_blobs_of_one_size_cannot_change_places(new_server: NewServer) -> None:
     server = new_server()
-    s3 = s3_client(server.start().endpoint)
+    s3 = blunt_client(server.start().endpoint)
     first, second = noise(1, 400 * KIB), noise(2, 400 * KIB)
     for bucket in ("off-00", "off-aes256-00"):
         s3.create_bucket(Bucket=bucket)
@@ -125,7 +125,7 @@ def test_two_blobs_of_one_size_cannot_change_places(new_server: NewServer) -> No
 
 def test_damage_behind_the_range_does_not_stop_the_range(new_server: NewServer) -> None:
     server = new_server()
-    s3 = s3_client(server.start().endpoint)
+    s3 = blunt_client(server.start().endpoint)
     s3.create_bucket(Bucket="off-00")
     content = noise(3, 9 * MIB)
     s3.put_object(Bucket="off-00", Key="k", Body=content)

@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from observability.load import flip
 from outside.buckets import NewServer
-from outside.clients import s3_client
+from outside.clients import blunt_client, s3_client
 from outside.content import KIB, MIB, noise, release
 from outside.server import until
 
@@ -59,7 +59,7 @@ def test_the_last_good_collection_and_the_disks_are_as_they_are(new_server: NewS
 
 def test_a_read_that_meets_damage_is_counted_once_and_a_cut_one_as_cut_too(new_server: NewServer) -> None:
     server = new_server().start()
-    s3 = s3_client(server.endpoint)
+    s3 = blunt_client(server.endpoint)  # a repeated request would count again
     s3.create_bucket(Bucket="off-00")
     for key, size, at in (("early", 300 * KIB, 1000), ("late", 13 * MIB, 12 * MIB)):
         before = set(server.blob_files())

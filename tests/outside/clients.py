@@ -30,15 +30,11 @@ def s3_client(
     verify: Path | None = None,
     **config: Any,
 ) -> S3Client:
-    """boto3's client: path-style, one attempt, so that a failure shows where it happens. `verify`: whom TLS trusts."""
-    settings: dict[str, Any] = {
-        "retries": {"total_max_attempts": 1},
-        "signature_version": "s3v4",
-        "s3": {"addressing_style": "path"},
-        "connect_timeout": 10,
-        "read_timeout": 120,
-        "max_pool_connections": 64,
-    }
+    """boto3's client as it comes: signatures, addressing, retries and checksums are its own choice.
+
+    `verify`: whom TLS trusts.
+    """
+    settings: dict[str, Any] = {"connect_timeout": 10, "read_timeout": 120, "max_pool_connections": 64}
     session = boto3.session.Session()
     return session.client(
         "s3",
@@ -50,6 +46,11 @@ def s3_client(
         verify=None if verify is None else str(verify),
         config=Config(**(settings | config)),
     )
+
+
+def blunt_client(endpoint: str, **config: Any) -> S3Client:
+    """boto3's client that tries once, so that a failure shows where it happens: for servers that are meant to fail."""
+    return s3_client(endpoint, **({"retries": {"total_max_attempts": 1}} | config))
 
 
 def upload_parts(s3: S3Client, bucket: str, key: str, content: bytes) -> None:

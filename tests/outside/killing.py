@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from outside.clients import S3Client, s3_client
+from outside.clients import S3Client, blunt_client
 from outside.content import MIB, noise, release, text
 from outside.server import Server
 
@@ -66,7 +66,7 @@ class Writers:
 
     def _write(self, server: Server, round_number: int, thread: int, stop: threading.Event, count_max: int) -> None:
         rng = random.Random(f"{self.seed}/{round_number}/{thread}")
-        s3 = s3_client(server.endpoint, read_timeout=30)
+        s3 = blunt_client(server.endpoint, read_timeout=30)
         for _ in range(count_max):
             if stop.is_set():
                 return

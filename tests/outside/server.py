@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import re
@@ -105,6 +106,15 @@ class Server:
         return self.folder / "data"
 
     @property
+    def admin_token(self) -> str:
+        """The token of the admin listener: the one it was told, else the one it made at its first start."""
+        told = self.environment.get("DELTAWEIR_ADMIN_TOKEN") or self.tables.get("server", {}).get("admin_token")
+        if told:
+            return str(told)
+        made = self.data / "admin-token"
+        return made.read_text() if made.exists() else ""
+
+    @property
     def blobs(self) -> Path:
         """Where the local backend keeps blobs."""
         return self.data / "blobs"
@@ -197,27 +207,49 @@ class Server:
         """The end of its output."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
 
-    def admin_status(self, path: str) -> int:
-        """The status of a GET on the admin listener; 0 when nobody answers."""
+    def admin_request(
+        self,
+        path: str,
+        method: str = "GET",
+        data: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        token: str | None = None,
+    ) -> urllib.request.Request:
+        """A request to the admin listener with its token, or another one; `""` sends none."""
+        token = self.admin_token if token is None else token
+        sent = {"Authorization": f"Bearer {token}"} if token else {}
+        sent |= {"Content-Type": "application/json"} if data is not None else {}
+        url = f"http://127.0.0.1:{self.admin_port}{path}"
+        return urllib.request.Request(url, data, sent | dict(headers or {}), method=method)
+
+    def admin_status(
+        self,
+        path: str,
+        method: str = "GET",
+        data: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        token: str | None = None,
+    ) -> int:
+        """The status of a request to the admin listener; 0 when nobody answers."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}{path}", timeout=10) as answer:
+            request = self.admin_request(path, method, data, headers, token)
+            with urllib.request.urlopen(request, timeout=20) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return 0
 
     def admin(self, path: str, method: str = "GET", timeout_s: float = 60, body: Any = None) -> Any:
         """JSON of the admin API."""
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"http://127.0.0.1:{self.admin_port}{path}", data, method=method)
-        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+        with urllib.request.urlopen(self.admin_request(path, method, data), timeout=timeout_s) as answer:
             told = answer.read()
         return json.loads(told) if told else None
 
     def metrics(self) -> Metrics:
         """A scrape of `/metrics`."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(self.admin_request("/metrics"), timeout=10) as answer:
             return Metrics.parse(answer.read().decode())
 
     def settle(self, timeout_s: int = 60) -> None:

@@ -340,8 +340,8 @@ class CellRun:
         self.bundle.append_samples(batch.samples)
 
     def _metrics_reader(self) -> Callable[[], str] | None:
-        url = self.target.metrics_url
-        return (lambda: fetch_text(url)) if url else None
+        url, token = self.target.metrics_url, self.target.metrics_token
+        return (lambda: fetch_text(url, token)) if url else None
 
     def _scrape(self) -> Scrape | None:
         reader = self._metrics_reader()

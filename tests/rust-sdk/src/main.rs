@@ -1,5 +1,6 @@
-//! The AWS SDK for Rust against an endpoint: `rust-sdk ENDPOINT REGION KEY-ID SECRET BUCKET CHECK`. The bucket exists and is
-//! empty. Ends with 0 when the check held. `tests/e2e/test_rust_sdk.py` builds and runs it.
+//! The AWS SDK for Rust against an endpoint: `rust-sdk ENDPOINT REGION KEY-ID SECRET BUCKET CHECK`.
+//! The bucket exists and is empty. Ends with 0 when the check held. `tests/e2e/test_rust_sdk.py`
+//! builds and runs it.
 
 #![forbid(unsafe_code)]
 

@@ -118,7 +118,7 @@ def _endpoint(remote: Remote) -> Iterator[Check]:
 def _metrics(remote: Remote) -> Iterator[Check]:
     if remote.metrics_url:
         try:
-            scrape = prometheus.parse(fetch_text(remote.metrics_url))
+            scrape = prometheus.parse(fetch_text(remote.metrics_url, remote.metrics_token))
         except AdminError as error:
             yield Check(name="metrics", level="failed", detail=str(error))
         else:

@@ -121,7 +121,8 @@ class Deltaweir(Target):
             self.payload_hash,
             self.timeout_s,
         )
-        self.admin = AdminClient(f"http://127.0.0.1:{self._admin_port}")
+        self._token = secrets.token_hex(32)
+        self.admin = AdminClient(f"http://127.0.0.1:{self._admin_port}", self._token)
         self.metrics_url = f"{self.admin.url}/metrics"
 
     def start(self) -> None:
@@ -139,6 +140,7 @@ class Deltaweir(Target):
         environment = {
             "DELTAWEIR_ACCESS_KEY_ID": self._access_key_id,
             "DELTAWEIR_SECRET_ACCESS_KEY": self._secret,
+            "DELTAWEIR_ADMIN_TOKEN": self._token,
             "DELTAWEIR_KEK": self._kek,
             "DELTAWEIR_LOG": "warn",
         }

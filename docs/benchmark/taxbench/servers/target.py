@@ -42,6 +42,12 @@ class Target(abc.ABC):
     spawned: bool = True
     """Whether its processes are our children, whose CPU time the kernel adds to ours when they end."""
 
+    @property
+    def metrics_token(self) -> str:
+        """The admin token when the metrics are the admin listener's own; somebody else's URL is not shown it."""
+        ours = self.admin is not None and self.metrics_url.startswith(f"{self.admin.url.rstrip('/')}/")
+        return self.admin.token if self.admin is not None and ours else ""
+
     @abc.abstractmethod
     def start(self) -> None:
         """Brings the server up and returns when it answers."""

@@ -65,7 +65,7 @@ class _EffortWatch:
     """Reads the effort gauge while an upload runs."""
 
     def __init__(self, target: Target) -> None:
-        self._url = target.metrics_url
+        self._url, self._token = target.metrics_url, target.metrics_token
         self._seen: list[float] = []
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True)
@@ -87,7 +87,7 @@ class _EffortWatch:
     def _loop(self) -> None:
         while not self._ended.wait(SAMPLE_EVERY_S):
             with contextlib.suppress(AdminError):
-                scrape = prometheus.parse(fetch_text(self._url))
+                scrape = prometheus.parse(fetch_text(self._url, self._token))
                 if scrape.has(EFFORT_GAUGE):
                     self._seen.append(scrape.total(EFFORT_GAUGE))
 

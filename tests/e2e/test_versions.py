@@ -1,0 +1,462 @@
+"""Buckets that keep versions, through clients as they come: boto3 and aws-cli without any setting of their own."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from boto3.s3.transfer import TransferConfig
+
+from outside.buckets import MakeBucket
+from outside.clients import AwsCli, S3Client
+from outside.content import MIB, noise, release
+from outside.failure import error_code
+from outside.server import ACCESS_KEY_ID, DELTA, MODES, REGION, SECRET_ACCESS_KEY, Mode, Server
+
+UNKNOWN = "0123456789abcdef0123456789abcdef"
+
+
+@pytest.fixture(scope="session")
+def stock(endpoint: str) -> S3Client:
+    """boto3's client with an endpoint and credentials, and nothing else."""
+    return boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name=REGION,
+        aws_access_key_id=ACCESS_KEY_ID,
+        aws_secret_access_key=SECRET_ACCESS_KEY,
+    )
+
+
+def keep(s3: S3Client, bucket: str, status: str = "Enabled") -> None:
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": status})
+
+
+@pytest.fixture
+def kept(stock: S3Client, make_bucket: MakeBucket) -> str:
+    """An empty bucket that keeps versions."""
+    bucket = make_bucket()
+    keep(stock, bucket)
+    return bucket
+
+
+def put(s3: S3Client, bucket: str, key: str, body: bytes) -> str:
+    return str(s3.put_object(Bucket=bucket, Key=key, Body=body)["VersionId"])
+
+
+def body(s3: S3Client, bucket: str, key: str, version: str | None = None) -> bytes:
+    named = {} if version is None else {"VersionId": version}
+    return bytes(s3.get_object(Bucket=bucket, Key=key, **named)["Body"].read())
+
+
+def history(s3: S3Client, bucket: str, **page: Any) -> list[tuple[str, str, bool, bool]]:
+    """Key, version id, whether it is a marker, whether it is the latest; of one page, by key, the latest first."""
+    answer = s3.list_object_versions(Bucket=bucket, **page)
+    versions = [(entry, False) for entry in answer.get("Versions", [])]
+    markers = [(entry, True) for entry in answer.get("DeleteMarkers", [])]
+    rows = sorted(versions + markers, key=lambda row: (row[0]["Key"], not row[0]["IsLatest"]))
+    return [(entry["Key"], entry["VersionId"], marker, entry["IsLatest"]) for entry, marker in rows]
+
+
+def response_of(call: Callable[..., Any], **arguments: Any) -> Any:
+    """The answer of a call that must fail."""
+    with pytest.raises(Exception) as caught:
+        call(**arguments)
+    return caught.value.response  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
+def test_every_version_is_read_as_it_was_written_in_every_mode(
+    stock: S3Client, make_bucket: MakeBucket, mode: Mode
+) -> None:
+    bucket = make_bucket(mode)
+    before = release(7, 3 * MIB, 0)
+    assert "VersionId" not in stock.put_object(Bucket=bucket, Key="k", Body=before)
+    keep(stock, bucket)
+    contents = [before] + [release(7, 3 * MIB, number) for number in (1, 2, 3)] + [b"small", b""]
+    versions = ["null"] + [put(stock, bucket, "k", content) for content in contents[1:]]
+    assert len(set(versions)) == len(versions)
+    for version, content in zip(versions, contents, strict=True):
+        assert body(stock, bucket, "k", version) == content
+        head = stock.head_object(Bucket=bucket, Key="k", VersionId=version)
+        assert (head["VersionId"], head["ContentLength"]) == (version, len(content))
+        part = (
+            stock.get_object(Bucket=bucket, Key="k", VersionId=version, Range="bytes=2-9")["Body"] if content else None
+        )
+        assert part is None or part.read() == content[2:10]
+    assert body(stock, bucket, "k") == b""
+    listed = stock.list_object_versions(Bucket=bucket)["Versions"]
+    assert [entry["VersionId"] for entry in listed] == versions[::-1]
+    assert [entry["IsLatest"] for entry in listed] == [True] + [False] * 5
+    assert [entry["Size"] for entry in listed] == [len(content) for content in contents[::-1]]
+    stock.delete_object(Bucket=bucket, Key="k", VersionId=versions[2])
+    assert error_code(stock.get_object, Bucket=bucket, Key="k", VersionId=versions[2]) == (404, "NoSuchVersion")
+    for version, content in zip(versions[3:], contents[3:], strict=True):
+        assert body(stock, bucket, "k", version) == content, "what others were encoded against may go"
+
+
+def test_versioning_is_off_until_enabled_and_is_then_enabled_or_suspended(stock: S3Client, bucket: str) -> None:
+    assert "Status" not in stock.get_bucket_versioning(Bucket=bucket)
+    for status in ("Enabled", "Suspended", "Enabled"):
+        keep(stock, bucket, status)
+        assert stock.get_bucket_versioning(Bucket=bucket)["Status"] == status
+    wrong = {"Status": "Off"}
+    assert error_code(stock.put_bucket_versioning, Bucket=bucket, VersioningConfiguration=wrong) == (
+        400,
+        "MalformedXML",
+    )
+    none: dict[str, str] = {}
+    refused = error_code(stock.put_bucket_versioning, Bucket=bucket, VersioningConfiguration=none)
+    assert refused == (400, "IllegalVersioningConfigurationException")
+    assert error_code(stock.get_bucket_versioning, Bucket="no-such-bucket-here") == (404, "NoSuchBucket")
+
+
+def test_mfa_delete_is_refused_with_a_sentence(stock: S3Client, bucket: str) -> None:
+    answer = response_of(
+        stock.put_bucket_versioning,
+        Bucket=bucket,
+        VersioningConfiguration={"Status": "Enabled", "MFADelete": "Enabled"},
+    )
+    assert answer["Error"]["Code"] == "NotImplemented"
+    assert "MFA delete" in answer["Error"]["Message"]
+    assert "Status" not in stock.get_bucket_versioning(Bucket=bucket)
+    without = {"Status": "Enabled", "MFADelete": "Disabled"}
+    stock.put_bucket_versioning(Bucket=bucket, VersioningConfiguration=without)
+
+
+def test_a_deletion_hides_a_key_behind_a_marker(stock: S3Client, kept: str) -> None:
+    version = put(stock, kept, "k", b"one")
+    deleted = stock.delete_object(Bucket=kept, Key="k")
+    assert deleted["DeleteMarker"] is True
+    marker = deleted["VersionId"]
+    for call in (stock.get_object, stock.head_object):
+        missing = response_of(call, Bucket=kept, Key="k")["ResponseMetadata"]
+        headers = missing["HTTPHeaders"]
+        assert missing["HTTPStatusCode"] == 404
+        assert (headers["x-amz-delete-marker"], headers["x-amz-version-id"]) == ("true", marker)
+        named = response_of(call, Bucket=kept, Key="k", VersionId=marker)["ResponseMetadata"]
+        headers = named["HTTPHeaders"]
+        assert (named["HTTPStatusCode"], headers["allow"]) == (405, "DELETE")
+        assert (headers["x-amz-delete-marker"], headers["x-amz-version-id"]) == ("true", marker)
+        assert "last-modified" in headers
+    assert error_code(stock.get_object, Bucket=kept, Key="k") == (404, "NoSuchKey")
+    assert error_code(stock.get_object, Bucket=kept, Key="k", VersionId=marker) == (405, "MethodNotAllowed")
+    assert stock.list_objects_v2(Bucket=kept)["KeyCount"] == 0
+    assert "Contents" not in stock.list_objects(Bucket=kept)
+    assert body(stock, kept, "k", version) == b"one"
+    assert history(stock, kept) == [("k", marker, True, True), ("k", version, False, False)]
+
+
+def test_removing_the_marker_brings_the_object_back(stock: S3Client, kept: str) -> None:
+    put(stock, kept, "k", b"one")
+    second = put(stock, kept, "k", b"two")
+    markers = [stock.delete_object(Bucket=kept, Key="k")["VersionId"] for _ in range(2)]
+    assert len(set(markers)) == 2
+    for marker in markers[::-1]:
+        removed = stock.delete_object(Bucket=kept, Key="k", VersionId=marker)
+        assert (removed["DeleteMarker"], removed["VersionId"]) == (True, marker)
+    got = stock.get_object(Bucket=kept, Key="k")
+    assert (got["VersionId"], got["Body"].read()) == (second, b"two")
+    gone = stock.delete_object(Bucket=kept, Key="k", VersionId=second)
+    assert (gone["VersionId"], "DeleteMarker" in gone) == (second, False)
+    assert body(stock, kept, "k") == b"one"
+    again = stock.delete_object(Bucket=kept, Key="k", VersionId=second)
+    assert again["ResponseMetadata"]["HTTPStatusCode"] == 204, "what is not there is deleted already"
+
+
+def test_a_key_that_never_was_gets_a_marker(stock: S3Client, kept: str) -> None:
+    marker = stock.delete_object(Bucket=kept, Key="never")["VersionId"]
+    assert history(stock, kept) == [("never", marker, True, True)]
+
+
+def test_while_suspended_the_null_version_is_the_one_that_is_replaced(stock: S3Client, make_bucket: MakeBucket) -> None:
+    bucket = make_bucket()
+    stock.put_object(Bucket=bucket, Key="k", Body=b"before")
+    keep(stock, bucket)
+    version = put(stock, bucket, "k", b"named")
+    keep(stock, bucket, "Suspended")
+    assert stock.get_object(Bucket=bucket, Key="k")["VersionId"] == version
+    assert put(stock, bucket, "k", b"null one") == "null"
+    assert put(stock, bucket, "k", b"null two") == "null"
+    assert body(stock, bucket, "k", "null") == b"null two"
+    assert history(stock, bucket) == [("k", "null", False, True), ("k", version, False, False)]
+    deleted = stock.delete_object(Bucket=bucket, Key="k")
+    assert (deleted["VersionId"], deleted["DeleteMarker"]) == ("null", True)
+    assert stock.delete_object(Bucket=bucket, Key="k")["VersionId"] == "null"
+    assert history(stock, bucket) == [("k", "null", True, True), ("k", version, False, False)]
+    assert body(stock, bucket, "k", version) == b"named"
+    keep(stock, bucket)
+    newest = put(stock, bucket, "k", b"named again")
+    expected = [(newest, False), ("null", True), (version, False)]
+    answer = stock.list_object_versions(Bucket=bucket)
+    listed = {entry["VersionId"] for entry in answer["Versions"]} | {e["VersionId"] for e in answer["DeleteMarkers"]}
+    assert listed == {name for name, _ in expected}
+
+
+def test_version_ids_that_cannot_be_are_told_apart_from_those_that_are_not(stock: S3Client, kept: str) -> None:
+    put(stock, kept, "k", b"one")
+    for call in (stock.get_object, stock.head_object):
+        assert error_code(call, Bucket=kept, Key="k", VersionId=UNKNOWN)[0] == 404
+        assert error_code(call, Bucket=kept, Key="k", VersionId="null")[0] == 404
+        assert error_code(call, Bucket=kept, Key="k", VersionId="what?")[0] == 400
+    assert error_code(stock.get_object, Bucket=kept, Key="k", VersionId=UNKNOWN) == (404, "NoSuchVersion")
+    assert error_code(stock.get_object, Bucket=kept, Key="k", VersionId="what?") == (400, "InvalidArgument")
+    assert error_code(stock.delete_object, Bucket=kept, Key="k", VersionId="what?") == (400, "InvalidArgument")
+
+
+def test_versions_are_paged_whatever_the_page(stock: S3Client, kept: str) -> None:
+    expected = []
+    for key in ("a", "b/1", "b/2", "ü &"):
+        names = [put(stock, kept, key, key.encode() + bytes([number])) for number in range(3)]
+        names.append(stock.delete_object(Bucket=kept, Key=key)["VersionId"])
+        expected += [(key, name) for name in names[::-1]]
+    for size in (1, 2, 3, 4, 5, 16, 1000):
+        pages = stock.get_paginator("list_object_versions").paginate(Bucket=kept, PaginationConfig={"PageSize": size})
+        rows = []
+        for page in pages:
+            found = page.get("Versions", []) + page.get("DeleteMarkers", [])
+            assert len(found) <= size
+            rows += [(entry["Key"], entry["VersionId"]) for entry in found]
+        assert sorted(rows) == sorted(expected), size
+    last = None
+    walked: list[tuple[str, str]] = []
+    marker: dict[str, str] = {}
+    while last is None or last["IsTruncated"]:
+        last = stock.list_object_versions(Bucket=kept, MaxKeys=1, **marker)
+        walked += [(e["Key"], e["VersionId"]) for e in last.get("Versions", []) + last.get("DeleteMarkers", [])]
+        if last["IsTruncated"]:
+            marker = {"KeyMarker": last["NextKeyMarker"], "VersionIdMarker": last["NextVersionIdMarker"]}
+    assert walked == expected, "one at a time they come in order"
+    behind = stock.list_object_versions(Bucket=kept, KeyMarker="a")
+    assert {entry["Key"] for entry in behind["Versions"]} == {"b/1", "b/2", "ü &"}
+    rolled = stock.list_object_versions(Bucket=kept, Delimiter="/")
+    assert rolled["CommonPrefixes"] == [{"Prefix": "b/"}]
+    assert {entry["Key"] for entry in rolled["Versions"]} == {"a", "ü &"}
+    only = stock.list_object_versions(Bucket=kept, Prefix="b/2")
+    assert [(entry["Key"], entry["VersionId"]) for entry in only["Versions"]] == expected[9:12]
+    alone = {"VersionIdMarker": UNKNOWN}
+    assert error_code(stock.list_object_versions, Bucket=kept, **alone) == (400, "InvalidArgument")
+    wrong = {"KeyMarker": "a", "VersionIdMarker": "what?"}
+    assert error_code(stock.list_object_versions, Bucket=kept, **wrong) == (400, "InvalidArgument")
+    nothing = stock.list_object_versions(Bucket=kept, MaxKeys=0)
+    assert not nothing["IsTruncated"] and "Versions" not in nothing
+
+
+def test_a_bucket_that_never_kept_versions_lists_its_objects_as_null(stock: S3Client, bucket: str) -> None:
+    stock.put_object(Bucket=bucket, Key="k", Body=b"one")
+    assert history(stock, bucket) == [("k", "null", False, True)]
+    got = stock.get_object(Bucket=bucket, Key="k", VersionId="null")
+    assert got["Body"].read() == b"one"
+    assert "VersionId" not in stock.head_object(Bucket=bucket, Key="k")
+    assert "VersionId" not in stock.delete_object(Bucket=bucket, Key="k")
+    assert history(stock, bucket) == []
+
+
+def test_a_batch_deletes_versions_and_makes_markers(stock: S3Client, kept: str) -> None:
+    first, second = (put(stock, kept, "k", text) for text in (b"one", b"two"))
+    marker = stock.delete_object(Bucket=kept, Key="gone")["VersionId"]
+    objects = [
+        {"Key": "k", "VersionId": first},
+        {"Key": "gone", "VersionId": marker},
+        {"Key": "k"},
+        {"Key": "k", "VersionId": UNKNOWN},
+        {"Key": "k", "VersionId": "what?"},
+    ]
+    answer = stock.delete_objects(Bucket=kept, Delete={"Objects": objects})
+    named, unmarked, marked, unknown = answer["Deleted"]
+    assert named == {"Key": "k", "VersionId": first}
+    assert unmarked == {"Key": "gone", "VersionId": marker, "DeleteMarker": True, "DeleteMarkerVersionId": marker}
+    assert marked["DeleteMarker"] is True and "VersionId" not in marked
+    assert unknown == {"Key": "k", "VersionId": UNKNOWN}
+    assert [(error["Code"], error["VersionId"]) for error in answer["Errors"]] == [("InvalidArgument", "what?")]
+    assert history(stock, kept) == [
+        ("k", marked["DeleteMarkerVersionId"], True, True),
+        ("k", second, False, False),
+    ]
+
+
+def test_a_bucket_is_deleted_only_when_no_version_and_no_marker_is_left(stock: S3Client, kept: str) -> None:
+    version = put(stock, kept, "k", b"one")
+    marker = stock.delete_object(Bucket=kept, Key="k")["VersionId"]
+    for name in (version, marker):
+        assert error_code(stock.delete_bucket, Bucket=kept) == (409, "BucketNotEmpty")
+        stock.delete_object(Bucket=kept, Key="k", VersionId=name)
+    stock.delete_bucket(Bucket=kept)
+
+
+def test_a_bucket_is_emptied_as_boto3_empties_one(endpoint: str, stock: S3Client, kept: str) -> None:
+    for number in range(30):
+        for _ in range(3):
+            put(stock, kept, f"k{number}", b"x")
+        stock.delete_object(Bucket=kept, Key=f"k{number}")
+    keys = {"aws_access_key_id": ACCESS_KEY_ID, "aws_secret_access_key": SECRET_ACCESS_KEY}
+    resource: Any = boto3.resource("s3", endpoint_url=endpoint, region_name=REGION, **keys)
+    resource.Bucket(kept).object_versions.delete()
+    assert history(stock, kept) == []
+    stock.delete_bucket(Bucket=kept)
+
+
+def test_copies_name_their_version_and_their_sources(stock: S3Client, kept: str, make_bucket: MakeBucket) -> None:
+    first = put(stock, kept, "k", noise(1, 300_000))
+    second = put(stock, kept, "k", noise(2, 300_000))
+    source = {"Bucket": kept, "Key": "k", "VersionId": first}
+    back = stock.copy_object(Bucket=kept, Key="k", CopySource=source)
+    assert back["CopySourceVersionId"] == first
+    assert back["VersionId"] not in (first, second)
+    assert body(stock, kept, "k") == noise(1, 300_000), "an older version is brought back by a copy onto its key"
+    plain = {"Bucket": kept, "Key": "k"}
+    assert stock.copy_object(Bucket=kept, Key="other", CopySource=plain)["CopySourceVersionId"] == back["VersionId"]
+    elsewhere = make_bucket()
+    copied = stock.copy_object(Bucket=elsewhere, Key="c", CopySource=source | {"VersionId": second})
+    assert copied["CopySourceVersionId"] == second and "VersionId" not in copied
+    assert body(stock, elsewhere, "c") == noise(2, 300_000)
+    marker = stock.delete_object(Bucket=kept, Key="k")["VersionId"]
+    assert error_code(stock.copy_object, Bucket=kept, Key="x", CopySource=plain) == (404, "NoSuchKey")
+    refused = error_code(stock.copy_object, Bucket=kept, Key="x", CopySource=source | {"VersionId": marker})
+    assert refused == (400, "InvalidRequest")
+    missing = error_code(stock.copy_object, Bucket=kept, Key="x", CopySource=source | {"VersionId": UNKNOWN})
+    assert missing == (404, "NoSuchVersion")
+
+
+def test_an_upload_in_parts_is_one_more_version(stock: S3Client, kept: str) -> None:
+    first = put(stock, kept, "k", b"one")
+    content = noise(5, 12 * MIB)
+    stock.upload_fileobj(io.BytesIO(content), kept, "k", Config=TransferConfig(multipart_chunksize=5 * MIB))
+    assert body(stock, kept, "k") == content
+    upload = stock.create_multipart_upload(Bucket=kept, Key="k")["UploadId"]
+    part = {"Bucket": kept, "Key": "k", "UploadId": upload, "PartNumber": 1}
+    copied = stock.upload_part_copy(CopySource={"Bucket": kept, "Key": "k", "VersionId": first}, **part)
+    assert copied["CopySourceVersionId"] == first
+    parts = {"Parts": [{"PartNumber": 1, "ETag": copied["CopyPartResult"]["ETag"]}]}
+    whole = {"Bucket": kept, "Key": "k", "UploadId": upload, "MultipartUpload": parts}
+    version = stock.complete_multipart_upload(**whole)["VersionId"]
+    put(stock, kept, "k", b"newer")
+    assert stock.complete_multipart_upload(**whole)["VersionId"] == version, "completed twice it is the same version"
+    assert body(stock, kept, "k", version) == b"one"
+    assert len(history(stock, kept)) == 4
+
+
+def test_conditions_ask_the_current_version(stock: S3Client, kept: str) -> None:
+    first = put(stock, kept, "k", b"one")
+    tag = stock.head_object(Bucket=kept, Key="k")["ETag"]
+    assert error_code(stock.put_object, Bucket=kept, Key="k", Body=b"x", IfNoneMatch="*") == (412, "PreconditionFailed")
+    stock.put_object(Bucket=kept, Key="k", Body=b"two", IfMatch=tag)
+    assert error_code(stock.put_object, Bucket=kept, Key="k", Body=b"x", IfMatch=tag) == (412, "PreconditionFailed")
+    assert error_code(stock.delete_object, Bucket=kept, Key="k", IfMatch=tag) == (412, "PreconditionFailed")
+    stock.delete_object(Bucket=kept, Key="k")
+    stock.put_object(Bucket=kept, Key="k", Body=b"three", IfNoneMatch="*")
+    assert stock.get_object(Bucket=kept, Key="k", VersionId=first, IfMatch=tag)["Body"].read() == b"one"
+    assert error_code(stock.get_object, Bucket=kept, Key="k", VersionId=first, IfNoneMatch=tag)[0] == 304
+
+
+def test_aws_cli_works_with_versions(aws: AwsCli, make_bucket: MakeBucket, tmp_path: Path) -> None:
+    bucket = make_bucket()
+
+    def api(*arguments: str) -> Any:
+        out = aws.run("s3api", *arguments, "--bucket", bucket).stdout
+        return json.loads(out) if out.strip() else {}
+
+    api("put-bucket-versioning", "--versioning-configuration", "Status=Enabled")
+    assert api("get-bucket-versioning") == {"Status": "Enabled"}
+    file = tmp_path / "file"
+    for text in ("one", "two"):
+        file.write_text(text)
+        aws.run("s3", "cp", "--no-progress", str(file), f"s3://{bucket}/dir/k")
+    aws.run("s3", "rm", f"s3://{bucket}/dir/k")
+    assert aws.run("s3", "ls", f"s3://{bucket}/dir/", check=False).stdout == ""
+    listed = api("list-object-versions", "--prefix", "dir/")
+    newest, oldest = listed["Versions"]
+    (marker,) = listed["DeleteMarkers"]
+    assert marker["IsLatest"] and not newest["IsLatest"]
+    back = tmp_path / "back"
+    api("get-object", "--key", "dir/k", "--version-id", oldest["VersionId"], str(back))
+    assert back.read_text() == "one"
+    assert api("delete-object", "--key", "dir/k", "--version-id", marker["VersionId"])["DeleteMarker"] is True
+    aws.run("s3", "cp", "--no-progress", f"s3://{bucket}/dir/k", str(back))
+    assert back.read_text() == "two"
+    refused = aws.run("s3", "rb", "--force", f"s3://{bucket}", check=False)
+    assert refused.returncode != 0 and "BucketNotEmpty" in refused.stderr
+
+
+def test_writers_of_one_key_each_have_their_version(stock: S3Client, kept: str) -> None:
+    def write(number: int) -> tuple[str, bytes | None]:
+        if number % 5 == 4:
+            return str(stock.delete_object(Bucket=kept, Key="k")["VersionId"]), None
+        content = noise(number, 20_000)
+        return put(stock, kept, "k", content), content
+
+    with ThreadPoolExecutor(10) as pool:
+        written = dict(pool.map(write, range(40)))
+    assert len(written) == 40
+    rows = history(stock, kept)
+    assert {version for _, version, _, _ in rows} == set(written)
+    (latest,) = [(version, marker) for _, version, marker, is_latest in rows if is_latest]
+    for version, content in written.items():
+        if content is None:
+            assert error_code(stock.get_object, Bucket=kept, Key="k", VersionId=version)[0] == 405
+        else:
+            assert body(stock, kept, "k", version) == content
+    if latest[1]:
+        assert error_code(stock.get_object, Bucket=kept, Key="k") == (404, "NoSuchKey")
+    else:
+        assert stock.head_object(Bucket=kept, Key="k")["VersionId"] == latest[0]
+
+
+def test_no_version_is_lost_to_a_write_that_was_under_way_when_versioning_was_enabled(
+    stock: S3Client, make_bucket: MakeBucket
+) -> None:
+    bucket = make_bucket()
+    acknowledged: list[str] = []
+
+    def write(number: int) -> None:
+        version = stock.put_object(Bucket=bucket, Key="k", Body=noise(number, 200_000)).get("VersionId", "null")
+        acknowledged.append(version)
+
+    with ThreadPoolExecutor(8) as pool:
+        early = [pool.submit(write, number) for number in range(16)]
+        early[3].result()
+        keep(stock, bucket)
+        late = [pool.submit(write, number) for number in range(16, 32)]
+        for done in early + late:
+            done.result()
+    listed = {version for _, version, _, _ in history(stock, bucket)}
+    assert {version for version in acknowledged if version != "null"} == listed - {"null"}
+
+
+def test_history_is_kept_by_collection_and_counted(server: Server, stock: S3Client, make_bucket: MakeBucket) -> None:
+    bucket = make_bucket(DELTA)
+    keep(stock, bucket)
+    contents = [release(11, 4 * MIB, number) for number in range(5)]
+    versions = [put(stock, bucket, "k", content) for content in contents]
+    marker = stock.delete_object(Bucket=bucket, Key="marked")["VersionId"]
+    told = server.json("explain", f"s3://{bucket}/k", "--version", versions[3])
+    assert (told["version"], told["current"], told["form"]) == (versions[3], False, "delta")
+    assert server.json("explain", f"s3://{bucket}/k")["version"] == versions[4]
+    assert server.json("explain", f"s3://{bucket}/marked", "--version", marker)["delete_marker"] is True
+    (row,) = [row for row in server.admin("/api/v1/stats")["buckets"] if row["name"] == bucket]
+    assert (row["objects"], row["noncurrent_versions"], row["delete_markers"]) == (1, 4, 1)
+    assert row["noncurrent_bytes"] == 16 * MIB
+    assert 0 < row["noncurrent_stored_bytes"] < 8 * MIB, "an overwrite is encoded against what it replaces"
+    server.run("gc", "--now")
+    server.drop_caches()
+    for version, content in zip(versions, contents, strict=True):
+        assert body(stock, bucket, "k", version) == content
+    for version in versions[1:]:
+        stock.delete_object(Bucket=bucket, Key="k", VersionId=version)
+    server.run("gc", "--now")
+    server.drop_caches()
+    assert body(stock, bucket, "k") == contents[0]
+
+
+def test_last_modified_of_versions_does_not_go_back(stock: S3Client, kept: str) -> None:
+    versions = [put(stock, kept, "k", bytes([number])) for number in range(5)]
+    times = [stock.head_object(Bucket=kept, Key="k", VersionId=version)["LastModified"] for version in versions]
+    assert times == sorted(times)
+    assert abs(times[-1].timestamp() - time.time()) < 120

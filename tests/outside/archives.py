@@ -1,0 +1,75 @@
+"""Compressed files as real tools make them, and their next releases."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import zipfile
+from functools import cache
+
+from outside.content import noise, text
+
+DAY = (2026, 11, 23, 12, 0, 0)
+"""When everything in an archive was made: an archive depends on its files alone."""
+
+
+@cache
+def tree(seed: int, files: int, file_len: int, version: int) -> tuple[tuple[str, bytes], ...]:
+    """A source tree, `version` releases after the first. Each changes one file in seven and adds a short one."""
+    found: list[tuple[str, bytes]] = []
+    for number in range(files + version):
+        length = file_len if number < files else file_len // 10
+        content = text(seed * 1000 + number, length + number * 37)
+        for step in range(1, version + 1):
+            if (number + step) % 7 == 0:
+                at = (seed * 7919 + number * 104_729 + step * 1_299_709) % len(content)
+                content = content[:at] + f"release {step} of file {number}\n".encode() + content[at + 9 :]
+        found.append((f"package/module_{number:03}.log", content))
+    return tuple(found)
+
+
+def wheel(seed: int, files: int, file_len: int, version: int, level: int = 6, data_len: int = 0) -> bytes:
+    """A zip as `pip` and `jar` write it: each file a stream of its own, one in ten stored. `data_len`: bytes of a first
+    file that nothing can shrink."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        if data_len:
+            archive.writestr(zipfile.ZipInfo("package/data.bin", DAY), noise(seed, data_len))
+        for number, (name, content) in enumerate(tree(seed, files, file_len, version)):
+            method = zipfile.ZIP_STORED if number % 10 == 9 else zipfile.ZIP_DEFLATED
+            archive.writestr(zipfile.ZipInfo(name, DAY), content, method, level)
+    return out.getvalue()
+
+
+def plain_tar(seed: int, files: int, file_len: int, version: int, data_len: int = 0) -> bytes:
+    """The tree as one tar. `data_len`: bytes of files between the others that hardly shrink."""
+    members = list(tree(seed, files, file_len, version))
+    half = data_len // 2
+    members.insert(1, ("package/data_0.bin", hexadecimal(seed, half)))
+    members.insert(len(members) // 2, ("package/data_1.bin", hexadecimal(seed + 1, half)))
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+def hexadecimal(seed: int, size: int) -> bytes:
+    """Digits that take half of their bytes in a deflate stream."""
+    return noise(seed, size // 2).hex().encode()
+
+
+def tar_gz(seed: int, files: int, file_len: int, version: int, level: int = 6, data_len: int = 0) -> bytes:
+    """The tree as one stream of a `.tar.gz`."""
+    return gzip.compress(plain_tar(seed, files, file_len, version, data_len), level, mtime=0)
+
+
+def damaged(content: bytes, seed: int) -> bytes:
+    """The same with a few bytes of another kind in it: some of its streams are streams no more."""
+    changed = bytearray(content)
+    for number, byte in enumerate(noise(seed, 8)):
+        changed[(seed * 31 + number * 104_729) % len(changed)] ^= byte | 1
+    return bytes(changed)
