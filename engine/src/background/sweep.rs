@@ -8,8 +8,8 @@
 //! A listing finds them, the catalog has no row for them, and the store's own record (newest backup
 //! and journal) does not name them: all three, or they stay. A file that the record names and the
 //! catalog does not is a catalog that lost rows: nothing is removed then. An epoch is looked
-//! through once; the catalog remembers that. What a paused writer stores later than that stays
-//! until `deltaweir gc --sweep`.
+//! through once; the catalog remembers that. What a paused writer stores later than that, and what
+//! a store's listing did not show yet, stays until `deltaweir gc --sweep`.
 
 use crate::{
     Engine,

@@ -203,10 +203,12 @@ async fn campaign(seed: u64, ops: u64, mutant: Mutant) -> Findings {
         tally.add(&client.expect("a client ends").tally);
     }
     let mut broken_rules = running.engine.catalog().check().await.unwrap();
-    // What the last start left without a row is garbage to the next one.
+    // What the last start left without a row is garbage to the next one. Earlier epochs are looked
+    // through again: their only listing may have been a stale one.
     running = store.serve(running.leave().await).await;
     for _ in 0..2 {
-        let everything = CollectParameters { now: true, empty_trash: true, ..CollectParameters::default() };
+        let everything =
+            CollectParameters { now: true, empty_trash: true, sweep: true, ..CollectParameters::default() };
         if let Err(error) = running.engine.collect_as(everything).await {
             broken_rules.push(format!("the store is well and cannot be collected: {error}"));
         }
