@@ -136,18 +136,14 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let owned = self.owned_backends().await?;
         report.errors += (self.blobs.backends().count() - owned.len()) as u64;
-        self.may_delete().await.inspect_err(|_| self.metrics.gc_refusals_total.inc())?;
+        self.or_refuse(self.may_delete().await)?;
         self.close_stale_writers().await?;
         let due = Due::of(self, parameters).await?;
         // Whoever has nothing to remove asks for no blob.
         if !due.anything() {
             return Ok(());
         }
-        if let Err(error) = self.agree_to_delete(run).await {
-            self.metrics.gc_refusals_total.inc();
-            tracing::error!(%error, "the collector removes nothing");
-            return Err(error);
-        }
+        self.or_refuse(self.agree_to_delete(run).await)?;
         self.purge_tombstones(run, due.delay_ms, &owned, report).await?;
         self.sweep_closed_epochs(run, &due.epochs, &owned, report).await?;
         self.empty_trash(run, due.trash_before, &owned, report).await
@@ -157,6 +153,14 @@ impl Engine {
     async fn agree_to_delete(&self, run: &JobRun) -> Result<(), EngineError> {
         self.soundness.proven(run.token()).await?;
         self.may_delete().await
+    }
+
+    /// Counts and logs that nothing is removed, when that is what came out.
+    pub(super) fn or_refuse<T>(&self, outcome: Result<T, EngineError>) -> Result<T, EngineError> {
+        outcome.inspect_err(|error| {
+            self.metrics.gc_refusals_total.inc();
+            tracing::error!(%error, "the collector removes nothing");
+        })
     }
 
     /// The job `uploads`.

@@ -107,19 +107,17 @@ impl Engine {
         for name in names {
             suspects.add(name);
         }
-        let named =
-            self.safety.named_in_store(&suspects).await.inspect_err(|_| self.metrics.gc_refusals_total.inc())?;
+        let named = self.or_refuse(self.safety.named_in_store(&suspects).await)?;
         let contradicted: Vec<&str> = names.iter().filter(|name| named.contains(name)).map(BlobName::as_str).collect();
         if contradicted.is_empty() {
             return Ok(());
         }
-        self.metrics.gc_refusals_total.inc();
-        Err(EngineError::Integrity(format!(
+        self.or_refuse(Err(EngineError::Integrity(format!(
             "the journal in the store needs {} files that the catalog does not know ({}): the catalog has lost rows, and nothing is removed. \
              `deltaweir rebuild` makes it again from the store",
             contradicted.len(),
             contradicted[..contradicted.len().min(SHOWN_MAX)].join(", "),
-        )))
+        ))))
     }
 
     /// Removes files that are on the list since before `before_ms`, each looked up once more.
