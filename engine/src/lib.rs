@@ -57,7 +57,7 @@ pub use resources::{
 };
 pub use write::{
     publish::{Completion, PartName, Terms},
-    stage::Staged,
+    stage::{BodyDigest, Staged},
 };
 
 use background::{converter, jobs};
@@ -182,16 +182,6 @@ pub struct ObjectInfo {
     pub version: Version,
     /// Its facts.
     pub facts: Facts,
-}
-
-/// What hashes a body while it arrives; runs on a pool of its own, segment by segment, in order.
-pub trait BodyDigest: Send + 'static {
-    /// What it gives in the end.
-    type Output: Send + 'static;
-    /// Takes the next bytes.
-    fn update(&mut self, bytes: &[u8]);
-    /// Ends: its output, and the SHA-256 of everything (needed for exact duplicates).
-    fn finish(self) -> (Self::Output, [u8; 32]);
 }
 
 /// Where a body is going.

@@ -4,7 +4,7 @@
 //! Publishing runs in a task of its own: a client that hangs up cannot leave it half done (E25).
 
 use crate::{
-    BodyDigest, Destination, Engine, Published,
+    Destination, Engine, Published,
     bases::{
         choose::Choice,
         plan::{self, Reason},
@@ -18,7 +18,7 @@ use crate::{
     now_ms,
     read::object::{OpenObject, from_json},
     write::{
-        stage::{Staged, StagedContent},
+        stage::{BodyDigest, Staged, StagedContent},
         view,
         views::BaseView,
     },

@@ -8,7 +8,7 @@
 //! ```
 
 use crate::{
-    BodyDigest, Destination, Engine,
+    Destination, Engine,
     bases::{
         base::{Avoided, BaseObject, RegionOutcome},
         choose::{Candidate, Choice, ChoiceAccount, Proven, Wish},
@@ -57,6 +57,7 @@ use tokio::{
 mod body;
 mod views;
 
+pub use body::BodyDigest;
 pub(crate) use body::ContentDigest;
 use body::{BodyReader, HashLane};
 

@@ -2,7 +2,6 @@
 
 use super::joined;
 use crate::{
-    BodyDigest,
     error::{EngineError, StoreError},
     resources::{budget::Arriving, pool::CodecPool},
     write::spool::{Arrived, Spool},
@@ -11,6 +10,16 @@ use bytes::Bytes;
 use futures::{FutureExt, Stream, StreamExt, future::BoxFuture};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
+
+/// What hashes a body while it arrives; runs on a pool of its own, segment by segment, in order.
+pub trait BodyDigest: Send + 'static {
+    /// What it gives in the end.
+    type Output: Send + 'static;
+    /// Takes the next bytes.
+    fn update(&mut self, bytes: &[u8]);
+    /// Ends: its output, and the SHA-256 of everything (needed for exact duplicates).
+    fn finish(self) -> (Self::Output, [u8; 32]);
+}
 
 /// Cuts a body into segments.
 pub(super) struct BodyReader<S> {
