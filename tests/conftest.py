@@ -18,7 +18,7 @@ from outside.buckets import MakeBucket, NewServer, bucket_maker, mode_tables
 from outside.clients import AwsCli, Rclone, S3Client, s3_client
 from outside.server import Server, Value
 from outside.store import Store
-from outside.users import users
+from outside.users import anonymous, client_of, users
 from outside.wire import Connection
 
 ELSEWHERE = os.environ.get("DELTAWEIR_TEST_ENDPOINT")
@@ -94,6 +94,18 @@ def endpoint(request: pytest.FixtureRequest) -> str:
 def s3(endpoint: str) -> S3Client:
     """boto3 on the shared endpoint."""
     return s3_client(endpoint)
+
+
+@pytest.fixture
+def alt(endpoint: str) -> S3Client:
+    """The client of another account."""
+    return client_of(endpoint, "alt")
+
+
+@pytest.fixture
+def nobody(endpoint: str) -> S3Client:
+    """A client that signs nothing."""
+    return anonymous(endpoint)
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,10 @@ mod console;
 pub use access::{Access, Caller, Scope};
 
 use crate::{
+    auth::Users,
     engine::{CollectParameters, Engine, EngineError, JobAction},
     metrics::Metrics,
+    ops::access::Trial,
 };
 use bytes::Bytes;
 use catalog::VersionRef;
@@ -36,9 +38,13 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 pub struct AdminService {
     engine: Arc<Engine>,
     metrics: Arc<Metrics>,
+    users: UsersNow,
     access: Option<Access>,
     stopping: watch::Receiver<bool>,
 }
+
+/// Gives the users as they are now.
+pub type UsersNow = Box<dyn Fn() -> Arc<Users> + Send + Sync>;
 
 /// Why an API call has no answer.
 #[derive(Debug)]
@@ -86,10 +92,11 @@ impl AdminService {
     pub fn new(
         engine: Arc<Engine>,
         metrics: Arc<Metrics>,
+        users: UsersNow,
         access: Option<Access>,
         stopping: watch::Receiver<bool>,
     ) -> Arc<Self> {
-        Arc::new(Self { engine, metrics, access, stopping })
+        Arc::new(Self { engine, metrics, users, access, stopping })
     }
 
     /// Answers one request.
@@ -179,7 +186,7 @@ impl AdminService {
             return self.job(scope, method, job, query, body).await;
         }
         let wanted = match name {
-            "stats" | "explain" | "inspect" | "backups" | "jobs" | "buckets" | "quarantine" => Method::GET,
+            "stats" | "explain" | "inspect" | "backups" | "jobs" | "buckets" | "quarantine" | "policy" => Method::GET,
             "gc" | "journal" | "settle" | "cache/drop" => Method::POST,
             _ => return Err(AdminError::not_found("call")),
         };
@@ -202,6 +209,7 @@ impl AdminService {
             }
             "inspect" => engine.inspect(required(query, "blob")?).await?.ok_or_else(|| AdminError::not_found("blob")),
             "quarantine" => Ok(serde_json::to_value(engine.quarantine().await?).unwrap_or_default()),
+            "policy" => self.policy(query).await,
             "gc" => {
                 let parameters = CollectParameters {
                     now: flag(query, "now")?,
@@ -241,6 +249,19 @@ impl AdminService {
             }
             _ => Err(AdminError::new(StatusCode::METHOD_NOT_ALLOWED, "a job is asked for with GET or POST")),
         }
+    }
+
+    /// What would be decided about a request, and by what.
+    async fn policy(&self, query: &Query) -> ApiResult {
+        let (user, action) = (required(query, "user")?, required(query, "action")?);
+        let resource = required(query, "resource")?;
+        let context = query.get("context").map_or(Ok(Value::Null), serde_json::from_str);
+        let context = context.map_err(|error| AdminError::invalid(format!("context: {error}")))?;
+        let users = (self.users)();
+        let trial = Trial::new(&users, user, action, resource, &context);
+        let trial = trial.map_err(|error| AdminError::invalid(error.to_string()))?;
+        let verdict = trial.decide(&self.engine, &users).await?;
+        Ok(serde_json::to_value(verdict).unwrap_or_default())
     }
 
     async fn buckets(&self) -> ApiResult {

@@ -7,6 +7,7 @@ mod damaged;
 mod delta;
 mod follow;
 mod outcome;
+mod policy;
 mod print;
 mod recover;
 mod scrub;
@@ -131,6 +132,11 @@ enum Command {
         in_place: bool,
         #[command(flatten)]
         trouble: recover::Trouble,
+    },
+    /// Say what policies and grants decide
+    Policy {
+        #[command(subcommand)]
+        action: policy::PolicyAction,
     },
     /// Check or show the configuration
     Config {
@@ -301,6 +307,7 @@ fn run(arguments: Arguments) -> Outcome {
             let options = RecoveryOptions { manifests: true, in_place, ..recover::options(None, &trouble) };
             runtime()?.block_on(recover::recover(load(None)?, options, json))
         }
+        Command::Policy { action } => show(json, &ask(policy::call(&action)?)?, policy::print),
         Command::Config { action: ConfigAction::Check } => {
             let config = load(None)?;
             if json {

@@ -38,18 +38,6 @@ def root_id(s3: S3Client) -> str:
     return str(s3.list_buckets()["Owner"]["ID"])
 
 
-@pytest.fixture
-def alt(endpoint: str) -> S3Client:
-    """The client of another account."""
-    return client_of(endpoint, "alt")
-
-
-@pytest.fixture
-def nobody(endpoint: str) -> Any:
-    """A client that signs nothing."""
-    return anonymous(endpoint)
-
-
 CANNED = [
     ("private", set()),
     ("public-read", {(*ALL, "READ")}),

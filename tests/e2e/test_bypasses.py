@@ -11,7 +11,8 @@ import pytest
 
 from outside.clients import S3Client
 from outside.failure import error_code
-from outside.users import ALT_ID, anonymous, client_of
+from outside.policies import put_policy
+from outside.users import ALT_ID, anonymous
 
 DENIED = (403, "AccessDenied")
 
@@ -22,11 +23,6 @@ def statement(effect: str, bucket: str, actions: str | list[str], key: str = "*"
     return {"Effect": effect, "Principal": {"AWS": ALT_ID}, "Action": actions, "Resource": resource} | more
 
 
-def put_policy(s3: S3Client, bucket: str, *statements: dict[str, Any]) -> None:
-    """Sets a policy of these statements."""
-    s3.put_bucket_policy(Bucket=bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": list(statements)}))
-
-
 def fetch(url: str, headers: dict[str, str]) -> int:
     """The status of an unsigned GET."""
     try:
@@ -34,12 +30,6 @@ def fetch(url: str, headers: dict[str, str]) -> int:
             return int(answer.status)
     except HTTPError as error:
         return error.code
-
-
-@pytest.fixture
-def alt(endpoint: str) -> S3Client:
-    """The client of another account."""
-    return client_of(endpoint, "alt")
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ OTHER = '"0123456789abcdef0123456789abcdef"'
 
 
 @pytest.fixture(scope="session")
-def stock(endpoint: str) -> S3Client:
+def s3(endpoint: str) -> S3Client:
     """boto3's client with an endpoint and credentials, and nothing else."""
     return boto3.client(
         "s3",
@@ -56,74 +56,74 @@ WRITERS: list[Callable[..., Any]] = [put, copy, upload]
 @pytest.mark.parametrize("write", WRITERS, ids=lambda write: str(write.__name__))
 @pytest.mark.parametrize("mode", [DELTA, DELTA_SEALED], ids=lambda mode: mode.name)
 def test_every_way_to_write_holds_its_conditions(
-    stock: S3Client, make_bucket: MakeBucket, write: Callable[..., Any], mode: Mode
+    s3: S3Client, make_bucket: MakeBucket, write: Callable[..., Any], mode: Mode
 ) -> None:
     bucket = make_bucket(mode)
-    put(stock, bucket, "source")
-    at = {"s3": stock, "bucket": bucket, "key": "k"}
+    put(s3, bucket, "source")
+    at = {"s3": s3, "bucket": bucket, "key": "k"}
     assert error_code(write, **at, IfMatch=OTHER) == GONE
     write(**at, IfNoneMatch="*")
     assert error_code(write, **at, IfNoneMatch="*") == FAILED
     assert error_code(write, **at, IfMatch=OTHER) == FAILED
-    etag = stock.head_object(Bucket=bucket, Key="k")["ETag"]
+    etag = s3.head_object(Bucket=bucket, Key="k")["ETag"]
     write(**at, IfMatch=etag)
-    stock.delete_object(Bucket=bucket, Key="k")
+    s3.delete_object(Bucket=bucket, Key="k")
     write(**at, IfNoneMatch="*")
 
 
 @pytest.mark.parametrize("write", WRITERS, ids=lambda write: str(write.__name__))
-def test_a_key_behind_a_delete_marker_counts_as_absent(stock: S3Client, bucket: str, write: Callable[..., Any]) -> None:
-    stock.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-    put(stock, bucket, "source")
-    at = {"s3": stock, "bucket": bucket, "key": "k"}
+def test_a_key_behind_a_delete_marker_counts_as_absent(s3: S3Client, bucket: str, write: Callable[..., Any]) -> None:
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    put(s3, bucket, "source")
+    at = {"s3": s3, "bucket": bucket, "key": "k"}
     write(**at, IfNoneMatch="*")
     assert error_code(write, **at, IfNoneMatch="*") == FAILED
-    stock.delete_object(Bucket=bucket, Key="k")
+    s3.delete_object(Bucket=bucket, Key="k")
     assert error_code(write, **at, IfMatch=OTHER) == GONE
     write(**at, IfNoneMatch="*")
-    assert len(stock.list_object_versions(Bucket=bucket, Prefix="k")["Versions"]) == 2
+    assert len(s3.list_object_versions(Bucket=bucket, Prefix="k")["Versions"]) == 2
 
 
-def test_conditions_that_s3_has_not_on_writes_are_not_implemented(stock: S3Client, bucket: str) -> None:
-    put(stock, bucket, "source")
-    at = {"s3": stock, "bucket": bucket, "key": "k"}
+def test_conditions_that_s3_has_not_on_writes_are_not_implemented(s3: S3Client, bucket: str) -> None:
+    put(s3, bucket, "source")
+    at = {"s3": s3, "bucket": bucket, "key": "k"}
     assert error_code(put, **at, IfNoneMatch=OTHER) == (501, "NotImplemented")
     assert error_code(put, **at, IfNoneMatch="*", IfMatch=OTHER) == (501, "NotImplemented")
 
 
-def test_a_deletion_holds_its_conditions(stock: S3Client, bucket: str) -> None:
+def test_a_deletion_holds_its_conditions(s3: S3Client, bucket: str) -> None:
     at: dict[str, Any] = {"Bucket": bucket, "Key": "k"}
     long_ago = datetime(2015, 1, 1, tzinfo=UTC)
     for condition, wrong in (("IfMatch", OTHER), ("IfMatchLastModifiedTime", long_ago), ("IfMatchSize", 9999)):
-        etag = put(stock, bucket, "k")
-        modified = stock.head_object(**at)["LastModified"]
+        etag = put(s3, bucket, "k")
+        modified = s3.head_object(**at)["LastModified"]
         right = {"IfMatch": etag, "IfMatchLastModifiedTime": modified, "IfMatchSize": 7}[condition]
-        assert error_code(stock.delete_object, **at, **{condition: wrong}) == FAILED, condition
-        assert stock.head_object(**at)["ETag"] == etag
-        stock.delete_object(**at, **{condition: right})
-        assert error_code(stock.get_object, **at) == GONE
-    assert error_code(stock.delete_object, **at, IfMatch=OTHER) == GONE
-    assert error_code(stock.delete_object, **at, IfMatch="*") == GONE
-    stock.delete_object(**at, IfMatchSize=7)
-    put(stock, bucket, "k")
-    stock.delete_object(**at, IfMatch="*")
-    assert error_code(stock.head_object, **at) == (404, "404")
+        assert error_code(s3.delete_object, **at, **{condition: wrong}) == FAILED, condition
+        assert s3.head_object(**at)["ETag"] == etag
+        s3.delete_object(**at, **{condition: right})
+        assert error_code(s3.get_object, **at) == GONE
+    assert error_code(s3.delete_object, **at, IfMatch=OTHER) == GONE
+    assert error_code(s3.delete_object, **at, IfMatch="*") == GONE
+    s3.delete_object(**at, IfMatchSize=7)
+    put(s3, bucket, "k")
+    s3.delete_object(**at, IfMatch="*")
+    assert error_code(s3.head_object, **at) == (404, "404")
 
 
-def test_all_conditions_of_a_deletion_must_hold(stock: S3Client, bucket: str) -> None:
-    etag = put(stock, bucket, "k")
+def test_all_conditions_of_a_deletion_must_hold(s3: S3Client, bucket: str) -> None:
+    etag = put(s3, bucket, "k")
     at: dict[str, Any] = {"Bucket": bucket, "Key": "k"}
-    modified = stock.head_object(**at)["LastModified"]
+    modified = s3.head_object(**at)["LastModified"]
     right: dict[str, Any] = {"IfMatch": etag, "IfMatchLastModifiedTime": modified, "IfMatchSize": 7}
     wrong = {"IfMatch": OTHER, "IfMatchLastModifiedTime": modified - timedelta(seconds=1), "IfMatchSize": 8}
     for name, value in wrong.items():
-        assert error_code(stock.delete_object, **at, **(right | {name: value})) == FAILED, name
-    stock.delete_object(**at, **right)
+        assert error_code(s3.delete_object, **at, **(right | {name: value})) == FAILED, name
+    s3.delete_object(**at, **right)
 
 
-def test_every_entry_of_a_batch_holds_its_own_conditions(stock: S3Client, bucket: str) -> None:
-    etags = {key: put(stock, bucket, key) for key in ("a", "b", "c", "d", "e", "f")}
-    modified = stock.head_object(Bucket=bucket, Key="d")["LastModified"]
+def test_every_entry_of_a_batch_holds_its_own_conditions(s3: S3Client, bucket: str) -> None:
+    etags = {key: put(s3, bucket, key) for key in ("a", "b", "c", "d", "e", "f")}
+    modified = s3.head_object(Bucket=bucket, Key="d")["LastModified"]
     entries: list[dict[str, Any]] = [
         {"Key": "a", "ETag": etags["a"]},
         {"Key": "b", "ETag": OTHER},
@@ -134,51 +134,49 @@ def test_every_entry_of_a_batch_holds_its_own_conditions(stock: S3Client, bucket
         {"Key": "none", "ETag": OTHER},
         {"Key": "none", "Size": 1},
     ]
-    answer = stock.delete_objects(Bucket=bucket, Delete={"Objects": entries})
+    answer = s3.delete_objects(Bucket=bucket, Delete={"Objects": entries})
     assert [entry["Key"] for entry in answer["Deleted"]] == ["a", "c", "d", "none"]
     told = [(entry["Key"], entry["Code"]) for entry in answer["Errors"]]
     failed = "PreconditionFailed"
     assert told == [("b", failed), ("e", failed), ("f", failed), ("none", "NoSuchKey")]
-    assert [entry["Key"] for entry in stock.list_objects_v2(Bucket=bucket)["Contents"]] == ["b", "e", "f"]
+    assert [entry["Key"] for entry in s3.list_objects_v2(Bucket=bucket)["Contents"]] == ["b", "e", "f"]
 
 
-def test_conditions_of_a_deletion_by_version_ask_the_current_version(stock: S3Client, bucket: str) -> None:
-    stock.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+def test_conditions_of_a_deletion_by_version_ask_the_current_version(s3: S3Client, bucket: str) -> None:
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     at: dict[str, Any] = {"Bucket": bucket, "Key": "k"}
-    first = stock.put_object(**at, Body=b"1")
-    second = stock.put_object(**at, Body=b"22")
+    first = s3.put_object(**at, Body=b"1")
+    second = s3.put_object(**at, Body=b"22")
     old = {**at, "VersionId": first["VersionId"]}
-    assert error_code(stock.delete_object, **old, IfMatch=first["ETag"]) == FAILED
-    stock.delete_object(**old, IfMatch=second["ETag"], IfMatchSize=2)
-    marker = stock.delete_object(**at, IfMatch=second["ETag"])
+    assert error_code(s3.delete_object, **old, IfMatch=first["ETag"]) == FAILED
+    s3.delete_object(**old, IfMatch=second["ETag"], IfMatchSize=2)
+    marker = s3.delete_object(**at, IfMatch=second["ETag"])
     assert marker["DeleteMarker"] is True
 
 
 @pytest.mark.parametrize("write", WRITERS, ids=lambda write: str(write.__name__))
-def test_of_writers_that_all_want_an_absent_key_one_wins(
-    stock: S3Client, bucket: str, write: Callable[..., Any]
-) -> None:
-    put(stock, bucket, "source")
+def test_of_writers_that_all_want_an_absent_key_one_wins(s3: S3Client, bucket: str, write: Callable[..., Any]) -> None:
+    put(s3, bucket, "source")
     for number in range(3):
         key = f"k{number}"
-        conditional = partial(write, s3=stock, bucket=bucket, key=key, IfNoneMatch="*")
+        conditional = partial(write, s3=s3, bucket=bucket, key=key, IfNoneMatch="*")
         results = race([conditional] * 8)
         assert results.count(None) == 1, results
         assert set(results) <= {None, "PreconditionFailed", "ConditionalRequestConflict"}
 
 
-def test_of_writers_that_replace_the_same_content_one_wins(stock: S3Client, bucket: str) -> None:
-    etag = put(stock, bucket, "k", b"0")
+def test_of_writers_that_replace_the_same_content_one_wins(s3: S3Client, bucket: str) -> None:
+    etag = put(s3, bucket, "k", b"0")
     bodies = [b"%d" % number for number in range(1, 9)]
-    results = race([partial(put, stock, bucket, "k", body, IfMatch=etag) for body in bodies])
+    results = race([partial(put, s3, bucket, "k", body, IfMatch=etag) for body in bodies])
     assert results.count(None) == 1, results
-    assert stock.get_object(Bucket=bucket, Key="k")["Body"].read() == bodies[results.index(None)]
+    assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == bodies[results.index(None)]
 
 
-def test_of_deletions_of_the_same_content_one_wins(stock: S3Client, bucket: str) -> None:
+def test_of_deletions_of_the_same_content_one_wins(s3: S3Client, bucket: str) -> None:
     for _ in range(3):
-        etag = put(stock, bucket, "k")
-        conditional = partial(stock.delete_object, Bucket=bucket, Key="k", IfMatch=etag)
+        etag = put(s3, bucket, "k")
+        conditional = partial(s3.delete_object, Bucket=bucket, Key="k", IfMatch=etag)
         results = race([conditional] * 8)
         assert results.count(None) == 1, results
         assert set(results) <= {None, "NoSuchKey", "PreconditionFailed"}

@@ -7,28 +7,16 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-import boto3
 import pytest
 
-from outside.clients import S3Client
+from outside.clients import S3Client, s3_client
 from outside.failure import error_code
-from outside.server import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY, Server, until
+from outside.server import Server, until
 
 DAY_S = 0.2
 """How long a day is on the server of this file."""
 
 Rule = dict[str, Any]
-
-
-def client(endpoint: str) -> S3Client:
-    """boto3's client with an endpoint and credentials, and nothing else."""
-    return boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        region_name=REGION,
-        aws_access_key_id=ACCESS_KEY_ID,
-        aws_secret_access_key=SECRET_ACCESS_KEY,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +25,7 @@ def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Client]:
     sealed = {f"buckets.sealed-{number}": {"encryption": "aes256"} for number in range(3)}
     tables: Any = {"lifecycle": {"day": f"{int(DAY_S * 1000)}ms"}, **sealed}
     with Server(tmp_path_factory.mktemp("hasty"), tables) as server:
-        yield client(server.endpoint)
-
-
-@pytest.fixture
-def stock(endpoint: str) -> S3Client:
-    return client(endpoint)
+        yield s3_client(server.endpoint)
 
 
 def configure(s3: S3Client, bucket: str, *rules: Rule) -> None:
@@ -69,7 +52,7 @@ def becomes(what: Any, wanted: Any, sentence: str) -> None:
     until(lambda: what() == wanted, 20, f"{sentence}: {what()} instead of {wanted}", 0.1)
 
 
-def test_a_configuration_is_told_as_it_was_set_and_can_be_removed(stock: S3Client, bucket: str) -> None:
+def test_a_configuration_is_told_as_it_was_set_and_can_be_removed(s3: S3Client, bucket: str) -> None:
     rules: list[Rule] = [
         {
             "ID": "everything",
@@ -88,14 +71,14 @@ def test_a_configuration_is_told_as_it_was_set_and_can_be_removed(stock: S3Clien
             "Expiration": {"ExpiredObjectDeleteMarker": True},
         },
     ]
-    configure(stock, bucket, *rules)
-    told = stock.get_bucket_lifecycle_configuration(Bucket=bucket)
+    configure(s3, bucket, *rules)
+    told = s3.get_bucket_lifecycle_configuration(Bucket=bucket)
     assert told["Rules"] == rules
-    stock.delete_bucket_lifecycle(Bucket=bucket)
+    s3.delete_bucket_lifecycle(Bucket=bucket)
     unset = (404, "NoSuchLifecycleConfiguration")
-    assert error_code(stock.get_bucket_lifecycle_configuration, Bucket=bucket) == unset
-    configure(stock, bucket, {"Expiration": {"Days": 1}})
-    assert stock.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"][0]["ID"]
+    assert error_code(s3.get_bucket_lifecycle_configuration, Bucket=bucket) == unset
+    configure(s3, bucket, {"Expiration": {"Days": 1}})
+    assert s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"][0]["ID"]
 
 
 @pytest.mark.parametrize(
@@ -114,14 +97,14 @@ def test_a_configuration_is_told_as_it_was_set_and_can_be_removed(stock: S3Clien
     ],
 )
 def test_a_configuration_that_makes_no_sense_is_refused(
-    stock: S3Client, bucket: str, rules: list[Rule], code: str
+    s3: S3Client, bucket: str, rules: list[Rule], code: str
 ) -> None:
-    assert error_code(lambda **_: configure(stock, bucket, *rules)) == (400, code)
+    assert error_code(lambda **_: configure(s3, bucket, *rules)) == (400, code)
     unset = (404, "NoSuchLifecycleConfiguration")
-    assert error_code(stock.get_bucket_lifecycle_configuration, Bucket=bucket) == unset
+    assert error_code(s3.get_bucket_lifecycle_configuration, Bucket=bucket) == unset
 
 
-def test_answers_say_when_an_object_expires_and_by_which_rule(stock: S3Client, bucket: str) -> None:
+def test_answers_say_when_an_object_expires_and_by_which_rule(s3: S3Client, bucket: str) -> None:
     tagged = {"Tag": {"Key": "k", "Value": "v"}}
     rules: list[Rule] = [
         {"ID": "rule one", "Filter": {"Prefix": "p/"}, "Expiration": {"Days": 2}},
@@ -129,20 +112,20 @@ def test_answers_say_when_an_object_expires_and_by_which_rule(stock: S3Client, b
         {"ID": "off", "Status": "Disabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": 1}},
         {"ID": "abort", "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1}},
     ]
-    configure(stock, bucket, *rules)
+    configure(s3, bucket, *rules)
     now = datetime.now(UTC)
-    put = stock.put_object(Bucket=bucket, Key="p/k", Body=b"x")
-    for answer in (put, stock.head_object(Bucket=bucket, Key="p/k"), stock.get_object(Bucket=bucket, Key="p/k")):
+    put = s3.put_object(Bucket=bucket, Key="p/k", Body=b"x")
+    for answer in (put, s3.head_object(Bucket=bucket, Key="p/k"), s3.get_object(Bucket=bucket, Key="p/k")):
         date, rule = expiration(answer)
         assert rule == "rule%20one"
         assert (date.hour, date.minute, date.second) == (0, 0, 0), "days end at midnight"
         assert timedelta(days=2) <= date - now <= timedelta(days=3, minutes=1)
-    stock.put_object(Bucket=bucket, Key="p/tagged", Body=b"x", Tagging="k=v")
-    assert expiration(stock.head_object(Bucket=bucket, Key="p/tagged"))[1] == "tagged"
-    assert "Expiration" not in stock.put_object(Bucket=bucket, Key="other", Body=b"x")
-    copied = stock.copy_object(Bucket=bucket, Key="p/copy", CopySource={"Bucket": bucket, "Key": "other"})
+    s3.put_object(Bucket=bucket, Key="p/tagged", Body=b"x", Tagging="k=v")
+    assert expiration(s3.head_object(Bucket=bucket, Key="p/tagged"))[1] == "tagged"
+    assert "Expiration" not in s3.put_object(Bucket=bucket, Key="other", Body=b"x")
+    copied = s3.copy_object(Bucket=bucket, Key="p/copy", CopySource={"Bucket": bucket, "Key": "other"})
     assert expiration(copied)[1] == "rule%20one"
-    created = stock.create_multipart_upload(Bucket=bucket, Key="p/k")
+    created = s3.create_multipart_upload(Bucket=bucket, Key="p/k")
     assert created["AbortRuleId"] == "abort"
     assert timedelta(days=1) <= created["AbortDate"] - now <= timedelta(days=2, minutes=1)
 

@@ -10,39 +10,11 @@ import pytest
 from outside.buckets import MakeBucket
 from outside.clients import S3Client
 from outside.failure import error_code
+from outside.policies import allow, deny, put_policy
 from outside.server import DELTA_SEALED
-from outside.users import ALT_ID, anonymous, client_of
+from outside.users import ALT_ID, client_of
 
 DENIED = (403, "AccessDenied")
-
-
-def allow(bucket: str, actions: str | list[str], principal: Any = "*", **more: Any) -> dict[str, Any]:
-    """A statement about a bucket and all in it."""
-    resources = [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]
-    return {"Effect": "Allow", "Principal": principal, "Action": actions, "Resource": resources} | more
-
-
-def deny(bucket: str, actions: str | list[str], principal: Any = "*", **more: Any) -> dict[str, Any]:
-    """The opposite of [`allow`]."""
-    return allow(bucket, actions, principal, **more) | {"Effect": "Deny"}
-
-
-def put_policy(s3: S3Client, bucket: str, *statements: dict[str, Any]) -> None:
-    """Sets a policy of these statements."""
-    document = {"Version": "2012-10-17", "Statement": list(statements)}
-    s3.put_bucket_policy(Bucket=bucket, Policy=json.dumps(document))
-
-
-@pytest.fixture
-def alt(endpoint: str) -> S3Client:
-    """The client of another account."""
-    return client_of(endpoint, "alt")
-
-
-@pytest.fixture
-def nobody(endpoint: str) -> Any:
-    """A client that signs nothing."""
-    return anonymous(endpoint)
 
 
 @pytest.mark.parametrize("sealed", [False, True], ids=["plain", "sealed"])

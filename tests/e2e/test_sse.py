@@ -8,14 +8,13 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
 
 from outside.buckets import NewServer
-from outside.clients import S3Client
+from outside.clients import S3Client, s3_client
 from outside.content import MIB, noise
 from outside.failure import error_code
-from outside.server import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY, Server
+from outside.server import Server
 
 KEY = "0123456789abcdef0123456789abcdef"
 OTHER_KEY = KEY[::-1]
@@ -38,24 +37,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     tables: Any = {"kms.keys": {"invoices": "keyring"}, f"buckets.{SEALED}": {"encryption": "aes256"}}
     with Server(tmp_path_factory.mktemp("sse"), tables) as server:
         for bucket in (PLAIN, SEALED):
-            client(server).create_bucket(Bucket=bucket)
+            s3_client(server.endpoint).create_bucket(Bucket=bucket)
         yield server
-
-
-def client(server: Server) -> S3Client:
-    """boto3's client with an endpoint and credentials, and nothing else."""
-    return boto3.client(
-        "s3",
-        endpoint_url=server.endpoint,
-        region_name=REGION,
-        aws_access_key_id=ACCESS_KEY_ID,
-        aws_secret_access_key=SECRET_ACCESS_KEY,
-    )
-
-
-@pytest.fixture
-def stock(server: Server) -> S3Client:
-    return client(server)
 
 
 def stored(server: Server) -> bytes:
@@ -65,100 +48,100 @@ def stored(server: Server) -> bytes:
 
 @pytest.mark.parametrize("bucket", [PLAIN, SEALED])
 @pytest.mark.parametrize("size", [0, 1, 1000, 5 * MIB + 13])
-def test_content_is_read_back_with_the_customers_key_alone(stock: S3Client, bucket: str, size: int) -> None:
+def test_content_is_read_back_with_the_customers_key_alone(s3: S3Client, bucket: str, size: int) -> None:
     at: dict[str, Any] = {"Bucket": bucket, "Key": f"c-{size}"}
     content = noise(size, size)
-    put = stock.put_object(**at, Body=content, Metadata={"m": "1"}, **customer())
+    put = s3.put_object(**at, Body=content, Metadata={"m": "1"}, **customer())
     assert put["SSECustomerAlgorithm"] == "AES256"
     assert put["ETag"] != f'"{hashlib.md5(content).hexdigest()}"'
-    got = stock.get_object(**at, **customer())
+    got = s3.get_object(**at, **customer())
     assert (got["Body"].read(), got["ETag"], got["Metadata"]) == (content, put["ETag"], {"m": "1"})
-    assert stock.head_object(**at, **customer())["ContentLength"] == size
-    for ask in (stock.get_object, stock.head_object):
+    assert s3.head_object(**at, **customer())["ContentLength"] == size
+    for ask in (s3.get_object, s3.head_object):
         assert error_code(ask, **at)[0] == 400
         assert error_code(ask, **at, **customer(OTHER_KEY))[0] == 403
     if size > 100:
         for start, end in ((0, 0), (17, 99), (size - 5, size - 1), (size // 2, size - 1)):
-            part = stock.get_object(**at, **customer(), Range=f"bytes={start}-{end}")
+            part = s3.get_object(**at, **customer(), Range=f"bytes={start}-{end}")
             assert part["Body"].read() == content[start : end + 1]
-    listed = stock.list_objects_v2(Bucket=bucket, Prefix=f"c-{size}")["Contents"]
+    listed = s3.list_objects_v2(Bucket=bucket, Prefix=f"c-{size}")["Contents"]
     assert listed[0]["Size"] == size
 
 
-def test_nothing_of_the_content_or_the_key_is_stored(server: Server, stock: S3Client) -> None:
+def test_nothing_of_the_content_or_the_key_is_stored(server: Server, s3: S3Client) -> None:
     secret = b"a sentence that nobody else has ever written into this store 4711 " * 40
     for number, keyed in enumerate(
         (customer(), {"ServerSideEncryption": "AES256"}, {"ServerSideEncryption": "aws:kms"})
     ):
-        stock.put_object(Bucket=PLAIN, Key=f"secret-{number}", Body=secret, **keyed)
+        s3.put_object(Bucket=PLAIN, Key=f"secret-{number}", Body=secret, **keyed)
     found = stored(server)
     assert secret[:40] not in found and KEY.encode() not in found
 
 
-def test_content_under_one_key_is_never_a_base_for_another(stock: S3Client) -> None:
+def test_content_under_one_key_is_never_a_base_for_another(s3: S3Client) -> None:
     content = noise(77, MIB)
     for number, key in enumerate((KEY, OTHER_KEY, KEY)):
-        stock.put_object(Bucket=PLAIN, Key=f"same-{number}", Body=content, **customer(key))
-        head = stock.head_object(Bucket=PLAIN, Key=f"same-{number}", **customer(key))
+        s3.put_object(Bucket=PLAIN, Key=f"same-{number}", Body=content, **customer(key))
+        head = s3.head_object(Bucket=PLAIN, Key=f"same-{number}", **customer(key))
         headers = head["ResponseMetadata"]["HTTPHeaders"]
         assert headers["x-deltaweir-form"] == "raw" and "x-deltaweir-base" not in headers
 
 
-def test_headers_of_a_customers_key_come_whole(stock: S3Client) -> None:
+def test_headers_of_a_customers_key_come_whole(s3: S3Client) -> None:
     at: dict[str, Any] = {"Bucket": PLAIN, "Key": "k", "Body": b"x"}
-    assert error_code(stock.put_object, **at, SSECustomerKey=KEY) == (400, "InvalidArgument")
-    assert error_code(stock.put_object, **at, **customer("short")) == (400, "InvalidArgument")
+    assert error_code(s3.put_object, **at, SSECustomerKey=KEY) == (400, "InvalidArgument")
+    assert error_code(s3.put_object, **at, **customer("short")) == (400, "InvalidArgument")
     wrong = customer() | {"SSECustomerKeyMD5": "AAAAAAAAAAAAAAAAAAAAAA=="}
-    assert error_code(stock.put_object, **at, **wrong) == (400, "InvalidArgument")
+    assert error_code(s3.put_object, **at, **wrong) == (400, "InvalidArgument")
     both = customer() | {"ServerSideEncryption": "AES256"}
-    assert error_code(stock.put_object, **at, **both) == (400, "InvalidArgument")
-    stock.put_object(**at)
-    assert error_code(stock.get_object, Bucket=PLAIN, Key="k", **customer()) == (400, "InvalidRequest")
+    assert error_code(s3.put_object, **at, **both) == (400, "InvalidArgument")
+    s3.put_object(**at)
+    assert error_code(s3.get_object, Bucket=PLAIN, Key="k", **customer()) == (400, "InvalidRequest")
 
 
 @pytest.mark.parametrize("bucket", [PLAIN, SEALED])
-def test_parts_are_read_as_one_object(stock: S3Client, bucket: str) -> None:
+def test_parts_are_read_as_one_object(s3: S3Client, bucket: str) -> None:
     at: dict[str, Any] = {"Bucket": bucket, "Key": "parts"}
     contents = [noise(1, 5 * MIB), noise(2, 5 * MIB + 7), noise(3, 100)]
-    upload = {**at, "UploadId": stock.create_multipart_upload(**at, **customer())["UploadId"]}
-    assert error_code(stock.upload_part, **upload, PartNumber=1, Body=b"x")[0] == 400
-    assert error_code(stock.upload_part, **upload, PartNumber=1, Body=b"x", **customer(OTHER_KEY))[0] == 400
+    upload = {**at, "UploadId": s3.create_multipart_upload(**at, **customer())["UploadId"]}
+    assert error_code(s3.upload_part, **upload, PartNumber=1, Body=b"x")[0] == 400
+    assert error_code(s3.upload_part, **upload, PartNumber=1, Body=b"x", **customer(OTHER_KEY))[0] == 400
     parts = []
     for number, content in enumerate(contents, 1):
-        part = stock.upload_part(**upload, PartNumber=number, Body=content, **customer())
+        part = s3.upload_part(**upload, PartNumber=number, Body=content, **customer())
         parts.append({"PartNumber": number, "ETag": part["ETag"]})
-    stock.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts})
+    s3.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts})
     whole = b"".join(contents)
-    assert stock.get_object(**at, **customer())["Body"].read() == whole
+    assert s3.get_object(**at, **customer())["Body"].read() == whole
     for start, end in ((5 * MIB - 3, 5 * MIB + 3), (10 * MIB, len(whole) - 1), (1, len(whole) - 2)):
-        got = stock.get_object(**at, **customer(), Range=f"bytes={start}-{end}")["Body"].read()
+        got = s3.get_object(**at, **customer(), Range=f"bytes={start}-{end}")["Body"].read()
         assert got == whole[start : end + 1]
-    assert stock.get_object(**at, **customer(), PartNumber=2)["Body"].read() == contents[1]
-    assert error_code(stock.get_object, **at, **customer(OTHER_KEY))[0] == 403
+    assert s3.get_object(**at, **customer(), PartNumber=2)["Body"].read() == contents[1]
+    assert error_code(s3.get_object, **at, **customer(OTHER_KEY))[0] == 403
 
 
-def test_a_copy_names_the_keys_of_both_sides(stock: S3Client) -> None:
+def test_a_copy_names_the_keys_of_both_sides(s3: S3Client) -> None:
     content = noise(9, 200_000)
-    stock.put_object(Bucket=PLAIN, Key="from", Body=content, **customer())
+    s3.put_object(Bucket=PLAIN, Key="from", Body=content, **customer())
     copy: dict[str, Any] = {"CopySource": {"Bucket": PLAIN, "Key": "from"}}
-    assert error_code(stock.copy_object, Bucket=PLAIN, Key="to", **copy)[0] == 400
-    assert error_code(stock.copy_object, Bucket=PLAIN, Key="to", **copy, **source(OTHER_KEY))[0] == 403
+    assert error_code(s3.copy_object, Bucket=PLAIN, Key="to", **copy)[0] == 400
+    assert error_code(s3.copy_object, Bucket=PLAIN, Key="to", **copy, **source(OTHER_KEY))[0] == 403
     for bucket, keyed in ((PLAIN, customer(OTHER_KEY)), (SEALED, customer()), (PLAIN, {}), (SEALED, {})):
-        stock.copy_object(Bucket=bucket, Key="to", **copy, **source(), **keyed)
-        assert stock.get_object(Bucket=bucket, Key="to", **keyed)["Body"].read() == content
-    stock.copy_object(Bucket=PLAIN, Key="from", **copy, **source(), **customer(OTHER_KEY))
-    assert stock.get_object(Bucket=PLAIN, Key="from", **customer(OTHER_KEY))["Body"].read() == content
+        s3.copy_object(Bucket=bucket, Key="to", **copy, **source(), **keyed)
+        assert s3.get_object(Bucket=bucket, Key="to", **keyed)["Body"].read() == content
+    s3.copy_object(Bucket=PLAIN, Key="from", **copy, **source(), **customer(OTHER_KEY))
+    assert s3.get_object(Bucket=PLAIN, Key="from", **customer(OTHER_KEY))["Body"].read() == content
     at: dict[str, Any] = {"Bucket": SEALED, "Key": "by-parts"}
-    upload = {**at, "UploadId": stock.create_multipart_upload(**at, **customer())["UploadId"]}
-    part = stock.upload_part_copy(
+    upload = {**at, "UploadId": s3.create_multipart_upload(**at, **customer())["UploadId"]}
+    part = s3.upload_part_copy(
         **upload, PartNumber=1, **copy, **source(OTHER_KEY), **customer(), CopySourceRange="bytes=10-99999"
     )
     parts = {"Parts": [{"PartNumber": 1, "ETag": part["CopyPartResult"]["ETag"]}]}
-    stock.complete_multipart_upload(**upload, MultipartUpload=parts)
-    assert stock.get_object(**at, **customer())["Body"].read() == content[10:100_000]
+    s3.complete_multipart_upload(**upload, MultipartUpload=parts)
+    assert s3.get_object(**at, **customer())["Body"].read() == content[10:100_000]
 
 
-def test_keys_of_the_server_are_told_and_need_nothing_to_read(stock: S3Client) -> None:
+def test_keys_of_the_server_are_told_and_need_nothing_to_read(s3: S3Client) -> None:
     content = noise(4, 70_000)
     md5 = f'"{hashlib.md5(content).hexdigest()}"'
     cases: list[tuple[str, Keyed, str, str | None]] = [
@@ -170,48 +153,48 @@ def test_keys_of_the_server_are_told_and_need_nothing_to_read(stock: S3Client) -
     ]
     for bucket, keyed, algorithm, key_id in cases:
         at: dict[str, Any] = {"Bucket": bucket, "Key": "s"}
-        answers = [stock.put_object(**at, Body=content, **keyed), stock.head_object(**at), stock.get_object(**at)]
+        answers = [s3.put_object(**at, Body=content, **keyed), s3.head_object(**at), s3.get_object(**at)]
         for answer in answers:
             assert (answer["ServerSideEncryption"], answer.get("SSEKMSKeyId")) == (algorithm, key_id)
         assert answers[2]["Body"].read() == content
         assert (answers[1]["ETag"] == md5) == (algorithm == "AES256")
     unknown = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "nobody"}
-    refused = error_code(stock.put_object, Bucket=PLAIN, Key="s", Body=b"x", **unknown)
+    refused = error_code(s3.put_object, Bucket=PLAIN, Key="s", Body=b"x", **unknown)
     assert refused == (400, "KMS.NotFoundException")
     alone = {"SSEKMSKeyId": "invoices"}
-    assert error_code(stock.put_object, Bucket=PLAIN, Key="s", Body=b"x", **alone) == (400, "InvalidArgument")
+    assert error_code(s3.put_object, Bucket=PLAIN, Key="s", Body=b"x", **alone) == (400, "InvalidArgument")
 
 
-def test_a_bucket_has_a_default_that_can_be_set_and_removed(stock: S3Client) -> None:
+def test_a_bucket_has_a_default_that_can_be_set_and_removed(s3: S3Client) -> None:
     bucket = "defaults"
-    stock.create_bucket(Bucket=bucket)
+    s3.create_bucket(Bucket=bucket)
     unset = (404, "ServerSideEncryptionConfigurationNotFoundError")
-    assert error_code(stock.get_bucket_encryption, Bucket=bucket) == unset
+    assert error_code(s3.get_bucket_encryption, Bucket=bucket) == unset
     for rule, told in (
         ({"SSEAlgorithm": "AES256"}, ("AES256", None)),
         ({"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": "invoices"}, ("aws:kms", "invoices")),
     ):
         rules = {"Rules": [{"ApplyServerSideEncryptionByDefault": rule, "BucketKeyEnabled": False}]}
-        stock.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration=rules)
-        kept = stock.get_bucket_encryption(Bucket=bucket)["ServerSideEncryptionConfiguration"]
+        s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration=rules)
+        kept = s3.get_bucket_encryption(Bucket=bucket)["ServerSideEncryptionConfiguration"]
         assert kept == rules
-        stock.put_object(Bucket=bucket, Key="k", Body=b"content")
-        head = stock.head_object(Bucket=bucket, Key="k")
+        s3.put_object(Bucket=bucket, Key="k", Body=b"content")
+        head = s3.head_object(Bucket=bucket, Key="k")
         assert (head["ServerSideEncryption"], head.get("SSEKMSKeyId")) == told
-        upload = stock.create_multipart_upload(Bucket=bucket, Key="m")
+        upload = s3.create_multipart_upload(Bucket=bucket, Key="m")
         assert upload["ServerSideEncryption"] == told[0]
-    stock.delete_bucket_encryption(Bucket=bucket)
-    assert error_code(stock.get_bucket_encryption, Bucket=bucket) == unset
-    assert stock.get_object(Bucket=bucket, Key="k")["Body"].read() == b"content"
-    assert "ServerSideEncryption" not in stock.put_object(Bucket=bucket, Key="k", Body=b"x")
+    s3.delete_bucket_encryption(Bucket=bucket)
+    assert error_code(s3.get_bucket_encryption, Bucket=bucket) == unset
+    assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"content"
+    assert "ServerSideEncryption" not in s3.put_object(Bucket=bucket, Key="k", Body=b"x")
     wrong = {"Rules": [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "rot13"}}]}
-    refused = error_code(stock.put_bucket_encryption, Bucket=bucket, ServerSideEncryptionConfiguration=wrong)
+    refused = error_code(s3.put_bucket_encryption, Bucket=bucket, ServerSideEncryptionConfiguration=wrong)
     assert refused == (400, "MalformedXML")
 
 
-def test_a_read_that_asks_for_encryption_is_refused(stock: S3Client) -> None:
-    stock.put_object(Bucket=PLAIN, Key="k", Body=b"x")
-    url = stock.generate_presigned_url("get_object", Params={"Bucket": PLAIN, "Key": "k"})
+def test_a_read_that_asks_for_encryption_is_refused(s3: S3Client) -> None:
+    s3.put_object(Bucket=PLAIN, Key="k", Body=b"x")
+    url = s3.generate_presigned_url("get_object", Params={"Bucket": PLAIN, "Key": "k"})
     request = urllib.request.Request(url, headers={"x-amz-server-side-encryption": "AES256"})
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(request)
@@ -219,32 +202,32 @@ def test_a_read_that_asks_for_encryption_is_refused(stock: S3Client) -> None:
 
 
 def test_what_was_encrypted_is_read_after_a_restart(server: Server) -> None:
-    stock = client(server)
+    s3 = s3_client(server.endpoint)
     keyed: Keyed = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "invoices"}
-    stock.put_object(Bucket=PLAIN, Key="kms", Body=b"by a named key", **keyed)
-    stock.put_object(Bucket=PLAIN, Key="sse-c", Body=b"by a customer's", **customer())
+    s3.put_object(Bucket=PLAIN, Key="kms", Body=b"by a named key", **keyed)
+    s3.put_object(Bucket=PLAIN, Key="sse-c", Body=b"by a customer's", **customer())
     server.restart()
-    assert stock.get_object(Bucket=PLAIN, Key="kms")["Body"].read() == b"by a named key"
-    assert stock.get_object(Bucket=PLAIN, Key="sse-c", **customer())["Body"].read() == b"by a customer's"
+    assert s3.get_object(Bucket=PLAIN, Key="kms")["Body"].read() == b"by a named key"
+    assert s3.get_object(Bucket=PLAIN, Key="sse-c", **customer())["Body"].read() == b"by a customer's"
 
 
 def test_another_key_of_the_server_is_an_error_and_never_other_bytes(new_server: NewServer) -> None:
     """In a store that seals nothing, which starts under another key."""
     server = new_server().start()
-    stock = client(server)
-    stock.create_bucket(Bucket="lone")
+    s3 = s3_client(server.endpoint)
+    s3.create_bucket(Bucket="lone")
     for number, algorithm in enumerate(("AES256", "aws:kms")):
         keyed: Keyed = {"ServerSideEncryption": algorithm}
-        stock.put_object(Bucket="lone", Key=str(number), Body=b"content", **keyed)
+        s3.put_object(Bucket="lone", Key=str(number), Body=b"content", **keyed)
     keyring = server.data / "keyring.json"
     kept = keyring.read_bytes()
     assert server.stop() == 0
     keyring.unlink()
     server.start()
     for number in range(2):
-        assert error_code(client(server).get_object, Bucket="lone", Key=str(number))[0] == 500
+        assert error_code(s3_client(server.endpoint).get_object, Bucket="lone", Key=str(number))[0] == 500
     assert server.stop() == 0
     keyring.write_bytes(kept)
     server.start()
     for number in range(2):
-        assert client(server).get_object(Bucket="lone", Key=str(number))["Body"].read() == b"content"
+        assert s3_client(server.endpoint).get_object(Bucket="lone", Key=str(number))["Body"].read() == b"content"

@@ -25,6 +25,19 @@ struct Stored {
     secret_access_key: String,
 }
 
+/// The root key pair in effect: the one that was configured; without one and without users that of
+/// the data directory, made at the first start.
+///
+/// # Errors
+/// As [`load_or_create`].
+pub fn in_effect(configured: Option<Credentials>, has_users: bool, data: &Path) -> io::Result<Option<RootPair>> {
+    match configured {
+        Some(credentials) => Ok(Some(RootPair { credentials, printed_once: None })),
+        None if has_users => Ok(None),
+        None => load_or_create(data).map(Some),
+    }
+}
+
 /// Reads the key pair of a data directory; makes directory (0700), key pair and file (0600) on the
 /// first start.
 ///

@@ -4,6 +4,7 @@
 use super::outcome::Failure;
 use crate::{
     admin::{AdminService, Scope},
+    auth::{Credentials, UserConfig, Users, root},
     config::ServeConfig,
     engine::{Engine, EngineConfig},
     metrics::Metrics,
@@ -56,6 +57,8 @@ impl Call {
 pub(super) struct Store {
     config: EngineConfig,
     stores: StoresConfig,
+    root: Option<Credentials>,
+    users: Vec<UserConfig>,
 }
 
 /// Who answers for a store.
@@ -68,7 +71,7 @@ pub(super) enum Answerer {
 
 impl Store {
     pub(super) fn of(config: ServeConfig) -> Self {
-        Self { config: config.engine, stores: config.stores }
+        Self { config: config.engine, stores: config.stores, root: config.root, users: config.users }
     }
 
     /// Makes one call.
@@ -89,10 +92,13 @@ impl Store {
             Ok(_) => Ok(Answerer::Server { socket, _directory }),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
                 self.config.schedule_jobs = false;
+                let data = self.config.data.clone();
                 let metrics = Metrics::new()?;
                 let engine = open_engine(self.config, &self.stores, metrics.engine.clone()).await?;
                 let (running, stopping) = watch::channel(false);
-                let api = AdminService::new(engine.clone(), metrics, None, stopping);
+                let root = root::in_effect(self.root, !self.users.is_empty(), &data)?;
+                let users = Arc::new(Users::new(root.map(|pair| pair.credentials), self.users));
+                let api = AdminService::new(engine.clone(), metrics, Box::new(move || users.clone()), None, stopping);
                 Ok(Answerer::Here { engine, api, _running: running })
             }
             Err(error) => Err(Failure(format!("the server's admin socket: {error}"))),

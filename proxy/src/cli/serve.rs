@@ -108,12 +108,8 @@ async fn serve_once(
     };
     server.bind_socket(&data)?;
 
-    let (root, printed_once) = match config.root {
-        Some(root) => (Some(root), None),
-        None if config.users.is_empty() => {
-            let pair = root::load_or_create(&data)?;
-            (Some(pair.credentials), pair.printed_once)
-        }
+    let (root, printed_once) = match root::in_effect(config.root, !config.users.is_empty(), &data)? {
+        Some(pair) => (Some(pair.credentials), pair.printed_once),
         None => (None, None),
     };
     let scheme = if server.is_tls() { "https" } else { "http" };
@@ -133,7 +129,11 @@ async fn serve_once(
     let s3 = S3Service::new(&config.server, engine.clone(), metrics.clone(), users);
     let (ending, end) = watch::channel(false);
     let access = Access::new(&config.server, &admin_token);
-    let admin = AdminService::new(engine.clone(), metrics, Some(access), end.clone());
+    let users = Box::new({
+        let s3 = s3.clone();
+        move || s3.users()
+    });
+    let admin = AdminService::new(engine.clone(), metrics, users, Some(access), end.clone());
     let reload = Reload {
         load: load.clone(),
         set_filter: set_filter.clone(),

@@ -6,6 +6,7 @@ mod configure;
 mod context;
 mod grants;
 mod rules;
+mod trial;
 
 pub(super) use configure::{
     delete_ownership, get_ownership, get_policy, get_policy_status, get_public_access_block, put_ownership, put_policy,
@@ -13,6 +14,8 @@ pub(super) use configure::{
 };
 pub use grants::NEW_BUCKETS_OWNERSHIP;
 pub(super) use grants::{get_bucket_acl, get_object_acl, of_new_bucket, put_bucket_acl, put_object_acl};
+
+pub use trial::{Trial, TrialError, Verdict};
 
 pub(super) use rules::{AccessCache, POLICY, PUBLIC_ACCESS_BLOCK};
 

@@ -59,6 +59,11 @@ impl S3Service {
         })
     }
 
+    /// Users as they are now.
+    pub fn users(&self) -> Arc<Users> {
+        self.shared.users()
+    }
+
     /// Replaces the users. Requests that were let in go on.
     pub fn replace_users(&self, users: Users) {
         self.shared.replace_users(users);

@@ -75,7 +75,11 @@ impl Running {
         let token = config.server.admin_token.clone();
         let token = token.unwrap_or_else(|| admin_token::load_or_create(&data).unwrap());
         let access = Access::new(&config.server, &token);
-        let api = AdminService::new(engine.clone(), metrics.clone(), Some(access), stopping.clone());
+        let users = Box::new({
+            let service = service.clone();
+            move || service.users()
+        });
+        let api = AdminService::new(engine.clone(), metrics.clone(), users, Some(access), stopping.clone());
         let task = tokio::spawn(server.run(service, api, stopping));
         Self { s3, admin, engine, metrics, stop, task, directory }
     }

@@ -5,7 +5,7 @@
 
 use crate::engine::BucketHandle;
 use crate::ops::request::S3Request;
-use access::{Context, Key};
+use access::{Caller, Context, Key};
 use catalog::VersionRef;
 use s3_wire::{Operation, TagSet, sigv4::SignatureKind, timestamp};
 use std::{
@@ -42,31 +42,15 @@ impl Context for RequestContext<'_> {
 impl RequestContext<'_> {
     fn global(&self, name: &str) -> Option<String> {
         let request = self.request;
-        let caller = request.principal.caller();
         let header = |name: &str| Some(request.headers.get(name)?.to_str().ok()?.to_owned());
         match name {
-            "aws:currenttime" => Some(timestamp::iso8601(SystemTime::now())),
-            "aws:epochtime" => Some(seconds(SystemTime::now()).to_string()),
             "aws:sourceip" => Some(request.peer?.to_canonical().to_string()),
             "aws:securetransport" => Some((request.service.scheme == "https").to_string()),
             "aws:useragent" => header("user-agent"),
             "aws:referer" => header("referer"),
-            "aws:username" => caller?.user.clone(),
-            "aws:userid" => Some(caller.map_or_else(|| "anonymous".to_owned(), |caller| caller.own_id.clone())),
-            "aws:principalarn" => Some(caller?.arn()),
-            "aws:principalaccount" => Some(caller?.account.clone()),
-            "aws:principaltype" => Some(
-                match caller {
-                    None => "Anonymous",
-                    Some(caller) if caller.user.is_none() => "Account",
-                    Some(_) => "User",
-                }
-                .to_owned(),
-            ),
-            "aws:principalisawsservice" | "aws:viaawsservice" => Some("false".to_owned()),
             "aws:requestedregion" => Some(request.service.region.clone()),
             "aws:resourceaccount" => self.resource_account(),
-            _ => None,
+            name => of_caller(name, request.principal.caller()),
         }
     }
 
@@ -137,6 +121,28 @@ impl RequestContext<'_> {
 
     fn resource_account(&self) -> Option<String> {
         Some(self.request.users.resource_owner(&self.bucket?.row.owner).account.to_owned())
+    }
+}
+
+/// The value of a key that follows from the caller and the clock alone.
+pub(super) fn of_caller(name: &str, caller: Option<&Caller>) -> Option<String> {
+    match name {
+        "aws:currenttime" => Some(timestamp::iso8601(SystemTime::now())),
+        "aws:epochtime" => Some(seconds(SystemTime::now()).to_string()),
+        "aws:username" => caller?.user.clone(),
+        "aws:userid" => Some(caller.map_or_else(|| "anonymous".to_owned(), |caller| caller.own_id.clone())),
+        "aws:principalarn" => Some(caller?.arn()),
+        "aws:principalaccount" => Some(caller?.account.clone()),
+        "aws:principaltype" => Some(
+            match caller {
+                None => "Anonymous",
+                Some(caller) if caller.user.is_none() => "Account",
+                Some(_) => "User",
+            }
+            .to_owned(),
+        ),
+        "aws:principalisawsservice" | "aws:viaawsservice" => Some("false".to_owned()),
+        _ => None,
     }
 }
 
