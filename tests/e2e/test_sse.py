@@ -41,6 +41,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
+@pytest.fixture
+def s3(server: Server) -> S3Client:
+    """boto3 on this module's server."""
+    return s3_client(server.endpoint)
+
+
 def stored(server: Server) -> bytes:
     """Everything in the data directory."""
     return b"".join(path.read_bytes() for path in server.data.rglob("*") if path.is_file())
