@@ -8,8 +8,10 @@ mod backends;
 mod environment;
 mod error;
 mod file;
+mod modes;
 mod server;
 mod values;
+mod warnings;
 
 pub use environment::Environment;
 pub use error::ConfigError;
@@ -24,6 +26,7 @@ use file::{
     File,
     backend::{Backend, Local},
 };
+use modes::{Holds, Modes};
 use object_format::Kek;
 use s3_wire::{BucketName, Domains, sigv4::SecretKey};
 use secrecy::{ExposeSecret, SecretString};
@@ -164,15 +167,16 @@ impl ServeConfig {
     /// used (C119).
     pub fn load(overrides: &Overrides, environment: &Environment) -> Result<Self, ConfigError> {
         let path = overrides.config.clone().or_else(|| environment.get("DELTAWEIR_CONFIG").map(PathBuf::from));
-        let (text, directory) = match &path {
-            None => (String::new(), PathBuf::new()),
-            Some(path) => {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|error| ConfigError::whole(format!("cannot read {}: {error}", path.display())))?;
-                (text, path.parent().map(Path::to_owned).unwrap_or_default())
-            }
-        };
-        Self::from_text(&text, &directory, overrides, environment)
+        let Some(path) = path else { return Self::from_text("", Path::new(""), overrides, environment) };
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| ConfigError::whole(format!("cannot read {}: {error}", path.display())))?;
+        let modes = Modes::default();
+        let holds = if File::parse(&text)?.holds_secrets() { Holds::Secret } else { Holds::Settings };
+        modes.check("--config", &path, holds)?;
+        let directory = path.parent().unwrap_or(Path::new(""));
+        let mut config = Self::from_text(&text, directory, overrides, environment)?;
+        config.warnings.splice(0..0, modes.into_warnings());
+        Ok(config)
     }
 
     /// As [`ServeConfig::load`] for the text of a file; `file:` references and TLS files are
@@ -191,7 +195,8 @@ impl ServeConfig {
         let mut shown = file.clone();
         shown.storage.catalog = without_password(&file.storage.catalog);
         let shown = toml::to_string_pretty(&shown).map_err(|error| ConfigError::whole(error.to_string()))?;
-        let reader = Reader { file: &file, environment, directory };
+        let modes = Modes::default();
+        let reader = Reader { file: &file, environment, directory, modes: &modes };
         let root = reader.root()?;
         let users = reader.users(root.as_ref())?;
         let server = reader.server(root.is_some() || !users.is_empty())?;
@@ -199,7 +204,7 @@ impl ServeConfig {
             engine: reader.engine()?,
             stores: reader.all_stores()?,
             log: LogConfig { filter: file.log.filter.clone(), format: file.log.format },
-            warnings: reader.warnings(),
+            warnings: reader.warnings().into_iter().chain(modes.into_warnings()).collect(),
             server,
             root,
             users,
@@ -269,10 +274,14 @@ struct Reader<'a> {
     file: &'a File,
     environment: &'a Environment,
     directory: &'a Path,
+    modes: &'a Modes,
 }
 
 impl Reader<'_> {
     fn secret(&self, key: &str, text: &SecretText) -> Result<SecretString, ConfigError> {
+        if let Some(path) = text.file(self.directory) {
+            self.modes.check(key, &path, Holds::Secret)?;
+        }
         text.resolve(key, self.environment, self.directory)
     }
 
@@ -340,6 +349,7 @@ impl Reader<'_> {
                     ConfigError::at(key, "expected \"admin\", \"readwrite\", \"readonly\" or \"file:policy.json\"")
                 })?;
                 let path = self.directory.join(path);
+                self.modes.check(key, &path, Holds::Settings)?;
                 let text = std::fs::read(&path)
                     .map_err(|error| ConfigError::at(key, format!("cannot read {}: {error}", path.display())))?;
                 let document = access::Document::identity(&text)
@@ -528,39 +538,6 @@ impl Reader<'_> {
         let bytes = Zeroizing::new(STANDARD.decode(text.expose_secret().trim()).map_err(|_| wrong())?);
         let secret = <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| wrong())?;
         Ok(Some(Kek::new(secret)))
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        for (name, _) in self.environment.all() {
-            if name.starts_with("DELTAWEIR_") && !VARIABLES.contains(&name) && !self.names(name) {
-                warnings.push(format!("{name} is set but has no meaning"));
-            }
-        }
-        if !self.file.storage.sync {
-            warnings.push("storage.sync is off: acknowledged objects may be lost with the power".into());
-        }
-        if is_shared(&self.file.storage.catalog) {
-            for (name, backend) in &self.file.backends {
-                if matches!(backend, Backend::Local(_)) {
-                    warnings.push(format!(
-                        "backends.{name} is a directory, and the catalog can be shared: every process must see the same file system there"
-                    ));
-                }
-            }
-            if self.file.storage.kek.is_none() {
-                warnings.push(
-                    "storage.kek is not set, and the catalog can be shared: encrypted buckets need the same key in every process".into(),
-                );
-            }
-        }
-        warnings
-    }
-
-    /// Whether some secret of the file is `env:` this variable.
-    fn names(&self, variable: &str) -> bool {
-        let reference = format!("\"env:{variable}\"");
-        toml::to_string(self.file).is_ok_and(|text| text.contains(&reference))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Listeners, connections and their end. What a request means begins in [`service`].
 
 mod connections;
+mod heads;
 mod io;
 mod record;
 mod response;

@@ -152,3 +152,18 @@ def test_metadata_named_like_ours_is_metadata(s3: S3Client, bucket: str) -> None
     found = s3.head_object(Bucket=bucket, Key="k")
     assert found["Metadata"] == {name.lower(): value for name, value in ours.items()}
     assert found["ETag"] != '"0"'
+
+
+def test_deleting_does_not_tell_whether_a_bucket_is_there(s3: S3Client, endpoint: str, bucket: str) -> None:
+    """To somebody who may delete nothing, a bucket that is not there looks like one that is not theirs."""
+    s3.put_object(Bucket=bucket, Key="k", Body=b"x")
+    delete: Any = {"Objects": [{"Key": "k"}, {"Key": "v", "VersionId": "null"}]}
+    answers = []
+    for name in (bucket, "never-made-by-anybody"):
+        answer = client_of(endpoint, "colleague").delete_objects(Bucket=name, Delete=delete)
+        answers.append((answer["Errors"], answer.get("Deleted")))
+        assert error_code(anonymous(endpoint).delete_objects, Bucket=name, Delete=delete) == DENIED
+    assert answers[0] == answers[1]
+    assert [found["Code"] for found in answers[0][0]] == ["AccessDenied"] * 2
+    assert error_code(s3.delete_objects, Bucket="never-made-by-anybody", Delete=delete) == (404, "NoSuchBucket")
+    assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"x"

@@ -170,3 +170,30 @@ def test_users_of_the_file_have_the_rights_it_gives(new_server: NewServer) -> No
     answer = reader.delete_objects(Bucket="bucket", Delete={"Objects": [{"Key": "k"}]})
     assert [found["Code"] for found in answer["Errors"]] == ["AccessDenied"]
     assert reader.get_object(Bucket="bucket", Key="k")["Body"].read() == b"x"
+
+
+def test_files_that_others_may_write_or_read_are_told_by_config_check(new_server: NewServer, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef" * 4)
+    server = new_server()
+    server.environment.pop("DELTAWEIR_ADMIN_TOKEN", None)
+    server.more_config += (
+        f'[[users]]\nname = "u"\naccess_key_id = "AKU"\nsecret_access_key = "file:{token}"\npolicy = "readonly"\n'
+    )
+    server.write_config()
+
+    def check(mode: int, config_mode: int) -> tuple[int, str]:
+        token.chmod(mode)
+        server.config.chmod(config_mode)
+        done = server.run("config", "check", check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    assert "mode" not in check(0o600, 0o644)[1]
+    code, said = check(0o640, 0o664)
+    assert code == 0
+    assert f"users[0].secret_access_key: {token} has mode 0640" in said
+    assert f"{server.config} has mode 0664: its group may write it" in said
+    for modes, file in (((0o602, 0o644), token), ((0o600, 0o646), server.config)):
+        code, said = check(*modes)
+        assert code != 0, said
+        assert f"{file} has mode" in said

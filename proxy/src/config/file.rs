@@ -347,6 +347,22 @@ impl File {
         let table = text.parse::<toml::Table>().map_err(|error| ConfigError::whole(error.to_string().trim_end()))?;
         table.try_into().map_err(|error: toml::de::Error| described(&error))
     }
+
+    /// Whether some secret stands in it as itself.
+    pub(super) fn holds_secrets(&self) -> bool {
+        let password = super::without_password(&self.storage.catalog) != self.storage.catalog;
+        password || toml::Value::try_from(self).is_ok_and(|shown| shows_a_secret("", &shown))
+    }
+}
+
+/// Whether something below a key is redacted, but names of key pairs, which are no secret.
+fn shows_a_secret(key: &str, value: &toml::Value) -> bool {
+    match value {
+        toml::Value::String(text) => text == "[redacted]" && key != "access_key_id",
+        toml::Value::Array(values) => values.iter().any(|value| shows_a_secret(key, value)),
+        toml::Value::Table(table) => table.iter().any(|(key, value)| shows_a_secret(key, value)),
+        _ => false,
+    }
 }
 
 /// A toml error of a table has the path of the enclosing keys at its end: "… in `server`".

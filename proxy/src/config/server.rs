@@ -1,7 +1,7 @@
 //! The listeners' part of the configuration: what may be reached from where, and what it then
 //! needs.
 
-use super::{ConfigError, Reader, ServerConfig, TlsFiles, values::SecretText};
+use super::{ConfigError, Reader, ServerConfig, TlsFiles, modes::Holds, values::SecretText};
 use crate::auth::admin_token;
 use s3_wire::Domains;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -94,7 +94,10 @@ impl Reader<'_> {
         match (&server.tls_cert, &server.tls_key) {
             (None, None) => Ok(None),
             (Some(cert), Some(key)) => {
-                Ok(Some(TlsFiles { cert: self.directory.join(cert), key: self.directory.join(key) }))
+                let files = TlsFiles { cert: self.directory.join(cert), key: self.directory.join(key) };
+                self.modes.check("server.tls_key", &files.key, Holds::Secret)?;
+                self.modes.check("server.tls_cert", &files.cert, Holds::Settings)?;
+                Ok(Some(files))
             }
             (None, Some(_)) => Err(ConfigError::at("server.tls_cert", "tls_key is set without it")),
             (Some(_), None) => Err(ConfigError::at("server.tls_key", "tls_cert is set without it")),

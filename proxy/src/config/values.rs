@@ -3,7 +3,11 @@
 use super::{environment::Environment, error::ConfigError};
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-use std::{fmt, path::Path, time::Duration};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 use zeroize::Zeroizing;
 
 /// A number of bytes: an integer, or text such as `"64KiB"`, `"1GiB"`, `"10MB"`.
@@ -130,6 +134,11 @@ impl From<String> for SecretText {
 }
 
 impl SecretText {
+    /// The file that holds it, when one does.
+    pub(super) fn file(&self, directory: &Path) -> Option<PathBuf> {
+        self.0.strip_prefix("file:").map(|path| directory.join(path))
+    }
+
     /// The secret itself; what a reference names is read. A trailing line break of a file is not
     /// part of it.
     pub(super) fn resolve(
@@ -141,8 +150,7 @@ impl SecretText {
         let secret = if let Some(name) = self.0.strip_prefix("env:") {
             let value = environment.get(name);
             value.ok_or_else(|| ConfigError::at(key, format!("the environment has no {name}")))?.to_owned()
-        } else if let Some(path) = self.0.strip_prefix("file:") {
-            let path = directory.join(path);
+        } else if let Some(path) = self.file(directory) {
             let text = std::fs::read_to_string(&path)
                 .map_err(|error| ConfigError::at(key, format!("cannot read {}: {error}", path.display())))?;
             text.trim_end_matches(['\r', '\n']).to_owned()

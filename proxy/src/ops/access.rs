@@ -48,7 +48,7 @@ struct Asked<'a> {
 /// many keys, go on asking themselves.
 ///
 /// # Errors
-/// `NoSuchBucket`, told to everybody, as S3 does; `AccessDenied`.
+/// `NoSuchBucket`, told to everybody, as S3 does, but by DeleteObjects; `AccessDenied`.
 pub async fn admit(mut request: S3Request) -> Result<S3Request> {
     match request.operation {
         // A preflight is about a request that is still to come; who sends a form stands in it.
@@ -61,7 +61,14 @@ pub async fn admit(mut request: S3Request) -> Result<S3Request> {
         Operation::CreateBucket => return Ok(request),
         _ => {}
     }
-    let bucket = request.bucket(request.bucket_name()?).await?;
+    let bucket = match request.bucket(request.bucket_name()?).await {
+        // Its keys are decided one by one, as if the bucket were there: to who may delete none of
+        // them, it looks like a bucket of somebody else.
+        Err(error) if request.operation == Operation::DeleteObjects && error.code() == ErrorCode::NoSuchBucket => {
+            return if request.principal.user().is_some() { Ok(request) } else { Err(request.denied("anything")) };
+        }
+        found => found?,
+    };
     request.found = Some(bucket.clone());
     if matches!(request.operation, Operation::DeleteObjects | Operation::PutObjectTagging) {
         request.refuse_strangers(&bucket)?;

@@ -79,6 +79,9 @@ pub(super) async fn delete_objects(request: &S3Request, body: &mut RequestBody) 
         ));
     }
     let delete = Delete::parse(&request.document(claims, body).await?)?;
+    if request.found.is_none() {
+        return delete_nowhere(request, delete);
+    }
     let here = request.in_bucket().await?;
     let quiet = delete.quiet;
     let mut result = DeleteResult::default();
@@ -107,11 +110,30 @@ pub(super) async fn delete_objects(request: &S3Request, body: &mut RequestBody) 
     Ok(document(&result))
 }
 
+/// A bucket that is not there: only who could delete something in it is told so. Others are answered
+/// as by a bucket that is not theirs.
+fn delete_nowhere(request: &S3Request, delete: Delete) -> Result<Answer> {
+    let bucket = request.bucket_name()?;
+    let mut result = DeleteResult::default();
+    for DeleteEntry { key, version_id, .. } in delete.objects {
+        let action = action_of(version_id.as_deref());
+        match request.authorize_nowhere(action, &format!("arn:aws:s3:::{bucket}/{key}")) {
+            Ok(()) => return Err(S3Error::new(ErrorCode::NoSuchBucket).field("BucketName", bucket)),
+            Err(error) => result.errors.push(DeleteFailure { key, version_id, error }),
+        }
+    }
+    Ok(document(&result))
+}
+
+fn action_of(version: Option<&str>) -> &'static str {
+    if version.is_some() { "s3:DeleteObjectVersion" } else { "s3:DeleteObject" }
+}
+
 async fn delete_entry(request: &S3Request, bucket: &BucketHandle, entry: &DeleteEntry) -> Result<Gone> {
     let key = ObjectKey::new(entry.key.as_str())?;
     let key = key.as_str();
     let version = entry.version_id.as_deref().map(|text| versions::parse("VersionId", text));
-    let action = if version.is_some() { "s3:DeleteObjectVersion" } else { "s3:DeleteObject" };
+    let action = action_of(entry.version_id.as_deref());
     let version = version.transpose();
     request.authorize_version(action, bucket, key, version.as_ref().ok().copied().flatten()).await?;
     let version = version?;

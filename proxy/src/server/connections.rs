@@ -1,7 +1,7 @@
 //! Accepting connections and serving them: each is a task of its own with a place that it can lose
 //! while it is idle.
 
-use super::{io::GuardedIo, tls::Certificate};
+use super::{heads::CheckedHeads, io::GuardedIo, tls::Certificate};
 use crate::{
     config::ServerConfig,
     peers::{Ends, Place, Places},
@@ -231,7 +231,7 @@ impl Connections<'_> {
                     Ok::<_, Infallible>(answer)
                 }
             });
-            let connection = builder.serve_connection(TokioIo::new(io), service).into_owned();
+            let connection = builder.serve_connection(TokioIo::new(CheckedHeads::new(io)), service).into_owned();
             tokio::select! {
                 () = closing.cancelled() => tracing::debug!("an idle connection made room"),
                 ended = watcher.watch(connection) => if let Err(error) = ended {

@@ -3,18 +3,22 @@
 //!
 //! Every path is relative to the root directory, whose descriptor is held open: the root cannot be
 //! swapped under a running process, and [`Disk::check_root`] tells when it was swapped at its path.
-//! Nothing here follows a symbolic link as its last component. All calls block.
+//! Nothing here follows a symbolic link, wherever in a path it stands. All calls block.
 
+use crate::beneath;
 use bytes::Bytes;
 use rustix::{
-    fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags},
+    fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags},
     io::{Errno, retry_on_intr},
 };
 use std::{
     ffi::OsString,
     fs::File,
     io::{self, IoSlice},
-    os::{fd::OwnedFd, unix::ffi::OsStringExt},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStringExt,
+    },
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -85,27 +89,18 @@ impl Posix {
     }
 
     fn open_beneath(&self, path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
-        let path = or_root(path);
-        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        let fd = match retry_on_intr(|| rustix::fs::openat2(&self.root, path, flags, mode, resolve)) {
-            // Kernels before 5.6 and some sandboxes lack openat2; the directories are ours alone
-            // (0700) all the same.
-            Err(Errno::NOSYS | Errno::PERM) => retry_on_intr(|| rustix::fs::openat(&self.root, path, flags, mode))?,
-            result => result?,
-        };
-        Ok(File::from(fd))
+        Ok(File::from(beneath::open(&self.root, path, flags, mode)?))
+    }
+
+    fn entry<'a>(&'a self, path: &'a Path) -> io::Result<beneath::Entry<'a>> {
+        beneath::entry(self.root.as_fd(), path)
     }
 }
 
 impl Disk for Posix {
     fn create_unnamed(&self) -> io::Result<File> {
         let dir = Path::new(super::layout::TEMP_DIR);
-        let fd = retry_on_intr(|| {
-            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-            rustix::fs::openat(&self.root, dir, flags, FILE_MODE)
-        })?;
-        Ok(File::from(fd))
+        self.open_beneath(dir, OFlags::TMPFILE | OFlags::RDWR, FILE_MODE)
     }
 
     fn create_named(&self, path: &Path) -> io::Result<File> {
@@ -144,16 +139,20 @@ impl Disk for Posix {
         use std::os::fd::AsRawFd;
         // linkat with AT_EMPTY_PATH needs a capability; the way through /proc does not.
         let from = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let to = self.entry(to)?;
         Ok(retry_on_intr(|| {
-            rustix::fs::linkat(rustix::fs::CWD, from.as_str(), &self.root, to, AtFlags::SYMLINK_FOLLOW)
+            rustix::fs::linkat(rustix::fs::CWD, from.as_str(), to.directory(), to.name(), AtFlags::SYMLINK_FOLLOW)
         })?)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        match rustix::fs::renameat_with(&self.root, from, &self.root, to, RenameFlags::NOREPLACE) {
+        let (source, target) = (self.entry(from)?, self.entry(to)?);
+        let (old, old_name) = (source.directory(), source.name());
+        let (new, new_name) = (target.directory(), target.name());
+        match rustix::fs::renameat_with(old, old_name, new, new_name, RenameFlags::NOREPLACE) {
             // File systems without renameat2 (NFS among them): a hard link is exclusive everywhere.
             Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => {
-                rustix::fs::linkat(&self.root, from, &self.root, to, AtFlags::empty())?;
+                rustix::fs::linkat(old, old_name, new, new_name, AtFlags::empty())?;
                 // The blob is in place; a second name that stays behind is the next sweep's
                 // business.
                 self.unlink(from).or(Ok(()))
@@ -168,7 +167,8 @@ impl Disk for Posix {
     }
 
     fn make_dir(&self, dir: &Path) -> io::Result<()> {
-        match rustix::fs::mkdirat(&self.root, dir, DIR_MODE) {
+        let entry = self.entry(dir)?;
+        match rustix::fs::mkdirat(entry.directory(), entry.name(), DIR_MODE) {
             Err(Errno::EXIST) => Ok(()),
             result => Ok(result?),
         }
@@ -202,7 +202,7 @@ impl Disk for Posix {
     }
 
     fn stat(&self, path: &Path) -> io::Result<Stat> {
-        Ok(rustix::fs::statat(&self.root, or_root(path), AtFlags::SYMLINK_NOFOLLOW)?.into())
+        Ok(beneath::stat(self.root.as_fd(), path)?.into())
     }
 
     fn check_root(&self) -> io::Result<()> {
@@ -213,7 +213,8 @@ impl Disk for Posix {
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
-        Ok(rustix::fs::unlinkat(&self.root, path, AtFlags::empty())?)
+        let entry = self.entry(path)?;
+        Ok(rustix::fs::unlinkat(entry.directory(), entry.name(), AtFlags::empty())?)
     }
 
     fn entries(&self, dir: &Path) -> io::Result<Vec<OsString>> {
@@ -268,10 +269,6 @@ fn make_durable_dirs(root: &Path) -> io::Result<()> {
 
 fn identity(stat: &rustix::fs::Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
-}
-
-fn or_root(path: &Path) -> &Path {
-    if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
 const FILE_MODE: Mode = Mode::from_raw_mode(0o600);

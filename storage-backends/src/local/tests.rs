@@ -348,6 +348,25 @@ async fn a_symbolic_link_is_not_followed() {
 }
 
 #[tokio::test]
+async fn a_linked_directory_is_neither_read_nor_written_nor_emptied() {
+    // C129: whoever may write below the root does not make us touch files elsewhere.
+    let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let backend = LocalBackend::open(root.path(), LocalOptions::default()).await.unwrap();
+    let (here, there) = (name("blobs/abcd"), name("blobs/bbcd"));
+    put_bytes(&backend, &here, Bytes::from_static(b"x")).await.unwrap();
+    let directory = root.path().join("blobs/+cd/+b");
+    std::fs::rename(&directory, outside.path().join("moved")).unwrap();
+    std::os::unix::fs::symlink(outside.path().join("moved"), &directory).unwrap();
+    assert!(backend.head(&here).await.is_err());
+    assert!(backend.get(&here, 0..1).await.is_err());
+    assert!(backend.delete(&here).await.is_err());
+    assert!(put_bytes(&backend, &there, Bytes::from_static(b"y")).await.is_err());
+    let left: Vec<_> =
+        std::fs::read_dir(outside.path().join("moved")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["abcd"]);
+}
+
+#[tokio::test]
 async fn temporary_files_of_the_dead_are_removed_and_those_of_the_living_stay() {
     let root = tempfile::tempdir().unwrap();
     let disk = Watched::without_unnamed_files(root.path());

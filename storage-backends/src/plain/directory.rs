@@ -1,26 +1,29 @@
 //! A directory of files as a store of plain objects: keys are relative paths.
 //!
-//! Only regular files are objects; symbolic links are not followed. A file's ETag is made of its
+//! Only regular files are objects; symbolic links are not followed, wherever in a path they stand.
+//! A file's ETag is made of its
 //! length and the time of its last change in nanoseconds, so that a file written anew is another
 //! content.
 
 use super::{PlainEntry, PlainObject, PlainRead, PlainRemoval, PlainStore, unnamable};
-use crate::{BackendError, ErrorKind, Result};
+use crate::{BackendError, ErrorKind, Result, beneath};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{
     StreamExt,
     stream::{self, BoxStream},
 };
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat};
 use std::{
-    fs::{self, File, Metadata},
+    fs::File,
     io::{self, ErrorKind as Io},
     ops::Range,
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{FileExt, MetadataExt, OpenOptionsExt},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::{ffi::OsStringExt, fs::FileExt},
     },
     path::{Path, PathBuf},
+    time::{Duration, SystemTime},
 };
 use tokio::{sync::mpsc, task::spawn_blocking};
 
@@ -42,31 +45,38 @@ impl PlainDirectory {
         Self { root }
     }
 
-    fn path_of(&self, key: &str) -> Result<PathBuf> {
+    /// The path of a key's file below the root.
+    fn path_of(key: &str) -> Result<PathBuf> {
         let is_name = |part: &str| !matches!(part, "" | "." | "..") && !part.contains('\0');
         if key.split('/').all(is_name) {
-            Ok(self.root.join(key))
+            Ok(PathBuf::from(key))
         } else {
             Err(unnamable(key, "it is no path of a file"))
         }
     }
 
+    /// Does something with the root and a path below it.
     async fn with_file<T: Send + 'static>(
         &self,
         key: &str,
-        work: impl FnOnce(&Path) -> io::Result<Option<T>> + Send + 'static,
+        work: impl FnOnce(BorrowedFd<'_>, &Path) -> io::Result<Option<T>> + Send + 'static,
     ) -> Result<Option<T>> {
-        let (path, root) = (self.path_of(key)?, self.root.clone());
+        let (path, root) = (Self::path_of(key)?, self.root.clone());
         let work = spawn_blocking(move || {
-            work(&path).or_else(|error| match error.kind() {
-                // Only these say that there is no such file, and only while the directory itself is
-                // there: it may not be mounted.
-                Io::NotFound | Io::NotADirectory if root.is_dir() => Ok(None),
-                _ => Err(failed("read", &path, error)),
+            // A root that is not there is an error and no absent file: it may not be mounted.
+            let opened = open_root(&root)?;
+            work(opened.as_fd(), &path).or_else(|error| match error.kind() {
+                Io::NotFound | Io::NotADirectory => Ok(None),
+                _ => Err(failed("read", &root.join(&path), error)),
             })
         });
         work.await.map_err(|error| BackendError::with_source(ErrorKind::Other, "a file task ended", error))?
     }
+}
+
+fn open_root(root: &Path) -> Result<File> {
+    let opened = rustix::fs::open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    opened.map(File::from).map_err(|error| failed("open", root, error.into()))
 }
 
 #[async_trait]
@@ -76,7 +86,8 @@ impl PlainStore for PlainDirectory {
         let walk = Walk { prefix: prefix.to_owned(), after: after.map(str::to_owned), entries };
         let root = self.root.clone();
         spawn_blocking(move || {
-            if let Err(error) = walk.below(&root, "") {
+            let walked = open_root(&root).and_then(|opened| walk.below(opened.as_fd(), Path::new(""), ""));
+            if let Err(error) = walked {
                 // Whoever stopped listening does not want to know.
                 let _ = walk.entries.blocking_send(Err(error));
             }
@@ -85,12 +96,12 @@ impl PlainStore for PlainDirectory {
     }
 
     async fn head(&self, key: &str) -> Result<Option<PlainObject>> {
-        let of_file = |path: &Path| {
-            let found = fs::symlink_metadata(path)?;
-            Ok(found.is_file().then(|| PlainObject {
-                len: found.len(),
+        let of_file = |root: BorrowedFd<'_>, path: &Path| {
+            let found = beneath::stat(root, path)?;
+            Ok(is_file(&found).then(|| PlainObject {
+                len: len_of(&found),
                 etag: etag_of(&found),
-                modified: found.modified().ok(),
+                modified: modified(&found),
                 ..PlainObject::default()
             }))
         };
@@ -98,20 +109,19 @@ impl PlainStore for PlainDirectory {
     }
 
     async fn read(&self, key: &str, etag: &str, range: Range<u64>) -> Result<PlainRead> {
-        let open = |path: &Path| {
-            if !fs::symlink_metadata(path)?.is_file() {
+        let open = |root: BorrowedFd<'_>, path: &Path| {
+            if !is_file(&beneath::stat(root, path)?) {
                 return Ok(None);
             }
-            let no_follow = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0);
-            Ok(Some(File::options().read(true).custom_flags(no_follow).open(path)?))
+            Ok(Some(File::from(beneath::open(root, path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())?)))
         };
         let Some(file) = self.with_file(key, open).await? else { return Ok(PlainRead::Absent) };
-        let (path, etag) = (self.path_of(key)?, etag.to_owned());
-        let found = file.metadata().map_err(|error| failed("read", &path, error))?;
-        if etag_of(&found) != etag {
+        let (path, etag) = (self.root.join(Self::path_of(key)?), etag.to_owned());
+        let found = fstat(&file).map_err(|error| failed("read", &path, error.into()))?;
+        if !is_file(&found) || etag_of(&found) != etag {
             return Ok(PlainRead::Changed);
         }
-        if range.start > range.end || range.end > found.len() {
+        if range.start > range.end || range.end > len_of(&found) {
             let message = format!("bytes {}..{} do not lie inside {}", range.start, range.end, path.display());
             return Err(BackendError::new(ErrorKind::Invalid, message));
         }
@@ -124,7 +134,7 @@ impl PlainStore for PlainDirectory {
                 let mut piece = vec![0; usize::try_from(end - range.start).unwrap_or(0)];
                 file.read_exact_at(&mut piece, range.start).map_err(|error| failed("read", &path, error))?;
                 // Looked at after the bytes: a change that could have touched them shows.
-                let found = file.metadata().map_err(|error| failed("read", &path, error))?;
+                let found = fstat(&file).map_err(|error| failed("read", &path, error.into()))?;
                 if etag_of(&found) != etag {
                     let message = format!("{} was changed while it was read", path.display());
                     return Err(BackendError::new(ErrorKind::Corrupt, message));
@@ -140,15 +150,15 @@ impl PlainStore for PlainDirectory {
 
     async fn remove(&self, key: &str, etag: &str) -> Result<PlainRemoval> {
         let etag = etag.to_owned();
-        let remove = move |path: &Path| {
-            let found = fs::symlink_metadata(path)?;
-            if !found.is_file() || etag_of(&found) != etag {
+        let remove = move |root: BorrowedFd<'_>, path: &Path| {
+            let entry = beneath::entry(root, path)?;
+            let found = rustix::fs::statat(entry.directory(), entry.name(), AtFlags::SYMLINK_NOFOLLOW)?;
+            if !is_file(&found) || etag_of(&found) != etag {
                 return Ok(Some(PlainRemoval::Changed));
             }
-            fs::remove_file(path)?;
-            if let Some(directory) = path.parent() {
-                File::open(directory)?.sync_all()?;
-            }
+            rustix::fs::unlinkat(entry.directory(), entry.name(), AtFlags::empty())?;
+            let parent = path.parent().unwrap_or(Path::new(""));
+            rustix::fs::fsync(beneath::open(root, parent, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?)?;
             Ok(Some(PlainRemoval::Gone))
         };
         Ok(self.with_file(key, remove).await?.unwrap_or(PlainRemoval::Gone))
@@ -163,37 +173,29 @@ struct Walk {
 }
 
 impl Walk {
-    /// Lists `directory`, whose keys begin with `base` (empty, or with a `/` at its end). Ends
-    /// early when nobody listens.
-    fn below(&self, directory: &Path, base: &str) -> Result<()> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(directory).map_err(|error| failed("list", directory, error))? {
-            let entry = entry.map_err(|error| failed("list", directory, error))?;
-            let kind = entry.file_type().map_err(|error| failed("list", directory, error))?;
-            // A directory sorts where its keys do.
-            let mut name = entry.file_name().as_bytes().to_vec();
-            if kind.is_dir() {
-                name.push(b'/');
-            }
-            if kind.is_dir() || kind.is_file() {
-                names.push((name, entry.path()));
-            }
-        }
-        names.sort_unstable();
-        for (name, path) in names {
+    /// Lists `directory` below `root`, whose keys begin with `base` (empty, or with a `/` at its
+    /// end). Ends early when nobody listens.
+    fn below(&self, root: BorrowedFd<'_>, directory: &Path, base: &str) -> Result<()> {
+        let unlistable = |error: io::Error| failed("list", directory, error);
+        for name in sorted_names(root, directory).map_err(unlistable)? {
             if self.entries.is_closed() {
                 return Ok(());
             }
-            let Ok(name) = String::from_utf8(name) else {
+            let Ok(name) = String::from_utf8(name).map_err(|name| {
+                let path = directory.join(std::ffi::OsString::from_vec(name.into_bytes()));
                 self.send(Err(unnamable(&path.to_string_lossy(), "its name is no UTF-8")));
+            }) else {
                 continue;
             };
             let key = format!("{base}{name}");
+            let path = directory.join(&name);
             match name.ends_with('/') {
-                true if self.may_hold(&key) => self.below(&path, &key)?,
+                true if self.may_hold(&key) => self.below(root, &path, &key)?,
                 false if key.starts_with(&self.prefix) && self.after.as_ref().is_none_or(|after| key > *after) => {
-                    match fs::symlink_metadata(&path) {
-                        Ok(found) => self.send(Ok(PlainEntry { key, len: found.len(), etag: Some(etag_of(&found)) })),
+                    match beneath::stat(root, &path) {
+                        Ok(found) => {
+                            self.send(Ok(PlainEntry { key, len: len_of(&found), etag: Some(etag_of(&found)) }));
+                        }
                         // Removed since the directory was read.
                         Err(error) if error.kind() == Io::NotFound => {}
                         Err(error) => return Err(failed("list", &path, error)),
@@ -217,9 +219,51 @@ impl Walk {
     }
 }
 
-fn etag_of(found: &Metadata) -> String {
-    let changed_ns = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
-    format!("{changed_ns:x}-{:x}", found.len())
+/// The names of the regular files of a directory, and of the directories with a `/` at their end:
+/// a directory sorts where its keys do.
+fn sorted_names(root: BorrowedFd<'_>, directory: &Path) -> io::Result<Vec<Vec<u8>>> {
+    let opened = beneath::open(root, directory, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+    let mut names = Vec::new();
+    for entry in Dir::read_from(&opened)? {
+        let entry = entry?;
+        let mut name = entry.file_name().to_bytes().to_vec();
+        let kind = match entry.file_type() {
+            FileType::Unknown => {
+                let found = rustix::fs::statat(&opened, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)?;
+                FileType::from_raw_mode(found.st_mode)
+            }
+            kind => kind,
+        };
+        match kind {
+            FileType::Directory if matches!(name.as_slice(), b"." | b"..") => {}
+            FileType::Directory => {
+                name.push(b'/');
+                names.push(name);
+            }
+            FileType::RegularFile => names.push(name),
+            _ => {}
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn is_file(found: &Stat) -> bool {
+    FileType::from_raw_mode(found.st_mode).is_file()
+}
+
+fn len_of(found: &Stat) -> u64 {
+    found.st_size.unsigned_abs()
+}
+
+fn modified(found: &Stat) -> Option<SystemTime> {
+    let seconds = u64::try_from(found.st_mtime).ok()?;
+    Some(SystemTime::UNIX_EPOCH + Duration::new(seconds, u32::try_from(found.st_mtime_nsec).ok()?))
+}
+
+fn etag_of(found: &Stat) -> String {
+    let changed_ns = i128::from(found.st_mtime) * 1_000_000_000 + i128::from(found.st_mtime_nsec);
+    format!("{changed_ns:x}-{:x}", len_of(found))
 }
 
 fn failed(attempt: &str, path: &Path, error: io::Error) -> BackendError {
@@ -236,6 +280,7 @@ mod tests {
     use super::*;
     use futures::TryStreamExt;
     use proptest::prelude::*;
+    use std::{fs, os::unix::ffi::OsStrExt as _};
 
     fn store(files: &[&str]) -> (tempfile::TempDir, PlainDirectory) {
         let root = tempfile::tempdir().unwrap();
@@ -277,6 +322,20 @@ mod tests {
         assert_eq!(keys(&store, "", None).await, ["d/a"]);
         assert_eq!((store.head("link").await.unwrap(), store.head("d").await.unwrap()), (None, None));
         assert!(matches!(store.read("link", "e", 0..1).await.unwrap(), PlainRead::Absent));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_reached_through_a_linked_directory() {
+        // C129
+        let (outside, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(outside.path().join("secret"), "s").unwrap();
+        std::os::unix::fs::symlink(outside.path(), root.path().join("away")).unwrap();
+        let store = PlainDirectory::new(root.path().to_owned());
+        let etag = PlainDirectory::new(outside.path().to_owned()).head("secret").await.unwrap().unwrap().etag;
+        assert!(store.head("away/secret").await.is_err());
+        assert!(store.read("away/secret", &etag, 0..1).await.is_err());
+        assert!(store.remove("away/secret", &etag).await.is_err());
+        assert!(keys(&store, "", None).await.is_empty() && outside.path().join("secret").exists());
     }
 
     #[tokio::test]
