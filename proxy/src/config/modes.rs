@@ -1,5 +1,5 @@
-//! Who else may read or write the files that a configuration is made of. What others may write, they
-//! decide; what they may read is no secret.
+//! Who else may read or write the files that a configuration is made of. What others may write,
+//! they decide; what they may read is no secret.
 
 use super::ConfigError;
 use std::{cell::RefCell, os::unix::fs::MetadataExt as _, path::Path};

@@ -110,8 +110,8 @@ pub(super) async fn delete_objects(request: &S3Request, body: &mut RequestBody) 
     Ok(document(&result))
 }
 
-/// A bucket that is not there: only who could delete something in it is told so. Others are answered
-/// as by a bucket that is not theirs.
+/// A bucket that is not there: only who could delete something in it is told so. Others are
+/// answered as by a bucket that is not theirs.
 fn delete_nowhere(request: &S3Request, delete: Delete) -> Result<Answer> {
     let bucket = request.bucket_name()?;
     let mut result = DeleteResult::default();

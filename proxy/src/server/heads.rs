@@ -1,5 +1,5 @@
-//! Heads of HTTP/1 requests whose end or length two readers could see differently are refused before
-//! the parser sees them (C17, C64). The parser takes a bare line feed for the end of a line, one of
+//! Heads of HTTP/1 requests whose end or length two readers could see differently are refused
+//! before the parser sees them (C17, C64). The parser takes a bare line feed for the end of a line, one of
 //! two equal lengths, and chunks beside a length; a proxy in front may not, and what follows would
 //! be a request for one of them and a body for the other.
 
@@ -14,8 +14,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const HTTP_2: &[u8] = b"PRI * HTTP/2.0\r\n";
 /// Bytes of a line that are kept: more than any field needs whose value counts here.
 const LINE_BYTES_KEPT: usize = 128;
-/// A byte that no line may hold, and the end of the head: the parser looks at whole heads. It answers
-/// with 400 and closes the connection.
+/// A byte that no line may hold, and the end of the head: the parser looks at whole heads. It
+/// answers with 400 and closes the connection.
 const REFUSAL: &[u8] = b"\0\r\n\r\n";
 
 /// A connection whose bytes are looked at on their way to the parser. Bodies are counted and not
