@@ -12,7 +12,7 @@ import pytest
 from outside.clients import S3Client
 from outside.failure import error_code
 from outside.policies import put_policy
-from outside.users import ALT_ID, anonymous
+from outside.users import ALT_ID, anonymous, client_of
 
 DENIED = (403, "AccessDenied")
 

@@ -1,7 +1,7 @@
 //! Heads of HTTP/1 requests whose end or length two readers could see differently are refused
-//! before the parser sees them (C17, C64). The parser takes a bare line feed for the end of a line, one of
-//! two equal lengths, and chunks beside a length; a proxy in front may not, and what follows would
-//! be a request for one of them and a body for the other.
+//! before the parser sees them (C17, C64). The parser takes a bare line feed for the end of a line,
+//! one of two equal lengths, and chunks beside a length. A proxy in front may not, and what follows
+//! would be a request for one of them and a body for the other.
 
 use std::{
     io,
