@@ -200,6 +200,8 @@ pub trait Catalog: Send + Sync + 'static {
     async fn abort(&self, bucket: BucketId, key: &str, id: UploadId, epoch: u32) -> Result<bool>;
     /// Open uploads created before `before_ms`, at most `limit`: for their expiry.
     async fn stale_uploads(&self, before_ms: UnixMs, limit: usize) -> Result<Vec<Upload>>;
+    /// How many open uploads an owner has, counted no further than `limit`.
+    async fn open_uploads(&self, owner: &str, limit: u64) -> Result<u64>;
     /// Forgets uploads completed before `before_ms`; how many.
     async fn forget_completed_uploads(&self, before_ms: UnixMs) -> Result<u64>;
 

@@ -106,6 +106,7 @@ impl EngineConfig {
             scrub: ScrubConfig::default(),
             writer_lease: day,
             upload_age_max: day,
+            open_uploads_per_user_max: 10_000,
             lifecycle_day: day,
             schedule_jobs: false,
             eject_roots: Vec::new(),
@@ -173,6 +174,8 @@ pub struct EngineConfig {
     pub writer_lease: Duration,
     /// How old an open upload may become.
     pub upload_age_max: Duration,
+    /// Multipart uploads that one owner may have open.
+    pub open_uploads_per_user_max: u64,
     /// How long a day of lifecycle rules is: 24 hours, or less for tests.
     pub lifecycle_day: Duration,
     /// How journal and backups are kept.

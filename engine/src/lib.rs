@@ -92,7 +92,7 @@ use std::{
 };
 use storage_backends::{Backend, ErrorKind, UnfinishedUploads};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use write::{effort, parts::PartsSeen};
+use write::{effort, open_uploads::OpenUploads, parts::PartsSeen};
 
 /// Memory one codec thread's encoder and decoder take at most.
 const CODEC_THREAD_BYTES: u64 = 12 << 20;
@@ -133,6 +133,7 @@ pub struct Engine {
     pins: Arc<Pins>,
     hooks: HookQueue,
     parts_seen: PartsSeen,
+    open_uploads: OpenUploads,
     /// Commits under way: they end before the process does.
     commits: TaskTracker,
     background: TaskTracker,
@@ -298,6 +299,7 @@ impl Engine {
         let writer = Writer::open(&*catalog).await?;
         let jobs = jobs::Jobs::new(jobs);
         let hooks = HookQueue::start(catalog.clone());
+        let open_uploads = OpenUploads::new(config.open_uploads_per_user_max);
         let engine = Arc::new(Self {
             config,
             catalog,
@@ -325,6 +327,7 @@ impl Engine {
             pins: Arc::default(),
             hooks,
             parts_seen: PartsSeen::default(),
+            open_uploads,
             commits: TaskTracker::new(),
             background: TaskTracker::new(),
             stopping: CancellationToken::new(),

@@ -144,6 +144,7 @@ metrics! {
     writer_epochs_lost_total: IntCounter, "epochs", []; "Writer epochs this process lost because it was not heard of for too long; writes under way were refused."
 
     memory_budget_bytes: IntGaugeVec, "bytes", ["state"]; "The memory budget: limit, used."
+    memory_waiting: IntGauge, "requests", []; "Requests and jobs that wait for memory."
     spool_bytes: IntGaugeVec, "bytes", ["state"]; "Spool files: limit, used."
     disk_bytes: IntGaugeVec, "bytes", ["place", "state"]; "File systems of the data directory and of local backends: size, free."
     disk_full: IntGaugeVec, "boolean", ["place"]; "1 while uploads are refused because the disk of the data directory or of a local backend is full."

@@ -78,6 +78,7 @@ pub(crate) fn config(dir: &Path, memory_bytes_max: u64) -> EngineConfig {
         scrub: ScrubConfig::default(),
         writer_lease: Duration::from_secs(60),
         upload_age_max: Duration::from_secs(86400),
+        open_uploads_per_user_max: 10_000,
         lifecycle_day: Duration::from_secs(86_400),
         safety: SafetyConfig {
             backend: "local".into(),

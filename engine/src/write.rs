@@ -3,6 +3,7 @@
 
 pub(crate) mod effort;
 pub(crate) mod encode;
+pub(crate) mod open_uploads;
 pub(crate) mod parts;
 pub(crate) mod publish;
 pub(crate) mod spool;

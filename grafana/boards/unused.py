@@ -6,6 +6,7 @@ UNUSED = {
     "deltaweir_view_streams_total": "for a panel on compressed files that is still to come",
     "deltaweir_view_steps_total": "for a panel on compressed files that is still to come",
     "deltaweir_view_text_bytes_total": "for a panel on compressed files that is still to come",
+    "deltaweir_memory_waiting": "readers that take nothing are let go while it is not zero; what is refused is shown",
     "deltaweir_spool_bytes": "only segments of bodies that arrive slowly while memory is short are spooled",
     "deltaweir_gc_trash_bytes": "the files beside it are shown; their bytes are in the report of gc",
     "deltaweir_bucket_noncurrent_versions": "what history costs is in `stats` and `explain`, per bucket",

@@ -101,6 +101,12 @@ pub struct ServerConfig {
     pub connections_max: usize,
     /// Most requests at once; the next is answered 503 SlowDown.
     pub requests_max: usize,
+    /// Most of them from one user, or from one peer that does not sign.
+    pub requests_per_user_max: usize,
+    /// Most of those that send content.
+    pub uploads_per_user_max: usize,
+    /// What a reader must take while others wait; 0: nothing.
+    pub download_bytes_per_second_min: u64,
     /// Failed authentications of one peer that are answered per second; the others wait.
     pub failures_per_second: NonZeroU32,
 }
@@ -473,6 +479,7 @@ impl Reader<'_> {
             },
             writer_lease: file.storage.writer_lease.0,
             upload_age_max: limits.upload_age_max.0,
+            open_uploads_per_user_max: limits.open_uploads_per_user_max,
             lifecycle_day: file.lifecycle.day.0,
             safety: SafetyConfig {
                 backend: backup.backend.clone().unwrap_or_else(|| file.storage.backend.clone()),

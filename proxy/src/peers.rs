@@ -2,9 +2,11 @@
 
 mod failures;
 mod places;
+mod shares;
 
 pub use failures::{Failures, Held};
 pub use places::{Place, Places, UnderWay};
+pub use shares::{Holder, Share, Shares};
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -3,6 +3,7 @@
 mod connections;
 mod heads;
 mod io;
+mod least_rate;
 mod record;
 mod response;
 pub mod service;
@@ -20,6 +21,7 @@ use crate::{
 };
 use connections::{Budget, Connections, TcpAccept, UnixAccept, builder};
 use hyper_util::server::graceful::GracefulShutdown;
+use least_rate::LeastRate;
 use std::{
     io::{Error, ErrorKind, Result},
     net::SocketAddr,
@@ -158,7 +160,9 @@ async fn serve_s3(
     stop: watch::Receiver<bool>,
 ) -> bool {
     let graceful = GracefulShutdown::new();
-    let connections = Connections { builder: builder(config.head_timeout), graceful: &graceful, config, stop };
+    let least_rate = least_rate(config, &service);
+    let connections =
+        Connections { builder: builder(config.head_timeout), graceful: &graceful, config, stop, least_rate };
     let handler = |ends: Ends| {
         let service = service.clone();
         move |request| service.clone().answer(ends.peer, request)
@@ -177,6 +181,15 @@ async fn serve_s3(
     in_time
 }
 
+/// What readers must take while others wait; `None` when that is nothing.
+fn least_rate(config: &ServerConfig, service: &Arc<S3Service>) -> Option<LeastRate> {
+    let bytes_per_second = config.download_bytes_per_second_min;
+    let let_go = service.metrics().rejected_total.with_label_values(&["slow reader"]);
+    let service = service.clone();
+    let least = LeastRate { bytes_per_second, others_wait: Arc::new(move || service.others_wait()), let_go };
+    (bytes_per_second > 0).then_some(least)
+}
+
 async fn serve_admin(
     config: &ServerConfig,
     listener: TcpListener,
@@ -186,7 +199,8 @@ async fn serve_admin(
     stop: watch::Receiver<bool>,
 ) {
     let graceful = GracefulShutdown::new();
-    let connections = Connections { builder: builder(config.head_timeout), graceful: &graceful, config, stop };
+    let builder = builder(config.head_timeout);
+    let connections = Connections { builder, graceful: &graceful, config, stop, least_rate: None };
     let direct = |ends: Ends| {
         let service = service.clone();
         move |request| service.clone().answer(Caller::Network(ends), request)

@@ -243,6 +243,9 @@ pub async fn stale_uploads_are_found_and_completed_ones_forgotten<F: Factory>(fa
     let part = desk.put_part(done.id, 1, 1).await;
     desk.catalog.complete(desk.completion(&done, &[&part])).await.unwrap();
     assert_eq!(desk.catalog.stale_uploads(NOW, 10).await.unwrap(), [old]);
+    for (owner, limit, open) in [("owner", 10, 2), ("owner", 1, 1), ("owner", 0, 0), ("another", 10, 0)] {
+        assert_eq!(desk.catalog.open_uploads(owner, limit).await.unwrap(), open, "{owner} {limit}");
+    }
     assert_eq!(desk.catalog.stale_uploads(NOW + 1, 1).await.unwrap().len(), 1);
     assert_eq!(desk.catalog.forget_completed_uploads(NOW).await.unwrap(), 0);
     assert_eq!(desk.catalog.forget_completed_uploads(NOW + 1).await.unwrap(), 1);

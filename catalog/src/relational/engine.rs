@@ -397,6 +397,10 @@ impl<E: Engine> Catalog for E {
         ask!(self, Statement, () | session | multipart::stale(session, before_ms, limit))
     }
 
+    async fn open_uploads(&self, owner: &str, limit: u64) -> Result<u64> {
+        ask!(self, Statement, (owner) | session | multipart::open_of(session, &owner, limit))
+    }
+
     async fn forget_completed_uploads(&self, before_ms: UnixMs) -> Result<u64> {
         count(mutate(self, Mutation::ForgetCompletedUploads { before_ms }).await?)
     }

@@ -272,6 +272,18 @@ pub(crate) async fn stale<S: Session>(session: &mut S, before_ms: UnixMs, limit:
     rows.iter().map(rows::upload).collect()
 }
 
+/// How many open uploads an owner has, counted no further than `limit`.
+pub(crate) async fn open_of<S: Session>(session: &mut S, owner: &str, limit: u64) -> Result<u64> {
+    let rows = session
+        .query(statement!(
+            "SELECT count(*) FROM (SELECT 1 FROM uploads WHERE completed_ms IS NULL AND owner = $1 LIMIT $2) AS open",
+            owner,
+            i64::try_from(limit).unwrap_or(i64::MAX),
+        ))
+        .await?;
+    rows.first().map_or(Ok(0), |row| row.unsigned(0))
+}
+
 /// Parts and their extents come from one statement each; the caller's session reads one snapshot.
 pub(crate) async fn parts<S: Session>(
     session: &mut S,

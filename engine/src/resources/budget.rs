@@ -8,13 +8,17 @@
 //! bytes_max ─┬─ fixed: caches, codec threads, buffers
 //!            ├─ arriving: bytes of segments that clients have not filled yet; what finds no place here, nor in the idle half of work, is spooled
 //!            ├─ reading: of streams that have begun, when the rest is busy
+//!            ├─ small: what needs half a MiB at most, when the rest is busy
 //!            └─ work: segments being encoded, windows, read-ahead, jobs
 //! ```
 //!
 //! What waits for a client never holds a permit that others wait for: arriving bytes are spooled
 //! instead, and a stream that has begun goes on with the permit it has.
 
-use crate::{error::EngineError, metrics::Metrics};
+use crate::{
+    error::EngineError,
+    metrics::{IntGauge, Metrics},
+};
 use std::{
     pin::pin,
     sync::{Arc, OnceLock},
@@ -38,6 +42,11 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Frees idle memory and says whether it found any.
 type Pressure = Box<dyn Fn() -> bool + Send + Sync>;
 
+/// What needs no more than this is small: part of the memory is there for nothing else, so that it
+/// does not queue behind what is large.
+const SMALL_MAX: u64 = 512 << 10;
+/// Small needs have this part of the memory to themselves.
+const SMALL_SHARE: u64 = 32;
 /// Arriving bytes are charged in steps of this.
 const STEP: u64 = 128 << 10;
 /// Arriving bytes have this part of the memory to themselves: little, since they may also take the
@@ -52,6 +61,7 @@ pub(crate) struct MemoryBudget {
     /// Units that are not set aside for something.
     work_units: OnceLock<usize>,
     arriving: Arc<Semaphore>,
+    small: Arc<Semaphore>,
     reading: Arc<Semaphore>,
     reading_bytes: OnceLock<u64>,
     bytes_max: u64,
@@ -94,6 +104,7 @@ impl MemoryBudget {
             units: Arc::new(Semaphore::new(units)),
             work_units: OnceLock::new(),
             arriving: Arc::new(Semaphore::new(0)),
+            small: Arc::new(Semaphore::new(0)),
             reading: Arc::new(Semaphore::new(0)),
             reading_bytes: OnceLock::new(),
             bytes_max,
@@ -110,10 +121,12 @@ impl MemoryBudget {
         let (arriving, reading) = (rest / ARRIVING_SHARE, (rest / 8).max(READING_MIN));
         self.metrics.memory_budget_bytes.with_label_values(&["used"]).add(self.set_aside(fixed));
         // A share is used when somebody takes of it.
-        self.set_aside(arriving + reading);
+        let small = rest / SMALL_SHARE;
+        self.set_aside(arriving + reading + small);
         let units = |bytes: u64| usize::try_from(bytes / UNIT).unwrap_or(0);
         self.arriving.add_permits(units(arriving));
         self.reading.add_permits(units(reading));
+        self.small.add_permits(units(small));
         // Set once, when the engine is opened.
         let _ = self.reading_bytes.set(reading);
         let _ = self.work_units.set(self.units.available_permits());
@@ -169,6 +182,7 @@ impl MemoryBudget {
         if share == 0 {
             return self.acquire(bytes).await;
         }
+        let _waits = Waits::new(&self.metrics.memory_waiting);
         let units = self.units_of(bytes.min(share)).min(u32::try_from(share / UNIT).unwrap_or(u32::MAX));
         let waited = tokio::time::timeout(WAIT_MAX, self.reading.clone().acquire_many_owned(units)).await;
         match waited {
@@ -195,6 +209,12 @@ impl MemoryBudget {
         if let Some(permit) = self.try_acquire(bytes) {
             return Ok(permit);
         }
+        if bytes <= SMALL_MAX
+            && let Ok(permit) = self.small.clone().try_acquire_many_owned(self.units_of(bytes))
+        {
+            return Ok(self.permit(permit));
+        }
+        let _waits = Waits::new(&self.metrics.memory_waiting);
         let deadline = Instant::now() + WAIT_MAX;
         let mut waiting = pin!(self.units.clone().acquire_many_owned(self.units_of(bytes)));
         loop {
@@ -251,6 +271,22 @@ impl Permit {
                 self.metrics.memory_budget_bytes.with_label_values(&["used"]).sub(held(&given_back));
             }
         }
+    }
+}
+
+/// Somebody who waits, for as long as it lives.
+struct Waits<'a>(&'a IntGauge);
+
+impl<'a> Waits<'a> {
+    fn new(gauge: &'a IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 
@@ -313,7 +349,8 @@ mod tests {
     use std::sync::Mutex;
 
     const MIB: u64 = 1 << 20;
-    /// Of 64 MiB, 24 taken for good: 1.25 for arriving bytes, 9 for streams, 29.75 for work.
+    /// Of 64 MiB, 24 taken for good: 1.25 for arriving bytes, 9 for streams, 1.25 for small needs,
+    /// 28.5 for work.
     fn divided() -> MemoryBudget {
         let budget = MemoryBudget::new(64 * MIB, Metrics::new());
         budget.divide(24 * MIB);
@@ -326,10 +363,10 @@ mod tests {
         let (mut one, mut other) = (budget.arriving(), budget.arriving());
         assert!(one.grow_to(1) && one.grow_to(5 * MIB / 4 - STEP));
         assert!(other.grow_to(STEP) && other.grow_to(14 * MIB) && !other.grow_to(16 * MIB), "it is spooled");
-        assert!(budget.try_acquire(15 * MIB).is_some() && budget.try_acquire(16 * MIB).is_none());
+        assert!(budget.try_acquire(14 * MIB).is_some() && budget.try_acquire(15 * MIB).is_none());
         one.clear();
         other.clear();
-        let work = budget.try_acquire(15 * MIB).expect("free again");
+        let work = budget.try_acquire(14 * MIB).expect("free again");
         assert!(other.grow_to(5 * MIB / 4) && !other.grow_to(2 * MIB), "the share of its own is left");
         drop(work);
     }
@@ -347,6 +384,22 @@ mod tests {
         }
         drop(begun);
         budget.acquire_for(&late, MIB, MIB).await.expect("now there is memory");
+        drop(work);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_small_does_not_queue_behind_what_is_large_and_who_waits_is_counted() {
+        let budget = divided();
+        let work = budget.acquire(1 << 40).await.expect("all of it");
+        {
+            let mut large = pin!(budget.acquire(MIB));
+            assert!(futures::poll!(&mut large).is_pending());
+            assert_eq!(budget.metrics.memory_waiting.get(), 1);
+            let small = [budget.acquire(SMALL_MAX).await, budget.acquire(SMALL_MAX).await];
+            assert!(small.iter().all(Result::is_ok));
+            assert!(budget.acquire(SMALL_MAX).await.is_err(), "the share is taken, too");
+        }
+        assert_eq!(budget.metrics.memory_waiting.get(), 0, "who gave up waits no more");
         drop(work);
     }
 

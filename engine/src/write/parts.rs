@@ -56,7 +56,8 @@ impl Engine {
     /// Creates an upload with the facts its object will have (ETag and checksums still empty).
     ///
     /// # Errors
-    /// [`EngineError`] when the catalog fails.
+    /// [`EngineError::Busy`] when the owner has too many open; [`EngineError`] when the catalog
+    /// fails.
     pub async fn create_upload(
         &self,
         bucket: &BucketHandle,
@@ -64,6 +65,7 @@ impl Engine {
         owner: &str,
         facts: Facts,
     ) -> Result<UploadId, EngineError> {
+        self.open_uploads.admit(&*self.catalog, owner).await?;
         let id = UploadId(random()?);
         let upload = Upload {
             bucket: bucket.row.id,

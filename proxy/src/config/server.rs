@@ -39,7 +39,12 @@ impl Reader<'_> {
         let failures_per_second = NonZeroU32::new(self.file.limits.auth_failures_per_second)
             .ok_or_else(|| ConfigError::at("limits.auth_failures_per_second", "expected at least 1"))?;
         let limits = &self.file.limits;
-        for (key, value) in [("connections_max", limits.connections_max), ("requests_max", limits.requests_max)] {
+        for (key, value) in [
+            ("connections_max", limits.connections_max),
+            ("requests_max", limits.requests_max),
+            ("requests_per_user_max", limits.requests_per_user_max),
+            ("uploads_per_user_max", limits.uploads_per_user_max),
+        ] {
             if !(1..=1_000_000).contains(&value) {
                 return Err(ConfigError::at(&format!("limits.{key}"), "expected 1 to 1000000"));
             }
@@ -69,6 +74,9 @@ impl Reader<'_> {
             drain_timeout: server.drain_timeout.0,
             connections_max: limits.connections_max,
             requests_max: limits.requests_max,
+            requests_per_user_max: limits.requests_per_user_max,
+            uploads_per_user_max: limits.uploads_per_user_max,
+            download_bytes_per_second_min: limits.download_bytes_per_second_min.0,
             failures_per_second,
         })
     }

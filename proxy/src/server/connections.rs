@@ -1,7 +1,7 @@
 //! Accepting connections and serving them: each is a task of its own with a place that it can lose
 //! while it is idle.
 
-use super::{heads::CheckedHeads, io::GuardedIo, tls::Certificate};
+use super::{heads::CheckedHeads, io::GuardedIo, least_rate::LeastRate, tls::Certificate};
 use crate::{
     config::ServerConfig,
     peers::{Ends, Place, Places},
@@ -152,6 +152,7 @@ pub(super) struct Connections<'a> {
     pub(super) graceful: &'a GracefulShutdown,
     pub(super) config: &'a ServerConfig,
     pub(super) stop: watch::Receiver<bool>,
+    pub(super) least_rate: Option<LeastRate>,
 }
 
 impl Connections<'_> {
@@ -200,7 +201,7 @@ impl Connections<'_> {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<s3_wire::body::BoxError>,
     {
-        let builder = self.builder.clone();
+        let (builder, least_rate) = (self.builder.clone(), self.least_rate.clone());
         let watcher = self.graceful.watcher();
         let (head_timeout, stall_timeout) = (self.config.head_timeout, self.config.stall_timeout);
         async move {
@@ -214,7 +215,7 @@ impl Connections<'_> {
                 },
             };
             let first_request = Arc::new(AtomicBool::new(false));
-            let io = GuardedIo::new(stream, head_timeout, stall_timeout, first_request.clone());
+            let io = GuardedIo::new(stream, head_timeout, stall_timeout, first_request.clone()).least_rate(least_rate);
             let service = service_fn(move |request| {
                 first_request.store(true, Ordering::Relaxed);
                 let under_way = place.request();

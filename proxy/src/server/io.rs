@@ -1,6 +1,7 @@
 //! A connection that may not hold its place without using it: bytes must come before the first
 //! request is complete, and what is written must be taken.
 
+use super::least_rate::{LeastRate, Reader};
 use std::{
     io,
     pin::Pin,
@@ -25,6 +26,7 @@ pub(super) struct GuardedIo<S> {
     head_deadline: Option<Pin<Box<Sleep>>>,
     stall_timeout: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
+    reader: Option<Reader>,
 }
 
 impl<S> GuardedIo<S> {
@@ -36,13 +38,30 @@ impl<S> GuardedIo<S> {
         first_request: Arc<AtomicBool>,
     ) -> Self {
         let head_deadline = Some(Box::pin(tokio::time::sleep(head_timeout)));
-        Self { inner, first_request, head_deadline, stall_timeout, stalled: None }
+        Self { inner, first_request, head_deadline, stall_timeout, stalled: None, reader: None }
     }
 
-    fn watch_write<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if polled.is_ready() {
+    /// Lets a reader go that takes less than this while others wait.
+    pub(super) fn least_rate(mut self, least: Option<LeastRate>) -> Self {
+        self.reader = least.map(Reader::new);
+        self
+    }
+
+    fn watch_write<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        polled: Poll<io::Result<T>>,
+        bytes: impl FnOnce(&T) -> usize,
+    ) -> Poll<io::Result<T>> {
+        if let Poll::Ready(done) = &polled {
             self.stalled = None;
+            if let (Some(reader), Ok(done)) = (&mut self.reader, done) {
+                reader.took(bytes(done) as u64);
+            }
             return polled;
+        }
+        if self.reader.as_mut().is_some_and(|reader| reader.poll_blocked(cx).is_ready()) {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer hardly reads, and others wait")));
         }
         let deadline = Instant::now() + self.stall_timeout;
         let sleep = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
@@ -71,7 +90,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for GuardedIo<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write(cx, buf);
-        self.watch_write(cx, polled)
+        self.watch_write(cx, polled, |written| *written)
     }
 
     fn poll_write_vectored(
@@ -80,7 +99,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
-        self.watch_write(cx, polled)
+        self.watch_write(cx, polled, |written| *written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -89,12 +108,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.inner).poll_flush(cx);
-        self.watch_write(cx, polled)
+        self.watch_write(cx, polled, |()| 0)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.inner).poll_shutdown(cx);
-        self.watch_write(cx, polled)
+        self.watch_write(cx, polled, |()| 0)
     }
 }
 
@@ -127,6 +146,33 @@ mod tests {
         };
         let (read, ()) = tokio::join!(io.read_u8(), write_late);
         assert_eq!(read.unwrap(), b'x');
+    }
+
+    /// Whether a reader of a byte each second is let go within a minute.
+    async fn lets_a_slow_reader_go(bytes_per_second: u64, others_wait: bool) -> bool {
+        let (mut peer, ours) = duplex(4);
+        let let_go = prometheus::IntCounter::new("let_go", "readers").unwrap();
+        let least = LeastRate { bytes_per_second, others_wait: Arc::new(move || others_wait), let_go: let_go.clone() };
+        let mut io = GuardedIo::new(ours, 30 * SECOND, 60 * SECOND, Arc::default()).least_rate(Some(least));
+        let reads = async {
+            for _ in 0..60 {
+                tokio::time::sleep(SECOND).await;
+                let _ = peer.read_u8().await;
+            }
+        };
+        let ended = tokio::select! {
+            written = io.write_all(&[7; 1000]) => written.is_err(),
+            () = reads => false,
+        };
+        assert_eq!(let_go.get(), u64::from(ended));
+        ended
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_hardly_reads_is_let_go_while_others_wait_and_only_then() {
+        assert!(lets_a_slow_reader_go(2, true).await);
+        assert!(!lets_a_slow_reader_go(2, false).await);
+        assert!(!lets_a_slow_reader_go(1, true).await, "one that takes the least goes on");
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@
 use crate::{
     engine::{EngineError, Form},
     metrics::Metrics,
+    peers::Share,
 };
 use prometheus::IntGauge;
 use s3_wire::{Operation, Target, response::RequestIds};
@@ -38,6 +39,8 @@ struct Inner {
     sent: u64,
     end: End,
     _place: Option<OwnedSemaphorePermit>,
+    /// What its sender holds of its shares.
+    shares: Vec<Share>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -81,6 +84,7 @@ impl RequestRecord {
             sent: 0,
             end: End::None,
             _place: place,
+            shares: Vec::new(),
         }))
     }
 
@@ -112,6 +116,11 @@ impl RequestRecord {
         let gauge = self.0.metrics.http_inflight.with_label_values(&[self.0.op]);
         gauge.inc();
         self.0.inflight = Some(gauge);
+    }
+
+    /// It holds this of its sender's share until it closes.
+    pub fn hold(&mut self, share: Share) {
+        self.0.shares.push(share);
     }
 
     /// It was sent by this user.

@@ -12,11 +12,12 @@ use crate::{
         body::{AnswerBody, RequestBody},
         request::{Answer, S3Request, Service, Signed},
     },
+    peers::{Failures, Held, Holder, Shares},
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header, request::Parts};
 use hyper::body::Incoming;
 use s3_wire::{
-    Domains, S3Error, Target,
+    Domains, Operation, S3Error, Target,
     error::ErrorCode,
     headers,
     response::{self, RequestIds},
@@ -32,6 +33,8 @@ use tracing::Instrument as _;
 
 /// Most bytes of a request target; longer ones are refused before anything of them is read (C80).
 const TARGET_BYTES_MAX: usize = 16 << 10;
+/// When only this part of the places is left, readers that take nothing are let go.
+const PLACES_KEPT: usize = 8;
 /// How much of a body nobody wanted is read so that the client sees its answer. Past it the
 /// connection is closed.
 const DRAIN_BYTES_MAX: u64 = 4 << 20;
@@ -44,6 +47,10 @@ pub struct S3Service {
     stall_timeout: Duration,
     requests_max: usize,
     places: Arc<Semaphore>,
+    /// Requests under way, and those of them that send content, by who sent them.
+    requests: Arc<Shares>,
+    uploads: Arc<Shares>,
+    failures: Failures,
 }
 
 impl S3Service {
@@ -56,6 +63,9 @@ impl S3Service {
             stall_timeout: config.stall_timeout,
             requests_max: config.requests_max,
             places: Arc::new(Semaphore::new(config.requests_max)),
+            requests: Shares::new(config.requests_per_user_max),
+            uploads: Shares::new(config.uploads_per_user_max),
+            failures: Failures::new(config.failures_per_second),
         })
     }
 
@@ -79,6 +89,12 @@ impl S3Service {
         self.requests_max - self.places.available_permits()
     }
 
+    /// Whether requests wait for memory, or the next ones will find no place.
+    pub fn others_wait(&self) -> bool {
+        self.shared.metrics.engine.memory_waiting.get() > 0
+            || self.places.available_permits() <= self.requests_max / PLACES_KEPT
+    }
+
     /// Answers one request.
     pub async fn answer(self: Arc<Self>, peer: Option<IpAddr>, request: Request<Incoming>) -> Response<ResponseBody> {
         let ids = RequestIds::new(random_u64(), self.host_id.clone());
@@ -98,10 +114,10 @@ impl S3Service {
         let mut record = RequestRecord::new(self.shared.metrics.clone(), peer, &parts.method, ids, place);
         let mut body = RequestBody::new(body, self.stall_timeout, record.received());
         let result = if full {
-            self.shared.metrics.rejected_total.with_label_values(&["requests"]).inc();
-            Err(S3Error::new(ErrorCode::SlowDown))
+            Err(self.slow_down("requests"))
         } else {
-            Box::pin(self.operate(peer, &parts, &mut body, &mut record)).await
+            let result = Box::pin(self.operate(peer, &parts, &mut body, &mut record)).await;
+            self.slow_down_failures(peer, result).await
         };
         let mut close = false;
         let mut code = None;
@@ -155,7 +171,9 @@ impl S3Service {
         };
         let operation = routed?;
         let principal = users.principal(identity.access_key_id());
-        record.user(principal.user().map(|user| user.name.as_str()).unwrap_or_default());
+        let user = principal.user().map(|user| user.name.as_str());
+        record.user(user.unwrap_or_default());
+        self.take_share(&Holder::of(user, peer), operation, record)?;
         headers::refuse_unsupported(&headers)?;
         let request = S3Request {
             service: self.shared.clone(),
@@ -193,6 +211,42 @@ impl S3Service {
             },
             // The operation has said already what is wrong.
             Ok(None) | Err(_) => HeaderMap::new(),
+        }
+    }
+
+    /// Takes what a request needs of its sender's share.
+    ///
+    /// # Errors
+    /// `SlowDown` when the sender has all of it under way.
+    fn take_share(&self, holder: &Holder, operation: Operation, record: &mut RequestRecord) -> Result<(), S3Error> {
+        let sends = matches!(operation, Operation::PutObject | Operation::UploadPart | Operation::PostObject);
+        let uploads = sends.then_some((&self.uploads, "uploads of a user"));
+        for (shares, what) in [(&self.requests, "requests of a user")].into_iter().chain(uploads) {
+            let Some(share) = shares.take(holder) else { return Err(self.slow_down(what)) };
+            record.hold(share);
+        }
+        Ok(())
+    }
+
+    fn slow_down(&self, why: &str) -> S3Error {
+        self.shared.metrics.rejected_total.with_label_values(&[why]).inc();
+        S3Error::new(ErrorCode::SlowDown)
+    }
+
+    /// Answers a wrong signature late once its peer has had too many of them: neither the processor
+    /// nor a guessed secret is to be had for nothing.
+    async fn slow_down_failures(
+        &self,
+        peer: Option<IpAddr>,
+        result: Result<Answer, S3Error>,
+    ) -> Result<Answer, S3Error> {
+        let Err(error) = result else { return result };
+        if !matches!(error.code(), ErrorCode::SignatureDoesNotMatch | ErrorCode::InvalidAccessKeyId) {
+            return Err(error);
+        }
+        match self.failures.hold_back(peer).await {
+            Held::Due => Err(error),
+            Held::TooMany => Err(self.slow_down("failures").closing()),
         }
     }
 
