@@ -148,16 +148,17 @@ mod tests {
         assert_eq!(read.unwrap(), b'x');
     }
 
-    /// Whether a reader of a byte each second is let go within a minute.
-    async fn lets_a_slow_reader_go(bytes_per_second: u64, others_wait: bool) -> bool {
+    /// Whether a reader of so many bytes a second is let go within a minute, two being the least.
+    async fn lets_a_reader_go(bytes_per_second: usize, others_wait: bool) -> bool {
         let (mut peer, ours) = duplex(4);
         let let_go = prometheus::IntCounter::new("let_go", "readers").unwrap();
-        let least = LeastRate { bytes_per_second, others_wait: Arc::new(move || others_wait), let_go: let_go.clone() };
+        let others_wait = Arc::new(move || others_wait);
+        let least = LeastRate { bytes_per_second: 2, others_wait, let_go: let_go.clone() };
         let mut io = GuardedIo::new(ours, 30 * SECOND, 60 * SECOND, Arc::default()).least_rate(Some(least));
         let reads = async {
             for _ in 0..60 {
                 tokio::time::sleep(SECOND).await;
-                let _ = peer.read_u8().await;
+                let _ = peer.read(&mut vec![0; bytes_per_second]).await;
             }
         };
         let ended = tokio::select! {
@@ -170,9 +171,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_hardly_reads_is_let_go_while_others_wait_and_only_then() {
-        assert!(lets_a_slow_reader_go(2, true).await);
-        assert!(!lets_a_slow_reader_go(2, false).await);
-        assert!(!lets_a_slow_reader_go(1, true).await, "one that takes the least goes on");
+        assert!(lets_a_reader_go(1, true).await);
+        assert!(!lets_a_reader_go(1, false).await);
+        assert!(!lets_a_reader_go(4, true).await, "one that takes more than the least goes on");
     }
 
     #[tokio::test(start_paused = true)]
