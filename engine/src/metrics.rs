@@ -155,6 +155,7 @@ metrics! {
     packed_bytes_total: IntCounterVec, "bytes", ["when"]; "Stored bytes of the small objects that were packed: before and after."
     scrub_objects_total: IntCounterVec, "blobs", ["result"]; "Blobs that a scrub verified: ok, restored (damaged, and written anew from its second copy), copy_only (damaged, and could not be), damaged, unreachable (could not be asked for now), gone (died meanwhile)."
     scrub_bytes_total: IntCounter, "bytes", []; "Stored bytes that scrubs read and checked."
+    scrub_recovery_documents_total: IntCounterVec, "documents", ["kind", "outcome"]; "Documents that a recovery needs and a scrub verified, by kind (keyset, owner, lineage, backup, journal): ok, restored (damaged or missing, and written again or covered by a new backup), damaged (and could not be), unreachable (could not be asked for now)."
     base_copies: IntGauge, "blobs", []; "Blobs that have a second copy: bases, packs, and what else many objects need."
     base_copy_bytes: IntGauge, "bytes", []; "Stored bytes of second copies."
     base_copies_made_total: IntCounterVec, "copies", ["result"]; "Second copies of bases that were written: made, replaced (the earlier one was damaged), damaged (what was read was not what was stored, and was removed again), failed."
@@ -205,6 +206,11 @@ impl Metrics {
         }
         for result in ["damaged", "restored", "copy_only"] {
             self.scrub_objects_total.with_label_values(&[result]);
+        }
+        for kind in ["keyset", "owner", "lineage", "backup", "journal"] {
+            for outcome in ["damaged", "restored", "unreachable"] {
+                self.scrub_recovery_documents_total.with_label_values(&[kind, outcome]);
+            }
         }
         for result in ["served", "damaged"] {
             self.base_copy_reads_total.with_label_values(&[result]);

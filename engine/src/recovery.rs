@@ -10,6 +10,7 @@
 
 mod anchor;
 mod backup;
+mod check;
 mod currency;
 mod document;
 mod names;
@@ -24,6 +25,7 @@ mod witness;
 
 pub use backup::BackupInfo;
 
+pub(crate) use check::Reader;
 pub use recovered::{LostVersion, Recovered};
 pub use restore::{Hole, LostMutation, Progress, RecoveryOptions, RecoveryReport, list_backups, recover};
 pub use ship::Shipped;

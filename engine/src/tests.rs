@@ -1,6 +1,7 @@
 //! The engine through its own public functions, on a real disk and a real catalog.
 
 mod collecting;
+mod documents;
 mod forks;
 mod holding;
 mod idle;

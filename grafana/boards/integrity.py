@@ -89,6 +89,16 @@ SCRUB = Row(
             width=9,
         ),
         Panel(
+            "What a recovery needs",
+            [
+                Query(rate("deltaweir_scrub_recovery_documents_total", "kind, outcome"), "{{kind}}: {{outcome}}"),
+            ],
+            "ops",
+            "Keysets, ownership records, lineage, newest backup and its journal. restored: written again, or covered "
+            "by a new backup. damaged: it could not be; recover nothing before you have looked.",
+            width=12,
+        ),
+        Panel(
             "Read by scrubs",
             [Query(rate("deltaweir_scrub_bytes_total"), "read")],
             "Bps",

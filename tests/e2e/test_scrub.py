@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
 from outside.buckets import NewServer
 from outside.clients import S3Client, blunt_client
 from outside.content import noise, release
 from outside.server import Server, until
+
+KINDS = ("journal", "keyset", "lineage", "owner")
 
 
 def blob_file(server: Server, bucket: str, key: str) -> Path:
@@ -72,6 +75,41 @@ def test_a_scrub_names_what_a_flipped_bit_reaches_and_nothing_else(new_server: N
     flip(base)
     mended = server.run("scrub", "--percent", "100", "--older-than", "0s", "--bytes-per-second", "1GiB")
     assert "2 well again" in mended.stdout and "nothing is in quarantine" in mended.stdout
+
+
+def test_a_scrub_writes_again_what_a_rebuild_will_need(new_server: NewServer) -> None:
+    server = new_server(backup={"journal_seconds": 3600}).start()
+    s3 = blunt_client(server.endpoint, retries={"total_max_attempts": 1})
+    s3.create_bucket(Bucket="delta-aes256-00")
+    bodies = {f"key-{number}": noise(number, 9_000) for number in range(12)}
+    for key, body in bodies.items():
+        s3.put_object(Bucket="delta-aes256-00", Key=key, Body=body)
+        if key.endswith(("3", "7")):
+            server.admin("/api/v1/journal", "POST")
+    whole = server.json("scrub")["recovery"]
+    assert (whole["restored"], whole["damaged"], whole["unreachable"]) == (0, 0, 0)
+
+    documents = {kind: sorted(path for path in (server.blobs / kind).rglob("*") if path.is_file()) for kind in KINDS}
+    flip(max(documents["journal"], key=lambda path: path.name))
+    flip(documents["keyset"][0])
+    documents["lineage"][0].unlink()
+    documents["owner"][0].unlink()
+    with pytest.raises(ClientError, match="Writes are refused"):
+        s3.put_object(Bucket="delta-aes256-00", Key="refused", Body=b"x" * 9_000)
+    said = server.run("scrub").stdout
+    assert "4 written again, 0 damaged, 0 unreachable" in said
+    assert server.metrics().total("deltaweir_scrub_recovery_documents_total", outcome="restored") == 4
+    s3.put_object(Bucket="delta-aes256-00", Key="key-12", Body=noise(12, 9_000))
+    server.admin("/api/v1/journal", "POST")
+
+    server.kill()
+    for path in server.data.glob("catalog.sqlite*"):
+        path.unlink()
+    report = json.loads(server.run("rebuild", "--json").stdout)
+    assert (report["objects"], report["holes"]) == (13, [])
+    s3 = blunt_client(server.start().endpoint)
+    for key, body in (bodies | {"key-12": noise(12, 9_000)}).items():
+        assert s3.get_object(Bucket="delta-aes256-00", Key=key)["Body"].read() == body
 
 
 def test_a_scrub_runs_by_itself_where_the_configuration_says_how_often(new_server: NewServer) -> None:

@@ -1,5 +1,5 @@
-//! The scrub: reads what is stored before a client has to, bases first, and puts what is damaged
-//! into quarantine.
+//! The scrub: reads what is stored before a client has to, and puts what is damaged into
+//! quarantine: first what a recovery needs ([`documents`]), then blobs, bases before others.
 //!
 //! ```text
 //! catalog: live blobs, most needed first ─► verify ─► well: remembered, out of quarantine
@@ -14,6 +14,7 @@
 //! anew. What cannot be asked for now is never taken for damage (I10).
 
 pub(crate) mod affected;
+mod documents;
 mod pace;
 mod verify;
 
@@ -31,6 +32,7 @@ use crate::{
     now_ms,
 };
 use catalog::{BlobKey, BlobRow, BlobState, BucketId, ToVerify, VerifyPlace};
+use documents::{DocumentCounts, Documents};
 use object_format::BlobId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -88,6 +90,9 @@ struct Cursor {
     place: Option<VerifyPlace>,
     share: Option<Share>,
     counts: Counts,
+    /// What a recovery needs was looked at.
+    #[serde(default)]
+    recovery: Option<DocumentCounts>,
 }
 
 /// What a run counted.
@@ -184,13 +189,20 @@ impl Engine {
             let from = self.catalog.setting(NEXT_SETTING).await?.and_then(|next| next.as_f64()).unwrap_or(0.0);
             cursor.share = Some(Share { from, percent });
         }
+        let pace = Pace::new(rate, run.token().clone());
+        let recovery = match cursor.recovery {
+            Some(counts) => counts,
+            None => Documents::new(self, run, &pace).all().await?,
+        };
+        cursor.recovery = Some(recovery);
+        run.checkpoint(&cursor).await?;
         let decoded_bytes_max = self.budget.bytes_max() / DECODED_SHARE;
         let _decoded = self.budget.acquire(decoded_bytes_max).await?;
         let scrub = Scrub {
             engine: self,
             run,
             blobs: self.blobs.afresh(Reads::Either(self.catalog.clone()), decoded_bytes_max),
-            pace: Pace::new(rate, run.token().clone()),
+            pace,
             buckets: HashMap::new(),
             cursor,
             well: Vec::new(),
@@ -201,7 +213,7 @@ impl Engine {
         let counts =
             scrub.all(now_ms() - i64::try_from(parameters.older_than_s).unwrap_or(0).saturating_mul(1000)).await?;
         let quarantine = self.quarantine().await?;
-        Ok(json!({ "counts": counts, "quarantine": quarantine }))
+        Ok(json!({ "counts": counts, "recovery": recovery, "quarantine": quarantine }))
     }
 
     /// How many bytes a run will read, where that can be told.

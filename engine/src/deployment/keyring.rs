@@ -1,6 +1,8 @@
 //! The KEK and the domain keys it wraps. One domain key per sealed bucket and epoch; the file
 //! `keyring.json` in the data directory holds the KEK unless the environment gave one.
 
+pub(crate) mod copies;
+
 use crate::{blobs::open::Blobs, error::EngineError, parse_blob_id};
 use bytes::Bytes;
 use catalog::{Bucket, BucketId, Catalog, CatalogError, WrappedKey};
@@ -334,15 +336,8 @@ impl Keyring {
         blobs: &Blobs,
         epoch: u32,
     ) -> Result<Vec<KeysetCopy>, EngineError> {
-        let mut keys = Vec::new();
-        for wrapped in catalog.keys(bucket.id).await? {
-            if wrapped.kek != self.kek.fingerprint() {
-                return Err(other_kek(bucket));
-            }
-            keys.push(self.kek.unwrap(KeyId(wrapped.id), wrapped.epoch, &wrapped.wrapped)?);
-        }
-        let keys: Vec<&DomainKey> = keys.iter().collect();
-        self.write_keysets(bucket, backend, &keys, blobs, epoch).await
+        let keyset = self.keyset_of(bucket, catalog).await?;
+        Self::write_twice(&keyset, backend, blobs, epoch).await
     }
 
     async fn write_keysets(
@@ -353,8 +348,16 @@ impl Keyring {
         blobs: &Blobs,
         epoch: u32,
     ) -> Result<Vec<KeysetCopy>, EngineError> {
-        let label = BucketLabel { id: u64::try_from(bucket.id.0).unwrap_or(0), name: bucket.name.clone() };
-        let keyset = Keyset::new(keys.iter().map(|key| KeysetEntry::new(&self.kek, key, &label)));
+        let keyset = self.keyset(keys, &label_of(bucket));
+        Self::write_twice(&keyset, backend, blobs, epoch).await
+    }
+
+    async fn write_twice(
+        keyset: &Keyset,
+        backend: &str,
+        blobs: &Blobs,
+        epoch: u32,
+    ) -> Result<Vec<KeysetCopy>, EngineError> {
         let mut stored = Vec::new();
         for _ in 0..2 {
             let id = BlobId::new(epoch, random()?);
@@ -383,6 +386,10 @@ async fn discard(copies: &[KeysetCopy], backend: &str, blobs: &Blobs) -> Result<
         blobs.backend(backend)?.delete(&keyset_name(id)?).await?;
     }
     Ok(())
+}
+
+fn label_of(bucket: &Bucket) -> BucketLabel {
+    BucketLabel { id: u64::try_from(bucket.id.0).unwrap_or(0), name: bucket.name.clone() }
 }
 
 fn other_kek(bucket: &Bucket) -> EngineError {

@@ -7,6 +7,8 @@
 //! blobs for garbage. `restore` and `rebuild` append a record, and what ran over the place before
 //! stops collecting and reports itself unready.
 
+mod records;
+
 use crate::{Engine, deployment::keyring::random, error::EngineError, now_ms};
 use catalog::{Catalog, CatalogError, UnixMs};
 use serde::{Deserialize, Serialize};
@@ -23,8 +25,6 @@ const FORMAT: &str = "deltaweir owner 1";
 /// How often a record is written before the store is not believed any more; once, unless others
 /// come at the same time.
 const ROUNDS_MAX: usize = 8;
-/// The longest record that is read.
-const RECORD_LEN_MAX: u64 = 4096;
 
 /// A deployment's id: 128 random bits in hex.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -304,16 +304,7 @@ async fn last_claim(backend: &dyn Backend) -> Result<Option<Claim>, EngineError>
     let mut last = None;
     for generation in 1.. {
         let name = record_name(generation)?;
-        let Some(len) = backend.head(&name).await? else { break };
-        let unclear = |why: &str| EngineError::Integrity(format!("{name} is no ownership record: {why}"));
-        if len > RECORD_LEN_MAX {
-            return Err(unclear("it is too long"));
-        }
-        let Some(bytes) = get_all(backend, &name, len).await? else { break };
-        let record: Record = serde_json::from_slice(&bytes).map_err(|error| unclear(&error.to_string()))?;
-        if record.format != FORMAT {
-            return Err(unclear("it is of another format"));
-        }
+        let Some((len, record)) = records::read(backend, &name).await? else { break };
         last = Some(Claim { generation, len, record });
     }
     Ok(last)

@@ -3,7 +3,7 @@
 
 use super::{
     Safety,
-    document::{IndexDocument, PartEntry, PartWriter},
+    document::{IndexDocument, PartEntry, PartWriter, decode_part},
     names::{BackupName, Lineage, journal_first, journal_name, lineage_name, sealed_lineage_name},
     vault::Vault,
 };
@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 /// A part is closed at this many bytes of rows.
 const PART_BYTES: usize = 8 << 20;
 /// Memory of a part while it is written: its rows, its document, its compressed and sealed bytes.
-const PART_MEMORY: u64 = 4 * PART_BYTES as u64;
+pub(super) const PART_MEMORY: u64 = 4 * PART_BYTES as u64;
 /// Parts of a backup that was never finished are removed when they are older than this: another
 /// process may be writing them.
 const UNFINISHED_AGE: Duration = Duration::from_secs(86_400);
@@ -242,6 +242,23 @@ impl Vault {
         let blob = self.get(&name.index()?, BlobKind::Backup).await?;
         let blob = blob.ok_or_else(|| EngineError::Other(format!("there is no backup {name}")))?;
         IndexDocument::decode(&blob.document, name)
+    }
+
+    /// The rows of a backup's part; `None` when it is missing.
+    ///
+    /// # Errors
+    /// [`EngineError::Integrity`] when it is damaged, or another one than its index names.
+    pub(super) async fn part(
+        &self,
+        name: &BackupName,
+        number: u32,
+        entry: &PartEntry,
+    ) -> Result<Option<Vec<TableRows>>, EngineError> {
+        let Some(blob) = self.get(&name.part(number)?, BlobKind::Backup).await? else { return Ok(None) };
+        if <[u8; 32]>::from(Sha256::digest(&blob.document)) != entry.digest {
+            return Err(EngineError::Integrity("is another one".into()));
+        }
+        decode_part(&blob.document, name, number).map(Some)
     }
 
     /// Every lineage that the backend has a document of, by name alone.

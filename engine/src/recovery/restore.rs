@@ -4,7 +4,7 @@
 use super::{
     LINEAGE_SETTING, SWEEP_FLOOR, SWEEP_FLOOR_SETTING, Safety, SweepFloor,
     backup::BackupInfo,
-    document::{IndexDocument, decode_journal, decode_part},
+    document::IndexDocument,
     names::{BackupName, Lineage, journal_name},
     recovered::{self, Recovered, highest_epoch},
     ship::new_lineage,
@@ -25,9 +25,7 @@ use crate::{
 };
 use catalog::{Catalog, CatalogError, JournalEntry, Mutation, Remains, Seq, UnixMs};
 use futures::TryStreamExt;
-use object_format::BlobKind;
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 use std::{collections::BTreeMap, sync::Arc};
 use storage_backends::{Backend, BlobName};
 
@@ -374,16 +372,11 @@ impl Recovery {
         let mut rows = 0;
         for (number, entry) in index.parts.iter().enumerate() {
             let part = u32::try_from(number).map_err(|_| EngineError::TooLarge)?;
-            let blob = self.safety.vault.get(&name.part(part)?, BlobKind::Backup).await;
-            let blob = blob.map_err(|error| match error {
+            let pieces = self.safety.vault.part(name, part, entry).await.map_err(|error| match error {
                 EngineError::Integrity(why) => damaged(number, &why),
                 other => other,
             })?;
-            let document = blob.ok_or_else(|| damaged(number, "is missing"))?.document;
-            if <[u8; 32]>::from(Sha256::digest(&document)) != entry.digest {
-                return Err(damaged(number, "is another one"));
-            }
-            for piece in decode_part(&document, name, part)? {
+            for piece in pieces.ok_or_else(|| damaged(number, "is missing"))? {
                 rows += piece.rows.len() as u64;
                 self.catalog.import(piece).await?;
             }
@@ -409,7 +402,7 @@ impl Recovery {
         let mut sealed = false;
         loop {
             let name = journal_name(lineage, next)?;
-            let Some(blob) = self.safety.vault.get(&name, BlobKind::Journal).await? else {
+            let Some(blob) = self.safety.vault.journal(lineage, next).await? else {
                 let Some(hole) = self.hole_at(lineage, next, report).await? else { return Ok(()) };
                 next = hole.last + 1;
                 // The backup has what lies before its own last mutation.
@@ -425,8 +418,7 @@ impl Recovery {
                 return Err(EngineError::Integrity(format!("{name} is not sealed, and those before it are")));
             }
             sealed = blob.sealed;
-            let entries = decode_journal(&blob.document, next)
-                .map_err(|error| EngineError::Integrity(format!("{name} is damaged: {error}")))?;
+            let entries = blob.entries;
             next = entries.last().map_or(next, |entry| entry.seq) + 1;
             if !report.holes.is_empty() {
                 self.replay_behind_hole(entries.into_iter().filter(|entry| entry.seq > done).collect(), report).await?;

@@ -5,7 +5,14 @@ use super::{
     Safety,
     names::{id_of, store_keyset_names},
 };
-use crate::{deployment::keyring::random, error::EngineError, now_ms};
+use crate::{
+    deployment::keyring::{
+        copies::{KeysetFile, KeysetFiles},
+        random,
+    },
+    error::EngineError,
+    now_ms,
+};
 use catalog::JournalEntry;
 use object_format::{
     DomainKey, KeyId,
@@ -17,6 +24,8 @@ use zeroize::Zeroizing;
 
 /// The setting that names the store key.
 pub(super) const SETTING: &str = "store_key";
+/// Its epoch as a domain key.
+const STORE_KEY_EPOCH: u32 = 1;
 
 impl Safety {
     /// The key that `entries` (or a backup, which has none) must be sealed with; made when it is
@@ -35,13 +44,35 @@ impl Safety {
     }
 
     async fn store_key(&self) -> Result<Option<Arc<DomainKey>>, EngineError> {
-        let Some(setting) = self.catalog.setting(SETTING).await? else { return Ok(None) };
-        let id = setting.get("id").and_then(Value::as_str).and_then(parse_key_id);
-        let id = id.ok_or_else(|| EngineError::Other(format!("the catalog's setting {SETTING} is not understood")))?;
+        let Some(id) = self.store_key_id().await? else { return Ok(None) };
         let key = self.vault.key(id).await?;
         self.vault.trust.only_sealed();
         self.vault.keyring().note_sealed()?;
         Ok(Some(key))
+    }
+
+    /// The id of the store key, once there is one.
+    pub(super) async fn store_key_id(&self) -> Result<Option<KeyId>, EngineError> {
+        let Some(setting) = self.catalog.setting(SETTING).await? else { return Ok(None) };
+        let id = setting.get("id").and_then(Value::as_str).and_then(parse_key_id);
+        id.map(Some).ok_or_else(|| EngineError::Other(format!("the catalog's setting {SETTING} is not understood")))
+    }
+
+    /// The copies of the store key's keyset; `None` while there is no store key.
+    ///
+    /// # Errors
+    /// What the catalog says.
+    pub(crate) async fn store_keysets(&self) -> Result<Option<KeysetFiles>, EngineError> {
+        let Some(id) = self.store_key_id().await? else { return Ok(None) };
+        let mut files = Vec::new();
+        for name in store_keyset_names(id)? {
+            files.push(KeysetFile { backend: self.vault.backend().clone(), id: id_of(&name), name });
+        }
+        // From memory, or from a copy that is good.
+        let known = self.vault.key(id).await.ok();
+        let label = BucketLabel { id: 0, name: String::new() };
+        let known = known.map(|key| KeysetEntry::new(self.vault.keyring().kek(), &key, &label));
+        Ok(Some(KeysetFiles { files, known: Keyset::new(known), needed: vec![(id, STORE_KEY_EPOCH)] }))
     }
 
     async fn has_encrypted_bucket(&self) -> Result<bool, EngineError> {
@@ -57,7 +88,7 @@ impl Safety {
     async fn make_store_key(&self) -> Result<(), EngineError> {
         let id = KeyId(random()?);
         let secret = Zeroizing::new(random::<32>()?);
-        let key = DomainKey::new(id, 1, *secret);
+        let key = DomainKey::new(id, STORE_KEY_EPOCH, *secret);
         let label = BucketLabel { id: 0, name: String::new() };
         let keyset = Keyset::new([KeysetEntry::new(self.vault.keyring().kek(), &key, &label)]);
         for name in store_keyset_names(id)? {

@@ -43,6 +43,8 @@ pub(super) struct Opened {
     pub(super) document: Vec<u8>,
     /// Whether it was sealed.
     pub(super) sealed: bool,
+    /// Its bytes in the backend.
+    pub(super) stored_len: u64,
 }
 
 impl Vault {
@@ -128,9 +130,9 @@ impl Vault {
         }
         let sealed = header.suite == Suite::Aes256Gcm;
         let key = if sealed { Some(self.key(header.key_id).await?) } else { None };
-        let id = id_of(name);
+        let (id, stored_len) = (id_of(name), bytes.len() as u64);
         let document = self.pool.run(move |_| document_of(&bytes, id, key.as_deref())).await?;
-        Ok(Some(Opened { document: document.map_err(|error| damaged(&error))?, sealed }))
+        Ok(Some(Opened { document: document.map_err(|error| damaged(&error))?, sealed, stored_len }))
     }
 
     /// Whether there is a blob of this name.

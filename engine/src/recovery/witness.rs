@@ -8,8 +8,8 @@
 
 use super::{
     LineageSetting, Safety,
-    document::{IndexDocument, LineageDocument, decode_journal, decode_part},
-    names::{BackupName, Lineage, journal_first, journal_name, lineage_name, sealed_lineage_name},
+    document::{IndexDocument, LineageDocument, decode_journal},
+    names::{Lineage, journal_first, journal_name, lineage_name, sealed_lineage_name},
 };
 use crate::{background::copies::parse_copy_name, error::EngineError, parse_blob_id, read::report::keysets_in};
 use catalog::{BlobKey, BucketId, JournalEntry, Mutation, NewBlob, Seq, TableRows, Value};
@@ -224,11 +224,10 @@ impl Safety {
         let end = self.prove_end(lineage).await?;
         while next <= end {
             let name = journal_name(lineage, next)?;
-            let blob = self.vault.get(&name, BlobKind::Journal).await?;
+            let blob = self.vault.journal(lineage, next).await?;
             let blob =
                 blob.ok_or_else(|| EngineError::Integrity(format!("{name} is missing: the journal has a hole")))?;
-            let entries = decode_journal(&blob.document, next)
-                .map_err(|error| EngineError::Integrity(format!("{name} is damaged: {error}")))?;
+            let entries = blob.entries;
             next = entries.last().map_or(next, |entry| entry.seq) + 1;
             reading.entries(entries)?;
         }
@@ -257,19 +256,14 @@ impl Safety {
             };
         };
         let index: IndexDocument = self.vault.index(&name).await?;
-        for number in 0..index.parts.len() {
-            let number = u32::try_from(number).map_err(|_| EngineError::TooLarge)?;
-            for piece in self.backup_part(&name, number).await? {
+        for (number, entry) in (0..).zip(&index.parts) {
+            let part = self.vault.part(&name, number, entry).await?;
+            let lost = || EngineError::Integrity(format!("part {number} of backup {name} is missing"));
+            for piece in part.ok_or_else(lost)? {
                 reading.rows(&piece);
             }
         }
         Ok(name.cut)
-    }
-
-    async fn backup_part(&self, name: &BackupName, number: u32) -> Result<Vec<TableRows>, EngineError> {
-        let blob = self.vault.get(&name.part(number)?, BlobKind::Backup).await?;
-        let lost = || EngineError::Integrity(format!("part {number} of backup {name} is missing"));
-        decode_part(&blob.ok_or_else(lost)?.document, name, number)
     }
 
     /// One listing shows journal blobs that this catalog's history has no place for.
@@ -289,7 +283,27 @@ impl Safety {
     }
 }
 
+/// A journal blob that was read.
+pub(super) struct JournalBlob {
+    pub(super) entries: Vec<JournalEntry>,
+    pub(super) sealed: bool,
+    /// Its bytes in the backend.
+    pub(super) stored_len: u64,
+}
+
 impl super::vault::Vault {
+    /// The journal blob that begins with `first`; `None` when there is none.
+    ///
+    /// # Errors
+    /// [`EngineError::Integrity`] by name when it is damaged or not to be trusted.
+    pub(super) async fn journal(&self, lineage: Lineage, first: Seq) -> Result<Option<JournalBlob>, EngineError> {
+        let name = journal_name(lineage, first)?;
+        let Some(blob) = self.get(&name, BlobKind::Journal).await? else { return Ok(None) };
+        let entries = decode_journal(&blob.document, first)
+            .map_err(|error| EngineError::Integrity(format!("{name} is damaged: {error}")))?;
+        Ok(Some(JournalBlob { entries, sealed: blob.sealed, stored_len: blob.stored_len }))
+    }
+
     /// First sequence numbers of a lineage's journal blobs, from one listing.
     ///
     /// # Errors

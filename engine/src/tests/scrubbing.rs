@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use storage_backends::{BackendError, BlobName, ByteStream, Listed, PutReceipt};
 
 /// A disk that gives EIO for what lies on a part of it.
-struct Broken {
+pub(super) struct Broken {
+    folder: &'static str,
     disk: Arc<dyn Backend>,
     is_broken: Arc<AtomicBool>,
     /// Reads that went well before it broke.
@@ -18,6 +19,13 @@ struct Broken {
 
 /// Blobs that can be read before the disk breaks.
 const WELL: u64 = 20;
+
+impl Broken {
+    /// One whose part below `folder` breaks at once.
+    pub(super) fn of(folder: &'static str, disk: Arc<dyn Backend>, is_broken: Arc<AtomicBool>) -> Self {
+        Self { folder, disk, is_broken, well: AtomicU64::new(WELL) }
+    }
+}
 
 #[async_trait]
 impl Backend for Broken {
@@ -30,7 +38,7 @@ impl Backend for Broken {
     }
 
     async fn head(&self, name: &BlobName) -> storage_backends::Result<Option<u64>> {
-        let breaks = self.is_broken.load(Ordering::Relaxed) && name.as_str().starts_with("blobs/");
+        let breaks = self.is_broken.load(Ordering::Relaxed) && name.as_str().starts_with(self.folder);
         if breaks && self.well.fetch_add(1, Ordering::Relaxed) >= WELL {
             return Err(BackendError::new(ErrorKind::Other, "Input/output error (os error 5)"));
         }
@@ -58,7 +66,7 @@ async fn a_scrub_that_met_eio_goes_on_where_it_was_when_the_disk_is_well() {
     let specs = registry::all(&config(dir.path(), 512 << 20));
     let quiet = |config: &mut EngineConfig| config.schedule_jobs = false;
     let deployment = Deployment::wrapped(dir, specs, quiet, move |disk| {
-        Arc::new(Broken { disk, is_broken: switch.clone(), well: AtomicU64::new(0) })
+        Arc::new(Broken { folder: "blobs/", disk, is_broken: switch.clone(), well: AtomicU64::new(0) })
     })
     .await;
     let bucket = deployment.bucket("off").await;
@@ -93,7 +101,7 @@ async fn a_scrub_passes_a_few_blobs_that_give_eio_and_comes_to_its_end() {
     let specs = registry::all(&config(dir.path(), 512 << 20));
     let quiet = |config: &mut EngineConfig| config.schedule_jobs = false;
     let deployment = Deployment::wrapped(dir, specs, quiet, move |disk| {
-        Arc::new(Broken { disk, is_broken: switch.clone(), well: AtomicU64::new(0) })
+        Arc::new(Broken { folder: "blobs/", disk, is_broken: switch.clone(), well: AtomicU64::new(0) })
     })
     .await;
     let bucket = deployment.bucket("off").await;

@@ -70,9 +70,16 @@ pub(super) fn verdict(report: &Value) -> Outcome {
     if let Some(blobs) = count("copy_only") {
         return Err(Failure(format!("{blobs} blobs are damaged and are read from their second copies")));
     }
-    match count("unreachable") {
-        None => Ok(()),
-        Some(unreachable) => Err(Failure(format!("{unreachable} blobs could not be asked for"))),
+    if let Some(unreachable) = count("unreachable") {
+        return Err(Failure(format!("{unreachable} blobs could not be asked for")));
+    }
+    let documents = |name: &str| report["recovery"][name].as_u64().unwrap_or(0);
+    match (documents("damaged"), documents("unreachable")) {
+        (0, 0) => Ok(()),
+        (0, unreachable) => Err(Failure(format!("{unreachable} documents of recovery could not be asked for"))),
+        (damaged, _) => {
+            Err(Failure(format!("{damaged} documents of recovery are damaged, and could not be written again")))
+        }
     }
 }
 
@@ -95,6 +102,14 @@ pub(super) fn print(report: &Value) -> String {
                 lines.push(format!("{blobs} blobs {what}"));
             }
         }
+    }
+    let documents = |name: &str| report["recovery"][name].as_u64();
+    if let (Some(ok), Some(restored), Some(damaged), Some(unreachable)) =
+        (documents("ok"), documents("restored"), documents("damaged"), documents("unreachable"))
+    {
+        lines.push(format!(
+            "{ok} documents of recovery well, {restored} written again, {damaged} damaged, {unreachable} unreachable"
+        ));
     }
     for blob in list(report, "blobs") {
         lines.push(format!("damaged  {} in {}: {}", text(blob, "blob"), text(blob, "backend"), text(blob, "what")));
@@ -134,6 +149,10 @@ mod tests {
             |restored: u64, copy_only: u64| json!({ "counts": { "restored": restored, "copy_only": copy_only } });
         assert!(verdict(&copies(1, 0)).is_ok(), "it is well again");
         assert!(verdict(&copies(0, 1)).is_err());
+        let documents =
+            |damaged: u64, unreachable: u64| json!({ "recovery": { "damaged": damaged, "unreachable": unreachable } });
+        assert!(verdict(&documents(0, 0)).is_ok());
+        assert!(verdict(&documents(1, 0)).is_err() && verdict(&documents(0, 1)).is_err());
         assert!(verdict(&json!({ "quarantine": { "blobs": [], "affected": [] } })).is_ok());
     }
 }
