@@ -18,6 +18,7 @@
 //! format is `docs/format/deflate-view-v1.md`; the document rules, this crate follows.
 
 mod alphabet;
+mod base;
 mod coder;
 mod cut;
 mod headers;
@@ -33,11 +34,13 @@ mod steps;
 mod stored;
 mod unit;
 mod unit_code;
+mod view;
 mod write;
 mod zlib_codes;
 
 use thiserror::Error;
 
+pub use base::{BaseBytes, FOOTPRINT_RANGES_MAX, Openings, TextMap, UnitBase, footprint_of, identity, joined};
 pub use cut::{AHEAD_LEN, CutLimits, Cutter};
 pub use open::{Opened, bytes_to_open, open};
 pub use parse::Match;
@@ -48,6 +51,7 @@ pub use steps::StepCounts;
 pub use stored::{BasePart, FOOTPRINT_LEN_MAX, PARTS_MAX, StoredUnit};
 pub use unit::{TEXT_LEN_MAX, UNIT_LEN_MAX, Unit};
 pub use unit_code::{EncodedParse, ReplayId, decode_parse, encode_parse, recognise};
+pub use view::{Plan, SegmentView, StoredPiece, StoredView, UnitDelta};
 
 /// Why bytes are not of the form they should have. Always an error, never a guess (I7).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

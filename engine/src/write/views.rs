@@ -10,7 +10,6 @@ use crate::{
     blobs::{
         open::{BaseReader, Blobs},
         pins::Pin,
-        views::{UnitBase, joined},
     },
     bucket::BucketHandle,
     error::EngineError,
@@ -18,7 +17,7 @@ use crate::{
     resources::{budget::Permit, pace::Pace},
 };
 use catalog::{BlobKey, BlobRow, Extent};
-use deflate_view::{BasePart, Index, Opening, ScanLimits, Scanner, StoredSegment, Stream};
+use deflate_view::{BasePart, Index, Openings, ScanLimits, Scanner, TextMap, UnitBase, identity};
 use delta_codec::{
     BaseIndex, Effort, WindowUnit,
     sketch::{Sketch, Sketcher},
@@ -133,17 +132,15 @@ pub(crate) struct BaseView {
     pub(crate) rows: Vec<BlobRow>,
     /// Its streams, at view addresses.
     pub(crate) scanned: Arc<Scanned>,
-    /// All of its streams' openings, in order, and the access point of each that has one.
-    pub(crate) openings: StoredSegment,
-    windows: Vec<Option<(usize, usize)>>,
+    /// Where its text is opened from.
+    pub(crate) openings: Openings,
     _pin: Pin,
 }
 
 impl BaseView {
     /// The plain text before an opening.
     pub(crate) fn window(&self, opening: usize) -> &[u8] {
-        let place = self.windows.get(opening).copied().flatten();
-        place.map_or(&[], |(stream, point)| &self.scanned.index.streams[stream].points[point].window)
+        self.openings.window(opening, &self.scanned.index)
     }
 }
 
@@ -178,7 +175,11 @@ impl Engine {
             });
             scanner = scanned.await?;
         }
-        let index = self.hash_pool.run(move |_| scanner.finish()).await?;
+        let mut index = self.hash_pool.run(move |_| scanner.finish()).await?;
+        if is_base {
+            // Its text is opened piece by piece, within the memory that one piece may take.
+            index.retain_openable();
+        }
         let text = sketcher.lock().unwrap_or_else(PoisonError::into_inner).finish();
         Ok(Scanned { index, text })
     }
@@ -205,17 +206,8 @@ impl Engine {
                 scanned
             }
         };
-        let (mut openings, mut windows) = (Vec::new(), Vec::new());
-        for (number, stream) in scanned.index.streams.iter().enumerate() {
-            for (opening, _) in Opening::all(stream) {
-                windows.push(
-                    stream.points.iter().position(|point| point.plain_at == opening.plain_at).map(|at| (number, at)),
-                );
-                openings.push(opening);
-            }
-        }
-        let openings = StoredSegment { units: Vec::new(), openings, windows: 0..0 };
-        Ok(Some(BaseView { object, ranges, rows, scanned, openings, windows, _pin: pin }))
+        let openings = Openings::of(&scanned.index);
+        Ok(Some(BaseView { object, ranges, rows, scanned, openings, _pin: pin }))
     }
 }
 
@@ -264,73 +256,6 @@ impl Engine {
     }
 }
 
-/// A run of a base's text.
-struct TextPiece {
-    /// Where it lies in the text.
-    at: u64,
-    len: u64,
-    from: TextFrom,
-}
-
-enum TextFrom {
-    /// The base's own bytes from here on.
-    Object(u64),
-    /// The plain text of this stream.
-    Stream(usize),
-}
-
-/// What two equal streams have in common.
-pub(crate) fn identity(stream: &Stream) -> (u64, u64) {
-    (stream.digest, stream.end - stream.start)
-}
-
-/// The text of a base: its bytes, the streams opened that the target does not have as they are.
-pub(crate) struct TextMap {
-    pieces: Vec<TextPiece>,
-    /// Bytes of text.
-    pub(crate) len: u64,
-}
-
-impl TextMap {
-    /// The text of a base whose streams `kept` stay closed.
-    pub(crate) fn new(index: &Index, kept: &HashSet<(u64, u64)>) -> Self {
-        let mut map = Self { pieces: Vec::new(), len: 0 };
-        let mut at = 0;
-        for (number, stream) in index.streams.iter().enumerate() {
-            if kept.contains(&identity(stream)) {
-                continue;
-            }
-            map.add(TextFrom::Object(at), stream.start - at);
-            map.add(TextFrom::Stream(number), stream.plain_len);
-            at = stream.end;
-        }
-        map.add(TextFrom::Object(at), index.len - at);
-        map
-    }
-
-    fn add(&mut self, from: TextFrom, len: u64) {
-        if len > 0 {
-            self.pieces.push(TextPiece { at: self.len, len, from });
-            self.len += len;
-        }
-    }
-
-    /// A run of the text as parts that a reader can name.
-    pub(crate) fn parts(&self, run: Range<u64>, index: &Index, out: &mut Vec<BasePart>) {
-        let first = self.pieces.partition_point(|piece| piece.at + piece.len <= run.start);
-        for piece in self.pieces[first..].iter().take_while(|piece| piece.at < run.end) {
-            let start = run.start.max(piece.at) - piece.at;
-            let len = (run.end.min(piece.at + piece.len) - piece.at - start) as u32;
-            out.push(match piece.from {
-                TextFrom::Object(at) => BasePart::Object { at: at + start, len },
-                TextFrom::Stream(stream) => {
-                    BasePart::Plain { stream_at: index.streams[stream].start, plain_at: start, len }
-                }
-            });
-        }
-    }
-}
-
 /// Text of a base, ready to be encoded against.
 pub(crate) struct TextWindow {
     /// Which of the text.
@@ -342,21 +267,6 @@ pub(crate) struct TextWindow {
     /// For the codec.
     pub(crate) layout: Vec<WindowUnit>,
     _permit: Permit,
-}
-
-/// The base bytes that some parts are read from, by view address.
-pub(crate) fn bytes_of(parts: &[BasePart], openings: &StoredSegment) -> Result<Vec<Range<u64>>, EngineError> {
-    let mut needed = Vec::new();
-    for part in parts {
-        match *part {
-            BasePart::Object { at, len } => needed.push(at..at + u64::from(len)),
-            BasePart::Plain { .. } => {
-                let numbers = openings.openings_of(part).map_err(|error| EngineError::Other(error.to_string()))?;
-                needed.extend(openings.openings[numbers].iter().map(Opening::bytes));
-            }
-        }
-    }
-    Ok(joined(needed, 0))
 }
 
 impl BaseView {
@@ -400,16 +310,16 @@ impl BaseView {
         parts: Vec<BasePart>,
         plain: &mut Vec<u8>,
     ) -> Result<(), EngineError> {
-        let needed = bytes_of(&parts, &self.openings)?;
+        let needed = self.openings.bytes_of(&parts).map_err(|error| EngineError::Other(error.to_string()))?;
         let bases = BaseReader::new(&self.rows, bucket.domain_key());
         let bytes = blobs.view_bytes(&self.ranges, needed, &bases).await?;
         let (base, texts) = (self.clone(), blobs.texts.clone());
         let opening = blobs.pool.run(move |_| {
             let opened = |number: usize| {
-                let opening = &base.openings.openings[number];
+                let opening = base.openings.get(number);
                 texts.open(opening, base.window(number), bytes.get(opening.bytes())?)
             };
-            UnitBase::of(&parts, &base.openings, &bytes, opened)
+            UnitBase::of(&parts, base.openings.segment(), &bytes, opened)
         });
         let opened = opening.await?.map_err(|error| EngineError::Integrity(error.to_string()))?;
         plain.extend_from_slice(&opened.bytes);

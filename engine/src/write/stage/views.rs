@@ -12,51 +12,30 @@ use crate::{
         choose::Choice,
         plan::{self, BaseOutcome},
     },
-    blobs::{
-        open::BaseReader,
-        views::{UnitBase, copied_runs, joined},
-    },
+    blobs::{open::BaseReader, views::copied_runs},
     bucket::BucketHandle,
     error::EngineError,
     read::object::OpenObject,
     resources::{pace::Pace, pool::Scratch},
     write::{
         encode::{EncodedSegment, encode_zstd},
-        views::{BaseView, Scanned, TextMap, TextWindow, bytes_of, identity},
+        views::{BaseView, Scanned, TextWindow},
     },
 };
 use deflate_view::{
-    AHEAD_LEN, BasePart, CutLimits, Cutter, OPENED_LEN_MAX, OPENING_LEN_MAX, Opening, ReplayId, StepCounts,
-    StoredSegment, StoredUnit, Stream, UNIT_LEN_MAX, UNITS_MAX, Unit, decode_parse, encode_parse, recognise,
+    AHEAD_LEN, BasePart, CutLimits, Cutter, ReplayId, StoredPiece, StoredView, Stream, TextMap, UNIT_LEN_MAX, Unit,
+    UnitBase, UnitDelta, identity, recognise,
 };
 use delta_codec::{Effort, EncodeJob, FootprintLimits, whole};
 use futures::StreamExt;
 use object_format::{BlobKind, Coding, SEGMENT_LEN, ViewAddress, blob::segment_digest};
-use std::{
-    collections::{BTreeSet, HashSet},
-    ops::Range,
-    sync::Arc,
-    time::Instant,
-};
+use std::{collections::HashSet, ops::Range, sync::Arc, time::Instant};
 use tokio::sync::mpsc;
 
 /// Memory beside the window: a unit with its text, base and matches, and the segments around it.
 const WORK_BYTES: u64 = 64 << 20;
 /// Bytes behind a segment that the cutter looks at.
 const LOOK_AHEAD: usize = AHEAD_LEN - UNIT_LEN_MAX;
-/// Most ranges of a footprint, and base bytes in them. Part of the format (docs/format/blob-v1.md
-/// §1).
-const FOOTPRINT_RANGES_MAX: usize = 16;
-const FOOTPRINT_LEN_MAX: u64 = 32 << 20;
-
-/// A stored unit and what it is read from.
-struct StoredPiece {
-    object_len: u32,
-    digest: [u8; 16],
-    bytes: Vec<u8>,
-    parts: Vec<BasePart>,
-    counts: StepCounts,
-}
 
 /// Encodes one object's segments, in order.
 struct ViewEncoder<'a> {
@@ -203,12 +182,7 @@ impl<'a> ViewEncoder<'a> {
         Ok(Some(self.choose(plain, pieces.and_then(|pieces| self.view_of(pieces)), alone)))
     }
 
-    fn choose(
-        &self,
-        plain: &[u8],
-        view: Option<(Vec<u8>, Vec<ViewAddress>, StepCounts)>,
-        alone: Option<Vec<u8>>,
-    ) -> EncodedSegment {
+    fn choose(&self, plain: &[u8], view: Option<StoredView>, alone: Option<Vec<u8>>) -> EncodedSegment {
         let digest = segment_digest(plain);
         let plain_len = u32::try_from(plain.len()).unwrap_or(u32::MAX);
         let done = |coding, stored, view_footprint| EncodedSegment {
@@ -219,10 +193,12 @@ impl<'a> ViewEncoder<'a> {
             footprint: Vec::new(),
             view_footprint,
         };
-        let view_len = view.as_ref().map(|(bytes, ..)| bytes.len());
+        let view_len = view.as_ref().map(|view| view.bytes.len());
         match plan::pick_view(plain.len(), view_len, alone.as_ref().map(Vec::len)) {
             Coding::View => {
-                let Some((bytes, footprint, counts)) = view else { return done(Coding::Raw, None, Vec::new()) };
+                let Some(StoredView { bytes, footprint, counts }) = view else {
+                    return done(Coding::Raw, None, Vec::new());
+                };
                 let steps = &self.engine.metrics.view_steps_total;
                 for (result, count) in [
                     ("predicted", counts.steps - counts.missed),
@@ -231,7 +207,8 @@ impl<'a> ViewEncoder<'a> {
                 ] {
                     steps.with_label_values(&[result]).inc_by(count);
                 }
-                done(Coding::View, Some(bytes), footprint)
+                let address = |run: &Range<u64>| ViewAddress { offset: run.start, len: (run.end - run.start) as u32 };
+                done(Coding::View, Some(bytes), footprint.iter().map(address).collect())
             }
             Coding::Zstd => done(Coding::Zstd, alone, Vec::new()),
             Coding::Raw | Coding::Delta => done(Coding::Raw, None, Vec::new()),
@@ -241,9 +218,9 @@ impl<'a> ViewEncoder<'a> {
     /// The text of the base around where the segment presumably came from; `None` when there is no
     /// memory for it.
     async fn window_near(&mut self, at: u64) -> Result<Option<Arc<TextWindow>>, EngineError> {
-        let most = self.engine.windows.whole_len_max().min(self.map.len);
-        let middle = u64::try_from(u128::from(at) * u128::from(self.map.len) / u128::from(self.len.max(1)));
-        let start = middle.unwrap_or(0).saturating_sub(most / 2).min(self.map.len - most);
+        let most = self.engine.windows.whole_len_max().min(self.map.len());
+        let middle = u64::try_from(u128::from(at) * u128::from(self.map.len()) / u128::from(self.len.max(1)));
+        let start = middle.unwrap_or(0).saturating_sub(most / 2).min(self.map.len() - most);
         if let Some(window) = &self.window
             && window.range.start.abs_diff(start) <= most / 4
         {
@@ -277,17 +254,17 @@ impl<'a> ViewEncoder<'a> {
             Some((unit, delta, parts))
         });
         let Some((unit, delta, parts)) = delta.await? else { return Ok(None) };
-        let Ok(needed) = bytes_of(&parts, &self.base.openings) else { return Ok(None) };
+        let Ok(needed) = self.base.openings.bytes_of(&parts) else { return Ok(None) };
         let bases = BaseReader::new(&self.base.rows, self.bucket.domain_key());
         let view = self.engine.blobs.view_bytes(&self.base.ranges, needed, &bases).await?;
         let (base, texts, replay) = (self.base.clone(), self.engine.blobs.texts.clone(), self.replay);
         let (ahead, metrics) = (ahead.clone(), self.engine.metrics.clone());
         let stored = self.engine.pool.run(move |scratch| {
             let opened = |number: usize| {
-                let opening: &Opening = &base.openings.openings[number];
+                let opening = base.openings.get(number);
                 texts.open(opening, base.window(number), view.get(opening.bytes())?)
             };
-            let of_unit = UnitBase::of(&parts, &base.openings, &view, opened).ok()?;
+            let of_unit = UnitBase::of(&parts, base.openings.segment(), &view, opened).ok()?;
             let own = &ahead[(unit.object.start - start) as usize..(unit.object.end - start) as usize];
             let replay =
                 replay.unwrap_or_else(|| if unit.parts() > 0 { recognise(&unit) } else { ReplayId::default() });
@@ -308,36 +285,13 @@ impl<'a> ViewEncoder<'a> {
         Ok(Some(piece))
     }
 
-    /// A segment's stored bytes and its footprint; `None` when it breaks a limit of the format.
-    fn view_of(&self, pieces: Vec<StoredPiece>) -> Option<(Vec<u8>, Vec<ViewAddress>, StepCounts)> {
-        let (mut used, mut needed): (BTreeSet<usize>, Vec<Range<u64>>) = Default::default();
-        let mut counts = StepCounts::default();
-        for piece in &pieces {
-            for part in &piece.parts {
-                if let BasePart::Object { at, len } = *part {
-                    needed.push(at..at + u64::from(len));
-                }
-                used.extend(self.base.openings.openings_of(part).ok()?);
-            }
-            counts.steps += piece.counts.steps;
-            counts.missed += piece.counts.missed;
-            counts.replayed += piece.counts.replayed;
-        }
-        let openings: Vec<Opening> = used.iter().map(|number| self.base.openings.openings[*number].clone()).collect();
-        let lens = || openings.iter().map(|opening| opening.plain_len as usize);
-        if pieces.len() > UNITS_MAX || lens().any(|len| len > OPENING_LEN_MAX) || lens().sum::<usize>() > OPENED_LEN_MAX
-        {
-            return None;
-        }
-        needed.extend(openings.iter().map(Opening::bytes));
-        let footprint = footprint_of(needed)?;
-        let windows: Vec<u8> = used.iter().flat_map(|number| self.base.window(*number)).copied().collect();
-        let mut frame = Vec::new();
-        if !windows.is_empty() {
-            whole::compress(&windows, plan::zstd_level(Effort::High), usize::MAX, &mut frame)?;
-        }
-        let units: Vec<_> = pieces.into_iter().map(|piece| (piece.object_len, piece.digest, piece.bytes)).collect();
-        Some((StoredSegment::write(&units, &openings, &frame), footprint, counts))
+    /// A segment's units together; `None` when they break a limit of the format.
+    fn view_of(&self, pieces: Vec<StoredPiece>) -> Option<StoredView> {
+        let compress = |windows: &[u8]| {
+            let mut frame = Vec::new();
+            whole::compress(windows, plan::zstd_level(Effort::High), usize::MAX, &mut frame).map(|_| frame)
+        };
+        StoredView::of(pieces, (&self.base.openings, &self.base.scanned.index), compress)
     }
 }
 
@@ -378,53 +332,5 @@ fn stored_piece(
     let mut text = vec![0; unit.text.len()];
     scratch.decoder.decode(&base.bytes, delta, &mut text).ok().filter(|()| text == unit.text)?;
     let runs = copied_runs(scratch);
-    let parse = encode_parse(unit, base.parse(), &runs, replay);
-    let (rebuilt, _) = decode_parse(&parse.bytes, &text, base.parse(), &runs, own.len()).ok()?;
-    if rebuilt != own {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    let (object_len, text_len) = (own.len(), unit.text.len());
-    let stored = StoredUnit { object_len, text_len, parts, delta, parse: &parse.bytes };
-    stored.write(&mut bytes);
-    let parts = stored.parts;
-    let digest = segment_digest(own);
-    (bytes.len() <= UNIT_LEN_MAX).then_some(StoredPiece {
-        object_len: object_len as u32,
-        digest,
-        bytes,
-        parts,
-        counts: parse.counts,
-    })
-}
-
-/// The runs that hold all ranges, as few as a footprint may have; `None` when they are too long
-/// then.
-fn footprint_of(needed: Vec<Range<u64>>) -> Option<Vec<ViewAddress>> {
-    let mut runs = joined(needed, 0);
-    while runs.len() > FOOTPRINT_RANGES_MAX {
-        let gaps = runs.windows(2).enumerate().map(|(at, pair)| (pair[1].start - pair[0].end, at));
-        let (_, at) = gaps.min()?;
-        runs[at].end = runs[at + 1].end;
-        runs.remove(at + 1);
-    }
-    let total: u64 = runs.iter().map(|run| run.end - run.start).sum();
-    let address = |run: &Range<u64>| ViewAddress { offset: run.start, len: (run.end - run.start) as u32 };
-    (total <= FOOTPRINT_LEN_MAX).then(|| runs.iter().map(address).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_footprint_has_at_most_sixteen_runs_and_fills_the_smallest_gaps() {
-        let needed: Vec<Range<u64>> = (0..20).map(|at| at * 100..at * 100 + if at < 10 { 50 } else { 90 }).collect();
-        let runs = footprint_of(needed.clone()).expect("short");
-        assert_eq!(runs.len(), 16);
-        assert!(needed.iter().all(|range| {
-            runs.iter().any(|run| run.offset <= range.start && range.end <= run.offset + u64::from(run.len))
-        }));
-        assert_eq!(footprint_of(vec![0..1 << 20, 1 << 20..(32 << 20) + 1]), None);
-    }
+    StoredPiece::of(unit, UnitDelta { delta, runs: &runs, parts }, base, replay, own)
 }

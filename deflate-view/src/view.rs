@@ -1,0 +1,223 @@
+//! A segment of units, made from pieces and read by range: what stands between a format's segment
+//! of coding 3 and the units in it. Deltas and zstd frames are the caller's.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::base::{BaseBytes, Openings, UnitBase, footprint_of, joined};
+use crate::segment::{OPENED_LEN_MAX, OPENING_LEN_MAX, Opening, StoredSegment, UNITS_MAX};
+use crate::{
+    BasePart, Index, Malformed, Opened, ReplayId, Run, StepCounts, StoredUnit, UNIT_LEN_MAX, Unit, decode_parse,
+    encode_parse,
+};
+
+/// A stored unit and what it is read from.
+pub struct StoredPiece {
+    object_len: u32,
+    digest: [u8; 16],
+    bytes: Vec<u8>,
+    parts: Vec<BasePart>,
+    /// How well its steps were predicted.
+    pub counts: StepCounts,
+}
+
+/// What a unit's text was encoded to.
+pub struct UnitDelta<'a> {
+    /// The delta, which was seen to give the text back.
+    pub delta: &'a [u8],
+    /// What it copied.
+    pub runs: &'a [Run],
+    /// Its footprint.
+    pub parts: Vec<BasePart>,
+}
+
+impl StoredPiece {
+    /// The stored unit, after it gave its object's bytes `own` back; `None` when it did not.
+    pub fn of(unit: &Unit, of_text: UnitDelta<'_>, base: &UnitBase, replay: ReplayId, own: &[u8]) -> Option<Self> {
+        let UnitDelta { delta, runs, parts } = of_text;
+        let parse = encode_parse(unit, base.parse(), runs, replay);
+        let (rebuilt, _) = decode_parse(&parse.bytes, &unit.text, base.parse(), runs, own.len()).ok()?;
+        if rebuilt != own {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        let stored = StoredUnit { object_len: own.len(), text_len: unit.text.len(), parts, delta, parse: &parse.bytes };
+        stored.write(&mut bytes);
+        let parts = stored.parts;
+        let digest = xxh3_128(own).to_le_bytes();
+        let object_len = own.len() as u32;
+        (bytes.len() <= UNIT_LEN_MAX).then_some(Self { object_len, digest, bytes, parts, counts: parse.counts })
+    }
+}
+
+/// A segment of units as it is stored.
+pub struct StoredView {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// The base bytes it is read from: ascending, disjoint.
+    pub footprint: Vec<Range<u64>>,
+    /// How well its steps were predicted.
+    pub counts: StepCounts,
+}
+
+impl StoredView {
+    /// Puts units together over the base with these `openings`; `compress` makes one zstd frame.
+    /// `None` when they break a limit of the format.
+    pub fn of(
+        pieces: Vec<StoredPiece>,
+        (openings, index): (&Openings, &Index),
+        compress: impl FnOnce(&[u8]) -> Option<Vec<u8>>,
+    ) -> Option<Self> {
+        let (mut used, mut needed): (BTreeSet<usize>, Vec<Range<u64>>) = Default::default();
+        let mut counts = StepCounts::default();
+        for piece in &pieces {
+            for part in &piece.parts {
+                if let BasePart::Object { at, len } = *part {
+                    needed.push(at..at + u64::from(len));
+                }
+                used.extend(openings.segment().openings_of(part).ok()?);
+            }
+            counts.steps += piece.counts.steps;
+            counts.missed += piece.counts.missed;
+            counts.replayed += piece.counts.replayed;
+        }
+        let of_segment: Vec<Opening> = used.iter().map(|number| openings.get(*number).clone()).collect();
+        let lens = || of_segment.iter().map(|opening| opening.plain_len as usize);
+        if pieces.len() > UNITS_MAX || lens().any(|len| len > OPENING_LEN_MAX) || lens().sum::<usize>() > OPENED_LEN_MAX
+        {
+            return None;
+        }
+        needed.extend(of_segment.iter().map(Opening::bytes));
+        let footprint = footprint_of(needed)?;
+        let windows: Vec<u8> = used.iter().flat_map(|number| openings.window(*number, index)).copied().collect();
+        let frame = if windows.is_empty() { Vec::new() } else { compress(&windows)? };
+        let units: Vec<_> = pieces.into_iter().map(|piece| (piece.object_len, piece.digest, piece.bytes)).collect();
+        Some(Self { bytes: StoredSegment::write(&units, &of_segment, &frame), footprint, counts })
+    }
+}
+
+/// A segment's stored bytes with all that decoding its units needs but the base.
+pub struct SegmentView {
+    stored: Vec<u8>,
+    segment: StoredSegment,
+    /// The windows of its openings, and where in them each begins.
+    windows: Vec<u8>,
+    windows_at: Vec<usize>,
+}
+
+/// What a range of a segment needs.
+pub struct Plan {
+    /// The units that cover it.
+    pub units: Vec<usize>,
+    /// Base ranges they need.
+    pub needed: Vec<Range<u64>>,
+    /// Where the first of them begins in the segment.
+    pub start: u32,
+    /// Plain bytes that are opened for them, once for each unit, and bytes of their parts.
+    pub work_bytes: u64,
+}
+
+impl SegmentView {
+    /// Takes stored bytes apart: which units cover `within`, and the base ranges they need, all of
+    /// which must lie in `footprint`. `decompress` unpacks one zstd frame to exactly the given
+    /// length.
+    ///
+    /// # Errors
+    /// [`Malformed`] for what the format document tells a decoder to refuse.
+    pub fn plan(
+        stored: Vec<u8>,
+        plain_len: u32,
+        within: &Range<u32>,
+        footprint: &[Range<u64>],
+        decompress: impl FnOnce(&[u8], &mut [u8]) -> Result<(), Malformed>,
+    ) -> Result<(Self, Plan), Malformed> {
+        let segment = StoredSegment::read(&stored, plain_len)?;
+        let (mut units, mut needed, mut at, mut start) = (Vec::new(), Vec::new(), 0, None);
+        let (mut needs_windows, mut work_bytes) = (false, 0u64);
+        for (number, unit) in segment.units.iter().enumerate() {
+            let end = at + unit.object_len;
+            if end > within.start && at < within.end {
+                start.get_or_insert(at);
+                units.push(number);
+                let mut opened = 0..0;
+                for part in StoredUnit::read(&stored[unit.place.clone()])?.parts {
+                    work_bytes += u64::from(part.len());
+                    match part {
+                        BasePart::Object { at, len } => needed.push(at..at + u64::from(len)),
+                        BasePart::Plain { .. } => {
+                            let numbers = segment.openings_of(&part)?;
+                            for number in numbers.clone() {
+                                let opening = &segment.openings[number];
+                                needs_windows |= opening.plain_at > 0;
+                                needed.push(opening.bytes());
+                                work_bytes += if opened.contains(&number) { 0 } else { u64::from(opening.plain_len) };
+                            }
+                            opened = numbers;
+                        }
+                    }
+                }
+            }
+            at = end;
+        }
+        let needed = joined(needed, 0);
+        let covers = |range: &Range<u64>| footprint.iter().any(|run| run.start <= range.start && range.end <= run.end);
+        if !needed.iter().all(covers) {
+            return Err(Malformed("base bytes outside of the footprint"));
+        }
+        let mut windows = Vec::new();
+        if needs_windows {
+            windows = vec![0; segment.windows_len()];
+            decompress(&stored[segment.windows.clone()], &mut windows)?;
+        }
+        let windows_at = segment.openings.iter().scan(0, |at, opening| {
+            *at += opening.window_len();
+            Some(*at - opening.window_len())
+        });
+        let windows_at = windows_at.collect();
+        let plan = Plan { units, needed, start: start.unwrap_or(0), work_bytes };
+        Ok((Self { stored, segment, windows, windows_at }, plan))
+    }
+
+    /// How many units there are.
+    pub fn units(&self) -> usize {
+        self.segment.units.len()
+    }
+
+    /// The object's bytes of one unit, their digest not yet checked. `open` gives the text of an
+    /// opening from its window and its bytes, `decode` fills the text from footprint and delta and
+    /// says what was copied.
+    ///
+    /// # Errors
+    /// [`Malformed`] for what the format document tells a decoder to refuse.
+    pub fn unit(
+        &self,
+        number: usize,
+        view: &BaseBytes,
+        mut open: impl FnMut(&Opening, &[u8], &[u8]) -> Result<Arc<Opened>, Malformed>,
+        decode: impl FnOnce(&[u8], &[u8], &mut [u8]) -> Result<Vec<Run>, Malformed>,
+    ) -> Result<Vec<u8>, Malformed> {
+        let unit = &self.segment.units[number];
+        let stored = StoredUnit::read(&self.stored[unit.place.clone()])?;
+        if stored.object_len != unit.object_len as usize {
+            return Err(Malformed("a unit of another length"));
+        }
+        let opened = |number: usize| {
+            let opening = &self.segment.openings[number];
+            let at = self.windows_at[number];
+            let window = self.windows.get(at..at + opening.window_len()).unwrap_or_default();
+            open(opening, window, view.get(opening.bytes())?)
+        };
+        let base = UnitBase::of(&stored.parts, &self.segment, view, opened)?;
+        let mut text = vec![0; stored.text_len];
+        let runs = decode(&base.bytes, stored.delta, &mut text)?;
+        decode_parse(stored.parse, &text, base.parse(), &runs, stored.object_len).map(|(plain, _)| plain)
+    }
+
+    /// Whether these bytes of a unit have its digest.
+    pub fn is_unit(&self, number: usize, plain: &[u8]) -> bool {
+        xxh3_128(plain).to_le_bytes() == self.segment.units[number].digest
+    }
+}
