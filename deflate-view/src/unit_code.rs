@@ -203,6 +203,15 @@ impl ReplayId {
         self.0
     }
 
+    /// What people call it: `zlib 6`, `Go 9`, or `none`.
+    pub fn name(self) -> String {
+        match self.0 {
+            0 => "none".to_owned(),
+            level @ 1..=9 => format!("zlib {level}"),
+            number => format!("Go {}", number - 6),
+        }
+    }
+
     fn replay(self) -> Result<Option<Replay>, Malformed> {
         match self.0 {
             0 => Ok(None),

@@ -749,6 +749,35 @@ def decode_segment(
     return units
 
 
+def segment_work(stored: bytes) -> int:
+    """Bytes of all units' parts, and plain bytes of their openings as often as they are opened (delta-file-v1, §2)."""
+    reader = UnitReader(stored)
+    lens: list[int] = []
+    for _ in range(reader.number(UNITS_MAX)):
+        reader.number(UNIT_LEN_MAX)
+        lens.append(reader.number(UNIT_LEN_MAX))
+        for _ in range(16):
+            reader.byte()
+    openings = read_openings(reader)
+    windows_len = reader.number(len(stored))
+    at, work = reader.at + windows_len, 0
+    for length in lens:
+        before: list[Opening] = []
+        for part in parts_of(stored[at : at + length]):
+            work += part.length
+            if part.plain:
+                used = [opening for opening in openings if opens(opening, part)]
+                work += sum(opening.plain_len for opening in used if opening not in before)
+                before = used
+        at += length
+    return work
+
+
+def opens(opening: Opening, part: Part) -> bool:
+    end = opening.plain_at + opening.plain_len
+    return opening.stream == part.place and opening.plain_at < part.plain_at + part.length and part.plain_at < end
+
+
 def parts_of(unit: bytes) -> list[Part]:
     reader = UnitReader(unit)
     reader.byte()

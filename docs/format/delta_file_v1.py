@@ -1,4 +1,4 @@
-"""An independent decoder of delta-file-v1, written from docs/format/delta-file-v1.md and from nothing else.
+"""An independent decoder of delta-file-v1 in both versions, from docs/format/delta-file-v1.md and nothing else.
 
 python delta_file_v1.py BASE DELTA > TARGET
 """
@@ -9,35 +9,40 @@ import hashlib
 import sys
 from pathlib import Path
 
+import deflate_view_v1
 import xxhash
 from blob_v1 import FormatError, unzstd
+from deflate_streams import MalformedError
 from delta_v1 import FOOTPRINT_LEN_MAX, SEGMENT_LEN_MAX, MalformedDeltaError, Reader, decode
 
 RANGES_MAX = 16
-RAW, ZSTD, DELTA = range(3)
+VIEW_WORK_MAX = 1 << 30
+RAW, ZSTD, DELTA, VIEW = range(4)
 
 
 def decode_file(base: bytes, file: bytes) -> bytes:
     """The target; raises MalformedDeltaError for whatever must be refused (§3)."""
     reader = Reader(file)
-    if reader.take(8) != b"DWDF\x01\0\0\0":
+    head = reader.take(8)
+    if head not in (b"DWDF\x01\0\0\0", b"DWDF\x02\0\0\0"):
         raise MalformedDeltaError("another magic or version")
+    last_coding = VIEW if head[4] == 2 else DELTA
     base_len, target_len = big_endian(reader, 8), big_endian(reader, 8)
     if len(base) != base_len or hashlib.sha256(base).digest() != reader.take(32):
         raise MalformedDeltaError("another base")
     target = bytearray()
     while len(target) < target_len:
-        target += read_segment(reader, base, min(SEGMENT_LEN_MAX, target_len - len(target)))
+        target += read_segment(reader, base, min(SEGMENT_LEN_MAX, target_len - len(target)), last_coding)
     if hashlib.sha256(target).digest() != reader.take(32) or not reader.at_end():
         raise MalformedDeltaError("another target, or bytes after the end")
     return bytes(target)
 
 
-def read_segment(reader: Reader, base: bytes, plain_len: int) -> bytes:
+def read_segment(reader: Reader, base: bytes, plain_len: int, last_coding: int) -> bytes:
     """One segment (§2)."""
     stored_len = big_endian(reader, 4)
     coding, ranges, *zero = reader.take(4)
-    if any(zero) or coding > DELTA or ranges > (RANGES_MAX if coding == DELTA else 0):
+    if any(zero) or coding > last_coding or ranges > (RANGES_MAX if coding in (DELTA, VIEW) else 0):
         raise MalformedDeltaError("an impossible head")
     if stored_len != plain_len if coding == RAW else not 1 <= stored_len < plain_len:
         raise MalformedDeltaError("an impossible stored length")
@@ -48,25 +53,41 @@ def read_segment(reader: Reader, base: bytes, plain_len: int) -> bytes:
         plain = stored
     elif coding == ZSTD:
         plain = unzip(stored, plain_len)
+    elif coding == VIEW:
+        plain = decode_view(base, footprint, stored, plain_len)
     else:
-        plain = decode(footprint, stored, plain_len)
+        plain = decode(b"".join(base[at : at + length] for at, length in footprint), stored, plain_len)
     if xxhash.xxh3_128_digest(plain)[::-1] != digest:
         raise MalformedDeltaError("a segment does not have its digest")
     return plain
 
 
-def read_footprint(reader: Reader, base: bytes, ranges: int) -> bytes:
-    """The base bytes a delta is over."""
-    footprint, at = bytearray(), 0
+def decode_view(base: bytes, footprint: list[tuple[int, int]], stored: bytes, plain_len: int) -> bytes:
+    """A segment of coding 3 (deflate-view-v1.md, §12)."""
+    try:
+        if deflate_view_v1.segment_work(stored) > VIEW_WORK_MAX:
+            raise MalformedDeltaError("a view that asks for too much work")
+        units = deflate_view_v1.decode_segment(base, footprint, stored, plain_len)
+    except MalformedError as error:
+        raise MalformedDeltaError(str(error)) from error
+    if any(xxhash.xxh3_128_digest(plain)[::-1] != digest for plain, digest in units):
+        raise MalformedDeltaError("a unit does not have its digest")
+    return b"".join(plain for plain, _ in units)
+
+
+def read_footprint(reader: Reader, base: bytes, ranges: int) -> list[tuple[int, int]]:
+    """Ranges of the base by offset and length."""
+    footprint: list[tuple[int, int]] = []
+    at = 0
     for _ in range(ranges):
         offset, length = big_endian(reader, 8), big_endian(reader, 4)
         if offset < at or length == 0 or offset + length > len(base):
             raise MalformedDeltaError("an impossible footprint")
         at = offset + length
-        footprint += base[offset:at]
-    if len(footprint) > FOOTPRINT_LEN_MAX:
+        footprint.append((offset, length))
+    if sum(length for _, length in footprint) > FOOTPRINT_LEN_MAX:
         raise MalformedDeltaError("a footprint that is too long")
-    return bytes(footprint)
+    return footprint
 
 
 def unzip(frame: bytes, plain_len: int) -> bytes:

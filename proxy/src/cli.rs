@@ -61,10 +61,14 @@ enum Command {
         #[arg(long)]
         version: Option<String>,
     },
-    /// Show what a blob holds
+    /// Show what a blob holds, or which containers and deflate streams are in a file
     Inspect {
-        /// The blob's id, 32 hex digits
-        blob: String,
+        /// A blob's id, 32 hex digits, or the path of a file
+        #[arg(value_name = "BLOB|FILE")]
+        what: String,
+        /// Compare the file's streams with those of another file
+        #[arg(long, value_name = "FILE")]
+        base: Option<PathBuf>,
     },
     /// Delete blobs that nothing needs
     Gc {
@@ -247,7 +251,10 @@ fn run(arguments: Arguments) -> Outcome {
             let call = ask::Call::get("explain", &[("bucket", bucket), ("key", key), ("version", &version)]);
             show(json, &ask(call)?, print::outline)
         }
-        Command::Inspect { blob } => show(json, &ask(ask::Call::get("inspect", &[("blob", &blob)]))?, print::outline),
+        Command::Inspect { what, base: None } if is_blob(&what) => {
+            show(json, &ask(ask::Call::get("inspect", &[("blob", &what)]))?, print::outline)
+        }
+        Command::Inspect { what, base } => delta::inspect(&PathBuf::from(what), base.as_deref(), json),
         Command::Gc { now, empty_trash, undo, sweep } => {
             let flag = |set| if set { "true" } else { "false" };
             let wishes =
@@ -322,6 +329,11 @@ fn run(arguments: Arguments) -> Outcome {
         }
         Command::Reference { page: Page::Metrics } => out(metrics::reference_page().trim_end()),
     }
+}
+
+/// Whether this is a blob's id. A file of such a name is shown as `./NAME`.
+fn is_blob(what: &str) -> bool {
+    what.len() == 32 && what.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// `s3://BUCKET/KEY`; the key may hold anything, slashes at its start too.

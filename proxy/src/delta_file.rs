@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! base ── tiles ──┐
-//! target region ──┴─ window ── index ── segments (in parallel) ── file
+//! target region ──┴─ window ── index ── segments (in parallel) ──┬─ the shorter ── file
+//! both ── streams ── text window ── units (in parallel) ─────────┘
 //! ```
 
 mod decode;
@@ -14,13 +15,16 @@ mod encode;
 mod error;
 mod format;
 mod info;
+mod inspect;
 mod source;
 mod tiles;
+mod views;
 
 pub use decode::{Opened, open};
 pub use encode::encode;
 pub use error::DeltaFileError;
 pub use info::info;
+pub use inspect::{Inspected, StreamFound, inspect};
 
 use error::{Result, io_error};
 use std::io;

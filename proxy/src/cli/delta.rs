@@ -75,6 +75,11 @@ pub(super) fn run(action: DeltaAction, json: bool) -> Outcome {
     }
 }
 
+/// `deltaweir inspect FILE`.
+pub(super) fn inspect(file: &Path, base: Option<&Path>, json: bool) -> Outcome {
+    show(json, &serde_json::to_value(delta_file::inspect(file, base)?)?, print::streams)
+}
+
 fn encode(base: &Path, target: &Path, effort: Effort, to: &Path, json: bool) -> Outcome {
     let bar = bar("encoding", len(base)? + len(target)?)?;
     write_whole(to, |file| delta_file::encode(base, target, effort, file, &|bytes| bar.inc(bytes)))?;

@@ -15,6 +15,32 @@ pub(super) fn stats(stats: &Value) -> String {
     table(&rows)
 }
 
+/// A table of a file's streams and a line for each kind of container.
+pub(super) fn streams(found: &Value) -> String {
+    let heads = ["offset", "in", "compressed", "plain", "replayed", "predicted", "nearest encoder"];
+    let mut rows = vec![heads.map(str::to_owned)];
+    let percent = |value: &Value| value.as_f64().map_or("-".to_owned(), |percent| format!("{percent:.1} %"));
+    for stream in found["streams"].as_array().into_iter().flatten() {
+        rows.push([
+            number(&stream["offset"]).to_string(),
+            stream["container"].as_str().unwrap_or_default().to_owned(),
+            bytes(number(&stream["compressed_bytes"])),
+            bytes(number(&stream["plain_bytes"])),
+            percent(&stream["replayed_percent"]),
+            percent(&stream["predicted_percent"]),
+            stream["encoder"].as_str().unwrap_or("none").to_owned(),
+        ]);
+    }
+    let mut text = table(&rows);
+    for (kind, sums) in found["containers"].as_object().into_iter().flatten() {
+        let (streams, plain) = (number(&sums["streams"]), bytes(number(&sums["plain_bytes"])));
+        let _ = writeln!(text, "{kind}: {streams} streams, {} for {plain}", bytes(number(&sums["compressed_bytes"])));
+    }
+    let (outside, all) = (bytes(number(&found["outside_bytes"])), bytes(number(&found["bytes"])));
+    let _ = write!(text, "{outside} of {all} in no stream");
+    text
+}
+
 fn row(name: &str, numbers: &Value) -> [String; 8] {
     let (logical, stored) = (number(&numbers["logical_bytes"]), number(&numbers["stored"]["total"]));
     // Originals are where they were: they count on both sides.

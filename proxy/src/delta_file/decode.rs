@@ -4,10 +4,10 @@ use super::{
     OnProgress,
     encode::with_own,
     error::{DeltaFileError, Result, io_error},
-    format::{DELTA, Head, Header, Range, expect_end, read_exact},
+    format::{DELTA, FIRST, Head, Header, Range, expect_end, read_exact},
     pool,
     source::Source,
-    threads,
+    threads, views,
 };
 use delta_codec::{Decoder, whole};
 use object_format::{Coding, blob::segment_digest};
@@ -24,6 +24,8 @@ use std::{
 const BATCH: usize = 16;
 /// A footprint and what a decoder takes.
 const BYTES_EACH: usize = 72 << 20;
+/// The same where there may be deflate views: their text, and the matches in it.
+const BYTES_EACH_WITH_VIEWS: usize = 240 << 20;
 /// A batch as it is stored, and as it was.
 const SHARED_BYTES: usize = 2 * BATCH * object_format::SEGMENT_LEN;
 /// Pieces in which the base is read for its digest.
@@ -92,7 +94,8 @@ impl Opened {
     /// [`DeltaFileError::Malformed`] for a delta that is damaged; what was written by then is worth
     /// nothing.
     pub fn decode(mut self, out: &mut impl Write, progress: OnProgress<'_>) -> Result<()> {
-        let threads = threads(SHARED_BYTES, BYTES_EACH);
+        let each = if self.header.version == FIRST { BYTES_EACH } else { BYTES_EACH_WITH_VIEWS };
+        let threads = threads(SHARED_BYTES, each);
         let pool = pool(threads)?;
         let coders: Vec<Mutex<Coder>> = (0..threads).map(|_| Mutex::default()).collect();
         let mut hash = Sha256::new();
@@ -140,7 +143,11 @@ impl Coder {
         match head.coding {
             Coding::Raw => std::mem::swap(plain, bytes),
             Coding::Zstd => whole::decompress(bytes, plain).map_err(|error| DeltaFileError::Malformed(error.0))?,
-            Coding::View => return Err(DeltaFileError::Malformed("an unknown coding")),
+            Coding::View => {
+                let footprint: Vec<_> =
+                    head.footprint.iter().map(|run| run.offset..run.offset + u64::from(run.len)).collect();
+                views::decode(base, std::mem::take(bytes), &footprint, plain, &mut self.decoder)?;
+            }
             Coding::Delta => {
                 let total: usize = head.footprint.iter().map(|range| range.len as usize).sum();
                 self.footprint.resize(total, 0);

@@ -3,17 +3,24 @@
 use super::{
     OnProgress,
     error::{Result, io_error},
-    format::{DELTA, Head, Header, Range},
+    format::{DELTA, FIRST, Head, Header, Range, WITH_VIEWS},
     pool,
     source::Source,
     threads,
     tiles::{self, TILE_LEN, Tiles},
+    views::{self, ViewEncoder},
 };
+use deflate_view::{Index, Scanner};
 use delta_codec::{BaseIndex, Decoder, Effort, EncodeJob, Encoder, FootprintLimits, WINDOW_LEN_MAX, WindowUnit, whole};
 use object_format::{Coding, SEGMENT_LEN, blob::segment_digest};
 use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
-use std::{io::Write, ops, path::Path, sync::Mutex};
+use std::{
+    io::{Seek, SeekFrom, Write},
+    ops,
+    path::Path,
+    sync::Mutex,
+};
 
 /// Target bytes that share a window: the segments that are encoded at once.
 const REGION_LEN: usize = 64 << 20;
@@ -22,13 +29,22 @@ const BYTES_EACH: usize = 150 << 20;
 const BYTES_EACH_AT_MAX: usize = 360 << 20;
 /// Window, index, region and what became of it.
 const SHARED_BYTES: usize = WINDOW_LEN_MAX + (32 << 20) + 2 * REGION_LEN;
+/// Where streams are opened: the text's window and its index, access points, units before they are
+/// encoded.
+const SHARED_BYTES_OF_VIEWS: usize = WINDOW_LEN_MAX + (32 << 20) + (64 << 20) + (48 << 20);
 
 /// What a thread keeps between segments.
 #[derive(Default)]
-struct Coder {
-    encoder: Encoder,
-    decoder: Decoder,
-    decoded: Vec<u8>,
+pub(super) struct Coder {
+    pub(super) encoder: Encoder,
+    pub(super) decoder: Decoder,
+    pub(super) decoded: Vec<u8>,
+}
+
+/// A segment as it is written.
+struct Encoded {
+    head: Head,
+    bytes: Vec<u8>,
 }
 
 /// The part of the base that a region is encoded against.
@@ -39,7 +55,8 @@ struct Window {
     layout: Vec<WindowUnit>,
 }
 
-/// Writes the delta of `target` to `out`. Progress counts the bytes of both files.
+/// Writes the delta of `target` to `out`, from where that stands. Progress counts the bytes of both
+/// files.
 ///
 /// Every delta is decoded and compared before it is written. Memory stays below a gigabyte,
 /// whatever the files' lengths.
@@ -50,17 +67,21 @@ pub fn encode(
     base: &Path,
     target: &Path,
     effort: Effort,
-    out: &mut impl Write,
+    out: &mut (impl Write + Seek),
     progress: OnProgress<'_>,
 ) -> Result<()> {
     let base = Source::open(base, "the base")?;
     let target = Source::open(target, "the target")?;
-    let (base_sha256, tiles) = survey(&base, progress)?;
+    let (base_sha256, tiles, streams) = survey(&base, progress)?;
+    let mut views = ViewEncoder::new(&base, streams, &target, effort)?;
+    let start = out.stream_position().map_err(io_error(DELTA))?;
+    let mut header = Header { version: FIRST, base_len: base.len(), target_len: target.len(), base_sha256 };
     let mut write = |bytes: &[u8]| out.write_all(bytes).map_err(io_error(DELTA));
-    write(&Header { base_len: base.len(), target_len: target.len(), base_sha256 }.encode())?;
+    write(&header.encode())?;
 
     let each = if effort == Effort::Max { BYTES_EACH_AT_MAX } else { BYTES_EACH };
-    let threads = threads(SHARED_BYTES, each);
+    let shared = SHARED_BYTES + if views.is_some() { SHARED_BYTES_OF_VIEWS } else { 0 };
+    let threads = threads(shared, each);
     let pool = pool(threads)?;
     let coders: Vec<Mutex<Coder>> = (0..threads).map(|_| Mutex::default()).collect();
     let mut window = Window::empty(effort);
@@ -75,32 +96,57 @@ pub fn encode(
         if wanted != window.ranges {
             window.move_to(wanted, &base, effort)?;
         }
-        let encode = || -> Vec<Vec<u8>> {
+        let encode = || -> Vec<Encoded> {
             let segments = region.par_chunks(SEGMENT_LEN);
             segments.map(|plain| with_own(&coders, |coder| coder.segment(plain, &window, effort))).collect()
         };
-        let (encoded, ()) = pool.join(encode, || hash.update(region));
-        encoded.iter().try_for_each(|bytes| write(bytes))?;
+        let (mut encoded, ()) = pool.join(encode, || hash.update(region));
+        if let Some(views) = &mut views {
+            let mut at = offset;
+            for (segment, plain) in encoded.iter_mut().zip(region.chunks(SEGMENT_LEN)) {
+                if let Some(view) = views.segment(at, plain, segment.bytes.len(), (&pool, &coders))? {
+                    *segment = Encoded::of(Coding::View, plain, view.bytes, ranges(&view.footprint));
+                    header.version = WITH_VIEWS;
+                }
+                at += plain.len() as u64;
+            }
+        }
+        for Encoded { head, bytes } in &encoded {
+            write(&head.encode())?;
+            write(bytes)?;
+        }
         progress(region.len() as u64);
         Ok(())
     })?;
     write(&hash.finalize())?;
+    if header.version != FIRST {
+        let end = out.stream_position().map_err(io_error(DELTA))?;
+        out.seek(SeekFrom::Start(start)).map_err(io_error(DELTA))?;
+        out.write_all(&header.encode()).map_err(io_error(DELTA))?;
+        out.seek(SeekFrom::Start(end)).map_err(io_error(DELTA))?;
+    }
     base.check_unchanged()?;
     target.check_unchanged()
 }
 
-/// Reads the base once: its digest, and its tiles when windows have to be chosen.
-fn survey(base: &Source, progress: OnProgress<'_>) -> Result<([u8; 32], Tiles)> {
+fn ranges(footprint: &[ops::Range<u64>]) -> Vec<Range> {
+    footprint.iter().map(|run| Range { offset: run.start, len: (run.end - run.start) as u32 }).collect()
+}
+
+/// Reads the base once: its digest, its tiles when windows have to be chosen, its streams.
+fn survey(base: &Source, progress: OnProgress<'_>) -> Result<([u8; 32], Tiles, Index)> {
     let mut hash = Sha256::new();
+    let mut scanner: Scanner = views::scanner(true);
     let mut tiles = Tiles::new(base.len());
     base.for_each_piece(TILE_LEN, |offset, tile| {
         let needed = tiles.are_needed();
-        let ((), values) = rayon::join(|| hash.update(tile), || needed.then(|| tiles::sketch(tile)));
+        let sketch = || needed.then(|| tiles::sketch(tile));
+        let ((), ((), values)) = rayon::join(|| hash.update(tile), || rayon::join(|| scanner.feed(tile), sketch));
         tiles.add(offset, &values.unwrap_or_default());
         progress(tile.len() as u64);
         Ok(())
     })?;
-    Ok((hash.finalize().into(), tiles))
+    Ok((hash.finalize().into(), tiles, scanner.finish()))
 }
 
 /// Runs `work` with what belongs to this thread of the pool.
@@ -149,10 +195,15 @@ impl Window {
     }
 }
 
+impl Encoded {
+    fn of(coding: Coding, plain: &[u8], bytes: Vec<u8>, footprint: Vec<Range>) -> Self {
+        Self { head: Head { stored_len: bytes.len() as u32, coding, digest: segment_digest(plain), footprint }, bytes }
+    }
+}
+
 impl Coder {
-    /// The bytes of one segment in the file: its head, and what is shortest of delta, zstd and its
-    /// own bytes.
-    fn segment(&mut self, plain: &[u8], window: &Window, effort: Effort) -> Vec<u8> {
+    /// What is shortest of delta, zstd and a segment's own bytes.
+    fn segment(&mut self, plain: &[u8], window: &Window, effort: Effort) -> Encoded {
         let (mut stored, mut coding, mut footprint) = (Vec::new(), Coding::Raw, Vec::new());
         if let Some((bytes, ranges)) = self.delta(plain, window, effort) {
             (stored, coding, footprint) = (bytes, Coding::Delta, ranges);
@@ -165,12 +216,8 @@ impl Coder {
                 (stored, coding, footprint) = (frame, Coding::Zstd, Vec::new());
             }
         }
-        let bytes = if coding == Coding::Raw { plain } else { &stored };
-        let head = Head { stored_len: bytes.len() as u32, coding, digest: segment_digest(plain), footprint };
-        let mut out = Vec::with_capacity(head.len() + bytes.len());
-        head.encode(&mut out);
-        out.extend_from_slice(bytes);
-        out
+        let bytes = if coding == Coding::Raw { plain.to_vec() } else { stored };
+        Encoded::of(coding, plain, bytes, footprint)
     }
 
     /// A delta that gave the original back.

@@ -11,8 +11,12 @@ use std::io::{self, Read};
 pub(super) const DELTA: &str = "the delta";
 /// First bytes of the file. Part of the format.
 const MAGIC: [u8; 4] = *b"DWDF";
-/// The version this program writes, and reads.
-const VERSION: u8 = 1;
+/// The version of a file without deflate views, and of one that has some. Part of the format.
+pub(super) const FIRST: u8 = 1;
+pub(super) const WITH_VIEWS: u8 = 2;
+/// Most bytes that the parts of a view's units have and that are opened for them. Part of the
+/// format (§2).
+pub(super) const VIEW_WORK_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of the header. Part of the format.
 pub(super) const HEADER_LEN: usize = 56;
 /// Bytes of a segment's head without its footprint, and of one range. Part of the format.
@@ -22,6 +26,7 @@ const RANGE_LEN: usize = 12;
 /// What the file says of its two sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
+    pub(super) version: u8,
     pub(super) base_len: u64,
     pub(super) target_len: u64,
     pub(super) base_sha256: [u8; 32],
@@ -47,7 +52,7 @@ impl Header {
     pub(super) fn encode(&self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
         bytes[..4].copy_from_slice(&MAGIC);
-        bytes[4] = VERSION;
+        bytes[4] = self.version;
         bytes[8..16].copy_from_slice(&self.base_len.to_be_bytes());
         bytes[16..24].copy_from_slice(&self.target_len.to_be_bytes());
         bytes[24..].copy_from_slice(&self.base_sha256);
@@ -59,12 +64,12 @@ impl Header {
         if fields.array()? != MAGIC {
             return Err(DeltaFileError::Malformed("it does not begin like one"));
         }
-        match fields.array()? {
-            [VERSION, 0, 0, 0] => {}
-            [version, 0, 0, 0] if version > VERSION => return Err(DeltaFileError::Malformed("of a later version")),
+        let version = match fields.array()? {
+            [version @ (FIRST | WITH_VIEWS), 0, 0, 0] => version,
+            [version, 0, 0, 0] if version > WITH_VIEWS => return Err(DeltaFileError::Malformed("of a later version")),
             _ => return Err(DeltaFileError::Malformed("an impossible header")),
-        }
-        Ok(Self { base_len: fields.u64()?, target_len: fields.u64()?, base_sha256: fields.array()? })
+        };
+        Ok(Self { version, base_len: fields.u64()?, target_len: fields.u64()?, base_sha256: fields.array()? })
     }
 
     /// Plain lengths of the segments, in order.
@@ -76,7 +81,8 @@ impl Header {
 }
 
 impl Head {
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.len());
         out.extend_from_slice(&self.stored_len.to_be_bytes());
         out.extend_from_slice(&[self.coding as u8, self.footprint.len() as u8, 0, 0]);
         out.extend_from_slice(&self.digest);
@@ -84,6 +90,7 @@ impl Head {
             out.extend_from_slice(&range.offset.to_be_bytes());
             out.extend_from_slice(&range.len.to_be_bytes());
         }
+        out
     }
 
     /// Reads the head of a segment of `plain_len` bytes and checks all that can be checked without
@@ -95,19 +102,18 @@ impl Head {
             return Err(DeltaFileError::Malformed("an impossible segment head"));
         };
         let digest = fields.array()?;
-        let coding = [Coding::Raw, Coding::Zstd, Coding::Delta]
+        let coding = [Coding::Raw, Coding::Zstd, Coding::Delta, Coding::View]
             .into_iter()
-            .find(|known| *known as u8 == coding)
+            .find(|known| *known as u8 == coding && (*known != Coding::View || header.version == WITH_VIEWS))
             .ok_or(DeltaFileError::Malformed("an unknown coding"))?;
         let fits = match coding {
             Coding::Raw => stored_len as usize == plain_len,
-            Coding::Zstd | Coding::Delta => (1..plain_len).contains(&(stored_len as usize)),
-            Coding::View => false,
+            Coding::Zstd | Coding::Delta | Coding::View => (1..plain_len).contains(&(stored_len as usize)),
         };
         if !fits {
             return Err(DeltaFileError::Malformed("a stored length its coding cannot have"));
         }
-        let ranges_max = if coding == Coding::Delta { FOOTPRINT_RANGES_MAX } else { 0 };
+        let ranges_max = if coding.has_base() { FOOTPRINT_RANGES_MAX } else { 0 };
         if usize::from(ranges) > ranges_max {
             return Err(DeltaFileError::Malformed("too many footprint ranges"));
         }
@@ -173,7 +179,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const HEADER: Header = Header { base_len: 1 << 33, target_len: (1 << 33) + 5, base_sha256: [7; 32] };
+    const HEADER: Header =
+        Header { version: FIRST, base_len: 1 << 33, target_len: (1 << 33) + 5, base_sha256: [7; 32] };
 
     fn heads() -> impl Strategy<Value = Head> {
         let gaps = prop::collection::vec((0u64..1 << 20, 1u32..1 << 20), 0..=16);
@@ -191,8 +198,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_head_is_read_as_it_was_written_and_not_when_it_is_cut(head in heads()) {
-            let mut bytes = Vec::new();
-            head.encode(&mut bytes);
+            let bytes = head.encode();
             prop_assert_eq!(bytes.len(), head.len());
             prop_assert_eq!(&Head::read(&mut &bytes[..], &HEADER, 1000).unwrap(), &head);
             for cut in 0..bytes.len() {
@@ -212,10 +218,12 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_read_as_it_was_written_and_of_this_version_only() {
+    fn a_header_is_read_as_it_was_written_and_of_a_known_version_only() {
         let bytes = HEADER.encode();
         assert_eq!(Header::read(&mut &bytes[..]).unwrap(), HEADER);
-        for (at, value) in [(0, b'X'), (4, 0), (4, 2), (5, 1), (7, 1)] {
+        let later = Header { version: WITH_VIEWS, ..HEADER };
+        assert_eq!(Header::read(&mut &later.encode()[..]).unwrap(), later);
+        for (at, value) in [(0, b'X'), (4, 0), (4, 3), (5, 1), (7, 1)] {
             let mut altered = bytes;
             altered[at] = value;
             assert!(Header::read(&mut &altered[..]).is_err(), "byte {at} as {value}");
@@ -235,13 +243,17 @@ mod tests {
     fn a_coding_only_has_the_lengths_and_ranges_it_can_have() {
         let read = |coding, stored_len, ranges: usize| {
             let footprint = (0..ranges as u64).map(|at| Range { offset: 8 * at, len: 8 }).collect();
-            let mut bytes = Vec::new();
-            Head { stored_len, coding, digest: [0; 16], footprint }.encode(&mut bytes);
-            Head::read(&mut &bytes[..], &HEADER, 100).is_ok()
+            let bytes = Head { stored_len, coding, digest: [0; 16], footprint }.encode();
+            let version = if coding == Coding::View { WITH_VIEWS } else { FIRST };
+            Head::read(&mut &bytes[..], &Header { version, ..HEADER }, 100).is_ok()
         };
         assert!(read(Coding::Raw, 100, 0) && !read(Coding::Raw, 99, 0) && !read(Coding::Raw, 100, 1));
         assert!(read(Coding::Zstd, 99, 0) && !read(Coding::Zstd, 100, 0) && !read(Coding::Zstd, 0, 0));
         assert!(!read(Coding::Zstd, 50, 1));
-        assert!(read(Coding::Delta, 99, 16) && !read(Coding::Delta, 99, 17) && !read(Coding::Delta, 100, 1));
+        for with_base in [Coding::Delta, Coding::View] {
+            assert!(read(with_base, 99, 16) && !read(with_base, 99, 17) && !read(with_base, 100, 1));
+        }
+        let view = Head { stored_len: 9, coding: Coding::View, digest: [0; 16], footprint: Vec::new() }.encode();
+        assert!(Head::read(&mut &view[..], &HEADER, 100).is_err(), "version 1 has no views");
     }
 }

@@ -35,6 +35,8 @@ pub struct Info {
 pub struct Segments {
     /// As differences to the base.
     pub delta: u64,
+    /// As differences to the base, the deflate streams of both opened.
+    pub view: u64,
     /// Compressed alone.
     pub zstd: u64,
     /// As they are.
@@ -56,6 +58,10 @@ pub struct Totals {
     pub sub_bytes: u64,
     /// The sub streams.
     pub sub_bytes_stored: u64,
+    /// Target bytes in deflate views.
+    pub view_bytes: u64,
+    /// The views.
+    pub view_bytes_stored: u64,
     /// Target bytes given as they are.
     pub literal_bytes: u64,
     /// The literal streams.
@@ -85,7 +91,12 @@ pub fn info(path: &Path) -> Result<Info> {
                 totals.footprint_bytes += head.footprint.iter().map(|range| u64::from(range.len)).sum::<u64>();
                 totals.add_delta(&bytes, plain_len)?;
             }
-            Coding::View => return Err(DeltaFileError::Malformed("an unknown coding")),
+            Coding::View => {
+                segments.view += 1;
+                totals.footprint_bytes += head.footprint.iter().map(|range| u64::from(range.len)).sum::<u64>();
+                totals.view_bytes += plain_len as u64;
+                totals.view_bytes_stored += u64::from(head.stored_len);
+            }
             Coding::Zstd | Coding::Raw => {
                 *(if head.coding == Coding::Zstd { &mut segments.zstd } else { &mut segments.raw }) += 1;
                 totals.literal_bytes += plain_len as u64;
