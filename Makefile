@@ -73,9 +73,10 @@ bench-codec: ## ratio, speed and memory of the delta codec on real packages, xde
 	cargo build --release --locked -p delta-codec --example bench_codec
 	PYTHONPATH=docs/benchmark/codec $(PY) -m codecbench
 
-bench-compressed: ## how small successors of wheels, jars, npm, Go and cargo packages become in a plain view, and how fast (fetches them)
+bench-compressed: ## two releases of wheels, jars, npm, Go and cargo packages in the store: bytes, speeds, memory (fetches them)
 	@tests/setup.sh
-	cargo build --release --locked -p proxy --example view_study
+	cargo build --release --locked -p proxy --bin deltaweir --example view_study
+	PYTHONPATH=docs/benchmark/compressed:docs/benchmark/codec:tests $(PY) -m compressedbench.store
 	PYTHONPATH=docs/benchmark/compressed $(PY) -m compressedbench
 
 bench-bases: ## how well bases are chosen: real packages shuffled into one bucket, beside every choice there was

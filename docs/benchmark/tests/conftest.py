@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "codec")]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "codec"), str(HERE.parent / "compressed")]
 
 from fake_store import Listeners, Store  # noqa: E402
 
