@@ -247,7 +247,7 @@ pub trait Catalog: Send + Sync + 'static {
     // Conversion: what is stored is encoded anew in the background
 
     /// Live blobs of versions that wait to be encoded better (see [`NewBlob::deferred`]; parts of
-    /// open uploads wait for their version first), since before `before_ms`, oldest first, at most
+    /// open uploads wait for their version first), since before `before_ms`, newest first, at most
     /// `limit`.
     async fn deferred(&self, before_ms: UnixMs, limit: usize) -> Result<Vec<Deferred>>;
     /// Sums over all of them.

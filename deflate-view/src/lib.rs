@@ -51,7 +51,7 @@ pub use steps::StepCounts;
 pub use stored::{BasePart, FOOTPRINT_LEN_MAX, PARTS_MAX, StoredUnit};
 pub use unit::{TEXT_LEN_MAX, UNIT_LEN_MAX, Unit};
 pub use unit_code::{EncodedParse, ReplayId, decode_parse, encode_parse, recognise};
-pub use view::{Plan, SegmentView, StoredPiece, StoredView, UnitDelta};
+pub use view::{Plan, Replaying, SegmentView, StoredPiece, StoredView, UnitDelta};
 
 /// Why bytes are not of the form they should have. Always an error, never a guess (I7).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -83,6 +83,11 @@ impl Replay {
         Self { style, good, lazy, nice, chain }
     }
 
+    /// About how many bytes of text are decoded in the time of one search.
+    pub(crate) fn search_work(self) -> u64 {
+        8 + self.chain.min(1024) as u64 / 16
+    }
+
     /// Bytes that are hashed, and the shortest match.
     fn hashed(self) -> usize {
         if self.style == Style::Go { 4 } else { 3 }

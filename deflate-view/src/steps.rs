@@ -56,6 +56,8 @@ pub struct StepCounts {
     pub missed: u64,
     /// Of these, predicted rightly by the replayed encoder.
     pub replayed: u64,
+    /// Times that the replayed encoder was asked.
+    pub searched: u64,
 }
 
 /// Where the steps of a block end.
@@ -210,6 +212,7 @@ impl<'a> Steps<'a> {
         let (reason, step) = self.predictor.predict(self.text, &self.extent, at);
         match &mut self.searcher {
             Some(searcher) if reason == Reason::Nothing => {
+                self.counts.searched += 1;
                 let step = searcher.guess(self.text, at, all, after_literal);
                 Guess { reason, step, is_replayed: true }
             }
@@ -223,6 +226,7 @@ impl<'a> Steps<'a> {
             return None;
         }
         let searcher = self.searcher.as_mut()?;
+        self.counts.searched += 1;
         Some(searcher.guess(self.text, at, all, after_literal)).filter(|step| *step != guess.step)
     }
 

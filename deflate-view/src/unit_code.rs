@@ -212,6 +212,11 @@ impl ReplayId {
         }
     }
 
+    /// About how many bytes of text are decoded in the time of one of its searches; 0 for none.
+    pub fn search_work(self) -> u64 {
+        self.replay().ok().flatten().map_or(0, Replay::search_work)
+    }
+
     fn replay(self) -> Result<Option<Replay>, Malformed> {
         match self.0 {
             0 => Ok(None),

@@ -16,12 +16,26 @@ use crate::{
 
 /// A stored unit and what it is read from.
 pub struct StoredPiece {
-    object_len: u32,
+    /// Bytes of the object.
+    pub object_len: u32,
     digest: [u8; 16],
     bytes: Vec<u8>,
     parts: Vec<BasePart>,
     /// How well its steps were predicted.
     pub counts: StepCounts,
+    /// Work of decoding it, counted in bytes of text: its own, those opened for it, and searches of
+    /// the replayed encoder as what they cost.
+    pub work: u64,
+}
+
+/// Which encoder to replay, and how far.
+#[derive(Clone, Copy, Debug)]
+pub struct Replaying {
+    /// The encoder.
+    pub id: ReplayId,
+    /// Most work ([`StoredPiece::work`]) for each byte of the object: a unit that would need more is
+    /// written without replays.
+    pub work_per_byte_max: u64,
 }
 
 /// What a unit's text was encoded to.
@@ -36,8 +50,20 @@ pub struct UnitDelta<'a> {
 
 impl StoredPiece {
     /// The stored unit, after it gave its object's bytes `own` back; `None` when it did not.
-    pub fn of(unit: &Unit, of_text: UnitDelta<'_>, base: &UnitBase, replay: ReplayId, own: &[u8]) -> Option<Self> {
+    pub fn of(unit: &Unit, of_text: &UnitDelta<'_>, base: &UnitBase, replaying: Replaying, own: &[u8]) -> Option<Self> {
+        let replayed = Self::with(unit, of_text, base, replaying.id, own)?;
+        let work_max = replaying.work_per_byte_max.saturating_mul(own.len() as u64);
+        if replayed.work <= work_max || replaying.id == ReplayId::default() {
+            return Some(replayed);
+        }
+        Self::with(unit, of_text, base, ReplayId::default(), own)
+    }
+
+    fn with(unit: &Unit, of_text: &UnitDelta<'_>, base: &UnitBase, replay: ReplayId, own: &[u8]) -> Option<Self> {
         let UnitDelta { delta, runs, parts } = of_text;
+        let parts = parts.clone();
+        let opened = parts.iter().filter(|part| matches!(part, BasePart::Plain { .. }));
+        let opened: u64 = opened.map(|part| u64::from(part.len())).sum();
         let parse = encode_parse(unit, base.parse(), runs, replay);
         let (rebuilt, _) = decode_parse(&parse.bytes, &unit.text, base.parse(), runs, own.len()).ok()?;
         if rebuilt != own {
@@ -49,7 +75,9 @@ impl StoredPiece {
         let parts = stored.parts;
         let digest = xxh3_128(own).to_le_bytes();
         let object_len = own.len() as u32;
-        (bytes.len() <= UNIT_LEN_MAX).then_some(Self { object_len, digest, bytes, parts, counts: parse.counts })
+        let counts = parse.counts;
+        let work = unit.text.len() as u64 + opened + counts.searched * replay.search_work();
+        (bytes.len() <= UNIT_LEN_MAX).then_some(Self { object_len, digest, bytes, parts, counts, work })
     }
 }
 
@@ -61,6 +89,8 @@ pub struct StoredView {
     pub footprint: Vec<Range<u64>>,
     /// How well its steps were predicted.
     pub counts: StepCounts,
+    /// Work of decoding it ([`StoredPiece::work`]).
+    pub work: u64,
 }
 
 impl StoredView {
@@ -83,7 +113,9 @@ impl StoredView {
             counts.steps += piece.counts.steps;
             counts.missed += piece.counts.missed;
             counts.replayed += piece.counts.replayed;
+            counts.searched += piece.counts.searched;
         }
+        let work = pieces.iter().map(|piece| piece.work).sum();
         let of_segment: Vec<Opening> = used.iter().map(|number| openings.get(*number).clone()).collect();
         let lens = || of_segment.iter().map(|opening| opening.plain_len as usize);
         if pieces.len() > UNITS_MAX || lens().any(|len| len > OPENING_LEN_MAX) || lens().sum::<usize>() > OPENED_LEN_MAX
@@ -95,7 +127,7 @@ impl StoredView {
         let windows: Vec<u8> = used.iter().flat_map(|number| openings.window(*number, index)).copied().collect();
         let frame = if windows.is_empty() { Vec::new() } else { compress(&windows)? };
         let units: Vec<_> = pieces.into_iter().map(|piece| (piece.object_len, piece.digest, piece.bytes)).collect();
-        Some(Self { bytes: StoredSegment::write(&units, &of_segment, &frame), footprint, counts })
+        Some(Self { bytes: StoredSegment::write(&units, &of_segment, &frame), footprint, counts, work })
     }
 }
 

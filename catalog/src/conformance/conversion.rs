@@ -21,8 +21,8 @@ pub async fn what_was_stored_in_a_hurry_waits_until_it_is_done<F: Factory>(facto
     let queue = async |before_ms: UnixMs, limit: usize| -> Vec<BlobKey> {
         catalog.deferred(before_ms, limit).await.unwrap().iter().map(|waiting| waiting.row.id).collect()
     };
-    assert_eq!(queue(NOW + 100, 10).await, [b, c, a]);
-    assert_eq!(queue(NOW + 100, 2).await, [b, c]);
+    assert_eq!(queue(NOW + 100, 10).await, [a, c, b], "the newest first");
+    assert_eq!(queue(NOW + 100, 2).await, [a, c]);
     assert_eq!(queue(NOW + 20, 10).await, [b]);
     let sum = catalog.deferred_sum().await.unwrap();
     assert_eq!(sum, DeferredSum { blobs: 3, plain_bytes: 3000, oldest_ms: Some(NOW + 10) });

@@ -16,7 +16,7 @@ pub(crate) async fn deferred<S: Session>(session: &mut S, before_ms: UnixMs, lim
                 "SELECT q.since_ms, ",
                 blob_columns!(),
                 " FROM deferrals q JOIN blobs b ON b.id = q.blob WHERE q.since_ms < $1 AND b.state = 0 \
-                 AND EXISTS (SELECT 1 FROM extents e WHERE e.blob = b.id) ORDER BY q.since_ms, q.blob LIMIT $2"
+                 AND EXISTS (SELECT 1 FROM extents e WHERE e.blob = b.id) ORDER BY q.since_ms DESC, q.blob LIMIT $2"
             ),
             before_ms,
             limit as i64,

@@ -6,3 +6,4 @@ mod kit;
 mod parses;
 mod segments;
 mod units;
+mod work;

@@ -7,6 +7,7 @@
 //! [`Engine::reencode`], or for small blobs what `merge.rs` tells.
 
 mod merge;
+mod order;
 
 use crate::{
     Engine,
@@ -35,6 +36,8 @@ use std::{
 
 /// Blobs taken from the queue at a time.
 const BATCH: usize = 64;
+/// The newest blobs of the queue, among which the next are chosen.
+const CHOSEN_AMONG: usize = 1024;
 /// Looks at the codec pool that must find it idle before a blob is taken on.
 const IDLE_LOOKS: usize = 3;
 /// Between two such looks.
@@ -52,6 +55,7 @@ pub(crate) struct ConverterMemory {
     /// When that was, in milliseconds of this machine's clock.
     bases_seen_ms: AtomicI64,
     merging: merge::MergeMemory,
+    gains: order::Gains,
 }
 
 /// How a background run is asked for.
@@ -141,15 +145,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Encodes what waits in the queue, oldest first.
+    /// Encodes what waits in the queue, in the order that `order.rs` tells.
     async fn shrink_deferred(self: &Arc<Self>, round: &mut Round<'_>) -> Result<(), EngineError> {
         let mut passed: HashSet<BlobKey> = HashSet::new();
         loop {
-            let waiting = self.catalog.deferred(i64::MAX, passed.len() + BATCH).await?;
-            let fresh: Vec<Deferred> = waiting.into_iter().filter(|waiting| passed.insert(waiting.row.id)).collect();
+            let fresh = self.next_deferred(&passed).await?;
             if fresh.is_empty() {
                 return Ok(());
             }
+            passed.extend(fresh.iter().map(|waiting| waiting.row.id));
             for Deferred { row, since_ms } in fresh {
                 round.run.check()?;
                 if !self.may_work(round, since_ms).await {
@@ -163,7 +167,14 @@ impl Engine {
                 let cold = self.heat.reads(row.id, Instant::now()) < 1.0;
                 let effort = effort::in_background(bucket.settings.effort, cold);
                 let reform = round.reform(Occasion::Deferred, Wish::Best, effort);
+                let worked = self.pool.worked();
                 let outcome = self.reencode_counted(&bucket, &row, &reform, &mut round.tallies).await?;
+                let saved_bytes = match &outcome {
+                    Some(Reformed::Moved(new)) => row.stored_len.saturating_sub(new.stored_len),
+                    _ => 0,
+                };
+                let worked = self.pool.worked().saturating_sub(worked);
+                self.converter.gains.note(order::class_of(&row), saved_bytes, worked);
                 // What failed stays in the queue and is tried again in the next round. A blob that
                 // parts of open uploads still use is done with too.
                 if outcome.is_some() {
@@ -172,6 +183,21 @@ impl Engine {
                 round.show();
             }
         }
+    }
+
+    /// The next blobs of the queue that were not passed yet.
+    async fn next_deferred(&self, passed: &HashSet<BlobKey>) -> Result<Vec<Deferred>, EngineError> {
+        let now_ms = now_ms();
+        let patience = i64::try_from(self.config.convert.defer_age_max.as_millis()).unwrap_or(i64::MAX);
+        let overdue_ms = now_ms.saturating_sub(patience);
+        let mut waiting = self.catalog.deferred(overdue_ms, passed.len() + BATCH).await?;
+        waiting.extend(self.catalog.deferred(i64::MAX, passed.len() + CHOSEN_AMONG).await?);
+        let mut seen = HashSet::new();
+        waiting.retain(|waiting| !passed.contains(&waiting.row.id) && seen.insert(waiting.row.id));
+        let of = |waiting: &Deferred| (order::class_of(&waiting.row), waiting.since_ms);
+        self.converter.gains.order(&mut waiting, (now_ms, overdue_ms), of);
+        waiting.truncate(BATCH);
+        Ok(waiting)
     }
 
     /// Makes deltas whole that are read often, hottest first, as long as what deltas save pays for

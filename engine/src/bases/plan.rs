@@ -1,6 +1,9 @@
 //! How content is stored, decided by pure functions from numbers (style: ifs up, fors down).
 
-use crate::{config::Compression, facts::Form};
+use crate::{
+    config::{Compression, EffortSetting},
+    facts::Form,
+};
 use catalog::{BlobRow, FormBytes};
 use delta_codec::Effort;
 use object_format::Coding;
@@ -249,6 +252,16 @@ pub(crate) fn pick_view(plain_len: usize, view_len: Option<usize>, zstd_len: Opt
 /// where it has no whole form.
 pub(crate) fn view_gains(before: u64, whole: u64, after: u64) -> bool {
     after <= before / 10 * 9 && after <= whole / 8 * 5
+}
+
+/// Most work of decoding a view for each byte of the object, by the bucket's effort, counted in
+/// bytes of text ([`deflate_view::StoredPiece::work`]). A byte of text takes about five nanoseconds,
+/// so the bound keeps some six megabytes a second for each core where the format could go below.
+pub(crate) fn view_work_max(effort: EffortSetting) -> u64 {
+    match effort {
+        EffortSetting::Auto | EffortSetting::Fast | EffortSetting::Balanced => 32,
+        EffortSetting::High | EffortSetting::Max => u64::MAX,
+    }
 }
 
 /// True when a series has drifted from its base: its last delta took more than half of what the

@@ -49,6 +49,8 @@ pub(crate) struct CodecPool {
     /// Smoothed time jobs wait before they run, in microseconds.
     queue_us: AtomicU64,
     busy: IntGauge,
+    /// Time that jobs ran, all together.
+    worked_us: Arc<AtomicU64>,
     /// Buffers for what is decoded.
     shelf: Arc<Shelf>,
     /// Where waiting times go; only the codec pool's are shown.
@@ -73,6 +75,7 @@ impl CodecPool {
         Ok(Self {
             threads,
             queue_us: AtomicU64::new(0),
+            worked_us: Arc::default(),
             shelf: Arc::default(),
             busy: metrics.codec_threads.with_label_values(&[state]),
             queue_seconds: (kind == PoolKind::Codec).then(|| metrics.codec_queue_seconds.clone()),
@@ -97,6 +100,11 @@ impl CodecPool {
         }
     }
 
+    /// How long jobs have run since the start, on all threads together.
+    pub(crate) fn worked(&self) -> Duration {
+        Duration::from_micros(self.worked_us.load(Ordering::Relaxed))
+    }
+
     /// How many threads are at work.
     pub(crate) fn busy(&self) -> usize {
         usize::try_from(self.busy.get()).unwrap_or(0)
@@ -113,6 +121,7 @@ impl CodecPool {
     {
         let (answer, receiver) = tokio::sync::oneshot::channel();
         let (busy, queue_seconds) = (self.busy.clone(), self.queue_seconds.clone());
+        let worked_us = self.worked_us.clone();
         let queued = Instant::now();
         let waited = Arc::new(AtomicU64::new(0));
         let waited_by_job = waited.clone();
@@ -123,6 +132,7 @@ impl CodecPool {
                 queue_seconds.observe(wait.as_secs_f64());
             }
             busy.inc();
+            let started = Instant::now();
             let outcome = SCRATCH.with_borrow_mut(|scratch| {
                 let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| job(scratch)));
                 if outcome.is_err() {
@@ -131,6 +141,7 @@ impl CodecPool {
                 outcome
             });
             busy.dec();
+            worked_us.fetch_add(u64::try_from(started.elapsed().as_micros()).unwrap_or(0), Ordering::Relaxed);
             // The receiver may be gone: a cancelled request no longer wants the answer.
             let _ = answer.send(outcome);
         });

@@ -8,9 +8,9 @@ use super::{
     source::Source,
 };
 use deflate_view::{
-    AHEAD_LEN, BaseBytes, BasePart, CutLimits, Cutter, Index, Malformed, Opened, Opening, Openings, ReplayId, Run,
-    ScanLimits, Scanner, SegmentView, StoredPiece, StoredView, Stream, TextMap, UNIT_LEN_MAX, Unit, UnitBase,
-    UnitDelta, identity, joined, recognise,
+    AHEAD_LEN, BaseBytes, BasePart, CutLimits, Cutter, Index, Malformed, Opened, Opening, Openings, ReplayId,
+    Replaying, Run, ScanLimits, Scanner, SegmentView, StoredPiece, StoredView, Stream, TextMap, UNIT_LEN_MAX, Unit,
+    UnitBase, UnitDelta, identity, joined, recognise,
 };
 use delta_codec::{BaseIndex, Decoder, Effort, EncodeJob, FootprintLimits, WINDOW_LEN_MAX, WindowUnit, whole};
 use rayon::prelude::*;
@@ -190,7 +190,8 @@ impl<'a> OpenedBase<'a> {
             return Ok(None);
         }
         let runs = copied_runs(&coder.decoder);
-        Ok(StoredPiece::of(unit, UnitDelta { delta: &delta, runs: &runs, parts }, &base, replay, own))
+        let replaying = Replaying { id: replay, work_per_byte_max: u64::MAX };
+        Ok(StoredPiece::of(unit, &UnitDelta { delta: &delta, runs: &runs, parts }, &base, replaying, own))
     }
 }
 

@@ -23,8 +23,8 @@ use crate::{
     },
 };
 use deflate_view::{
-    AHEAD_LEN, BasePart, CutLimits, Cutter, ReplayId, StoredPiece, StoredView, Stream, TextMap, UNIT_LEN_MAX, Unit,
-    UnitBase, UnitDelta, identity, recognise,
+    AHEAD_LEN, BasePart, CutLimits, Cutter, ReplayId, Replaying, StoredPiece, StoredView, Stream, TextMap,
+    UNIT_LEN_MAX, Unit, UnitBase, UnitDelta, identity, recognise,
 };
 use delta_codec::{Effort, EncodeJob, FootprintLimits, whole};
 use futures::StreamExt;
@@ -48,6 +48,8 @@ struct ViewEncoder<'a> {
     cutter: Option<Cutter<Arc<Stream>>>,
     window: Option<Arc<TextWindow>>,
     replay: Option<ReplayId>,
+    /// Most work of decoding for each byte of the object.
+    work_per_byte_max: u64,
     /// Bytes of the object before the next segment, and in all.
     at: u64,
     len: u64,
@@ -133,6 +135,7 @@ impl<'a> ViewEncoder<'a> {
             cutter: Some(Cutter::new(opened, len, CutLimits::default())),
             window: None,
             replay: None,
+            work_per_byte_max: plan::view_work_max(bucket.settings.effort),
             at: 0,
             len,
         }
@@ -196,7 +199,7 @@ impl<'a> ViewEncoder<'a> {
         let view_len = view.as_ref().map(|view| view.bytes.len());
         match plan::pick_view(plain.len(), view_len, alone.as_ref().map(Vec::len)) {
             Coding::View => {
-                let Some(StoredView { bytes, footprint, counts }) = view else {
+                let Some(StoredView { bytes, footprint, counts, .. }) = view else {
                     return done(Coding::Raw, None, Vec::new());
                 };
                 let steps = &self.engine.metrics.view_steps_total;
@@ -259,6 +262,7 @@ impl<'a> ViewEncoder<'a> {
         let view = self.engine.blobs.view_bytes(&self.base.ranges, needed, &bases).await?;
         let (base, texts, replay) = (self.base.clone(), self.engine.blobs.texts.clone(), self.replay);
         let (ahead, metrics) = (ahead.clone(), self.engine.metrics.clone());
+        let work_per_byte_max = self.work_per_byte_max;
         let stored = self.engine.pool.run(move |scratch| {
             let opened = |number: usize| {
                 let opening = base.openings.get(number);
@@ -269,7 +273,8 @@ impl<'a> ViewEncoder<'a> {
             let replay =
                 replay.unwrap_or_else(|| if unit.parts() > 0 { recognise(&unit) } else { ReplayId::default() });
             let replay_kept = (unit.parts() > 0).then_some(replay);
-            let piece = stored_piece(scratch, &unit, (&delta, parts), &of_unit, replay, own);
+            let replaying = Replaying { id: replay, work_per_byte_max };
+            let piece = stored_piece(scratch, &unit, (&delta, parts), &of_unit, replaying, own);
             if piece.is_none() {
                 // I6: never stored; a person should look.
                 metrics.checksum_failures_total.with_label_values(&["encoder"]).inc();
@@ -285,13 +290,17 @@ impl<'a> ViewEncoder<'a> {
         Ok(Some(piece))
     }
 
-    /// A segment's units together; `None` when they break a limit of the format.
+    /// A segment's units together; `None` when they break a limit of the format, or would take longer
+    /// to decode than the bucket's effort allows.
     fn view_of(&self, pieces: Vec<StoredPiece>) -> Option<StoredView> {
         let compress = |windows: &[u8]| {
             let mut frame = Vec::new();
             whole::compress(windows, plan::zstd_level(Effort::High), usize::MAX, &mut frame).map(|_| frame)
         };
-        StoredView::of(pieces, (&self.base.openings, &self.base.scanned.index), compress)
+        let plain_len: u64 = pieces.iter().map(|piece| u64::from(piece.object_len)).sum();
+        let work_max = self.work_per_byte_max.saturating_mul(plain_len);
+        let view = StoredView::of(pieces, (&self.base.openings, &self.base.scanned.index), compress);
+        view.filter(|view| view.work <= work_max)
     }
 }
 
@@ -326,11 +335,11 @@ fn stored_piece(
     unit: &Unit,
     (delta, parts): (&[u8], Vec<BasePart>),
     base: &UnitBase,
-    replay: ReplayId,
+    replaying: Replaying,
     own: &[u8],
 ) -> Option<StoredPiece> {
     let mut text = vec![0; unit.text.len()];
     scratch.decoder.decode(&base.bytes, delta, &mut text).ok().filter(|()| text == unit.text)?;
     let runs = copied_runs(scratch);
-    StoredPiece::of(unit, UnitDelta { delta, runs: &runs, parts }, base, replay, own)
+    StoredPiece::of(unit, &UnitDelta { delta, runs: &runs, parts }, base, replaying, own)
 }
