@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from outside.archives import damaged, tar_gz, wheel
+from outside.archives import damaged, plain_tar, tar_gz, wheel
 from outside.buckets import NewServer
 from outside.clients import S3Client, blunt_client, s3_client, upload_parts
 from outside.content import MIB, release
@@ -193,6 +193,32 @@ def test_a_release_that_is_read_often_becomes_whole(new_server: NewServer) -> No
     own.settle(60)
     assert stored(s3, bucket, hot).reason == "hot"
     assert body(s3, bucket, hot) == content
+
+
+@pytest.mark.parametrize("bucket", BUCKETS)
+def test_an_archive_finds_the_tree_that_is_in_it(own: Server, bucket: str) -> None:
+    """By its text alone: no name and no byte of the archive says where it comes from."""
+    s3 = s3_client(own.endpoint)
+    s3.create_bucket(Bucket=bucket)
+    for number in range(6):
+        s3.put_object(Bucket=bucket, Key=f"others/{number}.tar", Body=plain_tar(20 + number, 12, 60_000, 0))
+    # A third of it under the next name: worth less than the tree, which has all of it.
+    s3.put_object(Bucket=bucket, Key="published/package-0.whl", Body=wheel(9, 4, 60_000, 0, level=1))
+    own.settle(60)
+    s3.put_object(Bucket=bucket, Key="trees/here", Body=plain_tar(9, 12, 60_000, 0))
+    own.settle(60)
+    content = wheel(9, 12, 60_000, 0)
+    s3.put_object(Bucket=bucket, Key="published/package.whl", Body=content)
+    own.settle(60)
+    told = own.json("explain", f"s3://{bucket}/published/package.whl")
+    assert "trees/here" in json.dumps(told)
+    assert "others/" not in json.dumps(told)
+    kept = stored(s3, bucket, "published/package.whl")
+    assert kept.stored_bytes <= len(content) * 0.1
+    assert codings(own, bucket, "published/package.whl") == ["view"]
+    own.drop_caches()
+    assert body(s3, bucket, "published/package.whl") == content
+    assert_accounts_balance(own)
 
 
 def test_a_kill_while_the_converter_opens_streams_loses_nothing(new_server: NewServer) -> None:

@@ -161,8 +161,8 @@ impl Engine {
         let points_max = Self::scan_bytes_max(self.budget.bytes_max()) / SCANS_KEPT as u64 / POINT_BYTES;
         let points_max = if is_base { usize::try_from(points_max).unwrap_or(usize::MAX) } else { 0 };
         let limits = ScanLimits { streams_max: STREAMS_MAX, points_max, ..ScanLimits::default() };
-        let sketcher = TextSketcher { all: Sketcher::new(bucket.similarity_secret()), head: None, len: 0 };
-        let sketcher = Arc::new(Mutex::new(sketcher));
+        let empty = || TextSketcher { all: Sketcher::new(bucket.similarity_secret()), head: None, len: 0 };
+        let (sketcher, mut own) = (Arc::new(Mutex::new(empty())), empty());
         let sink = sketcher.clone();
         let sink = move |plain: &[u8]| sink.lock().unwrap_or_else(PoisonError::into_inner).update(plain);
         let mut scanner = Scanner::with_sink(limits, Box::new(sink));
@@ -171,16 +171,21 @@ impl Engine {
             pace.take(bytes.len() as u64).await;
             let scanned = self.hash_pool.run(move |_| {
                 scanner.feed(&bytes);
-                scanner
+                own.update(&bytes);
+                (scanner, own)
             });
-            scanner = scanned.await?;
+            (scanner, own) = scanned.await?;
         }
         let mut index = self.hash_pool.run(move |_| scanner.finish()).await?;
         if is_base {
             // Its text is opened piece by piece, within the memory that one piece may take.
             index.retain_openable();
         }
-        let text = sketcher.lock().unwrap_or_else(PoisonError::into_inner).finish();
+        // Without streams, an unpacked tree for example, its own bytes are its text.
+        let text = match index.streams.is_empty() {
+            true => own.finish(),
+            false => sketcher.lock().unwrap_or_else(PoisonError::into_inner).finish(),
+        };
         Ok(Scanned { index, text })
     }
 
