@@ -184,6 +184,40 @@ CODEC = Row(
     ],
 )
 
+STREAMS = Row(
+    "Compressed files",
+    [
+        Panel(
+            "Deflate streams",
+            [Query(rate("deltaweir_view_streams_total", "result"), "{{result}}")],
+            "ops",
+            "Streams of wheels, jars, archives and the like that were encoded over a base. Same: the base has the "
+            "stream bit for bit, and it stays closed.",
+            stacked=True,
+        ),
+        Panel(
+            "Choices of their encoders",
+            [Query(rate("deltaweir_view_steps_total", "result"), "{{result}}")],
+            "ops",
+            "Literals and matches in stored views. Predicted from the base cost next to nothing, replayed ones cost "
+            "time to read, written ones cost bytes: many of these mean an encoder that is not known.",
+            stacked=True,
+        ),
+        Panel(
+            "Text encoded",
+            [Query(rate("deltaweir_view_text_bytes_total"), "plain bytes")],
+            "Bps",
+            "Plain text of opened streams, and the bytes around them, on its way through the codec.",
+        ),
+        Panel(
+            "Views decoded",
+            [Query(rate("deltaweir_decode_seconds_count", codec="view"), "units")],
+            "ops",
+            "Units that readers, scrubs and the converter decoded: each up to 4 MiB of text.",
+        ),
+    ],
+)
+
 CONVERSION = Row(
     "Stored now, shrunk later",
     [
@@ -240,5 +274,5 @@ BOARD = Board(
     uid="deltaweir-compression",
     title="deltaweir: compression tax",
     description="What storing less costs, and why each body was stored as it was.",
-    rows=[SPEED, DECISIONS, CODEC, CONVERSION],
+    rows=[SPEED, DECISIONS, CODEC, STREAMS, CONVERSION],
 )

@@ -12,6 +12,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from outside.archives import wheel
 from outside.clients import S3Client, s3_client
 from outside.content import KIB, MIB, noise, release, text
 from outside.server import Server, Value, until
@@ -184,6 +185,8 @@ class Load:
         self.s3.put_object(Bucket=DELTA, Key="mixed/base", Body=mixed)
         other = mixed[: 1536 * KIB] + noise(3000 + number, 4 * MIB)
         self.s3.put_object(Bucket=DELTA, Key=f"mixed/{number}", Body=other)
+        # Its deflate streams are opened by the converter, but for those that both releases have.
+        self.s3.put_object(Bucket=DELTA, Key=f"package-1.{number}", Body=wheel(3, 10, 60_000, number))
         self._job("copies")
         self._job("scrub", percent=20)
         self._job("backup")
