@@ -1,0 +1,41 @@
+"""A hundred thousand damaged containers, each taken through units and back: no wrong byte, no panic, bounded cost.
+
+The crate does it to a thousand of them in every run. Bytes are flipped, cut, repeated and mixed with those of
+other containers; the process may take no more memory than a few units and what the test itself holds.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+
+import pytest
+
+from outside.content import MIB
+from outside.server import ROOT
+
+MUTATED = int(os.environ.get("DELTAWEIR_MUTATED_CONTAINERS", "100000"))
+CARGO = ("cargo", "test", "--quiet", "--locked", "--package", "deflate-view", "--test", "it")
+TEST = "hostile::mutated_containers_come_back_or_stay_raw"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_mutated_containers_come_back_or_stay_raw() -> None:
+    subprocess.run([*CARGO, "--no-run"], cwd=ROOT, check=True)
+
+    def bound() -> None:
+        resource.setrlimit(resource.RLIMIT_DATA, (512 * MIB, 512 * MIB))
+
+    done = subprocess.run(
+        [*CARGO, "--", "--exact", TEST],
+        cwd=ROOT,
+        env=os.environ | {"DELTAWEIR_MUTATED_CONTAINERS": str(MUTATED)},
+        capture_output=True,
+        text=True,
+        preexec_fn=bound,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    assert "1 passed" in done.stdout
