@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.postgres import Postgres, binaries
+from outside.archives import wheel
 from outside.clients import S3Client, s3_client
 from outside.content import KIB, MIB, noise, release, text
 from outside.server import ROOT, Server, Value
@@ -104,6 +105,9 @@ def lay() -> Iterator[tuple[str, str, bytes, dict[str, Any]]]:
         for version in range(4):
             yield bucket, f"builds/app-{version}.bin", release(20, 90 * KIB, version), {"Metadata": {"v": str(version)}}
         yield bucket, "builds/again.bin", release(20, 90 * KIB, 1), {}
+        for version in range(2):
+            # Deflate streams of both are opened: segments of coding 3.
+            yield bucket, f"wheels/package-1.{version}.whl", wheel(70, 6, 60_000, version), {}
         for number in range(48):
             yield bucket, f"documents/{number:03}.json", text(100 + number, 5 * KIB + number), {}
     for version in range(18):
@@ -155,6 +159,17 @@ def told_of(s3: S3Client) -> dict[str, Any]:
     return {"objects": objects, "uploads": uploads}
 
 
+def codings(server: Server, bucket: str, prefix: str) -> dict[str, str]:
+    """How the first segment of each object under a prefix is encoded."""
+    found = s3_client(server.endpoint).list_objects_v2(Bucket=bucket, Prefix=prefix)["Contents"]
+    told = {}
+    for entry in found:
+        blobs = server.admin(f"/api/v1/explain?bucket={bucket}&key={entry['Key']}")["blobs"]
+        segments = server.admin(f"/api/v1/inspect?blob={blobs[0]['id']}")["segments"]
+        told[f"{bucket}/{entry['Key']}"] = segments[0]["coding"]
+    return told
+
+
 def fill(server: Server) -> dict[str, Any]:
     """Lives the life of a store in it: every form, packs, copies, deletions, journal, a backup in the middle."""
     s3 = s3_client(server.endpoint)
@@ -183,6 +198,8 @@ def fill(server: Server) -> dict[str, Any]:
     assert forms >= {"raw", "zstd", "delta", "dedup"}, forms
     told["kinds"] = sorted(path.name for path in server.blobs.iterdir())
     done = {job["name"]: job["last_outcome"] for job in server.admin("/api/v1/jobs")}
+    told["codings"] = codings(server, "delta-plain", "wheels/") | codings(server, "delta-sealed", "wheels/")
+    assert "view" in told["codings"].values(), told["codings"]
     told["jobs"] = {name: done[name] for name in ("pack", "copies", "backup")}
     assert done["pack"]["packs"] and done["copies"]["copied"], done
     return told
