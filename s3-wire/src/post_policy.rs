@@ -245,6 +245,7 @@ fn invalid(message: &'static str) -> S3Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use std::time::{Duration, UNIX_EPOCH};
 
     fn policy(json: &str) -> Result<PostPolicy> {
@@ -305,5 +306,28 @@ mod tests {
         }
         assert_eq!(PostPolicy::parse("!").unwrap_err().code(), ErrorCode::InvalidPolicyDocument);
         assert!(form(&[("a", "1")]).clone().push("A", "2".to_owned()).is_err());
+    }
+
+    proptest! {
+        /// As the fuzz target `post_form`, without a fuzzer.
+        #[test]
+        fn any_text_is_read_or_refused_and_what_no_condition_names_never_passes(
+            text in any::<String>(),
+            conditions in prop::collection::vec(
+                (prop::sample::select(vec!["eq", "starts-with"]), "[$]?[a-c]{1,2}", "[xy]{0,2}"), 0..4,
+            ),
+            fields in prop::collection::btree_map("[a-c]{1,2}", "[xy]{0,2}", 0..4),
+        ) {
+            let _ = (PostPolicy::parse(&text), policy(&text));
+            let mut written = vec![serde_json::json!({ "bucket": "b" })];
+            written.extend(conditions.iter().map(|(operator, field, value)| serde_json::json!([operator, field, value])));
+            let document = serde_json::json!({ "expiration": "2026-11-23T12:00:00Z", "conditions": written });
+            let Ok(policy) = policy(&document.to_string()) else { return Ok(()) };
+            let pairs: Vec<_> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            let named = |name: &str| conditions.iter().any(|(_, field, _)| field.strip_prefix('$') == Some(name));
+            let passes = policy.check("b", &form(&pairs), at(0)).is_ok();
+            prop_assert!(!passes || fields.keys().all(|name| named(name)));
+            prop_assert!(policy.check("other", &form(&pairs), at(0)).is_err());
+        }
     }
 }

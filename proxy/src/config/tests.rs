@@ -3,6 +3,7 @@ mod backends;
 use super::*;
 use crate::stores::{BackendConfig, CloudStore};
 use engine::{Compression, EffortSetting, Encryption};
+use proptest::prelude::*;
 use storage_backends::S3Credentials;
 
 fn read(text: &str) -> Result<ServeConfig, ConfigError> {
@@ -260,4 +261,22 @@ fn what_is_shown_holds_no_secret() {
 fn a_variable_without_meaning_is_pointed_out() {
     let warnings = read_with("", Environment::from([("DELTAWEIR_LISTN", "x")])).unwrap().warnings;
     assert_eq!(warnings, ["DELTAWEIR_LISTN is set but has no meaning"]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn any_text_is_a_configuration_or_refused_in_words(
+        text in any::<String>(), line in any::<prop::sample::Index>(), written in "[-a-z0-9_\\[\\].=\"{} ]{0,20}",
+    ) {
+        let mut lines: Vec<&str> = CONTRACT.lines().collect();
+        let at = line.index(lines.len());
+        lines[at] = &written;
+        for text in [text, lines.join("\n")] {
+            if let Err(error) = read_with(&text, Environment::from([("CLOUD_KEY", "AK"), ("CLOUD_SECRET", "secret-of-the-cloud"), ("CI_SECRET", "secret-of-ci")])) {
+                let said = error.to_string();
+                prop_assert!(!said.is_empty() && !said.contains("secret-of"), "{}", said);
+            }
+        }
+    }
 }

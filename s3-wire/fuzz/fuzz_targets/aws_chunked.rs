@@ -30,7 +30,7 @@ fuzz_target!(|input: (Vec<&[u8]>, u16, bool)| {
         received += piece.len() as u64;
         assert!(received <= decoded_len.into());
     }
-    assert_eq!(received, decoded_len.into());
+    assert_eq!(received, u64::from(decoded_len));
     assert_eq!(body.trailers().expect("the stream ended well").checksum.is_some(), announced);
 });
 
