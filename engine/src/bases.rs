@@ -6,5 +6,6 @@ pub(crate) mod choose;
 pub(crate) mod hook_queue;
 pub mod key_order;
 pub(crate) mod plan;
+pub(crate) mod region;
 pub(crate) mod similar;
 pub(crate) mod window;

@@ -61,7 +61,7 @@ pub use write::{
 };
 
 use background::{converter, jobs};
-use bases::{hook_queue::HookQueue, window::Windows};
+use bases::{base::Bases, hook_queue::HookQueue, window::Windows};
 use blobs::{
     open::{Blobs, Reads, TEXT_SHARE},
     pins::Pins,
@@ -129,7 +129,7 @@ pub struct Engine {
     hash_pool: Arc<CodecPool>,
     budget: Arc<MemoryBudget>,
     spool: Arc<write::spool::Spool>,
-    windows: Arc<Windows>,
+    bases: Bases,
     pins: Arc<Pins>,
     hooks: HookQueue,
     parts_seen: PartsSeen,
@@ -296,6 +296,8 @@ impl Engine {
             metrics.clone(),
         ));
         let windows = Windows::new(budget.clone(), blobs.clone(), pool.clone());
+        let pins = Arc::<Pins>::default();
+        let bases = Bases::new(catalog.clone(), blobs.clone(), windows, pins.clone(), pool.clone(), metrics.clone());
         let writer = Writer::open(&*catalog).await?;
         let jobs = jobs::Jobs::new(jobs);
         let hooks = HookQueue::start(catalog.clone());
@@ -323,8 +325,8 @@ impl Engine {
             hash_pool,
             budget,
             spool,
-            windows,
-            pins: Arc::default(),
+            bases,
+            pins,
             hooks,
             parts_seen: PartsSeen::default(),
             open_uploads,
@@ -441,7 +443,7 @@ impl Engine {
     pub fn drop_caches(&self) {
         self.blobs.drop_caches();
         self.base_rows.invalidate_all();
-        self.windows.drop_idle();
+        self.bases.windows().drop_idle();
         self.scans.clear();
     }
 
@@ -525,7 +527,7 @@ impl Engine {
             self.metrics.cache_bytes.with_label_values(&[kind, "memory"]).set(i64::try_from(value).unwrap_or(i64::MAX));
         };
         bytes("base", self.blobs.decoded_bytes());
-        bytes("window", self.windows.bytes());
+        bytes("window", self.bases.windows().bytes());
     }
 
     /// Says when a failover of the database may lose what was acknowledged, and again when that has

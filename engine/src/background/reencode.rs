@@ -360,8 +360,10 @@ impl Engine {
         Ok(match wish {
             Wish::Whole => none,
             Wish::Kept if old.form == BlobForm::Whole => none,
-            Wish::Kept => given(self.base_of(bucket, key, self.present_bases(bucket, old).await?)).unwrap_or(best),
-            Wish::These(name, rows) => given(self.base_of(bucket, name, rows.clone())).unwrap_or(none),
+            Wish::Kept => {
+                given(self.bases.base_of(bucket, key, self.present_bases(bucket, old).await?)).unwrap_or(best)
+            }
+            Wish::These(name, rows) => given(self.bases.base_of(bucket, name, rows.clone())).unwrap_or(none),
             Wish::Best => best,
         })
     }

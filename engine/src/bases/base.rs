@@ -2,20 +2,21 @@
 //! chosen: `choose.rs`.
 
 use crate::{
-    Engine,
     bases::{
         plan::{self, StoredShare, has_drifted, may_bear_another},
-        window::BasePiece,
+        region::Region,
+        window::{BasePiece, Windows},
     },
     blobs::{
-        open::{Manifest, segments_covering, view_pieces},
-        pins::Pin,
+        open::{Blobs, Manifest, segments_covering, view_pieces},
+        pins::{Pin, Pins},
     },
     bucket::BucketHandle,
     error::EngineError,
-    write::encode::Region,
+    metrics::Metrics,
+    resources::pool::CodecPool,
 };
-use catalog::{BlobForm, BlobKey, BlobRow, BlobState, Content, Extent};
+use catalog::{BlobForm, BlobKey, BlobRow, BlobState, Catalog, Content, Extent};
 use object_format::{BlobId, SEGMENT_LEN, ViewRange};
 use std::{
     collections::{HashMap, HashSet},
@@ -94,7 +95,34 @@ impl BaseObject {
     }
 }
 
-impl Engine {
+/// Where bases come from: the rows and manifests of what is stored, windows over it, and pins that
+/// hold it.
+pub(crate) struct Bases {
+    pub(super) catalog: Arc<dyn Catalog>,
+    pub(super) blobs: Arc<Blobs>,
+    pub(super) pool: Arc<CodecPool>,
+    pub(super) metrics: Arc<Metrics>,
+    windows: Arc<Windows>,
+    pins: Arc<Pins>,
+}
+
+impl Bases {
+    pub(crate) fn new(
+        catalog: Arc<dyn Catalog>,
+        blobs: Arc<Blobs>,
+        windows: Arc<Windows>,
+        pins: Arc<Pins>,
+        pool: Arc<CodecPool>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self { catalog, blobs, pool, metrics, windows, pins }
+    }
+
+    /// The windows over bases.
+    pub(crate) fn windows(&self) -> &Windows {
+        &self.windows
+    }
+
     /// Compares what the base's own deltas took with what their bases took.
     pub(crate) async fn has_drifted(&self, base: &BaseObject) -> Result<bool, EngineError> {
         let mut deltas = StoredShare::default();

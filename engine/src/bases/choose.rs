@@ -11,16 +11,15 @@
 //! worth it. What is decided from which numbers stands in `plan.rs`.
 
 use crate::{
-    Engine,
     bases::{
-        base::{Avoided, BaseObject, Placed, RegionOutcome},
+        base::{Avoided, BaseObject, Bases, Placed, RegionOutcome},
         key_order,
         plan::{self, BaseOutcome, DELTA_LEN_MIN, Outlook, Prospect, Trial},
+        region::{self, Region},
         similar::{self, Head, REGION_LEN, RegionSketch, UNSKETCHED_LEN_MAX},
     },
     bucket::BucketHandle,
     error::EngineError,
-    write::encode::{self, Region},
 };
 use catalog::{BlobForm, BlobRow, HookQuery, Resembling};
 use delta_codec::Effort;
@@ -255,7 +254,7 @@ impl Choice {
     }
 }
 
-impl Engine {
+impl Bases {
     /// What `key`'s name leads to: its own previous version, then the nearest names of its prefix.
     pub(crate) async fn named_candidates(
         &self,
@@ -472,7 +471,7 @@ impl Engine {
             let lead =
                 rival.map(|rival| plan::rank_of(candidates[best].share) - plan::rank_of(candidates[rival].share));
             // Encoding a short body is no dearer than a trial.
-            let tries_itself = rival.is_none() && wish.first.len() <= encode::TRIAL_SAMPLE_LEN;
+            let tries_itself = rival.is_none() && wish.first.len() <= region::TRIAL_SAMPLE_LEN;
             let (together, coverage) = with_helpers(wish, candidates, best, &left);
             let clear =
                 plan::is_clear(candidates[best].outlook(wish), lead) || (together.len() > 1 && plan::covers(coverage));
@@ -561,7 +560,7 @@ impl Engine {
         let (first, effort, metrics) = (wish.first.clone(), wish.effort, self.metrics.clone());
         let trial = self.pool.run(move |scratch| {
             let started = Instant::now();
-            let trial = encode::trial(scratch, &first, &region.window, effort);
+            let trial = region::trial(scratch, &first, &region.window, effort);
             metrics.base_trial_seconds.observe(started.elapsed().as_secs_f64());
             trial
         });

@@ -2,11 +2,7 @@
 //! original back (I6).
 
 use crate::{
-    bases::{
-        plan,
-        window::{BasePiece, Window},
-    },
-    blobs::pins::Pin,
+    bases::{plan, region::Region, window::BasePiece},
     config::Compression,
     metrics::Metrics,
     resources::pool::Scratch,
@@ -61,23 +57,6 @@ impl Trials {
     }
 }
 
-/// The window of one region.
-pub(crate) struct Region {
-    /// The base bytes.
-    pub(crate) window: Arc<Window>,
-    /// What keeps its blobs from being collected; outlives the window in the staged content.
-    pub(crate) pins: Arc<Vec<Pin>>,
-    /// What zstd alone made of the base, in thousandths; `None` where that is not known.
-    zstd_permille: Option<u32>,
-}
-
-impl Region {
-    /// A region's window, with what keeps its blobs from being collected.
-    pub(crate) fn new(window: Arc<Window>, pins: Vec<Pin>, zstd_permille: Option<u32>) -> Self {
-        Self { window, pins: Arc::new(pins), zstd_permille }
-    }
-}
-
 /// How a segment may be encoded.
 #[derive(Clone)]
 pub(crate) struct SegmentPlan {
@@ -105,40 +84,6 @@ pub(crate) struct EncodedSegment {
     pub(crate) footprint: Vec<BasePiece>,
     /// Base bytes a deflate view needs: addresses in the view that its blob has.
     pub(crate) view_footprint: Vec<ViewAddress>,
-}
-
-/// Most bytes of a trial's sample, and into how many pieces of the segment it is spread.
-pub(crate) const TRIAL_SAMPLE_LEN: usize = 512 << 10;
-const TRIAL_PIECES: usize = 8;
-
-/// Encodes a sample of a segment with and without a base. Nothing of it is kept. Runs on the codec
-/// pool.
-pub(crate) fn trial(scratch: &mut Scratch, segment: &[u8], window: &Window, effort: Effort) -> plan::Trial {
-    let mut sample = Vec::new();
-    let sample = if segment.len() <= TRIAL_SAMPLE_LEN {
-        segment
-    } else {
-        let piece_len = TRIAL_SAMPLE_LEN / TRIAL_PIECES;
-        for piece in 0..TRIAL_PIECES {
-            let start = (segment.len() - piece_len) / (TRIAL_PIECES - 1) * piece;
-            sample.extend_from_slice(&segment[start..start + piece_len]);
-        }
-        &sample
-    };
-    let mut bytes = Vec::new();
-    let alone = whole::compress(sample, plan::zstd_level(effort), sample.len(), &mut bytes).unwrap_or(sample.len());
-    bytes.clear();
-    let job = EncodeJob {
-        window: &window.plain,
-        index: window.index(effort),
-        layout: &window.layout,
-        target: sample,
-        effort,
-        limits: FootprintLimits::default(),
-        delta_len_max: sample.len() - sample.len() / 8,
-    };
-    let delta = scratch.encoder.encode(&job, &mut bytes).map(|_| bytes.len());
-    plan::Trial { alone, delta }
 }
 
 /// Encodes one segment. Runs on the codec pool.

@@ -13,6 +13,7 @@ use crate::{
         base::{Avoided, BaseObject, RegionOutcome},
         choose::{Candidate, Choice, ChoiceAccount, Proven, Wish},
         plan::{self, BaseOutcome, DELTA_LEN_MIN, INLINE_LEN_MAX},
+        region::Region,
         similar::{HeadFuture, REGION_LEN, RegionSketch, SketchLane},
         window::BasePiece,
     },
@@ -27,7 +28,7 @@ use crate::{
     resources::budget::Permit,
     write::{
         effort::{self, Load, Trying},
-        encode::{EncodedSegment, Region, SegmentPlan, Trials, encode_segment},
+        encode::{EncodedSegment, SegmentPlan, Trials, encode_segment},
         parts::PartsOf,
         view::VIEW_RANGES_MAX,
         views::BaseView,
@@ -518,7 +519,7 @@ impl Encoding {
                 return None;
             }
             let wish = Wish { offset, position, part, head, first, target_bytes, reach, effort, avoid, proven };
-            match engine.choose(&bucket, &wish, &named).await {
+            match engine.bases.choose(&bucket, &wish, &named).await {
                 Ok(choice) => {
                     found.fetch_or(!choice.bases.is_empty(), Ordering::Relaxed);
                     Some(Arc::new(choice))
@@ -536,7 +537,7 @@ impl Encoding {
     fn region_here(&mut self) -> Option<RegionFuture> {
         let choice = self.choices.last()?.clone();
         let position = self.target.start + self.offset;
-        let index = (self.choices.len(), position / self.engine.windows.region_len());
+        let index = (self.choices.len(), position / self.engine.bases.windows().region_len());
         if let Some((current, region)) = &self.region
             && *current == index
         {
@@ -547,12 +548,12 @@ impl Encoding {
         let (earlier, mut left_pool) = (self.pushed, self.left_pool.subscribe());
         let loading = tokio::spawn(async move {
             let choice = choice.await.filter(|choice| !choice.bases.is_empty())?;
-            let mut outcome = engine.region(&bucket, &choice.bases, position, reach).await;
+            let mut outcome = engine.bases.region(&bucket, &choice.bases, position, reach).await;
             if let Ok(RegionOutcome::Busy) = outcome {
                 // The memory may be with this body's earlier segments. They need nothing of what
                 // comes after them, so they can be waited for however long they take.
                 left_pool.wait_for(|count| *count >= earlier).await.ok()?;
-                outcome = engine.region(&bucket, &choice.bases, position, reach).await;
+                outcome = engine.bases.region(&bucket, &choice.bases, position, reach).await;
             }
             match outcome {
                 Ok(RegionOutcome::Ready(region)) => {
@@ -579,7 +580,7 @@ impl Encoding {
 fn named_candidates(engine: &Arc<Engine>, bucket: &BucketHandle, key: &str, avoid: Avoided) -> CandidatesFuture {
     let (engine, bucket, key) = (engine.clone(), bucket.clone(), key.to_owned());
     let looking = tokio::spawn(async move {
-        let found = engine.named_candidates(&bucket, &key, &avoid).await;
+        let found = engine.bases.named_candidates(&bucket, &key, &avoid).await;
         found.inspect_err(|error| tracing::warn!(%error, "no base by name: only by content")).unwrap_or_default()
     });
     async move { Arc::new(looking.await.unwrap_or_default()) }.boxed().shared()

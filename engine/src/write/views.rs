@@ -197,7 +197,7 @@ impl Engine {
         avoid: &Avoided,
         pace: &Pace,
     ) -> Result<Option<BaseView>, EngineError> {
-        let Some((ranges, rows)) = self.whole_ranges(bucket, &object, avoid).await? else { return Ok(None) };
+        let Some((ranges, rows)) = self.bases.whole_ranges(bucket, &object, avoid).await? else { return Ok(None) };
         let Some(pin) = self.pins.pin(rows.iter().map(|row| BlobId(row.id.0))) else { return Ok(None) };
         let name: Vec<_> = ranges.iter().map(|range| (range.blob, range.offset, range.len)).collect();
         let scanned = match self.scans.get(&name) {
@@ -232,10 +232,10 @@ impl Engine {
         avoid: &Avoided,
         pace: &Pace,
     ) -> Result<Option<BaseView>, EngineError> {
-        let mut objects = self.hooked_objects(bucket, target.text.hooks(), avoid).await?;
+        let mut objects = self.bases.hooked_objects(bucket, target.text.hooks(), avoid).await?;
         objects.truncate(SCANNED_MAX / 2);
         objects.extend(
-            self.named_candidates(bucket, key, avoid).await?.iter().map(|candidate| candidate.object().clone()),
+            self.bases.named_candidates(bucket, key, avoid).await?.iter().map(|candidate| candidate.object().clone()),
         );
         let mut best: Option<(f64, BaseView)> = None;
         let mut seen: Vec<Vec<ViewRange>> = Vec::new();

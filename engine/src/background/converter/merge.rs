@@ -361,7 +361,7 @@ impl Engine {
         let found: HashMap<BlobKey, BlobRow> =
             self.catalog.blobs(&ids).await?.into_iter().map(|row| (row.id, row)).collect();
         let bases: Vec<BlobRow> = ids.iter().filter_map(|id| found.get(id).cloned()).collect();
-        let base = self.base_of(bucket, &content.version.key, bases);
+        let base = self.bases.base_of(bucket, &content.version.key, bases);
         // The first delta begins where its base's first range lies, and the group so much before
         // it.
         Ok(base.zip(first).map(|(base, (before, offset))| (base, offset.saturating_sub(before))))

@@ -166,8 +166,8 @@ impl Engine {
         let given = match &reform.wish {
             Wish::Whole => return Ok(None),
             Wish::Best => return self.choose_view(bucket, key, target, &avoid, &reform.pace).await,
-            Wish::Kept => self.base_of(bucket, key, self.present_bases(bucket, old).await?),
-            Wish::These(name, rows) => self.base_of(bucket, name, rows.clone()),
+            Wish::Kept => self.bases.base_of(bucket, key, self.present_bases(bucket, old).await?),
+            Wish::These(name, rows) => self.bases.base_of(bucket, name, rows.clone()),
         };
         match given {
             Some(base) => self.base_view(bucket, Arc::new(base), &avoid, &reform.pace).await,

@@ -221,7 +221,7 @@ impl<'a> ViewEncoder<'a> {
     /// The text of the base around where the segment presumably came from; `None` when there is no
     /// memory for it.
     async fn window_near(&mut self, at: u64) -> Result<Option<Arc<TextWindow>>, EngineError> {
-        let most = self.engine.windows.whole_len_max().min(self.map.len());
+        let most = self.engine.bases.windows().whole_len_max().min(self.map.len());
         let middle = u64::try_from(u128::from(at) * u128::from(self.map.len()) / u128::from(self.len.max(1)));
         let start = middle.unwrap_or(0).saturating_sub(most / 2).min(self.map.len() - most);
         if let Some(window) = &self.window
