@@ -512,6 +512,7 @@ impl Encoding {
         let left = self.target.len.map_or(first.len() as u64, |len| len.saturating_sub(offset));
         let target_bytes = left.clamp(first.len() as u64, REGION_LEN);
         let proven = self.target.proven.clone();
+        let (earlier, mut left_pool) = (self.pushed, self.left_pool.subscribe());
         let choosing = tokio::spawn(async move {
             let head = head.await?;
             let named = named.await;
@@ -519,7 +520,13 @@ impl Encoding {
                 return None;
             }
             let wish = Wish { offset, position, part, head, first, target_bytes, reach, effort, avoid, proven };
-            match engine.bases.choose(&bucket, &wish, &named).await {
+            let mut chosen = engine.bases.choose(&bucket, &wish, &named).await;
+            if chosen.as_ref().is_ok_and(|choice| choice.outcome == BaseOutcome::Busy) {
+                // As for a region's window.
+                left_pool.wait_for(|count| *count >= earlier).await.ok()?;
+                chosen = engine.bases.choose(&bucket, &wish, &named).await;
+            }
+            match chosen {
                 Ok(choice) => {
                     found.fetch_or(!choice.bases.is_empty(), Ordering::Relaxed);
                     Some(Arc::new(choice))
@@ -546,8 +553,13 @@ impl Encoding {
         let (engine, bucket, reach) = (self.engine.clone(), self.bucket.clone(), self.target.reach);
         let (view_ranges, tried) = (self.view_ranges.clone(), self.tried.clone());
         let (earlier, mut left_pool) = (self.pushed, self.left_pool.subscribe());
+        let before = self.region.take().map(|(_, region)| region);
         let loading = tokio::spawn(async move {
             let choice = choice.await.filter(|choice| !choice.bases.is_empty())?;
+            // Windows come in the order of their regions: none holds what an earlier one waits for.
+            if let Some(before) = before {
+                before.await;
+            }
             let mut outcome = engine.bases.region(&bucket, &choice.bases, position, reach).await;
             if let Ok(RegionOutcome::Busy) = outcome {
                 // The memory may be with this body's earlier segments. They need nothing of what
