@@ -192,7 +192,19 @@ impl Engine {
         let pace = Pace::new(rate, run.token().clone());
         let recovery = match cursor.recovery {
             Some(counts) => counts,
-            None => Documents::new(self, run, &pace).all().await?,
+            None => {
+                let documents = Documents {
+                    catalog: &*self.catalog,
+                    blobs: &self.blobs,
+                    keyring: &self.keyring,
+                    safety: &self.safety,
+                    metrics: &self.metrics,
+                    run,
+                    pace: &pace,
+                    counts: DocumentCounts::default(),
+                };
+                documents.all().await?
+            }
         };
         cursor.recovery = Some(recovery);
         run.checkpoint(&cursor).await?;

@@ -64,6 +64,13 @@ pub struct KeysetCopy {
     pub stored_len: u64,
 }
 
+impl KeysetCopy {
+    /// The id of the blob, if it is one.
+    pub(crate) fn blob_id(&self) -> Option<BlobId> {
+        parse_blob_id(&self.id)
+    }
+}
+
 /// The name of a keyset blob in its backend.
 pub(crate) fn keyset_name(id: BlobId) -> Result<BlobName, EngineError> {
     Ok(BlobName::new(format!("keyset/{id}"))?)

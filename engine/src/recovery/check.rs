@@ -12,7 +12,6 @@ use super::{
 use crate::{
     deployment::documents::{Found, Look, look, verdict},
     error::EngineError,
-    now_ms,
 };
 use async_trait::async_trait;
 use catalog::{Mutation, Seq};
@@ -22,7 +21,7 @@ use serde_json::json;
 use std::sync::atomic::Ordering;
 use storage_backends::BlobName;
 
-/// The setting that says when a backup was made because something before it was damaged. It also
+/// The setting that says why a backup was made: something before it was damaged. It also
 /// gives the new backup a place of its own behind the one it replaces.
 const MENDED_SETTING: &str = "recovery_mended";
 /// How often the record is read anew because another process has replaced it meanwhile.
@@ -195,8 +194,7 @@ impl Safety {
     async fn back_up_anew(&self, why: String, reader: &dyn Reader) -> Result<Found, EngineError> {
         tracing::warn!(why, "a recovery could not read what the store has: a backup is made");
         let made = async {
-            let note = json!({ "at_ms": now_ms(), "why": why });
-            self.catalog.put_setting(MENDED_SETTING, note).await?;
+            self.catalog.put_setting(MENDED_SETTING, json!({ "why": why })).await?;
             self.backup().await
         };
         if let Err(error) = made.await {

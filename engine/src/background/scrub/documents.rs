@@ -10,25 +10,24 @@
 
 use super::Pace;
 use crate::{
-    Engine,
     background::jobs::JobRun,
-    blobs::open::{blob_name, fetch},
+    blobs::open::{Blobs, blob_name, fetch},
     deployment::{
         documents::{Found, Look},
         keyring::{
-            KeysetCopy,
+            Keyring, KeysetCopy,
             copies::{KeysetFile, KeysetFiles, KeysetLook},
             keyset_name,
         },
         ownership::Places,
     },
     error::EngineError,
-    parse_blob_id,
+    metrics::Metrics,
     read::report::keysets_of,
-    recovery::Reader,
+    recovery::{Reader, Safety},
 };
 use async_trait::async_trait;
-use catalog::{Bucket, VerifyPlace};
+use catalog::{Bucket, Catalog, VerifyPlace};
 use object_format::{BlobId, HEADER_LEN, Header};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -53,10 +52,14 @@ pub(super) struct DocumentCounts {
 
 /// Looks at all of them, once.
 pub(super) struct Documents<'e> {
-    engine: &'e Arc<Engine>,
-    run: &'e JobRun,
-    pace: &'e Pace,
-    counts: DocumentCounts,
+    pub(super) catalog: &'e dyn Catalog,
+    pub(super) blobs: &'e Blobs,
+    pub(super) keyring: &'e Keyring,
+    pub(super) safety: &'e Safety,
+    pub(super) metrics: &'e Metrics,
+    pub(super) run: &'e JobRun,
+    pub(super) pace: &'e Pace,
+    pub(super) counts: DocumentCounts,
 }
 
 /// Counts what backup and journal give, at the scrub's pace.
@@ -70,11 +73,7 @@ impl Reader for Paced<'_> {
     }
 }
 
-impl<'e> Documents<'e> {
-    pub(super) fn new(engine: &'e Arc<Engine>, run: &'e JobRun, pace: &'e Pace) -> Self {
-        Self { engine, run, pace, counts: DocumentCounts::default() }
-    }
-
+impl Documents<'_> {
     /// Every kind of them. Owner records and lineage come first: nothing else is written to a place
     /// that is not known to be ours. Then keysets: what is sealed cannot be read without.
     ///
@@ -132,7 +131,7 @@ impl<'e> Documents<'e> {
     }
 
     fn count(&mut self, kind: &str, outcome: &str, documents: u64) {
-        let counted = &self.engine.metrics.scrub_recovery_documents_total;
+        let counted = &self.metrics.scrub_recovery_documents_total;
         counted.with_label_values(&[kind, outcome]).inc_by(documents);
         match outcome {
             "ok" => self.counts.ok += documents,
@@ -143,24 +142,24 @@ impl<'e> Documents<'e> {
     }
 
     async fn store_keysets(&mut self) -> Result<(), EngineError> {
-        match self.engine.safety.store_keysets().await? {
+        match self.safety.store_keysets().await? {
             Some(files) => self.keysets(files).await,
             None => Ok(()),
         }
     }
 
     async fn bucket_keysets(&mut self) -> Result<(), EngineError> {
-        for bucket in self.engine.catalog.buckets().await? {
+        for bucket in self.catalog.buckets().await? {
             self.run.check()?;
             let copies = keysets_of(&bucket);
             if copies.is_empty() {
                 continue;
             }
             let done = async {
-                let needed = self.engine.catalog.keys(bucket.id).await?;
+                let needed = self.catalog.keys(bucket.id).await?;
                 let files = KeysetFiles {
                     files: self.files_of(&bucket, &copies).await?,
-                    known: self.engine.keyring.keyset_of(&bucket, &*self.engine.catalog).await?,
+                    known: self.keyring.keyset_of(&bucket, self.catalog).await?,
                     needed: needed.iter().map(|key| (object_format::KeyId(key.id), key.epoch)).collect(),
                 };
                 self.keysets(files).await
@@ -175,8 +174,8 @@ impl<'e> Documents<'e> {
     /// written with.
     async fn files_of(&self, bucket: &Bucket, copies: &[KeysetCopy]) -> Result<Vec<KeysetFile>, EngineError> {
         let settings = bucket.settings.get("backend").and_then(|backend| backend.as_str()).unwrap_or_default();
-        let usual = self.engine.blobs.backend(settings)?;
-        let ids: Vec<BlobId> = copies.iter().filter_map(|copy| parse_blob_id(&copy.id)).collect();
+        let usual = self.blobs.backend(settings)?;
+        let ids: Vec<BlobId> = copies.iter().filter_map(KeysetCopy::blob_id).collect();
         let mut places: Vec<Option<Arc<dyn Backend>>> = Vec::new();
         for id in &ids {
             places.push(self.place_of(&keyset_name(*id)?, usual).await?);
@@ -196,7 +195,7 @@ impl<'e> Documents<'e> {
         name: &BlobName,
         usual: &Arc<dyn Backend>,
     ) -> Result<Option<Arc<dyn Backend>>, EngineError> {
-        let others = self.engine.blobs.backends().map(|(_, backend)| backend);
+        let others = self.blobs.backends().map(|(_, backend)| backend);
         for backend in std::iter::once(usual).chain(others) {
             match backend.head(name).await.map_err(EngineError::from) {
                 Ok(None) => {}
@@ -209,11 +208,11 @@ impl<'e> Documents<'e> {
     }
 
     async fn keysets(&mut self, files: KeysetFiles) -> Result<(), EngineError> {
-        let keyring = &self.engine.keyring;
+        let keyring = self.keyring;
         let looks = files.look(keyring).await;
         let is_bad = |look: &KeysetLook| matches!(&look.found, Ok(Look::Damaged(_) | Look::Missing));
         if looks.iter().any(is_bad) {
-            self.engine.may_delete().await?;
+            self.safety.may_delete().await?;
         }
         for (name, found) in files.mend(keyring, looks).await {
             self.note("keyset", name.as_str(), found);
@@ -222,7 +221,7 @@ impl<'e> Documents<'e> {
     }
 
     async fn owner_records(&mut self) -> Result<(), EngineError> {
-        let safety = self.engine.safety.clone();
+        let safety = self.safety;
         let Some(places) = safety.places() else { return Ok(()) };
         for name in places.names() {
             let done = self.owner_records_of(places, &name).await;
@@ -252,13 +251,13 @@ impl<'e> Documents<'e> {
     /// Whether a backend holds a blob that the catalog knows in it, if it knows any: ids are
     /// random, so no other place does.
     async fn holds_our_blobs(&self, backend_name: &str) -> Result<bool, EngineError> {
-        if !self.engine.catalog.has_blobs_in(backend_name).await? {
+        if !self.catalog.has_blobs_in(backend_name).await? {
             return Ok(true);
         }
-        let backend = self.engine.blobs.backend(backend_name)?;
+        let backend = self.blobs.backend(backend_name)?;
         let (mut place, mut looked_for) = (None, 0);
         loop {
-            let page = self.engine.catalog.to_verify(place, PAGE).await?;
+            let page = self.catalog.to_verify(place, PAGE).await?;
             let Some(last) = page.last() else { return Ok(false) };
             place = Some(VerifyPlace { fan_in: last.fan_in, blob: last.row.id });
             for row in page.into_iter().map(|blob| blob.row) {
@@ -281,14 +280,14 @@ impl<'e> Documents<'e> {
     }
 
     async fn lineage(&mut self) -> Result<(), EngineError> {
-        for (name, found) in self.engine.safety.mend_lineage().await? {
+        for (name, found) in self.safety.mend_lineage().await? {
             self.note("lineage", name.as_str(), found);
         }
         Ok(())
     }
 
     async fn history(&mut self) -> Result<(), EngineError> {
-        let (history, outcome) = self.engine.safety.mend_history(&Paced(self.run, self.pace)).await?;
+        let (history, outcome) = self.safety.mend_history(&Paced(self.run, self.pace)).await?;
         self.count("backup", "ok", history.backup_documents);
         self.count("journal", "ok", history.journal_blobs);
         if let Some(outcome) = outcome {
