@@ -4,5 +4,6 @@
 pub(crate) mod open;
 pub(crate) mod originals;
 pub(crate) mod pins;
+pub(crate) mod stores;
 pub(crate) mod upload;
 pub(crate) mod views;

@@ -5,6 +5,7 @@ use crate::{
     config::{BucketSettings, Compression, Encryption},
     deployment::keyring::{Opened, keyset_name, random},
     error::EngineError,
+    resources::clock::now_ms,
 };
 use catalog::{Bucket, CatalogError, Extent, NewBucket};
 use object_format::{BlobId, DomainKey, row};
@@ -175,7 +176,7 @@ impl Engine {
         settings.configurations = configurations.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         self.blobs.backend(&settings.backend)?;
         let settings = serde_json::to_value(settings).map_err(|error| EngineError::Other(error.to_string()))?;
-        let (name, owner, now_ms) = (name.to_owned(), owner.to_owned(), crate::now_ms());
+        let (name, owner, now_ms) = (name.to_owned(), owner.to_owned(), now_ms());
         match self.catalog.make_bucket(NewBucket { name, owner, settings, object_lock, now_ms }).await {
             Ok(row) => Ok(Some(self.bucket_of(row).await?)),
             Err(CatalogError::Exists) => Ok(None),
@@ -230,7 +231,7 @@ impl Engine {
             self.keyring.forget(bucket.row.id);
             for copy in &bucket.settings.keysets {
                 // What cannot be deleted now is garbage by its epoch: the collector finds it.
-                if let Some(id) = crate::parse_blob_id(&copy.id)
+                if let Some(id) = BlobId::parse(&copy.id)
                     && let Err(error) = self.blobs.backend(&bucket.settings.backend)?.delete(&keyset_name(id)?).await
                 {
                     tracing::warn!(%error, keyset = copy.id, "a deleted bucket's keyset stays until the next collection");

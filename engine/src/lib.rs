@@ -38,7 +38,10 @@ pub mod lifecycle {
 }
 
 pub use bases::{key_order, plan::FAN_IN_MAX};
-pub use blobs::originals::{Originals, PlainPlace};
+pub use blobs::{
+    originals::{Originals, PlainPlace},
+    stores::Stores,
+};
 pub use bucket::{BucketHandle, BucketState};
 pub use config::{BucketSettings, Compression, ConvertConfig, EffortSetting, Encryption, EngineConfig, SecondCopies};
 pub use error::{EngineError, StoreError};
@@ -52,6 +55,7 @@ pub use recovery::{
     Shipped, list_backups, recover,
 };
 pub use resources::{
+    files::make_private_dir,
     observe::{BackendMetrics, CatalogMetrics},
     reserves::{CatalogReserve, DISK_RESERVE_BYTES, Reserves, may_take_the_last},
 };
@@ -67,7 +71,7 @@ use blobs::{
     pins::Pins,
 };
 use catalog::{
-    BlobRow, Catalog, CatalogError, Committed, Deleted, LockChange, Precondition, UnixMs, UploadId, Version, VersionId,
+    BlobRow, Catalog, CatalogError, Committed, Deleted, LockChange, Precondition, UploadId, Version, VersionId,
     VersionRef,
 };
 use deployment::{
@@ -82,13 +86,14 @@ use recovery::Safety;
 use resources::{
     budget::MemoryBudget,
     buffers,
+    clock::now_ms,
     pool::{CodecPool, PoolKind},
 };
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 use storage_backends::{Backend, ErrorKind, UnfinishedUploads};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -140,40 +145,6 @@ pub struct Engine {
     stopping: CancellationToken,
     jobs: jobs::Jobs,
     metrics: Arc<Metrics>,
-}
-
-/// Where a deployment keeps its rows and its bytes, open. The engine opens none of it: it knows no
-/// cloud and no database by name.
-pub struct Stores {
-    /// The catalog.
-    pub catalog: Arc<dyn Catalog>,
-    /// Whether no other process can have the catalog open.
-    pub alone: bool,
-    /// The backends by their configured names.
-    pub backends: BTreeMap<String, Arc<dyn Backend>>,
-    /// Directories of those that are local, to see how full their file systems are.
-    pub directories: BTreeMap<String, PathBuf>,
-    /// What is kept free on the disks, for when they are full.
-    pub reserves: Reserves,
-    /// Those where uploads in parts can be left behind.
-    pub unfinished: BTreeMap<String, Arc<dyn UnfinishedUploads>>,
-    /// Stores of plain objects.
-    pub originals: Originals,
-}
-
-impl Stores {
-    /// A catalog that this process has alone and backends of which nothing more is known.
-    pub fn new(catalog: Arc<dyn Catalog>, backends: BTreeMap<String, Arc<dyn Backend>>) -> Self {
-        Self {
-            catalog,
-            alone: true,
-            backends,
-            directories: BTreeMap::new(),
-            reserves: Reserves::default(),
-            unfinished: BTreeMap::new(),
-            originals: Originals::default(),
-        }
-    }
 }
 
 /// A current version with its facts opened.
@@ -609,28 +580,4 @@ fn threads_within(memory_bytes_max: u64, wanted: usize) -> usize {
         );
     }
     threads
-}
-
-/// Makes a directory that only its owner may enter, and those above it; one that is there stays as
-/// it is.
-///
-/// # Errors
-/// [`EngineError::Other`] when it cannot be made.
-pub fn make_private_dir(path: &Path) -> Result<(), EngineError> {
-    use std::os::unix::fs::DirBuilderExt;
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(|error| EngineError::Other(format!("cannot make {}: {error}", path.display())))
-}
-
-/// Milliseconds since 1970-01-01 UTC by this machine's clock. Orders nothing (I12).
-pub(crate) fn now_ms() -> UnixMs {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixMs::try_from(since.as_millis()).unwrap_or(UnixMs::MAX)
-}
-
-/// A blob id from its 32 hexadecimal digits.
-pub(crate) fn parse_blob_id(text: &str) -> Option<BlobId> {
-    let mut id = [0; 16];
-    hex::decode_to_slice(text, &mut id).ok()?;
-    Some(BlobId(id))
 }

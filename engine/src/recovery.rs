@@ -35,7 +35,7 @@ use crate::{
     deployment::keyring::Keyring,
     error::EngineError,
     metrics::Metrics,
-    resources::{budget::MemoryBudget, pool::CodecPool},
+    resources::{budget::MemoryBudget, clock::now_ms, pool::CodecPool},
 };
 use catalog::{Catalog, Seq};
 use serde::{Deserialize, Serialize};
@@ -172,5 +172,5 @@ pub(crate) async fn sweep_floor(catalog: &dyn Catalog) -> Result<Option<SweepFlo
     let Some(setting) = catalog.setting(SWEEP_FLOOR_SETTING).await? else { return Ok(None) };
     let floor: SweepFloor = serde_json::from_value(setting)
         .map_err(|error| EngineError::Other(format!("the catalog's setting {SWEEP_FLOOR_SETTING}: {error}")))?;
-    Ok((floor.until_ms > crate::now_ms()).then_some(floor))
+    Ok((floor.until_ms > now_ms()).then_some(floor))
 }

@@ -3,7 +3,9 @@
 
 pub(crate) mod budget;
 pub(crate) mod buffers;
+pub(crate) mod clock;
 pub(crate) mod disks;
+pub(crate) mod files;
 pub(crate) mod observe;
 pub(crate) mod pace;
 pub(crate) mod pool;

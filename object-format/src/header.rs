@@ -34,6 +34,21 @@ impl BlobId {
         Self(id)
     }
 
+    /// Reads an id as it is displayed, 32 hexadecimal digits in either case; `None` for anything
+    /// else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.as_bytes().as_chunks::<2>();
+        let mut id = [0; 16];
+        if digits.0.len() != id.len() || !digits.1.is_empty() {
+            return None;
+        }
+        for (byte, [high, low]) in id.iter_mut().zip(digits.0) {
+            let digit = |digit: u8| char::from(digit).to_digit(16);
+            *byte = u8::try_from(digit(*high)? << 4 | digit(*low)?).ok()?;
+        }
+        Some(Self(id))
+    }
+
     /// The writer epoch it was made in.
     pub fn epoch(&self) -> u32 {
         u32::from_be_bytes([self.0[0], self.0[1], self.0[2], self.0[3]])

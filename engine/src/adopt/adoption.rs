@@ -10,7 +10,7 @@ use crate::{
     deployment::keyring::random,
     error::EngineError,
     facts::{Checksum, Facts, Form, StorageFacts},
-    now_ms,
+    resources::clock::now_ms,
     write::{publish::to_json, stage::BLOB_PLAIN_LEN_MAX},
 };
 use catalog::{

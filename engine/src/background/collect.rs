@@ -8,7 +8,8 @@ use crate::{
     background::{copies::copy_name, jobs::JobRun},
     blobs::open::blob_name,
     error::EngineError,
-    now_ms, recovery,
+    recovery,
+    resources::clock::now_ms,
 };
 use catalog::{BlobKey, CatalogError, Tombstone, UnixMs};
 use futures::{StreamExt, stream};

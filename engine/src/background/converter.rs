@@ -18,8 +18,7 @@ use crate::{
     bases::plan::{self, StoredShare},
     bucket::BucketHandle,
     error::EngineError,
-    now_ms,
-    resources::{disks, pace::Pace},
+    resources::{clock::now_ms, disks, pace::Pace},
     write::effort,
 };
 use catalog::{BlobForm, BlobKey, BlobRow, BlobState, BucketId, Deferred, FormBytes, Heated, Seq};

@@ -22,7 +22,6 @@ use crate::{
     config::{OBJECTS_PER_FILE_MAX, SecondCopies},
     deployment::keyring::random,
     error::EngineError,
-    parse_blob_id,
 };
 use catalog::{BlobKey, BlobRow, BlobState, BucketId, CatalogError, CopyCommit};
 use object_format::BlobId;
@@ -74,7 +73,7 @@ pub(crate) fn copy_name(blob: BlobId, copy: BlobKey) -> Result<BlobName, EngineE
 /// Blob and copy that a name below `copies/` is for; `None` when it is none of ours.
 pub(crate) fn parse_copy_name(name: &BlobName) -> Option<(BlobId, BlobId)> {
     let (blob, copy) = name.as_str().strip_prefix("copies/")?.split_once('-')?;
-    Some((parse_blob_id(blob)?, parse_blob_id(copy)?))
+    Some((BlobId::parse(blob)?, BlobId::parse(copy)?))
 }
 
 impl Engine {

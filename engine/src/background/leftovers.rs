@@ -9,8 +9,8 @@ use crate::{
     Engine,
     background::{copies::parse_copy_name, jobs::JobRun},
     error::EngineError,
-    parse_blob_id,
 };
+use object_format::BlobId;
 use serde::Serialize;
 use std::collections::HashSet;
 use storage_backends::BlobName;
@@ -63,7 +63,7 @@ fn epoch_of(name: &BlobName) -> Option<u32> {
         return Some(copy.epoch());
     }
     let (directory, id) = name.as_str().split_once('/')?;
-    let id = parse_blob_id(id).filter(|_| matches!(directory, "blobs" | "keyset"))?;
+    let id = BlobId::parse(id).filter(|_| matches!(directory, "blobs" | "keyset"))?;
     Some(id.epoch())
 }
 

@@ -9,7 +9,7 @@ use crate::{
     background::jobs::JobRun,
     bucket::{BucketHandle, BucketState},
     error::EngineError,
-    now_ms,
+    resources::clock::now_ms,
 };
 use catalog::{Bucket, Precondition, UnixMs, UploadsQuery, Version, VersionEntry, VersionRef, VersionsQuery};
 use futures::{StreamExt as _, stream};

@@ -17,8 +17,8 @@ use crate::{
     deployment::keyring::random,
     error::EngineError,
     facts::{Facts, Form, StorageFacts},
-    now_ms,
     read::object::from_json,
+    resources::clock::now_ms,
     write::publish::to_json,
 };
 use catalog::{

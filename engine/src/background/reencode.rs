@@ -21,8 +21,7 @@ use crate::{
     config::Compression,
     error::{EngineError, StoreError},
     facts::{Facts, Form, StorageFacts},
-    now_ms,
-    resources::pace::Pace,
+    resources::{clock::now_ms, pace::Pace},
     write::{
         effort::Trying,
         publish::{Stored, to_json, without_choices},

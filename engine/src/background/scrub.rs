@@ -29,7 +29,7 @@ use crate::{
     blobs::open::{Blobs, Reads},
     bucket::BucketHandle,
     error::EngineError,
-    now_ms,
+    resources::clock::now_ms,
 };
 use catalog::{BlobKey, BlobRow, BlobState, BucketId, ToVerify, VerifyPlace};
 use documents::{DocumentCounts, Documents};

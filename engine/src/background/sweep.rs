@@ -19,8 +19,8 @@ use crate::{
         jobs::JobRun,
     },
     error::EngineError,
-    now_ms, parse_blob_id,
     recovery::{self, Suspects},
+    resources::clock::now_ms,
 };
 use catalog::{BlobKey, TrashFile, UnixMs};
 use futures::{StreamExt, stream};
@@ -197,7 +197,7 @@ impl Engine {
         let is_known = |name: &&BlobName| match (parse_copy_name(name), name.as_str().split_once('/')) {
             (Some((blob, copy)), _) => rows.get(&BlobKey(blob.0)) == Some(&Some(BlobKey(copy.0))),
             (None, Some(("blobs", _))) => blob_of(name).is_none_or(|id| rows.contains_key(&id)),
-            (None, Some(("keyset", id))) => parse_blob_id(id).is_none_or(|id| keysets.contains(&id)),
+            (None, Some(("keyset", id))) => BlobId::parse(id).is_none_or(|id| keysets.contains(&id)),
             // Nothing that a sweep lists.
             _ => true,
         };
@@ -232,7 +232,7 @@ impl Engine {
         Ok(buckets
             .iter()
             .flat_map(crate::read::report::keysets_of)
-            .filter_map(|copy| parse_blob_id(&copy.id))
+            .filter_map(|copy| BlobId::parse(&copy.id))
             .collect())
     }
 }
@@ -241,7 +241,7 @@ impl Engine {
 fn blob_of(name: &BlobName) -> Option<BlobKey> {
     match parse_copy_name(name) {
         Some((blob, _)) => Some(BlobKey(blob.0)),
-        None => name.as_str().strip_prefix("blobs/").and_then(parse_blob_id).map(|id| BlobKey(id.0)),
+        None => name.as_str().strip_prefix("blobs/").and_then(BlobId::parse).map(|id| BlobKey(id.0)),
     }
 }
 
@@ -253,7 +253,7 @@ fn writer_of(name: &BlobName) -> Option<u32> {
             .as_str()
             .split_once('/')
             .filter(|(kind, _)| matches!(*kind, "blobs" | "keyset"))
-            .and_then(|(_, id)| parse_blob_id(id)),
+            .and_then(|(_, id)| BlobId::parse(id)),
     };
     id.map(|id| id.epoch())
 }

@@ -3,7 +3,7 @@
 
 pub(crate) mod copies;
 
-use crate::{blobs::open::Blobs, error::EngineError, parse_blob_id};
+use crate::{blobs::open::Blobs, error::EngineError};
 use bytes::Bytes;
 use catalog::{Bucket, BucketId, Catalog, CatalogError, WrappedKey};
 use object_format::{
@@ -67,7 +67,7 @@ pub struct KeysetCopy {
 impl KeysetCopy {
     /// The id of the blob, if it is one.
     pub(crate) fn blob_id(&self) -> Option<BlobId> {
-        parse_blob_id(&self.id)
+        BlobId::parse(&self.id)
     }
 }
 
@@ -389,7 +389,7 @@ impl Keyring {
 
 /// Removes copies that nothing names.
 async fn discard(copies: &[KeysetCopy], backend: &str, blobs: &Blobs) -> Result<(), EngineError> {
-    for id in copies.iter().filter_map(|copy| parse_blob_id(&copy.id)) {
+    for id in copies.iter().filter_map(|copy| BlobId::parse(&copy.id)) {
         blobs.backend(backend)?.delete(&keyset_name(id)?).await?;
     }
     Ok(())

@@ -9,7 +9,7 @@
 
 mod records;
 
-use crate::{Engine, deployment::keyring::random, error::EngineError, now_ms};
+use crate::{Engine, deployment::keyring::random, error::EngineError, resources::clock::now_ms};
 use catalog::{Catalog, CatalogError, UnixMs};
 use serde::{Deserialize, Serialize};
 use std::{

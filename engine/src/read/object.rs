@@ -13,10 +13,10 @@ use crate::{
     deployment::keyring::random,
     error::EngineError,
     facts::Facts,
-    now_ms,
     resources::{
         budget::{Permit, Slot},
         buffers::lent,
+        clock::now_ms,
     },
 };
 use bytes::Bytes;

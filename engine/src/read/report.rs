@@ -3,7 +3,7 @@
 
 use crate::{
     Engine, background::packs, bases::choose::ChoiceAccount, blobs::open::Manifest, deployment::keyring::KeysetCopy,
-    error::EngineError, parse_blob_id, read::object::Named, write::publish::CHOICES,
+    error::EngineError, read::object::Named, write::publish::CHOICES,
 };
 use catalog::{BlobKey, BlobRow, Bucket, BucketStats, Original, StoredBytes, VersionRef};
 use object_format::{BlobId, Suite};
@@ -137,7 +137,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError`] when catalog or backend fail, or the blob is damaged.
     pub async fn inspect(&self, blob: &str) -> Result<Option<Value>, EngineError> {
-        let Some(id) = parse_blob_id(blob) else { return Ok(None) };
+        let Some(id) = BlobId::parse(blob) else { return Ok(None) };
         let Some(row) = self.catalog.blobs(&[BlobKey(id.0)]).await?.into_iter().next() else { return Ok(None) };
         if let Some(original) = &row.original {
             return Ok(Some(original_json(&row, original)));

@@ -7,7 +7,7 @@ use super::{
     recovered::highest_epoch,
     store_key::SETTING as STORE_KEY_SETTING,
 };
-use crate::{error::EngineError, now_ms};
+use crate::{error::EngineError, resources::clock::now_ms};
 use catalog::Seq;
 use object_format::BlobKind;
 use std::{collections::BTreeMap, sync::Arc};

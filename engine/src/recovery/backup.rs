@@ -7,7 +7,7 @@ use super::{
     names::{BackupName, Lineage, journal_first, journal_name, lineage_name, sealed_lineage_name},
     vault::Vault,
 };
-use crate::{deployment::keyring::random, error::EngineError, now_ms};
+use crate::{deployment::keyring::random, error::EngineError, resources::clock::now_ms};
 use catalog::{TableRows, UnixMs};
 use futures::TryStreamExt;
 use object_format::{BlobKind, DomainKey};

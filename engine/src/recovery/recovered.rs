@@ -14,7 +14,7 @@ use crate::{
     deployment::keyring::{Keyring, keyset_name, random},
     error::EngineError,
     facts::{Facts, PartFacts, PartSize, StorageFacts},
-    now_ms, parse_blob_id,
+    resources::clock::now_ms,
     write::publish::to_json,
 };
 use catalog::{
@@ -99,7 +99,7 @@ pub(super) async fn highest_epoch(backends: &BTreeMap<String, Arc<dyn Backend>>)
         for prefix in ["blobs/", "keyset/"] {
             let mut listing = backend.list(prefix);
             while let Some(blob) = listing.try_next().await? {
-                if let Some(id) = blob.name.as_str().strip_prefix(prefix).and_then(parse_blob_id) {
+                if let Some(id) = blob.name.as_str().strip_prefix(prefix).and_then(BlobId::parse) {
                     highest = highest.max(id.epoch());
                 }
             }
@@ -191,7 +191,7 @@ async fn found_keys(sources: &Sources<'_>) -> Result<HashMap<KeyId, FoundKey>, E
     for (backend_name, backend) in sources.backends {
         let mut listing = backend.list("keyset/");
         while let Some(listed) = listing.try_next().await? {
-            let id = listed.name.as_str().strip_prefix("keyset/").and_then(parse_blob_id);
+            let id = listed.name.as_str().strip_prefix("keyset/").and_then(BlobId::parse);
             let Some(id) = id.filter(|_| listed.stored_len <= KEYSET_LEN_MAX) else { continue };
             let Some(bytes) = get_all(&**backend, &keyset_name(id)?, listed.stored_len).await? else { continue };
             // One damaged copy is why there are two.
@@ -228,7 +228,7 @@ impl Run<'_> {
     ) -> Result<Vec<Unknown>, EngineError> {
         let mut found = Vec::new();
         for blob in listed {
-            let Some(id) = blob.name.as_str().strip_prefix("blobs/").and_then(parse_blob_id) else { continue };
+            let Some(id) = blob.name.as_str().strip_prefix("blobs/").and_then(BlobId::parse) else { continue };
             let since = blob.modified.and_then(|modified| modified.duration_since(UNIX_EPOCH).ok());
             let modified_ms = since.and_then(|since| UnixMs::try_from(since.as_millis()).ok());
             found.push(Unknown { id, backend: backend.to_owned(), stored_len: blob.stored_len, modified_ms });

@@ -11,17 +11,19 @@ use super::{
     vault::Vault,
 };
 use crate::{
-    Stores,
+    blobs::stores::Stores,
     config::EngineConfig,
     deployment::{
         keyring::Keyring,
         ownership::{DEPLOYMENT_SETTING, Deployment, Strangers},
     },
     error::EngineError,
-    make_private_dir,
     metrics::Metrics,
-    now_ms,
-    resources::pool::{CodecPool, PoolKind},
+    resources::{
+        clock::now_ms,
+        files::make_private_dir,
+        pool::{CodecPool, PoolKind},
+    },
 };
 use catalog::{Catalog, CatalogError, JournalEntry, Mutation, Remains, Seq, UnixMs};
 use futures::TryStreamExt;

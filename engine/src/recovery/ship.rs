@@ -8,7 +8,7 @@ use super::{
     document::{LineageDocument, decode_journal, encode_journal},
     names::{Lineage, journal_name, lineage_name, sealed_lineage_name},
 };
-use crate::{deployment::keyring::random, error::EngineError, now_ms};
+use crate::{deployment::keyring::random, error::EngineError, resources::clock::now_ms};
 use catalog::{CatalogError, Gate, JournalEntry, JournalMarks, Seq};
 use object_format::{BlobKind, DomainKey};
 use serde::Serialize;

@@ -11,7 +11,7 @@ use crate::{
         random,
     },
     error::EngineError,
-    now_ms,
+    resources::clock::now_ms,
 };
 use catalog::JournalEntry;
 use object_format::{

@@ -11,7 +11,7 @@ use super::{
     document::{IndexDocument, LineageDocument, decode_journal},
     names::{Lineage, journal_first, journal_name, lineage_name, sealed_lineage_name},
 };
-use crate::{background::copies::parse_copy_name, error::EngineError, parse_blob_id, read::report::keysets_in};
+use crate::{background::copies::parse_copy_name, error::EngineError, read::report::keysets_in};
 use catalog::{BlobKey, BucketId, JournalEntry, Mutation, NewBlob, Seq, TableRows, Value};
 use object_format::{BlobId, BlobKind};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -70,8 +70,8 @@ impl Subject {
             return Some(Self::Copy(BlobKey(blob.0), BlobKey(copy.0)));
         }
         match name.as_str().split_once('/')? {
-            ("blobs", id) => parse_blob_id(id).map(|id| Self::Blob(BlobKey(id.0))),
-            ("keyset", id) => parse_blob_id(id).map(Self::Keyset),
+            ("blobs", id) => BlobId::parse(id).map(|id| Self::Blob(BlobKey(id.0))),
+            ("keyset", id) => BlobId::parse(id).map(Self::Keyset),
             _ => None,
         }
     }
@@ -107,7 +107,7 @@ impl<'a> Reading<'a> {
     }
 
     fn name_keysets(&mut self, bucket: BucketId, settings: &serde_json::Value) {
-        let ids = keysets_in(settings).iter().filter_map(|copy| parse_blob_id(&copy.id)).collect();
+        let ids = keysets_in(settings).iter().filter_map(|copy| BlobId::parse(&copy.id)).collect();
         self.keysets.insert(bucket, ids);
     }
 

@@ -134,7 +134,7 @@ async fn the_record_in_the_store_knows_what_was_purged_and_copied() {
 fn blob_ids(deployment: &Deployment) -> Vec<BlobId> {
     let files = deployment.blob_files();
     let mut ids: Vec<BlobId> =
-        files.iter().filter_map(|file| parse_blob_id(&file.file_name()?.to_string_lossy())).collect();
+        files.iter().filter_map(|file| BlobId::parse(&file.file_name()?.to_string_lossy())).collect();
     ids.sort_unstable_by_key(|id| BlobKey(id.0));
     ids
 }

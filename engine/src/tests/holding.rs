@@ -2,6 +2,7 @@
 //! catalog knows better.
 
 use super::*;
+use crate::resources::clock::now_ms;
 use async_trait::async_trait;
 use catalog::{CatalogError, Gate};
 use futures::stream::BoxStream;

@@ -1,6 +1,7 @@
 //! Small objects in packs.
 
 use super::*;
+use crate::resources::clock::now_ms;
 
 /// A JSON document as an application writes thousands of: the same members, other values.
 fn document(number: usize) -> Vec<u8> {

@@ -7,8 +7,8 @@ use crate::{
     deployment::keyring::random,
     error::EngineError,
     facts::{Facts, PartFacts},
-    now_ms,
     read::object::from_json,
+    resources::clock::now_ms,
     write::publish::to_json,
 };
 use catalog::{Part, Upload, UploadId};

@@ -15,8 +15,8 @@ use crate::{
     deployment::keyring::random,
     error::{EngineError, StoreError},
     facts::{Facts, Form, PartFacts, StorageFacts},
-    now_ms,
     read::object::{OpenObject, from_json},
+    resources::clock::now_ms,
     write::{
         stage::{BodyDigest, Staged, StagedContent},
         view,

@@ -6,7 +6,7 @@ use crate::{
     bucket::{BucketHandle, RowPlace},
     error::EngineError,
     facts::Facts,
-    now_ms,
+    resources::clock::now_ms,
     write::publish::to_json,
 };
 use catalog::{CatalogError, RewriteCommit, VersionId};

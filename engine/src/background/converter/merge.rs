@@ -30,7 +30,7 @@ use crate::{
     deployment::keyring::random,
     error::{EngineError, StoreError},
     facts::{Facts, PartFacts, StorageFacts},
-    now_ms,
+    resources::clock::now_ms,
     write::{
         effort::{self, Trying},
         publish::{HeldBases, Stored, to_json},

@@ -5,7 +5,7 @@ use super::{
     registry::{self, JobSpec},
     state::{JobState, Outcome, Progress},
 };
-use crate::{Engine, error::EngineError, now_ms};
+use crate::{Engine, error::EngineError, resources::clock::now_ms};
 use catalog::{Catalog, CatalogError, JobLease, JobRow};
 use futures::FutureExt;
 use serde::{Serialize, de::DeserializeOwned};

@@ -46,7 +46,7 @@ async fn replicas_that_make_the_keys_of_a_bucket_at_once_use_one_set_and_leave_o
         assert_eq!(settings["a"], 1);
         let named: Vec<KeysetCopy> = serde_json::from_value(settings["keysets"].clone()).unwrap();
         let named: BTreeSet<BlobName> =
-            named.iter().map(|copy| keyset_name(parse_blob_id(&copy.id).unwrap()).unwrap()).collect();
+            named.iter().map(|copy| keyset_name(BlobId::parse(&copy.id).unwrap()).unwrap()).collect();
         let fresh: BTreeSet<BlobName> =
             listed(&*backend).await.into_iter().filter(|name| !before.contains(name)).collect();
         assert_eq!(fresh, named, "what is stored is what is named");
