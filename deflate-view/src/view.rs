@@ -33,8 +33,8 @@ pub struct StoredPiece {
 pub struct Replaying {
     /// The encoder.
     pub id: ReplayId,
-    /// Most work ([`StoredPiece::work`]) for each byte of the object: a unit that would need more is
-    /// written without replays.
+    /// Most work ([`StoredPiece::work`]) for each byte of the object: a unit that would need more
+    /// is written without replays.
     pub work_per_byte_max: u64,
 }
 

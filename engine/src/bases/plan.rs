@@ -255,8 +255,9 @@ pub(crate) fn view_gains(before: u64, whole: u64, after: u64) -> bool {
 }
 
 /// Most work of decoding a view for each byte of the object, by the bucket's effort, counted in
-/// bytes of text ([`deflate_view::StoredPiece::work`]). A byte of text takes about five nanoseconds,
-/// so the bound keeps some six megabytes a second for each core where the format could go below.
+/// bytes of text ([`deflate_view::StoredPiece::work`]). A byte of text takes about five
+/// nanoseconds, so the bound keeps some six megabytes a second for each core where the format could
+/// go below.
 pub(crate) fn view_work_max(effort: EffortSetting) -> u64 {
     match effort {
         EffortSetting::Auto | EffortSetting::Fast | EffortSetting::Balanced => 32,

@@ -1,5 +1,5 @@
-//! In which order the queue is worked through: what has waited too long, then what saves most for its
-//! processor time, newer content sooner than older.
+//! In which order the queue is worked through: what has waited too long, then what saves most for
+//! its processor time, newer content sooner than older.
 //!
 //! What content of a kind saves is learned from what was encoded before, and lives as long as the
 //! process: a wrong order costs time and nothing else.

@@ -290,8 +290,8 @@ impl<'a> ViewEncoder<'a> {
         Ok(Some(piece))
     }
 
-    /// A segment's units together; `None` when they break a limit of the format, or would take longer
-    /// to decode than the bucket's effort allows.
+    /// A segment's units together; `None` when they break a limit of the format, or would take
+    /// longer to decode than the bucket's effort allows.
     fn view_of(&self, pieces: Vec<StoredPiece>) -> Option<StoredView> {
         let compress = |windows: &[u8]| {
             let mut frame = Vec::new();
