@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.postgres import Postgres, binaries
-from outside.archives import wheel
+from outside.archives import tar_gz
 from outside.clients import S3Client, s3_client
 from outside.content import KIB, MIB, noise, release, text
 from outside.server import ROOT, Server, Value
@@ -107,7 +107,7 @@ def lay() -> Iterator[tuple[str, str, bytes, dict[str, Any]]]:
         yield bucket, "builds/again.bin", release(20, 90 * KIB, 1), {}
         for version in range(2):
             # Deflate streams of both are opened: segments of coding 3.
-            yield bucket, f"wheels/package-1.{version}.whl", wheel(70, 6, 60_000, version), {}
+            yield bucket, f"archives/package-1.{version}.tar.gz", tar_gz(70, 6, 60_000, version), {}
         for number in range(48):
             yield bucket, f"documents/{number:03}.json", text(100 + number, 5 * KIB + number), {}
     for version in range(18):
@@ -198,7 +198,7 @@ def fill(server: Server) -> dict[str, Any]:
     assert forms >= {"raw", "zstd", "delta", "dedup"}, forms
     told["kinds"] = sorted(path.name for path in server.blobs.iterdir())
     done = {job["name"]: job["last_outcome"] for job in server.admin("/api/v1/jobs")}
-    told["codings"] = codings(server, "delta-plain", "wheels/") | codings(server, "delta-sealed", "wheels/")
+    told["codings"] = codings(server, "delta-plain", "archives/") | codings(server, "delta-sealed", "archives/")
     assert "view" in told["codings"].values(), told["codings"]
     told["jobs"] = {name: done[name] for name in ("pack", "copies", "backup")}
     assert done["pack"]["packs"] and done["copies"]["copied"], done
