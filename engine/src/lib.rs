@@ -89,12 +89,7 @@ use resources::{
     clock::now_ms,
     pool::{CodecPool, PoolKind},
 };
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use storage_backends::{Backend, ErrorKind, UnfinishedUploads};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use write::{effort, open_uploads::OpenUploads, parts::PartsSeen};

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use catalog::{CommitObserver, SqliteCatalog, SqliteOptions};
 use futures::TryStreamExt;
 use sha2::{Digest, Sha256};
-use std::{convert::Infallible, ops::Range};
+use std::{convert::Infallible, ops::Range, path::Path};
 use storage_backends::{LocalBackend, LocalOptions, Measured, PlainDirectory};
 use tempfile::TempDir;
 

@@ -10,6 +10,7 @@
 //! both ── streams ── text window ── units (in parallel) ─────────┘
 //! ```
 
+mod coder;
 mod decode;
 mod encode;
 mod error;

@@ -2,7 +2,7 @@
 
 use super::{
     OnProgress,
-    encode::with_own,
+    coder::with_own,
     error::{DeltaFileError, Result, io_error},
     format::{DELTA, FIRST, Head, Header, Range, expect_end, read_exact},
     pool,

@@ -2,6 +2,7 @@
 
 use super::{
     OnProgress,
+    coder::{Coder, with_own},
     error::{Result, io_error},
     format::{DELTA, FIRST, Head, Header, Range, WITH_VIEWS},
     pool,
@@ -11,7 +12,7 @@ use super::{
     views::{self, ViewEncoder},
 };
 use deflate_view::{Index, Scanner};
-use delta_codec::{BaseIndex, Decoder, Effort, EncodeJob, Encoder, FootprintLimits, WINDOW_LEN_MAX, WindowUnit, whole};
+use delta_codec::{BaseIndex, Effort, EncodeJob, FootprintLimits, WINDOW_LEN_MAX, WindowUnit, whole};
 use object_format::{Coding, SEGMENT_LEN, blob::segment_digest};
 use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
@@ -32,14 +33,6 @@ const SHARED_BYTES: usize = WINDOW_LEN_MAX + (32 << 20) + 2 * REGION_LEN;
 /// Where streams are opened: the text's window and its index, access points, units before they are
 /// encoded.
 const SHARED_BYTES_OF_VIEWS: usize = WINDOW_LEN_MAX + (32 << 20) + (64 << 20) + (48 << 20);
-
-/// What a thread keeps between segments.
-#[derive(Default)]
-pub(super) struct Coder {
-    pub(super) encoder: Encoder,
-    pub(super) decoder: Decoder,
-    pub(super) decoded: Vec<u8>,
-}
 
 /// A segment as it is written.
 struct Encoded {
@@ -147,14 +140,6 @@ fn survey(base: &Source, progress: OnProgress<'_>) -> Result<([u8; 32], Tiles, I
         Ok(())
     })?;
     Ok((hash.finalize().into(), tiles, scanner.finish()))
-}
-
-/// Runs `work` with what belongs to this thread of the pool.
-pub(super) fn with_own<S, T>(states: &[Mutex<S>], work: impl FnOnce(&mut S) -> T) -> T {
-    let own = &states[rayon::current_thread_index().unwrap_or(0) % states.len()];
-    // A thread that panicked has ended the program's work already: what it left behind is only
-    // buffers.
-    work(&mut own.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
 }
 
 impl Window {

@@ -1,7 +1,7 @@
 //! The containers and deflate streams in a file: what `deltaweir inspect FILE` shows.
 
 use super::{
-    encode::Coder,
+    coder::Coder,
     error::{DeltaFileError, Result},
     source::Source,
     views::{OpenedBase, scan},

@@ -2,7 +2,7 @@
 //! base's (docs/format/deflate-view-v1.md §12).
 
 use super::{
-    encode::{Coder, with_own},
+    coder::{Coder, with_own},
     error::{DeltaFileError, Result},
     format::VIEW_WORK_BYTES_MAX,
     source::Source,
