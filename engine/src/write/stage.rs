@@ -519,11 +519,12 @@ impl Encoding {
             if first.len() as u64 <= DELTA_LEN_MIN && offset == 0 {
                 return None;
             }
-            let wish = Wish { offset, position, part, head, first, target_bytes, reach, effort, avoid, proven };
+            let mut wish = Wish { offset, position, part, head, first, target_bytes, reach, effort, avoid, proven };
             let mut chosen = engine.bases.choose(&bucket, &wish, &named).await;
             if chosen.as_ref().is_ok_and(|choice| choice.outcome == BaseOutcome::Busy) {
                 // As for a region's window.
                 left_pool.wait_for(|count| *count >= earlier).await.ok()?;
+                wish.reach = reach.min(engine.bases.windows().len_max());
                 chosen = engine.bases.choose(&bucket, &wish, &named).await;
             }
             match chosen {
@@ -563,8 +564,10 @@ impl Encoding {
             let mut outcome = engine.bases.region(&bucket, &choice.bases, position, reach).await;
             if let Ok(RegionOutcome::Busy) = outcome {
                 // The memory may be with this body's earlier segments. They need nothing of what
-                // comes after them, so they can be waited for however long they take.
+                // comes after them, so they can be waited for however long they take. What later
+                // ones hold leaves room for a small window.
                 left_pool.wait_for(|count| *count >= earlier).await.ok()?;
+                let reach = reach.min(engine.bases.windows().len_max());
                 outcome = engine.bases.region(&bucket, &choice.bases, position, reach).await;
             }
             match outcome {
