@@ -31,8 +31,9 @@ use std::{
 };
 use tokio::sync::OnceCell;
 
-/// How long a region waits for memory before its content is stored without a base.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a window waits for memory that others hold. What the same body holds it does not wait
+/// for here: `write/stage.rs`.
+const PATIENCE: Duration = Duration::from_millis(300);
 /// Segments of a base that are fetched and decoded at the same time.
 const FETCHES_AT_ONCE: usize = 4;
 
@@ -279,7 +280,7 @@ impl Windows {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.budget.try_acquire(bytes) {
-                None if Instant::now() < deadline => tokio::time::sleep(PATIENCE / 200).await,
+                None if Instant::now() < deadline => tokio::time::sleep(PATIENCE / 30).await,
                 outcome => return outcome,
             }
         }

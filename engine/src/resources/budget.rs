@@ -191,6 +191,11 @@ impl MemoryBudget {
         }
     }
 
+    /// Bytes that are not set aside for something: for segments, windows, read-ahead, jobs.
+    pub(crate) fn work_bytes(&self) -> u64 {
+        self.work_units.get().map_or(self.bytes_max, |units| *units as u64 * UNIT)
+    }
+
     /// Bytes of the whole budget.
     pub(crate) fn bytes_max(&self) -> u64 {
         self.bytes_max

@@ -71,6 +71,8 @@ const SEAL_INLINE_LEN_MAX: usize = 64 << 10;
 const PIECE_LEN_MIN: usize = 64 << 10;
 /// Memory beside a segment's bytes: tables, small buffers.
 const SEGMENT_OVERHEAD: u64 = 64 << 10;
+/// Memory of a full segment while it is encoded.
+const SEGMENT_BYTES: u64 = 2 * SEGMENT_LEN as u64 + SEGMENT_OVERHEAD;
 
 /// A body that has been read to its end and encoded, but is neither visible nor durable. Dropping
 /// it abandons it.
@@ -153,7 +155,11 @@ impl Engine {
 
     fn arriving(&self, bucket: &BucketHandle, target: Target, search: Search, trying: Trying) -> Manner {
         let watch_streams = self.config.convert.defer && bucket.settings.compression == Compression::Delta;
-        Manner { target, search, trying, jobs: self.pool.threads() + 1, watch_streams }
+        // Half of the memory for segments at most, so that a window finds room beside them: one more
+        // is being emitted, and one waits for its place.
+        let room = self.budget.work_bytes() / 2 / SEGMENT_BYTES;
+        let jobs = (self.pool.threads() + 1).min(usize::try_from(room).unwrap_or(usize::MAX).saturating_sub(2)).max(1);
+        Manner { target, search, trying, jobs, watch_streams }
     }
 
     /// The same without looking for a base: the way out when a base vanished before the commit
