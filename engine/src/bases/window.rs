@@ -33,7 +33,14 @@ use tokio::sync::OnceCell;
 
 /// How long a window waits for memory that others hold. What the same body holds it does not wait
 /// for here: `write/stage.rs`.
-const PATIENCE: Duration = Duration::from_millis(300);
+const PATIENCE: Duration = Duration::from_secs(2);
+/// And how long one that takes a large part of all there is: what it waits for is mostly its own
+/// body's.
+const PATIENCE_IF_LARGE: Duration = Duration::from_millis(300);
+/// From this part of the memory on it is large.
+const LARGE_PART: u64 = 4;
+/// How often it looks.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Segments of a base that are fetched and decoded at the same time.
 const FETCHES_AT_ONCE: usize = 4;
 
@@ -277,10 +284,11 @@ impl Windows {
     /// encoded: worth a moment's wait, and no more, because others may be waiting for what this
     /// upload holds.
     async fn patiently(&self, bytes: u64) -> Option<Permit> {
-        let deadline = Instant::now() + PATIENCE;
+        let is_large = bytes > self.budget.work_bytes() / LARGE_PART;
+        let deadline = Instant::now() + if is_large { PATIENCE_IF_LARGE } else { PATIENCE };
         loop {
             match self.budget.try_acquire(bytes) {
-                None if Instant::now() < deadline => tokio::time::sleep(PATIENCE / 30).await,
+                None if Instant::now() < deadline => tokio::time::sleep(LOOK_EVERY).await,
                 outcome => return outcome,
             }
         }
