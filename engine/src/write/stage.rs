@@ -155,8 +155,8 @@ impl Engine {
 
     fn arriving(&self, bucket: &BucketHandle, target: Target, search: Search, trying: Trying) -> Manner {
         let watch_streams = self.config.convert.defer && bucket.settings.compression == Compression::Delta;
-        // Half of the memory for segments at most, so that a window finds room beside them: one more
-        // is being emitted, and one waits for its place.
+        // Half of the memory for segments at most, so that a window finds room beside them: one
+        // more is being emitted, and one waits for its place.
         let room = self.budget.work_bytes() / 2 / SEGMENT_BYTES;
         let jobs = (self.pool.threads() + 1).min(usize::try_from(room).unwrap_or(usize::MAX).saturating_sub(2)).max(1);
         Manner { target, search, trying, jobs, watch_streams }
