@@ -61,7 +61,7 @@ pub use resources::{
 };
 pub use write::{
     publish::{Completion, PartName, Terms},
-    stage::{BodyDigest, Staged},
+    stage::{BodyDigest, ContentDigest, Staged},
 };
 
 use background::{converter, jobs};

@@ -24,20 +24,6 @@ mod choosing;
 
 pub(crate) const MIB: usize = 1 << 20;
 
-pub(crate) struct Sha(Sha256);
-
-impl BodyDigest for Sha {
-    type Output = ();
-
-    fn update(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    fn finish(self) -> ((), [u8; 32]) {
-        ((), self.0.finalize().into())
-    }
-}
-
 pub(crate) struct Deployment {
     pub(crate) engine: Arc<Engine>,
     pub(crate) metrics: Arc<Metrics>,
@@ -196,7 +182,7 @@ impl Deployment {
             content.chunks(70_001).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
         let body = futures::stream::iter(pieces);
         self.engine
-            .stage(bucket, destination, Some(content.len() as u64), body, Sha(Sha256::new()))
+            .stage(bucket, destination, Some(content.len() as u64), body, ContentDigest::default())
             .await
             .expect("staged")
     }
@@ -483,7 +469,7 @@ async fn an_abandoned_upload_leaves_nothing() {
     drop(deployment.stage(&bucket, Destination::Object { key: "a".into() }, &content(9 * MIB, 17)).await);
     let failing = futures::stream::iter([Ok(Bytes::from(content(5 * MIB, 18))), Err("cut")]);
     let destination = Destination::Object { key: "b".into() };
-    let outcome = deployment.engine.stage(&bucket, destination, None, failing, Sha(Sha256::new())).await;
+    let outcome = deployment.engine.stage(&bucket, destination, None, failing, ContentDigest::default()).await;
     assert!(matches!(outcome, Err(StoreError::Body("cut"))));
     // Caches (decoded segments, texts, scans), codec threads and buffers have memory for good;
     // everything else comes back.

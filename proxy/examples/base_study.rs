@@ -14,12 +14,12 @@ use bytes::Bytes;
 use delta_codec::{BaseIndex, Effort, EncodeJob, Encoder, FootprintLimits, WINDOW_LEN_MAX, WindowUnit, whole};
 use deltaweir::{
     engine::{
-        BodyDigest, BucketSettings, Compression, Destination, EffortSetting, Encryption, EngineConfig, Facts, Metrics,
+        BucketSettings, Compression, ContentDigest, Destination, EffortSetting, Encryption, EngineConfig, Facts,
+        Metrics,
     },
     stores::{StoresConfig, open_engine},
 };
 use serde_json::json;
-use sha2::{Digest, Sha256};
 use std::{
     collections::{BTreeMap, HashMap},
     convert::Infallible,
@@ -29,20 +29,6 @@ use std::{
 };
 
 const SEGMENT_LEN: usize = 4 << 20;
-
-struct Sha(Sha256);
-
-impl BodyDigest for Sha {
-    type Output = ();
-
-    fn update(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    fn finish(self) -> ((), [u8; 32]) {
-        ((), self.0.finalize().into())
-    }
-}
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -62,7 +48,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let started = Instant::now();
         let body = futures::stream::iter([Ok::<_, Infallible>(Bytes::from(plain.clone()))]);
         let destination = Destination::Object { key: key.to_owned() };
-        let staged = engine.stage(&bucket, destination, Some(plain.len() as u64), body, Sha(Sha256::new())).await?;
+        let staged =
+            engine.stage(&bucket, destination, Some(plain.len() as u64), body, ContentDigest::default()).await?;
         let published = engine.publish(&bucket, key, staged, Facts::default(), catalog::Precondition::None).await?;
         let put_s = started.elapsed().as_secs_f64();
         // The next object is to find this one's hooks.

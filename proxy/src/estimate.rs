@@ -19,7 +19,7 @@ pub use money::{PriceTable, Prices};
 
 use crate::{
     engine::{
-        BodyDigest, BucketHandle, BucketSettings, Destination, Engine, EngineConfig, EngineError, Facts, Metrics,
+        BucketHandle, BucketSettings, ContentDigest, Destination, Engine, EngineConfig, EngineError, Facts, Metrics,
         StoreError,
     },
     stores::{StoresConfig, open_engine},
@@ -30,7 +30,6 @@ pub use predict::ClassEstimate;
 use predict::{Prediction, predict};
 use serde::Serialize;
 use series::{Listed, Observed, Population, Run};
-use sha2::{Digest, Sha256};
 use std::{path::Path, sync::Arc};
 use storage_backends::{BackendError, ErrorKind, PlainRead, PlainStore};
 
@@ -229,22 +228,6 @@ impl Upload<'_> {
 struct Stored {
     len: u64,
     stored: u64,
-}
-
-/// SHA-256 alone: nobody reads the ETags of a temporary store.
-#[derive(Default)]
-struct ContentDigest(Sha256);
-
-impl BodyDigest for ContentDigest {
-    type Output = ();
-
-    fn update(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    fn finish(self) -> ((), [u8; 32]) {
-        ((), self.0.finalize().into())
-    }
 }
 
 /// CPU time of this process so far, in seconds; 0 where the system does not say.

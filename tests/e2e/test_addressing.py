@@ -13,18 +13,9 @@ from outside.clients import AwsCli, S3Client, s3_client
 from outside.failure import error_code
 from outside.server import SECRET_ACCESS_KEY
 from outside.sigv4 import EMPTY_SHA256, Scope, authorize, presign
-from outside.wire import Answer, Connection, encode, signed
+from outside.wire import Connection, ask, encode, signed
 
 Connect = Callable[[], Connection]
-
-
-def ask(connect: Connect, data: bytes, method: str = "GET") -> Answer:
-    """One request, its answer."""
-    with connect() as connection:
-        connection.send(data)
-        answer = connection.answer(method)
-    assert answer is not None
-    return answer
 
 
 def plain(url: str, method: str = "GET", body: bytes | None = None) -> tuple[int, bytes]:

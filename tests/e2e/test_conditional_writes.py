@@ -8,30 +8,17 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-import boto3
 import pytest
 
 from outside.buckets import MakeBucket
 from outside.clients import S3Client
 from outside.content import noise
 from outside.failure import error_code
-from outside.server import ACCESS_KEY_ID, DELTA, DELTA_SEALED, REGION, SECRET_ACCESS_KEY, Mode
+from outside.server import DELTA, DELTA_SEALED, Mode
 
 FAILED = (412, "PreconditionFailed")
 GONE = (404, "NoSuchKey")
 OTHER = '"0123456789abcdef0123456789abcdef"'
-
-
-@pytest.fixture(scope="session")
-def s3(endpoint: str) -> S3Client:
-    """boto3's client with an endpoint and credentials, and nothing else."""
-    return boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        region_name=REGION,
-        aws_access_key_id=ACCESS_KEY_ID,
-        aws_secret_access_key=SECRET_ACCESS_KEY,
-    )
 
 
 def put(s3: S3Client, bucket: str, key: str, body: bytes = b"content", **conditions: Any) -> str:

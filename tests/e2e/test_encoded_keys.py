@@ -13,21 +13,12 @@ import pytest
 from outside.clients import S3Client, s3_client
 from outside.encoded_keys import encoded_keys
 from outside.sigv4 import Scope, presign
-from outside.wire import Answer, Connection, encode, signed
+from outside.wire import Connection, ask, encode, signed
 
 Connect = Callable[[], Connection]
 
 TABLE = encoded_keys()
 KEYS = sorted({key for _, key in TABLE})
-
-
-def ask(connect: Connect, data: bytes, method: str = "GET") -> Answer:
-    """One request, its answer."""
-    with connect() as connection:
-        connection.send(data)
-        answer = connection.answer(method)
-    assert answer is not None
-    return answer
 
 
 @pytest.fixture

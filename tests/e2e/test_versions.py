@@ -23,18 +23,6 @@ from outside.server import ACCESS_KEY_ID, DELTA, MODES, REGION, SECRET_ACCESS_KE
 UNKNOWN = "0123456789abcdef0123456789abcdef"
 
 
-@pytest.fixture(scope="session")
-def s3(endpoint: str) -> S3Client:
-    """boto3's client with an endpoint and credentials, and nothing else."""
-    return boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        region_name=REGION,
-        aws_access_key_id=ACCESS_KEY_ID,
-        aws_secret_access_key=SECRET_ACCESS_KEY,
-    )
-
-
 def keep(s3: S3Client, bucket: str, status: str = "Enabled") -> None:
     s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": status})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from outside.sigv4 import EMPTY_SHA256, Header, Scope, authorize
@@ -140,6 +140,15 @@ def encode(method: str, target: str, headers: Sequence[Header], body: bytes = b"
     """A request as it goes on the wire, nothing added."""
     head = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers), "", ""]
     return "\r\n".join(head).encode("utf-8", "surrogateescape") + body
+
+
+def ask(connect: Callable[[], Connection], data: bytes, method: str = "GET") -> Answer:
+    """One request on a connection of its own, its answer."""
+    with connect() as connection:
+        connection.send(data)
+        answer = connection.answer(method)
+    assert answer is not None
+    return answer
 
 
 def signed(

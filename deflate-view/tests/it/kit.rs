@@ -5,9 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use deflate_view::{
-    AHEAD_LEN, Base, CutLimits, Cutter, Index, Match, ReplayId, Run, ScanLimits, Scanner, StepCounts, Unit,
+    AHEAD_LEN, Base, CutLimits, Cutter, Index, Malformed, Match, ReplayId, Run, ScanLimits, Scanner, StepCounts, Unit,
     decode_parse, encode_parse, recognise,
 };
+use sha2::{Digest, Sha256};
 
 /// A file of tests/vectors/deflate-view/.
 pub(crate) struct Vector {
@@ -33,6 +34,29 @@ pub(crate) fn vectors(wanted: &str) -> Vec<Vector> {
     all.sort_by(|left, right| left.name.cmp(&right.name));
     assert!(!all.is_empty(), "no vectors of type {wanted}");
     all
+}
+
+/// Holds what `decode` gives for every vector of a type, with its base, against what it is expected
+/// to be: content by its digest, or a refusal. Gives how many there were of either.
+pub(crate) fn held_against_vectors(
+    wanted: &str,
+    decode: impl Fn(&Vector, &[u8]) -> Result<Vec<u8>, Malformed>,
+) -> (usize, usize) {
+    let containers = vectors("container");
+    let (mut good, mut bad) = (0, 0);
+    for vector in vectors(wanted) {
+        let base = containers.iter().find(|container| container.name == vector.field("base")).expect("its base");
+        let found = decode(&vector, &base.bytes);
+        if vector.field("expect") == "malformed" {
+            assert!(found.is_err(), "{} is not refused", vector.name);
+            bad += 1;
+        } else {
+            let found = found.unwrap_or_else(|error| panic!("{}: {error}", vector.name));
+            assert_eq!(hex::encode(Sha256::digest(found)), vector.field("expect"), "{}", vector.name);
+            good += 1;
+        }
+    }
+    (good, bad)
 }
 
 fn read(path: &Path) -> Vector {

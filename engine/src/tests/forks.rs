@@ -52,7 +52,7 @@ async fn try_put(deployment: &super::Deployment, key: &str, content: &[u8]) -> R
     let body = futures::stream::iter([Ok::<_, Infallible>(Bytes::copy_from_slice(content))]);
     let destination = Destination::Object { key: key.into() };
     let staged =
-        deployment.engine.stage(&bucket, destination, Some(content.len() as u64), body, Sha(Sha256::new())).await;
+        deployment.engine.stage(&bucket, destination, Some(content.len() as u64), body, ContentDigest::default()).await;
     let staged = staged.map_err(|error| match error {
         StoreError::Engine(error) => error,
         StoreError::Body(never) => match never {},

@@ -58,8 +58,8 @@ impl Backend for Broken {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_scrub_that_met_eio_goes_on_where_it_was_when_the_disk_is_well() {
+/// A deployment whose jobs run when asked, and the switch that breaks its disk.
+async fn on_a_disk_that_can_break() -> (Deployment, Arc<AtomicBool>) {
     let is_broken = Arc::new(AtomicBool::new(false));
     let switch = is_broken.clone();
     let dir = TempDir::new().expect("a temporary directory");
@@ -69,6 +69,12 @@ async fn a_scrub_that_met_eio_goes_on_where_it_was_when_the_disk_is_well() {
         Arc::new(Broken { folder: "blobs/", disk, is_broken: switch.clone(), well: AtomicU64::new(0) })
     })
     .await;
+    (deployment, is_broken)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_scrub_that_met_eio_goes_on_where_it_was_when_the_disk_is_well() {
+    let (deployment, is_broken) = on_a_disk_that_can_break().await;
     let bucket = deployment.bucket("off").await;
     deployment.put_many(&bucket, "key", 100).await;
 
@@ -95,15 +101,7 @@ async fn a_scrub_that_met_eio_goes_on_where_it_was_when_the_disk_is_well() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_scrub_passes_a_few_blobs_that_give_eio_and_comes_to_its_end() {
-    let is_broken = Arc::new(AtomicBool::new(false));
-    let switch = is_broken.clone();
-    let dir = TempDir::new().expect("a temporary directory");
-    let specs = registry::all(&config(dir.path(), 512 << 20));
-    let quiet = |config: &mut EngineConfig| config.schedule_jobs = false;
-    let deployment = Deployment::wrapped(dir, specs, quiet, move |disk| {
-        Arc::new(Broken { folder: "blobs/", disk, is_broken: switch.clone(), well: AtomicU64::new(0) })
-    })
-    .await;
+    let (deployment, is_broken) = on_a_disk_that_can_break().await;
     let bucket = deployment.bucket("off").await;
     deployment.put_many(&bucket, "key", WELL + 30).await;
     is_broken.store(true, Ordering::Relaxed);

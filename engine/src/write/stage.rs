@@ -58,8 +58,7 @@ use tokio::{
 mod body;
 mod views;
 
-pub use body::BodyDigest;
-pub(crate) use body::ContentDigest;
+pub use body::{BodyDigest, ContentDigest};
 use body::{BodyReader, HashLane};
 
 /// Most plain bytes of one blob: S3's limit for one PUT and one part.

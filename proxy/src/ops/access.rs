@@ -21,9 +21,7 @@ pub(super) use rules::{AccessCache, POLICY, PUBLIC_ACCESS_BLOCK};
 
 use super::request::{InBucket, Result, S3Request};
 use crate::engine::{BucketHandle, EngineError, Named, ObjectInfo};
-use access::{
-    AclOf, Document, MapContext, NoContext, OfBucket, OfObject, Permission, Question, Reason, Scope, decide, scope_of,
-};
+use access::{AclOf, Document, MapContext, NoContext, OfObject, Permission, Question, Reason, Scope, decide, scope_of};
 use catalog::VersionRef;
 use context::RequestContext;
 use http::HeaderMap;
@@ -213,13 +211,7 @@ impl S3Request {
             action,
             resource: &resource,
             context: &context,
-            bucket: Some(OfBucket {
-                owner: self.users.resource_owner(&bucket.row.owner),
-                policy: access.policy.as_ref(),
-                acl: access.acl.as_ref(),
-                acls_count: access.ownership.acls_count(),
-                block: access.block(),
-            }),
+            bucket: Some(access.owned_by(self.users.resource_owner(&bucket.row.owner))),
             object: seen.map(|seen| OfObject { owner: self.users.resource_owner(&seen.owner), acl: seen.acl.as_ref() }),
         };
         let decision = decide(&question);

@@ -1,14 +1,16 @@
 //! Failed attempts to authenticate are answered late once a peer has had too many of them. What is
 //! right is never held back.
 
-use super::network_of;
+use super::{
+    network_of,
+    shares::{Holder, Shares},
+};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use std::{
-    collections::HashMap,
     net::{IpAddr, Ipv4Addr},
     num::NonZeroU32,
     sync::{
-        Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
 };
@@ -24,7 +26,7 @@ const FORGET_EVERY: u32 = 1024;
 /// Failures by peer.
 pub struct Failures {
     limiter: DefaultKeyedRateLimiter<IpAddr>,
-    waiting: Mutex<HashMap<IpAddr, usize>>,
+    waiting: Arc<Shares>,
     failures: AtomicU32,
 }
 
@@ -41,7 +43,7 @@ impl Failures {
     /// So many failures a second are answered to one peer.
     pub fn new(per_second: NonZeroU32) -> Self {
         let quota = Quota::per_second(per_second).allow_burst(per_second.saturating_mul(BURST));
-        Self { limiter: RateLimiter::keyed(quota), waiting: Mutex::default(), failures: AtomicU32::new(0) }
+        Self { limiter: RateLimiter::keyed(quota), waiting: Shares::new(WAITING_MAX), failures: AtomicU32::new(0) }
     }
 
     /// Counts a failure of a peer and waits until its answer is due.
@@ -53,43 +55,13 @@ impl Failures {
         if self.limiter.check_key(&peer).is_ok() {
             return Held::Due;
         }
-        let Some(_waiting) = Waiting::enter(self, peer) else { return Held::TooMany };
+        let Some(_waiting) = self.waiting.take(&Holder::Peer(peer)) else { return Held::TooMany };
         self.limiter.until_key_ready(&peer).await;
         Held::Due
     }
 }
 
 const BURST: NonZeroU32 = NonZeroU32::new(BURST_SECONDS).expect("it is not zero");
-
-/// An answer that waits.
-struct Waiting<'a> {
-    failures: &'a Failures,
-    peer: IpAddr,
-}
-
-impl<'a> Waiting<'a> {
-    fn enter(failures: &'a Failures, peer: IpAddr) -> Option<Self> {
-        let mut waiting = failures.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = waiting.entry(peer).or_default();
-        if *count >= WAITING_MAX {
-            return None;
-        }
-        *count += 1;
-        Some(Self { failures, peer })
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        let mut waiting = self.failures.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = waiting.get_mut(&self.peer) {
-            *count -= 1;
-            if *count == 0 {
-                waiting.remove(&self.peer);
-            }
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -110,6 +82,6 @@ mod tests {
         assert_eq!(failures.hold_back(peer).now_or_never(), Some(Held::TooMany));
         assert_eq!(failures.hold_back(other).now_or_never(), Some(Held::Due), "another peer is not held back");
         drop(waiting);
-        assert!(failures.waiting.lock().unwrap().is_empty());
+        assert!(failures.waiting.is_untouched());
     }
 }

@@ -50,6 +50,12 @@ impl Shares {
         Some(Share { shares: self.clone(), holder: holder.clone() })
     }
 
+    /// Whether nobody holds anything.
+    #[cfg(test)]
+    pub(super) fn is_untouched(&self) -> bool {
+        self.taken().is_empty()
+    }
+
     fn taken(&self) -> MutexGuard<'_, HashMap<Holder, usize>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -87,6 +93,6 @@ mod tests {
         drop(held.0);
         assert!(shares.take(&one).is_some());
         drop(held.1);
-        assert!(shares.taken().is_empty());
+        assert!(shares.is_untouched());
     }
 }

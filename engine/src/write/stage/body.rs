@@ -118,9 +118,9 @@ impl<D: BodyDigest> HashLane<D> {
     }
 }
 
-/// SHA-256 alone: every other digest of rewritten content is in its facts already.
+/// SHA-256 alone, for content whose other digests are known already or asked for by nobody.
 #[derive(Default)]
-pub(crate) struct ContentDigest(Sha256);
+pub struct ContentDigest(Sha256);
 
 impl BodyDigest for ContentDigest {
     type Output = ();

@@ -1,7 +1,7 @@
 //! What buckets and objects say about access, as it stands in their rows.
 
 use crate::engine::{BucketHandle, EngineError, Facts};
-use access::{Acl, Document, PublicAccessBlock};
+use access::{Acl, Document, OfBucket, PublicAccessBlock, ResourceOwner};
 use s3_wire::xml::request::ObjectOwnership;
 use serde_json::Value;
 use std::{
@@ -117,6 +117,17 @@ impl BucketAccess {
 
     pub(super) fn block(&self) -> PublicAccessBlock {
         self.block.unwrap_or_default()
+    }
+
+    /// The same for a decision, of a bucket with this owner.
+    pub(super) fn owned_by<'a>(&'a self, owner: ResourceOwner<'a>) -> OfBucket<'a> {
+        OfBucket {
+            owner,
+            policy: self.policy.as_ref(),
+            acl: self.acl.as_ref(),
+            acls_count: self.ownership.acls_count(),
+            block: self.block(),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     auth::{Principal, Users},
     engine::{BucketHandle, Engine, EngineError},
 };
-use access::{Context, Key, MapContext, OfBucket, OfObject, Question, Reason, Scope, decide, scope_of};
+use access::{Context, Key, MapContext, OfObject, Question, Reason, Scope, decide, scope_of};
 use serde::Serialize;
 use serde_json::Value;
 use std::{
@@ -124,13 +124,7 @@ impl Trial {
             action: &self.action,
             resource: &self.resource,
             context: &context,
-            bucket: bucket.map(|(bucket, access)| OfBucket {
-                owner: users.resource_owner(&bucket.row.owner),
-                policy: access.policy.as_ref(),
-                acl: access.acl.as_ref(),
-                acls_count: access.ownership.acls_count(),
-                block: access.block(),
-            }),
+            bucket: bucket.map(|(bucket, access)| access.owned_by(users.resource_owner(&bucket.row.owner))),
             object: seen.map(|seen| OfObject { owner: users.resource_owner(&seen.owner), acl: seen.acl.as_ref() }),
         });
         let (policy, statement) = match decision.reason {
