@@ -71,17 +71,15 @@ use blobs::{
     pins::Pins,
 };
 use catalog::{
-    BlobRow, Catalog, CatalogError, Committed, Deleted, LockChange, Precondition, UploadId, Version, VersionId,
-    VersionRef,
+    Catalog, CatalogError, Committed, Deleted, LockChange, Precondition, UploadId, Version, VersionId, VersionRef,
 };
 use deployment::{
     keyring::Keyring,
     ownership::{Deployment, Places, Strangers},
     writer::Writer,
 };
-use moka::future::Cache;
-use object_format::{BlobId, SEGMENT_LEN};
-use read::heat;
+use object_format::SEGMENT_LEN;
+use read::{base_rows::BaseRows, heat};
 use recovery::Safety;
 use resources::{
     budget::MemoryBudget,
@@ -102,8 +100,6 @@ const GAUGES_EVERY: Duration = Duration::from_secs(10);
 const REPLICATION_EVERY: Duration = Duration::from_secs(60);
 /// How long the end of a process waits for its last shipment.
 const LAST_SHIPMENT: Duration = Duration::from_secs(10);
-/// Base rows of this many deltas are kept.
-const BASE_ROWS_KEPT: u64 = 20_000;
 
 /// Storage of one deployment: catalog, backends, keys, caches, codec pool and memory budget.
 pub struct Engine {
@@ -115,7 +111,7 @@ pub struct Engine {
     reserves: Reserves,
     unfinished: BTreeMap<String, Arc<dyn UnfinishedUploads>>,
     originals: Originals,
-    base_rows: Cache<BlobId, Arc<Vec<BlobRow>>>,
+    base_rows: BaseRows,
     keyring: Arc<Keyring>,
     safety: Arc<Safety>,
     soundness: background::soundness::Soundness,
@@ -277,7 +273,7 @@ impl Engine {
             reserves,
             unfinished,
             originals,
-            base_rows: Cache::new(BASE_ROWS_KEPT),
+            base_rows: read::base_rows::base_rows(),
             keyring,
             safety,
             soundness: background::soundness::Soundness::default(),

@@ -13,8 +13,9 @@ mod sealing;
 
 use crate::*;
 use bytes::Bytes;
-use catalog::{CommitObserver, SqliteCatalog, SqliteOptions};
+use catalog::{BlobRow, CommitObserver, SqliteCatalog, SqliteOptions};
 use futures::TryStreamExt;
+use object_format::BlobId;
 use sha2::{Digest, Sha256};
 use std::{convert::Infallible, ops::Range, path::Path};
 use storage_backends::{LocalBackend, LocalOptions, Measured, PlainDirectory};

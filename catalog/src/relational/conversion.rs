@@ -25,12 +25,14 @@ pub(crate) async fn deferred<S: Session>(session: &mut S, before_ms: UnixMs, lim
     rows.iter().map(|row| Ok(Deferred { since_ms: row.int(0)?, row: rows::blob(row, 1)? })).collect()
 }
 
+/// From the queue to its blobs: SQLite takes the tables of a cross join in the order they stand in,
+/// and those of another join the other way round, through every blob there is.
 pub(crate) async fn deferred_sum<S: Session>(session: &mut S) -> Result<DeferredSum> {
     let row = session
         .first(statement!(
             "SELECT count(*), COALESCE(CAST(sum(b.plain_len) AS BIGINT), 0), min(q.since_ms) \
-             FROM deferrals q JOIN blobs b ON b.id = q.blob \
-             WHERE b.state = 0 AND EXISTS (SELECT 1 FROM extents e WHERE e.blob = b.id)"
+             FROM deferrals q CROSS JOIN blobs b \
+             WHERE b.id = q.blob AND b.state = 0 AND EXISTS (SELECT 1 FROM extents e WHERE e.blob = b.id)"
         ))
         .await?;
     let sum = |row: Row| {
@@ -63,10 +65,12 @@ pub(crate) async fn heated<S: Session>(session: &mut S, after: Option<BlobKey>, 
     rows.iter().map(|row| Ok(Heated { heat_bytes: row.unsigned(0)?, row: rows::blob(row, 1)? })).collect()
 }
 
+/// In the order of [`deferred_sum`].
 pub(crate) async fn heat_sum<S: Session>(session: &mut S) -> Result<u64> {
     let row = session
         .first(statement!(
-            "SELECT COALESCE(CAST(sum(h.grown_bytes) AS BIGINT), 0) FROM heat h JOIN blobs b ON b.id = h.blob WHERE b.state = 0"
+            "SELECT COALESCE(CAST(sum(h.grown_bytes) AS BIGINT), 0) FROM heat h CROSS JOIN blobs b \
+             WHERE b.id = h.blob AND b.state = 0"
         ))
         .await?;
     row.map_or(Ok(0), |row| row.unsigned(0))

@@ -26,10 +26,7 @@ use delta_codec::Effort;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, HashSet},
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -43,16 +40,10 @@ const IDLE_LOOKS: usize = 3;
 const IDLE_LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Deltas of one base that are looked at: as many as it may have.
 const DELTAS_MAX: usize = 1_000;
-/// Between two looks for bases that are kept only for deltas, when nobody waits for it.
-const REBASE_EVERY: Duration = Duration::from_secs(60);
 
 /// What the converter remembers while the process lives.
 #[derive(Default)]
 pub(crate) struct ConverterMemory {
-    /// The catalog's last mutation when kept bases were last found to be in order.
-    bases_seen: AtomicI64,
-    /// When that was, in milliseconds of this machine's clock.
-    bases_seen_ms: AtomicI64,
     merging: merge::MergeMemory,
     gains: order::Gains,
 }
@@ -126,8 +117,7 @@ impl Engine {
     pub(crate) async fn converter_backlog(&self) -> Result<u64, EngineError> {
         let (hot_reads, now) = (self.config.convert.hot_reads, Instant::now());
         let hot = (self.heat.hot(hot_reads, now).len() + self.heat.cooled(hot_reads, now)) as u64;
-        let unseen = self.catalog.last_seq().await? != self.converter.bases_seen.load(Ordering::Relaxed);
-        let bases = unseen && (self.is_settling() || self.bases_are_due());
+        let bases = self.looks.bases_are_due(self.catalog.last_seq().await?, self.is_settling());
         let merging = self.merging_backlog().await?;
         Ok(self.catalog.deferred_sum().await?.blobs + hot + merging + u64::from(bases))
     }
@@ -250,10 +240,17 @@ impl Engine {
     /// warms up again waits for its reads to add up first, so that nothing is encoded back and
     /// forth.
     async fn turn_cooled_back(self: &Arc<Self>, round: &mut Round<'_>) -> Result<(), EngineError> {
+        let began = Instant::now();
+        if !(round.now || self.is_settling() || self.looks.heated_is_due()) {
+            return Ok(());
+        }
         let mut after = None;
         loop {
             let heated = self.catalog.heated(after, BATCH).await?;
-            let Some(last) = heated.last() else { return Ok(()) };
+            let Some(last) = heated.last() else {
+                self.looks.note_heated(began);
+                return Ok(());
+            };
             after = Some(last.row.id);
             for Heated { row, .. } in heated {
                 if !self.heat.has_cooled(row.id, self.config.convert.hot_reads, Instant::now()) {
@@ -284,11 +281,10 @@ impl Engine {
     /// Lets go of bases that are kept only for deltas and cost more than a quarter of what these
     /// save: the newest of the deltas becomes whole, and the others differ from that.
     async fn rebase(self: &Arc<Self>, round: &mut Round<'_>) -> Result<(), EngineError> {
-        let waited_for = round.now || self.is_settling();
-        if !waited_for && !self.bases_are_due() {
+        let (seq, began) = (self.catalog.last_seq().await?, Instant::now());
+        if !self.looks.bases_are_due(seq, round.now || self.is_settling()) {
             return Ok(());
         }
-        let seq = self.catalog.last_seq().await?;
         let (mut after, mut burdens) = (None, 0);
         loop {
             let kept = self.catalog.kept_bases(after, BATCH).await?;
@@ -307,7 +303,7 @@ impl Engine {
             }
         }
         if burdens == 0 {
-            self.bases_are_in_order(seq);
+            self.looks.bases_are_in_order(seq, began);
         }
         Ok(())
     }
@@ -349,16 +345,6 @@ impl Engine {
     async fn is_live(&self, row: &BlobRow) -> Result<bool, EngineError> {
         let now = self.catalog.blobs(&[row.id]).await?;
         Ok(now.first().is_some_and(|row| row.state == BlobState::Live))
-    }
-
-    fn bases_are_due(&self) -> bool {
-        let seen = self.converter.bases_seen_ms.load(Ordering::Relaxed);
-        now_ms() - seen >= i64::try_from(REBASE_EVERY.as_millis()).unwrap_or(i64::MAX)
-    }
-
-    fn bases_are_in_order(&self, seq: Seq) {
-        self.converter.bases_seen.store(seq, Ordering::Relaxed);
-        self.converter.bases_seen_ms.store(now_ms(), Ordering::Relaxed);
     }
 
     /// Whether a blob may be taken on: somebody waits for it, it has waited too long, or the codec

@@ -8,32 +8,49 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A recount passes over every row: it may take one two-hundredth of the time.
-const RECOUNT_SHARE: u32 = 200;
+/// What passes over every row may take one two-hundredth of the time.
+const LOOK_SHARE: u32 = 200;
+/// Between two looks for bases that are kept only for deltas.
+const BASES_EVERY: Duration = Duration::from_secs(60);
+/// Between two looks for what has cooled down.
+const HEATED_EVERY: Duration = Duration::from_secs(5);
 
 /// How far looks have come. Advice: what is forgotten is looked at again.
 #[derive(Default)]
 pub(crate) struct Looks {
-    counted: Mutex<Option<Counted>>,
+    counted: Mutex<Option<Look>>,
+    /// When kept bases were last found to be in order.
+    bases: Mutex<Option<Look>>,
+    heated: Mutex<Option<Look>>,
     /// Behind the packing cursor of the first number, nothing up to the second wants packing.
     unpackable: Mutex<Option<(Seq, Seq)>>,
     /// Where the catalog stood when no base needed a copy any more.
     copied: Mutex<Option<Seq>>,
 }
 
-/// A recount of everything.
+/// A look at everything of a kind.
 #[derive(Clone, Copy, Debug)]
-struct Counted {
+struct Look {
     /// Where the catalog stood.
     seq: Seq,
     ended: Instant,
     took: Duration,
 }
 
-fn is_due(counted: Option<Counted>, seq: Seq, now: Instant) -> bool {
-    counted.is_none_or(|counted| {
-        counted.seq != seq && now.saturating_duration_since(counted.ended) >= counted.took * RECOUNT_SHARE
-    })
+impl Look {
+    fn ends(seq: Seq, began: Instant) -> Self {
+        let ended = Instant::now();
+        Self { seq, ended, took: ended.saturating_duration_since(began) }
+    }
+
+    fn has_rested(self, pause_min: Duration, now: Instant) -> bool {
+        now.saturating_duration_since(self.ended) >= pause_min.max(self.took * LOOK_SHARE)
+    }
+}
+
+/// Whether something has changed since a look, and it is not too soon for another.
+fn is_due(look: Option<Look>, seq: Seq, pause_min: Duration, now: Instant) -> bool {
+    look.is_none_or(|look| look.seq != seq && look.has_rested(pause_min, now))
 }
 
 impl Looks {
@@ -48,6 +65,31 @@ impl Looks {
     /// Behind `cursor`, nothing up to `until` wants packing.
     pub(crate) fn nothing_to_pack(&self, cursor: Seq, until: Seq) {
         *locked(&self.unpackable) = Some((cursor, until));
+    }
+
+    /// Whether kept bases are to be looked through. `at_once`: however soon after the last time.
+    pub(crate) fn bases_are_due(&self, seq: Seq, at_once: bool) -> bool {
+        let look = *locked(&self.bases);
+        match at_once {
+            true => look.is_none_or(|look| look.seq != seq),
+            false => is_due(look, seq, BASES_EVERY, Instant::now()),
+        }
+    }
+
+    /// Kept bases were in order when the catalog stood at `seq`.
+    pub(crate) fn bases_are_in_order(&self, seq: Seq, began: Instant) {
+        *locked(&self.bases) = Some(Look::ends(seq, began));
+    }
+
+    /// Whether what was made whole for its readers is to be looked through: it cools without a
+    /// change of the catalog.
+    pub(crate) fn heated_is_due(&self) -> bool {
+        locked(&self.heated).is_none_or(|look| look.has_rested(HEATED_EVERY, Instant::now()))
+    }
+
+    /// All of it was looked through.
+    pub(crate) fn note_heated(&self, began: Instant) {
+        *locked(&self.heated) = Some(Look::ends(0, began));
     }
 
     /// Whether no base can need a copy that did not need one before.
@@ -70,11 +112,11 @@ impl Engine {
     pub(crate) async fn refresh_counts(&self) -> Result<(), EngineError> {
         let (seq, began) = (self.catalog.last_seq().await?, Instant::now());
         let counted = *locked(&self.looks.counted);
-        if !is_due(counted, seq, began) {
+        if !is_due(counted, seq, Duration::ZERO, began) {
             return Ok(());
         }
         self.stats().await?;
-        *locked(&self.looks.counted) = Some(Counted { seq, ended: Instant::now(), took: began.elapsed() });
+        *locked(&self.looks.counted) = Some(Look::ends(seq, began));
         Ok(())
     }
 }
@@ -88,15 +130,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_recount_waits_for_a_change_and_takes_its_share_of_the_time() {
+    fn a_look_at_everything_waits_for_a_change_and_takes_its_share_of_the_time() {
         let ended = Instant::now();
-        let counted = Some(Counted { seq: 7, ended, took: Duration::from_secs(1) });
-        let after = |seconds| ended + Duration::from_secs(seconds);
-        assert!(is_due(None, 7, ended));
-        assert!(!is_due(counted, 7, after(86_400)), "nothing has changed");
-        assert!(!is_due(counted, 8, after(199)));
-        assert!(is_due(counted, 8, after(200)));
-        assert!(is_due(counted, 6, after(200)), "a catalog may go back");
+        let look = Some(Look { seq: 7, ended, took: Duration::from_secs(1) });
+        let due = |look, seq, seconds| is_due(look, seq, BASES_EVERY, ended + Duration::from_secs(seconds));
+        assert!(due(None, 7, 0));
+        assert!(!due(look, 7, 86_400), "nothing has changed");
+        assert!(!due(look, 8, 199));
+        assert!(due(look, 8, 200));
+        assert!(due(look, 6, 200), "a catalog may go back");
+        let short = look.map(|look| Look { took: Duration::from_millis(1), ..look });
+        assert!(!due(short, 8, 59) && due(short, 8, 60), "nor is a short one repeated at once");
+    }
+
+    #[test]
+    fn kept_bases_that_are_in_order_are_looked_through_again_only_after_a_change() {
+        let looks = Looks::default();
+        assert!(looks.bases_are_due(5, false) && looks.bases_are_due(5, true));
+        looks.bases_are_in_order(5, Instant::now());
+        assert!(!looks.bases_are_due(5, true), "even when somebody waits");
+        assert!(looks.bases_are_due(6, true) && !looks.bases_are_due(6, false));
+    }
+
+    #[test]
+    fn what_cools_is_looked_through_again_after_a_while() {
+        let looks = Looks::default();
+        assert!(looks.heated_is_due());
+        looks.note_heated(Instant::now());
+        assert!(!looks.heated_is_due());
     }
 
     #[test]

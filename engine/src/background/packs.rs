@@ -147,7 +147,8 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let mut buckets = self.buckets_that_pack().await?;
         let mut waiting: BTreeMap<BucketId, Vec<Member>> = BTreeMap::new();
-        let mut next = cursor.seq;
+        let from = self.looks.packing_from(cursor.seq);
+        let mut next = from;
         loop {
             let round = self.catalog.small_contents(next, MEMBER_LEN_MAX, ROUND).await?;
             let whole_round = round.len() == ROUND;
@@ -187,7 +188,9 @@ impl Engine {
             // against the budget: bounded by one pack a bucket.
             waiting.retain(|_, members| !members.is_empty());
         }
-        cursor.seq = next;
+        if next > from {
+            cursor.seq = next;
+        }
         if !waiting.is_empty() {
             cursor.waiting = waiting.into_values().flatten().map(|member| member.content.version.seq).collect();
             cursor.waiting.sort_unstable();

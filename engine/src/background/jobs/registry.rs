@@ -209,6 +209,12 @@ impl JobSpec {
     pub(super) fn check(&self, parameters: &Value) -> Result<(), String> {
         (self.check)(parameters)
     }
+
+    /// Its name, when it runs by an interval.
+    #[cfg(test)]
+    pub(crate) fn name_if_periodic(&self) -> Option<&'static str> {
+        self.every.map(|_| self.name)
+    }
 }
 
 /// Parameters as their type.
