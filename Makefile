@@ -1,5 +1,5 @@
 # The developer's commands; CI runs `make test` and nothing else.
-.PHONY: help run cluster test test-all docker-test arm-test bench bench-baseline bench-codec bench-compressed bench-bases bench-report demo lint fmt audit pin
+.PHONY: help run cluster test test-all docker-test arm-test bench bench-baseline bench-codec bench-compressed bench-bases bench-goals bench-report demo lint fmt audit pin
 
 PY := .venv/bin/python
 
@@ -82,6 +82,12 @@ bench-compressed: ## two releases of wheels, jars, npm, Go and cargo packages in
 bench-bases: ## how well bases are chosen: real packages shuffled into one bucket, beside every choice there was
 	cargo build --release --locked -p proxy --example base_study
 	cd docs/benchmark && ../../$(PY) -m basestudy && ../../$(PY) -m basestudy --opaque
+
+bench-goals: ## every speed and size that has a goal: now, goal, met or not; and how the store grows to 100,000 objects
+	@tests/setup.sh
+	cargo build --release --locked -p proxy --bin deltaweir --example fill_store
+	cargo build --release --locked -p delta-codec --example bench_codec
+	PYTHONPATH=docs/benchmark:docs/benchmark/codec $(PY) -m goalbench
 
 bench-report: ## what compression and encryption cost on this machine: results/…/report.html
 	@tests/setup.sh

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -128,6 +129,21 @@ class AdminClient:
                 return False
             raise
         return True
+
+    def run_job(self, name: str, timeout_s: float) -> dict[str, Any]:
+        """Runs a background job and gives its state when it has ended.
+
+        # Errors
+        `AdminError` when it is not there, is refused, or has not ended in time.
+        """
+        run = self._json("POST", f"/api/v1/jobs/{name}")["run"]
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            job = self._json("GET", f"/api/v1/jobs/{name}")
+            if isinstance(job, dict) and (job.get("run") != run or not job.get("running")):
+                return job
+            time.sleep(0.02)
+        raise AdminError(f"job {name} had not ended after {timeout_s:.0f} s")
 
     def ready(self) -> bool:
         try:

@@ -1,5 +1,5 @@
 //! The rows of the whole blobs that a delta needs, kept with the delta's id: edges do not change
-//! while it lives. A view has up to 256 ranges (I2), so they are bounded by bytes and not by deltas.
+//! while it lives. A view has up to 256 ranges (I2), so they are bounded by bytes, not by deltas.
 
 use catalog::BlobRow;
 use moka::future::Cache;

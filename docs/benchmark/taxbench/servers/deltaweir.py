@@ -125,9 +125,24 @@ class Deltaweir(Target):
         self.admin = AdminClient(f"http://127.0.0.1:{self._admin_port}", self._token)
         self.metrics_url = f"{self.admin.url}/metrics"
 
+    @property
+    def config_path(self) -> Path:
+        """The file that `start` writes."""
+        return self.data_dir / "bench.toml"
+
+    def environment(self) -> dict[str, str]:
+        """The variables it runs with, for whoever opens its store while it is stopped."""
+        return {
+            "DELTAWEIR_ACCESS_KEY_ID": self._access_key_id,
+            "DELTAWEIR_SECRET_ACCESS_KEY": self._secret,
+            "DELTAWEIR_ADMIN_TOKEN": self._token,
+            "DELTAWEIR_KEK": self._kek,
+            "DELTAWEIR_LOG": "warn",
+        }
+
     def start(self) -> None:
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        config = self.data_dir / "bench.toml"
+        config = self.config_path
         text = configuration(
             f"127.0.0.1:{self._port}",
             f"127.0.0.1:{self._admin_port}",
@@ -137,13 +152,7 @@ class Deltaweir(Target):
             self.defer,
         )
         config.write_text(text)
-        environment = {
-            "DELTAWEIR_ACCESS_KEY_ID": self._access_key_id,
-            "DELTAWEIR_SECRET_ACCESS_KEY": self._secret,
-            "DELTAWEIR_ADMIN_TOKEN": self._token,
-            "DELTAWEIR_KEK": self._kek,
-            "DELTAWEIR_LOG": "warn",
-        }
+        environment = self.environment()
         if self.image:
             self._start_container(config, environment)
         else:

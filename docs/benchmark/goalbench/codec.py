@@ -1,0 +1,62 @@
+"""Lines 9 and 10: the codec alone, beside zstd and bsdiff, on synthetic releases.
+
+`make bench-codec` does this on real packages, with every codec and with reports of its own; here it is quick, needs no
+network, and says how far the goals are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from codecbench.codecs import PEERS, Peer, run_ours, run_peer
+from codecbench.pairs import Pair
+
+from taxbench.studies.bench import versions
+
+FAMILIES = ("tar", "sql", "shifted", "disk")
+
+
+class NotHereError(RuntimeError):
+    """A program that the line compares with is not installed."""
+
+
+def pairs(seed: int, size: int, place: Path) -> list[Pair]:
+    """A base and its successor of each family."""
+    found = []
+    for family in FAMILIES:
+        base, target = versions(seed, family, size, 2, place)
+        found.append(Pair(family, family, base.path, target.path))
+    return found
+
+
+def against_zstd(example: Path, pairs: list[Pair], place: Path) -> Iterator[tuple[str, float]]:
+    """Line 9: geometric means over the pairs of speed and ratio, ours over zstd's.
+
+    # Errors
+    `NotHereError` when the program is not installed; so in the next.
+    """
+    peer = installed("zstd-1")
+    results = [(run_ours(example, "balanced", pair, 3), run_peer(peer, pair, 3, place)) for pair in pairs]
+    yield "speed", mean([ours.encode_mb_s / theirs.encode_mb_s for ours, theirs in results])
+    yield "ratio", mean([ours.ratio / theirs.ratio for ours, theirs in results])
+
+
+def against_bsdiff(example: Path, pairs: list[Pair], place: Path) -> Iterator[tuple[str, float]]:
+    """Line 10: the worst pair counts."""
+    peer = installed("bsdiff")
+    results = [(run_ours(example, "max", pair, 1), run_peer(peer, pair, 1, place)) for pair in pairs]
+    yield "ratio", min(ours.ratio / theirs.ratio for ours, theirs in results)
+
+
+def installed(name: str) -> Peer:
+    peer = next(peer for peer in PEERS if peer.name == name)
+    if not peer.available:
+        raise NotHereError(f"{name.partition('-')[0]} is not installed")
+    return peer
+
+
+def mean(ratios: list[float]) -> float:
+    """The geometric mean."""
+    return float(np.exp(np.mean(np.log(ratios))))

@@ -1,0 +1,145 @@
+"""Line 6 and the growth table: a store with very many objects.
+
+The objects are put by the example `fill_store`, through the engine and not over HTTP, so that a hundred thousand take
+seconds. Everything is measured on a server that was started over them and has nothing left to do.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from goalbench.goals import Size
+from goalbench.served import ask
+from taxbench.client.operation import Kind, Operation
+from taxbench.client.pool import WorkerPool
+from taxbench.processes import process_usage
+from taxbench.servers.deltaweir import BucketSettings, Deltaweir
+from taxbench.statistics import Interval, bootstrap
+from taxbench.studies.bench import Content, StudyError, cpu_s, run_checked, settle_s
+
+BUCKET = "filled"
+OBJECT_BYTES = 1024
+MEMORY_BYTES_MAX = 256 << 20
+"""The budget the server is given, so that what it takes besides is seen."""
+RSS_BYTES_EACH = 64
+FILL_S_MAX = 7200.0
+CLIENTS = 4
+CATALOG = ("catalog.sqlite", "catalog.sqlite-wal")
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """How long an idle server is watched, and how often."""
+
+    seconds: float = 10.0
+    rounds: int = 3
+    requests: int = 400
+
+
+def bound_bytes(objects: int) -> float:
+    """What a server may take: its budget and a tenth, and a little for each object."""
+    return 1.1 * MEMORY_BYTES_MAX + RSS_BYTES_EACH * objects
+
+
+def measure(binary: Path, fill: Path, place: Path, objects: int, windows: Windows) -> Size:
+    """Fills a store and measures everything about it.
+
+    # Errors
+    `StudyError` when the store cannot be filled or does not settle, `TargetError` when the server does not start.
+    """
+    limits = f'[limits]\nmemory_bytes_max = "{MEMORY_BYTES_MAX >> 20}MiB"'
+    settings = {BUCKET: BucketSettings("delta", "off")}
+    server = Deltaweir(binary, place, settings, extra_configuration=limits)
+    with server:
+        server.ensure_bucket(BUCKET)
+    filled(server, fill, objects)
+    with server:
+        settle_s(server, FILL_S_MAX)
+    figures: dict[str, Interval] = {}
+    started = time.perf_counter()
+    with server, WorkerPool(CLIENTS, OBJECT_BYTES) as pool:
+        figures["restart s"] = one(time.perf_counter() - started)
+        settle_s(server, FILL_S_MAX)
+        figures |= dict(idle(server, objects, windows))
+        figures["catalog bytes each"] = one(catalog_bytes(server) / objects)
+        figures |= dict(requests(server, pool, objects, windows))
+        figures |= dict(jobs(server))
+    return Size(objects=objects, figures=figures)
+
+
+def filled(server: Deltaweir, fill: Path, objects: int) -> None:
+    """Runs the example over the stopped server's store."""
+    command = [str(fill), str(server.config_path), BUCKET, str(objects), str(OBJECT_BYTES)]
+    environment = {**os.environ, **server.environment()}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=FILL_S_MAX, check=False)
+    if done.returncode != 0:
+        raise StudyError(f"{fill.name} failed: {done.stderr[-500:]}")
+
+
+def idle(server: Deltaweir, objects: int, windows: Windows) -> Iterator[tuple[str, Interval]]:
+    """CPU in windows without a request, and what is resident at the end of each."""
+    cpu, resident = [], []
+    for _ in range(windows.rounds):
+        before_s = cpu_s(server)
+        time.sleep(windows.seconds)
+        cpu.append((cpu_s(server) - before_s) * 10 / windows.seconds)
+        usage = process_usage(server.process_ids())
+        if usage is None:
+            raise StudyError("the server cannot be seen")
+        resident.append(float(usage.rss_bytes))
+    yield "idle CPU s in 10 s", many(cpu)
+    yield "RSS MB", many([value / 1e6 for value in resident])
+    yield "RSS × its bound", many([value / bound_bytes(objects) for value in resident])
+
+
+def requests(server: Deltaweir, pool: WorkerPool, objects: int, windows: Windows) -> Iterator[tuple[str, Interval]]:
+    """The server's CPU for a request of each kind, among so many objects."""
+    rng = np.random.default_rng([objects, 6])
+    contents = [
+        Content.write(server.data_dir / f"content-{n:04d}", rng.bytes(OBJECT_BYTES)) for n in range(windows.requests)
+    ]
+    kinds: tuple[Kind, ...] = ("put", "get", "delete")
+    for kind in kinds:
+        before_s = cpu_s(server)
+        run_checked(pool, server, [ask(kind, c, BUCKET, f"fill/000001/{c.path.name}") for c in contents])
+        yield f"{kind.upper()} ms", one((cpu_s(server) - before_s) * 1000 / len(contents))
+    pages = [Operation(kind="list", phase="list", bucket=BUCKET, key=prefix(n, objects)) for n in range(20)]
+    before_s = cpu_s(server)
+    run_checked(pool, server, pages)
+    yield "LIST of 1000 ms", one((cpu_s(server) - before_s) * 1000 / len(pages))
+
+
+def prefix(number: int, objects: int) -> str:
+    """One of the prefixes that `fill_store` makes, each with a thousand keys; the same for the same number."""
+    return f"fill/{number * 7919 % max(objects // 1000, 1):06d}/"
+
+
+def jobs(server: Deltaweir) -> Iterator[tuple[str, Interval]]:
+    """How long a collection and a backup take, by the clock."""
+    admin = server.admin
+    assert admin is not None
+    for name, work in (("gc s", admin.collect), ("backup s", lambda: admin.run_job("backup", FILL_S_MAX))):
+        started = time.perf_counter()
+        work()
+        yield name, one(time.perf_counter() - started)
+
+
+def catalog_bytes(server: Deltaweir) -> int:
+    return sum(path.stat().st_size for name in CATALOG if (path := server.data_dir / name).is_file())
+
+
+def one(value: float) -> Interval:
+    return many([value])
+
+
+def many(values: list[float]) -> Interval:
+    found = bootstrap(values)
+    assert found is not None, "there is a value"
+    return found

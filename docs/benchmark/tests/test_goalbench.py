@@ -1,0 +1,195 @@
+"""goalbench: a bound is held against the whole interval, nothing is left out in silence, and growth is fitted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from goalbench import __main__ as program
+from goalbench import codec, size, table
+from goalbench.goals import GOALS, NO_WAY, Check, Found, Report, Size, line, of_line, verdict
+from goalbench.served import BUCKETS, STUDIES, Load, Round, Study, ask
+from taxbench.progress import Reporter
+from taxbench.records import MachineFacts, Noise
+from taxbench.statistics import Interval
+from taxbench.studies.bench import Content, StudyError
+
+AT_MOST, AT_LEAST = Check("PUT", "ms", 0.25), Check("speed", "×", 0.8, at_least=True)
+
+
+def found(*values: float, number: int = 1, name: str = "PUT") -> Found:
+    median = float(np.median(values))
+    low, high = (min(values), max(values)) if len(values) > 1 else (None, None)
+    return Found(line=number, name=name, interval=Interval(median=median, low=low, high=high, values=list(values)))
+
+
+def report(measured: list[Found], growth: list[Size]) -> Report:
+    machine = MachineFacts(cpu_model="One CPU", cpu_count=2, memory_bytes=1 << 30, kernel="6", os="linux")
+    noise = Noise(steal_fraction=0.0, foreign_fraction=0.0, load_before=0.0)
+    return Report(commit="abc", machine=machine, noise=noise, rounds=3, found=measured, growth=growth)
+
+
+def one(value: float) -> Interval:
+    return Interval(median=value, values=[value])
+
+
+@pytest.mark.parametrize(
+    ("check", "values", "said"),
+    [
+        (AT_MOST, (0.20, 0.25), "met"),
+        (AT_MOST, (0.20, 0.26), "unsure"),
+        (AT_MOST, (0.26, 0.30), "not met"),
+        (AT_MOST, (0.24,), "met"),
+        (AT_LEAST, (0.80, 0.90), "met"),
+        (AT_LEAST, (0.70, 0.90), "unsure"),
+        (AT_LEAST, (0.70, 0.79), "not met"),
+    ],
+)
+def test_a_goal_is_met_when_the_whole_interval_is(check: Check, values: tuple[float, ...], said: str) -> None:
+    assert verdict(check, found(*values)) == said
+
+
+def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
+    assert verdict(AT_MOST, None) == verdict(AT_MOST, Found(line=1, name="PUT", why_not="no server")) == "not measured"
+
+
+def test_the_table_has_every_number_of_all_fourteen_lines_and_says_why_one_is_missing() -> None:
+    measured = [found(0.2, 0.3), Found(line=10, name="ratio", why_not="bsdiff is not installed")]
+    rows = table.render(report(measured, [])).splitlines()[2:]
+    assert [goal.number for goal in GOALS] == list(range(1, 15))
+    assert len(rows) == sum(len(goal.checks) for goal in GOALS)
+    assert rows[0].endswith("| 0.250 [0.200, 0.300] ms | ≤ 0.25 ms | unsure |")
+    [tenth] = [row for row in rows if row.startswith("| 10 |")]
+    assert tenth.endswith("| – | ≥ 1.2 × | not measured: bsdiff is not installed |")
+    for number, why in NO_WAY.items():
+        assert any(row.startswith(f"| {number} |") and why in row for row in rows), number
+
+
+def test_a_figure_that_doubles_with_the_objects_has_the_exponent_one_and_one_that_stays_has_none_to_speak_of() -> None:
+    assert table.exponent([(10, 5.0), (100, 50.0), (1000, 500.0)]) == pytest.approx(1.0)
+    assert table.exponent([(10, 4.0), (1000, 40.0)]) == pytest.approx(0.5)
+    assert table.exponent([(10, 7.0), (1000, 7.0)]) == pytest.approx(0.0)
+    assert table.exponent([(10, 7.0)]) is None
+    assert table.exponent([(10, 0.0), (100, 1.0)]) is None
+
+
+def test_growth_stands_in_the_order_of_objects_with_a_dash_where_a_size_lacks_a_figure() -> None:
+    sizes = [
+        Size(objects=1000, figures={"gc s": one(10)}),
+        Size(objects=10, figures={"gc s": one(1), "RSS MB": one(9)}),
+    ]
+    rows = list(table.growth(sizes))
+    assert rows[0] == "| objects | 10 | 1,000 | exponent |"
+    assert rows[2:] == ["| gc s | 1.00 | 10.0 | 0.50 |", "| RSS MB | 9.00 | – | – |"]
+
+
+def test_every_line_is_measured_by_one_study_or_says_where_it_is() -> None:
+    by_studies = [number for study in STUDIES for number in study.numbers()]
+    elsewhere = [9, 10, program.IDLE_LINE, *NO_WAY]
+    assert sorted([*by_studies, *elsewhere]) == [goal.number for goal in GOALS]
+
+
+def test_a_study_that_fails_says_so_in_each_of_its_lines_and_leaves_the_others(tmp_path: Path) -> None:
+    def measure(_: Round) -> Iterator[tuple[str, float]]:
+        yield "cold", 0.9
+        raise StudyError("the second upload was refused")
+
+    study = Study("reads", measure, {"cold": (3, "cold"), "warm": (3, "warm"), "first": (4, "cold")})
+    failed = program.studied(study, Path("none"), tmp_path, 2, Reporter(quiet=True))
+    assert [(one.line, one.name, one.interval) for one in failed] == [
+        (3, "cold", None),
+        (3, "warm", None),
+        (4, "cold", None),
+    ]
+    assert {one.why_not for one in failed} == {"the second upload was refused"}
+
+
+def test_the_values_of_all_rounds_stand_under_one_number_and_a_round_has_a_seed_of_its_own(tmp_path: Path) -> None:
+    def measure(round_: Round) -> Iterator[tuple[str, float]]:
+        yield "PUT", float(round_.seed - program.SEED)
+
+    [put] = program.studied(Study("small", measure, 1), Path("none"), tmp_path, 3, Reporter(quiet=True))
+    assert put.interval is not None
+    assert (put.line, put.name, put.interval.values) == (1, "PUT", [0.0, 1.0, 2.0])
+    once = Study("small", measure, 1, rounds_max=1)
+    [put] = program.studied(once, Path("none"), tmp_path, 3, Reporter(quiet=True))
+    assert put.interval is not None and put.interval.values == [0.0]
+
+
+def test_the_idle_line_is_that_of_the_largest_store_or_says_why_there_is_none() -> None:
+    def of(objects: int, cpu: float) -> Size:
+        return Size(objects=objects, figures={"idle CPU s in 10 s": one(cpu), "RSS × its bound": one(0.5)})
+
+    idle = program.idle_of([of(10, 1), of(100, 2)], "")
+    assert [(one.name, one.interval.median if one.interval else None) for one in idle] == [("CPU", 2.0), ("RSS", 0.5)]
+    assert [one.why_not for one in program.idle_of([], "fill_store failed")] == ["fill_store failed"] * 2
+
+
+def test_the_bound_of_memory_is_the_budget_and_a_tenth_and_64_bytes_for_each_object() -> None:
+    assert size.bound_bytes(0) == 1.1 * size.MEMORY_BYTES_MAX
+    assert size.bound_bytes(1_000_000) - size.bound_bytes(0) == 64_000_000
+
+
+def test_listed_prefixes_are_ones_that_were_filled() -> None:
+    assert {size.prefix(number, 3_000) for number in range(20)} == {f"fill/{n:06d}/" for n in range(3)}
+    assert size.prefix(19, 10) == "fill/000000/"
+
+
+def test_a_program_that_is_not_installed_leaves_its_line_unmeasured_with_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(codec, "run_ours", lambda *_: pytest.fail("measured although there is nothing to compare with"))
+    monkeypatch.setattr(program, "PAIR_BYTES", 1 << 16)
+    [ratio] = program.alone(tmp_path / "bench_codec", {10}, tmp_path, 1, Reporter(quiet=True))
+    assert (ratio.line, ratio.interval, ratio.why_not) == (10, None, "bsdiff is not installed")
+
+
+def test_ratios_are_averaged_as_ratios() -> None:
+    assert codec.mean([0.5, 2.0]) == pytest.approx(1.0)
+
+
+def test_an_operation_has_its_kind_and_the_key_it_was_given(tmp_path: Path) -> None:
+    content = Content.write(tmp_path / "c", b"content")
+    asked = ask("delete", content, "delta", "a/b")
+    assert (asked.kind, asked.bucket, asked.key, asked.size) == ("delete", "delta", "a/b", 7)
+
+
+def test_the_command_refuses_a_line_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main(["--lines", "15", "--out", str(tmp_path)]) == 2
+    assert "there is no line 15" in capsys.readouterr().err
+    with pytest.raises(KeyError):
+        line(1).check("PATCH")
+
+
+def test_a_run_writes_what_it_prints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(_: Round) -> Iterator[tuple[str, float]]:
+        for check in line(1).checks:
+            yield check.name, 0.05
+
+    binary = tmp_path / "deltaweir"
+    binary.touch()
+    monkeypatch.setattr(program, "STUDIES", (Study("small", measure, 1),))
+    command = ["--lines", "1", "--sizes", "--rounds", "2", "--binary", str(binary), "--out", str(tmp_path / "out")]
+    (tmp_path / "out").mkdir()
+    assert program.main(command) == 0
+    printed = capsys.readouterr().out
+    assert printed == (tmp_path / "out" / "report.md").read_text()
+    assert "| PUT | 0.05 [0.05, 0.05] ms | ≤ 0.25 ms | met |" in printed
+    kept = Report.model_validate_json((tmp_path / "out" / "results.json").read_text())
+    assert [of.interval.values for of in kept.found if of.interval] == [[0.05, 0.05]] * 4
+    assert all(one is not None for _, one in of_line(kept.found, line(1)))
+    assert program.main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rounds"] == 2
+
+
+def test_the_load_is_one_that_every_client_has_a_share_of() -> None:
+    load = Load()
+    assert load.small >= 100 * load.clients and load.parted_bytes >= 2 * load.part_bytes
+    assert {settings.compression for settings in BUCKETS.values()} == {"off", "delta"}
