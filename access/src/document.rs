@@ -166,6 +166,14 @@ impl Document {
         &self.statements
     }
 
+    /// Whether a statement allows all but those it names. S3 takes no such policy any more; ones
+    /// that were set earlier still count.
+    pub fn allows_all_but_some(&self) -> bool {
+        self.statements.iter().any(|statement| {
+            statement.allow && statement.principals.as_ref().is_some_and(Principals::names_who_is_left_out)
+        })
+    }
+
     /// Whether a decision may depend on what the addressed object has, such as its tags.
     pub fn asks_for_the_object(&self) -> bool {
         let of_conditions =

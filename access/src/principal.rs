@@ -94,6 +94,11 @@ impl Principals {
         Ok(Self { named, all_but })
     }
 
+    /// Whether it is `NotPrincipal`.
+    pub(crate) fn names_who_is_left_out(&self) -> bool {
+        self.all_but
+    }
+
     /// How they name a caller; `None` is anonymous.
     pub(crate) fn matches(&self, caller: Option<&Caller>) -> Match {
         let found = self.named.iter().map(|named| named.matches(caller)).max().unwrap_or(Match::No);

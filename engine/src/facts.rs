@@ -140,6 +140,9 @@ pub struct Facts {
     /// Storage class as the client gave it; `None` is STANDARD.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_class: Option<String>,
+    /// Where a website sends those who ask for it, as the client gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redirect_location: Option<String>,
     /// How its content was encrypted before it was stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption: Option<ObjectEncryption>,

@@ -64,7 +64,7 @@ error_codes! {
     IllegalVersioningConfigurationException 400 "The versioning configuration specified in the request is invalid.";
     IncompleteBody 400 "You did not provide the number of bytes specified by the Content-Length HTTP header.";
     InternalError 500 "We encountered an internal error. Please try again.";
-    InvalidAccessKeyId 403 "The access key ID you provided does not exist in our records.";
+    InvalidAccessKeyId 403 "The AWS Access Key Id you provided does not exist in our records.";
     InvalidArgument 400 "Invalid Argument";
     InvalidBucketAclWithObjectOwnership 400 "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting";
     InvalidBucketName 400 "The specified bucket is not valid.";
@@ -79,6 +79,7 @@ error_codes! {
     InvalidPartOrder 400 "The list of parts was not in ascending order. Parts must be ordered by part number.";
     InvalidPolicyDocument 400 "The content of the form does not meet the conditions specified in the policy document.";
     InvalidRange 416 "The requested range is not satisfiable.";
+    InvalidRedirectLocation 400 "The website redirect location must have a prefix of 'http://' or 'https://' or '/'.";
     InvalidRequest 400 "Invalid Request";
     InvalidRetentionPeriod 400 "The retention period specified is not valid.";
     InvalidStorageClass 400 "The storage class you specified is not valid.";
@@ -108,7 +109,7 @@ error_codes! {
     NoSuchObjectLockConfiguration 404 "The specified object does not have a ObjectLock configuration";
     NoSuchPublicAccessBlockConfiguration 404 "The public access block configuration was not found";
     NoSuchTagSet 404 "The TagSet does not exist";
-    NoSuchUpload 404 "The specified upload does not exist. The upload ID may not be valid, or the upload may have been aborted or completed.";
+    NoSuchUpload 404 "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or completed.";
     NoSuchVersion 404 "The specified version does not exist.";
     NoSuchWebsiteConfiguration 404 "The specified bucket does not have a website configuration";
     NotImplemented 501 "A header or query you provided implies functionality that is not implemented.";

@@ -192,6 +192,13 @@ impl S3Request {
         if !allowed && open && seen.is_none() && of_object && by_grant && access.ownership.acls_count() {
             seen = self.look(asked).await?;
             allowed = seen.is_some() && self.decide(&access, asked, seen.as_ref()).0;
+            if let (None, Some(key), None) = (&seen, asked.key, asked.version)
+                && self.may("s3:ListBucket", asked.bucket, None)?
+            {
+                // Whoever may list sees that it is not there. What comes to be there in this moment
+                // is still not given to those who may not read it.
+                return Err(InBucket { request: self, bucket: asked.bucket.clone() }.missing(key).await?);
+            }
         }
         if allowed { Ok(()) } else { Err(self.denied(asked.action)) }
     }

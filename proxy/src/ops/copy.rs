@@ -65,13 +65,16 @@ pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
     let unlocked = request.unlock_content(source.facts(), CustomerKey::of_copy_source(&request.headers)?)?;
     let keyed = sealing.is_some() || unlocked.is_some();
     let storage_class = object_facts::storage_class(&request.headers)?;
+    let redirect_location = object_facts::redirect_location(&request.headers)?;
     // Copying a named version to its own key is how an older one is brought back.
     let to_itself = source.bucket.row.id == here.bucket.row.id && source.key == key && source.version.is_none();
     if to_itself
         && directive == MetadataDirective::Copy
         && tagging == TaggingDirective::Copy
         && storage_class == source.facts().storage_class
+        && redirect_location == source.facts().redirect_location
         && !keyed
+        && !request.headers.contains_key("x-amz-server-side-encryption")
     {
         return Err(S3Error::with_message(
             ErrorCode::InvalidRequest,
@@ -84,6 +87,7 @@ pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
             headers: source.facts().headers.clone(),
             user_metadata: source.facts().user_metadata.clone(),
             storage_class,
+            redirect_location,
             ..Facts::default()
         },
         MetadataDirective::Replace => object_facts::from_headers(&request.headers)?,

@@ -89,7 +89,7 @@ impl InBucket<'_> {
 
     /// A key that is not there, or hidden by a delete marker. Whoever may not list the bucket is
     /// not told so (C41).
-    async fn missing(&self, key: &str) -> Result<S3Error> {
+    pub(super) async fn missing(&self, key: &str) -> Result<S3Error> {
         if !self.may_list()? {
             return Ok(S3Error::new(ErrorCode::AccessDenied));
         }

@@ -6,15 +6,18 @@ use crate::engine::{self, Facts, Form};
 use http::{HeaderMap, HeaderValue, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3_wire::{
-    ETag, S3Error, TagSet,
+    ETag, ErrorCode, S3Error, TagSet,
     checksum::{Checksum, ChecksumAlgorithm, ChecksumType},
-    headers::{ContentHeaders, StorageClass, UserMetadata},
+    headers::{ContentHeaders, StorageClass, UserMetadata, single},
     timestamp,
 };
 use std::{collections::BTreeMap, time::SystemTime};
 
+const REDIRECT_LOCATION: &str = "x-amz-website-redirect-location";
+const REDIRECT_BYTES_MAX: usize = 2048;
+
 /// The parts of a new object's facts that its headers give: content headers, user metadata, storage
-/// class.
+/// class, redirect location, tags.
 pub(super) fn from_headers(headers: &HeaderMap) -> Result<Facts, S3Error> {
     let content = ContentHeaders::from_headers(headers)?;
     let pairs = [
@@ -29,6 +32,7 @@ pub(super) fn from_headers(headers: &HeaderMap) -> Result<Facts, S3Error> {
         headers: pairs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect(),
         user_metadata: UserMetadata::from_headers(headers)?.pairs().iter().cloned().collect(),
         storage_class: storage_class(headers)?,
+        redirect_location: redirect_location(headers)?,
         tags: tags(headers)?,
         ..Facts::default()
     })
@@ -37,6 +41,22 @@ pub(super) fn from_headers(headers: &HeaderMap) -> Result<Facts, S3Error> {
 /// The tags of `x-amz-tagging`.
 pub(super) fn tags(headers: &HeaderMap) -> Result<BTreeMap<String, String>, S3Error> {
     Ok(TagSet::from_headers(headers)?.unwrap_or_default().into_map())
+}
+
+/// Where a website would send those who ask for the object: kept and told, since no website is
+/// served.
+pub(super) fn redirect_location(headers: &HeaderMap) -> Result<Option<String>, S3Error> {
+    let Some(location) = single(headers, REDIRECT_LOCATION)? else { return Ok(None) };
+    if !["/", "http://", "https://"].iter().any(|start| location.starts_with(start)) {
+        return Err(ErrorCode::InvalidRedirectLocation.into());
+    }
+    if location.len() > REDIRECT_BYTES_MAX {
+        return Err(S3Error::with_message(
+            ErrorCode::InvalidRedirectLocation,
+            "The length of website redirect location cannot exceed 2,048 characters.",
+        ));
+    }
+    Ok(Some(location.to_owned()))
 }
 
 /// The storage class asked for; `None` is STANDARD.
@@ -109,6 +129,9 @@ pub(super) fn write_description(headers: &mut HeaderMap, content: ContentHeaders
     if let Some(class) = &facts.storage_class {
         set(headers, "x-amz-storage-class", class);
     }
+    if let Some(location) = &facts.redirect_location {
+        set(headers, REDIRECT_LOCATION, location);
+    }
     if !facts.tags.is_empty() {
         headers.insert("x-amz-tagging-count", HeaderValue::from(facts.tags.len()));
     }
@@ -161,6 +184,7 @@ mod tests {
             ("cache-control", "no-cache"),
             ("x-amz-meta-colour", "blue"),
             ("x-amz-storage-class", "STANDARD_IA"),
+            ("x-amz-website-redirect-location", "/elsewhere"),
         ]);
         let facts = from_headers(&sent).unwrap();
         let mut told = HeaderMap::new();

@@ -31,10 +31,9 @@ pub fn refuse_unsupported(headers: &HeaderMap) -> Result<()> {
 const REFUSED_PREFIXES: [&str; 1] = ["x-amz-rename-source"];
 
 /// These, except with a value that says what is the case anyway.
-const REFUSED_UNLESS: [(&str, &[&str]); 4] = [
+const REFUSED_UNLESS: [(&str, &[&str]); 3] = [
     ("x-amz-mfa", &[]),
     ("x-amz-server-side-encryption-context", &[]),
-    ("x-amz-website-redirect-location", &[]),
     ("x-amz-write-offset-bytes", &[]),
 ];
 

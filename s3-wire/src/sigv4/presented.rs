@@ -125,6 +125,9 @@ impl Request<'_> {
     pub(super) fn present(&self) -> Result<Option<Presented>> {
         let mut authorizations = self.headers.get_all(header::AUTHORIZATION).iter();
         let authorization = authorizations.next();
+        if authorization.is_some_and(|value| value.is_empty()) {
+            return Err(ErrorCode::AccessDenied.into());
+        }
         if authorizations.next().is_some() {
             return Err(S3Error::invalid_argument("Authorization", "", "The header is given more than once.")); // C17
         }

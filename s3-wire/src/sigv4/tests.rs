@@ -301,7 +301,7 @@ fn malformed_authorization_headers_are_refused() {
         ("AWS4-HMAC-SHA256", "AWS4-ECDSA-P256-SHA256", ErrorCode::InvalidRequest),
         (authorization.as_str(), "Basic abc", ErrorCode::InvalidArgument),
         (authorization.as_str(), "Bearer abc", ErrorCode::InvalidArgument),
-        (authorization.as_str(), "", ErrorCode::InvalidArgument),
+        (authorization.as_str(), "", ErrorCode::AccessDenied),
         (authorization.as_str(), "AWS4-HMAC-SHA256", malformed),
         (",Signature=", ",Signature=a,Signature=", malformed),
         (",SignedHeaders=", ",Signed=", malformed),

@@ -32,6 +32,9 @@ pub(in crate::ops) async fn put_policy(request: &S3Request, body: &mut RequestBo
             None => refused,
         }
     })?;
+    if policy.allows_all_but_some() {
+        return Err(S3Error::with_message(ErrorCode::MalformedPolicy, "Allow with NotPrincipal is not allowed."));
+    }
     let block = request.access_of(&here.bucket)?.block();
     if block.block_public_policy && policy.is_public() {
         return Err(ErrorCode::AccessDenied.into());
