@@ -16,6 +16,7 @@ import pytest
 
 from outside.buckets import MakeBucket, NewServer, bucket_maker, mode_tables
 from outside.clients import AwsCli, Rclone, S3Client, s3_client
+from outside.conformance import Tally, mark, suite_mode
 from outside.server import Server, Value
 from outside.store import Store
 from outside.users import anonymous, client_of, users
@@ -25,8 +26,16 @@ ELSEWHERE = os.environ.get("DELTAWEIR_TEST_ENDPOINT")
 OWN_SERVER = {"server", "new_server"}
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Counts the cases of the conformance suite."""
+    config.pluginmanager.register(Tally())
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With an endpoint of somebody else's, only the tests that need no more than an endpoint remain."""
+    """Marks conformance cases. With an endpoint of somebody else's, only the tests that need no more remain."""
+    for item in items:
+        mark(item)
     if ELSEWHERE is None:
         return
     ours = [
@@ -72,12 +81,13 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The server most tests share; they keep to buckets of their own."""
+    """The server most tests share, in the mode of the run; they keep to buckets of their own."""
     folder = tmp_path_factory.mktemp("shared")
-    shared = Server(folder, mode_tables(), users(folder))
-    with shared:
-        yield shared
-        assert shared.stop() == 0, shared.tail()
+    with suite_mode().opened() as tables:
+        shared = Server(folder, mode_tables() | tables, users(folder))
+        with shared:
+            yield shared
+            assert shared.stop() == 0, shared.tail()
     assert_healthy(shared)
 
 
@@ -116,7 +126,7 @@ def make_bucket(s3: S3Client) -> MakeBucket:
 
 @pytest.fixture
 def bucket(make_bucket: MakeBucket) -> str:
-    """An empty bucket with the default settings (delta)."""
+    """An empty bucket that stores as the mode of the run says (delta, unless told otherwise)."""
     return make_bucket()
 
 

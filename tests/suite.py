@@ -16,13 +16,21 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv" / "bin"
 
 DENY = ("bans", "licenses", "sources")  # advisories need the database's git repository: `make audit`
+
+OTHER_MODES = [
+    f"{compression}-{encryption}-{catalog}"
+    for catalog in ("sqlite", "postgresql")
+    for compression in ("delta", "off")
+    for encryption in ("off", "aes256")
+][1:]
+"""The modes of the conformance suite (outside/conformance.py) after the first."""
 
 CARGO_RESULT = re.compile(r"^test result: \w+\. (?P<passed>\d+) passed; (?P<failed>\d+) failed")
 PYTEST_RESULT = re.compile(r"^(?:=+ )?(?P<counts>\d+ (?:passed|failed|error)[^=]*) in [\d.]+s")
@@ -38,6 +46,8 @@ class Step:
     timeout_s: int = 600
     folder: Path = ROOT
     essential: bool = False
+    settings: dict[str, str] = field(default_factory=dict)
+    """More of the environment."""
 
 
 @dataclass
@@ -88,9 +98,25 @@ def steps(long: bool) -> list[Step]:
             folder=ROOT / "tests",
         ),
     ]
+    plan += conformance(long, pytest)
     if long:
         plan.append(Step("pytest tests, long", (*pytest, "-m", "long", "tests"), timeout_s=7200))
     return plan
+
+
+def conformance(long: bool, pytest: Sequence[str]) -> list[Step]:
+    """The conformance suite in every mode but the first, which "pytest tests" runs: the cases that move content, or
+    with `long` all."""
+    cases = "conformance" if long else "conformance and data_path and not long"
+    return [
+        Step(
+            f"conformance {mode}",
+            (*pytest, "-m", cases, "tests/e2e", "tests/conformance"),
+            timeout_s=1800,
+            settings={"DELTAWEIR_TEST_MODE": mode},
+        )
+        for mode in OTHER_MODES
+    ]
 
 
 def environment() -> dict[str, str]:
@@ -114,7 +140,7 @@ def run(step: Step, total: Count) -> bool:
     process = subprocess.Popen(
         step.command,
         cwd=step.folder,
-        env=environment(),
+        env=environment() | step.settings,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

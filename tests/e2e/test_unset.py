@@ -13,7 +13,7 @@ from outside.buckets import MakeBucket
 from outside.clients import AwsCli, S3Client, s3_client
 from outside.content import MIB, noise
 from outside.failure import error_code
-from outside.server import DELTA_SEALED
+from outside.server import DELTA, DELTA_SEALED
 from outside.sigv4 import Scope, presign
 from outside.wire import Answer, Connection, encode, signed
 
@@ -68,8 +68,9 @@ def ask(connect: Connect, method: str, target: str, headers: tuple[tuple[str, st
 
 @pytest.mark.parametrize(("call", "status", "code"), UNSET_IN_A_BUCKET, ids=lambda value: str(value))
 def test_a_configuration_that_is_not_set_has_s3s_error(
-    s3: S3Client, bucket: str, call: str, status: int, code: str
+    s3: S3Client, make_bucket: MakeBucket, call: str, status: int, code: str
 ) -> None:
+    bucket = make_bucket(DELTA)  # a sealed one says AES256
     assert error_code(getattr(s3, call), Bucket=bucket) == (status, code)
     assert error_code(getattr(s3, call), Bucket="never-made-bucket") == (404, "NoSuchBucket")
 

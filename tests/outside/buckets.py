@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Protocol
 
 from outside.clients import S3Client
-from outside.server import DELTA, MODES, Mode, Server, Value
+from outside.server import MODES, Mode, Server, Value
 
 BUCKETS_PER_MODE = 60
 
@@ -20,20 +21,21 @@ def mode_tables() -> dict[str, dict[str, Value]]:
 
 
 class MakeBucket(Protocol):
-    """Creates an empty bucket of a mode and gives its name."""
+    """Creates an empty bucket of a mode, by default the run's, and gives its name."""
 
-    def __call__(self, mode: Mode = DELTA) -> str: ...
+    def __call__(self, mode: Mode | None = None) -> str: ...
 
 
 def bucket_maker(s3: S3Client) -> MakeBucket:
     """A maker of buckets whose names the configuration of [`mode_tables`] knows."""
-    taken = dict.fromkeys((mode.name for mode in MODES), 0)
+    taken = Counter[str]()
 
-    def make(mode: Mode = DELTA) -> str:
-        number = taken[mode.name]
-        taken[mode.name] += 1
-        name = f"{mode.name}-{number:02}" if number < BUCKETS_PER_MODE else f"more-{mode.name}-{number}"
-        assert mode == DELTA or number < BUCKETS_PER_MODE, "raise BUCKETS_PER_MODE"
+    def make(mode: Mode | None = None) -> str:
+        kind = mode.name if mode else "plain"
+        number = taken[kind]
+        taken[kind] += 1
+        assert mode is None or number < BUCKETS_PER_MODE, "raise BUCKETS_PER_MODE"
+        name = f"{kind}-{number:02}"
         s3.create_bucket(Bucket=name)
         return name
 

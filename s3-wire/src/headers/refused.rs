@@ -31,11 +31,8 @@ pub fn refuse_unsupported(headers: &HeaderMap) -> Result<()> {
 const REFUSED_PREFIXES: [&str; 1] = ["x-amz-rename-source"];
 
 /// These, except with a value that says what is the case anyway.
-const REFUSED_UNLESS: [(&str, &[&str]); 3] = [
-    ("x-amz-mfa", &[]),
-    ("x-amz-server-side-encryption-context", &[]),
-    ("x-amz-write-offset-bytes", &[]),
-];
+const REFUSED_UNLESS: [(&str, &[&str]); 3] =
+    [("x-amz-mfa", &[]), ("x-amz-server-side-encryption-context", &[]), ("x-amz-write-offset-bytes", &[])];
 
 #[cfg(test)]
 mod tests {

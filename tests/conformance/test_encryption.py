@@ -1,0 +1,176 @@
+"""Encryption: which headers belong together, and what each kind tells and needs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Any
+
+import pytest
+
+from outside.clients import S3Client
+from outside.content import MIB, md5, noise
+from outside.failure import error_code
+from outside.wire import ask, signed
+
+KEY = b"k" * 32
+OTHER = b"o" * 32
+
+
+def customer(key: bytes, source: bool = False) -> dict[str, Any]:
+    name = "CopySourceSSECustomer" if source else "SSECustomer"
+    return {f"{name}Algorithm": "AES256", f"{name}Key": key}
+
+
+def headers(secret: bytes = KEY, **changes: str | None) -> list[tuple[str, str]]:
+    start = "x-amz-server-side-encryption-customer-"
+    whole: dict[str, str | None] = {
+        "algorithm": "AES256",
+        "key": base64.b64encode(secret).decode(),
+        "key-MD5": base64.b64encode(hashlib.md5(secret, usedforsecurity=False).digest()).decode(),
+    }
+    whole |= {name.replace("_", "-"): value for name, value in changes.items()}
+    return [(start + name, value) for name, value in whole.items() if value is not None]
+
+
+WRONG: dict[str, list[tuple[str, str]]] = {
+    "algorithm alone": headers(key=None, key_MD5=None),
+    "no algorithm": headers(algorithm=None),
+    "no key": headers(key=None),
+    "no md5": headers(key_MD5=None),
+    "wrong md5": headers(key_MD5=base64.b64encode(b"m" * 16).decode()),
+    "short key": headers(b"k" * 16),
+    "long key": headers(b"k" * 33),
+    "no base64": headers(key="!!!"),
+    "algorithm": headers(algorithm="AES128"),
+    "beside sse-s3": [*headers(), ("x-amz-server-side-encryption", "AES256")],
+}
+
+
+@pytest.mark.parametrize("sent", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("how", ["put", "upload"])
+def test_a_customers_key_comes_whole(connect: Any, s3: S3Client, bucket: str, sent: Any, how: str) -> None:
+    method, target = ("PUT", f"/{bucket}/k") if how == "put" else ("POST", f"/{bucket}/k?uploads")
+    with connect() as connection:
+        answer = ask(connect, signed(connection.host, method, target, sent, b"x" if how == "put" else b""), method)
+    assert answer.status == 400
+    assert answer.code in ("InvalidArgument", "InvalidRequest", "InvalidEncryptionAlgorithmError")
+    assert error_code(s3.head_object, Bucket=bucket, Key="k") == (404, "404")
+
+
+@pytest.mark.parametrize("size", [0, 1, 1024, 65_536, 65_537, MIB])
+def test_content_under_a_customers_key_is_read_with_it_alone(s3: S3Client, bucket: str, size: int) -> None:
+    at = {"Bucket": bucket, "Key": "k"}
+    body = noise(3, size)
+    put = s3.put_object(**at, Body=body, **customer(KEY))
+    assert put["SSECustomerAlgorithm"] == "AES256"
+    got = s3.get_object(**at, **customer(KEY))
+    assert got["Body"].read() == body
+    assert got["SSECustomerKeyMD5"] == put["SSECustomerKeyMD5"]
+    assert s3.head_object(**at, **customer(KEY))["ContentLength"] == size
+    for call in (s3.get_object, s3.head_object):
+        assert error_code(call, **at)[0] == 400
+        assert error_code(call, **at, **customer(OTHER))[0] == 403
+
+
+@pytest.mark.parametrize("part", ["bytes=0-0", "bytes=100-200", "bytes=65530-65540", "bytes=-10"])
+def test_a_range_of_encrypted_content_is_exact(s3: S3Client, bucket: str, part: str) -> None:
+    body = noise(3, 70_000)
+    s3.put_object(Bucket=bucket, Key="k", Body=body, **customer(KEY))
+    got = s3.get_object(Bucket=bucket, Key="k", Range=part, **customer(KEY))["Body"].read()
+    first, _, last = part.removeprefix("bytes=").partition("-")
+    assert got == (body[-10:] if not first else body[int(first) : int(last) + 1])
+
+
+KINDS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "plain": ({}, {}, {}),
+    "sse-s3": ({"ServerSideEncryption": "AES256"}, {}, {}),
+    "sse-kms": ({"ServerSideEncryption": "aws:kms"}, {}, {}),
+    "sse-c": (customer(KEY), customer(KEY), customer(KEY, source=True)),
+}
+
+
+@pytest.mark.parametrize("source", KINDS)
+@pytest.mark.parametrize("target", KINDS)
+def test_a_copy_goes_from_any_kind_to_any_kind(s3: S3Client, bucket: str, source: str, target: str) -> None:
+    body = noise(4, 10_000)
+    s3.put_object(Bucket=bucket, Key="from", Body=body, **KINDS[source][0])
+    to = KINDS[target][0] if target != "sse-c" or source != "sse-c" else customer(OTHER)
+    s3.copy_object(Bucket=bucket, Key="to", CopySource=f"{bucket}/from", **to, **KINDS[source][2])
+    reading = to if target == "sse-c" else {}
+    got = s3.get_object(Bucket=bucket, Key="to", **reading)
+    assert got["Body"].read() == body
+    if target in ("sse-s3", "sse-kms"):
+        assert got["ServerSideEncryption"] == to["ServerSideEncryption"]
+
+
+@pytest.mark.parametrize("kind", ["sse-s3", "sse-kms", "sse-c"])
+def test_an_upload_in_parts_is_encrypted_as_it_was_begun(s3: S3Client, bucket: str, kind: str) -> None:
+    write, read, _ = KINDS[kind]
+    at = {"Bucket": bucket, "Key": "k"}
+    upload = s3.create_multipart_upload(**at, **write)["UploadId"]
+    parts = [noise(1, 5 * MIB), noise(2, 100)]
+    each = read if kind == "sse-c" else {}
+    etags = [
+        s3.upload_part(**at, UploadId=upload, PartNumber=number, Body=body, **each)["ETag"]
+        for number, body in enumerate(parts, 1)
+    ]
+    listed = {"Parts": [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]}
+    s3.complete_multipart_upload(**at, UploadId=upload, MultipartUpload=listed)
+    assert s3.get_object(**at, **read)["Body"].read() == b"".join(parts)
+
+
+def test_a_part_brings_the_key_of_its_upload(s3: S3Client, bucket: str) -> None:
+    at = {"Bucket": bucket, "Key": "k"}
+    upload = s3.create_multipart_upload(**at, **customer(KEY))["UploadId"]
+    part = at | {"UploadId": upload, "PartNumber": 1, "Body": b"x"}
+    assert error_code(s3.upload_part, **part)[0] == 400
+    assert error_code(s3.upload_part, **part, **customer(OTHER))[0] in (400, 403)
+
+
+@pytest.mark.parametrize("kind", ["AES256", "aws:kms"])
+def test_a_bucket_encrypts_what_says_nothing(s3: S3Client, bucket: str, kind: str) -> None:
+    rules = {"Rules": [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": kind}}]}
+    s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration=rules)
+    told = s3.get_bucket_encryption(Bucket=bucket)["ServerSideEncryptionConfiguration"]["Rules"]
+    assert told[0]["ApplyServerSideEncryptionByDefault"] == {"SSEAlgorithm": kind}
+    put = s3.put_object(Bucket=bucket, Key="k", Body=b"content")
+    assert put["ServerSideEncryption"] == kind
+    assert s3.head_object(Bucket=bucket, Key="k")["ServerSideEncryption"] == kind
+    if kind == "AES256":
+        assert put["ETag"] == f'"{md5(b"content")}"'
+    s3.delete_bucket_encryption(Bucket=bucket)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "<ServerSideEncryptionConfiguration/>",
+        "<ServerSideEncryptionConfiguration><Rule/></ServerSideEncryptionConfiguration>",
+        "<ServerSideEncryptionConfiguration><Rule><ApplyServerSideEncryptionByDefault><SSEAlgorithm>AES1</SSEAlgorithm>"
+        "</ApplyServerSideEncryptionByDefault></Rule></ServerSideEncryptionConfiguration>",
+        "<Other/>",
+    ],
+)
+def test_a_default_that_is_none_is_refused(connect: Any, bucket: str, document: str) -> None:
+    with connect() as connection:
+        answer = ask(connect, signed(connection.host, "PUT", f"/{bucket}?encryption", body=document.encode()), "PUT")
+    assert answer.status == 400
+
+
+@pytest.mark.parametrize("how", ["get_object", "head_object"])
+@pytest.mark.parametrize("kind", ["AES256", "aws:kms"])
+def test_a_read_names_no_key_of_the_server(connect: Any, s3: S3Client, bucket: str, how: str, kind: str) -> None:
+    s3.put_object(Bucket=bucket, Key="k", Body=b"x", ServerSideEncryption=kind)
+    method = "GET" if how == "get_object" else "HEAD"
+    with connect() as connection:
+        sent = [("x-amz-server-side-encryption", kind)]
+        answer = ask(connect, signed(connection.host, method, f"/{bucket}/k", sent), method)
+    assert answer.status == 400
+
+
+@pytest.mark.parametrize("name", ["no-such-key", "arn:aws:kms:us-east-1:1:key/none"])
+def test_a_key_that_nobody_made_is_refused(s3: S3Client, bucket: str, name: str) -> None:
+    asked = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": name}
+    status, code = error_code(s3.put_object, Bucket=bucket, Key="k", Body=b"x", **asked)
+    assert (status, code) == (400, "KMS.NotFoundException")
