@@ -17,6 +17,13 @@ struct Store {
     ids: Vec<[u8; 16]>,
 }
 
+impl Store {
+    /// How many live blobs a copy of the store has lost.
+    fn missing_below(&self, dir: &Path) -> u64 {
+        self.live.iter().filter(|file| !dir.join(file).exists()).count() as u64
+    }
+}
+
 fn quiet(dir: &Path) -> EngineConfig {
     EngineConfig { schedule_jobs: false, gc_grace: Duration::ZERO, ..config(dir, 256 << 20) }
 }
@@ -69,7 +76,7 @@ async fn store() -> Store {
     Store { dir, objects, live, ids }
 }
 
-fn files_below(dir: &Path) -> Vec<std::path::PathBuf> {
+pub(super) fn files_below(dir: &Path) -> Vec<std::path::PathBuf> {
     let (mut files, mut dirs) = (Vec::new(), vec![dir.to_owned()]);
     while let Some(dir) = dirs.pop() {
         for entry in std::fs::read_dir(dir).expect("readable") {
@@ -104,6 +111,7 @@ impl Random {
 #[derive(Debug, Default)]
 struct Tally {
     flips: u64,
+    flips_in_ids: u64,
     refused_to_open: u64,
     refused_to_collect: u64,
     deleted_live: u64,
@@ -114,7 +122,7 @@ struct Tally {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flipped_bit_in_the_catalog_deletes_no_live_blob_and_gives_no_wrong_byte() {
-    // `ROT_FLIPS=1000 cargo test …` builds the whole campaign.
+    // The whole campaign is tests/campaigns/test_rot.py.
     let flips = option_env!("ROT_FLIPS").map_or(100, |text| text.parse().expect("a number"));
     let seed = SEED;
     let store = store().await;
@@ -128,21 +136,35 @@ async fn a_flipped_bit_in_the_catalog_deletes_no_live_blob_and_gives_no_wrong_by
     assert!(places.len() > store.ids.len() * 2, "in tables and indexes");
     let mut random = Random(seed);
     let mut tally = Tally::default();
+    let mut mutant_detected = false;
     for flip in 0..flips {
         let at = match flip % 2 {
             0 => places[random.below(places.len())] + random.below(16),
             _ => random.below(file.len()),
         };
+        tally.flips_in_ids += u64::from(flip % 2 == 0);
         let bit = 1u8 << random.below(8);
         let dir = copied(store.dir.path());
         let mut rotten = file.clone();
         rotten[at] ^= bit;
+        if !mutant_detected {
+            let dir = copied(store.dir.path());
+            std::fs::write(dir.path().join("catalog.sqlite"), &rotten).expect("written");
+            collect_on_one_witness(dir.path());
+            mutant_detected = store.missing_below(dir.path()) > 0;
+        }
         std::fs::write(dir.path().join("catalog.sqlite"), rotten).expect("written");
         let before = (tally.wrong, tally.deleted_live);
         tokio::time::timeout(PATIENCE, live_with(&store, dir.path(), &mut tally)).await.expect("it answers");
         assert_eq!((tally.wrong, tally.deleted_live), before, "seed {seed}, flip {flip}: byte {at}, bit {bit}");
     }
-    println!("{tally:?}");
+    let line = serde_json::json!({
+        "campaign": "catalog rot", "seed": seed, "ops": flips, "in_ids": tally.flips_in_ids, "lost": tally.deleted_live,
+        "wrong": tally.wrong, "refused_to_open": tally.refused_to_open, "refused_to_collect": tally.refused_to_collect,
+        "failed_reads": tally.failed_reads, "absent": tally.absent, "mutant_detected": mutant_detected,
+    });
+    println!("{line}");
+    assert!(mutant_detected, "a collector that asks the catalog alone deletes live blobs here");
     assert_eq!((tally.deleted_live, tally.wrong), (0, 0), "{tally:?}");
     assert!(tally.refused_to_collect > 0, "some rot is seen: {tally:?}");
 }
@@ -173,7 +195,21 @@ async fn live_with(store: &Store, dir: &Path, tally: &mut Tally) {
         }
     }
     engine.shutdown().await;
-    tally.deleted_live += store.live.iter().filter(|file| !dir.join(file).exists()).count() as u64;
+    tally.deleted_live += store.missing_below(dir);
+}
+
+/// The mutant: removes every blob that the catalog has no row of, and asks nobody else.
+fn collect_on_one_witness(dir: &Path) {
+    let rows = rusqlite::Connection::open(dir.join("catalog.sqlite")).expect("opens");
+    let named: Result<Vec<Vec<u8>>, _> =
+        rows.prepare("SELECT id FROM blobs").and_then(|mut ids| ids.query_map([], |row| row.get(0))?.collect());
+    let Ok(named) = named else { return };
+    for file in files_below(&dir.join("blobs/blobs")) {
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if !named.iter().any(|id| hex::encode(id) == name) {
+            std::fs::remove_file(file).expect("removed");
+        }
+    }
 }
 
 /// Rot that the database's own verification passes: tables and indexes agree, and every reference
