@@ -51,8 +51,8 @@ pub use read::object::{Named, OpenObject};
 #[cfg(feature = "mutant-stale-cache")]
 pub use read::stale;
 pub use recovery::{
-    BackupInfo, Hole, LostMutation, LostVersion, Progress, Recovered, RecoveryOptions, RecoveryReport, SafetyConfig,
-    Shipped, list_backups, recover,
+    BackupInfo, Conflict, Fork, Hole, LostMutation, LostVersion, Merged, Progress, Recovered, RecoveryOptions,
+    RecoveryReport, SafetyConfig, Shipped, Side, Written, check_fork, list_backups, recover,
 };
 pub use resources::{
     files::make_private_dir,

@@ -10,9 +10,12 @@
 
 mod anchor;
 mod backup;
+mod branches;
 mod check;
 mod currency;
 mod document;
+mod lost;
+mod merge;
 mod names;
 mod recovered;
 mod restore;
@@ -24,10 +27,13 @@ mod vouch;
 mod witness;
 
 pub use backup::BackupInfo;
+pub use branches::Fork;
+pub use lost::{Hole, LostMutation};
+pub use merge::{Conflict, Merged, Side, Written};
 
 pub(crate) use check::Reader;
 pub use recovered::{LostVersion, Recovered};
-pub use restore::{Hole, LostMutation, Progress, RecoveryOptions, RecoveryReport, list_backups, recover};
+pub use restore::{Progress, RecoveryOptions, RecoveryReport, check_fork, list_backups, recover};
 pub use ship::Shipped;
 pub(crate) use witness::Suspects;
 

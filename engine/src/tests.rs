@@ -5,6 +5,7 @@ mod documents;
 mod forks;
 mod holding;
 mod idle;
+mod merging;
 mod packing;
 mod pieces;
 mod rot;

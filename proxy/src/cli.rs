@@ -6,6 +6,7 @@ mod convert;
 mod damaged;
 mod delta;
 mod follow;
+mod merge;
 mod outcome;
 mod policy;
 mod print;
@@ -141,6 +142,19 @@ enum Command {
     Policy {
         #[command(subcommand)]
         action: policy::PolicyAction,
+    },
+    /// Join a catalog with the store that went on without it
+    Recover {
+        /// Join both histories: the later write of a key is current, the other one is kept beside it
+        #[arg(long, required = true)]
+        merge: bool,
+        /// The catalog that forked, a file or a postgres:// address; storage.catalog is an empty one then
+        #[arg(long, value_name = "CATALOG")]
+        from: Option<String>,
+        /// Read documents that are not sealed up to this mutation, although the store has keys: it
+        /// was sealed later
+        #[arg(long, value_name = "SEQ")]
+        accept_unsealed_until: Option<i64>,
     },
     /// Check or show the configuration
     Config {
@@ -315,6 +329,10 @@ fn run(arguments: Arguments) -> Outcome {
             runtime()?.block_on(recover::recover(load(None)?, options, json))
         }
         Command::Policy { action } => show(json, &ask(policy::call(&action)?)?, policy::print),
+        Command::Recover { merge: _, from, accept_unsealed_until } => {
+            let options = RecoveryOptions { accept_unsealed_until, ..recover::merge_options() };
+            runtime()?.block_on(merge::merge(|| Ok(load(None)?), from, options, json))
+        }
         Command::Config { action: ConfigAction::Check } => {
             let config = load(None)?;
             if json {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -129,9 +130,12 @@ def test_writes_end_within_five_seconds_of_a_fork_and_nothing_is_deleted(
         go_back()
         visible = time.monotonic()
         latest_s, number = 0.0, 0
+        late: dict[str, bytes] = {}
         while (elapsed_s := time.monotonic() - visible) < 3 * LATEST_S:
             number += 1
-            taken = [try_put(client, f"late-{number}", noise(500 + number, 9_000)) for client in (s3, other)]
+            key, body = f"late-{number}", noise(500 + number, 9_000)
+            taken = [try_put(client, key, body) for client in (s3, other)]
+            late |= {key: body} if any(taken) else {}
             latest_s = time.monotonic() - visible if any(taken) else latest_s
             assert not any(taken) or elapsed_s <= LATEST_S + SLACK_S, f"acknowledged {elapsed_s:.1f} s after the fork"
         assert number > 2
@@ -156,3 +160,38 @@ def test_writes_end_within_five_seconds_of_a_fork_and_nothing_is_deleted(
     finally:
         server.kill()
         bystander.kill()
+    assert_merged(tmp_path, store, databases, journal_seconds, late)
+
+
+def assert_merged(
+    tmp_path: Path, store: Store, databases: list[Postgres], journal_seconds: int, late: dict[str, bytes]
+) -> None:
+    """Joined into an empty database, nothing that either side acknowledged is lost, and writes go on."""
+    forked = address(databases)
+    databases.append(Postgres().make().start())
+    merged = replica(tmp_path / "merged", store, databases[-1].url, journal_seconds)
+    merged.write_config()
+    report = json.loads(merged.run("recover", "--merge", "--from", forked, "--json").stdout)
+    assert report["merged"]["buckets"][BUCKET]["store"] == LOST
+    assert report["merged"]["buckets"][BUCKET]["catalog"] >= len(late)
+    assert (report["merged"]["conflicts"], report["merged"]["left_out"]) == ([], [])
+    acknowledged = {f"lost-{number:02}": noise(100 + number, 9_000) for number in range(LOST)} | late
+    try:
+        s3 = s3_client(merged.start().endpoint)
+        got = {key: s3.get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in acknowledged}
+        assert got == acknowledged
+        s3.put_object(Bucket=BUCKET, Key="after", Body=noise(2, 9_000))
+    finally:
+        merged.kill()
+    print(
+        json.dumps(
+            {
+                "campaign": "forked catalog",
+                "ops": len(acknowledged),
+                "late": len(late),
+                "lost": 0,
+                "wrong": 0,
+                "journal_seconds": journal_seconds,
+            }
+        )
+    )

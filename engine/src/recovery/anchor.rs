@@ -64,8 +64,8 @@ impl Reason {
         match self {
             Self::Behind | Self::Beside => {
                 "A database that failed over, or was put back from a copy, looks like this. Bring back the one that has these \
-                 mutations, and writes go on by themselves; if it is lost, stop every replica and make the catalog again with \
-                 `deltaweir rebuild` (docs/guide/disaster.md)"
+                 mutations, and writes go on by themselves; if it is lost, stop every replica and join what this one and its store have with \
+                 `deltaweir recover --merge` (docs/guide/disaster.md)"
             }
             Self::Lineage => "Stop this process: its catalog is not the store's any more (docs/guide/disaster.md)",
             Self::Place => "Bring the right place back, and writes go on by themselves",
@@ -107,8 +107,8 @@ impl Safety {
         if !self.config.accept_older_catalog {
             return Err(EngineError::Other(format!(
                 "{why}. Serving it would lose what was acknowledged after it. Move the catalog away and run `deltaweir rebuild` \
-                 (or `deltaweir restore`), which make it again from backend {:?}; or serve it as it is with \
-                 `--accept-older-catalog`",
+                 (or `deltaweir restore`), which make it again from backend {:?}; `deltaweir recover --merge` does so and keeps what only this \
+                 catalog has; or serve it as it is with `--accept-older-catalog`",
                 self.config.backend
             )));
         }

@@ -5,7 +5,10 @@
 //! or overwritten since. So what is recovered goes into quarantine, under [`QUARANTINE`] in its own
 //! bucket, where any S3 client can look at it.
 
-use super::RecoveryOptions;
+use super::{
+    RecoveryOptions,
+    lost::{KEY_LEN_MAX, QUARANTINE},
+};
 use crate::{
     background::copies::parse_copy_name,
     blobs::open::fetch,
@@ -37,15 +40,11 @@ use std::{
 };
 use storage_backends::{Backend, BlobName, get_all};
 
-/// What recovered keys begin with.
-pub(super) const QUARANTINE: &str = "deltaweir-recovered/";
 /// Listed blobs that are looked up in the catalog at a time.
 const LOOKUP: usize = 512;
 /// A blob written this long before the last mutation that is known, and known to nobody, was never
 /// acknowledged: clocks of replicas and stores do not agree better.
 const CLOCK_MARGIN_MS: i64 = 10 * 60 * 1000;
-/// Longest key that S3 has.
-const KEY_LEN_MAX: usize = 1024;
 /// Longest keyset that is read.
 const KEYSET_LEN_MAX: u64 = 1 << 20;
 

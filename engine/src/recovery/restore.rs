@@ -4,7 +4,10 @@
 use super::{
     LINEAGE_SETTING, SWEEP_FLOOR, SWEEP_FLOOR_SETTING, Safety, SweepFloor,
     backup::BackupInfo,
+    branches::{Fork, branches},
     document::IndexDocument,
+    lost::{Hole, LostMutation, lost_mutation},
+    merge::{Merge, Merged},
     names::{BackupName, Lineage, journal_name},
     recovered::{self, Recovered, highest_epoch},
     ship::new_lineage,
@@ -57,35 +60,12 @@ pub struct RecoveryOptions {
     /// What a catalog that was set aside because it was damaged still tells: its journal goes on
     /// behind the one in the store.
     pub remains: Option<Remains>,
+    /// A catalog that went on from a state of this store, while the store went on too: what only it
+    /// knows is made again behind the store's journal.
+    pub fork: Option<Fork>,
     /// The ETag of a multipart object from those of its parts in order, which is S3's business;
     /// `None` when one of them is none.
     pub etag_of_parts: fn(&[String]) -> Option<String>,
-}
-
-/// Journal blobs that are missing although later ones are there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Hole {
-    /// The first mutation that is lost.
-    pub first: Seq,
-    /// The last one.
-    pub last: Seq,
-    /// When the last mutation before them was, by its writer's clock.
-    pub after_ms: Option<UnixMs>,
-}
-
-/// A mutation behind a hole that could not be made again without what is missing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LostMutation {
-    /// Its number.
-    pub seq: Seq,
-    /// Its kind (docs/reference/catalog.md).
-    pub kind: String,
-    /// The bucket's id, where it is of one.
-    pub bucket: Option<i64>,
-    /// The key, where it is of one.
-    pub key: Option<String>,
-    /// Why.
-    pub why: String,
 }
 
 /// What a recovery did.
@@ -116,6 +96,8 @@ pub struct RecoveryReport {
     pub objects: u64,
     /// Uploads that are open in it: one of them may have been completed after the journal's end.
     pub open_uploads: u64,
+    /// What was joined.
+    pub merged: Option<Merged>,
     /// What manifests told.
     pub recovered: Option<Recovered>,
 }
@@ -126,6 +108,8 @@ struct Recovery {
     backends: BTreeMap<String, Arc<dyn Backend>>,
     keyring: Arc<Keyring>,
     safety: Safety,
+    /// The same over a catalog that forked.
+    fork: Option<Safety>,
 }
 
 /// Makes a catalog again: the one of `stores`, which are opened once the keys are. It must be
@@ -141,23 +125,30 @@ pub async fn recover(
     metrics: Arc<Metrics>,
     progress: &Progress,
 ) -> Result<RecoveryReport, EngineError> {
-    make_private_dir(&config.data)?;
-    let keyring = Arc::new(Keyring::open_existing(&config.data, config.kek.take())?);
-    let Stores { catalog, backends, .. } = stores.await?;
-    let backend = backends.get(&config.safety.backend).cloned();
-    let backend =
-        backend.ok_or_else(|| EngineError::Other(format!("backend {:?} is not configured", config.safety.backend)))?;
-    let threads = std::thread::available_parallelism().map_or(2, usize::from);
-    let pool = Arc::new(CodecPool::new(threads, PoolKind::Codec, &metrics)?);
-    let safety = Safety::new(config.safety.clone(), catalog.clone(), backend, keyring.clone(), pool, None, metrics);
-    if keyring.is_configured() || config.safety.encrypts || keyring.was_sealed() || holds_keysets(&backends).await? {
-        safety.vault.trust.only_sealed();
-    }
-    if let Some(seq) = options.accept_unsealed_until {
-        safety.vault.trust.accept_unsealed_until(seq);
-    }
-    let recovery = Recovery { catalog, backends, keyring, safety };
+    let fork = options.fork.as_ref().map(|fork| fork.0.clone());
+    let recovery = Recovery::open(&mut config, stores, options.accept_unsealed_until, fork, metrics).await?;
     recovery.run(&config, options, progress).await
+}
+
+/// Whether the catalog of `stores` and its store went on separately from one state, and can be
+/// merged. Changes nothing.
+///
+/// # Errors
+/// [`EngineError`] in words when they did not, or cannot.
+pub async fn check_fork(
+    mut config: EngineConfig,
+    stores: impl Future<Output = Result<Stores, EngineError>>,
+    accept_unsealed_until: Option<Seq>,
+    metrics: Arc<Metrics>,
+) -> Result<(), EngineError> {
+    let recovery = Recovery::open(&mut config, stores, accept_unsealed_until, None, metrics).await?;
+    let lineage = recovery.safety.vault.newest_lineage(None).await?;
+    let lineage = lineage.ok_or_else(nothing_to_merge_with)?;
+    branches(&recovery.safety, lineage).await.map(drop)
+}
+
+fn nothing_to_merge_with() -> EngineError {
+    EngineError::Other("the store has no journal to merge the catalog with".into())
 }
 
 /// Whether some backend holds a wrapped key: something in the store is sealed.
@@ -188,6 +179,40 @@ pub async fn list_backups(
 }
 
 impl Recovery {
+    async fn open(
+        config: &mut EngineConfig,
+        stores: impl Future<Output = Result<Stores, EngineError>>,
+        accept_unsealed_until: Option<Seq>,
+        fork: Option<Arc<dyn Catalog>>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, EngineError> {
+        make_private_dir(&config.data)?;
+        let keyring = Arc::new(Keyring::open_existing(&config.data, config.kek.take())?);
+        let Stores { catalog, backends, .. } = stores.await?;
+        let backend = backends.get(&config.safety.backend).cloned();
+        let backend = backend
+            .ok_or_else(|| EngineError::Other(format!("backend {:?} is not configured", config.safety.backend)))?;
+        let threads = std::thread::available_parallelism().map_or(2, usize::from);
+        let pool = Arc::new(CodecPool::new(threads, PoolKind::Codec, &metrics)?);
+        let is_sealed = keyring.is_configured()
+            || config.safety.encrypts
+            || keyring.was_sealed()
+            || holds_keysets(&backends).await?;
+        let over = |catalog: Arc<dyn Catalog>| {
+            let (backend, keyring, pool) = (backend.clone(), keyring.clone(), pool.clone());
+            let safety = Safety::new(config.safety.clone(), catalog, backend, keyring, pool, None, metrics.clone());
+            if is_sealed {
+                safety.vault.trust.only_sealed();
+            }
+            if let Some(seq) = accept_unsealed_until {
+                safety.vault.trust.accept_unsealed_until(seq);
+            }
+            safety
+        };
+        let (safety, fork) = (over(catalog.clone()), fork.map(over));
+        Ok(Self { catalog, backends, keyring, safety, fork })
+    }
+
     async fn run(
         &self,
         config: &EngineConfig,
@@ -210,6 +235,12 @@ impl Recovery {
                 self.safety.config.backend
             )));
         }
+        // Before anything is changed.
+        let branches = match (&self.fork, lineage) {
+            (Some(fork), Some(lineage)) => Some((fork, branches(fork, lineage).await?)),
+            (Some(_), None) => return Err(nothing_to_merge_with()),
+            (None, _) => None,
+        };
         self.catalog.begin_import().await.map_err(|error| match error {
             CatalogError::NotEmpty => EngineError::Other(
                 "the catalog holds buckets: a store is made again in an empty one. If this is what the last recovery made, \
@@ -223,6 +254,11 @@ impl Recovery {
         }
         if let Some(remains) = remains {
             self.add_unshipped(lineage, remains, &mut report).await?;
+        }
+        if let Some((fork, branches)) = &branches {
+            let (catalog, backends, keyring) = (&*self.catalog, &self.backends, &*self.keyring);
+            let merge = Merge { catalog, fork: &*fork.catalog, backends, keyring, branches };
+            report.merged = Some(merge.run().await?);
         }
         report.last_seq = self.catalog.last_seq().await?;
         let highest = highest_epoch(&self.backends).await?;
@@ -455,23 +491,4 @@ fn missing(lineage: Lineage, name: &BlobName, hole: &Hole) -> Result<EngineError
          `--accept-hole` goes on behind it and lists what could not be made again",
         hole.first, hole.last
     )))
-}
-
-fn lost_mutation(entry: &JournalEntry, why: String) -> LostMutation {
-    let (kind, members) = entry.mutation.as_object().and_then(|object| object.iter().next()).unzip();
-    let member = |name: &str| {
-        let members = members?;
-        [members.pointer(&format!("/commit/{name}")), members.pointer(&format!("/upload/{name}")), members.get(name)]
-            .into_iter()
-            .flatten()
-            .next()
-            .cloned()
-    };
-    LostMutation {
-        seq: entry.seq,
-        kind: kind.cloned().unwrap_or_default(),
-        bucket: member("bucket").and_then(|bucket| bucket.as_i64()),
-        key: member("key").and_then(|key| key.as_str().map(str::to_owned)),
-        why,
-    }
 }

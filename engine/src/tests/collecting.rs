@@ -163,6 +163,7 @@ pub(super) fn recovery(accept_hole: bool, manifests: bool) -> RecoveryOptions {
         accept_hole,
         accept_unsealed_until: None,
         remains: None,
+        fork: None,
         etag_of_parts,
     }
 }

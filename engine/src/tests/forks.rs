@@ -6,7 +6,7 @@ use catalog::JournalMarks;
 use std::path::PathBuf;
 
 /// Copies what a catalog and its keys are, without the blobs.
-fn copy_data(from: &Path, to: &Path) {
+pub(super) fn copy_data(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).expect("readable") {
         let entry = entry.expect("readable");
         if entry.file_type().expect("a type").is_file() && entry.file_name() != "catalog.lock" {
@@ -17,7 +17,11 @@ fn copy_data(from: &Path, to: &Path) {
 
 /// An engine over the catalog in `dir` and the blobs in `blobs`, which others may have too. No job
 /// runs by itself.
-async fn over(dir: TempDir, blobs: PathBuf, journal_interval: Duration) -> Result<super::Deployment, EngineError> {
+pub(super) async fn over(
+    dir: TempDir,
+    blobs: PathBuf,
+    journal_interval: Duration,
+) -> Result<super::Deployment, EngineError> {
     let metrics = Metrics::new();
     let mut config = config(dir.path(), 512 << 20);
     config.safety.journal_interval = journal_interval;
@@ -33,12 +37,18 @@ async fn over(dir: TempDir, blobs: PathBuf, journal_interval: Duration) -> Resul
 
 /// Two processes whose catalogs were one a moment ago, over one store: a primary and the standby
 /// that was promoted.
-async fn split(journal_interval: Duration) -> (TempDir, super::Deployment, super::Deployment) {
+pub(super) async fn split(
+    journal_interval: Duration,
+    name: &str,
+    keys: &[&str],
+) -> (TempDir, super::Deployment, super::Deployment) {
     let blobs = TempDir::new().expect("a temporary directory");
     let hour = Duration::from_secs(3600);
     let first = over(TempDir::new().expect("a directory"), blobs.path().into(), hour).await.expect("opens");
-    let bucket = first.bucket("off").await;
-    first.put(&bucket, "before", &content(9000, 1)).await;
+    let bucket = first.bucket(name).await;
+    for key in keys {
+        first.put(&bucket, key, &content(9000, 1)).await;
+    }
     let standby = TempDir::new().expect("a directory");
     let primary = first.stop().await;
     copy_data(primary.path(), standby.path());
@@ -74,7 +84,7 @@ fn refusal<T: std::fmt::Debug>(outcome: Result<T, EngineError>) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_catalog_that_lacks_what_the_journal_has_takes_no_write_and_deletes_nothing() {
-    let (_blobs, primary, standby) = split(Duration::from_secs(3600)).await;
+    let (_blobs, primary, standby) = split(Duration::from_secs(3600), "off", &["before"]).await;
     try_put(&standby, "early", b"as long as nobody can see the fork").await.expect("stored");
     let bucket = primary.bucket("off").await;
     for number in 0..40 {
@@ -109,7 +119,7 @@ async fn a_catalog_that_lacks_what_the_journal_has_takes_no_write_and_deletes_no
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_acknowledged_is_shipped_no_write_of_a_fork_is_acknowledged_at_all() {
-    let (_blobs, primary, standby) = split(Duration::ZERO).await;
+    let (_blobs, primary, standby) = split(Duration::ZERO, "off", &["before"]).await;
     try_put(&primary, "new", b"acknowledged, so shipped").await.expect("stored");
     let outcome = try_put(&standby, "late", b"x").await;
     let why = outcome.expect_err("its journal blob has another's name").to_string();
@@ -121,7 +131,7 @@ async fn where_acknowledged_is_shipped_no_write_of_a_fork_is_acknowledged_at_all
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_copy_is_refused_at_the_start_also_after_it_has_caught_up_in_numbers() {
-    let (blobs, primary, standby) = split(Duration::from_secs(3600)).await;
+    let (blobs, primary, standby) = split(Duration::from_secs(3600), "off", &["before"]).await;
     for number in 0..20 {
         try_put(&standby, &format!("unseen-{number}"), b"nobody can see the fork yet").await.expect("stored");
     }

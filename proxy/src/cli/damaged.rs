@@ -60,11 +60,11 @@ fn now_ms() -> u64 {
 /// Sets the catalog aside and makes it again.
 pub(super) async fn rebuild(config: ServeConfig) -> Outcome {
     let data = config.engine.data.clone();
-    let aside = begin(&data)?;
+    let aside = begin(&data, MARKER, ASIDE)?;
     let catalog = data.join(CATALOG_FILE);
     set_aside(&catalog, &aside).await?;
     if catalog.exists() && is_made(&catalog).await? {
-        return finish(&data);
+        return finish(&data, MARKER);
     }
     let remains = catalog::read_remains(&aside);
     let whole = remains.is_whole();
@@ -81,6 +81,7 @@ pub(super) async fn rebuild(config: ServeConfig) -> Outcome {
         accept_unsealed_until: None,
         accept_hole: false,
         remains: Some(remains),
+        fork: None,
         etag_of_parts,
     };
     let metrics = Metrics::new()?.engine.clone();
@@ -107,31 +108,31 @@ pub(super) async fn rebuild(config: ServeConfig) -> Outcome {
         lineage = report.new_lineage,
         "the catalog is whole again"
     );
-    finish(&data)
+    finish(&data, MARKER)
 }
 
 /// Whether an earlier process made the catalog to its end, and ended before it could say so.
-async fn is_made(path: &Path) -> Result<bool, Failure> {
+pub(super) async fn is_made(path: &Path) -> Result<bool, Failure> {
     let made = SqliteCatalog::open(path, SqliteOptions::default()).await?;
-    Ok(!made.is_importing().await? && made.last_seq().await? > 0)
+    Ok(!made.is_importing().await? && made.last_seq().await? > 0 && made.setting("lineage").await?.is_some())
 }
 
-fn finish(data: &Path) -> Outcome {
-    fs::remove_file(data.join(MARKER))?;
+pub(super) fn finish(data: &Path, marker: &str) -> Outcome {
+    fs::remove_file(data.join(marker))?;
     Ok(sync(data)?)
 }
 
 /// The file that the catalog is to be moved to, written down before anything is moved.
-fn begin(data: &Path) -> Result<PathBuf, Failure> {
-    let marker = data.join(MARKER);
+pub(super) fn begin(data: &Path, marker_name: &str, prefix: &str) -> Result<PathBuf, Failure> {
+    let marker = data.join(marker_name);
     match fs::read_to_string(&marker) {
-        Ok(name) if name.starts_with(ASIDE) && !name.contains('/') => return Ok(data.join(name)),
+        Ok(name) if name.starts_with(prefix) && !name.contains('/') => return Ok(data.join(name)),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error.into()),
     }
-    let name = format!("{ASIDE}{}", now_ms());
-    let written = data.join(format!("{MARKER}.new"));
+    let name = format!("{prefix}{}", now_ms());
+    let written = data.join(format!("{marker_name}.new"));
     fs::write(&written, &name)?;
     fs::File::open(&written)?.sync_all()?;
     fs::rename(&written, &marker)?;
@@ -145,7 +146,7 @@ fn sync(directory: &Path) -> io::Result<()> {
 
 /// Moves the catalog's file once nobody has it open. What a rebuild that did not end has made lies
 /// in its place: that goes.
-async fn set_aside(path: &Path, aside: &Path) -> Result<(), Failure> {
+pub(super) async fn set_aside(path: &Path, aside: &Path) -> Result<(), Failure> {
     if aside.exists() {
         return Ok(());
     }
@@ -156,7 +157,7 @@ async fn set_aside(path: &Path, aside: &Path) -> Result<(), Failure> {
                 tokio::time::sleep(CLOSING_PAUSE).await;
             }
             moved => {
-                return moved.map_err(|error| Failure(format!("the damaged catalog could not be set aside: {error}")));
+                return moved.map_err(|error| Failure(format!("the catalog could not be set aside: {error}")));
             }
         }
     }

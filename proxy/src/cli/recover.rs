@@ -45,8 +45,14 @@ pub(super) fn options(backup: Option<String>, trouble: &Trouble) -> RecoveryOpti
         accept_hole,
         accept_unsealed_until,
         remains: None,
+        fork: None,
         etag_of_parts,
     }
+}
+
+/// What a merge is told.
+pub(super) fn merge_options() -> RecoveryOptions {
+    options(None, &Trouble { stop_at_damage: false, accept_hole: false, accept_unsealed_until: None })
 }
 
 /// As S3 makes it: the digest of the parts' digests.
