@@ -145,10 +145,12 @@ enum Command {
     },
     /// Join a catalog with the store that went on without it
     Recover {
-        /// Join both histories: the later write of a key is current, the other one is kept beside it
+        /// Join both histories: the later write of a key is current, the other one is kept beside
+        /// it
         #[arg(long, required = true)]
         merge: bool,
-        /// The catalog that forked, a file or a postgres:// address; storage.catalog is an empty one then
+        /// The catalog that forked, a file or a postgres:// address; storage.catalog is an empty
+        /// one then
         #[arg(long, value_name = "CATALOG")]
         from: Option<String>,
         /// Read documents that are not sealed up to this mutation, although the store has keys: it
