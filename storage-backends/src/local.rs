@@ -33,6 +33,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+/// Directories of so many components, fan-out included, are of one thing: `backup-part/LINEAGE/ID`.
+const OWN_DIRS_MIN: usize = 5;
+
 /// How a [`LocalBackend`] treats its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalOptions {
@@ -119,10 +122,12 @@ impl Backend for LocalBackend {
             // and its sync.
             match store.sync_dir(&place.dir) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    Err(disk_error("sync the removal of", &name, error))
+                    return Err(disk_error("sync the removal of", &name, error));
                 }
-                _ => Ok(()),
+                _ => {}
             }
+            store.prune(&place.dir);
+            Ok(())
         })
         .await
     }
@@ -169,6 +174,22 @@ impl Store {
             self.known_dirs().remove(dir);
         }
         self.ensure_dir(dir)
+    }
+
+    /// Removes the directories of names that nobody uses again, such as those of a backup's parts,
+    /// once they are empty. Others are kept: the next blob needs them.
+    fn prune(&self, dir: &Path) {
+        if dir.components().count() < OWN_DIRS_MIN {
+            return;
+        }
+        for dir in dir.ancestors().take_while(|dir| dir.components().count() > 1) {
+            self.known_dirs().remove(dir);
+            // One that is not empty is needed. That an empty one comes back after a power cut does
+            // no harm.
+            if self.disk.remove_dir(dir).is_err() {
+                return;
+            }
+        }
     }
 
     fn known_dirs(&self) -> std::sync::MutexGuard<'_, HashSet<PathBuf>> {

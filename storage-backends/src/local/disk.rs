@@ -49,6 +49,8 @@ pub(super) trait Disk: Send + Sync + 'static {
     fn stat(&self, path: &Path) -> io::Result<Stat>;
     /// Removes a file's name.
     fn unlink(&self, path: &Path) -> io::Result<()>;
+    /// Removes a directory that is empty.
+    fn remove_dir(&self, dir: &Path) -> io::Result<()>;
     /// The names in a directory, `.` and `..` left out.
     fn entries(&self, dir: &Path) -> io::Result<Vec<OsString>>;
     /// An error when the root's path leads to another directory than the one that is open, or
@@ -215,6 +217,11 @@ impl Disk for Posix {
     fn unlink(&self, path: &Path) -> io::Result<()> {
         let entry = self.entry(path)?;
         Ok(rustix::fs::unlinkat(entry.directory(), entry.name(), AtFlags::empty())?)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        let entry = self.entry(dir)?;
+        Ok(rustix::fs::unlinkat(entry.directory(), entry.name(), AtFlags::REMOVEDIR)?)
     }
 
     fn entries(&self, dir: &Path) -> io::Result<Vec<OsString>> {

@@ -117,6 +117,9 @@ impl Disk for Watched {
         self.note("unlink")?;
         self.disk.unlink(path)
     }
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.remove_dir(dir)
+    }
     fn entries(&self, dir: &Path) -> io::Result<Vec<OsString>> {
         self.note("entries")?;
         self.disk.entries(dir)
@@ -318,6 +321,31 @@ async fn a_removed_fan_out_directory_is_made_again() {
     std::fs::remove_dir_all(root.path().join("blobs")).unwrap();
     put_bytes(&backend, &name("blobs/bbcd"), Bytes::from_static(b"x")).await.unwrap();
     assert_eq!(get_all(&backend, &name("blobs/bbcd"), 1).await.unwrap().unwrap(), "x");
+}
+
+#[tokio::test]
+async fn the_directories_of_a_backup_go_with_its_last_part_and_those_of_blobs_stay() {
+    let root = tempfile::tempdir().unwrap();
+    for disk in both_ways(root.path()) {
+        let backend = open(&disk, true);
+        let [blob, first, second, other] =
+            ["blobs/0abc", "backup-part/l-1/a/00000000", "backup-part/l-1/a/00000001", "backup-part/l-1/b/00000000"]
+                .map(name);
+        for name in [&blob, &first, &second, &other] {
+            put_bytes(&backend, name, Bytes::from_static(b"x")).await.unwrap();
+        }
+        let entries = |dir: &str| disk.disk.entries(Path::new(dir)).unwrap().len();
+        backend.delete(&first).await.unwrap();
+        assert_eq!((entries("backup-part/l-1"), entries("backup-part/l-1/a")), (2, 1), "a part is left");
+        backend.delete(&second).await.unwrap();
+        assert_eq!(entries("backup-part/l-1"), 1, "another backup is left");
+        backend.delete(&other).await.unwrap();
+        assert_eq!(entries("backup-part"), 0);
+        backend.delete(&blob).await.unwrap();
+        assert_eq!(entries("blobs/+bc/+a"), 0);
+        put_bytes(&backend, &second, Bytes::from_static(b"again")).await.unwrap();
+        assert_eq!(backend.head(&second).await.unwrap(), Some(5));
+    }
 }
 
 #[tokio::test]
