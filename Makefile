@@ -1,5 +1,5 @@
 # The developer's commands; CI runs `make test` and nothing else.
-.PHONY: help run cluster test test-all docker-test arm-test bench bench-baseline bench-codec bench-compressed bench-bases bench-goals bench-report demo lint fmt audit pin
+.PHONY: help run cluster test test-all campaigns reliability reliability-page docker-test arm-test bench bench-baseline bench-codec bench-compressed bench-bases bench-goals bench-report demo lint fmt audit pin
 
 PY := .venv/bin/python
 
@@ -20,6 +20,21 @@ test: ## everything CI checks, under 25 minutes on two cores from a fresh clone
 
 test-all: ## test, and the campaigns that take minutes and gigabytes
 	@python3.11 tests/suite.py --long
+
+RELIABILITY := cd tests && ../$(PY) -m campaigns.reliability
+
+campaigns: ## every campaign at full length, and docs/reliability.md made of what they print (hours)
+	@tests/setup.sh
+	cargo build --locked -p proxy
+	$(RELIABILITY) run --share 1
+
+reliability: ## every campaign at a tenth of its length, and docs/reliability.md
+	@tests/setup.sh
+	cargo build --locked -p proxy
+	$(RELIABILITY) run
+
+reliability-page: ## docs/reliability.md again, from docs/reliability.json
+	$(RELIABILITY) page
 
 docker-test: ## the image and the compose files, built and run by a real Docker Engine (root; half an hour)
 	@tests/setup.sh

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from campaigns.sizes import size
 from e2e.test_full_disk import LAYOUTS, pytestmark, stored_on
 from outside.buckets import NewServer
 
-CYCLES = 50
+CYCLES = size(50)
 
 __all__ = ["pytestmark"]
 

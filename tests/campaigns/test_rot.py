@@ -13,10 +13,13 @@ from typing import Any
 
 import pytest
 
+from campaigns.sizes import size
+
 ROOT = Path(__file__).resolve().parent.parent.parent
-UNITS = 10_000
-TRIALS = 200
-FLIPS = 1000
+UNITS = size(10_000)
+TRIALS = size(200)
+FLIPS = size(1000, share=0.1)
+"""A tenth of them among the long tests, all of them in `make campaigns`."""
 
 
 def lines_of(package: str, *tests: str, **environment: object) -> list[dict[str, Any]]:

@@ -7,10 +7,11 @@ import time
 
 import pytest
 
+from campaigns.sizes import size
 from e2e.test_memory import BUCKET, OTHERS, Uploads, start
 from outside.buckets import NewServer
 
-UPLOADS = 1000
+UPLOADS = size(1000)
 SECONDS = 60
 RATE = 8000
 

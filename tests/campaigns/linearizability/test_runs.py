@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from campaigns.conftest import Alone, make_buckets
@@ -18,6 +20,7 @@ MUTANT = BINARY.with_name("deltaweir-mutant")
 
 def test_one_server_is_linearizable(alone: Alone) -> None:
     report = run(alone, Plan(seed=101, seconds=5))
+    print(report.line())
     assert report.valid, f"{report.line()}\n{report.explanation}\n{report.wrong}"
     assert report.acked > 100
 
@@ -32,6 +35,7 @@ def test_a_stale_cache_is_found(new_server: NewServer) -> None:
     report = run(Alone(server), Plan(seed=102, seconds=3))
     assert report.disorder, f"the checker would miss a stale cache: {report.line()}"
     assert not report.wrong, "stale, but each answer is whole"
+    print(json.dumps({"campaign": "stale cache", "ops": report.ops, "mutant_detected": bool(report.disorder)}))
     kept = ROOT / report.history
     assert judge_file(kept).disorder == report.disorder, "the history that was kept has the same verdict"
     kept.unlink()
@@ -40,6 +44,7 @@ def test_a_stale_cache_is_found(new_server: NewServer) -> None:
 @pytest.mark.parametrize("seed", [201])
 def test_three_replicas_are_linearizable(cluster: Cluster, seed: int) -> None:
     report = run(cluster, Plan(seed=seed, seconds=5))
+    print(report.line())
     assert report.valid, f"{report.line()}\n{report.explanation}\n{report.wrong}"
     assert report.acked > 100
 

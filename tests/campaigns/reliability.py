@@ -1,0 +1,218 @@
+"""Runs the campaigns one after another, and makes docs/reliability.md of the JSON lines that they print.
+
+    python -m campaigns.reliability run [--share 0.1] [NAME…]   runs, notes the lines, writes the page
+    python -m campaigns.reliability page                        writes the page again
+
+A campaign that could not run is listed as that, never as passed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+RESULTS = ROOT / "docs" / "reliability.json"
+PAGE = ROOT / "docs" / "reliability.md"
+COUNTS = ("ops", "uploads", "healed")
+"""How often something was injected or tried, as campaigns call it."""
+HARM = (
+    "lost",
+    "torn",
+    "resurrected",
+    "wrong",
+    "disorder",
+    "error_read_as_absent",
+    "unexpected",
+    "overwritten",
+    "orphans",
+    "errors",
+    "panics",
+)
+"""What must come out as zero."""
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What is run, and what it does to the store."""
+
+    name: str
+    injected: str
+    select: tuple[str, ...]
+
+
+HERE = "tests/campaigns"
+CAMPAIGNS = (
+    Campaign(
+        "forked catalog",
+        "a database fails over to a standby 40 writes behind, or is put back from a copy, under two replicas; then "
+        "both histories are merged",
+        (f"{HERE}/test_forked_catalog.py",),
+    ),
+    Campaign(
+        "catalog rot",
+        "one flipped bit in the catalog's file, every second one in a blob's id",
+        (f"{HERE}/test_rot.py", "-k", "flipped_bits"),
+    ),
+    Campaign(
+        "damaged units",
+        "one damaged stored unit: a flipped bit, or one with its dependents",
+        (f"{HERE}/test_rot.py", "-k", "damaged_units"),
+    ),
+    Campaign(
+        "failing store",
+        "errors, throttling, timeouts, resets, short bodies, lost answers, repeated requests, stale listings",
+        (f"{HERE}/test_faulty_backend.py",),
+    ),
+    Campaign(
+        "full disk", "a disk is filled to its last byte or inode under a running server", (f"{HERE}/test_full_disk.py",)
+    ),
+    Campaign("slow uploads", "uploads at 8 kB/s for a minute, memory bounded", (f"{HERE}/test_slow_uploads.py",)),
+    Campaign(
+        "linearizability",
+        "replicas are killed and stopped, the database restarts, the store dies, while clients write the same keys",
+        (f"{HERE}/linearizability/test_runs.py", "-k", "linearizable and not long or stale_cache"),
+    ),
+    Campaign("collector", "every object is deleted, and collected at once", (f"{HERE}/test_collector.py",)),
+    Campaign("containers", "damaged zip, gzip and PNG files", (f"{HERE}/test_mutated_containers.py",)),
+)
+
+
+def json_lines(text: str) -> list[Line]:
+    """The objects among lines of output; a dot of pytest's may stand before one."""
+    found: list[Line] = []
+    for line in text.splitlines():
+        start = line.find('{"')
+        try:
+            value = json.loads(line[start:]) if 0 <= start <= 2 else None
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            found.append(value)
+    return found
+
+
+def run(campaign: Campaign, share: float) -> Line:
+    """One campaign, and what became of it."""
+    began = time.monotonic()
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-rs", "--color=no", "--timeout=3600", *campaign.select]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | {"CAMPAIGN_SHARE": str(share)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    last = done.stdout.strip().splitlines()[-1] if done.stdout.strip() else "no output"
+    outcome = "passed" if done.returncode == 0 and " passed" in last else "failed"
+    if "passed" not in last and "failed" not in last and "skipped" in last:
+        outcome = "not run"
+    if outcome != "passed":
+        print(done.stdout[-4000:], done.stderr[-2000:], sep="\n", file=sys.stderr)
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return {
+        "campaign": campaign.name,
+        "share": share,
+        "outcome": outcome,
+        "pytest": last.strip("= "),
+        "seconds": round(time.monotonic() - began),
+        "commit": commit.stdout.strip(),
+        "day": datetime.now(UTC).date().isoformat(),
+        "lines": json_lines(done.stdout),
+    }
+
+
+def results() -> list[Line]:
+    """What was noted, in the order of the campaigns."""
+    noted: list[Line] = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    order = [campaign.name for campaign in CAMPAIGNS]
+    return sorted(noted, key=lambda result: order.index(result["campaign"]))
+
+
+def came_out(lines: list[Line]) -> str:
+    """The sums of what must be zero, as far as the lines tell."""
+    sums: Counter[str] = Counter()
+    told = [name for name in HARM if any(name in line for line in lines)]
+    for line in lines:
+        # A mutant's line is of a server that is meant to fail.
+        sums.update({name: int(line.get(name, 0)) for name in told})
+    return ", ".join(f"{name.replace('_', ' ')} {sums[name]}" for name in told) or "all whole"
+
+
+def row(result: Line) -> str:
+    """A line of the table."""
+    injected = next(campaign.injected for campaign in CAMPAIGNS if campaign.name == result["campaign"])
+    lines: list[Line] = result["lines"]
+    counted = sum(int(line[name]) for line in lines for name in COUNTS if name in line)
+    mutants = [line["mutant_detected"] for line in lines if "mutant_detected" in line]
+    caught = f"{sum(mutants)} of {len(mutants)}" if mutants else "none is run"
+    outcome = came_out(lines) if result["outcome"] == "passed" else f"**{result['outcome']}**: {result['pytest']}"
+    share = f"{float(result['share']):.0%}".replace("%", " %")
+    cells = [result["campaign"], injected, f"{counted:,}", share, outcome, caught, f"`{result['commit']}`"]
+    return f"| {' | '.join(cells)} |"
+
+
+def page(noted: list[Line]) -> str:
+    """The page."""
+    missing = [campaign for campaign in CAMPAIGNS if campaign.name not in {result["campaign"] for result in noted}]
+    text = [
+        "# Reliability",
+        "",
+        "Each campaign breaks something on purpose, many times, and counts the damage. A deliberate bug, the mutant,",
+        "shows that it would notice. `make reliability` runs them at a tenth of their size and makes this page;",
+        "`make campaigns` runs all of each. The lines come from [reliability.json](reliability.json).",
+        "",
+        "| campaign | injected | how often | of its size | came out | mutants caught | commit |",
+        "| --- | --- | ---: | ---: | --- | --- | --- |",
+        *(row(result) for result in noted),
+        *(f"| {campaign.name} | {campaign.injected} | 0 | 0 % | not run | none is run | |" for campaign in missing),
+        "",
+        "## The lines",
+        "",
+        "```",
+        *(json.dumps(line) for result in noted for line in result["lines"]),
+        "```",
+        "",
+    ]
+    return "\n".join(text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    actions = parser.add_subparsers(dest="action", required=True)
+    actions.add_parser("page", help="make the page of what was noted")
+    running = actions.add_parser("run", help="run campaigns, all of them unless some are named")
+    running.add_argument("--share", type=float, default=0.1, help="how much of each")
+    running.add_argument("names", nargs="*", choices=[[], *(campaign.name for campaign in CAMPAIGNS)])
+    arguments = parser.parse_args()
+    failed = False
+    if arguments.action == "run":
+        for campaign in CAMPAIGNS:
+            if arguments.names and campaign.name not in arguments.names:
+                continue
+            result = run(campaign, arguments.share)
+            print(json.dumps(result), flush=True)
+            failed |= result["outcome"] == "failed"
+            kept = [other for other in results() if other["campaign"] != campaign.name]
+            RESULTS.write_text(json.dumps([*kept, result], indent=1) + "\n")
+    RESULTS.write_text(json.dumps(results(), indent=1) + "\n")
+    PAGE.write_text(page(results()))
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
