@@ -106,7 +106,7 @@ def json_lines(text: str) -> list[Line]:
 def run(campaign: Campaign, share: float) -> Line:
     """One campaign, and what became of it."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "pytest", "-q", "-s", "-rs", "--color=no", "--timeout=3600", *campaign.select]
+    command = [sys.executable, "-m", "pytest", "-v", "-s", "-rs", "--color=no", "--timeout=3600", *campaign.select]
     done = subprocess.run(
         command,
         cwd=ROOT,

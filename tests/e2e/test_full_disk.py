@@ -34,6 +34,8 @@ class Store:
     """The one that is filled."""
     s3: S3Client
     """A client that tries once."""
+    small_files: int = 150
+    """Objects of a cycle where inodes are what is full."""
 
     def fill(self) -> None:
         """Until nothing more fits."""
@@ -41,7 +43,7 @@ class Store:
 
     def put(self, cycle: int) -> dict[str, bytes]:
         """Objects that take enough to be missed."""
-        sizes = [64 << 10] * 150 if self.layout == "inodes" else [4 * MIB] * 6
+        sizes = [64 << 10] * self.small_files if self.layout == "inodes" else [4 * MIB] * 6
         objects = {f"{cycle}/{number:03}": noise(number, size) for number, size in enumerate(sizes)}
         for key, body in objects.items():
             self.s3.put_object(Bucket=BUCKET, Key=key, Body=body)
