@@ -90,12 +90,12 @@ CAMPAIGNS = (
 
 
 def json_lines(text: str) -> list[Line]:
-    """The objects among lines of output; a dot of pytest's may stand before one."""
+    """The objects at the ends of lines of output; a test's name may stand before one."""
     found: list[Line] = []
     for line in text.splitlines():
         start = line.find('{"')
         try:
-            value = json.loads(line[start:]) if 0 <= start <= 2 else None
+            value = json.loads(line[start:]) if start >= 0 else None
         except ValueError:
             continue
         if isinstance(value, dict):
