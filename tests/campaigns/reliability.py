@@ -50,6 +50,8 @@ class Campaign:
     name: str
     injected: str
     select: tuple[str, ...]
+    build: tuple[str, ...] = ()
+    """What cargo builds for it, besides the program."""
 
 
 HERE = "tests/campaigns"
@@ -83,6 +85,7 @@ CAMPAIGNS = (
         "linearizability",
         "replicas are killed and stopped, the database restarts, the store dies, while clients write the same keys",
         (f"{HERE}/linearizability/test_runs.py", "-k", "linearizable and not long or stale_cache"),
+        ("--features", "mutant-stale-cache", "--bin", "deltaweir-mutant"),
     ),
     Campaign("collector", "every object is deleted, and collected at once", (f"{HERE}/test_collector.py",)),
     Campaign("containers", "damaged zip, gzip and PNG files", (f"{HERE}/test_mutated_containers.py",)),
@@ -107,6 +110,8 @@ def run(campaign: Campaign, share: float) -> Line:
     """One campaign, and what became of it."""
     began = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-v", "-s", "-rs", "--color=no", "--timeout=3600", *campaign.select]
+    if campaign.build:
+        subprocess.run(["cargo", "build", "--locked", "-q", "-p", "proxy", *campaign.build], cwd=ROOT, check=True)
     done = subprocess.run(
         command,
         cwd=ROOT,
