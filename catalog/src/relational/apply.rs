@@ -50,6 +50,31 @@ pub(crate) enum Import {
 }
 
 impl Change {
+    /// Whether it may write rows of buckets. What is not known not to counts as if it did.
+    pub(crate) fn may_change_buckets(&self) -> bool {
+        match self {
+            Self::Journaled(mutation) => !matches!(
+                mutation,
+                Mutation::Put { .. }
+                    | Mutation::Delete { .. }
+                    | Mutation::DeleteVersion { .. }
+                    | Mutation::Rewrite { .. }
+                    | Mutation::CreateUpload { .. }
+                    | Mutation::PutPart { .. }
+                    | Mutation::Complete { .. }
+                    | Mutation::Abort { .. }
+                    | Mutation::SetLock { .. }
+            ),
+            Self::Import(_) => true,
+            Self::TrimJournal(_)
+            | Self::RememberHooks(_)
+            | Self::CutJournal { .. }
+            | Self::Heartbeat(_)
+            | Self::NoteVerified { .. }
+            | Self::Job(_) => false,
+        }
+    }
+
     /// Whether it brings content, or could as well be made later: a full disk has no space for it.
     /// Every other change may be one that makes space, or is needed by those that do.
     pub(crate) fn takes_space(&self) -> bool {

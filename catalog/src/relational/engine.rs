@@ -5,6 +5,7 @@ use super::{
     blobs::{self, DuplicateQuery},
     buckets, check, conversion, copies, history, hooks,
     jobs::{self, JobChange},
+    kept_buckets::KeptBuckets,
     list, multipart, read,
     session::Session,
     snapshot, stats, trash, verification, versions, writers,
@@ -49,6 +50,12 @@ pub(crate) trait Engine: Send + Sync + 'static {
 
     /// What changes pass before they are acknowledged.
     fn gate(&self) -> &OnceLock<Arc<dyn Gate>>;
+
+    /// Rows of buckets that are known to be as they are in the database. Where others write to it,
+    /// nothing is known.
+    fn kept_buckets(&self) -> Option<&KeptBuckets> {
+        None
+    }
 
     /// Makes a change durable, or nothing.
     fn change(&self, change: Change) -> impl Future<Output = Result<Outcome>> + Send;
@@ -233,7 +240,16 @@ impl<E: Engine> Catalog for E {
     }
 
     async fn bucket(&self, name: &str) -> Result<Option<Bucket>> {
-        ask!(self, Statement, (name) | session | buckets::by_name(session, &name))
+        let kept = self.kept_buckets();
+        if let Some(row) = kept.and_then(|kept| kept.get(name)) {
+            return Ok(Some(row));
+        }
+        let asked = kept.and_then(KeptBuckets::asked);
+        let found = ask!(self, Statement, (name) | session | buckets::by_name(session, &name))?;
+        if let (Some(kept), Some(asked), Some(row)) = (kept, asked, &found) {
+            kept.keep(asked, row);
+        }
+        Ok(found)
     }
 
     async fn buckets(&self) -> Result<Vec<Bucket>> {

@@ -50,6 +50,12 @@ impl SqliteSession {
         self.connection.execute_batch(sql).map_err(catalog_error)
     }
 
+    /// One statement of transactions, compiled once.
+    pub(super) fn command(&self, sql: &'static str) -> Result<()> {
+        let mut prepared = self.connection.prepare_cached(sql).map_err(catalog_error)?;
+        prepared.raw_execute().map(drop).map_err(catalog_error)
+    }
+
     /// The rows of a question, up to the first that cannot be read.
     pub(super) fn rows_until_damage(&self, sql: &str) -> Vec<Row> {
         let mut found = Vec::new();

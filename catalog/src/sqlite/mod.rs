@@ -21,6 +21,7 @@ use crate::{
     relational::{
         apply::{Change, Outcome},
         engine::{Consistency, Engine, Question},
+        kept_buckets::KeptBuckets,
     },
 };
 pub use remains::{Remains, read_remains, set_aside};
@@ -126,6 +127,10 @@ impl Engine for SqliteCatalog {
 
     fn gate(&self) -> &OnceLock<Arc<dyn Gate>> {
         &self.gate
+    }
+
+    fn kept_buckets(&self) -> Option<&KeptBuckets> {
+        Some(self.readers.kept_buckets())
     }
 
     async fn change(&self, change: Change) -> Result<Outcome> {

@@ -7,7 +7,10 @@ use super::{
 };
 use crate::{
     CatalogError, Result,
-    relational::engine::{Consistency, Question},
+    relational::{
+        engine::{Consistency, Question},
+        kept_buckets::KeptBuckets,
+    },
 };
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock,
@@ -21,6 +24,7 @@ pub(super) struct Readers {
     idle: Mutex<Vec<SqliteSession>>,
     /// Held shared while a connection is in use, exclusively while all must be closed.
     in_use: RwLock<()>,
+    kept_buckets: KeptBuckets,
     statements: AtomicU64,
     rows: AtomicU64,
     vm_steps: AtomicU64,
@@ -36,6 +40,7 @@ impl Readers {
             place,
             idle: Mutex::new(Vec::new()),
             in_use: RwLock::new(()),
+            kept_buckets: KeptBuckets::default(),
             statements: AtomicU64::new(0),
             rows: AtomicU64::new(0),
             vm_steps: AtomicU64::new(0),
@@ -73,11 +78,11 @@ impl Readers {
         let answer = match consistency {
             Consistency::Statement => finish(question(&mut session)),
             Consistency::Snapshot => {
-                session.execute("BEGIN")?;
+                session.command("BEGIN")?;
                 let answer = finish(question(&mut session));
                 // A connection whose read transaction cannot be ended is dropped, not pooled: `?`
                 // returns first.
-                session.execute("COMMIT")?;
+                session.command("COMMIT")?;
                 answer
             }
         };
@@ -94,8 +99,14 @@ impl Readers {
     /// Runs `reopen` while no reading connection exists.
     pub(super) fn with_all_closed<T>(&self, reopen: impl FnOnce() -> T) -> T {
         let _alone = self.in_use.write().unwrap_or_else(PoisonError::into_inner);
+        // A commit whose outcome was not known may turn out to be there.
+        let _changing = self.kept_buckets.changing();
         self.idle().clear();
         reopen()
+    }
+
+    pub(super) fn kept_buckets(&self) -> &KeptBuckets {
+        &self.kept_buckets
     }
 
     /// Counts statements that a connection, the writing one included, compiled again.

@@ -1,5 +1,7 @@
 //! What only the embedded catalog promises. The rest is in the conformance suite.
 
+mod kept_buckets;
+
 use super::{writer::CommitFault, *};
 use crate::{Catalog, conformance::desk::Desk, types::*};
 use std::{

@@ -195,11 +195,15 @@ impl Committer {
         let Some(session) = self.session.as_mut() else {
             return Err(CatalogError::Unavailable("the catalog could not be opened again".into()));
         };
-        session.execute("BEGIN IMMEDIATE")?;
+        let changes_buckets = group.iter().any(|job| job.change.may_change_buckets());
+        // Until what it did can be seen, or is gone.
+        let readers = Arc::clone(&self.readers);
+        let _changing = changes_buckets.then(|| readers.kept_buckets().changing());
+        session.command("BEGIN IMMEDIATE")?;
         let mut outcomes = Vec::with_capacity(group.len());
         let mut changes = 0;
         for (index, job) in group.iter_mut().enumerate() {
-            session.execute("SAVEPOINT change")?;
+            session.command("SAVEPOINT change")?;
             let outcome = finish(apply(session, &mut job.change));
             if session.connection.is_autocommit() {
                 let error = outcome.err().unwrap_or_else(|| CatalogError::Other("the transaction has ended".into()));
@@ -213,11 +217,11 @@ impl Committer {
                 return Err(CatalogError::Full);
             }
             if matches!(outcome, Ok(Outcome::Unchanged) | Err(_)) {
-                session.execute("ROLLBACK TO change")?;
+                session.command("ROLLBACK TO change")?;
             } else {
                 changes += 1;
             }
-            session.execute("RELEASE change")?;
+            session.command("RELEASE change")?;
             outcomes.push(outcome);
         }
         if changes == 0 {
@@ -244,7 +248,7 @@ impl Committer {
                 None,
             ));
         }
-        session.connection.execute_batch("COMMIT")
+        session.connection.prepare_cached("COMMIT")?.raw_execute().map(drop)
     }
 
     /// Finds out what became of a transaction whose commit failed, whose last number would have
