@@ -55,10 +55,10 @@ error_codes! {
     BadRequest 400 "Bad Request";
     BucketAlreadyExists 409 "The requested bucket name is not available. Please select a different name and try again.";
     BucketAlreadyOwnedByYou 409 "Your previous request to create the named bucket succeeded and you already own it.";
-    BucketNotEmpty 409 "The bucket you tried to delete is not empty.";
+    BucketNotEmpty 409 "The bucket you tried to delete is not empty";
     ConditionalRequestConflict 409 "A conflicting operation occurred during this request. Please retry.";
     EntityTooLarge 400 "Your proposed upload exceeds the maximum allowed object size.";
-    EntityTooSmall 400 "Your proposed upload is smaller than the minimum allowed size.";
+    EntityTooSmall 400 "Your proposed upload is smaller than the minimum allowed size";
     ExpiredToken 400 "The provided token has expired.";
     IllegalLocationConstraintException 400 "The specified location constraint is not valid for this endpoint.";
     IllegalVersioningConfigurationException 400 "The versioning configuration specified in the request is invalid.";
@@ -78,7 +78,7 @@ error_codes! {
     InvalidPartNumber 416 "The requested partnumber is not satisfiable.";
     InvalidPartOrder 400 "The list of parts was not in ascending order. Parts must be ordered by part number.";
     InvalidPolicyDocument 400 "The content of the form does not meet the conditions specified in the policy document.";
-    InvalidRange 416 "The requested range is not satisfiable.";
+    InvalidRange 416 "The requested range is not satisfiable";
     InvalidRedirectLocation 400 "The website redirect location must have a prefix of 'http://' or 'https://' or '/'.";
     InvalidRequest 400 "Invalid Request";
     InvalidRetentionPeriod 400 "The retention period specified is not valid.";
@@ -95,12 +95,12 @@ error_codes! {
     MalformedXML 400 "The XML you provided was not well-formed or did not validate against our published schema.";
     MaxMessageLengthExceeded 400 "Your request was too large.";
     MaxPostPreDataLengthExceededError 400 "Your POST request fields preceding the upload file were too large.";
-    MetadataTooLarge 400 "Your metadata headers exceed the maximum allowed metadata size.";
+    MetadataTooLarge 400 "Your metadata headers exceed the maximum allowed metadata size";
     MethodNotAllowed 405 "The specified method is not allowed against this resource.";
     MissingContentLength 411 "You must provide the Content-Length HTTP header.";
     MissingRequestBodyError 400 "Request Body is empty.";
     MissingSecurityHeader 400 "Your request is missing a required header.";
-    NoSuchBucket 404 "The specified bucket does not exist.";
+    NoSuchBucket 404 "The specified bucket does not exist";
     NoSuchBucketPolicy 404 "The bucket policy does not exist";
     NoSuchCORSConfiguration 404 "The CORS configuration does not exist";
     NoSuchConfiguration 404 "The specified configuration does not exist.";

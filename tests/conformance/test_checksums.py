@@ -109,7 +109,7 @@ def test_an_upload_has_the_checksum_it_was_begun_with(s3: S3Client, bucket: str,
     head = s3.head_object(**at, ChecksumMode="ENABLED")
     assert (head[f"Checksum{name}"], head["ChecksumType"]) == (wanted, kind)
     told = s3.get_object_attributes(**at, ObjectAttributes=["Checksum", "ObjectParts", "ETag", "ObjectSize"])
-    assert told["Checksum"][f"Checksum{name}"] == wanted
+    assert told["Checksum"][f"Checksum{name}"] == wanted.removesuffix("-2")
     assert (told["ObjectSize"], told["ETag"]) == (sum(map(len, PARTS)), done["ETag"].strip('"'))
     assert told["ObjectParts"]["TotalPartsCount"] == 2
 

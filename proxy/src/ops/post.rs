@@ -131,15 +131,19 @@ pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> 
 
 /// Reads the fields up to the file.
 async fn read_fields<'r>(form: &mut Multipart<'r>) -> Result<(FormFields, Field<'r>)> {
+    let no_file = || S3Error::invalid_argument("file", "", "POST requires exactly one file upload per request.");
     let mut fields = FormFields::default();
     let mut bytes_left = FIELDS_BYTES_MAX;
     for _ in 0..FIELDS_MAX {
         let Some(mut field) = form.next_field().await.map_err(broken)? else {
-            return Err(S3Error::invalid_argument("file", "", "POST requires exactly one file upload per request."));
+            return Err(no_file());
         };
         let name = field.name().unwrap_or_default().to_owned();
         if name.eq_ignore_ascii_case("file") {
             return Ok((fields, field));
+        }
+        if name.is_empty() && field.file_name().is_some() {
+            return Err(no_file().closing());
         }
         let mut value = Vec::new();
         while let Some(piece) = field.chunk().await.map_err(broken)? {
