@@ -1,5 +1,4 @@
 //! How a bucket comes in, and out again.
 
-pub(crate) mod adoption;
 pub(crate) mod eject;
 pub(crate) mod import;

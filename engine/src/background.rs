@@ -2,9 +2,11 @@
 //! them.
 
 pub(crate) mod collect;
+pub(crate) mod collection;
 pub(crate) mod convert;
 pub(crate) mod converter;
 pub(crate) mod copies;
+pub(crate) mod expiry;
 pub(crate) mod jobs;
 pub(crate) mod leftovers;
 pub(crate) mod lifecycle;
@@ -12,5 +14,6 @@ pub(crate) mod looks;
 pub(crate) mod packs;
 pub(crate) mod reencode;
 pub(crate) mod scrub;
+pub(crate) mod settling;
 pub(crate) mod soundness;
 pub(crate) mod sweep;

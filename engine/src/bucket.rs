@@ -1,15 +1,19 @@
 //! A bucket as the engine sees it: its row, its settings, and its domain key when it is sealed.
 
 use crate::{
-    Engine,
-    config::{BucketSettings, Compression, Encryption},
-    deployment::keyring::{Opened, keyset_name, random},
+    blobs::open::Blobs,
+    config::{BucketSettings, Compression, Encryption, EngineConfig},
+    deployment::{
+        keyring::{Keyring, Opened, keyset_name, random},
+        writer::Writer,
+    },
     error::EngineError,
+    metrics::Metrics,
     resources::clock::now_ms,
 };
-use catalog::{Bucket, CatalogError, Extent, NewBucket};
+use catalog::{Bucket, BucketId, Catalog, CatalogError, Extent, NewBucket};
 use object_format::{BlobId, DomainKey, row};
-use std::{ops::Deref, sync::Arc};
+use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
 /// A bucket, cheap to clone.
 #[derive(Clone)]
@@ -126,7 +130,31 @@ pub(crate) fn digest_of(extents: &[Extent]) -> [u8; 32] {
     row::extents_digest(extents.iter().map(|extent| (BlobId(extent.blob.0), extent.offset, extent.len)))
 }
 
-impl Engine {
+/// The deployment's buckets.
+pub struct Buckets {
+    /// By name; `defaults` for every other.
+    configured: BTreeMap<String, BucketSettings>,
+    defaults: BucketSettings,
+    catalog: Arc<dyn Catalog>,
+    blobs: Arc<Blobs>,
+    keyring: Arc<Keyring>,
+    writer: Arc<Writer>,
+    metrics: Arc<Metrics>,
+}
+
+impl Buckets {
+    pub(crate) fn new(
+        config: &EngineConfig,
+        catalog: Arc<dyn Catalog>,
+        blobs: Arc<Blobs>,
+        keyring: Arc<Keyring>,
+        writer: Arc<Writer>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let (configured, defaults) = (config.buckets.clone(), config.defaults.clone());
+        Self { configured, defaults, catalog, blobs, keyring, writer, metrics }
+    }
+
     /// A key of the keyring by its name, for content that is encrypted before it is stored.
     pub fn object_key(&self, name: &str) -> zeroize::Zeroizing<[u8; 32]> {
         self.keyring.kek().named(name)
@@ -160,8 +188,8 @@ impl Engine {
         self.create_configured_bucket(name, owner, [], false).await
     }
 
-    /// As [`Engine::create_bucket`], with what the client configures at once. Where versions can be
-    /// locked they are kept.
+    /// As [`Buckets::create_bucket`], with what the client configures at once. Where versions can
+    /// be locked they are kept.
     ///
     /// # Errors
     /// As there.
@@ -172,7 +200,7 @@ impl Engine {
         configurations: impl IntoIterator<Item = (&'static str, serde_json::Value)>,
         object_lock: bool,
     ) -> Result<Option<BucketHandle>, EngineError> {
-        let mut settings = self.config.buckets.get(name).unwrap_or(&self.config.defaults).clone();
+        let mut settings = self.configured.get(name).unwrap_or(&self.defaults).clone();
         settings.configurations = configurations.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         self.blobs.backend(&settings.backend)?;
         let settings = serde_json::to_value(settings).map_err(|error| EngineError::Other(error.to_string()))?;
@@ -241,6 +269,15 @@ impl Engine {
         Ok(deleted)
     }
 
+    /// A bucket that is there, by its id in the catalog.
+    pub(crate) async fn bucket_by_id(&self, id: BucketId) -> Result<Option<BucketHandle>, EngineError> {
+        let rows = self.catalog.buckets().await?;
+        match rows.into_iter().find(|row| row.id == id) {
+            Some(row) => self.bucket(&row.name).await,
+            None => Ok(None),
+        }
+    }
+
     async fn bucket_of(&self, mut row: Bucket) -> Result<BucketHandle, EngineError> {
         let parse = |row: &Bucket| {
             serde_json::from_value::<BucketSettings>(row.settings.clone())
@@ -249,7 +286,7 @@ impl Engine {
         let mut settings = parse(&row)?;
         let keys = match settings.encryption {
             Encryption::Off => {
-                let configured = self.config.buckets.get(&row.name);
+                let configured = self.configured.get(&row.name);
                 let configured = configured.is_some_and(|settings| settings.encryption == Encryption::Aes256);
                 let checked = self.keyring.check_plain(&row, configured, &*self.catalog).await;
                 checked.inspect_err(|_| self.metrics.unsealed_buckets_total.inc())?;
@@ -258,7 +295,7 @@ impl Engine {
             Encryption::Aes256 => {
                 let keys = self
                     .keyring
-                    .bucket_keys(&row, &settings.backend, &*self.catalog, &self.blobs, self.epoch())
+                    .bucket_keys(&row, &settings.backend, &*self.catalog, &self.blobs, self.writer.epoch())
                     .await?;
                 if settings.keysets.is_empty()
                     && let Some(fresh) = self.catalog.bucket(&row.name).await?

@@ -1,7 +1,7 @@
 //! What the engine is told at start. `proxy/src/config.rs` makes one of these from files and
 //! environment.
 
-use crate::{background::scrub::ScrubConfig, deployment::keyring::KeysetCopy, recovery::SafetyConfig};
+use crate::deployment::keyring::KeysetCopy;
 use object_format::Kek;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -223,4 +223,40 @@ impl Default for ConvertConfig {
             free_bytes_min: 1 << 30,
         }
     }
+}
+
+/// How the job `scrub` runs when nobody says otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScrubConfig {
+    /// How often it runs on its own; `None`: never.
+    pub interval: Option<Duration>,
+    /// How much it looks at every time, in percent of all blobs; the next run goes on with others.
+    pub percent: f64,
+    /// How fast it reads at most; `None`: as fast as it goes.
+    pub bytes_per_second: Option<u64>,
+}
+
+impl Default for ScrubConfig {
+    fn default() -> Self {
+        Self { interval: None, percent: 100.0, bytes_per_second: None }
+    }
+}
+
+/// How journal and backups are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SafetyConfig {
+    /// The backend that keeps them.
+    pub backend: String,
+    /// How long after a change its journal entry is in the backend. Zero: before the change is
+    /// acknowledged.
+    pub journal_interval: Duration,
+    /// How often a backup is made; `None`: when somebody asks for one.
+    pub backup_interval: Option<Duration>,
+    /// How long backups are kept; the newest is kept whatever its age.
+    pub backup_retention: Duration,
+    /// Serve a catalog although the backend holds a later state of it.
+    pub accept_older_catalog: bool,
+    /// The configuration asks for encryption somewhere: journal and backups are sealed from the
+    /// first.
+    pub encrypts: bool,
 }

@@ -1,6 +1,7 @@
 //! What a version row says of an object beyond its size: kept as JSON in the row, sealed in
 //! encrypted buckets.
 
+use crate::error::EngineError;
 use catalog::VersionLock;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -162,4 +163,12 @@ pub struct Facts {
     /// How it is stored.
     #[serde(default)]
     pub storage: StorageFacts,
+}
+
+pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, EngineError> {
+    serde_json::to_vec(value).map_err(|error| EngineError::Other(format!("cannot write facts: {error}")))
+}
+
+pub(crate) fn from_json<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, EngineError> {
+    serde_json::from_slice(bytes).map_err(|error| EngineError::Integrity(format!("cannot understand facts: {error}")))
 }

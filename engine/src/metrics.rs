@@ -12,26 +12,12 @@
 mod series;
 
 pub use series::{
-    Counter, Family, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Series, Value,
+    Counter, Family, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, MetricSpec,
+    Series, Value,
 };
 
 use series::FromRow;
 use std::sync::Arc;
-
-/// One row of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MetricSpec {
-    /// Full name, as Prometheus sees it.
-    pub name: &'static str,
-    /// `counter`, `gauge` or `histogram`.
-    pub kind: &'static str,
-    /// Base unit.
-    pub unit: &'static str,
-    /// Label names, in order.
-    pub labels: &'static [&'static str],
-    /// What it says.
-    pub help: &'static str,
-}
 
 /// Seconds, from 100 µs to 300 s.
 pub const SECONDS: &[f64] = &[

@@ -1,8 +1,8 @@
 //! Reading: an object by its key, how hot content is, and what operators are told of it.
 
+pub(crate) mod adoption;
 pub(crate) mod base_rows;
 pub(crate) mod heat;
 pub(crate) mod object;
-pub(crate) mod report;
 #[cfg(feature = "mutant-stale-cache")]
 pub mod stale;

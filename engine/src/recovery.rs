@@ -38,6 +38,7 @@ pub use ship::Shipped;
 pub(crate) use witness::Suspects;
 
 use crate::{
+    config::SafetyConfig,
     deployment::keyring::Keyring,
     error::EngineError,
     metrics::Metrics,
@@ -46,31 +47,13 @@ use crate::{
 use catalog::{Catalog, Seq};
 use serde::{Deserialize, Serialize};
 use std::{
+    collections::BTreeSet,
     sync::{Arc, OnceLock, atomic::AtomicU32},
     time::Duration,
 };
 use storage_backends::{Backend, Reserve};
 use tokio::sync::{Notify, watch};
 use vault::Vault;
-
-/// How journal and backups are kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SafetyConfig {
-    /// The backend that keeps them.
-    pub backend: String,
-    /// How long after a change its journal entry is in the backend. Zero: before the change is
-    /// acknowledged.
-    pub journal_interval: Duration,
-    /// How often a backup is made; `None`: when somebody asks for one.
-    pub backup_interval: Option<Duration>,
-    /// How long backups are kept; the newest is kept whatever its age.
-    pub backup_retention: Duration,
-    /// Serve a catalog although the backend holds a later state of it.
-    pub accept_older_catalog: bool,
-    /// The configuration asks for encryption somewhere: journal and backups are sealed from the
-    /// first.
-    pub encrypts: bool,
-}
 
 /// The catalog's lineage, as its setting says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,6 +105,28 @@ pub(crate) struct Safety {
 }
 
 impl Safety {
+    /// The backends that are this deployment's now. One that cannot be asked is not known to be.
+    ///
+    /// # Errors
+    /// [`EngineError`] that says what to do when one was taken over since the start.
+    pub(crate) async fn owned_backends(&self) -> Result<BTreeSet<String>, EngineError> {
+        match self.places() {
+            Some(places) => places.owned().await,
+            None => Ok(BTreeSet::new()),
+        }
+    }
+
+    /// Whether every backend can be asked and is this deployment's.
+    ///
+    /// # Errors
+    /// As [`Safety::owned_backends`], and what the backends say.
+    pub(crate) async fn check_ownership(&self) -> Result<(), EngineError> {
+        match self.places() {
+            Some(places) => places.lost().await?.map_or(Ok(()), Err),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn new(
         config: SafetyConfig,
         catalog: Arc<dyn Catalog>,

@@ -10,3 +10,4 @@ pub(crate) mod observe;
 pub(crate) mod pace;
 pub(crate) mod pool;
 pub(crate) mod reserves;
+pub(crate) mod task;

@@ -14,12 +14,12 @@ mod sealing;
 
 use crate::*;
 use bytes::Bytes;
-use catalog::{BlobRow, CommitObserver, SqliteCatalog, SqliteOptions};
+use catalog::{BlobRow, CommitObserver, Precondition, SqliteCatalog, SqliteOptions};
 use futures::TryStreamExt;
-use object_format::BlobId;
+use object_format::{BlobId, SEGMENT_LEN};
 use sha2::{Digest, Sha256};
-use std::{convert::Infallible, ops::Range, path::Path};
-use storage_backends::{LocalBackend, LocalOptions, Measured, PlainDirectory};
+use std::{collections::BTreeMap, convert::Infallible, ops::Range, path::Path};
+use storage_backends::{Backend, LocalBackend, LocalOptions, Measured, PlainDirectory};
 use tempfile::TempDir;
 
 mod choosing;
@@ -137,14 +137,17 @@ impl Deployment {
     }
 
     /// One with other background jobs than the program's.
-    pub(crate) async fn with_jobs(jobs: Vec<jobs::registry::JobSpec>, change: impl FnOnce(&mut EngineConfig)) -> Self {
+    pub(crate) async fn with_jobs(
+        jobs: impl FnOnce(&EngineConfig, &Workers) -> Vec<JobSpec>,
+        change: impl FnOnce(&mut EngineConfig),
+    ) -> Self {
         Self::reopened(TempDir::new().expect("a temporary directory"), jobs, change).await
     }
 
     /// The same over a store that is there.
     pub(crate) async fn reopened(
         dir: TempDir,
-        jobs: Vec<jobs::registry::JobSpec>,
+        jobs: impl FnOnce(&EngineConfig, &Workers) -> Vec<JobSpec>,
         change: impl FnOnce(&mut EngineConfig),
     ) -> Self {
         Self::wrapped(dir, jobs, change, |backend| backend).await
@@ -153,7 +156,7 @@ impl Deployment {
     /// The same with something between the engine and its backends.
     pub(crate) async fn wrapped(
         dir: TempDir,
-        jobs: Vec<jobs::registry::JobSpec>,
+        jobs: impl FnOnce(&EngineConfig, &Workers) -> Vec<JobSpec>,
         change: impl FnOnce(&mut EngineConfig),
         wrap: impl Fn(Arc<dyn Backend>) -> Arc<dyn Backend>,
     ) -> Self {
@@ -173,9 +176,9 @@ impl Deployment {
     }
 
     pub(crate) async fn bucket(&self, name: &str) -> BucketHandle {
-        match self.engine.bucket(name).await.expect("catalog answers") {
+        match self.engine.buckets.bucket(name).await.expect("catalog answers") {
             Some(bucket) => bucket,
-            None => self.engine.create_bucket(name, "owner").await.expect("created").expect("name was free"),
+            None => self.engine.buckets.create_bucket(name, "owner").await.expect("created").expect("name was free"),
         }
     }
 
@@ -184,6 +187,7 @@ impl Deployment {
             content.chunks(70_001).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
         let body = futures::stream::iter(pieces);
         self.engine
+            .stager
             .stage(bucket, destination, Some(content.len() as u64), body, ContentDigest::default())
             .await
             .expect("staged")
@@ -193,7 +197,7 @@ impl Deployment {
         let staged = self.stage(bucket, Destination::Object { key: key.into() }, content).await;
         assert_eq!(staged.sha256, <[u8; 32]>::from(Sha256::digest(content)));
         let facts = Facts { etag: "e".into(), ..Facts::default() };
-        self.engine.publish(bucket, key, staged, facts, Precondition::None).await.expect("published")
+        self.engine.publisher.publish(bucket, key, staged, facts, Precondition::None).await.expect("published")
     }
 
     /// Uploads in parts, the last one first.
@@ -204,31 +208,33 @@ impl Deployment {
         content: &[u8],
         part_len: usize,
     ) -> Published {
-        let upload = self.engine.create_upload(bucket, key, "owner", Facts::default()).await.expect("created");
+        let upload = self.engine.uploads.create_upload(bucket, key, "owner", Facts::default()).await.expect("created");
         let parts: Vec<(u32, &[u8])> = (1..).zip(content.chunks(part_len)).collect();
         for (number, part) in parts.into_iter().rev() {
             let staged = self.stage(bucket, Destination::Part { key: key.into(), upload, number }, part).await;
             let facts = PartFacts { size: part.len() as u64, ..PartFacts::default() };
-            let stored = self.engine.publish_part(bucket, PartName { key, upload, number }, staged, facts).await;
+            let stored =
+                self.engine.publisher.publish_part(bucket, PartName { key, upload, number }, staged, facts).await;
             assert!(stored.expect("stored") > 0);
         }
-        let parts = self.engine.parts(bucket, key, upload, 0, 10_000).await.expect("parts");
+        let parts = self.engine.uploads.parts(bucket, key, upload, 0, 10_000).await.expect("parts");
         let completion = Completion { upload, parts, parts_digest: [1; 32] };
         let before = self.read_bytes();
-        let completed = self.engine.complete(bucket, key, completion, Facts::default(), Precondition::None).await;
+        let completed =
+            self.engine.publisher.complete(bucket, key, completion, Facts::default(), Precondition::None).await;
         assert_eq!(self.read_bytes(), before, "complete moves no bytes");
         completed.expect("completed")
     }
 
     pub(crate) async fn get(&self, bucket: &BucketHandle, key: &str, range: Range<usize>) -> Vec<u8> {
-        let object = self.engine.open_object(bucket, key).await.expect("opened").expect("exists");
+        let object = self.engine.read.open_object(bucket, key).await.expect("opened").expect("exists");
         let pieces: Vec<Bytes> =
-            self.engine.read(&object, range.start as u64..range.end as u64).try_collect().await.expect("read");
+            self.engine.read.read(&object, range.start as u64..range.end as u64).try_collect().await.expect("read");
         pieces.concat()
     }
 
     pub(crate) async fn delete(&self, bucket: &BucketHandle, key: &str) {
-        self.engine.delete(bucket, key, Precondition::None).await.expect("deleted").removed.expect("existed");
+        self.engine.changes.delete(bucket, key, Precondition::None).await.expect("deleted").removed.expect("existed");
     }
 
     pub(crate) fn blob_files(&self) -> Vec<std::path::PathBuf> {
@@ -308,7 +314,7 @@ async fn versions_shrink_to_deltas_and_every_range_gives_the_original_bytes() {
                 assert!(deployment.get(&bucket, key, range.clone()).await == version[range.clone()], "{key} {range:?}");
             }
         }
-        let info = deployment.engine.head(&bucket, "r/app-3.bin").await.expect("head").expect("exists");
+        let info = deployment.engine.read.head(&bucket, "r/app-3.bin").await.expect("head").expect("exists");
         assert_eq!((info.version.size, info.facts.storage.form), (v3.len() as u64, Form::Delta));
         // The key itself is the best base of its next version.
         let again = deployment.put(&bucket, "r/app-1.bin", &v2[100..]).await;
@@ -327,9 +333,14 @@ async fn an_object_of_many_regions_is_encoded_within_a_small_budget() {
     deployment.put(&bucket, "big-1", &v1).await;
     let published = deployment.put(&bucket, "big-2", &v2).await;
     assert_eq!(published.storage.form, Form::Delta);
-    let explained = deployment.engine.explain("delta", "big-2", None).await.expect("explained").expect("exists");
-    let inspected =
-        deployment.engine.inspect(explained["blobs"][0]["id"].as_str().expect("an id")).await.expect("inspected");
+    let explained =
+        deployment.engine.reports.explain("delta", "big-2", None).await.expect("explained").expect("exists");
+    let inspected = deployment
+        .engine
+        .reports
+        .inspect(explained["blobs"][0]["id"].as_str().expect("an id"))
+        .await
+        .expect("inspected");
     assert!(published.storage.stored_bytes < v2.len() as u64 / 10, "{inspected:#?}");
     assert!(deployment.get(&bucket, "big-2", 0..v2.len()).await == v2);
 }
@@ -370,7 +381,7 @@ async fn content_of_another_family_stays_whole_though_its_name_looks_like_a_vers
     deployment.put(&bucket, "notes-1.txt", &text(31)).await;
     let published = deployment.put(&bucket, "notes-2.txt", &text(77)).await;
     assert_eq!(published.storage.form, Form::Zstd, "{:?}", published.storage);
-    let stats = deployment.engine.stats().await.expect("stats");
+    let stats = deployment.engine.reports.stats().await.expect("stats");
     assert_eq!(stats["totals"]["delta_bytes"], 0, "{stats}");
 }
 
@@ -428,7 +439,7 @@ async fn a_base_stays_while_deltas_need_it_and_nothing_is_left_in_the_end() {
     assert!(deployment.get(&bucket, "v-2", 0..v2.len()).await == v2);
     assert_eq!(deployment.get(&bucket, "small", 0..20).await, b"lives in the catalog");
     assert_eq!(deployment.get(&bucket, "empty", 0..0).await, b"");
-    let stats = deployment.engine.stats().await.expect("stats");
+    let stats = deployment.engine.reports.stats().await.expect("stats");
     assert!(stats["totals"]["stored"]["base_only"].as_u64().expect("a number") > 0, "{stats}");
     for key in ["v-2", "small", "empty"] {
         deployment.delete(&bucket, key).await;
@@ -436,7 +447,7 @@ async fn a_base_stays_while_deltas_need_it_and_nothing_is_left_in_the_end() {
     let report = deployment.engine.collect(true).await.expect("collected");
     assert_eq!(report.errors, 0);
     assert_eq!(deployment.blob_files(), Vec::<std::path::PathBuf>::new());
-    assert_eq!(deployment.engine.stats().await.expect("stats")["totals"]["stored"]["total"], 0);
+    assert_eq!(deployment.engine.reports.stats().await.expect("stats")["totals"]["stored"]["total"], 0);
     assert_eq!(deployment.engine.catalog().check().await.expect("checked"), Vec::<String>::new());
 }
 
@@ -454,6 +465,7 @@ async fn a_base_that_dies_between_choice_and_commit_makes_the_object_whole() {
     assert_eq!(report.pinned_blobs, 1);
     let published = deployment
         .engine
+        .publisher
         .publish(&bucket, "v-2", staged, Facts::default(), Precondition::None)
         .await
         .expect("published");
@@ -471,12 +483,12 @@ async fn an_abandoned_upload_leaves_nothing() {
     drop(deployment.stage(&bucket, Destination::Object { key: "a".into() }, &content(9 * MIB, 17)).await);
     let failing = futures::stream::iter([Ok(Bytes::from(content(5 * MIB, 18))), Err("cut")]);
     let destination = Destination::Object { key: "b".into() };
-    let outcome = deployment.engine.stage(&bucket, destination, None, failing, ContentDigest::default()).await;
+    let outcome = deployment.engine.stager.stage(&bucket, destination, None, failing, ContentDigest::default()).await;
     assert!(matches!(outcome, Err(StoreError::Body("cut"))));
     // Caches (decoded segments, texts, scans), codec threads and buffers have memory for good;
     // everything else comes back.
-    let caches = (64 << 20) + (64 << 20) / blobs::open::TEXT_SHARE + Engine::scan_bytes_max(512 << 20);
-    let reserved = caches + 2 * CODEC_THREAD_BYTES + 2 * SEGMENT_LEN as u64;
+    let caches = (64 << 20) + (64 << 20) / blobs::open::TEXT_SHARE + write::views::BaseViews::scan_bytes_max(512 << 20);
+    let reserved = caches + 2 * assembly::CODEC_THREAD_BYTES + 2 * SEGMENT_LEN as u64;
     let mut left = (usize::MAX, 0);
     for _ in 0..500 {
         left = (
@@ -497,11 +509,12 @@ async fn blobs_of_an_earlier_start_without_a_row_are_swept_and_others_survive_it
     let bucket = deployment.bucket("sealed").await;
     let bytes = content(MIB, 19);
     deployment.put(&bucket, "kept", &bytes).await;
-    let orphan = BlobId::new(deployment.engine.epoch(), deployment::keyring::random().expect("random"));
+    let orphan =
+        BlobId::new(deployment.engine.foundation.writer.epoch(), deployment::keyring::random().expect("random"));
     let name = blobs::open::blob_name(orphan).expect("a name");
-    let backend = deployment.engine.blobs.backend("local").expect("configured").clone();
+    let backend = deployment.engine.foundation.blobs.backend("local").expect("configured").clone();
     storage_backends::put_bytes(&*backend, &name, Bytes::from_static(b"left by a crash")).await.expect("stored");
-    let copy = background::copies::copy_name(orphan, catalog::BlobKey(orphan.0)).expect("a name");
+    let copy = blobs::copy_name::copy_name(orphan, catalog::BlobKey(orphan.0)).expect("a name");
     storage_backends::put_bytes(&*backend, &copy, Bytes::from_static(b"a copy without its row")).await.expect("stored");
     let Deployment { engine, metrics, dir } = deployment;
     drop(bucket);
@@ -515,7 +528,7 @@ async fn blobs_of_an_earlier_start_without_a_row_are_swept_and_others_survive_it
         (0, 2),
         "listed, by this collection or the first of the start"
     );
-    let backend = deployment.engine.blobs.backend("local").expect("configured");
+    let backend = deployment.engine.foundation.blobs.backend("local").expect("configured");
     for file in [&name, &copy] {
         assert!(backend.head(file).await.expect("answers").is_some(), "{file} stays for a day");
     }
@@ -533,7 +546,7 @@ async fn blobs_of_an_earlier_start_without_a_row_are_swept_and_others_survive_it
 #[tokio::test(flavor = "multi_thread")]
 async fn another_kek_than_the_one_that_wrapped_a_bucket_key_does_not_start() {
     let Deployment { engine, metrics, dir } = Deployment::start(512 << 20).await;
-    engine.create_bucket("sealed", "owner").await.expect("created").expect("name was free");
+    engine.buckets.create_bucket("sealed", "owner").await.expect("created").expect("name was free");
     engine.shutdown().await;
     drop(engine);
     let other = EngineConfig { kek: Some(object_format::Kek::new([9; 32])), ..config(dir.path(), 512 << 20) };
@@ -548,9 +561,9 @@ async fn a_sealed_row_moved_to_another_key_does_not_open() {
     let bucket = deployment.bucket("sealed").await;
     deployment.put(&bucket, "a", b"secret").await;
     let mut version = deployment.engine.catalog().current(bucket.row.id, "a").await.expect("read").expect("exists");
-    assert!(deployment.engine.open_facts(&bucket, &version).is_ok());
+    assert!(deployment.engine.read.open_facts(&bucket, &version).is_ok());
     version.key = "b".into();
-    assert!(matches!(deployment.engine.open_facts(&bucket, &version), Err(EngineError::Integrity(_))));
+    assert!(matches!(deployment.engine.read.open_facts(&bucket, &version), Err(EngineError::Integrity(_))));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -568,9 +581,9 @@ async fn damaged_stored_bytes_are_an_error_and_never_wrong_bytes() {
             std::fs::remove_file(&file).expect("removed");
             std::fs::write(&file, bad).expect("written");
             deployment.engine.drop_caches();
-            let object = deployment.engine.open_object(&bucket, "x").await.expect("opened").expect("exists");
+            let object = deployment.engine.read.open_object(&bucket, "x").await.expect("opened").expect("exists");
             let outcome: Result<Vec<Bytes>, _> =
-                deployment.engine.read(&object, 0..bytes.len() as u64).try_collect().await;
+                deployment.engine.read.read(&object, 0..bytes.len() as u64).try_collect().await;
             match outcome {
                 Ok(pieces) => assert!(pieces.concat() == bytes, "wrong bytes after damage at {at}"),
                 Err(error) => assert!(matches!(error, EngineError::Integrity(_)), "{error}"),
@@ -586,21 +599,21 @@ async fn content_of_a_closed_epoch_is_not_committed_under_the_next() {
     let bucket = deployment.bucket("off").await;
     let body = content(3 * MIB, 5);
     let staged = deployment.stage(&bucket, Destination::Object { key: "k".into() }, &body).await;
-    let old = engine.epoch();
+    let old = engine.foundation.writer.epoch();
     // As when this process was stopped for longer than its lease: another one's collector closes
     // the epoch.
-    engine.catalog.close_epochs(&[old]).await.expect("closed");
-    let refused = engine.delete(&bucket, "nothing", Precondition::None).await;
+    engine.foundation.catalog.close_epochs(&[old]).await.expect("closed");
+    let refused = engine.changes.delete(&bucket, "nothing", Precondition::None).await;
     assert!(matches!(refused, Err(EngineError::Fenced)));
-    while engine.epoch() == old {
+    while engine.foundation.writer.epoch() == old {
         tokio::task::yield_now().await;
     }
     // Its blob may be collected at any time now, so it must not become a version's, although this
     // process may write again.
     let facts = Facts { etag: "e".into(), ..Facts::default() };
-    let late = engine.publish(&bucket, "k", staged, facts, Precondition::None).await;
+    let late = engine.publisher.publish(&bucket, "k", staged, facts, Precondition::None).await;
     assert!(matches!(late, Err(EngineError::Fenced)), "{late:?}");
-    assert!(engine.open_object(&bucket, "k").await.expect("catalog answers").is_none());
+    assert!(engine.read.open_object(&bucket, "k").await.expect("catalog answers").is_none());
     deployment.put(&bucket, "k", &body).await;
     assert_eq!(deployment.get(&bucket, "k", 0..body.len()).await, body);
     engine.collect(true).await.expect("collected");

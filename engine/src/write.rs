@@ -1,6 +1,7 @@
 //! Writing: a body is staged (read, cut, encoded, uploaded) and published (finished, made durable,
 //! committed).
 
+pub(crate) mod change;
 pub(crate) mod effort;
 pub(crate) mod encode;
 pub(crate) mod open_uploads;
@@ -8,6 +9,5 @@ pub(crate) mod parts;
 pub(crate) mod publish;
 pub(crate) mod spool;
 pub(crate) mod stage;
-mod tags;
 pub(crate) mod view;
 pub(crate) mod views;

@@ -19,21 +19,24 @@ use std::{
 };
 
 /// The engine's rooms, each built on those before it (ARCHITECTURE.md).
-const ROOMS: [&str; 15] = [
+const ROOMS: [&str; 18] = [
     "error",
     "facts",
-    "config",
     "metrics",
-    "bucket",
     "resources",
-    "deployment",
     "blobs",
+    "deployment",
+    "config",
+    "bucket",
+    "recovery",
     "bases",
     "read",
     "write",
-    "recovery",
     "background",
     "adopt",
+    "report",
+    "registry",
+    "assembly",
     "lib",
 ];
 const FILE_LINES_MAX: usize = 600;

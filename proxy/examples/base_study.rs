@@ -37,7 +37,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let engine =
         open_engine(config(directory.path()), &StoresConfig::temporary(directory.path()), Metrics::new()).await?;
-    let bucket = engine.create_bucket("study", "study").await?.ok_or("a new engine has no buckets")?;
+    let bucket = engine.buckets.create_bucket("study", "study").await?.ok_or("a new engine has no buckets")?;
     let mut earlier: HashMap<&str, Vec<(&str, PathBuf)>> = HashMap::new();
     for line in list.lines() {
         let mut fields = line.split('\t');
@@ -49,11 +49,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let body = futures::stream::iter([Ok::<_, Infallible>(Bytes::from(plain.clone()))]);
         let destination = Destination::Object { key: key.to_owned() };
         let staged =
-            engine.stage(&bucket, destination, Some(plain.len() as u64), body, ContentDigest::default()).await?;
-        let published = engine.publish(&bucket, key, staged, Facts::default(), catalog::Precondition::None).await?;
+            engine.stager.stage(&bucket, destination, Some(plain.len() as u64), body, ContentDigest::default()).await?;
+        let published =
+            engine.publisher.publish(&bucket, key, staged, Facts::default(), catalog::Precondition::None).await?;
         let put_s = started.elapsed().as_secs_f64();
         // The next object is to find this one's hooks.
-        engine.settle(Duration::from_secs(60)).await?;
+        engine.jobs.settle(Duration::from_secs(60)).await?;
         let known = earlier.entry(package).or_default();
         let mut costs = BTreeMap::new();
         for (earlier_key, path) in known.iter() {

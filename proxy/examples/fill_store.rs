@@ -37,9 +37,9 @@ async fn main() -> Result<(), Failure> {
     config.engine.schedule_jobs = false;
     config.stores.sync = false;
     let engine = open_engine(config.engine, &config.stores, Metrics::new()).await?;
-    let bucket = match engine.bucket(bucket).await? {
+    let bucket = match engine.buckets.bucket(bucket).await? {
         Some(bucket) => bucket,
-        None => engine.create_bucket(bucket, "fill").await?.ok_or("the bucket's name is taken")?,
+        None => engine.buckets.create_bucket(bucket, "fill").await?.ok_or("the bucket's name is taken")?,
     };
     let started = Instant::now();
     let mut putting = JoinSet::new();
@@ -62,9 +62,9 @@ async fn put(engine: Arc<Engine>, bucket: BucketHandle, number: u64, len: usize)
     let key = format!("fill/{:06}/object-{number:010}", number / PER_PREFIX);
     let body = futures::stream::iter([Ok::<_, Infallible>(Bytes::from(content(number, len)))]);
     let destination = Destination::Object { key: key.clone() };
-    let staged = engine.stage(&bucket, destination, Some(len as u64), body, ContentDigest::default()).await?;
+    let staged = engine.stager.stage(&bucket, destination, Some(len as u64), body, ContentDigest::default()).await?;
     let facts = Facts { etag: format!("{number:032x}"), ..Facts::default() };
-    engine.publish(&bucket, &key, staged, facts, catalog::Precondition::None).await?;
+    engine.publisher.publish(&bucket, &key, staged, facts, catalog::Precondition::None).await?;
     Ok(())
 }
 

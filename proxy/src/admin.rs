@@ -196,19 +196,21 @@ impl AdminService {
         }
         let engine = &self.engine;
         match name {
-            "stats" => Ok(engine.stats().await?),
+            "stats" => Ok(engine.reports.stats().await?),
             "buckets" => self.buckets().await,
-            "jobs" => Ok(engine.jobs().await?),
+            "jobs" => Ok(engine.jobs.jobs().await?),
             "explain" => {
                 let (bucket, key) = (required(query, "bucket")?, required(query, "key")?);
                 let version = match query.get("version").filter(|version| !version.is_empty()) {
                     None => None,
                     Some(text) => Some(VersionRef::parse(text).ok_or_else(|| AdminError::not_found("version"))?),
                 };
-                engine.explain(bucket, key, version).await?.ok_or_else(|| AdminError::not_found("object"))
+                engine.reports.explain(bucket, key, version).await?.ok_or_else(|| AdminError::not_found("object"))
             }
-            "inspect" => engine.inspect(required(query, "blob")?).await?.ok_or_else(|| AdminError::not_found("blob")),
-            "quarantine" => Ok(serde_json::to_value(engine.quarantine().await?).unwrap_or_default()),
+            "inspect" => {
+                engine.reports.inspect(required(query, "blob")?).await?.ok_or_else(|| AdminError::not_found("blob"))
+            }
+            "quarantine" => Ok(serde_json::to_value(engine.quarantines.quarantine().await?).unwrap_or_default()),
             "policy" => self.policy(query).await,
             "gc" => {
                 let parameters = CollectParameters {
@@ -224,7 +226,7 @@ impl AdminService {
             "journal" => Ok(serde_json::to_value(engine.ship_journal().await?).unwrap_or_default()),
             "settle" => {
                 let timeout = seconds(query, "timeout_s")?.unwrap_or(SETTLE_DEFAULT).min(SETTLE_MAX);
-                Ok(json!({ "settled": engine.settle(timeout).await? }))
+                Ok(json!({ "settled": engine.jobs.settle(timeout).await? }))
             }
             _ => {
                 engine.drop_caches();
@@ -240,12 +242,12 @@ impl AdminService {
             self.access.as_ref().map_or(Ok(()), |access| access.check_eject(&parameters))?;
         }
         match (method, query.get("action")) {
-            (&Method::GET, _) => Ok(engine.job(name).await?),
-            (&Method::POST, None) => Ok(json!(engine.start_job(name, parameters).await?)),
+            (&Method::GET, _) => Ok(engine.jobs.job(name).await?),
+            (&Method::POST, None) => Ok(json!(engine.jobs.start_job(name, parameters).await?)),
             (&Method::POST, Some(action)) => {
                 let action: JobAction = serde_json::from_value(json!(action))
                     .map_err(|_| AdminError::invalid(format!("action is pause, resume or cancel, not {action:?}")))?;
-                Ok(engine.act_on_job(name, action).await?)
+                Ok(engine.jobs.act_on_job(name, action).await?)
             }
             _ => Err(AdminError::new(StatusCode::METHOD_NOT_ALLOWED, "a job is asked for with GET or POST")),
         }
@@ -265,9 +267,9 @@ impl AdminService {
     }
 
     async fn buckets(&self) -> ApiResult {
-        let stats = self.engine.stats().await?;
+        let stats = self.engine.reports.stats().await?;
         let stats = stats["buckets"].as_array().cloned().unwrap_or_default();
-        let rows = self.engine.buckets().await?;
+        let rows = self.engine.buckets.buckets().await?;
         let buckets = rows.into_iter().map(|row| {
             let numbers = stats.iter().find(|entry| entry["name"] == row.name);
             let number = |pointer: &str| numbers.and_then(|entry| entry.pointer(pointer)).cloned().unwrap_or(json!(0));

@@ -112,7 +112,7 @@ pub async fn estimate(
     let engine = open_engine(config, &StoresConfig::temporary(work), Metrics::new()).await?;
     let cpu_before = cpu_seconds();
     let sampled = async {
-        let bucket = engine.create_bucket(BUCKET, "estimate").await?.ok_or(EngineError::NoBucket)?;
+        let bucket = engine.buckets.create_bucket(BUCKET, "estimate").await?.ok_or(EngineError::NoBucket)?;
         let (mut sample, mut observed) = (Sample::default(), Vec::new());
         for run in chosen {
             let upload = Upload { engine: &engine, bucket: &bucket, source: &*source };
@@ -210,16 +210,22 @@ impl Upload<'_> {
             })
             .try_flatten();
         let destination = Destination::Object { key: listed.key.clone() };
-        let staged =
-            self.engine.stage(self.bucket, destination, Some(len), Box::pin(body), ContentDigest::default()).await;
+        let staged = self
+            .engine
+            .stager
+            .stage(self.bucket, destination, Some(len), Box::pin(body), ContentDigest::default())
+            .await;
         let staged = match staged {
             Ok(staged) => staged,
             Err(StoreError::Body(error)) if error.is_transient() => return Err(error.into()),
             Err(StoreError::Body(_)) => return Ok(None),
             Err(StoreError::Engine(error)) => return Err(error),
         };
-        let published =
-            self.engine.publish(self.bucket, &listed.key, staged, Facts::default(), Precondition::None).await?;
+        let published = self
+            .engine
+            .publisher
+            .publish(self.bucket, &listed.key, staged, Facts::default(), Precondition::None)
+            .await?;
         Ok(Some(Stored { len, stored: published.storage.stored_bytes }))
     }
 }

@@ -6,14 +6,19 @@
 
 mod bucket;
 mod directory;
+pub(crate) mod outcome;
 
 use crate::{
-    Engine, background::jobs::JobRun, bucket::BucketHandle, error::EngineError, facts::Facts, read::object::OpenObject,
+    background::jobs::run::JobRun,
+    blobs::originals::Originals,
+    bucket::{BucketHandle, Buckets},
+    error::EngineError,
 };
 use bucket::BucketTarget;
-use catalog::{ListEntry, ListQuery};
+use catalog::{Catalog, ListEntry, ListQuery};
 use directory::DirectoryTarget;
 use futures::{StreamExt, TryStreamExt, stream};
+use outcome::{Fate, ManifestLine, ObjectReader};
 use serde::{Deserialize, Serialize};
 use std::{
     path::{Component, Path, PathBuf},
@@ -88,33 +93,16 @@ enum Target {
     Bucket(BucketTarget),
 }
 
-/// What is said of one object in the manifest: everything that a file cannot carry.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-struct ManifestLine {
-    key: String,
-    /// Path of its file below the target directory.
-    file: String,
-    size: u64,
-    etag: String,
-    last_modified_ms: i64,
-    /// Hexadecimal digest of the content, as written and as read back.
-    sha256: String,
-    headers: std::collections::BTreeMap<String, String>,
-    user_metadata: std::collections::BTreeMap<String, String>,
-    checksums: Vec<crate::Checksum>,
-    checksum_type: Option<String>,
-    storage_class: Option<String>,
-    parts: Vec<crate::PartSize>,
+/// Writes objects out as they were.
+pub(crate) struct Ejector {
+    pub(crate) roots: Vec<PathBuf>,
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) buckets: Arc<Buckets>,
+    pub(crate) originals: Arc<Originals>,
+    pub(crate) reader: ObjectReader,
 }
 
-/// What became of one object.
-enum Fate {
-    Written { bytes: u64, line: Option<Box<ManifestLine>>, renamed: bool },
-    Vanished,
-    Failed(String),
-}
-
-impl Engine {
+impl Ejector {
     /// One run of the eject job.
     ///
     /// # Errors
@@ -122,9 +110,9 @@ impl Engine {
     /// written stays, and the next run goes on.
     pub(crate) async fn eject_once(self: &Arc<Self>, run: &JobRun) -> Result<EjectReport, EngineError> {
         let parameters: EjectParameters = run.parameters()?;
-        let bucket = self.bucket(&parameters.bucket).await?.ok_or(EngineError::NoBucket)?;
+        let bucket = self.buckets.bucket(&parameters.bucket).await?.ok_or(EngineError::NoBucket)?;
         if bucket.is_sealed() {
-            check_directory(&self.config.eject_roots, &parameters)?;
+            check_directory(&self.roots, &parameters)?;
         }
         let mut cursor: Cursor = run.cursor()?.unwrap_or_default();
         let target = self.target(&parameters, &cursor).await?;
@@ -194,13 +182,13 @@ impl Engine {
         key: &str,
         target: &Target,
     ) -> Result<Fate, EngineError> {
-        let Some(object) = self.open_object(bucket, key).await? else { return Ok(Fate::Vanished) };
+        let Some(object) = self.reader.read.open_object(bucket, key).await? else { return Ok(Fate::Vanished) };
         if object.info.facts.encryption.is_some() {
             return Ok(Fate::Failed("it is encrypted with a key of its own: copy it with a client".into()));
         }
         let outcome = match target {
-            Target::Directory(directory) => directory.write(self, key, &object).await,
-            Target::Bucket(bucket) => bucket.write(self, key, &object).await,
+            Target::Directory(directory) => directory.write(&self.reader, key, &object).await,
+            Target::Bucket(bucket) => bucket.write(&self.reader, key, &object).await,
         };
         match outcome {
             // Trouble with this object: the others go on, and the report names it.
@@ -260,26 +248,6 @@ impl EjectReport {
                     self.failures.push(Trouble { key: key.to_owned(), error });
                 }
             }
-        }
-    }
-}
-
-impl ManifestLine {
-    fn of(object: &OpenObject, file: String, sha256: String) -> Self {
-        let (version, facts): (_, &Facts) = (&object.info.version, &object.info.facts);
-        Self {
-            key: version.key.clone(),
-            file,
-            size: version.size,
-            etag: facts.etag.clone(),
-            last_modified_ms: version.modified_ms,
-            sha256,
-            headers: facts.headers.clone(),
-            user_metadata: facts.user_metadata.clone(),
-            checksums: facts.checksums.clone(),
-            checksum_type: facts.checksum_type.clone(),
-            storage_class: facts.storage_class.clone(),
-            parts: facts.parts.clone(),
         }
     }
 }

@@ -2,13 +2,17 @@
 //! and a HEAD for each; no content moves.
 
 use crate::{
-    Engine,
-    adopt::adoption::{Adoption, OriginalPlace},
-    background::jobs::JobRun,
-    bucket::BucketHandle,
+    background::jobs::run::JobRun,
+    blobs::{originals::Originals, piece::BLOB_PLAIN_LEN_MAX},
+    bucket::{BucketHandle, Buckets},
     error::EngineError,
+    read::{
+        adoption::{Adopter, Adoption, OriginalPlace},
+        object::ReadPath,
+    },
+    resources::budget::MemoryBudget,
 };
-use catalog::Precondition;
+use catalog::{Catalog, Precondition};
 use futures::{StreamExt, TryStreamExt};
 use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
@@ -118,7 +122,7 @@ struct Cursor {
 
 /// One import as it runs.
 struct Import {
-    engine: Arc<Engine>,
+    importer: Arc<Importer>,
     bucket: BucketHandle,
     store: Arc<dyn PlainStore>,
     store_name: String,
@@ -136,7 +140,17 @@ enum Fate {
     Failed(Trouble),
 }
 
-impl Engine {
+/// Registers the objects of other stores.
+pub(crate) struct Importer {
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) buckets: Arc<Buckets>,
+    pub(crate) read: Arc<ReadPath>,
+    pub(crate) originals: Arc<Originals>,
+    pub(crate) adopter: Arc<Adopter>,
+    pub(crate) budget: Arc<MemoryBudget>,
+}
+
+impl Importer {
     /// One run of the import job.
     ///
     /// # Errors
@@ -146,8 +160,8 @@ impl Engine {
         let parameters: ImportParameters = run.parameters()?;
         let (name, prefix) = parameters.source.split_once('/').unwrap_or((&parameters.source, ""));
         let import = Import {
-            engine: self.clone(),
-            bucket: self.bucket(&parameters.bucket).await?.ok_or(EngineError::NoBucket)?,
+            importer: self.clone(),
+            bucket: self.buckets.bucket(&parameters.bucket).await?.ok_or(EngineError::NoBucket)?,
             store: self.originals.store(name)?.clone(),
             store_name: name.to_owned(),
             source_prefix: prefix.to_owned(),
@@ -206,7 +220,7 @@ impl Import {
     }
 
     async fn register_one(&self, entry: &PlainEntry) -> Result<Fate, EngineError> {
-        if self.engine.originals.is_ours(&self.store_name, &entry.key) {
+        if self.importer.originals.is_ours(&self.store_name, &entry.key) {
             return Ok(Fate::Own);
         }
         let key = self.key_of(&entry.key);
@@ -215,7 +229,7 @@ impl Import {
             return failed(format!("{key:?} is no key: 1 to {KEY_LEN_MAX} bytes without NUL"));
         }
         let bucket = self.bucket.row.id;
-        let current = self.engine.catalog.current(bucket, &key).await?;
+        let current = self.importer.catalog.current(bucket, &key).await?;
         if current.is_some() && !self.parameters.overwrite {
             return Ok(Fate::Existing);
         }
@@ -235,15 +249,15 @@ impl Import {
         };
         let place = OriginalPlace { store: &self.store_name, key: &entry.key };
         let how = Adoption { owned: self.parameters.take_over, precondition };
-        let too_long = object.len > crate::write::stage::BLOB_PLAIN_LEN_MAX;
-        Ok(match self.engine.adopt(&self.bucket, &key, place, &object, how).await? {
+        let too_long = object.len > BLOB_PLAIN_LEN_MAX;
+        Ok(match self.importer.adopter.adopt(&self.bucket, &key, place, &object, how).await? {
             true => Fate::Adopted {
                 bytes: object.len,
                 tags: object.tags > 0,
                 left_to_owner: self.parameters.take_over && too_long,
             },
             // Written meanwhile by a client, whose version stays, or deleted by one.
-            false if self.engine.catalog.current(bucket, &key).await?.is_some() => Fate::Existing,
+            false if self.importer.catalog.current(bucket, &key).await?.is_some() => Fate::Existing,
             false => Fate::Deleted,
         })
     }
@@ -289,11 +303,11 @@ impl Import {
     /// Holds a version against what the source lists; gives the bytes of content that were
     /// compared. `None` for what is ours.
     async fn compare(&self, entry: &PlainEntry) -> Result<Option<Result<u64, String>>, EngineError> {
-        if self.engine.originals.is_ours(&self.store_name, &entry.key) {
+        if self.importer.originals.is_ours(&self.store_name, &entry.key) {
             return Ok(None);
         }
         let key = self.key_of(&entry.key);
-        let Some(object) = self.engine.open_object(&self.bucket, &key).await? else {
+        let Some(object) = self.importer.read.open_object(&self.bucket, &key).await? else {
             return Ok(Some(Err("it is no version of the bucket".into())));
         };
         let (size, facts) = (object.info.version.size, &object.info.facts);
@@ -311,8 +325,8 @@ impl Import {
             return Ok(Some(Ok(0)));
         }
         let range = 0..size.min(SAMPLE_BYTES_MAX);
-        let _permit = self.engine.budget.acquire(2 * range.end).await?;
-        let through: Vec<_> = self.engine.read(&object, range.clone()).try_collect().await?;
+        let _permit = self.importer.budget.acquire(2 * range.end).await?;
+        let through: Vec<_> = self.importer.read.read(&object, range.clone()).try_collect().await?;
         let direct = match self.store.read(&entry.key, &facts.etag, range.clone()).await? {
             PlainRead::Bytes(pieces) => pieces.try_collect::<Vec<_>>().await?.concat(),
             PlainRead::Changed | PlainRead::Absent => return Ok(Some(Err("it changed while it was compared".into()))),

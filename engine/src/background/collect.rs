@@ -4,18 +4,31 @@
 //! the newest state of its store first.
 
 use crate::{
-    Engine,
-    background::{copies::copy_name, jobs::JobRun},
-    blobs::open::blob_name,
+    background::{
+        collection::{AT_ONCE, Collection},
+        jobs::run::JobRun,
+        soundness::Soundness,
+        sweep::{Sweeper, or_refuse},
+    },
+    blobs::{
+        copy_name::copy_name,
+        open::{Blobs, blob_name},
+        originals::Originals,
+        pins::Pins,
+    },
+    deployment::writer::Writer,
     error::EngineError,
-    recovery,
-    resources::clock::now_ms,
+    metrics::Metrics,
+    recovery::{self, Safety},
+    resources::{
+        clock::{millis, now_ms},
+        disks::Disks,
+    },
 };
-use catalog::{BlobKey, CatalogError, Tombstone, UnixMs};
+use catalog::{BlobKey, Catalog, CatalogError, Tombstone, UnixMs};
 use futures::{StreamExt, stream};
 use object_format::BlobId;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use std::{
     collections::{BTreeSet, HashSet},
     sync::Arc,
@@ -24,12 +37,6 @@ use std::{
 
 /// Tombstones taken from the catalog at a time.
 const BATCH: usize = 1024;
-/// Files that are removed at a time: their directories are flushed, and their rows committed,
-/// together.
-pub(crate) const AT_ONCE: usize = 64;
-/// How long a completed upload is remembered, so that Complete is idempotent.
-const COMPLETED_UPLOADS_KEPT: Duration = Duration::from_secs(24 * 3600);
-
 /// How the job `gc` is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -44,68 +51,24 @@ pub struct CollectParameters {
     pub sweep: bool,
 }
 
-/// What the job `uploads` did.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Expiry {
-    /// Uploads aborted because of their age.
-    expired: u64,
-    /// Completed ones that are not remembered any more.
-    forgotten: u64,
+/// Deletes what nobody needs.
+pub(crate) struct Collector {
+    pub(crate) grace: Duration,
+    pub(crate) trash_kept: Duration,
+    pub(crate) alone: bool,
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) blobs: Arc<Blobs>,
+    pub(crate) originals: Arc<Originals>,
+    pub(crate) pins: Arc<Pins>,
+    pub(crate) disks: Arc<Disks>,
+    pub(crate) safety: Arc<Safety>,
+    pub(crate) soundness: Arc<Soundness>,
+    pub(crate) sweeper: Sweeper,
+    pub(crate) writer: Arc<Writer>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
-/// What one collection did.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Collection {
-    /// Blobs purged from tombstones.
-    pub deleted_blobs: u64,
-    /// Their stored bytes, those of second copies among them.
-    pub reclaimed_bytes: u64,
-    /// Tombstoned blobs left alone because they are being read.
-    pub pinned_blobs: u64,
-    /// Files of closed epochs that no row knew, removed.
-    pub orphan_blobs: u64,
-    /// Their stored bytes.
-    pub orphan_bytes: u64,
-    /// Files of closed epochs that no row knows, found now and put on the list of what is to be
-    /// removed.
-    #[serde(default)]
-    pub trashed_files: u64,
-    /// Their stored bytes.
-    #[serde(default)]
-    pub trashed_bytes: u64,
-    /// Files that were taken off that list and stay.
-    #[serde(default)]
-    pub kept_files: u64,
-    /// Files on that list now.
-    #[serde(default)]
-    pub trash_files: u64,
-    /// Their stored bytes.
-    #[serde(default)]
-    pub trash_bytes: u64,
-    /// Blobs that could not be deleted; they are tried again.
-    pub errors: u64,
-}
-
-impl Engine {
-    /// Collects: tombstones older than the grace (all when `now`), files of closed epochs without a
-    /// row. One collection at a time in the whole deployment; this waits for one that is under way.
-    ///
-    /// # Errors
-    /// [`EngineError`] when the catalog or a listing fails, or when catalog and store contradict
-    /// each other; what was done until then stays done.
-    pub async fn collect(self: &Arc<Self>, now: bool) -> Result<Collection, EngineError> {
-        self.collect_as(CollectParameters { now, ..CollectParameters::default() }).await
-    }
-
-    /// The same as `parameters` say.
-    ///
-    /// # Errors
-    /// As [`Engine::collect`].
-    pub async fn collect_as(self: &Arc<Self>, parameters: CollectParameters) -> Result<Collection, EngineError> {
-        let report = self.run_job("gc", json!(parameters)).await?;
-        serde_json::from_value(report).map_err(|error| EngineError::Other(error.to_string()))
-    }
-
+impl Collector {
     /// The job `gc`.
     pub(crate) async fn collect_once(
         &self,
@@ -114,7 +77,7 @@ impl Engine {
     ) -> Result<Collection, EngineError> {
         let mut report = Collection::default();
         let outcome = match parameters.undo {
-            true => self.keep_trash(run, &mut report).await,
+            true => self.sweeper.keep_trash(run, &mut report).await,
             false => self.collect_into(run, parameters, &mut report).await,
         };
         if let Ok(sum) = self.catalog.trash_sum().await {
@@ -135,54 +98,25 @@ impl Engine {
         parameters: CollectParameters,
         report: &mut Collection,
     ) -> Result<(), EngineError> {
-        let owned = self.owned_backends().await?;
+        let owned = self.safety.owned_backends().await?;
         report.errors += (self.blobs.backends().count() - owned.len()) as u64;
-        self.or_refuse(self.may_delete().await)?;
-        self.close_stale_writers().await?;
+        or_refuse(&self.metrics, self.safety.may_delete().await)?;
+        self.writer.close_stale().await?;
         let due = Due::of(self, parameters).await?;
         // Whoever has nothing to remove asks for no blob.
         if !due.anything() {
             return Ok(());
         }
-        self.or_refuse(self.agree_to_delete(run).await)?;
+        or_refuse(&self.metrics, self.agree_to_delete(run).await)?;
         self.purge_tombstones(run, due.delay_ms, &owned, report).await?;
-        self.sweep_closed_epochs(run, &due.epochs, &owned, report).await?;
-        self.empty_trash(run, due.trash_before, &owned, report).await
+        self.sweeper.sweep_closed_epochs(run, &due.epochs, &owned, report).await?;
+        self.sweeper.empty_trash(run, due.trash_before, &owned, report).await
     }
 
     /// That the catalog is whole, and the newest state of its store.
     async fn agree_to_delete(&self, run: &JobRun) -> Result<(), EngineError> {
         self.soundness.proven(run.token()).await?;
-        self.may_delete().await
-    }
-
-    /// Counts and logs that nothing is removed, when that is what came out.
-    pub(super) fn or_refuse<T>(&self, outcome: Result<T, EngineError>) -> Result<T, EngineError> {
-        outcome.inspect_err(|error| {
-            self.metrics.gc_refusals_total.inc();
-            tracing::error!(%error, "the collector removes nothing");
-        })
-    }
-
-    /// The job `uploads`.
-    pub(crate) async fn expire_uploads_once(&self, run: &JobRun) -> Result<Expiry, EngineError> {
-        let mut report = Expiry::default();
-        let before = now_ms() - millis(self.config.upload_age_max);
-        loop {
-            let stale = self.catalog.stale_uploads(before, BATCH).await?;
-            if stale.is_empty() {
-                break;
-            }
-            for upload in stale {
-                run.check()?;
-                let aborted = self.catalog.abort(upload.bucket, &upload.key, upload.id, self.epoch()).await?;
-                report.expired += u64::from(aborted);
-                run.progress(report.expired, None);
-            }
-        }
-        let kept = now_ms() - millis(COMPLETED_UPLOADS_KEPT);
-        report.forgotten = self.catalog.forget_completed_uploads(kept).await?;
-        Ok(report)
+        self.safety.may_delete().await
     }
 
     async fn purge_tombstones(
@@ -233,7 +167,7 @@ impl Engine {
         }
     }
 
-    /// [`Engine::purge`] of what may be deleted.
+    /// [`Collector::purge`] of what may be deleted.
     async fn purge_one(&self, tombstone: &Tombstone, owned: &BTreeSet<String>) -> Result<bool, EngineError> {
         if tombstone.needed {
             return Err(EngineError::Integrity(
@@ -244,7 +178,7 @@ impl Engine {
         if is_stored && !owned.contains(&tombstone.backend) {
             return Err(EngineError::Unavailable(format!("backend {:?} does not say whose it is", tombstone.backend)));
         }
-        self.may_delete().await?;
+        self.safety.may_delete().await?;
         self.purge(tombstone).await
     }
 
@@ -268,10 +202,6 @@ impl Engine {
     }
 }
 
-pub(crate) fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 4)
-}
-
 /// What waits for a collection.
 struct Due {
     /// Tombstones of this age go.
@@ -285,22 +215,22 @@ struct Due {
 }
 
 impl Due {
-    async fn of(engine: &Engine, parameters: CollectParameters) -> Result<Self, EngineError> {
-        let catalog = &engine.catalog;
+    async fn of(collector: &Collector, parameters: CollectParameters) -> Result<Self, EngineError> {
+        let catalog = &collector.catalog;
         // Pins are of one process. Where others may be reading, only time tells that they are done
         // (docs/guide/replicas.md).
-        let grace = if parameters.now && engine.alone { 0 } else { millis(engine.config.gc_grace) };
-        let delay_ms = grace.max(engine.safety.purge_delay_ms());
+        let grace = if parameters.now && collector.alone { 0 } else { millis(collector.grace) };
+        let delay_ms = grace.max(collector.safety.purge_delay_ms());
         let floor = recovery::sweep_floor(&**catalog).await?.map_or(0, |floor| floor.epoch);
         let epochs = match parameters.sweep {
             true => catalog.closed_epochs().await?,
             false => catalog.unswept_epochs().await?,
         };
         let oldest_ms = catalog.trash_sum().await?.oldest_ms;
-        let full = engine.blobs.backends().any(|(name, _)| engine.is_full(name));
+        let full = collector.blobs.backends().any(|(name, _)| collector.disks.is_full(name));
         let trash_before = match parameters.empty_trash || full {
             true => UnixMs::MAX,
-            false => now_ms() - millis(engine.config.gc_trash),
+            false => now_ms() - millis(collector.trash_kept),
         };
         Ok(Self {
             delay_ms,

@@ -4,22 +4,24 @@
 //! The job goes from version to version and remembers the last one, so that a run which was
 //! interrupted goes on there. Old versions are converted like current ones: a backend that a bucket
 //! has left must not be needed by its history. What the job does to one blob is
-//! [`Engine::reencode`]; doing it twice does no harm.
+//! [`Reencoder::reencode`](crate::background::reencode::Reencoder::reencode); doing it twice does
+//! no harm.
 
 use crate::{
-    Engine,
     background::{
-        converter::Tallies,
-        jobs::JobRun,
+        converter::{Converter, round::Tallies},
+        jobs::run::JobRun,
         reencode::{Occasion, Reform, Reformed, Wish},
     },
-    bucket::BucketHandle,
+    blobs::open::Blobs,
+    bucket::{BucketHandle, Buckets},
     config::{Compression, EffortSetting},
+    deployment::{keyring::Keyring, writer::Writer},
     error::EngineError,
     resources::pace::Pace,
     write::effort,
 };
-use catalog::{BlobForm, BlobRow, Version, VersionEntry, VersionRef, VersionsQuery};
+use catalog::{BlobForm, BlobRow, Catalog, Version, VersionEntry, VersionRef, VersionsQuery};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
@@ -78,7 +80,18 @@ pub(crate) struct OrderReport {
     tallies: Tallies,
 }
 
-impl Engine {
+/// Encodes anew what somebody asks for.
+pub(crate) struct OrderedConverter {
+    pub(crate) bytes_per_second_max: u64,
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) blobs: Arc<Blobs>,
+    pub(crate) buckets: Arc<Buckets>,
+    pub(crate) keyring: Arc<Keyring>,
+    pub(crate) writer: Arc<Writer>,
+    pub(crate) converter: Arc<Converter>,
+}
+
+impl OrderedConverter {
     /// The job `convert`.
     pub(crate) async fn convert_as_ordered(self: &Arc<Self>, run: &JobRun) -> Result<OrderReport, EngineError> {
         let order: ConvertOrder = run.parameters()?;
@@ -92,7 +105,7 @@ impl Engine {
             }
             false => None,
         };
-        let pace = Arc::new(Pace::new(self.config.convert.bytes_per_second_max));
+        let pace = Arc::new(Pace::new(self.bytes_per_second_max));
         loop {
             // Asked for anew for every page: another order may have changed the bucket's settings.
             let bucket = self.ordered_bucket(&order).await?;
@@ -135,7 +148,7 @@ impl Engine {
     /// what is written from now on is as it is to be.
     async fn settle_order(&self, order: &ConvertOrder) -> Result<(), EngineError> {
         let refused = |why: &str| Err(EngineError::JobRefused(format!("convert: {why}")));
-        let bucket = self.bucket(&order.bucket).await?.ok_or(EngineError::NoBucket)?;
+        let bucket = self.buckets.bucket(&order.bucket).await?.ok_or(EngineError::NoBucket)?;
         if order.backend.is_some() && !order.prefix.is_empty() {
             return refused("a bucket moves to another backend as a whole");
         }
@@ -152,7 +165,9 @@ impl Engine {
                 if bucket.is_sealed() {
                     let mut keysets = bucket.settings.keysets.clone();
                     let (row, catalog) = (&bucket.row, &*self.catalog);
-                    keysets.extend(self.keyring.copy_keysets(row, backend, catalog, &self.blobs, self.epoch()).await?);
+                    keysets.extend(
+                        self.keyring.copy_keysets(row, backend, catalog, &self.blobs, self.writer.epoch()).await?,
+                    );
                     settings["keysets"] = json!(keysets);
                 }
                 settings["backend"] = json!(backend);
@@ -172,7 +187,7 @@ impl Engine {
 
     /// The bucket with what the order says of a prefix in place of its settings.
     async fn ordered_bucket(&self, order: &ConvertOrder) -> Result<BucketHandle, EngineError> {
-        let bucket = self.bucket(&order.bucket).await?.ok_or(EngineError::NoBucket)?;
+        let bucket = self.buckets.bucket(&order.bucket).await?.ok_or(EngineError::NoBucket)?;
         Ok(bucket.with(|settings| {
             settings.compression = order.compression.unwrap_or(settings.compression);
             settings.effort = order.effort.unwrap_or(settings.effort);
@@ -215,10 +230,10 @@ impl Engine {
         reform: &Reform,
         place: &mut Place,
     ) -> Result<bool, EngineError> {
-        if !self.has_room(bucket, row.plain_len) {
+        if !self.converter.leave.has_room(bucket, row.plain_len) {
             return Err(EngineError::Full);
         }
-        let outcome = self.reencode_counted(bucket, row, reform, &mut place.report.tallies).await?;
+        let outcome = self.converter.reencode_counted(bucket, row, reform, &mut place.report.tallies).await?;
         let moved = matches!(outcome, Some(Reformed::Moved(_)));
         place.moved += u64::from(moved);
         Ok(moved || matches!(outcome, Some(Reformed::Unused)))

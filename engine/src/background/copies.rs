@@ -12,18 +12,25 @@
 //! the blob anew from it (docs/decisions/0015-base-copies.md).
 
 use crate::{
-    Engine,
     background::{
-        jobs::JobRun,
-        scrub::{Pace, Verifier},
+        jobs::run::JobRun,
+        looks::Looks,
+        scrub::{pace::Pace, verify::Verifier},
     },
-    blobs::open::{Reads, blob_name, damaged},
-    bucket::BucketHandle,
+    blobs::{
+        copy_name::copy_name,
+        open::{Blobs, Reads, blob_name, damaged},
+        pins::Pins,
+    },
+    bucket::{BucketHandle, Buckets},
     config::{OBJECTS_PER_FILE_MAX, SecondCopies},
-    deployment::keyring::random,
+    deployment::{keyring::random, writer::Writer},
     error::EngineError,
+    metrics::Metrics,
+    recovery::Safety,
+    resources::{budget::MemoryBudget, disks::Disks, pool::CodecPool},
 };
-use catalog::{BlobKey, BlobRow, BlobState, BucketId, CatalogError, CopyCommit};
+use catalog::{BlobKey, BlobRow, BlobState, BucketId, Catalog, CatalogError, CopyCommit};
 use object_format::BlobId;
 use serde::Serialize;
 use std::{
@@ -65,21 +72,28 @@ pub(crate) enum Copied {
     Overtaken,
 }
 
-/// The name of a blob's second copy.
-pub(crate) fn copy_name(blob: BlobId, copy: BlobKey) -> Result<BlobName, EngineError> {
-    Ok(BlobName::new(format!("copies/{blob}-{}", BlobId(copy.0)))?)
+/// Makes second copies, and blobs from them.
+pub(crate) struct Copier {
+    pub(crate) base_copies: u64,
+    pub(crate) second_copies: SecondCopies,
+    pub(crate) bytes_per_second: Option<u64>,
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) blobs: Arc<Blobs>,
+    pub(crate) buckets: Arc<Buckets>,
+    pub(crate) pins: Arc<Pins>,
+    pub(crate) disks: Arc<Disks>,
+    pub(crate) safety: Arc<Safety>,
+    pub(crate) writer: Arc<Writer>,
+    pub(crate) budget: Arc<MemoryBudget>,
+    pub(crate) hash_pool: Arc<CodecPool>,
+    pub(crate) looks: Arc<Looks>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
-/// Blob and copy that a name below `copies/` is for; `None` when it is none of ours.
-pub(crate) fn parse_copy_name(name: &BlobName) -> Option<(BlobId, BlobId)> {
-    let (blob, copy) = name.as_str().strip_prefix("copies/")?.split_once('-')?;
-    Some((BlobId::parse(blob)?, BlobId::parse(copy)?))
-}
-
-impl Engine {
+impl Copier {
     /// The job `copies`.
     pub(crate) async fn copy_bases_once(self: &Arc<Self>, run: &JobRun) -> Result<Copying, EngineError> {
-        if self.config.base_copies == 0 && self.config.second_copies == SecondCopies::None {
+        if self.base_copies == 0 && self.second_copies == SecondCopies::None {
             return Ok(Copying::default());
         }
         // A look counts every edge and every extent.
@@ -89,15 +103,15 @@ impl Engine {
         }
         let mut found = 0;
         let mut round = Round {
-            engine: self,
+            copier: self,
             run,
-            pace: Pace::new(self.config.scrub.bytes_per_second, run.token().clone()),
+            pace: Pace::new(self.bytes_per_second, run.token().clone()),
             buckets: HashMap::new(),
             report: Copying::default(),
         };
         let mut after = None;
         loop {
-            let page = match self.config.base_copies {
+            let page = match self.base_copies {
                 0 => Vec::new(),
                 fan_in_min => self.catalog.to_copy(fan_in_min, after, PAGE).await?,
             };
@@ -125,8 +139,8 @@ impl Engine {
 
     /// Whether a backend keeps twice what many objects need.
     pub(crate) fn keeps_second_copies(&self, backend: &str) -> bool {
-        match self.config.second_copies {
-            SecondCopies::Local => self.directories.contains_key(backend),
+        match self.second_copies {
+            SecondCopies::Local => self.disks.is_local(backend),
             SecondCopies::All => true,
             SecondCopies::None => false,
         }
@@ -152,7 +166,7 @@ impl Engine {
         if now.is_none_or(|now| now.state != BlobState::Live) {
             return Ok(Copied::Overtaken);
         }
-        let epoch = self.epoch();
+        let epoch = self.writer.epoch();
         let copy = BlobKey(BlobId::new(epoch, random()?).0);
         let backend = self.blobs.backend(&row.backend)?;
         let name = copy_name(id, copy)?;
@@ -188,7 +202,7 @@ impl Engine {
             }
             Err(error) => {
                 discard(&**backend, &name).await;
-                return self.note_fenced(Err(error.into()));
+                return self.writer.note_fenced(Err(error.into()));
             }
         }
         match row.copy {
@@ -227,7 +241,10 @@ impl Engine {
         }
         let row = BlobRow { copy: Some(copy), ..row.clone() };
         let blobs = self.blobs.afresh(Reads::Copy, 0);
-        let found = Verifier { engine: self, blobs: &blobs, pace }.verify(bucket, &row).await?;
+        let found =
+            Verifier { catalog: &*self.catalog, budget: &self.budget, hash_pool: &self.hash_pool, blobs: &blobs, pace }
+                .verify(bucket, &row)
+                .await?;
         Ok(found.map(|damage| damage.what))
     }
 
@@ -243,7 +260,7 @@ impl Engine {
     pub(crate) async fn restore_blob(&self, row: &BlobRow) -> Result<(), EngineError> {
         let id = BlobId(row.id.0);
         let copy = row.copy.ok_or_else(|| damaged("it has no second copy"))?;
-        if !self.owned_backends().await?.contains(&row.backend) {
+        if !self.safety.owned_backends().await?.contains(&row.backend) {
             return Err(EngineError::Unavailable(format!(
                 "backend {:?} does not say whose it is: nothing is removed from it",
                 row.backend
@@ -276,7 +293,7 @@ impl Engine {
 
 /// One run of the job `copies`.
 struct Round<'e> {
-    engine: &'e Arc<Engine>,
+    copier: &'e Copier,
     run: &'e JobRun,
     pace: Pace,
     buckets: HashMap<BucketId, Option<BucketHandle>>,
@@ -289,10 +306,10 @@ impl Round<'_> {
             self.run.check()?;
             let bucket = match self.buckets.entry(row.bucket) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(place) => place.insert(self.engine.bucket_by_id(row.bucket).await?),
+                Entry::Vacant(place) => place.insert(self.copier.buckets.bucket_by_id(row.bucket).await?),
             };
             let Some(bucket) = bucket else { continue };
-            match self.engine.copy_blob(bucket, &row, &self.pace).await {
+            match self.copier.copy_blob(bucket, &row, &self.pace).await {
                 Ok(Copied::Made) => {
                     self.report.copied += 1;
                     self.report.bytes += row.stored_len;
@@ -307,7 +324,7 @@ impl Round<'_> {
                 }
                 Err(error) => {
                     self.report.errors += 1;
-                    self.engine.metrics.base_copies_made_total.with_label_values(&["failed"]).inc();
+                    self.copier.metrics.base_copies_made_total.with_label_values(&["failed"]).inc();
                     tracing::warn!(%error, blob = %BlobId(row.id.0), "a blob could not be copied; the next run tries again");
                 }
             }
@@ -322,26 +339,5 @@ impl Round<'_> {
 async fn discard(backend: &dyn Backend, name: &BlobName) {
     if let Err(error) = backend.delete(name).await {
         tracing::warn!(%error, %name, "a copy that nothing names could not be removed; it is left to the collector");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_copys_name_tells_blob_and_writer_and_no_other_name_does() {
-        let (blob, copy) = (BlobId::new(7, [0xab; 12]), BlobId::new(9, [0xcd; 12]));
-        let name = copy_name(blob, BlobKey(copy.0)).unwrap();
-        assert_eq!(name.as_str(), "copies/00000007abababababababababababab-00000009cdcdcdcdcdcdcdcdcdcdcdcd");
-        assert_eq!(parse_copy_name(&name), Some((blob, copy)));
-        for other in [
-            format!("copies/{blob}"),
-            format!("blobs/{blob}"),
-            format!("copies/{blob}-{copy}-{copy}"),
-            "copies/a-b".into(),
-        ] {
-            assert_eq!(parse_copy_name(&BlobName::new(other.clone()).unwrap()), None, "{other}");
-        }
     }
 }

@@ -5,8 +5,8 @@
 //!                                      ▲  renewed while it runs; when that fails, the run is stopped
 //! ```
 //!
-//! A job is a named function in [`registry`]. It runs when its interval is over, when something
-//! waits for it, or when an operator asks; it remembers a cursor, so that a run which was
+//! A job is a named function in [`crate::registry`]. It runs when its interval is over, when
+//! something waits for it, or when an operator asks; it remembers a cursor, so that a run which was
 //! interrupted goes on where it was, on whichever process is there.
 //!
 //! The lease makes two runs of one job unlikely, not impossible: a process that is stopped for
@@ -14,47 +14,51 @@
 //! (E4, E23; docs/reference/jobs.md has the argument): its commits carry a writer epoch and name
 //! the state they change, and what it remembers is only stored under its own fence.
 
-pub(crate) mod registry;
-mod run;
+mod due;
+mod launch;
+pub(crate) mod run;
 mod scheduler;
+pub(crate) mod spec;
 mod state;
 #[cfg(test)]
 mod tests;
 
-pub use run::JobRun;
-
-use crate::{Engine, error::EngineError};
-use catalog::{JobRow, JobTake, JobWish};
-use futures::future::BoxFuture;
-use registry::JobSpec;
-use run::Running;
+use crate::{
+    background::settling::Settling, bases::hook_queue::HookQueue, deployment::writer::Writer, error::EngineError,
+    metrics::Metrics, resources::clock::millis,
+};
+use catalog::{Catalog, JobRow, JobTake, JobWish};
+use due::Urgency;
+use run::{LEASE, Running, Started};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use spec::JobSpec;
 use state::{JobState, Outcome};
 use std::{
     collections::BTreeMap,
-    future::Future,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::sync::Notify;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// How long a lease lasts without being renewed.
-const LEASE: Duration = Duration::from_secs(30);
 /// Between two looks at a job that another process runs.
 const ELSEWHERE_POLL: Duration = Duration::from_millis(200);
 
 /// The jobs of one process.
-pub(crate) struct Jobs {
+pub struct Jobs {
     specs: Vec<JobSpec>,
+    catalog: Arc<dyn Catalog>,
+    writer: Arc<Writer>,
+    hooks: Arc<HookQueue>,
+    metrics: Arc<Metrics>,
+    tasks: TaskTracker,
+    stopping: CancellationToken,
     running: Mutex<BTreeMap<&'static str, Arc<Running>>>,
     /// Something may be due, or has ended.
     wake: Notify,
     ended: Notify,
-    settling: AtomicUsize,
+    settling: Arc<Settling>,
 }
 
 /// What an operator asks of a job that is there.
@@ -69,23 +73,30 @@ pub enum JobAction {
     Cancel,
 }
 
-/// A run that was started.
-#[derive(Clone, Debug, Serialize)]
-pub struct Started {
-    /// The job.
-    pub job: &'static str,
-    /// The run's number: grows with every run of the job, in the whole deployment.
-    pub run: i64,
-}
-
 impl Jobs {
-    pub(crate) fn new(specs: Vec<JobSpec>) -> Self {
+    #[expect(clippy::too_many_arguments, reason = "each is one of its fields")]
+    pub(crate) fn new(
+        specs: Vec<JobSpec>,
+        catalog: Arc<dyn Catalog>,
+        writer: Arc<Writer>,
+        hooks: Arc<HookQueue>,
+        settling: Arc<Settling>,
+        tasks: TaskTracker,
+        stopping: CancellationToken,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self {
             specs,
+            catalog,
+            writer,
+            hooks,
+            metrics,
+            tasks,
+            stopping,
             running: Mutex::default(),
             wake: Notify::new(),
             ended: Notify::new(),
-            settling: AtomicUsize::new(0),
+            settling,
         }
     }
 
@@ -103,7 +114,7 @@ impl Jobs {
     }
 }
 
-impl Engine {
+impl Jobs {
     /// Starts a run of a job with parameters, here and now.
     ///
     /// # Errors
@@ -116,7 +127,7 @@ impl Engine {
     /// Runs a job and gives its report. Waits for a run of it that is under way, here or elsewhere.
     ///
     /// # Errors
-    /// As [`Engine::start_job`], and what the run failed with.
+    /// As [`Jobs::start_job`], and what the run failed with.
     pub async fn run_job(self: &Arc<Self>, name: &str, parameters: Value) -> Result<Value, EngineError> {
         loop {
             if self.stopping.is_cancelled() {
@@ -124,7 +135,7 @@ impl Engine {
             }
             match self.begin(name, parameters.clone()).await {
                 Ok(running) => return running.ended().await,
-                Err(EngineError::JobRuns(_)) => match self.jobs.run_of(name) {
+                Err(EngineError::JobRuns(_)) => match self.run_of(name) {
                     Some(running) => drop(running.ended().await),
                     None => tokio::time::sleep(ELSEWHERE_POLL).await,
                 },
@@ -134,7 +145,7 @@ impl Engine {
     }
 
     async fn begin(self: &Arc<Self>, name: &str, parameters: Value) -> Result<Arc<Running>, EngineError> {
-        let spec = self.jobs.spec(name)?;
+        let spec = self.spec(name)?;
         spec.check(&parameters).map_err(|error| EngineError::JobRefused(format!("{name}: {error}")))?;
         let row = self.take_job(spec, Duration::ZERO).await?;
         let row = row.ok_or_else(|| EngineError::JobRuns(name.to_owned()))?;
@@ -152,9 +163,13 @@ impl Engine {
     }
 
     async fn take_job(&self, spec: &JobSpec, rest: Duration) -> Result<Option<JobRow>, EngineError> {
-        let take =
-            JobTake { name: spec.name.into(), epoch: self.epoch(), lease_ms: millis(LEASE), rest_ms: millis(rest) };
-        self.note_fenced(self.catalog.take_job(take).await.map_err(EngineError::from))
+        let take = JobTake {
+            name: spec.name.into(),
+            epoch: self.writer.epoch(),
+            lease_ms: millis(LEASE),
+            rest_ms: millis(rest),
+        };
+        self.writer.note_fenced(self.catalog.take_job(take).await.map_err(EngineError::from))
     }
 
     /// Gives a lease back that was taken to look.
@@ -169,7 +184,7 @@ impl Engine {
     /// [`EngineError::NoJob`], [`EngineError::JobRefused`] when there is nothing to cancel, or what
     /// the catalog says.
     pub async fn act_on_job(self: &Arc<Self>, name: &str, action: JobAction) -> Result<Value, EngineError> {
-        let spec = self.jobs.spec(name)?;
+        let spec = self.spec(name)?;
         match action {
             JobAction::Pause => {
                 self.catalog.wish_job(name, JobWish::Pause).await?;
@@ -193,12 +208,12 @@ impl Engine {
                 }
             }
         }
-        self.jobs.wake.notify_one();
+        self.wake.notify_one();
         self.job(name).await
     }
 
     fn stop_local(&self, name: &str, why: Outcome) {
-        if let Some(running) = self.jobs.run_of(name) {
+        if let Some(running) = self.run_of(name) {
             running.stop(why);
         }
     }
@@ -218,7 +233,7 @@ impl Engine {
     /// What the catalog says.
     pub async fn jobs(&self) -> Result<Value, EngineError> {
         let rows = self.catalog.jobs().await?;
-        let described = self.jobs.specs.iter().map(|spec| self.describe(spec, &rows));
+        let described = self.specs.iter().map(|spec| self.describe(spec, &rows));
         Ok(Value::Array(futures::future::join_all(described).await))
     }
 
@@ -227,21 +242,21 @@ impl Engine {
     /// # Errors
     /// [`EngineError::NoJob`], or what the catalog says.
     pub async fn job(&self, name: &str) -> Result<Value, EngineError> {
-        let spec = self.jobs.spec(name)?;
+        let spec = self.spec(name)?;
         let rows = self.catalog.jobs().await?;
         Ok(self.describe(spec, &rows).await)
     }
 
     async fn describe(&self, spec: &JobSpec, rows: &[JobRow]) -> Value {
         let row = rows.iter().find(|row| row.name == spec.name);
-        let here = self.jobs.run_of(spec.name);
+        let here = self.run_of(spec.name);
         let state = row.map(JobState::of).unwrap_or_default();
         let (progress, parameters) = match &here {
             Some(running) => (running.progress(), running.parameters()),
             None => (state.progress.clone(), state.parameters.clone()),
         };
         let backlog = match &spec.backlog {
-            Some(backlog) => backlog(self).await.ok(),
+            Some(backlog) => backlog().await.ok(),
             None => None,
         };
         let word = state.outcome.as_ref().map(|last| last.result);
@@ -269,13 +284,12 @@ impl Engine {
     /// # Errors
     /// What the catalog says.
     pub async fn settle(self: &Arc<Self>, timeout: Duration) -> Result<bool, EngineError> {
-        self.jobs.settling.fetch_add(1, Ordering::Relaxed);
-        let _settling = Settling(&self.jobs.settling);
+        let _settling = self.settling.wait();
         let idle = async {
             loop {
-                let ended = self.jobs.ended.notified();
+                let ended = self.ended.notified();
                 self.hooks.settle().await;
-                if self.commits.is_empty() && !self.start_due_jobs(scheduler::Urgency::Settle).await? {
+                if self.writer.is_idle() && !self.start_due_jobs(Urgency::Settle).await? {
                     return Ok(());
                 }
                 let _ = tokio::time::timeout(Duration::from_millis(20), ended).await;
@@ -286,38 +300,4 @@ impl Engine {
             Err(_) => Ok(false),
         }
     }
-}
-
-impl Engine {
-    /// Whether somebody waits in [`Engine::settle`]: jobs that make way for clients should not,
-    /// then.
-    pub fn is_settling(&self) -> bool {
-        self.jobs.settling.load(Ordering::Relaxed) > 0
-    }
-}
-
-struct Settling<'a>(&'a AtomicUsize);
-
-impl Drop for Settling<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// How many things wait for a job.
-type Backlog = Box<dyn for<'e> Fn(&'e Engine) -> BoxFuture<'e, Result<u64, EngineError>> + Send + Sync>;
-
-/// A job's function over its engine and its run.
-type Work = Box<dyn Fn(Arc<Engine>, JobRun) -> BoxFuture<'static, Result<Value, EngineError>> + Send + Sync>;
-
-fn boxed<F, R>(work: F) -> Work
-where
-    F: Fn(Arc<Engine>, JobRun) -> R + Send + Sync + 'static,
-    R: Future<Output = Result<Value, EngineError>> + Send + 'static,
-{
-    Box::new(move |engine, run| Box::pin(work(engine, run)))
-}
-
-fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 4)
 }

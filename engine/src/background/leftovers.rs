@@ -6,14 +6,18 @@
 //! aborted once it is old enough. Names without an epoch (journal, backups, keys) go by their age.
 
 use crate::{
-    Engine,
-    background::{copies::parse_copy_name, jobs::JobRun},
-    error::EngineError,
+    background::jobs::run::JobRun, blobs::copy_name::parse_copy_name, deployment::writer::Writer, error::EngineError,
+    metrics::Metrics, recovery::Safety,
 };
+use catalog::Catalog;
 use object_format::BlobId;
 use serde::Serialize;
-use std::collections::HashSet;
-use storage_backends::BlobName;
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+use storage_backends::{BlobName, UnfinishedUploads};
 
 /// What the job `leftovers` did.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -24,11 +28,21 @@ pub(crate) struct Leftovers {
     errors: u64,
 }
 
-impl Engine {
+/// Aborts what a process left behind.
+pub(crate) struct LeftoverUploads {
+    pub(crate) age_min: Duration,
+    pub(crate) unfinished: BTreeMap<String, Arc<dyn UnfinishedUploads>>,
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) safety: Arc<Safety>,
+    pub(crate) writer: Arc<Writer>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl LeftoverUploads {
     /// The job `leftovers`.
     pub(crate) async fn abort_leftovers_once(&self, run: &JobRun) -> Result<Leftovers, EngineError> {
-        let owned = self.owned_backends().await?;
-        self.close_stale_writers().await?;
+        let owned = self.safety.owned_backends().await?;
+        self.writer.close_stale().await?;
         let closed: HashSet<u32> = self.catalog.closed_epochs().await?.into_iter().collect();
         let is_nobodys = |name: &BlobName| epoch_of(name).is_none_or(|epoch| closed.contains(&epoch));
         let mut report = Leftovers::default();
@@ -38,7 +52,7 @@ impl Engine {
                 report.errors += 1;
                 continue;
             }
-            match uploads.abort(self.config.unfinished_age, &is_nobodys).await {
+            match uploads.abort(self.age_min, &is_nobodys).await {
                 Ok(aborted) => {
                     report.aborted += aborted;
                     self.metrics.backend_uploads_aborted_total.with_label_values(&[name]).inc_by(aborted);

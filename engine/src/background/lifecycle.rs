@@ -5,13 +5,14 @@
 pub(crate) mod rules;
 
 use crate::{
-    Engine,
-    background::jobs::JobRun,
-    bucket::{BucketHandle, BucketState},
+    background::jobs::run::JobRun,
+    bucket::{BucketHandle, BucketState, Buckets},
     error::EngineError,
+    read::object::ReadPath,
     resources::clock::now_ms,
+    write::{change::Changes, parts::Uploads},
 };
-use catalog::{Bucket, Precondition, UnixMs, UploadsQuery, Version, VersionEntry, VersionRef, VersionsQuery};
+use catalog::{Bucket, Catalog, Precondition, UnixMs, UploadsQuery, Version, VersionEntry, VersionRef, VersionsQuery};
 use futures::{StreamExt as _, stream};
 use rules::{Calendar, Candidate, Lifecycle};
 use serde::Serialize;
@@ -82,19 +83,29 @@ impl BucketState {
     }
 }
 
-impl Engine {
+/// Removes what is over.
+pub(crate) struct LifecycleWorker {
+    pub(crate) day: Duration,
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) buckets: Arc<Buckets>,
+    pub(crate) read: Arc<ReadPath>,
+    pub(crate) changes: Arc<Changes>,
+    pub(crate) uploads: Arc<Uploads>,
+}
+
+impl LifecycleWorker {
     /// The job `lifecycle`.
-    pub(crate) async fn follow_lifecycles_once(self: &Arc<Self>, run: &JobRun) -> Result<Followed, EngineError> {
+    pub(crate) async fn follow_lifecycles_once(&self, run: &JobRun) -> Result<Followed, EngineError> {
         let mut report = Followed::default();
         for row in self.catalog.buckets().await? {
             run.check()?;
             if kept_in(&row).is_none() {
                 continue;
             }
-            let Some(bucket) = self.bucket(&row.name).await? else { continue };
+            let Some(bucket) = self.buckets.bucket(&row.name).await? else { continue };
             let Some(rules) = bucket.lifecycle()? else { continue };
-            let calendar = Calendar::of(self.config.lifecycle_day);
-            let mut walk = Walk { engine: self, run, bucket: &bucket, rules, calendar, report: &mut report };
+            let calendar = Calendar::of(self.day);
+            let mut walk = Walk { worker: self, run, bucket: &bucket, rules, calendar, report: &mut report };
             if walk.rules.concerns_versions() {
                 walk.versions().await?;
             }
@@ -112,7 +123,7 @@ fn kept_in(bucket: &Bucket) -> Option<&serde_json::Value> {
 
 /// One bucket, looked through once.
 struct Walk<'a> {
-    engine: &'a Arc<Engine>,
+    worker: &'a LifecycleWorker,
     run: &'a JobRun,
     bucket: &'a BucketHandle,
     rules: Lifecycle,
@@ -123,7 +134,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Whether the rules are still the bucket's: others are for the next run.
     async fn still_meant(&self) -> Result<bool, EngineError> {
-        let row = self.engine.catalog.bucket(&self.bucket.row.name).await?;
+        let row = self.worker.catalog.bucket(&self.bucket.row.name).await?;
         Ok(row.is_some_and(|row| row.id == self.bucket.row.id && kept_in(&row) == kept_in(&self.bucket.row)))
     }
 
@@ -138,14 +149,14 @@ impl Walk<'_> {
             version_after: None,
             limit: PAGE,
         };
-        let mut page = Some(self.engine.catalog.list_versions(&query).await?);
+        let mut page = Some(self.worker.catalog.list_versions(&query).await?);
         let mut key: Option<Key> = None;
         while let Some(here) = page {
             page = match here.next {
                 None => None,
                 Some((name, version)) => {
                     (query.key_after, query.version_after) = (Some(name), version);
-                    Some(self.engine.catalog.list_versions(&query).await?)
+                    Some(self.worker.catalog.list_versions(&query).await?)
                 }
             };
             let mut due = Vec::new();
@@ -218,19 +229,19 @@ impl Walk<'_> {
         if version.marker || !self.rules.wants_tags() {
             return Ok(BTreeMap::new());
         }
-        Ok(self.engine.open_facts(self.bucket, version)?.tags)
+        Ok(self.worker.read.open_facts(self.bucket, version)?.tags)
     }
 
     async fn remove(&mut self, due: Vec<Due>) -> Result<(), EngineError> {
-        let (engine, bucket) = (self.engine, self.bucket);
+        let (changes, bucket) = (&self.worker.changes, self.bucket);
         let mut outcomes = stream::iter(due)
             .map(|due| async move {
                 let outcome = match &due {
                     Due::Current { key, version } => {
-                        engine.delete(bucket, key, Precondition::Current(version.id)).await.map(|_| true)
+                        changes.delete(bucket, key, Precondition::Current(version.id)).await.map(|_| true)
                     }
-                    Due::Noncurrent { version, current } => remove_version(engine, bucket, version, *current).await,
-                    Due::Marker { version } => remove_version(engine, bucket, version, Precondition::Absent).await,
+                    Due::Noncurrent { version, current } => remove_version(changes, bucket, version, *current).await,
+                    Due::Marker { version } => remove_version(changes, bucket, version, Precondition::Absent).await,
                 };
                 (due, outcome)
             })
@@ -262,7 +273,7 @@ impl Walk<'_> {
             limit: PAGE,
         };
         loop {
-            let page = self.engine.catalog.uploads(&query).await?;
+            let page = self.worker.catalog.uploads(&query).await?;
             let next = page.next;
             let now_ms = now_ms();
             let is_over = |key: &str, created_ms| {
@@ -284,7 +295,7 @@ impl Walk<'_> {
             let last = if following { query.upload_after } else { None };
             for upload in over.into_iter().filter(|upload| Some(upload.id) != last) {
                 self.run.check()?;
-                let aborted = self.engine.abort(self.bucket, &upload.key, upload.id).await?;
+                let aborted = self.worker.uploads.abort(self.bucket, &upload.key, upload.id).await?;
                 self.report.uploads += u64::from(aborted);
             }
             if !following {
@@ -295,13 +306,13 @@ impl Walk<'_> {
 }
 
 async fn remove_version(
-    engine: &Arc<Engine>,
+    changes: &Arc<Changes>,
     bucket: &BucketHandle,
     version: &Version,
     current: Precondition,
 ) -> Result<bool, EngineError> {
     let reference: VersionRef = version.reference();
-    Ok(engine.delete_version(bucket, &version.key, reference, current, false).await?.is_some())
+    Ok(changes.delete_version(bucket, &version.key, reference, current, false).await?.is_some())
 }
 
 fn candidate<'a>(version: &'a Version, tags: &'a BTreeMap<String, String>) -> Candidate<'a> {

@@ -1,7 +1,6 @@
 //! What earlier looks at the catalog have passed, so that a store in which nothing happens is not
 //! looked through again and again.
 
-use crate::{Engine, error::EngineError};
 use catalog::Seq;
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -92,6 +91,16 @@ impl Looks {
         *locked(&self.heated) = Some(Look::ends(0, began));
     }
 
+    /// Whether everything is to be counted again.
+    pub(crate) fn counts_are_due(&self, seq: Seq) -> bool {
+        is_due(*locked(&self.counted), seq, Duration::ZERO, Instant::now())
+    }
+
+    /// Everything was counted when the catalog stood at `seq`.
+    pub(crate) fn note_counted(&self, seq: Seq, began: Instant) {
+        *locked(&self.counted) = Some(Look::ends(seq, began));
+    }
+
     /// Whether no base can need a copy that did not need one before.
     pub(crate) fn are_copied(&self, seq: Seq) -> bool {
         *locked(&self.copied) == Some(seq)
@@ -100,24 +109,6 @@ impl Looks {
     /// No base needed a copy when the catalog stood at `seq`.
     pub(crate) fn note_copied(&self, seq: Seq) {
         *locked(&self.copied) = Some(seq);
-    }
-}
-
-impl Engine {
-    /// Sets the gauges that take a recount, when something has changed since the last one and it is
-    /// not too soon for another.
-    ///
-    /// # Errors
-    /// What the catalog says.
-    pub(crate) async fn refresh_counts(&self) -> Result<(), EngineError> {
-        let (seq, began) = (self.catalog.last_seq().await?, Instant::now());
-        let counted = *locked(&self.looks.counted);
-        if !is_due(counted, seq, Duration::ZERO, began) {
-            return Ok(());
-        }
-        self.stats().await?;
-        *locked(&self.looks.counted) = Some(Look::ends(seq, began));
-        Ok(())
     }
 }
 

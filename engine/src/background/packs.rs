@@ -8,22 +8,28 @@
 //! less than half is still in use is packed anew with others, and dies with its last range.
 
 use crate::{
-    Engine,
-    background::{copies::Copied, jobs::JobRun, scrub::Pace},
+    background::{
+        copies::{Copied, Copier},
+        jobs::run::JobRun,
+        looks::Looks,
+        scrub::pace::Pace,
+        settling::Settling,
+    },
     bases::{key_order::natural, plan::Reason},
-    blobs::upload::Outlet,
-    bucket::{BucketHandle, RowPlace, digest_of},
+    blobs::{open::Blobs, upload::Outlet},
+    bucket::{BucketHandle, Buckets, RowPlace, digest_of},
     config::{Compression, OBJECTS_PER_FILE_MAX},
-    deployment::keyring::random,
+    deployment::{keyring::random, writer::Writer},
     error::EngineError,
-    facts::{Facts, Form, StorageFacts},
-    read::object::from_json,
-    resources::clock::now_ms,
-    write::publish::to_json,
+    facts::{Facts, Form, StorageFacts, from_json, to_json},
+    metrics::Metrics,
+    read::object::ReadPath,
+    resources::{budget::MemoryBudget, clock::now_ms, pool::CodecPool},
+    write::publish::Publisher,
 };
 use catalog::{
-    BlobForm, BlobKey, BlobRow, BlobState, BucketId, CatalogError, Content, Extent, FormBytes, NewBlob, PackUse,
-    Referrer, RewriteCommit, Seq, UnixMs,
+    BlobForm, BlobKey, BlobRow, BlobState, BucketId, Catalog, CatalogError, Content, Extent, FormBytes, NewBlob,
+    PackUse, Referrer, RewriteCommit, Seq, UnixMs,
 };
 use delta_codec::whole;
 use futures::{StreamExt, TryStreamExt};
@@ -32,6 +38,7 @@ use object_format::{
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
+use tokio_util::sync::CancellationToken;
 
 /// Longer content is not packed.
 pub(crate) const MEMBER_LEN_MAX: u64 = 64 << 10;
@@ -128,7 +135,24 @@ impl Member {
     }
 }
 
-impl Engine {
+/// Packs small objects together.
+pub(crate) struct Packer {
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) blobs: Arc<Blobs>,
+    pub(crate) buckets: Arc<Buckets>,
+    pub(crate) read: Arc<ReadPath>,
+    pub(crate) publisher: Arc<Publisher>,
+    pub(crate) copier: Arc<Copier>,
+    pub(crate) writer: Arc<Writer>,
+    pub(crate) pool: Arc<CodecPool>,
+    pub(crate) budget: Arc<MemoryBudget>,
+    pub(crate) looks: Arc<Looks>,
+    pub(crate) settling: Arc<Settling>,
+    pub(crate) stopping: CancellationToken,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Packer {
     /// Packs the small objects that came since `cursor`, and those of packs that are hardly in use,
     /// and moves the cursor on. Versions younger than `older_than` are left for the next run;
     /// `gather` packs even a few that wait for company. `go_on` is told between packs how many were
@@ -164,7 +188,7 @@ impl Engine {
                 if let Some(handle) = buckets.get(&content.version.bucket)
                     && wants_packing(&content)
                 {
-                    let facts = self.open_facts(handle, &content.version)?;
+                    let facts = self.read.open_facts(handle, &content.version)?;
                     waiting.entry(content.version.bucket).or_default().push(Member { content, facts });
                 }
             }
@@ -203,7 +227,7 @@ impl Engine {
     /// One run of the `pack` job.
     pub(crate) async fn pack_once(self: &Arc<Self>, run: &JobRun) -> Result<Packing, EngineError> {
         let mut cursor = self.pack_cursor().await?;
-        let (before, gather, mut report) = (cursor.clone(), self.is_settling(), Packing::default());
+        let (before, gather, mut report) = (cursor.clone(), self.settling.is_on(), Packing::default());
         let go_on = |objects| {
             run.progress(objects, None);
             run.check().is_ok()
@@ -219,7 +243,7 @@ impl Engine {
     }
 
     /// 1 when something came since the last run that may want packing, else 0.
-    pub(crate) async fn packing_backlog(&self) -> Result<u64, EngineError> {
+    pub(crate) async fn backlog(&self) -> Result<u64, EngineError> {
         let cursor = self.pack_cursor().await?.seq;
         let (from, last) = (self.looks.packing_from(cursor), self.catalog.last_seq().await?);
         if from >= last {
@@ -240,13 +264,13 @@ impl Engine {
 
     /// Versions from before this are packed.
     fn packable_before(&self) -> UnixMs {
-        if self.is_settling() { now_ms() } else { now_ms() - AGE_MIN_MS }
+        if self.settling.is_on() { now_ms() } else { now_ms() - AGE_MIN_MS }
     }
 
     async fn buckets_that_pack(&self) -> Result<BTreeMap<BucketId, BucketHandle>, EngineError> {
         let mut handles = BTreeMap::new();
         for row in self.catalog.buckets().await? {
-            if let Some(handle) = self.bucket(&row.name).await?
+            if let Some(handle) = self.buckets.bucket(&row.name).await?
                 && handle.settings.compression == Compression::Delta
             {
                 handles.insert(handle.row.id, handle);
@@ -266,7 +290,7 @@ impl Engine {
             let found = self.catalog.small_contents(seq - 1, MEMBER_LEN_MAX, 1).await?;
             for content in found.into_iter().filter(|content| content.version.seq == *seq && wants_packing(content)) {
                 if let Some(handle) = buckets.get(&content.version.bucket) {
-                    let facts = self.open_facts(handle, &content.version)?;
+                    let facts = self.read.open_facts(handle, &content.version)?;
                     members.entry(content.version.bucket).or_default().push(Member { content, facts });
                 }
             }
@@ -340,7 +364,7 @@ impl Engine {
         if moved > 0 {
             // What it took the place of still lies there: nothing depends on one file alone in
             // between.
-            if moved > OBJECTS_PER_FILE_MAX && self.keeps_second_copies(&row.backend) {
+            if moved > OBJECTS_PER_FILE_MAX && self.copier.keeps_second_copies(&row.backend) {
                 self.copy_pack(bucket, &row).await;
             }
             report.packs += 1;
@@ -356,7 +380,7 @@ impl Engine {
     /// Gives a pack its second copy. Where that fails the job `copies` does it.
     async fn copy_pack(&self, bucket: &BucketHandle, row: &BlobRow) {
         let pace = Pace::new(None, self.stopping.clone());
-        match self.copy_blob(bucket, row, &pace).await {
+        match self.copier.copy_blob(bucket, row, &pace).await {
             Ok(Copied::Made | Copied::Overtaken) => {}
             Ok(Copied::Damaged(what)) => tracing::error!(blob = %BlobId(row.id.0), what, "a new pack is damaged"),
             Err(error) => {
@@ -372,12 +396,12 @@ impl Engine {
         member: &Member,
         plain: &mut Vec<u8>,
     ) -> Result<bool, EngineError> {
-        let source = match self.open_content(bucket, member.content.clone(), member.facts.clone()) {
+        let source = match self.read.open_content(bucket, member.content.clone(), member.facts.clone()) {
             Err(EngineError::Conflict) => return Ok(false),
             opened => opened?,
         };
         let start = plain.len();
-        let read = self.read(&source, 0..member.len()).try_for_each(|bytes| {
+        let read = self.read.read(&source, 0..member.len()).try_for_each(|bytes| {
             plain.extend_from_slice(&bytes);
             futures::future::ready(Ok(()))
         });
@@ -401,7 +425,7 @@ impl Engine {
         members: &[Member],
         plain: Vec<u8>,
     ) -> Result<(BlobRow, Vec<u8>), EngineError> {
-        let id = BlobId::new(self.epoch(), random()?);
+        let id = BlobId::new(self.writer.epoch(), random()?);
         let object =
             ObjectFacts { bucket: bucket.row.name.clone(), facts: member_table(members)?, ..ObjectFacts::default() };
         let (sealed, salt) = (bucket.clone(), random()?);
@@ -463,7 +487,7 @@ impl Engine {
             }
         }
         if moved == 0 {
-            self.forget_blob(row).await;
+            self.publisher.forget_blob(row).await;
         }
         report.objects += moved;
         report.plain_bytes += plain_bytes;
@@ -536,7 +560,7 @@ impl Engine {
             let Some(contents) = self.movable_contents(&pack).await? else { continue };
             let members = survivors.entry(pack.bucket).or_default();
             for content in contents {
-                let facts = self.open_facts(handle, &content.version)?;
+                let facts = self.read.open_facts(handle, &content.version)?;
                 members.push(Member { content, facts });
             }
             report.emptied_packs += 1;

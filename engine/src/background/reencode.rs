@@ -12,24 +12,32 @@
 //! garbage of its epoch.
 
 use crate::{
-    Engine,
     bases::{
-        base::BaseObject,
+        base::{BaseObject, Bases},
+        hook_queue::HookQueue,
         plan::{self, BaseOutcome, DELTA_LEN_MIN, Reason},
     },
+    blobs::open::Blobs,
     bucket::{BucketHandle, RowPlace, digest_of},
     config::Compression,
+    deployment::writer::Writer,
     error::{EngineError, StoreError},
-    facts::{Facts, Form, StorageFacts},
-    resources::{clock::now_ms, pace::Pace},
+    facts::{Facts, Form, StorageFacts, to_json},
+    read::object::ReadPath,
+    resources::{clock::now_ms, pace::Pace, pool::CodecPool},
     write::{
         effort::Trying,
-        publish::{Stored, to_json, without_choices},
-        stage::{ContentDigest, Manner, Search, Staged, Target},
+        publish::{Publisher, Stored, without_choices},
+        stage::{
+            ContentDigest, Staged, Stager,
+            encoding::{Manner, Search, Target},
+        },
+        views::BaseViews,
     },
 };
 use catalog::{
-    BlobForm, BlobKey, BlobRow, CatalogError, Content, Extent, FormBytes, NewBlob, Referrer, RewriteCommit, Version,
+    BlobForm, BlobKey, BlobRow, Catalog, CatalogError, Content, Extent, FormBytes, NewBlob, Referrer, RewriteCommit,
+    Version,
 };
 use delta_codec::Effort;
 use futures::{StreamExt, TryStreamExt};
@@ -146,7 +154,21 @@ pub(crate) enum Swap {
     BaseGone,
 }
 
-impl Engine {
+/// Encodes blobs anew.
+pub(crate) struct Reencoder {
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) blobs: Arc<Blobs>,
+    pub(crate) bases: Arc<Bases>,
+    pub(crate) read: Arc<ReadPath>,
+    pub(crate) stager: Arc<Stager>,
+    pub(crate) publisher: Arc<Publisher>,
+    pub(crate) views: Arc<BaseViews>,
+    pub(crate) writer: Arc<Writer>,
+    pub(crate) hooks: Arc<HookQueue>,
+    pub(crate) hash_pool: Arc<CodecPool>,
+}
+
+impl Reencoder {
     /// Encodes what a blob holds anew in its bucket's present domain and moves every version over
     /// to it. Parts of open uploads keep the old blob.
     ///
@@ -187,13 +209,14 @@ impl Engine {
             }
             let object = self.object_facts(bucket, old, &user, staged.sha256).await?;
             let digest = bucket.content_digest(&staged.sha256);
-            let (engine, handle, old_row) = (self.clone(), bucket.clone(), old.clone());
+            let (reencoder, handle, old_row) = (self.clone(), bucket.clone(), old.clone());
             let sha256 = staged.sha256;
             let is_hot = reform.occasion == Occasion::Hot;
             // From here on it goes to its end even when the job is stopped.
             let (arrived, new, hooks) = self
+                .writer
                 .detached(async move {
-                    let stored = engine.finish_blob(&handle, staged.content, &object, digest).await?;
+                    let stored = reencoder.publisher.finish_blob(&handle, staged.content, &object, digest).await?;
                     let Stored { mut new_blobs, mut storage, hooks, held: _held, .. } = stored;
                     let mut new = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
                     if is_hot {
@@ -201,11 +224,11 @@ impl Engine {
                         storage.reason = Reason::Hot.as_str().to_owned();
                     } else if new.row.form == BlobForm::Whole {
                         // Elsewhere, or encoded otherwise: it still stands in the place of a delta.
-                        new.heat_bytes = engine.catalog.heat_of(&[old_row.id]).await?;
+                        new.heat_bytes = reencoder.catalog.heat_of(&[old_row.id]).await?;
                     }
-                    engine.verify_stored(&handle, &new.row, sha256).await?;
+                    reencoder.verify_stored(&handle, &new.row, sha256).await?;
                     let row = new.row.clone();
-                    Ok((engine.move_over(&handle, &old_row, row.clone(), Some((new, storage))).await?, row, hooks))
+                    Ok((reencoder.move_over(&handle, &old_row, row.clone(), Some((new, storage))).await?, row, hooks))
                 })
                 .await?;
             match arrived {
@@ -250,7 +273,7 @@ impl Engine {
             version_id: Some(user.version.id.0),
             part: None,
             sha256: Some(sha256),
-            facts: to_json(&self.open_facts(bucket, &user.version)?)?,
+            facts: to_json(&self.read.open_facts(bucket, &user.version)?)?,
             sketch: Vec::new(),
         })
     }
@@ -302,9 +325,9 @@ impl Engine {
     ) -> Result<Staged<()>, EngineError> {
         let key = &user.version.key;
         let search = self.wished_base(bucket, old, key, &reform.wish).await?;
-        let source = self.open_stored(bucket, old)?;
+        let source = self.read.open_stored(bucket, old)?;
         let pace = reform.pace.clone();
-        let body = self.read(&source, 0..old.plain_len).and_then(move |bytes| {
+        let body = self.read.read(&source, 0..old.plain_len).and_then(move |bytes| {
             let pace = pace.clone();
             async move {
                 pace.take(bytes.len() as u64).await;
@@ -323,7 +346,7 @@ impl Engine {
         };
         let trying = Trying::Fixed { effort: reform.effort, later: false };
         let manner = Manner { target, search, trying, jobs: 1, watch_streams: false };
-        let staged = self.stage_with(bucket, manner, body.boxed(), ContentDigest::default());
+        let staged = self.stager.stage_with(bucket, manner, body.boxed(), ContentDigest::default());
         let staged = staged.await.map_err(|error| match error {
             StoreError::Body(error) | StoreError::Engine(error) => error,
         })?;
@@ -393,7 +416,7 @@ impl Engine {
         if matches!(&read, Ok(read) if *read == sha256) {
             return Ok(());
         }
-        self.forget_blob(row).await;
+        self.publisher.forget_blob(row).await;
         match read {
             Ok(_) => Err(EngineError::Integrity("a blob read back from its backend is not what was written".into())),
             Err(error) => Err(error),
@@ -401,7 +424,7 @@ impl Engine {
     }
 
     async fn sha256_of_stored(self: &Arc<Self>, bucket: &BucketHandle, row: &BlobRow) -> Result<[u8; 32], EngineError> {
-        let body = self.read(&self.open_stored(bucket, row)?, 0..row.plain_len);
+        let body = self.read.read(&self.read.open_stored(bucket, row)?, 0..row.plain_len);
         Ok(self.hash_pool.hash_all(Sha256::new(), body).await?.finalize().into())
     }
 
@@ -431,7 +454,7 @@ impl Engine {
                     Swap::Changed => {}
                     Swap::BaseGone => {
                         if brought.is_some() {
-                            self.forget_blob(&new).await;
+                            self.publisher.forget_blob(&new).await;
                         }
                         // A blob that had arrived died again with its versions: nothing is left to
                         // be moved to it.
@@ -441,7 +464,7 @@ impl Engine {
             }
         }
         if brought.is_some() {
-            self.forget_blob(&new).await;
+            self.publisher.forget_blob(&new).await;
         }
         Ok(if moved == 0 { Arrival::Unused } else { Arrival::Moved })
     }
@@ -465,7 +488,7 @@ impl Engine {
             false => *extent,
         };
         let new_extents: Vec<Extent> = content.extents.iter().map(replaced).collect();
-        let mut facts = self.open_facts(bucket, &content.version)?;
+        let mut facts = self.read.open_facts(bucket, &content.version)?;
         if let Some(storage) = storage {
             facts.storage = storage_after(&facts.storage, &content, (old, new), storage);
         }
@@ -494,7 +517,7 @@ impl Engine {
             old_extents: content.extents,
             new_extents,
             extents_digest,
-            epoch: self.epoch_of(&new_blobs),
+            epoch: self.writer.epoch_of(&new_blobs),
             new_blobs,
             now_ms: now_ms(),
         };

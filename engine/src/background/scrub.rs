@@ -15,23 +15,32 @@
 
 pub(crate) mod affected;
 mod documents;
-mod pace;
-mod verify;
-
-pub use affected::{Affected, DamagedBlob, Quarantine};
-pub(crate) use pace::Pace;
-pub use verify::Damage;
-pub(crate) use verify::Verifier;
+pub(crate) mod pace;
+pub(crate) mod verify;
 
 use crate::{
-    Engine,
-    background::{copies::Copied, jobs::JobRun},
-    blobs::open::{Blobs, Reads},
-    bucket::BucketHandle,
+    background::{
+        copies::{Copied, Copier},
+        jobs::run::JobRun,
+        scrub::{
+            affected::Quarantines,
+            pace::Pace,
+            verify::{Damage, Verifier},
+        },
+    },
+    blobs::{
+        open::{Blobs, Reads},
+        pins::Pins,
+    },
+    bucket::{BucketHandle, Buckets},
+    config::ScrubConfig,
+    deployment::keyring::Keyring,
     error::EngineError,
-    resources::clock::now_ms,
+    metrics::Metrics,
+    recovery::Safety,
+    resources::{budget::MemoryBudget, clock::now_ms, pool::CodecPool},
 };
-use catalog::{BlobKey, BlobRow, BlobState, BucketId, ToVerify, VerifyPlace};
+use catalog::{BlobKey, BlobRow, BlobState, BucketId, Catalog, ToVerify, VerifyPlace};
 use documents::{DocumentCounts, Documents};
 use object_format::BlobId;
 use serde::{Deserialize, Serialize};
@@ -39,7 +48,6 @@ use serde_json::{Value, json};
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
-    time::Duration,
 };
 
 /// Blobs taken from the catalog at a time: bases are counted anew for every page.
@@ -54,23 +62,6 @@ const UNREACHABLE_IN_A_ROW_MAX: u64 = 50;
 const DECODED_SHARE: u64 = 32;
 /// The setting that says where the next partial scrub begins, in percent of all blobs.
 const NEXT_SETTING: &str = "scrub_next_percent";
-
-/// How the job `scrub` runs when nobody says otherwise.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ScrubConfig {
-    /// How often it runs on its own; `None`: never.
-    pub interval: Option<Duration>,
-    /// How much it looks at every time, in percent of all blobs; the next run goes on with others.
-    pub percent: f64,
-    /// How fast it reads at most; `None`: as fast as it goes.
-    pub bytes_per_second: Option<u64>,
-}
-
-impl Default for ScrubConfig {
-    fn default() -> Self {
-        Self { interval: None, percent: 100.0, bytes_per_second: None }
-    }
-}
 
 /// What the job `scrub` is asked for. What is left out is as configured.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -156,7 +147,7 @@ enum Found {
 
 /// One run.
 struct Scrub<'e> {
-    engine: &'e Arc<Engine>,
+    scrubber: &'e Scrubber,
     run: &'e JobRun,
     blobs: Blobs,
     pace: Pace,
@@ -171,14 +162,30 @@ struct Scrub<'e> {
     total: Option<u64>,
 }
 
-impl Engine {
+/// Verifies what is stored.
+pub(crate) struct Scrubber {
+    pub(crate) defaults: ScrubConfig,
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) blobs: Arc<Blobs>,
+    pub(crate) buckets: Arc<Buckets>,
+    pub(crate) pins: Arc<Pins>,
+    pub(crate) keyring: Arc<Keyring>,
+    pub(crate) safety: Arc<Safety>,
+    pub(crate) copier: Arc<Copier>,
+    pub(crate) quarantines: Arc<Quarantines>,
+    pub(crate) budget: Arc<MemoryBudget>,
+    pub(crate) hash_pool: Arc<CodecPool>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Scrubber {
     /// The job `scrub`: the report is what was counted, and everything in quarantine.
     pub(crate) async fn scrub_once(
         self: &Arc<Self>,
         run: &JobRun,
         parameters: ScrubParameters,
     ) -> Result<Value, EngineError> {
-        let defaults = &self.config.scrub;
+        let defaults = &self.defaults;
         let percent = parameters.percent.unwrap_or(defaults.percent);
         if !(percent > 0.0 && percent <= 100.0) {
             return Err(EngineError::JobRefused(format!("scrub: {percent} percent of all blobs")));
@@ -211,7 +218,7 @@ impl Engine {
         let decoded_bytes_max = self.budget.bytes_max() / DECODED_SHARE;
         let _decoded = self.budget.acquire(decoded_bytes_max).await?;
         let scrub = Scrub {
-            engine: self,
+            scrubber: self,
             run,
             blobs: self.blobs.afresh(Reads::Either(self.catalog.clone()), decoded_bytes_max),
             pace,
@@ -224,7 +231,7 @@ impl Engine {
         };
         let counts =
             scrub.all(now_ms() - i64::try_from(parameters.older_than_s).unwrap_or(0).saturating_mul(1000)).await?;
-        let quarantine = self.quarantine().await?;
+        let quarantine = self.quarantines.quarantine().await?;
         Ok(json!({ "counts": counts, "recovery": recovery, "quarantine": quarantine }))
     }
 
@@ -250,7 +257,7 @@ impl Scrub<'_> {
     /// Every blob that was not found well since `before_ms`.
     async fn all(mut self, before_ms: i64) -> Result<Counts, EngineError> {
         loop {
-            let page = self.engine.catalog.to_verify(self.cursor.place, PAGE).await?;
+            let page = self.scrubber.catalog.to_verify(self.cursor.place, PAGE).await?;
             let Some(last) = page.last() else { break };
             let last = VerifyPlace { fan_in: last.fan_in, blob: last.row.id };
             for blob in page {
@@ -276,13 +283,13 @@ impl Scrub<'_> {
         }
         self.note_well().await?;
         if let Some(share) = self.cursor.share {
-            self.engine.catalog.put_setting(NEXT_SETTING, json!(share.next())).await?;
+            self.scrubber.catalog.put_setting(NEXT_SETTING, json!(share.next())).await?;
         }
         Ok(self.cursor.counts)
     }
 
     async fn note_well(&mut self) -> Result<(), EngineError> {
-        Ok(self.engine.catalog.note_verified(&std::mem::take(&mut self.well), now_ms()).await?)
+        Ok(self.scrubber.catalog.note_verified(&std::mem::take(&mut self.well), now_ms()).await?)
     }
 
     /// A blob; when its state changed also the deltas that need it, and of a delta the bases that
@@ -294,8 +301,8 @@ impl Scrub<'_> {
         }
         self.dependents(row.id).await?;
         // A partial scrub may meet the delta before its base.
-        let bases = self.engine.catalog.bases_of(row.id).await?;
-        for base in self.engine.catalog.blobs(&bases).await? {
+        let bases = self.scrubber.catalog.bases_of(row.id).await?;
+        for base in self.scrubber.catalog.blobs(&bases).await? {
             if self.settle_ahead(&base).await? {
                 self.dependents(base.id).await?;
             }
@@ -304,7 +311,7 @@ impl Scrub<'_> {
     }
 
     async fn dependents(&mut self, base: BlobKey) -> Result<(), EngineError> {
-        for delta in self.engine.catalog.deltas_of(base, DEPENDENTS_MAX).await? {
+        for delta in self.scrubber.catalog.deltas_of(base, DEPENDENTS_MAX).await? {
             self.settle_ahead(&delta).await?;
         }
         Ok(())
@@ -316,7 +323,7 @@ impl Scrub<'_> {
         if !self.ahead.insert(row.id) {
             return Ok(false);
         }
-        let quarantined = self.engine.catalog.is_quarantined(row.id).await?;
+        let quarantined = self.scrubber.catalog.is_quarantined(row.id).await?;
         self.settle(row, quarantined).await
     }
 
@@ -324,7 +331,7 @@ impl Scrub<'_> {
     async fn settle(&mut self, row: &BlobRow, quarantined: bool) -> Result<bool, EngineError> {
         let id = BlobId(row.id.0);
         let found = self.look(row).await;
-        let count = |result: &str| self.engine.metrics.scrub_objects_total.with_label_values(&[result]).inc();
+        let count = |result: &str| self.scrubber.metrics.scrub_objects_total.with_label_values(&[result]).inc();
         match found {
             Ok(Found::Gone) => {
                 count("gone");
@@ -349,7 +356,7 @@ impl Scrub<'_> {
                     }
                 }
                 self.well.push(row.id);
-                let released = quarantined && self.engine.catalog.end_quarantine(row.id).await?;
+                let released = quarantined && self.scrubber.catalog.end_quarantine(row.id).await?;
                 self.cursor.counts.released += u64::from(released);
                 if released {
                     tracing::info!(blob = %id, "a blob in quarantine is well again");
@@ -361,7 +368,7 @@ impl Scrub<'_> {
                 self.unreachable_in_a_row = 0;
                 self.cursor.counts.damaged += 1;
                 let what = damage.what.clone();
-                let is_new = self.engine.catalog.quarantine(row.id, json!(damage), now_ms()).await?;
+                let is_new = self.scrubber.catalog.quarantine(row.id, json!(damage), now_ms()).await?;
                 if is_new {
                     tracing::error!(blob = %id, what, "a stored blob is damaged: it is in quarantine");
                 }
@@ -386,7 +393,7 @@ impl Scrub<'_> {
 
     /// Reads a blob under every name it has.
     async fn look(&mut self, row: &BlobRow) -> Result<Found, EngineError> {
-        let Some(_pin) = self.engine.pins.pin([BlobId(row.id.0)]) else { return Ok(Found::Gone) };
+        let Some(_pin) = self.scrubber.pins.pin([BlobId(row.id.0)]) else { return Ok(Found::Gone) };
         let Some(bucket) = self.bucket(row.bucket).await? else { return Ok(Found::Gone) };
         // What the page said of its second copy may be out of date.
         let Some(row) = self.live(row.id).await? else { return Ok(Found::Gone) };
@@ -395,7 +402,7 @@ impl Scrub<'_> {
             None => self.verify(&bucket, &row, None).await?.map_or(Found::Well, Found::Damaged),
             Some(_) => self.look_at_both(&bucket, &row).await?,
         };
-        self.engine.metrics.scrub_bytes_total.inc_by(self.pace.spent() - before);
+        self.scrubber.metrics.scrub_bytes_total.inc_by(self.pace.spent() - before);
         match found {
             Found::Damaged(_) if self.live(row.id).await?.is_none() => Ok(Found::Gone),
             found => Ok(found),
@@ -412,7 +419,7 @@ impl Scrub<'_> {
             (None, Some(damage)) => {
                 let id = BlobId(row.id.0);
                 tracing::warn!(blob = %id, what = damage.what, "the second copy of a blob is damaged: it is replaced");
-                match self.engine.copy_blob(bucket, row, &self.pace).await {
+                match self.scrubber.copier.copy_blob(bucket, row, &self.pace).await {
                     Ok(Copied::Made) => self.cursor.counts.copies_replaced += 1,
                     Ok(Copied::Overtaken) => {}
                     Ok(Copied::Damaged(what)) => return Err(EngineError::Unavailable(what)),
@@ -421,7 +428,7 @@ impl Scrub<'_> {
                 Ok(Found::Well)
             }
             (Some(damage), None) => {
-                let restored = match self.engine.restore_blob(row).await {
+                let restored = match self.scrubber.copier.restore_blob(row).await {
                     Ok(()) => self.verify(bucket, row, Some(Reads::Blob)).await?.map(|damage| damage.what),
                     Err(error) => Some(error.to_string()),
                 };
@@ -446,9 +453,15 @@ impl Scrub<'_> {
         row: &BlobRow,
         reads: Option<Reads>,
     ) -> Result<Option<Damage>, EngineError> {
-        let alone = reads.map(|reads| self.engine.blobs.afresh(reads, 0));
+        let alone = reads.map(|reads| self.scrubber.blobs.afresh(reads, 0));
         let blobs = alone.as_ref().unwrap_or(&self.blobs);
-        let verifier = Verifier { engine: self.engine, blobs, pace: &self.pace };
+        let verifier = Verifier {
+            catalog: &*self.scrubber.catalog,
+            budget: &self.scrubber.budget,
+            hash_pool: &self.scrubber.hash_pool,
+            blobs,
+            pace: &self.pace,
+        };
         if verifier.verify(bucket, row).await?.is_none() {
             return Ok(None);
         }
@@ -457,7 +470,7 @@ impl Scrub<'_> {
     }
 
     async fn live(&self, blob: BlobKey) -> Result<Option<BlobRow>, EngineError> {
-        let now = self.engine.catalog.blobs(&[blob]).await?.pop();
+        let now = self.scrubber.catalog.blobs(&[blob]).await?.pop();
         Ok(now.filter(|row| row.state == BlobState::Live))
     }
 
@@ -465,7 +478,7 @@ impl Scrub<'_> {
         if let Some(bucket) = self.buckets.get(&id) {
             return Ok(Some(bucket.clone()));
         }
-        let bucket = self.engine.bucket_by_id(id).await?;
+        let bucket = self.scrubber.buckets.bucket_by_id(id).await?;
         if let Some(bucket) = &bucket {
             self.buckets.insert(id, bucket.clone());
         }

@@ -3,8 +3,9 @@
 //! and its references. It does so once after every start, in the background, while requests are
 //! served.
 
-use crate::{Engine, error::EngineError};
-use std::{sync::Arc, time::Duration};
+use crate::{error::EngineError, recovery::Safety};
+use catalog::Catalog;
+use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -48,21 +49,21 @@ impl Soundness {
     }
 }
 
-impl Engine {
+impl Soundness {
     /// Verifies the catalog once.
-    pub(crate) async fn verify_catalog(self: Arc<Self>) {
+    pub(crate) async fn verify(&self, catalog: &dyn Catalog, safety: &Safety, stopping: &CancellationToken) {
         let began = std::time::Instant::now();
         let broken = loop {
             let verified = tokio::select! {
-                () = self.stopping.cancelled() => return,
-                verified = self.catalog.verify_storage() => verified,
+                () = stopping.cancelled() => return,
+                verified = catalog.verify_storage() => verified,
             };
             match verified {
                 Ok(broken) => break broken,
                 Err(catalog::CatalogError::Unavailable(why)) => {
                     tracing::warn!(why, "the catalog could not be verified yet; nothing is collected meanwhile");
                     tokio::select! {
-                        () = self.stopping.cancelled() => return,
+                        () = stopping.cancelled() => return,
                         () = tokio::time::sleep(RETRY_PAUSE) => {}
                     }
                 }
@@ -71,14 +72,14 @@ impl Engine {
         };
         let Some(first) = broken.first() else {
             tracing::info!(elapsed_ms = began.elapsed().as_millis() as u64, "the catalog is verified");
-            self.soundness.0.send_replace(Finding::Sound);
+            self.0.send_replace(Finding::Sound);
             return;
         };
         for sentence in broken.iter().take(SHOWN_MAX) {
             tracing::error!(sentence, "the catalog is damaged");
         }
         let why = format!("{first}; {} findings in all", broken.len());
-        self.safety.note_damage(&why);
-        self.soundness.0.send_replace(Finding::Damaged(why));
+        safety.note_damage(&why);
+        self.0.send_replace(Finding::Damaged(why));
     }
 }

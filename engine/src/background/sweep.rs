@@ -12,20 +12,24 @@
 //! a store's listing did not show yet, stays until `deltaweir gc --sweep`.
 
 use crate::{
-    Engine,
     background::{
-        collect::{AT_ONCE, Collection},
-        copies::parse_copy_name,
-        jobs::JobRun,
+        collection::{AT_ONCE, Collection},
+        jobs::run::JobRun,
     },
+    blobs::{copy_name::parse_copy_name, open::Blobs},
+    deployment::keyring::KeysetCopy,
     error::EngineError,
-    recovery::{self, Suspects},
+    metrics::Metrics,
+    recovery::{self, Safety, Suspects},
     resources::clock::now_ms,
 };
-use catalog::{BlobKey, TrashFile, UnixMs};
+use catalog::{BlobKey, Catalog, TrashFile, UnixMs};
 use futures::{StreamExt, stream};
 use object_format::BlobId;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
 use storage_backends::{Backend, BlobName, Listed};
 
 /// Listed names that are looked up in the catalog at a time.
@@ -44,7 +48,15 @@ struct Orphan {
     file: Listed,
 }
 
-impl Engine {
+/// Finds files that no row knows.
+pub(crate) struct Sweeper {
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) blobs: Arc<Blobs>,
+    pub(crate) safety: Arc<Safety>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Sweeper {
     /// Looks through closed epochs once, and puts the files of theirs that nothing knows on the
     /// list of what is to be removed.
     pub(crate) async fn sweep_closed_epochs(
@@ -107,17 +119,20 @@ impl Engine {
         for name in names {
             suspects.add(name);
         }
-        let named = self.or_refuse(self.safety.named_in_store(&suspects).await)?;
+        let named = or_refuse(&self.metrics, self.safety.named_in_store(&suspects).await)?;
         let contradicted: Vec<&str> = names.iter().filter(|name| named.contains(name)).map(BlobName::as_str).collect();
         if contradicted.is_empty() {
             return Ok(());
         }
-        self.or_refuse(Err(EngineError::Integrity(format!(
-            "the journal in the store needs {} files that the catalog does not know ({}): the catalog has lost rows, and nothing is removed. \
+        or_refuse(
+            &self.metrics,
+            Err(EngineError::Integrity(format!(
+                "the journal in the store needs {} files that the catalog does not know ({}): the catalog has lost rows, and nothing is removed. \
              `deltaweir rebuild` makes it again from the store",
-            contradicted.len(),
-            contradicted[..contradicted.len().min(SHOWN_MAX)].join(", "),
-        ))))
+                contradicted.len(),
+                contradicted[..contradicted.len().min(SHOWN_MAX)].join(", "),
+            ))),
+        )
     }
 
     /// Removes files that are on the list since before `before_ms`, each looked up once more.
@@ -138,7 +153,7 @@ impl Engine {
         self.agree_on(&names).await?;
         for (page, names) in due.chunks(PAGE).zip(names.chunks(PAGE)) {
             run.check()?;
-            self.may_delete().await?;
+            self.safety.may_delete().await?;
             let known = self.known_of(names).await?;
             let (kept, gone): (Vec<_>, Vec<_>) = page.iter().cloned().partition(|(name, _)| known.contains(name));
             let mut off = Vec::new();
@@ -229,11 +244,7 @@ impl Engine {
 
     async fn named_keysets(&self) -> Result<HashSet<BlobId>, EngineError> {
         let buckets = self.catalog.buckets().await?;
-        Ok(buckets
-            .iter()
-            .flat_map(crate::read::report::keysets_of)
-            .filter_map(|copy| BlobId::parse(&copy.id))
-            .collect())
+        Ok(buckets.iter().flat_map(KeysetCopy::of).filter_map(|copy| BlobId::parse(&copy.id)).collect())
     }
 }
 
@@ -265,6 +276,14 @@ fn blobs_of(epochs: &BTreeSet<u32>) -> String {
     let (first, last) = (hex(epochs.first()), hex(epochs.last()));
     let common = first.bytes().zip(last.bytes()).take_while(|(a, b)| a == b).count();
     format!("blobs/{}", &first[..common])
+}
+
+/// Counts and logs that nothing is removed, when that is what came out.
+pub(super) fn or_refuse<T>(metrics: &Metrics, outcome: Result<T, EngineError>) -> Result<T, EngineError> {
+    outcome.inspect_err(|error| {
+        metrics.gc_refusals_total.inc();
+        tracing::error!(%error, "the collector removes nothing");
+    })
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@ use crate::{
     bases::{
         plan::{self, StoredShare, has_drifted, may_bear_another},
         region::Region,
-        window::{BasePiece, Windows},
+        window::Windows,
     },
     blobs::{
         open::{Blobs, Manifest, segments_covering, view_pieces},
+        piece::BasePiece,
         pins::{Pin, Pins},
     },
     bucket::BucketHandle,

@@ -9,7 +9,10 @@
 //! idle ones.
 
 use crate::{
-    blobs::open::{BaseReader, Blobs, segments_covering},
+    blobs::{
+        open::{BaseReader, Blobs, segments_covering},
+        piece::BasePiece,
+    },
     error::EngineError,
     resources::{
         budget::{MemoryBudget, Permit},
@@ -22,7 +25,6 @@ use futures::{StreamExt, TryStreamExt};
 use object_format::{BlobId, Coding, DomainKey};
 use std::{
     collections::HashMap,
-    ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -43,31 +45,6 @@ const LARGE_PART: u64 = 4;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Segments of a base that are fetched and decoded at the same time.
 const FETCHES_AT_ONCE: usize = 4;
-
-/// A run of one whole blob's plain content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BasePiece {
-    /// The whole blob.
-    pub(crate) blob: BlobId,
-    /// First plain byte in that blob.
-    pub(crate) offset: u64,
-    /// Bytes; never 0.
-    pub(crate) len: u64,
-    /// The blob's base tag (E10).
-    pub(crate) base_tag: [u8; 16],
-}
-
-impl BasePiece {
-    /// These bytes of a blob whose base tag is not known yet.
-    pub(crate) fn of(blob: BlobId, range: Range<u64>) -> Self {
-        Self { blob, offset: range.start, len: range.end - range.start, base_tag: [0; 16] }
-    }
-
-    /// Its end in its blob.
-    pub(crate) fn end(&self) -> u64 {
-        self.offset + self.len
-    }
-}
 
 /// The same bytes in ascending order of blobs and offsets, each once, in as few pieces as there can
 /// be.

@@ -2,8 +2,10 @@
 //! each cached under the blob's immutable id, so that staleness is impossible (E16).
 
 use crate::{
-    background::copies::copy_name, bases::window::BasePiece, blobs::views::OpenedTexts, error::EngineError,
-    metrics::Metrics, resources::pool::CodecPool,
+    blobs::{copy_name::copy_name, piece::BasePiece, texts::OpenedTexts},
+    error::EngineError,
+    metrics::Metrics,
+    resources::pool::CodecPool,
 };
 use bytes::Bytes;
 use catalog::{BlobKey, BlobRow, Catalog};

@@ -6,14 +6,16 @@
 //! ```
 
 use crate::{
-    blobs::open::{BaseReader, Blobs, Manifest, damaged, pieces_of},
+    blobs::{
+        open::{BaseReader, Blobs, Manifest, damaged, pieces_of},
+        texts::OpenedTexts,
+    },
     error::EngineError,
     metrics::Metrics,
     resources::pool::Scratch,
 };
-use deflate_view::{BaseBytes, Malformed, Match, Opened, Opening, Run, SegmentView, joined};
+use deflate_view::{BaseBytes, Malformed, Opening, Run, SegmentView, joined};
 use futures::{StreamExt, TryStreamExt, future};
-use moka::sync::Cache;
 use object_format::{Segment, ViewAddress, ViewRange, blob::segment_digest};
 use std::{ops::Range, sync::Arc, time::Instant};
 
@@ -21,48 +23,6 @@ use std::{ops::Range, sync::Arc, time::Instant};
 const GAP_READ: u64 = 128 << 10;
 /// Base ranges that are read at the same time.
 const READS_AT_ONCE: usize = 8;
-
-/// Plain text that was opened, by what it was opened from: content under names that cannot become
-/// stale (E16).
-#[derive(Clone)]
-pub(crate) struct OpenedTexts(Cache<[u8; 16], Arc<Opened>>);
-
-impl OpenedTexts {
-    /// Texts and matches of at most so many bytes.
-    pub(crate) fn new(bytes_max: u64) -> Self {
-        let weigh = |opened: &Arc<Opened>| {
-            opened.plain.capacity() + opened.matches.capacity() * size_of::<Match>() + size_of::<Opened>()
-        };
-        let cache = Cache::builder()
-            .max_capacity(bytes_max)
-            .weigher(move |_, opened| u32::try_from(weigh(opened)).unwrap_or(u32::MAX))
-            .build();
-        Self(cache)
-    }
-
-    /// Forgets them all.
-    pub(crate) fn clear(&self) {
-        self.0.invalidate_all();
-    }
-
-    /// An opening's text. Call it on the codec pool.
-    pub(crate) fn open(&self, opening: &Opening, window: &[u8], bytes: &[u8]) -> Result<Arc<Opened>, Malformed> {
-        let mut name = Vec::with_capacity(bytes.len() + window.len() + 24);
-        // All that the result depends on: another base or window is another name.
-        for number in [opening.plain_at, opening.block_bit % 8, opening.step_bits, u64::from(opening.plain_len)] {
-            name.extend_from_slice(&number.to_le_bytes());
-        }
-        name.extend_from_slice(window);
-        name.extend_from_slice(bytes);
-        let name = segment_digest(&name);
-        if let Some(hit) = self.0.get(&name) {
-            return Ok(hit);
-        }
-        let opened = Arc::new(opening.open(window, bytes)?);
-        self.0.insert(name, opened.clone());
-        Ok(opened)
-    }
-}
 
 /// What was copied in the delta that the scratch's decoder decoded last.
 pub(crate) fn copied_runs(scratch: &Scratch) -> Vec<Run> {

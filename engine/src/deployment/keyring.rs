@@ -11,6 +11,7 @@ use object_format::{
     keyset::{BucketLabel, Keyset, KeysetEntry},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::{
     collections::{HashMap, HashSet},
     fs,
@@ -65,6 +66,16 @@ pub struct KeysetCopy {
 }
 
 impl KeysetCopy {
+    /// The keyset blobs a bucket's settings name.
+    pub(crate) fn of(bucket: &Bucket) -> Vec<Self> {
+        Self::in_settings(&bucket.settings)
+    }
+
+    /// The same of settings.
+    pub(crate) fn in_settings(settings: &Value) -> Vec<Self> {
+        serde_json::from_value(settings.get("keysets").cloned().unwrap_or_default()).unwrap_or_default()
+    }
+
     /// The id of the blob, if it is one.
     pub(crate) fn blob_id(&self) -> Option<BlobId> {
         BlobId::parse(&self.id)

@@ -9,7 +9,7 @@
 
 mod records;
 
-use crate::{Engine, deployment::keyring::random, error::EngineError, resources::clock::now_ms};
+use crate::{deployment::keyring::random, error::EngineError, resources::clock::now_ms};
 use catalog::{Catalog, CatalogError, UnixMs};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -23,6 +23,8 @@ pub(crate) const DEPLOYMENT_SETTING: &str = "deployment";
 /// What a record says it is. Part of the format (docs/format/owner-v1.md).
 const FORMAT: &str = "deltaweir owner 1";
 /// How often a record is written before the store is not believed any more; once, unless others
+/// The longest record that is read.
+const RECORD_LEN_MAX: u64 = 4096;
 /// come at the same time.
 const ROUNDS_MAX: usize = 8;
 
@@ -171,6 +173,24 @@ impl Deployment {
 }
 
 impl Places {
+    /// The backends that are this deployment's now. One that cannot be asked is not known to be.
+    ///
+    /// # Errors
+    /// [`EngineError`] that says what to do when one was taken over since the start.
+    pub(crate) async fn owned(&self) -> Result<BTreeSet<String>, EngineError> {
+        let mut owned = BTreeSet::new();
+        for place in &self.places {
+            match place.lost(&self.deployment).await {
+                Ok(None) => drop(owned.insert(place.name.clone())),
+                Ok(Some(why)) => return Err(why),
+                Err(error) => {
+                    tracing::warn!(%error, backend = place.name, "a backend does not say whose it is: nothing is removed from it");
+                }
+            }
+        }
+        Ok(owned)
+    }
+
     pub(crate) fn new(
         deployment: Deployment,
         backends: &BTreeMap<String, Arc<dyn Backend>>,
@@ -267,36 +287,22 @@ impl Place {
     }
 }
 
-impl Engine {
-    /// The backends that are this deployment's now. One that cannot be asked is not known to be.
-    ///
-    /// # Errors
-    /// [`EngineError`] that says what to do when one was taken over since the start.
-    pub(crate) async fn owned_backends(&self) -> Result<BTreeSet<String>, EngineError> {
-        let mut owned = BTreeSet::new();
-        let Some(places) = self.safety.places() else { return Ok(owned) };
-        for place in &places.places {
-            match place.lost(&places.deployment).await {
-                Ok(None) => drop(owned.insert(place.name.clone())),
-                Ok(Some(why)) => return Err(why),
-                Err(error) => {
-                    tracing::warn!(%error, backend = place.name, "a backend does not say whose it is: nothing is removed from it");
-                }
-            }
-        }
-        Ok(owned)
+/// A record with its length; `None` when there is none of this name.
+///
+/// # Errors
+/// [`EngineError::Integrity`] when it is no record; what the backend says.
+async fn read_record(backend: &dyn Backend, name: &BlobName) -> Result<Option<(u64, Record)>, EngineError> {
+    let Some(len) = backend.head(name).await? else { return Ok(None) };
+    let unclear = |why: &str| EngineError::Integrity(format!("{name} is no ownership record: {why}"));
+    if len > RECORD_LEN_MAX {
+        return Err(unclear("it is too long"));
     }
-
-    /// Whether every backend can be asked and is this deployment's.
-    ///
-    /// # Errors
-    /// As [`Engine::owned_backends`], and what the backends say.
-    pub(crate) async fn check_ownership(&self) -> Result<(), EngineError> {
-        match self.safety.places() {
-            Some(places) => places.lost().await?.map_or(Ok(()), Err),
-            None => Ok(()),
-        }
+    let Some(bytes) = get_all(backend, name, len).await? else { return Ok(None) };
+    let record: Record = serde_json::from_slice(&bytes).map_err(|error| unclear(&error.to_string()))?;
+    if record.format != FORMAT {
+        return Err(unclear("it is of another format"));
     }
+    Ok(Some((len, record)))
 }
 
 /// The record that counts; records are few, since each takes a restore.
@@ -304,7 +310,7 @@ async fn last_claim(backend: &dyn Backend) -> Result<Option<Claim>, EngineError>
     let mut last = None;
     for generation in 1.. {
         let name = record_name(generation)?;
-        let Some((len, record)) = records::read(backend, &name).await? else { break };
+        let Some((len, record)) = read_record(backend, &name).await? else { break };
         last = Some(Claim { generation, len, record });
     }
     Ok(last)

@@ -7,8 +7,8 @@
 //! blob's id, and its commit is bound to that epoch, not to the current one. The process answers
 //! 503 to those writes, takes a new epoch and goes on.
 
-use crate::{Engine, error::EngineError};
-use catalog::{BlobKey, Catalog, CatalogError, NewBlob};
+use crate::{error::EngineError, metrics::Metrics};
+use catalog::{BlobKey, Catalog, CatalogError, Committed, Content, NewBlob, PutCommit, VersionId};
 use std::{
     sync::{
         Arc,
@@ -17,28 +17,37 @@ use std::{
     time::Duration,
 };
 use tokio::sync::Notify;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Between signs of life, at most; a tenth of the lease otherwise.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(5);
 
-/// The epoch this process writes in.
+/// This process as a writer of the catalog.
 pub(crate) struct Writer {
+    catalog: Arc<dyn Catalog>,
+    lease: Duration,
     epoch: AtomicU32,
-    /// Somebody was told that it is closed.
+    /// Somebody was told that the epoch is closed.
     suspected: Notify,
+    /// Commits under way: they end before the process does.
+    commits: TaskTracker,
+    metrics: Arc<Metrics>,
 }
 
 impl Writer {
     /// Takes a new epoch.
-    pub(crate) async fn open(catalog: &dyn Catalog) -> Result<Self, EngineError> {
-        Ok(Self { epoch: AtomicU32::new(catalog.open_epoch().await?), suspected: Notify::new() })
+    pub(crate) async fn open(
+        catalog: Arc<dyn Catalog>,
+        lease: Duration,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, EngineError> {
+        let epoch = AtomicU32::new(catalog.open_epoch().await?);
+        Ok(Self { catalog, lease, epoch, suspected: Notify::new(), commits: TaskTracker::new(), metrics })
     }
-}
 
-impl Engine {
     /// The epoch of what begins now.
     pub(crate) fn epoch(&self) -> u32 {
-        self.writer.epoch.load(Ordering::Acquire)
+        self.epoch.load(Ordering::Acquire)
     }
 
     /// The epoch a commit of new blobs is bound to: that of the oldest of them, because a blob of a
@@ -47,23 +56,70 @@ impl Engine {
         blobs.iter().map(|blob| epoch_in(blob.row.id)).min().unwrap_or_else(|| self.epoch())
     }
 
+    /// Runs a commit to its end even when the caller's future is dropped.
+    pub(crate) async fn detached<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let ended = self.commits.spawn(work).await;
+        let lost = |error| Err(EngineError::Other(format!("a commit ended without an answer: {error}")));
+        self.note_fenced(ended.unwrap_or_else(lost))
+    }
+
+    /// Whether no commit is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.commits.is_empty()
+    }
+
+    /// Waits until every commit under way has ended; none begins any more.
+    pub(crate) async fn finish(&self) {
+        self.commits.close();
+        self.commits.wait().await;
+    }
+
     /// Looks at an outcome: one that says that the epoch is closed makes this process look for
     /// itself at once.
     pub(crate) fn note_fenced<T>(&self, outcome: Result<T, EngineError>) -> Result<T, EngineError> {
         if matches!(outcome, Err(EngineError::Fenced)) {
-            self.writer.suspected.notify_one();
+            self.suspected.notify_one();
         }
         outcome
     }
 
+    /// Commits a version; an unknown outcome is read back by version id before it is believed (I9).
+    pub(crate) async fn commit_put(&self, commit: PutCommit) -> Result<Committed, CatalogError> {
+        let (bucket, key, id) = (commit.bucket, commit.key.clone(), commit.id);
+        match self.catalog.put(commit).await {
+            Err(CatalogError::Unknown(why)) => self.read_back(bucket, &key, id, why).await,
+            outcome => outcome,
+        }
+    }
+
+    pub(crate) async fn read_back(
+        &self,
+        bucket: catalog::BucketId,
+        key: &str,
+        id: VersionId,
+        why: String,
+    ) -> Result<Committed, CatalogError> {
+        match self.catalog.version(bucket, key, id).await {
+            Ok(Some(Content { version, .. })) => {
+                Ok(Committed { seq: version.seq, modified_ms: version.modified_ms, named: version.named })
+            }
+            // Not there now does not mean that it never comes: the client is told to try again, and
+            // the blob stays.
+            Ok(None) | Err(_) => Err(CatalogError::Unknown(why)),
+        }
+    }
+
     /// Gives signs of life until the process ends, and takes a new epoch when the old one was
     /// closed meanwhile.
-    pub(crate) async fn keep_writing(self: Arc<Self>) {
-        let pause = (self.config.writer_lease / 10).min(HEARTBEAT_MAX);
+    pub(crate) async fn keep_writing(self: Arc<Self>, stopping: CancellationToken) {
+        let pause = (self.lease / 10).min(HEARTBEAT_MAX);
         loop {
             tokio::select! {
-                () = self.stopping.cancelled() => return,
-                () = self.writer.suspected.notified() => {}
+                () = stopping.cancelled() => return,
+                () = self.suspected.notified() => {}
                 () = tokio::time::sleep(pause) => {}
             }
             let epoch = self.epoch();
@@ -71,7 +127,7 @@ impl Engine {
                 Ok(()) => {}
                 Err(CatalogError::Fenced) => match self.catalog.open_epoch().await {
                     Ok(next) => {
-                        self.writer.epoch.store(next, Ordering::Release);
+                        self.epoch.store(next, Ordering::Release);
                         self.metrics.writer_epochs_lost_total.inc();
                         tracing::warn!(
                             epoch,
@@ -89,8 +145,8 @@ impl Engine {
     }
 
     /// Closes the epochs of writers that are not heard of any more.
-    pub(crate) async fn close_stale_writers(&self) -> Result<(), EngineError> {
-        let lease_ms = i64::try_from(self.config.writer_lease.as_millis()).unwrap_or(i64::MAX / 4);
+    pub(crate) async fn close_stale(&self) -> Result<(), EngineError> {
+        let lease_ms = i64::try_from(self.lease.as_millis()).unwrap_or(i64::MAX / 4);
         let closed = self.catalog.close_stale_epochs(lease_ms).await?;
         if !closed.is_empty() {
             tracing::warn!(?closed, "writers that were not heard of are fenced");
@@ -99,7 +155,7 @@ impl Engine {
     }
 
     /// Gives the epoch up at the end of the process: what it left behind is garbage at once.
-    pub(crate) async fn close_epoch(&self) {
+    pub(crate) async fn close(&self) {
         if let Err(error) = self.catalog.close_epochs(&[self.epoch()]).await {
             tracing::warn!(%error, "the writer epoch stays open until its lease is over");
         }

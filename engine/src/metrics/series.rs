@@ -4,11 +4,25 @@
 //! Handles are cheap to clone and share one number. No call waits for another but where a series
 //! appears for the first time.
 
-use super::MetricSpec;
 use std::sync::{
     Arc, PoisonError, RwLock,
     atomic::{AtomicI64, AtomicU64, Ordering},
 };
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetricSpec {
+    /// Full name, as Prometheus sees it.
+    pub name: &'static str,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    /// Base unit.
+    pub unit: &'static str,
+    /// Label names, in order.
+    pub labels: &'static [&'static str],
+    /// What it says.
+    pub help: &'static str,
+}
 
 /// A metric and its series.
 #[derive(Clone, Debug)]

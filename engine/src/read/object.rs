@@ -3,24 +3,31 @@
 //! before it is checked (I4).
 
 use crate::{
-    Engine, ObjectInfo,
     blobs::{
-        open::{BaseReader, Manifest, segments_covering},
-        pins::{Look, Pin},
+        open::{BaseReader, Blobs, Manifest, segments_covering},
+        originals::Originals,
+        pins::{Look, Pin, Pins},
         upload::held,
     },
     bucket::{BucketHandle, RowPlace, digest_of},
     deployment::keyring::random,
     error::EngineError,
-    facts::Facts,
+    facts::{Facts, from_json},
+    metrics::Metrics,
+    read::{
+        adoption::Adopter,
+        base_rows::{self, BaseRows},
+        heat::Heat,
+    },
     resources::{
-        budget::{Permit, Slot},
+        budget::{MemoryBudget, Permit, Slot},
         buffers::lent,
         clock::now_ms,
+        pool::CodecPool,
     },
 };
 use bytes::Bytes;
-use catalog::{BlobKey, BlobRow, CatalogError, Content, Extent, Version, VersionId, VersionLock, VersionRef};
+use catalog::{BlobKey, BlobRow, Catalog, CatalogError, Content, Extent, Version, VersionId, VersionLock, VersionRef};
 use futures::{StreamExt, stream::BoxStream};
 use object_format::{BlobId, Coding, SEGMENT_LEN, Segment};
 use std::{
@@ -44,6 +51,15 @@ const FIRST_RAW_PIECE_LEN: u32 = 256 << 10;
 const ORIGINAL_PIECE_LEN: u64 = 4 << 20;
 /// Memory beside the bytes of a raw piece: the chunks at its ends.
 const RAW_OVERHEAD: u64 = 128 << 10;
+
+/// A current version with its facts opened.
+#[derive(Clone, Debug)]
+pub struct ObjectInfo {
+    /// The row (size, Last-Modified, version id).
+    pub version: Version,
+    /// Its facts.
+    pub facts: Facts,
+}
 
 /// A version ready to be read: holds its blobs against collection until dropped. Their bases are
 /// held by edges (I3).
@@ -72,7 +88,43 @@ pub enum Named<T> {
     Marker(Version),
 }
 
-impl Engine {
+/// What reading takes: rows from the catalog, blobs, and memory for what is read ahead.
+pub struct ReadPath {
+    catalog: Arc<dyn Catalog>,
+    blobs: Arc<Blobs>,
+    /// Base rows of deltas, by their ids.
+    base_rows: BaseRows,
+    pins: Arc<Pins>,
+    heat: Arc<Heat>,
+    budget: Arc<MemoryBudget>,
+    pool: Arc<CodecPool>,
+    originals: Arc<Originals>,
+    adopter: Arc<Adopter>,
+    metrics: Arc<Metrics>,
+}
+
+impl ReadPath {
+    #[expect(clippy::too_many_arguments, reason = "each is one of its fields")]
+    pub(crate) fn new(
+        catalog: Arc<dyn Catalog>,
+        blobs: Arc<Blobs>,
+        pins: Arc<Pins>,
+        heat: Arc<Heat>,
+        budget: Arc<MemoryBudget>,
+        pool: Arc<CodecPool>,
+        originals: Arc<Originals>,
+        adopter: Arc<Adopter>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let base_rows = base_rows::base_rows();
+        Self { catalog, blobs, base_rows, pins, heat, budget, pool, originals, adopter, metrics }
+    }
+
+    /// Forgets the rows of bases.
+    pub(crate) fn drop_caches(&self) {
+        self.base_rows.invalidate_all();
+    }
+
     /// A key's current version and facts; in a bucket that reads through, one that is only in the
     /// original store is adopted first.
     ///
@@ -82,7 +134,7 @@ impl Engine {
         loop {
             match self.catalog.current(bucket.row.id, key).await? {
                 Some(version) => return Ok(Some(ObjectInfo { facts: self.open_facts(bucket, &version)?, version })),
-                None if self.adopt_on_read(bucket, key).await? => {}
+                None if self.adopter.adopt_on_read(bucket, key).await? => {}
                 None => return Ok(None),
             }
         }
@@ -101,10 +153,10 @@ impl Engine {
     }
 
     /// A version by its name, and its facts; the null version of a key may be adopted first, as by
-    /// [`Engine::head`].
+    /// [`ReadPath::head`].
     ///
     /// # Errors
-    /// As [`Engine::head`].
+    /// As [`ReadPath::head`].
     pub async fn head_version(
         &self,
         bucket: &BucketHandle,
@@ -119,10 +171,10 @@ impl Engine {
         Ok(Some(Named::Object(ObjectInfo { facts, version: content.version })))
     }
 
-    /// A version by its name, pinned for reading; otherwise as [`Engine::head_version`].
+    /// A version by its name, pinned for reading; otherwise as [`ReadPath::head_version`].
     ///
     /// # Errors
-    /// As [`Engine::open_object`].
+    /// As [`ReadPath::open_object`].
     pub async fn open_version(
         &self,
         bucket: &BucketHandle,
@@ -149,7 +201,7 @@ impl Engine {
     /// replaced or deleted.
     ///
     /// # Errors
-    /// As [`Engine::head`].
+    /// As [`ReadPath::head`].
     pub async fn committed(
         &self,
         bucket: &BucketHandle,
@@ -169,7 +221,7 @@ impl Engine {
     ) -> Result<Option<Content>, EngineError> {
         let find = async || self.catalog.named_version(bucket.row.id, key, version).await;
         match find().await? {
-            None if version == VersionRef::Null && self.adopt_on_read(bucket, key).await? => Ok(find().await?),
+            None if version == VersionRef::Null && self.adopter.adopt_on_read(bucket, key).await? => Ok(find().await?),
             found => Ok(found),
         }
     }
@@ -187,7 +239,7 @@ impl Engine {
         from_json(&facts).inspect_err(|_| metrics.checksum_failures_total.with_label_values(&["row"]).inc())
     }
 
-    /// A key's current version, pinned for reading, adopted first as by [`Engine::head`]; `None`
+    /// A key's current version, pinned for reading, adopted first as by [`ReadPath::head`]; `None`
     /// when there is none.
     ///
     /// # Errors
@@ -196,7 +248,7 @@ impl Engine {
         for _ in 0..8 {
             let look = self.pins.look();
             let Some(content) = self.current_content(bucket, key).await? else {
-                if self.adopt_on_read(bucket, key).await? {
+                if self.adopter.adopt_on_read(bucket, key).await? {
                     continue;
                 }
                 return Ok(None);
@@ -307,7 +359,7 @@ impl Engine {
         range: Range<u64>,
     ) -> BoxStream<'static, Result<Bytes, EngineError>> {
         let reader = Arc::new(Reader {
-            engine: self.clone(),
+            path: self.clone(),
             bucket: object.bucket.clone(),
             blobs: object.content.blobs.iter().map(|row| (row.id, row.clone())).collect(),
             _pin: object.pin.clone(),
@@ -337,7 +389,7 @@ impl Engine {
 
 /// What every piece of one read needs.
 struct Reader {
-    engine: Arc<Engine>,
+    path: Arc<ReadPath>,
     bucket: BucketHandle,
     blobs: HashMap<BlobKey, BlobRow>,
     _pin: Arc<Pin>,
@@ -379,8 +431,8 @@ impl ReadAhead {
             let cost = piece.cost();
             // What the client waits for waits for memory; what is only read ahead does not.
             let permit = match self.running.is_empty() {
-                true => self.reader.engine.budget.acquire_for(&self.slot, cost, self.most(&piece)).await?,
-                false => match self.reader.engine.budget.try_acquire(cost) {
+                true => self.reader.path.budget.acquire_for(&self.slot, cost, self.most(&piece)).await?,
+                false => match self.reader.path.budget.try_acquire(cost) {
                     Some(permit) => permit,
                     None => {
                         self.within.push_front(piece);
@@ -471,8 +523,8 @@ impl Piece {
 
 impl Reader {
     async fn segment(&self, blob: BlobKey, index: u64) -> Result<Segment, EngineError> {
-        let manifest = self.engine.blobs.manifest(self.row(blob)?, self.bucket.domain_key()).await?;
-        self.engine.blobs.segment(&manifest, index).await
+        let manifest = self.path.blobs.manifest(self.row(blob)?, self.bucket.domain_key()).await?;
+        self.path.blobs.segment(&manifest, index).await
     }
 
     fn row(&self, blob: BlobKey) -> Result<&BlobRow, EngineError> {
@@ -483,12 +535,12 @@ impl Reader {
         let (blob, index, segment, within) = match piece {
             Piece::Segment { blob, index, segment, within } => (blob, index, segment, within),
             Piece::Original { blob, range } => {
-                let bytes = self.engine.originals.read(self.row(blob)?, range).await?;
+                let bytes = self.path.originals.read(self.row(blob)?, range).await?;
                 permit.shrink(bytes.len() as u64);
                 return Ok(held(bytes, Some(permit)));
             }
         };
-        let blobs = &self.engine.blobs;
+        let blobs = &self.path.blobs;
         let row = self.row(blob)?;
         let manifest = blobs.manifest(row, self.bucket.domain_key()).await?;
         let cut = within.start as usize..within.end as usize;
@@ -503,14 +555,14 @@ impl Reader {
                 return Ok(held(member, Some(permit)));
             }
             Coding::View => {
-                let rows = self.engine.base_rows(&manifest).await?;
+                let rows = self.path.base_rows(&manifest).await?;
                 let bases = BaseReader::new(&rows, self.bucket.domain_key());
                 let bytes = blobs.view_range(&manifest, &segment, within, &bases).await?;
                 permit.shrink(bytes.len() as u64);
                 return Ok(held(bytes, Some(permit)));
             }
             Coding::Zstd | Coding::Delta => {
-                let rows = self.engine.base_rows(&manifest).await?;
+                let rows = self.path.base_rows(&manifest).await?;
                 let bases = BaseReader::new(&rows, self.bucket.domain_key());
                 blobs.plain_segment(&manifest, &segment, &bases).await?
             }
@@ -520,7 +572,7 @@ impl Reader {
         if raw {
             return Ok(held(bytes, Some(permit)));
         }
-        let bytes = lent(bytes, permit, self.engine.pool.shelf());
+        let bytes = lent(bytes, permit, self.path.pool.shelf());
         if cut.end > bytes.len() {
             return Err(too_short());
         }
@@ -530,8 +582,4 @@ impl Reader {
 
 fn too_short() -> EngineError {
     EngineError::Integrity("segment shorter than its extent".into())
-}
-
-pub(crate) fn from_json<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, EngineError> {
-    serde_json::from_slice(bytes).map_err(|error| EngineError::Integrity(format!("cannot understand facts: {error}")))
 }

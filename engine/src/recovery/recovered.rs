@@ -10,15 +10,13 @@ use super::{
     lost::{KEY_LEN_MAX, QUARANTINE},
 };
 use crate::{
-    background::copies::parse_copy_name,
-    blobs::open::fetch,
+    blobs::{copy_name::parse_copy_name, open::fetch},
     bucket::{BucketHandle, BucketState, RowPlace, digest_of},
     config::{BucketSettings, Encryption, EngineConfig},
     deployment::keyring::{Keyring, keyset_name, random},
     error::EngineError,
-    facts::{Facts, PartFacts, PartSize, StorageFacts},
+    facts::{Facts, PartFacts, PartSize, StorageFacts, to_json},
     resources::clock::now_ms,
-    write::publish::to_json,
 };
 use catalog::{
     BlobForm, BlobKey, BlobRow, BlobState, Bucket, BucketId, Catalog, CompleteCommit, Extent, FormBytes, JournalEntry,

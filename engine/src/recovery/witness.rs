@@ -11,7 +11,7 @@ use super::{
     document::{IndexDocument, LineageDocument, decode_journal},
     names::{Lineage, journal_first, journal_name, lineage_name, sealed_lineage_name},
 };
-use crate::{background::copies::parse_copy_name, error::EngineError, read::report::keysets_in};
+use crate::{blobs::copy_name::parse_copy_name, deployment::keyring::KeysetCopy, error::EngineError};
 use catalog::{BlobKey, BucketId, JournalEntry, Mutation, NewBlob, Seq, TableRows, Value};
 use object_format::{BlobId, BlobKind};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -107,7 +107,7 @@ impl<'a> Reading<'a> {
     }
 
     fn name_keysets(&mut self, bucket: BucketId, settings: &serde_json::Value) {
-        let ids = keysets_in(settings).iter().filter_map(|copy| BlobId::parse(&copy.id)).collect();
+        let ids = KeysetCopy::in_settings(settings).iter().filter_map(|copy| BlobId::parse(&copy.id)).collect();
         self.keysets.insert(bucket, ids);
     }
 

@@ -1,34 +1,60 @@
 //! How full the file systems are that this process writes to.
 
-use crate::Engine;
+use crate::{error::EngineError, metrics::Metrics, resources::reserves::Reserves};
 use rustix::fs::{StatVfs, statvfs};
-use std::{path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// A file system with less left than this is full: a few blobs end it. On a small one it is a
 /// sixteenth of it.
 const FULL_BYTES: u64 = 256 << 20;
 
-impl Engine {
+/// The file systems that this process writes to: the data directory's and those of local backends.
+pub(crate) struct Disks {
+    data: PathBuf,
+    directories: BTreeMap<String, PathBuf>,
+    reserves: Reserves,
+    metrics: Arc<Metrics>,
+}
+
+impl Disks {
+    pub(crate) fn new(
+        data: PathBuf,
+        directories: BTreeMap<String, PathBuf>,
+        reserves: Reserves,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self { data, directories, reserves, metrics }
+    }
+
     /// Sets the gauges of the data directory's file system and of every local backend's, and makes
     /// reserves where there is room. A file system that cannot be asked keeps its last figures.
-    pub(crate) async fn measure_disks(self: &Arc<Self>) {
-        let engine = self.clone();
+    pub(crate) async fn measure(self: &Arc<Self>) {
+        let disks = self.clone();
         // A network file system that hangs holds a thread that may wait, and no other.
-        let measured = tokio::task::spawn_blocking(move || engine.set_disk_gauges());
+        let measured = tokio::task::spawn_blocking(move || disks.set_gauges());
         if measured.await.is_err() {
             tracing::warn!("disks could not be measured");
         }
     }
 
-    fn set_disk_gauges(&self) {
-        self.set_disk_gauge("data", &self.config.data);
+    fn set_gauges(&self) {
+        self.set_gauge("data", &self.data);
         for (name, path) in &self.directories {
-            self.set_disk_gauge(&format!("backend/{name}"), path);
+            self.set_gauge(&format!("backend/{name}"), path);
         }
-        self.keep_reserves();
+        self.reserves.make();
+        for (place, reserve) in self.reserves.places() {
+            self.metrics.disk_full.with_label_values(&[&place]).set(reserve.refuses().into());
+            let held = i64::try_from(reserve.held()).unwrap_or(i64::MAX);
+            self.metrics.disk_reserve_bytes.with_label_values(&[&place]).set(held);
+        }
     }
 
-    fn set_disk_gauge(&self, place: &str, path: &Path) {
+    fn set_gauge(&self, place: &str, path: &Path) {
         match statvfs(path) {
             Ok(figures) => {
                 let gauge = |state: &str, blocks: u64| {
@@ -41,9 +67,12 @@ impl Engine {
             Err(error) => tracing::warn!(%error, path = %path.display(), "a file system does not say how full it is"),
         }
     }
-}
 
-impl Engine {
+    /// Whether a backend is a directory of this machine.
+    pub(crate) fn is_local(&self, backend: &str) -> bool {
+        self.directories.contains_key(backend)
+    }
+
     /// Whether a local backend's file system is so full that what is to be removed later goes now.
     pub(crate) fn is_full(&self, backend: &str) -> bool {
         let refuses = self.reserves.backends.get(backend).is_some_and(|reserve| reserve.refuses());
@@ -53,12 +82,21 @@ impl Engine {
                 figures.f_bavail < figures.f_blocks.min(blocks_of(FULL_BYTES * 16, &figures)) / 16
             })
     }
-}
 
-/// Bytes that are left to us in the file system of `path`; `None` when it does not say.
-pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
-    let figures = statvfs(path).ok()?;
-    Some(figures.f_bavail.saturating_mul(figures.f_frsize))
+    /// Bytes that are left to us in a local backend's file system; `None` for a backend that lies
+    /// elsewhere and says itself when it is full.
+    pub(crate) fn free_bytes(&self, backend: &str) -> Option<u64> {
+        let figures = statvfs(self.directories.get(backend)?).ok()?;
+        Some(figures.f_bavail.saturating_mul(figures.f_frsize))
+    }
+
+    /// Refuses an upload before its body comes when a disk that it needs is full.
+    ///
+    /// # Errors
+    /// [`EngineError::Full`].
+    pub(crate) async fn admit_upload(&self, backend: &str) -> Result<(), EngineError> {
+        self.reserves.admit(backend).await
+    }
 }
 
 fn blocks_of(bytes: u64, figures: &StatVfs) -> u64 {

@@ -1,7 +1,7 @@
 //! What happens on full disks: which reserve is whose, what may take the last bytes, and when an
 //! upload is refused.
 
-use crate::{Engine, error::EngineError};
+use crate::error::EngineError;
 use catalog::SpareSpace;
 use std::{collections::BTreeMap, sync::Arc};
 use storage_backends::{BlobName, Reserve};
@@ -38,44 +38,24 @@ pub fn may_take_the_last(name: &BlobName) -> bool {
 }
 
 impl Reserves {
-    fn places(&self) -> impl Iterator<Item = (String, &Arc<Reserve>)> {
+    pub(super) fn places(&self) -> impl Iterator<Item = (String, &Arc<Reserve>)> {
         let backends = self.backends.iter().map(|(name, reserve)| (format!("backend/{name}"), reserve));
         self.data.iter().map(|reserve| ("data".to_owned(), reserve)).chain(backends)
     }
 
     /// Makes what is missing and finds room. Blocks.
-    pub(crate) fn make(&self) {
+    pub(super) fn make(&self) {
         for (_, reserve) in self.places() {
             reserve.make();
         }
     }
 
     /// Lets an upload to this backend begin.
-    pub(crate) async fn admit(&self, backend: &str) -> Result<(), EngineError> {
+    pub(super) async fn admit(&self, backend: &str) -> Result<(), EngineError> {
         for reserve in self.data.iter().chain(self.backends.get(backend)) {
             reserve.admit(0).await?;
         }
         Ok(())
-    }
-}
-
-impl Engine {
-    /// Refuses an upload before its body comes when a disk that it needs is full.
-    ///
-    /// # Errors
-    /// [`EngineError::Full`].
-    pub(crate) async fn admit_upload(&self, backend: &str) -> Result<(), EngineError> {
-        self.reserves.admit(backend).await
-    }
-
-    /// Makes reserves again where there is room, and shows where there is none.
-    pub(crate) fn keep_reserves(&self) {
-        self.reserves.make();
-        for (place, reserve) in self.reserves.places() {
-            self.metrics.disk_full.with_label_values(&[&place]).set(reserve.refuses().into());
-            let held = i64::try_from(reserve.held()).unwrap_or(i64::MAX);
-            self.metrics.disk_reserve_bytes.with_label_values(&[&place]).set(held);
-        }
     }
 }
 

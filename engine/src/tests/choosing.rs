@@ -7,7 +7,7 @@ impl Deployment {
     /// Puts, and waits until the next object can find this one by its content.
     async fn put_and_settle(&self, bucket: &BucketHandle, key: &str, content: &[u8]) -> Published {
         let published = self.put(bucket, key, content).await;
-        assert!(self.engine.settle(Duration::from_secs(60)).await.expect("settled"));
+        assert!(self.engine.jobs.settle(Duration::from_secs(60)).await.expect("settled"));
         published
     }
 
@@ -104,13 +104,19 @@ async fn each_part_of_an_upload_chooses_by_its_own_content() {
     deployment.put_and_settle(&bucket, "a/left", &left).await;
     deployment.put_and_settle(&bucket, "b/right", &right).await;
     let key = "c/both";
-    let upload = deployment.engine.create_upload(&bucket, key, "owner", Facts::default()).await.expect("created");
+    let upload =
+        deployment.engine.uploads.create_upload(&bucket, key, "owner", Facts::default()).await.expect("created");
     for (number, part) in [(1, edited(&right, 83)), (2, edited(&left, 84))] {
         let staged = deployment.stage(&bucket, Destination::Part { key: key.into(), upload, number }, &part).await;
         let facts = PartFacts { size: part.len() as u64, ..PartFacts::default() };
-        deployment.engine.publish_part(&bucket, PartName { key, upload, number }, staged, facts).await.expect("stored");
+        deployment
+            .engine
+            .publisher
+            .publish_part(&bucket, PartName { key, upload, number }, staged, facts)
+            .await
+            .expect("stored");
     }
-    let parts = deployment.engine.parts(&bucket, key, upload, 0, 10).await.expect("parts");
+    let parts = deployment.engine.uploads.parts(&bucket, key, upload, 0, 10).await.expect("parts");
     let bases: Vec<&str> = parts.iter().flat_map(|(_, facts)| &facts.storage.bases).map(String::as_str).collect();
     assert_eq!(bases, ["b/right", "a/left"]);
 }
@@ -185,7 +191,7 @@ async fn explain_tells_who_was_considered_and_why() {
     deployment.put_and_settle(&bucket, "x/app-1", &v1).await;
     deployment.put_and_settle(&bucket, "x/app-2", &content(3 * MIB, 112)).await;
     deployment.put_and_settle(&bucket, "x/app-3", &edited(&v1, 113)).await;
-    let told = deployment.engine.explain("sealed", "x/app-3", None).await.expect("explained").expect("exists");
+    let told = deployment.engine.reports.explain("sealed", "x/app-3", None).await.expect("explained").expect("exists");
     let choice = &told["blobs"][0]["choices"][0];
     assert_eq!((&choice["offset"], &choice["outcome"]), (&json!(0), &json!("tried")), "{told:#}");
     let candidates = choice["candidates"].as_array().expect("a list");
@@ -194,7 +200,7 @@ async fn explain_tells_who_was_considered_and_why() {
     assert!(candidates[0]["overlap_permille"].as_u64().expect("sketched") > 800, "{told:#}");
     let other = candidates.iter().find(|candidate| candidate["key"] == "x/app-2").expect("considered");
     assert_eq!((&other["overlap_permille"], &other["chosen"]), (&json!(0), &json!(false)));
-    let facts = deployment.engine.head(&bucket, "x/app-3").await.expect("head").expect("exists").facts;
+    let facts = deployment.engine.read.head(&bucket, "x/app-3").await.expect("head").expect("exists").facts;
     assert_eq!(facts.storage.bases, ["x/app-1"], "the row keeps the outcome, the manifest how it came about");
 }
 
@@ -218,7 +224,8 @@ async fn what_was_good_for_one_part_is_not_tried_again_for_the_next() {
     assert!(deployment.get(&bucket, "m/app-2", 0..v2.len()).await == v2);
     // All at once, the others wait for the one that tries.
     let trials_before = trials();
-    let upload = deployment.engine.create_upload(&bucket, "m/app-3", "owner", Facts::default()).await.expect("created");
+    let upload =
+        deployment.engine.uploads.create_upload(&bucket, "m/app-3", "owner", Facts::default()).await.expect("created");
     let parts = (1..).zip(v2.chunks(5 * MIB)).map(|(number, part)| {
         let destination = Destination::Part { key: "m/app-3".to_owned(), upload, number };
         deployment.stage(&bucket, destination, part)
@@ -268,6 +275,6 @@ async fn the_last_part_finds_its_base_though_nobody_knows_yet_where_it_stands() 
         let key = &format!("m/x-{version}");
         let stored = deployment.put_in_parts(&bucket, key, bytes, 5 * MIB).await.storage.stored_bytes;
         assert!(stored < bytes.len() as u64 * allowed_percent / 100, "version {version}: {stored}");
-        assert!(deployment.engine.settle(Duration::from_secs(60)).await.expect("settled"));
+        assert!(deployment.engine.jobs.settle(Duration::from_secs(60)).await.expect("settled"));
     }
 }

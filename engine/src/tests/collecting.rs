@@ -2,6 +2,7 @@
 
 use super::*;
 use catalog::BlobKey;
+use object_format::BlobId;
 
 /// Objects whose blobs lie in the backend.
 const LEN: usize = 20_000;
@@ -45,11 +46,14 @@ impl Deployment {
 
     /// Everything that this process wrote is of a closed epoch afterwards.
     pub(crate) async fn close_own_epoch(&self) {
-        let old = self.engine.epoch();
-        self.engine.catalog.close_epochs(&[old]).await.expect("closed");
-        assert!(matches!(self.engine.note_fenced::<()>(Err(EngineError::Fenced)), Err(EngineError::Fenced)));
+        let old = self.engine.foundation.writer.epoch();
+        self.engine.foundation.catalog.close_epochs(&[old]).await.expect("closed");
+        assert!(matches!(
+            self.engine.foundation.writer.note_fenced::<()>(Err(EngineError::Fenced)),
+            Err(EngineError::Fenced)
+        ));
         tokio::time::timeout(Duration::from_secs(60), async {
-            while self.engine.epoch() == old {
+            while self.engine.foundation.writer.epoch() == old {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         })
@@ -70,7 +74,7 @@ async fn a_catalog_that_was_put_back_from_a_copy_collects_nothing_the_journal_na
     put_back(deployment.dir.path(), &copy);
     let there = deployment.blob_files().len();
     assert_eq!(there, 43);
-    deployment.engine.catalog.close_epochs(&[deployment.engine.epoch()]).await.ok();
+    deployment.engine.foundation.catalog.close_epochs(&[deployment.engine.foundation.writer.epoch()]).await.ok();
     for _ in 0..3 {
         deployment.engine.collect(true).await.expect_err("nothing is collected");
         assert_eq!(deployment.blob_files().len(), there);
@@ -85,7 +89,7 @@ async fn a_blob_that_lost_its_row_is_not_swept_while_the_store_says_that_it_is_n
         let bucket = deployment.bucket("off").await;
         deployment.put_many(&bucket, "k", 5).await;
         if with_backup {
-            deployment.engine.safety.backup().await.expect("a backup");
+            deployment.engine.foundation.safety.backup().await.expect("a backup");
         }
         let lost = deployment.blob_files().len();
         database(deployment.dir.path())
@@ -113,18 +117,18 @@ async fn the_record_in_the_store_knows_what_was_purged_and_copied() {
     for id in &ids {
         assert!(suspects.add(&name(id)));
     }
-    for keyset in read::report::keysets_of(&deployment.bucket("sealed").await.row) {
+    for keyset in deployment::keyring::KeysetCopy::of(&deployment.bucket("sealed").await.row) {
         assert!(suspects.add(&storage_backends::BlobName::new(format!("keyset/{}", keyset.id)).expect("a name")));
     }
     for backup in [false, true] {
         if backup {
-            deployment.engine.safety.backup().await.expect("a backup");
+            deployment.engine.foundation.safety.backup().await.expect("a backup");
         }
-        let named = deployment.engine.safety.named_in_store(&suspects).await.expect("read");
+        let named = deployment.engine.foundation.safety.named_in_store(&suspects).await.expect("read");
         for id in &ids {
             assert_eq!(named.contains(&name(id)), kept.contains(id), "{id} {backup}");
         }
-        for keyset in read::report::keysets_of(&deployment.bucket("sealed").await.row) {
+        for keyset in deployment::keyring::KeysetCopy::of(&deployment.bucket("sealed").await.row) {
             let name = storage_backends::BlobName::new(format!("keyset/{}", keyset.id)).expect("a name");
             assert!(named.contains(&name), "{name}");
         }
@@ -207,9 +211,10 @@ pub(super) async fn recovered(dir: &Path, options: &RecoveryOptions) -> Result<R
 }
 
 async fn store_orphan(deployment: &Deployment) -> storage_backends::BlobName {
-    let orphan = BlobId::new(deployment.engine.epoch(), deployment::keyring::random().expect("random"));
+    let orphan =
+        BlobId::new(deployment.engine.foundation.writer.epoch(), deployment::keyring::random().expect("random"));
     let name = blobs::open::blob_name(orphan).expect("a name");
-    let backend = deployment.engine.blobs.backend("local").expect("configured");
+    let backend = deployment.engine.foundation.blobs.backend("local").expect("configured");
     storage_backends::put_bytes(&**backend, &name, Bytes::from_static(b"left by a crash")).await.expect("stored");
     name
 }
@@ -229,7 +234,7 @@ async fn what_a_sweep_found_stays_a_day_can_be_kept_and_is_looked_up_again_befor
     deployment.close_own_epoch().await;
     let empty = CollectParameters { empty_trash: true, ..CollectParameters::default() };
     let engine = &deployment.engine;
-    let backend = engine.blobs.backend("local").expect("configured");
+    let backend = engine.foundation.blobs.backend("local").expect("configured");
     let report = engine.collect(true).await.expect("collected");
     assert_eq!((report.trashed_files, report.trash_files, report.orphan_blobs), (1, 1, 0), "{report:?}");
     let report =
@@ -248,7 +253,7 @@ async fn what_a_sweep_found_stays_a_day_can_be_kept_and_is_looked_up_again_befor
         stored_len: 1,
         since_ms: 1,
     };
-    engine.catalog.note_sweep(&[], vec![live]).await.expect("listed");
+    engine.foundation.catalog.note_sweep(&[], vec![live]).await.expect("listed");
     let refused = engine.collect_as(empty).await.expect_err("the journal needs it").to_string();
     assert!(refused.contains("needs 1 files"), "{refused}");
     assert_eq!(deployment.blob_files().len(), 3);

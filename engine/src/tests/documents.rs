@@ -5,7 +5,6 @@ use super::{
     scrubbing::Broken,
     *,
 };
-use crate::jobs::registry;
 use serde_json::{Value, json};
 use std::{
     path::PathBuf,
@@ -109,7 +108,7 @@ impl Harm {
 }
 
 async fn quiet(dir: TempDir) -> super::Deployment {
-    let specs = registry::all(&config(dir.path(), 512 << 20));
+    let specs = registry::all;
     super::Deployment::reopened(dir, specs, |config| config.schedule_jobs = false).await
 }
 
@@ -127,7 +126,7 @@ fn copy_tree(from: &Path, to: &Path) {
 
 impl super::Deployment {
     async fn scrub(&self) -> Value {
-        let report = self.engine.run_job("scrub", json!({})).await.expect("it comes to its end");
+        let report = self.engine.jobs.run_job("scrub", json!({})).await.expect("it comes to its end");
         report["recovery"].clone()
     }
 
@@ -138,7 +137,7 @@ impl super::Deployment {
             self.put(bucket, &key, &content(9000, 3 + objects.len() as u64)).await;
             objects.push(key);
             match last {
-                "backup" => drop(self.engine.safety.backup().await.expect("a backup")),
+                "backup" => drop(self.engine.foundation.safety.backup().await.expect("a backup")),
                 _ => drop(self.engine.ship_journal().await.expect("shipped")),
             }
         }
@@ -225,7 +224,7 @@ async fn no_ownership_record_is_written_to_a_place_that_lacks_the_catalogs_blobs
         std::fs::remove_dir_all(blobs.join(folder)).ok();
         std::fs::create_dir_all(blobs.join(folder)).expect("made");
     }
-    deployment.engine.run_job("scrub", json!({})).await.expect_err("nothing is believed of this place");
+    deployment.engine.jobs.run_job("scrub", json!({})).await.expect_err("nothing is believed of this place");
     assert_eq!((deployment.counted("owner", "unreachable"), deployment.counted("owner", "restored")), (1, 0));
     assert_eq!(deployment.counted("lineage", "restored") + deployment.counted("backup", "restored"), 0);
     assert!(files(deployment.dir.path(), "owner").is_empty() && files(deployment.dir.path(), "lineage").is_empty());
@@ -237,7 +236,7 @@ async fn a_document_that_gives_eio_is_unreachable_and_is_left_as_it_is() {
     let is_broken = Arc::new(AtomicBool::new(false));
     let switch = is_broken.clone();
     let dir = TempDir::new().expect("a directory");
-    let specs = registry::all(&config(dir.path(), 512 << 20));
+    let specs = registry::all;
     let deployment = super::Deployment::wrapped(
         dir,
         specs,

@@ -61,13 +61,16 @@ async fn try_put(deployment: &super::Deployment, key: &str, content: &[u8]) -> R
     let bucket = deployment.bucket("off").await;
     let body = futures::stream::iter([Ok::<_, Infallible>(Bytes::copy_from_slice(content))]);
     let destination = Destination::Object { key: key.into() };
-    let staged =
-        deployment.engine.stage(&bucket, destination, Some(content.len() as u64), body, ContentDigest::default()).await;
+    let staged = deployment
+        .engine
+        .stager
+        .stage(&bucket, destination, Some(content.len() as u64), body, ContentDigest::default())
+        .await;
     let staged = staged.map_err(|error| match error {
         StoreError::Engine(error) => error,
         StoreError::Body(never) => match never {},
     })?;
-    deployment.engine.publish(&bucket, key, staged, Facts::default(), Precondition::None).await
+    deployment.engine.publisher.publish(&bucket, key, staged, Facts::default(), Precondition::None).await
 }
 
 /// Waits until every look that was taken is too old to rest on.
@@ -91,16 +94,16 @@ async fn a_catalog_that_lacks_what_the_journal_has_takes_no_write_and_deletes_no
         primary.put(&bucket, &format!("lost-{number}"), &content(9000, 2 + number)).await;
     }
     primary.engine.ship_journal().await.expect("shipped");
-    let files = primary.engine.may_delete().await;
+    let files = primary.engine.foundation.safety.may_delete().await;
     files.expect("the primary is the store's catalog");
     until_looks_are_old().await;
 
     let why = refusal(try_put(&standby, "late", b"x").await);
     assert!(why.contains("two catalogs went on from one state") && why.contains("deltaweir"), "{why}");
     let delta = standby.bucket("off").await;
-    refusal(standby.engine.delete(&delta, "before", Precondition::None).await);
-    refusal(standby.engine.create_bucket("another", "owner").await.map(|_| ()));
-    refusal(standby.engine.may_delete().await);
+    refusal(standby.engine.changes.delete(&delta, "before", Precondition::None).await);
+    refusal(standby.engine.buckets.create_bucket("another", "owner").await.map(|_| ()));
+    refusal(standby.engine.foundation.safety.may_delete().await);
     refusal(standby.engine.probe().await);
     refusal(standby.engine.ship_journal().await);
     assert_eq!(standby.engine.refused_because(), Some("the catalog and its store tell different stories"));
@@ -159,7 +162,7 @@ async fn a_directory_that_was_replaced_takes_no_write_until_the_right_one_is_bac
     // At once: asking a directory costs nothing, so it is not rested on an older look.
     let why = refusal(try_put(&deployment, "lost", b"x").await);
     assert!(why.contains("another directory than the one that was opened"), "{why}");
-    refusal(deployment.engine.delete(&bucket, "k", Precondition::None).await);
+    refusal(deployment.engine.changes.delete(&bucket, "k", Precondition::None).await);
     refusal(deployment.engine.probe().await);
     assert_eq!(deployment.engine.refused_because(), Some("a backend is not this deployment's"));
     assert!(deployment.engine.collect(true).await.is_err());

@@ -62,7 +62,7 @@ async fn a_base_that_dies_during_an_upload_is_there_until_the_content_is_stored_
     let next = Arc::new(Mutex::new(None));
     let deployment = Deployment::wrapped(
         TempDir::new().expect("a temporary directory"),
-        jobs::registry::all(&config(Path::new("."), 512 << 20)),
+        registry::all,
         |_| {},
         |inner| Arc::new(Waiting { inner, next: next.clone() }),
     )
@@ -72,7 +72,8 @@ async fn a_base_that_dies_during_an_upload_is_there_until_the_content_is_stored_
     let v2 = edited(&v1, 16);
     for part in [false, true] {
         deployment.put(&bucket, "v-1", &v1).await;
-        let upload = deployment.engine.create_upload(&bucket, "v-2", "owner", Facts::default()).await.expect("created");
+        let upload =
+            deployment.engine.uploads.create_upload(&bucket, "v-2", "owner", Facts::default()).await.expect("created");
         let destination = match part {
             false => Destination::Object { key: "v-2".into() },
             true => Destination::Part { key: "v-2".into(), upload, number: 1 },
@@ -96,17 +97,22 @@ async fn a_base_that_dies_during_an_upload_is_there_until_the_content_is_stored_
         let publishing = async {
             match part {
                 false => {
-                    let published = engine.publish(&bucket, "v-2", staged, Facts::default(), Precondition::None).await;
+                    let published =
+                        engine.publisher.publish(&bucket, "v-2", staged, Facts::default(), Precondition::None).await;
                     assert_eq!(published.expect("published").storage.form, Form::Zstd);
                 }
                 true => {
                     let facts = PartFacts { size: v2.len() as u64, ..PartFacts::default() };
                     let part = PartName { key: "v-2", upload, number: 1 };
-                    engine.publish_part(&bucket, part, staged, facts).await.expect("stored");
-                    let parts = engine.parts(&bucket, "v-2", upload, 0, 10).await.expect("listed");
+                    engine.publisher.publish_part(&bucket, part, staged, facts).await.expect("stored");
+                    let parts = engine.uploads.parts(&bucket, "v-2", upload, 0, 10).await.expect("listed");
                     let completion = Completion { upload, parts, parts_digest: [1; 32] };
                     let none = Precondition::None;
-                    engine.complete(&bucket, "v-2", completion, Facts::default(), none).await.expect("completed");
+                    engine
+                        .publisher
+                        .complete(&bucket, "v-2", completion, Facts::default(), none)
+                        .await
+                        .expect("completed");
                 }
             }
         };
@@ -135,7 +141,8 @@ async fn a_base_that_is_gone_all_the_same_is_for_the_client_to_send_again_and_no
     // As another process's collector would, which knows of no pin of this one.
     std::fs::remove_file(base.expect("a blob")).expect("removed");
     catalog.purge(row.id, now_ms()).await.expect("purged");
-    let outcome = deployment.engine.publish(&bucket, "v-2", staged, Facts::default(), Precondition::None).await;
+    let outcome =
+        deployment.engine.publisher.publish(&bucket, "v-2", staged, Facts::default(), Precondition::None).await;
     assert!(matches!(outcome, Err(EngineError::Unavailable(_))), "{outcome:?}");
     assert_eq!(deployment.blob_files(), Vec::<std::path::PathBuf>::new());
     deployment.put(&bucket, "v-2", &v2).await;
@@ -147,11 +154,11 @@ async fn a_reader_that_comes_late_for_a_purge_looks_again() {
     let deployment = Deployment::start(512 << 20).await;
     let (engine, bucket) = (&deployment.engine, deployment.bucket("off").await);
     deployment.put(&bucket, "k", &content(MIB, 1)).await;
-    let look = engine.pins.look();
+    let look = engine.foundation.pins.look();
     let seen = engine.catalog().content(bucket.row.id, "k").await.expect("read").expect("exists");
     deployment.put(&bucket, "k", &content(MIB, 2)).await;
     assert_eq!(engine.collect(true).await.expect("collected").deleted_blobs, 1);
-    let opened = engine.open_seen(look, &bucket, seen, Facts::default());
+    let opened = engine.read.open_seen(look, &bucket, seen, Facts::default());
     assert!(matches!(opened.map(|_| ()), Err(EngineError::Conflict)));
     assert!(deployment.get(&bucket, "k", 0..MIB).await == content(MIB, 2));
 }
@@ -176,16 +183,16 @@ async fn a_part_that_is_committed_and_not_shipped_is_not_acknowledged() {
     // The first gate stays, so it is there before the engine's own.
     let gate = Arc::new(Shut(AtomicBool::new(false)));
     stores.catalog.acknowledge_behind(gate.clone());
-    let engine = Engine::open_with(config, stores, metrics.clone(), Vec::new()).await.expect("opens");
+    let engine = Engine::open_with(config, stores, metrics.clone(), |_, _| Vec::new()).await.expect("opens");
     let deployment = Deployment { engine, metrics, dir };
     let (engine, bucket) = (&deployment.engine, deployment.bucket("off").await);
-    let upload = engine.create_upload(&bucket, "k", "owner", Facts::default()).await.expect("created");
+    let upload = engine.uploads.create_upload(&bucket, "k", "owner", Facts::default()).await.expect("created");
     let bytes = content(MIB, 1);
     let staged = deployment.stage(&bucket, Destination::Part { key: "k".into(), upload, number: 1 }, &bytes).await;
     gate.0.store(true, Ordering::Relaxed);
     let facts = PartFacts { size: MIB as u64, ..PartFacts::default() };
-    let stored = engine.publish_part(&bucket, PartName { key: "k", upload, number: 1 }, staged, facts).await;
+    let stored = engine.publisher.publish_part(&bucket, PartName { key: "k", upload, number: 1 }, staged, facts).await;
     assert!(matches!(stored, Err(EngineError::Unavailable(_))), "{stored:?}");
-    let parts = engine.parts(&bucket, "k", upload, 0, 10).await.expect("listed");
+    let parts = engine.uploads.parts(&bucket, "k", upload, 0, 10).await.expect("listed");
     assert_eq!(parts.len(), 1, "it is committed all the same");
 }

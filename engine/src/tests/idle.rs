@@ -2,7 +2,6 @@
 //! database really did.
 
 use super::*;
-use crate::jobs::registry;
 
 /// Steps of SQLite's virtual machine that a round of the periodic work takes, at first and when
 /// nothing has happened since.
@@ -20,8 +19,7 @@ async fn costs_with(objects: usize) -> Costs {
     let mut stores = stores_over(dir.path(), &metrics, sqlite.clone()).await.expect("stores open");
     stores.alone = true;
     let quiet = EngineConfig { schedule_jobs: false, base_copies: 2, ..config(dir.path(), 512 << 20) };
-    let specs = registry::all(&quiet);
-    let engine = Engine::open_with(quiet, stores, metrics.clone(), specs).await.expect("opens");
+    let engine = Engine::open_with(quiet, stores, metrics.clone(), registry::all).await.expect("opens");
     let deployment = Deployment { engine, metrics, dir };
     let bucket = deployment.bucket("off").await;
     for number in 0..objects {
@@ -32,10 +30,10 @@ async fn costs_with(objects: usize) -> Costs {
     let round = async || {
         let before = sqlite.read_work().vm_steps;
         let engine = &deployment.engine;
-        engine.refresh_counts().await.expect("counted");
-        engine.show_deferred().await.expect("shown");
-        assert_eq!(engine.packing_backlog().await.expect("looked"), 0);
-        engine.converter_backlog().await.expect("looked");
+        engine.reports.refresh_counts().await.expect("counted");
+        engine.workers.converter.show_deferred().await.expect("shown");
+        assert_eq!(engine.workers.packer.backlog().await.expect("looked"), 0);
+        engine.workers.converter.backlog().await.expect("looked");
         sqlite.read_work().vm_steps - before
     };
     let first = round().await;
@@ -69,9 +67,13 @@ async fn costs_of_jobs_with(objects: usize) -> BTreeMap<&'static str, u64> {
     let mut stores = stores_over(dir.path(), &metrics, sqlite.clone()).await.expect("stores open");
     stores.alone = true;
     let idle = EngineConfig { schedule_jobs: false, base_copies: 2, ..config(dir.path(), 512 << 20) };
-    let specs = registry::all(&idle);
-    let names: Vec<&'static str> = specs.iter().filter_map(registry::JobSpec::name_if_periodic).collect();
-    let engine = Engine::open_with(idle, stores, metrics.clone(), specs).await.expect("opens");
+    let mut names = Vec::new();
+    let all = |config: &EngineConfig, workers: &Workers| {
+        let specs = registry::all(config, workers);
+        names.extend(specs.iter().filter_map(JobSpec::name_if_periodic));
+        specs
+    };
+    let engine = Engine::open_with(idle, stores, metrics.clone(), all).await.expect("opens");
     let deployment = Deployment { engine, metrics, dir };
     let (plain, similar) = (deployment.bucket("off").await, deployment.bucket("delta").await);
     for number in 0..objects {
@@ -85,11 +87,11 @@ async fn costs_of_jobs_with(objects: usize) -> BTreeMap<&'static str, u64> {
     for name in names.into_iter().filter(|name| !READ_EVERYTHING.contains(name)) {
         let run = async || {
             let before = sqlite.read_work().vm_steps;
-            deployment.engine.run_job(name, serde_json::Value::Null).await.expect("runs");
+            deployment.engine.jobs.run_job(name, serde_json::Value::Null).await.expect("runs");
             sqlite.read_work().vm_steps - before
         };
         run().await;
-        deployment.engine.packing_backlog().await.expect("looked");
+        deployment.engine.workers.packer.backlog().await.expect("looked");
         // The least of three: gauges are set meanwhile, now and then.
         costs.insert(name, run().await.min(run().await).min(run().await));
     }
@@ -109,13 +111,13 @@ async fn a_job_that_runs_by_an_interval_reads_the_same_with_ten_objects_and_with
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bases_are_looked_through_for_copies_only_after_a_change() {
-    let deployment = Deployment::with_jobs(Vec::new(), |config| config.base_copies = 1).await;
+    let deployment = Deployment::with_jobs(|_, _| Vec::new(), |config| config.base_copies = 1).await;
     let engine = &deployment.engine;
-    let seq = engine.catalog.last_seq().await.expect("read");
-    assert!(!engine.looks.are_copied(seq));
-    engine.looks.note_copied(seq);
-    assert!(engine.looks.are_copied(seq));
+    let seq = engine.foundation.catalog.last_seq().await.expect("read");
+    assert!(!engine.foundation.looks.are_copied(seq));
+    engine.foundation.looks.note_copied(seq);
+    assert!(engine.foundation.looks.are_copied(seq));
     let bucket = deployment.bucket("delta").await;
     deployment.put(&bucket, "key", &content(9_000, 1)).await;
-    assert!(!engine.looks.are_copied(engine.catalog.last_seq().await.expect("read")));
+    assert!(!engine.foundation.looks.are_copied(engine.foundation.catalog.last_seq().await.expect("read")));
 }

@@ -109,7 +109,7 @@ async fn a_merge_keeps_what_either_side_wrote_and_the_later_write_of_a_key_is_cu
             assert_holds(&joined, name, key, seed).await;
         }
         let bucket = joined.bucket(name).await;
-        assert!(joined.engine.open_object(&bucket, "gone").await.expect("asked").is_none());
+        assert!(joined.engine.read.open_object(&bucket, "gone").await.expect("asked").is_none());
         joined.put(&bucket, "after", &bytes(400)).await;
         joined.engine.ship_journal().await.expect("shipped");
         assert_eq!(joined.engine.catalog().check().await.expect("checked"), Vec::<String>::new());
@@ -174,7 +174,7 @@ async fn what_a_write_of_the_catalog_stands_on_lives_again_though_the_store_let_
         assert!(joined.get(&bucket, "near", 0..near.len()).await == near, "{name}");
         assert!(joined.get(&bucket, "same", 0..9000).await == base, "{name}");
         for key in ["base", "twin"] {
-            assert!(joined.engine.open_object(&bucket, key).await.expect("asked").is_none(), "{key}");
+            assert!(joined.engine.read.open_object(&bucket, key).await.expect("asked").is_none(), "{key}");
         }
         let rows = joined.engine.catalog();
         let objects: u64 = rows.stats().await.expect("stats").iter().map(|bucket| bucket.objects).sum();

@@ -25,7 +25,12 @@ impl Deployment {
 
     async fn pack(&self, cursor: &mut crate::background::packs::PackCursor, gather: bool) -> Packing {
         let mut report = Packing::default();
-        self.engine.pack_small_objects(cursor, now_ms(), gather, &|_| true, &mut report).await.expect("packed");
+        self.engine
+            .workers
+            .packer
+            .pack_small_objects(cursor, now_ms(), gather, &|_| true, &mut report)
+            .await
+            .expect("packed");
         report
     }
 
@@ -46,7 +51,7 @@ async fn small_objects_are_packed_and_each_is_read_and_deleted_alone() {
         deployment.put(&bucket, "orders/large", &large).await;
         let noise: Vec<u8> = (0..40u32).flat_map(|n| Sha256::digest(n.to_le_bytes()).to_vec()).collect();
         deployment.put(&bucket, "orders/noise", &noise).await;
-        let before = deployment.engine.head(&bucket, "orders/7.json").await.expect("read").expect("exists");
+        let before = deployment.engine.read.head(&bucket, "orders/7.json").await.expect("read").expect("exists");
         let alone = deployment.stored_bytes(&bucket).await;
 
         let mut cursor = crate::background::packs::PackCursor::default();
@@ -66,7 +71,7 @@ async fn small_objects_are_packed_and_each_is_read_and_deleted_alone() {
         }
         assert!(deployment.get(&bucket, "orders/large", 0..MIB).await == large);
         assert!(deployment.get(&bucket, "orders/noise", 0..noise.len()).await == noise);
-        let after = deployment.engine.head(&bucket, "orders/7.json").await.expect("read").expect("exists");
+        let after = deployment.engine.read.head(&bucket, "orders/7.json").await.expect("read").expect("exists");
         assert_eq!((after.version.id, after.version.seq), (before.version.id, before.version.seq));
         assert_eq!((&after.facts.etag, after.version.modified_ms), (&before.facts.etag, before.version.modified_ms));
         assert_eq!(after.facts.storage.reason, "packed");
@@ -74,7 +79,7 @@ async fn small_objects_are_packed_and_each_is_read_and_deleted_alone() {
         assert_eq!(deployment.pack(&mut cursor, true).await, Packing::default(), "nothing is left to do");
 
         deployment.delete(&bucket, "orders/7.json").await;
-        assert!(deployment.engine.head(&bucket, "orders/7.json").await.expect("read").is_none());
+        assert!(deployment.engine.read.head(&bucket, "orders/7.json").await.expect("read").is_none());
         assert!(deployment.get(&bucket, "orders/8.json", 0..document(8).len()).await == document(8));
     }
     assert_eq!(deployment.engine.catalog().check().await.expect("checked"), Vec::<String>::new());
@@ -112,7 +117,7 @@ async fn what_is_left_of_a_pack_moves_and_the_pack_dies() {
             .expect("one")
             .blob;
         let described =
-            deployment.engine.inspect(&BlobId(pack.0).to_string()).await.expect("inspected").expect("known");
+            deployment.engine.reports.inspect(&BlobId(pack.0).to_string()).await.expect("inspected").expect("known");
         let members = described["members"].as_array().expect("listed");
         assert_eq!((members.len(), members[10]["key"].as_str()), (150, Some("orders/10.json")), "in natural order");
         assert_eq!(members[10]["len"], document(10).len());
@@ -158,7 +163,7 @@ async fn an_object_that_changes_while_it_is_packed_keeps_its_new_content() {
         let expected = document(1000 + number);
         let got = deployment.get(&bucket, &format!("orders/{number}.json"), 0..expected.len()).await;
         assert!(got == expected, "{number} {report:?}");
-        let gone = deployment.engine.head(&bucket, &format!("orders/{}.json", number + 1)).await.expect("read");
+        let gone = deployment.engine.read.head(&bucket, &format!("orders/{}.json", number + 1)).await.expect("read");
         assert!(gone.is_none(), "a deleted object came back");
     }
     assert_eq!(deployment.engine.catalog().check().await.expect("checked"), Vec::<String>::new());
@@ -169,12 +174,12 @@ async fn the_pack_job_takes_up_what_came_since_its_last_run_and_settling_waits_f
     let deployment = Deployment::start(512 << 20).await;
     let bucket = deployment.bucket("delta").await;
     deployment.put_documents(&bucket, 0..30).await;
-    assert_eq!(deployment.engine.packing_backlog().await.expect("asked"), 0, "they are young");
-    assert!(deployment.engine.settle(Duration::from_secs(60)).await.expect("settled"));
+    assert_eq!(deployment.engine.workers.packer.backlog().await.expect("asked"), 0, "they are young");
+    assert!(deployment.engine.jobs.settle(Duration::from_secs(60)).await.expect("settled"));
     let packed = || deployment.metrics.packed_objects_total.get();
     assert_eq!(packed(), 30);
     deployment.put_documents(&bucket, 30..70).await;
-    assert!(deployment.engine.settle(Duration::from_secs(60)).await.expect("settled"));
+    assert!(deployment.engine.jobs.settle(Duration::from_secs(60)).await.expect("settled"));
     assert_eq!(packed(), 70, "none was packed twice");
     assert!(deployment.get(&bucket, "orders/69.json", 0..document(69).len()).await == document(69));
 }

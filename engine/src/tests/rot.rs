@@ -182,10 +182,10 @@ async fn live_with(store: &Store, dir: &Path, tally: &mut Tally) {
     }
     for ((bucket, key), bytes) in &store.objects {
         let read = async {
-            let bucket = engine.bucket(bucket).await?.ok_or(EngineError::NoBucket)?;
-            let Some(object) = engine.open_object(&bucket, key).await? else { return Ok(None) };
+            let bucket = engine.buckets.bucket(bucket).await?.ok_or(EngineError::NoBucket)?;
+            let Some(object) = engine.read.open_object(&bucket, key).await? else { return Ok(None) };
             let end = object.info.version.size;
-            let pieces: Vec<Bytes> = engine.read(&object, 0..end).try_collect().await?;
+            let pieces: Vec<Bytes> = engine.read.read(&object, 0..end).try_collect().await?;
             Ok::<_, EngineError>(Some(pieces.concat()))
         };
         match read.await {
@@ -239,8 +239,8 @@ async fn rot_that_the_database_does_not_see_deletes_no_live_blob_and_gives_no_wr
         rows.execute_batch(sql).expect("applied");
         drop(rows);
         if let Ok(engine) = open(quiet(dir.path()), &Metrics::new()).await {
-            if let Ok(Some(bucket)) = engine.bucket("delta").await {
-                let _refused_or_done = engine.delete(&bucket, "app/release-0", Precondition::None).await;
+            if let Ok(Some(bucket)) = engine.buckets.bucket("delta").await {
+                let _refused_or_done = engine.changes.delete(&bucket, "app/release-0", Precondition::None).await;
             }
             engine.shutdown().await;
         }

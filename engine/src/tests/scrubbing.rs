@@ -1,7 +1,6 @@
 //! A scrub on a disk that answers with errors for a while.
 
 use super::*;
-use crate::jobs::registry;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use serde_json::json;
@@ -63,7 +62,7 @@ async fn on_a_disk_that_can_break() -> (Deployment, Arc<AtomicBool>) {
     let is_broken = Arc::new(AtomicBool::new(false));
     let switch = is_broken.clone();
     let dir = TempDir::new().expect("a temporary directory");
-    let specs = registry::all(&config(dir.path(), 512 << 20));
+    let specs = registry::all;
     let quiet = |config: &mut EngineConfig| config.schedule_jobs = false;
     let deployment = Deployment::wrapped(dir, specs, quiet, move |disk| {
         Arc::new(Broken { folder: "blobs/", disk, is_broken: switch.clone(), well: AtomicU64::new(0) })
@@ -79,15 +78,15 @@ async fn a_scrub_that_met_eio_goes_on_where_it_was_when_the_disk_is_well() {
     deployment.put_many(&bucket, "key", 100).await;
 
     is_broken.store(true, Ordering::Relaxed);
-    let failed = deployment.engine.run_job("scrub", json!({})).await.expect_err("the disk is broken");
+    let failed = deployment.engine.jobs.run_job("scrub", json!({})).await.expect_err("the disk is broken");
     assert!(failed.to_string().contains("Input/output error"), "{failed}");
-    let job = deployment.engine.job("scrub").await.expect("known");
+    let job = deployment.engine.jobs.job("scrub").await.expect("known");
     assert_eq!((&job["waiting"], &job["last_result"]), (&json!(true), &json!("failed")), "{job:#}");
 
     is_broken.store(false, Ordering::Relaxed);
-    deployment.engine.act_on_job("scrub", JobAction::Resume).await.expect("resumed");
-    assert!(deployment.engine.settle(Duration::from_secs(60)).await.expect("settled"));
-    let job = deployment.engine.job("scrub").await.expect("known");
+    deployment.engine.jobs.act_on_job("scrub", JobAction::Resume).await.expect("resumed");
+    assert!(deployment.engine.jobs.settle(Duration::from_secs(60)).await.expect("settled"));
+    let job = deployment.engine.jobs.job("scrub").await.expect("known");
     let counts = &job["last_outcome"]["counts"];
     // The one that ended the run is asked again.
     assert_eq!(
@@ -95,7 +94,7 @@ async fn a_scrub_that_met_eio_goes_on_where_it_was_when_the_disk_is_well() {
         (&json!(51), &json!(49), &json!(0)),
         "{job:#}"
     );
-    assert!(deployment.engine.quarantine().await.expect("read").blobs.is_empty());
+    assert!(deployment.engine.quarantines.quarantine().await.expect("read").blobs.is_empty());
     deployment.stop().await;
 }
 
@@ -105,7 +104,7 @@ async fn a_scrub_passes_a_few_blobs_that_give_eio_and_comes_to_its_end() {
     let bucket = deployment.bucket("off").await;
     deployment.put_many(&bucket, "key", WELL + 30).await;
     is_broken.store(true, Ordering::Relaxed);
-    let report = deployment.engine.run_job("scrub", json!({})).await.expect("it comes to its end");
+    let report = deployment.engine.jobs.run_job("scrub", json!({})).await.expect("it comes to its end");
     assert_eq!((&report["counts"]["ok"], &report["counts"]["unreachable"]), (&json!(WELL), &json!(30)), "{report:#}");
     deployment.stop().await;
 }

@@ -28,25 +28,25 @@ async fn a_bucket_whose_row_was_changed_to_off_is_refused_and_never_written_in_t
     let deployment = Deployment::start(256 << 20).await;
     let bucket = deployment.bucket("sealed").await;
     deployment.put(&bucket, "k", &content(9000, 1)).await;
-    let row = deployment.engine.catalog.bucket("sealed").await.expect("answers").expect("is there");
+    let row = deployment.engine.foundation.catalog.bucket("sealed").await.expect("answers").expect("is there");
     let mut settings = row.settings.clone();
     settings["encryption"] = "off".into();
-    deployment.engine.catalog.change_bucket_settings(row.id, row.settings, settings).await.expect("changed");
-    refusal(deployment.engine.bucket("sealed").await);
+    deployment.engine.foundation.catalog.change_bucket_settings(row.id, row.settings, settings).await.expect("changed");
+    refusal(deployment.engine.buckets.bucket("sealed").await);
     let dir = deployment.stop().await;
     // A new process that has not opened its key, and whose configuration says nothing of it, has
     // the key's row.
     let forget = |config: &mut EngineConfig| drop(config.buckets.remove("sealed"));
-    let deployment = Deployment::reopened(dir, Vec::new(), forget).await;
-    let why = refusal(deployment.engine.bucket("sealed").await);
+    let deployment = Deployment::reopened(dir, |_, _| Vec::new(), forget).await;
+    let why = refusal(deployment.engine.buckets.bucket("sealed").await);
     assert!(why.contains("the catalog has a key of it"), "{why}");
     assert_eq!(deployment.metrics.unsealed_buckets_total.get(), 1);
     deployment.bucket("off").await;
     let dir = deployment.stop().await;
     // With the key's row gone too the configuration still says so.
     database(dir.path()).execute("DELETE FROM keys", []).expect("deleted");
-    let deployment = Deployment::reopened(dir, Vec::new(), |_| ()).await;
-    let why = refusal(deployment.engine.bucket("sealed").await);
+    let deployment = Deployment::reopened(dir, |_, _| Vec::new(), |_| ()).await;
+    let why = refusal(deployment.engine.buckets.bucket("sealed").await);
     assert!(why.contains("the configuration asks for encryption"), "{why}");
 }
 
@@ -62,7 +62,7 @@ async fn a_store_that_is_sealed_later_stands_on_what_is_sealed_from_then_on() {
     let dir = deployment.stop().await;
     assert!(dir.path().join("sealed").exists(), "noted for a recovery that finds nothing else");
     // It opens again with its unsealed beginning behind it.
-    let deployment = Deployment::reopened(dir, Vec::new(), |_| ()).await;
+    let deployment = Deployment::reopened(dir, |_, _| Vec::new(), |_| ()).await;
     deployment.put(&deployment.bucket("off").await, "later", &content(9000, 3)).await;
     let dir = deployment.stop().await;
     remove_catalog(dir.path());

@@ -2,7 +2,8 @@
 //! original back (I6).
 
 use crate::{
-    bases::{plan, region::Region, window::BasePiece},
+    bases::{plan, region::Region},
+    blobs::piece::BasePiece,
     config::Compression,
     metrics::Metrics,
     resources::pool::Scratch,

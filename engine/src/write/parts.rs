@@ -1,17 +1,15 @@
 //! Multipart uploads: their rows, their parts, and what those have shown.
 
 use crate::{
-    Engine,
     bases::choose::Proven,
     bucket::{BucketHandle, RowPlace, digest_of},
-    deployment::keyring::random,
+    deployment::{keyring::random, writer::Writer},
     error::EngineError,
-    facts::{Facts, PartFacts},
-    read::object::from_json,
+    facts::{Facts, PartFacts, from_json, to_json},
     resources::clock::now_ms,
-    write::publish::to_json,
+    write::open_uploads::OpenUploads,
 };
-use catalog::{Part, Upload, UploadId};
+use catalog::{Catalog, Part, Upload, UploadId};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
@@ -52,7 +50,15 @@ impl PartsSeen {
     }
 }
 
-impl Engine {
+/// Multipart uploads under way.
+pub struct Uploads {
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) open: OpenUploads,
+    pub(crate) parts_seen: Arc<PartsSeen>,
+    pub(crate) writer: Arc<Writer>,
+}
+
+impl Uploads {
     /// Creates an upload with the facts its object will have (ETag and checksums still empty).
     ///
     /// # Errors
@@ -65,7 +71,7 @@ impl Engine {
         owner: &str,
         facts: Facts,
     ) -> Result<UploadId, EngineError> {
-        self.open_uploads.admit(&*self.catalog, owner).await?;
+        self.open.admit(&*self.catalog, owner).await?;
         let id = UploadId(random()?);
         let upload = Upload {
             bucket: bucket.row.id,
@@ -110,7 +116,7 @@ impl Engine {
     /// Parts with number greater than `after`, with their facts opened; at most `limit`.
     ///
     /// # Errors
-    /// As [`Engine::upload`].
+    /// As [`Uploads::upload`].
     pub async fn parts(
         &self,
         bucket: &BucketHandle,
@@ -137,7 +143,7 @@ impl Engine {
     /// [`EngineError`] when the catalog fails.
     pub async fn abort(&self, bucket: &BucketHandle, key: &str, upload: UploadId) -> Result<bool, EngineError> {
         self.parts_seen.forget(upload);
-        Ok(self.catalog.abort(bucket.row.id, key, upload, self.epoch()).await?)
+        Ok(self.catalog.abort(bucket.row.id, key, upload, self.writer.epoch()).await?)
     }
 }
 

@@ -4,28 +4,35 @@
 //! Publishing runs in a task of its own: a client that hangs up cannot leave it half done (E25).
 
 use crate::{
-    Destination, Engine, Published,
     bases::{
         choose::Choice,
+        hook_queue::HookQueue,
         plan::{self, Reason},
         similar::{self, RegionSketch, UNSKETCHED_LEN_MAX},
     },
-    blobs::{open::blob_name, pins::Pin, upload::held},
+    blobs::{
+        open::{Blobs, blob_name},
+        pins::Pin,
+        upload::held,
+    },
     bucket::{BucketHandle, RowPlace, digest_of},
-    deployment::keyring::random,
+    deployment::{keyring::random, writer::Writer},
     error::{EngineError, StoreError},
-    facts::{Facts, Form, PartFacts, StorageFacts},
-    read::object::{OpenObject, from_json},
+    facts::{Facts, Form, PartFacts, StorageFacts, from_json, to_json},
+    metrics::Metrics,
+    read::object::{OpenObject, ReadPath},
     resources::clock::now_ms,
     write::{
-        stage::{BodyDigest, Staged, StagedContent},
+        parts::PartsSeen,
+        stage::{BodyDigest, Destination, Staged, Stager, content::StagedContent},
         view,
         views::BaseView,
     },
 };
 use catalog::{
-    BlobForm, BlobHooks, BlobKey, BlobRow, BlobState, CatalogError, Committed, CompleteCommit, Content, Extent,
-    NewBlob, Part, PartCommit, Precondition, PutCommit, UnixMs, UploadId, Version, VersionId, VersionLock,
+    BlobForm, BlobHooks, BlobKey, BlobRow, BlobState, Catalog, CatalogError, Committed, CompleteCommit, Content,
+    Extent, NewBlob, Part, PartCommit, Precondition, PutCommit, UnixMs, UploadId, Version, VersionId, VersionLock,
+    VersionRef,
 };
 use object_format::{BlobId, ObjectFacts};
 use std::{ops::Range, sync::Arc};
@@ -67,7 +74,7 @@ impl From<Precondition> for Terms {
 pub struct Completion {
     /// The upload.
     pub upload: UploadId,
-    /// The chosen parts, ascending, as [`Engine::parts`] gave them.
+    /// The chosen parts, ascending, as [`Uploads::parts`](crate::Uploads::parts) gave them.
     pub parts: Vec<(Part, PartFacts)>,
     /// Digest of the part list the client sent: the same list completes an upload twice.
     pub parts_digest: [u8; 32],
@@ -94,7 +101,43 @@ pub(crate) struct HeldBases {
     _pins: Vec<Arc<Vec<Pin>>>,
 }
 
-impl Engine {
+/// Makes staged content visible.
+pub struct Publisher {
+    pub(crate) stager: Arc<Stager>,
+    pub(crate) read: Arc<ReadPath>,
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) blobs: Arc<Blobs>,
+    pub(crate) writer: Arc<Writer>,
+    pub(crate) hooks: Arc<HookQueue>,
+    pub(crate) parts_seen: Arc<PartsSeen>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+/// A version that was published.
+#[derive(Clone, Debug)]
+pub struct Published {
+    /// The new version's id.
+    pub version_id: VersionId,
+    /// Place in the total order and Last-Modified.
+    pub committed: Committed,
+    /// How it is stored.
+    pub storage: StorageFacts,
+}
+
+impl Published {
+    /// How requests name it.
+    pub fn reference(&self) -> VersionRef {
+        if self.committed.named { VersionRef::Id(self.version_id) } else { VersionRef::Null }
+    }
+}
+
+impl Publisher {
+    /// True when a copy of an object of one bucket to the other is a row, not bytes. Adopted
+    /// content is copied into blobs of our own.
+    pub fn shares_extents(&self, from: &BucketHandle, object: &OpenObject, to: &BucketHandle) -> bool {
+        from.row.id == to.row.id && !object.is_foreign()
+    }
+
     /// Finishes a staged body and makes it the key's current version; `facts.storage` is filled in
     /// here.
     ///
@@ -110,9 +153,11 @@ impl Engine {
         terms: impl Into<Terms>,
     ) -> Result<Published, EngineError> {
         let terms = terms.into();
-        let (engine, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
+        let (publisher, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
         let (content, sha256) = (staged.content, staged.sha256);
-        self.detached(async move { engine.publish_object(&bucket, &key, content, sha256, facts, terms).await }).await
+        self.writer
+            .detached(async move { publisher.publish_object(&bucket, &key, content, sha256, facts, terms).await })
+            .await
     }
 
     async fn publish_object(
@@ -166,44 +211,46 @@ impl Engine {
         facts: PartFacts,
     ) -> Result<UnixMs, EngineError> {
         let PartName { key, upload, number } = part;
-        let (engine, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
+        let (publisher, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
         let (content, sha256) = (staged.content, staged.sha256);
-        self.detached(async move {
-            let (size, digest) = (content.plain_len, bucket.content_digest(&sha256));
-            let place = PartPlace { key: &key, upload, number, size };
-            if let Some(duplicate) = engine.duplicate(&bucket, digest, size).await? {
-                match engine.commit_part(&bucket, place, duplicate, &facts).await? {
-                    Err(CatalogError::BaseGone) => {}
-                    outcome => return Ok(outcome?),
+        self.writer
+            .detached(async move {
+                let (size, digest) = (content.plain_len, bucket.content_digest(&sha256));
+                let place = PartPlace { key: &key, upload, number, size };
+                if let Some(duplicate) = publisher.duplicate(&bucket, digest, size).await? {
+                    match publisher.commit_part(&bucket, place, duplicate, &facts).await? {
+                        Err(CatalogError::BaseGone) => {}
+                        outcome => return Ok(outcome?),
+                    }
                 }
-            }
-            let object = ObjectFacts {
-                bucket: bucket.row.name.clone(),
-                key: key.clone(),
-                version_id: None,
-                part: Some((upload.0, number)),
-                sha256: Some(sha256),
-                facts: to_json(&facts)?,
-                sketch: Vec::new(),
-            };
-            let stored = engine.finish_blob(&bucket, content, &object, digest).await?;
-            let (rows, _held) = (stored.new_blobs.clone(), stored.held.clone());
-            match engine.commit_part(&bucket, place, stored, &facts).await? {
-                Err(CatalogError::BaseGone) => {
-                    let destination = Destination::Part { key: key.clone(), upload, number };
-                    let stored = engine.restage_whole(&bucket, &destination, rows, &object, digest).await?;
-                    Ok(engine.commit_part(&bucket, place, stored, &facts).await??)
+                let object = ObjectFacts {
+                    bucket: bucket.row.name.clone(),
+                    key: key.clone(),
+                    version_id: None,
+                    part: Some((upload.0, number)),
+                    sha256: Some(sha256),
+                    facts: to_json(&facts)?,
+                    sketch: Vec::new(),
+                };
+                let stored = publisher.finish_blob(&bucket, content, &object, digest).await?;
+                let (rows, _held) = (stored.new_blobs.clone(), stored.held.clone());
+                match publisher.commit_part(&bucket, place, stored, &facts).await? {
+                    Err(CatalogError::BaseGone) => {
+                        let destination = Destination::Part { key: key.clone(), upload, number };
+                        let stored = publisher.restage_whole(&bucket, &destination, rows, &object, digest).await?;
+                        Ok(publisher.commit_part(&bucket, place, stored, &facts).await??)
+                    }
+                    outcome => Ok(outcome?),
                 }
-                outcome => Ok(outcome?),
-            }
-        })
-        .await
+            })
+            .await
     }
 
     /// Makes a range of an existing version of the same bucket a part of an upload; moves no bytes.
     ///
     /// # Errors
-    /// As [`Engine::publish_part`]; [`EngineError::Conflict`] when the source vanished meanwhile.
+    /// As [`Publisher::publish_part`]; [`EngineError::Conflict`] when the source vanished
+    /// meanwhile.
     pub async fn publish_part_copy(
         self: &Arc<Self>,
         bucket: &BucketHandle,
@@ -213,26 +260,27 @@ impl Engine {
         facts: PartFacts,
     ) -> Result<UnixMs, EngineError> {
         let PartName { key, upload, number } = part;
-        let (engine, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
+        let (publisher, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
         let mut content = source.content.clone();
-        self.detached(async move {
-            let place = PartPlace { key: &key, upload, number, size: range.end - range.start };
-            loop {
-                let stored = Stored::copy_of(clip(&content.extents, range.clone()));
-                match engine.commit_part(&bucket, place, stored, &facts).await? {
-                    Err(CatalogError::BaseGone) => content = engine.content_now(content).await?,
-                    outcome => return Ok(outcome?),
+        self.writer
+            .detached(async move {
+                let place = PartPlace { key: &key, upload, number, size: range.end - range.start };
+                loop {
+                    let stored = Stored::copy_of(clip(&content.extents, range.clone()));
+                    match publisher.commit_part(&bucket, place, stored, &facts).await? {
+                        Err(CatalogError::BaseGone) => content = publisher.content_now(content).await?,
+                        outcome => return Ok(outcome?),
+                    }
                 }
-            }
-        })
-        .await
+            })
+            .await
     }
 
     /// Makes the source's content the current version of a key in the same bucket with other facts;
     /// moves no bytes.
     ///
     /// # Errors
-    /// As [`Engine::publish`]; [`EngineError::Conflict`] when the source vanished meanwhile.
+    /// As [`Publisher::publish`]; [`EngineError::Conflict`] when the source vanished meanwhile.
     pub async fn publish_copy(
         self: &Arc<Self>,
         bucket: &BucketHandle,
@@ -242,20 +290,21 @@ impl Engine {
         terms: impl Into<Terms>,
     ) -> Result<Published, EngineError> {
         let terms = terms.into();
-        let (engine, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
+        let (publisher, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
         let (id, size) = (VersionId(random()?), source.info.version.size);
         let mut content = source.content.clone();
-        self.detached(async move {
-            let place = VersionPlace { key: &key, id, size, terms };
-            loop {
-                let stored = Stored::copy_of(content.extents.clone());
-                match engine.commit_version(&bucket, place, stored, &facts).await? {
-                    Err(CatalogError::BaseGone) => content = engine.content_now(content).await?,
-                    outcome => return Ok(outcome?),
+        self.writer
+            .detached(async move {
+                let place = VersionPlace { key: &key, id, size, terms };
+                loop {
+                    let stored = Stored::copy_of(content.extents.clone());
+                    match publisher.commit_version(&bucket, place, stored, &facts).await? {
+                        Err(CatalogError::BaseGone) => content = publisher.content_now(content).await?,
+                        outcome => return Ok(outcome?),
+                    }
                 }
-            }
-        })
-        .await
+            })
+            .await
     }
 
     /// What a version's content has become since `content` was read, after one of its blobs was
@@ -303,29 +352,20 @@ impl Engine {
             precondition,
             lock,
             now_ms: now_ms(),
-            epoch: self.epoch(),
+            epoch: self.writer.epoch(),
         };
-        let (engine, bucket, key) = (self.clone(), bucket.row.id, key.to_owned());
+        let (publisher, bucket, key) = (self.clone(), bucket.row.id, key.to_owned());
         let committed = self
+            .writer
             .detached(async move {
-                match engine.catalog.complete(commit).await {
-                    Err(CatalogError::Unknown(why)) => Ok(engine.read_back(bucket, &key, id, why).await?),
+                match publisher.catalog.complete(commit).await {
+                    Err(CatalogError::Unknown(why)) => Ok(publisher.writer.read_back(bucket, &key, id, why).await?),
                     outcome => Ok(outcome?),
                 }
             })
             .await?;
         self.parts_seen.forget(upload);
         Ok(Published { version_id: id, committed, storage })
-    }
-
-    /// Runs to its end even when the caller's future is dropped.
-    pub(crate) async fn detached<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = Result<T, EngineError>> + Send + 'static,
-    ) -> Result<T, EngineError> {
-        let ended = self.commits.spawn(work).await;
-        let lost = |error| Err(EngineError::Other(format!("a commit ended without an answer: {error}")));
-        self.note_fenced(ended.unwrap_or_else(lost))
     }
 
     /// Existing content with the same bytes, as if it had just been stored.
@@ -461,9 +501,9 @@ impl Engine {
         let size = version.size;
         let (old, bases) = (blob.row.clone(), blob.bases);
         let content = Content { version, extents, blobs: vec![blob.row] };
-        let source = self.open_content(bucket, content, Facts::default())?;
-        let body = self.read(&source, 0..size);
-        let staged = match self.stage_whole(bucket, destination, body, NoDigest).await {
+        let source = self.read.open_content(bucket, content, Facts::default())?;
+        let body = self.read.read(&source, 0..size);
+        let staged = match self.stager.stage_whole(bucket, destination, body, NoDigest).await {
             Ok(staged) => staged,
             Err(StoreError::Body(error) | StoreError::Engine(error)) => {
                 self.forget_blob(&old).await;
@@ -493,7 +533,7 @@ impl Engine {
         let facts = Facts { storage: storage.clone(), ..facts.clone() };
         let facts = bucket.seal_facts(RowPlace { key, id: id.0, part: None, extents_digest }, to_json(&facts)?)?;
         let rows: Vec<BlobRow> = stored.new_blobs.iter().map(|blob| blob.row.clone()).collect();
-        let epoch = self.epoch_of(&stored.new_blobs);
+        let epoch = self.writer.epoch_of(&stored.new_blobs);
         let commit = PutCommit {
             bucket: bucket.row.id,
             key: key.to_owned(),
@@ -508,7 +548,7 @@ impl Engine {
             now_ms: now_ms(),
             epoch,
         };
-        let outcome = self.commit_put(commit).await;
+        let outcome = self.writer.commit_put(commit).await;
         self.settle_blobs(&rows, &outcome).await;
         Ok(outcome.map(|committed| {
             stored.hooks.into_iter().for_each(|hooks| self.hooks.tell(hooks));
@@ -539,7 +579,7 @@ impl Engine {
             extents: stored.extents,
         };
         let id = part.id;
-        let epoch = self.epoch_of(&stored.new_blobs);
+        let epoch = self.writer.epoch_of(&stored.new_blobs);
         let commit =
             PartCommit { bucket: bucket.row.id, upload: place.upload, part, new_blobs: stored.new_blobs, epoch };
         let outcome = match self.catalog.put_part(commit).await {
@@ -555,32 +595,6 @@ impl Engine {
             self.count_plan(&storage, stored.reason, place.size, &new_blobs);
             modified_ms
         }))
-    }
-
-    /// Commits a version; an unknown outcome is read back by version id before it is believed (I9).
-    pub(crate) async fn commit_put(&self, commit: PutCommit) -> Result<Committed, CatalogError> {
-        let (bucket, key, id) = (commit.bucket, commit.key.clone(), commit.id);
-        match self.catalog.put(commit).await {
-            Err(CatalogError::Unknown(why)) => self.read_back(bucket, &key, id, why).await,
-            outcome => outcome,
-        }
-    }
-
-    async fn read_back(
-        &self,
-        bucket: catalog::BucketId,
-        key: &str,
-        id: VersionId,
-        why: String,
-    ) -> Result<Committed, CatalogError> {
-        match self.catalog.version(bucket, key, id).await {
-            Ok(Some(Content { version, .. })) => {
-                Ok(Committed { seq: version.seq, modified_ms: version.modified_ms, named: version.named })
-            }
-            // Not there now does not mean that it never comes: the client is told to try again, and
-            // the blob stays.
-            Ok(None) | Err(_) => Err(CatalogError::Unknown(why)),
-        }
     }
 
     /// Removes blobs of a commit that surely did not go through. BaseGone ones are still needed:
@@ -727,10 +741,6 @@ pub(crate) fn without_choices(facts: Vec<u8>) -> Result<Vec<u8>, EngineError> {
         Some(Some(_)) => to_json(&value),
         _ => Ok(facts),
     }
-}
-
-pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, EngineError> {
-    serde_json::to_vec(value).map_err(|error| EngineError::Other(format!("cannot write facts: {error}")))
 }
 
 /// For content whose digests are known already.

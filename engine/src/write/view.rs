@@ -1,7 +1,7 @@
 //! A blob's base view, put together when all its segments are encoded: just the base bytes they
 //! need (I2).
 
-use crate::bases::window::{BasePiece, in_order};
+use crate::{bases::window::in_order, blobs::piece::BasePiece};
 use object_format::{ViewAddress, ViewRange};
 
 /// Most ranges in a view. Part of the format (docs/format/blob-v1.md).

@@ -2,19 +2,22 @@
 //! targets are compared with and encoded against.
 
 use crate::{
-    Engine,
     bases::{
-        base::{Avoided, BaseObject, VIEW_LEN_MAX},
+        base::{Avoided, BaseObject, Bases, VIEW_LEN_MAX},
         similar::RegionSketch,
     },
     blobs::{
         open::{BaseReader, Blobs},
-        pins::Pin,
+        pins::{Pin, Pins},
     },
     bucket::BucketHandle,
     error::EngineError,
-    read::object::OpenObject,
-    resources::{budget::Permit, pace::Pace},
+    read::object::{OpenObject, ReadPath},
+    resources::{
+        budget::{MemoryBudget, Permit},
+        pace::Pace,
+        pool::CodecPool,
+    },
 };
 use catalog::{BlobKey, BlobRow, Extent};
 use deflate_view::{BasePart, Index, Openings, ScanLimits, Scanner, TextMap, UnitBase, identity};
@@ -36,6 +39,10 @@ const STREAMS_MAX: usize = 1 << 16;
 const POINT_BYTES: u64 = (32 << 10) + 64;
 /// Bases whose scan is kept: a release has the same one as the release before.
 const SCANS_KEPT: usize = 2;
+/// A base must have at least this share of a text's samples, as far as the sketches tell.
+const SHARE_MIN: f64 = 0.1;
+/// Objects that are scanned to see whether they are the base.
+const SCANNED_MAX: usize = 4;
 /// Text that is fetched and opened at a time.
 const LOAD_LEN: u64 = 4 << 20;
 
@@ -117,7 +124,7 @@ impl Scans {
     }
 
     /// Forgets them all.
-    pub(crate) fn clear(&self) {
+    fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
@@ -144,7 +151,37 @@ impl BaseView {
     }
 }
 
-impl Engine {
+/// Where bases of views come from, scanned.
+pub(crate) struct BaseViews {
+    /// Content of bases and targets.
+    pub(crate) read: Arc<ReadPath>,
+    bases: Arc<Bases>,
+    blobs: Arc<Blobs>,
+    pins: Arc<Pins>,
+    pool: Arc<CodecPool>,
+    hash_pool: Arc<CodecPool>,
+    budget: Arc<MemoryBudget>,
+    scans: Scans,
+}
+
+impl BaseViews {
+    pub(crate) fn new(
+        read: Arc<ReadPath>,
+        bases: Arc<Bases>,
+        blobs: Arc<Blobs>,
+        pins: Arc<Pins>,
+        pools: (Arc<CodecPool>, Arc<CodecPool>),
+        budget: Arc<MemoryBudget>,
+    ) -> Self {
+        let (pool, hash_pool) = pools;
+        Self { read, bases, blobs, pins, pool, hash_pool, budget, scans: Scans::default() }
+    }
+
+    /// Forgets the scans of bases.
+    pub(crate) fn drop_caches(&self) {
+        self.scans.clear();
+    }
+
     /// Memory that the scans of bases may take.
     pub(crate) fn scan_bytes_max(budget_bytes: u64) -> u64 {
         budget_bytes / 32
@@ -152,7 +189,7 @@ impl Engine {
 
     /// The streams of some content; with access points only where it is to be a base.
     pub(crate) async fn scan(
-        self: &Arc<Self>,
+        &self,
         bucket: &BucketHandle,
         source: &OpenObject,
         is_base: bool,
@@ -166,7 +203,7 @@ impl Engine {
         let sink = sketcher.clone();
         let sink = move |plain: &[u8]| sink.lock().unwrap_or_else(PoisonError::into_inner).update(plain);
         let mut scanner = Scanner::with_sink(limits, Box::new(sink));
-        let mut body = self.read(source, 0..source.info.version.size);
+        let mut body = self.read.read(source, 0..source.info.version.size);
         while let Some(bytes) = body.try_next().await? {
             pace.take(bytes.len() as u64).await;
             let scanned = self.hash_pool.run(move |_| {
@@ -191,7 +228,7 @@ impl Engine {
 
     /// An object as the base of a view, scanned; `None` when it may not be one.
     pub(crate) async fn base_view(
-        self: &Arc<Self>,
+        &self,
         bucket: &BucketHandle,
         object: Arc<BaseObject>,
         avoid: &Avoided,
@@ -205,7 +242,7 @@ impl Engine {
             None => {
                 let extent =
                     |range: &ViewRange| Extent { blob: BlobKey(range.blob.0), offset: range.offset, len: range.len };
-                let source = self.open_extents(bucket, ranges.iter().map(extent).collect(), rows.clone())?;
+                let source = self.read.open_extents(bucket, ranges.iter().map(extent).collect(), rows.clone())?;
                 let scanned = Arc::new(self.scan(bucket, &source, true, pace).await?);
                 self.scans.keep(name, &scanned);
                 scanned
@@ -214,18 +251,11 @@ impl Engine {
         let openings = Openings::of(&scanned.index);
         Ok(Some(BaseView { object, ranges, rows, scanned, openings, _pin: pin }))
     }
-}
 
-/// A base must have at least this share of a text's samples, as far as the sketches tell.
-const SHARE_MIN: f64 = 0.1;
-/// Objects that are scanned to see whether they are the base.
-const SCANNED_MAX: usize = 4;
-
-impl Engine {
     /// The base for a text: of what the key's name leads to and what shares the text's hooks, the
     /// object whose text has most of it.
     pub(crate) async fn choose_view(
-        self: &Arc<Self>,
+        &self,
         bucket: &BucketHandle,
         key: &str,
         target: &Scanned,
@@ -278,7 +308,7 @@ impl BaseView {
     /// The window over a range of the text; `None` when there is no memory for it just now.
     pub(crate) async fn window_over(
         self: &Arc<Self>,
-        engine: &Engine,
+        views: &BaseViews,
         bucket: &BucketHandle,
         map: &TextMap,
         range: Range<u64>,
@@ -286,17 +316,17 @@ impl BaseView {
     ) -> Result<Option<TextWindow>, EngineError> {
         let len = usize::try_from(range.end - range.start).map_err(|_| EngineError::TooLarge)?;
         let memory = len + BaseIndex::memory_bytes_for(len, Effort::Balanced);
-        let Some(permit) = engine.budget.try_acquire(memory as u64) else { return Ok(None) };
+        let Some(permit) = views.budget.try_acquire(memory as u64) else { return Ok(None) };
         let mut plain = Vec::with_capacity(len);
         let mut at = range.start;
         while at < range.end {
             let end = range.end.min(at + LOAD_LEN);
             let mut parts = Vec::new();
             map.parts(at..end, &self.scanned.index, &mut parts);
-            self.load(&engine.blobs, bucket, parts, &mut plain).await?;
+            self.load(&views.blobs, bucket, parts, &mut plain).await?;
             at = end;
         }
-        let indexing = engine.pool.run(move |_| {
+        let indexing = views.pool.run(move |_| {
             let index = BaseIndex::build(&plain, effort);
             (plain, index)
         });

@@ -232,8 +232,8 @@ impl S3Request {
         let Some(key) = asked.key else { return Ok(None) };
         let engine = &self.service.engine;
         let found: Result<Option<ObjectInfo>, EngineError> = match asked.version {
-            None => engine.head(asked.bucket, key).await,
-            Some(version) => engine.head_version(asked.bucket, key, version).await.map(|found| match found {
+            None => engine.read.head(asked.bucket, key).await,
+            Some(version) => engine.read.head_version(asked.bucket, key, version).await.map(|found| match found {
                 Some(Named::Object(info)) => Some(info),
                 _ => None,
             }),

@@ -32,7 +32,7 @@ pub(super) async fn list(request: &S3Request) -> Result<Answer> {
         None => String::new(),
     };
     let region_asked = query.single("bucket-region")?;
-    let buckets = request.service.engine.buckets().await.map_err(|error| request.refusal(error))?;
+    let buckets = request.service.engine.buckets.buckets().await.map_err(|error| request.refusal(error))?;
     let principal = &request.principal;
     let region = &request.service.region;
     let account = principal.caller().map(|caller| caller.account.as_str());
@@ -91,6 +91,7 @@ pub(super) async fn create(request: &S3Request, body: &mut RequestBody) -> Resul
     configurations.extend(access::of_new_bucket(request)?);
     let engine = &request.service.engine;
     let created = engine
+        .buckets
         .create_configured_bucket(name, owner, configurations, object_lock)
         .await
         .map_err(|error| request.refusal(error))?;
@@ -133,7 +134,7 @@ pub(super) async fn head(request: &S3Request) -> Result<Answer> {
 pub(super) async fn delete(request: &S3Request) -> Result<Answer> {
     let here = request.in_bucket().await?;
     let engine = &request.service.engine;
-    if engine.delete_bucket(&here.bucket).await.map_err(|error| request.refusal(error))? {
+    if engine.buckets.delete_bucket(&here.bucket).await.map_err(|error| request.refusal(error))? {
         Ok(empty(StatusCode::NO_CONTENT))
     } else {
         Err(S3Error::new(ErrorCode::NoSuchBucket).field("BucketName", request.bucket_name()?))

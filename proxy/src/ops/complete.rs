@@ -82,7 +82,7 @@ async fn complete_now(
     let terms = Terms { precondition, lock: here.lock_now(WantedLock::of(open.facts.lock))? };
     let (size, tags) = (chosen.iter().map(|(part, _)| part.size).sum(), facts.tags.clone());
     let completion = Completion { upload: open.id, parts: chosen, parts_digest: list_digest(list) };
-    match here.service.engine.complete(&here.bucket, key, completion, facts, terms).await {
+    match here.service.engine.publisher.complete(&here.bucket, key, completion, facts, terms).await {
         Ok(published) => {
             let mut done = done(&result, here, encryption.as_ref());
             here.write_expiration(done.answer.headers_mut(), key, size, &tags, published.committed.modified_ms)?;
@@ -105,9 +105,11 @@ impl InBucket<'_> {
         }
         let engine = &self.service.engine;
         let made = match open.upload.completed {
-            Some(completed) => {
-                engine.committed(&self.bucket, key, completed.version).await.map_err(|error| self.refusal(error))?
-            }
+            Some(completed) => engine
+                .read
+                .committed(&self.bucket, key, completed.version)
+                .await
+                .map_err(|error| self.refusal(error))?,
             None => None,
         };
         let (facts, version) = match made {
@@ -137,7 +139,7 @@ impl InBucket<'_> {
         let mut stored = HashMap::new();
         let mut after = 0;
         loop {
-            let page = self.service.engine.parts(&self.bucket, key, upload, after, PARTS_PAGE).await;
+            let page = self.service.engine.uploads.parts(&self.bucket, key, upload, after, PARTS_PAGE).await;
             let page = page.map_err(|error| self.refusal(error))?;
             let more = page.len() == PARTS_PAGE;
             after = page.last().map_or(after, |(part, _)| part.number);

@@ -87,7 +87,8 @@ pub(super) async fn put_bucket_cors(request: &S3Request, body: &mut RequestBody)
 /// Answers a browser that asks whether it may send a request. Nobody is asked who they are: the
 /// answer tells the bucket's rules alone.
 pub(super) async fn preflight(request: &S3Request) -> Result<Answer> {
-    let found = request.service.engine.bucket(request.bucket_name()?).await.map_err(|error| request.refusal(error))?;
+    let found =
+        request.service.engine.buckets.bucket(request.bucket_name()?).await.map_err(|error| request.refusal(error))?;
     let rules = match &found {
         Some(bucket) => cors_of(bucket).map_err(|error| request.refusal(error))?,
         None => None,
@@ -135,8 +136,12 @@ async fn tag_object(request: &S3Request, tags: TagSet, done: StatusCode) -> Resu
     let tags = tags.into_map();
     for _ in 0..TRIES_MAX {
         let version = here.addressed(key).await?.version;
-        let set =
-            request.service.engine.amend(&here.bucket, key, version.id, |facts| facts.tags.clone_from(&tags)).await;
+        let set = request
+            .service
+            .engine
+            .changes
+            .amend(&here.bucket, key, version.id, |facts| facts.tags.clone_from(&tags))
+            .await;
         // A version that is gone was overwritten: the tags are for its successor.
         if set.map_err(|error| request.refusal(error))? {
             let mut answer = empty(done);
@@ -168,7 +173,12 @@ impl InBucket<'_> {
 
     /// Sets or removes one of the bucket's configurations.
     pub(super) async fn configure(&self, name: &str, value: Option<serde_json::Value>) -> Result<()> {
-        self.service.engine.configure_bucket(&self.bucket, name, value).await.map_err(|error| self.refusal(error))
+        self.service
+            .engine
+            .buckets
+            .configure_bucket(&self.bucket, name, value)
+            .await
+            .map_err(|error| self.refusal(error))
     }
 }
 

@@ -106,9 +106,9 @@ pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
     let resource = request.target.resource();
     let work = async move {
         let engine = request.service.engine.clone();
-        let (facts, published) = if !keyed && engine.shares_extents(&source.bucket, &source.object, &bucket) {
+        let (facts, published) = if !keyed && engine.publisher.shares_extents(&source.bucket, &source.object, &bucket) {
             let facts = request.facts_of_shared(&source, described, wanted).await?;
-            let published = engine.publish_copy(&bucket, &key, &source.object, facts.clone(), terms).await;
+            let published = engine.publisher.publish_copy(&bucket, &key, &source.object, facts.clone(), terms).await;
             (facts, published)
         } else {
             let kept = object_facts::first_checksum(&source.facts().checksums);
@@ -120,7 +120,7 @@ pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
             let stretches = copied.salt.iter().map(|salt| Stretch { len: source.size(), salt: salt.clone() }).collect();
             let encryption = sealing.map(|sealing| sealing.facts_of(stretches));
             let facts = Facts { encryption, ..described_by(described, &copied.etag, copied.checksum) };
-            let published = engine.publish(&bucket, &key, copied.staged, facts.clone(), terms).await;
+            let published = engine.publisher.publish(&bucket, &key, copied.staged, facts.clone(), terms).await;
             (facts, published)
         };
         let published = match published {
@@ -177,10 +177,10 @@ pub(super) async fn upload_part_copy(request: &S3Request) -> Result<Answer> {
             checksums: checksum.iter().map(object_facts::kept).collect(),
             ..PartFacts::default()
         };
-        let (facts, stored) = if !keyed && engine.shares_extents(&source.bucket, &source.object, &bucket) {
+        let (facts, stored) = if !keyed && engine.publisher.shares_extents(&source.bucket, &source.object, &bucket) {
             let (etag, checksum) = request.digests_of(&source, range.clone(), algorithm, default).await?;
             let facts = facts(&etag, checksum);
-            let stored = engine.publish_part_copy(&bucket, part, &source.object, range, facts.clone()).await;
+            let stored = engine.publisher.publish_part_copy(&bucket, part, &source.object, range, facts.clone()).await;
             (facts, stored)
         } else {
             let destination = Destination::Part { key: key.clone(), upload: open.id, number };
@@ -188,7 +188,7 @@ pub(super) async fn upload_part_copy(request: &S3Request) -> Result<Answer> {
             let copied =
                 request.stage_copy(&bucket, destination, (&source, range), algorithm.or(default), keys).await?;
             let facts = PartFacts { salt: copied.salt, ..facts(&copied.etag, copied.checksum) };
-            (facts.clone(), engine.publish_part(&bucket, part, copied.staged, facts).await)
+            (facts.clone(), engine.publisher.publish_part(&bucket, part, copied.staged, facts).await)
         };
         let modified_ms = stored.map_err(|error| request.refusal(error))?;
         let result = CopyResult {
@@ -223,8 +223,8 @@ impl S3Request {
         self.expect_owner("x-amz-source-expected-bucket-owner", &bucket)?;
         let engine = &self.service.engine;
         let opened = match version {
-            None => engine.open_object(&bucket, key).await.map(|object| object.map(Named::Object)),
-            Some(version) => engine.open_version(&bucket, key, version).await,
+            None => engine.read.open_object(&bucket, key).await.map(|object| object.map(Named::Object)),
+            Some(version) => engine.read.open_version(&bucket, key, version).await,
         };
         let object = match (opened.map_err(|error| self.refusal(error))?, version) {
             (Some(Named::Object(object)), _) => object,
@@ -263,7 +263,7 @@ impl S3Request {
         };
         let kept = object_facts::first_checksum(&of_source.checksums);
         if let Some(wanted) = wanted.filter(|wanted| kept.is_none_or(|kept| kept.algorithm() != *wanted)) {
-            let content = self.service.engine.read(&source.object, 0..source.size());
+            let content = self.service.engine.read.read(&source.object, 0..source.size());
             let values =
                 digest_of(content, DigestSet::EMPTY.with(wanted)).await.map_err(|error| self.refusal(error))?;
             let checksum = values.checksum(wanted);
@@ -292,7 +292,7 @@ impl S3Request {
         }
         let algorithm = algorithm.or(welcome);
         let set = algorithm.map_or(DigestSet::MD5, |algorithm| DigestSet::MD5.with(algorithm));
-        let content = self.service.engine.read(&source.object, range);
+        let content = self.service.engine.read.read(&source.object, range);
         let values = digest_of(content, set).await.map_err(|error| self.refusal(error))?;
         let md5 = values.md5.expect("MD5 is in the set");
         Ok((ETag::from_md5(md5), algorithm.and_then(|algorithm| values.checksum(algorithm))))
@@ -314,10 +314,10 @@ impl S3Request {
         let begun = sealing.map(Sealing::begin).transpose()?;
         let (salt, to_store, to_digest) =
             begun.map_or((None, None, None), |(salt, a, b)| (Some(salt), Some(a), Some(b)));
-        let content = encrypted(decrypted(engine.read(&source.object, range), unlocked, from), to_store);
+        let content = encrypted(decrypted(engine.read.read(&source.object, range), unlocked, from), to_store);
         let bucket = if sealing.is_some() { &bucket.for_opaque_content() } else { bucket };
         let digest = PayloadDigest::new(set, to_digest);
-        let staged = engine.stage(bucket, destination, Some(len), content, digest).await;
+        let staged = engine.stager.stage(bucket, destination, Some(len), content, digest).await;
         let staged = staged.map_err(|error: StoreError<EngineError>| match error {
             StoreError::Body(error) | StoreError::Engine(error) => self.refusal(error),
         })?;

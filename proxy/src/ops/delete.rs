@@ -62,10 +62,10 @@ async fn delete(
 ) -> Result<Gone, EngineError> {
     let engine = &request.service.engine;
     let Some(version) = version else {
-        let marker = engine.delete(bucket, key, precondition).await?.marker;
+        let marker = engine.changes.delete(bucket, key, precondition).await?.marker;
         return Ok(Gone { version: marker.as_ref().map(Version::reference), marker: marker.is_some() });
     };
-    let removed = engine.delete_version(bucket, key, version, precondition, bypass).await?;
+    let removed = engine.changes.delete_version(bucket, key, version, precondition, bypass).await?;
     Ok(Gone { version: Some(version), marker: removed.is_some_and(|version| version.marker) })
 }
 

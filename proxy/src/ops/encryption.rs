@@ -201,7 +201,7 @@ impl S3Request {
 
     fn named_key(&self, name: &str) -> Result<Secret> {
         if name == DEFAULT_KMS_KEY || self.service.kms_keys.iter().any(|known| known == name) {
-            return Ok(self.service.engine.object_key(name));
+            return Ok(self.service.engine.buckets.object_key(name));
         }
         let error = S3Error::with_message(ErrorCode::KmsNotFoundException, format!("Key '{name}' does not exist"));
         Err(error)
@@ -236,7 +236,7 @@ impl S3Request {
                 ));
             }
             (KMS, None) => self.named_key(encryption.key_id.as_deref().unwrap_or(DEFAULT_KMS_KEY))?,
-            (_, None) => self.service.engine.object_key(""),
+            (_, None) => self.service.engine.buckets.object_key(""),
         };
         if !is_root(&root) {
             return Err(self.refusal(EngineError::Other(
@@ -297,7 +297,7 @@ impl InBucket<'_> {
         let (algorithm, key_id, root) = match server {
             None => return Ok(None),
             Some(ServerSide::Aes256) if self.bucket.is_sealed() => return Ok(None),
-            Some(ServerSide::Aes256) => (AES256, None, self.service.engine.object_key("")),
+            Some(ServerSide::Aes256) => (AES256, None, self.service.engine.buckets.object_key("")),
             Some(ServerSide::Kms(name)) => {
                 let name = name.unwrap_or_else(|| DEFAULT_KMS_KEY.to_owned());
                 let root = self.named_key(&name)?;

@@ -27,12 +27,12 @@ pub(super) async fn get_object(request: &S3Request) -> Result<Answer> {
     let key = request.key()?;
     let engine = &request.service.engine;
     let object = match request.version()? {
-        None => match engine.open_object(&here.bucket, key).await.map_err(|error| request.refusal(error))? {
+        None => match engine.read.open_object(&here.bucket, key).await.map_err(|error| request.refusal(error))? {
             Some(object) => object,
             None => return Err(here.missing(key).await?),
         },
         Some(version) => {
-            let found = engine.open_version(&here.bucket, key, version).await;
+            let found = engine.read.open_version(&here.bucket, key, version).await;
             let found = found.map_err(|error| request.refusal(error))?;
             versions::object_of(found.ok_or_else(|| here.missing_version(key, version))?)?
         }
@@ -44,7 +44,7 @@ pub(super) async fn get_object(request: &S3Request) -> Result<Answer> {
         AnswerBody::Whole(bytes::Bytes::new())
     } else {
         let from = range.start;
-        let mut content = decrypted(engine.read(&object, range), head.unlocked, from);
+        let mut content = decrypted(engine.read.read(&object, range), head.unlocked, from);
         // The first bytes are awaited so that content that cannot be read is an error status and
         // not a broken 200.
         let first = match content.next().await {
@@ -78,12 +78,12 @@ impl InBucket<'_> {
     pub(super) async fn addressed(&self, key: &str) -> Result<ObjectInfo> {
         let engine = &self.service.engine;
         let Some(version) = self.version()? else {
-            return match engine.head(&self.bucket, key).await.map_err(|error| self.refusal(error))? {
+            return match engine.read.head(&self.bucket, key).await.map_err(|error| self.refusal(error))? {
                 Some(info) => Ok(info),
                 None => Err(self.missing(key).await?),
             };
         };
-        let found = engine.head_version(&self.bucket, key, version).await.map_err(|error| self.refusal(error))?;
+        let found = engine.read.head_version(&self.bucket, key, version).await.map_err(|error| self.refusal(error))?;
         versions::object_of(found.ok_or_else(|| self.missing_version(key, version))?)
     }
 
@@ -93,7 +93,7 @@ impl InBucket<'_> {
         if !self.may_list()? {
             return Ok(S3Error::new(ErrorCode::AccessDenied));
         }
-        let marker = self.service.engine.newest_marker(&self.bucket, key).await;
+        let marker = self.service.engine.read.newest_marker(&self.bucket, key).await;
         Ok(match marker.map_err(|error| self.refusal(error))? {
             Some(marker) => versions::marked(no_such_key(key), &marker),
             None => no_such_key(key),

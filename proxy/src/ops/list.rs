@@ -98,7 +98,7 @@ impl InBucket<'_> {
     }
 
     pub(super) fn entry(&self, version: Version, owner: Option<Owner>) -> Result<ObjectEntry> {
-        let facts = self.service.engine.open_facts(&self.bucket, &version).map_err(|error| self.refusal(error))?;
+        let facts = self.service.engine.read.open_facts(&self.bucket, &version).map_err(|error| self.refusal(error))?;
         Ok(ObjectEntry {
             last_modified: time_of(version.modified_ms),
             etag: ETag::from_wire(&facts.etag),
@@ -132,7 +132,7 @@ pub(super) async fn list_uploads(request: &S3Request) -> Result<Answer> {
     };
     let mut uploads = Vec::new();
     for upload in page.uploads {
-        let facts = request.service.engine.open_upload_facts(&here.bucket, &upload);
+        let facts = request.service.engine.uploads.open_upload_facts(&here.bucket, &upload);
         let facts = facts.map_err(|error| request.refusal(error))?;
         let owner = request.service.users().owner(&upload.owner);
         uploads.push(UploadEntry {

@@ -40,7 +40,8 @@ pub(super) async fn create(request: &S3Request) -> Result<Answer> {
     }
     let owner = request.principal.canonical_id();
     let engine = &request.service.engine;
-    let id = engine.create_upload(&here.bucket, key, owner, facts).await.map_err(|error| request.refusal(error))?;
+    let id =
+        engine.uploads.create_upload(&here.bucket, key, owner, facts).await.map_err(|error| request.refusal(error))?;
     let mut answer = document(&InitiateMultipartUploadResult {
         bucket: here.bucket.row.name.clone(),
         key: key.to_owned(),
@@ -80,6 +81,7 @@ pub(super) async fn upload_part(request: &S3Request, body: &mut RequestBody) -> 
     };
     let engine = &request.service.engine;
     engine
+        .publisher
         .publish_part(&here.bucket, PartName { key, upload: open.id, number }, received.staged, facts)
         .await
         .map_err(|error| request.refusal(error))?;
@@ -141,7 +143,7 @@ pub(super) async fn abort(request: &S3Request) -> Result<Answer> {
     let key = request.key()?;
     let open = here.open_upload(key).await?;
     let engine = &request.service.engine;
-    if engine.abort(&here.bucket, key, open.id).await.map_err(|error| request.refusal(error))? {
+    if engine.uploads.abort(&here.bucket, key, open.id).await.map_err(|error| request.refusal(error))? {
         Ok(empty(StatusCode::NO_CONTENT))
     } else {
         Err(no_such_upload(&id_text(open.id)))
@@ -158,6 +160,7 @@ pub(super) async fn list_parts(request: &S3Request) -> Result<Answer> {
     // One more than asked for says whether there is more.
     let engine = &request.service.engine;
     let mut parts = engine
+        .uploads
         .parts(&here.bucket, key, open.id, params.part_number_marker, limit + 1)
         .await
         .map_err(|error| request.refusal(error))?;
@@ -198,7 +201,8 @@ impl InBucket<'_> {
     pub(super) async fn upload(&self, key: &str) -> Result<OpenUpload> {
         let text = upload_id(&self.target.query)?;
         let id = parse_id(text).ok_or_else(|| no_such_upload(text))?;
-        let found = self.service.engine.upload(&self.bucket, key, id).await.map_err(|error| self.refusal(error))?;
+        let found =
+            self.service.engine.uploads.upload(&self.bucket, key, id).await.map_err(|error| self.refusal(error))?;
         let (upload, facts) = found.ok_or_else(|| no_such_upload(text))?;
         if upload.owner != self.principal.canonical_id() && !self.principal.is_admin() {
             return Err(no_such_upload(text));

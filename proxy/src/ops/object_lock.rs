@@ -118,7 +118,7 @@ async fn change(request: &S3Request, change: LockChange) -> Result<Answer> {
     let bypass = request.may_bypass_governance(&here.bucket, key)?;
     for _ in 0..TRIES_MAX {
         let version = here.addressed(key).await?.version;
-        let set = request.service.engine.set_lock(&here.bucket, key, version.id, change, bypass).await;
+        let set = request.service.engine.changes.set_lock(&here.bucket, key, version.id, change, bypass).await;
         // A version that is gone was overwritten: the lock is for its successor.
         if set.map_err(|error| request.refusal(error))? {
             let mut answer = empty(StatusCode::OK);

@@ -89,7 +89,7 @@ pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> 
     let digest = PayloadDigest::new(claims.digests().with(algorithm), to_digest);
     let destination = Destination::Object { key: key.as_str().to_owned() };
     let bucket = here.bucket_for(sealing.as_ref());
-    let staged = Box::pin(request.service.engine.stage(&bucket, destination, None, content, digest)).await;
+    let staged = Box::pin(request.service.engine.stager.stage(&bucket, destination, None, content, digest)).await;
     let staged: Staged<DigestValues> = staged.map_err(|error| request.store_refusal(error))?;
     if staged.plain_len < least {
         return Err(S3Error::new(ErrorCode::EntityTooSmall)
@@ -117,7 +117,7 @@ pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> 
     facts.checksums = checksum.iter().map(object_facts::kept).collect();
     facts.checksum_type = checksum.map(|checksum| checksum.checksum_type().as_str().to_owned());
     let terms = Terms { precondition: Precondition::None, lock: here.lock_now(lock)? };
-    let published = request.service.engine.publish(&here.bucket, key.as_str(), staged, facts, terms).await;
+    let published = request.service.engine.publisher.publish(&here.bucket, key.as_str(), staged, facts, terms).await;
     let published = published.map_err(|error| request.refusal(error))?;
     let mut answer = here.answer_form(&fields, key.as_str(), &etag);
     object_facts::note_form(answer.extensions_mut(), published.storage.form);

@@ -38,7 +38,7 @@ pub(super) async fn put_object(request: &S3Request, body: &mut RequestBody) -> R
     let terms = Terms { precondition, lock: here.lock_now(lock)? };
     let encryption = facts.encryption.clone();
     let engine = &request.service.engine;
-    let published = match engine.publish(&here.bucket, key, received.staged, facts, terms).await {
+    let published = match engine.publisher.publish(&here.bucket, key, received.staged, facts, terms).await {
         Ok(published) => published,
         Err(error) => return Err(request.commit_refusal(&here.bucket, key, &conditions, error).await),
     };
@@ -115,7 +115,7 @@ impl InBucket<'_> {
         let content = encrypted(&mut body, to_store);
         let engine = &self.service.engine;
         let digest = PayloadDigest::new(set, to_digest);
-        let staged = Box::pin(engine.stage(&bucket, destination, Some(len), content, digest))
+        let staged = Box::pin(engine.stager.stage(&bucket, destination, Some(len), content, digest))
             .await
             .map_err(|error| self.store_refusal(error))?;
         // Only a body that ended well has trailers, if only empty ones: without them nothing has

@@ -174,7 +174,7 @@ impl S3Request {
     }
 
     pub(super) async fn bucket(&self, name: &str) -> Result<BucketHandle> {
-        let bucket = self.service.engine.bucket(name).await.map_err(|error| self.refusal(error))?;
+        let bucket = self.service.engine.buckets.bucket(name).await.map_err(|error| self.refusal(error))?;
         bucket.ok_or_else(|| S3Error::new(ErrorCode::NoSuchBucket).field("BucketName", name))
     }
 
@@ -310,7 +310,7 @@ impl S3Request {
             // Whether a tag, a date or a size matches says what the object holds (C41).
             self.authorize("s3:GetObject", bucket, Some(key)).await?;
         }
-        let current = self.service.engine.head(bucket, key).await.map_err(|error| self.refusal(error))?;
+        let current = self.service.engine.read.head(bucket, key).await.map_err(|error| self.refusal(error))?;
         conditions.evaluate(current.as_ref().map(held).as_ref())?;
         Ok(current.map_or(Precondition::Absent, |info| Precondition::Current(info.version.id)))
     }
@@ -328,7 +328,7 @@ impl S3Request {
         if !matches!(error, EngineError::PreconditionFailed) {
             return self.refusal(error);
         }
-        match self.service.engine.head(bucket, key).await {
+        match self.service.engine.read.head(bucket, key).await {
             Err(error) => self.refusal(error),
             Ok(winner) => match conditions.evaluate(winner.as_ref().map(held).as_ref()) {
                 Err(error) => error,

@@ -201,7 +201,7 @@ impl S3Service {
         let Some(bucket) = Target::parse(parts, &self.domains).ok().and_then(|target| target.bucket) else {
             return HeaderMap::new();
         };
-        match self.shared.engine.bucket(bucket.as_str()).await {
+        match self.shared.engine.buckets.bucket(bucket.as_str()).await {
             Ok(Some(bucket)) => match ops::configuration::cors_of(&bucket) {
                 Ok(rules) => rules.map(|rules| rules.answer(origin, parts.method.as_str())).unwrap_or_default(),
                 Err(error) => {

@@ -37,7 +37,7 @@ impl Rotting {
     }
 
     async fn copy_bases(&self) -> Value {
-        self.running.engine.run_job("copies", json!({})).await.unwrap()
+        self.running.engine.jobs.run_job("copies", json!({})).await.unwrap()
     }
 
     async fn names(&self, prefix: &str) -> Vec<BlobName> {
@@ -87,7 +87,7 @@ async fn a_base_that_enough_deltas_need_has_its_bytes_twice_and_is_copied_once()
     }
     assert_eq!(store.copy_bases().await["copied"], 0);
     let bytes: usize = pairs.iter().map(|pair| pair.bytes.len()).sum();
-    let stats = store.running.engine.stats().await.unwrap();
+    let stats = store.running.engine.reports.stats().await.unwrap();
     assert_eq!((&stats["totals"]["base_copies"], &stats["totals"]["base_copy_bytes"]), (&json!(2), &json!(bytes)));
     let mut stored = 0;
     for prefix in ["blobs/", "copies/", "keyset/"] {
@@ -237,7 +237,7 @@ async fn a_copy_that_could_not_be_made_leaves_nothing_and_is_made_later() {
     for call in 0.. {
         let store = Rotting::with_series(DELTAS).await;
         store.faults.reschedule(FaultSchedule::At { call: store.faults.calls() + call, fault: Fault::Reset });
-        let outcome = store.running.engine.run_job("copies", json!({})).await;
+        let outcome = store.running.engine.jobs.run_job("copies", json!({})).await;
         let faulted = store.faults.injected(Fault::Reset) > 0;
         store.faults.reschedule(FaultSchedule::Never);
         for pair in store.pairs().await {
@@ -269,6 +269,6 @@ async fn a_copy_goes_with_its_blob_and_a_copy_that_no_row_names_is_left_to_its_w
     assert_eq!(report.errors, 0);
     assert_eq!(store.names("blobs/").await, []);
     assert_eq!(store.names("copies/").await, [left]);
-    let stats = store.running.engine.stats().await.unwrap();
+    let stats = store.running.engine.reports.stats().await.unwrap();
     assert_eq!((&stats["totals"]["base_copies"], &stats["totals"]["stored"]["tombstoned"]), (&json!(0), &json!(0)));
 }

@@ -147,9 +147,9 @@ async fn a_read_on_one_replica_survives_a_collection_on_another() {
     replicas.ok(0, "PUT", "/bucket/key", &body).await;
 
     let reader = &replicas.servers[1].engine;
-    let bucket = reader.bucket("bucket").await.unwrap().unwrap();
-    let object = reader.open_object(&bucket, "key").await.unwrap().unwrap();
-    let mut stream = reader.read(&object, 0..body.len() as u64);
+    let bucket = reader.buckets.bucket("bucket").await.unwrap().unwrap();
+    let object = reader.read.open_object(&bucket, "key").await.unwrap().unwrap();
+    let mut stream = reader.read.read(&object, 0..body.len() as u64);
     let first = stream.next().await.unwrap().unwrap();
     replicas.ok(2, "DELETE", "/bucket/key", b"").await;
     let report = replicas.servers[0].engine.collect(true).await.unwrap();
@@ -189,9 +189,9 @@ async fn a_job_runs_once_at_a_time_in_the_whole_deployment() {
     for report in futures::future::join_all(collections).await {
         assert_eq!(report.unwrap().errors, 0);
     }
-    let runs = replicas.servers[0].engine.job("gc").await.unwrap()["run"].as_i64().unwrap();
+    let runs = replicas.servers[0].engine.jobs.job("gc").await.unwrap()["run"].as_i64().unwrap();
     assert!(runs >= 3, "each asked for one and got one: {runs}");
-    assert!(replicas.servers[1].engine.settle(std::time::Duration::from_secs(60)).await.unwrap());
+    assert!(replicas.servers[1].engine.jobs.settle(std::time::Duration::from_secs(60)).await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]

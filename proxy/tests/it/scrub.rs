@@ -101,11 +101,11 @@ impl Rotting {
     }
 
     pub(crate) async fn scrub(&self, parameters: Value) -> Value {
-        self.running.engine.run_job("scrub", parameters).await.unwrap()
+        self.running.engine.jobs.run_job("scrub", parameters).await.unwrap()
     }
 
     pub(crate) async fn quarantine(&self) -> Quarantine {
-        self.running.engine.quarantine().await.unwrap()
+        self.running.engine.quarantines.quarantine().await.unwrap()
     }
 
     /// Versions that the scrub says are affected, as targets.
@@ -388,7 +388,7 @@ async fn a_part_of_the_blobs_is_another_part_every_time_and_what_was_seen_lately
     }
     assert_eq!(sum, all, "four quarters are everything, and nothing twice");
     for wrong in [json!({"percent": 0.0}), json!({"percent": 101.0}), json!({"percents": 5})] {
-        assert!(store.running.engine.run_job("scrub", wrong).await.is_err());
+        assert!(store.running.engine.jobs.run_job("scrub", wrong).await.is_err());
     }
 }
 

@@ -22,8 +22,8 @@ async fn a_request_under_way_ends_well_while_the_server_stops() {
     wire.send(b"helloworld").await;
     let reply = wire.reply(false).await.unwrap();
     assert_eq!(reply.status, 200);
-    let bucket = engine.bucket("bucket").await.unwrap().unwrap();
-    assert_eq!(engine.head(&bucket, "key").await.unwrap().unwrap().version.size, 10);
+    let bucket = engine.buckets.bucket("bucket").await.unwrap().unwrap();
+    assert_eq!(engine.read.head(&bucket, "key").await.unwrap().unwrap().version.size, 10);
     assert!(running.end().await);
 }
 

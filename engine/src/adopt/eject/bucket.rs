@@ -1,7 +1,7 @@
 //! A bucket of a cloud that objects are written into with their headers and metadata.
 
-use super::Fate;
-use crate::{Engine, error::EngineError, facts::Facts, read::object::OpenObject};
+use super::outcome::{Fate, ObjectReader};
+use crate::{error::EngineError, facts::Facts, read::object::OpenObject};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::{StreamExt, TryStreamExt};
 use sha2::{Digest, Sha256};
@@ -27,11 +27,11 @@ impl BucketTarget {
     /// Writes an object and reads it back.
     pub(super) async fn write(
         &self,
-        engine: &Arc<Engine>,
+        reader: &ObjectReader,
         key: &str,
         object: &OpenObject,
     ) -> Result<Fate, EngineError> {
-        match self.try_write(engine, &format!("{}{key}", self.prefix), object).await {
+        match self.try_write(reader, &format!("{}{key}", self.prefix), object).await {
             // Of this object alone: its key or a header cannot be sent, or the store gave back
             // something else.
             Err(Trouble::Backend(error)) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Corrupt) => {
@@ -43,25 +43,25 @@ impl BucketTarget {
         }
     }
 
-    async fn try_write(&self, engine: &Arc<Engine>, key: &str, object: &OpenObject) -> Result<Fate, Trouble> {
+    async fn try_write(&self, reader: &ObjectReader, key: &str, object: &OpenObject) -> Result<Fate, Trouble> {
         let size = object.info.version.size;
         if !self.overwrite
             && let Some(found) = self.store.head(key).await?
         {
             // An earlier attempt of this run wrote it, or somebody else something else.
             let same = found.len == size
-                && self.digest_of(engine, key, size).await? == digest_of_version(engine, object, size).await?;
+                && self.digest_of(reader, key, size).await? == digest_of_version(reader, object, size).await?;
             return Ok(match same {
                 true => Fate::Written { bytes: size, line: None, renamed: false },
                 false => Fate::Failed("another object stands under this key; --overwrite replaces it".into()),
             });
         }
         let put = put_of(&object.info.facts, size);
-        let _permit = engine.budget.acquire(2 * put.buffered_bytes()).await?;
+        let _permit = reader.budget.acquire(2 * put.buffered_bytes()).await?;
         let digest = Arc::new(Mutex::new(Sha256::new()));
         let (hashed, failed) = (digest.clone(), Arc::new(Mutex::new(None)));
         let why = failed.clone();
-        let body = engine.read(object, 0..size).map(move |piece| match piece {
+        let body = reader.read.read(object, 0..size).map(move |piece| match piece {
             Ok(bytes) => {
                 hashed.lock().unwrap_or_else(PoisonError::into_inner).update(&bytes);
                 Ok(bytes)
@@ -77,14 +77,14 @@ impl BucketTarget {
         }
         written?;
         let sha256 = digest.lock().unwrap_or_else(PoisonError::into_inner).clone().finalize();
-        if self.digest_of(engine, key, size).await? != <[u8; 32]>::from(sha256) {
+        if self.digest_of(reader, key, size).await? != <[u8; 32]>::from(sha256) {
             return Ok(Fate::Failed("the object that was written does not read back as it was".into()));
         }
         Ok(Fate::Written { bytes: size, line: None, renamed: false })
     }
 
     /// SHA-256 of an object as the store gives it back.
-    async fn digest_of(&self, engine: &Arc<Engine>, key: &str, size: u64) -> Result<[u8; 32], Trouble> {
+    async fn digest_of(&self, reader: &ObjectReader, key: &str, size: u64) -> Result<[u8; 32], Trouble> {
         let changed = || BackendError::new(ErrorKind::Corrupt, "the object that was written is another now");
         let found = self.store.head(key).await?.filter(|found| found.len == size).ok_or_else(changed)?;
         let mut digest = Sha256::new();
@@ -94,7 +94,7 @@ impl BucketTarget {
             let PlainRead::Bytes(pieces) = self.store.read(key, &found.etag, at..end).await? else {
                 return Err(changed().into());
             };
-            digest = engine.hash_pool.hash_all(digest, pieces.map_err(Trouble::from)).await?;
+            digest = reader.hash_pool.hash_all(digest, pieces.map_err(Trouble::from)).await?;
             at = end;
         }
         Ok(digest.finalize().into())
@@ -119,8 +119,8 @@ impl From<EngineError> for Trouble {
     }
 }
 
-async fn digest_of_version(engine: &Arc<Engine>, object: &OpenObject, size: u64) -> Result<[u8; 32], EngineError> {
-    Ok(engine.hash_pool.hash_all(Sha256::new(), engine.read(object, 0..size)).await?.finalize().into())
+async fn digest_of_version(reader: &ObjectReader, object: &OpenObject, size: u64) -> Result<[u8; 32], EngineError> {
+    Ok(reader.hash_pool.hash_all(Sha256::new(), reader.read.read(object, 0..size)).await?.finalize().into())
 }
 
 /// What is sent beside the content.

@@ -9,8 +9,8 @@
 //! A file is written under another name, flushed, read back and compared, and then gets its own
 //! name without replacing anything.
 
-use super::{Fate, ManifestLine};
-use crate::{Engine, error::EngineError, read::object::OpenObject};
+use super::outcome::{Fate, ManifestLine, ObjectReader};
+use crate::{error::EngineError, read::object::OpenObject};
 use futures::TryStreamExt;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use sha2::{Digest, Sha256};
@@ -18,10 +18,7 @@ use std::{
     io::{self, ErrorKind as Io},
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, UNIX_EPOCH},
 };
 use tokio::{
@@ -111,7 +108,7 @@ impl DirectoryTarget {
     /// Writes an object as a file and reads it back.
     pub(super) async fn write(
         &self,
-        engine: &Arc<Engine>,
+        reader: &ObjectReader,
         key: &str,
         object: &OpenObject,
     ) -> Result<Fate, EngineError> {
@@ -120,10 +117,10 @@ impl DirectoryTarget {
         let size = object.info.version.size;
         let mut digest = Sha256::new();
         let mut file = self.create(&temporary).await?;
-        let mut body = engine.read(object, 0..size);
+        let mut body = reader.read.read(object, 0..size);
         while let Some(bytes) = body.try_next().await? {
             file.write_all(&bytes).await.map_err(|error| self.failed("write", &temporary, &error))?;
-            digest = engine.hash_pool.run(move |_| digest.chain_update(&bytes)).await?;
+            digest = reader.hash_pool.run(move |_| digest.chain_update(&bytes)).await?;
         }
         let sha256 = hex::encode(digest.finalize());
         let end = async {
@@ -139,10 +136,10 @@ impl DirectoryTarget {
             .await?
         };
         end.await.map_err(|error| self.failed("write", &temporary, &error))?;
-        if self.digest_of(engine, &temporary).await? != sha256 {
+        if self.digest_of(reader, &temporary).await? != sha256 {
             return Ok(Fate::Failed("the file that was written does not read back as it was".into()));
         }
-        let (file, renamed) = self.place(engine, &temporary, key, &sha256).await?;
+        let (file, renamed) = self.place(reader, &temporary, key, &sha256).await?;
         Ok(Fate::Written { bytes: size, line: Some(Box::new(ManifestLine::of(object, file, sha256))), renamed })
     }
 
@@ -156,7 +153,7 @@ impl DirectoryTarget {
     /// stands there. Gives the path below the target, and whether it is another than the key.
     async fn place(
         &self,
-        engine: &Arc<Engine>,
+        reader: &ObjectReader,
         temporary: &Path,
         key: &str,
         sha256: &str,
@@ -169,7 +166,7 @@ impl DirectoryTarget {
                 // file system.
                 Err(error) if error.kind() == Io::AlreadyExists => {
                     if fs::symlink_metadata(&path).await.is_ok_and(|found| found.is_file())
-                        && self.digest_of(engine, &path).await? == sha256
+                        && self.digest_of(reader, &path).await? == sha256
                     {
                         fs::remove_file(temporary).await.map_err(|error| self.failed("remove", temporary, &error))?;
                         return Ok((key.to_owned(), false));
@@ -219,8 +216,8 @@ impl DirectoryTarget {
         Ok(())
     }
 
-    async fn digest_of(&self, engine: &Arc<Engine>, path: &Path) -> Result<String, EngineError> {
-        let _permit = engine.budget.acquire(READ_BACK_BYTES as u64).await?;
+    async fn digest_of(&self, reader: &ObjectReader, path: &Path) -> Result<String, EngineError> {
+        let _permit = reader.budget.acquire(READ_BACK_BYTES as u64).await?;
         let read = async {
             let mut file = File::open(path).await?;
             let mut digest = Sha256::new();

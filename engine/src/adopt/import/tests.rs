@@ -2,8 +2,11 @@
 
 use super::*;
 use crate::{
-    Stores,
-    blobs::originals::{Originals, PlainPlace},
+    Engine, Stores,
+    blobs::{
+        originals::{Originals, PlainPlace},
+        piece::BLOB_PLAIN_LEN_MAX,
+    },
     config::{BucketSettings, Compression, EffortSetting, Encryption, EngineConfig},
     error::EngineError,
     metrics::Metrics,
@@ -46,7 +49,7 @@ impl Adopting {
         ]));
         let stores = stores(&config.data, &metrics).await.expect("stores open");
         let engine = Engine::open(config, Stores { originals, ..stores }, metrics).await.expect("opens");
-        engine.create_bucket("b", "owner").await.expect("created").expect("was free");
+        engine.buckets.create_bucket("b", "owner").await.expect("created").expect("was free");
         Self { engine, dir }
     }
 
@@ -57,13 +60,13 @@ impl Adopting {
     async fn import(&self, more: Value) -> Value {
         let mut parameters = json!({ "source": "old", "bucket": "b" });
         parameters.as_object_mut().expect("an object").extend(more.as_object().cloned().unwrap_or_default());
-        self.engine.run_job("import", parameters).await.expect("imported")
+        self.engine.jobs.run_job("import", parameters).await.expect("imported")
     }
 
     async fn read(&self, key: &str, range: std::ops::Range<u64>) -> Result<Vec<u8>, EngineError> {
-        let bucket = self.engine.bucket("b").await?.expect("exists");
-        let object = self.engine.open_object(&bucket, key).await?.expect("exists");
-        let pieces: Vec<_> = self.engine.read(&object, range).try_collect().await?;
+        let bucket = self.engine.buckets.bucket("b").await?.expect("exists");
+        let object = self.engine.read.open_object(&bucket, key).await?.expect("exists");
+        let pieces: Vec<_> = self.engine.read.read(&object, range).try_collect().await?;
         Ok(pieces.concat())
     }
 }
@@ -78,14 +81,14 @@ fn sparse(path: &Path, len: u64, at: u64, bytes: &[u8]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_original_longer_than_a_blob_is_read_across_its_rows_and_left_to_its_owner() {
     let adopting = Adopting::start().await;
-    let boundary = crate::write::stage::BLOB_PLAIN_LEN_MAX;
+    let boundary = BLOB_PLAIN_LEN_MAX;
     sparse(&adopting.old().join("long"), boundary + 100, boundary - 5, b"0123456789");
     let report = adopting.import(json!({ "take_over": true })).await;
     assert_eq!((&report["adopted"], &report["left_to_owner"]), (&json!(1), &json!(1)));
     assert_eq!(adopting.read("long", boundary - 5..boundary + 5).await.expect("read"), b"0123456789");
-    let bucket = adopting.engine.bucket("b").await.expect("answers").expect("exists");
-    adopting.engine.delete(&bucket, "long", Precondition::None).await.expect("deleted");
-    adopting.engine.run_job("gc", json!({ "now": true })).await.expect("collected");
+    let bucket = adopting.engine.buckets.bucket("b").await.expect("answers").expect("exists");
+    adopting.engine.changes.delete(&bucket, "long", Precondition::None).await.expect("deleted");
+    adopting.engine.jobs.run_job("gc", json!({ "now": true })).await.expect("collected");
     assert!(adopting.old().join("long").exists());
     adopting.engine.shutdown().await;
 }

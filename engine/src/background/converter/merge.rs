@@ -14,31 +14,39 @@
 
 mod groups;
 
-use super::{Round, Tally};
 use crate::{
-    BodyDigest, Engine,
+    BodyDigest,
     background::{
-        jobs::JobRun,
-        reencode::{Occasion, Swap, payload_len},
+        converter::round::{Leave, Round, Tally},
+        jobs::run::JobRun,
+        reencode::{Occasion, Reencoder, Swap, payload_len},
     },
     bases::{
-        base::BaseObject,
+        base::{BaseObject, Bases},
+        hook_queue::HookQueue,
         plan::{self, BaseOutcome, DELTA_LEN_MIN},
     },
-    bucket::{BucketHandle, digest_of},
+    blobs::open::Blobs,
+    bucket::{BucketHandle, Buckets, digest_of},
     config::Compression,
-    deployment::keyring::random,
+    deployment::{keyring::random, writer::Writer},
     error::{EngineError, StoreError},
-    facts::{Facts, PartFacts, StorageFacts},
+    facts::{Facts, PartFacts, StorageFacts, to_json},
+    metrics::Metrics,
+    read::{heat::Heat, object::ReadPath},
     resources::clock::now_ms,
     write::{
         effort::{self, Trying},
-        publish::{HeldBases, Stored, to_json},
-        stage::{Manner, Search, Staged, Target},
+        publish::{HeldBases, Publisher, Stored},
+        stage::{
+            Staged, Stager,
+            encoding::{Manner, Search, Target},
+        },
     },
 };
 use catalog::{
-    BlobForm, BlobHooks, BlobKey, BlobRow, Content, Extent, NewBlob, Scattered, Seq, UnixMs, Version, VersionId,
+    BlobForm, BlobHooks, BlobKey, BlobRow, Catalog, Content, Extent, NewBlob, Scattered, Seq, UnixMs, Version,
+    VersionId,
 };
 use futures::{StreamExt, TryStreamExt};
 use groups::{Piece, Source};
@@ -73,7 +81,7 @@ const PART_NUMBER_MAX: u64 = 10_000;
 /// What merging remembers while the process lives. It is all advice: what is forgotten is looked at
 /// again.
 #[derive(Default)]
-pub(super) struct MergeMemory {
+pub(crate) struct MergeMemory {
     /// The last version that was looked at.
     seen: AtomicI64,
     /// When the last look from the first version on began, by this machine's clock; 0 before the
@@ -136,13 +144,31 @@ struct Merging {
     done: Vec<(Range<usize>, Extent)>,
 }
 
-impl Engine {
+/// Merges versions of many small extents.
+pub(crate) struct Merger {
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) blobs: Arc<Blobs>,
+    pub(crate) bases: Arc<Bases>,
+    pub(crate) buckets: Arc<Buckets>,
+    pub(crate) read: Arc<ReadPath>,
+    pub(crate) stager: Arc<Stager>,
+    pub(crate) publisher: Arc<Publisher>,
+    pub(crate) reencoder: Arc<Reencoder>,
+    pub(crate) writer: Arc<Writer>,
+    pub(crate) hooks: Arc<HookQueue>,
+    pub(crate) heat: Arc<Heat>,
+    pub(crate) leave: Arc<Leave>,
+    pub(crate) memory: MergeMemory,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Merger {
     /// Merges what came since the last look, oldest first.
     pub(super) async fn merge_scattered(self: &Arc<Self>, round: &mut Round<'_>) -> Result<(), EngineError> {
-        if self.config.convert.merge_extents == 0 {
+        if self.leave.config.merge_extents == 0 {
             return Ok(());
         }
-        let memory = &self.converter.merging;
+        let memory = &self.memory;
         let mut after = if round.now { 0 } else { memory.after() };
         if after == 0 {
             memory.began_ms.store(now_ms(), Ordering::Relaxed);
@@ -159,7 +185,7 @@ impl Engine {
                     return Ok(());
                 }
                 if self.wants_merging(&version) {
-                    if !self.may_work(round, i64::MAX).await {
+                    if !self.leave.may_work(round, i64::MAX).await {
                         return Ok(());
                     }
                     if !self.merge_counted(round, &version).await? {
@@ -173,26 +199,25 @@ impl Engine {
     }
 
     /// 1 when something came since the last look that may want merging, else 0.
-    pub(super) async fn merging_backlog(&self) -> Result<u64, EngineError> {
-        if self.config.convert.merge_extents == 0 {
+    pub(super) async fn backlog(&self) -> Result<u64, EngineError> {
+        if self.leave.config.merge_extents == 0 {
             return Ok(0);
         }
-        let next = self.catalog.scattered(self.converter.merging.after(), 1).await?;
+        let next = self.catalog.scattered(self.memory.after(), 1).await?;
         Ok(u64::from(next.first().is_some_and(|version| version.modified_ms <= self.mergeable_before(false))))
     }
 
     /// Versions from before this are merged.
     fn mergeable_before(&self, now: bool) -> UnixMs {
-        if now || self.is_settling() { UnixMs::MAX } else { now_ms() - AGE_MIN_MS }
+        if now || self.leave.settling.is_on() { UnixMs::MAX } else { now_ms() - AGE_MIN_MS }
     }
 
     fn wants_merging(&self, version: &Scattered) -> bool {
-        let extents_min = self.config.convert.merge_extents.into();
-        groups::is_scattered(version.extents, version.size, extents_min)
-            && !self.converter.merging.is_refused(version.id)
+        let extents_min = self.leave.config.merge_extents.into();
+        groups::is_scattered(version.extents, version.size, extents_min) && !self.memory.is_refused(version.id)
     }
 
-    /// [`Engine::merge`], with an end for what is wrong with this version alone: the log has it. An
+    /// [`Merger::merge`], with an end for what is wrong with this version alone: the log has it. An
     /// error is trouble that any other would meet too.
     async fn merge_counted(self: &Arc<Self>, round: &mut Round<'_>, version: &Scattered) -> Result<bool, EngineError> {
         match self.merge(round, version).await {
@@ -205,7 +230,7 @@ impl Engine {
                 }
                 self.count_merge("failed");
                 round.tallies.failed += 1;
-                self.converter.merging.refuse(version.id);
+                self.memory.refuse(version.id);
                 tracing::error!(%error, version = hex::encode(version.id.0), "the parts of a version could not be put together; it can be read as before");
                 Ok(true)
             }
@@ -221,24 +246,24 @@ impl Engine {
     /// and what was rewritten stays so. False when it is to be looked at again soon: the work was
     /// interrupted, or the version changed meanwhile.
     async fn merge(self: &Arc<Self>, round: &mut Round<'_>, version: &Scattered) -> Result<bool, EngineError> {
-        let Some(bucket) = self.bucket_by_id(version.bucket).await? else { return Ok(true) };
+        let Some(bucket) = self.buckets.bucket_by_id(version.bucket).await? else { return Ok(true) };
         let bound: HashSet<BlobKey> = self.catalog.bound_blobs(version.id).await?.into_iter().collect();
         let content = self.catalog.version(version.bucket, &version.key, version.id).await?;
         let Some(content) = content else { return Ok(true) };
         let (pieces, sources) = numbers_of(&content, &bound)?;
         let groups = groups::groups(&pieces, &sources);
         let rewrite_after = groups.len().div_ceil(REWRITES);
-        let facts = self.open_facts(&bucket, &content.version)?;
+        let facts = self.read.open_facts(&bucket, &content.version)?;
         let mut merging = Merging { extents: content.extents.clone(), bucket, content, facts, done: Vec::new() };
         let mut waiting: Vec<Merged> = Vec::new();
         let mut outcome = Ok(true);
         for group in groups {
             let len = content_len(&merging.content.extents[group.clone()]);
-            if round.run.check().is_err() || !self.may_work(round, i64::MAX).await {
+            if round.run.check().is_err() || !self.leave.may_work(round, i64::MAX).await {
                 outcome = Ok(false);
                 break;
             }
-            if !self.has_room(&merging.bucket, len) {
+            if !self.leave.has_room(&merging.bucket, len) {
                 round.tallies.without_room += 1;
                 break;
             }
@@ -247,7 +272,7 @@ impl Engine {
                 Ok(Grouped::Longer) => {
                     self.count_merge("kept");
                     round.tallies.kept += 1;
-                    self.converter.merging.refuse(version.id);
+                    self.memory.refuse(version.id);
                     break;
                 }
                 Err(error) => {
@@ -284,18 +309,18 @@ impl Engine {
                 continue;
             }
             let object = object_facts(merging, &group, start, &staged)?;
-            let (engine, bucket) = (self.clone(), bucket.clone());
+            let (merger, bucket) = (self.clone(), bucket.clone());
             let merged: Vec<BlobKey> = rows.keys().copied().collect();
             // From here on it goes to its end even when the job is stopped.
-            let stored = self.detached(async move {
+            let stored = self.writer.detached(async move {
                 let digest = bucket.content_digest(&staged.sha256);
-                let stored = engine.finish_blob(&bucket, staged.content, &object, digest).await?;
+                let stored = merger.publisher.finish_blob(&bucket, staged.content, &object, digest).await?;
                 let Stored { mut new_blobs, storage, hooks, held, .. } = stored;
                 let mut blob = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
                 if blob.row.form == BlobForm::Whole {
-                    blob.heat_bytes = engine.catalog.heat_of(&merged).await?;
+                    blob.heat_bytes = merger.catalog.heat_of(&merged).await?;
                 }
-                engine.verify_stored(&bucket, &blob.row, staged.sha256).await?;
+                merger.reencoder.verify_stored(&bucket, &blob.row, staged.sha256).await?;
                 Ok((blob, storage, hooks, held))
             });
             let (blob, storage, hooks, held) = stored.await?;
@@ -388,9 +413,9 @@ impl Engine {
             extents: extents.to_vec(),
             blobs: rows.values().map(|row| (*row).clone()).collect(),
         };
-        let source = self.open_content(bucket, part, Facts::default())?;
+        let source = self.read.open_content(bucket, part, Facts::default())?;
         let (pace, run): (_, JobRun) = (round.pace.clone(), round.run.clone());
-        let body = self.read(&source, 0..len).and_then(move |bytes| {
+        let body = self.read.read(&source, 0..len).and_then(move |bytes| {
             let (pace, run) = (pace.clone(), run.clone());
             async move {
                 tokio::select! {
@@ -413,7 +438,7 @@ impl Engine {
         };
         // One segment at a time beside the one that is being read: clients come first.
         let manner = Manner { target, search, trying, jobs: 1, watch_streams: false };
-        let staged = self.stage_with(bucket, manner, body.boxed(), GroupDigest::new(extents)).await;
+        let staged = self.stager.stage_with(bucket, manner, body.boxed(), GroupDigest::new(extents)).await;
         let staged = staged.map_err(|error| match error {
             StoreError::Body(error) | StoreError::Engine(error) => error,
         })?;
@@ -445,15 +470,16 @@ impl Engine {
         let mut done = merging.done.clone();
         done.extend(merged.iter().map(|merged| (merged.group.clone(), merged.extent)));
         let new_extents = with_merged(&merging.content.extents, &done);
-        let (engine, bucket, old, new) =
+        let (merger, bucket, old, new) =
             (self.clone(), merging.bucket.clone(), merging.extents.clone(), new_extents.clone());
         let (version, ids) = (merging.content.version.clone(), done.iter().map(|(_, extent)| extent.blob).collect());
         let (swapped, merged) = self
+            .writer
             .detached(async move {
-                let swapped = engine.swap_merged(&bucket, &version, old, new, &ids, &merged).await?;
+                let swapped = merger.swap_merged(&bucket, &version, old, new, &ids, &merged).await?;
                 if !swapped {
                     for merged in &merged {
-                        engine.forget_blob(&merged.blob.row).await;
+                        merger.publisher.forget_blob(&merged.blob.row).await;
                     }
                 }
                 Ok((swapped, merged))
@@ -499,10 +525,10 @@ impl Engine {
         // Read anew, because its facts may be others by now.
         let content = self.catalog.version(version.bucket, &version.key, version.id).await?;
         let Some(content) = content.filter(|content| content.extents == old) else { return Ok(false) };
-        let mut facts = self.open_facts(bucket, &content.version)?;
+        let mut facts = self.read.open_facts(bucket, &content.version)?;
         facts.storage = storage_after(&facts.storage, &content, &new, ours, merged);
         let new_blobs = merged.iter().map(|merged| merged.blob.clone()).collect();
-        Ok(matches!(self.rewrite(bucket, content, new, new_blobs, &facts).await?, Swap::Done))
+        Ok(matches!(self.reencoder.rewrite(bucket, content, new, new_blobs, &facts).await?, Swap::Done))
     }
 }
 

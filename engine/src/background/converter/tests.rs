@@ -2,20 +2,21 @@
 
 use super::*;
 use crate::{
-    background::jobs::registry,
     bucket::BucketHandle,
     config::{EffortSetting, EngineConfig},
     facts::Form,
+    registry,
     tests::{Deployment, MIB, config, content, edited},
 };
 use serde_json::{Value, json};
+use std::time::Duration;
 
 pub(super) async fn start(change: impl Fn(&mut EngineConfig)) -> Deployment {
     let mut configured = config(std::path::Path::new("."), 512 << 20);
     configured.convert.defer = true;
     change(&mut configured);
     let convert = configured.convert.clone();
-    Deployment::with_jobs(registry::all(&configured), |config| config.convert = convert).await
+    Deployment::with_jobs(registry::all, |config| config.convert = convert).await
 }
 
 /// Two versions in a bucket of high effort: both wait to be encoded better.
@@ -34,14 +35,14 @@ async fn waiting(deployment: &Deployment) -> u64 {
 }
 
 pub(super) async fn run(deployment: &Deployment, parameters: Value) -> Value {
-    deployment.engine.run_job("converter", parameters).await.expect("ran")
+    deployment.engine.jobs.run_job("converter", parameters).await.expect("ran")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_waits_is_done_when_somebody_waits_for_it() {
     let deployment = start(|_| {}).await;
     let (bucket, v2) = two_that_wait(&deployment).await;
-    assert!(deployment.engine.settle(Duration::from_secs(60)).await.expect("settled"));
+    assert!(deployment.engine.jobs.settle(Duration::from_secs(60)).await.expect("settled"));
     assert_eq!(waiting(&deployment).await, 0);
     let metrics = &deployment.metrics;
     assert_eq!(metrics.deferred_blobs.get(), 0);
@@ -61,7 +62,7 @@ async fn an_upload_that_meets_a_saturated_pool_is_stored_without_a_base_and_enco
     let v2 = edited(&v1, 56);
     deployment.put(&bucket, "v-1", &v1).await;
     // Jobs that waited long, and then both threads taken: what a burst leaves behind.
-    let pool = deployment.engine.pool.clone();
+    let pool = deployment.engine.foundation.pool.clone();
     let occupy = || {
         let (release, held) = std::sync::mpsc::channel::<()>();
         let held = Arc::new(std::sync::Mutex::new(held));
@@ -99,12 +100,13 @@ async fn an_upload_that_meets_a_saturated_pool_is_stored_without_a_base_and_enco
         drop(taken);
     });
     let facts = crate::facts::Facts::default();
-    let published = deployment.engine.publish(&bucket, "v-2", staged, facts, catalog::Precondition::None).await;
+    let published =
+        deployment.engine.publisher.publish(&bucket, "v-2", staged, facts, catalog::Precondition::None).await;
     let storage = published.expect("published").storage;
     assert_eq!((storage.form, storage.reason.as_str()), (Form::Zstd, "deferred"));
     assert_eq!(waiting(&deployment).await, 1);
     run(&deployment, json!({ "now": true })).await;
-    let head = deployment.engine.head(&bucket, "v-2").await.expect("head").expect("exists");
+    let head = deployment.engine.read.head(&bucket, "v-2").await.expect("head").expect("exists");
     assert_eq!(head.facts.storage.form, Form::Delta);
     assert!(head.facts.storage.stored_bytes < storage.stored_bytes / 10);
     assert_eq!(waiting(&deployment).await, 0);
@@ -118,8 +120,8 @@ async fn while_cores_are_busy_only_what_has_waited_too_long_is_done() {
         two_that_wait(&deployment).await;
         let (release, held) = std::sync::mpsc::channel::<()>();
         let engine = deployment.engine.clone();
-        let busy = tokio::spawn(async move { engine.pool.run(move |_| held.recv().is_err()).await });
-        while deployment.engine.pool.busy() == 0 {
+        let busy = tokio::spawn(async move { engine.foundation.pool.run(move |_| held.recv().is_err()).await });
+        while deployment.engine.foundation.pool.busy() == 0 {
             tokio::task::yield_now().await;
         }
         run(&deployment, Value::Null).await;
@@ -138,7 +140,7 @@ async fn a_disk_without_room_leaves_content_as_it_is() {
     let report = run(&deployment, json!({ "now": true })).await;
     assert_eq!((&report["without_room"], waiting(&deployment).await), (&json!(2), 2));
     assert!(deployment.get(&bucket, "v-2", 0..v2.len()).await == v2);
-    let order = deployment.engine.run_job("convert", json!({ "bucket": "delta", "compression": "off" })).await;
+    let order = deployment.engine.jobs.run_job("convert", json!({ "bucket": "delta", "compression": "off" })).await;
     assert!(matches!(order, Err(EngineError::Full)), "{order:?}");
 }
 
@@ -168,10 +170,10 @@ async fn a_base_that_is_kept_for_one_delta_is_let_go_of_and_one_that_saves_much_
     }
     let kept = async || deployment.engine.catalog().kept_bases(None, 10).await.expect("read").len();
     assert_eq!(kept().await, 2);
-    assert!(deployment.engine.settle(Duration::from_secs(60)).await.expect("settled"));
+    assert!(deployment.engine.jobs.settle(Duration::from_secs(60)).await.expect("settled"));
     deployment.engine.collect(true).await.expect("collected");
     assert_eq!(kept().await, 1);
-    let head = deployment.engine.head(&bucket, "few/v-1").await.expect("head").expect("exists");
+    let head = deployment.engine.read.head(&bucket, "few/v-1").await.expect("head").expect("exists");
     assert_ne!(head.facts.storage.form, Form::Delta);
     let base = content(2 * MIB, 54);
     let v1 = edited(&base, 1);
@@ -218,21 +220,20 @@ async fn what_is_read_often_in_ranges_grows_by_a_twentieth_of_what_deltas_save_a
     let (after, _) = sums(&deployment).await;
     assert_eq!(report["converted"]["hot"]["blobs"], 1, "{report}");
     assert!(after > before && after - before <= saved / 20, "{before} became {after}, and {saved} were saved");
-    let explained = deployment.engine.explain("delta", "v-2", None).await.expect("explained").expect("exists");
+    let explained = deployment.engine.reports.explain("delta", "v-2", None).await.expect("explained").expect("exists");
     let blobs = explained["blobs"].as_array().expect("a list").iter();
     assert_eq!(blobs.filter(|blob| blob["hot_bytes"] != 0).count(), 1, "{explained:#}");
 
     // The account is the store's, not the process's.
     let dir = deployment.stop().await;
-    let configured = config(std::path::Path::new("."), 512 << 20);
-    let deployment = Deployment::reopened(dir, registry::all(&configured), hot).await;
+    let deployment = Deployment::reopened(dir, registry::all, hot).await;
     let bucket = deployment.bucket("delta").await;
     download(&deployment, &bucket, 6).await;
     run(&deployment, json!({ "now": true })).await;
     deployment.engine.collect(true).await.expect("collected");
     assert_eq!(sums(&deployment).await.0, after);
 
-    deployment.engine.heat.pass(Duration::from_secs(3600));
+    deployment.engine.foundation.heat.pass(Duration::from_secs(3600));
     let report = run(&deployment, json!({ "now": true })).await;
     assert_eq!(report["converted"]["cooled"]["blobs"], 1, "{report}");
     deployment.engine.collect(true).await.expect("collected");

@@ -1,52 +1,52 @@
 //! One run of a job: the handle its function works with, and what keeps its lease.
 
-use super::{
-    LEASE, Started, millis,
-    registry::{self, JobSpec},
-    state::{JobState, Outcome, Progress},
-};
-use crate::{Engine, error::EngineError, resources::clock::now_ms};
+use super::state::{JobState, Outcome, Progress};
+use crate::{error::EngineError, resources::clock::millis};
 use catalog::{Catalog, CatalogError, JobLease, JobRow};
-use futures::FutureExt;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use std::{
-    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+/// How long a lease lasts without being renewed.
+pub(super) const LEASE: Duration = Duration::from_secs(30);
 /// Between renewals, each of which also stores how far the run is.
 const RENEW_EVERY: Duration = Duration::from_secs(5);
 /// Between stored cursors; what lies behind the last stored one is done again after a crash.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
-/// How long a run that was stopped may take to end by itself.
-const STOP_GRACE: Duration = Duration::from_secs(5);
-/// How often the end of a run is told the catalog before the lease is left to end by itself.
-const RELEASE_ATTEMPTS: usize = 5;
-
 /// What a job's function works with. Cloning it gives another handle of the same run.
 #[derive(Clone)]
 pub struct JobRun(Arc<Running>);
 
+/// A run that was started.
+#[derive(Clone, Debug, Serialize)]
+pub struct Started {
+    /// The job.
+    pub job: &'static str,
+    /// The run's number: grows with every run of the job, in the whole deployment.
+    pub run: i64,
+}
+
 /// A run under way in this process.
 pub(super) struct Running {
-    job: &'static str,
-    lease: JobLease,
+    pub(super) job: &'static str,
+    pub(super) lease: JobLease,
     catalog: Arc<dyn Catalog>,
     memory: Mutex<Memory>,
     /// Only one state is on its way to the catalog, so that an older one cannot overtake.
     saving: tokio::sync::Mutex<()>,
     token: CancellationToken,
-    outcome: watch::Sender<Option<Arc<Result<Value, EngineError>>>>,
+    pub(super) outcome: watch::Sender<Option<Arc<Result<Value, EngineError>>>>,
 }
 
-struct Memory {
-    state: JobState,
+pub(super) struct Memory {
+    pub(super) state: JobState,
     saved: Option<Instant>,
-    why: Option<Outcome>,
+    pub(super) why: Option<Outcome>,
 }
 
 impl JobRun {
@@ -56,8 +56,7 @@ impl JobRun {
     /// [`EngineError::JobRefused`] when it is not a `T` (an older version of the program began the
     /// run).
     pub fn parameters<T: DeserializeOwned>(&self) -> Result<T, EngineError> {
-        registry::parse(&self.0.parameters())
-            .map_err(|error| EngineError::JobRefused(format!("{}: {error}", self.0.job)))
+        parse(&self.0.parameters()).map_err(|error| EngineError::JobRefused(format!("{}: {error}", self.0.job)))
     }
 
     /// Where an earlier attempt of this run was; `None` at its beginning.
@@ -119,7 +118,25 @@ impl JobRun {
 }
 
 impl Running {
-    fn memory(&self) -> MutexGuard<'_, Memory> {
+    /// A run under a lease that was just taken.
+    pub(super) fn of(job: &'static str, row: &JobRow, catalog: Arc<dyn Catalog>, state: JobState) -> Arc<Self> {
+        Arc::new(Self {
+            job,
+            lease: lease_of(row),
+            catalog,
+            memory: Mutex::new(Memory { state, saved: None, why: None }),
+            saving: tokio::sync::Mutex::default(),
+            token: CancellationToken::new(),
+            outcome: watch::Sender::new(None),
+        })
+    }
+
+    /// What its function works with.
+    pub(super) fn handle(self: &Arc<Self>) -> JobRun {
+        JobRun(self.clone())
+    }
+
+    pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
         // Nothing panics while it holds the lock.
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -155,7 +172,7 @@ impl Running {
 
     /// Stores the state under the fence. Trouble with the catalog is left to the renewals; a lost
     /// lease ends the run.
-    async fn save(&self) {
+    pub(super) async fn save(&self) {
         let _one_at_a_time = self.saving.lock().await;
         let state = json!(self.memory().state);
         match self.catalog.save_job(&self.lease, state).await {
@@ -166,7 +183,7 @@ impl Running {
     }
 
     /// Renews the lease until there is a reason to end the run.
-    async fn keep(&self, stopping: &CancellationToken) -> Outcome {
+    pub(super) async fn keep(&self, stopping: &CancellationToken) -> Outcome {
         let mut renewed = Instant::now();
         loop {
             tokio::select! {
@@ -193,94 +210,13 @@ impl Running {
     }
 }
 
-impl Engine {
-    /// Starts a run under a lease that was just taken.
-    pub(super) fn launch(self: &Arc<Self>, spec: &JobSpec, row: &JobRow, state: JobState) -> Arc<Running> {
-        let state = JobState { unfinished: true, ..state };
-        let running = Arc::new(Running {
-            job: spec.name,
-            lease: lease_of(row),
-            catalog: self.catalog.clone(),
-            memory: Mutex::new(Memory { state, saved: None, why: None }),
-            saving: tokio::sync::Mutex::default(),
-            token: CancellationToken::new(),
-            outcome: watch::Sender::new(None),
-        });
-        self.jobs.running().insert(spec.name, running.clone());
-        self.metrics.job_running.with_label_values(&[spec.name]).set(1);
-        let work = (spec.work)(self.clone(), JobRun(running.clone()));
-        let (engine, run, resumes) = (self.clone(), running.clone(), spec.resumes);
-        self.background.spawn(async move {
-            let began = Instant::now();
-            if resumes {
-                run.save().await;
-            }
-            let ended = engine.supervise(&run, work).await;
-            engine.conclude(&run, ended, resumes, began.elapsed()).await;
-        });
-        running
-    }
-
-    async fn supervise(
-        &self,
-        run: &Running,
-        work: impl Future<Output = Result<Value, EngineError>>,
-    ) -> Result<Value, EngineError> {
-        let work = AssertUnwindSafe(work)
-            .catch_unwind()
-            .map(|ended| ended.unwrap_or_else(|_| Err(EngineError::Other("the job panicked".into()))));
-        tokio::pin!(work);
-        let why = tokio::select! {
-            ended = &mut work => return ended,
-            why = run.keep(&self.stopping) => why,
-        };
-        run.stop(why);
-        match tokio::time::timeout(STOP_GRACE, work).await {
-            Ok(ended) => ended,
-            Err(_) => Err(EngineError::Stopped(why.as_str())),
-        }
-    }
-
-    /// Tells everybody how a run ended.
-    async fn conclude(&self, run: &Running, ended: Result<Value, EngineError>, resumes: bool, took: Duration) {
-        let (state, why) = {
-            let memory = run.memory();
-            (memory.state.clone(), memory.why)
-        };
-        let state = state.after(&ended, why, resumes, now_ms());
-        let result = state.outcome.as_ref().map_or(Outcome::Failed, |last| last.result);
-        if result == Outcome::Failed
-            && let Err(error) = &ended
-        {
-            tracing::error!(%error, job = run.job, "a background job failed");
-        }
-        let labels = [run.job, result.as_str()];
-        self.metrics.job_runs_total.with_label_values(&labels).inc();
-        self.metrics.job_seconds.with_label_values(&[run.job]).observe(took.as_secs_f64());
-        self.metrics.job_running.with_label_values(&[run.job]).set(0);
-        let state = json!(state);
-        for attempt in 1..=RELEASE_ATTEMPTS {
-            match self.catalog.release_job(&run.lease, state.clone()).await {
-                Ok(()) => break,
-                Err(CatalogError::Fenced) => {
-                    self.metrics.job_leases_lost_total.with_label_values(&[run.job]).inc();
-                    tracing::warn!(job = run.job, "a job's lease was lost; what its run remembered is not kept");
-                    break;
-                }
-                Err(error) if attempt == RELEASE_ATTEMPTS => {
-                    tracing::warn!(%error, job = run.job, "a job's lease is left to end by itself");
-                }
-                Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
-            }
-        }
-        self.jobs.running().remove(run.job);
-        run.outcome.send_replace(Some(Arc::new(ended)));
-        self.jobs.ended.notify_waiters();
-        self.jobs.wake.notify_one();
-    }
-}
-
 /// A row's lease, as its holder shows it.
 pub(super) fn lease_of(row: &JobRow) -> JobLease {
     JobLease { name: row.name.clone(), fence: row.fence }
+}
+
+/// Parameters as their type.
+pub(super) fn parse<T: DeserializeOwned>(parameters: &Value) -> Result<T, String> {
+    let parameters = if parameters.is_null() { Value::Object(serde_json::Map::new()) } else { parameters.clone() };
+    serde_json::from_value(parameters).map_err(|error| error.to_string())
 }

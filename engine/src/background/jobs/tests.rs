@@ -2,14 +2,18 @@
 
 use super::*;
 use crate::{
-    background::jobs::registry::{JobSpec, report},
+    Engine,
+    background::jobs::{
+        run::JobRun,
+        spec::{JobSpec, report},
+    },
     config::EngineConfig,
     tests::Deployment,
 };
 use catalog::CatalogError;
 use futures::FutureExt;
 use serde_json::json;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Semaphore;
 
 /// A job that counts to `to`, one step per permit, remembering where it is.
@@ -33,15 +37,15 @@ impl Counter {
 
     fn spec(&self) -> JobSpec {
         let (counter, backlog) = (self.clone(), self.waiting.clone());
-        JobSpec::new("count", "Counts.", "numbers", move |_, run| {
+        JobSpec::new("count", "Counts.", "numbers", move |run| {
             let counter = counter.clone();
             async move { report(counter.count(&run).await) }
         })
         .takes::<To>()
         .resumes()
-        .backlog(move |_| {
+        .backlog(move || {
             let waiting = backlog.load(Ordering::Relaxed);
-            Box::pin(async move { Ok(waiting) })
+            async move { Ok(waiting) }
         })
     }
 
@@ -73,12 +77,12 @@ impl Counter {
 }
 
 async fn start(counter: &Counter) -> Deployment {
-    Deployment::with_jobs(vec![counter.spec()], |_| {}).await
+    Deployment::with_jobs(|_, _| vec![counter.spec()], |_| {}).await
 }
 
 async fn until(engine: &Arc<Engine>, wanted: impl Fn(&Value) -> bool) -> Value {
     loop {
-        let seen = engine.job("count").await.expect("catalog answers");
+        let seen = engine.jobs.job("count").await.expect("catalog answers");
         if wanted(&seen) {
             return seen;
         }
@@ -91,12 +95,12 @@ async fn a_job_runs_with_its_parameters_shows_its_progress_and_gives_a_report() 
     let counter = Counter::new();
     let deployment = start(&counter).await;
     let engine = &deployment.engine;
-    let refused = engine.start_job("count", json!({ "to": "x" })).await;
+    let refused = engine.jobs.start_job("count", json!({ "to": "x" })).await;
     assert!(matches!(refused, Err(EngineError::JobRefused(_))));
-    assert!(matches!(engine.start_job("nothing", Value::Null).await, Err(EngineError::NoJob(_))));
+    assert!(matches!(engine.jobs.start_job("nothing", Value::Null).await, Err(EngineError::NoJob(_))));
 
-    let started = engine.start_job("count", json!({ "to": 3 })).await.expect("started");
-    assert!(matches!(engine.start_job("count", json!({ "to": 3 })).await, Err(EngineError::JobRuns(_))));
+    let started = engine.jobs.start_job("count", json!({ "to": 3 })).await.expect("started");
+    assert!(matches!(engine.jobs.start_job("count", json!({ "to": 3 })).await, Err(EngineError::JobRuns(_))));
     counter.steps.add_permits(2);
     let seen = until(engine, |seen| seen["progress"]["done"] == 2).await;
     assert_eq!((&seen["running"], &seen["progress"]["total"]), (&json!(true), &json!(3)));
@@ -107,7 +111,7 @@ async fn a_job_runs_with_its_parameters_shows_its_progress_and_gives_a_report() 
     assert_eq!(deployment.metrics.job_runs_total.with_label_values(&["count", "ok"]).get(), 1);
 
     counter.steps.add_permits(2);
-    let again = engine.run_job("count", json!({ "to": 2 })).await.expect("ran");
+    let again = engine.jobs.run_job("count", json!({ "to": 2 })).await.expect("ran");
     assert_eq!(again, json!({ "counted": 2 }), "a new run begins anew");
     assert_eq!(counter.counted(), [1, 2, 3, 1, 2]);
 }
@@ -117,27 +121,27 @@ async fn a_paused_run_goes_on_from_its_cursor_and_a_cancelled_one_is_forgotten()
     let counter = Counter::new();
     let deployment = start(&counter).await;
     let engine = &deployment.engine;
-    engine.start_job("count", json!({ "to": 4 })).await.expect("started");
+    engine.jobs.start_job("count", json!({ "to": 4 })).await.expect("started");
     counter.steps.add_permits(2);
     counter.has_counted(2).await;
-    engine.act_on_job("count", JobAction::Pause).await.expect("paused");
+    engine.jobs.act_on_job("count", JobAction::Pause).await.expect("paused");
     let seen = until(engine, |seen| seen["running"] == false).await;
     assert_eq!(
         (&seen["paused"], &seen["waiting"], &seen["last_result"]),
         (&json!(true), &json!(true), &json!("paused"))
     );
-    let refused = engine.start_job("count", json!({ "to": 9 })).await;
+    let refused = engine.jobs.start_job("count", json!({ "to": 9 })).await;
     assert!(matches!(refused, Err(EngineError::JobRefused(_))), "a run waits");
-    assert!(engine.settle(Duration::from_secs(60)).await.expect("settles"), "what is paused is not waited for");
+    assert!(engine.jobs.settle(Duration::from_secs(60)).await.expect("settles"), "what is paused is not waited for");
 
     counter.steps.add_permits(1);
-    engine.act_on_job("count", JobAction::Resume).await.expect("resumed");
+    engine.jobs.act_on_job("count", JobAction::Resume).await.expect("resumed");
     counter.has_counted(3).await;
     assert_eq!(counter.counted(), [1, 2, 3]);
-    engine.act_on_job("count", JobAction::Cancel).await.expect("cancelled");
+    engine.jobs.act_on_job("count", JobAction::Cancel).await.expect("cancelled");
     let seen = until(engine, |seen| seen["running"] == false).await;
     assert_eq!((&seen["waiting"], &seen["last_result"]), (&json!(false), &json!("cancelled")));
-    let nothing = engine.act_on_job("count", JobAction::Cancel).await;
+    let nothing = engine.jobs.act_on_job("count", JobAction::Cancel).await;
     assert!(matches!(nothing, Err(EngineError::JobRefused(_))));
 }
 
@@ -145,13 +149,13 @@ async fn a_paused_run_goes_on_from_its_cursor_and_a_cancelled_one_is_forgotten()
 async fn a_run_that_its_process_interrupted_goes_on_in_the_next() {
     let counter = Counter::new();
     let deployment = start(&counter).await;
-    deployment.engine.start_job("count", json!({ "to": 3 })).await.expect("started");
+    deployment.engine.jobs.start_job("count", json!({ "to": 3 })).await.expect("started");
     counter.steps.add_permits(1);
     counter.has_counted(1).await;
     let dir = deployment.stop().await;
 
     counter.steps.add_permits(2);
-    let next = Deployment::reopened(dir, vec![counter.spec()], |_| {}).await;
+    let next = Deployment::reopened(dir, |_, _| vec![counter.spec()], |_| {}).await;
     let seen = until(&next.engine, |seen| seen["last_result"] == "ok").await;
     assert_eq!(seen["last_outcome"], json!({ "counted": 3 }));
     assert_eq!(counter.counted(), [1, 2, 3], "nothing was counted twice");
@@ -162,22 +166,30 @@ async fn a_run_whose_lease_was_taken_ends_and_stores_nothing() {
     let counter = Counter::new();
     let deployment = start(&counter).await;
     let engine = &deployment.engine;
-    engine.start_job("count", json!({ "to": 1_000_000 })).await.expect("started");
+    engine.jobs.start_job("count", json!({ "to": 1_000_000 })).await.expect("started");
     counter.steps.add_permits(1);
     counter.has_counted(1).await;
 
     // As another process finds it: the lease is over, because this one was stopped for so long.
-    let row = engine.catalog.jobs().await.expect("read").into_iter().find(|row| row.name == "count").expect("there");
+    let row = engine
+        .foundation
+        .catalog
+        .jobs()
+        .await
+        .expect("read")
+        .into_iter()
+        .find(|row| row.name == "count")
+        .expect("there");
     let mine = run::lease_of(&row);
-    engine.catalog.renew_job(&mine, 0).await.expect("shortened");
-    let take = JobTake { name: "count".into(), epoch: engine.epoch(), lease_ms: 600_000, rest_ms: 0 };
+    engine.foundation.catalog.renew_job(&mine, 0).await.expect("shortened");
+    let take = JobTake { name: "count".into(), epoch: engine.foundation.writer.epoch(), lease_ms: 600_000, rest_ms: 0 };
     let taken = loop {
-        if let Some(row) = engine.catalog.take_job(take.clone()).await.expect("catalog answers") {
+        if let Some(row) = engine.foundation.catalog.take_job(take.clone()).await.expect("catalog answers") {
             break row;
         }
     };
     let theirs = run::lease_of(&taken);
-    engine.catalog.save_job(&theirs, json!({ "cursor": 100, "unfinished": true })).await.expect("saved");
+    engine.foundation.catalog.save_job(&theirs, json!({ "cursor": 100, "unfinished": true })).await.expect("saved");
 
     // It wakes up: its next checkpoint that is stored tells it.
     let running = engine.jobs.run_of("count").expect("it believes that it runs");
@@ -185,10 +197,18 @@ async fn a_run_whose_lease_was_taken_ends_and_stores_nothing() {
         counter.steps.add_permits(1);
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let row = engine.catalog.jobs().await.expect("read").into_iter().find(|row| row.name == "count").expect("there");
+    let row = engine
+        .foundation
+        .catalog
+        .jobs()
+        .await
+        .expect("read")
+        .into_iter()
+        .find(|row| row.name == "count")
+        .expect("there");
     assert_eq!((row.fence, &row.state["cursor"]), (taken.fence, &json!(100)));
     assert_eq!(deployment.metrics.job_leases_lost_total.with_label_values(&["count"]).get(), 1);
-    assert!(matches!(engine.catalog.save_job(&mine, json!(null)).await, Err(CatalogError::Fenced)));
+    assert!(matches!(engine.foundation.catalog.save_job(&mine, json!(null)).await, Err(CatalogError::Fenced)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -196,28 +216,28 @@ async fn settling_runs_what_waits_and_a_panic_is_a_failure_like_others() {
     let counter = Counter::new();
     let deployment = start(&counter).await;
     let engine = &deployment.engine;
-    assert!(engine.settle(Duration::from_secs(60)).await.expect("settles"));
+    assert!(engine.jobs.settle(Duration::from_secs(60)).await.expect("settles"));
     assert_eq!(counter.counted(), [0u64; 0]);
     counter.waiting.store(5, Ordering::Relaxed);
     counter.steps.add_permits(1);
-    assert!(engine.settle(Duration::from_secs(60)).await.expect("settles"));
+    assert!(engine.jobs.settle(Duration::from_secs(60)).await.expect("settles"));
     assert_eq!(counter.counted(), [1]);
-    engine.start_job("count", json!({ "to": 2 })).await.expect("started");
-    assert!(!engine.settle(Duration::from_millis(50)).await.expect("no error"), "a run is under way");
+    engine.jobs.start_job("count", json!({ "to": 2 })).await.expect("started");
+    assert!(!engine.jobs.settle(Duration::from_millis(50)).await.expect("no error"), "a run is under way");
 
-    let broken = JobSpec::new("broken", "Breaks.", "", |_, _| async { panic!("on purpose") });
-    let deployment = Deployment::with_jobs(vec![broken], |_| {}).await;
-    let failed = deployment.engine.run_job("broken", Value::Null).await;
+    let broken = JobSpec::new("broken", "Breaks.", "", |_| async { panic!("on purpose") });
+    let deployment = Deployment::with_jobs(|_, _| vec![broken], |_| {}).await;
+    let failed = deployment.engine.jobs.run_job("broken", Value::Null).await;
     assert!(matches!(failed, Err(EngineError::Other(_))));
     assert_eq!(deployment.metrics.job_runs_total.with_label_values(&["broken", "failed"]).get(), 1);
-    assert!(deployment.engine.settle(Duration::from_secs(60)).await.expect("settles"), "it is not tried for ever");
+    assert!(deployment.engine.jobs.settle(Duration::from_secs(60)).await.expect("settles"), "it is not tried for ever");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_does_not_schedule_leaves_jobs_alone() {
     let nothing = |config: &mut EngineConfig| config.schedule_jobs = false;
-    let always = JobSpec::new("always", "", "", |_, _| async { Ok(Value::Null) }).every(Duration::ZERO).at_start();
-    let deployment = Deployment::with_jobs(vec![always], nothing).await;
-    assert_eq!(deployment.engine.catalog.jobs().await.expect("read"), []);
-    deployment.engine.run_job("always", Value::Null).await.expect("asked for, it runs");
+    let always = JobSpec::new("always", "", "", |_| async { Ok(Value::Null) }).every(Duration::ZERO).at_start();
+    let deployment = Deployment::with_jobs(|_, _| vec![always], nothing).await;
+    assert_eq!(deployment.engine.foundation.catalog.jobs().await.expect("read"), []);
+    deployment.engine.jobs.run_job("always", Value::Null).await.expect("asked for, it runs");
 }

@@ -48,16 +48,28 @@ async fn a_rewrite_changes_no_byte_and_no_fact_that_a_client_sees() {
             checksums: vec![Checksum { algorithm: "CRC32".into(), value: "AAAAAA==".into() }],
             ..Facts::default()
         };
-        deployment.engine.publish(&bucket, "v-2", staged, facts, Precondition::None).await.expect("published");
-        let before = deployment.engine.head(&bucket, "v-2").await.expect("head").expect("exists");
+        deployment
+            .engine
+            .publisher
+            .publish(&bucket, "v-2", staged, facts, Precondition::None)
+            .await
+            .expect("published");
+        let before = deployment.engine.read.head(&bucket, "v-2").await.expect("head").expect("exists");
         for (wish, form, blob_form) in
             [(Wish::Whole, Form::Zstd, BlobForm::Whole), (Wish::Best, Form::Delta, BlobForm::Delta)]
         {
             let old = blob_of(&deployment, &bucket, "v-2").await;
-            let outcome = deployment.engine.reencode(&bucket, &old, &reform(wish)).await.expect("rewritten");
+            let outcome = deployment
+                .engine
+                .workers
+                .converter
+                .reencoder
+                .reencode(&bucket, &old, &reform(wish))
+                .await
+                .expect("rewritten");
             let Reformed::Moved(new) = outcome else { panic!("{outcome:?}") };
             assert_eq!((new.form, new.digest), (blob_form, old.digest));
-            let after = deployment.engine.head(&bucket, "v-2").await.expect("head").expect("exists");
+            let after = deployment.engine.read.head(&bucket, "v-2").await.expect("head").expect("exists");
             assert_eq!(after.facts.storage.form, form);
             assert_eq!(after.facts.storage.stored_bytes, new.stored_len);
             let visible = |info: &crate::ObjectInfo| {
@@ -82,7 +94,9 @@ async fn of_two_rewriters_one_wins_and_the_other_leaves_nothing() {
     let old = blob_of(&deployment, &bucket, "v-2").await;
     let rewriting = || {
         let (engine, bucket, old) = (deployment.engine.clone(), bucket.clone(), old.clone());
-        tokio::spawn(async move { engine.reencode(&bucket, &old, &reform(Wish::Whole)).await.expect("no error") })
+        tokio::spawn(async move {
+            engine.workers.converter.reencoder.reencode(&bucket, &old, &reform(Wish::Whole)).await.expect("no error")
+        })
     };
     let outcomes = futures::future::join_all([rewriting(), rewriting(), rewriting()]).await;
     let moved = outcomes.iter().filter(|outcome| matches!(outcome, Ok(Reformed::Moved(_)))).count();
@@ -100,19 +114,28 @@ async fn copies_and_copies_of_ranges_are_moved_over_together() {
     let bucket = deployment.bucket("sealed").await;
     let engine = &deployment.engine;
     let v2 = two_versions(&deployment, &bucket).await;
-    let source = engine.open_object(&bucket, "v-2").await.expect("opened").expect("exists");
-    engine.publish_copy(&bucket, "copy", &source, Facts::default(), Precondition::None).await.expect("copied");
-    let upload = engine.create_upload(&bucket, "parts", "owner", Facts::default()).await.expect("created");
+    let source = engine.read.open_object(&bucket, "v-2").await.expect("opened").expect("exists");
+    engine
+        .publisher
+        .publish_copy(&bucket, "copy", &source, Facts::default(), Precondition::None)
+        .await
+        .expect("copied");
+    let upload = engine.uploads.create_upload(&bucket, "parts", "owner", Facts::default()).await.expect("created");
     for (number, range) in [(1, 100..3 * MIB as u64), (2, 7..1_000_000)] {
         let part = PartName { key: "parts", upload, number };
-        engine.publish_part_copy(&bucket, part, &source, range, PartFacts::default()).await.expect("copied");
+        engine.publisher.publish_part_copy(&bucket, part, &source, range, PartFacts::default()).await.expect("copied");
     }
-    let parts = engine.parts(&bucket, "parts", upload, 0, 10).await.expect("listed");
+    let parts = engine.uploads.parts(&bucket, "parts", upload, 0, 10).await.expect("listed");
     let completion = crate::write::publish::Completion { upload, parts, parts_digest: [1; 32] };
-    engine.complete(&bucket, "parts", completion, Facts::default(), Precondition::None).await.expect("completed");
+    engine
+        .publisher
+        .complete(&bucket, "parts", completion, Facts::default(), Precondition::None)
+        .await
+        .expect("completed");
     drop(source);
     let old = blob_of(&deployment, &bucket, "v-2").await;
-    let outcome = engine.reencode(&bucket, &old, &reform(Wish::Whole)).await.expect("rewritten");
+    let outcome =
+        engine.workers.converter.reencoder.reencode(&bucket, &old, &reform(Wish::Whole)).await.expect("rewritten");
     assert!(matches!(outcome, Reformed::Moved(_)), "{outcome:?}");
     engine.collect(true).await.expect("collected");
     engine.drop_caches();
@@ -131,11 +154,18 @@ async fn a_version_that_is_replaced_or_deleted_meanwhile_stays_what_the_client_m
     for replaced in [true, false] {
         two_versions(&deployment, &bucket).await;
         let old = blob_of(&deployment, &bucket, "v-2").await;
-        let user = engine.user_of(&old).await.expect("read").expect("used");
-        let staged = engine.restage(&bucket, &old, &user, &reform(Wish::Whole)).await.expect("staged");
-        let object = engine.object_facts(&bucket, &old, &user, staged.sha256).await.expect("facts");
+        let user = engine.workers.converter.reencoder.user_of(&old).await.expect("read").expect("used");
+        let staged = engine
+            .workers
+            .converter
+            .reencoder
+            .restage(&bucket, &old, &user, &reform(Wish::Whole))
+            .await
+            .expect("staged");
+        let object =
+            engine.workers.converter.reencoder.object_facts(&bucket, &old, &user, staged.sha256).await.expect("facts");
         let digest = bucket.content_digest(&staged.sha256);
-        let stored = engine.finish_blob(&bucket, staged.content, &object, digest).await.expect("durable");
+        let stored = engine.publisher.finish_blob(&bucket, staged.content, &object, digest).await.expect("durable");
         let newer = content(2 * MIB, 99);
         match replaced {
             true => drop(deployment.put(&bucket, "v-2", &newer).await),
@@ -143,14 +173,20 @@ async fn a_version_that_is_replaced_or_deleted_meanwhile_stays_what_the_client_m
         }
         let Stored { mut new_blobs, storage, .. } = stored;
         let new = new_blobs.pop().expect("one blob");
-        let arrival = engine.move_over(&bucket, &old, new.row.clone(), Some((new, storage))).await.expect("no error");
+        let arrival = engine
+            .workers
+            .converter
+            .reencoder
+            .move_over(&bucket, &old, new.row.clone(), Some((new, storage)))
+            .await
+            .expect("no error");
         assert!(matches!(arrival, Arrival::Unused));
         match replaced {
             true => assert!(deployment.get(&bucket, "v-2", 0..newer.len()).await == newer),
-            false => assert!(engine.open_object(&bucket, "v-2").await.expect("read").is_none()),
+            false => assert!(engine.read.open_object(&bucket, "v-2").await.expect("read").is_none()),
         }
         for key in ["v-1", "v-2"] {
-            let _ = engine.delete(&bucket, key, Precondition::None).await.expect("deleted");
+            let _ = engine.changes.delete(&bucket, key, Precondition::None).await.expect("deleted");
         }
         engine.collect(true).await.expect("collected");
         assert_eq!(deployment.blob_files(), Vec::<std::path::PathBuf>::new());
@@ -169,16 +205,24 @@ async fn a_base_that_dies_before_the_first_swap_makes_the_content_whole() {
     let whole = bucket.with(|settings| settings.compression = Compression::Zstd);
     deployment.put(&whole, "v-2", &v2).await;
     let old = blob_of(&deployment, &bucket, "v-2").await;
-    let user = engine.user_of(&old).await.expect("read").expect("used");
-    let staged = engine.restage(&bucket, &old, &user, &reform(Wish::Best)).await.expect("staged");
-    let object = engine.object_facts(&bucket, &old, &user, staged.sha256).await.expect("facts");
+    let user = engine.workers.converter.reencoder.user_of(&old).await.expect("read").expect("used");
+    let staged =
+        engine.workers.converter.reencoder.restage(&bucket, &old, &user, &reform(Wish::Best)).await.expect("staged");
+    let object =
+        engine.workers.converter.reencoder.object_facts(&bucket, &old, &user, staged.sha256).await.expect("facts");
     let digest = bucket.content_digest(&staged.sha256);
-    let stored = engine.finish_blob(&bucket, staged.content, &object, digest).await.expect("durable");
+    let stored = engine.publisher.finish_blob(&bucket, staged.content, &object, digest).await.expect("durable");
     deployment.delete(&bucket, "v-1").await;
     let Stored { mut new_blobs, storage, held, .. } = stored;
     let new = new_blobs.pop().expect("one blob");
     assert_eq!(new.row.form, BlobForm::Delta);
-    let arrival = engine.move_over(&bucket, &old, new.row.clone(), Some((new, storage))).await.expect("no error");
+    let arrival = engine
+        .workers
+        .converter
+        .reencoder
+        .move_over(&bucket, &old, new.row.clone(), Some((new, storage)))
+        .await
+        .expect("no error");
     assert!(matches!(arrival, Arrival::BaseGone));
     drop(held);
     engine.collect(true).await.expect("collected");
@@ -194,13 +238,16 @@ async fn a_process_that_dies_between_two_steps_loses_nothing_and_leaves_only_gar
     let v2 = two_versions(&deployment, &bucket).await;
     let engine = deployment.engine.clone();
     let old = blob_of(&deployment, &bucket, "v-2").await;
-    let user = engine.user_of(&old).await.expect("read").expect("used");
+    let user = engine.workers.converter.reencoder.user_of(&old).await.expect("read").expect("used");
     // Once after the blob is durable, once while it is being written.
-    let staged = engine.restage(&bucket, &old, &user, &reform(Wish::Whole)).await.expect("staged");
-    let object = engine.object_facts(&bucket, &old, &user, staged.sha256).await.expect("facts");
+    let staged =
+        engine.workers.converter.reencoder.restage(&bucket, &old, &user, &reform(Wish::Whole)).await.expect("staged");
+    let object =
+        engine.workers.converter.reencoder.object_facts(&bucket, &old, &user, staged.sha256).await.expect("facts");
     let digest = bucket.content_digest(&staged.sha256);
-    engine.finish_blob(&bucket, staged.content, &object, digest).await.expect("durable");
-    let half = engine.restage(&bucket, &old, &user, &reform(Wish::Whole)).await.expect("staged");
+    engine.publisher.finish_blob(&bucket, staged.content, &object, digest).await.expect("durable");
+    let half =
+        engine.workers.converter.reencoder.restage(&bucket, &old, &user, &reform(Wish::Whole)).await.expect("staged");
     assert_eq!(deployment.blob_files().len(), 3);
     drop(half);
     let Deployment { engine: died, metrics: _, dir } = deployment;
@@ -224,16 +271,24 @@ async fn a_copy_whose_source_is_rewritten_meanwhile_succeeds() {
     let bucket = deployment.bucket("delta").await;
     let engine = &deployment.engine;
     let v2 = two_versions(&deployment, &bucket).await;
-    let source = engine.open_object(&bucket, "v-2").await.expect("opened").expect("exists");
+    let source = engine.read.open_object(&bucket, "v-2").await.expect("opened").expect("exists");
     let old = blob_of(&deployment, &bucket, "v-2").await;
-    engine.reencode(&bucket, &old, &reform(Wish::Whole)).await.expect("rewritten");
-    engine.publish_copy(&bucket, "copy", &source, Facts::default(), Precondition::None).await.expect("copied");
-    let upload = engine.create_upload(&bucket, "part", "owner", Facts::default()).await.expect("created");
+    engine.workers.converter.reencoder.reencode(&bucket, &old, &reform(Wish::Whole)).await.expect("rewritten");
+    engine
+        .publisher
+        .publish_copy(&bucket, "copy", &source, Facts::default(), Precondition::None)
+        .await
+        .expect("copied");
+    let upload = engine.uploads.create_upload(&bucket, "part", "owner", Facts::default()).await.expect("created");
     let part = PartName { key: "part", upload, number: 1 };
-    engine.publish_part_copy(&bucket, part, &source, 0..MIB as u64, PartFacts::default()).await.expect("copied");
+    engine
+        .publisher
+        .publish_part_copy(&bucket, part, &source, 0..MIB as u64, PartFacts::default())
+        .await
+        .expect("copied");
     assert!(deployment.get(&bucket, "copy", 0..v2.len()).await == v2);
     deployment.delete(&bucket, "v-2").await;
-    let gone = engine.publish_copy(&bucket, "late", &source, Facts::default(), Precondition::None).await;
+    let gone = engine.publisher.publish_copy(&bucket, "late", &source, Facts::default(), Precondition::None).await;
     assert!(gone.is_ok() || matches!(gone, Err(EngineError::Conflict)), "{gone:?}");
     assert_sound(&deployment).await;
 }
@@ -245,10 +300,17 @@ async fn what_was_encoded_anew_is_still_found_by_its_content() {
     let v1 = content(5 * MIB, 95);
     deployment.put(&bucket, "builds/app.tar", &v1).await;
     let old = blob_of(&deployment, &bucket, "builds/app.tar").await;
-    let outcome = deployment.engine.reencode(&bucket, &old, &reform(Wish::Whole)).await.expect("rewritten");
+    let outcome = deployment
+        .engine
+        .workers
+        .converter
+        .reencoder
+        .reencode(&bucket, &old, &reform(Wish::Whole))
+        .await
+        .expect("rewritten");
     assert!(matches!(outcome, Reformed::Moved(_)), "{outcome:?}");
     deployment.engine.collect(true).await.expect("collected");
-    deployment.engine.hooks.settle().await;
+    deployment.engine.foundation.hooks.settle().await;
     let put = deployment.put(&bucket, "archive/nothing-alike.bin", &edited(&v1, 96)).await;
     assert_eq!((put.storage.form, put.storage.bases), (Form::Delta, vec!["builds/app.tar".to_owned()]));
 }
@@ -261,7 +323,7 @@ async fn damaged_content_is_not_encoded_anew() {
     let old = blob_of(&deployment, &bucket, "x").await;
     // A row that names other content: the chunks are good, the bytes are not those that were put.
     let lying = BlobRow { digest: Some([1; 32]), ..old.clone() };
-    let outcome = deployment.engine.reencode(&bucket, &lying, &reform(Wish::Whole)).await;
+    let outcome = deployment.engine.workers.converter.reencoder.reencode(&bucket, &lying, &reform(Wish::Whole)).await;
     assert!(matches!(outcome, Err(EngineError::Integrity(_))), "{outcome:?}");
     assert_eq!(blob_of(&deployment, &bucket, "x").await, old);
 }

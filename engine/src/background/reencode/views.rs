@@ -1,8 +1,7 @@
 //! Content with deflate streams, encoded anew over a base whose streams are opened.
 
-use super::{Reform, Reformed, Swap, User, Wish, payload_len};
+use super::{Reencoder, Reform, Reformed, Swap, User, Wish, payload_len};
 use crate::{
-    Engine,
     bases::{
         base::VIEW_LEN_MAX,
         plan::{self, DELTA_LEN_MIN},
@@ -10,9 +9,9 @@ use crate::{
     bucket::BucketHandle,
     config::Compression,
     error::EngineError,
-    facts::{Facts, StorageFacts},
+    facts::{Facts, StorageFacts, to_json},
     write::{
-        publish::{Stored, to_json},
+        publish::Stored,
         stage::Staged,
         views::{BaseView, Scanned},
     },
@@ -21,7 +20,7 @@ use catalog::{BlobForm, BlobRow, BlobState, Content, Extent};
 use object_format::ObjectFacts;
 use std::{collections::HashSet, sync::Arc};
 
-impl Engine {
+impl Reencoder {
     /// A blob's content as deflate views, where that gains enough; `None` where it is to be encoded
     /// without.
     pub(super) async fn restage_in_view(
@@ -37,14 +36,16 @@ impl Engine {
         if !may_be || keeps_whole || matches!(reform.wish, Wish::Whole) {
             return Ok(None);
         }
-        let source = self.open_stored(bucket, old)?;
-        let target = self.scan(bucket, &source, false, &reform.pace).await?;
+        let source = self.read.open_stored(bucket, old)?;
+        let target = self.views.scan(bucket, &source, false, &reform.pace).await?;
         if target.index.streams.is_empty() {
             return Ok(None);
         }
         let Some(base) = self.wished_view(bucket, old, user, &target, reform).await? else { return Ok(None) };
-        let staged =
-            self.stage_in_view(bucket, &source, (&target, Arc::new(base)), reform.effort, &reform.pace).await?;
+        let staged = self
+            .stager
+            .stage_in_view(&self.views, bucket, &source, (&target, Arc::new(base)), reform.effort, &reform.pace)
+            .await?;
         let Some(staged) = staged else { return Ok(None) };
         self.check_restaged(bucket, old, &staged)?;
         let before = if reform.regardless { u64::MAX } else { payload_len(&old.forms) };
@@ -72,16 +73,16 @@ impl Engine {
         if !is_first || !self.are_its_own(bucket, &content).await? {
             return Ok(None);
         }
-        let source = self.open_extents(bucket, content.extents.clone(), content.blobs.clone())?;
-        let target = self.scan(bucket, &source, false, &reform.pace).await?;
+        let source = self.read.open_extents(bucket, content.extents.clone(), content.blobs.clone())?;
+        let target = self.views.scan(bucket, &source, false, &reform.pace).await?;
         if target.index.streams.is_empty() {
             return Ok(None);
         }
         let avoid = Arc::new(content.blobs.iter().map(|row| row.id).collect());
-        let base = self.choose_view(bucket, &content.version.key, &target, &avoid, &reform.pace).await?;
+        let base = self.views.choose_view(bucket, &content.version.key, &target, &avoid, &reform.pace).await?;
         let Some(base) = base else { return Ok(None) };
         let base = (&target, Arc::new(base));
-        let staged = self.stage_in_view(bucket, &source, base, reform.effort, &reform.pace).await?;
+        let staged = self.stager.stage_in_view(&self.views, bucket, &source, base, reform.effort, &reform.pace).await?;
         let before =
             if reform.regardless { u64::MAX } else { content.blobs.iter().map(|row| payload_len(&row.forms)).sum() };
         let gains = |staged: &Staged<()>| {
@@ -115,7 +116,7 @@ impl Engine {
         content: Content,
         staged: Staged<()>,
     ) -> Result<Option<Reformed>, EngineError> {
-        let facts = self.open_facts(bucket, &content.version)?;
+        let facts = self.read.open_facts(bucket, &content.version)?;
         let object = ObjectFacts {
             bucket: bucket.row.name.clone(),
             key: content.version.key.clone(),
@@ -125,32 +126,34 @@ impl Engine {
             facts: to_json(&Facts { storage: StorageFacts::default(), ..facts })?,
             sketch: Vec::new(),
         };
-        let (engine, bucket) = (self.clone(), bucket.clone());
+        let (reencoder, bucket) = (self.clone(), bucket.clone());
         // From here on it goes to its end even when the job is stopped.
-        self.detached(async move {
-            let digest = bucket.content_digest(&staged.sha256);
-            let stored = engine.finish_blob(&bucket, staged.content, &object, digest).await?;
-            let Stored { mut new_blobs, storage, held: _held, .. } = stored;
-            let new = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
-            engine.verify_stored(&bucket, &new.row, staged.sha256).await?;
-            let row = new.row.clone();
-            // Read anew, because its facts may be others by now.
-            let now = engine.catalog.version(content.version.bucket, &content.version.key, content.version.id).await?;
-            let swapped = match now.filter(|now| now.extents == content.extents) {
-                Some(now) => {
-                    let facts = Facts { storage, ..engine.open_facts(&bucket, &now.version)? };
-                    let extent = Extent { blob: row.id, offset: 0, len: row.plain_len };
-                    engine.rewrite(&bucket, now, vec![extent], vec![new], &facts).await?
+        self.writer
+            .detached(async move {
+                let digest = bucket.content_digest(&staged.sha256);
+                let stored = reencoder.publisher.finish_blob(&bucket, staged.content, &object, digest).await?;
+                let Stored { mut new_blobs, storage, held: _held, .. } = stored;
+                let new = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
+                reencoder.verify_stored(&bucket, &new.row, staged.sha256).await?;
+                let row = new.row.clone();
+                // Read anew, because its facts may be others by now.
+                let now =
+                    reencoder.catalog.version(content.version.bucket, &content.version.key, content.version.id).await?;
+                let swapped = match now.filter(|now| now.extents == content.extents) {
+                    Some(now) => {
+                        let facts = Facts { storage, ..reencoder.read.open_facts(&bucket, &now.version)? };
+                        let extent = Extent { blob: row.id, offset: 0, len: row.plain_len };
+                        reencoder.rewrite(&bucket, now, vec![extent], vec![new], &facts).await?
+                    }
+                    None => Swap::Changed,
+                };
+                if matches!(swapped, Swap::Done) {
+                    return Ok(Some(Reformed::Moved(Box::new(row))));
                 }
-                None => Swap::Changed,
-            };
-            if matches!(swapped, Swap::Done) {
-                return Ok(Some(Reformed::Moved(Box::new(row))));
-            }
-            engine.forget_blob(&row).await;
-            Ok(if matches!(swapped, Swap::Changed) { Some(Reformed::Unused) } else { None })
-        })
-        .await
+                reencoder.publisher.forget_blob(&row).await;
+                Ok(if matches!(swapped, Swap::Changed) { Some(Reformed::Unused) } else { None })
+            })
+            .await
     }
 
     async fn wished_view(
@@ -165,12 +168,12 @@ impl Engine {
         let avoid = Arc::new(HashSet::from([old.id]));
         let given = match &reform.wish {
             Wish::Whole => return Ok(None),
-            Wish::Best => return self.choose_view(bucket, key, target, &avoid, &reform.pace).await,
+            Wish::Best => return self.views.choose_view(bucket, key, target, &avoid, &reform.pace).await,
             Wish::Kept => self.bases.base_of(bucket, key, self.present_bases(bucket, old).await?),
             Wish::These(name, rows) => self.bases.base_of(bucket, name, rows.clone()),
         };
         match given {
-            Some(base) => self.base_view(bucket, Arc::new(base), &avoid, &reform.pace).await,
+            Some(base) => self.views.base_view(bucket, Arc::new(base), &avoid, &reform.pace).await,
             None => Ok(None),
         }
     }

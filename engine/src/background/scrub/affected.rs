@@ -1,11 +1,14 @@
 //! Which objects damage reaches.
 
 use super::verify::Damage;
-use crate::{Engine, error::EngineError};
-use catalog::{BlobKey, Quarantined, UnixMs};
+use crate::{error::EngineError, metrics::Metrics};
+use catalog::{BlobKey, Catalog, Quarantined, UnixMs};
 use object_format::BlobId;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// Blobs in quarantine that are read from the catalog at a time.
 const PAGE: usize = 256;
@@ -51,7 +54,13 @@ pub struct Affected {
     pub part: Option<(String, u32)>,
 }
 
-impl Engine {
+/// What is in quarantine.
+pub struct Quarantines {
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Quarantines {
     /// The body of `GET /api/v1/quarantine`: what is in quarantine, and the exact list of what
     /// cannot be read in full because of it.
     ///

@@ -10,7 +10,7 @@
 
 use super::Pace;
 use crate::{
-    background::jobs::JobRun,
+    background::jobs::run::JobRun,
     blobs::open::{Blobs, blob_name, fetch},
     deployment::{
         documents::{Found, Look},
@@ -23,7 +23,6 @@ use crate::{
     },
     error::EngineError,
     metrics::Metrics,
-    read::report::keysets_of,
     recovery::{Reader, Safety},
 };
 use async_trait::async_trait;
@@ -151,7 +150,7 @@ impl Documents<'_> {
     async fn bucket_keysets(&mut self) -> Result<(), EngineError> {
         for bucket in self.catalog.buckets().await? {
             self.run.check()?;
-            let copies = keysets_of(&bucket);
+            let copies = KeysetCopy::of(&bucket);
             if copies.is_empty() {
                 continue;
             }

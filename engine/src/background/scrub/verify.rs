@@ -3,13 +3,13 @@
 
 use super::pace::Pace;
 use crate::{
-    Engine,
     blobs::open::{BaseReader, Blobs, Manifest},
     bucket::BucketHandle,
     error::EngineError,
     read::object::VIEW_WORK_BYTES,
+    resources::{budget::MemoryBudget, pool::CodecPool},
 };
-use catalog::{BlobForm, BlobKey, BlobRow};
+use catalog::{BlobForm, BlobKey, BlobRow, Catalog};
 use object_format::{CHUNK_LEN, Coding, SEGMENT_LEN, Segment};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -57,7 +57,9 @@ impl Damage {
 /// The blobs of one scrub. Which of a blob's stored bytes are verified is what `blobs` reads; the
 /// bases of deltas are read as `blobs` reads them too.
 pub(crate) struct Verifier<'e> {
-    pub(crate) engine: &'e Engine,
+    pub(crate) catalog: &'e dyn Catalog,
+    pub(crate) budget: &'e std::sync::Arc<MemoryBudget>,
+    pub(crate) hash_pool: &'e CodecPool,
     pub(crate) blobs: &'e Blobs,
     pub(crate) pace: &'e Pace,
 }
@@ -103,7 +105,7 @@ impl Verifier<'_> {
         if manifest.root.is_whole() != (row.form == BlobForm::Whole) {
             damage.note("the catalog takes it for what it is not: whole, or a delta");
         }
-        if self.engine.catalog.bases_of(row.id).await? != named {
+        if self.catalog.bases_of(row.id).await? != named {
             damage.note("its bases are not those the catalog keeps for it");
         }
         Ok(())
@@ -132,11 +134,11 @@ impl Verifier<'_> {
             let footprint: u64 = segment.footprint.iter().map(|run| u64::from(run.len)).sum();
             let work = if segment.coding == Coding::View { VIEW_WORK_BYTES } else { 0 };
             let cost = u64::from(segment.plain_len) + u64::from(segment.stored_len) + footprint + work;
-            let _permit = self.engine.budget.acquire(cost).await?;
+            let _permit = self.budget.acquire(cost).await?;
             match self.blobs.plain_segment(manifest, &segment, &bases).await {
                 Ok(plain) => {
                     digests.push(segment.digest);
-                    sha256 = self.engine.hash_pool.run(move |_| sha256.chain_update(plain)).await?;
+                    sha256 = self.hash_pool.run(move |_| sha256.chain_update(plain)).await?;
                 }
                 Err(EngineError::Integrity(why)) => {
                     self.find_damage(manifest, &segment, start, why, damage).await?;
@@ -199,7 +201,7 @@ impl Verifier<'_> {
         let mut ids: Vec<BlobKey> = manifest.root.view.iter().map(|range| BlobKey(range.blob.0)).collect();
         ids.sort_unstable();
         ids.dedup();
-        Ok(self.engine.catalog.blobs(&ids).await?)
+        Ok(self.catalog.blobs(&ids).await?)
     }
 }
 

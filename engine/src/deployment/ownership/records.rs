@@ -1,16 +1,13 @@
 //! Ownership records that were damaged or removed are written again by a process that has seen
 //! them and finds its blobs where they were.
 
-use super::{Claim, Deployment, FORMAT, Place, Places, Record, foreign, record_name};
+use super::{Claim, Deployment, Place, Places, Record, foreign, read_record, record_name};
 use crate::{
     deployment::documents::{Found, Look, look, verdict, write_again},
     error::EngineError,
 };
 use futures::TryStreamExt;
-use storage_backends::{Backend, BlobName, get_all};
-
-/// The longest record that is read.
-const RECORD_LEN_MAX: u64 = 4096;
+use storage_backends::{Backend, BlobName};
 
 /// A record that is not what it was.
 pub(crate) struct LostRecord {
@@ -78,7 +75,7 @@ impl Place {
     async fn look_at(&self, seen: &Claim, generation: u64) -> Result<Look<Record>, EngineError> {
         let name = record_name(generation)?;
         let read = || async {
-            let Some((_, record)) = read(&*self.backend, &name).await? else { return Ok(None) };
+            let Some((_, record)) = read_record(&*self.backend, &name).await? else { return Ok(None) };
             // A directory creates exclusively, so what came after ours has another name.
             if self.is_local && generation == seen.generation && record != seen.record {
                 return Err(EngineError::Integrity(format!("{name} is not the record that was there")));
@@ -122,22 +119,4 @@ impl Place {
         let written = written.await;
         verdict(found.why().unwrap_or_default(), written, self.look_at(seen, generation).await)
     }
-}
-
-/// A record with its length; `None` when there is none of this name.
-///
-/// # Errors
-/// [`EngineError::Integrity`] when it is no record; what the backend says.
-pub(super) async fn read(backend: &dyn Backend, name: &BlobName) -> Result<Option<(u64, Record)>, EngineError> {
-    let Some(len) = backend.head(name).await? else { return Ok(None) };
-    let unclear = |why: &str| EngineError::Integrity(format!("{name} is no ownership record: {why}"));
-    if len > RECORD_LEN_MAX {
-        return Err(unclear("it is too long"));
-    }
-    let Some(bytes) = get_all(backend, name, len).await? else { return Ok(None) };
-    let record: Record = serde_json::from_slice(&bytes).map_err(|error| unclear(&error.to_string()))?;
-    if record.format != FORMAT {
-        return Err(unclear("it is of another format"));
-    }
-    Ok(Some((len, record)))
 }

@@ -1,9 +1,8 @@
 //! A body on its way in: cut into segments, hashed beside everything else.
 
-use super::joined;
 use crate::{
     error::{EngineError, StoreError},
-    resources::{budget::Arriving, pool::CodecPool},
+    resources::{budget::Arriving, pool::CodecPool, task::joined},
     write::spool::{Arrived, Spool},
 };
 use bytes::Bytes;

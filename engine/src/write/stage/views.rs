@@ -2,12 +2,12 @@
 //! that is worth it (docs/decisions/0020-deflate-views.md).
 
 use super::{
-    AbortOnDrop, Encoded, Staged, StagedContent,
+    Staged, Stager,
     body::{BodyReader, ContentDigest, HashLane},
-    emit, joined_content,
+    content::StagedContent,
+    encoding::{AbortOnDrop, Encoded, Encoder, emit, joined_content},
 };
 use crate::{
-    Engine,
     bases::{
         choose::Choice,
         plan::{self, BaseOutcome},
@@ -19,7 +19,7 @@ use crate::{
     resources::{pace::Pace, pool::Scratch},
     write::{
         encode::{EncodedSegment, encode_zstd},
-        views::{BaseView, Scanned, TextWindow},
+        views::{BaseView, BaseViews, Scanned, TextWindow},
     },
 };
 use deflate_view::{
@@ -39,7 +39,8 @@ const LOOK_AHEAD: usize = AHEAD_LEN - UNIT_LEN_MAX;
 
 /// Encodes one object's segments, in order.
 struct ViewEncoder<'a> {
-    engine: &'a Arc<Engine>,
+    encoder: &'a Encoder,
+    views: &'a BaseViews,
     bucket: &'a BucketHandle,
     base: Arc<BaseView>,
     map: Arc<TextMap>,
@@ -55,14 +56,15 @@ struct ViewEncoder<'a> {
     len: u64,
 }
 
-impl Engine {
+impl Stager {
     /// Encodes content over a base whose streams are opened. `None` when no segment is worth it, or
     /// there is no memory for it just now.
     ///
     /// # Errors
-    /// As [`Engine::stage`].
+    /// As [`Stager::stage`].
     pub(crate) async fn stage_in_view(
         self: &Arc<Self>,
+        views: &BaseViews,
         bucket: &BucketHandle,
         source: &OpenObject,
         (target, base): (&Scanned, Arc<BaseView>),
@@ -71,12 +73,12 @@ impl Engine {
     ) -> Result<Option<Staged<()>>, EngineError> {
         let Some(_work) = self.budget.try_acquire(WORK_BYTES) else { return Ok(None) };
         let size = source.info.version.size;
-        let mut encoder = ViewEncoder::new(self, bucket, target, base.clone(), effort, size);
-        let content = StagedContent::begin(self, bucket, BlobKind::Delta)?;
+        let mut encoder = ViewEncoder::new((&self.encoder, views), bucket, target, base.clone(), effort, size);
+        let content = StagedContent::begin(self.encoder.writer.epoch(), bucket, BlobKind::Delta)?;
         let (encoded, receiver) = mpsc::channel(1);
-        let mut emitting = AbortOnDrop(tokio::spawn(emit(self.clone(), bucket.clone(), content, receiver)));
+        let mut emitting = AbortOnDrop(tokio::spawn(emit(self.encoder.clone(), bucket.clone(), content, receiver)));
         let mut hashing = HashLane::new(self.hash_pool.clone(), ContentDigest::default());
-        let mut reader = BodyReader::new(self.read(source, 0..size).boxed());
+        let mut reader = BodyReader::new(views.read.read(source, 0..size).boxed());
         let mut next = Arc::new(reader.fill_memory(SEGMENT_LEN).await?);
         while !next.is_empty() {
             pace.take(next.len() as u64).await;
@@ -106,7 +108,7 @@ impl Engine {
 
 impl<'a> ViewEncoder<'a> {
     fn new(
-        engine: &'a Arc<Engine>,
+        (encoder, views): (&'a Encoder, &'a BaseViews),
         bucket: &'a BucketHandle,
         target: &Scanned,
         base: Arc<BaseView>,
@@ -122,11 +124,12 @@ impl<'a> ViewEncoder<'a> {
                 opened.push(Arc::new(stream.clone()));
             }
         }
-        let streams = &engine.metrics.view_streams_total;
+        let streams = &encoder.metrics.view_streams_total;
         streams.with_label_values(&["opened"]).inc_by(opened.len() as u64);
         streams.with_label_values(&["same"]).inc_by((target.index.streams.len() - opened.len()) as u64);
         Self {
-            engine,
+            encoder,
+            views,
             bucket,
             map: Arc::new(TextMap::new(&base.scanned.index, &kept)),
             base,
@@ -154,7 +157,7 @@ impl<'a> ViewEncoder<'a> {
         loop {
             let Some(mut cutter) = self.cutter.take() else { return Ok(None) };
             let bytes = ahead.clone();
-            let cut = self.engine.pool.run(move |_| {
+            let cut = self.encoder.pool.run(move |_| {
                 let from = (cutter.position() - start) as usize;
                 let unit = cutter.next_until(&bytes[from.min(bytes.len())..], end);
                 (cutter, unit)
@@ -180,8 +183,8 @@ impl<'a> ViewEncoder<'a> {
                 }
             }
         }
-        let (metrics, compression_effort, bytes) = (self.engine.metrics.clone(), self.effort, plain.clone());
-        let alone = self.engine.pool.run(move |_| encode_zstd(&bytes, compression_effort, &metrics)).await?;
+        let (metrics, compression_effort, bytes) = (self.encoder.metrics.clone(), self.effort, plain.clone());
+        let alone = self.encoder.pool.run(move |_| encode_zstd(&bytes, compression_effort, &metrics)).await?;
         Ok(Some(self.choose(plain, pieces.and_then(|pieces| self.view_of(pieces)), alone)))
     }
 
@@ -202,7 +205,7 @@ impl<'a> ViewEncoder<'a> {
                 let Some(StoredView { bytes, footprint, counts, .. }) = view else {
                     return done(Coding::Raw, None, Vec::new());
                 };
-                let steps = &self.engine.metrics.view_steps_total;
+                let steps = &self.encoder.metrics.view_steps_total;
                 for (result, count) in [
                     ("predicted", counts.steps - counts.missed),
                     ("replayed", counts.replayed),
@@ -221,7 +224,7 @@ impl<'a> ViewEncoder<'a> {
     /// The text of the base around where the segment presumably came from; `None` when there is no
     /// memory for it.
     async fn window_near(&mut self, at: u64) -> Result<Option<Arc<TextWindow>>, EngineError> {
-        let most = self.engine.bases.windows().whole_len_max().min(self.map.len());
+        let most = self.encoder.bases.windows().whole_len_max().min(self.map.len());
         let middle = u64::try_from(u128::from(at) * u128::from(self.map.len()) / u128::from(self.len.max(1)));
         let start = middle.unwrap_or(0).saturating_sub(most / 2).min(self.map.len() - most);
         if let Some(window) = &self.window
@@ -231,7 +234,7 @@ impl<'a> ViewEncoder<'a> {
         }
         self.window = None;
         let range = start..start + most;
-        let window = self.base.window_over(self.engine, self.bucket, &self.map, range, self.effort).await?;
+        let window = self.base.window_over(self.views, self.bucket, &self.map, range, self.effort).await?;
         self.window = window.map(Arc::new);
         Ok(self.window.clone())
     }
@@ -245,9 +248,9 @@ impl<'a> ViewEncoder<'a> {
         window: Arc<TextWindow>,
     ) -> Result<Option<StoredPiece>, EngineError> {
         let (base, map, effort) = (self.base.clone(), self.map.clone(), self.effort);
-        let metrics = self.engine.metrics.clone();
+        let metrics = self.encoder.metrics.clone();
         metrics.view_text_bytes_total.inc_by(unit.text.len() as u64);
-        let delta = self.engine.pool.run(move |scratch| {
+        let delta = self.encoder.pool.run(move |scratch| {
             let started = Instant::now();
             let delta = delta_of(scratch, &unit, &window, effort);
             metrics.encode_seconds.with_label_values(&["view"]).observe(started.elapsed().as_secs_f64());
@@ -259,11 +262,11 @@ impl<'a> ViewEncoder<'a> {
         let Some((unit, delta, parts)) = delta.await? else { return Ok(None) };
         let Ok(needed) = self.base.openings.bytes_of(&parts) else { return Ok(None) };
         let bases = BaseReader::new(&self.base.rows, self.bucket.domain_key());
-        let view = self.engine.blobs.view_bytes(&self.base.ranges, needed, &bases).await?;
-        let (base, texts, replay) = (self.base.clone(), self.engine.blobs.texts.clone(), self.replay);
-        let (ahead, metrics) = (ahead.clone(), self.engine.metrics.clone());
+        let view = self.encoder.blobs.view_bytes(&self.base.ranges, needed, &bases).await?;
+        let (base, texts, replay) = (self.base.clone(), self.encoder.blobs.texts.clone(), self.replay);
+        let (ahead, metrics) = (ahead.clone(), self.encoder.metrics.clone());
         let work_per_byte_max = self.work_per_byte_max;
-        let stored = self.engine.pool.run(move |scratch| {
+        let stored = self.encoder.pool.run(move |scratch| {
             let opened = |number: usize| {
                 let opening = base.openings.get(number);
                 texts.open(opening, base.window(number), view.get(opening.bytes())?)

@@ -190,8 +190,12 @@ pub(in crate::ops) async fn put_object_acl(request: &S3Request, body: &mut Reque
         let owner = info.facts.owner.as_ref().unwrap_or(&here.bucket.row.owner);
         let acl = here.wanted_acl(owner, &text, &access).await?;
         let kept = (!acl.is_private(owner)).then(|| json!(acl));
-        let set =
-            request.service.engine.amend(&here.bucket, key, info.version.id, |facts| facts.acl.clone_from(&kept)).await;
+        let set = request
+            .service
+            .engine
+            .changes
+            .amend(&here.bucket, key, info.version.id, |facts| facts.acl.clone_from(&kept))
+            .await;
         // A version that is gone was overwritten: the grants are for its successor.
         if set.map_err(|error| request.refusal(error))? {
             let mut answer = empty(StatusCode::OK);

@@ -98,13 +98,13 @@ impl Trial {
     pub async fn decide(&self, engine: &Engine, users: &Users) -> Result<Verdict, EngineError> {
         let place = self.resource.strip_prefix(ARN_PREFIX).unwrap_or_default();
         let (name, key) = place.split_once('/').map_or((place, None), |(name, key)| (name, Some(key)));
-        let bucket = if name.is_empty() { None } else { engine.bucket(name).await? };
+        let bucket = if name.is_empty() { None } else { engine.buckets.bucket(name).await? };
         let Some(bucket) = bucket else {
             return Ok(self.verdict(users, None, None));
         };
         let access = AccessCache::default().of(&bucket)?;
         let object = match key {
-            Some(key) => engine.head(&bucket, key).await?,
+            Some(key) => engine.read.head(&bucket, key).await?,
             None => None,
         };
         let seen = object.map(|info| Seen::of(&info.facts, &bucket)).transpose()?;

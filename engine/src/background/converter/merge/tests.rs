@@ -2,22 +2,26 @@
 
 use super::*;
 use crate::{
-    Destination,
+    Destination, Engine,
     background::{
         converter::{
             Effort, Wish,
             tests::{run, start},
         },
-        jobs::registry::{self, JobSpec, report},
+        jobs::{
+            run::JobRun,
+            spec::{JobSpec, report},
+        },
     },
     facts::{Checksum, Form, PartSize},
-    tests::{Deployment, MIB, config, content, edited},
+    registry,
+    tests::{Deployment, MIB, content, edited},
     write::publish::{Completion, PartName},
 };
 use bytes::Bytes;
 use catalog::Precondition;
 use serde_json::json;
-use std::{path::Path, time::Duration};
+use std::{sync::OnceLock, time::Duration};
 
 /// Facts of an object as a client made it.
 fn facts_of(lens: impl Iterator<Item = usize>) -> Facts {
@@ -34,16 +38,20 @@ fn facts_of(lens: impl Iterator<Item = usize>) -> Facts {
 /// Uploads content in parts of these lengths.
 async fn upload(deployment: &Deployment, bucket: &BucketHandle, key: &str, content: &[u8], part_len: usize) {
     let engine = &deployment.engine;
-    let upload = engine.create_upload(bucket, key, "owner", Facts::default()).await.expect("created");
+    let upload = engine.uploads.create_upload(bucket, key, "owner", Facts::default()).await.expect("created");
     for (number, part) in (1..).zip(content.chunks(part_len)) {
         let staged = deployment.stage(bucket, Destination::Part { key: key.into(), upload, number }, part).await;
         let facts = PartFacts { size: part.len() as u64, ..PartFacts::default() };
-        engine.publish_part(bucket, PartName { key, upload, number }, staged, facts).await.expect("published");
+        engine
+            .publisher
+            .publish_part(bucket, PartName { key, upload, number }, staged, facts)
+            .await
+            .expect("published");
     }
-    let parts = engine.parts(bucket, key, upload, 0, 1000).await.expect("listed");
+    let parts = engine.uploads.parts(bucket, key, upload, 0, 1000).await.expect("listed");
     let facts = facts_of(content.chunks(part_len).map(<[u8]>::len));
     let completion = Completion { upload, parts, parts_digest: [1; 32] };
-    engine.complete(bucket, key, completion, facts, Precondition::None).await.expect("completed");
+    engine.publisher.complete(bucket, key, completion, facts, Precondition::None).await.expect("completed");
 }
 
 async fn content_of(deployment: &Deployment, bucket: &BucketHandle, key: &str) -> Content {
@@ -56,7 +64,7 @@ async fn extents(deployment: &Deployment, bucket: &BucketHandle, key: &str) -> u
 
 /// What of a version nobody may see change.
 async fn visible(deployment: &Deployment, bucket: &BucketHandle, key: &str) -> (VersionId, Seq, UnixMs, u64, Facts) {
-    let head = deployment.engine.head(bucket, key).await.expect("head").expect("exists");
+    let head = deployment.engine.read.head(bucket, key).await.expect("head").expect("exists");
     let facts = Facts { storage: StorageFacts::default(), ..head.facts };
     (head.version.id, head.version.seq, head.version.modified_ms, head.version.size, facts)
 }
@@ -92,11 +100,12 @@ async fn many_small_parts_become_one_blob_and_no_client_sees_it() {
         let new = content_of(&deployment, &bucket, &key).await;
         assert_eq!(new.extents, [Extent { blob: new.blobs[0].id, offset: 0, len: bytes.len() as u64 }]);
         assert_eq!(visible(&deployment, &bucket, &key).await, before);
-        let storage = deployment.engine.head(&bucket, &key).await.expect("head").expect("exists").facts.storage;
+        let storage = deployment.engine.read.head(&bucket, &key).await.expect("head").expect("exists").facts.storage;
         assert_eq!(storage.stored_bytes, new.blobs[0].stored_len);
         assert_eq!(storage.form, if name == "off" { Form::Raw } else { Form::Zstd });
         // The blob tells what it is: a catalog made from it alone has the object as it was.
-        let manifest = deployment.engine.blobs.manifest(&new.blobs[0], bucket.domain_key()).await.expect("readable");
+        let manifest =
+            deployment.engine.foundation.blobs.manifest(&new.blobs[0], bucket.domain_key()).await.expect("readable");
         let said = &manifest.root.facts;
         assert_eq!((said.key.as_str(), said.version_id, said.part), (key.as_str(), Some(before.0.0), None));
         assert_eq!(serde_json::from_slice::<Facts>(&said.facts).expect("facts"), before.4);
@@ -121,8 +130,8 @@ async fn a_reader_who_began_before_gets_the_end_of_what_he_began() {
     let bucket = deployment.bucket("sealed").await;
     let bytes = content(6 * MIB, 33);
     upload(&deployment, &bucket, "k", &bytes, 150_000).await;
-    let object = deployment.engine.open_object(&bucket, "k").await.expect("opened").expect("exists");
-    let mut reading = deployment.engine.read(&object, 0..bytes.len() as u64);
+    let object = deployment.engine.read.open_object(&bucket, "k").await.expect("opened").expect("exists");
+    let mut reading = deployment.engine.read.read(&object, 0..bytes.len() as u64);
     drop(object);
     let first = reading.try_next().await.expect("read").expect("some");
     merge_now(&deployment).await;
@@ -178,8 +187,12 @@ async fn what_a_copy_shares_is_merged_only_when_the_copy_is_gone() {
     let engine = &deployment.engine;
     let bytes = content(4 * MIB, 39);
     upload(&deployment, &bucket, "k", &bytes, 100_000).await;
-    let source = engine.open_object(&bucket, "k").await.expect("opened").expect("exists");
-    engine.publish_copy(&bucket, "copy", &source, Facts::default(), Precondition::None).await.expect("copied");
+    let source = engine.read.open_object(&bucket, "k").await.expect("opened").expect("exists");
+    engine
+        .publisher
+        .publish_copy(&bucket, "copy", &source, Facts::default(), Precondition::None)
+        .await
+        .expect("copied");
     drop(source);
     let files = deployment.blob_files().len();
     merge_now(&deployment).await;
@@ -200,10 +213,14 @@ async fn a_part_that_others_need_stays_between_merged_ones_which_know_their_orde
     upload(&deployment, &bucket, "k", &bytes, 100_000).await;
     let before = visible(&deployment, &bucket, "k").await;
     let shared = content_of(&deployment, &bucket, "k").await.extents[20].blob;
-    let source = engine.open_object(&bucket, "k").await.expect("opened").expect("exists");
-    let upload = engine.create_upload(&bucket, "other", "owner", Facts::default()).await.expect("created");
+    let source = engine.read.open_object(&bucket, "k").await.expect("opened").expect("exists");
+    let upload = engine.uploads.create_upload(&bucket, "other", "owner", Facts::default()).await.expect("created");
     let part = PartName { key: "other", upload, number: 1 };
-    engine.publish_part_copy(&bucket, part, &source, 2_000_000..2_100_000, PartFacts::default()).await.expect("copied");
+    engine
+        .publisher
+        .publish_part_copy(&bucket, part, &source, 2_000_000..2_100_000, PartFacts::default())
+        .await
+        .expect("copied");
     drop(source);
     merge_now(&deployment).await;
     let after = content_of(&deployment, &bucket, "k").await;
@@ -212,7 +229,7 @@ async fn a_part_that_others_need_stays_between_merged_ones_which_know_their_orde
     let mut numbers = Vec::new();
     for extent in [after.extents[0], after.extents[2]] {
         let row = after.blobs.iter().find(|row| row.id == extent.blob).expect("its row");
-        let manifest = engine.blobs.manifest(row, bucket.domain_key()).await.expect("readable");
+        let manifest = engine.foundation.blobs.manifest(row, bucket.domain_key()).await.expect("readable");
         let facts = &manifest.root.facts;
         let part: PartFacts = serde_json::from_slice(&facts.facts).expect("a part's facts");
         assert_eq!((part.size, part.etag.len(), facts.version_id), (extent.len, 32, None));
@@ -236,14 +253,14 @@ async fn a_version_of_many_groups_is_rewritten_a_few_times() {
     let bytes = content(98 * part_len, 57);
     upload(&deployment, &bucket, "k", &bytes, part_len).await;
     let before = visible(&deployment, &bucket, "k").await;
-    let source = engine.open_object(&bucket, "k").await.expect("opened").expect("exists");
-    let upload = engine.create_upload(&bucket, "other", "owner", Facts::default()).await.expect("created");
+    let source = engine.read.open_object(&bucket, "k").await.expect("opened").expect("exists");
+    let upload = engine.uploads.create_upload(&bucket, "other", "owner", Facts::default()).await.expect("created");
     // Every ninth part is needed by somebody else: eleven groups of eight are left.
     for number in 1..=10 {
         let start = (u64::from(number) * 9 - 1) * part_len as u64;
         let part = PartName { key: "other", upload, number };
         let range = start..start + part_len as u64;
-        engine.publish_part_copy(&bucket, part, &source, range, PartFacts::default()).await.expect("copied");
+        engine.publisher.publish_part_copy(&bucket, part, &source, range, PartFacts::default()).await.expect("copied");
     }
     drop(source);
     let seq = engine.catalog().last_seq().await.expect("read");
@@ -267,7 +284,7 @@ async fn what_was_merged_is_a_base_for_what_resembles_it() {
     upload(&deployment, &bucket, "builds/app.tar", &bytes, 100_000).await;
     merge_now(&deployment).await;
     deployment.engine.collect(true).await.expect("collected");
-    deployment.engine.hooks.settle().await;
+    deployment.engine.foundation.hooks.settle().await;
     let put = deployment.put(&bucket, "archive/nothing-alike.bin", &edited(&bytes, 60)).await;
     assert_eq!((put.storage.form, put.storage.bases), (Form::Delta, vec!["builds/app.tar".to_owned()]));
     assert!(put.storage.stored_bytes < bytes.len() as u64 / 20, "{:?}", put.storage.stored_bytes);
@@ -298,8 +315,8 @@ async fn it_is_done_when_somebody_waits_for_it_and_else_when_it_is_old_enough() 
     upload(&deployment, &bucket, "few", &content(4 * MIB, 46), 140_000).await;
     run(&deployment, serde_json::Value::Null).await;
     assert_eq!(extents(&deployment, &bucket, "k").await, 42, "it has just come");
-    assert_eq!(deployment.engine.converter_backlog().await.expect("read"), 0);
-    assert!(deployment.engine.settle(Duration::from_secs(60)).await.expect("settled"));
+    assert_eq!(deployment.engine.workers.converter.backlog().await.expect("read"), 0);
+    assert!(deployment.engine.jobs.settle(Duration::from_secs(60)).await.expect("settled"));
     assert_eq!(extents(&deployment, &bucket, "k").await, 1);
     assert_eq!(extents(&deployment, &bucket, "few").await, 30);
 }
@@ -336,37 +353,51 @@ where
     F: Fn(Arc<Engine>, JobRun) -> R + Send + Sync + 'static,
     R: Future<Output = Result<serde_json::Value, EngineError>> + Send + 'static,
 {
-    let spec = JobSpec::new("steps", "Merges step by step.", "blobs", steps);
-    let mut jobs = registry::all(&config(Path::new("."), 512 << 20));
-    jobs.push(spec);
-    Deployment::with_jobs(jobs, |_| {}).await
+    let engine = Arc::<OnceLock<Arc<Engine>>>::default();
+    let of_job = engine.clone();
+    let spec = JobSpec::new("steps", "Merges step by step.", "blobs", move |run| {
+        steps(of_job.get().expect("it is open").clone(), run)
+    });
+    let deployment = Deployment::with_jobs(
+        |config, workers| registry::all(config, workers).into_iter().chain([spec]).collect(),
+        |_| {},
+    );
+    let deployment = deployment.await;
+    assert!(engine.set(deployment.engine.clone()).is_ok());
+    deployment
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_version_that_is_another_one_by_now_stays_that() {
     let deployment = with_steps(|engine, run| async move {
         let pace = Arc::new(crate::resources::pace::Pace::new(0));
-        let mut round = Round { run: &run, now: true, pace, tallies: super::super::Tallies::default() };
-        let bucket = engine.bucket("delta").await?.expect("exists");
+        let mut round =
+            Round { run: &run, now: true, pace, tallies: crate::background::converter::round::Tallies::default() };
+        let bucket = engine.buckets.bucket("delta").await?.expect("exists");
         for key in ["replaced", "deleted", "encoded anew"] {
-            let content = engine.catalog.content(bucket.row.id, key).await?.expect("exists");
-            let (facts, extents) = (engine.open_facts(&bucket, &content.version)?, content.extents.clone());
+            let content = engine.foundation.catalog.content(bucket.row.id, key).await?.expect("exists");
+            let (facts, extents) = (engine.read.open_facts(&bucket, &content.version)?, content.extents.clone());
             let mut merging = Merging { bucket: bucket.clone(), content, facts, extents, done: Vec::new() };
-            let grouped = engine.merge_group(&round, &merging, 0..40).await?;
+            let grouped = engine.workers.converter.merger.merge_group(&round, &merging, 0..40).await?;
             let Grouped::Done(merged) = grouped else { panic!("it is as short") };
             match key {
                 "replaced" => {
-                    let other = engine.catalog.content(bucket.row.id, "other").await?.expect("exists");
-                    let source = engine.open_content(&bucket, other, Facts::default())?;
-                    engine.publish_copy(&bucket, key, &source, Facts::default(), Precondition::None).await?;
+                    let other = engine.foundation.catalog.content(bucket.row.id, "other").await?.expect("exists");
+                    let source = engine.read.open_content(&bucket, other, Facts::default())?;
+                    engine.publisher.publish_copy(&bucket, key, &source, Facts::default(), Precondition::None).await?;
                 }
-                "deleted" => drop(engine.delete(&bucket, key, Precondition::None).await?.removed.expect("existed")),
+                "deleted" => {
+                    drop(engine.changes.delete(&bucket, key, Precondition::None).await?.removed.expect("existed"))
+                }
                 _ => {
                     let reform = round.reform(Occasion::Asked, Wish::Whole, Effort::Fast);
-                    engine.reencode(&bucket, &merging.content.blobs[3], &reform).await?;
+                    engine.workers.converter.reencoder.reencode(&bucket, &merging.content.blobs[3], &reform).await?;
                 }
             }
-            assert!(!engine.rewrite_merged(&mut round, &mut merging, vec![*merged]).await?, "{key}");
+            assert!(
+                !engine.workers.converter.merger.rewrite_merged(&mut round, &mut merging, vec![*merged]).await?,
+                "{key}"
+            );
         }
         report(Ok(()))
     })
@@ -378,7 +409,7 @@ async fn a_version_that_is_another_one_by_now_stays_that() {
     upload(&deployment, &bucket, "deleted", &content(4 * MIB, 54), 100_000).await;
     upload(&deployment, &bucket, "encoded anew", &content(4 * MIB, 61), 100_000).await;
     let uploaded = content_of(&deployment, &bucket, "encoded anew").await;
-    deployment.engine.run_job("steps", serde_json::Value::Null).await.expect("ran");
+    deployment.engine.jobs.run_job("steps", serde_json::Value::Null).await.expect("ran");
     let now = content_of(&deployment, &bucket, "encoded anew").await;
     let same = uploaded.extents.iter().zip(&now.extents).filter(|(was, is)| was == is).count();
     assert_eq!(
@@ -389,7 +420,7 @@ async fn a_version_that_is_another_one_by_now_stays_that() {
     assert!(deployment.get(&bucket, "encoded anew", 0..4 * MIB).await == content(4 * MIB, 61));
     deployment.delete(&bucket, "encoded anew").await;
     assert!(deployment.get(&bucket, "replaced", 0..MIB).await == other);
-    assert!(deployment.engine.open_object(&bucket, "deleted").await.expect("read").is_none());
+    assert!(deployment.engine.read.open_object(&bucket, "deleted").await.expect("read").is_none());
     deployment.engine.collect(true).await.expect("collected");
     assert_eq!(deployment.blob_files().len(), 1, "neither the parts nor what was made of them");
     assert_eq!(counted(&deployment, "unused"), 3);

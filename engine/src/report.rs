@@ -2,18 +2,57 @@
 //! docs/reference/admin-api.md.
 
 use crate::{
-    Engine, background::packs, bases::choose::ChoiceAccount, blobs::open::Manifest, deployment::keyring::KeysetCopy,
-    error::EngineError, read::object::Named, write::publish::CHOICES,
+    background::{looks::Looks, packs},
+    bases::choose::ChoiceAccount,
+    blobs::open::{Blobs, Manifest},
+    bucket::Buckets,
+    deployment::keyring::KeysetCopy,
+    error::EngineError,
+    metrics::Metrics,
+    read::object::{Named, ReadPath},
+    write::publish::CHOICES,
 };
-use catalog::{BlobKey, BlobRow, Bucket, BucketStats, Original, StoredBytes, VersionRef};
+use catalog::{BlobKey, BlobRow, BucketStats, Catalog, Original, StoredBytes, VersionRef};
 use object_format::{BlobId, Suite};
 use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Instant,
+};
 
 /// `bucket` of the gauges over all buckets that are not configured by name. No bucket is called so:
 /// names have no underscore.
 const OTHER_BUCKETS: &str = "_other";
 
-impl Engine {
+/// What operators ask for.
+pub struct Reports {
+    /// Buckets that the configuration names: only these become labels, so that their number is
+    /// bounded.
+    pub(crate) configured: BTreeSet<String>,
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) blobs: Arc<Blobs>,
+    pub(crate) buckets: Arc<Buckets>,
+    pub(crate) read: Arc<ReadPath>,
+    pub(crate) looks: Arc<Looks>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Reports {
+    /// Sets the gauges that take a recount, when something has changed since the last one and it is
+    /// not too soon for another.
+    ///
+    /// # Errors
+    /// What the catalog says.
+    pub(crate) async fn refresh_counts(&self) -> Result<(), EngineError> {
+        let (seq, began) = (self.catalog.last_seq().await?, Instant::now());
+        if self.looks.counts_are_due(seq) {
+            self.stats().await?;
+            self.looks.note_counted(seq, began);
+        }
+        Ok(())
+    }
+
     /// The body of `GET /api/v1/stats`: buckets, totals and backends; also sets the bucket gauges.
     ///
     /// # Errors
@@ -22,15 +61,14 @@ impl Engine {
         let rows = self.catalog.buckets().await?;
         let stats = self.catalog.stats().await?;
         let (mut totals, mut others) = (BucketStats::default(), BucketStats::default());
-        let mut backends: std::collections::BTreeMap<String, (u64, u64)> =
+        let mut backends: BTreeMap<String, (u64, u64)> =
             self.blobs.backends().map(|(name, _)| (name.clone(), (0, 0))).collect();
         let mut buckets = Vec::with_capacity(stats.len());
         for mut bucket in stats {
             let row = rows.iter().find(|row| row.name == bucket.name);
-            let keysets: Vec<KeysetCopy> = row.map(keysets_of).unwrap_or_default();
+            let keysets: Vec<KeysetCopy> = row.map(KeysetCopy::of).unwrap_or_default();
             bucket.stored.overhead += keysets.iter().map(|copy| copy.stored_len).sum::<u64>();
-            // Only configured buckets become labels: their number is bounded.
-            if self.config.buckets.contains_key(&bucket.name) {
+            if self.configured.contains(&bucket.name) {
                 self.set_gauges(&bucket.name, &bucket);
             } else {
                 add(&mut others, &bucket);
@@ -69,10 +107,10 @@ impl Engine {
         key: &str,
         version: Option<VersionRef>,
     ) -> Result<Option<Value>, EngineError> {
-        let Some(handle) = self.bucket(bucket).await? else { return Ok(None) };
+        let Some(handle) = self.buckets.bucket(bucket).await? else { return Ok(None) };
         let found = match version {
-            None => self.open_object(&handle, key).await?.map(Named::Object),
-            Some(version) => self.open_version(&handle, key, version).await?,
+            None => self.read.open_object(&handle, key).await?.map(Named::Object),
+            Some(version) => self.read.open_version(&handle, key, version).await?,
         };
         let object = match found {
             None => return Ok(None),
@@ -145,7 +183,7 @@ impl Engine {
         let buckets = self.catalog.buckets().await?;
         let bucket = buckets.into_iter().find(|bucket| bucket.id == row.bucket);
         let handle = match bucket {
-            Some(bucket) => self.bucket(&bucket.name).await?,
+            Some(bucket) => self.buckets.bucket(&bucket.name).await?,
             None => None,
         };
         let key = handle.as_ref().and_then(|handle| handle.domain_key());
@@ -185,7 +223,7 @@ impl Engine {
 
     /// How many segments of a blob have which coding.
     async fn codings_json(&self, manifest: &Manifest) -> Result<Value, EngineError> {
-        let mut counts: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
         for index in 0..manifest.root.segments {
             *counts.entry(self.blobs.segment(manifest, index).await?.coding.name()).or_default() += 1;
         }
@@ -227,16 +265,6 @@ impl Engine {
             metrics.bucket_stored_bytes.with_label_values(&[name, kind]).set(gauge(bytes));
         }
     }
-}
-
-/// The keyset blobs a bucket's settings name.
-pub(crate) fn keysets_of(bucket: &Bucket) -> Vec<KeysetCopy> {
-    keysets_in(&bucket.settings)
-}
-
-/// The same of a bucket's settings.
-pub(crate) fn keysets_in(settings: &Value) -> Vec<KeysetCopy> {
-    serde_json::from_value(settings.get("keysets").cloned().unwrap_or_default()).unwrap_or_default()
 }
 
 fn bucket_json(stats: &BucketStats) -> Value {

@@ -5,20 +5,19 @@
 //! byte of content is read.
 
 use crate::{
-    Engine,
+    blobs::{originals::Originals, piece::BLOB_PLAIN_LEN_MAX},
     bucket::{BucketHandle, RowPlace, digest_of},
-    deployment::keyring::random,
+    deployment::{keyring::random, writer::Writer},
     error::EngineError,
-    facts::{Checksum, Facts, Form, StorageFacts},
+    facts::{Checksum, Facts, Form, StorageFacts, to_json},
     resources::clock::now_ms,
-    write::{publish::to_json, stage::BLOB_PLAIN_LEN_MAX},
 };
 use catalog::{
-    BlobForm, BlobKey, BlobRow, BlobState, CatalogError, Extent, FormBytes, NewBlob, Original, Precondition, PutCommit,
-    UnixMs, VersionId, VersionLock,
+    BlobForm, BlobKey, BlobRow, BlobState, Catalog, CatalogError, Extent, FormBytes, NewBlob, Original, Precondition,
+    PutCommit, UnixMs, VersionId, VersionLock,
 };
 use object_format::BlobId;
-use std::time::UNIX_EPOCH;
+use std::{sync::Arc, time::UNIX_EPOCH};
 use storage_backends::PlainObject;
 
 /// Why adopted content is stored as it is.
@@ -44,7 +43,18 @@ pub(crate) struct Adoption {
     pub(crate) precondition: Precondition,
 }
 
-impl Engine {
+/// Takes originals in as objects.
+pub(crate) struct Adopter {
+    catalog: Arc<dyn Catalog>,
+    originals: Arc<Originals>,
+    writer: Arc<Writer>,
+}
+
+impl Adopter {
+    pub(crate) fn new(catalog: Arc<dyn Catalog>, originals: Arc<Originals>, writer: Arc<Writer>) -> Self {
+        Self { catalog, originals, writer }
+    }
+
     /// Registers an original as a key's current version. `false` when the precondition does not
     /// hold.
     ///
@@ -69,7 +79,7 @@ impl Engine {
             Precondition::Absent | Precondition::Adoptable => modified_ms(object).unwrap_or_else(now_ms),
             Precondition::None | Precondition::Current(_) => now_ms(),
         };
-        let epoch = self.epoch_of(&new_blobs);
+        let epoch = self.writer.epoch_of(&new_blobs);
         let commit = PutCommit {
             bucket: bucket.row.id,
             key: key.to_owned(),
@@ -84,7 +94,7 @@ impl Engine {
             now_ms,
             epoch,
         };
-        match self.commit_put(commit).await {
+        match self.writer.commit_put(commit).await {
             Ok(_) => Ok(true),
             Err(CatalogError::PreconditionFailed) => Ok(false),
             Err(error) => Err(error.into()),
@@ -111,7 +121,7 @@ impl Engine {
                 owned: owned && whole,
             };
             let row = BlobRow {
-                id: BlobKey(BlobId::new(self.epoch(), random()?).0),
+                id: BlobKey(BlobId::new(self.writer.epoch(), random()?).0),
                 bucket: bucket.row.id,
                 key_epoch: bucket.key_epoch(),
                 backend: place.store.to_owned(),
@@ -144,7 +154,7 @@ impl Engine {
     pub(crate) async fn adopt_on_read(&self, bucket: &BucketHandle, key: &str) -> Result<bool, EngineError> {
         let Some(read_through) = &bucket.settings.read_through else { return Ok(false) };
         // What a marker hides is not looked for elsewhere.
-        if self.newest_marker(bucket, key).await?.is_some() {
+        if !bucket.row.versioning.is_off() && self.catalog.newest_marker(bucket.row.id, key).await?.is_some() {
             return Ok(false);
         }
         let (store, prefix) = read_through.split_once('/').unwrap_or((read_through, ""));

@@ -1,0 +1,177 @@
+//! Every background job there is. Adding one is a line in [`all`].
+
+use crate::{
+    adopt::{eject::Ejector, import::Importer},
+    background::{
+        collect::Collector,
+        convert::OrderedConverter,
+        converter::Converter,
+        copies::Copier,
+        expiry::UploadExpiry,
+        jobs::spec::{JobSpec, report},
+        leftovers::LeftoverUploads,
+        lifecycle::{self, LifecycleWorker},
+        packs::Packer,
+        scrub::Scrubber,
+    },
+    config::{EngineConfig, SecondCopies},
+    recovery::Safety,
+};
+use std::time::Duration;
+use std::{future::Future, sync::Arc};
+
+/// How often uploads are looked through for those past their age.
+const EXPIRY_EVERY: Duration = Duration::from_secs(3600);
+
+/// How often backends are asked for uploads that were left behind: each asks for a listing.
+const LEFTOVERS_EVERY: Duration = Duration::from_secs(86_400);
+
+/// How often packs are looked through for those that are hardly in use; small objects do not wait
+/// for it.
+const PACKS_EVERY: Duration = Duration::from_secs(600);
+
+/// How often bases are looked through for those that have come to need a second copy: each look
+/// counts every edge.
+const COPIES_EVERY: Duration = Duration::from_secs(600);
+
+/// Who does the jobs.
+pub(crate) struct Workers {
+    pub(crate) collector: Arc<Collector>,
+    pub(crate) upload_expiry: Arc<UploadExpiry>,
+    pub(crate) leftovers: Arc<LeftoverUploads>,
+    pub(crate) packer: Arc<Packer>,
+    pub(crate) importer: Arc<Importer>,
+    pub(crate) ejector: Arc<Ejector>,
+    pub(crate) lifecycle: Arc<LifecycleWorker>,
+    pub(crate) scrubber: Arc<Scrubber>,
+    pub(crate) copier: Arc<Copier>,
+    pub(crate) safety: Arc<Safety>,
+    pub(crate) converter: Arc<Converter>,
+    pub(crate) ordered: Arc<OrderedConverter>,
+}
+
+/// What waits for a worker, as its job's backlog.
+fn backlog_of<W, R>(
+    worker: &Arc<W>,
+    ask: impl Fn(Arc<W>) -> R + Send + Sync + 'static,
+) -> impl Fn() -> R + Send + Sync + 'static
+where
+    W: Send + Sync + 'static,
+    R: Future,
+{
+    let worker = worker.clone();
+    move || ask(worker.clone())
+}
+
+/// The jobs of a deployment.
+pub(crate) fn all(config: &EngineConfig, workers: &Workers) -> Vec<JobSpec> {
+    vec![
+        JobSpec::of(
+            &workers.collector,
+            ("gc", "Deletes blobs that nothing needs.", "blobs"),
+            |worker, run| async move {
+                let parameters = run.parameters()?;
+                report(worker.collect_once(&run, parameters).await)
+            },
+        )
+        .takes::<crate::background::collect::CollectParameters>()
+        .every(config.gc_interval)
+        .at_start(),
+        JobSpec::of(
+            &workers.upload_expiry,
+            ("uploads", "Aborts uploads past their age, forgets completed ones.", "uploads"),
+            |worker, run| async move { report(worker.expire_uploads_once(&run).await) },
+        )
+        .every(EXPIRY_EVERY.min(config.upload_age_max))
+        .at_start(),
+        JobSpec::of(
+            &workers.leftovers,
+            ("leftovers", "Aborts uploads in parts to backends that a process left behind.", "uploads"),
+            |worker, run| async move { report(worker.abort_leftovers_once(&run).await) },
+        )
+        .every(LEFTOVERS_EVERY)
+        .at_start(),
+        JobSpec::of(&workers.packer, ("pack", "Packs small objects together.", "objects"), |worker, run| async move {
+            report(worker.pack_once(&run).await)
+        })
+        .every(PACKS_EVERY)
+        .backlog(backlog_of(&workers.packer, |packer| async move { packer.backlog().await })),
+        JobSpec::of(
+            &workers.importer,
+            ("import", "Registers the objects of a store as versions of a bucket.", "objects"),
+            |worker, run| async move { report(worker.import_once(&run).await) },
+        )
+        .takes::<crate::adopt::import::ImportParameters>()
+        .resumes(),
+        JobSpec::of(
+            &workers.ejector,
+            ("eject", "Writes the objects of a bucket as plain files or objects.", "objects"),
+            |worker, run| async move { report(worker.eject_once(&run).await) },
+        )
+        .takes::<crate::adopt::eject::EjectParameters>()
+        .resumes(),
+        JobSpec::of(
+            &workers.lifecycle,
+            ("lifecycle", "Removes what the lifecycle rules of buckets say is over.", "versions"),
+            |worker, run| async move { report(worker.follow_lifecycles_once(&run).await) },
+        )
+        .every(lifecycle::interval(config.lifecycle_day)),
+        scrub(config, workers),
+        copies(config, workers),
+        backup(config, workers),
+        JobSpec::of(
+            &workers.converter,
+            ("converter", "Encodes stored content better while cores are idle.", "blobs"),
+            |worker, run| async move { report(worker.convert_once(&run).await) },
+        )
+        .takes::<crate::background::converter::ConverterParameters>()
+        .every(config.convert.interval)
+        .backlog(backlog_of(&workers.converter, |converter| async move { converter.backlog().await })),
+        JobSpec::of(
+            &workers.ordered,
+            ("convert", "Encodes a bucket or a prefix anew, as asked.", "objects"),
+            |worker, run| async move { report(worker.convert_as_ordered(&run).await) },
+        )
+        .takes::<crate::background::convert::ConvertOrder>()
+        .resumes(),
+    ]
+}
+
+fn scrub(config: &EngineConfig, workers: &Workers) -> JobSpec {
+    let about = "Verifies what is stored, puts what is damaged into quarantine.";
+    let spec = JobSpec::of(&workers.scrubber, ("scrub", about, "bytes"), |worker, run| async move {
+        let parameters = run.parameters()?;
+        worker.scrub_once(&run, parameters).await
+    })
+    .takes::<crate::background::scrub::ScrubParameters>()
+    .resumes();
+    match config.scrub.interval {
+        Some(interval) => spec.every(interval),
+        None => spec,
+    }
+}
+
+fn copies(config: &EngineConfig, workers: &Workers) -> JobSpec {
+    let about = "Gives what many objects or deltas need a second copy.";
+    let job = JobSpec::of(&workers.copier, ("copies", about, "blobs"), |worker, run| async move {
+        report(worker.copy_bases_once(&run).await)
+    });
+    match (config.base_copies, config.second_copies) {
+        (0, SecondCopies::None) => job,
+        _ => job.every(COPIES_EVERY),
+    }
+}
+
+fn backup(config: &EngineConfig, workers: &Workers) -> JobSpec {
+    let about = "Makes a backup of the catalog and removes those past their retention.";
+    let job =
+        JobSpec::of(
+            &workers.safety,
+            ("backup", about, "backups"),
+            |safety, _| async move { report(safety.backup().await) },
+        );
+    match config.safety.backup_interval {
+        Some(interval) => job.every(interval),
+        None => job,
+    }
+}

@@ -1,0 +1,126 @@
+//! A blob on its way: everything but its manifest.
+
+use crate::{
+    bases::{
+        choose::{Choice, ChoiceAccount},
+        plan::BaseOutcome,
+        similar::RegionSketch,
+    },
+    blobs::{piece::BasePiece, pins::Pin, upload::Outlet},
+    bucket::BucketHandle,
+    deployment::keyring::random,
+    error::EngineError,
+    resources::budget::Permit,
+    write::{encode::EncodedSegment, views::BaseView},
+};
+use catalog::FormBytes;
+use object_format::{BlobId, BlobKind, BlobSpec, BlobWriter, Coding, Seal, Segment, ViewRange};
+use std::sync::Arc;
+
+/// A blob but for its manifest.
+pub(crate) struct StagedContent {
+    pub(crate) id: BlobId,
+    pub(crate) writer: BlobWriter,
+    /// Sealed bytes not sent on yet.
+    pub(crate) tail: Vec<u8>,
+    /// What they hold of the budget once the blob is on its way.
+    pub(crate) tail_permit: Option<Permit>,
+    /// `None` while the blob is short enough to live in the catalog.
+    pub(crate) outlet: Option<Outlet>,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) footprints: Vec<Vec<BasePiece>>,
+    /// The base view where it is settled, and what it is of; otherwise it follows from the
+    /// footprints.
+    pub(crate) view: Option<(Vec<ViewRange>, Arc<BaseView>)>,
+    pub(crate) forms: FormBytes,
+    pub(crate) plain_len: u64,
+    /// What its regions resemble; empty where that does not matter.
+    pub(crate) sketches: Vec<RegionSketch>,
+    /// The bases of its regions and how they were chosen; holds the bases against collection.
+    pub(crate) choices: Vec<Arc<Choice>>,
+    pub(crate) base_outcome: BaseOutcome,
+    /// It is to be encoded better later.
+    pub(crate) deferred: bool,
+    /// Keeps base blobs from being collected until the commit has its edges; the windows themselves
+    /// go as soon as their segments are encoded.
+    pub(crate) pins: Vec<Arc<Vec<Pin>>>,
+}
+
+impl StagedContent {
+    /// A blob of which nothing has been written.
+    pub(super) fn begin(epoch: u32, bucket: &BucketHandle, kind: BlobKind) -> Result<Self, EngineError> {
+        let id = BlobId::new(epoch, random()?);
+        let seal = match bucket.domain_key() {
+            Some(key) => Seal::Aes256Gcm { key, salt: random()? },
+            None => Seal::None,
+        };
+        let mut tail = Vec::new();
+        let writer = BlobWriter::new(BlobSpec { id, kind, seal }, &mut tail);
+        Ok(Self {
+            id,
+            writer,
+            tail,
+            tail_permit: None,
+            outlet: None,
+            segments: Vec::new(),
+            footprints: Vec::new(),
+            view: None,
+            forms: FormBytes::default(),
+            plain_len: 0,
+            sketches: Vec::new(),
+            choices: Vec::new(),
+            base_outcome: BaseOutcome::None,
+            deferred: false,
+            pins: Vec::new(),
+        })
+    }
+
+    /// How its bases were chosen.
+    pub(crate) fn accounts(&self) -> impl Iterator<Item = &ChoiceAccount> {
+        self.choices.iter().map(|choice| &choice.account)
+    }
+
+    /// Keys of the bases that were chosen, each once.
+    pub(crate) fn base_keys(&self) -> Vec<String> {
+        let mut keys: Vec<String> = Vec::new();
+        for base in self.choices.iter().flat_map(|choice| &choice.bases) {
+            if !keys.contains(&base.object.key) {
+                keys.push(base.object.key.clone());
+            }
+        }
+        keys
+    }
+
+    pub(super) fn note(&mut self, encoded: &EncodedSegment) {
+        let plain_len = u64::from(encoded.plain_len);
+        let stored_len = encoded.stored.as_ref().map_or(plain_len, |stored| stored.len() as u64);
+        match encoded.coding {
+            Coding::Raw => self.forms.raw_plain += plain_len,
+            Coding::Zstd => {
+                self.forms.zstd_plain += plain_len;
+                self.forms.zstd_stored += stored_len;
+            }
+            Coding::Delta | Coding::View => {
+                self.forms.delta_plain += plain_len;
+                self.forms.delta_stored += stored_len;
+            }
+        }
+        self.plain_len += plain_len;
+        self.segments.push(Segment {
+            plain_len: encoded.plain_len,
+            stored_offset: self.writer.payload_len(),
+            stored_len: u32::try_from(stored_len).unwrap_or(u32::MAX),
+            coding: encoded.coding,
+            digest: encoded.digest,
+            footprint: encoded.view_footprint.clone(),
+        });
+        self.footprints.push(encoded.footprint.clone());
+    }
+
+    pub(super) fn seal(mut self, segment: &EncodedSegment, plain: &[u8]) -> Result<Self, EngineError> {
+        let stored = segment.stored.as_deref().unwrap_or(plain);
+        self.tail.reserve(stored.len() + stored.len() / 1024 + 256);
+        self.writer.push(stored, &mut self.tail)?;
+        Ok(self)
+    }
+}
