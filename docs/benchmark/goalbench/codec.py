@@ -19,7 +19,7 @@ FAMILIES = ("tar", "sql", "shifted", "disk")
 
 
 class NotHereError(RuntimeError):
-    """A program that the line compares with is not installed."""
+    """A program that the line needs is not here."""
 
 
 def pairs(seed: int, size: int, place: Path) -> list[Pair]:
@@ -35,9 +35,9 @@ def against_zstd(example: Path, pairs: list[Pair], place: Path) -> Iterator[tupl
     """Line 9: geometric means over the pairs of speed and ratio, ours over zstd's.
 
     # Errors
-    `NotHereError` when the program is not installed; so in the next.
+    `NotHereError` when a program is not here; so in the next.
     """
-    peer = installed("zstd-1")
+    peer = installed("zstd-1", example)
     results = [(run_ours(example, "balanced", pair, 3), run_peer(peer, pair, 3, place)) for pair in pairs]
     yield "speed", mean([ours.encode_mb_s / theirs.encode_mb_s for ours, theirs in results])
     yield "ratio", mean([ours.ratio / theirs.ratio for ours, theirs in results])
@@ -45,15 +45,18 @@ def against_zstd(example: Path, pairs: list[Pair], place: Path) -> Iterator[tupl
 
 def against_bsdiff(example: Path, pairs: list[Pair], place: Path) -> Iterator[tuple[str, float]]:
     """Line 10: the worst pair counts."""
-    peer = installed("bsdiff")
+    peer = installed("bsdiff", example)
     results = [(run_ours(example, "max", pair, 1), run_peer(peer, pair, 1, place)) for pair in pairs]
     yield "ratio", min(ours.ratio / theirs.ratio for ours, theirs in results)
 
 
-def installed(name: str) -> Peer:
+def installed(name: str, example: Path) -> Peer:
+    """What to compare with, when both sides are here."""
     peer = next(peer for peer in PEERS if peer.name == name)
     if not peer.available:
         raise NotHereError(f"{name.partition('-')[0]} is not installed")
+    if not example.is_file():
+        raise NotHereError(f"{example.name} is not built")
     return peer
 
 

@@ -149,6 +149,11 @@ def test_a_program_that_is_not_installed_leaves_its_line_unmeasured_with_its_nam
     assert (ratio.line, ratio.interval, ratio.why_not) == (10, None, "bsdiff is not installed")
 
 
+def test_a_codec_that_is_not_built_is_said_by_its_name_alone(tmp_path: Path) -> None:
+    with pytest.raises(codec.NotHereError, match=r"^(bench_codec is not built|zstd is not installed)$"):
+        list(codec.against_zstd(tmp_path / "bench_codec", [], tmp_path))
+
+
 def test_ratios_are_averaged_as_ratios() -> None:
     assert codec.mean([0.5, 2.0]) == pytest.approx(1.0)
 
