@@ -41,7 +41,7 @@ def lines_of(package: str, *tests: str, **environment: object) -> list[dict[str,
 @pytest.mark.timeout(3600)
 def test_every_one_of_ten_thousand_damaged_units_is_found() -> None:
     lines = lines_of("proxy", "--test", "it", "scrub::", SCRUB_UNITS=UNITS, SCRUB_TRIALS=TRIALS)
-    print(*lines, sep="\n")
+    print(*map(json.dumps, lines), sep="\n")
     assert [line["campaign"] for line in lines] == ["B11", "B12"]
     for line in lines:
         assert line["detected"] == line["ops"] >= UNITS and line["wrong"] == 0 and line["affected_is_exact"]
@@ -51,7 +51,7 @@ def test_every_one_of_ten_thousand_damaged_units_is_found() -> None:
 @pytest.mark.timeout(3600)
 def test_a_thousand_flipped_bits_of_the_catalog_delete_no_live_blob_and_give_no_wrong_byte() -> None:
     (line,) = lines_of("engine", "--lib", "tests::rot::a_flipped_bit", ROT_FLIPS=FLIPS)
-    print(line)
+    print(json.dumps(line))
     assert (line["ops"], line["in_ids"]) == (FLIPS, FLIPS // 2)
     assert (line["lost"], line["wrong"]) == (0, 0)
     assert line["refused_to_collect"] > 0 and line["mutant_detected"]
