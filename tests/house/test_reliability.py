@@ -10,7 +10,7 @@ def test_the_page_is_made_of_the_results_that_are_committed() -> None:
 
 
 def test_no_campaign_is_told_as_passed_that_was_not_run() -> None:
-    (campaign, *_) = CAMPAIGNS
+    campaign = next(campaign for campaign in CAMPAIGNS if not campaign.is_whole)
     ended = {"share": 0.1, "pytest": "1 skipped in 0.1s", "commit": "0", "lines": []}
     told = page([{"campaign": campaign.name, "outcome": "not run", **ended}])
     assert f"| {campaign.name} |" in told and "**not run**: 1 skipped" in told
