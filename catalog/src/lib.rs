@@ -22,6 +22,7 @@ mod relational;
 mod snapshot;
 mod sqlite;
 pub mod types;
+mod value;
 
 pub use contract::{Catalog, CatalogError, CommitObserver, Gate, Result, SpareSpace};
 pub use mutation::Mutation;

@@ -1,7 +1,7 @@
 //! The catalog as rows: what leaves it for a backup, and what comes back.
 
-pub use crate::relational::session::Value;
 use crate::types::Seq;
+pub use crate::value::Value;
 
 /// Some rows of one table.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,8 +4,8 @@ use super::pool::{Patience, Pool};
 use crate::{
     CatalogError, Result,
     relational::{
-        apply::only,
-        checksums,
+        change::only,
+        checksum_walk,
         schema::{self, Dialect},
         session::{Session, statement},
     },
@@ -43,7 +43,7 @@ async fn attempt(pool: &Pool) -> Result<()> {
         session.run(vec![statement!("INSERT INTO schema_version (version) VALUES ($1)", version)]).await?;
     }
     if found < schema::CHECKSUMS_VERSION {
-        checksums::fill(&mut session).await?;
+        checksum_walk::fill(&mut session).await?;
     }
     session.end("COMMIT").await
 }

@@ -23,7 +23,7 @@ mod writer;
 use crate::{
     CommitObserver, Gate, Result,
     relational::{
-        apply::{Change, Outcome},
+        change::{Change, Outcome},
         engine::{Consistency, Engine, Question},
     },
 };

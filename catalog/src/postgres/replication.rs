@@ -3,7 +3,7 @@
 use crate::{
     Result,
     relational::{
-        apply::only,
+        change::only,
         session::{Session, statement},
     },
 };

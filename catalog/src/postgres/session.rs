@@ -4,7 +4,7 @@ use super::errors::{catalog_error, describe};
 use crate::{
     CatalogError, Result,
     relational::{
-        apply::only,
+        change::only,
         session::{Lock, Row, Session, Statement, Value},
     },
     snapshot::TableRows,

@@ -9,7 +9,8 @@ use super::{
 use crate::{
     CatalogError, Result,
     relational::{
-        apply::{Change, Outcome, apply},
+        apply::apply,
+        change::{Change, Outcome},
         session::{Lock, Session, Statement, statement},
     },
 };

@@ -6,8 +6,9 @@
 //! left, and where there is none the blob is dying and has its tombstone.
 
 use super::{
-    apply::Decision,
-    buckets, checksums, hooks, rows,
+    buckets,
+    change::Decision,
+    checksums, hooks, rows,
     session::{Lock, Row, Session, Statement, signed, statement},
 };
 use crate::{

@@ -1,8 +1,9 @@
 //! Buckets, their keys, and settings.
 
 use super::{
-    apply::{Decision, Outcome, only},
-    blobs, rows,
+    blobs,
+    change::{Decision, Outcome, only},
+    rows,
     session::{Lock, Session, Statement, statement},
 };
 use crate::{CatalogError, Result, types::*};

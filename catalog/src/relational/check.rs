@@ -5,7 +5,7 @@
 //! for.
 
 use super::{
-    checksums,
+    checksum_walk,
     session::{Session, Value, statement},
 };
 use crate::{Result, types::Seq};
@@ -42,7 +42,7 @@ pub(crate) async fn check<S: Session>(session: &mut S) -> Result<Vec<String>> {
 /// checks pass an index that names another blob than its table does, so this is the whole one; rows
 /// that name what is not there are another question.
 pub(crate) async fn storage<S: Session>(session: &mut S) -> Result<Vec<String>> {
-    let mut broken = checksums::verify(session, SHOWN_MAX as usize).await?;
+    let mut broken = checksum_walk::verify(session, SHOWN_MAX as usize).await?;
     if !S::EXCLUSIVE {
         return Ok(broken);
     }
@@ -279,14 +279,14 @@ async fn check_journal<S: Session>(session: &mut S) -> Result<Vec<String>> {
         ])
         .await?;
     let mut broken = Vec::new();
-    let last: Seq = super::apply::only(&answers, 0)?.int(0)?;
-    let journal = super::apply::only(&answers, 1)?;
+    let last: Seq = super::change::only(&answers, 0)?.int(0)?;
+    let journal = super::change::only(&answers, 1)?;
     let (count, first, newest) = (journal.int(0)?, journal.int(1)?, journal.int(2)?);
     if count > 0 && (newest != last || newest - first + 1 != count) {
         broken
             .push(format!("the journal holds {count} rows from {first} to {newest}, and the last mutation is {last}"));
     }
-    let version = super::apply::only(&answers, 2)?.int(0)?;
+    let version = super::change::only(&answers, 2)?.int(0)?;
     if version > last {
         broken.push(format!("version {version} is newer than the last mutation, {last}"));
     }

@@ -3,7 +3,7 @@
 //! extents.
 
 use super::{
-    apply::Decision,
+    change::Decision,
     rows::{self, blob_columns},
     session::{Row, Session, Value, statement},
 };

@@ -4,8 +4,9 @@
 //! never named by a row is garbage as soon as that epoch is closed, as with blobs (E4).
 
 use super::{
-    apply::Decision,
-    blobs, checksums, rows,
+    blobs,
+    change::Decision,
+    checksums, rows,
     session::{Lock, Session, Statement, Value, statement},
 };
 use crate::{CatalogError, Result, types::*};

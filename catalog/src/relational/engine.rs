@@ -1,10 +1,10 @@
 //! The contract over anything that can run statements: [`Catalog`] for every [`Engine`].
 
 use super::{
-    apply::{Change, Import, Outcome, now_ms},
     blobs::{self, DuplicateQuery},
-    buckets, check, conversion, copies, history, hooks,
-    jobs::{self, JobChange},
+    buckets,
+    change::{Change, Import, JobChange, Outcome, now_ms},
+    check, conversion, copies, history, hooks, jobs,
     kept_buckets::KeptBuckets,
     list, multipart, read,
     session::Session,

@@ -6,7 +6,7 @@
 //! index finds is looked up among the blobs before it is given out.
 
 use super::{
-    apply::{Outcome, only},
+    change::{Outcome, only},
     rows,
     session::{Lock, Row, Session, Statement, Value, statement},
 };

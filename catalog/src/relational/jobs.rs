@@ -6,20 +6,10 @@
 //! is closed, is refused.
 
 use super::{
-    apply::{Outcome, only},
+    change::{JobChange, Outcome, only},
     session::{Lock, Row, Session, Statement, statement},
 };
 use crate::{CatalogError, Result, types::*};
-
-/// What is done to a job's row.
-#[derive(Clone, Debug)]
-pub(crate) enum JobChange {
-    Take(JobTake),
-    Renew { lease: JobLease, lease_ms: UnixMs },
-    Save { lease: JobLease, state: serde_json::Value },
-    Release { lease: JobLease, state: serde_json::Value },
-    Wish { name: String, wish: JobWish },
-}
 
 macro_rules! columns {
     () => {

@@ -1,8 +1,9 @@
 //! Locks of versions.
 
 use super::{
-    apply::Decision,
-    buckets, checksums, rows,
+    buckets,
+    change::Decision,
+    checksums, columns, rows,
     session::{Lock, Session, Statement, statement},
 };
 use crate::{CatalogError, Result, types::LockCommit};
@@ -30,7 +31,7 @@ pub(crate) async fn set<S: Session>(session: &mut S, commit: &LockCommit) -> Res
     let mut version = rows::version(version)?;
     let changed = version.lock.changed(commit.change, commit.now_ms, commit.bypass_governance);
     version.lock = changed.ok_or(CatalogError::Locked)?;
-    let (lock, retain_until_ms) = rows::lock_columns(&version.lock);
+    let (lock, retain_until_ms) = columns::lock_columns(&version.lock);
     Decision::done(vec![statement!(
         "UPDATE versions SET lock = $1, retain_until_ms = $2, checksum = $3 WHERE seq = $4",
         lock,

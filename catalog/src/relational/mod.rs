@@ -9,10 +9,14 @@
 pub(crate) mod apply;
 pub(crate) mod blobs;
 pub(crate) mod buckets;
+pub(crate) mod change;
 pub(crate) mod check;
+pub(crate) mod checksum_walk;
 pub(crate) mod checksums;
+pub(crate) mod columns;
 pub(crate) mod conversion;
 pub(crate) mod copies;
+pub(crate) mod decide;
 pub(crate) mod engine;
 pub(crate) mod history;
 pub(crate) mod hooks;

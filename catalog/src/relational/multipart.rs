@@ -2,8 +2,9 @@
 //! them.
 
 use super::{
-    apply::{Decision, Outcome},
-    blobs, buckets, checksums, rows,
+    blobs, buckets,
+    change::{Decision, Outcome},
+    checksums, rows,
     rows::upload_columns,
     session::{Lock, Session, Statement, signed, statement},
     versions,

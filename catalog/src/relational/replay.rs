@@ -4,8 +4,9 @@
 //! record, and nobody asks whether the writer's epoch is open, since the record is the answer.
 
 use super::{
-    apply::{Decision, Outcome, decide, only},
     buckets,
+    change::{Decision, Outcome, only},
+    decide::decide,
     session::{Session, statement},
     snapshot, writers,
 };

@@ -2,6 +2,7 @@
 
 use super::{
     checksums,
+    columns::{COMPLIANCE, GOVERNANCE, HELD, HOLD_ENDED, form_column, original_text},
     session::{Row, Statement, Value, signed, statement},
 };
 use crate::{CatalogError, Result, types::*};
@@ -43,11 +44,6 @@ pub(crate) fn version_at(row: &Row, first: usize) -> Result<Version> {
     Ok(version)
 }
 
-const GOVERNANCE: i64 = 1;
-const COMPLIANCE: i64 = 2;
-const HELD: i64 = 4;
-const HOLD_ENDED: i64 = 8;
-
 /// Reads a lock from the two columns lock, retain_until_ms that begin at `first`.
 pub(crate) fn lock(row: &Row, first: usize) -> Result<VersionLock> {
     let lock = row.int(first)?;
@@ -67,17 +63,6 @@ pub(crate) fn lock(row: &Row, first: usize) -> Result<VersionLock> {
         hold => Some(hold == HELD),
     };
     Ok(VersionLock { retention, legal_hold })
-}
-
-/// A lock as its two columns have it.
-pub(crate) fn lock_columns(lock: &VersionLock) -> (i64, Option<i64>) {
-    let mode = match lock.retention.map(|retention| retention.mode) {
-        None => 0,
-        Some(RetentionMode::Governance) => GOVERNANCE,
-        Some(RetentionMode::Compliance) => COMPLIANCE,
-    };
-    let hold = lock.legal_hold.map_or(0, |on| if on { HELD } else { HOLD_ENDED });
-    (mode | hold, lock.retention.map(|retention| retention.until_ms))
 }
 
 /// Columns of [`blob`], in its order, of table alias `b`.
@@ -157,19 +142,6 @@ pub(crate) fn insert_blob(row: &BlobRow) -> Result<Statement> {
     ))
 }
 
-/// A row's original as it stands in its column.
-pub(crate) fn original_text(row: &BlobRow) -> Result<Option<String>> {
-    row.original.as_ref().map(serde_json::to_string).transpose().map_err(unwritable)
-}
-
-/// A form as it stands in its column.
-pub(crate) fn form_column(form: BlobForm) -> i64 {
-    match form {
-        BlobForm::Whole => 0,
-        BlobForm::Delta => 1,
-    }
-}
-
 /// Reads an edge from the three columns delta, base, checksum that begin at `first`.
 pub(crate) fn edge(row: &Row, first: usize) -> Result<(BlobKey, BlobKey)> {
     let (delta, base) = (BlobKey(row.array(first)?), BlobKey(row.array(first + 1)?));
@@ -216,10 +188,6 @@ pub(crate) fn original(row: &Row, column: usize) -> Result<Option<Original>> {
     }
     let read = serde_json::from_value(row.json(column)?);
     read.map_err(|error| CatalogError::Damaged(format!("column {column} names no original: {error}")))
-}
-
-fn unwritable(error: serde_json::Error) -> CatalogError {
-    CatalogError::Other(error.to_string())
 }
 
 pub(crate) fn form(value: i64) -> Result<BlobForm> {

@@ -17,7 +17,7 @@ pub(crate) struct Dialect {
     pub(crate) index_table: &'static str,
 }
 
-/// A database older than this needs [`super::checksums::fill`] once it is up to date.
+/// A database older than this needs [`super::checksum_walk::fill`] once it is up to date.
 pub(crate) const CHECKSUMS_VERSION: i64 = 15;
 
 /// The schema version this program writes.

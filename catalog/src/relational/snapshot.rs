@@ -4,8 +4,8 @@
 //! says who is at work now.
 
 use super::{
-    apply::{Outcome, only},
-    checksums, schema,
+    change::{Outcome, only},
+    checksum_walk, schema,
     session::{Lock, Row, Session, Statement, Value, statement},
 };
 use crate::{
@@ -248,7 +248,7 @@ pub(crate) async fn import<S: Session>(session: &mut S, piece: &TableRows) -> Re
 /// Ends the import: every writer of before is closed, and new epochs begin above `epoch_min`.
 pub(crate) async fn end<S: Session>(session: &mut S, epoch_min: u32) -> Result<Outcome> {
     must_be_importing(session).await?;
-    checksums::fill(session).await?;
+    checksum_walk::fill(session).await?;
     session
         .run(vec![
             statement!("UPDATE writers SET closed = 1"),

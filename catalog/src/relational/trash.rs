@@ -2,7 +2,7 @@
 //! taken off it again.
 
 use super::{
-    apply::{Decision, Outcome, only},
+    change::{Decision, Outcome, only},
     session::{Row, Session, signed, statement},
 };
 use crate::{Result, types::*};

@@ -5,7 +5,7 @@
 //! purged like any other.
 
 use super::{
-    apply::{Decision, Outcome},
+    change::{Decision, Outcome},
     rows::{self, blob_columns},
     session::{Lock, Row, Session, Statement, Value, statement},
 };

@@ -1,8 +1,9 @@
 //! Versions: put, delete, rewrite.
 
 use super::{
-    apply::{Decision, Outcome, only},
-    blobs, buckets, checksums, rows,
+    blobs, buckets,
+    change::{Decision, Outcome, only},
+    checksums, columns, rows,
     session::{Lock, Row, Session, Statement, Value, signed, statement},
 };
 use crate::{CatalogError, Result, admission::Content, types::*};
@@ -189,7 +190,7 @@ fn remove(seq: Seq) -> [Statement; 2] {
 
 /// The row of a key's new newest version.
 pub(crate) fn insert(version: &Version) -> Result<Statement> {
-    let (lock, retain_until_ms) = rows::lock_columns(&version.lock);
+    let (lock, retain_until_ms) = columns::lock_columns(&version.lock);
     Ok(statement!(
         "INSERT INTO versions (bucket, key, id, seq, modified_ms, size, facts, extents_digest, named, marker, current, lock, retain_until_ms, \
          checksum) \

@@ -2,7 +2,7 @@
 //! commit (E4, E23).
 
 use super::{
-    apply::{Decision, Outcome, only},
+    change::{Decision, Outcome, only},
     session::{Lock, Session, Statement, statement},
 };
 use crate::{CatalogError, Result, types::UnixMs};

@@ -4,8 +4,8 @@ use super::{Place, ReadWork};
 use crate::{
     CatalogError, Result,
     relational::{
-        apply::now_ms,
-        checksums,
+        change::now_ms,
+        checksum_walk,
         schema::{self, Dialect},
         session::{Row, Session, Statement, Value},
     },
@@ -247,7 +247,7 @@ fn migrate_in_transaction(session: &mut SqliteSession) -> Result<()> {
             .map_err(catalog_error)?;
     }
     if found < schema::CHECKSUMS_VERSION {
-        finish(checksums::fill(session))?;
+        finish(checksum_walk::fill(session))?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ mod writer;
 use crate::{
     CatalogError, CommitObserver, Gate, Result, SpareSpace,
     relational::{
-        apply::{Change, Outcome},
+        change::{Change, Outcome},
         engine::{Consistency, Engine, Question},
         kept_buckets::KeptBuckets,
     },

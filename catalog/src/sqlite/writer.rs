@@ -8,7 +8,8 @@ use super::{
 use crate::{
     CatalogError, Result,
     relational::{
-        apply::{Change, Outcome, apply},
+        apply::apply,
+        change::{Change, Outcome},
         read,
     },
     types::Seq,

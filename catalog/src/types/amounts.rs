@@ -1,6 +1,9 @@
 //! Pending deletions, files without a row, and what is stored.
 
-use super::{BlobKey, FormBytes, Original, UnixMs};
+use super::{
+    blobs::{FormBytes, Original},
+    ids::{BlobKey, UnixMs},
+};
 use serde::{Deserialize, Serialize};
 
 /// A blob waiting for its purge.

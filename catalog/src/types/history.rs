@@ -1,8 +1,10 @@
 //! The nouns of buckets that keep versions.
 
-use super::{BucketId, Precondition, UnixMs, Version, VersionId};
+use super::{
+    ids::{BucketId, UnixMs, VersionRef},
+    versions::{Precondition, Version},
+};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// Whether a bucket keeps the versions that are overwritten or deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -20,38 +22,6 @@ impl Versioning {
     /// True while it never kept versions: the default.
     pub fn is_off(&self) -> bool {
         *self == Versioning::Off
-    }
-}
-
-/// Which version of a key a request names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum VersionRef {
-    /// The one with this id, which has a name of its own.
-    Id(VersionId),
-    /// The null version.
-    Null,
-}
-
-/// The S3 version id: 32 lower-case hex digits, or `null`.
-impl fmt::Display for VersionRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            VersionRef::Id(id) => f.write_str(&hex::encode(id.0)),
-            VersionRef::Null => f.write_str("null"),
-        }
-    }
-}
-
-impl VersionRef {
-    /// Reads an S3 version id; `None` for what no version is called.
-    pub fn parse(text: &str) -> Option<VersionRef> {
-        if text == "null" {
-            return Some(VersionRef::Null);
-        }
-        let mut id = [0; 16];
-        let lower = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        hex::decode_to_slice(text, &mut id).ok().filter(|()| lower)?;
-        Some(VersionRef::Id(VersionId(id)))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The journal's entries, and the jobs of background work.
 
-use super::{Seq, UnixMs};
+use super::ids::{Seq, UnixMs};
 
 /// One journal row.
 #[derive(Clone, Debug, PartialEq, Eq)]

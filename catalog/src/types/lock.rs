@@ -1,6 +1,6 @@
 //! The nouns of object lock: what keeps a version from being removed.
 
-use super::{BucketId, UnixMs, VersionId};
+use super::ids::{BucketId, UnixMs, VersionId};
 use serde::{Deserialize, Serialize};
 
 /// Who may end a retention before its time.

@@ -1,6 +1,11 @@
 //! Multipart uploads and their parts.
 
-use super::{BucketId, Extent, NewBlob, Precondition, UnixMs, UploadId, VersionId, VersionLock};
+use super::{
+    blobs::{Extent, NewBlob},
+    ids::{BucketId, UnixMs, UploadId, VersionId},
+    lock::VersionLock,
+    versions::Precondition,
+};
 use serde::{Deserialize, Serialize};
 
 /// A multipart upload's row.

@@ -1,0 +1,61 @@
+//! Buckets and their keys.
+
+use super::{
+    history::Versioning,
+    ids::{BucketId, UnixMs},
+};
+use serde::{Deserialize, Serialize};
+
+/// A bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bucket {
+    /// Catalog id.
+    pub id: BucketId,
+    /// S3 name.
+    pub name: String,
+    /// Canonical id of the owner.
+    pub owner: String,
+    /// When it was made.
+    pub created_ms: UnixMs,
+    /// Its settings as JSON: compression, encryption, effort, backend, key id … (opaque here).
+    pub settings: serde_json::Value,
+    /// Whether it keeps versions.
+    #[serde(default, skip_serializing_if = "Versioning::is_off")]
+    pub versioning: Versioning,
+    /// Whether its versions can be locked: then it keeps versions, for good.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub object_lock: bool,
+}
+
+/// A bucket to be created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewBucket {
+    /// S3 name.
+    pub name: String,
+    /// Canonical id of the owner.
+    pub owner: String,
+    /// Its settings.
+    pub settings: serde_json::Value,
+    /// Whether its versions can be locked; it keeps versions then.
+    pub object_lock: bool,
+    /// Now.
+    pub now_ms: UnixMs,
+}
+
+/// One wrapped domain key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrappedKey {
+    /// Its id.
+    #[serde(with = "crate::encoding::hex_array")]
+    pub id: [u8; 16],
+    /// The bucket it serves.
+    pub bucket: BucketId,
+    /// Epoch within the bucket, from 1; 0 for the bucket's similarity secret.
+    pub epoch: u32,
+    /// Fingerprint of the KEK that wraps it.
+    #[serde(with = "crate::encoding::hex_array")]
+    pub kek: [u8; 8],
+    /// The wrapped bytes.
+    #[serde(with = "crate::encoding::base64_bytes")]
+    pub wrapped: Vec<u8>,
+}
