@@ -11,7 +11,7 @@ use crate::{
         convert::OrderedConverter,
         converter::{
             Converter, ConverterMemory,
-            merge::{MergeMemory, Merger},
+            merge::{Merger, memory::MergeMemory},
             round::Leave,
         },
         copies::Copier,
@@ -57,6 +57,7 @@ use crate::{
     write::{
         change::Changes,
         effort,
+        finish::Finisher,
         open_uploads::OpenUploads,
         parts::{PartsSeen, Uploads},
         publish::Publisher,
@@ -276,11 +277,15 @@ impl Paths {
             safety: safety.clone(),
             parts_seen: parts_seen.clone(),
         });
-        let publisher = Arc::new(Publisher {
+        let finisher = Arc::new(Finisher {
             stager: stager.clone(),
             read: read.clone(),
             catalog: catalog.clone(),
             blobs: blobs.clone(),
+        });
+        let publisher = Arc::new(Publisher {
+            finisher,
+            catalog: catalog.clone(),
             writer: writer.clone(),
             hooks: hooks.clone(),
             parts_seen: parts_seen.clone(),

@@ -14,11 +14,14 @@ mod branches;
 mod check;
 mod currency;
 mod document;
+mod look;
 mod lost;
 mod merge;
 mod names;
+mod options;
 mod recovered;
 mod restore;
+mod safety;
 mod ship;
 mod store_key;
 mod trust;
@@ -27,161 +30,13 @@ mod vouch;
 mod witness;
 
 pub use backup::BackupInfo;
-pub use branches::Fork;
 pub use lost::{Hole, LostMutation};
 pub use merge::{Conflict, Merged, Side, Written};
 
 pub(crate) use check::Reader;
+pub use options::{Fork, Progress, RecoveryOptions};
 pub use recovered::{LostVersion, Recovered};
-pub use restore::{Progress, RecoveryOptions, RecoveryReport, check_fork, list_backups, recover};
+pub use restore::{RecoveryReport, check_fork, list_backups, recover};
+pub(crate) use safety::{Safety, sweep_floor};
 pub use ship::Shipped;
 pub(crate) use witness::Suspects;
-
-use crate::{
-    config::SafetyConfig,
-    deployment::keyring::Keyring,
-    error::EngineError,
-    metrics::Metrics,
-    resources::{budget::MemoryBudget, clock::now_ms, pool::CodecPool},
-};
-use catalog::{Catalog, Seq};
-use serde::{Deserialize, Serialize};
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, OnceLock, atomic::AtomicU32},
-    time::Duration,
-};
-use storage_backends::{Backend, Reserve};
-use tokio::sync::{Notify, watch};
-use vault::Vault;
-
-/// The catalog's lineage, as its setting says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LineageSetting {
-    name: String,
-    parent: Option<String>,
-    start: Seq,
-}
-
-/// The name of that setting.
-const LINEAGE_SETTING: &str = "lineage";
-/// The setting that keeps the collector from blobs that only a rebuild can judge.
-const SWEEP_FLOOR_SETTING: &str = "sweep_floor";
-/// How long it does so.
-const SWEEP_FLOOR: Duration = Duration::from_secs(7 * 86_400);
-
-/// How many shipments have ended well, and up to where the last of them came. The second may go
-/// back: a catalog may.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Round {
-    number: u64,
-    seq: Seq,
-}
-
-/// Ships, backs up, and knows how far it is.
-pub(crate) struct Safety {
-    config: SafetyConfig,
-    /// The catalog itself, not the one that waits for us.
-    catalog: Arc<dyn Catalog>,
-    vault: Vault,
-    budget: Option<Arc<MemoryBudget>>,
-    metrics: Arc<Metrics>,
-    /// One shipment at a time in this process; several processes do no harm to each other
-    /// (`cut_journal`).
-    shipping: tokio::sync::Mutex<()>,
-    backing_up: tokio::sync::Mutex<()>,
-    /// What is kept on the backend's disk for when it is full.
-    reserve: OnceLock<Arc<Reserve>>,
-    /// What the last shipment came to.
-    shipped: watch::Sender<Round>,
-    /// Somebody waits for a shipment.
-    wanted: Notify,
-    currency: currency::Currency,
-    /// Generation of the lineage that the backend is known to have heard of; 0 for none.
-    announced: AtomicU32,
-    /// Generation of the lineage whose document is known to be sealed, itself or by a copy; 0 for
-    /// none.
-    sealed: AtomicU32,
-}
-
-impl Safety {
-    /// The backends that are this deployment's now. One that cannot be asked is not known to be.
-    ///
-    /// # Errors
-    /// [`EngineError`] that says what to do when one was taken over since the start.
-    pub(crate) async fn owned_backends(&self) -> Result<BTreeSet<String>, EngineError> {
-        match self.places() {
-            Some(places) => places.owned().await,
-            None => Ok(BTreeSet::new()),
-        }
-    }
-
-    /// Whether every backend can be asked and is this deployment's.
-    ///
-    /// # Errors
-    /// As [`Safety::owned_backends`], and what the backends say.
-    pub(crate) async fn check_ownership(&self) -> Result<(), EngineError> {
-        match self.places() {
-            Some(places) => places.lost().await?.map_or(Ok(()), Err),
-            None => Ok(()),
-        }
-    }
-
-    pub(crate) fn new(
-        config: SafetyConfig,
-        catalog: Arc<dyn Catalog>,
-        backend: Arc<dyn Backend>,
-        keyring: Arc<Keyring>,
-        pool: Arc<CodecPool>,
-        budget: Option<Arc<MemoryBudget>>,
-        metrics: Arc<Metrics>,
-    ) -> Self {
-        Self {
-            currency: currency::Currency::new(metrics.clone()),
-            config,
-            catalog,
-            vault: Vault::new(backend, keyring, pool, metrics.clone()),
-            budget,
-            metrics,
-            shipping: tokio::sync::Mutex::new(()),
-            backing_up: tokio::sync::Mutex::new(()),
-            reserve: OnceLock::new(),
-            shipped: watch::Sender::default(),
-            wanted: Notify::new(),
-            announced: AtomicU32::new(0),
-            sealed: AtomicU32::new(0),
-        }
-    }
-
-    /// From now on the journal is spared while this is used up: each of its blobs takes some of it.
-    pub(crate) fn spare(&self, reserve: Arc<Reserve>) {
-        // Set once, when the engine is opened.
-        let _ = self.reserve.set(reserve);
-    }
-
-    /// How long a dead blob waits for its purge because a backup may need it (E21).
-    pub(crate) fn purge_delay_ms(&self) -> catalog::UnixMs {
-        let retention = self.config.backup_interval.map_or(Duration::ZERO, |_| self.config.backup_retention);
-        catalog::UnixMs::try_from(retention.as_millis()).unwrap_or(catalog::UnixMs::MAX / 4)
-    }
-
-    /// Every backup in the backend, oldest first.
-    pub(crate) async fn backups(&self) -> Result<Vec<BackupInfo>, EngineError> {
-        self.vault.backups().await
-    }
-}
-
-/// Blobs of epochs up to `epoch` that no row knows are left alone until `until_ms`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SweepFloor {
-    pub(crate) epoch: u32,
-    pub(crate) until_ms: catalog::UnixMs,
-}
-
-/// The floor in force, if any.
-pub(crate) async fn sweep_floor(catalog: &dyn Catalog) -> Result<Option<SweepFloor>, EngineError> {
-    let Some(setting) = catalog.setting(SWEEP_FLOOR_SETTING).await? else { return Ok(None) };
-    let floor: SweepFloor = serde_json::from_value(setting)
-        .map_err(|error| EngineError::Other(format!("the catalog's setting {SWEEP_FLOOR_SETTING}: {error}")))?;
-    Ok((floor.until_ms > now_ms()).then_some(floor))
-}

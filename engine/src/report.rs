@@ -10,7 +10,7 @@ use crate::{
     error::EngineError,
     metrics::Metrics,
     read::object::{Named, ReadPath},
-    write::publish::CHOICES,
+    write::finish::CHOICES,
 };
 use catalog::{BlobKey, BlobRow, BucketStats, Catalog, Original, StoredBytes, VersionRef};
 use object_format::{BlobId, Suite};
@@ -212,7 +212,7 @@ impl Reports {
             .collect();
         value["fan_in"] = json!(self.catalog.fan_in(row.id).await?);
         if row.pack {
-            let members = packs::members_of(&manifest.root.facts.facts)?;
+            let members = packs::contents::members_of(&manifest.root.facts.facts)?;
             value["members"] = members
                 .iter()
                 .map(|member| json!({"key": member.key, "version": member.version, "offset": member.offset, "len": member.len}))

@@ -4,6 +4,7 @@
 pub(crate) mod change;
 pub(crate) mod effort;
 pub(crate) mod encode;
+pub(crate) mod finish;
 pub(crate) mod open_uploads;
 pub(crate) mod parts;
 pub(crate) mod publish;

@@ -3,21 +3,24 @@
 //! runs, straight from the engine to the command line.
 
 mod access;
+mod answer;
 mod console;
 
 pub use access::{Access, Caller, Scope};
+pub use answer::AdminError;
+use answer::{Answer, failed, json_answer, text};
 
 use crate::{
     auth::Users,
-    engine::{CollectParameters, Engine, EngineError, JobAction},
+    engine::{CollectParameters, Engine, JobAction},
     metrics::Metrics,
     ops::access::Trial,
 };
 use bytes::Bytes;
 use catalog::VersionRef;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
+use http::{HeaderValue, Method, Request, StatusCode, header, request::Parts};
 use http_body::Body;
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Limited};
 use s3_wire::{Query, timestamp};
 use serde_json::{Value, json};
 use std::{
@@ -46,45 +49,7 @@ pub struct AdminService {
 /// Gives the users as they are now.
 pub type UsersNow = Box<dyn Fn() -> Arc<Users> + Send + Sync>;
 
-/// Why an API call has no answer.
-#[derive(Debug)]
-pub struct AdminError {
-    /// What it is over HTTP.
-    pub status: StatusCode,
-    /// What the operator is told. Operators are trusted with the engine's own words.
-    pub message: String,
-}
-
-impl AdminError {
-    fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into() }
-    }
-
-    fn not_found(what: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, format!("there is no such {what}"))
-    }
-
-    fn invalid(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, message)
-    }
-}
-
-impl From<EngineError> for AdminError {
-    fn from(error: EngineError) -> Self {
-        let status = match error {
-            EngineError::Busy(_) | EngineError::Unavailable(_) | EngineError::NotCurrent(_) | EngineError::Fenced => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
-            EngineError::NoJob(_) => StatusCode::NOT_FOUND,
-            EngineError::JobRuns(_) | EngineError::JobRefused(_) => StatusCode::CONFLICT,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        Self::new(status, error.to_string())
-    }
-}
-
 type ApiResult = Result<Value, AdminError>;
-type Answer = Response<Full<Bytes>>;
 
 impl AdminService {
     /// The API over an engine. `access` says who may call from the network, `None`: nobody;
@@ -318,27 +283,6 @@ fn seconds(query: &Query, name: &'static str) -> Result<Option<Duration>, AdminE
     let Some(text) = query.get(name) else { return Ok(None) };
     let number = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     number.map(Some).ok_or_else(|| AdminError::invalid(format!("{name} is a number of seconds, not {text:?}")))
-}
-
-fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    answer
-}
-
-fn json_answer(status: StatusCode, value: &Value) -> Answer {
-    let mut answer = text(status, value.to_string() + "\n");
-    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    answer
-}
-
-fn failed(error: &AdminError) -> Answer {
-    let mut answer = json_answer(error.status, &json!({ "error": error.message }));
-    if error.status == StatusCode::UNAUTHORIZED {
-        answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    }
-    answer
 }
 
 #[cfg(test)]

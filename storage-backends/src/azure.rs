@@ -8,11 +8,13 @@
 use crate::{
     BackendError, ErrorKind, Result,
     cloud::{
-        Bucket, CloudBackend, Timeouts, TrustedCertificates, UploadOptions,
+        CloudBackend,
+        bucket::Bucket,
         connector::{Connector, ExclusiveCreate, client_options, no_retries},
         directory,
         endpoint::PlainHttp,
         not_set_up,
+        settings::{Timeouts, TrustedCertificates, UploadOptions},
     },
 };
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};

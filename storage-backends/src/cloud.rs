@@ -11,9 +11,11 @@
 //! [`refusal::Refusal`], so that "there is no such blob" is believed only when the store says
 //! exactly that (I10): a 404 that speaks of a missing bucket, or of nothing at all, is an error.
 
+pub(crate) mod bucket;
 pub(crate) mod connector;
 pub(crate) mod endpoint;
 pub(crate) mod refusal;
+pub(crate) mod settings;
 pub(crate) mod upload;
 
 use crate::{
@@ -21,93 +23,16 @@ use crate::{
     UnfinishedUploads,
 };
 use async_trait::async_trait;
-use connector::ExclusiveCreate;
+use bucket::Bucket;
 use futures::{
     StreamExt, TryStreamExt,
     stream::{self, BoxStream},
 };
-use object_store::{
-    Attributes, Certificate, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt,
-    list::{PaginatedListOptions, PaginatedListStore},
-    multipart::MultipartStore,
-    path::Path,
-};
+use object_store::{Attributes, GetOptions, GetRange, ObjectStore, list::PaginatedListOptions};
 use refusal::failure;
-use std::{
-    fmt,
-    ops::Range,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+pub use settings::{Timeouts, TrustedCertificates, UploadOptions};
+use std::{fmt, ops::Range, sync::Arc, time::Duration};
 use upload::Manner;
-
-/// How a blob is cut into parts. One upload holds at most `part_bytes × (parts_in_flight + 1)`
-/// bytes in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UploadOptions {
-    /// A part's size in bytes: a blob up to this size is a single request. At least 5 MiB, which
-    /// the stores ask for; with the 10,000 parts they allow, 8 MiB are enough for blobs of 78 GiB.
-    pub part_bytes: usize,
-    /// Parts of one blob uploaded at the same time, at least 1.
-    pub parts_in_flight: usize,
-}
-
-impl Default for UploadOptions {
-    fn default() -> Self {
-        Self { part_bytes: 8 << 20, parts_in_flight: 2 }
-    }
-}
-
-impl UploadOptions {
-    /// The most memory one upload takes, in bytes: what a caller with a memory budget takes a
-    /// permit for.
-    pub fn buffered_bytes_max(&self) -> u64 {
-        self.part_bytes as u64 * (self.parts_in_flight as u64 + 1)
-    }
-}
-
-/// How long a silent store is waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timeouts {
-    /// Until a connection stands.
-    pub connect: Duration,
-    /// Between two signs of life on a connection; for an upload, from its first byte to the answer.
-    pub silence: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self { connect: Duration::from_secs(5), silence: Duration::from_secs(120) }
-    }
-}
-
-/// Certificate authorities that are trusted beside those of the machine: for a store with a
-/// certificate of its owner's making.
-#[derive(Clone, Default)]
-pub struct TrustedCertificates(Vec<Certificate>);
-
-impl TrustedCertificates {
-    /// Reads certificates in PEM, one or several.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Invalid`] when there is none in it, or one cannot be read.
-    pub fn from_pem(pem: &[u8]) -> Result<Self> {
-        let read = Certificate::from_pem_bundle(pem);
-        let read = read.map_err(|error| {
-            BackendError::with_source(ErrorKind::Invalid, "the certificates cannot be read as PEM", error)
-        })?;
-        if read.is_empty() {
-            return Err(BackendError::new(ErrorKind::Invalid, "there is no certificate in PEM"));
-        }
-        Ok(Self(read))
-    }
-}
-
-impl fmt::Debug for TrustedCertificates {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} certificates", self.0.len())
-    }
-}
 
 /// A bucket (container) of a store in a cloud, or of anything that speaks the same protocol. Made
 /// by `S3Config::open`, `GcsConfig::open` and `AzureConfig::open`. Clones share connections.
@@ -115,30 +40,6 @@ impl fmt::Debug for TrustedCertificates {
 pub struct CloudBackend {
     pub(crate) bucket: Arc<Bucket>,
 }
-
-/// What all calls share.
-pub(crate) struct Bucket {
-    pub(crate) store: Arc<dyn Store>,
-    /// Where the store can say which uploads in parts were never completed.
-    pub(crate) unfinished: Option<Box<dyn UnfinishedUploads>>,
-    /// Starts every name in the bucket; empty or with a `/` at its end.
-    pub(crate) prefix: String,
-    pub(crate) upload: UploadOptions,
-    pub(crate) exclusive: ExclusiveCreate,
-    /// Whether a single put is followed by a HEAD, because the store does not check a checksum of
-    /// ours.
-    pub(crate) confirms_single_puts: bool,
-    /// Whether a listing lacks the object that is called exactly like the prefix, as `object_store`
-    /// makes it for Azure.
-    pub(crate) listing_lacks_the_prefix: bool,
-    /// What repeats the requests of uploads; without it none is.
-    pub(crate) repeats: OnceLock<Repeats>,
-}
-
-/// The faces of a store that are used here.
-pub(crate) trait Store: ObjectStore + PaginatedListStore + MultipartStore {}
-
-impl<S: ObjectStore + PaginatedListStore + MultipartStore> Store for S {}
 
 impl CloudBackend {
     /// Removes the parts of uploads below the prefix that a crash interrupted: begun at least
@@ -198,72 +99,6 @@ pub(crate) fn directory(prefix: &str) -> String {
 /// A configuration that `object_store` does not take.
 pub(crate) fn not_set_up(error: object_store::Error) -> BackendError {
     BackendError::with_source(ErrorKind::Invalid, format!("the backend cannot be set up: {error}"), error)
-}
-
-impl Bucket {
-    fn path(&self, name: &BlobName) -> Result<Path> {
-        self.path_of(name.as_str())
-    }
-
-    fn path_of(&self, name: &str) -> Result<Path> {
-        Path::parse(format!("{}{name}", self.prefix)).map_err(|error| {
-            let message = format!("the prefix {:?} is no path", self.prefix);
-            BackendError::with_source(ErrorKind::Invalid, message, error)
-        })
-    }
-
-    /// The length of the object at `path`, if there is one.
-    pub(crate) async fn head(&self, path: &Path) -> Result<Option<u64>> {
-        match self.store.head(path).await {
-            Ok(meta) => Ok(Some(meta.size)),
-            Err(error) => {
-                let (refused, error) = failure("ask for", path, error);
-                match refused {
-                    Some(refused) if refused.means_absent() => Ok(None),
-                    // An answer to HEAD has no body, hence no code: a missing bucket looks the
-                    // same. GET tells.
-                    Some(refused) if refused.status == 404 => self.head_by_get(path).await,
-                    _ => Err(error),
-                }
-            }
-        }
-    }
-
-    async fn head_by_get(&self, path: &Path) -> Result<Option<u64>> {
-        match self.store.get_opts(path, GetOptions::default()).await {
-            Ok(found) => Ok(Some(found.meta.size)),
-            Err(error) => match failure("ask for", path, error) {
-                (Some(refused), _) if refused.means_absent() => Ok(None),
-                (_, error) => Err(error),
-            },
-        }
-    }
-
-    /// Removes the object at `path`, if there is one.
-    pub(crate) async fn delete(&self, path: &Path) -> Result<()> {
-        let Err(error) = self.store.delete(path).await else { return Ok(()) };
-        // Azure removes in batches, whose inner answers object_store has judged itself: it knows a
-        // missing blob from a missing container.
-        let judged_absent = matches!(error, object_store::Error::NotFound { .. });
-        match failure("remove", path, error) {
-            (Some(refused), _) if refused.means_absent() => Ok(()),
-            (None, _) if judged_absent => Ok(()),
-            (_, error) => Err(error),
-        }
-    }
-
-    /// What a listing says of one object; `None` for objects that are not blobs.
-    fn listed(&self, object: ObjectMeta) -> Option<Listed> {
-        let name = object.location.as_ref().strip_prefix(&self.prefix)?;
-        let name = BlobName::new(name).ok()?;
-        Some(Listed { name, stored_len: object.size, modified: Some(object.last_modified.into()) })
-    }
-
-    /// What a listing would say of one object.
-    async fn listed_alone(&self, name: BlobName) -> Result<Option<Listed>> {
-        let stored_len = self.head(&self.path(&name)?).await?;
-        Ok(stored_len.map(|stored_len| Listed { name, stored_len, modified: None }))
-    }
 }
 
 #[async_trait]

@@ -13,11 +13,13 @@ pub use credentials::S3Credentials;
 use crate::{
     PlainBucket, Result,
     cloud::{
-        Bucket, CloudBackend, Timeouts, TrustedCertificates, UploadOptions,
+        CloudBackend,
+        bucket::Bucket,
         connector::{Connector, ExclusiveCreate, client_options, no_retries},
         directory,
         endpoint::PlainHttp,
         not_set_up,
+        settings::{Timeouts, TrustedCertificates, UploadOptions},
     },
 };
 use object_store::{

@@ -1,9 +1,9 @@
 //! Connections, pooled; and how long to wait for a database that is away.
 
 use super::{
-    PostgresOptions,
     address::{Address, Security},
     errors,
+    options::PostgresOptions,
     session::PostgresSession,
     tls::Tls,
 };

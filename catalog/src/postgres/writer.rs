@@ -1,8 +1,8 @@
 //! The one task of this process that writes, and its group commit.
 
 use super::{
-    PostgresOptions,
     errors::is_refusal,
+    options::PostgresOptions,
     pool::{Patience, Pool},
     session::{CLOCK_MS, EndError},
 };

@@ -6,7 +6,6 @@
 //! left, and where there is none the blob is dying and has its tombstone.
 
 use super::{
-    buckets,
     change::Decision,
     checksums, hooks, rows,
     session::{Lock, Row, Session, Statement, signed, statement},
@@ -129,7 +128,7 @@ pub(crate) async fn purge<S: Session>(session: &mut S, blob: BlobKey, now_ms: Un
         statement!("DELETE FROM blobs WHERE id = $1", blob.0),
     ]);
     writes.extend(release_all(rows::bases(&answers[1])?, &BTreeSet::new(), now_ms));
-    writes.extend(buckets::forget_deleted(bucket));
+    writes.extend(forget_deleted_bucket(bucket));
     Decision::done(writes)
 }
 
@@ -254,4 +253,21 @@ pub(crate) async fn tombstones<S: Session>(session: &mut S, before_ms: UnixMs, l
         })
     };
     rows.iter().map(tombstone).collect()
+}
+
+/// Removes what a deleted bucket still has once its last blob is purged; does nothing before.
+pub(crate) fn forget_deleted_bucket(bucket: BucketId) -> [Statement; 2] {
+    [
+        statement!(
+            "DELETE FROM keys WHERE bucket = $1 \
+             AND EXISTS (SELECT 1 FROM buckets d WHERE d.id = $1 AND d.name IS NULL) \
+             AND NOT EXISTS (SELECT 1 FROM blobs b WHERE b.bucket = $1)",
+            bucket.0
+        ),
+        statement!(
+            "DELETE FROM buckets WHERE id = $1 AND name IS NULL \
+             AND NOT EXISTS (SELECT 1 FROM blobs b WHERE b.bucket = $1)",
+            bucket.0
+        ),
+    ]
 }

@@ -157,25 +157,8 @@ pub(crate) async fn delete<S: Session>(session: &mut S, bucket: BucketId, now_ms
         statement!("UPDATE buckets SET name = NULL WHERE id = $1", bucket.0),
     ];
     writes.extend(blobs::release_all(rows::blob_keys(&answers[3])?, &BTreeSet::new(), now_ms));
-    writes.extend(forget_deleted(bucket));
+    writes.extend(blobs::forget_deleted_bucket(bucket));
     Decision::done(writes)
-}
-
-/// Removes what a deleted bucket still has once its last blob is purged; does nothing before.
-pub(crate) fn forget_deleted(bucket: BucketId) -> [Statement; 2] {
-    [
-        statement!(
-            "DELETE FROM keys WHERE bucket = $1 \
-             AND EXISTS (SELECT 1 FROM buckets d WHERE d.id = $1 AND d.name IS NULL) \
-             AND NOT EXISTS (SELECT 1 FROM blobs b WHERE b.bucket = $1)",
-            bucket.0
-        ),
-        statement!(
-            "DELETE FROM buckets WHERE id = $1 AND name IS NULL \
-             AND NOT EXISTS (SELECT 1 FROM blobs b WHERE b.bucket = $1)",
-            bucket.0
-        ),
-    ]
 }
 
 pub(crate) async fn by_name<S: Session>(session: &mut S, name: &str) -> Result<Option<Bucket>> {

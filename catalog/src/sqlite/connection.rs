@@ -1,6 +1,6 @@
 //! Connections: how they are opened, and how statements run on them.
 
-use super::{Place, ReadWork};
+use super::options::{Place, ReadWork};
 use crate::{
     CatalogError, Result,
     relational::{

@@ -9,6 +9,7 @@
 //! the next commit together, so the cost of flushing is shared by however many wait for it.
 
 mod connection;
+mod options;
 mod ownership;
 mod readers;
 mod remains;
@@ -17,7 +18,7 @@ mod tests;
 mod writer;
 
 use crate::{
-    CatalogError, CommitObserver, Gate, Result, SpareSpace,
+    CatalogError, Gate, Result,
     relational::{
         change::{Change, Outcome},
         engine::{Consistency, Engine, Question},
@@ -27,53 +28,15 @@ use crate::{
 pub use remains::{Remains, read_remains, set_aside};
 
 use connection::SqliteSession;
+use options::Place;
+pub use options::{ReadWork, SqliteOptions};
 use ownership::Ownership;
 use readers::Readers;
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, OnceLock},
 };
 use writer::Writer;
-
-/// How the embedded catalog is opened.
-#[derive(Clone)]
-pub struct SqliteOptions {
-    /// Flush every commit before it is acknowledged. `false` leaves that to the operating system:
-    /// the last commits may be lost with the machine (not with the process), the database stays
-    /// whole.
-    pub sync: bool,
-    /// Most reads at a time, each with a connection and a blocking thread; more wait.
-    pub readers_max: usize,
-    /// Most changes of one commit.
-    pub group_max: usize,
-    /// Most bytes of the database file; past it changes fail with [`CatalogError::Full`] and reads
-    /// go on. `None`: as the disk allows.
-    pub bytes_max: Option<u64>,
-    /// Is told of commits.
-    pub observer: Option<Arc<dyn CommitObserver>>,
-    /// What is given back when the disk is full, so that changes which make space go on.
-    pub spare: Option<Arc<dyn SpareSpace>>,
-}
-
-impl Default for SqliteOptions {
-    fn default() -> Self {
-        SqliteOptions { sync: true, readers_max: 8, group_max: 128, bytes_max: None, observer: None, spare: None }
-    }
-}
-
-/// What reading has cost since the catalog was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReadWork {
-    /// Statements run.
-    pub statements: u64,
-    /// Rows they gave.
-    pub rows: u64,
-    /// Instructions of SQLite's virtual machine: what was really done, whether it gave rows or not.
-    pub vm_steps: u64,
-    /// Statements that were compiled again, by the writing connection too: a schema that changed,
-    /// or a plan that rests on bound values.
-    pub reprepares: u64,
-}
 
 /// The embedded catalog.
 ///
@@ -84,13 +47,6 @@ pub struct SqliteCatalog {
     readers: Arc<Readers>,
     gate: OnceLock<Arc<dyn Gate>>,
     _ownership: Arc<Ownership>,
-}
-
-/// What the parts of one open catalog share.
-#[derive(Clone)]
-struct Place {
-    path: PathBuf,
-    options: SqliteOptions,
 }
 
 impl SqliteCatalog {

@@ -1,8 +1,8 @@
 //! Reads: a bounded pool of connections, used on blocking threads.
 
 use super::{
-    Place, ReadWork,
     connection::{self, SqliteSession, finish},
+    options::{Place, ReadWork},
     ownership::Ownership,
 };
 use crate::{

@@ -3,7 +3,7 @@
 mod kept_buckets;
 
 use super::{writer::CommitFault, *};
-use crate::{Catalog, conformance::desk::Desk, types::*};
+use crate::{Catalog, CommitObserver, conformance::desk::Desk, types::*};
 use std::{
     os::unix::fs::PermissionsExt,
     sync::{Arc, Mutex, PoisonError},

@@ -1,8 +1,8 @@
 //! The one thread that writes, and its group commit.
 
 use super::{
-    Place,
     connection::{self, SqliteSession, catalog_error, finish},
+    options::Place,
     readers::Readers,
 };
 use crate::{

@@ -7,6 +7,8 @@
 //! rewritten on its own (compare-and-swap), is read alone, and is deleted alone; a pack of which
 //! less than half is still in use is packed anew with others, and dies with its last range.
 
+pub(crate) mod contents;
+
 use crate::{
     background::{
         copies::{Copied, Copier},
@@ -21,21 +23,20 @@ use crate::{
     config::{Compression, OBJECTS_PER_FILE_MAX},
     deployment::{keyring::random, writer::Writer},
     error::EngineError,
-    facts::{Facts, Form, StorageFacts, from_json, to_json},
+    facts::{Facts, Form, StorageFacts, to_json},
     metrics::Metrics,
     read::object::ReadPath,
     resources::{budget::MemoryBudget, clock::now_ms, pool::CodecPool},
     write::publish::Publisher,
 };
 use catalog::{
-    BlobForm, BlobKey, BlobRow, BlobState, BucketId, Catalog, CatalogError, Content, Extent, FormBytes, NewBlob,
-    PackUse, Referrer, RewriteCommit, Seq, UnixMs,
+    BlobForm, BlobKey, BlobRow, BlobState, BucketId, Catalog, CatalogError, Content, Extent, NewBlob, PackUse,
+    Referrer, RewriteCommit, Seq, UnixMs,
 };
+use contents::{Member, build, footprint, is_sparse, member_table, scaled, worth_packing};
 use delta_codec::whole;
 use futures::{StreamExt, TryStreamExt};
-use object_format::{
-    BlobId, BlobKind, BlobSpec, BlobWriter, Coding, DomainKey, ObjectFacts, Seal, Segment, segment_digest,
-};
+use object_format::{BlobId, ObjectFacts};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio_util::sync::CancellationToken;
@@ -49,9 +50,6 @@ const PACK_LEN: u64 = 512 << 10;
 const MEMBERS_MAX: usize = 1024;
 /// A bucket's small objects wait until they are so many bytes together.
 const PACK_LEN_MIN: u64 = 128 << 10;
-/// zstd level of a pack: off the request path, and at hundreds of megabytes a second still as fast
-/// to decode.
-const LEVEL: i32 = 9;
 /// Younger versions are left for later: what is soon replaced or deleted is not worth moving.
 const AGE_MIN_MS: UnixMs = 60_000;
 /// The setting that keeps the cursor.
@@ -97,42 +95,6 @@ pub(crate) struct PackCursor {
     /// The last pack whose use was looked at.
     #[serde(default)]
     pack: Option<BlobKey>,
-}
-
-/// One member as a pack's manifest lists it, so that the blob describes itself (E17).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct MemberRow {
-    /// Object key.
-    pub(crate) key: String,
-    /// Version id, in hex.
-    pub(crate) version: String,
-    /// First plain byte in the pack.
-    pub(crate) offset: u64,
-    /// Plain bytes.
-    pub(crate) len: u64,
-    /// The version's facts.
-    pub(crate) facts: Facts,
-}
-
-/// A version on its way into a pack.
-struct Member {
-    content: Content,
-    facts: Facts,
-}
-
-impl Member {
-    fn len(&self) -> u64 {
-        self.content.version.size
-    }
-
-    /// Stored bytes of the blobs it names, its share of those it does not name whole.
-    fn stored_len(&self) -> u64 {
-        let share = |extent: &Extent| {
-            let row = self.content.blobs.iter().find(|row| row.id == extent.blob)?;
-            Some(scaled(row.stored_len, extent.len, row.plain_len))
-        };
-        self.content.extents.iter().filter_map(share).sum()
-    }
 }
 
 /// Packs small objects together.
@@ -487,7 +449,7 @@ impl Packer {
             }
         }
         if moved == 0 {
-            self.publisher.forget_blob(row).await;
+            self.publisher.finisher.forget_blob(row).await;
         }
         report.objects += moved;
         report.plain_bytes += plain_bytes;
@@ -628,109 +590,4 @@ fn wants_packing(content: &Content) -> bool {
         row.is_some_and(|row| !row.pack && row.original.is_none() && extent.offset == 0 && extent.len == row.plain_len)
     };
     !content.extents.is_empty() && content.extents.iter().all(whole)
-}
-
-/// A pack of which less than half is in use.
-fn is_sparse(live_len: u64, plain_len: u64) -> bool {
-    live_len < plain_len - plain_len / 2
-}
-
-/// A pack must save an eighth of what its members take.
-fn worth_packing(before: u64, after: u64) -> bool {
-    after <= before - before / 8
-}
-
-/// `value * part / whole`, 0 for nothing of nothing.
-fn scaled(value: u64, part: u64, whole: u64) -> u64 {
-    let scaled = u128::from(value) * u128::from(part) / u128::from(whole.max(1));
-    u64::try_from(scaled).unwrap_or(u64::MAX)
-}
-
-/// Memory a version's rows take.
-fn footprint(content: &Content) -> u64 {
-    let inline: usize = content.blobs.iter().filter_map(|row| row.inline.as_ref()).map(Vec::len).sum();
-    (inline + content.version.facts.len() + content.version.key.len()) as u64 + 512
-}
-
-/// A pack's bytes and what its row needs.
-struct Built {
-    bytes: Vec<u8>,
-    root: object_format::RootPlace,
-    forms: FormBytes,
-}
-
-/// Runs on the codec pool.
-fn build(
-    id: BlobId,
-    key: Option<&DomainKey>,
-    salt: [u8; 32],
-    plain: &[u8],
-    object: &ObjectFacts,
-) -> Result<Built, EngineError> {
-    let plain_len = plain.len() as u64;
-    let mut frame = Vec::new();
-    let compressed = whole::compress(plain, LEVEL, plain.len(), &mut frame).is_some() && gives_back(&frame, plain);
-    let (stored, coding) = if compressed { (frame.as_slice(), Coding::Zstd) } else { (plain, Coding::Raw) };
-    let forms = match coding {
-        Coding::Zstd => FormBytes { zstd_plain: plain_len, zstd_stored: stored.len() as u64, ..FormBytes::default() },
-        _ => FormBytes { raw_plain: plain_len, ..FormBytes::default() },
-    };
-    let segment = Segment {
-        plain_len: u32::try_from(plain.len()).map_err(|_| EngineError::TooLarge)?,
-        stored_offset: 0,
-        stored_len: u32::try_from(stored.len()).map_err(|_| EngineError::TooLarge)?,
-        coding,
-        digest: segment_digest(plain),
-        footprint: Vec::new(),
-    };
-    let seal = key.map_or(Seal::None, |key| Seal::Aes256Gcm { key, salt });
-    let mut bytes = Vec::with_capacity(stored.len() + object.facts.len() + 4096);
-    let mut writer = BlobWriter::new(BlobSpec { id, kind: BlobKind::Pack, seal }, &mut bytes);
-    writer.push(stored, &mut bytes)?;
-    let finished = writer.finish(&[segment], &[], object, &mut bytes)?;
-    Ok(Built { bytes, root: finished.root, forms })
-}
-
-fn gives_back(frame: &[u8], plain: &[u8]) -> bool {
-    let mut again = vec![0; plain.len()];
-    whole::decompress(frame, &mut again).is_ok() && again == plain
-}
-
-/// What a pack's manifest says of its members: a zstd frame of JSON behind its length.
-fn member_table(members: &[Member]) -> Result<Vec<u8>, EngineError> {
-    let mut offset = 0;
-    let mut rows = Vec::with_capacity(members.len());
-    for Member { content: Content { version, .. }, facts } in members {
-        rows.push(MemberRow {
-            key: version.key.clone(),
-            version: hex::encode(version.id.0),
-            offset,
-            len: version.size,
-            facts: Facts { storage: StorageFacts::default(), ..facts.clone() },
-        });
-        offset += version.size;
-    }
-    let json = to_json(&rows)?;
-    let len = u32::try_from(json.len()).map_err(|_| EngineError::TooLarge)?;
-    let mut table = len.to_le_bytes().to_vec();
-    // A frame as long as its content still is one.
-    whole::compress(&json, LEVEL, json.len() + 1024, &mut table)
-        .ok_or_else(|| EngineError::Other("a member table that zstd does not take".into()))?;
-    Ok(table)
-}
-
-/// Most bytes of a member table.
-const TABLE_LEN_MAX: usize = 64 << 20;
-
-/// The members that a pack's manifest lists.
-///
-/// # Errors
-/// [`EngineError::Integrity`] when the table cannot be understood.
-pub(crate) fn members_of(table: &[u8]) -> Result<Vec<MemberRow>, EngineError> {
-    let damaged = || EngineError::Integrity("a pack's member table cannot be understood".into());
-    let (len, frame) = table.split_first_chunk().ok_or_else(damaged)?;
-    let len = usize::try_from(u32::from_le_bytes(*len)).ok().filter(|len| *len <= TABLE_LEN_MAX).ok_or_else(damaged)?;
-    let mut json = vec![0; len];
-    whole::decompress(frame, &mut json).map_err(|_| damaged())?;
-    from_json(&json)
 }

@@ -27,7 +27,8 @@ use crate::{
     resources::{clock::now_ms, pace::Pace, pool::CodecPool},
     write::{
         effort::Trying,
-        publish::{Publisher, Stored, without_choices},
+        finish::{Stored, without_choices},
+        publish::Publisher,
         stage::{
             ContentDigest, Staged, Stager,
             encoding::{Manner, Search, Target},
@@ -216,7 +217,8 @@ impl Reencoder {
             let (arrived, new, hooks) = self
                 .writer
                 .detached(async move {
-                    let stored = reencoder.publisher.finish_blob(&handle, staged.content, &object, digest).await?;
+                    let stored =
+                        reencoder.publisher.finisher.finish_blob(&handle, staged.content, &object, digest).await?;
                     let Stored { mut new_blobs, mut storage, hooks, held: _held, .. } = stored;
                     let mut new = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
                     if is_hot {
@@ -416,7 +418,7 @@ impl Reencoder {
         if matches!(&read, Ok(read) if *read == sha256) {
             return Ok(());
         }
-        self.publisher.forget_blob(row).await;
+        self.publisher.finisher.forget_blob(row).await;
         match read {
             Ok(_) => Err(EngineError::Integrity("a blob read back from its backend is not what was written".into())),
             Err(error) => Err(error),
@@ -454,7 +456,7 @@ impl Reencoder {
                     Swap::Changed => {}
                     Swap::BaseGone => {
                         if brought.is_some() {
-                            self.publisher.forget_blob(&new).await;
+                            self.publisher.finisher.forget_blob(&new).await;
                         }
                         // A blob that had arrived died again with its versions: nothing is left to
                         // be moved to it.
@@ -464,7 +466,7 @@ impl Reencoder {
             }
         }
         if brought.is_some() {
-            self.publisher.forget_blob(&new).await;
+            self.publisher.finisher.forget_blob(&new).await;
         }
         Ok(if moved == 0 { Arrival::Unused } else { Arrival::Moved })
     }

@@ -385,13 +385,7 @@ impl Bases {
         if hooks.is_empty() || wish.first.len() as u64 <= UNSKETCHED_LEN_MAX {
             return Ok(());
         }
-        let query = HookQuery {
-            bucket: bucket.row.id,
-            key_epoch: bucket.key_epoch(),
-            backend: bucket.settings.backend.clone(),
-            hooks,
-            limit: CANDIDATES_MAX,
-        };
+        let query = hook_query(bucket, hooks);
         for Resembling { blob, .. } in self.catalog.resembling(&query).await? {
             let known = candidates.iter().any(|candidate| candidate.has_blob(BlobId(blob.id.0)));
             if known || candidates.len() >= CANDIDATES_MAX || wish.avoid.contains(&blob.id) {
@@ -416,13 +410,7 @@ impl Bases {
         if hooks.is_empty() {
             return Ok(Vec::new());
         }
-        let query = HookQuery {
-            bucket: bucket.row.id,
-            key_epoch: bucket.key_epoch(),
-            backend: bucket.settings.backend.clone(),
-            hooks,
-            limit: CANDIDATES_MAX,
-        };
+        let query = hook_query(bucket, hooks);
         let mut objects = Vec::new();
         for Resembling { blob, .. } in self.catalog.resembling(&query).await? {
             if !avoid.contains(&blob.id) {
@@ -601,4 +589,9 @@ fn permille(share: f64) -> u32 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is between 0 and 1")]
     let permille = (share * 1000.0).round() as u32;
     permille
+}
+
+fn hook_query(bucket: &BucketHandle, hooks: Vec<u32>) -> HookQuery {
+    let (key_epoch, backend) = (bucket.key_epoch(), bucket.settings.backend.clone());
+    HookQuery { bucket: bucket.row.id, key_epoch, backend, hooks, limit: CANDIDATES_MAX }
 }

@@ -399,8 +399,8 @@ impl Keyring {
 }
 
 /// Removes copies that nothing names.
-async fn discard(copies: &[KeysetCopy], backend: &str, blobs: &Blobs) -> Result<(), EngineError> {
-    for id in copies.iter().filter_map(|copy| BlobId::parse(&copy.id)) {
+async fn discard(unnamed: &[KeysetCopy], backend: &str, blobs: &Blobs) -> Result<(), EngineError> {
+    for id in unnamed.iter().filter_map(|copy| BlobId::parse(&copy.id)) {
         blobs.backend(backend)?.delete(&keyset_name(id)?).await?;
     }
     Ok(())

@@ -1,10 +1,11 @@
 //! Is this catalog the newest state of its store? (E21, E22; docs/decisions/0009-journal-chain.md)
 
 use super::{
-    LineageSetting, SWEEP_FLOOR, SWEEP_FLOOR_SETTING, Safety, SweepFloor,
+    currency::Reason,
     document::decode_journal,
     names::{Lineage, journal_name},
     recovered::highest_epoch,
+    safety::{LineageSetting, SWEEP_FLOOR, SWEEP_FLOOR_SETTING, Safety, SweepFloor},
     store_key::SETTING as STORE_KEY_SETTING,
 };
 use crate::{error::EngineError, resources::clock::now_ms};
@@ -17,65 +18,6 @@ use storage_backends::Backend;
 const PAGE: usize = 64;
 /// How often the chain is followed anew because another process has shipped meanwhile.
 const ROUNDS_MAX: usize = 16;
-
-/// Why a catalog may not be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
-    /// The store's journal goes further.
-    Behind,
-    /// The store's journal has other mutations under the same numbers.
-    Beside,
-    /// Another catalog went on from this one, or this one never was the store's.
-    Lineage,
-    /// A backend is another deployment's, or nobody's.
-    Place,
-    /// Rows of the catalog are not what was written.
-    Damaged,
-}
-
-impl Reason {
-    /// Every one.
-    pub(super) const ALL: [Self; 5] = [Self::Behind, Self::Beside, Self::Lineage, Self::Place, Self::Damaged];
-
-    /// As metrics and logs name it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Behind => "behind",
-            Self::Beside => "beside",
-            Self::Lineage => "lineage",
-            Self::Place => "place",
-            Self::Damaged => "damaged",
-        }
-    }
-
-    /// As anybody may be told.
-    pub(super) fn words(self) -> &'static str {
-        match self {
-            Self::Behind => "the catalog is behind its store",
-            Self::Beside => "the catalog and its store tell different stories",
-            Self::Lineage => "another catalog has the store",
-            Self::Place => "a backend is not this deployment's",
-            Self::Damaged => "the catalog is damaged",
-        }
-    }
-
-    /// What an operator of a running process is to do.
-    pub(super) fn advice(self) -> &'static str {
-        match self {
-            Self::Behind | Self::Beside => {
-                "A database that failed over, or was put back from a copy, looks like this. Bring back the one that has these \
-                 mutations, and writes go on by themselves; if it is lost, stop every replica and join what this one and its store have with \
-                 `deltaweir recover --merge` (docs/guide/disaster.md)"
-            }
-            Self::Lineage => "Stop this process: its catalog is not the store's any more (docs/guide/disaster.md)",
-            Self::Place => "Bring the right place back, and writes go on by themselves",
-            Self::Damaged => {
-                "Nothing is written or collected. Stop every process, keep a copy of the database, and run `deltaweir rebuild` into an empty \
-                 one (docs/guide/disaster.md)"
-            }
-        }
-    }
-}
 
 /// What a catalog is to the backend's journal.
 #[derive(Clone, Debug, PartialEq, Eq)]

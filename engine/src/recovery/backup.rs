@@ -2,9 +2,9 @@
 //! (docs/format/journal-v1.md §5, §6).
 
 use super::{
-    Safety,
     document::{IndexDocument, PartEntry, PartWriter, decode_part},
     names::{BackupName, Lineage, journal_first, journal_name, lineage_name, sealed_lineage_name},
+    safety::Safety,
     vault::Vault,
 };
 use crate::{deployment::keyring::random, error::EngineError, resources::clock::now_ms};
@@ -52,6 +52,11 @@ pub(crate) struct BackupReport {
 }
 
 impl Safety {
+    /// Every backup in the backend, oldest first.
+    pub(crate) async fn backups(&self) -> Result<Vec<BackupInfo>, EngineError> {
+        self.vault.backups().await
+    }
+
     /// Makes a backup, then removes what is past its retention.
     ///
     /// # Errors

@@ -1,29 +1,15 @@
 //! A catalog and its store that went on separately from one state: where they parted, and what each
 //! side did since.
 
-use super::{Safety, anchor::Chain, names::Lineage};
+use super::{anchor::Chain, names::Lineage, safety::Safety};
 use crate::error::EngineError;
-use catalog::{Bucket, BucketId, Catalog, JournalEntry, Mutation, Seq, UnixMs, VersionRef};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    sync::Arc,
-};
+use catalog::{Bucket, BucketId, JournalEntry, Mutation, Seq, UnixMs, VersionRef};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows of a journal that are read at a time.
 pub(super) const PAGE: usize = 256;
 /// What an operator can do where two branches cannot be merged.
 const ELSE: &str = "`deltaweir rebuild` into an empty catalog restores the store's side";
-
-/// A catalog that went on from a state of its store while the store went on too. It is only read.
-#[derive(Clone)]
-pub struct Fork(pub Arc<dyn Catalog>);
-
-impl fmt::Debug for Fork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Fork")
-    }
-}
 
 /// What one side did last to a key.
 #[derive(Clone, Copy, Debug)]

@@ -4,10 +4,10 @@
 //! needs nothing of what was before it.
 
 use super::{
-    LineageSetting, Safety,
     anchor::Chain,
     document::LineageDocument,
     names::{BackupName, Lineage, journal_name, lineage_name, sealed_lineage_name},
+    safety::{LineageSetting, Safety},
 };
 use crate::{
     deployment::documents::{Found, Look, look, verdict},

@@ -6,8 +6,8 @@
 //! bucket, where any S3 client can look at it.
 
 use super::{
-    RecoveryOptions,
     lost::{KEY_LEN_MAX, QUARANTINE},
+    options::{Progress, RecoveryOptions},
 };
 use crate::{
     blobs::{copy_name::parse_copy_name, open::fetch},
@@ -155,7 +155,7 @@ struct Run<'a> {
 pub(super) async fn recover_manifests(
     sources: Sources<'_>,
     options: &RecoveryOptions,
-    progress: &super::Progress,
+    progress: &Progress,
 ) -> Result<Recovered, EngineError> {
     let keys = found_keys(&sources).await?;
     let mut run = Run { sources, keys, options, report: Recovered::default(), parts: BTreeMap::new() };

@@ -2,11 +2,10 @@
 //! (docs/format/journal-v1.md §4).
 
 use super::{
-    LINEAGE_SETTING, LineageSetting, Round, Safety,
-    anchor::Reason,
-    currency::Refusal,
+    currency::{Reason, Refusal},
     document::{LineageDocument, decode_journal, encode_journal},
     names::{Lineage, journal_name, lineage_name, sealed_lineage_name},
+    safety::{LINEAGE_SETTING, LineageSetting, Round, Safety},
 };
 use crate::{deployment::keyring::random, error::EngineError, resources::clock::now_ms};
 use catalog::{CatalogError, Gate, JournalEntry, JournalMarks, Seq};

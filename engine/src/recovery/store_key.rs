@@ -2,8 +2,8 @@
 //! something is encrypted (docs/format/journal-v1.md §2).
 
 use super::{
-    Safety,
     names::{id_of, store_keyset_names},
+    safety::Safety,
 };
 use crate::{
     deployment::keyring::{

@@ -7,9 +7,9 @@
 //! ([`Safety::named_in_store`]).
 
 use super::{
-    LineageSetting, Safety,
     document::{IndexDocument, LineageDocument, decode_journal},
     names::{Lineage, journal_first, journal_name, lineage_name, sealed_lineage_name},
+    safety::{LineageSetting, Safety},
 };
 use crate::{blobs::copy_name::parse_copy_name, deployment::keyring::KeysetCopy, error::EngineError};
 use catalog::{BlobKey, BucketId, JournalEntry, Mutation, NewBlob, Seq, TableRows, Value};

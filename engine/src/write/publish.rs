@@ -4,43 +4,26 @@
 //! Publishing runs in a task of its own: a client that hangs up cannot leave it half done (E25).
 
 use crate::{
-    bases::{
-        choose::Choice,
-        hook_queue::HookQueue,
-        plan::{self, Reason},
-        similar::{self, RegionSketch, UNSKETCHED_LEN_MAX},
-    },
-    blobs::{
-        open::{Blobs, blob_name},
-        pins::Pin,
-        upload::held,
-    },
+    bases::{hook_queue::HookQueue, plan::Reason},
     bucket::{BucketHandle, RowPlace, digest_of},
     deployment::{keyring::random, writer::Writer},
-    error::{EngineError, StoreError},
-    facts::{Facts, Form, PartFacts, StorageFacts, from_json, to_json},
+    error::EngineError,
+    facts::{Facts, Form, PartFacts, StorageFacts, to_json},
     metrics::Metrics,
-    read::object::{OpenObject, ReadPath},
+    read::object::OpenObject,
     resources::clock::now_ms,
     write::{
+        finish::{Finisher, Stored},
         parts::PartsSeen,
-        stage::{BodyDigest, Destination, Staged, Stager, content::StagedContent},
-        view,
-        views::BaseView,
+        stage::{Destination, Staged, content::StagedContent},
     },
 };
 use catalog::{
-    BlobForm, BlobHooks, BlobKey, BlobRow, BlobState, Catalog, CatalogError, Committed, CompleteCommit, Content,
-    Extent, NewBlob, Part, PartCommit, Precondition, PutCommit, UnixMs, UploadId, Version, VersionId, VersionLock,
-    VersionRef,
+    BlobRow, Catalog, CatalogError, Committed, CompleteCommit, Content, Extent, Part, PartCommit, Precondition,
+    PutCommit, UnixMs, UploadId, Version, VersionId, VersionLock, VersionRef,
 };
-use object_format::{BlobId, ObjectFacts};
+use object_format::ObjectFacts;
 use std::{ops::Range, sync::Arc};
-
-/// The member of a manifest's facts that tells how bases were chosen.
-pub(crate) const CHOICES: &str = "base_choices";
-/// Regions whose choice is kept: enough to see what happened.
-const CHOICES_KEPT: usize = 4;
 
 /// Which part of which upload.
 #[derive(Clone, Copy, Debug)]
@@ -80,33 +63,10 @@ pub struct Completion {
     pub parts_digest: [u8; 32],
 }
 
-/// A blob in its place, not referenced yet.
-pub(crate) struct Stored {
-    pub(crate) extents: Vec<Extent>,
-    pub(crate) new_blobs: Vec<NewBlob>,
-    pub(crate) storage: StorageFacts,
-    reason: Reason,
-    /// What new whole content resembles.
-    pub(crate) hooks: Option<BlobHooks>,
-    /// Keeps the bases against collection: to be dropped when the catalog has the edges to them, or
-    /// nobody reads the blob any more.
-    pub(crate) held: HeldBases,
-}
-
-/// Holds what a blob differs from until dropped.
-#[derive(Clone, Default)]
-pub(crate) struct HeldBases {
-    _choices: Vec<Arc<Choice>>,
-    _view: Option<Arc<BaseView>>,
-    _pins: Vec<Arc<Vec<Pin>>>,
-}
-
 /// Makes staged content visible.
 pub struct Publisher {
-    pub(crate) stager: Arc<Stager>,
-    pub(crate) read: Arc<ReadPath>,
+    pub(crate) finisher: Arc<Finisher>,
     pub(crate) catalog: Arc<dyn Catalog>,
-    pub(crate) blobs: Arc<Blobs>,
     pub(crate) writer: Arc<Writer>,
     pub(crate) hooks: Arc<HookQueue>,
     pub(crate) parts_seen: Arc<PartsSeen>,
@@ -188,11 +148,11 @@ impl Publisher {
             sketch: Vec::new(),
         };
         let destination = Destination::Object { key: key.to_owned() };
-        let stored = self.finish_blob(bucket, content, &object, digest).await?;
+        let stored = self.finisher.finish_blob(bucket, content, &object, digest).await?;
         let (rows, _held) = (stored.new_blobs.clone(), stored.held.clone());
         match self.commit_version(bucket, place, stored, &facts).await? {
             Err(CatalogError::BaseGone) => {
-                let stored = self.restage_whole(bucket, &destination, rows, &object, digest).await?;
+                let stored = self.finisher.restage_whole(bucket, &destination, rows, &object, digest).await?;
                 Ok(self.commit_version(bucket, place, stored, &facts).await??)
             }
             outcome => Ok(outcome?),
@@ -232,12 +192,13 @@ impl Publisher {
                     facts: to_json(&facts)?,
                     sketch: Vec::new(),
                 };
-                let stored = publisher.finish_blob(&bucket, content, &object, digest).await?;
+                let stored = publisher.finisher.finish_blob(&bucket, content, &object, digest).await?;
                 let (rows, _held) = (stored.new_blobs.clone(), stored.held.clone());
                 match publisher.commit_part(&bucket, place, stored, &facts).await? {
                     Err(CatalogError::BaseGone) => {
                         let destination = Destination::Part { key: key.clone(), upload, number };
-                        let stored = publisher.restage_whole(&bucket, &destination, rows, &object, digest).await?;
+                        let stored =
+                            publisher.finisher.restage_whole(&bucket, &destination, rows, &object, digest).await?;
                         Ok(publisher.commit_part(&bucket, place, stored, &facts).await??)
                     }
                     outcome => Ok(outcome?),
@@ -385,141 +346,6 @@ impl Publisher {
         Ok(found.map(|row| Stored::copy_of(vec![Extent { blob: row.id, offset: 0, len: plain_len }])))
     }
 
-    /// Writes the manifest, waits until the blob is durable, and gives its row. What it differs
-    /// from is held by [`Stored::held`] from here on.
-    pub(crate) async fn finish_blob(
-        &self,
-        bucket: &BucketHandle,
-        mut content: StagedContent,
-        object: &ObjectFacts,
-        digest: [u8; 32],
-    ) -> Result<Stored, EngineError> {
-        let (view, base_view) = match content.view.take() {
-            Some((view, base)) => (view, Some(base)),
-            None => {
-                let built = view::build(&content.footprints);
-                let (view, footprints) = built.ok_or_else(|| EngineError::Other("a view of too many ranges".into()))?;
-                for (segment, footprint) in content.segments.iter_mut().zip(footprints) {
-                    segment.footprint = footprint;
-                }
-                (view, None)
-            }
-        };
-        let mut tail = std::mem::take(&mut content.tail);
-        let sketched = view.is_empty() && content.plain_len > UNSKETCHED_LEN_MAX;
-        let sketches = if sketched { std::mem::take(&mut content.sketches) } else { Vec::new() };
-        let object = &ObjectFacts {
-            facts: with_choices(&object.facts, &content)?,
-            sketch: similar::encode(&sketches, content.plain_len),
-            ..object.clone()
-        };
-        let base_keys = if view.is_empty() { Vec::new() } else { content.base_keys() };
-        let finished = content.writer.finish(&content.segments, &view, object, &mut tail)?;
-        let inline = match content.outlet.take() {
-            Some(mut outlet) => {
-                outlet.send(held(tail, content.tail_permit.take())).await?;
-                let stored_len = outlet.end().await?;
-                if stored_len != finished.stored_len {
-                    return Err(EngineError::Integrity("the backend stored another length".into()));
-                }
-                None
-            }
-            None => Some(tail),
-        };
-        let mut bases: Vec<BlobKey> = view.iter().map(|range| BlobKey(range.blob.0)).collect();
-        bases.sort_unstable();
-        bases.dedup();
-        let row = BlobRow {
-            id: BlobKey(content.id.0),
-            bucket: bucket.row.id,
-            key_epoch: bucket.key_epoch(),
-            backend: bucket.settings.backend.clone(),
-            form: if bases.is_empty() { BlobForm::Whole } else { BlobForm::Delta },
-            state: BlobState::Live,
-            plain_len: content.plain_len,
-            stored_len: finished.stored_len,
-            root_offset: finished.root.offset,
-            root_len: finished.root.len,
-            root_tag: finished.root.tag,
-            digest: Some(digest),
-            forms: content.forms,
-            inline,
-            original: None,
-            pack: false,
-            copy: None,
-        };
-        let (form, reason) =
-            plan::form_of(&content.forms, bucket.settings.compression, content.base_outcome, content.plain_len);
-        let regions: Vec<Vec<u32>> = sketches.iter().map(RegionSketch::hooks).collect();
-        let sketched = regions.iter().any(|hooks| !hooks.is_empty());
-        let hooks = sketched.then_some(BlobHooks { blob: row.id, regions });
-        Ok(Stored {
-            extents: vec![Extent { blob: row.id, offset: 0, len: row.plain_len }],
-            storage: StorageFacts {
-                form,
-                stored_bytes: row.stored_len,
-                bases: base_keys,
-                reason: reason.as_str().into(),
-            },
-            new_blobs: vec![NewBlob { row, bases, deferred: content.deferred, heat_bytes: 0 }],
-            reason,
-            hooks,
-            held: HeldBases { _choices: content.choices, _view: base_view, _pins: content.pins },
-        })
-    }
-
-    /// A base vanished between the choice and the commit (E3): the content is read back through its
-    /// own delta, whose bases the caller still holds, and stored whole.
-    ///
-    /// # Errors
-    /// [`EngineError::Unavailable`] when a base is gone all the same: pins hold nothing against
-    /// another process's collector, and an upload can take longer than its grace. The client sends
-    /// it again, and nothing that was stored is damaged.
-    async fn restage_whole(
-        self: &Arc<Self>,
-        bucket: &BucketHandle,
-        destination: &Destination,
-        delta: Vec<NewBlob>,
-        object: &ObjectFacts,
-        digest: [u8; 32],
-    ) -> Result<Stored, EngineError> {
-        let Some(blob) = delta.into_iter().next() else { return Err(EngineError::Conflict) };
-        let extents = vec![Extent { blob: blob.row.id, offset: 0, len: blob.row.plain_len }];
-        let version = Version {
-            bucket: bucket.row.id,
-            key: destination.key().to_owned(),
-            id: VersionId(random()?),
-            seq: 0,
-            modified_ms: now_ms(),
-            size: blob.row.plain_len,
-            extents_digest: digest_of(&extents),
-            facts: Vec::new(),
-            named: false,
-            marker: false,
-            lock: VersionLock::default(),
-        };
-        let size = version.size;
-        let (old, bases) = (blob.row.clone(), blob.bases);
-        let content = Content { version, extents, blobs: vec![blob.row] };
-        let source = self.read.open_content(bucket, content, Facts::default())?;
-        let body = self.read.read(&source, 0..size);
-        let staged = match self.stager.stage_whole(bucket, destination, body, NoDigest).await {
-            Ok(staged) => staged,
-            Err(StoreError::Body(error) | StoreError::Engine(error)) => {
-                self.forget_blob(&old).await;
-                let known = self.catalog.blobs(&bases).await?.len();
-                return Err(if error.is_damage() && known < bases.len() {
-                    EngineError::Unavailable("a base was deleted and collected during the upload".into())
-                } else {
-                    error
-                });
-            }
-        };
-        let stored = self.finish_blob(bucket, staged.content, object, digest).await?;
-        self.forget_blob(&old).await;
-        Ok(stored)
-    }
-
     async fn commit_version(
         &self,
         bucket: &BucketHandle,
@@ -606,22 +432,8 @@ impl Publisher {
         };
         if surely_failed {
             for row in rows {
-                self.forget_blob(row).await;
+                self.finisher.forget_blob(row).await;
             }
-        }
-    }
-
-    /// Removes the bytes of a blob that never got a row. What cannot be removed now is garbage by
-    /// its epoch.
-    pub(crate) async fn forget_blob(&self, row: &BlobRow) {
-        if row.inline.is_some() {
-            return;
-        }
-        let deletion = async {
-            Ok::<_, EngineError>(self.blobs.backend(&row.backend)?.delete(&blob_name(BlobId(row.id.0))?).await?)
-        };
-        if let Err(error) = deletion.await {
-            tracing::warn!(%error, blob = %BlobId(row.id.0), "an unreferenced blob stays until the next start's collection");
         }
     }
 
@@ -665,22 +477,6 @@ struct PartPlace<'a> {
     size: u64,
 }
 
-impl Stored {
-    /// Existing content under another name.
-    fn copy_of(extents: Vec<Extent>) -> Self {
-        let form = if extents.is_empty() { Form::Raw } else { Form::Dedup };
-        let reason = if extents.is_empty() { Reason::Empty } else { Reason::Duplicate };
-        Self {
-            extents,
-            new_blobs: Vec::new(),
-            storage: StorageFacts { form, stored_bytes: 0, bases: Vec::new(), reason: reason.as_str().into() },
-            reason,
-            hooks: None,
-            held: HeldBases::default(),
-        }
-    }
-}
-
 impl StorageFacts {
     /// The facts of an object made of parts: sums, the majority by bytes, every base once.
     fn of_parts<'a>(parts: impl Iterator<Item = (u64, &'a Self)>) -> Self {
@@ -720,45 +516,10 @@ fn clip(extents: &[Extent], range: Range<u64>) -> Vec<Extent> {
     clipped
 }
 
-/// An object's facts with how its bases were chosen: what the manifest keeps and the catalog need
-/// not.
-fn with_choices(facts: &[u8], content: &StagedContent) -> Result<Vec<u8>, EngineError> {
-    let choices: Vec<_> =
-        content.accounts().filter(|account| !account.candidates.is_empty()).take(CHOICES_KEPT).collect();
-    if choices.is_empty() {
-        return Ok(facts.to_vec());
-    }
-    let mut facts: serde_json::Value = from_json(facts)?;
-    facts[CHOICES] = serde_json::to_value(choices).map_err(|error| EngineError::Other(error.to_string()))?;
-    to_json(&facts)
-}
-
-/// A manifest's facts without how its own bases were chosen: what another blob of the same content
-/// begins with.
-pub(crate) fn without_choices(facts: Vec<u8>) -> Result<Vec<u8>, EngineError> {
-    let mut value: serde_json::Value = from_json(&facts)?;
-    match value.as_object_mut().map(|members| members.remove(CHOICES)) {
-        Some(Some(_)) => to_json(&value),
-        _ => Ok(facts),
-    }
-}
-
-/// For content whose digests are known already.
-struct NoDigest;
-
-impl BodyDigest for NoDigest {
-    type Output = ();
-
-    fn update(&mut self, _: &[u8]) {}
-
-    fn finish(self) -> ((), [u8; 32]) {
-        ((), [0; 32])
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use catalog::BlobKey;
     use proptest::prelude::*;
 
     proptest! {

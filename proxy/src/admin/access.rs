@@ -2,7 +2,7 @@
 //! takes a token, a `Host` that is this server's, and no sign of a web page of another origin.
 //! Callers of the socket own the store and need nothing.
 
-use super::AdminError;
+use super::answer::AdminError;
 use crate::{
     config::ServerConfig,
     engine::check_eject,

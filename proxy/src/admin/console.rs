@@ -1,7 +1,7 @@
 //! The status page at `/`: three small files built into the program. It asks the API like anybody
 //! else and is told nothing more.
 
-use super::{Answer, text};
+use super::answer::{Answer, text};
 use http::{HeaderValue, StatusCode, header};
 
 const PAGE: &str = include_str!("console.html");

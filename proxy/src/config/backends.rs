@@ -2,8 +2,9 @@
 //! exactly one source of credentials, and a key that another one makes meaningless is refused.
 
 use super::{
-    ConfigError, Reader,
+    error::ConfigError,
     file::backend::{self, Checksum, Reach, S3Source, TIMEOUT_MIN},
+    reader::Reader,
     values::SecretText,
 };
 use crate::stores::{BackendConfig, CloudConfig, CloudStore};

@@ -26,3 +26,18 @@ impl<const N: usize> From<[(&str, &str); N]> for Environment {
         Self(pairs.into_iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect())
     }
 }
+
+/// Every variable the program reads, but those that `env:` names.
+pub(super) const VARIABLES: &[&str] = &[
+    "DELTAWEIR_CONFIG",
+    "DELTAWEIR_DATA",
+    "DELTAWEIR_LISTEN",
+    "DELTAWEIR_ADMIN_LISTEN",
+    "DELTAWEIR_ADMIN_OVER_HTTP",
+    "DELTAWEIR_ACCESS_KEY_ID",
+    "DELTAWEIR_SECRET_ACCESS_KEY",
+    "DELTAWEIR_KEK",
+    "DELTAWEIR_CATALOG",
+    "DELTAWEIR_ADMIN_TOKEN",
+    "DELTAWEIR_LOG",
+];

@@ -5,7 +5,7 @@ pub(super) mod backend;
 
 use super::{
     error::ConfigError,
-    values::{ByteSize, Interval, SecretText},
+    values::{ByteSize, Interval, SecretText, without_password},
 };
 use backend::Backend;
 use engine::{Compression, ConvertConfig, EffortSetting, Encryption, SecondCopies};
@@ -358,7 +358,7 @@ impl File {
 
     /// Whether some secret stands in it as itself.
     pub(super) fn holds_secrets(&self) -> bool {
-        let password = super::without_password(&self.storage.catalog) != self.storage.catalog;
+        let password = without_password(&self.storage.catalog) != self.storage.catalog;
         password || toml::Value::try_from(self).is_ok_and(|shown| shows_a_secret("", &shown))
     }
 }

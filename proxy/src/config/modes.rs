@@ -1,7 +1,7 @@
 //! Who else may read or write the files that a configuration is made of. What others may write,
 //! they decide; what they may read is no secret.
 
-use super::ConfigError;
+use super::error::ConfigError;
 use std::{cell::RefCell, os::unix::fs::MetadataExt as _, path::Path};
 
 /// Files that were looked at, and what is odd about them.

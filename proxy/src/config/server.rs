@@ -1,11 +1,71 @@
 //! The listeners' part of the configuration: what may be reached from where, and what it then
 //! needs.
 
-use super::{ConfigError, Reader, ServerConfig, TlsFiles, modes::Holds, values::SecretText};
+use super::{error::ConfigError, modes::Holds, reader::Reader, values::SecretText};
 use crate::auth::admin_token;
 use s3_wire::Domains;
 use secrecy::{ExposeSecret as _, SecretString};
-use std::{net::SocketAddr, num::NonZeroU32, time::Duration};
+use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
+
+/// Listeners and HTTP.
+#[derive(Clone)]
+pub struct ServerConfig {
+    /// The S3 listener.
+    pub listen: SocketAddr,
+    /// The admin listener.
+    pub admin_listen: SocketAddr,
+    /// Region of signatures and bucket locations.
+    pub region: String,
+    /// Domains of virtual-host addressing.
+    pub domains: Domains,
+    /// Whether answers carry `x-deltaweir-*`.
+    pub storage_headers: bool,
+    /// Whether customers may send keys of their own over plain HTTP.
+    pub sse_c_over_http: bool,
+    /// Names of keys for `aws:kms`, all derived from the keyring's.
+    pub kms_keys: Vec<String>,
+    /// Whether URLs presigned with Signature Version 2 are accepted.
+    pub presign_v2: bool,
+    /// PEM files of the S3 listener's certificate chain and key; `None`: plain HTTP.
+    pub tls: Option<TlsFiles>,
+    /// What the admin listener asks for; `None`: the token in the data directory.
+    pub admin_token: Option<SecretString>,
+    /// A token for calls that change nothing.
+    pub admin_read_token: Option<SecretString>,
+    /// Names by which operators reach the admin listener, besides loopback and its address.
+    pub admin_hosts: Vec<String>,
+    /// Whether the admin listener speaks TLS, with the certificate of `tls`.
+    pub admin_tls: bool,
+    /// Directories that callers of the admin listener may eject into.
+    pub eject_roots: Vec<PathBuf>,
+    /// How long a connection may take to send a request's head.
+    pub head_timeout: Duration,
+    /// How long a peer may neither send what it announced nor take what it asked for.
+    pub stall_timeout: Duration,
+    /// How long requests may go on after SIGTERM.
+    pub drain_timeout: Duration,
+    /// Most open connections.
+    pub connections_max: usize,
+    /// Most requests at once; the next is answered 503 SlowDown.
+    pub requests_max: usize,
+    /// Most of them from one user, or from one peer that does not sign.
+    pub requests_per_user_max: usize,
+    /// Most of those that send content.
+    pub uploads_per_user_max: usize,
+    /// What a reader must take while others wait; 0: nothing.
+    pub download_bytes_per_second_min: u64,
+    /// Failed authentications of one peer that are answered per second; the others wait.
+    pub failures_per_second: NonZeroU32,
+}
+
+/// PEM files of a TLS listener.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// Certificate chain.
+    pub cert: PathBuf,
+    /// Private key.
+    pub key: PathBuf,
+}
 
 impl Reader<'_> {
     /// `explicit`: somebody set credentials, so the server may be reached from elsewhere.

@@ -182,6 +182,23 @@ impl Serialize for SecretText {
     }
 }
 
+/// Whether a catalog is one that several processes can share.
+pub(super) fn is_shared(catalog: &str) -> bool {
+    catalog.starts_with("postgres://") || catalog.starts_with("postgresql://")
+}
+
+/// A URL `scheme://user:password@host/…` without its password.
+pub(super) fn without_password(url: &str) -> String {
+    let parts = url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?)));
+    match parts {
+        Some((scheme, (who, place))) => {
+            let user = who.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}:[redacted]@{place}")
+        }
+        None => url.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,6 @@
 //! What is odd about a configuration but not wrong.
 
-use super::{Reader, VARIABLES, file::backend::Backend, is_shared};
+use super::{environment::VARIABLES, file::backend::Backend, reader::Reader, values::is_shared};
 
 impl Reader<'_> {
     /// What is odd but not wrong.

@@ -1,7 +1,10 @@
 //! The HTTP client under `object_store`: every answer but success becomes a typed error, and the
 //! completion of an upload becomes exclusive.
 
-use super::{Timeouts, TrustedCertificates, refusal::Refusal};
+use super::{
+    refusal::Refusal,
+    settings::{Timeouts, TrustedCertificates},
+};
 use async_trait::async_trait;
 use http::{Method, StatusCode, header::IF_NONE_MATCH};
 use http_body_util::{BodyExt, Limited};

@@ -1,6 +1,6 @@
 //! The path of a `put`: one request, or many parts and a completion.
 
-use super::{Bucket, refusal::failure};
+use super::{bucket::Bucket, refusal::failure};
 use crate::{
     BackendError, ByteStream, ErrorKind, Op, PutReceipt, Result,
     batches::{Batch, Batches},

@@ -1,6 +1,9 @@
 //! The path of a `get`: positioned reads in bounded pieces, one piece ahead of the reader.
 
-use super::{Store, blocking, disk_error, finished, layout};
+use super::{
+    layout,
+    store::{Store, blocking, disk_error, finished},
+};
 use crate::{BackendError, BlobName, ByteStream, ErrorKind, Result};
 use bytes::Bytes;
 use futures::{StreamExt, stream};

@@ -1,8 +1,8 @@
 //! The path of a `list`: one directory at a time, each in one trip to the pool.
 
 use super::{
-    Store, blocking, disk_error,
     layout::{self, Entry},
+    store::{Store, blocking, disk_error},
 };
 use crate::{Listed, Result};
 use futures::{

@@ -1,6 +1,10 @@
 //! The path of a `put`: batches, the temporary file, the durable name.
 
-use super::{Store, blocking, disk::Disk, disk_error, finished, layout};
+use super::{
+    disk::Disk,
+    layout,
+    store::{Store, blocking, disk_error, finished},
+};
 use crate::{
     BackendError, BlobName, ByteStream, ErrorKind, PutReceipt, Result,
     batches::{Batch, Batches},
@@ -40,6 +44,13 @@ pub(super) fn probe(store: &Arc<Store>) -> Result<()> {
     let read =
         store.disk.read_at(&temp.0.file, 0, PROBE.len()).map_err(|error| disk_error("read", &"a probe", error))?;
     if read == PROBE { Ok(()) } else { Err(BackendError::new(ErrorKind::Corrupt, "a probe was not read as written")) }
+}
+
+/// Whether a file that has no name yet can be given one here.
+pub(super) fn links_unnamed_files(store: &Store) -> bool {
+    let Ok(path) = temp_path() else { return false };
+    let tried = store.disk.create_unnamed().and_then(|file| store.disk.link(&file, &path));
+    tried.is_ok() && store.disk.unlink(&path).is_ok()
 }
 
 /// A fresh path for a temporary file.

@@ -12,10 +12,12 @@
 //! extents are put together is decided from numbers alone, in [`groups`]. Whole content stays
 //! whole, and a delta a delta of the same bases where they are there.
 
+mod digest;
+mod extents;
 mod groups;
+pub(crate) mod memory;
 
 use crate::{
-    BodyDigest,
     background::{
         converter::round::{Leave, Round, Tally},
         jobs::run::JobRun,
@@ -37,7 +39,8 @@ use crate::{
     resources::clock::now_ms,
     write::{
         effort::{self, Trying},
-        publish::{HeldBases, Publisher, Stored},
+        finish::{HeldBases, Stored},
+        publish::Publisher,
         stage::{
             Staged, Stager,
             encoding::{Manner, Search, Target},
@@ -45,21 +48,18 @@ use crate::{
     },
 };
 use catalog::{
-    BlobForm, BlobHooks, BlobKey, BlobRow, Catalog, Content, Extent, NewBlob, Scattered, Seq, UnixMs, Version,
-    VersionId,
+    BlobForm, BlobHooks, BlobKey, BlobRow, Catalog, Content, Extent, NewBlob, Scattered, UnixMs, Version, VersionId,
 };
+use digest::{GroupDigest, GroupDigests};
+use extents::{content_len, numbers_of, rows_of, share_of, with_merged};
 use futures::{StreamExt, TryStreamExt};
-use groups::{Piece, Source};
-use md5::Md5;
+use memory::MergeMemory;
 use object_format::ObjectFacts;
-use sha2::{Digest, Sha256};
+
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashMap, HashSet},
     ops::Range,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicI64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Instant,
 };
 
@@ -67,49 +67,11 @@ use std::{
 const PAGE: usize = 64;
 /// Younger versions are left for later: what is soon replaced or copied is not worth moving.
 const AGE_MIN_MS: UnixMs = 10 * 60_000;
-/// All versions are looked at again so often: copies and deltas that kept one from being merged may
-/// be gone. Otherwise only new ones are.
-const AGAIN_AFTER_MS: UnixMs = 3_600_000;
 /// Rewrites of one version, about. Each writes all its extents to catalog and journal; what is not
 /// rewritten when the process dies is done again.
 const REWRITES: usize = 8;
-/// Versions that are remembered as not worth merging; past this they may be tried again.
-const REFUSED_MAX: usize = 10_000;
 /// The number of the last part there can be.
 const PART_NUMBER_MAX: u64 = 10_000;
-
-/// What merging remembers while the process lives. It is all advice: what is forgotten is looked at
-/// again.
-#[derive(Default)]
-pub(crate) struct MergeMemory {
-    /// The last version that was looked at.
-    seen: AtomicI64,
-    /// When the last look from the first version on began, by this machine's clock; 0 before the
-    /// first.
-    began_ms: AtomicI64,
-    /// Versions that would take more.
-    refused: Mutex<HashSet<VersionId>>,
-}
-
-impl MergeMemory {
-    /// Behind which version to go on.
-    fn after(&self) -> Seq {
-        let again = now_ms() - self.began_ms.load(Ordering::Relaxed) >= AGAIN_AFTER_MS;
-        if again { 0 } else { self.seen.load(Ordering::Relaxed) }
-    }
-
-    fn is_refused(&self, id: VersionId) -> bool {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
-    }
-
-    fn refuse(&self, id: VersionId) {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        if refused.len() >= REFUSED_MAX {
-            refused.clear();
-        }
-        refused.insert(id);
-    }
-}
 
 /// A group's content in its new blob, which no version names yet.
 struct Merged {
@@ -314,7 +276,7 @@ impl Merger {
             // From here on it goes to its end even when the job is stopped.
             let stored = self.writer.detached(async move {
                 let digest = bucket.content_digest(&staged.sha256);
-                let stored = merger.publisher.finish_blob(&bucket, staged.content, &object, digest).await?;
+                let stored = merger.publisher.finisher.finish_blob(&bucket, staged.content, &object, digest).await?;
                 let Stored { mut new_blobs, storage, hooks, held, .. } = stored;
                 let mut blob = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
                 if blob.row.form == BlobForm::Whole {
@@ -479,7 +441,7 @@ impl Merger {
                 let swapped = merger.swap_merged(&bucket, &version, old, new, &ids, &merged).await?;
                 if !swapped {
                     for merged in &merged {
-                        merger.publisher.forget_blob(&merged.blob.row).await;
+                        merger.publisher.finisher.forget_blob(&merged.blob.row).await;
                     }
                 }
                 Ok((swapped, merged))
@@ -530,44 +492,6 @@ impl Merger {
         let new_blobs = merged.iter().map(|merged| merged.blob.clone()).collect();
         Ok(matches!(self.reencoder.rewrite(bucket, content, new, new_blobs, &facts).await?, Swap::Done))
     }
-}
-
-/// The extents with each group in `done` (ascending) replaced by its one.
-fn with_merged(extents: &[Extent], done: &[(Range<usize>, Extent)]) -> Vec<Extent> {
-    let (mut new, mut at) = (Vec::new(), 0);
-    for (group, extent) in done {
-        new.extend_from_slice(&extents[at..group.start]);
-        new.push(*extent);
-        at = group.end;
-    }
-    new.extend_from_slice(&extents[at..]);
-    new
-}
-
-/// A version as the policy sees it.
-fn numbers_of(content: &Content, bound: &HashSet<BlobKey>) -> Result<(Vec<Piece>, Vec<Source>), EngineError> {
-    let places: HashMap<BlobKey, usize> = content.blobs.iter().enumerate().map(|(at, row)| (row.id, at)).collect();
-    let source =
-        |row: &BlobRow| Source { plain_len: row.plain_len, stored_len: row.stored_len, bound: bound.contains(&row.id) };
-    let piece = |extent: &Extent| Some(Piece { len: extent.len, blob: *places.get(&extent.blob)? });
-    let pieces: Option<Vec<Piece>> = content.extents.iter().map(piece).collect();
-    let pieces = pieces.ok_or_else(|| EngineError::Integrity("an extent names a blob without a row".into()))?;
-    Ok((pieces, content.blobs.iter().map(source).collect()))
-}
-
-fn rows_of<'c>(content: &'c Content, extents: &[Extent]) -> HashMap<BlobKey, &'c BlobRow> {
-    let named: HashSet<BlobKey> = extents.iter().map(|extent| extent.blob).collect();
-    content.blobs.iter().filter(|row| named.contains(&row.id)).map(|row| (row.id, row)).collect()
-}
-
-fn content_len(extents: &[Extent]) -> u64 {
-    extents.iter().map(|extent| extent.len).sum()
-}
-
-/// Stored bytes of so many plain ones of a blob.
-fn share_of(row: &BlobRow, len: u64) -> u64 {
-    let share = u128::from(row.stored_len) * u128::from(len) / u128::from(row.plain_len.max(1));
-    u64::try_from(share).unwrap_or(u64::MAX)
 }
 
 /// What the new blob says of itself (E17): the version, when it holds all of it; else it is a part,
@@ -630,56 +554,6 @@ fn storage_after(
     }
     let reason = merged.iter().find(|merged| merged.storage.form == form).map(|merged| &merged.storage.reason);
     StorageFacts { form, stored_bytes, bases, reason: reason.unwrap_or(&before.reason).clone() }
-}
-
-/// The digests of a group's content.
-struct GroupDigests {
-    /// SHA-256 of each extent.
-    extents: Vec<[u8; 32]>,
-    /// MD5 of all of it: what an ETag is made of.
-    md5: [u8; 16],
-}
-
-/// Hashes a group's content as a whole and extent by extent.
-struct GroupDigest {
-    whole: Sha256,
-    md5: Md5,
-    extent: Sha256,
-    /// Bytes left of the extents that are not at their end.
-    left: VecDeque<u64>,
-    done: Vec<[u8; 32]>,
-}
-
-impl GroupDigest {
-    fn new(extents: &[Extent]) -> Self {
-        let left = extents.iter().map(|extent| extent.len).collect();
-        Self { whole: Sha256::new(), md5: Md5::new(), extent: Sha256::new(), left, done: Vec::new() }
-    }
-}
-
-impl BodyDigest for GroupDigest {
-    type Output = GroupDigests;
-
-    fn update(&mut self, mut bytes: &[u8]) {
-        self.whole.update(bytes);
-        self.md5.update(bytes);
-        while let Some(left) = self.left.front_mut() {
-            let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
-            let (here, rest) = bytes.split_at(taken);
-            self.extent.update(here);
-            *left -= taken as u64;
-            if *left > 0 {
-                break;
-            }
-            self.done.push(self.extent.finalize_reset().into());
-            self.left.pop_front();
-            bytes = rest;
-        }
-    }
-
-    fn finish(self) -> (Self::Output, [u8; 32]) {
-        (GroupDigests { extents: self.done, md5: self.md5.finalize().into() }, self.whole.finalize().into())
-    }
 }
 
 #[cfg(test)]

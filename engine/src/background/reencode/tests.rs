@@ -165,7 +165,8 @@ async fn a_version_that_is_replaced_or_deleted_meanwhile_stays_what_the_client_m
         let object =
             engine.workers.converter.reencoder.object_facts(&bucket, &old, &user, staged.sha256).await.expect("facts");
         let digest = bucket.content_digest(&staged.sha256);
-        let stored = engine.publisher.finish_blob(&bucket, staged.content, &object, digest).await.expect("durable");
+        let stored =
+            engine.publisher.finisher.finish_blob(&bucket, staged.content, &object, digest).await.expect("durable");
         let newer = content(2 * MIB, 99);
         match replaced {
             true => drop(deployment.put(&bucket, "v-2", &newer).await),
@@ -211,7 +212,8 @@ async fn a_base_that_dies_before_the_first_swap_makes_the_content_whole() {
     let object =
         engine.workers.converter.reencoder.object_facts(&bucket, &old, &user, staged.sha256).await.expect("facts");
     let digest = bucket.content_digest(&staged.sha256);
-    let stored = engine.publisher.finish_blob(&bucket, staged.content, &object, digest).await.expect("durable");
+    let stored =
+        engine.publisher.finisher.finish_blob(&bucket, staged.content, &object, digest).await.expect("durable");
     deployment.delete(&bucket, "v-1").await;
     let Stored { mut new_blobs, storage, held, .. } = stored;
     let new = new_blobs.pop().expect("one blob");
@@ -245,7 +247,7 @@ async fn a_process_that_dies_between_two_steps_loses_nothing_and_leaves_only_gar
     let object =
         engine.workers.converter.reencoder.object_facts(&bucket, &old, &user, staged.sha256).await.expect("facts");
     let digest = bucket.content_digest(&staged.sha256);
-    engine.publisher.finish_blob(&bucket, staged.content, &object, digest).await.expect("durable");
+    engine.publisher.finisher.finish_blob(&bucket, staged.content, &object, digest).await.expect("durable");
     let half =
         engine.workers.converter.reencoder.restage(&bucket, &old, &user, &reform(Wish::Whole)).await.expect("staged");
     assert_eq!(deployment.blob_files().len(), 3);

@@ -11,7 +11,7 @@ use crate::{
     error::EngineError,
     facts::{Facts, StorageFacts, to_json},
     write::{
-        publish::Stored,
+        finish::Stored,
         stage::Staged,
         views::{BaseView, Scanned},
     },
@@ -131,7 +131,7 @@ impl Reencoder {
         self.writer
             .detached(async move {
                 let digest = bucket.content_digest(&staged.sha256);
-                let stored = reencoder.publisher.finish_blob(&bucket, staged.content, &object, digest).await?;
+                let stored = reencoder.publisher.finisher.finish_blob(&bucket, staged.content, &object, digest).await?;
                 let Stored { mut new_blobs, storage, held: _held, .. } = stored;
                 let new = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
                 reencoder.verify_stored(&bucket, &new.row, staged.sha256).await?;
@@ -150,7 +150,7 @@ impl Reencoder {
                 if matches!(swapped, Swap::Done) {
                     return Ok(Some(Reformed::Moved(Box::new(row))));
                 }
-                reencoder.publisher.forget_blob(&row).await;
+                reencoder.publisher.finisher.forget_blob(&row).await;
                 Ok(if matches!(swapped, Swap::Changed) { Some(Reformed::Unused) } else { None })
             })
             .await

@@ -1,13 +1,13 @@
 //! `[backends.NAME]` and `[stores.NAME]`: a directory, or a bucket of one of the clouds.
 
-use crate::config::values::{ByteSize, Interval, SecretText};
+use super::super::values::{ByteSize, Interval, SecretText};
 use serde::{Deserialize, Serialize};
 use std::{path::PathBuf, time::Duration};
 use storage_backends::{RetryPolicy, Timeouts, UploadOptions};
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-pub(in crate::config) enum Backend {
+pub(crate) enum Backend {
     Local(Local),
     S3(Box<S3>),
     Gcs(Box<Gcs>),
@@ -16,19 +16,19 @@ pub(in crate::config) enum Backend {
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct Local {
-    pub(in crate::config) path: PathBuf,
+pub(crate) struct Local {
+    pub(crate) path: PathBuf,
 }
 
 /// What the clouds have in common: where the store is, and how it is dealt with.
-pub(in crate::config) struct Reach<'a> {
-    pub(in crate::config) endpoint: Option<&'a str>,
-    pub(in crate::config) prefix: &'a str,
-    pub(in crate::config) allow_http: bool,
-    pub(in crate::config) ca_file: Option<&'a PathBuf>,
-    pub(in crate::config) timeouts: Timeouts,
-    pub(in crate::config) attempts_max: u32,
-    pub(in crate::config) upload: UploadOptions,
+pub(crate) struct Reach<'a> {
+    pub(crate) endpoint: Option<&'a str>,
+    pub(crate) prefix: &'a str,
+    pub(crate) allow_http: bool,
+    pub(crate) ca_file: Option<&'a PathBuf>,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) attempts_max: u32,
+    pub(crate) upload: UploadOptions,
 }
 
 /// A cloud's own keys and those that all clouds have. Keys stand side by side in the file, and an
@@ -38,30 +38,30 @@ macro_rules! cloud {
         $(#[$about])*
         #[derive(Clone, Debug, Deserialize, Serialize)]
         #[serde(deny_unknown_fields)]
-        pub(in crate::config) struct $name {
+        pub(crate) struct $name {
             $($keys)*
             #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub(in crate::config) endpoint: Option<String>,
+            pub(crate) endpoint: Option<String>,
             #[serde(default)]
-            pub(in crate::config) prefix: String,
+            pub(crate) prefix: String,
             #[serde(default)]
-            pub(in crate::config) allow_http: bool,
+            pub(crate) allow_http: bool,
             #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub(in crate::config) ca_file: Option<PathBuf>,
+            pub(crate) ca_file: Option<PathBuf>,
             #[serde(default = "connect_timeout")]
-            pub(in crate::config) connect_timeout: Interval,
+            pub(crate) connect_timeout: Interval,
             #[serde(default = "stall_timeout")]
-            pub(in crate::config) stall_timeout: Interval,
+            pub(crate) stall_timeout: Interval,
             #[serde(default = "attempts_max")]
-            pub(in crate::config) attempts_max: u32,
+            pub(crate) attempts_max: u32,
             #[serde(default = "part_bytes")]
-            pub(in crate::config) part_bytes: ByteSize,
+            pub(crate) part_bytes: ByteSize,
             #[serde(default = "parts_in_flight")]
-            pub(in crate::config) parts_in_flight: usize,
+            pub(crate) parts_in_flight: usize,
         }
 
         impl $name {
-            pub(in crate::config) fn reach(&self) -> Reach<'_> {
+            pub(crate) fn reach(&self) -> Reach<'_> {
                 Reach {
                     endpoint: self.endpoint.as_deref(),
                     prefix: &self.prefix,
@@ -80,72 +80,72 @@ macro_rules! cloud {
 }
 
 cloud!(S3 {
-    pub(in crate::config) bucket: String,
+    pub(crate) bucket: String,
     #[serde(default = "default_region")]
-    pub(in crate::config) region: String,
+    pub(crate) region: String,
     #[serde(default = "yes")]
-    pub(in crate::config) path_style: bool,
+    pub(crate) path_style: bool,
     #[serde(default)]
-    pub(in crate::config) checksum: Checksum,
+    pub(crate) checksum: Checksum,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::config) access_key_id: Option<SecretText>,
+    pub(crate) access_key_id: Option<SecretText>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::config) secret_access_key: Option<SecretText>,
+    pub(crate) secret_access_key: Option<SecretText>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::config) session_token: Option<SecretText>,
+    pub(crate) session_token: Option<SecretText>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::config) credentials_file: Option<PathBuf>,
+    pub(crate) credentials_file: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::config) profile: Option<String>,
+    pub(crate) profile: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::config) role_arn: Option<String>,
+    pub(crate) role_arn: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::config) web_identity_token_file: Option<PathBuf>,
+    pub(crate) web_identity_token_file: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::config) role_session_name: Option<String>,
+    pub(crate) role_session_name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::config) sts_endpoint: Option<String>,
+    pub(crate) sts_endpoint: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::config) credentials: Option<S3Source>,
+    pub(crate) credentials: Option<S3Source>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::config) metadata_endpoint: Option<String>,
+    pub(crate) metadata_endpoint: Option<String>,
 });
 
 cloud!(Gcs {
-    pub(in crate::config) bucket: String,
+    pub(crate) bucket: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::config) service_account_file: Option<PathBuf>,
+    pub(crate) service_account_file: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::config) service_account_key: Option<SecretText>,
+    pub(crate) service_account_key: Option<SecretText>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::config) application_credentials: Option<PathBuf>,
+    pub(crate) application_credentials: Option<PathBuf>,
     #[serde(default)]
-    pub(in crate::config) anonymous: bool,
+    pub(crate) anonymous: bool,
 });
 
 cloud!(Azure {
-    pub(in crate::config) account: String,
-    pub(in crate::config) container: String,
+    pub(crate) account: String,
+    pub(crate) container: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::config) access_key: Option<SecretText>,
+    pub(crate) access_key: Option<SecretText>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::config) sas_token: Option<SecretText>,
+    pub(crate) sas_token: Option<SecretText>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::config) tenant_id: Option<String>,
+    pub(crate) tenant_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::config) client_id: Option<String>,
+    pub(crate) client_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::config) client_secret: Option<SecretText>,
+    pub(crate) client_secret: Option<SecretText>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::config) federated_token_file: Option<PathBuf>,
+    pub(crate) federated_token_file: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::config) authority: Option<String>,
+    pub(crate) authority: Option<String>,
 });
 
 /// The checksum a store is asked to check and keep.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(in crate::config) enum Checksum {
+pub(crate) enum Checksum {
     #[default]
     Sha256,
     Crc64nvme,
@@ -155,7 +155,7 @@ pub(in crate::config) enum Checksum {
 /// Where credentials come from that no other key names.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(in crate::config) enum S3Source {
+pub(crate) enum S3Source {
     Environment,
     Instance,
 }
@@ -189,4 +189,4 @@ fn parts_in_flight() -> usize {
 }
 
 /// The shortest time that is a timeout and no mistake.
-pub(in crate::config) const TIMEOUT_MIN: Duration = Duration::from_millis(100);
+pub(crate) const TIMEOUT_MIN: Duration = Duration::from_millis(100);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    Destination, Engine,
+    BodyDigest, Destination, Engine,
     background::{
         converter::{
             Effort, Wish,
@@ -19,8 +19,10 @@ use crate::{
     write::publish::{Completion, PartName},
 };
 use bytes::Bytes;
-use catalog::Precondition;
+use catalog::{Precondition, Seq};
+use md5::Md5;
 use serde_json::json;
+use sha2::{Digest, Sha256};
 use std::{sync::OnceLock, time::Duration};
 
 /// Facts of an object as a client made it.
