@@ -172,6 +172,37 @@ def test_functions_named_in_a_page_exist(page: str) -> None:
     assert named - rust_functions() == set()
 
 
+MODULES_OF_A_REQUEST_MAX = 12
+CALL = re.compile(r"^\| `([\w/.]+\.rs)` \| `(\w+)\(\)` \| (.+) \|$", re.MULTILINE)
+
+
+def bodies(module: str, function: str) -> str:
+    """What functions of this name in a module do."""
+    text = (ROOT / module).read_text()
+    found = []
+    for match in re.finditer(rf"\bfn {function}\b", text):
+        start = text.index("{", match.end())
+        depth, at = 1, start + 1
+        while depth:
+            depth += {"{": 1, "}": -1}.get(text[at], 0)
+            at += 1
+        found.append(text[start:at])
+    return "\n".join(found)
+
+
+@pytest.mark.parametrize("request_of", ["A PUT", "A GET of a delta", "A Complete"])
+def test_each_function_of_a_request_calls_the_next(request_of: str) -> None:
+    page = (ROOT / "docs" / "life-of-a-request.md").read_text()
+    told = page.split(f"### {request_of}\n")[1].split("\n### ")[0]
+    rows = CALL.findall(told)
+    assert len(rows) >= 4
+    assert len({module for module, _, _ in rows}) <= MODULES_OF_A_REQUEST_MAX
+    for module, function, calls in rows:
+        body = bodies(module, function)
+        missing = [name for name in re.findall(r"`(\w+)\(\)`", calls) if not re.search(rf"\b{name}\(", body)]
+        assert body and not missing, f"{function}() of {module} does not call {missing}"
+
+
 def test_files_named_in_documents_exist() -> None:
     link = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
     name = re.compile(rf"`((?:docs|tests|{'|'.join(CRATES)})/[\w./-]+)`")
