@@ -42,6 +42,8 @@ type SetFilter = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
 pub(super) async fn serve(mut config: ServeConfig, load: Load) -> Outcome {
     // Before anything else: until somebody listens for it, SIGHUP ends a process.
     let _hangups = signal(SignalKind::hangup())?;
+    // A dump would hold every key and secret there is (C115).
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }).map_err(std::io::Error::from)?;
     let logs = Arc::new(start_log(&config.log)?);
     let (load, stop) = (Arc::new(Mutex::new(load)), stop_signal()?);
     if damaged::is_rebuilding(&config) {

@@ -39,6 +39,17 @@ pub struct Presented {
     pub(super) proof: Proof,
 }
 
+impl Presented {
+    /// Whether a customer's key is among what was signed.
+    pub(super) fn has_customer_key(&self) -> bool {
+        let Proof::V4 { canonical_request, .. } = &self.proof else { return false };
+        canonical_request.windows(CUSTOMER_KEY.len()).any(|text| text == CUSTOMER_KEY)
+    }
+}
+
+/// How the canonical form of a header with a customer's key ends its name.
+const CUSTOMER_KEY: &[u8] = b"-server-side-encryption-customer-key:";
+
 /// What the two versions of the signature do not share.
 #[derive(Clone)]
 pub(super) enum Proof {

@@ -189,10 +189,11 @@ pub fn anonymous(headers: &HeaderMap) -> Result<Identity> {
 }
 
 /// What S3 tells a client whose signature is wrong: the texts we signed, so that it can compare
-/// them with its own. A session token is a credential and stays out.
+/// them with its own. A session token is a credential and stays out, and so do the keys of objects
+/// (C134).
 fn mismatch(presented: &Presented) -> S3Error {
     let error = S3Error::new(ErrorCode::SignatureDoesNotMatch).field("AWSAccessKeyId", &presented.access_key_id);
-    if presented.session_token.is_some() {
+    if presented.session_token.is_some() || presented.has_customer_key() {
         return error;
     }
     let error = error.field("StringToSign", &presented.string_to_sign).field("SignatureProvided", &presented.signature);
