@@ -1,4 +1,4 @@
-//! Users with their accounts, key pairs and policies. Signatures are verified by `s3_wire::sigv4`;
+//! Users with their accounts, key pairs and policies, and sessions of them. Signatures are verified by `s3_wire::sigv4`;
 //! this module holds the secrets it asks for. What a user may do is decided by the crate `access`,
 //! asked in `ops/access.rs`.
 
@@ -6,7 +6,9 @@ pub mod admin_token;
 mod policy;
 mod private_file;
 pub mod root;
+mod sessions;
 mod users;
 
 pub use policy::Policy;
-pub use users::{ANONYMOUS_ID, Credentials, Principal, User, UserConfig, Users};
+pub use sessions::{IssueError, Issued, Wanted};
+pub use users::{ANONYMOUS_ID, Credentials, Look, Principal, RoleConfig, User, UserConfig, Users};

@@ -7,6 +7,7 @@ mod least_rate;
 mod record;
 mod response;
 pub mod service;
+mod sts;
 mod tls;
 
 pub use record::RequestRecord;

@@ -127,7 +127,7 @@ async fn serve_once(
     tracing::info!(version = crate::metrics::VERSION, commit = crate::metrics::COMMIT, "serving");
     warn_about_reach(address, server.is_tls());
 
-    let users = Users::new(root.clone(), config.users);
+    let users = Users::new(root.clone(), config.users).with_roles(config.roles);
     let s3 = S3Service::new(&config.server, engine.clone(), metrics.clone(), users);
     let (ending, end) = watch::channel(false);
     let access = Access::new(&config.server, &admin_token);
@@ -175,7 +175,7 @@ async fn until_end(
     is_damaged
 }
 
-/// What SIGHUP changes: users and their policies, the certificate, the log's filter. Everything
+/// What SIGHUP changes: users and roles with their policies, the certificate, the log's filter. Everything
 /// else takes a restart.
 struct Reload {
     load: Arc<Mutex<Load>>,
@@ -210,7 +210,7 @@ impl Reload {
         // Without a root pair in the configuration it is the one this process started with, unless
         // users took its place.
         let root = config.root.or_else(|| self.root.clone());
-        self.s3.replace_users(Users::new(root, config.users));
+        self.s3.replace_users(Users::new(root, config.users).with_roles(config.roles));
         Ok(())
     }
 }

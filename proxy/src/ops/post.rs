@@ -58,11 +58,15 @@ pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> 
 
     let policy = check_policy(request, &fields)?;
     let users = request.service.users();
-    let access_key_id = request.service.verifier.authenticate_form(&fields, &*users)?;
+    let principal = {
+        let look = users.look(SystemTime::now());
+        request.service.verifier.authenticate_form(&fields, &look)?;
+        look.principal()
+    };
     let request = S3Request {
         headers: Arc::new(headers_of(&fields)?),
         payload: PayloadMode::Unsigned,
-        principal: users.principal(access_key_id.as_deref()),
+        principal,
         ..request.clone()
     };
     headers::refuse_unsupported(&request.headers)?;

@@ -66,7 +66,7 @@ impl Trial {
     pub fn new(users: &Users, user: &str, action: &str, resource: &str, context: &Value) -> Result<Self, TrialError> {
         let principal = match users.named(user) {
             Some(principal) => principal,
-            None if user == ANONYMOUS => users.principal(None),
+            None if user == ANONYMOUS => Users::nobody(),
             None => return Err(TrialError(format!("there is no user {user:?}; {ANONYMOUS} is who signs nothing"))),
         };
         let Some(scope) = scope_of(action) else {
