@@ -46,7 +46,7 @@ use crate::{
     read::{adoption::Adopter, base_rows::base_rows, heat::Heat, object::ReadPath},
     recovery::Safety,
     registry::Workers,
-    report::Reports,
+    report::{History, Reports},
     resources::{
         budget::MemoryBudget,
         buffers,
@@ -518,6 +518,9 @@ pub(crate) fn reports(foundation: &Foundation, paths: &Paths) -> Reports {
         buckets: paths.buckets.clone(),
         read: paths.read.clone(),
         looks: foundation.looks.clone(),
+        budget: foundation.budget.clone(),
+        history: History::default(),
+        day: config.lifecycle_day,
         metrics: metrics.clone(),
     }
 }

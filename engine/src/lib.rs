@@ -64,7 +64,7 @@ pub use recovery::{
     BackupInfo, Conflict, Fork, Hole, LostMutation, LostVersion, Merged, Progress, Recovered, RecoveryOptions,
     RecoveryReport, Shipped, Side, Written, check_fork, list_backups, recover,
 };
-pub use report::Reports;
+pub use report::{CELLS_MAX, PAGE_MAX, Page, Reports};
 pub use resources::{
     files::make_private_dir,
     observe::{BackendMetrics, CatalogMetrics},
@@ -169,6 +169,11 @@ impl Engine {
     /// The catalog, for operations that only touch metadata (lists, uploads).
     pub fn catalog(&self) -> &Arc<dyn Catalog> {
         &self.foundation.catalog
+    }
+
+    /// Whether this process owns the store alone: its catalog is a file that no other may open.
+    pub fn is_alone(&self) -> bool {
+        self.foundation.alone
     }
 
     /// Collects: tombstones older than the grace, files of closed epochs without a row. One
