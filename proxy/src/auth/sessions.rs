@@ -3,8 +3,10 @@
 //! asked. Every process that can verify that user's signatures can open it, and removing the user,
 //! or changing its secret, ends its sessions (docs/decisions/0027-session-tokens.md).
 
-use super::{Users, users::User};
-use crate::auth::Principal;
+use super::{
+    root::random_text,
+    users::{User, Users},
+};
 use access::{Caller, Document, RoleSession};
 use aes_gcm::{AeadInOut as _, Aes256Gcm, KeyInit as _, Nonce};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -92,50 +94,43 @@ struct Sealed {
     policy: Option<String>,
 }
 
-impl Users {
-    /// Makes temporary credentials for a caller.
-    ///
-    /// # Errors
-    /// [`IssueError`].
-    pub fn issue(&self, asker: &Principal, wanted: Wanted, now: SystemTime) -> Result<Issued, IssueError> {
-        let user = asker.user().ok_or(IssueError::Denied)?;
-        // A session could outlive what it was given for by asking for the next one. AWS lets that
-        // of GetSessionToken take on roles; here its user asks.
-        if asker.session().is_some() {
-            return Err(IssueError::Denied);
+/// Makes temporary credentials for a user.
+///
+/// # Errors
+/// [`IssueError`].
+pub(super) fn issue(users: &Users, user: &User, wanted: Wanted, now: SystemTime) -> Result<Issued, IssueError> {
+    let failed = |_| IssueError::Failed;
+    let mut caller = user.caller.clone();
+    if let Some(session) = &wanted.role {
+        let role = users.role(&session.role).filter(|role| role.users.contains(&user.name));
+        let role = role.ok_or(IssueError::Denied)?;
+        if wanted.duration > role.duration_max {
+            return Err(IssueError::TooLong);
         }
-        let mut caller = user.caller.clone();
-        if let Some(session) = &wanted.role {
-            let role = self.role(&session.role).filter(|role| role.users.contains(&user.name));
-            let role = role.ok_or(IssueError::Denied)?;
-            if wanted.duration > role.duration_max {
-                return Err(IssueError::TooLong);
-            }
-            caller = Caller { role: Some(session.clone()), ..role.acts_as.caller.clone() };
-        }
-        if let Some(text) = &wanted.policy {
-            Document::identity(text.as_bytes()).map_err(|error| IssueError::Policy(error.to_string()))?;
-        }
-        let began_s = now.duration_since(UNIX_EPOCH).map_err(|_| IssueError::Failed)?.as_secs();
-        let expires_s = began_s + wanted.duration.as_secs();
-        let (role, session) = wanted.role.map(|of| (of.role, of.session)).unzip();
-        let sealed = Sealed {
-            access_key_id: format!("ASIA{}", random_text::<16>()?),
-            secret: random_text::<40>()?,
-            began_s,
-            expires_s,
-            role,
-            session,
-            policy: wanted.policy,
-        };
-        Ok(Issued {
-            session_token: seal(user, &sealed)?,
-            access_key_id: sealed.access_key_id.clone(),
-            secret_access_key: Zeroizing::new(sealed.secret.clone()),
-            expires: UNIX_EPOCH + Duration::from_secs(expires_s),
-            caller,
-        })
+        caller = Caller { role: Some(session.clone()), ..role.acts_as.caller.clone() };
     }
+    if let Some(text) = &wanted.policy {
+        Document::identity(text.as_bytes()).map_err(|error| IssueError::Policy(error.to_string()))?;
+    }
+    let began_s = now.duration_since(UNIX_EPOCH).map_err(|_| IssueError::Failed)?.as_secs();
+    let expires_s = began_s + wanted.duration.as_secs();
+    let (role, session) = wanted.role.map(|of| (of.role, of.session)).unzip();
+    let sealed = Sealed {
+        access_key_id: format!("ASIA{}", random_text::<16>().map_err(failed)?),
+        secret: random_text::<40>().map_err(failed)?,
+        began_s,
+        expires_s,
+        role,
+        session,
+        policy: wanted.policy,
+    };
+    Ok(Issued {
+        session_token: seal(user, &sealed)?,
+        access_key_id: sealed.access_key_id.clone(),
+        secret_access_key: Zeroizing::new(sealed.secret.clone()),
+        expires: UNIX_EPOCH + Duration::from_secs(expires_s),
+        caller,
+    })
 }
 
 impl Session {
@@ -223,123 +218,4 @@ fn open<'u>(users: &'u Users, token: &str) -> Option<(&'u Arc<User>, Sealed)> {
 fn cipher(secret: &SecretKey, salt: &[u8; SALT_LEN]) -> Aes256Gcm {
     let purpose = [b"deltaweir session token v1\0".as_slice(), salt].concat();
     Aes256Gcm::new((&*secret.derived(&purpose)).into())
-}
-
-fn random_text<const N: usize>() -> Result<String, IssueError> {
-    super::root::random_text::<N>().map_err(|_| IssueError::Failed)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::auth::{Credentials, Look, Policy, RoleConfig, UserConfig};
-    use proptest::prelude::*;
-    use s3_wire::sigv4::CredentialStore as _;
-    use std::collections::BTreeSet;
-
-    fn users_of(secret: &str, trusted: &[&str]) -> Users {
-        let user = |name: &str| UserConfig {
-            name: name.into(),
-            canonical_id: None,
-            email: None,
-            credentials: Credentials { access_key_id: format!("AK-{name}"), secret: SecretKey::new(secret) },
-            policy: Policy::ReadWrite,
-        };
-        let role = RoleConfig {
-            name: "reader".into(),
-            canonical_id: None,
-            users: trusted.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>(),
-            duration_max: Duration::from_secs(3600),
-            policy: Policy::ReadOnly,
-        };
-        Users::new(None, vec![user("ann"), user("bob")]).with_roles(vec![role])
-    }
-
-    fn principal(users: &Users, access_key_id: &str, token: Option<&str>) -> Result<Principal, NoSecret> {
-        principal_at(users, access_key_id, token, SystemTime::now())
-    }
-
-    fn principal_at(
-        users: &Users,
-        access_key_id: &str,
-        token: Option<&str>,
-        now: SystemTime,
-    ) -> Result<Principal, NoSecret> {
-        let look: Look<'_> = users.look(now);
-        look.secret(access_key_id, token)?;
-        Ok(look.principal())
-    }
-
-    fn as_reader() -> Wanted {
-        let role = Some(RoleSession { role: "reader".into(), session: "run".into() });
-        Wanted { role, policy: None, duration: Duration::from_secs(900) }
-    }
-
-    #[test]
-    fn a_session_is_its_user_narrowed_until_it_expires() {
-        let users = users_of("secret-of-both", &[]);
-        let ann = principal(&users, "AK-ann", None).unwrap();
-        let policy =
-            r#"{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"s3:GetObject","Resource":"*"}}"#;
-        let wanted = Wanted { role: None, policy: Some(policy.into()), duration: Duration::from_secs(900) };
-        let issued = users.issue(&ann, wanted, SystemTime::now()).ok().unwrap();
-        let open = |key: &str| principal(&users, key, Some(&issued.session_token));
-        let session = open(&issued.access_key_id).unwrap();
-        assert_eq!(session.user().unwrap().name, "ann");
-        assert_eq!(session.caller(), ann.caller());
-        assert!(session.identity().session.is_some() && ann.identity().session.is_none());
-        assert_eq!(open("ASIAOTHER").err(), Some(NoSecret::Unknown));
-        assert_eq!(open("AK-ann").err(), Some(NoSecret::Unknown));
-        let later = issued.expires;
-        let expired = principal_at(&users, &issued.access_key_id, Some(&issued.session_token), later);
-        assert_eq!(expired.err(), Some(NoSecret::Expired));
-    }
-
-    #[test]
-    fn a_role_is_taken_on_by_those_it_trusts_and_only_while_it_does() {
-        let users = users_of("secret-of-both", &["ann"]);
-        let ann = principal(&users, "AK-ann", None).unwrap();
-        let bob = principal(&users, "AK-bob", None).unwrap();
-        let now = SystemTime::now();
-        assert_eq!(users.issue(&bob, as_reader(), now).err(), Some(IssueError::Denied));
-        let too_long = Wanted { duration: Duration::from_secs(3601), ..as_reader() };
-        assert_eq!(users.issue(&ann, too_long, now).err(), Some(IssueError::TooLong));
-        let issued = users.issue(&ann, as_reader(), now).ok().unwrap();
-        assert!(issued.caller.arn().ends_with(":assumed-role/reader/run"));
-        let open = |users: &Users| principal(users, &issued.access_key_id, Some(&issued.session_token));
-        let session = open(&users).unwrap();
-        assert_eq!(session.caller().unwrap(), &issued.caller);
-        assert_eq!(users.issue(&session, Wanted::default(), now).err(), Some(IssueError::Denied), "no chains");
-        let revoked = users_of("secret-of-both", &["bob"]);
-        assert_eq!(open(&revoked).err(), Some(NoSecret::Unknown));
-    }
-
-    #[test]
-    fn removing_a_user_or_its_secret_ends_its_sessions() {
-        let users = users_of("secret-of-both", &[]);
-        let ann = principal(&users, "AK-ann", None).unwrap();
-        let wanted = Wanted { duration: Duration::from_secs(900), ..Wanted::default() };
-        let issued = users.issue(&ann, wanted, SystemTime::now()).ok().unwrap();
-        let open = |users: &Users| principal(users, &issued.access_key_id, Some(&issued.session_token)).err();
-        assert_eq!(open(&users_of("secret-of-both", &[])), None, "another process with the same users");
-        assert_eq!(open(&users_of("another-secret", &[])), Some(NoSecret::Unknown));
-        assert_eq!(open(&Users::new(None, Vec::new())), Some(NoSecret::Unknown));
-    }
-
-    proptest! {
-        #[test]
-        fn a_token_that_was_changed_anywhere_is_nobodys(at in any::<prop::sample::Index>(), flip in 1..=255_u8, cut in any::<prop::sample::Index>()) {
-            let users = users_of("secret-of-both", &[]);
-            let ann = principal(&users, "AK-ann", None).unwrap();
-            let wanted = Wanted { duration: Duration::from_secs(900), ..Wanted::default() };
-            let issued = users.issue(&ann, wanted, SystemTime::now()).ok().unwrap();
-            let token = STANDARD.decode(&issued.session_token).unwrap();
-            let mut changed = token.clone();
-            changed[at.index(token.len())] ^= flip;
-            for wrong in [&changed[..], &token[..cut.index(token.len())]] {
-                let opened = principal(&users, &issued.access_key_id, Some(&STANDARD.encode(wrong)));
-                prop_assert_eq!(opened.err(), Some(NoSecret::Unknown));
-            }
-        }
-    }
 }

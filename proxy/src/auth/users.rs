@@ -1,18 +1,14 @@
-//! Users: name, account, key pair, policy. A table made at start and looked up by access key. Beside
-//! them the roles that users may take on ([`super::sessions`]).
+//! Users: name, account, key pair, policy. A table made at start and looked up by access key.
+//! Beside them the roles that users may take on ([`super::sessions`]).
 
-use super::{Policy, sessions::Session};
-use access::{Caller, Identity, ResourceOwner};
-use s3_wire::{
-    sigv4::{CredentialStore, NoSecret, SecretKey},
-    xml::response::Owner,
-};
+use super::Policy;
+use access::{Caller, ResourceOwner};
+use s3_wire::{sigv4::SecretKey, xml::response::Owner};
 use sha2::{Digest as _, Sha256};
 use std::{
-    cell::OnceCell,
     collections::{BTreeSet, HashMap},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 /// A key pair.
@@ -78,7 +74,7 @@ pub struct User {
     pub(super) caller: Caller,
     /// The access key it signs with; roles have none.
     pub(super) access_key_id: String,
-    policy: Policy,
+    pub(super) policy: Policy,
     pub(super) secret: SecretKey,
 }
 
@@ -170,16 +166,6 @@ impl Users {
         self
     }
 
-    /// Nobody.
-    pub fn nobody() -> Principal {
-        Principal { user: None, session: None }
-    }
-
-    /// A look for the secret of one request.
-    pub fn look(&self, now: SystemTime) -> Look<'_> {
-        Look { users: self, now, found: OnceCell::new() }
-    }
-
     pub(super) fn by_access_key(&self, access_key_id: &str) -> Option<&Arc<User>> {
         self.by_access_key.get(access_key_id)
     }
@@ -195,9 +181,8 @@ impl Users {
     }
 
     /// The user of a name.
-    pub fn named(&self, name: &str) -> Option<Principal> {
-        let user = self.by_access_key.values().find(|user| user.name == name)?;
-        Some(Principal { user: Some(user.clone()), session: None })
+    pub(super) fn named(&self, name: &str) -> Option<&Arc<User>> {
+        self.by_access_key.values().find(|user| user.name == name)
     }
 
     /// How documents name an owner: users that are gone are shown by their id alone.
@@ -239,87 +224,6 @@ fn account_number(canonical_id: &str) -> String {
     format!("{:012}", number % 1_000_000_000_000)
 }
 
-/// A look for the secret of one request, that remembers whose it was.
-pub struct Look<'u> {
-    users: &'u Users,
-    now: SystemTime,
-    found: OnceCell<Principal>,
-}
-
-impl Look<'_> {
-    /// Whose secret was found; nobody when none was asked for. Good once the signature has been
-    /// verified with it.
-    pub fn principal(self) -> Principal {
-        self.found.into_inner().unwrap_or_else(Users::nobody)
-    }
-}
-
-impl CredentialStore for Look<'_> {
-    fn secret(&self, access_key_id: &str, session_token: Option<&str>) -> Result<SecretKey, NoSecret> {
-        let (secret, principal) = match session_token {
-            None => {
-                let user = self.users.by_access_key(access_key_id).ok_or(NoSecret::Unknown)?;
-                (user.secret.clone(), Principal { user: Some(user.clone()), session: None })
-            }
-            Some(token) => {
-                let session = Session::open(self.users, access_key_id, token, self.now)?;
-                let user = session.acts_as.clone();
-                (session.secret.clone(), Principal { user: Some(user), session: Some(Arc::new(session)) })
-            }
-        };
-        // A request has one signature, so this is asked once.
-        let _ = self.found.set(principal);
-        Ok(secret)
-    }
-}
-
-/// Who sent a request: a user or a session of one, or nobody.
-#[derive(Clone, Debug)]
-pub struct Principal {
-    user: Option<Arc<User>>,
-    session: Option<Arc<Session>>,
-}
-
-impl Principal {
-    /// The user, when the request was signed; for a session of a role, whom the role acts as.
-    pub fn user(&self) -> Option<&User> {
-        self.user.as_deref()
-    }
-
-    /// The session, when the request came with temporary credentials.
-    pub(super) fn session(&self) -> Option<&Session> {
-        self.session.as_deref()
-    }
-
-    /// When the session began, when there is one.
-    pub fn session_began(&self) -> Option<SystemTime> {
-        self.session().map(|session| session.began)
-    }
-
-    /// The user's canonical id; [`ANONYMOUS_ID`] for nobody.
-    pub fn canonical_id(&self) -> &str {
-        self.user.as_deref().map_or(ANONYMOUS_ID, |user| user.canonical_id.as_str())
-    }
-
-    /// Whether the user may do everything, other users' uploads included.
-    pub fn is_admin(&self) -> bool {
-        let narrowed = self.session().is_some_and(|session| session.policy.is_some());
-        !narrowed && self.user.as_deref().is_some_and(|user| user.policy == Policy::Admin)
-    }
-
-    /// Who asks, as policies name it.
-    pub fn caller(&self) -> Option<&Caller> {
-        let of_session = self.session().and_then(|session| session.caller.as_ref());
-        of_session.or_else(|| self.user.as_deref().map(|user| &user.caller))
-    }
-
-    /// What the user's own policy allows, and the session's.
-    pub fn identity(&self) -> Identity<'_> {
-        let identity = self.user.as_deref().map(|user| user.policy.identity()).unwrap_or_default();
-        Identity { session: self.session().and_then(|session| session.policy.as_ref()), ..identity }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -342,43 +246,31 @@ mod tests {
         )
     }
 
-    fn principal(users: &Users, access_key_id: &str) -> Principal {
-        let look = users.look(SystemTime::now());
-        let _found = look.secret(access_key_id, None);
-        look.principal()
-    }
-
-    #[test]
-    fn a_session_token_that_is_not_ours_finds_no_secret() {
-        // C26
-        let users = users();
-        let secret = |id: &str, token| users.look(SystemTime::now()).secret(id, token).map(|_| ());
-        assert_eq!(secret("AK-root", None), Ok(()));
-        assert_eq!(secret("AK-root", Some("token")), Err(NoSecret::Unknown));
-        assert_eq!(secret("AK-nobody", None), Err(NoSecret::Unknown));
+    fn user<'u>(users: &'u Users, access_key_id: &str) -> &'u User {
+        users.by_access_key(access_key_id).unwrap()
     }
 
     #[test]
     fn canonical_ids_are_stable_and_each_users_own() {
         let users = users();
-        let root = principal(&users, "AK-root").canonical_id().to_owned();
+        let root = user(&users, "AK-root").canonical_id.clone();
         assert_eq!(root, canonical_id_of("root"));
         assert_eq!(root.len(), 64);
-        assert_ne!(root, principal(&users, "AK-reader").canonical_id());
+        assert_ne!(root, user(&users, "AK-reader").canonical_id);
         assert_eq!(users.owner(&root).display_name, "root");
-        assert!(Users::nobody().caller().is_none() && principal(&users, "AK-unknown").caller().is_none());
+        assert!(users.by_access_key("AK-unknown").is_none());
     }
 
     #[test]
     fn an_account_is_those_who_share_a_canonical_id_and_roots_are_those_who_name_none() {
         let users = users();
-        let account = |id: &str| principal(&users, id).caller().unwrap().account.clone();
+        let account = |id: &str| user(&users, id).caller.account.clone();
         assert_eq!(account("AK-root"), account("AK-reader"));
         assert_eq!(account("AK-them"), account("AK-theirs"));
         assert_ne!(account("AK-root"), account("AK-them"));
         assert_eq!(account("AK-root").len(), 12);
         let owner = |id: &str| users.resource_owner(id).account.to_owned();
-        assert_eq!(owner(principal(&users, "AK-reader").canonical_id()), account("AK-root"));
+        assert_eq!(owner(&user(&users, "AK-reader").canonical_id), account("AK-root"));
         assert_eq!(owner(&"a".repeat(64)), account("AK-them"));
         assert_eq!(owner(&"b".repeat(64)), account("AK-root"), "a user that is gone");
         assert_eq!(owner(ANONYMOUS_ID), "");

@@ -175,8 +175,8 @@ async fn until_end(
     is_damaged
 }
 
-/// What SIGHUP changes: users and roles with their policies, the certificate, the log's filter. Everything
-/// else takes a restart.
+/// What SIGHUP changes: users and roles with their policies, the certificate, the log's filter.
+/// Everything else takes a restart.
 struct Reload {
     load: Arc<Mutex<Load>>,
     set_filter: Arc<SetFilter>,

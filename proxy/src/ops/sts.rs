@@ -66,7 +66,7 @@ impl Asker {
         let percent = wanted.policy.as_ref().map(|policy| percent_of(policy.chars().count()));
         let session_name = wanted.session_name.unwrap_or_else(|| "session".to_owned());
         let duration = Duration::from_secs(wanted.duration_s.unwrap_or(ROLE_DURATION_S));
-        let issued = self.users.issue(&self.principal, Wanted { role, policy: wanted.policy, duration }, now);
+        let issued = self.principal.issue(&self.users, Wanted { role, policy: wanted.policy, duration }, now);
         let issued = match issued {
             Ok(issued) => issued,
             Err(IssueError::Denied) => return Err(self.may_not_assume(wanted.role_arn.as_deref())?),
@@ -102,7 +102,7 @@ impl Asker {
             (Some(asked), false) => asked,
         };
         let wanted = Wanted { duration: Duration::from_secs(seconds), ..Wanted::default() };
-        let issued = self.users.issue(&self.principal, wanted, now).map_err(|error| match error {
+        let issued = self.principal.issue(&self.users, wanted, now).map_err(|error| match error {
             IssueError::Denied => {
                 StsError::new(StsErrorCode::AccessDenied, "Cannot call GetSessionToken with session credentials")
             }

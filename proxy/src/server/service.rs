@@ -3,7 +3,7 @@
 
 use super::{RequestRecord, ResponseBody};
 use crate::{
-    auth::{Principal, Users},
+    auth::{Look, Principal, Users},
     config::ServerConfig,
     engine::{Engine, Form},
     metrics::Metrics,
@@ -171,7 +171,7 @@ impl S3Service {
         let users = self.shared.users();
         let (identity, principal) = match parts.method {
             // Browsers sign no preflight, even when the request they ask about is presigned.
-            Method::OPTIONS => (Identity::Anonymous { payload: PayloadMode::Unsigned }, Users::nobody()),
+            Method::OPTIONS => (Identity::Anonymous { payload: PayloadMode::Unsigned }, Principal::nobody()),
             _ => self.authenticate(&users, &parts.method, &target, &parts.headers)?,
         };
         let operation = routed?;
@@ -268,7 +268,7 @@ impl S3Service {
         headers: &HeaderMap,
     ) -> Result<(Identity, Principal), S3Error> {
         let now = SystemTime::now();
-        let look = users.look(now);
+        let look = Look::new(users, now);
         let identity = self.shared.verifier.authenticate(method, target, headers, now, &look);
         if let Ok(Identity::Authenticated(who)) = &identity
             && who.kind == SignatureKind::Header

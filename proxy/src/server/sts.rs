@@ -3,7 +3,7 @@
 
 use super::{RequestRecord, S3Service};
 use crate::{
-    auth::{Principal, Users},
+    auth::{Look, Principal, Users},
     ops::{
         body::{AnswerBody, RequestBody},
         request::Answer,
@@ -87,7 +87,7 @@ impl S3Service {
         form: &[u8],
     ) -> Result<Option<Principal>, S3Error> {
         let now = SystemTime::now();
-        let look = users.look(now);
+        let look = Look::new(users, now);
         let who = self.shared.verifier.authenticate_sts(parts, target, form, now, &look);
         let labels = match &who {
             Ok(None) => ["ok", "anonymous"],
