@@ -18,6 +18,8 @@ packages() {
         dpkg-query --show --showformat='${Status}' "$name" 2>/dev/null | grep -q 'ok installed' || missing+=("$name")
     done < <(sed -E 's/#.*//; s/[[:space:]]+//g; /^$/d' tests/apt-packages.txt)
     python3.11 -c 'import ensurepip' 2>/dev/null || missing+=(python3.11-venv)
+    command -v node >/dev/null || missing+=(nodejs) # any from version 18 on will do
+    command -v npm >/dev/null || missing+=(npm)
     [ ${#missing[@]} -eq 0 ] && return
     tests/apt.sh "${missing[@]}"
 }
@@ -55,8 +57,18 @@ console() {
     echo "$wanted" >tests/console/node_modules/lock.sha256
 }
 
+js_sdk() {
+    local wanted
+    wanted=$(sha256sum tests/js-sdk/package-lock.json | cut -d' ' -f1)
+    [ "$(cat tests/js-sdk/node_modules/lock.sha256 2>/dev/null)" = "$wanted" ] && return
+    echo "setup: the SDK for JavaScript into tests/js-sdk/node_modules"
+    (cd tests/js-sdk && npm ci --silent --no-audit --no-fund --ignore-scripts)
+    echo "$wanted" >tests/js-sdk/node_modules/lock.sha256
+}
+
 packages
 python
 versitygw
 cargo_deny
+js_sdk
 console

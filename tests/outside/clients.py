@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 from dataclasses import dataclass
@@ -99,6 +100,20 @@ class AwsCli(Command):
     def run(self, *arguments: str, check: bool = True, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
         """`aws ARGUMENTS`."""
         return self._run(str(AWS), *arguments, check=check, timeout_s=timeout_s)
+
+
+class AwsCli2(Command):
+    """Debian's aws-cli, which is version 2."""
+
+    def run(self, *arguments: str, check: bool = True, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+        """`aws ARGUMENTS`. Version 2.9 knows no endpoint of the environment, so it is named each time."""
+        named = ("/usr/bin/aws", "--endpoint-url", self.endpoint)
+        return self._run(*named, *arguments, check=check, timeout_s=timeout_s)
+
+    def json(self, *arguments: str) -> Any:
+        """What a command of `s3api` or `sts` prints; nothing is `None`."""
+        told = self.run("--output", "json", *arguments).stdout
+        return json.loads(told) if told.strip() else None
 
 
 class Restic(Command):
