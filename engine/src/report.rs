@@ -22,7 +22,7 @@ use crate::{
     resources::budget::MemoryBudget,
     write::finish::CHOICES,
 };
-use catalog::{BlobKey, BlobRow, BucketStats, Catalog, Original, StoredBytes, VersionRef};
+use catalog::{BlobKey, BlobRow, BucketStats, Catalog, Original, StoredBytes, UnixMs, VersionRef};
 use object_format::{BlobId, Suite};
 use serde_json::{Value, json};
 use std::{
@@ -110,6 +110,20 @@ impl Reports {
         let stats = json!({ "buckets": buckets, "totals": bucket_json(&totals), "backends": backends });
         self.history.note(&totals, total_of(&totals.stored), &stats);
         Ok(stats)
+    }
+
+    /// The newest counts there are, without another count unless there is none: the answer of
+    /// [`Reports::stats`], when it was made, and the counts before it, oldest first.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the catalog fails.
+    pub async fn counted(&self) -> Result<(UnixMs, Value, Value), EngineError> {
+        self.refresh_counts().await?;
+        if let Some(told) = self.history.told() {
+            return Ok(told);
+        }
+        self.stats().await?;
+        self.history.told().ok_or_else(|| EngineError::Other("a count left no trace".into()))
     }
 
     /// The body of `GET /api/v1/explain`: how a key's current version, or the one that is named, is

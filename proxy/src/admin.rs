@@ -8,12 +8,14 @@ mod calls;
 mod console;
 mod overview;
 mod routes;
+mod scope;
 mod session;
 
-pub use access::{Access, Caller, Scope};
+pub use access::{Access, Caller};
 pub use answer::{AdminError, Answer};
 use answer::{failed, json_answer, text};
 pub use routes::{Call, ROOT, ROUTES};
+pub use scope::Scope;
 pub use session::SESSION_HEADER;
 
 use crate::{auth::Users, engine::Engine, metrics::Metrics, peers::Ends};

@@ -5,7 +5,9 @@ mod ask;
 mod convert;
 mod damaged;
 mod delta;
+mod demo;
 mod follow;
+mod list;
 mod merge;
 mod outcome;
 mod policy;
@@ -61,7 +63,14 @@ enum Command {
         /// A version id, or null; the current version unless given
         #[arg(long)]
         version: Option<String>,
+        /// Show everything, not the first 25 lines
+        #[arg(long)]
+        all: bool,
     },
+    /// List buckets, or keys with their form, size, stored size and ratio
+    Ls(list::ListFlags),
+    /// Try it: make builds, store them, show the ratio, and serve the console
+    Demo(demo::DemoFlags),
     /// Show what a blob holds, or which containers and deflate streams are in a file
     Inspect {
         /// A blob's id, 32 hex digits, or the path of a file
@@ -261,11 +270,21 @@ fn run(arguments: Arguments) -> Outcome {
             runtime()?.block_on(serve::serve(config, Box::new(load)))
         }
         Command::Stats => show(json, &ask(ask::Call::get("stats", &[]))?, print::stats),
-        Command::Explain { object, version } => {
+        Command::Ls(flags) => {
+            let store = Store::of(load(None)?);
+            show(json, &runtime()?.block_on(list::list(store, &flags))?, list::print)
+        }
+        Command::Demo(flags) => runtime()?.block_on(async {
+            let Some(demo) = demo::demo(flags).await? else { return Ok(()) };
+            let overrides = demo.overrides.clone();
+            let load = move || ServeConfig::load(&overrides, &Environment::default());
+            serve::serve(load()?, Box::new(load)).await
+        }),
+        Command::Explain { object, version, all } => {
             let (bucket, key) = parse_object(&object)?;
             let version = version.unwrap_or_default();
             let call = ask::Call::get("explain", &[("bucket", bucket), ("key", key), ("version", &version)]);
-            show(json, &ask(call)?, print::outline)
+            show(json, &ask(call)?, if all { print::outline } else { print::explanation })
         }
         Command::Inspect { what, base: None } if is_blob(&what) => {
             show(json, &ask(ask::Call::get("inspect", &[("blob", &what)]))?, print::outline)
@@ -288,7 +307,7 @@ fn run(arguments: Arguments) -> Outcome {
             let store = Store::of(load(None)?);
             show(json, &runtime()?.block_on(convert::convert(flags, store, json))?, print::outline)
         }
-        Command::Jobs { job: None, .. } => show(json, &ask(ask::Call::get("jobs", &[]))?, print::outline),
+        Command::Jobs { job: None, .. } => show(json, &ask(ask::Call::get("jobs", &[]))?, print::jobs),
         Command::Jobs { job: Some(job), action, parameters } => {
             let path = format!("jobs/{job}");
             let act = |action| ask::Call::post(&path, &[("action", action)]);
@@ -337,6 +356,9 @@ fn run(arguments: Arguments) -> Outcome {
         }
         Command::Config { action: ConfigAction::Check } => {
             let config = load(None)?;
+            if let Some(files) = &config.server.tls {
+                crate::server::Certificate::read(files)?;
+            }
             if json {
                 return show(json, &serde_json::json!({ "ok": true, "warnings": config.warnings }), print::outline);
             }

@@ -6,8 +6,8 @@ use delta_codec::{CopiedRun, DeltaSummary};
 use object_format::Segment;
 
 impl Blobs {
-    /// The runs of a delta segment that come from base bytes, by their place in the segment, and what
-    /// its streams take. Decodes the segment; the caller holds a permit for its memory.
+    /// The runs of a delta segment that come from base bytes, by their place in the segment, and
+    /// what its streams take. Decodes the segment; the caller holds a permit for its memory.
     ///
     /// # Errors
     /// [`EngineError`] when a base or the segment cannot be read, or is damaged.

@@ -1,8 +1,7 @@
 //! What the store took lately: counts that were made anyway, kept in memory for as long as this
 //! process runs.
 
-use super::Reports;
-use crate::{error::EngineError, resources::clock::now_ms};
+use crate::resources::clock::now_ms;
 use catalog::{BucketStats, UnixMs};
 use serde::Serialize;
 use serde_json::Value;
@@ -36,6 +35,14 @@ struct Kept {
 }
 
 impl History {
+    /// The newest answer and when it was made, and the counts, oldest first; `None` before the
+    /// first count.
+    pub(super) fn told(&self) -> Option<(UnixMs, Value, Value)> {
+        let kept = self.locked();
+        let (at_ms, stats) = kept.counted.clone()?;
+        Some((at_ms, stats, serde_json::to_value(&kept.samples).unwrap_or_default()))
+    }
+
     fn locked(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -71,23 +78,6 @@ impl Kept {
             });
             self.every_ms = every_ms * 2;
         }
-    }
-}
-
-impl Reports {
-    /// The newest counts there are, without another count unless there is none: the answer of
-    /// [`Reports::stats`], when it was made, and the counts before it, oldest first.
-    ///
-    /// # Errors
-    /// [`EngineError`] when the catalog fails.
-    pub async fn counted(&self) -> Result<(UnixMs, Value, Value), EngineError> {
-        self.refresh_counts().await?;
-        if self.history.locked().counted.is_none() {
-            self.stats().await?;
-        }
-        let kept = self.history.locked();
-        let (at_ms, stats) = kept.counted.clone().unwrap_or_default();
-        Ok((at_ms, stats, serde_json::to_value(&kept.samples).unwrap_or_default()))
     }
 }
 

@@ -5,6 +5,7 @@
 use super::{
     answer::AdminError,
     console,
+    scope::Scope,
     session::{Opened, Sessions},
 };
 use crate::{
@@ -26,19 +27,6 @@ pub enum Caller {
     Owner,
     /// The admin listener.
     Network(Ends),
-}
-
-/// What a caller may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
-    /// Health, and whatever else needs no token.
-    Open,
-    /// Calls that change nothing.
-    Read,
-    /// Every call, but directories only below the configured roots.
-    Write,
-    /// Every call.
-    Owner,
 }
 
 /// What the admin listener asks of its callers.
@@ -193,29 +181,6 @@ fn host_of(parts: &Parts) -> Option<Authority> {
         (Some(target), None, None) => Some(target.clone()),
         (Some(target), Some(host), None) if host.as_bytes() == target.as_str().as_bytes() => Some(target.clone()),
         _ => None,
-    }
-}
-
-impl Scope {
-    /// Its name in answers.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Owner => "owner",
-        }
-    }
-
-    /// Whether a method is allowed.
-    ///
-    /// # Errors
-    /// 403 for a change by a caller who may only read.
-    pub(super) fn check(self, method: &Method) -> Result<(), AdminError> {
-        if self >= Self::Write || matches!(*method, Method::GET | Method::HEAD) {
-            return Ok(());
-        }
-        Err(AdminError::new(StatusCode::FORBIDDEN, "this token may only read"))
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::{
     AdminService, ApiResult,
-    access::Scope,
     answer::AdminError,
     routes::{self, Call},
+    scope::Scope,
 };
 use crate::{
     engine::{CELLS_MAX, CollectParameters, JobAction, PAGE_MAX, Page},

@@ -1,7 +1,7 @@
 //! Sessions of the console: what a browser holds in place of the admin token. A session has two
 //! halves, and a request must show both (docs/decisions/0027-console-sessions.md).
 
-use super::access::Scope;
+use super::scope::Scope;
 use http::{HeaderMap, HeaderValue, header};
 use sha2::{Digest as _, Sha256};
 use std::{

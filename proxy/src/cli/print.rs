@@ -41,6 +41,144 @@ pub(super) fn streams(found: &Value) -> String {
     text
 }
 
+/// A table of buckets.
+pub(super) fn buckets(found: &Value) -> String {
+    let mut rows = vec![["bucket", "objects", "logical", "stored", "ratio", "created"].map(str::to_owned)];
+    for bucket in found["buckets"].as_array().into_iter().flatten() {
+        let (logical, stored) = (number(&bucket["logical_bytes"]), number(&bucket["stored_bytes"]));
+        rows.push([
+            word(&bucket["name"]),
+            number(&bucket["objects"]).to_string(),
+            bytes(logical),
+            bytes(stored),
+            ratio(logical, stored),
+            word(&bucket["created"]),
+        ]);
+    }
+    table(&rows)
+}
+
+/// A table of a page of keys.
+pub(super) fn entries(found: &Value) -> String {
+    let mut rows = vec![["changed", "form", "size", "stored", "ratio", "key"].map(str::to_owned)];
+    for entry in found["entries"].as_array().into_iter().flatten() {
+        if let Some(prefix) = entry["prefix"].as_str() {
+            rows.push(["", "", "", "", "", prefix].map(str::to_owned));
+            continue;
+        }
+        let (size, stored) = (number(&entry["size"]), number(&entry["stored_bytes"]));
+        rows.push([
+            date(&entry["last_modified_ms"]),
+            word(&entry["form"]),
+            bytes(size),
+            bytes(stored),
+            ratio(size, stored),
+            word(&entry["key"]),
+        ]);
+    }
+    table(&rows)
+}
+
+/// A table of jobs.
+pub(super) fn jobs(jobs: &Value) -> String {
+    let mut rows = vec![["job", "state", "done", "waiting", "last run", "result"].map(str::to_owned)];
+    for job in jobs.as_array().into_iter().flatten() {
+        let is = |name: &str| job[name].as_bool() == Some(true);
+        let state = match (is("running"), is("paused"), is("waiting")) {
+            (true, ..) => "running",
+            (_, true, _) => "paused",
+            (_, _, true) => "can go on",
+            _ => "idle",
+        };
+        let progress = &job["progress"];
+        let done = match (is("running"), progress["total"].as_u64()) {
+            (false, _) => "-".to_owned(),
+            (true, Some(total)) => format!("{} of {total} {}", number(&progress["done"]), word(&progress["unit"])),
+            (true, None) => format!("{} {}", number(&progress["done"]), word(&progress["unit"])),
+        };
+        let waiting = job["backlog"].as_u64().map_or_else(|| "-".to_owned(), |count| count.to_string());
+        let last = [date(&job["last_run_ms"]), word(&job["last_result"])];
+        let [run, result] = last;
+        rows.push([word(&job["name"]), state.to_owned(), done, waiting, run, result]);
+    }
+    table(&rows)
+}
+
+/// Lines of a list that `explain` shows before it says how many more there are.
+const LISTED: usize = 6;
+
+/// An explanation in at most 25 lines, the ratio first.
+pub(super) fn explanation(told: &Value) -> String {
+    let (bucket, key) = (word(&told["bucket"]), word(&told["key"]));
+    if told["delete_marker"] == true {
+        return format!("s3://{bucket}/{key}: a delete marker of {}\n", date(&told["last_modified_ms"]));
+    }
+    let (size, stored) = (number(&told["size"]), number(&told["stored_bytes"]));
+    let mut text = format!(
+        "{}: {} of {} ({}×)\n",
+        format_args!("s3://{bucket}/{key}"),
+        bytes(stored),
+        bytes(size),
+        ratio(size, stored)
+    );
+    let current = if told["current"] == true { ", the current one" } else { "" };
+    let setting = |name: &str| told["settings"][name].as_str().map(|value| format!("{name}={value}"));
+    let settings: Vec<String> = ["compression", "encryption", "effort"].into_iter().filter_map(setting).collect();
+    let _ = writeln!(text, "form        {}: {}", word(&told["form"]), word(&told["reason"]));
+    let _ = writeln!(text, "version     {}{current}", word(&told["version"]));
+    let _ = writeln!(text, "changed     {}", date(&told["last_modified_ms"]));
+    let _ = writeln!(text, "etag        {}", word(&told["etag"]));
+    let _ = writeln!(text, "bucket      {}", settings.join(" "));
+    let none = Vec::new();
+    let list = |name: &str| told[name].as_array().unwrap_or(&none);
+    let blobs = list("blobs");
+    let described = |blob: &Value| {
+        let coded = blob["segments_by_coding"].as_object().into_iter().flatten();
+        let coded: Vec<String> = coded.map(|(coding, count)| format!("{count} {coding}")).collect();
+        let (plain, stored) = (bytes(number(&blob["plain_len"])), bytes(number(&blob["stored_len"])));
+        format!("{} {plain} in {stored}; segments: {}", word(&blob["id"]), coded.join(", "))
+    };
+    let candidates = blobs.iter().flat_map(|blob| blob["choices"].as_array().unwrap_or(&none));
+    let candidates = candidates.flat_map(|choice| choice["candidates"].as_array().unwrap_or(&none));
+    let candidates: Vec<String> = candidates.map(candidate).collect();
+    listed(&mut text, "base", &list("bases").iter().map(word).collect::<Vec<_>>());
+    listed(&mut text, "blob", &blobs.iter().map(described).collect::<Vec<_>>());
+    listed(&mut text, "candidate", &candidates);
+    text.push_str("--all shows the rest\n");
+    text
+}
+
+fn candidate(candidate: &Value) -> String {
+    let share = |name: &str| candidate[name].as_f64().map(|permille| format!("{:.1} %", permille / 10.0));
+    let common = share("overlap_permille").map(|share| format!(", {share} in common"));
+    let trial = share("trial_permille").map(|share| format!(", a trial delta took {share}"));
+    let verdict = if candidate["chosen"] == true { ": chosen" } else { ": lost" };
+    let [common, trial] = [common, trial].map(Option::unwrap_or_default);
+    format!("{} by {}{common}{trial}{verdict}", word(&candidate["key"]), word(&candidate["source"]))
+}
+
+fn listed(text: &mut String, name: &str, lines: &[String]) {
+    for line in lines.iter().take(LISTED - 1) {
+        let _ = writeln!(text, "{name:<11} {line}");
+    }
+    if let Some(more) = lines.len().checked_sub(LISTED - 1).filter(|more| *more > 0) {
+        let _ = writeln!(text, "            … and {more} more");
+    }
+}
+
+fn word(value: &Value) -> String {
+    value.as_str().unwrap_or("-").to_owned()
+}
+
+fn date(value: &Value) -> String {
+    let Some(ms) = value.as_u64() else { return "-".to_owned() };
+    s3_wire::timestamp::iso8601(std::time::UNIX_EPOCH + std::time::Duration::from_millis(ms))
+}
+
+fn ratio(logical: u64, stored: u64) -> String {
+    if stored == 0 { "-".to_owned() } else { format!("{:.2}", logical as f64 / stored as f64) }
+}
+
 fn row(name: &str, numbers: &Value) -> [String; 8] {
     let (logical, stored) = (number(&numbers["logical_bytes"]), number(&numbers["stored"]["total"]));
     // Originals are where they were: they count on both sides.
@@ -200,7 +338,7 @@ pub(super) fn estimate(found: &Value) -> String {
 }
 
 /// A number of bytes in the largest unit that leaves at least one.
-fn bytes(count: u64) -> String {
+pub(super) fn bytes(count: u64) -> String {
     let mut scaled = count as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
         if scaled < 1024.0 {
@@ -228,6 +366,23 @@ mod tests {
                         photos        2  4.0 KiB  1.0 KiB      0 B      0 B   4.00  compression=delta encryption=off\n\
                         total         2  4.0 KiB      0 B      0 B      0 B      -\n";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn an_explanation_takes_at_most_25_lines_with_the_ratio_first() {
+        let candidates: Vec<Value> = (0..9)
+            .map(|n| json!({"key": format!("k{n}"), "source": "name", "overlap_permille": 930, "chosen": n == 0}))
+            .collect();
+        let blobs = vec![
+            json!({"id": "b", "plain_len": 4096, "stored_len": 1024, "segments_by_coding": {"delta": 1}, "choices": [{"candidates": candidates}]});
+            30
+        ];
+        let bases: Vec<String> = (0..40).map(|n| format!("base {n}")).collect();
+        let told = json!({"bucket": "b", "key": "k", "size": 4096, "stored_bytes": 1024, "form": "delta", "bases": bases, "blobs": blobs});
+        let text = explanation(&told);
+        assert!(text.starts_with("s3://b/k: 1.0 KiB of 4.0 KiB (4.00×)\n"), "{text}");
+        assert!(text.lines().count() <= 25, "{text}");
+        assert!(text.contains("… and 35 more") && text.contains("k0 by name, 93.0 % in common: chosen"), "{text}");
     }
 
     #[test]

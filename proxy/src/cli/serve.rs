@@ -18,6 +18,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
     io::IsTerminal as _,
     net::SocketAddr,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 use tokio::{
@@ -116,7 +117,7 @@ async fn serve_once(
     };
     let scheme = if server.is_tls() { "https" } else { "http" };
     if let (Some(root), Some(secret)) = (&root, &printed_once) {
-        out(&first_steps(root, secret, &config.server.region, &format!("{scheme}://{address}")))?;
+        out(&first_steps(root, secret, &config.server.region, &format!("{scheme}://{address}"), &data))?;
     }
     let admin_token = match &config.server.admin_token {
         Some(token) => token.clone(),
@@ -240,17 +241,27 @@ fn connections_within(descriptors: u64, wanted: usize) -> Option<usize> {
 }
 
 /// What a newcomer pastes. Printed once: the secret is in the data directory afterwards.
-fn first_steps(root: &Credentials, secret: &str, region: &str, endpoint: &str) -> String {
-    let id = &root.access_key_id;
+fn first_steps(root: &Credentials, secret: &str, region: &str, endpoint: &str, data: &Path) -> String {
     format!(
-        "\nA root key pair was made for this store. It is printed this once and kept in {}.\n\n\
+        "\nA root key pair was made for this store. It is printed this once and kept in {}.\n{}",
+        root::FILE_NAME,
+        steps(root, secret, region, endpoint, data)
+    )
+}
+
+/// Lines to paste: where the store is, its keys, and two builds of this program with their ratio.
+pub(super) fn steps(root: &Credentials, secret: &str, region: &str, endpoint: &str, data: &Path) -> String {
+    let program = std::env::current_exe().unwrap_or_else(|_| "deltaweir".into());
+    let (id, program, data) = (&root.access_key_id, program.display(), data.display());
+    format!(
+        "\nexport AWS_ENDPOINT_URL={endpoint}\n\
          export AWS_ACCESS_KEY_ID={id}\n\
          export AWS_SECRET_ACCESS_KEY={secret}\n\
-         export AWS_DEFAULT_REGION={region}\n\n\
-         aws --endpoint-url {endpoint} s3 mb s3://releases\n\
-         aws --endpoint-url {endpoint} s3 cp ./app-1.0.tar s3://releases/\n\
-         aws --endpoint-url {endpoint} s3 ls s3://releases/\n",
-        root::FILE_NAME
+         export AWS_REGION={region} AWS_DEFAULT_REGION={region}\n\n\
+         aws s3 mb s3://first\n\
+         aws s3 cp '{program}' s3://first/build-1\n\
+         (cat '{program}'; date) | aws s3 cp - s3://first/build-2\n\
+         '{program}' --data '{data}' ls s3://first\n"
     )
 }
 
@@ -321,8 +332,9 @@ mod tests {
     #[test]
     fn what_is_printed_can_be_pasted() {
         let root = Credentials { access_key_id: "DWKEY".into(), secret: SecretKey::new("word") };
-        let text = first_steps(&root, "word", "us-east-1", "http://127.0.0.1:9000");
-        assert!(text.contains("\nexport AWS_ACCESS_KEY_ID=DWKEY\nexport AWS_SECRET_ACCESS_KEY=word\n"));
-        assert!(text.contains("\naws --endpoint-url http://127.0.0.1:9000 s3 cp "));
+        let text = first_steps(&root, "word", "us-east-1", "http://127.0.0.1:9000", Path::new("data"));
+        assert!(text.contains("\nexport AWS_ENDPOINT_URL=http://127.0.0.1:9000\nexport AWS_ACCESS_KEY_ID=DWKEY\n"));
+        assert!(text.contains("\nexport AWS_SECRET_ACCESS_KEY=word\n") && text.contains("\naws s3 mb s3://first\n"));
+        assert!(text.contains(" --data 'data' ls s3://first\n"));
     }
 }

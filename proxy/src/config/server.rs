@@ -72,6 +72,8 @@ impl Reader<'_> {
     pub(super) fn server(&self, explicit: bool) -> Result<ServerConfig, ConfigError> {
         let server = &self.file.server;
         let address = |key: &str, text: &str| {
+            let port = text.strip_prefix("localhost:");
+            let text = port.map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
             text.parse::<SocketAddr>()
                 .map_err(|_| ConfigError::at(key, format!("expected an address such as 127.0.0.1:9000, not {text:?}")))
         };

@@ -284,3 +284,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn localhost_is_an_address() {
+    let config = "[server]\nlisten = \"localhost:9100\"\nadmin_listen = \"localhost:9101\"";
+    let config = ServeConfig::from_text(config, Path::new(""), &Overrides::default(), &Environment::default()).unwrap();
+    assert_eq!(config.server.listen.to_string(), "127.0.0.1:9100");
+    assert_eq!(config.server.admin_listen.to_string(), "127.0.0.1:9101");
+}

@@ -1,0 +1,113 @@
+"""The first minutes: the demo, the lines to paste, and the commands that show what things take."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import urllib.request
+from pathlib import Path
+
+from e2e.test_startup import without_credentials
+from outside.buckets import NewServer
+from outside.clients import AWS
+from outside.server import BINARY, Server, until
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Nothing of the caller's but where temporary folders are made."""
+    return {"PATH": os.environ["PATH"], "HOME": str(folder), "TMPDIR": str(folder), "AWS_PAGER": ""}
+
+
+def test_a_demo_makes_its_own_data_shows_a_ratio_serves_the_console_and_leaves_nothing(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as to:
+        demo = subprocess.Popen([str(BINARY), "demo"], env=environment(tmp_path), stdout=to, stderr=to)
+    try:
+        found = until(lambda: re.search(r"^Console: (http://\S+)$", log.read_text(), re.MULTILINE), 60, "it serves")
+
+        def page() -> bytes:
+            try:
+                with urllib.request.urlopen(found[1], timeout=5) as answer:
+                    return bytes(answer.read())
+            except OSError:
+                return b""
+
+        assert b"/console/app.js" in until(page, 30, "the console answers")
+        total = re.search(r"^total .* ([\d.]+)$", log.read_text(), re.MULTILINE)
+        assert total
+        assert float(total[1]) > 3, log.read_text()
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(30) == 0, log.read_text()
+    finally:
+        demo.kill()
+        demo.wait(30)
+    assert list(tmp_path.glob("deltaweir-demo-*")) == []
+
+
+def test_a_demo_keeps_its_store_where_it_is_told_to(tmp_path: Path) -> None:
+    command = [str(BINARY), "demo", "--once", "--folder", str(tmp_path / "kept")]
+    done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "app/build-8.tar" in done.stdout
+    assert (tmp_path / "kept" / "root-credentials.json").exists()
+    again = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, timeout=60, check=False)
+    assert again.returncode == 1
+    assert "is there already" in again.stderr
+
+
+def test_the_lines_to_paste_run_as_they_stand_and_show_a_ratio(new_server: NewServer, tmp_path: Path) -> None:
+    server = without_credentials(new_server())
+    small = tmp_path / "program"
+    server.start()
+    lines = [line.strip() for line in server.log.read_text().splitlines()]
+    begin = next(number for number, line in enumerate(lines) if line.startswith("export AWS_ENDPOINT_URL"))
+    end = next(number for number, line in enumerate(lines) if line.endswith("ls s3://first"))
+    small.write_bytes(BINARY.read_bytes()[: 4 << 20])
+    # A part of the program is as good as all of it, and a debug build has hundreds of MiB.
+    script = "\n".join(lines[begin:end]).replace(f"'{BINARY}'", f"'{small}'") + "\n" + lines[end]
+    path = f"{AWS.parent}:{os.environ['PATH']}"
+    pasted = subprocess.run(
+        ["bash", "-e"],
+        input=script,
+        env=environment(tmp_path) | {"PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert pasted.returncode == 0, pasted.stderr
+    assert re.search(r"delta +4.0 MiB +\S+ \S+ +[\d.]+ +build-2$", pasted.stdout, re.MULTILINE), pasted.stdout
+
+
+def test_listing_explaining_and_jobs_are_short(new_server: NewServer) -> None:
+    server: Server = new_server().start()
+    done = server.run("demo", "--help")
+    assert "--once" in done.stdout
+    jobs = server.run("jobs").stdout.splitlines()
+    assert jobs[0].split()[:2] == ["job", "state"]
+    assert any(line.startswith("gc ") for line in jobs)
+    assert server.run("ls").stdout.splitlines()[0].startswith("bucket")
+    refused = server.run("ls", "somewhere", check=False)
+    assert "s3://BUCKET" in refused.stderr
+
+
+def test_config_check_finds_a_missing_certificate_and_an_unknown_action(new_server: NewServer) -> None:
+    server = new_server()
+    server.tables["server"] = {"tls_cert": "none.pem", "tls_key": "none.key"}
+    server.write_config()
+    refused = server.run("config", "check", check=False)
+    assert refused.returncode == 1
+    assert "none.pem" in refused.stderr
+    server.tables["server"] = {}
+    policy = server.folder / "policy.json"
+    policy.write_text(
+        '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "s3:Gett", "Resource": "*"}}'
+    )
+    pair = 'access_key_id = "AKIAOTHER"\nsecret_access_key = "0123456789"'
+    server.more_config = f'[[users]]\nname = "u"\n{pair}\npolicy = "file:policy.json"\n'
+    server.write_config()
+    refused = server.run("config", "check", check=False)
+    assert refused.returncode == 1
+    assert "s3:Gett" in refused.stderr
