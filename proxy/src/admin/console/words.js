@@ -124,7 +124,7 @@ export const words = {
     duplicate: "Its bytes are stored already, for another object: it adds nothing.",
     parts: (told) => `Of its bytes, ${told}.`,
     picture: "Along the object",
-    pictureHelp: "From the first byte to the last. Above: the part of each stretch by kind. Below: the bytes it takes; higher costs more.",
+    pictureHelp: "From the first byte to the last. Above: the part of each stretch by kind. Below: the bytes it takes; a longer bar costs more.",
     estimated: (bytes) => `Of ${bytes}, the shares are exact and their places are not: the object is too long to decode all of it.`,
     cut: (bytes) => `The first ${bytes} are shown.`,
     kinds: "By kind",
