@@ -7,7 +7,7 @@ use super::{
     serve::steps,
 };
 use crate::{
-    auth::{Users, admin_token, root},
+    auth::{Principal, Users, admin_token, root},
     config::{Environment, Overrides, ServeConfig},
     engine::{BucketHandle, ContentDigest, Destination, Engine, Facts, StoreError},
     metrics::Metrics,
@@ -70,7 +70,7 @@ pub(super) async fn demo(flags: DemoFlags) -> Result<Option<Demo>, Failure> {
     let config = ServeConfig::load(&overrides, &Environment::default())?;
     let pair = root::load_or_create(&folder)?;
     let users = Users::new(Some(pair.credentials.clone()), Vec::new());
-    let owner = users.named("root").map(|root| root.canonical_id().to_owned()).unwrap_or_default();
+    let owner = Principal::named(&users, "root").map(|root| root.canonical_id().to_owned()).unwrap_or_default();
     let (listen, admin, region) = (config.server.listen, config.server.admin_listen, config.server.region.clone());
     let engine = open_engine(config.engine, &config.stores, Metrics::new()?.engine.clone()).await?;
     let stored = store(&engine, &owner).await;
