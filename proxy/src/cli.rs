@@ -278,7 +278,7 @@ fn run(arguments: Arguments) -> Outcome {
             let Some(demo) = demo::demo(flags).await? else { return Ok(()) };
             let overrides = demo.overrides.clone();
             let load = move || ServeConfig::load(&overrides, &Environment::default());
-            serve::serve(load()?, Box::new(load)).await
+            Box::pin(serve::serve(load()?, Box::new(load))).await
         }),
         Command::Explain { object, version, all } => {
             let (bucket, key) = parse_object(&object)?;
