@@ -52,6 +52,7 @@ use crate::{
         buffers,
         disks::Disks,
         files::make_private_dir,
+        md5_lanes::Md5Lanes,
         pool::{CodecPool, PoolKind},
     },
     write::{
@@ -272,6 +273,7 @@ impl Paths {
             defer: config.convert.defer,
             encoder,
             hash_pool: hash_pool.clone(),
+            md5_lanes: Arc::new(Md5Lanes::new(hash_pool.clone())),
             budget: budget.clone(),
             spool: spool.clone(),
             disks: disks.clone(),

@@ -18,7 +18,7 @@ use crate::{
     config::{BucketSettings, Compression},
     error::{EngineError, StoreError},
     recovery::Safety,
-    resources::{budget::MemoryBudget, disks::Disks, pool::CodecPool},
+    resources::{budget::MemoryBudget, disks::Disks, md5_lanes::Md5Lanes, pool::CodecPool},
     write::{
         effort::{self, Trying},
         parts::{PartsOf, PartsSeen},
@@ -65,6 +65,7 @@ pub struct Stager {
     pub(crate) defer: bool,
     pub(crate) encoder: Arc<Encoder>,
     pub(crate) hash_pool: Arc<CodecPool>,
+    pub(crate) md5_lanes: Arc<Md5Lanes>,
     pub(crate) budget: Arc<MemoryBudget>,
     pub(crate) spool: Arc<Spool>,
     pub(crate) disks: Arc<Disks>,
@@ -183,7 +184,7 @@ impl Stager {
         // Sketches serve the choice of bases, and later choices of what is stored whole now.
         let mut sketching = (bucket.settings.compression == Compression::Delta)
             .then(|| SketchLane::new(self.hash_pool.clone(), bucket.similarity_secret()));
-        let mut hashing = HashLane::new(self.hash_pool.clone(), digest);
+        let mut hashing = HashLane::new(self.hash_pool.clone(), self.md5_lanes.clone(), digest);
         let mut reader = BodyReader::new(body);
         let mut plain_len = 0;
         while !reader.ended {

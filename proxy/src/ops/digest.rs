@@ -4,6 +4,7 @@ use super::encryption::Cipher;
 use crate::engine::{BodyDigest, EngineError};
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
+use hash_lanes::Md5;
 use s3_wire::checksum::{ChecksumAlgorithm, DigestSet, DigestValues, Digests};
 use sha2::{Digest as _, Sha256};
 use std::mem;
@@ -11,7 +12,10 @@ use std::mem;
 /// Every digest a body needs: MD5 for the ETag, SHA-256 for exact duplicates, and what the client
 /// claims.
 pub(super) struct PayloadDigest {
+    /// All but MD5.
     plain: Digests,
+    /// Lent while others feed it.
+    md5: Option<Md5>,
     /// Of content that is encrypted on its way: what decrypts it, and the SHA-256 of what is
     /// stored.
     sealed: Option<(Cipher, Sha256)>,
@@ -20,8 +24,17 @@ pub(super) struct PayloadDigest {
 impl PayloadDigest {
     /// Of content as it is, or as this keystream decrypts it.
     pub(super) fn new(claimed: DigestSet, cipher: Option<Cipher>) -> Self {
-        let plain = Digests::new(claimed.with_md5().with(ChecksumAlgorithm::Sha256));
-        Self { plain, sealed: cipher.map(|cipher| (cipher, Sha256::new())) }
+        let plain = Digests::new(claimed.with(ChecksumAlgorithm::Sha256).without(DigestSet::MD5));
+        Self { plain, md5: Some(Md5::new()), sealed: cipher.map(|cipher| (cipher, Sha256::new())) }
+    }
+}
+
+impl PayloadDigest {
+    fn take(&mut self, plain: &[u8]) {
+        if let Some(md5) = &mut self.md5 {
+            md5.update(plain);
+        }
+        self.plain.update(plain);
     }
 }
 
@@ -30,16 +43,26 @@ impl BodyDigest for PayloadDigest {
 
     fn update(&mut self, bytes: &[u8]) {
         match &mut self.sealed {
-            None => self.plain.update(bytes),
+            None => self.take(bytes),
             Some((cipher, stored)) => {
                 stored.update(bytes);
-                self.plain.update(&cipher.apply(bytes));
+                let plain = cipher.apply(bytes);
+                self.take(&plain);
             }
         }
     }
 
+    fn lend_md5(&mut self) -> Option<Md5> {
+        // What is decrypted on its way is hashed where it is decrypted.
+        if self.sealed.is_some() { None } else { self.md5.take() }
+    }
+
+    fn return_md5(&mut self, md5: Md5) {
+        self.md5 = Some(md5);
+    }
+
     fn finish(self) -> (DigestValues, [u8; 32]) {
-        let values = self.plain.finish();
+        let values = DigestValues { md5: self.md5.map(Md5::finalize), ..self.plain.finish() };
         let sha256 = values.sha256.expect("SHA-256 is in the set of every payload digest");
         let stored = self.sealed.map_or(sha256, |(_, stored)| stored.finalize().into());
         (values, stored)

@@ -2,11 +2,17 @@
 
 use crate::{
     error::{EngineError, StoreError},
-    resources::{budget::Arriving, pool::CodecPool, task::joined},
+    resources::{
+        budget::Arriving,
+        md5_lanes::{LANES_LEN_MIN, Md5Lanes},
+        pool::CodecPool,
+        task::joined,
+    },
     write::spool::{Arrived, Spool},
 };
 use bytes::Bytes;
 use futures::{FutureExt, Stream, StreamExt, future::BoxFuture};
+use hash_lanes::Md5;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
@@ -16,6 +22,13 @@ pub trait BodyDigest: Send + 'static {
     type Output: Send + 'static;
     /// Takes the next bytes.
     fn update(&mut self, bytes: &[u8]);
+    /// Gives away the MD5 of exactly the bytes that [`Self::update`] takes, if it computes one:
+    /// until it comes back, whoever has it feeds it.
+    fn lend_md5(&mut self) -> Option<Md5> {
+        None
+    }
+    /// Takes it back.
+    fn return_md5(&mut self, _md5: Md5) {}
     /// Ends: its output, and the SHA-256 of everything (needed for exact duplicates).
     fn finish(self) -> (Self::Output, [u8; 32]);
 }
@@ -75,6 +88,7 @@ where
 /// Hashes segments in order, one at a time, beside everything else.
 pub(super) struct HashLane<D: BodyDigest> {
     pool: Arc<CodecPool>,
+    md5_lanes: Arc<Md5Lanes>,
     digest: LaneState<D>,
 }
 
@@ -85,20 +99,25 @@ enum LaneState<D> {
 }
 
 impl<D: BodyDigest> HashLane<D> {
-    pub(super) fn new(pool: Arc<CodecPool>, digest: D) -> Self {
-        Self { pool, digest: LaneState::Idle(digest) }
+    pub(super) fn new(pool: Arc<CodecPool>, md5_lanes: Arc<Md5Lanes>, digest: D) -> Self {
+        Self { pool, md5_lanes, digest: LaneState::Idle(digest) }
     }
 
     /// Waits for the segment before, then starts on this one.
     pub(super) async fn push(&mut self, plain: Arc<Vec<u8>>) -> Result<(), EngineError> {
         let mut digest = self.settle().await?;
-        let pool = self.pool.clone();
+        let (pool, md5_lanes) = (self.pool.clone(), self.md5_lanes.clone());
         let job = tokio::spawn(async move {
-            pool.run(move |_| {
-                digest.update(&plain);
+            let md5 = if plain.len() < LANES_LEN_MIN { None } else { digest.lend_md5() };
+            let bytes = plain.clone();
+            let others = pool.run(move |_| {
+                digest.update(&bytes);
                 digest
-            })
-            .await
+            });
+            let Some(md5) = md5 else { return others.await };
+            let (mut digest, md5) = futures::try_join!(others, md5_lanes.update(md5, plain))?;
+            digest.return_md5(md5);
+            Ok(digest)
         });
         self.digest = LaneState::Busy(joined(job).boxed());
         Ok(())

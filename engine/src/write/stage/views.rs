@@ -77,7 +77,7 @@ impl Stager {
         let content = StagedContent::begin(self.encoder.writer.epoch(), bucket, BlobKind::Delta)?;
         let (encoded, receiver) = mpsc::channel(1);
         let mut emitting = AbortOnDrop(tokio::spawn(emit(self.encoder.clone(), bucket.clone(), content, receiver)));
-        let mut hashing = HashLane::new(self.hash_pool.clone(), ContentDigest::default());
+        let mut hashing = HashLane::new(self.hash_pool.clone(), self.md5_lanes.clone(), ContentDigest::default());
         let mut reader = BodyReader::new(views.read.read(source, 0..size).boxed());
         let mut next = Arc::new(reader.fill_memory(SEGMENT_LEN).await?);
         while !next.is_empty() {
