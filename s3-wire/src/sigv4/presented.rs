@@ -337,8 +337,9 @@ impl Request<'_> {
         if service != ours {
             return Err(wrong(format!("incorrect service \"{service}\". This endpoint belongs to \"{ours}\".")));
         }
-        // Clients of STS sign for its global endpoint unless they are told a region.
-        let is_global = self.service == SigningService::Sts && region == GLOBAL_REGION;
+        // Clients of STS sign for its global endpoint unless they are told a region; minio-py for
+        // none.
+        let is_global = self.service == SigningService::Sts && (region == GLOBAL_REGION || region.is_empty());
         if region != self.region && !is_global {
             let message = format!("the region '{region}' is wrong; expecting '{}'", self.region);
             return Err(wrong(message).field("Region", self.region));

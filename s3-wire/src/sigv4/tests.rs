@@ -556,6 +556,8 @@ fn a_signature_for_sts_covers_the_body_and_is_good_for_sts_alone() {
     let parts = signed_for_sts("us-east-1", SigningService::Sts, body);
     assert_eq!(check(&parts, body, "us-east-1"), Ok(Some(ACCESS_KEY.to_owned())));
     assert_eq!(check(&parts, body, "eu-west-1"), Ok(Some(ACCESS_KEY.to_owned())), "the global endpoint's region");
+    let regionless = signed_for_sts("", SigningService::Sts, body);
+    assert_eq!(check(&regionless, body, "eu-west-1"), Ok(Some(ACCESS_KEY.to_owned())), "as minio-py signs");
     assert_eq!(check(&parts, b"Action=GetSessionToken", "us-east-1"), Err(ErrorCode::SignatureDoesNotMatch));
     let target = Target::parse(&parts, &Domains::default()).unwrap();
     let as_s3 = Verifier::new("us-east-1").authenticate(&parts.method, &target, &parts.headers, then(), &store);
