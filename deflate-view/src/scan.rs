@@ -19,10 +19,10 @@ const HEADER_LEN_MAX: usize = 30 + 2 * 65_535;
 const VAIN_LEN: u64 = 1 << 20;
 /// Plain bytes that count as one byte read in vain.
 const VAIN_PLAIN_PER_BYTE: u64 = 8;
-/// Plain bytes from which on a stream's ratio is looked at, and the ratio at which it is left
-/// alone.
-const RATIO_FROM: u64 = 32 << 20;
-const RATIO_MAX: u64 = 200;
+/// Plain bytes for each of a stream's own above which it counts as rich.
+const RICH_RATIO: u64 = 200;
+/// Plain bytes that rich streams may have for each byte of the object before them.
+const RICH_PLAIN_PER_BYTE: u64 = 16;
 
 /// Which container said that there is a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,6 +42,9 @@ pub struct ScanLimits {
     pub stream_len_min: u64,
     /// Most plain bytes of one stream; one that has more is left alone.
     pub stream_plain_len_max: u64,
+    /// Most plain bytes of all streams together that inflate to more than 200 times their length,
+    /// besides 16 for each byte of the object before them; what has more is left alone.
+    pub rich_plain_len_max: u64,
     /// Most streams; what comes after them is left alone.
     pub streams_max: usize,
     /// Most access points of all streams; there are none after them. Each takes 32 KiB of memory.
@@ -50,7 +53,13 @@ pub struct ScanLimits {
 
 impl Default for ScanLimits {
     fn default() -> Self {
-        Self { stream_len_min: 48, stream_plain_len_max: 4 << 30, streams_max: 1 << 20, points_max: usize::MAX }
+        Self {
+            stream_len_min: 48,
+            stream_plain_len_max: 4 << 30,
+            rich_plain_len_max: 32 << 20,
+            streams_max: 1 << 20,
+            points_max: usize::MAX,
+        }
     }
 }
 
@@ -133,6 +142,8 @@ pub struct Scanner {
     at: u64,
     /// Bytes that were read of what turned out to be no stream.
     vain: u64,
+    /// Plain bytes that were read of rich streams, and of what turned out to be none.
+    rich: u64,
     reading: Option<Box<Reading>>,
     streams: Vec<Stream>,
 }
@@ -169,6 +180,7 @@ impl Scanner {
             pending_at: 0,
             at: 0,
             vain: 0,
+            rich: 0,
             reading: None,
             streams: Vec::new(),
         }
@@ -288,11 +300,13 @@ impl Scanner {
             reading.digest_until(&self.pending, self.pending_at, read_to);
             let plain_len = reading.plain_before + reading.plain.len() as u64;
             let read_len = read_to - reading.start;
+            let is_rich = plain_len / read_len.max(1) > RICH_RATIO;
             let is_too_much = plain_len > self.limits.stream_plain_len_max
-                || (plain_len > RATIO_FROM && plain_len / read_len.max(1) > RATIO_MAX);
+                || (is_rich && self.rich.saturating_add(plain_len) > self.rich_plain_len_max(reading.start));
             match stopped {
                 Ok(Stopped::Done) if !is_too_much => {
                     self.at = read_to;
+                    self.rich += if is_rich { plain_len } else { 0 };
                     if read_len >= self.limits.stream_len_min {
                         self.streams.push(reading.stream(read_to));
                     }
@@ -307,6 +321,7 @@ impl Scanner {
                 }
                 _ => {
                     self.vain += read_len.max(plain_len / VAIN_PLAIN_PER_BYTE);
+                    self.rich += if is_rich { plain_len } else { 0 };
                     // What is still there is looked through for other containers.
                     self.at = reading.start.max(self.pending_at);
                     return true;
@@ -314,6 +329,11 @@ impl Scanner {
             }
             reading.forget();
         }
+    }
+
+    /// Most plain bytes of rich streams up to one that begins at `start`.
+    fn rich_plain_len_max(&self, start: u64) -> u64 {
+        self.limits.rich_plain_len_max.saturating_add(start.saturating_mul(RICH_PLAIN_PER_BYTE))
     }
 
     fn drop_read(&mut self) {

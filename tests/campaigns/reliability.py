@@ -91,7 +91,16 @@ CAMPAIGNS = (
         ("--features", "mutant-stale-cache", "--bin", "deltaweir-mutant"),
     ),
     Campaign("collector", "every object is deleted, and collected at once", (f"{HERE}/test_collector.py",)),
-    Campaign("containers", "damaged zip, gzip and PNG files", (f"{HERE}/test_mutated_containers.py",)),
+    Campaign(
+        "conversion",
+        "the server is killed, or its disk filled, while it opens the streams of releases",
+        (f"{HERE}/test_conversion.py",),
+    ),
+    Campaign(
+        "containers",
+        "damaged, nested and overlapping zip, gzip and PNG files, and bombs",
+        (f"{HERE}/test_mutated_containers.py",),
+    ),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import threading
 import time
@@ -17,6 +18,8 @@ from outside.archives import damaged, plain_tar, tar_gz, wheel
 from outside.buckets import NewServer
 from outside.clients import S3Client, blunt_client, s3_client, upload_parts
 from outside.content import MIB, release
+from outside.conversion import Releases, converting
+from outside.disks import mounted
 from outside.server import Server
 from outside.storage import assert_accounts_balance, collect, stored
 
@@ -248,6 +251,25 @@ def test_a_kill_while_the_converter_opens_streams_loses_nothing(new_server: NewS
         assert body(s3, bucket, f"package-1.{version}") == content
     own.run("gc", "--now", "--empty-trash")
     assert_accounts_balance(own)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_a_disk_that_fills_up_while_the_converter_opens_streams_loses_nothing(new_server: NewServer) -> None:
+    own = new_server(convert={"interval": "1h", "free_bytes_min": 0})
+    with mounted(own.data, 112 * MIB) as disk, own.start():
+        s3_client(own.endpoint).create_bucket(Bucket=BUCKETS[1])
+        releases, rng = Releases(BUCKETS[1]), random.Random(7)
+        for _ in range(3):
+            releases.add(s3_client(own.endpoint))
+            with converting(own, rng):
+                disk.fill()
+            assert releases.harm(own) == (0, 0)
+            disk.empty()
+        own.settle(120)
+        assert releases.harm(own) == (0, 0)
+        key = max(releases.contents)
+        assert stored(s3_client(own.endpoint), BUCKETS[1], key).stored_bytes < len(releases.contents[key]) / 5
+        assert_accounts_balance(own)
 
 
 def try_to_settle(server: Server) -> None:

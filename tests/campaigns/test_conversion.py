@@ -1,0 +1,86 @@
+"""Conversions to views that are killed, or run out of disk, at any moment: every release stays what it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+
+import pytest
+
+from campaigns.sizes import size
+from outside.buckets import NewServer
+from outside.clients import s3_client
+from outside.conversion import Releases, converting
+from outside.disks import MIB, mounted
+from outside.server import Server, Value
+from outside.storage import assert_accounts_balance, stored
+
+KILLS = size(200)
+FILLS = size(100)
+BUCKET = "delta-aes256-00"
+CONVERT: dict[str, Value] = {"interval": "1h", "free_bytes_min": 0}
+
+
+def converted(server: Server, releases: Releases) -> int:
+    """How many take less than a fifth of their size."""
+    s3 = s3_client(server.endpoint)
+    return sum(stored(s3, BUCKET, key).stored_bytes < len(content) / 5 for key, content in releases.contents.items())
+
+
+def is_loss_noticed(server: Server, releases: Releases) -> bool:
+    """Whether the count tells that a blob is gone: the mutant is a store that lost one."""
+    (extent,) = server.json("explain", f"s3://{BUCKET}/{min(releases.contents)}")["extents"]
+    for path in server.blobs.rglob(extent["blob"]):
+        path.unlink()
+    return releases.harm(server)[0] > 0
+
+
+def end(server: Server, releases: Releases, line: dict[str, int | str]) -> None:
+    """Settles what was broken off, and prints the line."""
+    server.settle(120)
+    server.run("gc", "--now", "--empty-trash")
+    lost, wrong = releases.harm(server)
+    assert_accounts_balance(server)
+    shrunk = converted(server, releases)
+    told = line | {
+        "lost": int(line["lost"]) + lost,
+        "wrong": int(line["wrong"]) + wrong,
+        "converted_at_the_end": shrunk,
+    }
+    print(json.dumps(told | {"mutant_detected": is_loss_noticed(server, releases)}))
+    assert (told["lost"], told["wrong"]) == (0, 0)
+    assert shrunk >= len(releases.contents) - 1, "all but one differ from it"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_two_hundred_kills_during_conversion_lose_nothing(new_server: NewServer) -> None:
+    server = new_server(convert=CONVERT).start()
+    s3_client(server.endpoint).create_bucket(Bucket=BUCKET)
+    releases, rng, lost, wrong = Releases(BUCKET), random.Random(5), 0, 0
+    for _ in range(KILLS):
+        releases.add(s3_client(server.endpoint))
+        with converting(server, rng):
+            server.kill()
+        server.start()
+        lost, wrong = map(sum, zip((lost, wrong), releases.harm(server), strict=True))
+    end(server, releases, {"campaign": "killed conversions", "ops": KILLS, "lost": lost, "wrong": wrong})
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_a_hundred_full_disks_during_conversion_lose_nothing(new_server: NewServer) -> None:
+    server = new_server(convert=CONVERT)
+    with mounted(server.data, 112 * MIB) as disk, server.start():
+        s3_client(server.endpoint).create_bucket(Bucket=BUCKET)
+        releases, rng, lost, wrong = Releases(BUCKET), random.Random(6), 0, 0
+        for _ in range(FILLS):
+            releases.add(s3_client(server.endpoint))
+            with converting(server, rng):
+                disk.fill()
+            lost, wrong = map(sum, zip((lost, wrong), releases.harm(server), strict=True))
+            disk.empty()
+            server.run("gc", "--now", "--empty-trash")
+        end(server, releases, {"campaign": "conversions on full disks", "ops": FILLS, "lost": lost, "wrong": wrong})
