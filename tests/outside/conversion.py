@@ -50,6 +50,15 @@ class Releases:
                 lost += 1
         return lost, wrong
 
+    def views(self, server: Server) -> int:
+        """How many are stored over a base with their streams opened."""
+        return sum(self._is_view(server, key) for key in self.contents)
+
+    def _is_view(self, server: Server, key: str) -> bool:
+        blobs = server.admin(f"/api/v1/explain?bucket={self.bucket}&key={key}")["blobs"]
+        inspected = [server.admin(f"/api/v1/inspect?blob={blob['id']}") for blob in blobs]
+        return any(segment["coding"] == "view" for blob in inspected for segment in blob["segments"])
+
 
 @contextlib.contextmanager
 def converting(server: Server, rng: random.Random) -> Iterator[None]:
