@@ -93,7 +93,7 @@ CAMPAIGNS = (
     Campaign("collector", "every object is deleted, and collected at once", (f"{HERE}/test_collector.py",)),
     Campaign(
         "conversion",
-        "the server is killed, or its disk filled, while it opens the streams of releases",
+        "the server is killed while it opens the streams of releases",
         (f"{HERE}/test_conversion.py",),
     ),
     Campaign(
