@@ -74,7 +74,7 @@ def test_a_scrub_names_what_a_flipped_bit_reaches_and_nothing_else(new_server: N
     assert listed.returncode == 1 and "affected s3://delta-00/copy version" in listed.stdout
     flip(base)
     mended = server.run("scrub", "--percent", "100", "--older-than", "0s", "--bytes-per-second", "1GiB")
-    assert "2 well again" in mended.stdout and "nothing is in quarantine" in mended.stdout
+    assert "2 recovered" in mended.stdout and "nothing is in quarantine" in mended.stdout
 
 
 def test_a_scrub_writes_again_what_a_rebuild_will_need(new_server: NewServer) -> None:

@@ -91,7 +91,7 @@ pub(super) fn print(report: &Value) -> String {
         (count("ok"), count("damaged"), count("unreachable"), count("released"), count("bytes"))
     {
         lines.push(format!(
-            "{bytes} bytes read: {ok} blobs well, {damaged} damaged, {unreachable} unreachable; {released} well again"
+            "{bytes} bytes read: {ok} blobs OK, {damaged} damaged, {unreachable} unreachable; {released} recovered"
         ));
         for (name, what) in [
             ("restored", "were damaged and written anew from their second copies"),
@@ -108,7 +108,7 @@ pub(super) fn print(report: &Value) -> String {
         (documents("ok"), documents("restored"), documents("damaged"), documents("unreachable"))
     {
         lines.push(format!(
-            "{ok} documents of recovery well, {restored} written again, {damaged} damaged, {unreachable} unreachable"
+            "{ok} recovery documents OK, {restored} rewritten, {damaged} damaged, {unreachable} unreachable"
         ));
     }
     for blob in list(report, "blobs") {
