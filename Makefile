@@ -15,7 +15,7 @@ cluster: ## PostgreSQL, an S3 store, three replicas and nginx on loopback, until
 	cargo build --locked -p proxy
 	cd tests && exec ../$(PY) -m cluster
 
-test: ## everything CI checks, under 25 minutes on two cores from a fresh clone
+test: ## everything CI checks, under 25 minutes on two quiet cores from a fresh clone
 	@python3.11 tests/suite.py
 
 test-all: ## test, and the campaigns that take minutes and gigabytes

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Brings a machine with Debian, Rust, Python 3.11 and Go to where every test can run. Repeating it costs a second:
-# each part is skipped when what it would make is there already. Nothing outside .venv, .tools and apt is touched.
+# each part is skipped when what it would make is there already. Nothing outside .venv, .tools, tests/console/node_modules
+# and apt is touched.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -44,7 +45,18 @@ cargo_deny() {
         "cargo-deny@$CARGO_DENY"
 }
 
+console() {
+    local wanted
+    wanted=$(sha256sum tests/console/package-lock.json | cut -d' ' -f1)
+    [ "$(cat tests/console/node_modules/lock.sha256 2>/dev/null)" = "$wanted" ] && return
+    command -v npm >/dev/null || tests/apt.sh nodejs npm
+    echo "setup: the console's tests"
+    (cd tests/console && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
+    echo "$wanted" >tests/console/node_modules/lock.sha256
+}
+
 packages
 python
 versitygw
 cargo_deny
+console

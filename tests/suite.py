@@ -32,6 +32,9 @@ OTHER_MODES = [
 ][1:]
 """The modes of the conformance suite (outside/conformance.py) after the first."""
 
+SIDE_BY_SIDE = ("-n", "3", "--dist", "loadscope", "--no-loadscope-reorder")
+"""Three files at a time, each process with a shared server of its own: much of a test is waiting."""
+
 CARGO_RESULT = re.compile(r"^test result: \w+\. (?P<passed>\d+) passed; (?P<failed>\d+) failed")
 PYTEST_RESULT = re.compile(r"^(?:=+ )?(?P<counts>\d+ (?:passed|failed|error)[^=]*) in [\d.]+s")
 PYTEST_COUNT = re.compile(r"(\d+) (passed|failed|errors?)\b")
@@ -91,7 +94,7 @@ def steps(long: bool) -> list[Step]:
         Step("build rust-sdk", ("cargo", "build", "--locked"), timeout_s=900, folder=ROOT / "tests" / "rust-sdk"),
         Step("pytest docs/format", (*pytest, "docs/format")),
         Step("pytest docs/benchmark", (*pytest, "tests"), folder=ROOT / "docs" / "benchmark"),
-        Step("pytest tests", (*pytest, "-m", "not long", "--durations=15", "tests"), timeout_s=2400),
+        Step("pytest tests", (*pytest, *SIDE_BY_SIDE, "-m", "not long", "--durations=15", "tests"), timeout_s=2400),
         Step(
             "pytest tests/e2e through nginx and three replicas",
             (str(VENV / "python"), "-m", "cluster", *pytest, "-m", "not long", str(ROOT / "tests" / "e2e")),

@@ -19,6 +19,7 @@ fn decisions(criterion: &mut Criterion) {
         canonical_id: "a".repeat(64),
         own_id: "a".repeat(64),
         user: Some("ann".into()),
+        role: None,
     };
     let context =
         MapContext::from_iter([("aws:SecureTransport", "true"), ("aws:username", "ann"), ("aws:SourceIp", "10.1.2.3")]);

@@ -7,7 +7,13 @@ const THEM: &str = "222222222222";
 
 fn caller(account: &str, user: &str) -> Caller {
     let id = account.repeat(6)[..64].to_owned();
-    Caller { account: account.into(), canonical_id: id, own_id: format!("id of {user}"), user: Some(user.into()) }
+    Caller {
+        account: account.into(),
+        canonical_id: id,
+        own_id: format!("id of {user}"),
+        user: Some(user.into()),
+        role: None,
+    }
 }
 
 fn owner(account: &'static str) -> ResourceOwner<'static> {

@@ -139,6 +139,7 @@ fn a_statement_that_names_the_caller_counts_more_than_one_that_names_its_account
         canonical_id: "a".repeat(64),
         own_id: "a".repeat(64),
         user: Some("ann".into()),
+        role: None,
     };
     let statement = |principal: &str| {
         format!(

@@ -31,4 +31,4 @@ pub use decision::{
 };
 pub use document::{Document, Finding, Statement};
 pub use error::PolicyError;
-pub use principal::Caller;
+pub use principal::{Caller, RoleSession};

@@ -14,15 +14,42 @@ pub struct Caller {
     pub own_id: String,
     /// The user's name; the account itself has none.
     pub user: Option<String>,
+    /// The role, for a session of one; it has no user's name then.
+    pub role: Option<RoleSession>,
+}
+
+/// A session of a role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoleSession {
+    /// The role's name.
+    pub role: String,
+    /// The session's name.
+    pub session: String,
 }
 
 impl Caller {
-    /// The ARN: `arn:aws:iam::ACCOUNT:user/NAME`, or `…:root` of the account itself.
+    /// The ARN: `arn:aws:iam::ACCOUNT:user/NAME`, or `…:root` of the account itself, or
+    /// `arn:aws:sts::ACCOUNT:assumed-role/ROLE/SESSION`.
     pub fn arn(&self) -> String {
-        match &self.user {
-            Some(name) => format!("arn:aws:iam::{}:user/{name}", self.account),
-            None => format!("arn:aws:iam::{}:root", self.account),
+        match (&self.role, &self.user) {
+            (Some(RoleSession { role, session }), _) => {
+                format!("arn:aws:sts::{}:assumed-role/{role}/{session}", self.account)
+            }
+            (None, Some(name)) => format!("arn:aws:iam::{}:user/{name}", self.account),
+            (None, None) => format!("arn:aws:iam::{}:root", self.account),
         }
+    }
+
+    /// The ARN that conditions see: a role's own, not its session's.
+    pub fn principal_arn(&self) -> String {
+        match &self.role {
+            Some(RoleSession { role, .. }) => format!("arn:aws:iam::{}:role/{role}", self.account),
+            None => self.arn(),
+        }
+    }
+
+    fn is_account(&self) -> bool {
+        self.user.is_none() && self.role.is_none()
     }
 
     fn has_id(&self, id: &str) -> bool {
@@ -48,8 +75,21 @@ enum Named {
         account: String,
         name: String,
     },
+    /// A role, in whatever session.
+    Role {
+        /// Empty for an account that is left out.
+        account: String,
+        name: String,
+    },
+    /// One session of a role.
+    Session {
+        /// Empty for an account that is left out.
+        account: String,
+        role: String,
+        session: String,
+    },
     Canonical(String),
-    /// Roles, services and federated users: nobody signs as one here.
+    /// Services and federated users: nobody signs as one here.
     Other,
 }
 
@@ -146,11 +186,15 @@ impl Named {
                 let name = path.rsplit('/').next().filter(|name| !name.is_empty() && !name.contains(['*', '?']))?;
                 Some(Self::User { account, name: name.to_owned() })
             }
-            ("iam", Some(("role", name))) | ("sts", Some(("assumed-role" | "federated-user", name)))
-                if !name.is_empty() =>
-            {
-                Some(Self::Other)
+            ("iam", Some(("role", path))) => {
+                let name = path.rsplit('/').next().filter(|name| !name.is_empty())?;
+                Some(Self::Role { account, name: name.to_owned() })
             }
+            ("sts", Some(("assumed-role", name))) if !name.is_empty() => Some(match name.split_once('/') {
+                Some((role, session)) => Self::Session { account, role: role.to_owned(), session: session.to_owned() },
+                None => Self::Other,
+            }),
+            ("sts", Some(("federated-user", name))) if !name.is_empty() => Some(Self::Other),
             _ => None,
         }
     }
@@ -161,11 +205,21 @@ impl Named {
             (Self::Everybody, _) => Match::Caller,
             (Self::Other, _) | (_, None) => Match::No,
             (Self::Account(id), Some(caller)) => {
-                is(caller.has_id(id), if caller.user.is_none() { Match::Caller } else { Match::Account })
+                is(caller.has_id(id), if caller.is_account() { Match::Caller } else { Match::Account })
             }
             (Self::Canonical(id), Some(caller)) => is(caller.has_id(id), Match::Caller),
             (Self::User { account, name }, Some(caller)) => is(
                 caller.user.as_deref() == Some(name) && (account.is_empty() || caller.has_id(account)),
+                Match::Caller,
+            ),
+            (Self::Role { account, name }, Some(caller)) => is(
+                caller.role.as_ref().is_some_and(|role| role.role == *name)
+                    && (account.is_empty() || caller.has_id(account)),
+                Match::Caller,
+            ),
+            (Self::Session { account, role, session }, Some(caller)) => is(
+                caller.role.as_ref().is_some_and(|of| of.role == *role && of.session == *session)
+                    && (account.is_empty() || caller.has_id(account)),
                 Match::Caller,
             ),
         }
@@ -188,7 +242,7 @@ mod tests {
 
     fn caller(account: &str, user: Option<&str>) -> Caller {
         let id = account.repeat(64)[..64].to_owned();
-        Caller { account: account.into(), canonical_id: id.clone(), own_id: id, user: user.map(Into::into) }
+        Caller { account: account.into(), canonical_id: id.clone(), own_id: id, user: user.map(Into::into), role: None }
     }
 
     fn matches(principal: Value, caller: Option<&Caller>) -> Match {
@@ -216,6 +270,29 @@ mod tests {
             let found = [Some(&ann), Some(&root), None].map(|caller| matches(principal.clone(), caller));
             assert_eq!(found, [of_ann, of_root, of_nobody], "{principal}");
         }
+    }
+
+    #[test]
+    fn a_session_of_a_role_is_named_by_the_role_by_itself_or_by_its_account() {
+        let mut session = caller("111111111111", None);
+        session.role = Some(RoleSession { role: "ci".into(), session: "run-7".into() });
+        assert_eq!(session.arn(), "arn:aws:sts::111111111111:assumed-role/ci/run-7");
+        assert_eq!(session.principal_arn(), "arn:aws:iam::111111111111:role/ci");
+        for (principal, expected) in [
+            (json!("*"), Match::Caller),
+            (json!({"AWS": "arn:aws:iam::111111111111:role/ci"}), Match::Caller),
+            (json!({"AWS": "arn:aws:iam::111111111111:role/team/ci"}), Match::Caller),
+            (json!({"AWS": "arn:aws:iam::222222222222:role/ci"}), Match::No),
+            (json!({"AWS": "arn:aws:iam::111111111111:role/other"}), Match::No),
+            (json!({"AWS": "arn:aws:sts::111111111111:assumed-role/ci/run-7"}), Match::Caller),
+            (json!({"AWS": "arn:aws:sts::111111111111:assumed-role/ci/run-8"}), Match::No),
+            (json!({"AWS": "arn:aws:iam::111111111111:user/ci"}), Match::No),
+            (json!({"AWS": "111111111111"}), Match::Account),
+        ] {
+            assert_eq!(matches(principal.clone(), Some(&session)), expected, "{principal}");
+        }
+        let ann = caller("111111111111", Some("ci"));
+        assert_eq!(matches(json!({"AWS": "arn:aws:iam::111111111111:role/ci"}), Some(&ann)), Match::No);
     }
 
     #[test]

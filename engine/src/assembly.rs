@@ -12,7 +12,7 @@ use crate::{
         converter::{
             Converter, ConverterMemory,
             merge::{Merger, memory::MergeMemory},
-            round::Leave,
+            round::Allowance,
         },
         copies::Copier,
         expiry::UploadExpiry,
@@ -43,10 +43,10 @@ use crate::{
     },
     error::EngineError,
     metrics::Metrics,
-    read::{adoption::Adopter, heat::Heat, object::ReadPath},
+    read::{adoption::Adopter, base_rows::base_rows, heat::Heat, object::ReadPath},
     recovery::Safety,
     registry::Workers,
-    report::Reports,
+    report::{History, Reports},
     resources::{
         budget::MemoryBudget,
         buffers,
@@ -247,17 +247,18 @@ impl Paths {
             writer.clone(),
             metrics.clone(),
         ));
-        let read = Arc::new(ReadPath::new(
-            catalog.clone(),
-            blobs.clone(),
-            pins.clone(),
-            heat.clone(),
-            budget.clone(),
-            pool.clone(),
-            originals.clone(),
-            adopter.clone(),
-            metrics.clone(),
-        ));
+        let read = Arc::new(ReadPath {
+            catalog: catalog.clone(),
+            blobs: blobs.clone(),
+            base_rows: base_rows(),
+            pins: pins.clone(),
+            heat: heat.clone(),
+            budget: budget.clone(),
+            pool: pool.clone(),
+            originals: originals.clone(),
+            adopter: adopter.clone(),
+            metrics: metrics.clone(),
+        });
         let parts_seen = Arc::<PartsSeen>::default();
         let encoder = Arc::new(Encoder {
             blobs: blobs.clone(),
@@ -447,7 +448,7 @@ fn converters(foundation: &Foundation, paths: &Paths) -> (Arc<Converter>, Arc<Or
         hooks: hooks.clone(),
         hash_pool: hash_pool.clone(),
     });
-    let leave = Arc::new(Leave {
+    let allowance = Arc::new(Allowance {
         config: config.convert.clone(),
         disks: disks.clone(),
         pool: pool.clone(),
@@ -465,7 +466,7 @@ fn converters(foundation: &Foundation, paths: &Paths) -> (Arc<Converter>, Arc<Or
         writer: writer.clone(),
         hooks: hooks.clone(),
         heat: heat.clone(),
-        leave: leave.clone(),
+        allowance: allowance.clone(),
         memory: MergeMemory::default(),
         metrics: metrics.clone(),
     });
@@ -474,7 +475,7 @@ fn converters(foundation: &Foundation, paths: &Paths) -> (Arc<Converter>, Arc<Or
         buckets: buckets.clone(),
         reencoder,
         merger,
-        leave,
+        allowance,
         heat: heat.clone(),
         memory: ConverterMemory::default(),
         looks: foundation.looks.clone(),
@@ -517,6 +518,9 @@ pub(crate) fn reports(foundation: &Foundation, paths: &Paths) -> Reports {
         buckets: paths.buckets.clone(),
         read: paths.read.clone(),
         looks: foundation.looks.clone(),
+        budget: foundation.budget.clone(),
+        history: History::default(),
+        day: config.lifecycle_day,
         metrics: metrics.clone(),
     }
 }

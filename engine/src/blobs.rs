@@ -6,6 +6,7 @@ pub(crate) mod open;
 pub(crate) mod originals;
 pub(crate) mod piece;
 pub(crate) mod pins;
+pub(crate) mod runs;
 pub(crate) mod stores;
 pub(crate) mod texts;
 pub(crate) mod upload;

@@ -64,7 +64,7 @@ pub use recovery::{
     BackupInfo, Conflict, Fork, Hole, LostMutation, LostVersion, Merged, Progress, Recovered, RecoveryOptions,
     RecoveryReport, Shipped, Side, Written, check_fork, list_backups, recover,
 };
-pub use report::Reports;
+pub use report::{CELLS_MAX, PAGE_MAX, Page, Reports};
 pub use resources::{
     files::make_private_dir,
     observe::{BackendMetrics, CatalogMetrics},
@@ -85,6 +85,7 @@ use serde_json::json;
 use std::{sync::Arc, time::Duration};
 use storage_backends::ErrorKind;
 use tokio_util::task::TaskTracker;
+use write::views::BaseViews;
 
 /// How often gauges that are read from elsewhere are set.
 const GAUGES_EVERY: Duration = Duration::from_secs(10);
@@ -114,7 +115,7 @@ pub struct Engine {
     /// What was found damaged.
     pub quarantines: Arc<Quarantines>,
     foundation: Foundation,
-    paths: Paths,
+    views: Arc<BaseViews>,
     workers: Workers,
     background: TaskTracker,
 }
@@ -140,18 +141,22 @@ impl Engine {
         let workers = assembly::workers(&foundation, &paths);
         let background = TaskTracker::new();
         let specs = specs(&foundation.config, &workers);
+        let jobs = Arc::new(assembly::jobs(&foundation, specs, background.clone()));
+        let reports = Arc::new(assembly::reports(&foundation, &paths));
+        let quarantines = workers.scrubber.quarantines.clone();
+        let Paths { buckets, read, stager, publisher, uploads, changes, views, .. } = paths;
         let engine = Arc::new(Self {
-            buckets: paths.buckets.clone(),
-            read: paths.read.clone(),
-            stager: paths.stager.clone(),
-            publisher: paths.publisher.clone(),
-            uploads: paths.uploads.clone(),
-            changes: paths.changes.clone(),
-            jobs: Arc::new(assembly::jobs(&foundation, specs, background.clone())),
-            reports: Arc::new(assembly::reports(&foundation, &paths)),
-            quarantines: workers.scrubber.quarantines.clone(),
+            buckets,
+            read,
+            stager,
+            publisher,
+            uploads,
+            changes,
+            jobs,
+            reports,
+            quarantines,
             foundation,
-            paths,
+            views,
             workers,
             background,
         });
@@ -164,6 +169,11 @@ impl Engine {
     /// The catalog, for operations that only touch metadata (lists, uploads).
     pub fn catalog(&self) -> &Arc<dyn Catalog> {
         &self.foundation.catalog
+    }
+
+    /// Whether this process owns the store alone: its catalog is a file that no other may open.
+    pub fn is_alone(&self) -> bool {
+        self.foundation.alone
     }
 
     /// Collects: tombstones older than the grace, files of closed epochs without a row. One
@@ -190,7 +200,7 @@ impl Engine {
         self.foundation.blobs.drop_caches();
         self.read.drop_caches();
         self.foundation.bases.windows().drop_idle();
-        self.paths.views.drop_caches();
+        self.views.drop_caches();
     }
 
     /// Asks the catalog and every backend whether they can serve.

@@ -1,24 +1,26 @@
 //! Every background job there is. Adding one is a line in [`all`].
 
 use crate::{
-    adopt::{eject::Ejector, import::Importer},
+    adopt::{
+        eject::{EjectParameters, Ejector},
+        import::{ImportParameters, Importer},
+    },
     background::{
-        collect::Collector,
-        convert::OrderedConverter,
-        converter::Converter,
+        collect::{CollectParameters, Collector},
+        convert::{ConvertOrder, OrderedConverter},
+        converter::{Converter, ConverterParameters},
         copies::Copier,
         expiry::UploadExpiry,
         jobs::spec::{JobSpec, report},
         leftovers::LeftoverUploads,
         lifecycle::{self, LifecycleWorker},
         packs::Packer,
-        scrub::Scrubber,
+        scrub::{ScrubParameters, Scrubber},
     },
     config::{EngineConfig, SecondCopies},
     recovery::Safety,
 };
-use std::time::Duration;
-use std::{future::Future, sync::Arc};
+use std::{future::Future, sync::Arc, time::Duration};
 
 /// How often uploads are looked through for those past their age.
 const EXPIRY_EVERY: Duration = Duration::from_secs(3600);
@@ -74,7 +76,7 @@ pub(crate) fn all(config: &EngineConfig, workers: &Workers) -> Vec<JobSpec> {
                 report(worker.collect_once(&run, parameters).await)
             },
         )
-        .takes::<crate::background::collect::CollectParameters>()
+        .takes::<CollectParameters>()
         .every(config.gc_interval)
         .at_start(),
         JobSpec::of(
@@ -101,14 +103,14 @@ pub(crate) fn all(config: &EngineConfig, workers: &Workers) -> Vec<JobSpec> {
             ("import", "Registers the objects of a store as versions of a bucket.", "objects"),
             |worker, run| async move { report(worker.import_once(&run).await) },
         )
-        .takes::<crate::adopt::import::ImportParameters>()
+        .takes::<ImportParameters>()
         .resumes(),
         JobSpec::of(
             &workers.ejector,
             ("eject", "Writes the objects of a bucket as plain files or objects.", "objects"),
             |worker, run| async move { report(worker.eject_once(&run).await) },
         )
-        .takes::<crate::adopt::eject::EjectParameters>()
+        .takes::<EjectParameters>()
         .resumes(),
         JobSpec::of(
             &workers.lifecycle,
@@ -124,7 +126,7 @@ pub(crate) fn all(config: &EngineConfig, workers: &Workers) -> Vec<JobSpec> {
             ("converter", "Encodes stored content better while cores are idle.", "blobs"),
             |worker, run| async move { report(worker.convert_once(&run).await) },
         )
-        .takes::<crate::background::converter::ConverterParameters>()
+        .takes::<ConverterParameters>()
         .every(config.convert.interval)
         .backlog(backlog_of(&workers.converter, |converter| async move { converter.backlog().await })),
         JobSpec::of(
@@ -132,7 +134,7 @@ pub(crate) fn all(config: &EngineConfig, workers: &Workers) -> Vec<JobSpec> {
             ("convert", "Encodes a bucket or a prefix anew, as asked.", "objects"),
             |worker, run| async move { report(worker.convert_as_ordered(&run).await) },
         )
-        .takes::<crate::background::convert::ConvertOrder>()
+        .takes::<ConvertOrder>()
         .resumes(),
     ]
 }
@@ -143,7 +145,7 @@ fn scrub(config: &EngineConfig, workers: &Workers) -> JobSpec {
         let parameters = run.parameters()?;
         worker.scrub_once(&run, parameters).await
     })
-    .takes::<crate::background::scrub::ScrubParameters>()
+    .takes::<ScrubParameters>()
     .resumes();
     match config.scrub.interval {
         Some(interval) => spec.every(interval),

@@ -1,6 +1,15 @@
 //! What operators are told: stats, explanations, inspection. JSON; the schema is
 //! docs/reference/admin-api.md.
 
+mod browse;
+mod expiring;
+mod history;
+mod map;
+
+pub use browse::{PAGE_MAX, Page};
+pub(crate) use history::History;
+pub use map::CELLS_MAX;
+
 use crate::{
     background::{looks::Looks, packs},
     bases::choose::ChoiceAccount,
@@ -10,6 +19,7 @@ use crate::{
     error::EngineError,
     metrics::Metrics,
     read::object::{Named, ReadPath},
+    resources::budget::MemoryBudget,
     write::finish::CHOICES,
 };
 use catalog::{BlobKey, BlobRow, BucketStats, Catalog, Original, StoredBytes, VersionRef};
@@ -18,7 +28,7 @@ use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// `bucket` of the gauges over all buckets that are not configured by name. No bucket is called so:
@@ -35,6 +45,10 @@ pub struct Reports {
     pub(crate) buckets: Arc<Buckets>,
     pub(crate) read: Arc<ReadPath>,
     pub(crate) looks: Arc<Looks>,
+    pub(crate) budget: Arc<MemoryBudget>,
+    pub(crate) history: History,
+    /// How long a day of a lifecycle rule is.
+    pub(crate) day: Duration,
     pub(crate) metrics: Arc<Metrics>,
 }
 
@@ -93,7 +107,9 @@ impl Reports {
             .into_iter()
             .map(|(name, (stored_bytes, _))| json!({"name": name, "stored_bytes": stored_bytes}))
             .collect();
-        Ok(json!({ "buckets": buckets, "totals": bucket_json(&totals), "backends": backends }))
+        let stats = json!({ "buckets": buckets, "totals": bucket_json(&totals), "backends": backends });
+        self.history.note(&totals, total_of(&totals.stored), &stats);
+        Ok(stats)
     }
 
     /// The body of `GET /api/v1/explain`: how a key's current version, or the one that is named, is

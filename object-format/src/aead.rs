@@ -3,6 +3,7 @@
 
 use aes_gcm::{AeadInOut as _, Aes256Gcm, KeyInit as _};
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use zeroize::Zeroize as _;
 
 /// Bytes of a tag or check. Part of the format.
 pub(crate) const TAG_LEN: usize = 16;
@@ -21,7 +22,7 @@ pub(crate) trait Aead: Send + Sync {
     /// Decrypts in place.
     ///
     /// # Errors
-    /// [`Forged`]; the bytes are of no use then.
+    /// [`Forged`]; the bytes hold nothing that was decrypted then.
     fn open(
         &self,
         nonce: [u8; NONCE_LEN],
@@ -57,8 +58,11 @@ impl Aead for Bulk {
         tag: &[u8; TAG_LEN],
     ) -> Result<(), Forged> {
         let nonce = Nonce::assume_unique_for_key(nonce);
-        let opened = self.0.open_in_place_separate_tag(nonce, Aad::from(associated), tag, bytes);
-        opened.map(|_| ()).map_err(|_| Forged)
+        let opened = self.0.open_in_place_separate_tag(nonce, Aad::from(associated), tag, bytes).is_ok();
+        if !opened {
+            bytes.zeroize();
+        }
+        opened.then_some(()).ok_or(Forged)
     }
 }
 
@@ -84,8 +88,11 @@ impl Aead for Short {
         bytes: &mut [u8],
         tag: &[u8; TAG_LEN],
     ) -> Result<(), Forged> {
-        let opened = self.0.decrypt_inout_detached(&nonce.into(), associated, bytes.into(), tag.into());
-        opened.map_err(|_| Forged)
+        let opened = self.0.decrypt_inout_detached(&nonce.into(), associated, bytes.into(), tag.into()).is_ok();
+        if !opened {
+            bytes.zeroize();
+        }
+        opened.then_some(()).ok_or(Forged)
     }
 }
 
@@ -93,6 +100,21 @@ impl Aead for Short {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_buffer_whose_tag_is_wrong_holds_nothing_afterwards() {
+        let (key, nonce) = ([3; 32], [4; NONCE_LEN]);
+        let ciphers: [Box<dyn Aead>; 2] = [Box::new(Bulk::new(&key)), Box::new(Short::new(&key))];
+        for cipher in ciphers {
+            for len in [1, 16, 17, 4096, 65_536] {
+                let mut bytes: Vec<u8> = (0..len).map(|i| (i % 251) as u8 + 1).collect();
+                let mut tag = cipher.seal(nonce, b"", &mut bytes);
+                tag[15] ^= 1;
+                assert_eq!(cipher.open(nonce, b"", &mut bytes, &tag), Err(Forged));
+                assert!(bytes.iter().all(|byte| *byte == 0), "{len} bytes");
+            }
+        }
+    }
 
     proptest! {
         #[test]

@@ -4,36 +4,28 @@
 
 mod access;
 mod answer;
+mod calls;
 mod console;
+mod overview;
+mod routes;
+mod session;
 
 pub use access::{Access, Caller, Scope};
-pub use answer::AdminError;
-use answer::{Answer, failed, json_answer, text};
+pub use answer::{AdminError, Answer};
+use answer::{failed, json_answer, text};
+pub use routes::{Call, ROOT, ROUTES};
+pub use session::SESSION_HEADER;
 
-use crate::{
-    auth::Users,
-    engine::{CollectParameters, Engine, JobAction},
-    metrics::Metrics,
-    ops::access::Trial,
-};
+use crate::{auth::Users, engine::Engine, metrics::Metrics, peers::Ends};
 use bytes::Bytes;
-use catalog::VersionRef;
-use http::{HeaderValue, Method, Request, StatusCode, header, request::Parts};
+use http::{HeaderValue, Request, StatusCode, header, request::Parts};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Limited};
-use s3_wire::{Query, timestamp};
+use s3_wire::Query;
 use serde_json::{Value, json};
-use std::{
-    error::Error,
-    sync::Arc,
-    time::{Duration, UNIX_EPOCH},
-};
+use std::{error::Error, sync::Arc};
 use tokio::sync::watch;
 
-/// The longest a caller may wait for background work.
-const SETTLE_MAX: Duration = Duration::from_secs(3600);
-/// And how long it waits when it does not say.
-const SETTLE_DEFAULT: Duration = Duration::from_secs(60);
 /// Most bytes of a call's body.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
@@ -77,10 +69,15 @@ impl AdminService {
                 "/healthz" => text(StatusCode::OK, "ok\n"),
                 "/readyz" => self.ready().await,
                 "/metrics" => self.rendered_metrics(),
-                path @ ("/" | "/console.js" | "/console.css") => console::file(path),
-                _ => match self.called(scope, &parts, body).await {
-                    Ok(value) => json_answer(StatusCode::OK, &value),
-                    Err(error) => failed(&error),
+                "/api/v1/session" => {
+                    self.session(caller, scope, &parts, body).await.unwrap_or_else(|error| failed(&error))
+                }
+                path => match console::file(path) {
+                    Some(file) => file,
+                    None => match self.called(scope, &parts, body).await {
+                        Ok(value) => json_answer(StatusCode::OK, &value),
+                        Err(error) => failed(&error),
+                    },
                 },
             },
         };
@@ -96,6 +93,41 @@ impl AdminService {
             (Some(access), Caller::Network(_)) => access.admit(caller, parts).await,
             (None, Caller::Network(_)) => Err(AdminError::new(StatusCode::FORBIDDEN, "nobody may call from there")),
         }
+    }
+
+    /// Whether a request may come through the console's door to S3: it shows a session. The
+    /// refusal is the answer.
+    ///
+    /// # Errors
+    /// As any call without a token.
+    pub(crate) async fn let_through(&self, ends: Ends, parts: &Parts) -> Result<(), Answer> {
+        self.admit(Caller::Network(ends), parts).await.map(|_| ()).map_err(|error| failed(&error))
+    }
+
+    /// Sessions of the console: opened with a token, shown, ended.
+    async fn session<B>(&self, caller: Caller, scope: Scope, parts: &Parts, body: B) -> Result<Answer, AdminError>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let (call, _) = routes::route(&parts.method, parts.uri.path())?;
+        let (Some(access), Caller::Network(ends)) = (&self.access, caller) else {
+            return Err(AdminError::invalid("sessions are for the admin listener: a caller of the socket needs none"));
+        };
+        access::check_content_type(parts, body.is_end_stream())?;
+        if call == Call::OpenSession {
+            let body = document(body).await?;
+            let token = body["token"].as_str().ok_or_else(|| AdminError::invalid("token is missing"))?;
+            let opened = access.log_in(&ends, token).await?;
+            let told = json!({ "scope": opened.scope.name(), "key": opened.key });
+            let mut answer = json_answer(StatusCode::OK, &told);
+            answer.headers_mut().insert(header::SET_COOKIE, opened.cookie);
+            return Ok(answer);
+        }
+        if call == Call::EndSession {
+            access.log_out(&parts.headers);
+        }
+        Ok(json_answer(StatusCode::OK, &json!({ "scope": scope.name() })))
     }
 
     async fn called<B>(&self, scope: Scope, parts: &Parts, body: B) -> ApiResult
@@ -138,119 +170,6 @@ impl AdminService {
             Err(error) => failed(&AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())),
         }
     }
-
-    /// One call of the API by a caller who may do what `scope` says. `body` is null when there is
-    /// none.
-    ///
-    /// # Errors
-    /// [`AdminError`] with the status the call has over HTTP.
-    pub async fn call(&self, scope: Scope, method: &Method, path: &str, query: &Query, body: Value) -> ApiResult {
-        scope.check(method)?;
-        let name = path.strip_prefix("/api/v1/").ok_or_else(|| AdminError::not_found("page"))?;
-        if let Some(job) = name.strip_prefix("jobs/") {
-            return self.job(scope, method, job, query, body).await;
-        }
-        let wanted = match name {
-            "stats" | "explain" | "inspect" | "backups" | "jobs" | "buckets" | "quarantine" | "policy" => Method::GET,
-            "gc" | "journal" | "settle" | "cache/drop" => Method::POST,
-            _ => return Err(AdminError::not_found("call")),
-        };
-        if *method != wanted {
-            let message = format!("{name} is asked for with {wanted}");
-            return Err(AdminError::new(StatusCode::METHOD_NOT_ALLOWED, message));
-        }
-        let engine = &self.engine;
-        match name {
-            "stats" => Ok(engine.reports.stats().await?),
-            "buckets" => self.buckets().await,
-            "jobs" => Ok(engine.jobs.jobs().await?),
-            "explain" => {
-                let (bucket, key) = (required(query, "bucket")?, required(query, "key")?);
-                let version = match query.get("version").filter(|version| !version.is_empty()) {
-                    None => None,
-                    Some(text) => Some(VersionRef::parse(text).ok_or_else(|| AdminError::not_found("version"))?),
-                };
-                engine.reports.explain(bucket, key, version).await?.ok_or_else(|| AdminError::not_found("object"))
-            }
-            "inspect" => {
-                engine.reports.inspect(required(query, "blob")?).await?.ok_or_else(|| AdminError::not_found("blob"))
-            }
-            "quarantine" => Ok(serde_json::to_value(engine.quarantines.quarantine().await?).unwrap_or_default()),
-            "policy" => self.policy(query).await,
-            "gc" => {
-                let parameters = CollectParameters {
-                    now: flag(query, "now")?,
-                    empty_trash: flag(query, "empty_trash")?,
-                    undo: flag(query, "undo")?,
-                    sweep: flag(query, "sweep")?,
-                };
-                let report = engine.collect_as(parameters).await?;
-                Ok(serde_json::to_value(report).unwrap_or_default())
-            }
-            "backups" => Ok(json!({ "backups": engine.backups().await? })),
-            "journal" => Ok(serde_json::to_value(engine.ship_journal().await?).unwrap_or_default()),
-            "settle" => {
-                let timeout = seconds(query, "timeout_s")?.unwrap_or(SETTLE_DEFAULT).min(SETTLE_MAX);
-                Ok(json!({ "settled": engine.jobs.settle(timeout).await? }))
-            }
-            _ => {
-                engine.drop_caches();
-                Ok(json!({ "dropped": true }))
-            }
-        }
-    }
-
-    /// One job: what it is (GET), or starting, pausing, resuming, cancelling it (POST).
-    async fn job(&self, scope: Scope, method: &Method, name: &str, query: &Query, parameters: Value) -> ApiResult {
-        let engine = &self.engine;
-        if name == "eject" && method == Method::POST && query.get("action").is_none() && scope < Scope::Owner {
-            self.access.as_ref().map_or(Ok(()), |access| access.check_eject(&parameters))?;
-        }
-        match (method, query.get("action")) {
-            (&Method::GET, _) => Ok(engine.jobs.job(name).await?),
-            (&Method::POST, None) => Ok(json!(engine.jobs.start_job(name, parameters).await?)),
-            (&Method::POST, Some(action)) => {
-                let action: JobAction = serde_json::from_value(json!(action))
-                    .map_err(|_| AdminError::invalid(format!("action is pause, resume or cancel, not {action:?}")))?;
-                Ok(engine.jobs.act_on_job(name, action).await?)
-            }
-            _ => Err(AdminError::new(StatusCode::METHOD_NOT_ALLOWED, "a job is asked for with GET or POST")),
-        }
-    }
-
-    /// What would be decided about a request, and by what.
-    async fn policy(&self, query: &Query) -> ApiResult {
-        let (user, action) = (required(query, "user")?, required(query, "action")?);
-        let resource = required(query, "resource")?;
-        let context = query.get("context").map_or(Ok(Value::Null), serde_json::from_str);
-        let context = context.map_err(|error| AdminError::invalid(format!("context: {error}")))?;
-        let users = (self.users)();
-        let trial = Trial::new(&users, user, action, resource, &context);
-        let trial = trial.map_err(|error| AdminError::invalid(error.to_string()))?;
-        let verdict = trial.decide(&self.engine, &users).await?;
-        Ok(serde_json::to_value(verdict).unwrap_or_default())
-    }
-
-    async fn buckets(&self) -> ApiResult {
-        let stats = self.engine.reports.stats().await?;
-        let stats = stats["buckets"].as_array().cloned().unwrap_or_default();
-        let rows = self.engine.buckets.buckets().await?;
-        let buckets = rows.into_iter().map(|row| {
-            let numbers = stats.iter().find(|entry| entry["name"] == row.name);
-            let number = |pointer: &str| numbers.and_then(|entry| entry.pointer(pointer)).cloned().unwrap_or(json!(0));
-            let created = UNIX_EPOCH + Duration::from_millis(u64::try_from(row.created_ms).unwrap_or(0));
-            json!({
-                "name": row.name,
-                "owner": row.owner,
-                "created": timestamp::iso8601(created),
-                "settings": row.settings,
-                "objects": number("/objects"),
-                "logical_bytes": number("/logical_bytes"),
-                "stored_bytes": number("/stored/total"),
-            })
-        });
-        Ok(json!({ "buckets": buckets.collect::<Vec<_>>() }))
-    }
 }
 
 /// A call's body as JSON; null when it is empty.
@@ -265,39 +184,4 @@ where
         return Ok(Value::Null);
     }
     serde_json::from_slice(&bytes).map_err(|error| AdminError::invalid(format!("the body is not JSON: {error}")))
-}
-
-fn required<'q>(query: &'q Query, name: &'static str) -> Result<&'q str, AdminError> {
-    query.get(name).filter(|value| !value.is_empty()).ok_or_else(|| AdminError::invalid(format!("{name} is missing")))
-}
-
-fn flag(query: &Query, name: &'static str) -> Result<bool, AdminError> {
-    match query.get(name) {
-        None | Some("false") => Ok(false),
-        Some("" | "true") => Ok(true),
-        Some(other) => Err(AdminError::invalid(format!("{name} is true or false, not {other:?}"))),
-    }
-}
-
-fn seconds(query: &Query, name: &'static str) -> Result<Option<Duration>, AdminError> {
-    let Some(text) = query.get(name) else { return Ok(None) };
-    let number = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    number.map(Some).ok_or_else(|| AdminError::invalid(format!("{name} is a number of seconds, not {text:?}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_are_read_strictly() {
-        let query = |raw: &str| Query::parse(raw).unwrap();
-        assert!(flag(&query("now"), "now").unwrap() && flag(&query("now=true"), "now").unwrap());
-        assert!(!flag(&query(""), "now").unwrap());
-        assert!(flag(&query("now=yes"), "now").is_err());
-        assert_eq!(seconds(&query("timeout_s=1.5"), "timeout_s").unwrap(), Some(Duration::from_millis(1500)));
-        for raw in ["timeout_s=", "timeout_s=-1", "timeout_s=NaN", "timeout_s=inf", "timeout_s=x"] {
-            assert!(seconds(&query(raw), "timeout_s").is_err(), "{raw}");
-        }
-    }
 }

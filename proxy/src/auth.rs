@@ -1,12 +1,16 @@
-//! Users with their accounts, key pairs and policies. Signatures are verified by `s3_wire::sigv4`;
-//! this module holds the secrets it asks for. What a user may do is decided by the crate `access`,
-//! asked in `ops/access.rs`.
+//! Users with their accounts, key pairs and policies, and sessions of them. Signatures are verified
+//! by `s3_wire::sigv4`; this module holds the secrets it asks for. What a user may do is decided by
+//! the crate `access`, asked in `ops/access.rs`.
 
 pub mod admin_token;
 mod policy;
+mod principal;
 mod private_file;
 pub mod root;
+mod sessions;
 mod users;
 
 pub use policy::Policy;
-pub use users::{ANONYMOUS_ID, Credentials, Principal, User, UserConfig, Users};
+pub use principal::{Look, Principal};
+pub use sessions::{IssueError, Issued, Wanted};
+pub use users::{ANONYMOUS_ID, Credentials, RoleConfig, User, UserConfig, Users};

@@ -21,7 +21,7 @@ pub use file::LogFormat;
 pub use server::{ServerConfig, TlsFiles};
 
 use crate::{
-    auth::{Credentials, Policy, UserConfig},
+    auth::{Credentials, Policy, RoleConfig, UserConfig},
     stores::{CatalogConfig, StoresConfig},
 };
 use engine::EngineConfig;
@@ -52,6 +52,8 @@ pub struct ServeConfig {
     pub root: Option<Credentials>,
     /// Users of the file.
     pub users: Vec<UserConfig>,
+    /// Roles of the file.
+    pub roles: Vec<RoleConfig>,
     /// Logging.
     pub log: LogConfig,
     /// What is odd but not wrong, for the log.
@@ -145,6 +147,7 @@ impl ServeConfig {
         let reader = Reader { file: &file, environment, directory, modes: &modes };
         let root = reader.root()?;
         let users = reader.users(root.as_ref())?;
+        let roles = reader.roles(&users)?;
         let server = reader.server(root.is_some() || !users.is_empty())?;
         Ok(Self {
             engine: reader.engine()?,
@@ -154,6 +157,7 @@ impl ServeConfig {
             server,
             root,
             users,
+            roles,
             shown,
         })
     }
@@ -229,11 +233,7 @@ impl Reader<'_> {
             if user.name.is_empty() || !names.insert(user.name.clone()) {
                 return Err(ConfigError::at(&key("name"), "a user needs a name of its own (\"root\" is taken)"));
             }
-            if let Some(id) = &user.canonical_id
-                && (id.len() != 64 || !id.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)))
-            {
-                return Err(ConfigError::at(&key("canonical_id"), "expected 64 lower-case hex digits"));
-            }
+            check_canonical_id(&key("canonical_id"), user.canonical_id.as_deref())?;
             let id = self.secret(&key("access_key_id"), &user.access_key_id)?;
             check_access_key(&key("access_key_id"), id.expose_secret())?;
             if !keys.insert(id.expose_secret().to_owned()) {
@@ -253,6 +253,37 @@ impl Reader<'_> {
             });
         }
         Ok(users)
+    }
+
+    fn roles(&self, users: &[UserConfig]) -> Result<Vec<RoleConfig>, ConfigError> {
+        let mut names = BTreeSet::new();
+        let mut roles = Vec::new();
+        for (index, role) in self.file.roles.iter().enumerate() {
+            let key = |name: &str| format!("roles[{index}].{name}");
+            let fits = |c: char| c.is_ascii_alphanumeric() || "_+=,.@-".contains(c);
+            if !(1..=64).contains(&role.name.len()) || !role.name.chars().all(fits) || !names.insert(&role.name) {
+                let expected = "expected 1 to 64 letters, digits and _ + = , . @ -, another than other roles have";
+                return Err(ConfigError::at(&key("name"), expected));
+            }
+            check_canonical_id(&key("canonical_id"), role.canonical_id.as_deref())?;
+            let unknown =
+                role.users.iter().find(|name| *name != "root" && !users.iter().any(|user| user.name == **name));
+            if let Some(unknown) = unknown {
+                return Err(ConfigError::at(&key("users"), format!("there is no user {unknown:?}")));
+            }
+            let duration_s = role.duration_max.0.as_secs();
+            if !(s3_wire::sts::ROLE_DURATION_S..=s3_wire::sts::ROLE_DURATION_S_MAX).contains(&duration_s) {
+                return Err(ConfigError::at(&key("duration_max"), "expected \"1h\" to \"12h\""));
+            }
+            roles.push(RoleConfig {
+                name: role.name.clone(),
+                canonical_id: role.canonical_id.clone(),
+                users: role.users.iter().cloned().collect(),
+                duration_max: role.duration_max.0,
+                policy: self.policy(&key("policy"), &role.policy)?,
+            });
+        }
+        Ok(roles)
     }
 
     fn policy(&self, key: &str, name: &str) -> Result<Policy, ConfigError> {
@@ -306,6 +337,16 @@ impl Reader<'_> {
         }
         let url = storage.catalog.clone().into();
         Ok(CatalogConfig::Postgres { url, password, connections_max: storage.catalog_connections })
+    }
+}
+
+fn check_canonical_id(key: &str, id: Option<&str>) -> Result<(), ConfigError> {
+    let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    match id {
+        Some(id) if id.len() != 64 || !id.bytes().all(is_digit) => {
+            Err(ConfigError::at(key, "expected 64 lower-case hex digits"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -21,6 +21,7 @@ mod object_lock;
 mod post;
 mod put;
 pub mod request;
+pub mod sts;
 mod token;
 mod versions;
 

@@ -1,12 +1,14 @@
 //! Listeners, connections and their end. What a request means begins in [`service`].
 
 mod connections;
+mod door;
 mod heads;
 mod io;
 mod least_rate;
 mod record;
 mod response;
 pub mod service;
+mod sts;
 mod tls;
 
 pub use record::RequestRecord;
@@ -139,6 +141,7 @@ impl Server {
     pub async fn run(self, s3: Arc<S3Service>, admin: Arc<AdminService>, stop: watch::Receiver<bool>) -> bool {
         let Self { config, s3: s3_listener, admin: admin_listener, socket, tls } = self;
         let (end_admin, admin_stop) = watch::channel(false);
+        let behind_door = s3.clone();
         let serve_s3 = async {
             let in_time = serve_s3(&config, s3_listener, tls.clone(), s3, stop).await;
             // The other side may have ended already, which is what this asks for.
@@ -146,7 +149,7 @@ impl Server {
             in_time
         };
         let admin_tls = tls.clone().filter(|_| config.admin_tls);
-        let serve_admin = serve_admin(&config, admin_listener, admin_tls, socket, admin, admin_stop);
+        let serve_admin = serve_admin(&config, admin_listener, admin_tls, socket, (admin, behind_door), admin_stop);
         let (in_time, ()) = tokio::join!(serve_s3, serve_admin);
         in_time
     }
@@ -195,15 +198,15 @@ async fn serve_admin(
     listener: TcpListener,
     tls: Option<Arc<Certificate>>,
     socket: Option<AdminSocket>,
-    service: Arc<AdminService>,
+    (service, s3): (Arc<AdminService>, Arc<S3Service>),
     stop: watch::Receiver<bool>,
 ) {
     let graceful = GracefulShutdown::new();
     let builder = builder(config.head_timeout);
     let connections = Connections { builder, graceful: &graceful, config, stop, least_rate: None };
     let direct = |ends: Ends| {
-        let service = service.clone();
-        move |request| service.clone().answer(Caller::Network(ends), request)
+        let (service, s3) = (service.clone(), s3.clone());
+        move |request| door::answer(service.clone(), s3.clone(), ends, request)
     };
     let over_socket = |_: Ends| {
         let service = service.clone();

@@ -135,7 +135,9 @@ impl CorsRule {
             set(&mut answer, header::ACCESS_CONTROL_ALLOW_ORIGIN, "*");
         } else {
             set(&mut answer, header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-            set(&mut answer, header::ACCESS_CONTROL_ALLOW_CREDENTIALS, "true");
+            if self.allowed_origins.iter().any(|allowed| names_a_site(allowed) && matches(allowed, origin)) {
+                set(&mut answer, header::ACCESS_CONTROL_ALLOW_CREDENTIALS, "true");
+            }
         }
         set(&mut answer, header::ACCESS_CONTROL_ALLOW_METHODS, &self.allowed_methods.join(", "));
         if !self.expose_headers.is_empty() {
@@ -147,6 +149,12 @@ impl CorsRule {
         set(&mut answer, header::VARY, "Origin, Access-Control-Request-Headers, Access-Control-Request-Method");
         answer
     }
+}
+
+/// Whether a pattern of origins names somebody: what stands behind its `*` is a part of a host, so
+/// that not just anybody fits it (C81).
+fn names_a_site(pattern: &str) -> bool {
+    pattern.split_once('*').is_none_or(|(_, behind)| behind.contains('.') && !behind.contains('*'))
 }
 
 /// Whether a text meets a pattern with at most one `*`.
@@ -302,6 +310,19 @@ mod tests {
             assert_eq!(ask(bad).unwrap_err(), ErrorCode::BadRequest, "{bad:?}");
         }
         assert_eq!(CorsConfiguration::preflight(None, &headers(&put)).unwrap_err().code(), ErrorCode::AccessForbidden);
+    }
+
+    #[test]
+    fn an_origin_that_is_only_reflected_gets_no_credentials() {
+        for pattern in ["https://*", "http*", "*s://*", "https://www.*", "https://*:8443"] {
+            let document = format!(
+                "<CORSConfiguration><CORSRule><AllowedOrigin>{pattern}</AllowedOrigin>\
+                 <AllowedMethod>GET</AllowedMethod></CORSRule></CORSConfiguration>"
+            );
+            let Ok(configuration) = CorsConfiguration::parse(document.as_bytes()) else { continue };
+            let answer = configuration.answer("https://www.evil.test:8443", "GET");
+            assert!(!answer.contains_key(header::ACCESS_CONTROL_ALLOW_CREDENTIALS), "{pattern}");
+        }
     }
 
     #[test]

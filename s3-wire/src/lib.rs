@@ -34,6 +34,7 @@ pub mod operation;
 pub mod post_policy;
 pub mod response;
 pub mod sigv4;
+pub mod sts;
 pub mod tags;
 pub mod timestamp;
 pub mod xml;

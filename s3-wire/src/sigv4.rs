@@ -11,10 +11,10 @@ mod verifier;
 
 pub use identity::{Authenticated, Identity, PayloadMode, SignatureKind};
 pub use presented::Presented;
-pub use secret::{CredentialStore, SecretKey};
+pub use secret::{CredentialStore, NoSecret, SecretKey};
 #[cfg(test)]
 pub(crate) use signing::SigningKey;
-pub use signing::{ChunkSigner, Scope};
+pub use signing::{ChunkSigner, Scope, SigningService};
 pub use verifier::{Verifier, anonymous};
 
 #[cfg(test)]

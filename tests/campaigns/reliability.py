@@ -156,7 +156,6 @@ def came_out(lines: list[Line]) -> str:
     sums: Counter[str] = Counter()
     told = [name for name in HARM if any(name in line for line in lines)]
     for line in lines:
-        # A mutant's line is of a server that is meant to fail.
         sums.update({name: int(line.get(name, 0)) for name in told})
     return ", ".join(f"{name.replace('_', ' ')} {sums[name]}" for name in told) or "all whole"
 

@@ -124,15 +124,6 @@ def test_a_prefix_that_no_bucket_has_lists_none(s3: S3Client, bucket: str, prefi
     assert s3.list_buckets(Prefix=prefix)["Buckets"] == [], bucket
 
 
-@pytest.mark.parametrize("ownership", ["BucketOwnerEnforced", "BucketOwnerPreferred", "ObjectWriter"])
-def test_a_bucket_keeps_the_ownership_it_is_made_with(s3: S3Client, ownership: str) -> None:
-    name = f"conformance-owned-{ownership.lower()}"
-    s3.create_bucket(Bucket=name, ObjectOwnership=ownership)
-    rules = s3.get_bucket_ownership_controls(Bucket=name)["OwnershipControls"]["Rules"]
-    assert rules == [{"ObjectOwnership": ownership}]
-    s3.delete_bucket(Bucket=name)
-
-
 @pytest.mark.parametrize(
     "body", ["<wrong/>", "not xml", "<CreateBucketConfiguration><Other/></CreateBucketConfiguration>"]
 )

@@ -14,8 +14,8 @@ from outside.failure import error_code
 from outside.policies import allow, deny, put_policy
 from outside.users import ALT_ID
 
-NOW = datetime.now(UTC)
-PAST, FUTURE = ((NOW + timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ") for days in (-1, 1))
+TODAY = datetime.now(UTC).date()
+PAST, FUTURE = ((TODAY + timedelta(days=days)).strftime("%Y-%m-%dT00:00:00Z") for days in (-1, 2))
 CONDITIONS: list[tuple[str, dict[str, Any], bool]] = [
     ("StringEquals", {"s3:prefix": "logs/"}, True),
     ("StringEquals", {"s3:prefix": ["other", "logs/"]}, True),

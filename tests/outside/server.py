@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import re
@@ -13,7 +14,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,11 +51,29 @@ MODES = tuple(
 OFF, OFF_SEALED, ZSTD, ZSTD_SEALED, DELTA, DELTA_SEALED = MODES
 
 
+PORTS = (10_240, 32_000)
+"""Below those that Linux gives to clients, so that no connection of a test takes the port of a server that restarts."""
+
+
+def ports_of(worker: str) -> Iterator[int]:
+    """The ports of a process of tests, in turn, without end: of pytest's worker `gw1` others than of `gw0`, and from a
+    place that differs from one run to the next."""
+    workers = 8
+    share = (PORTS[1] - PORTS[0]) // workers
+    first = PORTS[0] + share * (int(worker.removeprefix("gw") or 0) % workers)
+    return itertools.cycle(first + (os.getpid() * 61 + number) % share for number in range(share))
+
+
+_ports = ports_of(os.environ.get("PYTEST_XDIST_WORKER", ""))
+
+
 def free_port() -> int:
-    """A port nobody listens on now; the kernel does not hand it out again soon."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port nobody listens on now, and that no other server of this run has been given for a long time."""
+    for port in itertools.islice(_ports, 1_000):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("a thousand ports in a row are taken")
 
 
 def toml(tables: Mapping[str, Mapping[str, Value]]) -> str:

@@ -230,7 +230,7 @@ impl OrderedConverter {
         reform: &Reform,
         place: &mut Place,
     ) -> Result<bool, EngineError> {
-        if !self.converter.leave.has_room(bucket, row.plain_len) {
+        if !self.converter.allowance.has_room(bucket, row.plain_len) {
             return Err(EngineError::Full);
         }
         let outcome = self.converter.reencode_counted(bucket, row, reform, &mut place.report.tallies).await?;

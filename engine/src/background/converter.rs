@@ -14,7 +14,7 @@ use crate::{
     background::{
         converter::{
             merge::Merger,
-            round::{Leave, Round, Tallies},
+            round::{Allowance, Round, Tallies},
         },
         jobs::run::JobRun,
         looks::Looks,
@@ -60,7 +60,7 @@ pub(crate) struct Converter {
     pub(crate) buckets: Arc<Buckets>,
     pub(crate) reencoder: Arc<Reencoder>,
     pub(crate) merger: Arc<Merger>,
-    pub(crate) leave: Arc<Leave>,
+    pub(crate) allowance: Arc<Allowance>,
     pub(crate) heat: Arc<Heat>,
     pub(crate) memory: ConverterMemory,
     pub(crate) looks: Arc<Looks>,
@@ -71,7 +71,7 @@ impl Converter {
     /// The job `converter`.
     pub(crate) async fn convert_once(self: &Arc<Self>, run: &JobRun) -> Result<Tallies, EngineError> {
         let ConverterParameters { now } = run.parameters()?;
-        let pace = Arc::new(Pace::new(self.leave.config.bytes_per_second_max));
+        let pace = Arc::new(Pace::new(self.allowance.config.bytes_per_second_max));
         let mut round = Round { run, now, pace, tallies: Tallies::default() };
         self.shrink_deferred(&mut round).await?;
         self.turn_cooled_back(&mut round).await?;
@@ -85,9 +85,9 @@ impl Converter {
 
     /// How much waits for the converter: what [`Jobs::settle`](crate::Jobs::settle) waits for.
     pub(crate) async fn backlog(&self) -> Result<u64, EngineError> {
-        let (hot_reads, now) = (self.leave.config.hot_reads, Instant::now());
+        let (hot_reads, now) = (self.allowance.config.hot_reads, Instant::now());
         let hot = (self.heat.hot(hot_reads, now).len() + self.heat.cooled(hot_reads, now)) as u64;
-        let bases = self.looks.bases_are_due(self.catalog.last_seq().await?, self.leave.settling.is_on());
+        let bases = self.looks.bases_are_due(self.catalog.last_seq().await?, self.allowance.settling.is_on());
         let merging = self.merger.backlog().await?;
         Ok(self.catalog.deferred_sum().await?.blobs + hot + merging + u64::from(bases))
     }
@@ -115,24 +115,24 @@ impl Converter {
             passed.extend(fresh.iter().map(|waiting| waiting.row.id));
             for Deferred { row, since_ms } in fresh {
                 round.run.check()?;
-                if !self.leave.may_work(round, since_ms).await {
+                if !self.allowance.may_work(round, since_ms).await {
                     return Ok(());
                 }
                 let Some(bucket) = self.buckets.bucket_by_id(row.bucket).await? else { continue };
-                if !self.leave.has_room(&bucket, row.plain_len) {
+                if !self.allowance.has_room(&bucket, row.plain_len) {
                     round.tallies.without_room += 1;
                     continue;
                 }
                 let cold = self.heat.reads(row.id, Instant::now()) < 1.0;
                 let effort = effort::in_background(bucket.settings.effort, cold);
                 let reform = round.reform(Occasion::Deferred, Wish::Best, effort);
-                let worked = self.leave.pool.worked();
+                let worked = self.allowance.pool.worked();
                 let outcome = self.reencode_counted(&bucket, &row, &reform, &mut round.tallies).await?;
                 let saved_bytes = match &outcome {
                     Some(Reformed::Moved(new)) => row.stored_len.saturating_sub(new.stored_len),
                     _ => 0,
                 };
-                let worked = self.leave.pool.worked().saturating_sub(worked);
+                let worked = self.allowance.pool.worked().saturating_sub(worked);
                 self.memory.gains.note(order::class_of(&row), saved_bytes, worked);
                 // What failed stays in the queue and is tried again in the next round. A blob that
                 // parts of open uploads still use is done with too.
@@ -147,7 +147,7 @@ impl Converter {
     /// The next blobs of the queue that were not passed yet.
     async fn next_deferred(&self, passed: &HashSet<BlobKey>) -> Result<Vec<Deferred>, EngineError> {
         let now_ms = now_ms();
-        let patience = i64::try_from(self.leave.config.defer_age_max.as_millis()).unwrap_or(i64::MAX);
+        let patience = i64::try_from(self.allowance.config.defer_age_max.as_millis()).unwrap_or(i64::MAX);
         let overdue_ms = now_ms.saturating_sub(patience);
         let mut waiting = self.catalog.deferred(overdue_ms, passed.len() + BATCH).await?;
         waiting.extend(self.catalog.deferred(i64::MAX, passed.len() + CHOSEN_AMONG).await?);
@@ -163,7 +163,7 @@ impl Converter {
     /// it ([`plan::heat_left`]). The catalog keeps the account, so that it outlives the process and
     /// every replica draws on the same.
     async fn make_hot_whole(self: &Arc<Self>, round: &mut Round<'_>) -> Result<(), EngineError> {
-        let hot_reads = self.leave.config.hot_reads;
+        let hot_reads = self.allowance.config.hot_reads;
         if hot_reads == 0 {
             return Ok(());
         }
@@ -177,7 +177,7 @@ impl Converter {
         let mut left = plan::heat_left(saved, spent);
         for id in hot {
             round.run.check()?;
-            if !self.leave.may_work(round, i64::MAX).await {
+            if !self.allowance.may_work(round, i64::MAX).await {
                 return Ok(());
             }
             let row = self.catalog.blobs(&[id]).await?.into_iter().next();
@@ -190,7 +190,7 @@ impl Converter {
                 self.heat.forget(id);
                 continue;
             };
-            if plan::growth_max(&row) <= left && self.leave.has_room(&bucket, row.plain_len) {
+            if plan::growth_max(&row) <= left && self.allowance.has_room(&bucket, row.plain_len) {
                 let reform = round.reform(Occasion::Hot, Wish::Whole, Effort::Balanced);
                 let outcome = self.reencode_counted(&bucket, &row, &reform, &mut round.tallies).await?;
                 if let Some(Reformed::Moved(new)) = outcome {
@@ -211,7 +211,7 @@ impl Converter {
     /// forth.
     async fn turn_cooled_back(self: &Arc<Self>, round: &mut Round<'_>) -> Result<(), EngineError> {
         let began = Instant::now();
-        if !(round.now || self.leave.settling.is_on() || self.looks.heated_is_due()) {
+        if !(round.now || self.allowance.settling.is_on() || self.looks.heated_is_due()) {
             return Ok(());
         }
         let mut after = None;
@@ -223,15 +223,15 @@ impl Converter {
             };
             after = Some(last.row.id);
             for Heated { row, .. } in heated {
-                if !self.heat.has_cooled(row.id, self.leave.config.hot_reads, Instant::now()) {
+                if !self.heat.has_cooled(row.id, self.allowance.config.hot_reads, Instant::now()) {
                     continue;
                 }
                 round.run.check()?;
-                if !self.leave.may_work(round, i64::MAX).await {
+                if !self.allowance.may_work(round, i64::MAX).await {
                     return Ok(());
                 }
                 let Some(bucket) = self.buckets.bucket_by_id(row.bucket).await? else { continue };
-                if !self.leave.has_room(&bucket, row.plain_len) {
+                if !self.allowance.has_room(&bucket, row.plain_len) {
                     round.tallies.without_room += 1;
                     continue;
                 }
@@ -252,7 +252,7 @@ impl Converter {
     /// save: the newest of the deltas becomes whole, and the others differ from that.
     async fn rebase(self: &Arc<Self>, round: &mut Round<'_>) -> Result<(), EngineError> {
         let (seq, began) = (self.catalog.last_seq().await?, Instant::now());
-        if !self.looks.bases_are_due(seq, round.now || self.leave.settling.is_on()) {
+        if !self.looks.bases_are_due(seq, round.now || self.allowance.settling.is_on()) {
             return Ok(());
         }
         let (mut after, mut burdens) = (None, 0);
@@ -266,7 +266,7 @@ impl Converter {
                 if !plan::is_a_burden(share(&base), deltas.iter().map(share)) {
                     continue;
                 }
-                if !self.leave.may_work(round, i64::MAX).await {
+                if !self.allowance.may_work(round, i64::MAX).await {
                     return Ok(());
                 }
                 burdens += u64::from(self.rebase_deltas(round, deltas).await?);
@@ -295,7 +295,7 @@ impl Converter {
         let mut changed = false;
         for (_, key, row) in used {
             round.run.check()?;
-            if !self.leave.has_room(&bucket, row.plain_len) {
+            if !self.allowance.has_room(&bucket, row.plain_len) {
                 round.tallies.without_room += 1;
                 continue;
             }

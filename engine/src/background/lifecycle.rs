@@ -2,6 +2,7 @@
 //! client's deletion makes. Each names the current version that was seen, so that whoever wrote
 //! meanwhile wins; a lock that holds is bypassed by no rule.
 
+pub(crate) mod judge;
 pub(crate) mod rules;
 
 use crate::{
@@ -12,11 +13,12 @@ use crate::{
     resources::clock::now_ms,
     write::{change::Changes, parts::Uploads},
 };
-use catalog::{Bucket, Catalog, Precondition, UnixMs, UploadsQuery, Version, VersionEntry, VersionRef, VersionsQuery};
+use catalog::{Bucket, Catalog, Precondition, UploadsQuery, Version, VersionEntry, VersionRef, VersionsQuery};
 use futures::{StreamExt as _, stream};
-use rules::{Calendar, Candidate, Lifecycle};
+use judge::{Due, Judge, Key};
+use rules::{Calendar, Lifecycle};
 use serde::Serialize;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 /// The name of a bucket's lifecycle among its configurations.
 pub const LIFECYCLE: &str = "lifecycle";
@@ -48,26 +50,6 @@ pub(crate) struct Followed {
     locked: u64,
     /// What others changed meanwhile: the next run looks at it again.
     changed: u64,
-}
-
-/// Something that is over.
-enum Due {
-    Current { key: String, version: Version },
-    Noncurrent { version: Version, current: Precondition },
-    Marker { version: Version },
-}
-
-/// The versions of one key as they are met, newest first.
-struct Key {
-    name: String,
-    /// What must still hold of the key when one of its older versions is removed.
-    current: Precondition,
-    /// Since when the next older version is not current.
-    since_ms: UnixMs,
-    /// How many were met that are not current.
-    noncurrent: u32,
-    /// The newest version, while it is a delete marker and nothing was met behind it.
-    lone_marker: Option<Version>,
 }
 
 impl BucketState {
@@ -104,12 +86,12 @@ impl LifecycleWorker {
             }
             let Some(bucket) = self.buckets.bucket(&row.name).await? else { continue };
             let Some(rules) = bucket.lifecycle()? else { continue };
-            let calendar = Calendar::of(self.day);
-            let mut walk = Walk { worker: self, run, bucket: &bucket, rules, calendar, report: &mut report };
-            if walk.rules.concerns_versions() {
+            let judge = Judge { read: &self.read, bucket: &bucket, rules, calendar: Calendar::of(self.day) };
+            let mut walk = Walk { worker: self, run, bucket: &bucket, judge, report: &mut report };
+            if walk.judge.rules.concerns_versions() {
                 walk.versions().await?;
             }
-            if walk.rules.concerns_uploads() {
+            if walk.judge.rules.concerns_uploads() {
                 walk.uploads().await?;
             }
         }
@@ -126,8 +108,7 @@ struct Walk<'a> {
     worker: &'a LifecycleWorker,
     run: &'a JobRun,
     bucket: &'a BucketHandle,
-    rules: Lifecycle,
-    calendar: Calendar,
+    judge: Judge<'a>,
     report: &'a mut Followed,
 }
 
@@ -143,7 +124,7 @@ impl Walk<'_> {
     async fn versions(&mut self) -> Result<(), EngineError> {
         let mut query = VersionsQuery {
             bucket: self.bucket.row.id,
-            prefix: self.rules.prefix().to_owned(),
+            prefix: self.judge.rules.prefix().to_owned(),
             delimiter: None,
             key_after: None,
             version_after: None,
@@ -163,10 +144,10 @@ impl Walk<'_> {
             let now_ms = now_ms();
             for entry in here.entries {
                 let VersionEntry::Version { version, latest } = entry else { continue };
-                self.judge(&mut key, version, latest, now_ms, &mut due)?;
+                self.judge.judge(&mut key, version, latest, now_ms, &mut due)?;
             }
             if page.is_none() {
-                due.extend(key.take().and_then(|key| self.lone_marker(key, now_ms)));
+                due.extend(key.take().and_then(|key| self.judge.lone_marker(key, now_ms)));
             }
             if due.is_empty() {
                 self.run.check()?;
@@ -177,59 +158,6 @@ impl Walk<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Looks at one version, in the order of the listing.
-    fn judge(
-        &self,
-        key: &mut Option<Key>,
-        version: Version,
-        latest: bool,
-        now_ms: UnixMs,
-        due: &mut Vec<Due>,
-    ) -> Result<(), EngineError> {
-        if latest || key.as_ref().is_none_or(|key| key.name != version.key) {
-            due.extend(key.take().and_then(|key| self.lone_marker(key, now_ms)));
-            let current = if version.marker { Precondition::Absent } else { Precondition::Current(version.id) };
-            *key = Some(Key {
-                name: version.key.clone(),
-                current,
-                since_ms: version.modified_ms,
-                noncurrent: 0,
-                lone_marker: version.marker.then(|| version.clone()),
-            });
-            if !version.marker {
-                let tags = self.tags_of(&version)?;
-                let expiry = self.rules.expiry(&candidate(&version, &tags), self.calendar);
-                if expiry.is_some_and(|(at_ms, _)| at_ms <= now_ms) {
-                    due.push(Due::Current { key: version.key.clone(), version });
-                }
-            }
-            return Ok(());
-        }
-        let Some(key) = key else { return Ok(()) };
-        key.lone_marker = None;
-        let tags = self.tags_of(&version)?;
-        let (since_ms, newer) = (key.since_ms, key.noncurrent);
-        key.since_ms = version.modified_ms;
-        key.noncurrent = key.noncurrent.saturating_add(1);
-        if self.rules.drops_noncurrent(&candidate(&version, &tags), since_ms, newer, now_ms, self.calendar) {
-            due.push(Due::Noncurrent { version, current: key.current });
-        }
-        Ok(())
-    }
-
-    fn lone_marker(&self, key: Key, now_ms: UnixMs) -> Option<Due> {
-        let version = key.lone_marker?;
-        let drops = self.rules.drops_lone_marker(&key.name, version.modified_ms, now_ms, self.calendar);
-        drops.then_some(Due::Marker { version })
-    }
-
-    fn tags_of(&self, version: &Version) -> Result<BTreeMap<String, String>, EngineError> {
-        if version.marker || !self.rules.wants_tags() {
-            return Ok(BTreeMap::new());
-        }
-        Ok(self.worker.read.open_facts(self.bucket, version)?.tags)
     }
 
     async fn remove(&mut self, due: Vec<Due>) -> Result<(), EngineError> {
@@ -266,7 +194,7 @@ impl Walk<'_> {
     async fn uploads(&mut self) -> Result<(), EngineError> {
         let mut query = UploadsQuery {
             bucket: self.bucket.row.id,
-            prefix: self.rules.prefix().to_owned(),
+            prefix: self.judge.rules.prefix().to_owned(),
             delimiter: None,
             key_after: None,
             upload_after: None,
@@ -277,7 +205,7 @@ impl Walk<'_> {
             let next = page.next;
             let now_ms = now_ms();
             let is_over = |key: &str, created_ms| {
-                self.rules.abort(key, created_ms, self.calendar).is_some_and(|(at_ms, _)| at_ms <= now_ms)
+                self.judge.rules.abort(key, created_ms, self.judge.calendar).is_some_and(|(at_ms, _)| at_ms <= now_ms)
             };
             let over: Vec<_> = page.uploads.iter().filter(|upload| is_over(&upload.key, upload.created_ms)).collect();
             // The page's last upload names the place where the next one begins, so it stays until
@@ -313,8 +241,4 @@ async fn remove_version(
 ) -> Result<bool, EngineError> {
     let reference: VersionRef = version.reference();
     Ok(changes.delete_version(bucket, &version.key, reference, current, false).await?.is_some())
-}
-
-fn candidate<'a>(version: &'a Version, tags: &'a BTreeMap<String, String>) -> Candidate<'a> {
-    Candidate { key: &version.key, size: version.size, tags, modified_ms: version.modified_ms }
 }

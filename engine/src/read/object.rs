@@ -14,11 +14,7 @@ use crate::{
     error::EngineError,
     facts::{Facts, from_json},
     metrics::Metrics,
-    read::{
-        adoption::Adopter,
-        base_rows::{self, BaseRows},
-        heat::Heat,
-    },
+    read::{adoption::Adopter, base_rows::BaseRows, heat::Heat},
     resources::{
         budget::{MemoryBudget, Permit, Slot},
         buffers::lent,
@@ -78,6 +74,12 @@ impl OpenObject {
     pub fn is_foreign(&self) -> bool {
         self.content.blobs.iter().any(|row| row.original.is_some())
     }
+
+    /// True when a copy of it to a bucket is a row, not bytes. Adopted content is copied into blobs
+    /// of our own.
+    pub fn shares_extents(&self, to: &BucketHandle) -> bool {
+        self.bucket.row.id == to.row.id && !self.is_foreign()
+    }
 }
 
 /// What the name of a version leads to.
@@ -90,36 +92,20 @@ pub enum Named<T> {
 
 /// What reading takes: rows from the catalog, blobs, and memory for what is read ahead.
 pub struct ReadPath {
-    catalog: Arc<dyn Catalog>,
-    blobs: Arc<Blobs>,
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) blobs: Arc<Blobs>,
     /// Base rows of deltas, by their ids.
-    base_rows: BaseRows,
-    pins: Arc<Pins>,
-    heat: Arc<Heat>,
-    budget: Arc<MemoryBudget>,
-    pool: Arc<CodecPool>,
-    originals: Arc<Originals>,
-    adopter: Arc<Adopter>,
-    metrics: Arc<Metrics>,
+    pub(crate) base_rows: BaseRows,
+    pub(crate) pins: Arc<Pins>,
+    pub(crate) heat: Arc<Heat>,
+    pub(crate) budget: Arc<MemoryBudget>,
+    pub(crate) pool: Arc<CodecPool>,
+    pub(crate) originals: Arc<Originals>,
+    pub(crate) adopter: Arc<Adopter>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl ReadPath {
-    #[expect(clippy::too_many_arguments, reason = "each is one of its fields")]
-    pub(crate) fn new(
-        catalog: Arc<dyn Catalog>,
-        blobs: Arc<Blobs>,
-        pins: Arc<Pins>,
-        heat: Arc<Heat>,
-        budget: Arc<MemoryBudget>,
-        pool: Arc<CodecPool>,
-        originals: Arc<Originals>,
-        adopter: Arc<Adopter>,
-        metrics: Arc<Metrics>,
-    ) -> Self {
-        let base_rows = base_rows::base_rows();
-        Self { catalog, blobs, base_rows, pins, heat, budget, pool, originals, adopter, metrics }
-    }
-
     /// Forgets the rows of bases.
     pub(crate) fn drop_caches(&self) {
         self.base_rows.invalidate_all();

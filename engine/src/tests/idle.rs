@@ -11,7 +11,8 @@ struct Costs {
     after_a_change: u64,
 }
 
-async fn costs_with(objects: usize) -> Costs {
+/// A deployment without a schedule, and its catalog, which counts what the database does.
+async fn counted(specs: impl FnOnce(&EngineConfig, &Workers) -> Vec<JobSpec>) -> (Deployment, Arc<SqliteCatalog>) {
     let dir = TempDir::new().expect("a temporary directory");
     let metrics = Metrics::new();
     let sqlite = SqliteCatalog::open(dir.path().join("catalog.sqlite"), SqliteOptions::default()).await;
@@ -19,8 +20,12 @@ async fn costs_with(objects: usize) -> Costs {
     let mut stores = stores_over(dir.path(), &metrics, sqlite.clone()).await.expect("stores open");
     stores.alone = true;
     let quiet = EngineConfig { schedule_jobs: false, base_copies: 2, ..config(dir.path(), 512 << 20) };
-    let engine = Engine::open_with(quiet, stores, metrics.clone(), registry::all).await.expect("opens");
-    let deployment = Deployment { engine, metrics, dir };
+    let engine = Engine::open_with(quiet, stores, metrics.clone(), specs).await.expect("opens");
+    (Deployment { engine, metrics, dir }, sqlite)
+}
+
+async fn costs_with(objects: usize) -> Costs {
+    let (deployment, sqlite) = counted(registry::all).await;
     let bucket = deployment.bucket("off").await;
     for number in 0..objects {
         // Empty ones are versions that packing passes over; the others have blobs.
@@ -60,21 +65,13 @@ const READ_EVERYTHING: [&str; 2] = ["backup", "scrub"];
 
 /// Steps that a run of each job takes when nothing has happened since its last one.
 async fn costs_of_jobs_with(objects: usize) -> BTreeMap<&'static str, u64> {
-    let dir = TempDir::new().expect("a temporary directory");
-    let metrics = Metrics::new();
-    let sqlite = SqliteCatalog::open(dir.path().join("catalog.sqlite"), SqliteOptions::default()).await;
-    let sqlite = Arc::new(sqlite.expect("opens"));
-    let mut stores = stores_over(dir.path(), &metrics, sqlite.clone()).await.expect("stores open");
-    stores.alone = true;
-    let idle = EngineConfig { schedule_jobs: false, base_copies: 2, ..config(dir.path(), 512 << 20) };
     let mut names = Vec::new();
     let all = |config: &EngineConfig, workers: &Workers| {
         let specs = registry::all(config, workers);
         names.extend(specs.iter().filter_map(JobSpec::name_if_periodic));
         specs
     };
-    let engine = Engine::open_with(idle, stores, metrics.clone(), all).await.expect("opens");
-    let deployment = Deployment { engine, metrics, dir };
+    let (deployment, sqlite) = counted(all).await;
     let (plain, similar) = (deployment.bucket("off").await, deployment.bucket("delta").await);
     for number in 0..objects {
         // Too large to be packed, and to lie in the catalog.

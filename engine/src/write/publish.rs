@@ -92,12 +92,6 @@ impl Published {
 }
 
 impl Publisher {
-    /// True when a copy of an object of one bucket to the other is a row, not bytes. Adopted
-    /// content is copied into blobs of our own.
-    pub fn shares_extents(&self, from: &BucketHandle, object: &OpenObject, to: &BucketHandle) -> bool {
-        from.row.id == to.row.id && !object.is_foreign()
-    }
-
     /// Finishes a staged body and makes it the key's current version; `facts.storage` is filled in
     /// here.
     ///

@@ -2,7 +2,8 @@
 
 use crate::samples::{ID, SALT, Sample, key};
 use object_format::{
-    BlobId, BlobOpener, CHUNK_LEN, DomainKey, FormatError, HEADER_LEN, Header, KeyId, Root, Suite, TRAILER_LEN, whole,
+    BlobId, BlobOpener, CHUNK_LEN, DomainKey, FormatError, HEADER_LEN, Header, KeyId, Root, Suite, TRAILER_LEN,
+    ViewRange, whole,
 };
 use proptest::prelude::*;
 
@@ -223,6 +224,33 @@ fn the_root_must_be_the_one_the_catalog_names() {
         other.offset += 1;
         assert!(matches!(opener.open_root(&other, root), Err(FormatError::Malformed(_))));
         assert!(opener.open_root(&place, &root[1..]).is_err());
+    }
+}
+
+/// A delta names its base by id and by tag: one of the same id and size with other content, one
+/// that is a delta itself, and one that is too short are no bases (C98, C108).
+#[test]
+fn only_the_base_a_delta_was_made_over_is_its_base() {
+    for suite in SUITES {
+        let root = |len: usize| {
+            let sample = Sample::raw(suite, len);
+            let (bytes, finished) = sample.write(usize::MAX);
+            let header = Header::decode(&bytes[..HEADER_LEN]).unwrap();
+            let opener = BlobOpener::new(&header, ID, sample.key().as_ref()).unwrap();
+            let place = finished.root;
+            opener.open_root(&place, &bytes[place.offset as usize..][..place.len as usize]).unwrap()
+        };
+        let (base, other) = (root(100), root(101));
+        let range = |root: &Root| ViewRange { blob: ID, offset: 0, len: 100, base_tag: root.base_tag };
+        assert_eq!(base.check_as_base(&range(&base)), Ok(()));
+        assert_eq!(other.check_as_base(&range(&base)), Err(FormatError::WrongBlob), "another one that is valid");
+        let past_its_end = ViewRange { offset: 1, ..range(&base) };
+        assert_eq!(base.check_as_base(&past_its_end), Err(FormatError::WrongBlob));
+        let wrapping = ViewRange { offset: u64::MAX, ..range(&base) };
+        assert_eq!(base.check_as_base(&wrapping), Err(FormatError::WrongBlob));
+        let mut delta = root(100);
+        delta.view = vec![range(&base)];
+        assert_eq!(delta.check_as_base(&range(&base)), Err(FormatError::WrongBlob), "no chain, so no circle");
     }
 }
 

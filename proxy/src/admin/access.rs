@@ -2,7 +2,11 @@
 //! takes a token, a `Host` that is this server's, and no sign of a web page of another origin.
 //! Callers of the socket own the store and need nothing.
 
-use super::answer::AdminError;
+use super::{
+    answer::AdminError,
+    console,
+    session::{Opened, Sessions},
+};
 use crate::{
     config::ServerConfig,
     engine::check_eject,
@@ -10,6 +14,7 @@ use crate::{
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts, uri::Authority};
 use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::{net::IpAddr, path::PathBuf};
 use subtle::ConstantTimeEq as _;
@@ -43,6 +48,9 @@ pub struct Access {
     hosts: Vec<String>,
     eject_roots: Vec<PathBuf>,
     failures: Failures,
+    sessions: Sessions,
+    tls: bool,
+    s3: Value,
 }
 
 impl Access {
@@ -57,7 +65,35 @@ impl Access {
             hosts: config.admin_hosts.clone(),
             eject_roots: config.eject_roots.clone(),
             failures: Failures::new(config.failures_per_second),
+            sessions: Sessions::default(),
+            tls: config.admin_tls,
+            s3: json!({
+                "scheme": if config.tls.is_some() { "https" } else { "http" },
+                "port": config.listen.port(),
+                "region": config.region,
+            }),
         }
+    }
+
+    /// Where clients find S3, as the console tells them: scheme, port and region.
+    pub(super) fn s3(&self) -> &Value {
+        &self.s3
+    }
+
+    /// Opens a session for whoever shows a token.
+    ///
+    /// # Errors
+    /// 401 for a wrong one, 429 when a peer has had too many of them.
+    pub(super) async fn log_in(&self, ends: &Ends, token: &str) -> Result<Opened, AdminError> {
+        let Some(scope) = self.scope_of_token(token.as_bytes()) else { return Err(self.refuse(ends).await) };
+        self.sessions
+            .open(scope, self.tls)
+            .map_err(|error| AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+    }
+
+    /// Ends the session of a request.
+    pub(super) fn log_out(&self, headers: &HeaderMap) {
+        self.sessions.end(headers);
     }
 
     /// Lets a request in, with what it may do.
@@ -75,15 +111,20 @@ impl Access {
             return Err(AdminError::new(StatusCode::SERVICE_UNAVAILABLE, "every connection of this listener is taken"));
         }
         self.check_origin(&ends, parts)?;
-        if matches!(path, "/" | "/console.js" | "/console.css") || (path == "/metrics" && self.metrics_open) {
+        let logs_in = parts.method == Method::POST && path == "/api/v1/session";
+        if logs_in || console::is_file(path) || (path == "/metrics" && self.metrics_open) {
             return Ok(Scope::Open);
         }
-        if let Some(scope) = self.scope_of(&parts.headers) {
-            return Ok(scope);
+        match self.scope_of(&parts.headers).or_else(|| self.sessions.scope_of(&parts.headers)) {
+            Some(scope) => Ok(scope),
+            None => Err(self.refuse(&ends).await),
         }
+    }
+
+    async fn refuse(&self, ends: &Ends) -> AdminError {
         match self.failures.hold_back(ends.peer).await {
-            Held::Due => Err(AdminError::new(StatusCode::UNAUTHORIZED, "the admin token is missing or wrong")),
-            Held::TooMany => Err(AdminError::new(StatusCode::TOO_MANY_REQUESTS, "too many wrong tokens")),
+            Held::Due => AdminError::new(StatusCode::UNAUTHORIZED, "the admin token is missing or wrong"),
+            Held::TooMany => AdminError::new(StatusCode::TOO_MANY_REQUESTS, "too many wrong tokens"),
         }
     }
 
@@ -96,12 +137,17 @@ impl Access {
         checked.map_err(|error| AdminError::new(StatusCode::FORBIDDEN, error.to_string()))
     }
 
-    /// What the token of a request allows. Every token is compared, by digest: time tells neither
-    /// its length nor which one is close.
+    /// What the token of a request allows.
     fn scope_of(&self, headers: &HeaderMap) -> Option<Scope> {
         let mut shown = headers.get_all(header::AUTHORIZATION).into_iter();
         let (Some(shown), None) = (shown.next(), shown.next()) else { return None };
-        let shown: [u8; 32] = Sha256::digest(shown.as_bytes().strip_prefix(b"Bearer ")?).into();
+        self.scope_of_token(shown.as_bytes().strip_prefix(b"Bearer ")?)
+    }
+
+    /// What a token allows. Every one is compared, by digest: time tells neither its length nor
+    /// which one is close.
+    fn scope_of_token(&self, shown: &[u8]) -> Option<Scope> {
+        let shown: [u8; 32] = Sha256::digest(shown).into();
         let same = self.tokens.iter().filter(|(_, token)| bool::from(token.ct_eq(&shown)));
         same.map(|(scope, _)| *scope).max()
     }
@@ -151,6 +197,16 @@ fn host_of(parts: &Parts) -> Option<Authority> {
 }
 
 impl Scope {
+    /// Its name in answers.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Owner => "owner",
+        }
+    }
+
     /// Whether a method is allowed.
     ///
     /// # Errors

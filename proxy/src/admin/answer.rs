@@ -6,7 +6,8 @@ use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use serde_json::{Value, json};
 
-pub(super) type Answer = Response<Full<Bytes>>;
+/// An answer over HTTP.
+pub type Answer = Response<Full<Bytes>>;
 
 /// Why an API call has no answer.
 #[derive(Debug)]

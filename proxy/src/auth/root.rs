@@ -71,7 +71,8 @@ fn make() -> io::Result<Stored> {
     Ok(Stored { access_key_id: format!("DW{}", random_text::<18>()?), secret_access_key: random_text::<40>()? })
 }
 
-fn random_text<const N: usize>() -> io::Result<String> {
+/// `N` characters of base32 from the operating system's randomness.
+pub(super) fn random_text<const N: usize>() -> io::Result<String> {
     const ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
     let mut random = Zeroizing::new([0_u8; N]);
     getrandom::fill(&mut *random).map_err(|error| io::Error::other(error.to_string()))?;

@@ -1,13 +1,15 @@
 //! Users: name, account, key pair, policy. A table made at start and looked up by access key.
+//! Beside them the roles that users may take on ([`super::sessions`]).
 
 use super::Policy;
-use access::{Caller, Identity, ResourceOwner};
-use s3_wire::{
-    sigv4::{CredentialStore, SecretKey},
-    xml::response::Owner,
-};
+use access::{Caller, ResourceOwner};
+use s3_wire::{sigv4::SecretKey, xml::response::Owner};
 use sha2::{Digest as _, Sha256};
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 /// A key pair.
 #[derive(Clone, Debug)]
@@ -34,6 +36,33 @@ pub struct UserConfig {
     pub policy: Policy,
 }
 
+/// A role of the configuration.
+#[derive(Clone, Debug)]
+pub struct RoleConfig {
+    /// Its name, unique among roles.
+    pub name: String,
+    /// The canonical id of the account it belongs to. Without one it belongs to the account of
+    /// root.
+    pub canonical_id: Option<String>,
+    /// The names of the users who may take it on.
+    pub users: BTreeSet<String>,
+    /// The longest life of its sessions.
+    pub duration_max: Duration,
+    /// What it may do.
+    pub policy: Policy,
+}
+
+/// A role.
+#[derive(Debug)]
+pub(super) struct Role {
+    /// Whom its sessions act as.
+    pub(super) acts_as: Arc<User>,
+    /// Who may take it on.
+    pub(super) users: BTreeSet<String>,
+    /// The longest life of its sessions.
+    pub(super) duration_max: Duration,
+}
+
 /// A user.
 #[derive(Debug)]
 pub struct User {
@@ -42,9 +71,11 @@ pub struct User {
     /// 64 hex digits: what S3 calls the canonical user id. Buckets and uploads name their owner by
     /// it.
     pub canonical_id: String,
-    caller: Caller,
-    policy: Policy,
-    secret: SecretKey,
+    pub(super) caller: Caller,
+    /// The access key it signs with; roles have none.
+    pub(super) access_key_id: String,
+    pub(super) policy: Policy,
+    pub(super) secret: SecretKey,
 }
 
 /// Who owns what nobody signed for. Source: Amazon S3 User Guide, "Who owns an object".
@@ -54,6 +85,7 @@ pub const ANONYMOUS_ID: &str = "65a011a29cdf8ec533ec3d1ccaae921c";
 #[derive(Debug)]
 pub struct Users {
     by_access_key: HashMap<String, Arc<User>>,
+    roles: HashMap<String, Role>,
     /// Of users that share an id, the first of the configuration.
     by_canonical_id: HashMap<String, Arc<User>>,
     by_email: HashMap<String, Arc<User>>,
@@ -74,6 +106,7 @@ impl Users {
         let own_account = canonical_id_of("root");
         let mut table = Self {
             by_access_key: HashMap::new(),
+            roles: HashMap::new(),
             by_canonical_id: HashMap::new(),
             by_email: HashMap::new(),
             account: account_number(&own_account),
@@ -87,9 +120,11 @@ impl Users {
                     canonical_id: account_id,
                     own_id: canonical_id.clone(),
                     user: Some(config.name.clone()).filter(|name| name != "root"),
+                    role: None,
                 },
                 canonical_id: canonical_id.clone(),
                 name: config.name,
+                access_key_id: config.credentials.access_key_id.clone(),
                 policy: config.policy,
                 secret: config.credentials.secret,
             });
@@ -102,15 +137,52 @@ impl Users {
         table
     }
 
-    /// The user of an access key whose signature has been verified.
-    pub fn principal(&self, access_key_id: Option<&str>) -> Principal {
-        Principal { user: access_key_id.and_then(|id| self.by_access_key.get(id)).cloned() }
+    /// The same users with roles, which only they can take on.
+    #[must_use]
+    pub fn with_roles(mut self, roles: Vec<RoleConfig>) -> Self {
+        for config in roles {
+            let name = format!("role/{}", config.name);
+            let account_id = config.canonical_id.clone().unwrap_or_else(|| canonical_id_of("root"));
+            let canonical_id = config.canonical_id.unwrap_or_else(|| canonical_id_of(&name));
+            let acts_as = Arc::new(User {
+                caller: Caller {
+                    account: account_number(&account_id),
+                    canonical_id: account_id,
+                    own_id: canonical_id.clone(),
+                    user: None,
+                    role: None,
+                },
+                canonical_id: canonical_id.clone(),
+                name,
+                access_key_id: String::new(),
+                policy: config.policy,
+                // Nobody signs with it: sessions have secrets of their own.
+                secret: SecretKey::new(""),
+            });
+            self.by_canonical_id.entry(canonical_id).or_insert_with(|| acts_as.clone());
+            let role = Role { acts_as, users: config.users, duration_max: config.duration_max };
+            self.roles.insert(config.name, role);
+        }
+        self
+    }
+
+    pub(super) fn by_access_key(&self, access_key_id: &str) -> Option<&Arc<User>> {
+        self.by_access_key.get(access_key_id)
+    }
+
+    /// Whether there is a role of this name in this account; an empty one is any.
+    pub fn has_role(&self, account: &str, name: &str) -> bool {
+        let role = self.role(name);
+        role.is_some_and(|role| account.is_empty() || role.acts_as.caller.account == account)
+    }
+
+    pub(super) fn role(&self, name: &str) -> Option<&Role> {
+        self.roles.get(name)
     }
 
     /// The user of a name.
-    pub fn named(&self, name: &str) -> Option<Principal> {
-        let user = self.by_access_key.values().find(|user| user.name == name)?;
-        Some(Principal { user: Some(user.clone()) })
+    pub(super) fn named(&self, name: &str) -> Option<&Arc<User>> {
+        self.by_access_key.values().find(|user| user.name == name)
     }
 
     /// How documents name an owner: users that are gone are shown by their id alone.
@@ -152,49 +224,6 @@ fn account_number(canonical_id: &str) -> String {
     format!("{:012}", number % 1_000_000_000_000)
 }
 
-impl CredentialStore for Users {
-    fn secret(&self, access_key_id: &str, session_token: Option<&str>) -> Option<SecretKey> {
-        // There are no sessions, so a request that brings a token is not by anybody we know (C26).
-        if session_token.is_some() {
-            return None;
-        }
-        self.by_access_key.get(access_key_id).map(|user| user.secret.clone())
-    }
-}
-
-/// Who sent a request: a user, or nobody.
-#[derive(Clone, Debug)]
-pub struct Principal {
-    user: Option<Arc<User>>,
-}
-
-impl Principal {
-    /// The user, when the request was signed.
-    pub fn user(&self) -> Option<&User> {
-        self.user.as_deref()
-    }
-
-    /// The user's canonical id; [`ANONYMOUS_ID`] for nobody.
-    pub fn canonical_id(&self) -> &str {
-        self.user.as_deref().map_or(ANONYMOUS_ID, |user| user.canonical_id.as_str())
-    }
-
-    /// Whether the user may do everything, other users' uploads included.
-    pub fn is_admin(&self) -> bool {
-        self.user.as_deref().is_some_and(|user| user.policy == Policy::Admin)
-    }
-
-    /// Who asks, as policies name it.
-    pub fn caller(&self) -> Option<&Caller> {
-        self.user.as_deref().map(|user| &user.caller)
-    }
-
-    /// What the user's own policy allows.
-    pub fn identity(&self) -> Identity<'_> {
-        self.user.as_deref().map(|user| user.policy.identity()).unwrap_or_default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,36 +246,31 @@ mod tests {
         )
     }
 
-    #[test]
-    fn a_session_token_finds_no_secret() {
-        // C26
-        let users = users();
-        assert!(users.secret("AK-root", None).is_some());
-        assert!(users.secret("AK-root", Some("token")).is_none());
-        assert!(users.secret("AK-nobody", None).is_none());
+    fn user<'u>(users: &'u Users, access_key_id: &str) -> &'u User {
+        users.by_access_key(access_key_id).unwrap()
     }
 
     #[test]
     fn canonical_ids_are_stable_and_each_users_own() {
         let users = users();
-        let root = users.principal(Some("AK-root")).canonical_id().to_owned();
+        let root = user(&users, "AK-root").canonical_id.clone();
         assert_eq!(root, canonical_id_of("root"));
         assert_eq!(root.len(), 64);
-        assert_ne!(root, users.principal(Some("AK-reader")).canonical_id());
+        assert_ne!(root, user(&users, "AK-reader").canonical_id);
         assert_eq!(users.owner(&root).display_name, "root");
-        assert!(users.principal(None).caller().is_none() && users.principal(Some("AK-unknown")).caller().is_none());
+        assert!(users.by_access_key("AK-unknown").is_none());
     }
 
     #[test]
     fn an_account_is_those_who_share_a_canonical_id_and_roots_are_those_who_name_none() {
         let users = users();
-        let account = |id: &str| users.principal(Some(id)).caller().unwrap().account.clone();
+        let account = |id: &str| user(&users, id).caller.account.clone();
         assert_eq!(account("AK-root"), account("AK-reader"));
         assert_eq!(account("AK-them"), account("AK-theirs"));
         assert_ne!(account("AK-root"), account("AK-them"));
         assert_eq!(account("AK-root").len(), 12);
         let owner = |id: &str| users.resource_owner(id).account.to_owned();
-        assert_eq!(owner(users.principal(Some("AK-reader")).canonical_id()), account("AK-root"));
+        assert_eq!(owner(&user(&users, "AK-reader").canonical_id), account("AK-root"));
         assert_eq!(owner(&"a".repeat(64)), account("AK-them"));
         assert_eq!(owner(&"b".repeat(64)), account("AK-root"), "a user that is gone");
         assert_eq!(owner(ANONYMOUS_ID), "");

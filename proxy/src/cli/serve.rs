@@ -42,6 +42,8 @@ type SetFilter = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
 pub(super) async fn serve(mut config: ServeConfig, load: Load) -> Outcome {
     // Before anything else: until somebody listens for it, SIGHUP ends a process.
     let _hangups = signal(SignalKind::hangup())?;
+    // A dump would hold every key and secret there is (C115).
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }).map_err(std::io::Error::from)?;
     let logs = Arc::new(start_log(&config.log)?);
     let (load, stop) = (Arc::new(Mutex::new(load)), stop_signal()?);
     if damaged::is_rebuilding(&config) {
@@ -125,7 +127,7 @@ async fn serve_once(
     tracing::info!(version = crate::metrics::VERSION, commit = crate::metrics::COMMIT, "serving");
     warn_about_reach(address, server.is_tls());
 
-    let users = Users::new(root.clone(), config.users);
+    let users = Users::new(root.clone(), config.users).with_roles(config.roles);
     let s3 = S3Service::new(&config.server, engine.clone(), metrics.clone(), users);
     let (ending, end) = watch::channel(false);
     let access = Access::new(&config.server, &admin_token);
@@ -173,8 +175,8 @@ async fn until_end(
     is_damaged
 }
 
-/// What SIGHUP changes: users and their policies, the certificate, the log's filter. Everything
-/// else takes a restart.
+/// What SIGHUP changes: users and roles with their policies, the certificate, the log's filter.
+/// Everything else takes a restart.
 struct Reload {
     load: Arc<Mutex<Load>>,
     set_filter: Arc<SetFilter>,
@@ -208,7 +210,7 @@ impl Reload {
         // Without a root pair in the configuration it is the one this process started with, unless
         // users took its place.
         let root = config.root.or_else(|| self.root.clone());
-        self.s3.replace_users(Users::new(root, config.users));
+        self.s3.replace_users(Users::new(root, config.users).with_roles(config.roles));
         Ok(())
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct File {
     pub(super) defaults: Defaults,
     pub(super) buckets: BTreeMap<String, Bucket>,
     pub(super) users: Vec<User>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) roles: Vec<Role>,
     pub(super) limits: Limits,
     pub(super) gc: Gc,
     pub(super) kms: Kms,
@@ -161,6 +163,23 @@ pub(super) struct User {
     pub(super) access_key_id: SecretText,
     pub(super) secret_access_key: SecretText,
     pub(super) policy: String,
+}
+
+/// What users may take on for a time.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Role {
+    pub(super) name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) canonical_id: Option<String>,
+    pub(super) users: Vec<String>,
+    #[serde(default = "hour")]
+    pub(super) duration_max: Interval,
+    pub(super) policy: String,
+}
+
+fn hour() -> Interval {
+    Interval(Duration::from_secs(3600))
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -187,6 +187,10 @@ impl Reader<'_> {
         let wrong = || ConfigError::at("storage.kek", "expected the base64 of 32 bytes");
         let bytes = Zeroizing::new(STANDARD.decode(text.expose_secret().trim()).map_err(|_| wrong())?);
         let secret = <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| wrong())?;
+        if secret.iter().all(|byte| *byte == secret[0]) {
+            let message = "this key is one byte again and again: make one with `openssl rand -base64 32`";
+            return Err(ConfigError::at("storage.kek", message));
+        }
         Ok(Some(Kek::new(secret)))
     }
 }

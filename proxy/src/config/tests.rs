@@ -124,6 +124,10 @@ fn a_wrong_value_is_refused_with_its_path() {
         ("[storage]\nbackend = \"cloud\"", "storage.backend: there is no [backends.cloud]"),
         ("[storage]\ncatalog = \"mysql://\"", "storage.catalog: "),
         ("[storage]\nkek = \"c2hvcnQ=\"", "storage.kek: expected the base64 of 32 bytes"),
+        (
+            "[storage]\nkek = \"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\"",
+            "storage.kek: this key is one byte again and again: make one with `openssl rand -base64 32`",
+        ),
         ("[buckets.X]", "buckets.X: not a valid bucket name"),
         ("[server]\ntls_cert = \"cert.pem\"", "server.tls_key: "),
         ("[server]\nadmin_listen = \"127.0.0.1:9000\"", "server.admin_listen: "),

@@ -12,6 +12,7 @@ pub(super) use configure::{
     delete_ownership, get_ownership, get_policy, get_policy_status, get_public_access_block, put_ownership, put_policy,
     put_public_access_block,
 };
+pub(super) use context::user_id;
 pub use grants::NEW_BUCKETS_OWNERSHIP;
 pub(super) use grants::{get_bucket_acl, get_object_acl, of_new_bucket, put_bucket_acl, put_object_acl};
 
@@ -183,7 +184,8 @@ impl S3Request {
         let mut seen = None;
         let needed = access.foreign_objects && access.ownership.acls_count()
             || asks(access.policy.as_ref())
-            || asks(self.principal.identity().policy);
+            || asks(self.principal.identity().policy)
+            || asks(self.principal.identity().session);
         if of_object && needed && !self.principal.is_admin() || of_object && asks(access.policy.as_ref()) {
             seen = self.look(asked).await?;
         }

@@ -106,7 +106,7 @@ pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
     let resource = request.target.resource();
     let work = async move {
         let engine = request.service.engine.clone();
-        let (facts, published) = if !keyed && engine.publisher.shares_extents(&source.bucket, &source.object, &bucket) {
+        let (facts, published) = if !keyed && source.object.shares_extents(&bucket) {
             let facts = request.facts_of_shared(&source, described, wanted).await?;
             let published = engine.publisher.publish_copy(&bucket, &key, &source.object, facts.clone(), terms).await;
             (facts, published)
@@ -177,7 +177,7 @@ pub(super) async fn upload_part_copy(request: &S3Request) -> Result<Answer> {
             checksums: checksum.iter().map(object_facts::kept).collect(),
             ..PartFacts::default()
         };
-        let (facts, stored) = if !keyed && engine.publisher.shares_extents(&source.bucket, &source.object, &bucket) {
+        let (facts, stored) = if !keyed && source.object.shares_extents(&bucket) {
             let (etag, checksum) = request.digests_of(&source, range.clone(), algorithm, default).await?;
             let facts = facts(&etag, checksum);
             let stored = engine.publisher.publish_part_copy(&bucket, part, &source.object, range, facts.clone()).await;

@@ -10,7 +10,10 @@ use super::{
     request::{Answer, InBucket, PUT_BYTES_MAX, Result, S3Request, empty, set},
     versions,
 };
-use crate::engine::{Destination, Staged, Stretch, Terms};
+use crate::{
+    auth::Look,
+    engine::{Destination, Staged, Stretch, Terms},
+};
 use bytes::Bytes;
 use catalog::Precondition;
 use futures::{Stream, StreamExt as _};
@@ -58,11 +61,15 @@ pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> 
 
     let policy = check_policy(request, &fields)?;
     let users = request.service.users();
-    let access_key_id = request.service.verifier.authenticate_form(&fields, &*users)?;
+    let principal = {
+        let look = Look::new(&users, SystemTime::now());
+        request.service.verifier.authenticate_form(&fields, &look)?;
+        look.principal()
+    };
     let request = S3Request {
         headers: Arc::new(headers_of(&fields)?),
         payload: PayloadMode::Unsigned,
-        principal: users.principal(access_key_id.as_deref()),
+        principal,
         ..request.clone()
     };
     headers::refuse_unsupported(&request.headers)?;

@@ -112,7 +112,12 @@ impl RequestRecord {
 
     /// It is this operation.
     pub fn operation(&mut self, operation: Operation) {
-        self.0.op = operation.name();
+        self.operation_of_sts(operation.name());
+    }
+
+    /// It is this action of STS.
+    pub fn operation_of_sts(&mut self, name: &'static str) {
+        self.0.op = name;
         let gauge = self.0.metrics.http_inflight.with_label_values(&[self.0.op]);
         gauge.inc();
         self.0.inflight = Some(gauge);

@@ -3,7 +3,7 @@
 
 use super::{RequestRecord, ResponseBody};
 use crate::{
-    auth::Users,
+    auth::{Look, Principal, Users},
     config::ServerConfig,
     engine::{Engine, Form},
     metrics::Metrics,
@@ -22,6 +22,7 @@ use s3_wire::{
     headers,
     response::{self, RequestIds},
     sigv4::{Identity, PayloadMode, SignatureKind},
+    sts::StsErrorCode,
 };
 use std::{
     net::IpAddr,
@@ -41,7 +42,7 @@ const DRAIN_BYTES_MAX: u64 = 4 << 20;
 
 /// The S3 side of one server: what requests share, and the bounds it lets them in under.
 pub struct S3Service {
-    shared: Arc<Service>,
+    pub(super) shared: Arc<Service>,
     domains: Domains,
     host_id: String,
     stall_timeout: Duration,
@@ -132,6 +133,7 @@ impl S3Service {
         };
         close |= !self.settle_body(&parts, &mut body).await;
         let form = response.extensions().get::<Form>().copied();
+        code = code.or(response.extensions().get::<StsErrorCode>().map(|code| code.as_str()));
         let shared = if full { HeaderMap::new() } else { self.shared_with(&parts).await };
         let headers = response.headers_mut();
         headers.extend(shared);
@@ -155,6 +157,9 @@ impl S3Service {
             return Err(S3Error::with_message(ErrorCode::InvalidURI, "The request target is too long."));
         }
         let target = Target::parse(parts, &self.domains)?;
+        if s3_wire::sts::is_for(parts, &target) {
+            return Ok(self.answer_sts(peer, parts, &target, body, record).await);
+        }
         record.target(&target);
         let headers = headers::effective(&target.query, &parts.headers)?.into_owned();
         // An error of routing is told only to who signed the request: a forged one learns nothing
@@ -164,16 +169,15 @@ impl S3Service {
             record.operation(operation);
         }
         let users = self.shared.users();
-        let identity = match parts.method {
+        let (identity, principal) = match parts.method {
             // Browsers sign no preflight, even when the request they ask about is presigned.
-            Method::OPTIONS => Identity::Anonymous { payload: PayloadMode::Unsigned },
+            Method::OPTIONS => (Identity::Anonymous { payload: PayloadMode::Unsigned }, Principal::nobody()),
             _ => self.authenticate(&users, &parts.method, &target, &parts.headers)?,
         };
         let operation = routed?;
-        let principal = users.principal(identity.access_key_id());
         let user = principal.user().map(|user| user.name.as_str());
         record.user(user.unwrap_or_default());
-        self.take_share(&Holder::of(user, peer), operation, record)?;
+        self.take_share(&Holder::of(user, peer), Some(operation), record)?;
         headers::refuse_unsupported(&headers)?;
         let request = S3Request {
             service: self.shared.clone(),
@@ -218,8 +222,13 @@ impl S3Service {
     ///
     /// # Errors
     /// `SlowDown` when the sender has all of it under way.
-    fn take_share(&self, holder: &Holder, operation: Operation, record: &mut RequestRecord) -> Result<(), S3Error> {
-        let sends = matches!(operation, Operation::PutObject | Operation::UploadPart | Operation::PostObject);
+    pub(super) fn take_share(
+        &self,
+        holder: &Holder,
+        operation: Option<Operation>,
+        record: &mut RequestRecord,
+    ) -> Result<(), S3Error> {
+        let sends = matches!(operation, Some(Operation::PutObject | Operation::UploadPart | Operation::PostObject));
         let uploads = sends.then_some((&self.uploads, "uploads of a user"));
         for (shares, what) in [(&self.requests, "requests of a user")].into_iter().chain(uploads) {
             let Some(share) = shares.take(holder) else { return Err(self.slow_down(what)) };
@@ -228,20 +237,21 @@ impl S3Service {
         Ok(())
     }
 
-    fn slow_down(&self, why: &str) -> S3Error {
+    pub(super) fn slow_down(&self, why: &str) -> S3Error {
         self.shared.metrics.rejected_total.with_label_values(&[why]).inc();
         S3Error::new(ErrorCode::SlowDown)
     }
 
     /// Answers a wrong signature late once its peer has had too many of them: neither the processor
     /// nor a guessed secret is to be had for nothing.
-    async fn slow_down_failures(
+    pub(super) async fn slow_down_failures<T>(
         &self,
         peer: Option<IpAddr>,
-        result: Result<Answer, S3Error>,
-    ) -> Result<Answer, S3Error> {
+        result: Result<T, S3Error>,
+    ) -> Result<T, S3Error> {
         let Err(error) = result else { return result };
-        if !matches!(error.code(), ErrorCode::SignatureDoesNotMatch | ErrorCode::InvalidAccessKeyId) {
+        use ErrorCode::{InvalidAccessKeyId, InvalidToken, SignatureDoesNotMatch};
+        if !matches!(error.code(), SignatureDoesNotMatch | InvalidAccessKeyId | InvalidToken) {
             return Err(error);
         }
         match self.failures.hold_back(peer).await {
@@ -256,9 +266,10 @@ impl S3Service {
         method: &Method,
         target: &Target,
         headers: &HeaderMap,
-    ) -> Result<Identity, S3Error> {
+    ) -> Result<(Identity, Principal), S3Error> {
         let now = SystemTime::now();
-        let identity = self.shared.verifier.authenticate(method, target, headers, now, users);
+        let look = Look::new(users, now);
+        let identity = self.shared.verifier.authenticate(method, target, headers, now, &look);
         if let Ok(Identity::Authenticated(who)) = &identity
             && who.kind == SignatureKind::Header
         {
@@ -276,7 +287,7 @@ impl S3Service {
             Err(error) => ["refused", error.code().as_str()],
         };
         self.shared.metrics.auth_total.with_label_values(&labels).inc();
-        identity
+        Ok((identity?, look.principal()))
     }
 
     /// Reads what is left of a body within bounds; whether the connection is in step afterwards

@@ -41,7 +41,7 @@ async fn with_a_token_everything_but_health_and_the_empty_console_asks_for_it() 
         let may = if method == "GET" { expected } else { 403 };
         assert_eq!(status(&running, method, target, READ).await, may, "{target} with the token that reads");
     }
-    for target in ["/healthz", "/readyz", "/", "/console.js", "/console.css"] {
+    for target in ["/healthz", "/readyz", "/", "/console/app.js", "/console/pages/explain.js"] {
         assert_eq!(status(&running, "GET", target, "").await, 200, "{target}");
     }
 }

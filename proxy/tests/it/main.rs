@@ -11,6 +11,7 @@ mod cluster;
 mod connections;
 mod copies;
 mod limits;
+mod openapi;
 mod replicas;
 mod running;
 mod scrub;

@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     checksum::{Checksum, ChecksumAlgorithm},
     error::{ErrorCode, Result},
-    sigv4::{ChunkSigner, PayloadMode, Scope, SecretKey, SigningKey},
+    sigv4::{ChunkSigner, PayloadMode, Scope, SecretKey, SigningKey, SigningService},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -77,7 +77,7 @@ fn code(result: Result<(Vec<u8>, Trailers)>) -> Option<ErrorCode> {
 
 /// The signer of AWS's documented streaming examples.
 fn signer(seed: &str) -> ChunkSigner {
-    let scope = Scope { date: "20130524".into(), region: "us-east-1".into() };
+    let scope = Scope { date: "20130524".into(), region: "us-east-1".into(), service: SigningService::S3 };
     let key = SigningKey::derive(&SecretKey::new("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"), &scope);
     ChunkSigner::new(key, "20130524T000000Z".into(), scope, seed.into())
 }

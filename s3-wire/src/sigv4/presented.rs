@@ -3,7 +3,7 @@
 use super::{
     SignatureKind,
     canonical::{canonical_request, string_to_sign},
-    signing::Scope,
+    signing::{Scope, SigningService},
 };
 use crate::{
     address::{Query, Target},
@@ -22,6 +22,8 @@ const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const SKEW_MAX: Duration = Duration::from_secs(15 * 60);
 /// The longest life of a presigned URL: a week.
 const EXPIRES_S_MAX: u64 = 604_800;
+/// The region of services that have one endpoint for all of them.
+const GLOBAL_REGION: &str = "us-east-1";
 const ACCESS_KEY_ID_BYTES_MAX: usize = 256;
 
 /// What a signed request claims, before any of it is believed.
@@ -38,6 +40,17 @@ pub struct Presented {
     pub(super) string_to_sign: String,
     pub(super) proof: Proof,
 }
+
+impl Presented {
+    /// Whether a customer's key is among what was signed.
+    pub(super) fn has_customer_key(&self) -> bool {
+        let Proof::V4 { canonical_request, .. } = &self.proof else { return false };
+        canonical_request.windows(CUSTOMER_KEY.len()).any(|text| text == CUSTOMER_KEY)
+    }
+}
+
+/// How the canonical form of a header with a customer's key ends its name.
+const CUSTOMER_KEY: &[u8] = b"-server-side-encryption-customer-key:";
 
 /// What the two versions of the signature do not share.
 #[derive(Clone)]
@@ -108,6 +121,9 @@ pub(super) struct Request<'r> {
     pub(super) now: SystemTime,
     pub(super) region: &'r str,
     pub(super) presign_v2: bool,
+    pub(super) service: SigningService,
+    /// The SHA-256 of the body in hex, for services whose signature always covers it.
+    pub(super) body_sha256: Option<&'r str>,
 }
 
 /// What of a signature differs between header and query.
@@ -317,10 +333,13 @@ impl Request<'_> {
         if terminator != "aws4_request" {
             return Err(wrong(format!("incorrect terminal \"{terminator}\". This endpoint uses \"aws4_request\".")));
         }
-        if service != "s3" {
-            return Err(wrong(format!("incorrect service \"{service}\". This endpoint belongs to \"s3\".")));
+        let ours = self.service.as_str();
+        if service != ours {
+            return Err(wrong(format!("incorrect service \"{service}\". This endpoint belongs to \"{ours}\".")));
         }
-        if region != self.region {
+        // Clients of STS sign for its global endpoint unless they are told a region.
+        let is_global = self.service == SigningService::Sts && region == GLOBAL_REGION;
+        if region != self.region && !is_global {
             let message = format!("the region '{region}' is wrong; expecting '{}'", self.region);
             return Err(wrong(message).field("Region", self.region));
         }
@@ -330,7 +349,8 @@ impl Request<'_> {
                 &timestamp[..8]
             )));
         }
-        Ok((access_key_id, Scope { date: date.to_owned(), region: region.to_owned() }))
+        let scope = Scope { date: date.to_owned(), region: region.to_owned(), service: self.service };
+        Ok((access_key_id, scope))
     }
 
     /// `SignedHeaders` is lower case, sorted and without repetition, names only what is there, and
@@ -369,6 +389,9 @@ impl Request<'_> {
 
     /// The payload line of the canonical request.
     fn payload_text(&self, kind: SignatureKind) -> Result<&str> {
+        if let Some(sha256) = self.body_sha256 {
+            return Ok(sha256);
+        }
         match (single(self.headers, "x-amz-content-sha256")?, kind) {
             (Some(text), _) => Ok(text),
             (None, SignatureKind::Presigned | SignatureKind::PresignedV2) => {

@@ -1,5 +1,7 @@
 //! Secrets that never print themselves and are wiped when dropped.
 
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
 use std::fmt;
 use zeroize::Zeroizing;
 
@@ -16,6 +18,15 @@ impl SecretKey {
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
+
+    /// A key of 32 bytes for a purpose of its own: HMAC-SHA256 of `purpose` under this secret. Who
+    /// has the one cannot find the other.
+    pub fn derived(&self, purpose: &[u8]) -> Zeroizing<[u8; 32]> {
+        let mut mac =
+            <Hmac<Sha256> as KeyInit>::new_from_slice(self.0.as_bytes()).expect("HMAC takes keys of any length");
+        mac.update(purpose);
+        Zeroizing::new(mac.finalize().into_bytes().into())
+    }
 }
 
 impl fmt::Debug for SecretKey {
@@ -24,17 +35,28 @@ impl fmt::Debug for SecretKey {
     }
 }
 
+/// Why there is no secret to verify a signature with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoSecret {
+    /// There is no such key, or the session token is not one of its.
+    Unknown,
+    /// The session token is one of ours, and has expired.
+    Expired,
+}
+
 /// Where secrets are looked up.
 pub trait CredentialStore {
-    /// The secret of an access key, `None` when there is no such (active) key. A session token,
-    /// when the request carries one, is part of the identity: a store without sessions must answer
-    /// `None` for it (C26).
-    fn secret(&self, access_key_id: &str, session_token: Option<&str>) -> Option<SecretKey>;
+    /// The secret of an access key. A session token, when the request carries one, is part of the
+    /// identity: a store without sessions must answer [`NoSecret::Unknown`] for it (C26).
+    ///
+    /// # Errors
+    /// There is no such (active) key.
+    fn secret(&self, access_key_id: &str, session_token: Option<&str>) -> Result<SecretKey, NoSecret>;
 }
 
 /// A closure from access key to secret: a store without sessions.
 impl<F: Fn(&str) -> Option<SecretKey>> CredentialStore for F {
-    fn secret(&self, access_key_id: &str, session_token: Option<&str>) -> Option<SecretKey> {
-        if session_token.is_some() { None } else { self(access_key_id) }
+    fn secret(&self, access_key_id: &str, session_token: Option<&str>) -> Result<SecretKey, NoSecret> {
+        if session_token.is_some() { None } else { self(access_key_id) }.ok_or(NoSecret::Unknown)
     }
 }

@@ -8,6 +8,25 @@ use std::{fmt, time::UNIX_EPOCH};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+/// The service that a signature is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SigningService {
+    /// Amazon S3.
+    S3,
+    /// The Security Token Service.
+    Sts,
+}
+
+impl SigningService {
+    /// Its name in credential scopes.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::S3 => "s3",
+            Self::Sts => "sts",
+        }
+    }
+}
+
 /// The credential scope of a signature: what its key is good for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
@@ -15,11 +34,13 @@ pub struct Scope {
     pub date: String,
     /// The region.
     pub region: String,
+    /// The service.
+    pub service: SigningService,
 }
 
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/s3/aws4_request", self.date, self.region)
+        write!(f, "{}/{}/{}/aws4_request", self.date, self.region, self.service.as_str())
     }
 }
 
@@ -32,7 +53,7 @@ impl SigningKey {
     /// signs with.
     pub(crate) fn derive(secret: &SecretKey, scope: &Scope) -> Self {
         let day = timestamp::parse_compact(&format!("{}T000000Z", scope.date)).unwrap_or(UNIX_EPOCH);
-        let derived = v4::generate_signing_key(secret.expose(), day, &scope.region, "s3");
+        let derived = v4::generate_signing_key(secret.expose(), day, &scope.region, scope.service.as_str());
         let mut key = Zeroizing::new([0; 32]);
         key.copy_from_slice(derived.as_ref());
         Self(key)
@@ -129,7 +150,7 @@ mod tests {
             let steps = [date.as_str(), region.as_str(), "s3", "aws4_request", text.as_str()];
             let start = format!("AWS4{secret}").into_bytes();
             let chain = steps.iter().fold(start, |key, step| hmac(&key, step.as_bytes()).to_vec());
-            let scope = Scope { date: date.clone(), region: region.clone() };
+            let scope = Scope { date: date.clone(), region: region.clone(), service: SigningService::S3 };
             prop_assert_eq!(SigningKey::derive(&SecretKey::new(secret.clone()), &scope).sign(&text), hex::encode(chain));
         }
     }
@@ -138,7 +159,7 @@ mod tests {
     fn nothing_secret_is_printed() {
         // C116
         let secret = SecretKey::new("hunter2");
-        let scope = Scope { date: "20260101".into(), region: "r".into() };
+        let scope = Scope { date: "20260101".into(), region: "r".into(), service: SigningService::S3 };
         let signer = ChunkSigner::new(SigningKey::derive(&secret, &scope), String::new(), scope, "seed".into());
         let printed = format!("{secret:?} {signer:?}");
         assert!(!printed.contains("hunter2") && !printed.contains("seed"), "{printed}");

@@ -14,6 +14,7 @@ use aws_sigv4::{
 };
 use http::{HeaderValue, Request, request::Parts};
 use proptest::prelude::*;
+use sha2::{Digest as _, Sha256};
 use std::time::{Duration, SystemTime};
 
 const ACCESS_KEY: &str = "AKIAIOSFODNN7EXAMPLE";
@@ -505,8 +506,12 @@ fn a_session_token_must_be_signed_and_known() {
     }
     struct Sessions;
     impl CredentialStore for Sessions {
-        fn secret(&self, _: &str, session_token: Option<&str>) -> Option<SecretKey> {
-            (session_token == Some("token")).then(|| SecretKey::new(SECRET))
+        fn secret(&self, _: &str, session_token: Option<&str>) -> std::result::Result<SecretKey, NoSecret> {
+            match session_token {
+                Some("token") => Ok(SecretKey::new(SECRET)),
+                Some("old") => Err(NoSecret::Expired),
+                _ => Err(NoSecret::Unknown),
+            }
         }
     }
     let mut parts = request("GET", "/bucket/key", &[("host", "localhost")]);
@@ -514,8 +519,53 @@ fn a_session_token_must_be_signed_and_known() {
     let target = Target::parse(&parts, &Domains::default()).unwrap();
     let verifier = Verifier::new("us-east-1");
     assert!(verifier.authenticate(&parts.method, &target, &parts.headers, then(), &Sessions).is_ok());
-    parts.headers.insert("x-amz-security-token", HeaderValue::from_static("other"));
-    assert!(verifier.authenticate(&parts.method, &target, &parts.headers, then(), &Sessions).is_err());
+    for (token, expected) in [("other", ErrorCode::InvalidToken), ("old", ErrorCode::ExpiredToken)] {
+        parts.headers.insert("x-amz-security-token", HeaderValue::from_static(token));
+        let identity = verifier.authenticate(&parts.method, &target, &parts.headers, then(), &Sessions);
+        assert_eq!(code(identity), Some(expected));
+    }
+}
+
+/// A request to STS as botocore signs it: no payload header, the scope's service `sts`.
+fn signed_for_sts(region: &str, service: SigningService, body: &[u8]) -> Parts {
+    let date = "20130524T000000Z";
+    let mut parts = request("POST", "/", &[("host", "localhost"), ("x-amz-date", date)]);
+    let scope = Scope { date: date[..8].into(), region: region.into(), service };
+    let canonical = format!(
+        "POST\n/\n\nhost:localhost\nx-amz-date:{date}\n\nhost;x-amz-date\n{}",
+        hex::encode(Sha256::digest(body))
+    );
+    let to_sign = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{}", hex::encode(Sha256::digest(canonical)));
+    let signature = SigningKey::derive(&SecretKey::new(SECRET), &scope).sign(&to_sign);
+    let value = format!(
+        "AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/{scope}, SignedHeaders=host;x-amz-date, Signature={signature}"
+    );
+    parts.headers.insert("authorization", HeaderValue::from_str(&value).unwrap());
+    parts
+}
+
+#[test]
+fn a_signature_for_sts_covers_the_body_and_is_good_for_sts_alone() {
+    let store = |id: &str| (id == ACCESS_KEY).then(|| SecretKey::new(SECRET));
+    let check = |parts: &Parts, body: &[u8], region: &str| {
+        let target = Target::parse(parts, &Domains::default()).unwrap();
+        let who = Verifier::new(region).authenticate_sts(parts, &target, body, then(), &store);
+        who.map(|who| who.map(|who| who.access_key_id)).map_err(|error| error.code())
+    };
+    let body = b"Action=GetCallerIdentity&Version=2011-06-15";
+    let parts = signed_for_sts("us-east-1", SigningService::Sts, body);
+    assert_eq!(check(&parts, body, "us-east-1"), Ok(Some(ACCESS_KEY.to_owned())));
+    assert_eq!(check(&parts, body, "eu-west-1"), Ok(Some(ACCESS_KEY.to_owned())), "the global endpoint's region");
+    assert_eq!(check(&parts, b"Action=GetSessionToken", "us-east-1"), Err(ErrorCode::SignatureDoesNotMatch));
+    let target = Target::parse(&parts, &Domains::default()).unwrap();
+    let as_s3 = Verifier::new("us-east-1").authenticate(&parts.method, &target, &parts.headers, then(), &store);
+    assert_eq!(code(as_s3), Some(ErrorCode::AuthorizationHeaderMalformed));
+    for (region, service) in [("us-east-1", SigningService::S3), ("eu-west-1", SigningService::Sts)] {
+        let parts = signed_for_sts(region, service, body);
+        assert_eq!(check(&parts, body, "us-east-1"), Err(ErrorCode::AuthorizationHeaderMalformed));
+    }
+    let unsigned = request("POST", "/", &[("host", "localhost")]);
+    assert_eq!(check(&unsigned, body, "us-east-1"), Ok(None));
 }
 
 #[test]

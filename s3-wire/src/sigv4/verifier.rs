@@ -1,7 +1,7 @@
 //! The verifier.
 
 use super::{
-    ChunkSigner, CredentialStore, Presented, Scope, SecretKey,
+    ChunkSigner, CredentialStore, NoSecret, Presented, Scope, SecretKey, SigningService,
     identity::{Authenticated, Identity, PayloadMode},
     presented::{PayloadClaim, Proof, Request},
     presign_v2::sign_v2,
@@ -14,6 +14,7 @@ use crate::{
     post_policy::{FormFields, FormSignature},
 };
 use http::{HeaderMap, Method};
+use sha2::{Digest as _, Sha256};
 use std::time::SystemTime;
 
 /// Verifies signatures for one region and service `s3`.
@@ -51,10 +52,42 @@ impl Verifier {
     ) -> Result<Identity> {
         match self.present(method, target, headers, now)? {
             None => anonymous(headers),
-            Some(presented) => {
-                let secret = store.secret(&presented.access_key_id, presented.session_token.as_deref());
-                self.verify(presented, secret.as_ref()).map(Identity::Authenticated)
-            }
+            Some(presented) => self.verify_by(presented, store).map(Identity::Authenticated),
+        }
+    }
+
+    /// Says who sent a request to the Security Token Service; `None` when nobody signed it. Its
+    /// signature covers the body, whatever its headers say.
+    ///
+    /// # Errors
+    /// As [`Verifier::authenticate`].
+    pub fn authenticate_sts(
+        &self,
+        parts: &http::request::Parts,
+        target: &Target,
+        body: &[u8],
+        now: SystemTime,
+        store: &dyn CredentialStore,
+    ) -> Result<Option<Authenticated>> {
+        let body_sha256 = hex::encode(Sha256::digest(body));
+        let request = Request {
+            method: &parts.method,
+            target,
+            headers: &parts.headers,
+            now,
+            region: &self.region,
+            presign_v2: false,
+            service: SigningService::Sts,
+            body_sha256: Some(&body_sha256),
+        };
+        request.present()?.map(|presented| self.verify_by(presented, store)).transpose()
+    }
+
+    fn verify_by(&self, presented: Presented, store: &dyn CredentialStore) -> Result<Authenticated> {
+        match store.secret(&presented.access_key_id, presented.session_token.as_deref()) {
+            Ok(secret) => self.verify(presented, Some(&secret)),
+            Err(NoSecret::Unknown) => self.verify(presented, None),
+            Err(NoSecret::Expired) => Err(ErrorCode::ExpiredToken.into()),
         }
     }
 
@@ -74,7 +107,17 @@ impl Verifier {
         headers: &HeaderMap,
         now: SystemTime,
     ) -> Result<Option<Presented>> {
-        Request { method, target, headers, now, region: &self.region, presign_v2: self.presign_v2 }.present()
+        Request {
+            method,
+            target,
+            headers,
+            now,
+            region: &self.region,
+            presign_v2: self.presign_v2,
+            service: SigningService::S3,
+            body_sha256: None,
+        }
+        .present()
     }
 
     /// Compares the signature, in constant time. A key that does not exist (`None`), or has an
@@ -136,21 +179,25 @@ impl Verifier {
         let Some(policy) = form.get("policy") else { return Ok(None) };
         let stand_in = SecretKey::new("a key nobody has: its signature is computed and never accepted");
         let token = form.get("x-amz-security-token");
-        let known =
-            |access_key_id: &str| store.secret(access_key_id, token).filter(|secret| !secret.expose().is_empty());
+        let known = |access_key_id: &str| match store.secret(access_key_id, token) {
+            Ok(secret) => Ok(Some(secret).filter(|secret| !secret.expose().is_empty())),
+            Err(NoSecret::Unknown) => Ok(None),
+            Err(NoSecret::Expired) => Err(S3Error::new(ErrorCode::ExpiredToken)),
+        };
         let (access_key_id, secret, ours, theirs) = match FormSignature::of(form)? {
             FormSignature::V4 { access_key_id, date, region, signature } => {
                 if region != self.region {
                     let message = format!("the region '{region}' is wrong; expecting '{}'", self.region);
                     return Err(S3Error::invalid_argument("x-amz-credential", region, message));
                 }
-                let secret = known(access_key_id);
-                let scope = Scope { date: date.to_owned(), region: region.to_owned() };
+                let secret = known(access_key_id)?;
+                let service = SigningService::S3;
+                let scope = Scope { date: date.to_owned(), region: region.to_owned(), service };
                 let ours = SigningKey::derive(secret.as_ref().unwrap_or(&stand_in), &scope).sign(policy);
                 (access_key_id, secret, ours, signature)
             }
             FormSignature::V2 { access_key_id, signature } if self.presign_v2 => {
-                let secret = known(access_key_id);
+                let secret = known(access_key_id)?;
                 let ours = sign_v2(secret.as_ref().unwrap_or(&stand_in), policy);
                 (access_key_id, secret, ours, signature)
             }
@@ -189,10 +236,11 @@ pub fn anonymous(headers: &HeaderMap) -> Result<Identity> {
 }
 
 /// What S3 tells a client whose signature is wrong: the texts we signed, so that it can compare
-/// them with its own. A session token is a credential and stays out.
+/// them with its own. A session token is a credential and stays out, and so do the keys of objects
+/// (C134).
 fn mismatch(presented: &Presented) -> S3Error {
     let error = S3Error::new(ErrorCode::SignatureDoesNotMatch).field("AWSAccessKeyId", &presented.access_key_id);
-    if presented.session_token.is_some() {
+    if presented.session_token.is_some() || presented.has_customer_key() {
         return error;
     }
     let error = error.field("StringToSign", &presented.string_to_sign).field("SignatureProvided", &presented.signature);

@@ -19,7 +19,7 @@ pub(crate) mod memory;
 
 use crate::{
     background::{
-        converter::round::{Leave, Round, Tally},
+        converter::round::{Allowance, Round, Tally},
         jobs::run::JobRun,
         reencode::{Occasion, Reencoder, Swap, payload_len},
     },
@@ -119,7 +119,7 @@ pub(crate) struct Merger {
     pub(crate) writer: Arc<Writer>,
     pub(crate) hooks: Arc<HookQueue>,
     pub(crate) heat: Arc<Heat>,
-    pub(crate) leave: Arc<Leave>,
+    pub(crate) allowance: Arc<Allowance>,
     pub(crate) memory: MergeMemory,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -127,7 +127,7 @@ pub(crate) struct Merger {
 impl Merger {
     /// Merges what came since the last look, oldest first.
     pub(super) async fn merge_scattered(self: &Arc<Self>, round: &mut Round<'_>) -> Result<(), EngineError> {
-        if self.leave.config.merge_extents == 0 {
+        if self.allowance.config.merge_extents == 0 {
             return Ok(());
         }
         let memory = &self.memory;
@@ -147,7 +147,7 @@ impl Merger {
                     return Ok(());
                 }
                 if self.wants_merging(&version) {
-                    if !self.leave.may_work(round, i64::MAX).await {
+                    if !self.allowance.may_work(round, i64::MAX).await {
                         return Ok(());
                     }
                     if !self.merge_counted(round, &version).await? {
@@ -162,7 +162,7 @@ impl Merger {
 
     /// 1 when something came since the last look that may want merging, else 0.
     pub(super) async fn backlog(&self) -> Result<u64, EngineError> {
-        if self.leave.config.merge_extents == 0 {
+        if self.allowance.config.merge_extents == 0 {
             return Ok(0);
         }
         let next = self.catalog.scattered(self.memory.after(), 1).await?;
@@ -171,11 +171,11 @@ impl Merger {
 
     /// Versions from before this are merged.
     fn mergeable_before(&self, now: bool) -> UnixMs {
-        if now || self.leave.settling.is_on() { UnixMs::MAX } else { now_ms() - AGE_MIN_MS }
+        if now || self.allowance.settling.is_on() { UnixMs::MAX } else { now_ms() - AGE_MIN_MS }
     }
 
     fn wants_merging(&self, version: &Scattered) -> bool {
-        let extents_min = self.leave.config.merge_extents.into();
+        let extents_min = self.allowance.config.merge_extents.into();
         groups::is_scattered(version.extents, version.size, extents_min) && !self.memory.is_refused(version.id)
     }
 
@@ -221,11 +221,11 @@ impl Merger {
         let mut outcome = Ok(true);
         for group in groups {
             let len = content_len(&merging.content.extents[group.clone()]);
-            if round.run.check().is_err() || !self.leave.may_work(round, i64::MAX).await {
+            if round.run.check().is_err() || !self.allowance.may_work(round, i64::MAX).await {
                 outcome = Ok(false);
                 break;
             }
-            if !self.leave.has_room(&merging.bucket, len) {
+            if !self.allowance.has_room(&merging.bucket, len) {
                 round.tallies.without_room += 1;
                 break;
             }

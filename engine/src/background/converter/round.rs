@@ -78,14 +78,14 @@ impl Round<'_> {
 }
 
 /// Whether the converter may go on beside clients.
-pub(crate) struct Leave {
+pub(crate) struct Allowance {
     pub(crate) config: ConvertConfig,
     pub(crate) disks: Arc<Disks>,
     pub(crate) pool: Arc<CodecPool>,
     pub(crate) settling: Arc<Settling>,
 }
 
-impl Leave {
+impl Allowance {
     /// Whether a blob may be taken on: somebody waits for it, it has waited too long, or the codec
     /// pool is idle.
     pub(super) async fn may_work(&self, round: &Round<'_>, since_ms: i64) -> bool {

@@ -80,6 +80,11 @@ async fn start(counter: &Counter) -> Deployment {
     Deployment::with_jobs(|_, _| vec![counter.spec()], |_| {}).await
 }
 
+async fn row_of_the_job(engine: &Engine) -> JobRow {
+    let rows = engine.foundation.catalog.jobs().await.expect("read");
+    rows.into_iter().find(|row| row.name == "count").expect("there")
+}
+
 async fn until(engine: &Arc<Engine>, wanted: impl Fn(&Value) -> bool) -> Value {
     loop {
         let seen = engine.jobs.job("count").await.expect("catalog answers");
@@ -171,15 +176,7 @@ async fn a_run_whose_lease_was_taken_ends_and_stores_nothing() {
     counter.has_counted(1).await;
 
     // As another process finds it: the lease is over, because this one was stopped for so long.
-    let row = engine
-        .foundation
-        .catalog
-        .jobs()
-        .await
-        .expect("read")
-        .into_iter()
-        .find(|row| row.name == "count")
-        .expect("there");
+    let row = row_of_the_job(engine).await;
     let mine = run::lease_of(&row);
     engine.foundation.catalog.renew_job(&mine, 0).await.expect("shortened");
     let take = JobTake { name: "count".into(), epoch: engine.foundation.writer.epoch(), lease_ms: 600_000, rest_ms: 0 };
@@ -197,15 +194,7 @@ async fn a_run_whose_lease_was_taken_ends_and_stores_nothing() {
         counter.steps.add_permits(1);
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let row = engine
-        .foundation
-        .catalog
-        .jobs()
-        .await
-        .expect("read")
-        .into_iter()
-        .find(|row| row.name == "count")
-        .expect("there");
+    let row = row_of_the_job(engine).await;
     assert_eq!((row.fence, &row.state["cursor"]), (taken.fence, &json!(100)));
     assert_eq!(deployment.metrics.job_leases_lost_total.with_label_values(&["count"]).get(), 1);
     assert!(matches!(engine.foundation.catalog.save_job(&mine, json!(null)).await, Err(CatalogError::Fenced)));

@@ -23,6 +23,21 @@ async fn blob_of(deployment: &Deployment, bucket: &BucketHandle, key: &str) -> B
     row.clone()
 }
 
+fn reencoder(deployment: &Deployment) -> &Arc<Reencoder> {
+    &deployment.engine.workers.converter.reencoder
+}
+
+/// The user of a blob, and its content encoded anew and durable, but not yet where readers look.
+async fn encoded_anew(deployment: &Deployment, bucket: &BucketHandle, old: &BlobRow, wish: Wish) -> Stored {
+    let reencoder = reencoder(deployment);
+    let user = reencoder.user_of(old).await.expect("read").expect("used");
+    let staged = reencoder.restage(bucket, old, &user, &reform(wish)).await.expect("staged");
+    let object = reencoder.object_facts(bucket, old, &user, staged.sha256).await.expect("facts");
+    let digest = bucket.content_digest(&staged.sha256);
+    let finisher = &deployment.engine.publisher.finisher;
+    finisher.finish_blob(bucket, staged.content, &object, digest).await.expect("durable")
+}
+
 async fn assert_sound(deployment: &Deployment) {
     assert_eq!(deployment.engine.catalog().check().await.expect("checked"), Vec::<String>::new());
 }
@@ -59,14 +74,7 @@ async fn a_rewrite_changes_no_byte_and_no_fact_that_a_client_sees() {
             [(Wish::Whole, Form::Zstd, BlobForm::Whole), (Wish::Best, Form::Delta, BlobForm::Delta)]
         {
             let old = blob_of(&deployment, &bucket, "v-2").await;
-            let outcome = deployment
-                .engine
-                .workers
-                .converter
-                .reencoder
-                .reencode(&bucket, &old, &reform(wish))
-                .await
-                .expect("rewritten");
+            let outcome = reencoder(&deployment).reencode(&bucket, &old, &reform(wish)).await.expect("rewritten");
             let Reformed::Moved(new) = outcome else { panic!("{outcome:?}") };
             assert_eq!((new.form, new.digest), (blob_form, old.digest));
             let after = deployment.engine.read.head(&bucket, "v-2").await.expect("head").expect("exists");
@@ -93,10 +101,8 @@ async fn of_two_rewriters_one_wins_and_the_other_leaves_nothing() {
     let v2 = two_versions(&deployment, &bucket).await;
     let old = blob_of(&deployment, &bucket, "v-2").await;
     let rewriting = || {
-        let (engine, bucket, old) = (deployment.engine.clone(), bucket.clone(), old.clone());
-        tokio::spawn(async move {
-            engine.workers.converter.reencoder.reencode(&bucket, &old, &reform(Wish::Whole)).await.expect("no error")
-        })
+        let (reencoder, bucket, old) = (reencoder(&deployment).clone(), bucket.clone(), old.clone());
+        tokio::spawn(async move { reencoder.reencode(&bucket, &old, &reform(Wish::Whole)).await.expect("no error") })
     };
     let outcomes = futures::future::join_all([rewriting(), rewriting(), rewriting()]).await;
     let moved = outcomes.iter().filter(|outcome| matches!(outcome, Ok(Reformed::Moved(_)))).count();
@@ -134,8 +140,7 @@ async fn copies_and_copies_of_ranges_are_moved_over_together() {
         .expect("completed");
     drop(source);
     let old = blob_of(&deployment, &bucket, "v-2").await;
-    let outcome =
-        engine.workers.converter.reencoder.reencode(&bucket, &old, &reform(Wish::Whole)).await.expect("rewritten");
+    let outcome = reencoder(&deployment).reencode(&bucket, &old, &reform(Wish::Whole)).await.expect("rewritten");
     assert!(matches!(outcome, Reformed::Moved(_)), "{outcome:?}");
     engine.collect(true).await.expect("collected");
     engine.drop_caches();
@@ -154,19 +159,7 @@ async fn a_version_that_is_replaced_or_deleted_meanwhile_stays_what_the_client_m
     for replaced in [true, false] {
         two_versions(&deployment, &bucket).await;
         let old = blob_of(&deployment, &bucket, "v-2").await;
-        let user = engine.workers.converter.reencoder.user_of(&old).await.expect("read").expect("used");
-        let staged = engine
-            .workers
-            .converter
-            .reencoder
-            .restage(&bucket, &old, &user, &reform(Wish::Whole))
-            .await
-            .expect("staged");
-        let object =
-            engine.workers.converter.reencoder.object_facts(&bucket, &old, &user, staged.sha256).await.expect("facts");
-        let digest = bucket.content_digest(&staged.sha256);
-        let stored =
-            engine.publisher.finisher.finish_blob(&bucket, staged.content, &object, digest).await.expect("durable");
+        let stored = encoded_anew(&deployment, &bucket, &old, Wish::Whole).await;
         let newer = content(2 * MIB, 99);
         match replaced {
             true => drop(deployment.put(&bucket, "v-2", &newer).await),
@@ -174,10 +167,7 @@ async fn a_version_that_is_replaced_or_deleted_meanwhile_stays_what_the_client_m
         }
         let Stored { mut new_blobs, storage, .. } = stored;
         let new = new_blobs.pop().expect("one blob");
-        let arrival = engine
-            .workers
-            .converter
-            .reencoder
+        let arrival = reencoder(&deployment)
             .move_over(&bucket, &old, new.row.clone(), Some((new, storage)))
             .await
             .expect("no error");
@@ -206,25 +196,13 @@ async fn a_base_that_dies_before_the_first_swap_makes_the_content_whole() {
     let whole = bucket.with(|settings| settings.compression = Compression::Zstd);
     deployment.put(&whole, "v-2", &v2).await;
     let old = blob_of(&deployment, &bucket, "v-2").await;
-    let user = engine.workers.converter.reencoder.user_of(&old).await.expect("read").expect("used");
-    let staged =
-        engine.workers.converter.reencoder.restage(&bucket, &old, &user, &reform(Wish::Best)).await.expect("staged");
-    let object =
-        engine.workers.converter.reencoder.object_facts(&bucket, &old, &user, staged.sha256).await.expect("facts");
-    let digest = bucket.content_digest(&staged.sha256);
-    let stored =
-        engine.publisher.finisher.finish_blob(&bucket, staged.content, &object, digest).await.expect("durable");
+    let stored = encoded_anew(&deployment, &bucket, &old, Wish::Best).await;
     deployment.delete(&bucket, "v-1").await;
     let Stored { mut new_blobs, storage, held, .. } = stored;
     let new = new_blobs.pop().expect("one blob");
     assert_eq!(new.row.form, BlobForm::Delta);
-    let arrival = engine
-        .workers
-        .converter
-        .reencoder
-        .move_over(&bucket, &old, new.row.clone(), Some((new, storage)))
-        .await
-        .expect("no error");
+    let arrival =
+        reencoder(&deployment).move_over(&bucket, &old, new.row.clone(), Some((new, storage))).await.expect("no error");
     assert!(matches!(arrival, Arrival::BaseGone));
     drop(held);
     engine.collect(true).await.expect("collected");
@@ -240,16 +218,10 @@ async fn a_process_that_dies_between_two_steps_loses_nothing_and_leaves_only_gar
     let v2 = two_versions(&deployment, &bucket).await;
     let engine = deployment.engine.clone();
     let old = blob_of(&deployment, &bucket, "v-2").await;
-    let user = engine.workers.converter.reencoder.user_of(&old).await.expect("read").expect("used");
     // Once after the blob is durable, once while it is being written.
-    let staged =
-        engine.workers.converter.reencoder.restage(&bucket, &old, &user, &reform(Wish::Whole)).await.expect("staged");
-    let object =
-        engine.workers.converter.reencoder.object_facts(&bucket, &old, &user, staged.sha256).await.expect("facts");
-    let digest = bucket.content_digest(&staged.sha256);
-    engine.publisher.finisher.finish_blob(&bucket, staged.content, &object, digest).await.expect("durable");
-    let half =
-        engine.workers.converter.reencoder.restage(&bucket, &old, &user, &reform(Wish::Whole)).await.expect("staged");
+    drop(encoded_anew(&deployment, &bucket, &old, Wish::Whole).await);
+    let user = reencoder(&deployment).user_of(&old).await.expect("read").expect("used");
+    let half = reencoder(&deployment).restage(&bucket, &old, &user, &reform(Wish::Whole)).await.expect("staged");
     assert_eq!(deployment.blob_files().len(), 3);
     drop(half);
     let Deployment { engine: died, metrics: _, dir } = deployment;
@@ -275,7 +247,7 @@ async fn a_copy_whose_source_is_rewritten_meanwhile_succeeds() {
     let v2 = two_versions(&deployment, &bucket).await;
     let source = engine.read.open_object(&bucket, "v-2").await.expect("opened").expect("exists");
     let old = blob_of(&deployment, &bucket, "v-2").await;
-    engine.workers.converter.reencoder.reencode(&bucket, &old, &reform(Wish::Whole)).await.expect("rewritten");
+    reencoder(&deployment).reencode(&bucket, &old, &reform(Wish::Whole)).await.expect("rewritten");
     engine
         .publisher
         .publish_copy(&bucket, "copy", &source, Facts::default(), Precondition::None)
@@ -302,14 +274,7 @@ async fn what_was_encoded_anew_is_still_found_by_its_content() {
     let v1 = content(5 * MIB, 95);
     deployment.put(&bucket, "builds/app.tar", &v1).await;
     let old = blob_of(&deployment, &bucket, "builds/app.tar").await;
-    let outcome = deployment
-        .engine
-        .workers
-        .converter
-        .reencoder
-        .reencode(&bucket, &old, &reform(Wish::Whole))
-        .await
-        .expect("rewritten");
+    let outcome = reencoder(&deployment).reencode(&bucket, &old, &reform(Wish::Whole)).await.expect("rewritten");
     assert!(matches!(outcome, Reformed::Moved(_)), "{outcome:?}");
     deployment.engine.collect(true).await.expect("collected");
     deployment.engine.foundation.hooks.settle().await;
@@ -325,7 +290,7 @@ async fn damaged_content_is_not_encoded_anew() {
     let old = blob_of(&deployment, &bucket, "x").await;
     // A row that names other content: the chunks are good, the bytes are not those that were put.
     let lying = BlobRow { digest: Some([1; 32]), ..old.clone() };
-    let outcome = deployment.engine.workers.converter.reencoder.reencode(&bucket, &lying, &reform(Wish::Whole)).await;
+    let outcome = reencoder(&deployment).reencode(&bucket, &lying, &reform(Wish::Whole)).await;
     assert!(matches!(outcome, Err(EngineError::Integrity(_))), "{outcome:?}");
     assert_eq!(blob_of(&deployment, &bucket, "x").await, old);
 }

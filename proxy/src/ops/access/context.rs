@@ -50,6 +50,7 @@ impl RequestContext<'_> {
             "aws:referer" => header("referer"),
             "aws:requestedregion" => Some(request.service.region.clone()),
             "aws:resourceaccount" => self.resource_account(),
+            "aws:tokenissuetime" => request.principal.session_began().map(timestamp::iso8601),
             name => of_caller(name, request.principal.caller()),
         }
     }
@@ -130,12 +131,13 @@ pub(super) fn of_caller(name: &str, caller: Option<&Caller>) -> Option<String> {
         "aws:currenttime" => Some(timestamp::iso8601(SystemTime::now())),
         "aws:epochtime" => Some(seconds(SystemTime::now()).to_string()),
         "aws:username" => caller?.user.clone(),
-        "aws:userid" => Some(caller.map_or_else(|| "anonymous".to_owned(), |caller| caller.own_id.clone())),
-        "aws:principalarn" => Some(caller?.arn()),
+        "aws:userid" => Some(caller.map_or_else(|| "anonymous".to_owned(), user_id)),
+        "aws:principalarn" => Some(caller?.principal_arn()),
         "aws:principalaccount" => Some(caller?.account.clone()),
         "aws:principaltype" => Some(
             match caller {
                 None => "Anonymous",
+                Some(caller) if caller.role.is_some() => "AssumedRole",
                 Some(caller) if caller.user.is_none() => "Account",
                 Some(_) => "User",
             }
@@ -143,6 +145,14 @@ pub(super) fn of_caller(name: &str, caller: Option<&Caller>) -> Option<String> {
         ),
         "aws:principalisawsservice" | "aws:viaawsservice" => Some("false".to_owned()),
         _ => None,
+    }
+}
+
+/// `aws:userid`: the canonical id, and of a role's session its name behind it.
+pub(in crate::ops) fn user_id(caller: &Caller) -> String {
+    match &caller.role {
+        Some(role) => format!("{}:{}", caller.own_id, role.session),
+        None => caller.own_id.clone(),
     }
 }
 

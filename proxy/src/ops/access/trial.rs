@@ -64,9 +64,9 @@ impl Trial {
     /// # Errors
     /// What there is not, in words for whoever asks.
     pub fn new(users: &Users, user: &str, action: &str, resource: &str, context: &Value) -> Result<Self, TrialError> {
-        let principal = match users.named(user) {
+        let principal = match Principal::named(users, user) {
             Some(principal) => principal,
-            None if user == ANONYMOUS => users.principal(None),
+            None if user == ANONYMOUS => Principal::nobody(),
             None => return Err(TrialError(format!("there is no user {user:?}; {ANONYMOUS} is who signs nothing"))),
         };
         let Some(scope) = scope_of(action) else {

@@ -1,0 +1,203 @@
+//! The calls of the API: parameters are read, the engine is asked.
+
+use super::{
+    AdminService, ApiResult,
+    access::Scope,
+    answer::AdminError,
+    routes::{self, Call},
+};
+use crate::{
+    engine::{CELLS_MAX, CollectParameters, JobAction, PAGE_MAX, Page},
+    ops::access::Trial,
+};
+use catalog::VersionRef;
+use http::Method;
+use s3_wire::{Query, timestamp};
+use serde_json::{Value, json};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// The longest a caller may wait for background work.
+const SETTLE_MAX: Duration = Duration::from_secs(3600);
+/// And how long it waits when it does not say.
+const SETTLE_DEFAULT: Duration = Duration::from_secs(60);
+
+impl AdminService {
+    /// One call of the API by a caller who may do what `scope` says. `body` is null when there is
+    /// none.
+    ///
+    /// # Errors
+    /// [`AdminError`] with the status the call has over HTTP.
+    pub async fn call(&self, scope: Scope, method: &Method, path: &str, query: &Query, body: Value) -> ApiResult {
+        scope.check(method)?;
+        let (call, name) = routes::route(method, path)?;
+        let engine = &self.engine;
+        match call {
+            Call::Stats => Ok(engine.reports.stats().await?),
+            Call::Overview => self.overview().await,
+            Call::Recovery => self.recovery().await,
+            Call::Buckets => self.buckets().await,
+            Call::Jobs => Ok(engine.jobs.jobs().await?),
+            Call::Job => Ok(engine.jobs.job(name).await?),
+            Call::StartJob => self.change_job(scope, name, query, body).await,
+            Call::Explain | Call::Map | Call::Object | Call::Versions => self.of_object(call, query).await,
+            Call::Objects => self.objects(query).await,
+            Call::Lifecycle => {
+                let after = query.get("after").filter(|after| !after.is_empty()).map(str::to_owned);
+                let due =
+                    engine.reports.expiring(required(query, "bucket")?, after, count(query, "limit", 100, PAGE_MAX)?);
+                due.await?.ok_or_else(|| AdminError::not_found("bucket"))
+            }
+            Call::Inspect => {
+                engine.reports.inspect(required(query, "blob")?).await?.ok_or_else(|| AdminError::not_found("blob"))
+            }
+            Call::Quarantine => Ok(serde_json::to_value(engine.quarantines.quarantine().await?).unwrap_or_default()),
+            Call::Policy => self.policy(query).await,
+            Call::Gc => {
+                let parameters = CollectParameters {
+                    now: flag(query, "now")?,
+                    empty_trash: flag(query, "empty_trash")?,
+                    undo: flag(query, "undo")?,
+                    sweep: flag(query, "sweep")?,
+                };
+                let report = engine.collect_as(parameters).await?;
+                Ok(serde_json::to_value(report).unwrap_or_default())
+            }
+            Call::Backups => Ok(json!({ "backups": engine.backups().await? })),
+            Call::Journal => Ok(serde_json::to_value(engine.ship_journal().await?).unwrap_or_default()),
+            Call::Settle => {
+                let timeout = seconds(query, "timeout_s")?.unwrap_or(SETTLE_DEFAULT).min(SETTLE_MAX);
+                Ok(json!({ "settled": engine.jobs.settle(timeout).await? }))
+            }
+            Call::DropCaches => {
+                engine.drop_caches();
+                Ok(json!({ "dropped": true }))
+            }
+            Call::OpenSession | Call::Session | Call::EndSession => {
+                Err(AdminError::invalid("sessions are for the admin listener"))
+            }
+        }
+    }
+
+    /// What is told of one version: how it is stored, where its bytes come from, what it says of
+    /// itself; or which versions its key has.
+    async fn of_object(&self, call: Call, query: &Query) -> ApiResult {
+        let (bucket, key) = (required(query, "bucket")?, required(query, "key")?);
+        let version = match query.get("version").filter(|version| !version.is_empty()) {
+            None => None,
+            Some(text) => Some(VersionRef::parse(text).ok_or_else(|| AdminError::not_found("version"))?),
+        };
+        let reports = &self.engine.reports;
+        let told = match call {
+            Call::Map => {
+                reports.map(bucket, key, version, count(query, "cells", 256, CELLS_MAX as usize)? as u64).await?
+            }
+            Call::Object => reports.object(bucket, key, version).await?,
+            Call::Versions => reports.versions(bucket, key, count(query, "limit", 100, PAGE_MAX)?).await?,
+            _ => reports.explain(bucket, key, version).await?,
+        };
+        told.ok_or_else(|| AdminError::not_found("object"))
+    }
+
+    /// A page of keys.
+    async fn objects(&self, query: &Query) -> ApiResult {
+        let text = |name| query.get(name).filter(|value| !value.is_empty()).map(str::to_owned);
+        let page = Page {
+            prefix: text("prefix").unwrap_or_default(),
+            delimiter: text("delimiter"),
+            after: text("after"),
+            limit: count(query, "limit", 100, PAGE_MAX)?,
+        };
+        let found = self.engine.reports.objects(required(query, "bucket")?, page).await?;
+        found.ok_or_else(|| AdminError::not_found("bucket"))
+    }
+
+    /// Starts a job, or pauses, resumes or cancels it.
+    async fn change_job(&self, scope: Scope, name: &str, query: &Query, parameters: Value) -> ApiResult {
+        let jobs = &self.engine.jobs;
+        let Some(action) = query.get("action") else {
+            if name == "eject" && scope < Scope::Owner {
+                self.access.as_ref().map_or(Ok(()), |access| access.check_eject(&parameters))?;
+            }
+            return Ok(json!(jobs.start_job(name, parameters).await?));
+        };
+        let action: JobAction = serde_json::from_value(json!(action))
+            .map_err(|_| AdminError::invalid(format!("action is pause, resume or cancel, not {action:?}")))?;
+        Ok(jobs.act_on_job(name, action).await?)
+    }
+
+    /// What would be decided about a request, and by what.
+    async fn policy(&self, query: &Query) -> ApiResult {
+        let (user, action) = (required(query, "user")?, required(query, "action")?);
+        let resource = required(query, "resource")?;
+        let context = query.get("context").map_or(Ok(Value::Null), serde_json::from_str);
+        let context = context.map_err(|error| AdminError::invalid(format!("context: {error}")))?;
+        let users = (self.users)();
+        let trial = Trial::new(&users, user, action, resource, &context);
+        let trial = trial.map_err(|error| AdminError::invalid(error.to_string()))?;
+        let verdict = trial.decide(&self.engine, &users).await?;
+        Ok(serde_json::to_value(verdict).unwrap_or_default())
+    }
+
+    async fn buckets(&self) -> ApiResult {
+        let (counted_ms, stats, _) = self.engine.reports.counted().await?;
+        let stats = stats["buckets"].as_array().cloned().unwrap_or_default();
+        let rows = self.engine.buckets.buckets().await?;
+        let buckets = rows.into_iter().map(|row| {
+            let numbers = stats.iter().find(|entry| entry["name"] == row.name);
+            let number = |pointer: &str| numbers.and_then(|entry| entry.pointer(pointer)).cloned().unwrap_or(json!(0));
+            let created = UNIX_EPOCH + Duration::from_millis(u64::try_from(row.created_ms).unwrap_or(0));
+            json!({
+                "name": row.name,
+                "owner": row.owner,
+                "created": timestamp::iso8601(created),
+                "settings": row.settings,
+                "objects": number("/objects"),
+                "logical_bytes": number("/logical_bytes"),
+                "stored_bytes": number("/stored/total"),
+            })
+        });
+        Ok(json!({ "buckets": buckets.collect::<Vec<_>>(), "counted_ms": counted_ms }))
+    }
+}
+
+fn required<'q>(query: &'q Query, name: &'static str) -> Result<&'q str, AdminError> {
+    query.get(name).filter(|value| !value.is_empty()).ok_or_else(|| AdminError::invalid(format!("{name} is missing")))
+}
+
+fn flag(query: &Query, name: &'static str) -> Result<bool, AdminError> {
+    match query.get(name) {
+        None | Some("false") => Ok(false),
+        Some("" | "true") => Ok(true),
+        Some(other) => Err(AdminError::invalid(format!("{name} is true or false, not {other:?}"))),
+    }
+}
+
+fn seconds(query: &Query, name: &'static str) -> Result<Option<Duration>, AdminError> {
+    let Some(text) = query.get(name) else { return Ok(None) };
+    let number = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    number.map(Some).ok_or_else(|| AdminError::invalid(format!("{name} is a number of seconds, not {text:?}")))
+}
+
+/// A number of entries, at least one and at most so many.
+fn count(query: &Query, name: &'static str, default: usize, most: usize) -> Result<usize, AdminError> {
+    let Some(text) = query.get(name) else { return Ok(default) };
+    let number = text.parse::<usize>().ok().filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| AdminError::invalid(format!("{name} is a number from 1 to {most}, not {text:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_read_strictly() {
+        let query = |raw: &str| Query::parse(raw).unwrap();
+        assert!(flag(&query("now"), "now").unwrap() && flag(&query("now=true"), "now").unwrap());
+        assert!(!flag(&query(""), "now").unwrap());
+        assert!(flag(&query("now=yes"), "now").is_err());
+        assert_eq!(seconds(&query("timeout_s=1.5"), "timeout_s").unwrap(), Some(Duration::from_millis(1500)));
+        for raw in ["timeout_s=", "timeout_s=-1", "timeout_s=NaN", "timeout_s=inf", "timeout_s=x"] {
+            assert!(seconds(&query(raw), "timeout_s").is_err(), "{raw}");
+        }
+    }
+}

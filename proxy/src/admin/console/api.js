@@ -1,0 +1,41 @@
+// Calls of the admin API. The cookie of the session goes along by itself; the other half of the
+// session is kept for this tab and goes along as a header.
+const KEY = "deltaweir-session";
+
+export class Refused extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export const sessionHeader = () => ({ "x-deltaweir-session": sessionStorage.getItem(KEY) ?? "" });
+
+async function asked(method, path, parameters, body) {
+  const query = new URLSearchParams(Object.entries(parameters ?? {}).filter(([, value]) => value !== undefined));
+  const headers = sessionHeader();
+  if (body !== undefined) headers["content-type"] = "application/json";
+  const answer = await fetch(`/api/v1/${path}${query.size ? `?${query}` : ""}`, {
+    method,
+    headers,
+    body: body === undefined ? undefined : JSON.stringify(body),
+  });
+  const told = await answer.json().catch(() => ({ error: `HTTP ${answer.status}` }));
+  if (!answer.ok) throw new Refused(answer.status, told.error);
+  return told;
+}
+
+export const get = (path, parameters) => asked("GET", path, parameters);
+export const post = (path, parameters, body) => asked("POST", path, parameters, body);
+
+export const hasSession = () => sessionStorage.getItem(KEY) !== null;
+
+export async function logIn(token) {
+  const { key } = await asked("POST", "session", {}, { token });
+  sessionStorage.setItem(KEY, key);
+}
+
+export async function logOut() {
+  await asked("DELETE", "session").catch(() => undefined);
+  sessionStorage.removeItem(KEY);
+}

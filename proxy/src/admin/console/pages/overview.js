@@ -1,0 +1,73 @@
+// What an operator looks at first.
+import { get } from "../api.js";
+import { history } from "../chart.js";
+import { bytes, count, date, h, link, ratio, table } from "../dom.js";
+import { words } from "../words.js";
+
+const card = (title, big, ...more) => h("section", { class: "card" }, h("h2", {}, title), h("p", { class: "big" }, big), more);
+const soft = (...text) => h("p", { class: "soft" }, ...text);
+
+function cards(overview) {
+  const { totals, health } = overview;
+  const all = totals.logical_bytes + totals.noncurrent_bytes;
+  const stored = totals.stored.total + totals.foreign_bytes;
+  const waiting = overview.jobs.filter((job) => job.backlog > 0 || job.running);
+  return h(
+    "div",
+    { class: "cards" },
+    card(
+      words.figures.saved,
+      bytes(Math.max(0, all - stored)),
+      soft(words.figures.of(bytes(all), bytes(stored), ratio(all, stored))),
+      soft(words.figures.counted(date(overview.counted_ms))),
+    ),
+    card(
+      words.figures.health,
+      h("span", { class: health.ready ? "good" : "bad" }, health.ready ? words.figures.ready : words.figures.notReady),
+      health.reason && h("p", { class: "bad" }, health.reason),
+      h("p", { class: overview.quarantined ? "bad" : "soft" }, words.figures.quarantined(overview.quarantined)),
+      soft(words.figures.journal(overview.journal.lag_entries)),
+    ),
+    card(
+      words.figures.waiting,
+      waiting.length ? count(waiting.reduce((sum, job) => sum + (job.backlog ?? 0), 0)) : words.figures.nothingWaits,
+      waiting.map((job) => soft(h("a", { href: "#/jobs" }, job.name), ` ${job.running ? words.jobStates.running : words.figures.items(count(job.backlog))}`)),
+    ),
+    card(
+      words.figures.store,
+      bytes(stored),
+      soft(words.figures.objects(count(totals.objects), count(overview.buckets))),
+      soft(overview.shared ? words.figures.shared : words.figures.alone),
+      soft(words.figures.version(overview.version, overview.commit)),
+    ),
+  );
+}
+
+export async function page() {
+  const [overview, { buckets }] = await Promise.all([get("overview"), get("buckets")]);
+  const rows = buckets.map((bucket) => [
+    link("objects", { bucket: bucket.name }, bucket.name),
+    count(bucket.objects),
+    bytes(bucket.logical_bytes),
+    bytes(bucket.stored_bytes),
+    ratio(bucket.logical_bytes, bucket.stored_bytes),
+  ]);
+  const number = "number";
+  const disks = overview.disks.map((disk) => [disk.place, bytes(disk.size_bytes), bytes(disk.free_bytes)]);
+  return {
+    elements: [
+      h("h1", {}, words.pages.overview),
+      cards(overview),
+      h("h2", {}, words.saved),
+      h("div", { class: "card" }, history(overview.history) ?? soft(words.historyShort), soft(words.historyLegend)),
+      h("h2", {}, words.buckets),
+      rows.length
+        ? table(words.buckets, [[words.bucket], [words.objects, number], [words.logical, number], [words.stored, number], [words.ratio, number]], rows)
+        : soft(words.noBuckets),
+      h("h2", {}, words.backends),
+      table(words.backends, [[words.backend], [words.stored, number]], overview.backends.map((one) => [one.name, bytes(one.stored_bytes)])),
+      disks.length > 0 && h("h2", {}, words.disks),
+      disks.length > 0 && table(words.disks, [[words.disk], [words.size, number], [words.free, number]], disks),
+    ],
+  };
+}

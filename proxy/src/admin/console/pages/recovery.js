@@ -1,0 +1,48 @@
+// Damage, scrubs, and what a recovery would begin with.
+import { get, post } from "../api.js";
+import { bytes, count, date, facts, h, link, say, table } from "../dom.js";
+import { words } from "../words.js";
+
+const start = (job, label, show) =>
+  h("button", { type: "button", onclick: () => post(`jobs/${job}`, {}, null).then(() => say(words.jobDone(words.jobActions.start, job)), (error) => say(error.message)).then(show) }, label);
+
+function affected(found) {
+  const { bucket, key, version, part } = found;
+  const name = part ? `${key} (${part[0]}, ${part[1]})` : link("object", { bucket, key, version }, key);
+  return [bucket, name, version ?? words.none];
+}
+
+function damage(quarantine) {
+  if (!quarantine.blobs.length) return h("p", { class: "good" }, words.noDamage);
+  const blobs = quarantine.blobs.map((blob) => [h("code", {}, blob.blob), blob.backend, date(blob.since_ms), blob.what]);
+  return [
+    table(words.damage, [[words.explain.blob, "key"], [words.backend], [words.since], [words.found]], blobs),
+    h("h2", {}, words.affected),
+    table(words.affected, [[words.bucket], [words.key, "key"], [words.facts.version]], quarantine.affected.map(affected)),
+  ];
+}
+
+export async function page(_parameters, show) {
+  const [quarantine, recovery] = await Promise.all([get("quarantine"), get("recovery")]);
+  const { scrub, journal, backups } = recovery;
+  const number = "number";
+  const rows = backups.toReversed().map((backup) => [h("code", {}, backup.id), date(backup.taken_ms), count(backup.rows), bytes(backup.stored_bytes)]);
+  return {
+    elements: [
+      h("h1", {}, words.pages.recovery),
+      recovery.refused_because && h("p", { class: "bad", role: "alert" }, words.refused(recovery.refused_because)),
+      h("h2", {}, words.damage),
+      damage(quarantine),
+      h("h2", {}, words.scrub),
+      h("p", {}, scrub.last_run_ms ? words.scrubLast(date(scrub.last_run_ms), scrub.last_result) : words.scrubNever),
+      scrub.recovery && facts(Object.entries(scrub.recovery).map(([name, number]) => [name, count(number)])),
+      h("p", {}, start("scrub", words.scrubRun, show)),
+      h("h2", {}, words.recovery),
+      h("p", {}, words.journalWaits(journal.waiting)),
+      recovery.failover_warning && h("p", { class: "bad" }, recovery.failover_warning),
+      h("h2", {}, words.backups),
+      rows.length ? table(words.backups, [["id", "key"], [words.taken], [words.rows, number], [words.stored, number]], rows) : h("p", { class: "soft" }, words.noBackups),
+      h("p", {}, start("backup", words.backupNow, show)),
+    ],
+  };
+}

@@ -1,0 +1,97 @@
+//! What an operator looks at first: one answer made of counts and gauges that are there anyway, and
+//! what a recovery would find.
+
+use super::{AdminService, ApiResult};
+use crate::{
+    engine::metrics::{Family, Value as Figure},
+    metrics::{COMMIT, VERSION},
+};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+impl AdminService {
+    /// The body of `GET /api/v1/overview`. Counts nothing anew that was counted a moment ago.
+    pub(super) async fn overview(&self) -> ApiResult {
+        let engine = &self.engine;
+        let (counted_ms, stats, history) = engine.reports.counted().await?;
+        let probed = engine.probe().await;
+        let stopping = *self.stopping.borrow();
+        let reason = match &probed {
+            _ if stopping => Some("the server is stopping".to_owned()),
+            Ok(()) => None,
+            Err(error) => Some(engine.refused_because().map_or_else(|| error.to_string(), str::to_owned)),
+        };
+        let jobs = engine.jobs.jobs().await?;
+        let jobs: Vec<Value> = jobs.as_array().into_iter().flatten().map(short).collect();
+        let gauges = &self.metrics.engine;
+        Ok(json!({
+            "version": VERSION,
+            "commit": COMMIT,
+            "now_ms": now_ms(),
+            "counted_ms": counted_ms,
+            "health": { "ready": reason.is_none(), "reason": reason },
+            "totals": stats["totals"],
+            "buckets": stats["buckets"].as_array().map_or(0, Vec::len),
+            "backends": stats["backends"],
+            "history": history,
+            "jobs": jobs,
+            "journal": { "lag_entries": gauges.journal_lag_entries.get(), "lag_s": gauges.journal_lag_seconds.get() },
+            "quarantined": engine.quarantines.quarantine().await.map(|found| found.blobs.len())?,
+            "disks": disks(&gauges.families()),
+            "shared": !engine.is_alone(),
+            "s3": self.access.as_ref().map(|access| access.s3()),
+        }))
+    }
+
+    /// The body of `GET /api/v1/recovery`: what losing the catalog now would lose, and what a
+    /// recovery would begin with.
+    pub(super) async fn recovery(&self) -> ApiResult {
+        let engine = &self.engine;
+        let marks = engine.catalog().journal_marks().await.map_err(crate::engine::EngineError::from)?;
+        let warning = engine.catalog().failover_warning().await.map_err(crate::engine::EngineError::from)?;
+        let scrub = engine.jobs.job("scrub").await?;
+        Ok(json!({
+            "journal": { "last": marks.last, "shipped": marks.shipped, "waiting": marks.last - marks.shipped },
+            "backups": engine.backups().await?,
+            "refused_because": engine.refused_because(),
+            "failover_warning": warning,
+            "scrub": {
+                "last_run_ms": scrub["last_run_ms"],
+                "last_result": scrub["last_result"],
+                "recovery": scrub["last_outcome"]["recovery"],
+            },
+        }))
+    }
+}
+
+/// A job as a line of the overview.
+fn short(job: &Value) -> Value {
+    let kept = ["name", "running", "paused", "waiting", "backlog", "progress", "last_run_ms", "last_result"];
+    kept.into_iter().map(|name| (name.to_owned(), job[name].clone())).collect::<serde_json::Map<_, _>>().into()
+}
+
+/// The gauge of disks, by place.
+fn disks(families: &[Family]) -> Vec<Value> {
+    let mut places: BTreeMap<String, serde_json::Map<String, Value>> = BTreeMap::new();
+    let gauge = families.iter().find(|family| family.spec.name == "deltaweir_disk_bytes");
+    for series in gauge.into_iter().flat_map(|family| &family.series) {
+        if let ([place, state], Figure::Gauge(bytes)) = (&series.labels[..], &series.value) {
+            #[expect(clippy::cast_possible_truncation, reason = "a gauge of whole bytes")]
+            let bytes = *bytes as i64;
+            places.entry(place.clone()).or_default().insert(format!("{state}_bytes"), json!(bytes));
+        }
+    }
+    let told = |(place, mut figures): (String, serde_json::Map<String, Value>)| {
+        figures.insert("place".into(), json!(place));
+        Value::Object(figures)
+    };
+    places.into_iter().map(told).collect()
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,113 @@
+//! The calls of the admin API, in one table: `docs/reference/openapi.json` has each of them and no
+//! other, which a test compares.
+
+use super::answer::AdminError;
+use http::{Method, StatusCode};
+
+/// What every call's path begins with.
+pub const ROOT: &str = "/api/v1/";
+
+/// What a call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "docs/reference/openapi.json says what each is")]
+pub enum Call {
+    Backups,
+    Buckets,
+    DropCaches,
+    EndSession,
+    Explain,
+    Gc,
+    Inspect,
+    Job,
+    Jobs,
+    Journal,
+    Lifecycle,
+    Map,
+    Object,
+    Objects,
+    OpenSession,
+    Overview,
+    Policy,
+    Quarantine,
+    Recovery,
+    Session,
+    Settle,
+    StartJob,
+    Stats,
+    Versions,
+}
+
+/// Every call: its method, its path behind [`ROOT`], and what it is. `{name}` is one element.
+pub const ROUTES: &[(Method, &str, Call)] = &[
+    (Method::GET, "backups", Call::Backups),
+    (Method::GET, "buckets", Call::Buckets),
+    (Method::POST, "cache/drop", Call::DropCaches),
+    (Method::GET, "explain", Call::Explain),
+    (Method::POST, "gc", Call::Gc),
+    (Method::GET, "inspect", Call::Inspect),
+    (Method::GET, "jobs", Call::Jobs),
+    (Method::GET, "jobs/{name}", Call::Job),
+    (Method::POST, "jobs/{name}", Call::StartJob),
+    (Method::POST, "journal", Call::Journal),
+    (Method::GET, "lifecycle", Call::Lifecycle),
+    (Method::GET, "map", Call::Map),
+    (Method::GET, "object", Call::Object),
+    (Method::GET, "objects", Call::Objects),
+    (Method::GET, "overview", Call::Overview),
+    (Method::GET, "policy", Call::Policy),
+    (Method::GET, "quarantine", Call::Quarantine),
+    (Method::GET, "recovery", Call::Recovery),
+    (Method::DELETE, "session", Call::EndSession),
+    (Method::GET, "session", Call::Session),
+    (Method::POST, "session", Call::OpenSession),
+    (Method::POST, "settle", Call::Settle),
+    (Method::GET, "stats", Call::Stats),
+    (Method::GET, "versions", Call::Versions),
+];
+
+/// The call of a request, and the element that stands for `{name}`, if its path has one.
+///
+/// # Errors
+/// 404 for a path that is no call's, 405 for another method.
+pub(super) fn route<'p>(method: &Method, path: &'p str) -> Result<(Call, &'p str), AdminError> {
+    let name = path.strip_prefix(ROOT).ok_or_else(|| AdminError::not_found("page"))?;
+    let matching = ROUTES.iter().filter_map(|(method, pattern, call)| Some((method, *call, matches(pattern, name)?)));
+    let mut methods = Vec::new();
+    for (wanted, call, element) in matching {
+        if wanted == method {
+            return Ok((call, element));
+        }
+        methods.push(wanted.as_str());
+    }
+    match methods.is_empty() {
+        true => Err(AdminError::not_found("call")),
+        false => {
+            let message = format!("{name} is asked for with {}", methods.join(" or "));
+            Err(AdminError::new(StatusCode::METHOD_NOT_ALLOWED, message))
+        }
+    }
+}
+
+/// What stands for `{name}`; empty where the pattern has none, `None` when the path is another.
+fn matches<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
+    match pattern.strip_suffix("{name}") {
+        None => (pattern == path).then_some(""),
+        Some(before) => path.strip_prefix(before).filter(|name| !name.is_empty() && !name.contains('/')),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_lead_to_their_calls_and_nowhere_else() {
+        let routed = |method, path| route(&method, path).map_err(|error| error.status.as_u16());
+        assert_eq!(routed(Method::GET, "/api/v1/jobs"), Ok((Call::Jobs, "")));
+        assert_eq!(routed(Method::POST, "/api/v1/jobs/gc"), Ok((Call::StartJob, "gc")));
+        assert_eq!(routed(Method::POST, "/api/v1/stats"), Err(405));
+        for path in ["/api/v1/", "/api/v1/jobs/", "/api/v1/jobs/a/b", "/api/v2/stats", "/stats", "/api/v1/stats/"] {
+            assert_eq!(routed(Method::GET, path), Err(404), "{path}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+"""The console in a real browser: each page at three widths, light and dark, by keyboard, and what its pages do."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from outside.clients import s3_client
+from outside.server import ACCESS_KEY_ID, ROOT, SECRET_ACCESS_KEY, Server
+
+HERE = ROOT / "tests" / "console"
+CHECKS_MIN = 100
+"""Fewer mean that a part did not run."""
+
+
+def builds(count: int) -> list[bytes]:
+    """Successive builds: random parts of which each build replaces some, and text that changes all over."""
+    source = random.Random(7)
+    parts = [source.randbytes(40_000) for _ in range(60)]
+    made = []
+    for number in range(count):
+        for part in source.sample(range(60), 4):
+            parts[part] = source.randbytes(source.randrange(20_000, 60_000))
+        log = "".join(f"{line:06} built by step {line % 97} of build {number}\n" for line in range(9_000))
+        made.append(b"".join(parts[:40]) + log.encode() + b"".join(parts[40:]))
+    return made
+
+
+@pytest.mark.long
+def test_every_page_works_by_mouse_keyboard_and_screen_reader(tmp_path: Path) -> None:
+    chromium = shutil.which("chromium")
+    assert chromium, "Debian's chromium is not installed: tests/setup.sh"
+    with Server(tmp_path / "server") as server:
+        s3 = s3_client(server.endpoint)
+        s3.create_bucket(Bucket="releases")
+        for number, content in enumerate(builds(6)):
+            s3.put_object(
+                Bucket="releases", Key=f"app/build-{number}.tar", Body=content, Metadata={"build": str(number)}
+            )
+        for number in range(120):
+            s3.put_object(Bucket="releases", Key=f"logs/{number:03}.txt", Body=f"line {number}\n".encode() * 400)
+        server.settle()
+        told = {
+            "base": f"http://127.0.0.1:{server.admin_port}",
+            "s3": server.endpoint,
+            "token": server.admin_token,
+            "chromium": chromium,
+            "accessKeyId": ACCESS_KEY_ID,
+            "secretAccessKey": SECRET_ACCESS_KEY,
+            "bucket": "releases",
+            "key": "app/build-5.tar",
+            "baseKey": "app/build-0.tar",
+            "shots": os.environ.get("DELTAWEIR_CONSOLE_SHOTS"),
+        }
+        done = subprocess.run(
+            ["node", "pages.mjs"],
+            cwd=HERE,
+            input=json.dumps(told),
+            capture_output=True,
+            text=True,
+            timeout=540,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+    assert found["failures"] == [], "\n".join(found["failures"])
+    assert found["checks"] >= CHECKS_MIN
