@@ -54,7 +54,7 @@ struct Global {
 enum Command {
     /// Run the server
     Serve(ServeFlags),
-    /// Show what is stored and what it takes
+    /// Show objects and stored bytes per bucket
     Stats,
     /// Show how an object is stored, and why
     Explain {
@@ -71,7 +71,7 @@ enum Command {
     Ls(list::ListFlags),
     /// Try it: make builds, store them, show the ratio, and serve the console
     Demo(demo::DemoFlags),
-    /// Show what a blob holds, or which containers and deflate streams are in a file
+    /// Show the contents of a blob, or the containers and deflate streams in a file
     Inspect {
         /// A blob's id, 32 hex digits, or the path of a file
         #[arg(value_name = "BLOB|FILE")]
@@ -80,79 +80,79 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         base: Option<PathBuf>,
     },
-    /// Delete blobs that nothing needs
+    /// Delete blobs that are no longer needed
     Gc {
-        /// Do not wait for the grace of blobs that died lately
+        /// Skip the grace period of recently deleted blobs
         #[arg(long)]
         now: bool,
-        /// Remove at once what sweeps found and put on the list
+        /// Remove all files on the trash list now
         #[arg(long)]
         empty_trash: bool,
-        /// Take everything off that list and leave it where it is; collects nothing
+        /// Take all files off the trash list and keep them; collects nothing
         #[arg(long, conflicts_with_all = ["now", "empty_trash", "sweep"])]
         undo: bool,
-        /// Look through every closed epoch again for files that nothing knows
+        /// Search the files of every ended process again for unreferenced ones
         #[arg(long)]
         sweep: bool,
     },
-    /// Verify what is stored and put what is damaged into quarantine
+    /// Verify all stored data and quarantine damaged blobs
     Scrub(scrub::ScrubFlags),
-    /// Encode what is stored anew: what waits for it, or a bucket or prefix as asked
+    /// Re-encode deferred content now, or the objects of a bucket or prefix
     Convert(convert::ConvertFlags),
     /// Show background jobs, or start, pause, resume or cancel one
     Jobs {
-        /// The job; every one when left out
+        /// The job; all jobs when left out
         job: Option<String>,
-        /// What to do with it; shows it when left out
+        /// The action; shows the job when left out
         #[arg(value_enum, requires = "job")]
         action: Option<JobCommand>,
         /// Parameters to start it with, as JSON
         #[arg(long, value_name = "JSON", requires = "action")]
         parameters: Option<String>,
     },
-    /// Register the objects of a store as versions of a bucket; no content is moved
+    /// Register the objects of a store as versions of a bucket, without moving content
     Import(adopting::ImportFlags),
     /// Write a bucket's objects as plain files, or as objects of another store
     Eject(adopting::EjectFlags),
-    /// Say what a bucket would take here, from a sample of it
+    /// Estimate the stored size of a bucket from a sample
     Estimate(adopting::EstimateFlags),
-    /// Encode a file as a difference to another one, without a server
+    /// Encode a file as a delta against another one, without a server
     Delta {
         #[command(subcommand)]
         action: delta::DeltaAction,
     },
-    /// Make a backup of the catalog in the backend
+    /// Back up the catalog to the backend
     Backup {
-        /// Only show the backups there are
+        /// Only list the backups
         #[arg(long)]
         list: bool,
     },
-    /// Make a lost catalog again: a backup, then the journal
+    /// Restore a lost catalog from a backup and the journal
     Restore {
-        /// The backup to begin with, instead of the newest
+        /// The backup to start from; the newest when left out
         #[arg(long, value_name = "ID")]
         backup: Option<String>,
-        /// Only show the backups there are; needs no catalog
+        /// Only list the backups; needs no catalog
         #[arg(long)]
         list: bool,
         #[command(flatten)]
         trouble: recover::Trouble,
     },
-    /// Make a lost catalog again: backup, journal, and what newer blobs say of themselves
+    /// Restore a lost catalog from a backup, the journal and the manifests of newer blobs
     Rebuild {
-        /// Put what only blobs tell under its own key where that holds nothing, not under
+        /// Put objects found only in manifests under their own key if it is free, not under
         /// deltaweir-recovered/
         #[arg(long)]
         in_place: bool,
         #[command(flatten)]
         trouble: recover::Trouble,
     },
-    /// Say what policies and grants decide
+    /// Test the decisions of policies and grants
     Policy {
         #[command(subcommand)]
         action: policy::PolicyAction,
     },
-    /// Join a catalog with the store that went on without it
+    /// Join a catalog with a store that diverged from it
     Recover {
         /// Join both histories: the later write of a key is current, the other one is kept beside
         /// it
@@ -162,7 +162,7 @@ enum Command {
         /// one then
         #[arg(long, value_name = "CATALOG")]
         from: Option<String>,
-        /// Read documents that are not sealed up to this mutation, although the store has keys: it
+        /// Accept unsealed documents up to this mutation, although the store has keys: it
         /// was sealed later
         #[arg(long, value_name = "SEQ")]
         accept_unsealed_until: Option<i64>,
@@ -188,7 +188,7 @@ struct ServeFlags {
     /// Address of the admin listener [env: DELTAWEIR_ADMIN_LISTEN]
     #[arg(long, value_name = "ADDRESS")]
     admin_listen: Option<String>,
-    /// Let an admin listener that others can reach speak plain HTTP
+    /// Allow plain HTTP on an admin listener that others can reach
     /// [env: DELTAWEIR_ADMIN_OVER_HTTP]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     admin_over_http: Option<bool>,
@@ -198,7 +198,7 @@ struct ServeFlags {
     /// Log directives, such as info or deltaweir=debug [env: DELTAWEIR_LOG]
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
-    /// Serve the catalog although the backend holds a later state of it, which is lost by that
+    /// Serve this catalog although the backend holds later changes, and give those up
     #[arg(long)]
     accept_older_catalog: bool,
 }
@@ -207,7 +207,7 @@ struct ServeFlags {
 enum JobCommand {
     /// Start it and follow it to its end
     Start,
-    /// Follow the run that is under way
+    /// Follow the current run
     Follow,
     Pause,
     Resume,
@@ -216,7 +216,7 @@ enum JobCommand {
 
 #[derive(Subcommand)]
 enum ConfigAction {
-    /// Say whether the configuration can be used
+    /// Check whether the configuration is valid
     Check,
     /// Print the configuration in effect, without secrets
     Show,

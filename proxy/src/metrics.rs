@@ -127,11 +127,11 @@ metrics! {
     http_inflight: IntGaugeVec, "requests", ["op"]; "Requests being answered now."
     http_request_body_bytes: HistogramVec, "bytes", ["op"], BYTES; "Size of request bodies that carry object content."
     small_response_seconds: Histogram, "seconds", [], SECONDS; "Whole time of requests that carry and get less than 1500 bytes: rises by 40 ms when delayed ACKs meet Nagle."
-    http_cut_total: IntCounterVec, "answers", ["op"]; "Answers that were cut off because what was left of them could not be read or did not check out."
+    http_cut_total: IntCounterVec, "answers", ["op"]; "Responses that were cut off because the rest could not be read or failed verification."
     rejected_total: IntCounterVec, "requests", ["reason"]; "Requests and connections refused before their operation ran."
     auth_total: IntCounterVec, "requests", ["result", "reason"]; "Verified signatures and authorization decisions."
     clock_skew_seconds: Histogram, "seconds", [], SKEW; "How far the date of a verified signature lies from this machine's clock, either way."
-    integrity_errors_total: IntCounter, "requests", []; "Requests that failed because stored bytes were missing or not what they should be."
+    integrity_errors_total: IntCounter, "requests", []; "Requests that failed because stored bytes were missing or damaged."
 }
 
 /// The standard set, written by the client library under its own names.

@@ -174,7 +174,7 @@ impl Reserve {
             return false;
         }
         self.spent.store(false, Ordering::Release);
-        tracing::info!(root = %self.root.display(), bytes = self.bytes, "the disk's reserve is there");
+        tracing::info!(root = %self.root.display(), bytes = self.bytes, "the disk's reserve is in place");
         true
     }
 

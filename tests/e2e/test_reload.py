@@ -28,7 +28,7 @@ policy = "%s"
 """
 
 
-def hang_up(server: Server, expected: str = "were read anew") -> None:
+def hang_up(server: Server, expected: str = "were reloaded") -> None:
     """SIGHUP, and until the log says what became of it."""
     assert server.process is not None
     before = server.log.read_text().count(expected)
@@ -67,7 +67,7 @@ def test_users_and_policies_are_read_anew_and_requests_go_on(new_server: NewServ
 def test_a_configuration_that_cannot_be_used_changes_nothing(new_server: NewServer) -> None:
     server = new_server().start()
     server.config.write_text(server.config.read_text() + "\n[nonsense]\n")
-    hang_up(server, "nothing was read anew")
+    hang_up(server, "nothing was reloaded")
     s3_client(server.endpoint).create_bucket(Bucket="delta-00")
 
 
@@ -106,7 +106,7 @@ def test_new_connections_get_the_new_certificate(new_server: NewServer, tmp_path
     hang_up(server)
     assert served(server.port) == made[1][0].read_text()
     cert.write_text("not a certificate")
-    hang_up(server, "nothing was read anew")
+    hang_up(server, "nothing was reloaded")
     assert served(server.port) == made[1][0].read_text()
 
 

@@ -74,7 +74,7 @@ def test_a_scrub_names_what_a_flipped_bit_reaches_and_nothing_else(new_server: N
     assert listed.returncode == 1 and "affected s3://delta-00/copy version" in listed.stdout
     flip(base)
     mended = server.run("scrub", "--percent", "100", "--older-than", "0s", "--bytes-per-second", "1GiB")
-    assert "2 well again" in mended.stdout and "nothing is in quarantine" in mended.stdout
+    assert "2 recovered" in mended.stdout and "nothing is in quarantine" in mended.stdout
 
 
 def test_a_scrub_writes_again_what_a_rebuild_will_need(new_server: NewServer) -> None:
@@ -97,7 +97,7 @@ def test_a_scrub_writes_again_what_a_rebuild_will_need(new_server: NewServer) ->
     with pytest.raises(ClientError, match="Writes are refused"):
         s3.put_object(Bucket="delta-aes256-00", Key="refused", Body=b"x" * 9_000)
     said = server.run("scrub").stdout
-    assert "4 written again, 0 damaged, 0 unreachable" in said
+    assert "4 rewritten, 0 damaged, 0 unreachable" in said
     assert server.metrics().total("deltaweir_scrub_recovery_documents_total", outcome="restored") == 4
     s3.put_object(Bucket="delta-aes256-00", Key="key-12", Body=noise(12, 9_000))
     server.admin("/api/v1/journal", "POST")

@@ -134,7 +134,7 @@ impl Committer {
                 Ok(outcomes) => return Ok(outcomes),
                 Err(Failure::Nothing(error)) => patience.wait_after(error).await?,
                 Err(Failure::InDoubt { group, outcomes, reason }) => {
-                    tracing::warn!(group, reason, "a commit to the catalog was not answered");
+                    tracing::warn!(group, reason, "no answer to a commit to the catalog");
                     if self.was_committed(group, &reason).await? {
                         return Ok(outcomes);
                     }

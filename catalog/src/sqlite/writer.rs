@@ -184,7 +184,7 @@ impl Committer {
             }
             let checkpoint = session.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
             if let Err(error) = checkpoint {
-                tracing::warn!(%error, "the catalog's log could not be folded into the database");
+                tracing::warn!(%error, "the catalog's write-ahead log could not be checkpointed");
             }
         }
         more

@@ -159,7 +159,7 @@ impl Collector {
                     Ok(false) => report.pinned_blobs += 1,
                     Err(error @ EngineError::Stopped(_)) => return Err(error),
                     Err(error) => {
-                        tracing::warn!(%error, blob = %BlobId(tombstone.blob.0), "a dead blob could not be deleted; it is tried again");
+                        tracing::warn!(%error, blob = %BlobId(tombstone.blob.0), "a dead blob could not be deleted for now");
                         report.errors += 1;
                     }
                 }

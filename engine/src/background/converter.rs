@@ -358,7 +358,7 @@ impl Converter {
             Err(error @ (EngineError::Conflict | EngineError::Integrity(_) | EngineError::Other(_))) => {
                 count("failed");
                 tallies.failed += 1;
-                tracing::error!(%error, blob = hex::encode(old.id.0), occasion, "a blob could not be encoded anew; it is as it was");
+                tracing::error!(%error, blob = hex::encode(old.id.0), occasion, "a blob could not be re-encoded: unchanged");
                 Ok(None)
             }
             Err(error) => Err(error),

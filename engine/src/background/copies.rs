@@ -278,7 +278,7 @@ impl Copier {
             match backend.put(&to, body, Some(row.stored_len)).await {
                 Ok(_) => break,
                 Err(error) if attempt == RESTORE_ATTEMPTS => return Err(error.into()),
-                Err(error) => tracing::warn!(%error, blob = %id, "a blob could not be written anew; again"),
+                Err(error) => tracing::warn!(%error, blob = %id, "a blob could not be rewritten; trying again"),
             }
             attempt += 1;
         }
@@ -317,7 +317,7 @@ impl Round<'_> {
                 Ok(Copied::Overtaken) => {}
                 Ok(Copied::Damaged(what)) => {
                     self.report.damaged += 1;
-                    tracing::error!(blob = %BlobId(row.id.0), what, "a blob is damaged and was not copied; a scrub tells what it reaches");
+                    tracing::error!(blob = %BlobId(row.id.0), what, "a damaged blob was not copied; a scrub lists affected objects");
                 }
                 Err(error @ (EngineError::Unavailable(_) | EngineError::Fenced | EngineError::Stopped(_))) => {
                     return Err(error);
@@ -338,6 +338,6 @@ impl Round<'_> {
 /// once its writer's epoch is closed.
 async fn discard(backend: &dyn Backend, name: &BlobName) {
     if let Err(error) = backend.delete(name).await {
-        tracing::warn!(%error, %name, "a copy that nothing names could not be removed; it is left to the collector");
+        tracing::warn!(%error, %name, "an unreferenced copy could not be removed; it is left to the collector");
     }
 }

@@ -57,12 +57,12 @@ impl LeftoverUploads {
                     report.aborted += aborted;
                     self.metrics.backend_uploads_aborted_total.with_label_values(&[name]).inc_by(aborted);
                     if aborted > 0 {
-                        tracing::info!(backend = name, aborted, "uploads that were left behind are aborted");
+                        tracing::info!(backend = name, aborted, "abandoned uploads were aborted");
                     }
                 }
                 Err(error) => {
                     report.errors += 1;
-                    tracing::warn!(%error, backend = name, "uploads that were left behind could not be aborted");
+                    tracing::warn!(%error, backend = name, "abandoned uploads could not be aborted");
                 }
             }
             run.progress(report.aborted, None);

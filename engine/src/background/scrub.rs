@@ -343,7 +343,7 @@ impl Scrub<'_> {
                     Found::Restored => {
                         count("restored");
                         self.cursor.counts.restored += 1;
-                        tracing::warn!(blob = %id, "a stored blob was damaged: it was written anew from its second copy");
+                        tracing::warn!(blob = %id, "a stored blob was damaged: it was rewritten from its second copy");
                     }
                     Found::CopyOnly(why) => {
                         count("copy_only");
@@ -359,7 +359,7 @@ impl Scrub<'_> {
                 let released = quarantined && self.scrubber.catalog.end_quarantine(row.id).await?;
                 self.cursor.counts.released += u64::from(released);
                 if released {
-                    tracing::info!(blob = %id, "a blob in quarantine is well again");
+                    tracing::info!(blob = %id, "a quarantined blob is good again");
                 }
                 Ok(released)
             }
@@ -423,7 +423,7 @@ impl Scrub<'_> {
                     Ok(Copied::Made) => self.cursor.counts.copies_replaced += 1,
                     Ok(Copied::Overtaken) => {}
                     Ok(Copied::Damaged(what)) => return Err(EngineError::Unavailable(what)),
-                    Err(error) => tracing::warn!(%error, blob = %id, "it could not be; the next scrub tries again"),
+                    Err(error) => tracing::warn!(%error, blob = %id, "a second copy could not be replaced for now"),
                 }
                 Ok(Found::Well)
             }

@@ -158,7 +158,7 @@ impl Sweeper {
             let (kept, gone): (Vec<_>, Vec<_>) = page.iter().cloned().partition(|(name, _)| known.contains(name));
             let mut off = Vec::new();
             for (_, file) in kept {
-                tracing::error!(file = file.name, "a file on the list of what is to be removed has a row: it stays");
+                tracing::error!(file = file.name, "a file on the trash list has a catalog row: it is kept");
                 off.push(file);
             }
             let removals = gone.into_iter().map(|(name, file)| async move {
@@ -177,7 +177,7 @@ impl Sweeper {
                         off.push(file);
                     }
                     Err(error) => {
-                        tracing::warn!(%error, file = file.name, "a file that nothing knows could not be removed; it is tried again");
+                        tracing::warn!(%error, file = file.name, "an unreferenced file could not be removed for now");
                         report.errors += 1;
                     }
                 }

@@ -101,7 +101,7 @@ async fn write(
         }
         let count = batch.len();
         if let Err(error) = catalog.remember_hooks(batch).await {
-            tracing::warn!(%error, blobs = count, "hooks could not be written: these blobs are not found by their content");
+            tracing::warn!(%error, blobs = count, "hooks could not be written: content search misses these blobs");
         }
         state.done(count);
     }

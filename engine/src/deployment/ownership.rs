@@ -184,7 +184,7 @@ impl Places {
                 Ok(None) => drop(owned.insert(place.name.clone())),
                 Ok(Some(why)) => return Err(why),
                 Err(error) => {
-                    tracing::warn!(%error, backend = place.name, "a backend does not say whose it is: nothing is removed from it");
+                    tracing::warn!(%error, backend = place.name, "a backend has no readable owner: nothing is removed");
                 }
             }
         }

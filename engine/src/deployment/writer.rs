@@ -136,10 +136,10 @@ impl Writer {
                         );
                     }
                     Err(error) => {
-                        tracing::warn!(%error, epoch, "the writer epoch is closed and no new one can be had yet")
+                        tracing::warn!(%error, epoch, "the writer epoch is closed and no new one is available yet")
                     }
                 },
-                Err(error) => tracing::warn!(%error, "the catalog did not take a sign of life"),
+                Err(error) => tracing::warn!(%error, "the catalog did not accept this writer's heartbeat"),
             }
         }
     }
@@ -149,7 +149,7 @@ impl Writer {
         let lease_ms = i64::try_from(self.lease.as_millis()).unwrap_or(i64::MAX / 4);
         let closed = self.catalog.close_stale_epochs(lease_ms).await?;
         if !closed.is_empty() {
-            tracing::warn!(?closed, "writers that were not heard of are fenced");
+            tracing::warn!(?closed, "silent writers are fenced: their epochs are closed");
         }
         Ok(())
     }

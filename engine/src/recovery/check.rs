@@ -192,7 +192,7 @@ impl Safety {
     }
 
     async fn back_up_anew(&self, why: String, reader: &dyn Reader) -> Result<Found, EngineError> {
-        tracing::warn!(why, "a recovery could not read what the store has: a backup is made");
+        tracing::warn!(why, "a recovery could not read the newest backup or journal: a new backup is made");
         let made = async {
             self.catalog.put_setting(MENDED_SETTING, json!({ "why": why })).await?;
             self.backup().await

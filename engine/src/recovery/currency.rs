@@ -157,7 +157,7 @@ impl Currency {
             return;
         }
         if known.refusal.take().is_some() {
-            tracing::info!("the catalog is the newest state of its store again: writes go on");
+            tracing::info!("the catalog is the newest state of its store again: writes resume");
         }
         known.proven = Some(began);
         self.show(None);

@@ -59,7 +59,7 @@ impl Safety {
         if !is_fresh(self.currency.known().looked) {
             // A store that does not answer proves nothing: what needs it fails by itself.
             if let Err(error) = self.look().await {
-                tracing::warn!(%error, "it cannot be seen whether the catalog is the newest state of its store");
+                tracing::warn!(%error, "could not check whether the catalog is the newest state of its store");
             }
         }
         self.check_not_refused()
@@ -146,7 +146,7 @@ impl Safety {
             }
             let due = is_due(&self.currency.known(), Instant::now(), idle);
             if due && let Err(error) = self.look().await {
-                tracing::warn!(%error, "it cannot be seen whether the catalog is the newest state of its store");
+                tracing::warn!(%error, "could not check whether the catalog is the newest state of its store");
             }
         }
     }

@@ -193,7 +193,7 @@ async fn found_keys(sources: &Sources<'_>) -> Result<HashMap<KeyId, FoundKey>, E
             let Some(bytes) = get_all(&**backend, &keyset_name(id)?, listed.stored_len).await? else { continue };
             // One damaged copy is why there are two.
             let Ok(keyset) = Keyset::read_blob(&bytes, id) else {
-                tracing::warn!(keyset = %id, "a damaged keyset is passed over");
+                tracing::warn!(keyset = %id, "a damaged keyset is skipped");
                 continue;
             };
             for entry in keyset.entries() {

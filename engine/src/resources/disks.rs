@@ -64,7 +64,7 @@ impl Disks {
                 // What is left to us; a file system keeps some blocks for root.
                 gauge("free", figures.f_bavail);
             }
-            Err(error) => tracing::warn!(%error, path = %path.display(), "a file system does not say how full it is"),
+            Err(error) => tracing::warn!(%error, path = %path.display(), "free space of a file system is unknown"),
         }
     }
 

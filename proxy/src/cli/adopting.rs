@@ -19,20 +19,20 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use storage_backends::{S3Config, S3Credentials};
 
-/// Register the objects of a store as versions of a bucket; no content is moved
+/// Register the objects of a store as versions of a bucket, without moving content
 #[derive(Args)]
 pub(super) struct ImportFlags {
     /// A configured store or backend: NAME or NAME/prefix
     source: String,
     /// s3://BUCKET or s3://BUCKET/prefix
     target: String,
-    /// Replace versions that are there, and bring back keys that were deleted
+    /// Replace existing versions, and bring back deleted keys
     #[arg(long)]
     overwrite: bool,
-    /// Remove originals when their content is not needed any more
+    /// Remove originals once their content is no longer needed
     #[arg(long)]
     take_over: bool,
-    /// List the source once more and compare
+    /// List the source again and compare
     #[arg(long)]
     verify: bool,
 }
@@ -44,12 +44,12 @@ pub(super) struct EjectFlags {
     source: String,
     /// A directory, or store:NAME or store:NAME/prefix
     target: String,
-    /// Replace other objects that stand under the same keys in a store
+    /// Replace existing objects with other content in the target store
     #[arg(long)]
     overwrite: bool,
 }
 
-/// Say what a bucket would take here, from a sample of it
+/// Estimate the stored size of a bucket from a sample
 #[derive(Args)]
 pub(super) struct EstimateFlags {
     /// A configured store or backend (NAME or NAME/prefix), a directory, or s3://BUCKET/prefix with
@@ -58,13 +58,13 @@ pub(super) struct EstimateFlags {
     /// About how many bytes may be read, such as 4GiB
     #[arg(long, default_value = "1GiB", value_name = "BYTES")]
     sample: String,
-    /// What the sample is drawn with; the same seed draws the same
+    /// Random seed of the sample; the same seed draws the same sample
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How content would be reduced
+    /// Compression to estimate with
     #[arg(long, value_enum, default_value_t = Reduction::Delta)]
     compression: Reduction,
-    /// Where the temporary store is made; the system's directory for such things when left out
+    /// Directory for the temporary store; the system's temporary directory when left out
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
     /// A table of prices (docs/reference/prices.toml)
@@ -73,7 +73,7 @@ pub(super) struct EstimateFlags {
     /// Address of the S3 store; AWS when left out
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
-    /// Allow an http:// address of another machine: what is read is then seen on the network
+    /// Allow an http:// address of another machine: others on the network can read the traffic
     #[arg(long)]
     allow_http: bool,
     /// Region of the S3 store

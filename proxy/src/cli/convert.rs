@@ -13,9 +13,9 @@ const JOBS: [&str; 2] = ["converter", "convert"];
 
 #[derive(Args)]
 pub(super) struct ConvertFlags {
-    /// s3://BUCKET or s3://BUCKET/PREFIX; left out: whatever waits to be encoded better
+    /// s3://BUCKET or s3://BUCKET/PREFIX; all deferred content when left out
     location: Option<String>,
-    /// How the content is to be reduced; for a whole bucket this becomes its setting
+    /// Compression of the content; for a whole bucket this becomes its setting
     #[arg(long, value_name = "HOW", value_parser = ["off", "zstd", "delta"])]
     compression: Option<String>,
     /// How hard the codec tries; for a whole bucket this becomes its setting
@@ -24,10 +24,10 @@ pub(super) struct ConvertFlags {
     /// Move the bucket to this backend
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
-    /// Stop converting, between two blobs, until resumed
+    /// Pause converting after the current blob, until --resume
     #[arg(long, conflicts_with_all = ["resume", "location", "compression", "effort", "backend"])]
     pause: bool,
-    /// Go on converting
+    /// Resume converting
     #[arg(long, conflicts_with_all = ["location", "compression", "effort", "backend"])]
     resume: bool,
 }

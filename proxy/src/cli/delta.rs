@@ -19,28 +19,28 @@ const WRITE_LEN: usize = 1 << 20;
 
 #[derive(Subcommand)]
 pub(super) enum DeltaAction {
-    /// Write what turns BASE into TARGET to OUT
+    /// Encode TARGET as a delta against BASE into OUT
     Encode {
         /// How hard to try
         #[arg(long, value_enum, default_value_t = EffortFlag::Balanced)]
         effort: EffortFlag,
-        /// The file to differ from
+        /// The base file
         base: PathBuf,
         /// The file to encode
         target: PathBuf,
-        /// Where the delta goes
+        /// Path of the new delta file
         out: PathBuf,
     },
-    /// Write the target that DELTA was made from to OUT
+    /// Restore the target from BASE and DELTA into OUT
     Decode {
-        /// The file the delta was made for; another one is refused
+        /// The base that the delta was made with; any other file is refused
         base: PathBuf,
         /// The delta
         delta: PathBuf,
-        /// Where the target goes
+        /// Path of the restored target
         out: PathBuf,
     },
-    /// Show what a delta consists of
+    /// Show the contents of a delta file
     Info {
         /// The delta
         delta: PathBuf,

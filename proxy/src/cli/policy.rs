@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 /// What to do with policies.
 #[derive(Subcommand)]
 pub(super) enum PolicyAction {
-    /// Say whether a user may do something, and which statement or grant decides
+    /// Show whether a user may do something, and which statement or grant decides
     Test {
-        /// The user's name; anonymous for who signs nothing
+        /// The user's name; anonymous for unsigned requests
         user: String,
         /// Such as s3:GetObject
         action: String,

@@ -22,13 +22,13 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 /// What to do about a journal that is not whole.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Trouble {
-    /// Go without what lies behind a damaged or missing journal blob
+    /// Give up all changes from a damaged or missing journal blob on
     #[arg(long)]
     stop_at_damage: bool,
-    /// Go on behind missing journal blobs, and list what could not be made again
+    /// Continue after missing journal blobs, and list the changes that are lost
     #[arg(long, conflicts_with = "stop_at_damage")]
     accept_hole: bool,
-    /// Read documents that are not sealed up to this mutation, although the store has keys: it was
+    /// Accept unsealed documents up to this mutation, although the store has keys: it was
     /// sealed later
     #[arg(long, value_name = "SEQ")]
     accept_unsealed_until: Option<i64>,

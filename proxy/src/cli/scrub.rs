@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 /// What may be asked of a scrub.
 #[derive(Args)]
 pub(super) struct ScrubFlags {
-    /// How much, in percent of all blobs; the next partial scrub goes on with others
+    /// Percentage of blobs to verify; the next partial scrub continues with others
     #[arg(long, value_name = "PERCENT", default_value_t = 100.0)]
     percent: f64,
-    /// Only blobs that no scrub found well for so long, such as 30d
+    /// Only blobs not verified good within this time, such as 30d
     #[arg(long, value_name = "DURATION")]
     older_than: Option<String>,
-    /// Read at most so much per second, such as 50MiB
+    /// Read at most this much per second, such as 50MiB
     #[arg(long, value_name = "SIZE")]
     bytes_per_second: Option<String>,
-    /// Verify nothing: show what is in quarantine
+    /// Verify nothing: show the quarantine
     #[arg(long, conflicts_with_all = ["percent", "older_than", "bytes_per_second"])]
     quarantined: bool,
 }
@@ -91,7 +91,7 @@ pub(super) fn print(report: &Value) -> String {
         (count("ok"), count("damaged"), count("unreachable"), count("released"), count("bytes"))
     {
         lines.push(format!(
-            "{bytes} bytes read: {ok} blobs well, {damaged} damaged, {unreachable} unreachable; {released} well again"
+            "{bytes} bytes read: {ok} blobs OK, {damaged} damaged, {unreachable} unreachable; {released} recovered"
         ));
         for (name, what) in [
             ("restored", "were damaged and written anew from their second copies"),
@@ -108,7 +108,7 @@ pub(super) fn print(report: &Value) -> String {
         (documents("ok"), documents("restored"), documents("damaged"), documents("unreachable"))
     {
         lines.push(format!(
-            "{ok} documents of recovery well, {restored} written again, {damaged} damaged, {unreachable} unreachable"
+            "{ok} recovery documents OK, {restored} rewritten, {damaged} damaged, {unreachable} unreachable"
         ));
     }
     for blob in list(report, "blobs") {

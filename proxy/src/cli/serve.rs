@@ -190,9 +190,9 @@ impl Reload {
     async fn at_every(self, mut hangups: Signal) {
         while hangups.recv().await.is_some() {
             match self.apply() {
-                Ok(()) => tracing::info!("users, certificate and log filter were read anew"),
+                Ok(()) => tracing::info!("users, certificate and log filter were reloaded"),
                 Err(Failure(error)) => {
-                    tracing::error!(error, "nothing was read anew: the configuration cannot be used")
+                    tracing::error!(error, "nothing was reloaded: the configuration is invalid")
                 }
             }
         }
@@ -267,7 +267,7 @@ pub(super) fn steps(root: &Credentials, secret: &str, region: &str, endpoint: &s
 
 fn warn_about_reach(address: SocketAddr, tls: bool) {
     if !address.ip().is_loopback() && !tls {
-        tracing::warn!(%address, "the S3 listener is plain HTTP: others on the way can read what is sent");
+        tracing::warn!(%address, "the S3 listener is plain HTTP: others on the network can read the traffic");
     }
 }
 

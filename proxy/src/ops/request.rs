@@ -261,7 +261,7 @@ impl S3Request {
                 ErrorCode::InternalError.into()
             }
             EngineError::Original(why) => {
-                tracing::error!(why, "the original of adopted content is not what it was");
+                tracing::error!(why, "the original of adopted content has changed");
                 S3Error::with_message(
                     ErrorCode::InternalError,
                     "The original of this object was changed or removed in its store after it was adopted.",
@@ -272,7 +272,7 @@ impl S3Request {
                 ErrorCode::InternalError.into()
             }
             EngineError::NoJob(_) | EngineError::JobRuns(_) | EngineError::JobRefused(_) | EngineError::Stopped(_) => {
-                tracing::error!(%error, "a request met an error of background jobs");
+                tracing::error!(%error, "a request failed with an error of a background job");
                 ErrorCode::InternalError.into()
             }
         }
@@ -388,6 +388,6 @@ pub(super) fn set(headers: &mut HeaderMap, name: &'static str, value: &str) {
         Ok(value) => {
             headers.insert(name, value);
         }
-        Err(_) => tracing::warn!(name, "a response header is not sendable and is left out"),
+        Err(_) => tracing::warn!(name, "a response header has an invalid value and is left out"),
     }
 }

@@ -209,7 +209,7 @@ impl S3Service {
             Ok(Some(bucket)) => match ops::configuration::cors_of(&bucket) {
                 Ok(rules) => rules.map(|rules| rules.answer(origin, parts.method.as_str())).unwrap_or_default(),
                 Err(error) => {
-                    tracing::error!(%error, "an answer goes without its CORS headers");
+                    tracing::error!(%error, "an answer was sent without its CORS headers");
                     HeaderMap::new()
                 }
             },

@@ -39,7 +39,7 @@ impl ExclusiveCreate {
 
     pub(crate) fn turn_off(&self) {
         if self.0.swap(false, Ordering::Relaxed) {
-            tracing::warn!("the store knows no conditional writes: names are kept apart by their random bits alone");
+            tracing::warn!("the store has no conditional writes: only random names prevent collisions");
         }
     }
 }

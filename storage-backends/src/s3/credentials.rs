@@ -146,7 +146,7 @@ impl CredentialProvider for ProfileFile {
                 // A file being replaced is no reason to stop: the keys at hand are tried for
                 // another while.
                 Some((read_at, credential)) => {
-                    tracing::warn!(%error, path = %self.path.display(), "the credentials cannot be read again");
+                    tracing::warn!(%error, path = %self.path.display(), "the credentials could not be reloaded");
                     *read_at = Instant::now();
                     Ok(credential.clone())
                 }

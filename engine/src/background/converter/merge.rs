@@ -193,7 +193,7 @@ impl Merger {
                 self.count_merge("failed");
                 round.tallies.failed += 1;
                 self.memory.refuse(version.id);
-                tracing::error!(%error, version = hex::encode(version.id.0), "the parts of a version could not be put together; it can be read as before");
+                tracing::error!(%error, version = hex::encode(version.id.0), "the parts of a version could not be merged; it stays readable");
                 Ok(true)
             }
             outcome => outcome,

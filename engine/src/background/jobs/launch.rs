@@ -84,11 +84,11 @@ impl Jobs {
                 Ok(()) => break,
                 Err(CatalogError::Fenced) => {
                     self.metrics.job_leases_lost_total.with_label_values(&[run.job]).inc();
-                    tracing::warn!(job = run.job, "a job's lease was lost; what its run remembered is not kept");
+                    tracing::warn!(job = run.job, "a job's lease was lost; its cursor is not stored");
                     break;
                 }
                 Err(error) if attempt == RELEASE_ATTEMPTS => {
-                    tracing::warn!(%error, job = run.job, "a job's lease is left to end by itself");
+                    tracing::warn!(%error, job = run.job, "a job's lease could not be released; it expires by itself");
                 }
                 Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
             }

@@ -385,7 +385,7 @@ fn named_candidates(encoder: &Arc<Encoder>, bucket: &BucketHandle, key: &str, av
     let (encoder, bucket, key) = (encoder.clone(), bucket.clone(), key.to_owned());
     let looking = tokio::spawn(async move {
         let found = encoder.bases.named_candidates(&bucket, &key, &avoid).await;
-        found.inspect_err(|error| tracing::warn!(%error, "no base by name: only by content")).unwrap_or_default()
+        found.inspect_err(|error| tracing::warn!(%error, "base candidates only by content")).unwrap_or_default()
     });
     async move { Arc::new(looking.await.unwrap_or_default()) }.boxed().shared()
 }

@@ -178,7 +178,7 @@ impl<'a> ViewEncoder<'a> {
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "streams that cannot be cut; stored without a view");
+                    tracing::warn!(%error, "deflate streams could not be divided; stored without a view");
                     return Ok(None);
                 }
             }
