@@ -71,11 +71,13 @@ pub(super) fn run(config: ServeConfig, action: &AuditAction, json: bool) -> Outc
         }
         AuditAction::Tail { lines, follow } => {
             let mut last = print(&directory, *lines, 0)?;
-            while *follow {
+            if !*follow {
+                return Ok(());
+            }
+            loop {
                 std::thread::sleep(FOLLOW_EVERY);
                 last = print(&directory, usize::MAX, last)?;
             }
-            Ok(())
         }
     }
 }
