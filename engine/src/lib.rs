@@ -29,7 +29,7 @@ pub use adopt::eject::check_eject;
 pub use background::{
     collect::CollectParameters,
     collection::Collection,
-    jobs::{JobAction, Jobs, run::JobRun},
+    jobs::{JobAction, JobEnded, Jobs, run::JobRun},
     packs::Packing,
     scrub::{
         affected::{Affected, DamagedBlob, Quarantine, Quarantines},

@@ -18,18 +18,29 @@ pub use routes::{Call, ROOT, ROUTES};
 pub use scope::Scope;
 pub use session::SESSION_HEADER;
 
-use crate::{auth::Users, engine::Engine, metrics::Metrics, peers::Ends};
+use crate::{
+    audit::{AuditLog, Entry, Kind},
+    auth::Users,
+    engine::Engine,
+    metrics::Metrics,
+    peers::Ends,
+};
 use bytes::Bytes;
-use http::{HeaderValue, Request, StatusCode, header, request::Parts};
+use http::{HeaderValue, Method, Request, StatusCode, header, request::Parts};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Limited};
 use s3_wire::Query;
 use serde_json::{Value, json};
-use std::{error::Error, sync::Arc};
+use std::{
+    error::Error,
+    sync::{Arc, OnceLock},
+};
 use tokio::sync::watch;
 
 /// Most bytes of a call's body.
 const BODY_BYTES_MAX: usize = 1 << 20;
+/// How much of a path the audit log holds.
+const AUDITED_PATH_CHARS_MAX: usize = 200;
 
 /// The admin API over one engine.
 pub struct AdminService {
@@ -38,6 +49,7 @@ pub struct AdminService {
     users: UsersNow,
     access: Option<Access>,
     stopping: watch::Receiver<bool>,
+    audit: OnceLock<Arc<AuditLog>>,
 }
 
 /// Gives the users as they are now.
@@ -55,7 +67,36 @@ impl AdminService {
         access: Option<Access>,
         stopping: watch::Receiver<bool>,
     ) -> Arc<Self> {
-        Arc::new(Self { engine, metrics, users, access, stopping })
+        Arc::new(Self { engine, metrics, users, access, stopping, audit: OnceLock::new() })
+    }
+
+    /// Writes down from now on who changed what, and who was denied. The first log stays.
+    pub fn audit_to(&self, log: Arc<AuditLog>) {
+        self.audit.get_or_init(|| log);
+    }
+
+    /// Writes a call down that changes something or was denied.
+    pub async fn write_down(
+        &self,
+        caller: Caller,
+        method: &Method,
+        path: &str,
+        query: Option<&str>,
+        status: StatusCode,
+    ) {
+        let denied = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        let (Some(audit), true) = (self.audit.get(), denied || *method != Method::GET) else { return };
+        let (user, peer) = match caller {
+            Caller::Owner => ("owner", None),
+            Caller::Network(ends) => (if denied { "" } else { "token" }, ends.peer),
+        };
+        let op: String = path.chars().take(AUDITED_PATH_CHARS_MAX).collect();
+        // Which of a job's actions it was; no other parameter is a word of ours.
+        let query = query.and_then(|query| Query::parse(query).ok());
+        let action = query.as_ref().and_then(|query| query.get("action"));
+        let action = action.filter(|action| matches!(*action, "pause" | "resume" | "cancel"));
+        let entry = Entry::new(Kind::Admin, &op).with("method", method.as_str()).with("action", action);
+        audit.record(entry.with("user", user).from_peer(peer).with("status", status.as_u16())).await;
     }
 
     /// Answers one request.
@@ -83,6 +124,7 @@ impl AdminService {
                 },
             },
         };
+        self.write_down(caller, &parts.method, parts.uri.path(), parts.uri.query(), answer.status()).await;
         let headers = answer.headers_mut();
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -3,6 +3,7 @@
 //! the crate `access`, asked in `ops/access.rs`.
 
 pub mod admin_token;
+pub mod audit_key;
 mod policy;
 mod principal;
 mod private_file;

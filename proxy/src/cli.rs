@@ -2,6 +2,7 @@
 
 mod adopting;
 mod ask;
+mod audit;
 mod convert;
 mod damaged;
 mod delta;
@@ -166,6 +167,11 @@ enum Command {
         /// was sealed later
         #[arg(long, value_name = "SEQ")]
         accept_unsealed_until: Option<i64>,
+    },
+    /// Look at the audit log: is it whole, and what does it say
+    Audit {
+        #[command(subcommand)]
+        action: audit::AuditAction,
     },
     /// Check or show the configuration
     Config {
@@ -354,6 +360,7 @@ fn run(arguments: Arguments) -> Outcome {
             let options = RecoveryOptions { accept_unsealed_until, ..recover::merge_options() };
             runtime()?.block_on(merge::merge(|| Ok(load(None)?), from, options, json))
         }
+        Command::Audit { action } => audit::run(load(None)?, &action, json),
         Command::Config { action: ConfigAction::Check } => {
             let config = load(None)?;
             if let Some(files) = &config.server.tls {

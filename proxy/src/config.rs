@@ -4,6 +4,7 @@
 //! What is wrong is refused with the path of the key; nothing is guessed.
 //! `docs/reference/configuration.md` is the page for operators.
 
+mod audit;
 mod backends;
 mod environment;
 mod error;
@@ -15,6 +16,7 @@ mod storage;
 mod values;
 mod warnings;
 
+pub use audit::AuditConfig;
 pub use environment::Environment;
 pub use error::ConfigError;
 pub use file::LogFormat;
@@ -56,6 +58,8 @@ pub struct ServeConfig {
     pub roles: Vec<RoleConfig>,
     /// Logging.
     pub log: LogConfig,
+    /// The audit log; `None`: there is none.
+    pub audit: Option<AuditConfig>,
     /// What is odd but not wrong, for the log.
     pub warnings: Vec<String>,
     /// The whole configuration in effect as TOML, without secrets.
@@ -153,6 +157,7 @@ impl ServeConfig {
             engine: reader.engine()?,
             stores: reader.all_stores()?,
             log: LogConfig { filter: file.log.filter.clone(), format: file.log.format },
+            audit: reader.audit()?,
             warnings: reader.warnings().into_iter().chain(modes.into_warnings()).collect(),
             server,
             root,

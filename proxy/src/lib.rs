@@ -2,10 +2,11 @@
 //!
 //! `server` accepts and answers, `ops` speaks S3 and decides nothing about storage; the engine
 //! stores and reads content and knows no HTTP. `peers` bounds how much of the server one peer
-//! takes. `stores` opens what the engine works over. `config` alone reads files and environment;
-//! `metrics` shows every metric.
+//! takes. `audit` writes down who changed what. `stores` opens what the engine works over. `config`
+//! alone reads files and environment; `metrics` shows every metric.
 
 pub mod admin;
+pub mod audit;
 pub mod auth;
 pub mod cli;
 pub mod config;

@@ -39,7 +39,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, broadcast};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Between two looks at a job that another process runs.
@@ -58,7 +58,22 @@ pub struct Jobs {
     /// Something may be due, or has ended.
     wake: Notify,
     ended: Notify,
+    endings: broadcast::Sender<JobEnded>,
     settling: Arc<Settling>,
+}
+
+/// Endings that may wait for whoever listens; older ones are passed over.
+const ENDINGS_KEPT: usize = 64;
+
+/// A run of a job that ended in this process.
+#[derive(Clone, Copy, Debug)]
+pub struct JobEnded {
+    /// The job.
+    pub job: &'static str,
+    /// The run's number.
+    pub run: i64,
+    /// How it ended, in one word.
+    pub outcome: &'static str,
 }
 
 /// What an operator asks of a job that is there.
@@ -96,6 +111,7 @@ impl Jobs {
             running: Mutex::default(),
             wake: Notify::new(),
             ended: Notify::new(),
+            endings: broadcast::Sender::new(ENDINGS_KEPT),
             settling,
         }
     }
@@ -115,6 +131,11 @@ impl Jobs {
 }
 
 impl Jobs {
+    /// Tells of every run that ends in this process from now on.
+    pub fn endings(&self) -> broadcast::Receiver<JobEnded> {
+        self.endings.subscribe()
+    }
+
     /// Starts a run of a job with parameters, here and now.
     ///
     /// # Errors

@@ -1,18 +1,18 @@
 //! Asking a store: the server that has it open, through its socket, or the engine itself when there
 //! is none.
 
-use super::outcome::Failure;
+use super::{audit, outcome::Failure};
 use crate::{
-    admin::{AdminService, Scope},
+    admin::{AdminService, Caller, Scope},
     auth::{Credentials, UserConfig, Users, root},
-    config::ServeConfig,
+    config::{AuditConfig, ServeConfig},
     engine::{Engine, EngineConfig},
     metrics::Metrics,
     server::socket_path,
     stores::{StoresConfig, open_engine},
 };
 use bytes::Bytes;
-use http::{Method, Request, header};
+use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::rt::TokioIo;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -59,6 +59,7 @@ pub(super) struct Store {
     stores: StoresConfig,
     root: Option<Credentials>,
     users: Vec<UserConfig>,
+    audit: Option<AuditConfig>,
 }
 
 /// Who answers for a store.
@@ -71,7 +72,13 @@ pub(super) enum Answerer {
 
 impl Store {
     pub(super) fn of(config: ServeConfig) -> Self {
-        Self { config: config.engine, stores: config.stores, root: config.root, users: config.users }
+        Self {
+            config: config.engine,
+            stores: config.stores,
+            root: config.root,
+            users: config.users,
+            audit: config.audit,
+        }
     }
 
     /// Makes one call.
@@ -94,11 +101,15 @@ impl Store {
                 self.config.schedule_jobs = false;
                 let data = self.config.data.clone();
                 let metrics = Metrics::new()?;
+                let audit = self.audit.map(|config| audit::open(config, &data, &metrics)).transpose()?;
                 let engine = open_engine(self.config, &self.stores, metrics.engine.clone()).await?;
                 let (running, stopping) = watch::channel(false);
                 let root = root::in_effect(self.root, !self.users.is_empty(), &data)?;
                 let users = Arc::new(Users::new(root.map(|pair| pair.credentials), self.users));
                 let api = AdminService::new(engine.clone(), metrics, Box::new(move || users.clone()), None, stopping);
+                if let Some(log) = audit {
+                    api.audit_to(log);
+                }
                 Ok(Answerer::Here { engine, api, _running: running })
             }
             Err(error) => Err(Failure(format!("the server's admin socket: {error}"))),
@@ -114,6 +125,8 @@ impl Answerer {
             Self::Here { api, .. } => {
                 let query = Query::parse(&call.query).map_err(|error| Failure(error.to_string()))?;
                 let answer = api.call(Scope::Owner, &call.method, &call.path, &query, call.body.clone()).await;
+                let status = answer.as_ref().map_or_else(|error| error.status, |_| StatusCode::OK);
+                api.write_down(Caller::Owner, &call.method, &call.path, Some(&call.query), status).await;
                 answer.map_err(|error| Failure(error.message))
             }
         }

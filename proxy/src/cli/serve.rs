@@ -2,7 +2,7 @@
 //! what can change meanwhile.
 
 use super::{
-    damaged,
+    audit, damaged,
     outcome::{Failure, Outcome, out},
 };
 use crate::{
@@ -136,7 +136,13 @@ async fn serve_once(
         let s3 = s3.clone();
         move || s3.users()
     });
+    let audit = config.audit.map(|audit| audit::open(audit, &data, &metrics)).transpose()?;
     let admin = AdminService::new(engine.clone(), metrics, users, Some(access), end.clone());
+    let auditing = audit.map(|log| {
+        s3.audit_to(log.clone());
+        admin.audit_to(log.clone());
+        tokio::spawn(audit::write_down_jobs(log, engine.jobs.endings()))
+    });
     let reload = Reload {
         load: load.clone(),
         set_filter: set_filter.clone(),
@@ -149,6 +155,9 @@ async fn serve_once(
         tokio::join!(server.run(s3, admin, end), until_end(&engine, stop, may_rebuild, &ending));
     reloading.abort();
     engine.shutdown().await;
+    if let Some(auditing) = auditing {
+        auditing.abort();
+    }
     tracing::info!(in_time, "stopped");
     Ok(if is_damaged { End::Damaged(listen) } else { End::Stopped })
 }

@@ -1,12 +1,14 @@
 //! The shape of the file. Every key, its default, nothing else: an unknown key is refused with its
 //! path.
 
+mod audit;
 pub(super) mod backend;
 
 use super::{
     error::ConfigError,
     values::{ByteSize, Interval, SecretText, without_password},
 };
+use audit::Audit;
 use backend::Backend;
 use engine::{Compression, ConvertConfig, EffortSetting, Encryption, SecondCopies};
 use serde::{Deserialize, Serialize};
@@ -35,6 +37,7 @@ pub(super) struct File {
     pub(super) eject: Eject,
     pub(super) convert: Convert,
     pub(super) log: Log,
+    pub(super) audit: Audit,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

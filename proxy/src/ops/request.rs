@@ -27,7 +27,7 @@ use s3_wire::{
 use std::{
     net::IpAddr,
     ops::Deref,
-    sync::{Arc, PoisonError, RwLock, atomic::AtomicBool},
+    sync::{Arc, OnceLock, PoisonError, RwLock, atomic::AtomicBool},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -118,6 +118,8 @@ pub struct S3Request {
     pub found: Option<BucketHandle>,
     /// Whether the access log may show the key.
     pub key_shows: Arc<AtomicBool>,
+    /// Set when stored bytes are not what they should be.
+    pub damage: Arc<OnceLock<String>>,
 }
 
 /// How a request was signed.
@@ -252,12 +254,13 @@ impl S3Request {
             }
             EngineError::Integrity(why) => {
                 self.service.metrics.integrity_errors_total.inc();
-                tracing::error!(why, "stored bytes are not what they should be");
+                self.damage.get_or_init(|| why.clone());
                 ErrorCode::InternalError.into()
             }
             EngineError::Damaged(why) => {
                 self.service.metrics.integrity_errors_total.inc();
                 tracing::error!(why, "the catalog is damaged");
+                self.damage.get_or_init(|| why.clone());
                 ErrorCode::InternalError.into()
             }
             EngineError::Original(why) => {

@@ -2,6 +2,7 @@
 //! the client has gone.
 
 use crate::{
+    audit::{AuditLog, Entry, Kind},
     engine::{EngineError, Form},
     metrics::Metrics,
     peers::Share,
@@ -11,7 +12,7 @@ use s3_wire::{Operation, Target, response::RequestIds};
 use std::{
     net::IpAddr,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
@@ -29,6 +30,8 @@ struct Inner {
     ids: RequestIds,
     received: Arc<AtomicU64>,
     key_shows: Arc<AtomicBool>,
+    damage: Arc<OnceLock<String>>,
+    audit: Option<Arc<AuditLog>>,
     op: &'static str,
     inflight: Option<IntGauge>,
     bucket: String,
@@ -74,6 +77,8 @@ impl RequestRecord {
             ids,
             received: Arc::default(),
             key_shows: Arc::default(),
+            damage: Arc::default(),
+            audit: None,
             op: OP_UNKNOWN,
             inflight: None,
             bucket: String::new(),
@@ -97,6 +102,30 @@ impl RequestRecord {
     /// its key (logs see no names of sealed buckets).
     pub fn key_shows(&self) -> Arc<AtomicBool> {
         self.0.key_shows.clone()
+    }
+
+    /// Set by whoever finds that stored bytes are not what they should be: why, in words.
+    pub fn damage(&self) -> Arc<OnceLock<String>> {
+        self.0.damage.clone()
+    }
+
+    /// Has a line in this log when it changed something, was denied or met damage.
+    pub fn audited(&mut self, audit: Option<Arc<AuditLog>>) {
+        self.0.audit = audit;
+    }
+
+    /// Writes what the log is to know of it, once the head of its answer is known and before that
+    /// leaves.
+    pub async fn write_down(&self, status: http::StatusCode, code: Option<&'static str>) {
+        if let Some(why) = self.0.damage.get() {
+            self.0.tell_damage(why);
+        }
+        let Some(audit) = &self.0.audit else { return };
+        let changes = !matches!(self.0.method.as_str(), "GET" | "HEAD" | "OPTIONS");
+        let denied = matches!(status.as_u16(), 401 | 403);
+        if changes || denied {
+            audit.record(self.0.entry(Kind::S3).with("status", status.as_u16()).with("code", code)).await;
+        }
     }
 
     /// The request's ids.
@@ -159,6 +188,7 @@ impl RequestRecord {
         metrics.http_cut_total.with_label_values(&[self.0.op]).inc();
         if matches!(error, Some(EngineError::Integrity(_) | EngineError::Damaged(_))) {
             metrics.integrity_errors_total.inc();
+            self.0.tell_damage(&error.map(ToString::to_string).unwrap_or_default());
         }
         self.0.sent = sent;
         self.0.end = End::Cut;
@@ -168,6 +198,33 @@ impl RequestRecord {
     pub(super) fn detached() -> Self {
         let metrics = Metrics::new().expect("the table is valid");
         Self::new(metrics, None, &http::Method::GET, RequestIds::new(0, "test"), None)
+    }
+}
+
+impl Inner {
+    fn entry(&self, kind: Kind) -> Entry {
+        Entry::new(kind, self.op)
+            .with("request_id", self.ids.request_id.clone())
+            .with("method", self.method.clone())
+            .with("bucket", self.bucket.clone())
+            .about(&self.key, self.key_shows.load(Ordering::Relaxed))
+            .with("user", self.user.clone())
+            .from_peer(self.peer)
+    }
+
+    /// Says which request met damage, where it lies, and whose object that is.
+    fn tell_damage(&self, why: &str) {
+        tracing::error!(
+            target: "deltaweir::corruption",
+            request_id = %self.ids.request_id,
+            bucket = self.bucket,
+            key = self.key_shows.load(Ordering::Relaxed).then_some(self.key.as_str()),
+            why,
+            "stored bytes are not what they should be"
+        );
+        if let Some(audit) = &self.audit {
+            audit.write(self.entry(Kind::Corruption).with("why", why));
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::{RequestRecord, ResponseBody};
 use crate::{
+    audit::AuditLog,
     auth::{Look, Principal, Users},
     config::ServerConfig,
     engine::{Engine, Form},
@@ -26,7 +27,7 @@ use s3_wire::{
 };
 use std::{
     net::IpAddr,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, SystemTime},
 };
 use tokio::sync::Semaphore;
@@ -52,6 +53,7 @@ pub struct S3Service {
     requests: Arc<Shares>,
     uploads: Arc<Shares>,
     failures: Failures,
+    audit: OnceLock<Arc<AuditLog>>,
 }
 
 impl S3Service {
@@ -67,7 +69,13 @@ impl S3Service {
             requests: Shares::new(config.requests_per_user_max),
             uploads: Shares::new(config.uploads_per_user_max),
             failures: Failures::new(config.failures_per_second),
+            audit: OnceLock::new(),
         })
+    }
+
+    /// Writes down from now on who changed what, and who was denied. The first log stays.
+    pub fn audit_to(&self, log: Arc<AuditLog>) {
+        self.audit.get_or_init(|| log);
     }
 
     /// Users as they are now.
@@ -113,6 +121,7 @@ impl S3Service {
         let place = self.places.clone().try_acquire_owned().ok();
         let full = place.is_none();
         let mut record = RequestRecord::new(self.shared.metrics.clone(), peer, &parts.method, ids, place);
+        record.audited(self.audit.get().cloned());
         let mut body = RequestBody::new(body, self.stall_timeout, record.received());
         let result = if full {
             Err(self.slow_down("requests"))
@@ -141,6 +150,7 @@ impl S3Service {
         if close && parts.version < Version::HTTP_2 {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
+        record.write_down(response.status(), code).await;
         record.answered(response.status(), code, form);
         response.map(|body| ResponseBody::new(body, record))
     }
@@ -192,6 +202,7 @@ impl S3Service {
             said: Arc::default(),
             found: None,
             key_shows: record.key_shows(),
+            damage: record.damage(),
         };
         let request = ops::access::admit(request).await?;
         ops::operate(&request, body).await

@@ -1,7 +1,7 @@
 //! Running a job to its end.
 
 use super::{
-    Jobs,
+    JobEnded, Jobs,
     run::Running,
     spec::JobSpec,
     state::{JobState, Outcome},
@@ -94,6 +94,8 @@ impl Jobs {
             }
         }
         self.running().remove(run.job);
+        // Nobody may listen.
+        let _ = self.endings.send(JobEnded { job: run.job, run: run.lease.fence, outcome: result.as_str() });
         run.outcome.send_replace(Some(Arc::new(ended)));
         self.ended.notify_waiters();
         self.wake.notify_one();

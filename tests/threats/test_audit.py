@@ -1,0 +1,127 @@
+"""Every call that changes something or is denied has a line in a log that shows when it was changed (C124)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from outside.buckets import NewServer
+from outside.clients import s3_client
+from outside.content import noise
+from outside.failure import error_code
+from outside.server import Server, until
+from outside.users import users
+
+KEPT = {"Bucket": "off-00", "Key": "kept"}
+
+
+def lines(server: Server) -> list[dict[str, Any]]:
+    """Everything the log says."""
+    told = server.run("audit", "tail", "-n", "100000").stdout.splitlines()
+    return [json.loads(line) for line in told]
+
+
+def calls(server: Server) -> list[tuple[str, str | None, str | None, int | None]]:
+    """Operation, key, user and status of what came in from outside."""
+    return [
+        (line["op"], line.get("key"), line.get("user"), line.get("status"))
+        for line in lines(server)
+        if line["kind"] in ("s3", "admin")
+    ]
+
+
+def test_what_changes_something_or_is_denied_is_written_down_and_what_reads_is_not(new_server: NewServer) -> None:
+    server = new_server()
+    server.more_config = users(server.folder / "policies")
+    server.start()
+    s3 = s3_client(server.endpoint)
+    s3.create_bucket(Bucket="off-00")
+    s3.create_bucket(Bucket="delta-aes256-00")
+    s3.put_object(**KEPT, Body=b"x")
+    s3.get_object(**KEPT)["Body"].read()
+    s3.put_object(Bucket="delta-aes256-00", Key="a name that is a secret", Body=b"x")
+    stranger = s3_client(server.endpoint, "AKTENANT000000000000", "secret-of-tenant")
+    assert error_code(stranger.get_object, **KEPT)[0] == 403
+    guessed = s3_client(server.endpoint, secret="guessed")
+    assert error_code(guessed.list_buckets)[0] == 403
+    s3.delete_object(**KEPT)
+    assert server.admin_status("/api/v1/stats") == 200
+    assert server.admin_status("/api/v1/stats", token="x" * 32) == 401
+    server.admin("/api/v1/gc", "POST")
+    assert calls(server) == [
+        ("CreateBucket", None, "root", 200),
+        ("CreateBucket", None, "root", 200),
+        ("PutObject", "kept", "root", 200),
+        ("PutObject", None, "root", 200),
+        ("GetObject", None, "tenant", 403),
+        ("ListBuckets", None, None, 403),
+        ("DeleteObject", "kept", "root", 204),
+        ("/api/v1/stats", None, None, 401),
+        ("/api/v1/gc", None, "token", 200),
+    ]
+    until(lambda: any(line["kind"] == "job" for line in lines(server)), 20, "a job has ended")
+    sealed = [line for line in lines(server) if line.get("bucket") == "delta-aes256-00" and "key_digest" in line]
+    assert len(sealed) == 1
+    written = "".join(path.read_text() for path in (server.data / "audit").iterdir())
+    assert "a name that is a secret" not in written
+    assert "secret-of-tenant" not in written and "guessed" not in written and server.admin_token not in written
+    assert (server.data / "audit").stat().st_mode & 0o777 == 0o700
+    assert server.metrics().total("deltaweir_audit_failures_total") == 0
+
+
+def test_acknowledged_calls_are_in_the_log_after_kill_9_and_a_changed_line_is_found(new_server: NewServer) -> None:
+    server = new_server().start()
+    s3 = s3_client(server.endpoint)
+    s3.create_bucket(Bucket="off-00")
+    for number in range(20):
+        s3.put_object(Bucket="off-00", Key=f"k{number}", Body=b"x")
+    server.kill()
+    keys = [key for op, key, _, _ in calls(server) if op == "PutObject"]
+    assert keys == [f"k{number}" for number in range(20)]
+    server.start()
+    assert server.stop() == 0
+    server.run("gc")
+    assert calls(server)[-1][:3] == ("/api/v1/gc", None, "owner"), "a command without a server writes its line too"
+    whole = server.json("audit", "verify")
+    assert whole["first"] == 1 and whole["lines"] == whole["last"] > 20
+    path = sorted((server.data / "audit").glob("audit-*.jsonl"))[0]
+    text = path.read_text()
+    changed = text.replace('"user":"root"', '"user":"carl"', 1)
+    assert changed != text
+    path.write_text(changed)
+    refused = server.run("audit", "verify", check=False)
+    assert refused.returncode != 0 and "its hash does not fit" in refused.stderr, refused.stderr
+
+
+def test_damage_is_written_down_with_request_and_key(new_server: NewServer) -> None:
+    server = new_server().start()
+    s3 = s3_client(server.endpoint, retries={"max_attempts": 1})
+    s3.create_bucket(Bucket="off-00")
+    s3.put_object(**KEPT, Body=noise(1, 300_000))
+    [blob] = [path for path in server.blob_files() if path.stat().st_size > 300_000]
+    content = bytearray(blob.read_bytes())
+    content[70_000] ^= 1
+    blob.chmod(0o600)
+    blob.write_bytes(content)
+    server.drop_caches()
+    try:
+        body = s3.get_object(**KEPT)["Body"].read()
+    except Exception:  # either an error at once or a body that ends
+        body = b""
+    assert body != noise(1, 300_000)
+    until(lambda: any(line["kind"] == "corruption" for line in lines(server)), 20, "the damage is written down")
+    [told] = [line for line in lines(server) if line["kind"] == "corruption"][:1]
+    assert (told["bucket"], told["key"], told["op"]) == ("off-00", "kept", "GetObject")
+    assert told["request_id"] in server.log.read_text()
+    assert told["why"]
+
+
+def test_old_files_go_when_the_operator_says_so_and_the_log_tells_it(new_server: NewServer) -> None:
+    server = new_server(audit={"file_bytes_max": "4KiB", "sync_interval": "0s", "files_max": 2}).start()
+    s3 = s3_client(server.endpoint)
+    s3.create_bucket(Bucket="off-00")
+    for number in range(60):
+        s3.put_object(Bucket="off-00", Key=f"k{number}", Body=b"x")
+    sound = server.json("audit", "verify")
+    assert sound["files"] == 2 and sound["first"] > 1, "old files went, and the log says so"
+    assert "files-removed" in server.run("audit", "tail", "-n", "100").stdout
