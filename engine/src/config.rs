@@ -155,7 +155,8 @@ pub struct EngineConfig {
     pub kek: Option<Kek>,
     /// Threads of the codec pool; `None`: one per core.
     pub codec_threads: Option<usize>,
-    /// How long a dying blob waits before its purge.
+    /// How long a dying blob waits before its purge, at least: as long as backups are retained, if
+    /// that is longer.
     pub gc_grace: Duration,
     /// How old an upload in parts to a backend is before it counts as left behind.
     pub unfinished_age: Duration,

@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-LEAVES = ("access", "delta-codec", "deflate-view", "hash-lanes", "object-format", "s3-wire", "catalog", "storage-backends")
+LEAVES = (
+    "access",
+    "delta-codec",
+    "deflate-view",
+    "hash-lanes",
+    "object-format",
+    "s3-wire",
+    "catalog",
+    "storage-backends",
+)
 CRATES = (*LEAVES, "engine", "proxy")
 HOT_LOOPS = ("delta-codec", "hash-lanes")
 """Crates that may hold unsafe code."""

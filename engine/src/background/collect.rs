@@ -1,7 +1,7 @@
 //! Collecting what nobody needs: dying blobs by their tombstones, files of closed epochs that no
-//! row knows ([`super::sweep`]), uploads that nobody went on with. Blobs die by tombstones, never
-//! by a listing (E6), and nothing is removed on the catalog's word alone: it must be shown to be
-//! the newest state of its store first.
+//! row knows ([`super::sweep`]). Blobs die by tombstones, never by a listing (E6), and
+//! nothing is removed on the catalog's word alone: it must be shown to be the newest state of its
+//! store first.
 
 use crate::{
     background::{

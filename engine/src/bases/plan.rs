@@ -32,7 +32,7 @@ const FETCH_PER_BYTE_MAX: u64 = 4;
 const FETCH_LEN_MIN: u64 = 1 << 20;
 /// Hot content may add one part in so many of what deltas save.
 const HEAT_SHARE: u64 = 20;
-/// Useless trials after which a region stops looking at its base.
+/// Useless trials after which an upload or part stops looking at its bases.
 pub(crate) const USELESS_TRIALS_MAX: u32 = 2;
 
 /// Why content is stored as it is: label of `deltaweir_plan_total` and the reason header.

@@ -1,5 +1,5 @@
 //! Sessions of the console: what a browser holds in place of the admin token. A session has two
-//! halves, and a request must show both (docs/decisions/0027-console-sessions.md).
+//! halves, and a request must show both (docs/decisions/0028-console-sessions.md).
 
 use super::scope::Scope;
 use http::{HeaderMap, HeaderValue, header};

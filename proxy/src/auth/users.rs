@@ -1,4 +1,5 @@
-//! Users: name, account, key pair, policy. A table made at start and looked up by access key.
+//! Users: name, account, key pair, policy. A table made at start, and anew at SIGHUP
+//! (`cli/serve.rs`), and looked up by access key.
 //! Beside them the roles that users may take on ([`super::sessions`]).
 
 use super::Policy;

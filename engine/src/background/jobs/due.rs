@@ -4,7 +4,8 @@ use super::{spec::JobSpec, state::JobState};
 use catalog::JobRow;
 use std::time::Duration;
 
-/// How long a run that met passing trouble waits before it is tried again.
+/// How long a job rests after a run that met passing trouble, however long its interval is; and
+/// one without an interval after any run.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// How hard to look for something to do.
@@ -50,7 +51,10 @@ pub(super) fn due(spec: &JobSpec, row: Option<&JobRow>, backlog: u64, urgency: U
         let waits = state.failed() && idle.is_some_and(|idle| idle < RETRY_AFTER);
         return if waits { Due::No } else { Due::GoOn };
     }
-    let rest = spec.every.unwrap_or(RETRY_AFTER);
+    let rest = match spec.every {
+        Some(every) if !state.may_pass() => every,
+        every => every.map_or(RETRY_AFTER, |every| every.min(RETRY_AFTER)),
+    };
     let rested = idle.is_none_or(|idle| idle >= rest);
     match urgency {
         Urgency::Start if spec.at_start => Due::Begin { rest: Duration::ZERO },
@@ -122,5 +126,18 @@ mod tests {
         let failed = |idle| JobRow { state: json!(failed), ..row(idle) };
         assert_eq!(due(&spec().resumes(), Some(&failed(29)), 0, Urgency::Settle), Due::No);
         assert_eq!(due(&spec().resumes(), Some(&failed(30)), 0, Urgency::Routine), Due::GoOn);
+    }
+
+    #[test]
+    fn a_nightly_job_that_met_a_short_outage_does_not_wait_for_the_next_night() {
+        let nightly = || spec().every(Duration::from_secs(86_400));
+        let after = |error| JobState::default().after(&Err(error), None, false, 0);
+        let at = |state: &JobState, idle| JobRow { state: json!(state), ..row(idle) };
+        let outage = after(EngineError::Unavailable("net".into()));
+        assert_eq!(due(&nightly(), Some(&at(&outage, 29)), 0, Urgency::Routine), Due::No);
+        let again = Due::Begin { rest: RETRY_AFTER };
+        assert_eq!(due(&nightly(), Some(&at(&outage, 30)), 0, Urgency::Routine), again);
+        let lasting = after(EngineError::Integrity("bit".into()));
+        assert_eq!(due(&nightly(), Some(&at(&lasting, 3600)), 0, Urgency::Routine), Due::No, "it is for a person");
     }
 }

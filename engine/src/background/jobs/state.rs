@@ -38,6 +38,9 @@ pub(super) struct LastOutcome {
     pub(super) result: Outcome,
     /// Its report, or `{"error": …}`.
     pub(super) report: Value,
+    /// It failed of trouble that may pass by itself: the catalog or a backend was away, or busy.
+    #[serde(default)]
+    pub(super) passing: bool,
 }
 
 /// In a word.
@@ -85,7 +88,12 @@ impl JobState {
         self.cursor.is_some() && self.outcome.as_ref().is_some_and(|last| last.result == Outcome::Failed)
     }
 
-    /// Whether the last run met trouble that may have passed.
+    /// Whether the last run failed of trouble that may have passed.
+    pub(super) fn may_pass(&self) -> bool {
+        self.outcome.as_ref().is_some_and(|last| last.passing)
+    }
+
+    /// Whether the last run failed, of whatever.
     pub(super) fn failed(&self) -> bool {
         self.outcome.as_ref().is_some_and(|last| last.result == Outcome::Failed)
     }
@@ -102,7 +110,7 @@ impl JobState {
     /// Without the run that waited.
     pub(super) fn given_up(self) -> Self {
         let report = json!({ "error": "cancelled" });
-        let outcome = Some(LastOutcome { result: Outcome::Cancelled, report });
+        let outcome = Some(LastOutcome { result: Outcome::Cancelled, report, passing: false });
         Self { unfinished: false, cursor: None, outcome, ..self }
     }
 
@@ -119,7 +127,8 @@ impl JobState {
             (Err(_), Some(why)) => why,
             (Err(_), None) => Outcome::Failed,
         };
-        let passing = matches!(ended, Err(EngineError::Unavailable(_) | EngineError::Busy(_)));
+        let passing =
+            result == Outcome::Failed && matches!(ended, Err(EngineError::Unavailable(_) | EngineError::Busy(_)));
         let report = match ended {
             Ok(report) => report.clone(),
             Err(error) => json!({ "error": error.to_string() }),
@@ -137,7 +146,7 @@ impl JobState {
             unfinished: goes_on,
             cursor,
             last_ok: if result == Outcome::Ok { Some(now) } else { self.last_ok },
-            outcome: Some(LastOutcome { result, report }),
+            outcome: Some(LastOutcome { result, report, passing }),
             ..self
         }
     }
