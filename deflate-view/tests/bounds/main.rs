@@ -1,5 +1,6 @@
-//! What nobody should send: damaged, overlapping, nested and absurd containers, and bombs. No panic,
-//! no wrong byte; work and memory are counted, and bounded beyond what honest containers cost.
+//! What nobody should send: damaged, overlapping, nested and absurd containers, and bombs. No
+//! panic, no wrong byte; work and memory are counted, and bounded beyond what honest containers
+//! cost.
 
 mod damage;
 #[allow(dead_code, reason = "shared with the other tests, which use the rest")]
