@@ -38,6 +38,8 @@ pub struct AuditLog {
     settings: Settings,
     key: AuditKey,
     state: Mutex<State>,
+    /// Whoever waits for the disk: one at a time, and lines are written meanwhile.
+    syncing: Mutex<()>,
     failures: IntCounter,
     /// Dropped with the log, which ends its thread.
     _ends: mpsc::Sender<()>,
@@ -60,7 +62,14 @@ impl AuditLog {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&settings.directory)?;
         let (ends, ended) = mpsc::channel();
         let (state, notes) = State::open(&settings, &key)?;
-        let log = Arc::new(Self { settings, key, state: Mutex::new(state), failures, _ends: ends });
+        let log = Arc::new(Self {
+            settings,
+            key,
+            state: Mutex::new(state),
+            syncing: Mutex::default(),
+            failures,
+            _ends: ends,
+        });
         for note in notes {
             log.write(note);
         }
@@ -107,7 +116,24 @@ impl AuditLog {
     /// # Errors
     /// The disk refuses.
     pub fn sync(&self) -> io::Result<()> {
-        self.state().sync(&self.settings, &self.key)
+        let _alone = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((file, seq, link)) = self.state().not_synced()? else { return Ok(()) };
+        file.sync_all()?;
+        self.write_head(seq, &link)?;
+        let mut state = self.state();
+        state.is_synced = state.position.seq == seq;
+        Ok(())
+    }
+
+    /// Says durably how far the log goes.
+    fn write_head(&self, seq: u64, link: &[u8; 32]) -> io::Result<()> {
+        let directory = &self.settings.directory;
+        let (new, head) = (directory.join("head.new"), directory.join(HEAD));
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(self.key.head(seq, link).as_bytes())?;
+        file.sync_all()?;
+        fs::rename(new, head)?;
+        File::open(directory)?.sync_all()
     }
 
     fn sync_or_count(&self) {
@@ -199,23 +225,17 @@ impl State {
         let link = last_position(newest_old)?.0.map(|last| hex::encode(last.link));
         let note = Entry::new(Kind::Log, "files-removed").with("before", oldest_kept.first).with("link", link);
         self.append_here(key, note)?;
-        self.sync(settings, key)?;
+        // Said durably before it is done; the head follows with the next sync.
+        self.file.sync_all()?;
         old.iter().try_for_each(|file| fs::remove_file(&file.path))
     }
 
-    fn sync(&mut self, settings: &Settings, key: &AuditKey) -> io::Result<()> {
+    /// The file, and where it ends, when some of its lines may not be on the disk.
+    fn not_synced(&self) -> io::Result<Option<(File, u64, [u8; 32])>> {
         if self.is_synced {
-            return Ok(());
+            return Ok(None);
         }
-        self.file.sync_all()?;
-        let (new, head) = (settings.directory.join("head.new"), settings.directory.join(HEAD));
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(key.head(self.position.seq, &self.position.link).as_bytes())?;
-        file.sync_all()?;
-        fs::rename(new, head)?;
-        File::open(&settings.directory)?.sync_all()?;
-        self.is_synced = true;
-        Ok(())
+        Ok(Some((self.file.try_clone()?, self.position.seq, self.position.link)))
     }
 }
 

@@ -82,6 +82,28 @@ fn tamper(directory: &Path, how: u8, one: usize, other: usize) -> bool {
     changed != text || how == 8 && one % files.len() + 1 < files.len()
 }
 
+#[test]
+fn lines_are_written_and_files_go_while_others_wait_for_the_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = open(directory.path(), KEY, 3);
+    std::thread::scope(|threads| {
+        for writer in 0..4 {
+            let log = &log;
+            threads.spawn(move || {
+                for number in 0..50 {
+                    log.write(Entry::new(Kind::S3, "PutObject").about(&format!("{writer}/{number}"), true));
+                    if number % 8 == writer {
+                        log.sync().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    drop(log);
+    let sound = check(directory.path()).unwrap();
+    assert!(sound.last >= 200, "{sound:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
