@@ -38,7 +38,7 @@ pub(super) struct LastOutcome {
     pub(super) result: Outcome,
     /// Its report, or `{"error": …}`.
     pub(super) report: Value,
-    /// It failed of trouble that may pass by itself: the catalog or a backend was away, or busy.
+    /// It failed of trouble that may pass by itself: the catalog or a backend was away, busy or full.
     #[serde(default)]
     pub(super) passing: bool,
 }
@@ -127,8 +127,8 @@ impl JobState {
             (Err(_), Some(why)) => why,
             (Err(_), None) => Outcome::Failed,
         };
-        let passing =
-            result == Outcome::Failed && matches!(ended, Err(EngineError::Unavailable(_) | EngineError::Busy(_)));
+        let passing = result == Outcome::Failed
+            && matches!(ended, Err(EngineError::Unavailable(_) | EngineError::Busy(_) | EngineError::Full));
         let report = match ended {
             Ok(report) => report.clone(),
             Err(error) => json!({ "error": error.to_string() }),
