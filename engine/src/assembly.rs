@@ -315,26 +315,10 @@ impl Paths {
 
 /// Who does the jobs.
 pub(crate) fn workers(foundation: &Foundation, paths: &Paths) -> Workers {
-    let Foundation { config, catalog, blobs, disks, originals, keyring, safety, writer, .. } = foundation;
-    let Foundation { hash_pool, budget, pins, looks, soundness, alone, metrics, .. } = foundation;
+    let Foundation { config, catalog, blobs, disks, originals, safety, writer, .. } = foundation;
+    let Foundation { hash_pool, budget, pins, soundness, alone, metrics, .. } = foundation;
     let Paths { adopter, buckets, read, uploads, changes, .. } = paths;
-    let copier = Arc::new(Copier {
-        base_copies: config.base_copies,
-        second_copies: config.second_copies,
-        bytes_per_second: config.scrub.bytes_per_second,
-        catalog: catalog.clone(),
-        blobs: blobs.clone(),
-        buckets: buckets.clone(),
-        pins: pins.clone(),
-        disks: disks.clone(),
-        safety: safety.clone(),
-        writer: writer.clone(),
-        budget: budget.clone(),
-        hash_pool: hash_pool.clone(),
-        looks: looks.clone(),
-        metrics: metrics.clone(),
-    });
-    let quarantines = Arc::new(Quarantines { catalog: catalog.clone(), metrics: metrics.clone() });
+    let copier = copier(foundation, paths);
     let (converter, ordered) = converters(foundation, paths);
     let sweeper =
         Sweeper { catalog: catalog.clone(), blobs: blobs.clone(), safety: safety.clone(), metrics: metrics.clone() };
@@ -392,25 +376,53 @@ pub(crate) fn workers(foundation: &Foundation, paths: &Paths) -> Workers {
             changes: changes.clone(),
             uploads: uploads.clone(),
         }),
-        scrubber: Arc::new(Scrubber {
-            defaults: config.scrub.clone(),
-            catalog: catalog.clone(),
-            blobs: blobs.clone(),
-            buckets: buckets.clone(),
-            pins: pins.clone(),
-            keyring: keyring.clone(),
-            safety: safety.clone(),
-            copier: copier.clone(),
-            quarantines,
-            budget: budget.clone(),
-            hash_pool: hash_pool.clone(),
-            metrics: metrics.clone(),
-        }),
+        scrubber: scrubber(foundation, paths, &copier),
         copier,
         safety: safety.clone(),
         converter,
         ordered,
     }
+}
+
+fn copier(foundation: &Foundation, paths: &Paths) -> Arc<Copier> {
+    let Foundation { config, catalog, blobs, disks, safety, writer, .. } = foundation;
+    let Foundation { hash_pool, budget, pins, looks, metrics, .. } = foundation;
+    let buckets = &paths.buckets;
+    Arc::new(Copier {
+        base_copies: config.base_copies,
+        second_copies: config.second_copies,
+        bytes_per_second: config.scrub.bytes_per_second,
+        catalog: catalog.clone(),
+        blobs: blobs.clone(),
+        buckets: buckets.clone(),
+        pins: pins.clone(),
+        disks: disks.clone(),
+        safety: safety.clone(),
+        writer: writer.clone(),
+        budget: budget.clone(),
+        hash_pool: hash_pool.clone(),
+        looks: looks.clone(),
+        metrics: metrics.clone(),
+    })
+}
+
+fn scrubber(foundation: &Foundation, paths: &Paths, copier: &Arc<Copier>) -> Arc<Scrubber> {
+    let Foundation { config, catalog, blobs, keyring, safety, hash_pool, budget, pins, metrics, .. } = foundation;
+    let buckets = &paths.buckets;
+    Arc::new(Scrubber {
+        defaults: config.scrub.clone(),
+        catalog: catalog.clone(),
+        blobs: blobs.clone(),
+        buckets: buckets.clone(),
+        pins: pins.clone(),
+        keyring: keyring.clone(),
+        safety: safety.clone(),
+        copier: copier.clone(),
+        quarantines: Arc::new(Quarantines { catalog: catalog.clone(), metrics: metrics.clone() }),
+        budget: budget.clone(),
+        hash_pool: hash_pool.clone(),
+        metrics: metrics.clone(),
+    })
 }
 
 fn packer(foundation: &Foundation, paths: &Paths, copier: &Arc<Copier>) -> Arc<Packer> {

@@ -18,7 +18,7 @@ mod scrub;
 mod serve;
 
 use crate::{
-    config::{Environment, Overrides, ServeConfig},
+    config::{ConfigError, Environment, Overrides, ServeConfig},
     engine::RecoveryOptions,
     metrics,
 };
@@ -248,136 +248,146 @@ pub fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> Outcome {
     let Arguments { global, command } = arguments;
-    let overrides = |flags: Option<ServeFlags>| {
-        let flags = flags.unwrap_or_default();
-        Overrides {
-            config: global.config.clone(),
-            data: global.data.clone(),
-            listen: flags.listen,
-            admin_listen: flags.admin_listen,
-            admin_over_http: flags.admin_over_http,
-            catalog: flags.catalog,
-            log: flags.log,
-        }
-    };
-    let load = |flags| ServeConfig::load(&overrides(flags), &Environment::of_process());
-    let ask = |call: ask::Call| -> Result<Value, Failure> {
-        let config = load(None)?;
-        runtime()?.block_on(Store::of(config).ask(call))
-    };
     let json = global.json;
     match command {
-        Command::Serve(flags) => {
-            let accept_older_catalog = flags.accept_older_catalog;
-            let overrides = overrides(Some(flags));
-            let load = move || ServeConfig::load(&overrides, &Environment::of_process());
-            let mut config = load()?;
-            config.engine.safety.accept_older_catalog = accept_older_catalog;
-            runtime()?.block_on(serve::serve(config, Box::new(load)))
-        }
-        Command::Stats => show(json, &ask(ask::Call::get("stats", &[]))?, print::stats),
-        Command::Ls(flags) => {
-            let store = Store::of(load(None)?);
-            show(json, &runtime()?.block_on(list::list(store, &flags))?, list::print)
-        }
-        Command::Demo(flags) => runtime()?.block_on(async {
-            let Some(demo) = demo::demo(flags).await? else { return Ok(()) };
-            let overrides = demo.overrides.clone();
-            let load = move || ServeConfig::load(&overrides, &Environment::default());
-            Box::pin(serve::serve(load()?, Box::new(load))).await
-        }),
-        Command::Explain { object, version, all } => {
-            let (bucket, key) = parse_object(&object)?;
-            let version = version.unwrap_or_default();
-            let call = ask::Call::get("explain", &[("bucket", bucket), ("key", key), ("version", &version)]);
-            show(json, &ask(call)?, if all { print::outline } else { print::explanation })
-        }
+        Command::Serve(flags) => global.serve(flags),
+        Command::Demo(flags) => runtime()?.block_on(serve_demo(flags)),
+        Command::Stats => show(json, &global.ask(ask::Call::get("stats", &[]))?, print::stats),
+        Command::Ls(flags) => show(json, &runtime()?.block_on(list::list(global.store()?, &flags))?, list::print),
+        Command::Explain { object, version, all } => global.explain(&object, version.as_deref(), all),
         Command::Inspect { what, base: None } if is_blob(&what) => {
-            show(json, &ask(ask::Call::get("inspect", &[("blob", &what)]))?, print::outline)
+            show(json, &global.ask(ask::Call::get("inspect", &[("blob", &what)]))?, print::outline)
         }
         Command::Inspect { what, base } => delta::inspect(&PathBuf::from(what), base.as_deref(), json),
         Command::Gc { now, empty_trash, undo, sweep } => {
             let flag = |set| if set { "true" } else { "false" };
             let wishes =
                 [("now", flag(now)), ("empty_trash", flag(empty_trash)), ("undo", flag(undo)), ("sweep", flag(sweep))];
-            let call = ask::Call::post("gc", &wishes);
-            show(json, &ask(call)?, print::outline)
+            show(json, &global.ask(ask::Call::post("gc", &wishes))?, print::outline)
         }
         Command::Scrub(flags) => {
-            let store = Store::of(load(None)?);
-            let report = runtime()?.block_on(scrub::run(store, &flags, json))?;
+            let report = runtime()?.block_on(scrub::run(global.store()?, &flags, json))?;
             show(json, &report, scrub::print)?;
             scrub::verdict(&report)
         }
         Command::Convert(flags) => {
-            let store = Store::of(load(None)?);
-            show(json, &runtime()?.block_on(convert::convert(flags, store, json))?, print::outline)
+            show(json, &runtime()?.block_on(convert::convert(flags, global.store()?, json))?, print::outline)
         }
-        Command::Jobs { job: None, .. } => show(json, &ask(ask::Call::get("jobs", &[]))?, print::jobs),
+        Command::Jobs { job: None, .. } => show(json, &global.ask(ask::Call::get("jobs", &[]))?, print::jobs),
         Command::Jobs { job: Some(job), action, parameters } => {
-            let path = format!("jobs/{job}");
-            let act = |action| ask::Call::post(&path, &[("action", action)]);
-            let call = match action {
-                Some(JobCommand::Start) => {
-                    let parameters = parameters.map_or(Ok(Value::Null), |text| serde_json::from_str(&text))?;
-                    let store = Store::of(load(None)?);
-                    let report = runtime()?.block_on(follow::start(store, &job, parameters, json))?;
-                    return show(json, &report, print::outline);
-                }
-                Some(JobCommand::Follow) => {
-                    let store = Store::of(load(None)?);
-                    let report = runtime()?.block_on(follow::running(store, &job, json))?;
-                    return show(json, &report, print::outline);
-                }
-                None => ask::Call::get(&path, &[]),
-                Some(JobCommand::Pause) => act("pause"),
-                Some(JobCommand::Resume) => act("resume"),
-                Some(JobCommand::Cancel) => act("cancel"),
-            };
-            show(json, &ask(call)?, print::outline)
+            show(json, &global.job(&job, action, parameters.as_deref())?, print::outline)
         }
-        Command::Import(flags) => adopting::import(load(None)?, &flags, json),
-        Command::Eject(flags) => adopting::eject(load(None)?, &flags, json),
-        Command::Estimate(flags) => adopting::run_estimate(&load(None)?, flags, json),
+        Command::Import(flags) => adopting::import(global.load()?, &flags, json),
+        Command::Eject(flags) => adopting::eject(global.load()?, &flags, json),
+        Command::Estimate(flags) => adopting::run_estimate(&global.load()?, flags, json),
         Command::Delta { action } => delta::run(action, json),
-        Command::Backup { list: true } => show(json, &ask(ask::Call::get("backups", &[]))?, print::outline),
+        Command::Backup { list: true } => show(json, &global.ask(ask::Call::get("backups", &[]))?, print::outline),
         Command::Backup { list: false } => {
-            let store = Store::of(load(None)?);
-            let report = runtime()?.block_on(follow::start(store, "backup", Value::Null, json))?;
-            show(json, &report, print::outline)
+            show(json, &global.job("backup", Some(JobCommand::Start), None)?, print::outline)
         }
-        Command::Restore { list: true, .. } => runtime()?.block_on(recover::list(load(None)?, json)),
+        Command::Restore { list: true, .. } => runtime()?.block_on(recover::list(global.load()?, json)),
         Command::Restore { backup, list: false, trouble } => {
             let options = recover::options(backup, &trouble);
-            runtime()?.block_on(recover::recover(load(None)?, options, json))
+            runtime()?.block_on(recover::recover(global.load()?, options, json))
         }
         Command::Rebuild { in_place, trouble } => {
             let options = RecoveryOptions { manifests: true, in_place, ..recover::options(None, &trouble) };
-            runtime()?.block_on(recover::recover(load(None)?, options, json))
+            runtime()?.block_on(recover::recover(global.load()?, options, json))
         }
-        Command::Policy { action } => show(json, &ask(policy::call(&action)?)?, policy::print),
+        Command::Policy { action } => show(json, &global.ask(policy::call(&action)?)?, policy::print),
         Command::Recover { merge: _, from, accept_unsealed_until } => {
             let options = RecoveryOptions { accept_unsealed_until, ..recover::merge_options() };
-            runtime()?.block_on(merge::merge(|| Ok(load(None)?), from, options, json))
+            runtime()?.block_on(merge::merge(|| Ok(global.load()?), from, options, json))
         }
-        Command::Audit { action } => audit::run(load(None)?, &action, json),
-        Command::Config { action: ConfigAction::Check } => {
-            let config = load(None)?;
-            if let Some(files) = &config.server.tls {
-                crate::server::Certificate::read(files)?;
-            }
-            if json {
-                return show(json, &serde_json::json!({ "ok": true, "warnings": config.warnings }), print::outline);
-            }
-            config.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
-            out("the configuration is good")
-        }
+        Command::Audit { action } => audit::run(global.load()?, &action, json),
+        Command::Config { action: ConfigAction::Check } => global.check_config(),
         Command::Config { action: ConfigAction::Show } => {
-            let shown = load(None)?.shown;
+            let shown = global.load()?.shown;
             if json { show(json, &toml::from_str::<Value>(&shown)?, print::outline) } else { out(shown.trim_end()) }
         }
         Command::Reference { page: Page::Metrics } => out(metrics::reference_page().trim_end()),
     }
+}
+
+impl Global {
+    fn overrides(&self, flags: ServeFlags) -> Overrides {
+        Overrides {
+            config: self.config.clone(),
+            data: self.data.clone(),
+            listen: flags.listen,
+            admin_listen: flags.admin_listen,
+            admin_over_http: flags.admin_over_http,
+            catalog: flags.catalog,
+            log: flags.log,
+        }
+    }
+
+    /// The configuration of this process.
+    fn load(&self) -> Result<ServeConfig, ConfigError> {
+        ServeConfig::load(&self.overrides(ServeFlags::default()), &Environment::of_process())
+    }
+
+    fn store(&self) -> Result<Store, ConfigError> {
+        self.load().map(Store::of)
+    }
+
+    /// Asks the server, or the store where none runs.
+    fn ask(&self, call: ask::Call) -> Result<Value, Failure> {
+        runtime()?.block_on(self.store()?.ask(call))
+    }
+
+    fn serve(&self, flags: ServeFlags) -> Outcome {
+        let accept_older_catalog = flags.accept_older_catalog;
+        let overrides = self.overrides(flags);
+        let load = move || ServeConfig::load(&overrides, &Environment::of_process());
+        let mut config = load()?;
+        config.engine.safety.accept_older_catalog = accept_older_catalog;
+        runtime()?.block_on(serve::serve(config, Box::new(load)))
+    }
+
+    fn explain(&self, object: &str, version: Option<&str>, all: bool) -> Outcome {
+        let (bucket, key) = parse_object(object)?;
+        let asked = [("bucket", bucket), ("key", key), ("version", version.unwrap_or_default())];
+        let told = self.ask(ask::Call::get("explain", &asked))?;
+        show(self.json, &told, if all { print::outline } else { print::explanation })
+    }
+
+    /// One job: what it does, or what was done about it.
+    fn job(&self, job: &str, action: Option<JobCommand>, parameters: Option<&str>) -> Result<Value, Failure> {
+        let path = format!("jobs/{job}");
+        let act = |action| self.ask(ask::Call::post(&path, &[("action", action)]));
+        match action {
+            None => self.ask(ask::Call::get(&path, &[])),
+            Some(JobCommand::Start) => {
+                let parameters = parameters.map_or(Ok(Value::Null), serde_json::from_str)?;
+                runtime()?.block_on(follow::start(self.store()?, job, parameters, self.json))
+            }
+            Some(JobCommand::Follow) => runtime()?.block_on(follow::running(self.store()?, job, self.json)),
+            Some(JobCommand::Pause) => act("pause"),
+            Some(JobCommand::Resume) => act("resume"),
+            Some(JobCommand::Cancel) => act("cancel"),
+        }
+    }
+
+    fn check_config(&self) -> Outcome {
+        let config = self.load()?;
+        if let Some(files) = &config.server.tls {
+            crate::server::Certificate::read(files)?;
+        }
+        if self.json {
+            return show(true, &serde_json::json!({ "ok": true, "warnings": config.warnings }), print::outline);
+        }
+        config.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        out("the configuration is good")
+    }
+}
+
+/// Makes the demo's store, and serves it.
+async fn serve_demo(flags: demo::DemoFlags) -> Outcome {
+    let Some(demo) = demo::demo(flags).await? else { return Ok(()) };
+    let overrides = demo.overrides.clone();
+    let load = move || ServeConfig::load(&overrides, &Environment::default());
+    Box::pin(serve::serve(load()?, Box::new(load))).await
 }
 
 /// Whether this is a blob's id. A file of such a name is shown as `./NAME`.
