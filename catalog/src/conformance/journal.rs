@@ -151,9 +151,11 @@ pub async fn where_a_journal_blob_ends_is_decided_once<F: Factory>(factory: &F) 
     assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 0, cut: 4, last: 6 });
     assert_eq!(catalog.trim_journal(4).await.unwrap(), 4);
     assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 4, cut: 4, last: 6 });
-    assert_eq!(catalog.cut_journal(0, 2).await.unwrap(), 4, "somebody who was asleep");
+    assert_eq!(catalog.cut_journal(0, 2).await.unwrap(), 0, "somebody who was asleep looks again");
     assert_eq!(catalog.cut_journal(4, 6).await.unwrap(), 6);
+    assert_eq!(catalog.cut_journal(0, 6).await.unwrap(), 0, "the next cut is not the end of the first blob");
     catalog.trim_journal(6).await.unwrap();
+    assert_eq!(catalog.cut_journal(4, 6).await.unwrap(), 4, "nothing is left to be shipped");
     assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 6, cut: 6, last: 6 });
     assert_eq!(catalog.last_seq().await.unwrap(), 6, "none of this is a mutation");
 }
