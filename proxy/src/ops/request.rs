@@ -8,17 +8,17 @@ use super::{
 use crate::{
     auth::{Principal, Users},
     config::ServerConfig,
-    engine::{BucketHandle, Engine, EngineError, ObjectInfo, StoreError},
+    engine::{BucketHandle, Engine},
     metrics::Metrics,
 };
 use access::MapContext;
 use bytes::Bytes;
-use catalog::{Precondition, UnixMs};
+use catalog::UnixMs;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use s3_wire::{
-    DecodedBody, ETag, ErrorCode, Framing, Operation, S3Error, Target,
+    DecodedBody, ErrorCode, Framing, Operation, S3Error, Target,
     checksum::{ChecksumClaim, Claims},
-    headers::{Current, WriteConditions, single},
+    headers::single,
     operation::RequestBody as BodyKind,
     response,
     sigv4::{PayloadMode, SignatureKind, Verifier},
@@ -208,143 +208,6 @@ impl S3Request {
         let message = "Missing required header for this request: Content-MD5 OR x-amz-checksum-*";
         Err(S3Error::with_message(ErrorCode::InvalidRequest, message))
     }
-
-    /// What the client is told about an engine error. Logged here, once.
-    pub(super) fn refusal(&self, error: EngineError) -> S3Error {
-        match error {
-            EngineError::PreconditionFailed => ErrorCode::PreconditionFailed.into(),
-            EngineError::Locked => {
-                S3Error::with_message(ErrorCode::AccessDenied, "Access Denied because object protected by object lock.")
-            }
-            EngineError::BucketState => ErrorCode::InvalidBucketState.into(),
-            EngineError::NotEmpty => ErrorCode::BucketNotEmpty.into(),
-            EngineError::NoBucket => ErrorCode::NoSuchBucket.into(),
-            EngineError::NoUpload => ErrorCode::NoSuchUpload.into(),
-            EngineError::Conflict => ErrorCode::OperationAborted.into(),
-            EngineError::TooLarge => ErrorCode::EntityTooLarge.into(),
-            EngineError::Busy(what) => {
-                self.service.metrics.rejected_total.with_label_values(&[what]).inc();
-                tracing::debug!(what, "busy");
-                ErrorCode::SlowDown.into()
-            }
-            EngineError::Full => {
-                tracing::error!("storage is full");
-                S3Error::with_message(
-                    ErrorCode::ServiceUnavailable,
-                    "The server's storage is full: uploads are refused until there is space, reads and deletes are served. Delete what is not \
-                     needed, or ask the server's operator for more space.",
-                )
-            }
-            EngineError::Unavailable(why) => {
-                tracing::warn!(why, "unavailable");
-                ErrorCode::ServiceUnavailable.into()
-            }
-            EngineError::NotCurrent(why) => {
-                // Said once, when it was found out; clients repeat their requests.
-                tracing::debug!(why, "a write was refused");
-                S3Error::with_message(
-                    ErrorCode::ServiceUnavailable,
-                    "Writes are refused: the server's catalog is not the newest state of its store, or the store is not its own. \
-                     Its log says why; its operator must act.",
-                )
-            }
-            EngineError::Fenced => {
-                tracing::warn!("a write was refused because this process lost its epoch");
-                ErrorCode::ServiceUnavailable.into()
-            }
-            EngineError::Integrity(why) => {
-                self.service.metrics.integrity_errors_total.inc();
-                self.damage.get_or_init(|| why.clone());
-                ErrorCode::InternalError.into()
-            }
-            EngineError::Damaged(why) => {
-                self.service.metrics.integrity_errors_total.inc();
-                tracing::error!(why, "the catalog is damaged");
-                self.damage.get_or_init(|| why.clone());
-                ErrorCode::InternalError.into()
-            }
-            EngineError::Original(why) => {
-                tracing::error!(why, "the original of adopted content has changed");
-                S3Error::with_message(
-                    ErrorCode::InternalError,
-                    "The original of this object was changed or removed in its store after it was adopted.",
-                )
-            }
-            EngineError::Other(why) => {
-                tracing::error!(why, "internal error");
-                ErrorCode::InternalError.into()
-            }
-            EngineError::NoJob(_) | EngineError::JobRuns(_) | EngineError::JobRefused(_) | EngineError::Stopped(_) => {
-                tracing::error!(%error, "a request failed with an error of a background job");
-                ErrorCode::InternalError.into()
-            }
-        }
-    }
-
-    pub(super) fn store_refusal(&self, error: StoreError<S3Error>) -> S3Error {
-        match error {
-            StoreError::Body(error) => error,
-            StoreError::Engine(error) => self.refusal(error),
-        }
-    }
-
-    /// What the key must hold for a conditional write to go through, from what it holds now.
-    pub(super) async fn precondition(
-        &self,
-        bucket: &BucketHandle,
-        key: &str,
-    ) -> Result<(WriteConditions, Precondition)> {
-        let conditions = WriteConditions::from_headers(&self.headers)?;
-        let precondition = self.holding(bucket, key, &conditions).await?;
-        Ok((conditions, precondition))
-    }
-
-    /// What the key must still hold when conditions, which hold now, are to hold in the commit.
-    pub(super) async fn holding(
-        &self,
-        bucket: &BucketHandle,
-        key: &str,
-        conditions: &WriteConditions,
-    ) -> Result<Precondition> {
-        if conditions.is_empty() {
-            return Ok(Precondition::None);
-        }
-        if *conditions != (WriteConditions { if_none_match_any: true, ..WriteConditions::default() }) {
-            // Whether a tag, a date or a size matches says what the object holds (C41).
-            self.authorize("s3:GetObject", bucket, Some(key)).await?;
-        }
-        let current = self.service.engine.read.head(bucket, key).await.map_err(|error| self.refusal(error))?;
-        conditions.evaluate(current.as_ref().map(held).as_ref())?;
-        Ok(current.map_or(Precondition::Absent, |info| Precondition::Current(info.version.id)))
-    }
-
-    /// As [`S3Request::refusal`] for a commit under conditions. When the race was lost, the
-    /// conditions are held against the winner: they fail, or they would hold again, which S3 calls
-    /// a conflict worth repeating.
-    pub(super) async fn commit_refusal(
-        &self,
-        bucket: &BucketHandle,
-        key: &str,
-        conditions: &WriteConditions,
-        error: EngineError,
-    ) -> S3Error {
-        if !matches!(error, EngineError::PreconditionFailed) {
-            return self.refusal(error);
-        }
-        match self.service.engine.read.head(bucket, key).await {
-            Err(error) => self.refusal(error),
-            Ok(winner) => match conditions.evaluate(winner.as_ref().map(held).as_ref()) {
-                Err(error) => error,
-                Ok(()) => ErrorCode::ConditionalRequestConflict.into(),
-            },
-        }
-    }
-}
-
-/// What an object says to conditions of writes.
-fn held(info: &ObjectInfo) -> Current {
-    let etag = ETag::from_wire(&info.facts.etag);
-    Current { etag, last_modified: time_of(info.version.modified_ms), size: info.version.size }
 }
 
 /// Whether a client vouches for its payload.
