@@ -53,8 +53,8 @@ DAMAGE = Row(
                 Query(rate("deltaweir_audit_failures_total"), "lines of the audit log"),
             ],
             "ops",
-            "request: a client's body was not what the client said; that one is not damage here. Lines of the audit log "
-            "could not be written, or not brought to the disk.",
+            "request: a client's body was not what the client said; that one is not damage here. "
+            "Lines of the audit log could not be written, or not brought to the disk.",
             width=12,
         ),
         Panel(
