@@ -359,9 +359,10 @@ pub trait Catalog: Send + Sync + 'static {
     /// How far the journal has been shipped: what is trimmed was.
     async fn journal_marks(&self) -> Result<JournalMarks>;
     /// Decides, for every shipper at once, that the journal's rows after `after` (what is shipped)
-    /// up to `to` are one blob. Gives where that blob ends: `to`, or what was decided before; `after`
-    /// itself when rows behind it have been shipped meanwhile, so that the caller looks again. So
-    /// two shippers that do not know of each other write the same rows under the same name (E23).
+    /// up to `to` are one blob. Gives where that blob ends: `to`, or what was decided before;
+    /// `after` itself when rows behind it have been shipped meanwhile, so that the caller looks
+    /// again. So two shippers that do not know of each other write the same rows under the same
+    /// name (E23).
     /// Not a mutation: no journal row.
     async fn cut_journal(&self, after: Seq, to: Seq) -> Result<Seq>;
 

@@ -38,7 +38,8 @@ pub(super) struct LastOutcome {
     pub(super) result: Outcome,
     /// Its report, or `{"error": …}`.
     pub(super) report: Value,
-    /// It failed of trouble that may pass by itself: the catalog or a backend was away, busy or full.
+    /// It failed of trouble that may pass by itself: the catalog or a backend was away, busy or
+    /// full.
     #[serde(default)]
     pub(super) passing: bool,
 }
