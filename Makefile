@@ -1,5 +1,5 @@
 # The developer's commands; CI runs `make test` and nothing else.
-.PHONY: help run cluster test test-all campaigns reliability reliability-page docker-test arm-test bench bench-baseline bench-codec bench-compressed bench-bases bench-goals bench-report demo lint fmt audit pin
+.PHONY: help run cluster test test-all campaigns reliability reliability-page docker-test arm-test release release-test bench bench-baseline bench-codec bench-compressed bench-bases bench-goals bench-report demo lint fmt audit pin
 
 PY := .venv/bin/python
 
@@ -44,16 +44,25 @@ docker-test: ## the image and the compose files, built and run by a real Docker 
 arm-test: ## the codec's tests on an emulated ARM processor, for its NEON comparisons (installs a cross compiler and qemu)
 	@tests/arm/test.sh
 
+TARGETS := x86_64-unknown-linux-musl aarch64-unknown-linux-musl
+
+release: ## static binaries, .deb, images, checksums, SBOM, signature, install.sh in results/release (TARGETS=… for fewer)
+	release/release.sh $(TARGETS)
+
+release-test: ## installs what `make release` made in a bare Debian, and times it until `deltaweir demo` shows a ratio (root)
+	tests/release/bare.sh
+
 lint: ## formatting, clippy, licences and version floors, ruff, mypy
 	@tests/setup.sh
 	cargo fmt --all --check
 	cargo clippy --workspace --locked --all-features --all-targets -- -D warnings
 	.tools/bin/cargo-deny --locked --all-features check bans licenses sources
-	.venv/bin/ruff check tests docs grafana
+	.venv/bin/ruff check tests docs grafana release
 	cd tests/rust-sdk && cargo fmt --check
 	.venv/bin/mypy tests
 	.venv/bin/mypy docs/format
 	.venv/bin/mypy grafana
+	.venv/bin/mypy release/sbom.py
 	cd docs/benchmark && ../../.venv/bin/mypy
 
 fmt: ## format Rust and Python

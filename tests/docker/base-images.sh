@@ -13,24 +13,11 @@ binary=${1:+$(realpath "$1")}
 cd "$(dirname "$0")/../.."
 
 suite=bookworm
-mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-debian() { # KEPT PACKAGE,…: a root file system with these packages, as a tar file
-    local kept=$1
-    [ -s "$kept" ] && return
-    mkdir -p "$(dirname "$kept")"
-    debootstrap --variant=minbase --include="$2" "$suite" "$work/root" "$mirror" >"$kept.log" 2>&1 ||
-        { tail -20 "$kept.log"; exit 1; }
-    # Devices are the engine's; what apt downloaded is needed no more.
-    tar --create --file="$kept.new" --directory="$work/root" --exclude='./dev/*' --exclude='./var/cache/apt/*.bin' \
-        --exclude='./var/cache/apt/archives/*.deb' --exclude='./var/lib/apt/lists/*' .
-    mv "$kept.new" "$kept"
-    rm -rf "$work/root"
-}
 kept=.tools/docker/$suite.tar
-debian "$kept" ca-certificates
+tests/docker/debian.sh "$kept" ca-certificates
 docker import "$kept" deltaweir-test/debian
 
 if [ -n "$binary" ]; then
@@ -43,7 +30,7 @@ if [ -n "$binary" ]; then
 else
     # The crates come along, so that the stage needs no network and nothing of this machine's configuration.
     with_c=.tools/docker/$suite-c.tar
-    debian "$with_c" ca-certificates,gcc,libc6-dev,make
+    tests/docker/debian.sh "$with_c" ca-certificates,gcc,libc6-dev,make
     docker import "$with_c" deltaweir-test/c
     prefix=$work/rust/root/usr/local
     mkdir -p "$prefix/rust" "$prefix/cargo"
