@@ -190,7 +190,9 @@ def test_the_unit_allows_every_system_call_that_the_server_makes(tmp_path: Path)
     made = {line.split()[-1] for line in calls.read_text().splitlines()[2:-2]}
     assert {"accept4", "futex", "prlimit64"} <= made, made
     # `execve` of the program itself comes before a unit's filter binds what follows.
-    assert made - allowed - {"total"} == set()
+    # SQLite gives its files to the owner of the folder when root runs it, and only then.
+    expected = {"total", "fchown"} if os.geteuid() == 0 else {"total"}
+    assert made - allowed - expected == set()
 
 
 def test_the_list_of_components_has_what_cargo_links_and_what_it_pins(bom: Any) -> None:
@@ -224,7 +226,7 @@ sys.exit(str(error) if error else 0)
 """
 
     def verdict(text: str) -> subprocess.CompletedProcess[str]:
-        command = [tools / "python/bin/python", "-c", check]
+        command: list[str | Path] = [tools / "python/bin/python", "-c", check]
         return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 
     text = (built / f"{NAME}.cdx.json").read_text()
@@ -237,7 +239,7 @@ def test_actionlint_has_nothing_to_say_about_the_workflows(tmp_path: Path) -> No
     subprocess.run([ROOT / "release/tools.sh", "actionlint"], check=True)
 
     def verdict(*paths: Path) -> subprocess.CompletedProcess[str]:
-        command = [tools / "bin/actionlint", "-shellcheck=", "-no-color", *paths]
+        command: list[str | Path] = [tools / "bin/actionlint", "-shellcheck=", "-no-color", *paths]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
     workflows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
