@@ -43,6 +43,9 @@ pub trait Catalog: Send + Sync + 'static {
     /// Closes the epochs that were not heard of for `lease_ms`, by the catalog's clock, and returns
     /// them. A catalog owned by one process has none: its writer needs no lease.
     async fn close_stale_epochs(&self, lease_ms: UnixMs) -> Result<Vec<u32>>;
+    /// Writers whose epochs are open, in the order of their epochs: one process each, those that
+    /// ended without a word included until another closes their epoch.
+    async fn open_writers(&self) -> Result<Vec<OpenWriter>>;
     /// Epochs that are closed: blobs made in them and unknown to the catalog are garbage.
     async fn closed_epochs(&self) -> Result<Vec<u32>>;
 

@@ -10,6 +10,7 @@ mod listing;
 mod lock;
 mod multipart;
 mod versions;
+mod writers;
 
 pub use amounts::{BucketStats, StoredBytes, Tombstone, TrashFile, TrashSum};
 pub use blobs::{
@@ -25,3 +26,4 @@ pub use listing::{ListEntry, ListPage, ListQuery};
 pub use lock::{LockChange, LockCommit, Retention, RetentionMode, VersionLock};
 pub use multipart::{CompleteCommit, CompletedUpload, Part, PartCommit, Upload, UploadsPage, UploadsQuery};
 pub use versions::{Committed, Content, DeleteCommit, Precondition, PutCommit, RewriteCommit, Version};
+pub use writers::OpenWriter;

@@ -297,6 +297,15 @@ impl Reports {
     }
 }
 
+/// What stored content would take as it came, less what it takes. Blobs that only wait for their
+/// deletion are no part of it, and originals lie where they lay. Negative where more is kept than
+/// came: small objects with second copies, say.
+fn saved_bytes(stats: &BucketStats) -> i64 {
+    let came = i128::from(stats.logical_bytes) + i128::from(stats.noncurrent_bytes) + i128::from(stats.upload_bytes);
+    let taken = i128::from(total_of(&stats.stored) - stats.stored.tombstoned) + i128::from(stats.foreign_bytes);
+    i64::try_from(came - taken).unwrap_or(i64::MAX)
+}
+
 fn bucket_json(stats: &BucketStats) -> Value {
     let stored = &stats.stored;
     json!({
@@ -317,6 +326,7 @@ fn bucket_json(stats: &BucketStats) -> Value {
             "inline": stored.inline,
             "total": total_of(stored),
         },
+        "saved_bytes": saved_bytes(stats),
         "base_copies": stats.copies,
         "base_copy_bytes": stats.copy_bytes,
         "foreign_bytes": stats.foreign_bytes,

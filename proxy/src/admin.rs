@@ -5,7 +5,9 @@
 mod access;
 mod answer;
 mod calls;
+mod clock;
 mod console;
+mod money;
 mod overview;
 mod routes;
 mod scope;
@@ -21,6 +23,7 @@ pub use session::SESSION_HEADER;
 use crate::{
     audit::{AuditLog, Entry, Kind},
     auth::Users,
+    config::Prices,
     engine::Engine,
     metrics::Metrics,
     peers::Ends,
@@ -50,6 +53,8 @@ pub struct AdminService {
     access: Option<Access>,
     stopping: watch::Receiver<bool>,
     audit: OnceLock<Arc<AuditLog>>,
+    prices: OnceLock<Prices>,
+    started_ms: u64,
 }
 
 /// Gives the users as they are now.
@@ -67,7 +72,14 @@ impl AdminService {
         access: Option<Access>,
         stopping: watch::Receiver<bool>,
     ) -> Arc<Self> {
-        Arc::new(Self { engine, metrics, users, access, stopping, audit: OnceLock::new() })
+        let started_ms = clock::now_ms();
+        let (audit, prices) = (OnceLock::new(), OnceLock::new());
+        Arc::new(Self { engine, metrics, users, access, stopping, audit, prices, started_ms })
+    }
+
+    /// Tells money from now on. The first prices stay.
+    pub fn price_by(&self, prices: Prices) {
+        self.prices.get_or_init(|| prices);
     }
 
     /// Writes down from now on who changed what, and who was denied. The first log stays.

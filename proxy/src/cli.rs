@@ -8,6 +8,7 @@ mod damaged;
 mod delta;
 mod demo;
 mod follow;
+mod generate;
 mod list;
 mod merge;
 mod outcome;
@@ -16,6 +17,7 @@ mod print;
 mod recover;
 mod scrub;
 mod serve;
+mod status;
 
 use crate::{
     config::{ConfigError, Environment, Overrides, ServeConfig},
@@ -23,14 +25,14 @@ use crate::{
     metrics,
 };
 use ask::Store;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use outcome::{Failure, Outcome, out, runtime, show};
 use serde_json::Value;
 use std::{path::PathBuf, process::ExitCode};
 
 /// An S3 endpoint that stores less.
 #[derive(Parser)]
-#[command(name = "deltaweir", version = metrics::VERSION, arg_required_else_help = true)]
+#[command(name = "deltaweir", version = metrics::VERSION_AND_COMMIT, arg_required_else_help = true)]
 struct Arguments {
     #[command(flatten)]
     global: Global,
@@ -55,7 +57,9 @@ struct Global {
 enum Command {
     /// Run the server
     Serve(ServeFlags),
-    /// Show objects and stored bytes per bucket
+    /// Show on one screen how the store is: health, replicas, space, waiting work
+    Status,
+    /// Show objects, stored and saved bytes per bucket, and their cost
     Stats,
     /// Show how an object is stored, and why
     Explain {
@@ -178,6 +182,17 @@ enum Command {
         #[command(subcommand)]
         action: ConfigAction,
     },
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Print the man page, or write one for each command into a directory
+    Man {
+        /// The directory; made when it is not there
+        directory: Option<PathBuf>,
+    },
     /// Print a page of the reference
     #[command(hide = true)]
     Reference {
@@ -252,6 +267,9 @@ fn run(arguments: Arguments) -> Outcome {
     match command {
         Command::Serve(flags) => global.serve(flags),
         Command::Demo(flags) => runtime()?.block_on(serve_demo(flags)),
+        Command::Status => runtime()?.block_on(status::status(global.store()?, json)),
+        Command::Completions { shell } => generate::completions(Arguments::command(), shell),
+        Command::Man { directory } => generate::man(Arguments::command(), directory.as_deref()),
         Command::Stats => show(json, &global.ask(ask::Call::get("stats", &[]))?, print::stats),
         Command::Ls(flags) => show(json, &runtime()?.block_on(list::list(global.store()?, &flags))?, list::print),
         Command::Explain { object, version, all } => global.explain(&object, version.as_deref(), all),
@@ -328,7 +346,10 @@ impl Global {
     }
 
     fn store(&self) -> Result<Store, ConfigError> {
-        self.load().map(Store::of)
+        let overrides = self.overrides(ServeFlags::default());
+        let environment = Environment::of_process();
+        let data = ServeConfig::data_directory(&overrides, &environment)?;
+        Ok(Store::at(data, move || ServeConfig::load(&overrides, &environment)))
     }
 
     /// Asks the server, or the store where none runs.
@@ -405,7 +426,6 @@ fn parse_object(object: &str) -> Result<(&str, &str), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_command_line_is_well_formed() {

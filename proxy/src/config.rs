@@ -10,6 +10,7 @@ mod environment;
 mod error;
 mod file;
 mod modes;
+mod prices;
 mod reader;
 mod server;
 mod storage;
@@ -20,6 +21,7 @@ pub use audit::AuditConfig;
 pub use environment::Environment;
 pub use error::ConfigError;
 pub use file::LogFormat;
+pub use prices::Prices;
 pub use server::{ServerConfig, TlsFiles};
 
 use crate::{
@@ -60,6 +62,8 @@ pub struct ServeConfig {
     pub log: LogConfig,
     /// The audit log; `None`: there is none.
     pub audit: Option<AuditConfig>,
+    /// What the store costs, where the operator says so.
+    pub prices: Option<Prices>,
     /// What is odd but not wrong, for the log.
     pub warnings: Vec<String>,
     /// The whole configuration in effect as TOML, without secrets.
@@ -118,17 +122,24 @@ impl ServeConfig {
     /// The first thing that is wrong, with the path of its key. A configuration is never partly
     /// used (C119).
     pub fn load(overrides: &Overrides, environment: &Environment) -> Result<Self, ConfigError> {
-        let path = overrides.config.clone().or_else(|| environment.get("DELTAWEIR_CONFIG").map(PathBuf::from));
-        let Some(path) = path else { return Self::from_text("", Path::new(""), overrides, environment) };
-        let text = std::fs::read_to_string(&path)
-            .map_err(|error| ConfigError::whole(format!("cannot read {}: {error}", path.display())))?;
-        let modes = Modes::default();
-        let holds = if File::parse(&text)?.holds_secrets() { Holds::Secret } else { Holds::Settings };
-        modes.check("--config", &path, holds)?;
+        let Some((path, text, warnings)) = read_file(overrides, environment)? else {
+            return Self::from_text("", Path::new(""), overrides, environment);
+        };
         let directory = path.parent().unwrap_or(Path::new(""));
         let mut config = Self::from_text(&text, directory, overrides, environment)?;
-        config.warnings.splice(0..0, modes.into_warnings());
+        config.warnings.splice(0..0, warnings);
         Ok(config)
+    }
+
+    /// The data directory, and nothing else: no secret that the file refers to has to be there.
+    ///
+    /// # Errors
+    /// The file cannot be read, is no configuration, or everybody may write it.
+    pub fn data_directory(overrides: &Overrides, environment: &Environment) -> Result<PathBuf, ConfigError> {
+        let text = read_file(overrides, environment)?.map(|(_, text, _)| text).unwrap_or_default();
+        let mut file = File::parse(&text)?;
+        override_file(&mut file, overrides, environment)?;
+        Ok(file.storage.data)
     }
 
     /// As [`ServeConfig::load`] for the text of a file; `file:` references and TLS files are
@@ -158,6 +169,7 @@ impl ServeConfig {
             stores: reader.all_stores()?,
             log: LogConfig { filter: file.log.filter.clone(), format: file.log.format },
             audit: reader.audit()?,
+            prices: reader.prices()?,
             warnings: reader.warnings().into_iter().chain(modes.into_warnings()).collect(),
             server,
             root,
@@ -166,6 +178,22 @@ impl ServeConfig {
             shown,
         })
     }
+}
+
+/// The configuration file's path and text, and what is odd about who may read it; `None` when none
+/// is named.
+fn read_file(
+    overrides: &Overrides,
+    environment: &Environment,
+) -> Result<Option<(PathBuf, String, Vec<String>)>, ConfigError> {
+    let path = overrides.config.clone().or_else(|| environment.get("DELTAWEIR_CONFIG").map(PathBuf::from));
+    let Some(path) = path else { return Ok(None) };
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| ConfigError::whole(format!("cannot read {}: {error}", path.display())))?;
+    let modes = Modes::default();
+    let holds = if File::parse(&text)?.holds_secrets() { Holds::Secret } else { Holds::Settings };
+    modes.check("--config", &path, holds)?;
+    Ok(Some((path, text, modes.into_warnings())))
 }
 
 fn override_file(file: &mut File, flags: &Overrides, environment: &Environment) -> Result<(), ConfigError> {

@@ -237,11 +237,10 @@ fn exposed_histogram(bounds: &[f64], counts: &[u64], sum: f64) -> proto::Histogr
 
 /// Version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Commit of this build, where the build was told (`DELTAWEIR_COMMIT`).
-pub const COMMIT: &str = match option_env!("DELTAWEIR_COMMIT") {
-    Some(commit) => commit,
-    None => "unknown",
-};
+/// Commit of this build, or `unknown`; `proxy/build.rs` says where it is from.
+pub const COMMIT: &str = env!("DELTAWEIR_COMMIT");
+/// Both, as `--version` tells them.
+pub const VERSION_AND_COMMIT: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("DELTAWEIR_COMMIT"), ")");
 
 impl Metrics {
     /// Everything, in the Prometheus text format.

@@ -18,6 +18,8 @@ pub async fn epochs_grow<F: Factory>(factory: &F) {
     assert!(closed.is_empty() || closed == [second], "only what was open is closed");
     assert_eq!(catalog.close_epochs(&[second]).await.unwrap(), [0u32; 0]);
     assert!(!catalog.closed_epochs().await.unwrap().contains(&third));
+    let open: Vec<u32> = catalog.open_writers().await.unwrap().iter().map(|writer| writer.epoch).collect();
+    assert!(open.contains(&third) && !open.contains(&second), "{open:?}");
 }
 
 /// Whatever it tries, and nothing is changed by the attempt (E4).

@@ -186,6 +186,10 @@ impl<E: Engine> Catalog for E {
         if stale.is_empty() { Ok(stale) } else { self.close_epochs(&stale).await }
     }
 
+    async fn open_writers(&self) -> Result<Vec<OpenWriter>> {
+        ask!(self, Statement, () | session | writers::open_ones(session))
+    }
+
     async fn closed_epochs(&self) -> Result<Vec<u32>> {
         ask!(self, Statement, () | session | writers::closed(session))
     }

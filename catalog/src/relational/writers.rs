@@ -3,9 +3,12 @@
 
 use super::{
     change::{Decision, Outcome, only},
-    session::{Lock, Session, Statement, statement},
+    session::{Lock, Row, Session, Statement, statement},
 };
-use crate::{CatalogError, Result, types::UnixMs};
+use crate::{
+    CatalogError, Result,
+    types::{OpenWriter, UnixMs},
+};
 
 pub(crate) async fn open<S: Session>(session: &mut S, epoch: &mut u32, closes: &mut Vec<u32>) -> Result<Decision> {
     let now_ms = session.clock_ms().await?;
@@ -91,6 +94,18 @@ pub(crate) async fn stale<S: Session>(session: &mut S, lease_ms: UnixMs) -> Resu
         ))
         .await?;
     rows.iter().map(|row| row.small(0)).collect()
+}
+
+/// Writers whose epochs are open, and how long ago each was heard of. Nobody asks the one of an
+/// exclusive database for a sign of life: it is there now.
+pub(crate) async fn open_ones<S: Session>(session: &mut S) -> Result<Vec<OpenWriter>> {
+    let now_ms = session.clock_ms().await?;
+    let rows = session.query(statement!("SELECT epoch, seen_ms FROM writers WHERE closed = 0 ORDER BY epoch")).await?;
+    let writer = |row: &Row| {
+        let silent_ms = if S::EXCLUSIVE { 0 } else { now_ms.saturating_sub(row.int(1)?).max(0) };
+        Ok(OpenWriter { epoch: row.small(0)?, silent_ms })
+    };
+    rows.iter().map(writer).collect()
 }
 
 pub(crate) async fn closed<S: Session>(session: &mut S) -> Result<Vec<u32>> {

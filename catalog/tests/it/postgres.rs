@@ -136,6 +136,9 @@ async fn a_replica_whose_lease_ran_out_is_fenced_and_the_others_are_not() {
     let url = CLUSTER.url(&CLUSTER.schema().await);
     let (first, second) = replicas(&url, &url).await;
     assert_eq!(first.catalog.closed_epochs().await.unwrap(), [0u32; 0], "a new writer closes nobody's epoch");
+    let writers = first.catalog.open_writers().await.unwrap();
+    assert_eq!(writers.iter().map(|writer| writer.epoch).collect::<Vec<_>>(), [first.epoch, second.epoch]);
+    assert!(writers.iter().all(|writer| (0..60_000).contains(&writer.silent_ms)), "{writers:?}");
     let until = Instant::now() + Duration::from_secs(20);
     let closed = loop {
         second.catalog.heartbeat(second.epoch).await.unwrap();

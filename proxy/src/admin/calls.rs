@@ -3,6 +3,7 @@
 use super::{
     AdminService, ApiResult,
     answer::AdminError,
+    money,
     routes::{self, Call},
     scope::Scope,
 };
@@ -32,7 +33,7 @@ impl AdminService {
         let (call, name) = routes::route(method, path)?;
         let engine = &self.engine;
         match call {
-            Call::Stats => Ok(engine.reports.stats().await?),
+            Call::Stats => self.stats().await,
             Call::Overview => self.overview().await,
             Call::Recovery => self.recovery().await,
             Call::Buckets => self.buckets().await,
@@ -76,6 +77,15 @@ impl AdminService {
                 Err(AdminError::invalid("sessions are for the admin listener"))
             }
         }
+    }
+
+    /// What is stored, and what that costs where the configuration has prices.
+    async fn stats(&self) -> ApiResult {
+        let mut stats = self.engine.reports.stats().await?;
+        if let Some(prices) = self.prices.get() {
+            money::price(&mut stats, prices, &self.metrics.engine.families(), self.started_ms);
+        }
+        Ok(stats)
     }
 
     /// What is told of one version: how it is stored, where its bytes come from, what it says of

@@ -1,16 +1,21 @@
 //! What an operator looks at first: one answer made of counts and gauges that are there anyway, and
 //! what a recovery would find.
 
-use super::{AdminService, ApiResult};
+use super::{AdminService, ApiResult, clock::now_ms};
 use crate::{
-    engine::metrics::{Family, Value as Figure},
+    engine::{
+        EngineError,
+        metrics::{Family, Value as Figure},
+    },
     metrics::{COMMIT, VERSION},
 };
+use catalog::OpenWriter;
 use serde_json::{Value, json};
-use std::{
-    collections::BTreeMap,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::collections::BTreeMap;
+
+/// A replica gives a sign of life every five seconds at least; one that missed three of them is
+/// gone or cut off.
+const SILENT_MS_MAX: i64 = 15_000;
 
 impl AdminService {
     /// The body of `GET /api/v1/overview`. Counts nothing anew that was counted a moment ago.
@@ -42,16 +47,28 @@ impl AdminService {
             "quarantined": engine.quarantines.quarantine().await.map(|found| found.blobs.len())?,
             "disks": disks(&gauges.families()),
             "shared": !engine.is_alone(),
+            "replicas": self.replicas().await?,
             "s3": self.access.as_ref().map(|access| access.s3()),
         }))
+    }
+
+    /// The processes that serve this store, by their writers' epochs. A replica that ended without
+    /// a word stays in the list until another one's collector closes its epoch.
+    async fn replicas(&self) -> Result<Vec<Value>, EngineError> {
+        let writers = self.engine.catalog().open_writers().await?;
+        let replica = |writer: &OpenWriter| {
+            let alive = writer.silent_ms < SILENT_MS_MAX;
+            json!({ "epoch": writer.epoch, "silent_ms": writer.silent_ms, "alive": alive })
+        };
+        Ok(writers.iter().map(replica).collect())
     }
 
     /// The body of `GET /api/v1/recovery`: what losing the catalog now would lose, and what a
     /// recovery would begin with.
     pub(super) async fn recovery(&self) -> ApiResult {
         let engine = &self.engine;
-        let marks = engine.catalog().journal_marks().await.map_err(crate::engine::EngineError::from)?;
-        let warning = engine.catalog().failover_warning().await.map_err(crate::engine::EngineError::from)?;
+        let marks = engine.catalog().journal_marks().await.map_err(EngineError::from)?;
+        let warning = engine.catalog().failover_warning().await.map_err(EngineError::from)?;
         let scrub = engine.jobs.job("scrub").await?;
         Ok(json!({
             "journal": { "last": marks.last, "shipped": marks.shipped, "waiting": marks.last - marks.shipped },
@@ -89,9 +106,4 @@ fn disks(families: &[Family]) -> Vec<Value> {
         Value::Object(figures)
     };
     places.into_iter().map(told).collect()
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

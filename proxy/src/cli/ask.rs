@@ -4,12 +4,12 @@
 use super::{audit, outcome::Failure};
 use crate::{
     admin::{AdminService, Caller, Scope},
-    auth::{Credentials, UserConfig, Users, root},
-    config::{AuditConfig, ServeConfig},
-    engine::{Engine, EngineConfig},
+    auth::{Users, root},
+    config::{ConfigError, ServeConfig},
+    engine::Engine,
     metrics::Metrics,
     server::socket_path,
-    stores::{StoresConfig, open_engine},
+    stores::open_engine,
 };
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
@@ -53,13 +53,11 @@ impl Call {
     }
 }
 
-/// A store by its configuration.
+/// A store: where its data directory is, and how to open it where no server runs. A server is asked
+/// without the rest of its configuration, whose secrets may be known to it alone.
 pub(super) struct Store {
-    config: EngineConfig,
-    stores: StoresConfig,
-    root: Option<Credentials>,
-    users: Vec<UserConfig>,
-    audit: Option<AuditConfig>,
+    data: PathBuf,
+    load: Box<dyn FnOnce() -> Result<ServeConfig, ConfigError> + Send>,
 }
 
 /// Who answers for a store.
@@ -72,13 +70,12 @@ pub(super) enum Answerer {
 
 impl Store {
     pub(super) fn of(config: ServeConfig) -> Self {
-        Self {
-            config: config.engine,
-            stores: config.stores,
-            root: config.root,
-            users: config.users,
-            audit: config.audit,
-        }
+        Self { data: config.engine.data.clone(), load: Box::new(move || Ok(config)) }
+    }
+
+    /// One whose configuration is not read before it is needed.
+    pub(super) fn at(data: PathBuf, load: impl FnOnce() -> Result<ServeConfig, ConfigError> + Send + 'static) -> Self {
+        Self { data, load: Box::new(load) }
     }
 
     /// Makes one call.
@@ -90,31 +87,39 @@ impl Store {
     }
 
     /// Finds who answers: the server when one runs, else the store is opened here.
-    pub(super) async fn connect(mut self) -> Result<Answerer, Failure> {
-        if !self.config.data.is_dir() {
-            return Err(Failure(format!("there is no store at {}", self.config.data.display())));
+    pub(super) async fn connect(self) -> Result<Answerer, Failure> {
+        if !self.data.is_dir() {
+            return Err(Failure(format!("there is no store at {}", self.data.display())));
         }
-        let (_directory, socket) = socket_path(&self.config.data)?;
+        let (_directory, socket) = socket_path(&self.data)?;
         match UnixStream::connect(&socket).await {
             Ok(_) => Ok(Answerer::Server { socket, _directory }),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
-                self.config.schedule_jobs = false;
-                let data = self.config.data.clone();
-                let metrics = Metrics::new()?;
-                let audit = self.audit.map(|config| audit::open(config, &data, &metrics)).transpose()?;
-                let engine = open_engine(self.config, &self.stores, metrics.engine.clone()).await?;
-                let (running, stopping) = watch::channel(false);
-                let root = root::in_effect(self.root, !self.users.is_empty(), &data)?;
-                let users = Arc::new(Users::new(root.map(|pair| pair.credentials), self.users));
-                let api = AdminService::new(engine.clone(), metrics, Box::new(move || users.clone()), None, stopping);
-                if let Some(log) = audit {
-                    api.audit_to(log);
-                }
-                Ok(Answerer::Here { engine, api, _running: running })
+                open((self.load)()?).await
             }
             Err(error) => Err(Failure(format!("the server's admin socket: {error}"))),
         }
     }
+}
+
+/// Opens the store in this process, without its background jobs.
+async fn open(mut config: ServeConfig) -> Result<Answerer, Failure> {
+    config.engine.schedule_jobs = false;
+    let data = config.engine.data.clone();
+    let metrics = Metrics::new()?;
+    let audit = config.audit.map(|config| audit::open(config, &data, &metrics)).transpose()?;
+    let engine = open_engine(config.engine, &config.stores, metrics.engine.clone()).await?;
+    let (running, stopping) = watch::channel(false);
+    let root = root::in_effect(config.root, !config.users.is_empty(), &data)?;
+    let users = Arc::new(Users::new(root.map(|pair| pair.credentials), config.users));
+    let api = AdminService::new(engine.clone(), metrics, Box::new(move || users.clone()), None, stopping);
+    if let Some(log) = audit {
+        api.audit_to(log);
+    }
+    if let Some(prices) = config.prices {
+        api.price_by(prices);
+    }
+    Ok(Answerer::Here { engine, api, _running: running })
 }
 
 impl Answerer {

@@ -5,14 +5,39 @@ use std::fmt::Write as _;
 
 /// A table of buckets and a line of totals.
 pub(super) fn stats(stats: &Value) -> String {
-    let mut rows =
-        vec![["bucket", "objects", "logical", "stored", "history", "foreign", "ratio", "settings"].map(str::to_owned)];
+    let heads =
+        ["bucket", "objects", "logical", "stored", "history", "deleting", "foreign", "saved", "ratio", "settings"];
+    let mut rows = vec![heads.map(str::to_owned)];
     for bucket in stats["buckets"].as_array().into_iter().flatten() {
         let name = bucket["name"].as_str().unwrap_or_default();
         rows.push(row(if name.is_empty() { "(deleted)" } else { name }, bucket));
     }
     rows.push(row("total", &stats["totals"]));
-    table(&rows)
+    table(&rows) + &money(stats)
+}
+
+/// Lines of money; none where the configuration has no prices.
+fn money(stats: &Value) -> String {
+    let Some(told) = stats["money"].as_object() else { return String::new() };
+    let (currency, totals) = (word(&told["currency"]), &stats["totals"]);
+    let amount = |value: &Value| format!("{:.2} {currency}", value.as_f64().unwrap_or(0.0));
+    let mut text = String::new();
+    let stored = &totals["stored"];
+    let deleting = number(&stored["tombstoned"]);
+    let kept = number(&stored["total"]).saturating_sub(deleting);
+    for (name, size, cost) in [
+        ("saved", signed_bytes(totals["saved_bytes"].as_i64().unwrap_or(0)), &told["saved_month"]),
+        ("stored", bytes(kept), &told["stored_month"]),
+        ("deleting", bytes(deleting), &told["deleting_month"]),
+    ] {
+        let _ = writeln!(text, "{name:<9} {size:>9}: {} a month", amount(cost));
+    }
+    let requests = &told["requests"];
+    let (writes, reads, since) = (number(&requests["writes"]), number(&requests["reads"]), date(&requests["since_ms"]));
+    if writes + reads > 0 {
+        let _ = writeln!(text, "requests  {writes} writes, {reads} reads since {since}: {}", amount(&requests["cost"]));
+    }
+    text
 }
 
 /// A table of a file's streams and a line for each kind of container.
@@ -166,11 +191,11 @@ fn listed(text: &mut String, name: &str, lines: &[String]) {
     }
 }
 
-fn word(value: &Value) -> String {
+pub(super) fn word(value: &Value) -> String {
     value.as_str().unwrap_or("-").to_owned()
 }
 
-fn date(value: &Value) -> String {
+pub(super) fn date(value: &Value) -> String {
     let Some(ms) = value.as_u64() else { return "-".to_owned() };
     s3_wire::timestamp::iso8601(std::time::UNIX_EPOCH + std::time::Duration::from_millis(ms))
 }
@@ -179,8 +204,9 @@ fn ratio(logical: u64, stored: u64) -> String {
     if stored == 0 { "-".to_owned() } else { format!("{:.2}", logical as f64 / stored as f64) }
 }
 
-fn row(name: &str, numbers: &Value) -> [String; 8] {
-    let (logical, stored) = (number(&numbers["logical_bytes"]), number(&numbers["stored"]["total"]));
+fn row(name: &str, numbers: &Value) -> [String; 10] {
+    let (logical, deleting) = (number(&numbers["logical_bytes"]), number(&numbers["stored"]["tombstoned"]));
+    let stored = number(&numbers["stored"]["total"]).saturating_sub(deleting);
     // Originals are where they were: they count on both sides.
     let foreign = number(&numbers["foreign_bytes"]);
     let ratio = if stored + foreign == 0 {
@@ -197,13 +223,15 @@ fn row(name: &str, numbers: &Value) -> [String; 8] {
         bytes(logical),
         bytes(stored),
         bytes(number(&numbers["noncurrent_stored_bytes"])),
+        bytes(deleting),
         bytes(foreign),
+        signed_bytes(numbers["saved_bytes"].as_i64().unwrap_or(0)),
         ratio,
         settings.join(" "),
     ]
 }
 
-fn number(value: &Value) -> u64 {
+pub(super) fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
@@ -349,6 +377,11 @@ pub(super) fn bytes(count: u64) -> String {
     format!("{scaled:.1} TiB")
 }
 
+fn signed_bytes(count: i64) -> String {
+    let sign = if count < 0 { "-" } else { "" };
+    sign.to_owned() + &bytes(count.unsigned_abs())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -356,16 +389,40 @@ mod tests {
 
     #[test]
     fn stats_are_a_table_with_its_columns_in_line() {
-        let numbers =
-            |logical: u64, stored: u64| json!({"objects": 2, "logical_bytes": logical, "stored": {"total": stored}});
+        let numbers = |logical: u64, stored: u64| {
+            json!({
+                "objects": 2, "logical_bytes": logical, "saved_bytes": 3072,
+                "stored": {"total": stored + 512, "tombstoned": 512},
+            })
+        };
         let mut bucket = numbers(4096, 1024);
         bucket["name"] = json!("photos");
         bucket["settings"] = json!({"compression": "delta", "encryption": "off"});
-        let text = stats(&json!({"buckets": [bucket], "totals": numbers(4096, 0)}));
-        let expected = "bucket  objects  logical   stored  history  foreign  ratio  settings\n\
-                        photos        2  4.0 KiB  1.0 KiB      0 B      0 B   4.00  compression=delta encryption=off\n\
-                        total         2  4.0 KiB      0 B      0 B      0 B      -\n";
-        assert_eq!(text, expected);
+        let told = json!({"buckets": [bucket], "totals": numbers(4096, 0)});
+        let expected = "\
+bucket  objects  logical   stored  history  deleting  foreign    saved  ratio  settings
+photos        2  4.0 KiB  1.0 KiB      0 B     512 B      0 B  3.0 KiB   4.00  compression=delta encryption=off
+total         2  4.0 KiB      0 B      0 B     512 B      0 B  3.0 KiB      -
+";
+        assert_eq!(stats(&told), expected);
+    }
+
+    #[test]
+    fn stats_tell_money_where_there_are_prices() {
+        let told = json!({
+            "buckets": [],
+            "totals": {"saved_bytes": -2048, "stored": {"total": 4096, "tombstoned": 1024}},
+            "money": {
+                "currency": "EUR", "saved_month": -0.004, "stored_month": 12.5, "deleting_month": 0.1,
+                "requests": {"since_ms": 0, "writes": 3, "reads": 4, "cost": 0.25},
+            },
+        });
+        let expected = "saved      -2.0 KiB: -0.00 EUR a month\n\
+                        stored      3.0 KiB: 12.50 EUR a month\n\
+                        deleting    1.0 KiB: 0.10 EUR a month\n\
+                        requests  3 writes, 4 reads since 1970-01-01T00:00:00.000Z: 0.25 EUR\n";
+        let text = stats(&told);
+        assert!(text.ends_with(expected), "{text}");
     }
 
     #[test]

@@ -138,6 +138,9 @@ async fn serve_once(
     });
     let audit = config.audit.map(|audit| audit::open(audit, &data, &metrics)).transpose()?;
     let admin = AdminService::new(engine.clone(), metrics, users, Some(access), end.clone());
+    if let Some(prices) = config.prices {
+        admin.price_by(prices);
+    }
     let auditing = audit.map(|log| {
         s3.audit_to(log.clone());
         admin.audit_to(log.clone());

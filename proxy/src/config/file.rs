@@ -3,6 +3,7 @@
 
 mod audit;
 pub(super) mod backend;
+mod prices;
 
 use super::{
     error::ConfigError,
@@ -11,6 +12,7 @@ use super::{
 use audit::Audit;
 use backend::Backend;
 use engine::{Compression, ConvertConfig, EffortSetting, Encryption, SecondCopies};
+use prices::Prices;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -38,6 +40,8 @@ pub(super) struct File {
     pub(super) convert: Convert,
     pub(super) log: Log,
     pub(super) audit: Audit,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) prices: Option<Prices>,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
