@@ -15,7 +15,7 @@ if [ -n "${RELEASE_BINARY:-}" ]; then
 else
     release/tools.sh python rust
     export RUSTUP_HOME=$tools/rustup RUSTUP_TOOLCHAIN=1.95.0 PATH=$tools/python/bin:$PATH DELTAWEIR_COMMIT=$commit
-    # Names of functions stay for traces of a panic; lines and this machine's paths do not.
+    # Neither symbols nor this machine's paths.
     export CARGO_PROFILE_RELEASE_DEBUG=false CARGO_PROFILE_RELEASE_STRIP=debuginfo
     export RUSTFLAGS="--remap-path-prefix=$PWD=/deltaweir --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
     export TARGET_CFLAGS="-ffile-prefix-map=${CARGO_HOME:-$HOME/.cargo}=/cargo"

@@ -4,12 +4,15 @@
 #   rust        the compiler with the standard libraries of both musl targets, apart from your own toolchains
 #   helm        renders and lints helm/deltaweir; takes minutes to build
 #   actionlint  checks .github/workflows
+#   minio       a server that tests/foreign/test_migrating.py migrates from; takes minutes to build. AGPL: a process of its
+#               own in tests, never linked and never shipped
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 RUST=1.95.0
 HELM=v3.22.0
 ACTIONLINT=v1.7.12
+MINIO=v0.0.0-20260212201848-7aac2a2c5b7c
 
 tools=${RELEASE_TOOLS:-$PWD/.tools/release}
 mkdir -p "$tools/bin"
@@ -44,10 +47,11 @@ go_tool() { # NAME MODULE VERSION
 
 helm() { go_tool helm helm.sh/helm/v3/cmd/helm "$HELM"; }
 actionlint() { go_tool actionlint github.com/rhysd/actionlint/cmd/actionlint "$ACTIONLINT"; }
+minio() { go_tool minio github.com/minio/minio "$MINIO"; }
 
 for name; do
     case $name in
-        python | rust | helm | actionlint) "$name" ;;
+        python | rust | helm | actionlint | minio) "$name" ;;
         *) echo "release/tools.sh: no tool is called $name" >&2; exit 2 ;;
     esac
 done
