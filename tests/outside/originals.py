@@ -38,15 +38,15 @@ def table(store: Store, **more: Value) -> dict[str, Value]:
     return store.table() | {"bucket": BUCKET, "prefix": ""} | more
 
 
-def fill(store: Store, count: int, size: int = 24 * KIB) -> dict[str, Original]:
+def fill(store: Store, count: int, size: int = 24 * KIB, bucket: str = BUCKET) -> dict[str, Original]:
     """Writes `count` objects, and gives them by key."""
     s3 = store.client()
-    s3.create_bucket(Bucket=BUCKET)
+    s3.create_bucket(Bucket=bucket)
 
     def put(number: int) -> Original:
         made = original(number, size)
         s3.put_object(
-            Bucket=BUCKET,
+            Bucket=bucket,
             Key=made.key,
             Body=made.content,
             ContentType=made.content_type,
