@@ -3,6 +3,7 @@
 #   python      zig as cross compiler, cargo-zigbuild, validators of SBOMs and of Kubernetes' manifests
 #   rust        the compiler with the standard libraries of both musl targets, apart from your own toolchains
 #   helm        renders and lints helm/deltaweir; takes minutes to build
+#   schemas     of the kinds in helm/deltaweir that operators define: ServiceMonitor, ExternalSecret
 #   actionlint  checks .github/workflows
 #   minio       a server that tests/foreign/test_migrating.py migrates from; takes minutes to build. AGPL: a process of its
 #               own in tests, never linked and never shipped
@@ -12,6 +13,8 @@ cd "$(dirname "$0")/.."
 RUST=1.95.0
 HELM=v3.22.0
 ACTIONLINT=v1.7.12
+PROMETHEUS_OPERATOR=github.com/prometheus-operator/prometheus-operator@v0.85.0
+EXTERNAL_SECRETS=github.com/external-secrets/external-secrets@v0.20.1
 MINIO=v0.0.0-20260212201848-7aac2a2c5b7c
 
 tools=${RELEASE_TOOLS:-$PWD/.tools/release}
@@ -47,11 +50,25 @@ go_tool() { # NAME MODULE VERSION
 
 helm() { go_tool helm helm.sh/helm/v3/cmd/helm "$HELM"; }
 actionlint() { go_tool actionlint github.com/rhysd/actionlint/cmd/actionlint "$ACTIONLINT"; }
+definition() { # MODULE@VERSION PATH: that file of a Go module, copied to schemas/
+    local kept=$tools/schemas/${1##*@}-${2##*/} folder
+    [ -s "$kept" ] && return
+    echo "tools: ${2##*/} of $1" >&2
+    mkdir -p "$tools/schemas"
+    folder=$(GOFLAGS=-mod=mod go mod download -json "$1" | sed -n 's/^[[:space:]]*"Dir": "\(.*\)",$/\1/p')
+    install --mode=644 "$folder/$2" "$kept"
+}
+
+schemas() {
+    definition "$PROMETHEUS_OPERATOR" example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml
+    definition "$EXTERNAL_SECRETS" config/crds/bases/external-secrets.io_externalsecrets.yaml
+}
+
 minio() { go_tool minio github.com/minio/minio "$MINIO"; }
 
 for name; do
     case $name in
-        python | rust | helm | actionlint | minio) "$name" ;;
+        python | rust | helm | schemas | actionlint | minio) "$name" ;;
         *) echo "release/tools.sh: no tool is called $name" >&2; exit 2 ;;
     esac
 done

@@ -23,13 +23,13 @@ KUBERNETES = ("1.25.0", "1.37.0")
 """The oldest version that the chart allows, and the newest whose schemas are at hand."""
 SECRETS = "/etc/deltaweir/secrets"
 DEFINED_ELSEWHERE = {"ServiceMonitor", "ExternalSecret"}
-"""Kinds of operators: Kubernetes has no schema of theirs."""
+"""Kinds of operators, which bring the schemas."""
 
 
 @pytest.fixture(scope="module")
 def tools() -> Path:
     """The folder with helm and the validator, installed when they are missing."""
-    subprocess.run([ROOT / "release/tools.sh", "python", "helm"], check=True)
+    subprocess.run([ROOT / "release/tools.sh", "python", "helm", "schemas"], check=True)
     return Path(os.environ.get("RELEASE_TOOLS", ROOT / ".tools" / "release"))
 
 
@@ -75,6 +75,52 @@ def test_manifests_keep_to_kubernetes_schemas(tools: Path, tmp_path: Path, value
     assert done.returncode == 0, done.stdout + done.stderr
     of_kind(known, "Deployment")["spec"]["template"]["spec"]["containers"][0]["readinesProbe"] = {}
     assert verdict().returncode != 0, "the check refuses nothing"
+
+
+def definitions(tools: Path) -> dict[tuple[str, str], Any]:
+    """The schemas of the operators' kinds, by API version and kind."""
+    found: dict[tuple[str, str], Any] = {}
+    for path in (tools / "schemas").glob("*.yaml"):
+        spec = yaml.safe_load(path.read_text())["spec"]
+        for version in spec["versions"]:
+            schema = version["schema"]["openAPIV3Schema"]
+            found[f"{spec['group']}/{version['name']}", spec["names"]["kind"]] = closed(schema, top=True)
+    return found
+
+
+def closed(schema: Any, top: bool = False) -> Any:
+    """The schema with unknown fields refused, as an API server drops them."""
+    if isinstance(schema, list):
+        return [closed(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {name: closed(one) for name, one in schema.items()}
+    if isinstance(properties := schema.get("properties"), dict):
+        kept["properties"] = {name: closed(one) for name, one in properties.items()}
+        if top:
+            kept["properties"]["metadata"] = {"type": "object"}
+        if not schema.get("x-kubernetes-preserve-unknown-fields"):
+            kept.setdefault("additionalProperties", False)
+    return kept
+
+
+@pytest.mark.parametrize("kind", sorted(DEFINED_ELSEWHERE))
+def test_operators_kinds_keep_to_their_definitions(tools: Path, tmp_path: Path, kind: str) -> None:
+    everything = next(path for path in VALUES if path.stem == "everything")
+    manifest = of_kind(render(tools, everything), kind)
+    (tmp_path / "schema.json").write_text(json.dumps(definitions(tools)[manifest["apiVersion"], kind]))
+    instance = tmp_path / "instance.json"
+
+    def verdict() -> subprocess.CompletedProcess[str]:
+        instance.write_text(json.dumps(manifest))
+        command: list[str | Path] = [tools / "python/bin/python", "-W", "ignore", "-m", "jsonschema"]
+        command += ["--instance", instance, tmp_path / "schema.json"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    done = verdict()
+    assert done.returncode == 0, done.stdout + done.stderr
+    manifest["spec"]["targt"] = {}
+    assert verdict().returncode == 1, "the check refuses nothing"
 
 
 def secret(name: str) -> str:
