@@ -19,6 +19,7 @@
 
 mod alphabet;
 mod base;
+mod chains;
 mod coder;
 mod cut;
 mod headers;

@@ -4,8 +4,9 @@
 use std::ops::Range;
 
 use crate::alphabet::{MATCH_LEN_MAX, MATCH_LEN_MIN};
+use crate::chains::common;
 use crate::parse::Match;
-use crate::replay::{Step, common};
+use crate::replay::Step;
 
 /// "The text's bytes from `at` on were made from those of the base from `base` on."
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +124,63 @@ impl<'a> Predictor<'a> {
         }
     }
 
+    /// Takes the steps from `from` on that are predicted without a look at the text: literals, and
+    /// matches that begin and end inside a run that is equal. At most `steps` of them, none past
+    /// `limit`. Appends the matches, and returns where it stopped and how many steps it took;
+    /// [`Predictor::predict`] says the same to each of them.
+    pub(crate) fn follow(
+        &mut self,
+        extent: &Extent,
+        from: usize,
+        limit: usize,
+        steps: u32,
+        matches: &mut Vec<Match>,
+    ) -> (usize, u32) {
+        while self.runs.get(self.run).is_some_and(|run| run.end() as usize <= from) {
+            self.run += 1;
+        }
+        let Some(run) = self.runs.get(self.run).filter(|run| run.at as usize <= from && run.is_equal) else {
+            return (from, 0);
+        };
+        let first = run.base + (from as u32 - run.at);
+        if !self.move_to(first) {
+            return (from, 0);
+        }
+        // All places count from the base; `shift` leads to the text.
+        let shift = (from as u32).wrapping_sub(first);
+        let in_base = |place: usize| (place as u32).wrapping_sub(shift);
+        let run_end = in_base(run.end() as usize);
+        let end = run_end.min(in_base(limit)).min(self.base.opened[self.opened].end);
+        let match_end = in_base(limit.min(extent.end)).min(run_end - 1);
+        let source_start = in_base((run.at as usize).max(extent.start).min(from));
+        let (mut at, mut left) = (first, steps);
+        let mut rest = self.base.matches[self.next_match..].iter();
+        while at < end && left > 0 {
+            let next = rest.as_slice().first();
+            let literals_end = next.map_or(end, |next| next.at.min(end));
+            if literals_end > at {
+                let literals = (literals_end - at).min(left);
+                at += literals;
+                left -= literals;
+                if left == 0 || at == end {
+                    break;
+                }
+            }
+            let Some(next) = next else { break };
+            // One that began before it is looked up in the text.
+            if next.at != at || next.distance() > at.wrapping_sub(source_start) || next.end() > match_end {
+                break;
+            }
+            matches.push(Match::new(at.wrapping_add(shift), next.len, next.distance()));
+            at = next.end();
+            left -= 1;
+            rest.next();
+        }
+        self.next_match = self.base.matches.len() - rest.len();
+        self.last = at;
+        (at.wrapping_add(shift) as usize, steps - left)
+    }
+
     /// Finds the first match that ends behind `place`; false where the base is not opened.
     #[inline]
     fn move_to(&mut self, place: u32) -> bool {
@@ -140,5 +198,69 @@ impl<'a> Predictor<'a> {
         }
         self.last = place;
         base.opened.get(self.opened).is_some_and(|range| range.start <= place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_followed_is_what_is_predicted_step_by_step(
+            gaps in prop::collection::vec((0u32..6, 1u16..40, 1u32..200), 1..200),
+            runs in prop::collection::vec((0u32..20, 1u32..400, 0u32..3000, any::<bool>()), 1..30),
+            opened in prop::collection::vec((0u32..30, 1u32..900), 1..10),
+            (start, steps) in (0usize..100, 1u32..60),
+        ) {
+            let text = vec![0u8; 6000];
+            let mut at = 0;
+            let matches: Vec<Match> = gaps
+                .into_iter()
+                .map(|(gap, len, distance)| {
+                    at += gap + u32::from(len);
+                    Match::new(at - u32::from(len), len, distance)
+                })
+                .collect();
+            let mut at = 0;
+            let opened: Vec<Range<u32>> = opened
+                .into_iter()
+                .map(|(gap, len)| {
+                    at += gap + len;
+                    at - len..at
+                })
+                .collect();
+            let mut at = 0;
+            let runs: Vec<Run> = runs
+                .into_iter()
+                .map(|(gap, len, base, is_equal)| {
+                    at += gap + len;
+                    Run { at: at - len, len, base, is_equal }
+                })
+                .filter(|run| run.end() < 5000)
+                .collect();
+            let base = Base { matches: &matches, opened: &opened };
+            let extent = Extent { start, end: 5200, is_from_start: true };
+            let (mut follower, mut walker) = (Predictor::new(base, &runs), Predictor::new(base, &runs));
+            let (mut at, limit) = (start, 5100);
+            while at < limit {
+                let mut followed = Vec::new();
+                let (until, taken) = follower.follow(&extent, at, limit, steps, &mut followed);
+                let mut stepped = Vec::new();
+                for _ in 0..taken {
+                    let (_, step) = walker.predict(&text, &extent, at);
+                    if let Step::Match { len, distance } = step {
+                        stepped.push(Match::new(at as u32, len, distance));
+                    }
+                    at += step.len();
+                }
+                prop_assert_eq!((until, &followed), (at, &stepped));
+                prop_assert!(taken <= steps && at <= limit);
+                let (reason, step) = walker.predict(&text, &extent, at);
+                prop_assert_eq!(follower.predict(&text, &extent, at), (reason, step));
+                at += step.len();
+            }
+        }
     }
 }

@@ -4,14 +4,14 @@
 //! with another search.
 
 use crate::alphabet::{MATCH_LEN_MAX, MATCH_LEN_MIN, WINDOW_LEN};
+use crate::chains::{Bounds, Chains, Found, THREE_HASHES, hash_of_three};
 use crate::parse::Match;
 
 /// Bytes that stock zlib keeps ahead: it looks no further back than the window less this.
 const AHEAD_MIN: usize = 262;
 /// A match of three bytes further back than this is not worth its bits.
 const TOO_FAR: usize = 4096;
-/// Chains, as a power of two: zlib's at its usual memory level, and Go's.
-const HASH_BITS: u32 = 15;
+/// Go's chains, as a power of two.
 const HASH_BITS_GO: u32 = 17;
 
 /// A step of a parse.
@@ -94,21 +94,11 @@ impl Replay {
     }
 }
 
-/// A match found: nothing when `len` is 0.
-#[derive(Clone, Copy, Debug, Default)]
-struct Found {
-    len: usize,
-    distance: usize,
-}
-
 /// The state of a replayed encoder: what of the text is in its chains.
 #[derive(Debug)]
 pub(crate) struct Searcher {
     replay: Replay,
-    /// The last place plus one of every hash; 0 is none.
-    heads: Vec<u32>,
-    /// How far before a place the one with the same hash lies; 0 is too far.
-    before: Vec<u16>,
+    chains: Chains,
     /// The stream's bytes in the text.
     start: usize,
     end: usize,
@@ -126,8 +116,11 @@ impl Searcher {
     pub(crate) fn new(replay: Replay) -> Self {
         Self {
             replay,
-            heads: vec![0; 1 << if replay.style == Style::Go { HASH_BITS_GO } else { HASH_BITS }],
-            before: vec![0; WINDOW_LEN],
+            chains: match replay.style {
+                Style::Greedy => Chains::new(THREE_HASHES, false),
+                Style::Lazy => Chains::new(THREE_HASHES, replay.chain > 128),
+                Style::Go => Chains::new(1 << HASH_BITS_GO, false),
+            },
             start: 0,
             end: 0,
             is_from_start: true,
@@ -205,28 +198,29 @@ impl Searcher {
         }
     }
 
+    #[inline(always)]
     fn hash(&self, text: &[u8], at: usize) -> usize {
         if self.replay.style == Style::Go {
             let word = text[at..].first_chunk::<4>().map_or(0, |word| u32::from_be_bytes(*word));
             return (word.wrapping_mul(0x1e35_a7bd) >> (32 - HASH_BITS_GO)) as usize;
         }
-        let byte = |k: usize| usize::from(text[at + k]);
-        (byte(0) << 10 ^ byte(1) << 5 ^ byte(2)) & ((1 << HASH_BITS) - 1)
+        hash_of_three(text, at)
     }
 
     #[inline(always)]
     fn enter(&mut self, text: &[u8], at: usize) {
         if at + self.replay.hashed() <= self.end {
             let hash = self.hash(text, at);
-            let distance = at as u32 + 1 - self.heads[hash];
-            self.before[at % WINDOW_LEN] = if distance > WINDOW_LEN as u32 { 0 } else { distance as u16 };
-            self.heads[hash] = at as u32 + 1;
+            self.chains.enter(at, hash);
         }
     }
 
     fn enter_until(&mut self, text: &[u8], at: usize) {
-        for place in self.entered.max(at.saturating_sub(WINDOW_LEN))..at {
-            self.enter(text, place);
+        let from = self.entered.max(at.saturating_sub(WINDOW_LEN));
+        if self.replay.style == Style::Go {
+            (from..at).for_each(|place| self.enter(text, place));
+        } else {
+            self.chains.enter_all(text, from..at, self.end);
         }
         self.entered = self.entered.max(at);
     }
@@ -271,7 +265,12 @@ impl Searcher {
         let first = self.start + usize::from(self.is_from_start);
         let farthest = at.saturating_sub(WINDOW_LEN - AHEAD_MIN);
         let (near, far) = (first.max(farthest + 1), first.max(farthest));
-        self.walk(text, at, Bounds { room, least, tries, near, far, short_reach: WINDOW_LEN })
+        let nice = self.replay.nice.min(room);
+        let bounds = Bounds { room, least, nice, tries, near, far, short_reach: WINDOW_LEN };
+        match self.replay.style {
+            Style::Lazy => self.chains.leap(text, at, bounds, self.entered),
+            Style::Greedy | Style::Go => self.chains.walk(text, at, self.hash(text, at), bounds),
+        }
     }
 
     /// `findMatch` of Go's `compress/flate`. What has to be beaten is only three bytes, whatever
@@ -282,66 +281,11 @@ impl Searcher {
             return Found::default();
         }
         let first = self.start.max(at.saturating_sub(WINDOW_LEN));
-        let tries = self.replay.chain;
-        let best = self.walk(text, at, Bounds { room, least: 3, tries, near: first, far: first, short_reach: TOO_FAR });
+        let (tries, nice) = (self.replay.chain, self.replay.nice.min(room));
+        let bounds = Bounds { room, least: 3, nice, tries, near: first, far: first, short_reach: TOO_FAR };
+        let best = self.chains.walk(text, at, self.hash(text, at), bounds);
         if best.len <= least { Found::default() } else { best }
     }
-
-    /// Walks the chain of the bytes at `at` and takes what is longer than anything before.
-    #[inline(always)]
-    fn walk(&self, text: &[u8], at: usize, bounds: Bounds) -> Found {
-        let nice = self.replay.nice.min(bounds.room);
-        let mut best = Found { len: bounds.least, distance: 0 };
-        let mut tries = bounds.tries;
-        let Some(mut place) = (self.heads[self.hash(text, at)] as usize).checked_sub(1) else {
-            return Found::default();
-        };
-        let mut limit = bounds.far;
-        let mut last = last_two(text, at + best.len);
-        while place >= limit && tries > 0 {
-            // A place that was entered after this one belongs to a step that is not yet made.
-            if place < at {
-                if last_two(text, place + best.len) == last {
-                    let len = common(text, place, at, bounds.room);
-                    if len > best.len && (len > 4 || at - place <= bounds.short_reach) {
-                        best = Found { len, distance: at - place };
-                        if len >= nice {
-                            break;
-                        }
-                        last = last_two(text, at + len);
-                    }
-                }
-                tries -= 1;
-                limit = bounds.near;
-            }
-            let distance = usize::from(self.before[place % WINDOW_LEN]);
-            if distance == 0 || distance > place {
-                break;
-            }
-            place -= distance;
-        }
-        if best.distance == 0 { Found::default() } else { best }
-    }
-}
-
-/// Where a search looks, and what it accepts.
-#[derive(Clone, Copy)]
-struct Bounds {
-    room: usize,
-    least: usize,
-    tries: usize,
-    /// No place before this one, once one has been looked at.
-    near: usize,
-    /// No place before this one.
-    far: usize,
-    /// How far back a match of four bytes or less may reach.
-    short_reach: usize,
-}
-
-/// The byte at `end` and the one before it.
-#[inline(always)]
-fn last_two(text: &[u8], end: usize) -> u16 {
-    text[end - 1..].first_chunk::<2>().map_or(0, |two| u16::from_le_bytes(*two))
 }
 
 fn step_of(found: Found) -> Step {
@@ -349,19 +293,4 @@ fn step_of(found: Found) -> Step {
         0 => Step::Literal,
         len => Step::Match { len: len as u16, distance: found.distance as u32 },
     }
-}
-
-/// How many bytes from `left` and `right` on are equal, at most `most`.
-#[inline(always)]
-pub(crate) fn common(text: &[u8], left: usize, right: usize, most: usize) -> usize {
-    let (left, right) = (&text[left..left + most], &text[right..right + most]);
-    let mut at = 0;
-    while let (Some(one), Some(other)) = (left[at..].first_chunk::<8>(), right[at..].first_chunk::<8>()) {
-        let differs = u64::from_le_bytes(*one) ^ u64::from_le_bytes(*other);
-        if differs != 0 {
-            return at + (differs.trailing_zeros() / 8) as usize;
-        }
-        at += 8;
-    }
-    at + left[at..].iter().zip(&right[at..]).take_while(|(one, other)| one == other).count()
 }

@@ -11,6 +11,9 @@ use crate::replay::{Replay, Searcher, Step};
 
 /// After so many right predictions the number of further ones is written.
 const STREAK: u32 = 16;
+/// Steps that an encoder compares at once with those predicted: at first, and at most.
+const AHEAD_MIN: u32 = 64;
+const AHEAD_MAX: u32 = 4096;
 /// Predictions that are remembered, one bit each.
 const HISTORY: usize = 16;
 
@@ -80,6 +83,8 @@ pub(crate) struct Steps<'a> {
     history: usize,
     replay_history: usize,
     streak: u32,
+    /// Room for matches that are predicted ahead.
+    ahead: Vec<Match>,
     pub(crate) counts: StepCounts,
 }
 
@@ -94,6 +99,7 @@ impl<'a> Steps<'a> {
             history: 0,
             replay_history: 0,
             streak: 0,
+            ahead: Vec::new(),
             counts: StepCounts::default(),
         }
     }
@@ -109,41 +115,73 @@ impl<'a> Steps<'a> {
     /// Codes the steps that make `text[from..to]`: `all` are the stream's matches, from `first` on
     /// those of this block.
     pub(crate) fn encode(&mut self, coder: &mut Encoder, from: usize, to: usize, all: &[Match], first: usize) {
-        let mut plan = Vec::new();
         let (mut at, mut next) = (from, first);
         let mut after_literal = is_after_literal(self.extent.start, from, &all[..first]);
+        // Right predictions that are told by their number, and how many to look for at once.
+        let mut run = None;
+        let mut ahead_max = AHEAD_MIN;
         while at < to {
+            if run.is_none() && self.streak >= STREAK {
+                run = Some(0);
+                ahead_max = AHEAD_MIN;
+            }
+            if let Some(run) = &mut run {
+                let (until, steps, matched) = self.agreed(at, to, ahead_max, &all[next..]);
+                if steps > 0 {
+                    *run += steps;
+                    self.counts.steps += u64::from(steps);
+                    (at, next) = (until, next + matched);
+                    after_literal = is_after_literal(self.extent.start, at, &all[..next]);
+                    ahead_max = (ahead_max * 2).min(AHEAD_MAX);
+                    continue;
+                }
+            }
             let actual = match all.get(next) {
                 Some(found) if found.at as usize == at => Step::Match { len: found.len, distance: found.distance() },
                 _ => Step::Literal,
             };
             let guess = self.guess(at, &all[..next], after_literal);
-            let second = if guess.step == actual { None } else { self.second(&guess, at, &all[..next], after_literal) };
-            plan.push((guess, second, actual));
+            match &mut run {
+                Some(run) if guess.step == actual => {
+                    *run += 1;
+                    self.counts.steps += 1;
+                }
+                None if guess.step == actual => {
+                    self.flag(coder, &guess, true);
+                    self.right();
+                }
+                told => {
+                    let second = self.second(&guess, at, &all[..next], after_literal);
+                    if let Some(run) = told.take() {
+                        coder.number(&mut self.models.run, run);
+                    } else {
+                        self.flag(coder, &guess, false);
+                    }
+                    self.wrong(coder, &guess, second, actual);
+                }
+            }
             next += usize::from(actual != Step::Literal);
             after_literal = actual == Step::Literal;
             at += actual.len();
         }
-        let mut left = plan.as_slice();
-        while let Some(&(guess, second, actual)) = left.first() {
-            if self.streak >= STREAK {
-                let run = left.iter().take_while(|(guess, _, actual)| guess.step == *actual).count();
-                coder.number(&mut self.models.run, run as u32);
-                self.counts.steps += run as u64;
-                left = &left[run..];
-                if let Some(&(guess, second, actual)) = left.first() {
-                    self.wrong(coder, &guess, second, actual);
-                    left = &left[1..];
-                }
-                continue;
-            }
-            if self.flag(coder, &guess, guess.step == actual) {
-                self.right();
-            } else {
-                self.wrong(coder, &guess, second, actual);
-            }
-            left = &left[1..];
+        if let Some(run) = run {
+            coder.number(&mut self.models.run, run);
         }
+    }
+
+    /// How far the actual steps from `at` on are those that [`Predictor::follow`] gives: until
+    /// where, how many steps, and how many of them are matches.
+    fn agreed(&mut self, at: usize, to: usize, steps_max: u32, actual: &[Match]) -> (usize, u32, usize) {
+        self.ahead.clear();
+        let (until, steps) = self.predictor.follow(&self.extent, at, to, steps_max, &mut self.ahead);
+        let equal = self.ahead.iter().zip(actual).take_while(|(one, other)| one == other).count();
+        let differing = [self.ahead.get(equal), actual.get(equal)].into_iter().flatten();
+        let differs = differing.fold(until, |least, found| least.min(found.at as usize));
+        if differs == until {
+            return (until, steps, equal);
+        }
+        let matched: usize = self.ahead[..equal].iter().map(|found| usize::from(found.len)).sum();
+        (differs, (differs - at - matched + equal) as u32, equal)
     }
 
     /// The other way: appends the matches of a block that begins at `from`, and returns where it
@@ -174,6 +212,22 @@ impl<'a> Steps<'a> {
             if !in_run && self.streak >= STREAK {
                 run = coder.number(&mut self.models.run, 0);
                 in_run = true;
+            }
+            if in_run && run > 1 {
+                let left = match end {
+                    StepsEnd::Count(wanted) => wanted - count,
+                    StepsEnd::Position(_) => u32::MAX,
+                };
+                let until = if let StepsEnd::Position(position) = end { position.min(limit) } else { limit };
+                let (next, taken) = self.predictor.follow(&self.extent, at, until, run.min(left), all);
+                if taken > 0 {
+                    run -= taken;
+                    count += taken;
+                    self.counts.steps += u64::from(taken);
+                    at = next;
+                    after_literal = is_after_literal(self.extent.start, at, all);
+                    continue;
+                }
             }
             let guess = self.guess(at, all, after_literal);
             let step = if in_run && run > 0 {

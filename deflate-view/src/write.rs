@@ -2,8 +2,8 @@
 
 use crate::Malformed;
 use crate::alphabet::{
-    CodeLengths, DISTANCE_BASE, DISTANCE_EXTRA, END_OF_BLOCK, LENGTH_BASE, LENGTH_EXTRA, LENGTH_ORDER, LENGTH_SYMBOLS,
-    codes, distance_symbol, length_symbol,
+    CodeLengths, DISTANCE_BASE, DISTANCE_EXTRA, DISTANCE_SYMBOLS, END_OF_BLOCK, LENGTH_BASE, LENGTH_EXTRA,
+    LENGTH_ORDER, LENGTH_SYMBOLS, codes, distance_symbol, length_symbol,
 };
 use crate::parse::{Header, Match};
 use crate::zlib_codes::Counts;
@@ -34,25 +34,25 @@ impl BitWriter {
         }
     }
 
-    /// Appends at most 48 bits. There has to be room.
-    #[inline(always)]
-    fn put_unchecked(&mut self, value: u64, count: u32) {
-        self.held |= value << self.count;
-        self.count += count;
-        if self.count >= 32 {
-            if let Some(place) = self.bytes.get_mut(self.len..self.len + 4) {
-                place.copy_from_slice(&(self.held as u32).to_le_bytes());
-            }
-            self.len += 4;
-            self.held >>= 32;
-            self.count -= 32;
-        }
-    }
-
     /// Appends at most 32 bits.
     pub(crate) fn put(&mut self, value: u64, count: u32) {
         self.make_room(8);
-        self.put_unchecked(value, count);
+        let mut pen = self.pen();
+        pen.put(value, count);
+        pen.flush();
+        let state = pen.state();
+        self.set(state);
+    }
+
+    /// For the hot loop. There has to be room for what it writes and 8 bytes more.
+    #[inline(always)]
+    fn pen(&mut self) -> Pen<'_> {
+        Pen { len: self.len, held: self.held, count: self.count, bytes: &mut self.bytes }
+    }
+
+    #[inline(always)]
+    fn set(&mut self, (len, held, count): (usize, u64, u32)) {
+        (self.len, self.held, self.count) = (len, held, count);
     }
 
     /// Appends whole bytes. The bits before them have to end at a byte.
@@ -93,6 +93,48 @@ impl BitWriter {
     }
 }
 
+/// A writer's state, in registers. What does not fit into its bytes is lost.
+struct Pen<'a> {
+    bytes: &'a mut [u8],
+    len: usize,
+    held: u64,
+    count: u32,
+}
+
+impl Pen<'_> {
+    /// Appends bits: at most 57 before the next [`Pen::flush`].
+    #[inline(always)]
+    fn put(&mut self, value: u64, count: u32) {
+        self.held |= value.wrapping_shl(self.count);
+        self.count = self.count.wrapping_add(count);
+    }
+
+    /// Writes whole bytes; at most 7 bits are held afterwards.
+    #[inline(always)]
+    fn flush(&mut self) {
+        if let Some(place) = self.bytes.get_mut(self.len..).and_then(<[u8]>::first_chunk_mut::<8>) {
+            *place = self.held.to_le_bytes();
+        }
+        self.len = self.len.wrapping_add((self.count >> 3) as usize);
+        self.held = self.held.wrapping_shr(self.count & !7);
+        self.count &= 7;
+    }
+
+    fn state(&self) -> (usize, u64, u32) {
+        (self.len, self.held, self.count)
+    }
+}
+
+/// A distance symbol: its code, how it goes on, and the first distance.
+#[derive(Clone, Copy, Debug, Default)]
+struct DistanceCode {
+    code: u16,
+    base: u16,
+    /// Bits of the code, and with those behind it.
+    bits: u8,
+    all_bits: u8,
+}
+
 /// The codes of a block, ready to be written.
 #[derive(Debug)]
 pub(crate) struct Codes {
@@ -100,7 +142,7 @@ pub(crate) struct Codes {
     literals: [(u16, u8); 257],
     /// Code of every match length with its extra bits, and their length; by length.
     lengths: [(u32, u8); 259],
-    distances: [(u16, u8); 32],
+    distances: [DistanceCode; 32],
 }
 
 impl Codes {
@@ -112,7 +154,8 @@ impl Codes {
         let mut distance = [0; 32];
         codes(&lengths.litlen[..lengths.litlen_count], &mut litlen).ok_or(TOO_MANY)?;
         codes(&lengths.distance[..lengths.distance_count], &mut distance).ok_or(TOO_MANY)?;
-        let mut all = Self { literals: [(0, 0); 257], lengths: [(0, 0); 259], distances: [(0, 0); 32] };
+        let mut all =
+            Self { literals: [(0, 0); 257], lengths: [(0, 0); 259], distances: [DistanceCode::default(); 32] };
         for (symbol, place) in all.literals.iter_mut().enumerate() {
             *place = (litlen[symbol], lengths.litlen[symbol]);
         }
@@ -122,8 +165,10 @@ impl Codes {
             let extra = len as u32 - u32::from(LENGTH_BASE[symbol]);
             *place = (u32::from(litlen[257 + symbol]) | extra << bits, bits + LENGTH_EXTRA[symbol]);
         }
-        for (symbol, place) in all.distances.iter_mut().enumerate() {
-            *place = (distance[symbol], lengths.distance[symbol]);
+        for (symbol, place) in all.distances[..DISTANCE_SYMBOLS].iter_mut().enumerate() {
+            let bits = lengths.distance[symbol];
+            let all_bits = bits + DISTANCE_EXTRA[symbol];
+            *place = DistanceCode { code: distance[symbol], base: DISTANCE_BASE[symbol], bits, all_bits };
         }
         Ok(all)
     }
@@ -136,37 +181,48 @@ impl Codes {
     /// Bits of a match.
     pub(crate) fn match_bits(&self, step: &Match) -> u32 {
         let symbol = distance_symbol(step.distance() as usize);
-        u32::from(self.lengths[usize::from(step.len)].1)
-            + u32::from(self.distances[symbol].1)
-            + u32::from(DISTANCE_EXTRA[symbol])
+        u32::from(self.lengths[usize::from(step.len)].1) + u32::from(self.distances[symbol].all_bits)
     }
 
     /// Writes `plain[from..to]`, of which `matches` are matches and the rest literals.
     pub(crate) fn write(&self, plain: &[u8], from: usize, to: usize, matches: &[Match], out: &mut BitWriter) {
+        // A literal takes at most 15 bits, a match 48.
+        let matched: usize = matches.iter().map(|step| usize::from(step.len)).sum();
+        out.make_room((to - from - matched) * 2 + matches.len() * 6 + 8);
+        let mut pen = out.pen();
         let mut at = from;
         for step in matches {
-            self.write_literals(&plain[at..step.at as usize], out);
-            out.make_room(8);
+            self.write_literals(&plain[at..step.at as usize], &mut pen);
             let (code, bits) = self.lengths[usize::from(step.len)];
-            let distance = step.distance() as usize;
-            let symbol = distance_symbol(distance);
-            let (distance_code, distance_bits) = self.distances[symbol];
-            let extra = (distance - usize::from(DISTANCE_BASE[symbol])) as u64;
-            out.put_unchecked(code.into(), bits.into());
-            let value = u64::from(distance_code) | extra << distance_bits;
-            out.put_unchecked(value, u32::from(distance_bits) + u32::from(DISTANCE_EXTRA[symbol]));
+            let distance = step.distance();
+            let of_distance = self.distances[distance_symbol(distance as usize)];
+            let extra = distance.wrapping_sub(of_distance.base.into());
+            let value = u64::from(of_distance.code) | u64::from(extra).wrapping_shl(of_distance.bits.into());
+            pen.put(code.into(), bits.into());
+            pen.put(value, of_distance.all_bits.into());
+            pen.flush();
             at = step.end() as usize;
         }
-        self.write_literals(&plain[at..to], out);
+        self.write_literals(&plain[at..to], &mut pen);
+        let state = pen.state();
+        out.set(state);
     }
 
     #[inline(always)]
-    fn write_literals(&self, literals: &[u8], out: &mut BitWriter) {
-        out.make_room(literals.len() * 2 + 8);
-        for &byte in literals {
-            let (code, bits) = self.literals[usize::from(byte)];
-            out.put_unchecked(code.into(), bits.into());
+    fn write_literals(&self, literals: &[u8], pen: &mut Pen<'_>) {
+        let (threes, rest) = literals.as_chunks::<3>();
+        for three in threes {
+            for &byte in three {
+                let (code, bits) = self.literals[usize::from(byte)];
+                pen.put(code.into(), bits.into());
+            }
+            pen.flush();
         }
+        for &byte in rest {
+            let (code, bits) = self.literals[usize::from(byte)];
+            pen.put(code.into(), bits.into());
+        }
+        pen.flush();
     }
 
     pub(crate) fn write_end(&self, out: &mut BitWriter) {
