@@ -31,6 +31,20 @@ sbom=$out/$name.cdx.json
 python3 release/sbom.py --target "$target" --version "$version" --commit "$commit" >"$sbom.new"
 mv "$sbom.new" "$sbom"
 
+# Man pages and completions are the binary's own words, the same for every processor. A binary that does not run here leaves
+# them to one that was built before it.
+documents=$work/$name
+install -d "$documents/man" "$documents/completions"
+if "$binary" --version >/dev/null 2>&1; then
+    "$binary" man "$documents/man" >&2
+    for shell in bash zsh fish; do "$binary" completions "$shell" >"$documents/completions/deltaweir.$shell"; done
+else
+    other=$(find "$out" -maxdepth 1 -name "deltaweir-$version-linux-*.tar.gz" ! -name "$name.tar.gz" -print -quit)
+    [ -n "$other" ] || { echo "release/build.sh: $binary does not run here: build this machine's own target first" >&2; exit 1; }
+    tar --extract --gzip --file="$other" --directory="$documents" --strip-components=1 --wildcards '*/man' '*/completions'
+fi
+chmod 644 "$documents"/man/* "$documents"/completions/*
+
 install -D "$binary" "$work/$name/deltaweir"
 install --mode=644 LICENSE README.md release/deltaweir.service release/deltaweir.toml "$work/$name/"
 install --mode=644 "$sbom" "$work/$name/deltaweir.cdx.json"

@@ -12,6 +12,11 @@ chmod 755 "$root"
 install -D "$folder/deltaweir" "$root/usr/bin/deltaweir"
 install -D --mode=644 release/deltaweir.service "$root/lib/systemd/system/deltaweir.service"
 install -D --mode=640 release/deltaweir.toml "$root/etc/deltaweir/deltaweir.toml"
+install -d "$root/usr/share/man/man1"
+for page in "$folder"/man/*.1; do gzip -9 --no-name <"$page" >"$root/usr/share/man/man1/${page##*/}.gz"; done
+install -D --mode=644 "$folder/completions/deltaweir.bash" "$root/usr/share/bash-completion/completions/deltaweir"
+install -D --mode=644 "$folder/completions/deltaweir.zsh" "$root/usr/share/zsh/vendor-completions/_deltaweir"
+install -D --mode=644 "$folder/completions/deltaweir.fish" "$root/usr/share/fish/vendor_completions.d/deltaweir.fish"
 documents=$root/usr/share/doc/deltaweir
 install -D --mode=644 "$folder/deltaweir.cdx.json" "$documents/deltaweir.cdx.json"
 cat >"$documents/copyright" <<'END'

@@ -11,7 +11,9 @@ images=${RELEASE_IMAGES:-}
 if [ -z "$images" ]; then
     if docker version >/dev/null 2>&1; then images=yes; else images=no; echo "no Docker Engine answers: no images" >&2; fi
 fi
-for target; do
+# This machine's own first: its binary tells the man pages of the other (release/build.sh).
+mapfile -t targets < <(printf '%s\n' "$@" | grep "^$(uname -m)-"; printf '%s\n' "$@" | grep -v "^$(uname -m)-")
+for target in "${targets[@]}"; do
     release/build.sh "$target"
     [ "$images" = no ] || release/image.sh "$target"
 done

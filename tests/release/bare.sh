@@ -55,6 +55,7 @@ fresh
 timed "deb" inside "dpkg --install /release/deltaweir_${version}_$architecture.deb && deltaweir demo --once"
 # The service's user reads its configuration and makes its store; others read neither.
 inside 'setpriv --reuid=deltaweir --regid=deltaweir --clear-groups deltaweir config check --config /etc/deltaweir/deltaweir.toml
+    test -s /usr/share/man/man1/deltaweir-serve.1.gz && test -s /usr/share/bash-completion/completions/deltaweir
     if setpriv --reuid=nobody --regid=nogroup --clear-groups cat /etc/deltaweir/deltaweir.toml 2>/dev/null; then exit 1; fi
     touch /var/lib/deltaweir/an-object
     dpkg --purge deltaweir

@@ -24,7 +24,13 @@ VERSION = next(
 PLATFORM = f"linux-{os.uname().machine}"
 NAME = f"deltaweir-{VERSION}-{PLATFORM}"
 ARCHIVE = f"{NAME}.tar.gz"
-STAND_IN = f"#!/bin/sh\necho deltaweir {VERSION}\n"
+STAND_IN = f"""#!/bin/sh
+case $1 in
+    man) echo 'a page' >"$2/deltaweir.1" ;;
+    completions) echo "for $2" ;;
+    *) echo deltaweir {VERSION} ;;
+esac
+"""
 OLDER = "#!/bin/sh\necho an older one\n"
 
 

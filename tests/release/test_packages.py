@@ -28,13 +28,14 @@ EXPOSURE_MAX = 15
 """Tenths of `systemd-analyze security`'s scale of 0 to 10; a unit without hardening has 96."""
 
 
-def build(out: Path) -> Path:
-    """release/build.sh around the stand-in."""
-    out.mkdir()
+def build(out: Path, target: str = TARGET, content: str = STAND_IN) -> Path:
+    """release/build.sh around the stand-in, or another one."""
+    out.mkdir(exist_ok=True)
     binary = out / "stand-in"
-    binary.write_text(STAND_IN)
+    binary.write_text(content)
+    binary.chmod(0o755)
     settings = os.environ | {"RELEASE_OUT": str(out), "RELEASE_BINARY": str(binary)}
-    subprocess.run([ROOT / "release/build.sh", TARGET], env=settings, check=True, capture_output=True, text=True)
+    subprocess.run([ROOT / "release/build.sh", target], env=settings, check=True, capture_output=True, text=True)
     binary.unlink()
     return out
 
@@ -59,10 +60,14 @@ def test_a_build_makes_an_archive_a_package_and_a_list_of_components(built: Path
     assert set(inside) == {
         "LICENSE",
         "README.md",
+        "completions/deltaweir.bash",
+        "completions/deltaweir.fish",
+        "completions/deltaweir.zsh",
         "deltaweir",
         "deltaweir.cdx.json",
         "deltaweir.service",
         "deltaweir.toml",
+        "man/deltaweir.1",
     }
     assert inside["deltaweir"].mode == 0o755
     assert {(member.uid, member.gid) for member in inside.values()} == {(0, 0)}
@@ -73,6 +78,20 @@ def test_the_same_commit_gives_the_same_files(built: Path, tmp_path: Path) -> No
     for path in built.iterdir():
         first, second = (hashlib.sha256((folder / path.name).read_bytes()).hexdigest() for folder in (built, again))
         assert first == second, path.name
+
+
+def test_a_binary_for_another_processor_takes_its_man_pages_from_the_one_that_runs_here(tmp_path: Path) -> None:
+    foreign = "not a program of this machine"
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        build(tmp_path / "alone", TARGET, foreign)
+    assert "build this machine's own target first" in refused.value.stderr
+    out = build(tmp_path / "both", "x86_64-unknown-linux-musl")
+    build(out, TARGET, foreign)
+    with tarfile.open(out / f"{NAME}.tar.gz") as archive:
+        page = archive.extractfile(f"{NAME}/man/deltaweir.1")
+        binary = archive.extractfile(f"{NAME}/deltaweir")
+        assert page and binary
+        assert (page.read(), binary.read()) == (b"a page\n", foreign.encode())
 
 
 def test_the_package_says_what_it_is_and_guards_its_configuration(built: Path, tmp_path: Path) -> None:
@@ -88,6 +107,8 @@ def test_the_package_says_what_it_is_and_guards_its_configuration(built: Path, t
     assert listed["./usr/bin/deltaweir"] == ["-rwxr-xr-x", "root/root"]
     assert listed["./etc/deltaweir/deltaweir.toml"] == ["-rw-r-----", "root/root"]
     assert listed["./lib/systemd/system/deltaweir.service"] == ["-rw-r--r--", "root/root"]
+    assert listed["./usr/share/man/man1/deltaweir.1.gz"] == ["-rw-r--r--", "root/root"]
+    assert listed["./usr/share/bash-completion/completions/deltaweir"] == ["-rw-r--r--", "root/root"]
     asked("--control", str(package), str(tmp_path / "control"))
     assert (tmp_path / "control" / "conffiles").read_text() == "/etc/deltaweir/deltaweir.toml\n"
     for script in ("postinst", "prerm", "postrm"):
