@@ -264,6 +264,16 @@ impl Inside {
             if is_enough(&here, block) {
                 return Ok(here);
             }
+            // Places come in order, and so does what makes one enough: a block at whose end there
+            // is not enough has no such place.
+            if let Some(bit) = block.end_bit {
+                let matched = block.matches.end;
+                let end = Here { plain: block.plain.end, matched, block: here.block, in_block: true, bit };
+                if !is_enough(&end, block) {
+                    here = Here { block: here.block + 1, in_block: false, ..end };
+                    continue;
+                }
+            }
             if !here.in_block {
                 here = Here { in_block: true, bit: block.body_bit, ..here };
                 if is_enough(&here, block) {

@@ -28,6 +28,7 @@ mod lookup;
 mod open;
 mod parse;
 mod predict;
+mod recognise;
 mod replay;
 mod scan;
 mod segment;
@@ -46,12 +47,13 @@ pub use cut::{AHEAD_LEN, CutLimits, Cutter};
 pub use open::{Opened, bytes_to_open, open};
 pub use parse::Match;
 pub use predict::{Base, Run};
+pub use recognise::recognise;
 pub use scan::{Container, Index, POINT_SPACING, Point, ScanLimits, Scanner, Stream, TextSink, may_hold_streams};
 pub use segment::{OPENED_LEN_MAX, OPENING_LEN_MAX, OPENINGS_MAX, Opening, SegmentUnit, StoredSegment, UNITS_MAX};
 pub use steps::StepCounts;
 pub use stored::{BasePart, FOOTPRINT_LEN_MAX, PARTS_MAX, StoredUnit};
 pub use unit::{TEXT_LEN_MAX, UNIT_LEN_MAX, Unit};
-pub use unit_code::{EncodedParse, ReplayId, decode_parse, encode_parse, recognise};
+pub use unit_code::{EncodedParse, ReplayId, decode_parse, encode_parse};
 pub use view::{Plan, Replaying, SegmentView, StoredPiece, StoredView, UnitDelta};
 
 /// Why bytes are not of the form they should have. Always an error, never a guess (I7).

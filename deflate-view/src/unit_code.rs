@@ -184,7 +184,7 @@ pub struct EncodedParse {
 
 /// Which encoder is replayed where the base predicts wrongly: a number of the format
 /// (docs/format/deflate-view-v1.md §7), 0 for none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReplayId(u8);
 
 impl ReplayId {
@@ -217,7 +217,7 @@ impl ReplayId {
         self.replay().ok().flatten().map_or(0, Replay::search_work)
     }
 
-    fn replay(self) -> Result<Option<Replay>, Malformed> {
+    pub(crate) fn replay(self) -> Result<Option<Replay>, Malformed> {
         match self.0 {
             0 => Ok(None),
             id => Replay::ALL.get(usize::from(id) - 1).copied().map(Some).ok_or(Malformed("an unknown encoder")),
@@ -345,7 +345,8 @@ pub fn decode_parse(
         models: Models::new(),
         steps: Steps::new(text, base, runs, replay),
         before: Before { kind: 2, symbols: BLOCK_SYMBOLS },
-        out: BitWriter::default(),
+        // A part may write a little more than is its object's.
+        out: BitWriter::with_room(object_len + (1 << 10)),
         object_len,
         matches: Vec::new(),
     };
@@ -532,36 +533,4 @@ impl Decoding<'_> {
         }
         Ok(next)
     }
-}
-
-/// Plain bytes that an encoder is recognised by.
-const SAMPLE_LEN: usize = 96 << 10;
-
-/// The encoder that would have made most of these steps: the one with which a sample of them takes
-/// least. None when no encoder is of use.
-pub fn recognise(unit: &Unit) -> ReplayId {
-    let candidates = std::iter::once(ReplayId(0)).chain(ReplayId::all());
-    candidates.min_by_key(|replay| sample_cost(unit, *replay)).unwrap_or_default()
-}
-
-fn sample_cost(unit: &Unit, replay: ReplayId) -> usize {
-    let mut coder = Encoder::new();
-    let mut steps = Steps::new(&unit.text, Base::default(), &[], replay.replay().unwrap_or_default());
-    let mut seen = 0;
-    for item in &unit.items {
-        let Item::Part(part) = item else { continue };
-        steps.begin(Extent { start: part.text_at, end: part.text_end(), is_from_start: part.lead.is_none() });
-        let first = part.blocks.first().map_or(0, |block| block.matches.start);
-        for block in part.blocks.iter().filter(|block| !matches!(block.kind, PartKind::Stored { .. })) {
-            let end = block.plain.end.min(block.plain.start + (SAMPLE_LEN - seen));
-            let matches = unit.matches[block.matches.clone()].partition_point(|found| found.end() as usize <= end);
-            let all = &unit.matches[first..block.matches.start + matches];
-            steps.encode(&mut coder, block.plain.start, end, all, block.matches.start - first);
-            seen += end - block.plain.start;
-            if seen >= SAMPLE_LEN {
-                return coder.finish().len();
-            }
-        }
-    }
-    coder.finish().len()
 }
