@@ -7,6 +7,11 @@ use crate::inflate::{Inflater, Input, Stopped};
 use crate::parse::{Match, Parse};
 use crate::scan::Stream;
 
+/// Room for a window and for what a reader writes past the end.
+const ROOM_LEN: usize = (32 << 10) + 1024;
+/// Plain bytes for which there is room for one match at first: most texts have fewer.
+const BYTES_PER_MATCH: usize = 16;
+
 /// Plain text of a stream and the matches in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
@@ -30,11 +35,26 @@ impl Opened {
 fn append_matches(from: &[Match], range: Range<usize>, shift: u32, to: &mut Vec<Match>) {
     let (start, end) = (range.start as u32, range.end as u32);
     let first = from.partition_point(|found| found.end() <= start);
-    for found in from[first..].iter().take_while(|found| found.at < end) {
+    let behind = from.partition_point(|found| found.at < end);
+    let clip = |found: &Match| {
         let at = found.at.max(start);
-        let len = found.end().min(end) - at;
-        to.push(Match::new(at - start + shift, len as u16, found.distance()));
+        let len = found.end().min(end).wrapping_sub(at);
+        Match::new(at.wrapping_sub(start).wrapping_add(shift), len as u16, found.distance())
+    };
+    to.extend(from.get(first..behind).unwrap_or_default().iter().map(clip));
+}
+
+/// The same in place, counted from the range's start.
+fn clipped(mut matches: Vec<Match>, range: &Range<usize>) -> Vec<Match> {
+    let (start, end) = (range.start as u32, range.end as u32);
+    matches.truncate(matches.partition_point(|found| found.at < end));
+    matches.drain(..matches.partition_point(|found| found.end() <= start));
+    for found in &mut matches {
+        let at = found.at.max(start);
+        let len = found.end().min(end).wrapping_sub(at);
+        *found = Match::new(at.wrapping_sub(start), len as u16, found.distance());
     }
+    matches
 }
 
 /// The object's bytes that [`open`] needs for this plain range.
@@ -60,7 +80,8 @@ pub fn open(stream: &Stream, plain: Range<u64>, bytes: &[u8]) -> Result<Opened, 
     let point = point_before(stream, plain.start);
     let at = bytes_to_open(stream, &plain).start - stream.start;
     let input = Input { bytes, at, is_all: true };
-    let mut text = point.map_or_else(Vec::new, |point| point.window.clone());
+    let mut text = Vec::with_capacity((plain.end - point.map_or(0, |point| point.plain_at)) as usize + ROOM_LEN);
+    text.extend_from_slice(point.map_or(&[][..], |point| &point.window));
     let (before, window_len) = (point.map_or(0, |point| point.plain_at), text.len());
     let wanted = |position: u64| (position - before) as usize + window_len;
     let mut inflater = Inflater::at_block(point.map_or(0, |point| point.block_bit));
@@ -68,7 +89,8 @@ pub fn open(stream: &Stream, plain: Range<u64>, bytes: &[u8]) -> Result<Opened, 
         inflater.read_header_only(input)?;
         inflater.skip_to(point.bit);
     }
-    let mut parse = Parse::default();
+    let matches = Vec::with_capacity((plain.end - plain.start) as usize / BYTES_PER_MATCH);
+    let mut parse = Parse { matches, ..Parse::default() };
     while text.len() < wanted(plain.end) {
         if inflater.run(input, &mut text, wanted(plain.end), Some(&mut parse))? == Stopped::Done {
             break;
@@ -78,8 +100,7 @@ pub fn open(stream: &Stream, plain: Range<u64>, bytes: &[u8]) -> Result<Opened, 
         return Err(Malformed("a stream that is shorter than it was"));
     }
     let range = wanted(plain.start)..wanted(plain.end);
-    let mut matches = Vec::with_capacity(parse.matches.len());
-    append_matches(&parse.matches, range.clone(), 0, &mut matches);
+    let matches = clipped(parse.matches, &range);
     text.truncate(range.end);
     text.drain(..range.start);
     Ok(Opened { plain: text, matches })

@@ -22,6 +22,11 @@ pub(crate) struct BitWriter {
 }
 
 impl BitWriter {
+    /// With room for so many bytes.
+    pub(crate) fn with_room(bytes: usize) -> Self {
+        Self { bytes: vec![0; bytes + SLACK], ..Self::default() }
+    }
+
     /// Bits written.
     pub(crate) fn bits(&self) -> usize {
         self.len * 8 + self.count as usize
@@ -234,21 +239,31 @@ impl Codes {
 /// How often each symbol stands in these steps, the end of the block not counted.
 pub(crate) fn count(plain: &[u8], from: usize, to: usize, matches: &[Match]) -> Counts {
     let mut counts = Counts::new();
+    // Every other literal is counted apart: the same one twice would have to wait for itself.
+    let mut others = [0u32; 256];
     let mut at = from;
     for step in matches {
-        count_literals(&plain[at..step.at as usize], &mut counts);
-        counts.litlen[257 + length_symbol(usize::from(step.len))] += 1;
-        counts.distance[distance_symbol(step.distance() as usize)] += 1;
+        count_literals(&plain[at..step.at as usize], &mut counts, &mut others);
+        let length = &mut counts.litlen[257 + length_symbol(usize::from(step.len))];
+        *length = length.wrapping_add(1);
+        let distance = &mut counts.distance[distance_symbol(step.distance() as usize)];
+        *distance = distance.wrapping_add(1);
         at = step.end() as usize;
     }
-    count_literals(&plain[at..to], &mut counts);
+    count_literals(&plain[at..to], &mut counts, &mut others);
+    counts.litlen.iter_mut().zip(others).for_each(|(count, other)| *count += other);
     counts
 }
 
 #[inline(always)]
-fn count_literals(literals: &[u8], counts: &mut Counts) {
-    for &byte in literals {
-        counts.litlen[usize::from(byte)] += 1;
+fn count_literals(literals: &[u8], counts: &mut Counts, others: &mut [u32; 256]) {
+    let (twos, last) = literals.as_chunks::<2>();
+    for [one, other] in twos {
+        let (one, other) = (&mut counts.litlen[usize::from(*one)], &mut others[usize::from(*other)]);
+        (*one, *other) = (one.wrapping_add(1), other.wrapping_add(1));
+    }
+    if let [last] = last {
+        counts.litlen[usize::from(*last)] += 1;
     }
 }
 
