@@ -1,7 +1,7 @@
 //! Plain text of deflate streams that was opened, kept for the next reader.
 
 use deflate_view::{Malformed, Match, Opened, Opening};
-use moka::sync::Cache;
+use moka::{policy::EvictionPolicy, sync::Cache};
 use object_format::blob::segment_digest;
 use std::sync::Arc;
 
@@ -18,6 +18,8 @@ impl OpenedTexts {
         };
         let cache = Cache::builder()
             .max_capacity(bytes_max)
+            // A reader goes on along a base: the newest text is wanted before the most used one.
+            .eviction_policy(EvictionPolicy::lru())
             .weigher(move |_, opened| u32::try_from(weigh(opened)).unwrap_or(u32::MAX))
             .build();
         Self(cache)
@@ -37,12 +39,10 @@ impl OpenedTexts {
         }
         name.extend_from_slice(window);
         name.extend_from_slice(bytes);
-        let name = segment_digest(&name);
-        if let Some(hit) = self.0.get(&name) {
-            return Ok(hit);
-        }
-        let opened = Arc::new(opening.open(window, bytes)?);
-        self.0.insert(name, opened.clone());
-        Ok(opened)
+        // Units that lie side by side are decoded at the same time and share an opening: the second
+        // one waits for the first, which waits for nobody.
+        self.0
+            .try_get_with(segment_digest(&name), || opening.open(window, bytes).map(Arc::new))
+            .map_err(|error: Arc<Malformed>| (*error).clone())
     }
 }

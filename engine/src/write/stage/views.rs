@@ -34,6 +34,9 @@ use tokio::sync::mpsc;
 
 /// Memory beside the window: a unit with its text, base and matches, and the segments around it.
 const WORK_BYTES: u64 = 64 << 20;
+/// Text of a unit: half of the most there can be. A short range costs half as much to read, and
+/// the stored form grows by one to four hundredths.
+const UNIT_TEXT_LEN_MAX: usize = 2 << 20;
 /// Bytes behind a segment that the cutter looks at.
 const LOOK_AHEAD: usize = AHEAD_LEN - UNIT_LEN_MAX;
 
@@ -135,7 +138,11 @@ impl<'a> ViewEncoder<'a> {
             base,
             // The window's index and the unit's text are all the memory there is for it.
             effort: effort.min(Effort::High),
-            cutter: Some(Cutter::new(opened, len, CutLimits::default())),
+            cutter: Some(Cutter::new(
+                opened,
+                len,
+                CutLimits { text_len_max: UNIT_TEXT_LEN_MAX, ..CutLimits::default() },
+            )),
             window: None,
             replay: None,
             work_per_byte_max: plan::view_work_max(bucket.settings.effort),
