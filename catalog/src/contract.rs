@@ -352,9 +352,14 @@ pub trait Catalog: Send + Sync + 'static {
     async fn last_seq(&self) -> Result<Seq>;
     /// Journal rows with `seq > after`, ascending, at most `limit`.
     async fn journal(&self, after: Seq, limit: usize) -> Result<Vec<JournalEntry>>;
-    /// Drops journal rows up to and including `seq` (they have been shipped); how many. Not a
-    /// mutation: no journal row.
-    async fn trim_journal(&self, seq: Seq) -> Result<u64>;
+    /// Drops journal rows up to and including `last` (they have been shipped); how many: none where
+    /// they were dropped before. Not a mutation: no journal row.
+    ///
+    /// # Errors
+    /// [`CatalogError::Conflict`] when this catalog never had `last`, or has another row of its
+    /// number: the database has gone back since it was read, and its rows are not those that were
+    /// shipped.
+    async fn trim_journal(&self, last: &JournalEntry) -> Result<u64>;
     /// From now on changes that a client waits for are admitted by this gate before they begin and
     /// pass it after their commit, and [`Self::version`] and [`Self::part`], by which unknown
     /// outcomes are read back, pass it too. Set once.

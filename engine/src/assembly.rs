@@ -320,8 +320,13 @@ pub(crate) fn workers(foundation: &Foundation, paths: &Paths) -> Workers {
     let Paths { adopter, buckets, read, uploads, changes, .. } = paths;
     let copier = copier(foundation, paths);
     let (converter, ordered) = converters(foundation, paths);
-    let sweeper =
-        Sweeper { catalog: catalog.clone(), blobs: blobs.clone(), safety: safety.clone(), metrics: metrics.clone() };
+    let sweeper = Sweeper {
+        catalog: catalog.clone(),
+        blobs: blobs.clone(),
+        pins: pins.clone(),
+        safety: safety.clone(),
+        metrics: metrics.clone(),
+    };
     let reader = ObjectReader { read: read.clone(), budget: budget.clone(), hash_pool: hash_pool.clone() };
     Workers {
         collector: Arc::new(Collector {

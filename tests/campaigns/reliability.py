@@ -90,6 +90,12 @@ CAMPAIGNS = (
         (f"{HERE}/linearizability/test_runs.py", "-k", "linearizable and not long or stale_cache"),
         ("--features", "mutant-stale-cache", "--bin", "deltaweir-mutant"),
     ),
+    Campaign(
+        "models",
+        "every order of what collector, job leases and journal do, small bounds made whole",
+        (f"{HERE}/test_models.py",),
+        is_whole=True,
+    ),
     Campaign("collector", "every object is deleted, and collected at once", (f"{HERE}/test_collector.py",)),
     Campaign(
         "conversion",

@@ -149,12 +149,13 @@ pub async fn where_a_journal_blob_ends_is_decided_once<F: Factory>(factory: &F) 
     assert_eq!(catalog.cut_journal(0, 6).await.unwrap(), 4, "decided before");
     let catalog = &factory.after_crash(desk.catalog).await;
     assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 0, cut: 4, last: 6 });
-    assert_eq!(catalog.trim_journal(4).await.unwrap(), 4);
+    let journal = catalog.journal(0, 10).await.unwrap();
+    assert_eq!(catalog.trim_journal(&journal[3]).await.unwrap(), 4);
     assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 4, cut: 4, last: 6 });
     assert_eq!(catalog.cut_journal(0, 2).await.unwrap(), 0, "somebody who was asleep looks again");
     assert_eq!(catalog.cut_journal(4, 6).await.unwrap(), 6);
     assert_eq!(catalog.cut_journal(0, 6).await.unwrap(), 0, "the next cut is not the end of the first blob");
-    catalog.trim_journal(6).await.unwrap();
+    catalog.trim_journal(&journal[5]).await.unwrap();
     assert_eq!(catalog.cut_journal(4, 6).await.unwrap(), 4, "nothing is left to be shipped");
     assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 6, cut: 6, last: 6 });
     assert_eq!(catalog.last_seq().await.unwrap(), 6, "none of this is a mutation");
@@ -293,12 +294,32 @@ pub async fn a_shipped_journal_is_trimmed<F: Factory>(factory: &F) {
     }
     let catalog = &desk.catalog;
     assert_eq!(catalog.journal(3, 2).await.unwrap().iter().map(|entry| entry.seq).collect::<Vec<_>>(), [4, 5]);
-    assert_eq!(catalog.trim_journal(5).await.unwrap(), 5);
-    assert_eq!(catalog.trim_journal(5).await.unwrap(), 0);
+    let journal = catalog.journal(0, 20).await.unwrap();
+    assert_eq!(catalog.trim_journal(&journal[4]).await.unwrap(), 5);
+    assert_eq!(catalog.trim_journal(&journal[4]).await.unwrap(), 0, "another shipper was faster");
     assert!(catalog.journal(0, 100).await.unwrap().iter().map(|entry| entry.seq).eq(6..=10));
     desk.assert_sound().await;
-    assert_eq!(catalog.trim_journal(1000).await.unwrap(), 5);
+    assert_eq!(catalog.trim_journal(&journal[9]).await.unwrap(), 5);
     desk.put("k").await;
     assert!(catalog.journal(0, 100).await.unwrap().iter().map(|entry| entry.seq).eq([11]));
     desk.assert_sound().await;
+}
+
+/// A shipper that read its rows before the database went back trims nothing of what followed.
+pub async fn rows_that_are_not_those_that_were_shipped_stay<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    for _ in 0..4 {
+        desk.put("k").await;
+    }
+    let catalog = &desk.catalog;
+    let journal = catalog.journal(0, 20).await.unwrap();
+    let last = journal.last().unwrap().clone();
+    let other = JournalEntry { at_ms: last.at_ms + 1, ..last.clone() };
+    let behind = JournalEntry { seq: last.seq + 1, ..last.clone() };
+    for stranger in [other, behind] {
+        let trimmed = catalog.trim_journal(&stranger).await;
+        assert!(matches!(trimmed, Err(CatalogError::Conflict)), "{trimmed:?}");
+    }
+    assert_eq!(catalog.journal(0, 20).await.unwrap(), journal);
+    assert_eq!(catalog.trim_journal(&last).await.unwrap(), journal.len() as u64);
 }

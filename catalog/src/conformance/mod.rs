@@ -221,6 +221,7 @@ macro_rules! conformance_tests {
                 where_a_journal_blob_ends_is_decided_once,
                 what_a_client_waits_for_passes_the_gate,
                 a_shipped_journal_is_trimmed,
+                rows_that_are_not_those_that_were_shipped_stay,
             }
             snapshot::{
                 a_snapshot_gives_the_catalog_back,

@@ -15,11 +15,7 @@ use crate::{CatalogError, Result, mutation::Mutation, types::Seq};
 pub(crate) async fn apply<S: Session>(session: &mut S, change: &mut Change) -> Result<Outcome> {
     match change {
         Change::Journaled(mutation) => journaled(session, mutation).await,
-        Change::TrimJournal(seq) => {
-            // 1 is only an anchor: the rows themselves are not wanted.
-            let gone = session.query(statement!("DELETE FROM journal WHERE seq <= $1 RETURNING 1", *seq)).await?;
-            Ok(Outcome::Count(gone.len() as u64))
-        }
+        Change::TrimJournal(last) => snapshot::trim(session, last).await,
         Change::RememberHooks(blobs) => hooks::remember(session, blobs).await,
         Change::CutJournal { after, to } => snapshot::cut(session, *after, *to).await,
         Change::Heartbeat(epoch) => writers::heartbeat(session, *epoch).await,

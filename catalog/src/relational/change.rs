@@ -20,7 +20,7 @@ pub(crate) enum Change {
     /// A mutation: takes a sequence number, goes to the journal.
     Journaled(Mutation),
     /// Drops shipped journal rows. Not a mutation: it changes nothing that a rebuild would need.
-    TrimJournal(Seq),
+    TrimJournal(JournalEntry),
     /// What whole blobs resemble. Not a mutation: advice.
     RememberHooks(Vec<BlobHooks>),
     /// Decides where a journal blob ends. Not a mutation: no catalog that is made again needs it.

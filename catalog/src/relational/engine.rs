@@ -607,8 +607,8 @@ impl<E: Engine> Catalog for E {
         ask!(self, Statement, () | session | read::journal(session, after, limit))
     }
 
-    async fn trim_journal(&self, seq: Seq) -> Result<u64> {
-        count(self.change(Change::TrimJournal(seq)).await?)
+    async fn trim_journal(&self, last: &JournalEntry) -> Result<u64> {
+        count(self.change(Change::TrimJournal(last.clone())).await?)
     }
 
     fn acknowledge_behind(&self, gate: Arc<dyn Gate>) {

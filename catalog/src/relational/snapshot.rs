@@ -5,13 +5,13 @@
 
 use super::{
     change::{Outcome, only},
-    checksum_walk, schema,
+    checksum_walk, rows, schema,
     session::{Lock, Row, Session, Statement, Value, statement},
 };
 use crate::{
     CatalogError, Result,
     snapshot::{Exported, JournalMarks, TableRows},
-    types::Seq,
+    types::{JournalEntry, Seq},
 };
 use tokio::sync::mpsc;
 
@@ -288,6 +288,27 @@ pub(crate) async fn cut<S: Session>(session: &mut S, after: Seq, to: Seq) -> Res
     }
     session.run(vec![set_counter("cut", to)]).await?;
     Ok(Outcome::Seq(to))
+}
+
+/// See [`Catalog::trim_journal`](crate::Catalog::trim_journal).
+pub(crate) async fn trim<S: Session>(session: &mut S, last: &JournalEntry) -> Result<Outcome> {
+    let row = session
+        .first(Statement::locking(
+            "SELECT seq, at_ms, mutation, checksum FROM journal WHERE seq = $1",
+            vec![last.seq.into()],
+            Lock::Update,
+        ))
+        .await?;
+    let is_same = match row {
+        Some(row) => rows::entry(&row)? == *last,
+        None => marks(session).await?.shipped >= last.seq,
+    };
+    if !is_same {
+        return Err(CatalogError::Conflict);
+    }
+    // 1 is only an anchor: the rows themselves are not wanted.
+    let gone = session.query(statement!("DELETE FROM journal WHERE seq <= $1 RETURNING 1", last.seq)).await?;
+    Ok(Outcome::Count(gone.len() as u64))
 }
 
 pub(crate) async fn marks<S: Session>(session: &mut S) -> Result<JournalMarks> {

@@ -16,7 +16,11 @@ use crate::{
         collection::{AT_ONCE, Collection},
         jobs::run::JobRun,
     },
-    blobs::{copy_name::parse_copy_name, open::Blobs},
+    blobs::{
+        copy_name::parse_copy_name,
+        open::Blobs,
+        pins::{Pins, Purge},
+    },
     deployment::keyring::KeysetCopy,
     error::EngineError,
     metrics::Metrics,
@@ -52,6 +56,7 @@ struct Orphan {
 pub(crate) struct Sweeper {
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) blobs: Arc<Blobs>,
+    pub(crate) pins: Arc<Pins>,
     pub(crate) safety: Arc<Safety>,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -149,6 +154,12 @@ impl Sweeper {
             .filter(|file| owned.contains(&file.backend))
             .filter_map(|file| Some((BlobName::new(file.name.as_str()).ok()?, file)))
             .collect();
+        if due.is_empty() {
+            return Ok(());
+        }
+        // A catalog that goes back before the list, and before the end of the epochs it is of, must
+        // be seen to have gone back: a writer that slept could commit there what is removed here.
+        self.safety.ship_once().await?;
         let names: Vec<BlobName> = due.iter().map(|(name, _)| name.clone()).collect();
         self.agree_on(&names).await?;
         for (page, names) in due.chunks(PAGE).zip(names.chunks(PAGE)) {
@@ -156,6 +167,12 @@ impl Sweeper {
             self.safety.may_delete().await?;
             let known = self.known_of(names).await?;
             let (kept, gone): (Vec<_>, Vec<_>) = page.iter().cloned().partition(|(name, _)| known.contains(name));
+            // Somebody may still read what a catalog knew that has gone back since.
+            let claims = self.claim(gone.iter().filter_map(|(name, _)| blob_of(name)));
+            let gone: Vec<_> = gone
+                .into_iter()
+                .filter(|(name, _)| blob_of(name).is_none_or(|blob| claims.contains_key(&blob)))
+                .collect();
             let mut off = Vec::new();
             for (_, file) in kept {
                 tracing::error!(file = file.name, "a file on the trash list has a catalog row: it is kept");
@@ -186,6 +203,12 @@ impl Sweeper {
             run.progress(report.deleted_blobs + report.orphan_blobs, None);
         }
         Ok(())
+    }
+
+    /// Claims blobs for removal; those that somebody holds are left out.
+    fn claim(&self, blobs: impl Iterator<Item = BlobKey>) -> HashMap<BlobKey, Purge> {
+        let blobs: BTreeSet<BlobKey> = blobs.collect();
+        blobs.into_iter().filter_map(|blob| Some((blob, self.pins.purge(BlobId(blob.0))?))).collect()
     }
 
     /// Takes everything off the list; it stays where it is.

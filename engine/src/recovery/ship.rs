@@ -88,12 +88,20 @@ impl Safety {
             }
             self.may_delete().await?;
             let Some(entries) = self.next_entries(marks).await? else { continue };
-            let Some(last) = entries.last().map(|entry| entry.seq) else { continue };
+            let Some(last) = entries.last().cloned() else { continue };
             let count = entries.len() as u64;
             report.stored_bytes += self.write(lineage, entries).await?;
             report.blobs += 1;
             report.entries += count;
-            self.catalog.trim_journal(last).await?;
+            match self.catalog.trim_journal(&last).await {
+                Ok(_) => {}
+                // It has gone back while the blob was on its way: the store knows what it has lost.
+                Err(CatalogError::Conflict) => {
+                    let name = journal_name(lineage, last.seq - count as Seq + 1)?;
+                    return Err(self.two_histories(&name));
+                }
+                Err(error) => return Err(error.into()),
+            }
             self.metrics.journal_shipped_entries_total.inc_by(count);
         }
     }
@@ -166,10 +174,16 @@ impl Safety {
         if decode_journal(&found.document, first)? == entries {
             return Ok(true);
         }
+        Err(self.two_histories(name))
+    }
+
+    /// Refuses writes and deletions from now on, because a blob of the journal holds what the
+    /// catalog does not.
+    fn two_histories(&self, name: &BlobName) -> EngineError {
         let why = format!("{name} holds other mutations than this catalog: two catalogs write to one store");
         let refusal = Refusal { reason: Reason::Beside, why: format!("{why}. {}", Reason::Beside.advice()) };
         self.currency.refuse(refusal);
-        Err(EngineError::NotCurrent(why))
+        EngineError::NotCurrent(why)
     }
 
     /// Waits until everything that is committed now is in the backend.

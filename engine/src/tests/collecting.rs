@@ -264,6 +264,27 @@ async fn what_a_sweep_found_stays_a_day_can_be_kept_and_is_looked_up_again_befor
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn trash_goes_once_its_list_is_in_the_store_and_nobody_reads_what_is_on_it() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("off").await;
+    deployment.put_many(&bucket, "k", 2).await;
+    let orphan = store_orphan(&deployment).await;
+    deployment.close_own_epoch().await;
+    let engine = &deployment.engine;
+    let empty = CollectParameters { empty_trash: true, ..CollectParameters::default() };
+    let id = BlobId::parse(orphan.as_str().trim_start_matches("blobs/")).expect("a blob");
+    // As when its row was in a catalog that has gone back since.
+    let read = engine.foundation.pins.pin([id]).expect("nobody removes it");
+    let report = engine.collect_as(empty).await.expect("collected");
+    assert_eq!((report.trashed_files, report.orphan_blobs, report.trash_files), (1, 0, 1), "{report:?}");
+    let marks = engine.catalog().journal_marks().await.expect("marks");
+    assert_eq!(marks.shipped, marks.last, "the list is in the store");
+    drop(read);
+    assert_eq!(engine.collect_as(empty).await.expect("collected").orphan_blobs, 1);
+    assert_eq!(deployment.blob_files().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_epoch_is_listed_once_and_an_idle_collection_touches_no_blob() {
     let deployment = Deployment::start(512 << 20).await;
     let bucket = deployment.bucket("off").await;

@@ -133,6 +133,27 @@ async fn where_acknowledged_is_shipped_no_write_of_a_fork_is_acknowledged_at_all
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_goes_back_while_a_blob_is_shipped_loses_no_row_of_what_follows() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("off").await;
+    deployment.put(&bucket, "before", &content(9000, 1)).await;
+    deployment.engine.ship_journal().await.expect("shipped");
+    let copy = collecting::copy_of_catalog(deployment.dir.path());
+    deployment.put(&bucket, "shipped", &content(9000, 2)).await;
+    let catalog = deployment.engine.catalog();
+    let marks = catalog.journal_marks().await.expect("marks");
+    let read = catalog.journal(marks.shipped, 100).await.expect("rows");
+    // What the shipper holds is on its way to the store; meanwhile the database fails over.
+    collecting::put_back(deployment.dir.path(), &copy);
+    deployment.put(&bucket, "after", &content(9000, 3)).await;
+    let rows = catalog.journal(marks.shipped, 100).await.expect("rows");
+    assert_eq!(rows.last().map(|row| row.seq), read.last().map(|row| row.seq));
+    let trimmed = catalog.trim_journal(read.last().expect("a row")).await;
+    assert!(matches!(trimmed, Err(catalog::CatalogError::Conflict)), "{trimmed:?}");
+    assert_eq!(catalog.journal(marks.shipped, 100).await.expect("rows"), rows);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_older_copy_is_refused_at_the_start_also_after_it_has_caught_up_in_numbers() {
     let (blobs, primary, standby) = split(Duration::from_secs(3600), "off", &["before"]).await;
     for number in 0..20 {

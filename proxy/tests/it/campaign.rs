@@ -17,7 +17,7 @@ mod store;
 use crate::{running::Running, wire::Wire};
 use catalog::{SqliteCatalog, SqliteOptions};
 use client::{Client, Tally};
-use deltaweir::engine::{CollectParameters, Engine, Stores};
+use deltaweir::engine::{CollectParameters, Engine, EngineError, Stores};
 use futures::{StreamExt as _, future::join_all};
 use serde_json::{Value, json};
 use std::{
@@ -109,8 +109,12 @@ impl FailingStore {
         Self { faulty, bottom, repetitions, backend }
     }
 
-    async fn serve(&self, directory: TempDir) -> Running {
-        Running::start_in(directory, CONFIG, |config, _, metrics| async move {
+    /// The server over this store, which is well meanwhile.
+    ///
+    /// # Errors
+    /// Why it does not serve. With a bug that forgets what recovery needs, the next start finds it.
+    async fn serve(&self, directory: TempDir) -> Result<Running, EngineError> {
+        Running::try_start_in(directory, CONFIG, |config, _, metrics| async move {
             // A power cut is not what fails here.
             let options = SqliteOptions { sync: false, ..SqliteOptions::default() };
             std::fs::create_dir_all(&config.data).unwrap();
@@ -170,52 +174,12 @@ async fn campaign(seed: u64, ops: u64, mutant: Mutant) -> Findings {
     count_panics();
     let panics_before = PANICS.load(Ordering::Relaxed);
     let store = FailingStore::new(mutant);
-    let mut running = store.serve(tempfile::tempdir().unwrap()).await;
-    let mut wire = Wire::to(running.s3).await;
-    for bucket in BUCKETS {
-        assert_eq!(wire.call("PUT", &format!("/{bucket}"), b"").await.status, 200);
+    let mut found = Found::default();
+    if let Err(error) = run(&store, seed, ops, &mut found).await {
+        found.broken_rules.push(format!("the store is well and is not served: {error}"));
     }
-    drop(wire);
-    let bucket_of = |number: u64| BUCKETS[(number % BUCKETS.len() as u64) as usize];
-    let mut clients: Vec<Client> =
-        (0..CLIENTS).map(|number| Client::new(seed, number, bucket_of(number), running.s3)).collect();
-    let mut integrity_errors = 0;
-    for start in 0..STARTS {
-        if start > 0 {
-            let directory = running.leave().await;
-            running = store.serve(directory).await;
-        }
-        store.faulty.reschedule(FaultSchedule::Seeded { seed, rates: FaultRates::BAD_DAY });
-        let (address, engine) = (running.s3, running.engine.clone());
-        let work = clients
-            .into_iter()
-            .map(|client| tokio::spawn(client.run(address, engine.clone(), ops.div_ceil(CLIENTS * STARTS))));
-        clients = join_all(work).await.into_iter().map(|client| client.expect("a client ends")).collect();
-        drop(engine);
-        store.faulty.reschedule(FaultSchedule::Never);
-        integrity_errors += running.metrics.integrity_errors_total.get();
-    }
-    let address = running.s3;
-    running.engine.drop_caches();
-    let settled = clients.into_iter().map(|client| tokio::spawn(client.settle(address)));
-    let mut tally = Tally::default();
-    for client in join_all(settled).await {
-        tally.add(&client.expect("a client ends").tally);
-    }
-    let mut broken_rules = running.engine.catalog().check().await.unwrap();
-    // What the last start left without a row is garbage to the next one. Earlier epochs are looked
-    // through again: their only listing may have been a stale one.
-    running = store.serve(running.leave().await).await;
-    for _ in 0..2 {
-        let everything =
-            CollectParameters { now: true, empty_trash: true, sweep: true, ..CollectParameters::default() };
-        if let Err(error) = running.engine.collect_as(everything).await {
-            broken_rules.push(format!("the store is well and cannot be collected: {error}"));
-        }
-    }
+    let Found { mut tally, broken_rules, integrity_errors } = found;
     let orphans = store.bottom.blobs().list("blobs/").count().await as u64;
-    broken_rules.extend(running.engine.catalog().check().await.unwrap());
-    drop(running.leave().await);
     if integrity_errors > 0 {
         // What passes must not look like damage: it would be an error read as absence, one layer
         // up.
@@ -231,6 +195,65 @@ async fn campaign(seed: u64, ops: u64, mutant: Mutant) -> Findings {
         broken_rules,
         panics: PANICS.load(Ordering::Relaxed) - panics_before,
     }
+}
+
+/// What clients and catalog say of a run.
+#[derive(Default)]
+struct Found {
+    tally: Tally,
+    broken_rules: Vec<String>,
+    integrity_errors: u64,
+}
+
+/// Clients at work over a failing store through [`STARTS`] starts, then every key read again, then
+/// the store collected.
+///
+/// # Errors
+/// Why the server did not start again over a store that is well.
+async fn run(store: &FailingStore, seed: u64, ops: u64, found: &mut Found) -> Result<(), EngineError> {
+    let mut running = store.serve(tempfile::tempdir().unwrap()).await?;
+    let mut wire = Wire::to(running.s3).await;
+    for bucket in BUCKETS {
+        assert_eq!(wire.call("PUT", &format!("/{bucket}"), b"").await.status, 200);
+    }
+    drop(wire);
+    let bucket_of = |number: u64| BUCKETS[(number % BUCKETS.len() as u64) as usize];
+    let mut clients: Vec<Client> =
+        (0..CLIENTS).map(|number| Client::new(seed, number, bucket_of(number), running.s3)).collect();
+    for start in 0..STARTS {
+        if start > 0 {
+            running = store.serve(running.leave().await).await?;
+        }
+        store.faulty.reschedule(FaultSchedule::Seeded { seed, rates: FaultRates::BAD_DAY });
+        let (address, engine) = (running.s3, running.engine.clone());
+        let work = clients
+            .into_iter()
+            .map(|client| tokio::spawn(client.run(address, engine.clone(), ops.div_ceil(CLIENTS * STARTS))));
+        clients = join_all(work).await.into_iter().map(|client| client.expect("a client ends")).collect();
+        drop(engine);
+        store.faulty.reschedule(FaultSchedule::Never);
+        found.integrity_errors += running.metrics.integrity_errors_total.get();
+    }
+    let address = running.s3;
+    running.engine.drop_caches();
+    let settled = clients.into_iter().map(|client| tokio::spawn(client.settle(address)));
+    for client in join_all(settled).await {
+        found.tally.add(&client.expect("a client ends").tally);
+    }
+    found.broken_rules.extend(running.engine.catalog().check().await?);
+    // What the last start left without a row is garbage to the next one. Earlier epochs are looked
+    // through again: their only listing may have been a stale one.
+    running = store.serve(running.leave().await).await?;
+    for _ in 0..2 {
+        let everything =
+            CollectParameters { now: true, empty_trash: true, sweep: true, ..CollectParameters::default() };
+        if let Err(error) = running.engine.collect_as(everything).await {
+            found.broken_rules.push(format!("the store is well and cannot be collected: {error}"));
+        }
+    }
+    found.broken_rules.extend(running.engine.catalog().check().await?);
+    drop(running.leave().await);
+    Ok(())
 }
 
 fn number(name: &str, default: u64) -> u64 {

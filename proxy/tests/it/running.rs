@@ -55,6 +55,21 @@ impl Running {
     where
         Opening: Future<Output = Result<Arc<Engine>, EngineError>>,
     {
+        Self::try_start_in(directory, config, open).await.unwrap()
+    }
+
+    /// As [`Running::start_in`].
+    ///
+    /// # Errors
+    /// Why the engine does not open.
+    pub(crate) async fn try_start_in<Opening>(
+        directory: TempDir,
+        config: &str,
+        open: impl FnOnce(EngineConfig, StoresConfig, Arc<engine::Metrics>) -> Opening,
+    ) -> Result<Self, EngineError>
+    where
+        Opening: Future<Output = Result<Arc<Engine>, EngineError>>,
+    {
         let data = directory.path().join("data");
         let environment = Environment::from([
             ("DELTAWEIR_DATA", data.to_str().unwrap()),
@@ -66,7 +81,7 @@ impl Running {
         let config = ServeConfig::from_text(config, Path::new(""), &Overrides::default(), &environment).unwrap();
         let metrics = Metrics::new().unwrap();
         let mut server = Server::bind(config.server.clone()).await.unwrap();
-        let engine = open(config.engine, config.stores, metrics.engine.clone()).await.unwrap();
+        let engine = open(config.engine, config.stores, metrics.engine.clone()).await?;
         server.bind_socket(&data).unwrap();
         let (s3, admin) = (server.s3_address().unwrap(), server.admin_address().unwrap());
         let (stop, stopping) = watch::channel(false);
@@ -81,7 +96,7 @@ impl Running {
         });
         let api = AdminService::new(engine.clone(), metrics.clone(), users, Some(access), stopping.clone());
         let task = tokio::spawn(server.run(service, api, stopping));
-        Self { s3, admin, engine, metrics, stop, task, directory }
+        Ok(Self { s3, admin, engine, metrics, stop, task, directory })
     }
 
     /// The data directory.
