@@ -109,6 +109,16 @@ pub trait Catalog: Send + Sync + 'static {
         id: BucketId,
         expected: serde_json::Value,
         settings: serde_json::Value,
+    ) -> Result<()> {
+        self.change_bucket_settings_telling(id, expected, settings, Vec::new()).await
+    }
+    /// The same, leaving notices of it.
+    async fn change_bucket_settings_telling(
+        &self,
+        id: BucketId,
+        expected: serde_json::Value,
+        settings: serde_json::Value,
+        notices: Vec<NewNotice>,
     ) -> Result<()>;
     /// Says whether a bucket keeps versions from now on, for every commit that comes after this
     /// one. `Ok` when it did already. [`CatalogError::NoBucket`]; [`CatalogError::Invalid`] for
@@ -207,6 +217,16 @@ pub trait Catalog: Send + Sync + 'static {
     async fn open_uploads(&self, owner: &str, limit: u64) -> Result<u64>;
     /// Forgets uploads completed before `before_ms`; how many.
     async fn forget_completed_uploads(&self, before_ms: UnixMs) -> Result<u64>;
+
+    // Notices of changes
+
+    /// Notices of a lane behind a place (change and ordinal), in the order of the changes, at most
+    /// `limit`.
+    async fn notices(&self, lane: &str, after: (Seq, u32), limit: usize) -> Result<Vec<Notice>>;
+    /// Takes notices away that somebody was told, or that are given up; how many there were.
+    async fn notices_done(&self, done: NoticesDone) -> Result<u64>;
+    /// Every lane that ever had a notice, by name.
+    async fn notice_lanes(&self) -> Result<Vec<NoticeLane>>;
 
     // Blobs
 

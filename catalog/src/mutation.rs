@@ -52,6 +52,9 @@ pub enum Mutation {
         /// refused.
         #[serde(skip)]
         expected: Option<serde_json::Value>,
+        /// Who is told of it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        notices: Vec<NewNotice>,
     },
     /// Whether a bucket keeps versions.
     SetVersioning {
@@ -198,6 +201,11 @@ pub enum Mutation {
         /// The files.
         files: Vec<TrashFile>,
     },
+    /// Notices that somebody was told, or that were given up.
+    NoticesDone {
+        /// Which.
+        done: NoticesDone,
+    },
     /// A dying blob whose bytes are gone.
     Purge {
         /// The blob.
@@ -225,6 +233,19 @@ impl Mutation {
         }
     }
 
+    /// Who is told of it.
+    pub(crate) fn notices(&self) -> &[NewNotice] {
+        match self {
+            Mutation::Put { commit, .. } => &commit.notices,
+            Mutation::Delete { commit, .. } => &commit.notices,
+            Mutation::DeleteVersion { commit, .. } => &commit.notices,
+            Mutation::Rewrite { commit } => &commit.notices,
+            Mutation::Complete { commit, .. } => &commit.notices,
+            Mutation::SetBucketSettings { notices, .. } => notices,
+            _ => &[],
+        }
+    }
+
     /// Whether a client waits for it. Settings are written by the program itself, also on the way
     /// to opening the gate.
     pub(crate) fn is_acknowledged(&self) -> bool {
@@ -241,6 +262,7 @@ impl Mutation {
                 | Mutation::Copy { .. }
                 | Mutation::Sweep { .. }
                 | Mutation::Untrash { .. }
+                | Mutation::NoticesDone { .. }
                 | Mutation::Purge { .. }
         )
     }

@@ -9,6 +9,7 @@ mod jobs;
 mod listing;
 mod lock;
 mod multipart;
+mod notices;
 mod versions;
 mod writers;
 
@@ -25,5 +26,6 @@ pub use jobs::{JobLease, JobRow, JobTake, JobWish, JournalEntry};
 pub use listing::{ListEntry, ListPage, ListQuery};
 pub use lock::{LockChange, LockCommit, Retention, RetentionMode, VersionLock};
 pub use multipart::{CompleteCommit, CompletedUpload, Part, PartCommit, Upload, UploadsPage, UploadsQuery};
+pub use notices::{NewNotice, Notice, NoticeLane, NoticeOf, NoticesDone};
 pub use versions::{Committed, Content, DeleteCommit, Precondition, PutCommit, RewriteCommit, Version};
 pub use writers::OpenWriter;

@@ -20,6 +20,7 @@ use crate::{
         leftovers::LeftoverUploads,
         lifecycle::LifecycleWorker,
         looks::Looks,
+        notify::{Courier, Deliverer},
         packs::Packer,
         reencode::Reencoder,
         scrub::{Scrubber, affected::Quarantines},
@@ -34,7 +35,7 @@ use crate::{
         pins::Pins,
         stores::Stores,
     },
-    bucket::Buckets,
+    bucket::{Buckets, notify::Notifier},
     config::EngineConfig,
     deployment::{
         keyring::Keyring,
@@ -233,13 +234,15 @@ pub(crate) struct Paths {
     pub(crate) publisher: Arc<Publisher>,
     pub(crate) uploads: Arc<Uploads>,
     pub(crate) changes: Arc<Changes>,
+    pub(crate) notifier: Arc<Notifier>,
 }
 
 impl Paths {
     pub(crate) fn over(foundation: &Foundation) -> Self {
         let Foundation { config, catalog, blobs, disks, originals, keyring, safety, writer, .. } = foundation;
-        let Foundation { pool, hash_pool, budget, spool, bases, pins, hooks, heat, metrics, .. } = foundation;
+        let Foundation { pool, hash_pool, budget, spool, bases, pins, hooks, metrics, .. } = foundation;
         let adopter = Arc::new(Adopter::new(catalog.clone(), originals.clone(), writer.clone()));
+        let notifier = Arc::new(Notifier::new(config.notify.clone()));
         let buckets = Arc::new(Buckets::new(
             config,
             catalog.clone(),
@@ -248,18 +251,7 @@ impl Paths {
             writer.clone(),
             metrics.clone(),
         ));
-        let read = Arc::new(ReadPath {
-            catalog: catalog.clone(),
-            blobs: blobs.clone(),
-            base_rows: base_rows(),
-            pins: pins.clone(),
-            heat: heat.clone(),
-            budget: budget.clone(),
-            pool: pool.clone(),
-            originals: originals.clone(),
-            adopter: adopter.clone(),
-            metrics: metrics.clone(),
-        });
+        let read = read_path(foundation, &adopter);
         let parts_seen = Arc::<PartsSeen>::default();
         let encoder = Arc::new(Encoder {
             blobs: blobs.clone(),
@@ -292,6 +284,7 @@ impl Paths {
             writer: writer.clone(),
             hooks: hooks.clone(),
             parts_seen: parts_seen.clone(),
+            notifier: notifier.clone(),
             metrics: metrics.clone(),
         });
         let uploads = Arc::new(Uploads {
@@ -300,7 +293,12 @@ impl Paths {
             parts_seen,
             writer: writer.clone(),
         });
-        let changes = Arc::new(Changes { catalog: catalog.clone(), read: read.clone(), writer: writer.clone() });
+        let changes = Arc::new(Changes {
+            catalog: catalog.clone(),
+            read: read.clone(),
+            writer: writer.clone(),
+            notifier: notifier.clone(),
+        });
         let views = Arc::new(BaseViews::new(
             read.clone(),
             bases.clone(),
@@ -309,8 +307,24 @@ impl Paths {
             (pool.clone(), hash_pool.clone()),
             budget.clone(),
         ));
-        Self { adopter, buckets, read, views, stager, publisher, uploads, changes }
+        Self { adopter, buckets, read, views, stager, publisher, uploads, changes, notifier }
     }
+}
+
+fn read_path(foundation: &Foundation, adopter: &Arc<Adopter>) -> Arc<ReadPath> {
+    let Foundation { catalog, blobs, pins, heat, budget, pool, originals, metrics, .. } = foundation;
+    Arc::new(ReadPath {
+        catalog: catalog.clone(),
+        blobs: blobs.clone(),
+        base_rows: base_rows(),
+        pins: pins.clone(),
+        heat: heat.clone(),
+        budget: budget.clone(),
+        pool: pool.clone(),
+        originals: originals.clone(),
+        adopter: adopter.clone(),
+        metrics: metrics.clone(),
+    })
 }
 
 /// Who does the jobs.
@@ -510,6 +524,26 @@ fn converters(foundation: &Foundation, paths: &Paths) -> (Arc<Converter>, Arc<Or
         converter: converter.clone(),
     });
     (converter, ordered)
+}
+
+/// Who delivers events.
+pub(crate) fn deliverer(
+    foundation: &Foundation,
+    buckets: &Arc<Buckets>,
+    notifier: &Arc<Notifier>,
+    courier: Arc<dyn Courier>,
+) -> Arc<Deliverer> {
+    let Foundation { catalog, alone, writer, stopping, metrics, .. } = foundation;
+    Arc::new(Deliverer {
+        alone: *alone,
+        catalog: catalog.clone(),
+        buckets: buckets.clone(),
+        notifier: notifier.clone(),
+        writer: writer.clone(),
+        stopping: stopping.clone(),
+        metrics: metrics.clone(),
+        courier,
+    })
 }
 
 /// The jobs of this process.

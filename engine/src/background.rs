@@ -11,6 +11,7 @@ pub(crate) mod jobs;
 pub(crate) mod leftovers;
 pub(crate) mod lifecycle;
 pub(crate) mod looks;
+pub(crate) mod notify;
 pub(crate) mod packs;
 pub(crate) mod reencode;
 pub(crate) mod scrub;

@@ -1,5 +1,7 @@
 //! A bucket as the engine sees it: its row, its settings, and its domain key when it is sealed.
 
+pub(crate) mod notify;
+
 use crate::{
     blobs::open::Blobs,
     config::{BucketSettings, Compression, Encryption, EngineConfig},
@@ -11,7 +13,7 @@ use crate::{
     metrics::Metrics,
     resources::clock::now_ms,
 };
-use catalog::{Bucket, BucketId, Catalog, CatalogError, Extent, NewBucket};
+use catalog::{Bucket, BucketId, Catalog, CatalogError, Extent, NewBucket, NewNotice};
 use object_format::{BlobId, DomainKey, row};
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
@@ -224,6 +226,17 @@ impl Buckets {
         name: &str,
         value: Option<serde_json::Value>,
     ) -> Result<(), EngineError> {
+        self.configure_bucket_telling(bucket, name, value, Vec::new()).await
+    }
+
+    /// The same, leaving notices of it. Without any, what is configured so already is left alone.
+    pub(crate) async fn configure_bucket_telling(
+        &self,
+        bucket: &BucketHandle,
+        name: &str,
+        value: Option<serde_json::Value>,
+        notices: Vec<NewNotice>,
+    ) -> Result<(), EngineError> {
         let mut expected = bucket.row.settings.clone();
         for _ in 0..CHANGES_MAX {
             let mut settings = expected.clone();
@@ -235,10 +248,11 @@ impl Buckets {
                     configurations.as_object_mut().map(|all| all.remove(name));
                 }
             }
-            if settings == expected {
+            if settings == expected && notices.is_empty() {
                 return Ok(());
             }
-            match self.catalog.change_bucket_settings(bucket.row.id, expected, settings).await {
+            let (id, notices) = (bucket.row.id, notices.clone());
+            match self.catalog.change_bucket_settings_telling(id, expected, settings, notices).await {
                 Err(CatalogError::Conflict) => {}
                 changed => return Ok(changed?),
             }

@@ -5,7 +5,7 @@ use crate::deployment::keyring::KeysetCopy;
 use object_format::Kek;
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -118,6 +118,7 @@ impl EngineConfig {
                 accept_older_catalog: false,
                 encrypts: false,
             },
+            notify: NotifyConfig::default(),
             convert: ConvertConfig { defer: false, free_bytes_min: 0, ..ConvertConfig::default() },
         }
     }
@@ -189,6 +190,32 @@ pub struct EngineConfig {
     pub schedule_jobs: bool,
     /// What the converter may do.
     pub convert: ConvertConfig,
+    /// Who is told of changes.
+    pub notify: NotifyConfig,
+}
+
+/// Who is told of changes in buckets, and how long it is tried.
+#[derive(Clone, Debug)]
+pub struct NotifyConfig {
+    /// Names of webhooks that this process delivers to.
+    pub webhooks: BTreeSet<String>,
+    /// Most events that wait for one webhook; later ones are lost.
+    pub waiting_max: u64,
+    /// How long an event waits before it is given up.
+    pub keep: Duration,
+    /// The region that events name.
+    pub region: String,
+}
+
+impl Default for NotifyConfig {
+    fn default() -> Self {
+        Self {
+            webhooks: BTreeSet::new(),
+            waiting_max: 100_000,
+            keep: Duration::from_secs(4 * 86_400),
+            region: "us-east-1".into(),
+        }
+    }
 }
 
 /// What the background converter may do.

@@ -44,6 +44,12 @@ pub mod lifecycle {
     };
 }
 
+/// Telling others of changes in buckets.
+pub mod notify {
+    pub use crate::background::notify::{Courier, Undelivered};
+    pub use crate::bucket::notify::{Cause, Event, NOTIFICATION, NotificationRule, Notifications, Notifier};
+}
+
 pub use bases::{key_order, plan::FAN_IN_MAX};
 pub use blobs::{
     originals::{Originals, PlainPlace},
@@ -51,8 +57,8 @@ pub use blobs::{
 };
 pub use bucket::{BucketHandle, BucketState, Buckets};
 pub use config::{
-    BucketSettings, Compression, ConvertConfig, EffortSetting, Encryption, EngineConfig, SafetyConfig, ScrubConfig,
-    SecondCopies,
+    BucketSettings, Compression, ConvertConfig, EffortSetting, Encryption, EngineConfig, NotifyConfig, SafetyConfig,
+    ScrubConfig, SecondCopies,
 };
 pub use error::{EngineError, StoreError};
 pub use facts::{Checksum, Facts, Form, ObjectEncryption, PartFacts, PartSize, StorageFacts, Stretch};
@@ -78,7 +84,11 @@ pub use write::{
 };
 
 use assembly::{Foundation, Paths};
-use background::jobs::spec::JobSpec;
+use background::{
+    jobs::spec::JobSpec,
+    notify::{Courier, show_lanes},
+};
+use bucket::notify::Notifier;
 use catalog::Catalog;
 use registry::Workers;
 use serde_json::json;
@@ -110,6 +120,8 @@ pub struct Engine {
     pub changes: Arc<Changes>,
     /// Background jobs.
     pub jobs: Arc<Jobs>,
+    /// Who is told of changes.
+    pub notifier: Arc<Notifier>,
     /// What operators are told.
     pub reports: Arc<Reports>,
     /// What was found damaged.
@@ -144,7 +156,7 @@ impl Engine {
         let jobs = Arc::new(assembly::jobs(&foundation, specs, background.clone()));
         let reports = Arc::new(assembly::reports(&foundation, &paths));
         let quarantines = workers.scrubber.quarantines.clone();
-        let Paths { buckets, read, stager, publisher, uploads, changes, views, .. } = paths;
+        let Paths { buckets, read, stager, publisher, uploads, changes, notifier, views, .. } = paths;
         let engine = Arc::new(Self {
             buckets,
             read,
@@ -153,6 +165,7 @@ impl Engine {
             uploads,
             changes,
             jobs,
+            notifier,
             reports,
             quarantines,
             foundation,
@@ -219,6 +232,14 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Delivers events to the configured webhooks from now on.
+    pub fn deliver_events(&self, courier: Arc<dyn Courier>) {
+        let deliverer = assembly::deliverer(&self.foundation, &self.buckets, &self.notifier, courier);
+        for (webhook, bell) in self.notifier.bells() {
+            self.background.spawn(deliverer.clone().deliver(webhook.clone(), bell.clone()));
+        }
     }
 
     /// Waits until the catalog is found damaged; why, for the operator. Nothing is written or
@@ -308,6 +329,14 @@ impl Engine {
         }
     }
 
+    /// Nobody who delivers no events looks at those that wait.
+    async fn show_lanes(&self) -> Result<(), EngineError> {
+        match self.foundation.config.notify.webhooks.is_empty() {
+            true => Ok(()),
+            false => show_lanes(&*self.foundation.catalog, &self.foundation.metrics).await,
+        }
+    }
+
     /// Sets gauges from time to time.
     async fn keep_gauges(self: Arc<Self>) {
         let Foundation { stopping, disks, safety, .. } = &self.foundation;
@@ -320,7 +349,8 @@ impl Engine {
                     disks.measure().await;
                     safety.measure().await;
                     let shown = self.workers.converter.show_deferred().await;
-                    if let Err(error) = shown.and(self.reports.refresh_counts().await) {
+                    let lanes = self.show_lanes().await;
+                    if let Err(error) = shown.and(lanes).and(self.reports.refresh_counts().await) {
                         tracing::warn!(%error, "gauges could not be read from the catalog");
                     }
                 }

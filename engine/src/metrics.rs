@@ -168,6 +168,12 @@ metrics! {
     writes_refused: IntGaugeVec, "1", ["reason"]; "1 while writes and deletions are refused because the catalog is not the newest state of its store: behind (older than the journal), beside (the journal has different changes), lineage (another catalog went on), place (a backend does not, or no longer does, belong to this deployment), damaged (the catalog is damaged)."
     catalog_looks_total: IntCounterVec, "looks", ["outcome"]; "Comparisons of the catalog with its store's journal and owner records: current, refused, failed (the store or the catalog did not answer)."
 
+    notifications_delivered_total: IntCounterVec, "events", ["webhook"]; "Events that the webhook took from this process."
+    notifications_failed_total: IntCounterVec, "attempts", ["webhook"]; "Attempts of this process to deliver an event that failed and are repeated."
+    notifications_waiting: IntGaugeVec, "events", ["webhook"]; "Events that wait for the webhook, from the catalog."
+    notifications_oldest_age_seconds: IntGaugeVec, "seconds", ["webhook"]; "How long the first of them has waited."
+    notifications_lost: IntGaugeVec, "events", ["webhook"]; "Events that were ever given up, because too many waited or they waited too long, from the catalog."
+
     job_running: IntGaugeVec, "jobs", ["job_name"]; "1 while this process runs the background job."
     job_runs_total: IntCounterVec, "runs", ["job_name", "outcome"]; "Runs of background jobs in this process that ended: ok, failed, cancelled, paused, interrupted."
     job_seconds: HistogramVec, "seconds", ["job_name"], SECONDS; "How long they took."

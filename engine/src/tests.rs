@@ -79,6 +79,7 @@ pub(crate) fn config(dir: &Path, memory_bytes_max: u64) -> EngineConfig {
         },
         eject_roots: Vec::new(),
         schedule_jobs: true,
+        notify: crate::config::NotifyConfig::default(),
         // A machine under load would store some of the content of these tests later.
         convert: ConvertConfig {
             defer: false,
@@ -234,7 +235,13 @@ impl Deployment {
     }
 
     pub(crate) async fn delete(&self, bucket: &BucketHandle, key: &str) {
-        self.engine.changes.delete(bucket, key, Precondition::None).await.expect("deleted").removed.expect("existed");
+        self.engine
+            .changes
+            .delete(bucket, key, Precondition::None, None)
+            .await
+            .expect("deleted")
+            .removed
+            .expect("existed");
     }
 
     pub(crate) fn blob_files(&self) -> Vec<std::path::PathBuf> {
@@ -603,7 +610,7 @@ async fn content_of_a_closed_epoch_is_not_committed_under_the_next() {
     // As when this process was stopped for longer than its lease: another one's collector closes
     // the epoch.
     engine.foundation.catalog.close_epochs(&[old]).await.expect("closed");
-    let refused = engine.changes.delete(&bucket, "nothing", Precondition::None).await;
+    let refused = engine.changes.delete(&bucket, "nothing", Precondition::None, None).await;
     assert!(matches!(refused, Err(EngineError::Fenced)));
     while engine.foundation.writer.epoch() == old {
         tokio::task::yield_now().await;

@@ -273,10 +273,43 @@ JOBS = Row(
     ],
 )
 
+NOTIFICATIONS = Row(
+    "Events for webhooks",
+    [
+        Panel(
+            "Delivered",
+            [
+                Query(rate("deltaweir_notifications_delivered_total", "webhook"), "{{webhook}}"),
+                Query(rate("deltaweir_notifications_failed_total", "webhook"), "{{webhook}} failed"),
+            ],
+            "ops",
+            "Events that webhooks took, and attempts that failed and are repeated.",
+        ),
+        Panel(
+            "Waiting events",
+            [Query(f"max by (webhook) ({select('deltaweir_notifications_waiting')})", "{{webhook}}")],
+            "none",
+            "Past notifications.waiting_max the next ones are lost.",
+        ),
+        Panel(
+            "The first of them waits for",
+            [Query(f"max by (webhook) ({select('deltaweir_notifications_oldest_age_seconds')})", "{{webhook}}")],
+            "s",
+            "Past notifications.keep it is given up.",
+        ),
+        Panel(
+            "Lost events",
+            [Query(f"max by (webhook) ({select('deltaweir_notifications_lost')})", "{{webhook}}")],
+            "none",
+            "Since the store was made: too many waited, or they waited too long.",
+        ),
+    ],
+)
+
 BOARD = Board(
     uid="deltaweir-backend",
     title="deltaweir: backend and cost",
     description="Where bytes lie, what that takes, what it costs.",
-    rows=[CALLS, COST, CATALOG, JOBS],
+    rows=[CALLS, COST, CATALOG, JOBS, NOTIFICATIONS],
     variables=[PRICE, REQUEST_PRICE],
 )

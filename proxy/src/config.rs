@@ -10,6 +10,7 @@ mod environment;
 mod error;
 mod file;
 mod modes;
+mod notifications;
 mod prices;
 mod reader;
 mod server;
@@ -27,6 +28,7 @@ pub use server::{ServerConfig, TlsFiles};
 use crate::{
     auth::{Credentials, Policy, RoleConfig, UserConfig},
     stores::{CatalogConfig, StoresConfig},
+    webhooks::WebhookConfig,
 };
 use engine::EngineConfig;
 use file::{
@@ -38,7 +40,7 @@ use reader::Reader;
 use s3_wire::sigv4::SecretKey;
 use secrecy::{ExposeSecret, SecretString};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -58,6 +60,8 @@ pub struct ServeConfig {
     pub users: Vec<UserConfig>,
     /// Roles of the file.
     pub roles: Vec<RoleConfig>,
+    /// Who is told of changes, by name.
+    pub webhooks: BTreeMap<String, WebhookConfig>,
     /// Logging.
     pub log: LogConfig,
     /// The audit log; `None`: there is none.
@@ -167,6 +171,7 @@ impl ServeConfig {
         Ok(Self {
             engine: reader.engine()?,
             stores: reader.all_stores()?,
+            webhooks: reader.webhooks()?,
             log: LogConfig { filter: file.log.filter.clone(), format: file.log.format },
             audit: reader.audit()?,
             prices: reader.prices()?,

@@ -3,7 +3,8 @@
 //! `server` accepts and answers, `ops` speaks S3 and decides nothing about storage; the engine
 //! stores and reads content and knows no HTTP. `peers` bounds how much of the server one peer
 //! takes. `audit` writes down who changed what. `stores` opens what the engine works over. `config`
-//! alone reads files and environment; `metrics` shows every metric.
+//! alone reads files and environment; `metrics` shows every metric; `webhooks` brings events to
+//! those who are told of changes.
 
 pub mod admin;
 pub mod audit;
@@ -17,5 +18,6 @@ pub mod ops;
 pub mod peers;
 pub mod server;
 pub mod stores;
+pub mod webhooks;
 
 pub use engine;

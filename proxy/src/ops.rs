@@ -17,6 +17,7 @@ mod late;
 mod lifecycle;
 mod list;
 mod multipart;
+mod notification;
 mod object_facts;
 mod object_lock;
 mod post;
@@ -68,6 +69,8 @@ pub async fn operate(request: &S3Request, body: &mut RequestBody) -> Result<Answ
         Operation::GetBucketLifecycleConfiguration => lifecycle::get(request).await,
         Operation::PutBucketLifecycleConfiguration => lifecycle::put(request, body).await,
         Operation::DeleteBucketLifecycle => lifecycle::delete(request).await,
+        Operation::GetBucketNotificationConfiguration => notification::get(request).await,
+        Operation::PutBucketNotificationConfiguration => notification::put(request, body).await,
         Operation::GetBucketEncryption => encryption::get_configuration(request).await,
         Operation::PutBucketEncryption => encryption::put_configuration(request, body).await,
         Operation::DeleteBucketEncryption => encryption::delete_configuration(request).await,
@@ -105,7 +108,6 @@ pub async fn operate(request: &S3Request, body: &mut RequestBody) -> Result<Answ
         | Operation::GetBucketReplication
         | Operation::GetBucketAccelerateConfiguration
         | Operation::GetBucketRequestPayment
-        | Operation::GetBucketNotificationConfiguration
         | Operation::GetBucketInventoryConfiguration
         | Operation::GetBucketAnalyticsConfiguration
         | Operation::GetBucketMetricsConfiguration

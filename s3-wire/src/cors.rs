@@ -40,8 +40,9 @@ pub struct CorsRule {
     pub allowed_headers: Vec<String>,
     /// Answer headers that scripts may read.
     pub expose_headers: Vec<String>,
-    /// How long a browser may remember a preflight's answer, in seconds.
-    pub max_age_seconds: Option<u32>,
+    /// How long a browser may remember a preflight's answer, in seconds. S3 takes negative ones; to
+    /// browsers they mean not at all.
+    pub max_age_seconds: Option<i32>,
 }
 
 impl CorsConfiguration {
@@ -215,6 +216,13 @@ fn parse_cors(document: &[u8]) -> Result<CorsConfiguration> {
     if rules.is_empty() { Err(malformed()) } else { Ok(CorsConfiguration { rules }) }
 }
 
+/// A decimal number, with a sign or without.
+fn whole_number(text: &str) -> Option<i32> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let value = decimal(digits).and_then(|value| i64::try_from(value).ok())?;
+    i32::try_from(if digits.len() < text.len() { -value } else { value }).ok()
+}
+
 fn cors_rule(xml: &mut Elements<'_>) -> Result<CorsRule> {
     let mut rule = CorsRule::default();
     xml.children(|xml, name| {
@@ -225,7 +233,7 @@ fn cors_rule(xml: &mut Elements<'_>) -> Result<CorsRule> {
             "ExposeHeader" => rule.expose_headers.push(xml.text()?),
             "ID" => set_once(&mut rule.id, xml.text()?)?,
             "MaxAgeSeconds" => {
-                let seconds = decimal(xml.text()?.trim()).and_then(|seconds| u32::try_from(seconds).ok());
+                let seconds = whole_number(xml.text()?.trim());
                 set_once(&mut rule.max_age_seconds, seconds.ok_or_else(malformed)?)?;
             }
             _ => return Err(malformed()),
@@ -262,7 +270,8 @@ mod tests {
             ("<CORSConfiguration/>".to_owned(), ErrorCode::MalformedXML),
             (rule(origin), ErrorCode::MalformedXML),
             (rule(method), ErrorCode::MalformedXML),
-            (rule(&format!("{origin}{method}<MaxAgeSeconds>-1</MaxAgeSeconds>")), ErrorCode::MalformedXML),
+            (rule(&format!("{origin}{method}<MaxAgeSeconds>--1</MaxAgeSeconds>")), ErrorCode::MalformedXML),
+            (rule(&format!("{origin}{method}<MaxAgeSeconds>2147483648</MaxAgeSeconds>")), ErrorCode::MalformedXML),
             (rule(&format!("{origin}{method}<Colour>red</Colour>")), ErrorCode::MalformedXML),
             (rule(&format!("{origin}<AllowedMethod>PATCH</AllowedMethod>")), ErrorCode::InvalidRequest),
             (rule(&format!("<AllowedOrigin>*.*</AllowedOrigin>{method}")), ErrorCode::InvalidRequest),
@@ -270,6 +279,13 @@ mod tests {
             (rule(&format!("{origin}{method}<ExposeHeader>x-*</ExposeHeader>")), ErrorCode::InvalidRequest),
         ] {
             assert_eq!(CorsConfiguration::parse(document.as_bytes()).unwrap_err().code(), code, "{document}");
+        }
+        for age in [-1, i32::MIN, 0] {
+            let document = rule(&format!("{origin}{method}<MaxAgeSeconds>{age}</MaxAgeSeconds>"));
+            let read = CorsConfiguration::parse(document.as_bytes()).unwrap();
+            assert_eq!(read.rules[0].max_age_seconds, Some(age));
+            let answer = read.answer("https://a.test", "GET");
+            assert_eq!(answer[header::ACCESS_CONTROL_MAX_AGE], age.to_string());
         }
         let many = format!(
             "<CORSConfiguration>{}</CORSConfiguration>",

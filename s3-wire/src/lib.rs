@@ -29,6 +29,7 @@ pub mod error;
 pub mod etag;
 pub mod headers;
 pub mod lifecycle;
+pub mod notification;
 pub mod object_lock;
 pub mod operation;
 pub mod post_policy;

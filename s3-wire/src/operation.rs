@@ -83,6 +83,7 @@ pub enum Operation {
     PutBucketOwnershipControls,
     DeleteBucketOwnershipControls,
     PutPublicAccessBlock,
+    PutBucketNotificationConfiguration,
 }
 
 /// What a request is about.
@@ -146,6 +147,8 @@ const LIFECYCLE_BYTES_MAX: usize = 4 << 20;
 /// Most bytes of a `ServerSideEncryptionConfiguration`, an `ObjectLockConfiguration`, a `Retention`
 /// or a `LegalHold`.
 const LOCK_BYTES_MAX: usize = 64 << 10;
+/// Most bytes of a `NotificationConfiguration`: 100 configurations.
+const NOTIFICATION_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of a `Tagging`: 50 tags of a bucket, escaped.
 const TAGGING_BYTES_MAX: usize = 256 << 10;
 
@@ -218,6 +221,7 @@ table! {
     PutBucketTagging        "PUT"    Bucket Some("tagging"), None, "s3:PutBucketTagging" RequestBody::Xml { bytes_max: TAGGING_BYTES_MAX };
     PutBucketCors           "PUT"    Bucket Some("cors"), None, "s3:PutBucketCORS" RequestBody::Xml { bytes_max: CORS_BYTES_MAX };
     PutBucketLifecycleConfiguration "PUT" Bucket Some("lifecycle"), None, "s3:PutLifecycleConfiguration" RequestBody::Xml { bytes_max: LIFECYCLE_BYTES_MAX };
+    PutBucketNotificationConfiguration "PUT" Bucket Some("notification"), None, "s3:PutBucketNotification" RequestBody::Xml { bytes_max: NOTIFICATION_BYTES_MAX };
     PutBucketEncryption     "PUT"    Bucket Some("encryption"), None, "s3:PutEncryptionConfiguration" RequestBody::Xml { bytes_max: LOCK_BYTES_MAX };
     PutObjectLockConfiguration "PUT"  Bucket Some("object-lock"), None, "s3:PutBucketObjectLockConfiguration" RequestBody::Xml { bytes_max: LOCK_BYTES_MAX };
     PutBucketPolicy         "PUT"    Bucket Some("policy"), None, "s3:PutBucketPolicy" RequestBody::Xml { bytes_max: ACCESS_BYTES_MAX };

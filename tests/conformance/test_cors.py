@@ -176,3 +176,23 @@ def test_a_rule_may_say_all_it_can_say(s3: S3Client, bucket: str) -> None:
     }
     s3.put_bucket_cors(Bucket=bucket, CORSConfiguration={"CORSRules": [rule]})
     assert s3.get_bucket_cors(Bucket=bucket)["CORSRules"] == [rule]
+
+
+def test_a_negative_age_is_kept_and_sent(s3: S3Client, bucket: str, endpoint: str) -> None:
+    rule: Any = {"AllowedMethods": ["GET"], "AllowedOrigins": ["*"], "MaxAgeSeconds": -1}
+    s3.put_bucket_cors(Bucket=bucket, CORSConfiguration={"CORSRules": [rule]})
+    assert s3.get_bucket_cors(Bucket=bucket)["CORSRules"] == [rule]
+    asked = {"Origin": "https://a.test", "Access-Control-Request-Method": "GET"}
+    status, headers, _ = browse(endpoint, "OPTIONS", f"/{bucket}", asked)
+    assert (status, headers["access-control-max-age"]) == (200, "-1")
+
+
+def test_headers_are_exposed_in_the_order_of_the_rule(s3: S3Client, bucket: str, endpoint: str) -> None:
+    exposed = ["x-amz-version-id", "ETag", "x-amz-request-id", "Content-Length"]
+    rule: Any = {"AllowedMethods": ["GET"], "AllowedOrigins": ["*"], "ExposeHeaders": exposed}
+    s3.put_bucket_cors(Bucket=bucket, CORSConfiguration={"CORSRules": [rule]})
+    assert s3.get_bucket_cors(Bucket=bucket)["CORSRules"][0]["ExposeHeaders"] == exposed
+    for method in ("OPTIONS", "GET"):
+        asked = {"Origin": "https://a.test", "Access-Control-Request-Method": "GET"}
+        _, headers, _ = browse(endpoint, method, f"/{bucket}/k", asked)
+        assert headers["access-control-expose-headers"] == ", ".join(exposed), method

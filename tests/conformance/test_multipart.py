@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -249,3 +250,18 @@ def test_a_stranger_touches_no_upload(alt: S3Client, at: dict[str, str]) -> None
     assert error_code(alt.list_parts, **at) == (403, "AccessDenied")
     assert error_code(alt.abort_multipart_upload, **at) == (403, "AccessDenied")
     assert error_code(complete, s3=alt, at=at) == (403, "AccessDenied")
+
+
+def test_an_upload_is_aborted_only_if_it_began_when_the_client_says(s3: S3Client, bucket: str) -> None:
+    at: Any = {"Bucket": bucket, "Key": "k"}
+    upload = s3.create_multipart_upload(**at)["UploadId"]
+    began = s3.list_multipart_uploads(Bucket=bucket)["Uploads"][0]["Initiated"]
+    at["UploadId"] = upload
+    early = began - timedelta(seconds=1)
+    refused = (412, "PreconditionFailed")
+    assert error_code(s3.abort_multipart_upload, **at, IfMatchInitiatedTime=early) == refused
+    assert len(s3.list_multipart_uploads(Bucket=bucket)["Uploads"]) == 1
+    s3.abort_multipart_upload(**at, IfMatchInitiatedTime=began)
+    assert "Uploads" not in s3.list_multipart_uploads(Bucket=bucket)
+    s3.abort_multipart_upload(**at, IfMatchInitiatedTime=began)
+    assert error_code(s3.abort_multipart_upload, **at) == (404, "NoSuchUpload")

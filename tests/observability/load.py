@@ -41,6 +41,8 @@ def tables(store: Store) -> dict[str, dict[str, Value]]:
         "gc": {"interval": "2s", "grace": "1s"},
         "convert": {"interval": "1h"},
         "storage": {"base_copies": 1},
+        # Nobody listens there, so events wait.
+        "notifications.webhooks.away": {"url": "http://127.0.0.1:9/"},
         **dict(
             (
                 bucket(OFF, compression="off"),
@@ -81,6 +83,12 @@ class Load:
             self.s3.create_bucket(Bucket=name)
         self.s3.put_object(Bucket="live-unconfigured", Key="k", Body=text(1, 100 * KIB))
         self.s3.create_multipart_upload(Bucket=ZSTD, Key="never completed")
+        self.s3.put_bucket_notification_configuration(
+            Bucket=DELTA,
+            NotificationConfiguration={
+                "QueueConfigurations": [{"QueueArn": "arn:aws:sqs:::away", "Events": ["s3:ObjectCreated:*"]}]
+            },
+        )
         self._spoil()
 
     def _spoil(self) -> None:

@@ -122,6 +122,7 @@ impl<C: Catalog> Desk<C> {
             new_blobs,
             extents,
             lock: VersionLock::default(),
+            notices: Vec::new(),
             now_ms: NOW,
             epoch: self.epoch,
         }
@@ -156,6 +157,7 @@ impl<C: Catalog> Desk<C> {
             precondition: Precondition::None,
             hide: false,
             bypass_governance: false,
+            notices: Vec::new(),
             now_ms: NOW,
             epoch: self.epoch,
         }
@@ -169,6 +171,7 @@ impl<C: Catalog> Desk<C> {
             precondition: Precondition::None,
             hide: false,
             marker: Some(VersionId(unique(0))),
+            notices: Vec::new(),
             now_ms: NOW,
             epoch: self.epoch,
         }
@@ -186,6 +189,7 @@ impl<C: Catalog> Desk<C> {
             facts: b"facts sealed anew".to_vec(),
             extents_digest: [4; 32],
             new_blobs,
+            notices: Vec::new(),
             now_ms: NOW,
             epoch: self.epoch,
         }
@@ -246,6 +250,7 @@ impl<C: Catalog> Desk<C> {
             extents_digest: [5; 32],
             precondition: Precondition::None,
             lock: VersionLock::default(),
+            notices: Vec::new(),
             now_ms: NOW,
             epoch: self.epoch,
         }

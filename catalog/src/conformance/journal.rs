@@ -3,6 +3,7 @@
 use super::{
     Factory,
     desk::{Desk, NOW, all_of, unique},
+    notices::notice,
 };
 use crate::*;
 use async_trait::async_trait;
@@ -264,6 +265,10 @@ pub(super) async fn one_of_each<C: Catalog>(desk: &Desk<C>) {
     let trash = |name: &str| TrashFile { backend: "b".into(), name: name.into(), stored_len: 3, since_ms: NOW };
     catalog.note_sweep(&[desk.epoch + 1], vec![trash("blobs/kept"), trash("blobs/gone")]).await.unwrap();
     catalog.untrash(vec![trash("blobs/gone")]).await.unwrap();
+    let notices = vec![notice("a", "told", NoticeOf::Any), notice("b", "told", NoticeOf::Any)];
+    let told = catalog.put(PutCommit { notices, ..desk.commit("told", vec![desk.whole(3)]) }).await.unwrap();
+    let done = NoticesDone { lane: "a".into(), places: vec![(told.seq, 0)], lost: false };
+    catalog.notices_done(done).await.unwrap();
     desk.assert_sound().await;
 }
 

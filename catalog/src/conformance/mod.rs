@@ -22,6 +22,7 @@ pub mod listing;
 pub mod locks;
 pub mod model;
 pub mod multipart;
+pub mod notices;
 pub mod packs;
 pub mod references;
 pub mod snapshot;
@@ -180,6 +181,14 @@ macro_rules! conformance_tests {
                 uploads_are_listed_by_key_creation_and_id,
                 uploads_are_rolled_up_at_a_delimiter,
                 stale_uploads_are_found_and_completed_ones_forgotten,
+            }
+            notices::{
+                a_notice_is_left_by_the_change_it_tells_of,
+                a_change_that_is_refused_leaves_no_notice,
+                a_deletion_tells_what_came_of_it,
+                notices_are_given_in_the_order_of_the_changes,
+                a_full_lane_takes_no_more_notices,
+                a_notice_waits_until_it_is_taken_away_once,
             }
             hooks::{
                 what_shares_most_hooks_is_found_first,

@@ -68,6 +68,7 @@ impl Change {
                     | Mutation::Complete { .. }
                     | Mutation::Abort { .. }
                     | Mutation::SetLock { .. }
+                    | Mutation::NoticesDone { .. }
             ),
             Self::Import(_) => true,
             Self::TrimJournal(_)

@@ -264,6 +264,14 @@ pub(crate) const RULES: &[Rule] = &[
               AND b.form = 0 AND b.first_region + r.region = r.number) LIMIT $1",
     },
     Rule {
+        broken: "a lane of notices does not count what waits in it",
+        sql: "SELECT l.lane FROM notice_lanes l WHERE l.waiting <> (SELECT count(*) FROM notices n WHERE n.lane = l.lane) LIMIT $1",
+    },
+    Rule {
+        broken: "a notice waits in a lane that is not there",
+        sql: "SELECT n.lane FROM notices n WHERE NOT EXISTS (SELECT 1 FROM notice_lanes l WHERE l.lane = n.lane) LIMIT $1",
+    },
+    Rule {
         broken: "a hook leads to a region that is not there",
         sql: "SELECT h.number FROM hooks h WHERE NOT EXISTS (SELECT 1 FROM sketched_regions r WHERE r.number = h.number) LIMIT $1",
     },

@@ -1,20 +1,26 @@
 //! What each mutation gives and writes.
 
 use super::{
-    blobs, buckets, change::Decision, conversion, copies, locks, multipart, session::Session, trash, verification,
-    versions, writers,
+    blobs, buckets, change::Decision, conversion, copies, locks, multipart, notices, session::Session, trash,
+    verification, versions, writers,
 };
 use crate::{Result, mutation::Mutation, types::*};
 
-/// What a mutation that takes number `seq` gives and writes; values that the catalog chooses are
-/// filled in.
+/// What a mutation that takes number `seq` gives and writes, the notices of it too; values that the
+/// catalog chooses are filled in.
 pub(crate) async fn decide<S: Session>(session: &mut S, seq: Seq, mutation: &mut Mutation) -> Result<Decision> {
+    let mut decision = decide_alone(session, seq, mutation).await?;
+    notices::leave(session, seq, mutation, &mut decision).await?;
+    Ok(decision)
+}
+
+async fn decide_alone<S: Session>(session: &mut S, seq: Seq, mutation: &mut Mutation) -> Result<Decision> {
     match mutation {
         Mutation::OpenEpoch { epoch, closes } => writers::open(session, epoch, closes).await,
         Mutation::CloseEpochs { epochs } => writers::close(session, epochs).await,
         Mutation::PutSetting { name, value, creates } => buckets::put_setting(session, name, value, *creates).await,
         Mutation::CreateBucket { bucket } => buckets::create(session, bucket).await,
-        Mutation::SetBucketSettings { bucket, settings, expected } => {
+        Mutation::SetBucketSettings { bucket, settings, expected, .. } => {
             buckets::set_settings(session, *bucket, settings, expected.as_ref()).await
         }
         Mutation::SetVersioning { bucket, versioning } => buckets::set_versioning(session, *bucket, *versioning).await,
@@ -47,6 +53,7 @@ pub(crate) async fn decide<S: Session>(session: &mut S, seq: Seq, mutation: &mut
         Mutation::Copy { commit } => copies::set(session, commit).await,
         Mutation::Sweep { epochs, found } => trash::sweep(epochs, found),
         Mutation::Untrash { files } => trash::forget(session, files).await,
+        Mutation::NoticesDone { done } => notices::done(session, done).await,
         Mutation::Purge { blob, now_ms } => blobs::purge(session, *blob, *now_ms).await,
     }
 }

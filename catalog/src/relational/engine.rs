@@ -6,7 +6,7 @@ use super::{
     change::{Change, Import, JobChange, Outcome, now_ms},
     check, conversion, copies, history, hooks, jobs,
     kept_buckets::KeptBuckets,
-    list, multipart, read,
+    list, multipart, notices, read,
     session::Session,
     snapshot, stats, trash, verification, versions, writers,
 };
@@ -261,17 +261,19 @@ impl<E: Engine> Catalog for E {
     }
 
     async fn set_bucket_settings(&self, id: BucketId, settings: serde_json::Value) -> Result<()> {
-        done(mutate(self, Mutation::SetBucketSettings { bucket: id, settings, expected: None }).await?)
+        let (expected, notices) = (None, Vec::new());
+        done(mutate(self, Mutation::SetBucketSettings { bucket: id, settings, expected, notices }).await?)
     }
 
-    async fn change_bucket_settings(
+    async fn change_bucket_settings_telling(
         &self,
         id: BucketId,
         expected: serde_json::Value,
         settings: serde_json::Value,
+        notices: Vec<NewNotice>,
     ) -> Result<()> {
         let expected = Some(expected);
-        done(mutate(self, Mutation::SetBucketSettings { bucket: id, settings, expected }).await?)
+        done(mutate(self, Mutation::SetBucketSettings { bucket: id, settings, expected, notices }).await?)
     }
 
     async fn set_versioning(&self, id: BucketId, versioning: Versioning) -> Result<()> {
@@ -427,6 +429,18 @@ impl<E: Engine> Catalog for E {
 
     async fn blobs(&self, ids: &[BlobKey]) -> Result<Vec<BlobRow>> {
         ask!(self, Snapshot, (ids) | session | blobs::rows_of(session, &ids))
+    }
+
+    async fn notices(&self, lane: &str, after: (Seq, u32), limit: usize) -> Result<Vec<Notice>> {
+        ask!(self, Statement, (lane) | session | notices::waiting(session, &lane, after, limit))
+    }
+
+    async fn notices_done(&self, done: NoticesDone) -> Result<u64> {
+        count(mutate(self, Mutation::NoticesDone { done }).await?)
+    }
+
+    async fn notice_lanes(&self) -> Result<Vec<NoticeLane>> {
+        ask!(self, Statement, () | session | notices::lanes(session))
     }
 
     async fn has_blobs_in(&self, backend: &str) -> Result<bool> {

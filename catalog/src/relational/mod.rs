@@ -25,6 +25,7 @@ pub(crate) mod kept_buckets;
 pub(crate) mod list;
 pub(crate) mod locks;
 pub(crate) mod multipart;
+mod notices;
 pub(crate) mod read;
 pub(crate) mod replay;
 pub(crate) mod rows;

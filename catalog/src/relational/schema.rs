@@ -57,6 +57,7 @@ const MIGRATIONS: &[&str] = &[
     TRASH,
     LOCKS,
     CHECKSUMS,
+    NOTICES,
 ];
 
 const FIRST: &str = "
@@ -341,4 +342,25 @@ ALTER TABLE versions ADD COLUMN checksum {int};
 ALTER TABLE edges ADD COLUMN checksum {int};
 ALTER TABLE parts ADD COLUMN checksum {int};
 ALTER TABLE journal ADD COLUMN checksum {int};
+";
+
+/// What others are told of changes, until somebody has told them. Notices have no foreign key: they
+/// outlive the bucket they tell of.
+const NOTICES: &str = "
+CREATE TABLE notices (
+  lane TEXT NOT NULL,
+  seq {int} NOT NULL,
+  ordinal {int} NOT NULL,
+  key {bytes} NOT NULL,
+  version {bytes},
+  at_ms {int} NOT NULL,
+  body TEXT NOT NULL,
+  PRIMARY KEY (lane, seq, ordinal)
+){table};
+-- waiting counts the rows of notices; lost those that were given up, or not left because too many waited.
+CREATE TABLE notice_lanes (
+  lane TEXT PRIMARY KEY,
+  waiting {int} NOT NULL CHECK (waiting >= 0),
+  lost {int} NOT NULL CHECK (lost >= 0)
+){table};
 ";

@@ -108,6 +108,8 @@ pub(crate) const TABLES: &[Table] = &[
     Table { name: "heat", key_len: 1, columns: &["blob", "grown_bytes"] },
     Table { name: "sketched_regions", key_len: 1, columns: &["number", "blob", "region", "hooks"] },
     Table { name: "hooks", key_len: 2, columns: &["hook", "number"] },
+    Table { name: "notices", key_len: 3, columns: &["lane", "seq", "ordinal", "key", "version", "at_ms", "body"] },
+    Table { name: "notice_lanes", key_len: 1, columns: &["lane", "waiting", "lost"] },
 ];
 
 /// Tables that a snapshot leaves out, on purpose.

@@ -2,6 +2,7 @@
 
 use super::{
     ids::{BucketId, UnixMs, VersionRef},
+    notices::NewNotice,
     versions::{Precondition, Version},
 };
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,9 @@ pub struct DeleteVersionCommit {
     /// Whether the writer may bypass governance. Nobody removes what is held otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bypass_governance: bool,
+    /// Who is told of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<NewNotice>,
     /// Now, by the writer's clock: a retention binds until it is over.
     pub now_ms: UnixMs,
     /// The writer's epoch.

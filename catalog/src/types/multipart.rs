@@ -4,6 +4,7 @@ use super::{
     blobs::{Extent, NewBlob},
     ids::{BucketId, UnixMs, UploadId, VersionId},
     lock::VersionLock,
+    notices::NewNotice,
     versions::Precondition,
 };
 use serde::{Deserialize, Serialize};
@@ -108,6 +109,9 @@ pub struct CompleteCommit {
     /// As [`PutCommit::lock`].
     #[serde(default, skip_serializing_if = "VersionLock::is_none")]
     pub lock: VersionLock,
+    /// Who is told of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<NewNotice>,
     /// Now.
     pub now_ms: UnixMs,
     /// The writer's epoch.

@@ -4,6 +4,7 @@ use super::{
     blobs::{BlobRow, Extent, NewBlob},
     ids::{BucketId, Seq, UnixMs, VersionId, VersionRef},
     lock::VersionLock,
+    notices::NewNotice,
 };
 use serde::{Deserialize, Serialize};
 
@@ -98,6 +99,9 @@ pub struct PutCommit {
     /// something.
     #[serde(default, skip_serializing_if = "VersionLock::is_none")]
     pub lock: VersionLock,
+    /// Who is told of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<NewNotice>,
     /// Now, by the writer's clock; clamped to be monotonic per key.
     pub now_ms: UnixMs,
     /// The writer's epoch; a fenced one is refused.
@@ -134,6 +138,9 @@ pub struct DeleteCommit {
     /// buckets kept no versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marker: Option<VersionId>,
+    /// Who is told of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<NewNotice>,
     /// Now.
     pub now_ms: UnixMs,
     /// The writer's epoch.
@@ -168,6 +175,9 @@ pub struct RewriteCommit {
     pub extents_digest: [u8; 32],
     /// Blobs this commit brings.
     pub new_blobs: Vec<NewBlob>,
+    /// Who is told of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<NewNotice>,
     /// Now.
     pub now_ms: UnixMs,
     /// The writer's epoch.

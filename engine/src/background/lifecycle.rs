@@ -7,7 +7,7 @@ pub(crate) mod rules;
 
 use crate::{
     background::jobs::run::JobRun,
-    bucket::{BucketHandle, BucketState, Buckets},
+    bucket::{BucketHandle, BucketState, Buckets, notify::Cause},
     error::EngineError,
     read::object::ReadPath,
     resources::clock::now_ms,
@@ -162,14 +162,20 @@ impl Walk<'_> {
 
     async fn remove(&mut self, due: Vec<Due>) -> Result<(), EngineError> {
         let (changes, bucket) = (&self.worker.changes, self.bucket);
+        let cause = &Cause::lifecycle();
         let mut outcomes = stream::iter(due)
             .map(|due| async move {
                 let outcome = match &due {
                     Due::Current { key, version } => {
-                        changes.delete(bucket, key, Precondition::Current(version.id)).await.map(|_| true)
+                        let seen = Precondition::Current(version.id);
+                        changes.delete(bucket, key, seen, Some(cause)).await.map(|_| true)
                     }
-                    Due::Noncurrent { version, current } => remove_version(changes, bucket, version, *current).await,
-                    Due::Marker { version } => remove_version(changes, bucket, version, Precondition::Absent).await,
+                    Due::Noncurrent { version, current } => {
+                        remove_version(changes, bucket, version, *current, cause).await
+                    }
+                    Due::Marker { version } => {
+                        remove_version(changes, bucket, version, Precondition::Absent, cause).await
+                    }
                 };
                 (due, outcome)
             })
@@ -238,7 +244,9 @@ async fn remove_version(
     bucket: &BucketHandle,
     version: &Version,
     current: Precondition,
+    cause: &Cause,
 ) -> Result<bool, EngineError> {
     let reference: VersionRef = version.reference();
-    Ok(changes.delete_version(bucket, &version.key, reference, current, false).await?.is_some())
+    let removed = changes.delete_version(bucket, &version.key, reference, current, false, Some(cause)).await?;
+    Ok(removed.is_some())
 }

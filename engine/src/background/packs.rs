@@ -484,6 +484,7 @@ impl Packer {
             new_extents,
             extents_digest,
             new_blobs: Vec::new(),
+            notices: Vec::new(),
             now_ms: now_ms(),
             // The pack's own: of a closed epoch it may be collected before its row is there (E4).
             epoch: BlobId(row.id.0).epoch(),

@@ -521,6 +521,7 @@ impl Reencoder {
             extents_digest,
             epoch: self.writer.epoch_of(&new_blobs),
             new_blobs,
+            notices: Vec::new(),
             now_ms: now_ms(),
         };
         match self.catalog.rewrite(commit).await {

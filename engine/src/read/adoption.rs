@@ -91,6 +91,7 @@ impl Adopter {
             new_blobs,
             extents,
             lock: VersionLock::default(),
+            notices: Vec::new(),
             now_ms,
             epoch,
         };

@@ -338,6 +338,7 @@ impl Merge<'_> {
             new_blobs: vec![NewBlob { row, ..blob }],
             extents,
             lock: VersionLock::default(),
+            notices: Vec::new(),
             now_ms: now_ms(),
             epoch: BlobId(id.0).epoch(),
         };
@@ -404,6 +405,7 @@ impl Merge<'_> {
             new_blobs: Vec::new(),
             extents: content.extents.clone(),
             lock: VersionLock::default(),
+            notices: Vec::new(),
             now_ms: version.modified_ms,
             epoch: 0,
         };
@@ -420,6 +422,7 @@ impl Merge<'_> {
             precondition: Precondition::None,
             hide: false,
             bypass_governance: false,
+            notices: Vec::new(),
             now_ms: now_ms(),
             epoch: 0,
         };
@@ -510,6 +513,7 @@ fn is_housekeeping(mutation: &Mutation) -> bool {
             | Mutation::PutSetting { .. }
             | Mutation::Sweep { .. }
             | Mutation::Untrash { .. }
+            | Mutation::NoticesDone { .. }
             | Mutation::Purge { .. }
     )
 }

@@ -299,6 +299,7 @@ impl Run<'_> {
             new_blobs: vec![new_blob],
             extents,
             lock: VersionLock::default(),
+            notices: Vec::new(),
             now_ms: modified_ms,
             epoch: blob.id.epoch(),
         };
@@ -408,6 +409,7 @@ impl Run<'_> {
             extents_digest,
             precondition: Precondition::Absent,
             lock: VersionLock::default(),
+            notices: Vec::new(),
             now_ms: now,
             epoch: 0,
         };

@@ -101,7 +101,7 @@ async fn a_catalog_that_lacks_what_the_journal_has_takes_no_write_and_deletes_no
     let why = refusal(try_put(&standby, "late", b"x").await);
     assert!(why.contains("two catalogs went on from one state") && why.contains("deltaweir"), "{why}");
     let delta = standby.bucket("off").await;
-    refusal(standby.engine.changes.delete(&delta, "before", Precondition::None).await);
+    refusal(standby.engine.changes.delete(&delta, "before", Precondition::None, None).await);
     refusal(standby.engine.buckets.create_bucket("another", "owner").await.map(|_| ()));
     refusal(standby.engine.foundation.safety.may_delete().await);
     refusal(standby.engine.probe().await);
@@ -183,7 +183,7 @@ async fn a_directory_that_was_replaced_takes_no_write_until_the_right_one_is_bac
     // At once: asking a directory costs nothing, so it is not rested on an older look.
     let why = refusal(try_put(&deployment, "lost", b"x").await);
     assert!(why.contains("another directory than the one that was opened"), "{why}");
-    refusal(deployment.engine.changes.delete(&bucket, "k", Precondition::None).await);
+    refusal(deployment.engine.changes.delete(&bucket, "k", Precondition::None, None).await);
     refusal(deployment.engine.probe().await);
     assert_eq!(deployment.engine.refused_because(), Some("a backend is not this deployment's"));
     assert!(deployment.engine.collect(true).await.is_err());

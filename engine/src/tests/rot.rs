@@ -240,7 +240,7 @@ async fn rot_that_the_database_does_not_see_deletes_no_live_blob_and_gives_no_wr
         drop(rows);
         if let Ok(engine) = open(quiet(dir.path()), &Metrics::new()).await {
             if let Ok(Some(bucket)) = engine.buckets.bucket("delta").await {
-                let _refused_or_done = engine.changes.delete(&bucket, "app/release-0", Precondition::None).await;
+                let _refused_or_done = engine.changes.delete(&bucket, "app/release-0", Precondition::None, None).await;
             }
             engine.shutdown().await;
         }

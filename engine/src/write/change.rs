@@ -2,7 +2,10 @@
 //! are replaced while their content stays where it is.
 
 use crate::{
-    bucket::{BucketHandle, RowPlace},
+    bucket::{
+        BucketHandle, RowPlace,
+        notify::{Cause, Notifier, Subject, lanes_of},
+    },
     deployment::{keyring::random, writer::Writer},
     error::EngineError,
     facts::{Facts, to_json},
@@ -23,6 +26,7 @@ pub struct Changes {
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) read: Arc<ReadPath>,
     pub(crate) writer: Arc<Writer>,
+    pub(crate) notifier: Arc<Notifier>,
 }
 
 impl Changes {
@@ -36,16 +40,22 @@ impl Changes {
         bucket: &BucketHandle,
         key: &str,
         precondition: Precondition,
+        cause: Option<&Cause>,
     ) -> Result<Deleted, EngineError> {
         let hide = bucket.settings.read_through.is_some();
         let id = VersionId(random()?);
+        let notices = self.notifier.notices(bucket, cause, Subject { key, ..Subject::default() })?;
+        let lanes = lanes_of(&notices);
         let (changes, bucket, key) = (self.clone(), bucket.row.id, key.to_owned());
         self.writer
             .detached(async move {
                 let (now_ms, epoch) = (now_ms(), changes.writer.epoch());
                 let key_read_back = key.clone();
-                let commit = DeleteCommit { bucket, key, precondition, hide, marker: Some(id), now_ms, epoch };
-                match changes.catalog.delete(commit).await {
+                let marker = Some(id);
+                let commit = DeleteCommit { bucket, key, precondition, hide, marker, notices, now_ms, epoch };
+                let outcome = changes.catalog.delete(commit).await;
+                changes.notifier.ring(&lanes);
+                match outcome {
                     // A marker tells that the deletion went through (I9). Without one the client
                     // repeats it, which does no harm.
                     Err(CatalogError::Unknown(why)) => {
@@ -73,15 +83,29 @@ impl Changes {
         version: VersionRef,
         precondition: Precondition,
         bypass_governance: bool,
+        cause: Option<&Cause>,
     ) -> Result<Option<Version>, EngineError> {
         let hide = bucket.settings.read_through.is_some();
+        let notices = self.notifier.notices(bucket, cause, Subject { key, ..Subject::default() })?;
+        let lanes = lanes_of(&notices);
         let (changes, bucket, key) = (self.clone(), bucket.row.id, key.to_owned());
         self.writer
             .detached(async move {
                 let (now_ms, epoch) = (now_ms(), changes.writer.epoch());
-                let commit =
-                    DeleteVersionCommit { bucket, key, version, precondition, hide, bypass_governance, now_ms, epoch };
-                Ok(changes.catalog.delete_version(commit).await?)
+                let commit = DeleteVersionCommit {
+                    bucket,
+                    key,
+                    version,
+                    precondition,
+                    hide,
+                    bypass_governance,
+                    notices,
+                    now_ms,
+                    epoch,
+                };
+                let outcome = changes.catalog.delete_version(commit).await;
+                changes.notifier.ring(&lanes);
+                Ok(outcome?)
             })
             .await
     }
@@ -119,6 +143,7 @@ impl Changes {
         bucket: &BucketHandle,
         key: &str,
         id: VersionId,
+        cause: Option<&Cause>,
         change: impl Fn(&mut Facts) + Send,
     ) -> Result<bool, EngineError> {
         for _ in 0..TRIES_MAX {
@@ -126,9 +151,14 @@ impl Changes {
             let mut facts = self.read.open_facts(bucket, &content.version)?;
             let before = facts.clone();
             change(&mut facts);
-            if facts == before {
+            let version = Some(content.version.reference());
+            let size = Some(content.version.size);
+            let subject = Subject { key, size, etag: Some(&facts.etag), id: Some(id), version };
+            let notices = self.notifier.notices(bucket, cause, subject)?;
+            if facts == before && notices.is_empty() {
                 return Ok(true);
             }
+            let lanes = lanes_of(&notices);
             let extents_digest = content.version.extents_digest;
             let place = RowPlace { key, id: id.0, part: None, extents_digest };
             let facts = bucket.seal_facts(place, to_json(&facts)?)?;
@@ -142,6 +172,7 @@ impl Changes {
                 facts: facts.clone(),
                 extents_digest,
                 new_blobs: Vec::new(),
+                notices,
                 now_ms: now_ms(),
                 epoch: self.writer.epoch(),
             };
@@ -149,7 +180,9 @@ impl Changes {
             let swapped = self
                 .writer
                 .detached(async move {
-                    match changes.catalog.rewrite(commit).await {
+                    let outcome = changes.catalog.rewrite(commit).await;
+                    changes.notifier.ring(&lanes);
+                    match outcome {
                         Ok(()) => Ok(true),
                         Err(CatalogError::Conflict) => Ok(false),
                         Err(CatalogError::Unknown(why)) => match changes.catalog.version(bucket, &key, id).await? {

@@ -5,7 +5,10 @@
 
 use crate::{
     bases::{hook_queue::HookQueue, plan::Reason},
-    bucket::{BucketHandle, RowPlace, digest_of},
+    bucket::{
+        BucketHandle, RowPlace, digest_of,
+        notify::{Cause, Notifier, Subject, lanes_of},
+    },
     deployment::{keyring::random, writer::Writer},
     error::EngineError,
     facts::{Facts, Form, PartFacts, StorageFacts, to_json},
@@ -36,19 +39,21 @@ pub struct PartName<'a> {
     pub number: u32,
 }
 
-/// What must hold of a key when its new version is committed, and what keeps that version from
-/// being removed.
-#[derive(Clone, Copy, Debug)]
+/// What must hold of a key when its new version is committed, what keeps that version from being
+/// removed, and what others are told of it.
+#[derive(Clone, Debug)]
 pub struct Terms {
     /// What must hold.
     pub precondition: Precondition,
     /// What keeps it.
     pub lock: VersionLock,
+    /// What caused it; `None`: nobody is told.
+    pub cause: Option<Cause>,
 }
 
 impl From<Precondition> for Terms {
     fn from(precondition: Precondition) -> Self {
-        Self { precondition, lock: VersionLock::default() }
+        Self { precondition, lock: VersionLock::default(), cause: None }
     }
 }
 
@@ -70,6 +75,7 @@ pub struct Publisher {
     pub(crate) writer: Arc<Writer>,
     pub(crate) hooks: Arc<HookQueue>,
     pub(crate) parts_seen: Arc<PartsSeen>,
+    pub(crate) notifier: Arc<Notifier>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
@@ -125,7 +131,7 @@ impl Publisher {
     ) -> Result<Published, EngineError> {
         let id = VersionId(random()?);
         let (size, digest) = (content.plain_len, bucket.content_digest(&sha256));
-        let place = VersionPlace { key, id, size, terms };
+        let place = VersionPlace { key, id, size, terms: &terms };
         if let Some(duplicate) = self.duplicate(bucket, digest, size).await? {
             match self.commit_version(bucket, place, duplicate, &facts).await? {
                 Err(CatalogError::BaseGone) => {}
@@ -250,7 +256,7 @@ impl Publisher {
         let mut content = source.content.clone();
         self.writer
             .detached(async move {
-                let place = VersionPlace { key: &key, id, size, terms };
+                let place = VersionPlace { key: &key, id, size, terms: &terms };
                 loop {
                     let stored = Stored::copy_of(content.extents.clone());
                     match publisher.commit_version(&bucket, place, stored, &facts).await? {
@@ -286,13 +292,17 @@ impl Publisher {
         facts: Facts,
         terms: impl Into<Terms>,
     ) -> Result<Published, EngineError> {
-        let Terms { precondition, lock } = terms.into();
+        let Terms { precondition, lock, cause } = terms.into();
         let Completion { upload, parts, parts_digest } = completion;
         let id = VersionId(random()?);
         let extents: Vec<Extent> = parts.iter().flat_map(|(part, _)| part.extents.iter().copied()).collect();
         let extents_digest = digest_of(&extents);
         let storage = StorageFacts::of_parts(parts.iter().map(|(_, facts)| (facts.size, &facts.storage)));
         let facts = Facts { storage: storage.clone(), ..facts };
+        let size = parts.iter().map(|(part, _)| part.size).sum();
+        let subject = Subject { key, size: Some(size), etag: Some(&facts.etag), id: Some(id), version: None };
+        let notices = self.notifier.notices(bucket, cause.as_ref(), subject)?;
+        let lanes = lanes_of(&notices);
         let facts = bucket.seal_facts(RowPlace { key, id: id.0, part: None, extents_digest }, to_json(&facts)?)?;
         let commit = CompleteCommit {
             bucket: bucket.row.id,
@@ -301,11 +311,12 @@ impl Publisher {
             parts: parts.iter().map(|(part, _)| (part.number, part.id)).collect(),
             parts_digest,
             id,
-            size: parts.iter().map(|(part, _)| part.size).sum(),
+            size,
             facts,
             extents_digest,
             precondition,
             lock,
+            notices,
             now_ms: now_ms(),
             epoch: self.writer.epoch(),
         };
@@ -313,7 +324,9 @@ impl Publisher {
         let committed = self
             .writer
             .detached(async move {
-                match publisher.catalog.complete(commit).await {
+                let outcome = publisher.catalog.complete(commit).await;
+                publisher.notifier.ring(&lanes);
+                match outcome {
                     Err(CatalogError::Unknown(why)) => Ok(publisher.writer.read_back(bucket, &key, id, why).await?),
                     outcome => Ok(outcome?),
                 }
@@ -347,9 +360,12 @@ impl Publisher {
         stored: Stored,
         facts: &Facts,
     ) -> Result<Result<Published, CatalogError>, EngineError> {
-        let VersionPlace { key, id, size, terms: Terms { precondition, lock } } = place;
+        let VersionPlace { key, id, size, terms: Terms { precondition, lock, cause } } = place;
         let extents_digest = digest_of(&stored.extents);
         let storage = stored.storage;
+        let subject = Subject { key, size: Some(size), etag: Some(&facts.etag), id: Some(id), version: None };
+        let notices = self.notifier.notices(bucket, cause.as_ref(), subject)?;
+        let lanes = lanes_of(&notices);
         let facts = Facts { storage: storage.clone(), ..facts.clone() };
         let facts = bucket.seal_facts(RowPlace { key, id: id.0, part: None, extents_digest }, to_json(&facts)?)?;
         let rows: Vec<BlobRow> = stored.new_blobs.iter().map(|blob| blob.row.clone()).collect();
@@ -361,14 +377,16 @@ impl Publisher {
             size,
             facts,
             extents_digest,
-            precondition,
+            precondition: *precondition,
             new_blobs: stored.new_blobs,
             extents: stored.extents,
-            lock,
+            lock: *lock,
+            notices,
             now_ms: now_ms(),
             epoch,
         };
         let outcome = self.writer.commit_put(commit).await;
+        self.notifier.ring(&lanes);
         self.settle_blobs(&rows, &outcome).await;
         Ok(outcome.map(|committed| {
             stored.hooks.into_iter().for_each(|hooks| self.hooks.tell(hooks));
@@ -459,7 +477,7 @@ struct VersionPlace<'a> {
     key: &'a str,
     id: VersionId,
     size: u64,
-    terms: Terms,
+    terms: &'a Terms,
 }
 
 /// Where a part goes.

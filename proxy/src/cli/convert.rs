@@ -42,7 +42,7 @@ pub(super) async fn convert(flags: ConvertFlags, store: Store, quiet: bool) -> R
         (_, true) => act(store, "resume").await,
         _ => {
             let (job, parameters) = flags.order()?;
-            follow::start(store, job, parameters, quiet).await
+            Box::pin(follow::start(store, job, parameters, quiet)).await
         }
     }
 }

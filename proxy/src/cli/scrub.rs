@@ -52,7 +52,7 @@ pub(super) async fn run(store: Store, flags: &ScrubFlags, quiet: bool) -> Result
     if flags.quarantined {
         return Ok(json!({ "quarantine": store.ask(Call::get("quarantine", &[])).await? }));
     }
-    follow::start(store, "scrub", flags.parameters()?, quiet).await
+    Box::pin(follow::start(store, "scrub", flags.parameters()?, quiet)).await
 }
 
 /// A scrub that found damage, or could not look everywhere, ends with a failure: a script should

@@ -13,6 +13,7 @@ use crate::{
     metrics::Metrics,
     server::{Certificate, S3Service, Server},
     stores::open_engine,
+    webhooks::Webhooks,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
@@ -110,6 +111,9 @@ async fn serve_once(
         opened => opened?,
     };
     server.bind_socket(&data)?;
+    if !config.webhooks.is_empty() {
+        engine.deliver_events(Arc::new(Webhooks::new(config.webhooks).map_err(Failure)?));
+    }
 
     let (root, printed_once) = match root::in_effect(config.root, !config.users.is_empty(), &data)? {
         Some(pair) => (Some(pair.credentials), pair.printed_once),

@@ -3,6 +3,7 @@
 
 mod audit;
 pub(super) mod backend;
+mod notifications;
 mod prices;
 
 use super::{
@@ -12,6 +13,7 @@ use super::{
 use audit::Audit;
 use backend::Backend;
 use engine::{Compression, ConvertConfig, EffortSetting, Encryption, SecondCopies};
+use notifications::Notifications;
 use prices::Prices;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -34,6 +36,7 @@ pub(super) struct File {
     pub(super) gc: Gc,
     pub(super) kms: Kms,
     pub(super) lifecycle: Lifecycle,
+    pub(super) notifications: Notifications,
     pub(super) scrub: Scrub,
     pub(super) backup: Backup,
     pub(super) eject: Eject,

@@ -24,6 +24,8 @@ pub struct ServerConfig {
     pub sse_c_over_http: bool,
     /// Names of keys for `aws:kms`, all derived from the keyring's.
     pub kms_keys: Vec<String>,
+    /// Names of webhooks that buckets may tell of changes.
+    pub webhooks: Vec<String>,
     /// Whether URLs presigned with Signature Version 2 are accepted.
     pub presign_v2: bool,
     /// PEM files of the S3 listener's certificate chain and key; `None`: plain HTTP.
@@ -124,6 +126,7 @@ impl Reader<'_> {
             storage_headers: server.storage_headers,
             sse_c_over_http: server.sse_c_over_http.unwrap_or(listen.ip().is_loopback()),
             kms_keys: self.file.kms.keys.keys().cloned().collect(),
+            webhooks: self.file.notifications.webhooks.keys().cloned().collect(),
             presign_v2: server.presign_v2.unwrap_or(listen.ip().is_loopback()),
             tls,
             admin_token,

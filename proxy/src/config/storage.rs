@@ -54,6 +54,7 @@ impl Reader<'_> {
             eject_roots: file.eject.roots.clone(),
             schedule_jobs: true,
             convert: self.convert()?,
+            notify: self.notify()?,
         })
     }
 

@@ -12,7 +12,9 @@ use super::{
     request::{Answer, InBucket, Result, S3Request, document},
     versions,
 };
-use crate::engine::{BucketHandle, Completion, EngineError, Facts, ObjectEncryption, PartFacts, PartSize, Terms};
+use crate::engine::{
+    BucketHandle, Completion, EngineError, Facts, ObjectEncryption, PartFacts, PartSize, Terms, notify::Event,
+};
 use catalog::{Part, UploadId};
 use s3_wire::{
     ETag, ErrorCode, S3Error,
@@ -79,7 +81,8 @@ async fn complete_now(
     let facts = facts_of_whole(&open.facts, &chosen, asked)?;
     let result = result_of(here, &here.bucket, key, &facts);
     let encryption = facts.encryption.clone();
-    let terms = Terms { precondition, lock: here.lock_now(WantedLock::of(open.facts.lock))? };
+    let cause = here.cause(&here.bucket, Event::CompleteMultipartUpload);
+    let terms = Terms { precondition, lock: here.lock_now(WantedLock::of(open.facts.lock))?, cause };
     let (size, tags) = (chosen.iter().map(|(part, _)| part.size).sum(), facts.tags.clone());
     let completion = Completion { upload: open.id, parts: chosen, parts_digest: list_digest(list) };
     match here.service.engine.publisher.complete(&here.bucket, key, completion, facts, terms).await {

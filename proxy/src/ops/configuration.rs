@@ -7,7 +7,7 @@ use super::{
     request::{Answer, InBucket, Result, S3Request, document, empty},
     versions,
 };
-use crate::engine::{BucketHandle, EngineError};
+use crate::engine::{BucketHandle, EngineError, notify::Event};
 use http::StatusCode;
 use s3_wire::{
     CorsConfiguration, ErrorCode, Operation, S3Error, TagSet,
@@ -131,16 +131,18 @@ pub(super) async fn delete_object_tagging(request: &S3Request) -> Result<Answer>
 }
 
 async fn tag_object(request: &S3Request, tags: TagSet, done: StatusCode) -> Result<Answer> {
+    let event = if done == StatusCode::OK { Event::TaggingPut } else { Event::TaggingDelete };
     let here = request.in_bucket().await?;
     let key = request.key()?;
     let tags = tags.into_map();
     for _ in 0..TRIES_MAX {
         let version = here.addressed(key).await?.version;
+        let cause = request.cause(&here.bucket, event);
         let set = request
             .service
             .engine
             .changes
-            .amend(&here.bucket, key, version.id, |facts| facts.tags.clone_from(&tags))
+            .amend(&here.bucket, key, version.id, cause.as_ref(), |facts| facts.tags.clone_from(&tags))
             .await;
         // A version that is gone was overwritten: the tags are for its successor.
         if set.map_err(|error| request.refusal(error))? {
@@ -191,7 +193,6 @@ fn unset(operation: Operation, one: bool) -> Result<DefaultConfiguration, ErrorC
         Operation::GetBucketReplication => Err(ErrorCode::ReplicationConfigurationNotFoundError),
         Operation::GetBucketRequestPayment => Ok(OwnerPays),
         Operation::GetBucketLogging => Ok(Empty("BucketLoggingStatus")),
-        Operation::GetBucketNotificationConfiguration => Ok(Empty("NotificationConfiguration")),
         Operation::GetBucketAccelerateConfiguration => Ok(Empty("AccelerateConfiguration")),
         _ if one => Err(ErrorCode::NoSuchConfiguration),
         Operation::GetBucketInventoryConfiguration => Ok(EmptyList("ListInventoryConfigurationsResult")),

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::engine::{
     BucketHandle, Destination, EngineError, Facts, Named, ObjectEncryption, OpenObject, PartFacts, PartName,
-    StoreError, Stretch, Terms,
+    StoreError, Stretch, Terms, notify::Event,
 };
 use catalog::VersionRef;
 use http::HeaderMap;
@@ -100,7 +100,8 @@ pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
     here.own(&mut described).await?;
     let lock = here.wanted_lock()?;
     let (conditions, precondition) = request.precondition(&here.bucket, &key).await?;
-    let terms = Terms { precondition, lock: here.lock_now(lock)? };
+    let cause = request.cause(&here.bucket, Event::Copy);
+    let terms = Terms { precondition, lock: here.lock_now(lock)?, cause };
 
     let (bucket, request) = (here.bucket, request.clone());
     let resource = request.target.resource();

@@ -5,7 +5,7 @@ use super::{
     request::{Answer, Result, S3Request, document, empty, set},
     versions::{self, DELETE_MARKER},
 };
-use crate::engine::{BucketHandle, EngineError};
+use crate::engine::{BucketHandle, EngineError, notify::Event};
 use catalog::{Precondition, Version, VersionRef};
 use futures::{StreamExt as _, stream};
 use http::StatusCode;
@@ -61,11 +61,13 @@ async fn delete(
     bypass: bool,
 ) -> Result<Gone, EngineError> {
     let engine = &request.service.engine;
+    let cause = request.cause(bucket, Event::Removed);
+    let cause = cause.as_ref();
     let Some(version) = version else {
-        let marker = engine.changes.delete(bucket, key, precondition).await?.marker;
+        let marker = engine.changes.delete(bucket, key, precondition, cause).await?.marker;
         return Ok(Gone { version: marker.as_ref().map(Version::reference), marker: marker.is_some() });
     };
-    let removed = engine.changes.delete_version(bucket, key, version, precondition, bypass).await?;
+    let removed = engine.changes.delete_version(bucket, key, version, precondition, bypass, cause).await?;
     Ok(Gone { version: Some(version), marker: removed.is_some_and(|version| version.marker) })
 }
 

@@ -12,7 +12,10 @@ use http::StatusCode;
 use s3_wire::{
     ETag, ErrorCode, S3Error,
     checksum::{ChecksumAlgorithm, ChecksumType, Claims},
-    headers::{ChecksumRequest, ListPartsParams, PartNumber, multipart::upload_id},
+    headers::{
+        ChecksumRequest, ListPartsParams, PartNumber,
+        multipart::{if_match_initiated_time, upload_id},
+    },
     xml::response::{InitiateMultipartUploadResult, ListPartsResult, PartEntry},
 };
 use std::time::SystemTime;
@@ -141,7 +144,18 @@ fn check_algorithm(
 pub(super) async fn abort(request: &S3Request) -> Result<Answer> {
     let here = request.in_bucket().await?;
     let key = request.key()?;
-    let open = here.open_upload(key).await?;
+    let initiated = if_match_initiated_time(&request.headers)?;
+    let open = match here.open_upload(key).await {
+        // Who says when it began means: if it is there, end it.
+        Err(error) if initiated.is_some() && error.code() == ErrorCode::NoSuchUpload => {
+            return Ok(empty(StatusCode::NO_CONTENT));
+        }
+        found => found?,
+    };
+    // Headers carry whole seconds.
+    if initiated.is_some_and(|at| ms_of(at) / 1000 != open.upload.created_ms / 1000) {
+        return Err(S3Error::new(ErrorCode::PreconditionFailed).field("Condition", "x-amz-if-match-initiated-time"));
+    }
     let engine = &request.service.engine;
     if engine.uploads.abort(&here.bucket, key, open.id).await.map_err(|error| request.refusal(error))? {
         Ok(empty(StatusCode::NO_CONTENT))

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     auth::Look,
-    engine::{Destination, Staged, Stretch, Terms},
+    engine::{Destination, Staged, Stretch, Terms, notify::Event},
 };
 use bytes::Bytes;
 use catalog::Precondition;
@@ -123,7 +123,8 @@ pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> 
     facts.etag = etag.as_str().to_owned();
     facts.checksums = checksum.iter().map(object_facts::kept).collect();
     facts.checksum_type = checksum.map(|checksum| checksum.checksum_type().as_str().to_owned());
-    let terms = Terms { precondition: Precondition::None, lock: here.lock_now(lock)? };
+    let cause = request.cause(&here.bucket, Event::Post);
+    let terms = Terms { precondition: Precondition::None, lock: here.lock_now(lock)?, cause };
     let published = request.service.engine.publisher.publish(&here.bucket, key.as_str(), staged, facts, terms).await;
     let published = published.map_err(|error| request.refusal(error))?;
     let mut answer = here.answer_form(&fields, key.as_str(), &etag);

@@ -8,7 +8,7 @@ use super::{
     request::{Answer, InBucket, PUT_BYTES_MAX, Result, S3Request, empty, set},
     versions,
 };
-use crate::engine::{Destination, ObjectEncryption, Staged, Stretch, Terms};
+use crate::engine::{Destination, ObjectEncryption, Staged, Stretch, Terms, notify::Event};
 use http::StatusCode;
 use s3_wire::{
     DecodedBody, ETag, ErrorCode, Framing, S3Error,
@@ -35,7 +35,8 @@ pub(super) async fn put_object(request: &S3Request, body: &mut RequestBody) -> R
         facts.checksum_type = Some(checksum.checksum_type().as_str().to_owned());
     }
     let (size, tags) = (received.staged.plain_len, facts.tags.clone());
-    let terms = Terms { precondition, lock: here.lock_now(lock)? };
+    let cause = here.cause(&here.bucket, Event::Put);
+    let terms = Terms { precondition, lock: here.lock_now(lock)?, cause };
     let encryption = facts.encryption.clone();
     let engine = &request.service.engine;
     let published = match engine.publisher.publish(&here.bucket, key, received.staged, facts, terms).await {

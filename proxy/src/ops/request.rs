@@ -20,7 +20,7 @@ use s3_wire::{
     checksum::{ChecksumClaim, Claims},
     headers::single,
     operation::RequestBody as BodyKind,
-    response,
+    response::{self, RequestIds},
     sigv4::{PayloadMode, SignatureKind, Verifier},
     xml::Document,
 };
@@ -55,6 +55,8 @@ pub struct Service {
     pub sse_c: bool,
     /// Names of keys for `aws:kms`.
     pub kms_keys: Vec<String>,
+    /// Names of webhooks that buckets may tell of changes.
+    pub webhooks: Vec<String>,
     users: RwLock<Arc<Users>>,
     /// Verifies signatures.
     pub verifier: Verifier,
@@ -70,6 +72,7 @@ impl Service {
             metrics,
             sse_c: config.tls.is_some() || config.sse_c_over_http,
             kms_keys: config.kms_keys.clone(),
+            webhooks: config.webhooks.clone(),
             users: RwLock::new(Arc::new(users)),
             region: config.region.clone(),
             storage_headers: config.storage_headers,
@@ -110,6 +113,8 @@ pub struct S3Request {
     pub users: Arc<Users>,
     /// How and when it was signed, unless nobody did.
     pub signed: Option<Signed>,
+    /// Its ids.
+    pub ids: Arc<RequestIds>,
     /// The address it came from.
     pub peer: Option<IpAddr>,
     /// Values of condition keys that stand in its body.

@@ -27,7 +27,7 @@ struct Inner {
     started: Instant,
     peer: Option<IpAddr>,
     method: String,
-    ids: RequestIds,
+    ids: Arc<RequestIds>,
     received: Arc<AtomicU64>,
     key_shows: Arc<AtomicBool>,
     damage: Arc<OnceLock<String>>,
@@ -74,7 +74,7 @@ impl RequestRecord {
             started: Instant::now(),
             peer,
             method: method.as_str().to_owned(),
-            ids,
+            ids: Arc::new(ids),
             received: Arc::default(),
             key_shows: Arc::default(),
             damage: Arc::default(),
@@ -131,6 +131,11 @@ impl RequestRecord {
     /// The request's ids.
     pub fn ids(&self) -> &RequestIds {
         &self.0.ids
+    }
+
+    /// The same, to be kept.
+    pub fn shared_ids(&self) -> Arc<RequestIds> {
+        self.0.ids.clone()
     }
 
     /// It is about this.

@@ -198,6 +198,7 @@ impl S3Service {
             principal,
             users,
             signed: signed_of(&identity),
+            ids: record.shared_ids(),
             peer,
             said: Arc::default(),
             found: None,

@@ -1,6 +1,7 @@
 //! Parameters of multipart uploads.
 
 use super::{
+    conditions::parse_moment,
     decimal,
     list::{encoding_type_url, integer, page},
     single,
@@ -11,6 +12,7 @@ use crate::{
     error::{ErrorCode, Result, S3Error},
 };
 use http::HeaderMap;
+use std::time::SystemTime;
 
 /// A part number, 1–10,000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -52,6 +54,16 @@ pub fn upload_id(query: &Query) -> Result<&str> {
         return Err(S3Error::new(ErrorCode::NoSuchUpload).field("UploadId", id));
     }
     Ok(id)
+}
+
+/// When the upload must have been initiated for AbortMultipartUpload to end it.
+///
+/// # Errors
+/// `InvalidArgument` for what is no date.
+pub fn if_match_initiated_time(headers: &HeaderMap) -> Result<Option<SystemTime>> {
+    const NAME: &str = "x-amz-if-match-initiated-time";
+    let invalid = |text: &str| S3Error::invalid_argument(NAME, text, "The condition is not valid.");
+    single(headers, NAME)?.map(|text| parse_moment(text).ok_or_else(|| invalid(text))).transpose()
 }
 
 /// Parameters of ListParts.

@@ -87,7 +87,7 @@ async fn an_original_longer_than_a_blob_is_read_across_its_rows_and_left_to_its_
     assert_eq!((&report["adopted"], &report["left_to_owner"]), (&json!(1), &json!(1)));
     assert_eq!(adopting.read("long", boundary - 5..boundary + 5).await.expect("read"), b"0123456789");
     let bucket = adopting.engine.buckets.bucket("b").await.expect("answers").expect("exists");
-    adopting.engine.changes.delete(&bucket, "long", Precondition::None).await.expect("deleted");
+    adopting.engine.changes.delete(&bucket, "long", Precondition::None, None).await.expect("deleted");
     adopting.engine.jobs.run_job("gc", json!({ "now": true })).await.expect("collected");
     assert!(adopting.old().join("long").exists());
     adopting.engine.shutdown().await;

@@ -177,7 +177,7 @@ async fn a_version_that_is_replaced_or_deleted_meanwhile_stays_what_the_client_m
             false => assert!(engine.read.open_object(&bucket, "v-2").await.expect("read").is_none()),
         }
         for key in ["v-1", "v-2"] {
-            let _ = engine.changes.delete(&bucket, key, Precondition::None).await.expect("deleted");
+            let _ = engine.changes.delete(&bucket, key, Precondition::None, None).await.expect("deleted");
         }
         engine.collect(true).await.expect("collected");
         assert_eq!(deployment.blob_files(), Vec::<std::path::PathBuf>::new());

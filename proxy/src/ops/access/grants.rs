@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     auth::Users,
-    engine::{BucketHandle, Facts},
+    engine::{BucketHandle, Facts, notify::Event},
 };
 use access::{Acl, Canned, Grant, Grantee, Permission, PublicAccessBlock};
 use http::StatusCode;
@@ -190,11 +190,12 @@ pub(in crate::ops) async fn put_object_acl(request: &S3Request, body: &mut Reque
         let owner = info.facts.owner.as_ref().unwrap_or(&here.bucket.row.owner);
         let acl = here.wanted_acl(owner, &text, &access).await?;
         let kept = (!acl.is_private(owner)).then(|| json!(acl));
+        let cause = request.cause(&here.bucket, Event::AclPut);
         let set = request
             .service
             .engine
             .changes
-            .amend(&here.bucket, key, info.version.id, |facts| facts.acl.clone_from(&kept))
+            .amend(&here.bucket, key, info.version.id, cause.as_ref(), |facts| facts.acl.clone_from(&kept))
             .await;
         // A version that is gone was overwritten: the grants are for its successor.
         if set.map_err(|error| request.refusal(error))? {

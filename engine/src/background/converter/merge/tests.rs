@@ -389,7 +389,7 @@ async fn a_version_that_is_another_one_by_now_stays_that() {
                     engine.publisher.publish_copy(&bucket, key, &source, Facts::default(), Precondition::None).await?;
                 }
                 "deleted" => {
-                    drop(engine.changes.delete(&bucket, key, Precondition::None).await?.removed.expect("existed"))
+                    drop(engine.changes.delete(&bucket, key, Precondition::None, None).await?.removed.expect("existed"))
                 }
                 _ => {
                     let reform = round.reform(Occasion::Asked, Wish::Whole, Effort::Fast);

@@ -1,0 +1,55 @@
+//! The configuration of webhooks.
+
+use super::{error::ConfigError, reader::Reader};
+use crate::webhooks::WebhookConfig;
+use engine::NotifyConfig;
+use std::{collections::BTreeMap, time::Duration};
+
+/// As long as an SQS queue's.
+const NAME_LEN_MAX: usize = 80;
+
+impl Reader<'_> {
+    /// Who is told of changes, as far as the engine knows.
+    pub(super) fn notify(&self) -> Result<NotifyConfig, ConfigError> {
+        let notifications = &self.file.notifications;
+        if notifications.waiting_max == 0 {
+            return Err(ConfigError::at("notifications.waiting_max", "expected at least 1"));
+        }
+        if notifications.keep.0 < Duration::from_secs(1) {
+            return Err(ConfigError::at("notifications.keep", "expected at least \"1s\""));
+        }
+        Ok(NotifyConfig {
+            webhooks: notifications.webhooks.keys().cloned().collect(),
+            waiting_max: notifications.waiting_max,
+            keep: notifications.keep.0,
+            region: self.file.server.region.clone(),
+        })
+    }
+
+    /// Where they are.
+    pub(super) fn webhooks(&self) -> Result<BTreeMap<String, WebhookConfig>, ConfigError> {
+        let mut webhooks = BTreeMap::new();
+        for (name, webhook) in &self.file.notifications.webhooks {
+            let key = |field: &str| format!("notifications.webhooks.{name}.{field}");
+            let fits = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
+            if !(1..=NAME_LEN_MAX).contains(&name.len()) || !name.bytes().all(fits) {
+                let expected = "expected a name of 1 to 80 letters, digits, hyphens and underscores";
+                return Err(ConfigError::at(&format!("notifications.webhooks.{name}"), expected));
+            }
+            let url = reqwest::Url::parse(&webhook.url)
+                .map_err(|error| ConfigError::at(&key("url"), format!("not a URL: {error}")))?;
+            if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+                return Err(ConfigError::at(&key("url"), "expected an http:// or https:// URL"));
+            }
+            if !url.username().is_empty() || url.password().is_some() {
+                return Err(ConfigError::at(&key("url"), "a URL with a user would show in logs: use token"));
+            }
+            if !(Duration::from_millis(100)..=Duration::from_secs(60)).contains(&webhook.timeout.0) {
+                return Err(ConfigError::at(&key("timeout"), "expected \"100ms\" to \"1m\""));
+            }
+            let token = webhook.token.as_ref().map(|token| self.secret(&key("token"), token)).transpose()?;
+            webhooks.insert(name.clone(), WebhookConfig { url, token, timeout: webhook.timeout.0 });
+        }
+        Ok(webhooks)
+    }
+}
