@@ -13,8 +13,8 @@ use crate::{
     acl::{Acl, AclOf, Grant, Permission, Requester},
     actions::{Scope, scope_of},
     context::Context,
-    document::{Document, Finding, Statement},
-    principal::Caller,
+    document::{Document, Finding, FindingBelow, Statement},
+    principal::{Caller, Match},
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -214,6 +214,33 @@ pub fn decide<'a>(question: &Question<'a>) -> Decision<'a> {
         (Some(_), Some(_), None) => deny(Reason::NotByIdentity),
         (None, Some(_), Some(_)) => deny(Reason::NotByOwner),
         (None, ..) => deny(Reason::Nothing),
+    }
+}
+
+/// Whether policies let a caller do something to every object whose ARN begins with the question's
+/// resource, whatever it is called, whoever wrote it, and whatever tags it has. Errs on the side of
+/// no; grants do not count. Where other accounts own objects, which no policy of the bucket's
+/// speaks for, only an administrator's yes is one: the question's object says nothing here.
+pub fn allows_all_below(question: &Question<'_>) -> bool {
+    let Question { caller, identity, action, resource, context, bucket, .. } = *question;
+    let of = |policy: Option<&Document>| {
+        policy.map_or(FindingBelow::default(), |policy| policy.evaluate_below(caller, action, resource, context))
+    };
+    let (own, session, by_bucket) =
+        (of(identity.policy), of(identity.session), of(bucket.and_then(|bucket| bucket.policy)));
+    let narrowed = identity.session.is_some() && session.allows == Match::No;
+    if own.may_deny || session.may_deny || by_bucket.may_deny || narrowed {
+        return false;
+    }
+    if identity.admin {
+        return true;
+    }
+    let Some(bucket) = bucket else { return false };
+    let by_policy = if bucket.policy_counts_for(caller) { by_bucket.allows } else { Match::No };
+    match caller {
+        Some(caller) if caller.account == bucket.owner.account => own.allows != Match::No || by_policy == Match::Caller,
+        Some(_) => own.allows != Match::No && by_policy != Match::No,
+        None => by_policy != Match::No,
     }
 }
 

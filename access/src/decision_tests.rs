@@ -41,7 +41,7 @@ fn everything() -> Document {
 }
 
 /// A bucket of ours, and how it is asked.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 struct Case {
     identity: Option<Document>,
     session: Option<Document>,
@@ -76,6 +76,23 @@ impl Case {
 
     fn may(&self, caller: Option<&Caller>, action: &str) -> bool {
         self.decide(caller, action).0
+    }
+
+    /// Whether it may read this key, and whether it is sure to read all keys that begin with it.
+    fn reads(&self, caller: Option<&Caller>, key: &str) -> (bool, bool) {
+        let identity = Identity { admin: self.admin, policy: self.identity.as_ref(), session: self.session.as_ref() };
+        let bucket = OfBucket {
+            owner: owner(US),
+            policy: self.policy.as_ref(),
+            acl: None,
+            acls_count: false,
+            block: self.block,
+        };
+        let resource = format!("arn:aws:s3:::b/{key}");
+        let (resource, context) = (resource.as_str(), &NoContext);
+        let action = "s3:GetObject";
+        let question = Question { caller, identity, action, resource, context, bucket: Some(bucket), object: None };
+        (decide(&question).allowed, allows_all_below(&question))
     }
 }
 
@@ -215,7 +232,73 @@ fn a_session_allows_no_more_than_its_policy() {
     assert!(admin.may(Some(&ann), "s3:GetObject") && !admin.may(Some(&ann), "s3:PutObject"));
 }
 
+#[test]
+fn who_reads_everything_below_a_prefix_is_told_from_who_reads_some_of_it() {
+    let ann = caller(US, "ann");
+    let own = |effect: &str, resource: &str, more: &str| {
+        identity(&format!(
+            r#"{{"Effect":"Allow","Action":"s3:*","Resource":"arn:aws:s3:::b/ann/*"}},
+               {{"Effect":"{effect}","Action":"s3:Get*","Resource":"{resource}"{more}}}"#
+        ))
+    };
+    let tagged = r#","Condition":{"StringEquals":{"s3:ExistingObjectTag/open":"yes"}}"#;
+    let insecure = r#","Condition":{"Bool":{"aws:SecureTransport":"false"}}"#;
+    for (document, whole, prefix) in [
+        (own("Allow", "*", ""), true, true),
+        (own("Allow", "arn:aws:s3:::b/*", ""), true, true),
+        (own("Allow", "arn:aws:s3:::b/bob/*", ""), false, true),
+        (own("Allow", "*", tagged), false, true),
+        (own("Deny", "arn:aws:s3:::b/bob/*", ""), false, true),
+        (own("Deny", "arn:aws:s3:::b/ann/secret", ""), false, false),
+        (own("Deny", "*", tagged), false, false),
+        (own("Deny", "*", insecure), false, true),
+    ] {
+        let case = Case { identity: Some(document.clone()), ..Case::default() };
+        let found = ["", "ann/"].map(|below| case.reads(Some(&ann), below).1);
+        assert_eq!(found, [whole, prefix], "{document:?}");
+        assert!(
+            !Case { session: Some(identity(r#"{"Effect":"Allow","Action":"s3:PutObject","Resource":"*"}"#)), ..case }
+                .reads(Some(&ann), "ann/")
+                .1
+        );
+    }
+    let open = policy(&[("Allow", r#""*""#, "s3:GetObject")]);
+    assert!(Case { policy: Some(open.clone()), ..Case::default() }.reads(None, "").1, "everybody reads it");
+    assert!(!Case { policy: Some(open), ..Case::default() }.reads(Some(&caller(THEM, "eve")), "").1);
+    assert!(Case { admin: true, ..Case::default() }.reads(Some(&ann), "").1);
+    let denied = policy(&[("Deny", r#""*""#, "s3:GetObject")]);
+    assert!(!Case { admin: true, policy: Some(denied), ..Case::default() }.reads(Some(&ann), "").1);
+}
+
+fn some_statement(principal: &'static str) -> impl Strategy<Value = String> {
+    let resource = "arn:aws:s3:::b/(|[ab/*]{0,4})[*]?|[*]".prop_filter("a resource", |text| text != "arn:aws:s3:::b/");
+    ("Allow|Deny", "Resource|NotResource", resource, "s3:GetObject|s3:\\*|s3:PutObject").prop_map(
+        move |(effect, field, resource, action)| {
+            format!(r#"{{"Effect":"{effect}",{principal}"Action":"{action}","{field}":"{resource}"}}"#)
+        },
+    )
+}
+
 proptest! {
+    #[test]
+    fn who_is_said_to_read_everything_below_reads_each_key(
+        own in prop::collection::vec(some_statement(""), 1..4),
+        of_bucket in prop::collection::vec(some_statement(r#""Principal":"*","#), 0..3),
+        below in "[ab]{0,2}/?", rest in "[ab/]{0,4}", signed in any::<bool>(), ours in any::<bool>(),
+    ) {
+        let someone = caller(if ours { US } else { THEM }, "someone");
+        let text = format!(r#"{{"Version":"2012-10-17","Statement":[{}]}}"#, of_bucket.join(","));
+        let case = Case {
+            identity: signed.then(|| identity(&own.join(","))),
+            policy: Document::of_bucket(text.as_bytes(), "b").ok(),
+            ..Case::default()
+        };
+        let caller = signed.then_some(&someone);
+        let (_, all) = case.reads(caller, &below);
+        let (this, _) = case.reads(caller, &format!("{below}{rest}"));
+        prop_assert!(this || !all, "{case:?}");
+    }
+
     #[test]
     fn a_deny_for_everybody_leaves_nothing_allowed(
         admin in any::<bool>(), with_identity in any::<bool>(), enforced in any::<bool>(), signed in any::<bool>(),

@@ -43,6 +43,28 @@ impl Patterns {
     fn cover(&self, text: &str, context: &dyn Context, fold: bool) -> bool {
         self.patterns.iter().any(|pattern| pattern.matches(text, context, fold)) != self.all_but
     }
+
+    /// Whether they cover every text that begins with `below`; false where that cannot be told.
+    fn cover_all_below(&self, below: &str, context: &dyn Context) -> bool {
+        !self.all_but && self.patterns.iter().any(|pattern| pattern.fits_all_below(below, context))
+    }
+
+    /// False when they cover no text that begins with `below`; true where that cannot be told.
+    fn may_cover_below(&self, below: &str, context: &dyn Context) -> bool {
+        match self.all_but {
+            true => !self.patterns.iter().any(|pattern| pattern.fits_all_below(below, context)),
+            false => self.patterns.iter().any(|pattern| pattern.may_fit_below(below)),
+        }
+    }
+}
+
+/// What a policy says about everything whose ARN begins alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FindingBelow {
+    /// It may deny some of it.
+    pub(crate) may_deny: bool,
+    /// How it allows all of it.
+    pub(crate) allows: Match,
 }
 
 /// What a policy says about a request.
@@ -64,6 +86,12 @@ pub enum Finding<'d> {
     },
 }
 
+impl Default for FindingBelow {
+    fn default() -> Self {
+        Self { may_deny: false, allows: Match::No }
+    }
+}
+
 impl Statement {
     /// Its `Sid`.
     pub fn sid(&self) -> Option<&str> {
@@ -76,6 +104,28 @@ impl Statement {
             && self.actions.cover(action, context, true)
             && self.resources.cover(resource, context, false)
             && self.conditions.iter().all(|condition| condition.holds(context));
+        if about { named } else { Match::No }
+    }
+
+    /// Whether it depends on what the addressed object has, such as its tags.
+    fn asks_for_the_object(&self) -> bool {
+        self.conditions.iter().flat_map(Condition::keys).any(Key::is_of_object)
+            || self.resources.patterns.iter().flat_map(Pattern::keys).any(Key::is_of_object)
+    }
+
+    /// Whether it may deny something whose ARN begins with `below`, or how it allows all of that.
+    fn matches_below(&self, caller: Option<&Caller>, action: &str, below: &str, context: &dyn Context) -> Match {
+        let named = self.principals.as_ref().map_or(Match::Caller, |principals| principals.matches(caller));
+        if named == Match::No || !self.actions.cover(action, context, true) {
+            return Match::No;
+        }
+        let holds = || self.conditions.iter().all(|condition| condition.holds(context));
+        let about = match (self.allow, self.asks_for_the_object()) {
+            (true, true) => false,
+            (true, false) => self.resources.cover_all_below(below, context) && holds(),
+            (false, true) => self.resources.may_cover_below(below, context),
+            (false, false) => self.resources.may_cover_below(below, context) && holds(),
+        };
         if about { named } else { Match::No }
     }
 }
@@ -161,6 +211,25 @@ impl Document {
         found
     }
 
+    /// What it says about everything whose ARN begins with `below`, in one question.
+    pub(crate) fn evaluate_below(
+        &self,
+        caller: Option<&Caller>,
+        action: &str,
+        below: &str,
+        context: &dyn Context,
+    ) -> FindingBelow {
+        let mut found = FindingBelow::default();
+        for statement in &self.statements {
+            match (statement.matches_below(caller, action, below, context), statement.allow) {
+                (Match::No, _) => {}
+                (_, false) => found.may_deny = true,
+                (named, true) => found.allows = found.allows.max(named),
+            }
+        }
+        found
+    }
+
     /// Its statements in order.
     pub fn statements(&self) -> &[Statement] {
         &self.statements
@@ -176,11 +245,7 @@ impl Document {
 
     /// Whether a decision may depend on what the addressed object has, such as its tags.
     pub fn asks_for_the_object(&self) -> bool {
-        let of_conditions =
-            |statement: &Statement| statement.conditions.iter().flat_map(Condition::keys).any(Key::is_of_object);
-        let of_resources =
-            |statement: &Statement| statement.resources.patterns.iter().flat_map(Pattern::keys).any(Key::is_of_object);
-        self.statements.iter().any(|statement| of_conditions(statement) || of_resources(statement))
+        self.statements.iter().any(Statement::asks_for_the_object)
     }
 }
 

@@ -27,7 +27,8 @@ pub use acl::{Acl, AclOf, Canned, Grant, Grantee, Permission, Requester};
 pub use actions::{Scope, scope_of};
 pub use context::{Context, Key, MapContext, NoContext};
 pub use decision::{
-    Decision, Identity, OfBucket, OfObject, PublicAccessBlock, Question, Reason, ResourceOwner, decide,
+    Decision, Identity, OfBucket, OfObject, PublicAccessBlock, Question, Reason, ResourceOwner, allows_all_below,
+    decide,
 };
 pub use document::{Document, Finding, Statement};
 pub use error::PolicyError;

@@ -88,6 +88,20 @@ impl Pattern {
         fits(&parts, text, fold)
     }
 
+    /// Whether every text fits that begins with `below`; only patterns that end with a star can
+    /// tell.
+    pub(crate) fn fits_all_below(&self, below: &str, context: &dyn Context) -> bool {
+        // Whatever stands behind `below`, the last star takes it, too.
+        self.parts.last() == Some(&Part::Any) && self.matches(below, context, false)
+    }
+
+    /// False when no text fits that begins with `below`; true where that cannot be told.
+    pub(crate) fn may_fit_below(&self, below: &str) -> bool {
+        let head: String =
+            self.parts.iter().map_while(|part| if let Part::Char(c) = part { Some(*c) } else { None }).collect();
+        head.starts_with(below) || (!self.is_fixed() && below.starts_with(&head))
+    }
+
     /// The text with its variables replaced, for operators that take no wildcards; `None` when one
     /// has no value.
     pub(crate) fn text(&self, context: &dyn Context) -> Option<String> {
@@ -197,6 +211,27 @@ mod tests {
     }
 
     #[test]
+    fn what_fits_all_texts_with_a_beginning_and_what_may_fit_some() {
+        let pattern = |text: &str| Pattern::parse(text, true).unwrap();
+        for (text, below, all, some) in [
+            ("*", "b/", true, true),
+            ("b/*", "b/", true, true),
+            ("b/*", "b/x/", true, true),
+            ("b/x/*", "b/", false, true),
+            ("b/x/*", "b/y/", false, false),
+            ("b/*/y", "b/x/", false, true),
+            ("b/?*", "b/", false, true),
+            ("b/?*", "b/x", true, true),
+            ("b", "b/", false, false),
+            ("b/x", "b/", false, true),
+            ("b/${aws:username}/*", "b/ann/", false, true),
+        ] {
+            let fits = (pattern(text).fits_all_below(below, &NoContext), pattern(text).may_fit_below(below));
+            assert_eq!(fits, (all, some), "{text} {below}");
+        }
+    }
+
+    #[test]
     fn variables_stand_for_text_alone() {
         let context = MapContext::from_iter([("aws:username", "a*"), ("aws:SourceIp", "1.2.3.4")]);
         let matches = |pattern: &str, text: &str| Pattern::parse(pattern, true).unwrap().matches(text, &context, false);
@@ -220,6 +255,14 @@ mod tests {
             let to = (from + len).min(chars.len());
             let starred: String = chars[..from].iter().chain(&['*']).chain(&chars[to..]).collect();
             prop_assert!(matches(&starred, &text));
+        }
+
+        #[test]
+        fn what_is_said_of_all_texts_below_holds_of_each(text in "[ab/*?]{0,8}", below in "[ab/]{0,4}", rest in "[ab/]{0,4}") {
+            let pattern = Pattern::parse(&text, false).unwrap();
+            let fits = pattern.matches(&format!("{below}{rest}"), &NoContext, false);
+            prop_assert!(fits || !pattern.fits_all_below(&below, &NoContext));
+            prop_assert!(!fits || pattern.may_fit_below(&below));
         }
 
         #[test]

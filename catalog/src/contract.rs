@@ -234,16 +234,8 @@ pub trait Catalog: Send + Sync + 'static {
     async fn blobs(&self, ids: &[BlobKey]) -> Result<Vec<BlobRow>>;
     /// Whether some blob, live or dying, lies in this backend: inline ones and originals do not.
     async fn has_blobs_in(&self, backend: &str) -> Result<bool>;
-    /// A live whole or delta blob of the same bucket, key epoch, backend and plain length with this
-    /// content digest.
-    async fn duplicate(
-        &self,
-        bucket: BucketId,
-        key_epoch: u32,
-        backend: &str,
-        digest: [u8; 32],
-        plain_len: u64,
-    ) -> Result<Option<BlobRow>>;
+    /// A live whole or delta blob of the same domain and plain length with this content digest.
+    async fn duplicate(&self, domain: &Domain, digest: [u8; 32], plain_len: u64) -> Result<Option<BlobRow>>;
     /// The whole blobs a delta needs.
     async fn bases_of(&self, blob: BlobKey) -> Result<Vec<BlobKey>>;
     /// How many deltas need a blob.

@@ -15,13 +15,13 @@ mod writers;
 
 pub use amounts::{BucketStats, StoredBytes, Tombstone, TrashFile, TrashSum};
 pub use blobs::{
-    BlobForm, BlobHooks, BlobRow, BlobState, CopyCommit, Deferred, DeferredSum, Extent, FormBytes, Heated, HookQuery,
-    NewBlob, Original, PackUse, PartReferrer, Quarantined, REGION_HOOKS_MAX, REGIONS_MAX, Referrer, Resembling,
-    SCATTERED_EXTENTS_MIN, Scattered, ToVerify, VerifyPlace,
+    BlobForm, BlobHooks, BlobRow, BlobState, CopyCommit, Deferred, DeferredSum, Domain, Extent, FormBytes, Heated,
+    HookQuery, NewBlob, Original, PackUse, PartReferrer, Quarantined, REGION_HOOKS_MAX, REGIONS_MAX, Referrer,
+    Resembling, SCATTERED_EXTENTS_MIN, Scattered, ToVerify, VerifyPlace,
 };
 pub use buckets::{Bucket, NewBucket, WrappedKey};
 pub use history::{DeleteVersionCommit, Deleted, VersionEntry, Versioning, VersionsPage, VersionsQuery};
-pub use ids::{BlobKey, BucketId, Seq, UnixMs, UploadId, VersionId, VersionRef};
+pub use ids::{BlobKey, BucketId, Compartment, Seq, UnixMs, UploadId, VersionId, VersionRef};
 pub use jobs::{JobLease, JobRow, JobTake, JobWish, JournalEntry};
 pub use listing::{ListEntry, ListPage, ListQuery};
 pub use lock::{LockChange, LockCommit, Retention, RetentionMode, VersionLock};

@@ -1,5 +1,6 @@
 //! A bucket as the engine sees it: its row, its settings, and its domain key when it is sealed.
 
+pub(crate) mod compartment;
 pub(crate) mod notify;
 
 use crate::{
@@ -13,13 +14,17 @@ use crate::{
     metrics::Metrics,
     resources::clock::now_ms,
 };
-use catalog::{Bucket, BucketId, Catalog, CatalogError, Extent, NewBucket, NewNotice};
+use catalog::{Bucket, BucketId, Catalog, CatalogError, Compartment, Extent, NewBucket, NewNotice};
 use object_format::{BlobId, DomainKey, row};
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
-/// A bucket, cheap to clone.
+/// A bucket as somebody works on it, cheap to clone.
 #[derive(Clone)]
-pub struct BucketHandle(pub Arc<BucketState>);
+pub struct BucketHandle {
+    state: Arc<BucketState>,
+    /// Among what new content looks for bases and duplicates; `None`: all of the bucket.
+    compartment: Option<Compartment>,
+}
 
 /// See [`BucketHandle`].
 pub struct BucketState {
@@ -34,7 +39,7 @@ impl Deref for BucketHandle {
     type Target = BucketState;
 
     fn deref(&self) -> &BucketState {
-        &self.0
+        &self.state
     }
 }
 
@@ -54,20 +59,27 @@ pub(crate) struct RowPlace<'a> {
     pub(crate) extents_digest: [u8; 32],
 }
 
-impl BucketState {
+impl BucketHandle {
+    pub(crate) fn new(state: BucketState) -> Self {
+        Self { state: Arc::new(state), compartment: None }
+    }
+
     /// The same bucket with other settings, for work on it that follows none of its own.
-    pub(crate) fn with(&self, change: impl FnOnce(&mut BucketSettings)) -> BucketHandle {
+    pub(crate) fn with(&self, change: impl FnOnce(&mut BucketSettings)) -> Self {
         let mut settings = self.settings.clone();
         change(&mut settings);
-        BucketHandle(Arc::new(Self { row: self.row.clone(), settings, keys: self.keys.clone() }))
+        let state = BucketState { row: self.row.clone(), settings, keys: self.keys.clone() };
+        Self { state: Arc::new(state), ..self.clone() }
     }
 
     /// The same bucket for content that resembles nothing, because it is encrypted: no time is
     /// spent on trying.
-    pub fn for_opaque_content(&self) -> BucketHandle {
+    pub fn for_opaque_content(&self) -> Self {
         self.with(|settings| settings.compression = Compression::Off)
     }
+}
 
+impl BucketState {
     /// True when its blobs are sealed.
     pub fn is_sealed(&self) -> bool {
         self.keys.is_some()
@@ -292,12 +304,17 @@ impl Buckets {
         }
     }
 
+    /// The settings of a bucket's row, and those that are the configuration's to say.
+    fn settings_of(&self, row: &Bucket) -> Result<BucketSettings, EngineError> {
+        let settings = serde_json::from_value::<BucketSettings>(row.settings.clone())
+            .map_err(|error| EngineError::Other(format!("settings of bucket {}: {error}", row.name)))?;
+        let configured = self.configured.get(&row.name).unwrap_or(&self.defaults);
+        let (isolation, storage_headers) = (configured.isolation, configured.storage_headers);
+        Ok(BucketSettings { isolation, storage_headers, ..settings })
+    }
+
     async fn bucket_of(&self, mut row: Bucket) -> Result<BucketHandle, EngineError> {
-        let parse = |row: &Bucket| {
-            serde_json::from_value::<BucketSettings>(row.settings.clone())
-                .map_err(|error| EngineError::Other(format!("settings of bucket {}: {error}", row.name)))
-        };
-        let mut settings = parse(&row)?;
+        let mut settings = self.settings_of(&row)?;
         let keys = match settings.encryption {
             Encryption::Off => {
                 let configured = self.configured.get(&row.name);
@@ -316,11 +333,11 @@ impl Buckets {
                     && fresh.id == row.id
                 {
                     row = fresh;
-                    settings = parse(&row)?;
+                    settings = self.settings_of(&row)?;
                 }
                 Some(keys)
             }
         };
-        Ok(BucketHandle(Arc::new(BucketState { row, settings, keys })))
+        Ok(BucketHandle::new(BucketState { row, settings, keys }))
     }
 }

@@ -48,6 +48,30 @@ pub enum EffortSetting {
     Max,
 }
 
+/// Among whose content new content of a bucket looks for bases and duplicates, whoever writes it
+/// (docs/decisions/0036-compartments.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// The whole bucket's.
+    Bucket,
+    /// What lies below the same first path element.
+    Prefix,
+    /// The same writer's.
+    Strict,
+}
+
+/// Who is told how an object is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StorageHeaders {
+    /// Administrators.
+    #[default]
+    Administrators,
+    /// Everybody who may read the object; sizes are rounded up for those who are no administrators.
+    Readers,
+}
+
 /// What a bucket was created with; kept in its catalog row, where it wins over the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketSettings {
@@ -68,6 +92,13 @@ pub struct BucketSettings {
     /// What clients configured, by name (`tagging`): kept as it is, nothing to the engine.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub configurations: BTreeMap<String, serde_json::Value>,
+    /// Among whose content bases and duplicates are looked for; `None`: among what the writer may
+    /// read. The configuration's to say, not the row's.
+    #[serde(skip)]
+    pub isolation: Option<Isolation>,
+    /// Who is told how an object is stored. The configuration's to say, not the row's.
+    #[serde(skip)]
+    pub storage_headers: StorageHeaders,
 }
 
 /// Memory of a temporary store.

@@ -55,10 +55,10 @@ pub use blobs::{
     originals::{Originals, PlainPlace},
     stores::Stores,
 };
-pub use bucket::{BucketHandle, BucketState, Buckets};
+pub use bucket::{BucketHandle, BucketState, Buckets, compartment::Sharing};
 pub use config::{
-    BucketSettings, Compression, ConvertConfig, EffortSetting, Encryption, EngineConfig, NotifyConfig, SafetyConfig,
-    ScrubConfig, SecondCopies,
+    BucketSettings, Compression, ConvertConfig, EffortSetting, Encryption, EngineConfig, Isolation, NotifyConfig,
+    SafetyConfig, ScrubConfig, SecondCopies, StorageHeaders,
 };
 pub use error::{EngineError, StoreError};
 pub use facts::{Checksum, Facts, Form, ObjectEncryption, PartFacts, PartSize, StorageFacts, Stretch};

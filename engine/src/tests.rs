@@ -1,6 +1,7 @@
 //! The engine through its own public functions, on a real disk and a real catalog.
 
 mod collecting;
+mod compartments;
 mod documents;
 mod forks;
 mod holding;
@@ -41,6 +42,8 @@ pub(crate) fn settings(compression: Compression, encryption: Encryption) -> Buck
         read_through: None,
         keysets: Vec::new(),
         configurations: Default::default(),
+        isolation: None,
+        storage_headers: Default::default(),
     }
 }
 

@@ -90,6 +90,8 @@ fn config(data: &Path) -> EngineConfig {
         backend: "local".into(),
         keysets: Vec::new(),
         configurations: BTreeMap::new(),
+        isolation: None,
+        storage_headers: Default::default(),
         read_through: None,
     };
     EngineConfig { memory_bytes_max: 1 << 30, schedule_jobs: true, ..EngineConfig::temporary(data, settings) }

@@ -49,6 +49,23 @@ impl<C: Catalog> Desk<C> {
         Desk { catalog: Arc::clone(&self.catalog), bucket, epoch: self.epoch }
     }
 
+    /// The domain of its blobs.
+    pub fn domain(&self) -> Domain {
+        Domain { bucket: self.bucket.id, key_epoch: 0, backend: "local".into(), compartment: None }
+    }
+
+    /// That domain, then those that differ from it in one thing.
+    pub fn domain_and_others(&self, bucket: BucketId) -> Vec<Domain> {
+        let here = self.domain();
+        vec![
+            here.clone(),
+            Domain { bucket, ..here.clone() },
+            Domain { key_epoch: 1, ..here.clone() },
+            Domain { backend: "cloud".into(), ..here.clone() },
+            Domain { compartment: Some(Compartment([1; 16])), ..here },
+        ]
+    }
+
     /// A whole blob of `plain_len` bytes, stored as half of them.
     pub fn whole(&self, plain_len: u64) -> NewBlob {
         let row = BlobRow {
@@ -68,6 +85,7 @@ impl<C: Catalog> Desk<C> {
             inline: None,
             original: None,
             pack: false,
+            compartment: None,
             copy: None,
         };
         NewBlob { row, bases: Vec::new(), deferred: false, heat_bytes: 0 }

@@ -13,7 +13,7 @@ fn hooks(seed: u32) -> Vec<u32> {
 
 impl<C: Catalog> Desk<C> {
     fn query(&self, hooks: Vec<u32>) -> HookQuery {
-        HookQuery { bucket: self.bucket.id, key_epoch: 0, backend: "local".into(), hooks, limit: 8 }
+        HookQuery { domain: self.domain(), hooks, limit: 8 }
     }
 
     /// Puts `key` as a whole blob with the hooks of one region.
@@ -49,23 +49,43 @@ pub async fn what_shares_most_hooks_is_found_first<F: Factory>(factory: &F) {
     desk.assert_sound().await;
 }
 
-/// Another bucket, another key epoch, another backend (E11).
+/// Another bucket, another key epoch, another backend, another compartment (E11).
 pub async fn hooks_do_not_leave_their_domain<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
     let other = desk.with_bucket("other").await;
     let blob = desk.put_with_hooks("k", hooks(1)).await;
     assert_eq!(other.found(hooks(1)).await, []);
-    let elsewhere = [
-        HookQuery { key_epoch: 1, ..desk.query(hooks(1)) },
-        HookQuery { backend: "cloud".into(), ..desk.query(hooks(1)) },
-        HookQuery { bucket: other.bucket.id, ..desk.query(hooks(1)) },
-    ];
-    for query in elsewhere {
+    for domain in desk.domain_and_others(other.bucket.id).into_iter().skip(1) {
+        let query = HookQuery { domain, ..desk.query(hooks(1)) };
         assert_eq!(desk.catalog.resembling(&query).await.unwrap(), [], "{query:?}");
     }
     let same = other.put_with_hooks("k", hooks(1)).await;
     assert_eq!(desk.found(hooks(1)).await, [(blob, 0, 24)]);
     assert_eq!(other.found(hooks(1)).await, [(same, 0, 24)]);
+}
+
+/// In either direction, and what is of the whole bucket is of no compartment.
+pub async fn hooks_are_found_in_the_compartment_of_their_blob_alone<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    let mut blobs = Vec::new();
+    let compartments = [None, Some(Compartment([1; 16])), Some(Compartment([2; 16]))];
+    for (index, compartment) in compartments.into_iter().enumerate() {
+        let mut blob = desk.whole(100);
+        (blob.row.compartment, blob.row.digest) = (compartment, Some([6; 32]));
+        blobs.push(blob.row.clone());
+        let id = blob.row.id;
+        desk.catalog.put(desk.commit(&format!("k{index}"), vec![blob])).await.unwrap();
+        desk.catalog.remember_hooks(vec![BlobHooks { blob: id, regions: vec![hooks(1)] }]).await.unwrap();
+    }
+    for (row, compartment) in blobs.iter().zip(compartments) {
+        let domain = Domain { compartment, ..desk.domain() };
+        let found =
+            desk.catalog.resembling(&HookQuery { domain: domain.clone(), ..desk.query(hooks(1)) }).await.unwrap();
+        assert_eq!(found.iter().map(|found| found.blob.id).collect::<Vec<_>>(), [row.id], "{compartment:?}");
+        let duplicate = desk.catalog.duplicate(&domain, [6; 32], 100).await.unwrap();
+        assert_eq!(duplicate.as_ref(), Some(row), "{compartment:?}");
+    }
+    desk.assert_sound().await;
 }
 
 /// It is not found from the moment it dies, and its hooks are gone with its row.

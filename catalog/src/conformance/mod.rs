@@ -193,6 +193,7 @@ macro_rules! conformance_tests {
             hooks::{
                 what_shares_most_hooks_is_found_first,
                 hooks_do_not_leave_their_domain,
+                hooks_are_found_in_the_compartment_of_their_blob_alone,
                 a_dead_blob_is_not_found_and_its_hooks_go_with_it,
                 a_blob_in_quarantine_is_not_found,
                 only_live_whole_blobs_have_hooks,

@@ -198,25 +198,27 @@ pub async fn only_a_dying_blob_is_purged<F: Factory>(factory: &F) {
     desk.assert_sound().await;
 }
 
-/// Same bucket, key epoch, backend, length and digest, and alive.
+/// Same bucket, key epoch, backend, compartment, length and digest, and alive.
 pub async fn a_duplicate_is_found_only_alive_and_in_its_domain<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
     let other = desk.with_bucket("other").await;
-    let (catalog, bucket) = (&desk.catalog, desk.bucket.id);
+    let catalog = &desk.catalog;
     let mut blob = desk.whole(100);
     blob.row.digest = Some([6; 32]);
     let row = blob.row.clone();
     catalog.put(desk.commit("k", vec![blob])).await.unwrap();
     desk.put("without a digest").await;
-    assert_eq!(catalog.duplicate(bucket, 0, "local", [6; 32], 100).await.unwrap(), Some(row));
-    assert_eq!(catalog.duplicate(other.bucket.id, 0, "local", [6; 32], 100).await.unwrap(), None);
-    assert_eq!(catalog.duplicate(bucket, 1, "local", [6; 32], 100).await.unwrap(), None);
-    assert_eq!(catalog.duplicate(bucket, 0, "cloud", [6; 32], 100).await.unwrap(), None);
-    assert_eq!(catalog.duplicate(bucket, 0, "local", [7; 32], 100).await.unwrap(), None);
-    assert_eq!(catalog.duplicate(bucket, 0, "local", [6; 32], 101).await.unwrap(), None);
-    assert_eq!(catalog.duplicate(bucket, 0, "local", [6; 32], u64::MAX).await.unwrap(), None);
+    let found = async |domain: &Domain, digest, len| catalog.duplicate(domain, digest, len).await.unwrap();
+    let here = desk.domain();
+    assert_eq!(found(&here, [6; 32], 100).await, Some(row));
+    for domain in desk.domain_and_others(other.bucket.id).into_iter().skip(1) {
+        assert_eq!(found(&domain, [6; 32], 100).await, None, "{domain:?}");
+    }
+    assert_eq!(found(&here, [7; 32], 100).await, None);
+    assert_eq!(found(&here, [6; 32], 101).await, None);
+    assert_eq!(found(&here, [6; 32], u64::MAX).await, None);
     desk.delete("k").await;
-    assert_eq!(catalog.duplicate(bucket, 0, "local", [6; 32], 100).await.unwrap(), None);
+    assert_eq!(found(&here, [6; 32], 100).await, None);
 }
 
 /// With all that a collector needs to know.

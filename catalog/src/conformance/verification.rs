@@ -59,7 +59,7 @@ pub async fn a_blob_in_quarantine_is_no_base_and_no_duplicate<F: Factory>(factor
     blob.row.digest = Some([3; 32]);
     let (id, row) = (blob.row.id, blob.row.clone());
     catalog.put(desk.commit("k", vec![blob])).await.unwrap();
-    let duplicate = async || catalog.duplicate(row.bucket, 0, &row.backend, [3; 32], 1000).await.unwrap();
+    let duplicate = async || catalog.duplicate(&desk.domain(), [3; 32], 1000).await.unwrap();
     assert!(duplicate().await.is_some() && !catalog.is_quarantined(id).await.unwrap());
     assert!(catalog.quarantine(id, json!({"ranges": [[0, 9]]}), NOW).await.unwrap());
     assert!(!catalog.quarantine(id, json!({"ranges": [[0, 9]]}), NOW + 1).await.unwrap(), "it is known");

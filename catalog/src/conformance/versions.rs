@@ -17,7 +17,7 @@ pub async fn absence_is_none_and_not_an_error<F: Factory>(factory: &F) {
     assert_eq!(catalog.blobs(&[BlobKey([1; 16])]).await.unwrap(), []);
     assert_eq!(catalog.bases_of(BlobKey([1; 16])).await.unwrap(), []);
     assert_eq!(catalog.fan_in(BlobKey([1; 16])).await.unwrap(), 0);
-    assert_eq!(catalog.duplicate(bucket, 0, "local", [0; 32], 1).await.unwrap(), None);
+    assert_eq!(catalog.duplicate(&desk.domain(), [0; 32], 1).await.unwrap(), None);
     assert_eq!(catalog.parts(UploadId([1; 16]), 0, 10, true).await.unwrap(), []);
     assert_eq!(catalog.keys(bucket).await.unwrap(), []);
     assert_eq!(desk.delete("k").await, None);

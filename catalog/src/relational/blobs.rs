@@ -153,28 +153,28 @@ pub(crate) async fn lie_in<S: Session>(session: &mut S, backend: &str) -> Result
 /// Where an exact duplicate may be looked for.
 #[derive(Clone, Debug)]
 pub(crate) struct DuplicateQuery {
-    pub(crate) bucket: BucketId,
-    pub(crate) key_epoch: u32,
-    pub(crate) backend: String,
+    pub(crate) domain: Domain,
     pub(crate) digest: [u8; 32],
     pub(crate) plain_len: u64,
 }
 
 pub(crate) async fn duplicate<S: Session>(session: &mut S, query: &DuplicateQuery) -> Result<Option<BlobRow>> {
     let Ok(plain_len) = i64::try_from(query.plain_len) else { return Ok(None) };
+    let domain = &query.domain;
     let row = session
         .first(statement!(
             concat!(
                 "SELECT ",
                 rows::blob_columns!(),
                 " FROM blobs b WHERE b.bucket = $1 AND b.digest = $2 AND b.digest IS NOT NULL AND b.state = 0 AND b.damage IS NULL \
-                 AND b.key_epoch = $3 AND b.backend = $4 AND b.plain_len = $5 ORDER BY b.form, b.id LIMIT 1"
+                 AND b.key_epoch = $3 AND b.backend = $4 AND b.plain_len = $5 AND b.compartment IS NOT DISTINCT FROM $6 ORDER BY b.form, b.id LIMIT 1"
             ),
-            query.bucket.0,
+            domain.bucket.0,
             query.digest,
-            query.key_epoch,
-            query.backend.as_str(),
+            domain.key_epoch,
+            domain.backend.as_str(),
             plain_len,
+            domain.compartment.map(|compartment| compartment.0),
         ))
         .await?;
     row.as_ref().map(|row| rows::blob(row, 0)).transpose()

@@ -58,7 +58,7 @@ impl Sum {
 pub(crate) fn of_blob(row: &BlobRow) -> Result<i64> {
     let original = columns::original_text(row)?;
     let forms = &row.forms;
-    Ok(Sum::of("blobs")
+    let sum = Sum::of("blobs")
         .bytes(&row.id.0)
         .int(row.bucket.0)
         .int(row.key_epoch.into())
@@ -78,8 +78,12 @@ pub(crate) fn of_blob(row: &BlobRow) -> Result<i64> {
         .optional(row.inline.as_deref())
         .optional(original.as_deref().map(str::as_bytes))
         .int(row.pack.into())
-        .optional(row.copy.as_ref().map(|copy| copy.0.as_slice()))
-        .end())
+        .optional(row.copy.as_ref().map(|copy| copy.0.as_slice()));
+    // Rows of before there were compartments have the checksum that they had.
+    Ok(match row.compartment {
+        Some(compartment) => sum.bytes(&compartment.0).end(),
+        None => sum.end(),
+    })
 }
 
 /// Of a version's row. Its extents are bound to it by `extents_digest`; whether it is current

@@ -447,15 +447,8 @@ impl<E: Engine> Catalog for E {
         ask!(self, Statement, (backend) | session | blobs::lie_in(session, &backend))
     }
 
-    async fn duplicate(
-        &self,
-        bucket: BucketId,
-        key_epoch: u32,
-        backend: &str,
-        digest: [u8; 32],
-        plain_len: u64,
-    ) -> Result<Option<BlobRow>> {
-        let query = DuplicateQuery { bucket, key_epoch, backend: backend.to_owned(), digest, plain_len };
+    async fn duplicate(&self, domain: &Domain, digest: [u8; 32], plain_len: u64) -> Result<Option<BlobRow>> {
+        let query = DuplicateQuery { domain: domain.clone(), digest, plain_len };
         ask!(self, Statement, (query) | session | blobs::duplicate(session, &query))
     }
 

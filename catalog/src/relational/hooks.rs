@@ -26,7 +26,7 @@ const HOOK_LEN: usize = 4;
 pub(crate) async fn remember<S: Session>(session: &mut S, blobs: &[BlobHooks]) -> Result<Outcome> {
     let one = |blob: &BlobHooks| {
         Statement::locking(
-            "SELECT id, bucket, key_epoch, backend FROM blobs WHERE id = $1 AND state = 0 AND form = 0 \
+            "SELECT id, bucket, key_epoch, backend, compartment FROM blobs WHERE id = $1 AND state = 0 AND form = 0 \
              AND original IS NULL AND first_region IS NULL",
             vec![blob.blob.0.into()],
             Lock::Update,
@@ -36,7 +36,13 @@ pub(crate) async fn remember<S: Session>(session: &mut S, blobs: &[BlobHooks]) -
     let mut fresh: BTreeMap<BlobKey, (&BlobHooks, u32)> = BTreeMap::new();
     for (blob, row) in blobs.iter().zip(&known) {
         if let Some(row) = row.first().filter(|_| !blob.regions.is_empty()) {
-            fresh.insert(blob.blob, (blob, salt(BucketId(row.int(1)?), row.small(2)?, row.text(3)?)));
+            let domain = Domain {
+                bucket: BucketId(row.int(1)?),
+                key_epoch: row.small(2)?,
+                backend: row.text(3)?.to_owned(),
+                compartment: if row.is_null(4) { None } else { Some(Compartment(row.array(4)?)) },
+            };
+            fresh.insert(blob.blob, (blob, salt(&domain)));
         }
     }
     let regions: usize = fresh.values().map(|(blob, _)| blob.regions.len().min(REGIONS_MAX)).sum();
@@ -101,7 +107,8 @@ pub(crate) async fn forget<S: Session>(session: &mut S, blob: BlobKey, first: i6
 }
 
 pub(crate) async fn resembling<S: Session>(session: &mut S, query: &HookQuery) -> Result<Vec<Resembling>> {
-    let salt = salt(query.bucket, query.key_epoch, &query.backend);
+    let domain = &query.domain;
+    let salt = salt(domain);
     let hooks: BTreeSet<u32> = query.hooks.iter().map(|hook| hook ^ salt).collect();
     let one = |hook| {
         statement!(
@@ -124,12 +131,13 @@ pub(crate) async fn resembling<S: Session>(session: &mut S, query: &HookQuery) -
                 "SELECT r.region, ",
                 rows::blob_columns!(),
                 " FROM sketched_regions r JOIN blobs b ON b.id = r.blob WHERE r.number = $1 AND b.state = 0 AND b.form = 0 AND b.damage IS NULL \
-                 AND b.bucket = $2 AND b.key_epoch = $3 AND b.backend = $4"
+                 AND b.bucket = $2 AND b.key_epoch = $3 AND b.backend = $4 AND b.compartment IS NOT DISTINCT FROM $5"
             ),
             number,
-            query.bucket.0,
-            query.key_epoch,
-            query.backend.as_str(),
+            domain.bucket.0,
+            domain.key_epoch,
+            domain.backend.as_str(),
+            domain.compartment.map(|compartment| compartment.0),
         )
     };
     let found = session.run(best.iter().map(|(_, number)| one(*number)).collect()).await?;
@@ -145,10 +153,11 @@ pub(crate) async fn resembling<S: Session>(session: &mut S, query: &HookQuery) -
 }
 
 /// What a domain's hooks are mixed with, so that what is common in one bucket does not crowd the
-/// postings of another. Part of the schema: FNV-1a over bucket, key epoch and backend, its upper
-/// half.
-fn salt(bucket: BucketId, key_epoch: u32, backend: &str) -> u32 {
+/// postings of another. Part of the schema: FNV-1a over bucket, key epoch, backend and, where there
+/// is one, compartment; its upper half.
+fn salt(Domain { bucket, key_epoch, backend, compartment }: &Domain) -> u32 {
     let bytes = bucket.0.to_le_bytes().into_iter().chain(key_epoch.to_le_bytes()).chain(backend.bytes());
+    let bytes = bytes.chain(compartment.iter().flat_map(|compartment| compartment.0));
     let hash =
         bytes.fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
     (hash >> 32) as u32

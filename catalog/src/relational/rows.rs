@@ -70,7 +70,7 @@ macro_rules! blob_columns {
     () => {
         "b.id, b.bucket, b.key_epoch, b.backend, b.form, b.state, b.plain_len, b.stored_len, b.root_offset, b.root_len, \
          b.root_tag, b.digest, b.raw_plain, b.zstd_plain, b.zstd_stored, b.delta_plain, b.delta_stored, b.inline_bytes, \
-         b.original, b.pack, b.copy_id, b.checksum"
+         b.original, b.pack, b.copy_id, b.compartment, b.checksum"
     };
 }
 pub(crate) use blob_columns;
@@ -105,16 +105,17 @@ pub(crate) fn blob(row: &Row, first: usize) -> Result<BlobRow> {
         original: original(row, first + 18)?,
         pack: row.int(first + 19)? != 0,
         copy: optional_blob(row, first + 20)?,
+        compartment: if row.is_null(first + 21) { None } else { Some(Compartment(row.array(first + 21)?)) },
     };
-    checksums::compare(row, first + 21, checksums::of_blob(&blob)?, "blob", || hex::encode(blob.id.0))?;
+    checksums::compare(row, first + 22, checksums::of_blob(&blob)?, "blob", || hex::encode(blob.id.0))?;
     Ok(blob)
 }
 
 pub(crate) fn insert_blob(row: &BlobRow) -> Result<Statement> {
     Ok(statement!(
         "INSERT INTO blobs (id, bucket, key_epoch, backend, form, state, plain_len, stored_len, root_offset, root_len, root_tag, \
-         digest, raw_plain, zstd_plain, zstd_stored, delta_plain, delta_stored, inline_bytes, original, pack, checksum) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)",
+         digest, raw_plain, zstd_plain, zstd_stored, delta_plain, delta_stored, inline_bytes, original, pack, compartment, checksum) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)",
         row.id.0,
         row.bucket.0,
         row.key_epoch,
@@ -138,6 +139,7 @@ pub(crate) fn insert_blob(row: &BlobRow) -> Result<Statement> {
         row.inline.clone(),
         original_text(row)?.as_deref(),
         i64::from(row.pack),
+        row.compartment.map(|compartment| compartment.0),
         checksums::of_blob(row)?,
     ))
 }

@@ -58,6 +58,7 @@ const MIGRATIONS: &[&str] = &[
     LOCKS,
     CHECKSUMS,
     NOTICES,
+    COMPARTMENTS,
 ];
 
 const FIRST: &str = "
@@ -363,4 +364,9 @@ CREATE TABLE notice_lanes (
   waiting {int} NOT NULL CHECK (waiting >= 0),
   lost {int} NOT NULL CHECK (lost >= 0)
 ){table};
+";
+
+/// Parts of a bucket whose content is kept apart. What was there before belongs to none.
+const COMPARTMENTS: &str = "
+ALTER TABLE blobs ADD COLUMN compartment {bytes};
 ";

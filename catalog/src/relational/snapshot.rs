@@ -61,6 +61,7 @@ pub(crate) const TABLES: &[Table] = &[
             "damage",
             "pack",
             "copy_id",
+            "compartment",
             "checksum",
         ],
     },

@@ -1,6 +1,6 @@
 //! Blobs, and what is known of them.
 
-use super::ids::{BlobKey, BucketId, Seq, UnixMs, UploadId, VersionId};
+use super::ids::{BlobKey, BucketId, Compartment, Seq, UnixMs, UploadId, VersionId};
 use serde::{Deserialize, Serialize};
 
 /// What kind of content a blob row stands for.
@@ -119,6 +119,10 @@ pub struct BlobRow {
     /// True when it holds the contents of several small objects.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pack: bool,
+    /// Within the bucket, whose content it may be a base or a duplicate of; `None`: the whole
+    /// bucket's, as rows of before there were compartments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compartment: Option<Compartment>,
     /// The id of its second copy in the same backend, which is as long as it is. Changes while the
     /// blob lives ([`CopyCommit`]), unlike everything above; never set in a commit that brings the
     /// blob.
@@ -245,15 +249,24 @@ pub struct BlobHooks {
     pub regions: Vec<Vec<u32>>,
 }
 
-/// Which blobs of one domain have some of these hooks?
+/// The objects that may be bases or duplicates of each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HookQuery {
+pub struct Domain {
     /// Bucket.
     pub bucket: BucketId,
     /// Key epoch.
     pub key_epoch: u32,
     /// Backend.
     pub backend: String,
+    /// Compartment of the bucket.
+    pub compartment: Option<Compartment>,
+}
+
+/// Which blobs of one domain have some of these hooks?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookQuery {
+    /// The domain.
+    pub domain: Domain,
     /// The hooks.
     pub hooks: Vec<u32>,
     /// Most regions wanted.

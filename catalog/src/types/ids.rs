@@ -20,6 +20,11 @@ pub struct UploadId(#[serde(with = "crate::encoding::hex_array")] pub [u8; 16]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BlobKey(#[serde(with = "crate::encoding::hex_array")] pub [u8; 16]);
 
+/// A part of a bucket whose content is nobody's base or duplicate outside of it: 16 bytes that the
+/// engine chose. Equality is all the catalog asks of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Compartment(#[serde(with = "crate::encoding::hex_array")] pub [u8; 16]);
+
 /// Position in the catalog's total order of mutations (I12). Starts at 1.
 pub type Seq = i64;
 

@@ -30,10 +30,10 @@ use crate::{
     write::publish::Publisher,
 };
 use catalog::{
-    BlobForm, BlobKey, BlobRow, BlobState, BucketId, Catalog, CatalogError, Content, Extent, NewBlob, PackUse,
-    Referrer, RewriteCommit, Seq, UnixMs,
+    BlobForm, BlobKey, BlobRow, BlobState, BucketId, Catalog, CatalogError, Compartment, Content, Extent, NewBlob,
+    PackUse, Referrer, RewriteCommit, Seq, UnixMs,
 };
-use contents::{Member, build, footprint, is_sparse, member_table, scaled, worth_packing};
+use contents::{Member, build, footprint, is_sparse, member_table, place_of, scaled, worth_packing};
 use delta_codec::whole;
 use futures::{StreamExt, TryStreamExt};
 use object_format::{BlobId, ObjectFacts};
@@ -81,6 +81,9 @@ pub struct Packing {
     /// Versions that changed meanwhile, or would not have shrunk.
     pub left_alone: u64,
 }
+
+/// What may lie in one pack: content of one compartment of a bucket.
+type Waiting = BTreeMap<(BucketId, Option<Compartment>), Vec<Member>>;
 
 /// Is told how many objects have been packed; false ends the run.
 type GoOn<'a> = &'a (dyn Fn(u64) -> bool + Sync);
@@ -132,7 +135,7 @@ impl Packer {
         report: &mut Packing,
     ) -> Result<(), EngineError> {
         let mut buckets = self.buckets_that_pack().await?;
-        let mut waiting: BTreeMap<BucketId, Vec<Member>> = BTreeMap::new();
+        let mut waiting = Waiting::new();
         let from = self.looks.packing_from(cursor.seq);
         let mut next = from;
         loop {
@@ -151,17 +154,17 @@ impl Packer {
                     && wants_packing(&content)
                 {
                     let facts = self.read.open_facts(handle, &content.version)?;
-                    waiting.entry(content.version.bucket).or_default().push(Member { content, facts });
+                    waiting.entry(place_of(&content)).or_default().push(Member { content, facts });
                 }
             }
             let last = young || !whole_round;
             if last && (gather || !waiting.is_empty()) {
                 self.fetch_waiting(cursor, &buckets, &mut waiting).await?;
             }
-            for (bucket, members) in &mut waiting {
+            for ((bucket, compartment), members) in &mut waiting {
                 let Some(handle) = buckets.get(bucket) else { continue };
                 let leave = if last { Leave::Few { gather } } else { Leave::Part };
-                self.pack_bucket(handle, members, Gain::Needed, leave, go_on, report).await?;
+                self.pack_bucket(&handle.within(*compartment), members, Gain::Needed, leave, go_on, report).await?;
             }
             if !go_on(report.objects) {
                 // The cursor stays: what is packed already does not want packing again.
@@ -246,21 +249,21 @@ impl Packer {
         &self,
         cursor: &PackCursor,
         buckets: &BTreeMap<BucketId, BucketHandle>,
-        members: &mut BTreeMap<BucketId, Vec<Member>>,
+        members: &mut Waiting,
     ) -> Result<(), EngineError> {
         for seq in &cursor.waiting {
             let found = self.catalog.small_contents(seq - 1, MEMBER_LEN_MAX, 1).await?;
             for content in found.into_iter().filter(|content| content.version.seq == *seq && wants_packing(content)) {
                 if let Some(handle) = buckets.get(&content.version.bucket) {
                     let facts = self.read.open_facts(handle, &content.version)?;
-                    members.entry(content.version.bucket).or_default().push(Member { content, facts });
+                    members.entry(place_of(&content)).or_default().push(Member { content, facts });
                 }
             }
         }
         Ok(())
     }
 
-    /// Packs a bucket's members, sorted by name, and leaves those over that are too few for a pack.
+    /// Packs members of one compartment, sorted by name; too few for a pack are left over.
     async fn pack_bucket(
         self: &Arc<Self>,
         bucket: &BucketHandle,
@@ -409,6 +412,7 @@ impl Packer {
             inline: None,
             original: None,
             pack: true,
+            compartment: bucket.compartment(),
             copy: None,
         };
         Ok((row, built.bytes))
@@ -517,23 +521,25 @@ impl Packer {
     ) -> Result<(), EngineError> {
         let packs = self.catalog.packs(cursor.pack.unwrap_or(BlobKey([0; 16])), PACKS_EXAMINED).await?;
         cursor.pack = packs.last().filter(|_| packs.len() == PACKS_EXAMINED).map(|pack| pack.blob);
-        let mut survivors: BTreeMap<BucketId, Vec<Member>> = BTreeMap::new();
+        let mut survivors = Waiting::new();
         for pack in packs.into_iter().filter(|pack| is_sparse(pack.live_len, pack.plain_len)) {
             let Some(handle) = buckets.get(&pack.bucket) else { continue };
             let Some(contents) = self.movable_contents(&pack).await? else { continue };
-            let members = survivors.entry(pack.bucket).or_default();
+            let place = contents.first().map_or((pack.bucket, None), place_of);
+            let members = survivors.entry(place).or_default();
             for content in contents {
                 let facts = self.read.open_facts(handle, &content.version)?;
                 members.push(Member { content, facts });
             }
             report.emptied_packs += 1;
             if members.iter().map(Member::len).sum::<u64>() >= PACK_LEN {
-                self.pack_bucket(handle, members, Gain::Room, Leave::Part, go_on, report).await?;
+                self.pack_bucket(&handle.within(place.1), members, Gain::Room, Leave::Part, go_on, report).await?;
             }
         }
-        for (bucket, mut members) in survivors {
+        for ((bucket, compartment), mut members) in survivors {
             let Some(handle) = buckets.get(&bucket) else { continue };
-            self.pack_bucket(handle, &mut members, Gain::Room, Leave::Nothing, go_on, report).await?;
+            self.pack_bucket(&handle.within(compartment), &mut members, Gain::Room, Leave::Nothing, go_on, report)
+                .await?;
         }
         Ok(())
     }

@@ -170,8 +170,8 @@ pub(crate) struct Reencoder {
 }
 
 impl Reencoder {
-    /// Encodes what a blob holds anew in its bucket's present domain and moves every version over
-    /// to it. Parts of open uploads keep the old blob.
+    /// Encodes what a blob holds anew in its bucket's present domain, in the compartment that it
+    /// has, and moves every version over to it. Parts of open uploads keep the old blob.
     ///
     /// # Errors
     /// [`EngineError::Integrity`] when the content is not what it was stored as, and whatever
@@ -183,6 +183,7 @@ impl Reencoder {
         old: &BlobRow,
         reform: &Reform,
     ) -> Result<Reformed, EngineError> {
+        let bucket = &bucket.within(old.compartment);
         if old.inline.is_some() || self.serves_as_base(old, reform).await? {
             return Ok(Reformed::Kept);
         }
@@ -312,8 +313,7 @@ impl Reencoder {
 
     async fn twin_by_digest(&self, bucket: &BucketHandle, old: &BlobRow) -> Result<Option<BlobRow>, EngineError> {
         let Some(digest) = old.digest else { return Ok(None) };
-        let (epoch, backend) = (bucket.key_epoch(), bucket.settings.backend.as_str());
-        Ok(self.catalog.duplicate(bucket.row.id, epoch, backend, digest, old.plain_len).await?)
+        Ok(self.catalog.duplicate(&bucket.domain(), digest, old.plain_len).await?)
     }
 
     /// Reads a blob's content through the ordinary verified path and encodes it as the reform wants
@@ -397,7 +397,9 @@ impl Reencoder {
     async fn present_bases(&self, bucket: &BucketHandle, delta: &BlobRow) -> Result<Vec<BlobRow>, EngineError> {
         let mut present = Vec::new();
         for row in self.catalog.blobs(&self.catalog.bases_of(delta.id).await?).await? {
-            if row.backend == bucket.settings.backend && row.key_epoch == bucket.key_epoch() {
+            if row.backend == bucket.settings.backend
+                && (row.key_epoch, row.compartment) == (bucket.key_epoch(), bucket.compartment())
+            {
                 present.push(row);
             } else if let Some(twin) = self.twin_by_digest(bucket, &row).await? {
                 present.push(twin);

@@ -55,6 +55,7 @@ fn is_usable(row: &BlobRow, bucket: &BucketHandle) -> bool {
         && row.state == BlobState::Live
         && row.backend == bucket.settings.backend
         && row.key_epoch == bucket.key_epoch()
+        && row.compartment == bucket.compartment()
 }
 
 /// A base, and how far the content that a region looks for has moved in it.

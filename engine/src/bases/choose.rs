@@ -592,6 +592,5 @@ fn permille(share: f64) -> u32 {
 }
 
 fn hook_query(bucket: &BucketHandle, hooks: Vec<u32>) -> HookQuery {
-    let (key_epoch, backend) = (bucket.key_epoch(), bucket.settings.backend.clone());
-    HookQuery { bucket: bucket.row.id, key_epoch, backend, hooks, limit: CANDIDATES_MAX }
+    HookQuery { domain: bucket.domain(), hooks, limit: CANDIDATES_MAX }
 }

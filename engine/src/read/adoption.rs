@@ -138,6 +138,7 @@ impl Adopter {
                 inline: None,
                 original: Some(original),
                 pack: false,
+                compartment: None,
                 copy: None,
             };
             rows.push(NewBlob { row, bases: Vec::new(), deferred: false, heat_bytes: 0 });

@@ -52,6 +52,7 @@ mod tests {
             inline: (inline > 0).then(|| vec![0; inline]),
             original: None,
             pack: false,
+            compartment: None,
             copy: None,
         }
     }

@@ -171,6 +171,7 @@ mod tests {
             inline: None,
             original: None,
             pack: false,
+            compartment: None,
             copy: None,
         }
     }

@@ -455,7 +455,7 @@ impl Merge<'_> {
                 Some(Arc::new(self.keyring.kek().unwrap(KeyId(newest.id), newest.epoch, &newest.wrapped)?))
             }
         };
-        Ok(BucketHandle(Arc::new(BucketState::recovered(row, settings, key))))
+        Ok(BucketHandle::new(BucketState::recovered(row, settings, key)))
     }
 
     async fn count(&self, merged: &mut Merged) -> Result<(), EngineError> {

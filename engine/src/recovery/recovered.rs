@@ -467,7 +467,7 @@ impl Run<'_> {
         if key.is_none() != (settings.encryption == Encryption::Off) {
             return Err(other("its bucket's encryption is another one now"));
         }
-        Ok(BucketHandle(Arc::new(BucketState::recovered(row, settings, key))))
+        Ok(BucketHandle::new(BucketState::recovered(row, settings, key)))
     }
 
     async fn make_bucket(&self, name: &str, blob: &Unknown, found: Option<&FoundKey>) -> Result<Bucket, EngineError> {
@@ -533,6 +533,7 @@ impl Run<'_> {
             inline: None,
             original: None,
             pack: false,
+            compartment: None,
             copy: None,
         };
         Ok(NewBlob { row, bases, deferred: false, heat_bytes: 0 })

@@ -28,7 +28,7 @@ use catalog::{
     VersionLock,
 };
 use object_format::{BlobId, ObjectFacts};
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// The member of a manifest's facts that tells how bases were chosen.
 pub(crate) const CHOICES: &str = "base_choices";
@@ -122,9 +122,8 @@ impl Finisher {
             }
             None => Some(tail),
         };
-        let mut bases: Vec<BlobKey> = view.iter().map(|range| BlobKey(range.blob.0)).collect();
-        bases.sort_unstable();
-        bases.dedup();
+        let bases: BTreeSet<BlobKey> = view.iter().map(|range| BlobKey(range.blob.0)).collect();
+        let bases: Vec<BlobKey> = bases.into_iter().collect();
         let row = BlobRow {
             id: BlobKey(content.id.0),
             bucket: bucket.row.id,
@@ -142,6 +141,7 @@ impl Finisher {
             inline,
             original: None,
             pack: false,
+            compartment: bucket.compartment(),
             copy: None,
         };
         let (form, reason) =

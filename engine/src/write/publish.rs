@@ -346,10 +346,7 @@ impl Publisher {
         if plain_len == 0 {
             return Ok(Some(Stored { reason: Reason::Empty, ..Stored::copy_of(Vec::new()) }));
         }
-        let found = self
-            .catalog
-            .duplicate(bucket.row.id, bucket.key_epoch(), &bucket.settings.backend, digest, plain_len)
-            .await?;
+        let found = self.catalog.duplicate(&bucket.domain(), digest, plain_len).await?;
         Ok(found.map(|row| Stored::copy_of(vec![Extent { blob: row.id, offset: 0, len: plain_len }])))
     }
 

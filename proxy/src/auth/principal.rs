@@ -99,6 +99,18 @@ impl Principal {
         self.user.as_deref().map_or(ANONYMOUS_ID, |user| user.canonical_id.as_str())
     }
 
+    /// What tells this writer from every other, also from others of the same account: sessions that
+    /// are narrower than their user, and those of roles, are writers of their own. `None` for
+    /// nobody.
+    pub fn writer_id(&self) -> Option<String> {
+        match self.session() {
+            Some(session) if session.policy.is_some() || session.caller.is_some() => {
+                Some(format!("session {}", session.access_key_id))
+            }
+            _ => self.user().map(|user| format!("user {} {}", user.caller.account, user.name)),
+        }
+    }
+
     /// Whether the user may do everything, other users' uploads included.
     pub fn is_admin(&self) -> bool {
         let narrowed = self.session().is_some_and(|session| session.policy.is_some());

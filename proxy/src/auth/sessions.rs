@@ -29,6 +29,8 @@ const TOKEN_BYTES_MAX: usize = 32 << 10;
 /// A session: what its token said, held against the users and roles of now.
 #[derive(Debug)]
 pub(super) struct Session {
+    /// Its access key, which no other session has.
+    pub(super) access_key_id: String,
     /// Its own secret.
     pub(super) secret: SecretKey,
     /// Whom it acts as: the user who asked for it, or a role.
@@ -159,6 +161,7 @@ impl Session {
             _ => return Err(NoSecret::Unknown),
         };
         Ok(Self {
+            access_key_id: sealed.access_key_id.clone(),
             secret: SecretKey::new(sealed.secret.as_str()),
             acts_as,
             caller,

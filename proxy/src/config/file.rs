@@ -12,7 +12,7 @@ use super::{
 };
 use audit::Audit;
 use backend::Backend;
-use engine::{Compression, ConvertConfig, EffortSetting, Encryption, SecondCopies};
+use engine::{Compression, ConvertConfig, EffortSetting, Encryption, Isolation, SecondCopies, StorageHeaders};
 use notifications::Notifications;
 use prices::Prices;
 use serde::{Deserialize, Serialize};
@@ -137,11 +137,20 @@ pub(super) struct Defaults {
     pub(super) compression: Compression,
     pub(super) encryption: Encryption,
     pub(super) effort: EffortSetting,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) isolation: Option<Isolation>,
+    pub(super) storage_headers: StorageHeaders,
 }
 
 impl Default for Defaults {
     fn default() -> Self {
-        Self { compression: Compression::Delta, encryption: Encryption::Off, effort: EffortSetting::Auto }
+        Self {
+            compression: Compression::Delta,
+            encryption: Encryption::Off,
+            effort: EffortSetting::Auto,
+            isolation: None,
+            storage_headers: StorageHeaders::default(),
+        }
     }
 }
 
@@ -160,6 +169,10 @@ pub(super) struct Bucket {
     pub(super) backend: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) read_through: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) isolation: Option<Isolation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) storage_headers: Option<StorageHeaders>,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -23,6 +23,8 @@ impl Reader<'_> {
             read_through: None,
             keysets: Vec::new(),
             configurations: BTreeMap::new(),
+            isolation: file.defaults.isolation,
+            storage_headers: file.defaults.storage_headers,
         };
         let buckets = self.buckets(&defaults)?;
         self.check_limits()?;
@@ -90,6 +92,8 @@ impl Reader<'_> {
                 read_through: bucket.read_through.clone(),
                 keysets: Vec::new(),
                 configurations: BTreeMap::new(),
+                isolation: bucket.isolation.or(defaults.isolation),
+                storage_headers: bucket.storage_headers.unwrap_or(defaults.storage_headers),
             };
             buckets.insert(name.clone(), settings);
         }

@@ -2,6 +2,7 @@
 //! bucket's row and, where they matter, the object's facts. What a bucket says stands in its row,
 //! which every request reads anyway: a change counts for the next request of every replica.
 
+mod compartments;
 mod configure;
 mod context;
 mod grants;

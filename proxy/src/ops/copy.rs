@@ -52,8 +52,8 @@ impl Source {
 
 /// Copies an object.
 pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
-    let here = request.in_bucket().await?;
     let key = request.key()?.to_owned();
+    let here = request.in_bucket().await?.writing(&key)?;
     let sealing = here.sealing()?;
     let directive = MetadataDirective::from_headers(&request.headers)?;
     let tagging = TaggingDirective::from_headers(&request.headers)?;
@@ -147,8 +147,8 @@ pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
 
 /// Copies a range of an object into a part of an upload.
 pub(super) async fn upload_part_copy(request: &S3Request) -> Result<Answer> {
-    let here = request.in_bucket().await?;
     let key = request.key()?.to_owned();
+    let here = request.in_bucket().await?.writing(&key)?;
     let number = part_number(request)?;
     let open = here.open_upload(&key).await?;
     let source = request.copy_source().await?;

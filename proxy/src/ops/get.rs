@@ -7,7 +7,7 @@ use super::{
     request::{Answer, InBucket, Result, S3Request, empty, no_such_key, set, time_of},
     versions,
 };
-use crate::engine::{Facts, Form, ObjectInfo};
+use crate::engine::{Facts, Form, ObjectInfo, StorageHeaders};
 use futures::StreamExt as _;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use s3_wire::{
@@ -149,9 +149,12 @@ impl InBucket<'_> {
         if checksum_wanted && let Some(checksum) = &selection.checksum {
             object_facts::write_checksum(headers, checksum);
         }
-        if self.service.storage_headers {
+        let to_all = self.bucket.settings.storage_headers == StorageHeaders::Readers;
+        if self.service.storage_headers && (to_all || self.principal.is_admin()) {
             let may_read = |key: &str| self.may("s3:GetObject", &self.bucket, Some(key)).unwrap_or(false);
-            object_facts::write_storage(headers, facts, may_read);
+            let sizes =
+                if self.principal.is_admin() { object_facts::Sizes::Exact } else { object_facts::Sizes::Padded };
+            object_facts::write_storage(headers, facts, sizes, may_read);
         }
         Ok(Head { answer, content: Some(selection.range), unlocked })
     }

@@ -62,8 +62,8 @@ pub(super) async fn create(request: &S3Request) -> Result<Answer> {
 
 /// Stores one part.
 pub(super) async fn upload_part(request: &S3Request, body: &mut RequestBody) -> Result<Answer> {
-    let here = request.in_bucket().await?;
     let key = request.key()?;
+    let here = request.in_bucket().await?.writing(key)?;
     let number = part_number(request)?;
     let open = here.open_upload(key).await?;
     let sealing = request.unlock_upload(&open.facts)?;

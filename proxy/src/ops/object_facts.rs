@@ -138,12 +138,35 @@ pub(super) fn write_description(headers: &mut HeaderMap, content: ContentHeaders
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
 }
 
+/// How exactly stored sizes are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sizes {
+    /// As they are.
+    Exact,
+    /// Rounded up.
+    Padded,
+}
+
+/// A size rounded up, by 12 % at most, and less the larger it is: what it tells grows with the
+/// logarithm of the logarithm of the size. Source: Nikitin et al., "Reducing Metadata Leakage from
+/// Encrypted Files and Communication with PURBs" (2019), Algorithm 1 (Padmé).
+fn padded(bytes: u64) -> u64 {
+    if bytes < 2 {
+        return bytes;
+    }
+    let exponent = bytes.ilog2();
+    let low_bits = exponent - (exponent.ilog2() + 1);
+    let mask = (1 << low_bits) - 1;
+    bytes.saturating_add(mask) & !mask
+}
+
 /// `x-deltaweir-*`. Base keys are percent-encoded, because they may hold commas and anything else;
 /// those the caller may not read are left out.
-pub(super) fn write_storage(headers: &mut HeaderMap, facts: &Facts, may_read: impl Fn(&str) -> bool) {
+pub(super) fn write_storage(headers: &mut HeaderMap, facts: &Facts, sizes: Sizes, may_read: impl Fn(&str) -> bool) {
     let storage = &facts.storage;
+    let stored_bytes = if sizes == Sizes::Exact { storage.stored_bytes } else { padded(storage.stored_bytes) };
     set(headers, "x-deltaweir-form", storage.form.as_str());
-    set(headers, "x-deltaweir-stored-bytes", &storage.stored_bytes.to_string());
+    set(headers, "x-deltaweir-stored-bytes", &stored_bytes.to_string());
     set(headers, "x-deltaweir-reason", &utf8_percent_encode(&storage.reason, PLAIN_TEXT).to_string());
     let visible = |key: &&String| may_read(key);
     let bases: Vec<String> = storage.bases.iter().filter(visible).map(|key| encoded_path(key)).collect();
@@ -193,6 +216,17 @@ mod tests {
             assert_eq!(told.get(name), Some(value), "{name}");
         }
         assert_eq!(told[header::ACCEPT_RANGES], "bytes");
+    }
+
+    #[test]
+    fn padded_sizes_are_few_and_hardly_longer() {
+        for (bytes, told) in [(0, 0), (1, 1), (9, 10), (1000, 1024), (1025, 1088), (1_000_000, 1_015_808)] {
+            assert_eq!(padded(bytes), told, "{bytes}");
+        }
+        let sizes: std::collections::BTreeSet<u64> = (1..=1 << 20).map(padded).collect();
+        assert!(sizes.len() < 400, "{}", sizes.len());
+        assert!((1..1 << 20).all(|bytes| padded(bytes) >= bytes && padded(bytes) * 100 <= bytes * 113));
+        assert!(padded(u64::MAX) > u64::MAX / 2);
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> 
     headers::refuse_unsupported(&request.headers)?;
     let tags = fields.get("tagging").map(|document| parse_tagging(document.as_bytes(), OBJECT_TAGS_MAX)).transpose()?;
     let request = tags.as_ref().map_or_else(|| request.clone(), |tags| request.saying_tags(tags));
-    let here = request.in_bucket().await?;
+    let here = request.in_bucket().await?.writing(key.as_str())?;
     request.authorize("s3:PutObject", &here.bucket, Some(key.as_str())).await?;
     request.authorize_additions(&here.bucket, key.as_str())?;
     let mut facts = object_facts::from_headers(&request.headers)?;

@@ -35,6 +35,8 @@ impl Adopting {
             read_through: None,
             keysets: Vec::new(),
             configurations: Default::default(),
+            isolation: None,
+            storage_headers: Default::default(),
         };
         let config = EngineConfig::temporary(&dir.path().join("data"), settings);
         let metrics = Metrics::new();

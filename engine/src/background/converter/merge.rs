@@ -29,7 +29,7 @@ use crate::{
         plan::{self, BaseOutcome, DELTA_LEN_MIN},
     },
     blobs::open::Blobs,
-    bucket::{BucketHandle, Buckets, digest_of},
+    bucket::{BucketHandle, Buckets, compartment::compartment_of, digest_of},
     config::Compression,
     deployment::{keyring::random, writer::Writer},
     error::{EngineError, StoreError},
@@ -212,6 +212,7 @@ impl Merger {
         let bound: HashSet<BlobKey> = self.catalog.bound_blobs(version.id).await?.into_iter().collect();
         let content = self.catalog.version(version.bucket, &version.key, version.id).await?;
         let Some(content) = content else { return Ok(true) };
+        let bucket = bucket.within(compartment_of(&content.blobs));
         let (pieces, sources) = numbers_of(&content, &bound)?;
         let groups = groups::groups(&pieces, &sources);
         let rewrite_after = groups.len().div_ceil(REWRITES);

@@ -1,10 +1,11 @@
 //! What lies in a pack: its members, their table, and the blob they make.
 
 use crate::{
+    bucket::compartment::compartment_of,
     error::EngineError,
     facts::{Facts, StorageFacts, from_json, to_json},
 };
-use catalog::{Content, Extent, FormBytes};
+use catalog::{BucketId, Compartment, Content, Extent, FormBytes};
 use delta_codec::whole;
 use object_format::{
     BlobId, BlobKind, BlobSpec, BlobWriter, Coding, DomainKey, ObjectFacts, Seal, Segment, blob::segment_digest,
@@ -143,6 +144,11 @@ pub(crate) fn members_of(table: &[u8]) -> Result<Vec<MemberRow>, EngineError> {
 pub(super) fn footprint(content: &Content) -> u64 {
     let inline: usize = content.blobs.iter().filter_map(|row| row.inline.as_ref()).map(Vec::len).sum();
     (inline + content.version.facts.len() + content.version.key.len()) as u64 + 512
+}
+
+/// What a version may be packed together with: its bucket, and the compartment in it.
+pub(super) fn place_of(content: &Content) -> (BucketId, Option<Compartment>) {
+    (content.version.bucket, compartment_of(&content.blobs))
 }
 
 /// A pack of which less than half is in use.

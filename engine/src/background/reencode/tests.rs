@@ -95,6 +95,26 @@ async fn a_rewrite_changes_no_byte_and_no_fact_that_a_client_sees() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn content_stays_in_its_compartment_when_it_is_encoded_anew() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("delta").await;
+    let own = bucket.sharing(crate::Sharing::Writer("ann")).expect("shares");
+    let v2 = two_versions(&deployment, &own).await;
+    // Nearer than what its writer has, but of the whole bucket.
+    deployment.put(&bucket, "v-3", &v2).await;
+    let base = blob_of(&deployment, &own, "v-1").await;
+    for (wish, form) in [(Wish::Whole, BlobForm::Whole), (Wish::Best, BlobForm::Delta)] {
+        let old = blob_of(&deployment, &bucket, "v-2").await;
+        let outcome = reencoder(&deployment).reencode(&bucket, &old, &reform(wish)).await.expect("rewritten");
+        let Reformed::Moved(new) = outcome else { panic!("{outcome:?}") };
+        assert_eq!((new.form, new.compartment), (form, own.compartment()));
+    }
+    let delta = blob_of(&deployment, &bucket, "v-2").await;
+    assert_eq!(deployment.engine.catalog().bases_of(delta.id).await.expect("read"), [base.id]);
+    assert_sound(&deployment).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn of_two_rewriters_one_wins_and_the_other_leaves_nothing() {
     let deployment = Deployment::start(512 << 20).await;
     let bucket = deployment.bucket("delta").await;

@@ -100,7 +100,8 @@ impl Reencoder {
             let is_here = row.state == BlobState::Live
                 && row.original.is_none()
                 && row.backend == bucket.settings.backend
-                && row.key_epoch == bucket.key_epoch();
+                && row.key_epoch == bucket.key_epoch()
+                && row.compartment == bucket.compartment();
             if !is_here || self.catalog.fan_in(row.id).await? > 0 || self.catalog.referrers(row.id, 2).await?.len() > 1
             {
                 return Ok(false);
