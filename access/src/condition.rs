@@ -6,10 +6,10 @@
 use crate::{
     context::{Context, Key},
     error::PolicyError,
+    network::Network,
     pattern::Pattern,
 };
 use serde_json::Value;
-use std::net::IpAddr;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 /// One key of one operator.
@@ -283,40 +283,6 @@ fn arn_fits(wanted: &Pattern, value: &str, context: &dyn Context) -> bool {
         && parts.all(|(wanted, value)| {
             Pattern::parse(wanted, false).is_ok_and(|wanted| wanted.matches(value, context, false))
         })
-}
-
-/// Addresses with a common prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Network {
-    address: IpAddr,
-    bits: u8,
-}
-
-impl Network {
-    fn parse(text: &str) -> Option<Self> {
-        let (address, bits) = match text.split_once('/') {
-            None => (text, None),
-            Some((address, bits)) => (address, Some(bits.parse::<u8>().ok()?)),
-        };
-        let address: IpAddr = address.parse().ok()?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.unwrap_or(most);
-        (bits <= most).then_some(Self { address, bits })
-    }
-
-    fn contains(self, address: IpAddr) -> bool {
-        let shares = |a: u128, b: u128, width: u8| self.bits == 0 || (a ^ b) >> (width - self.bits) == 0;
-        match (self.address, address.to_canonical()) {
-            (IpAddr::V4(a), IpAddr::V4(b)) => shares(a.to_bits().into(), b.to_bits().into(), 32),
-            (IpAddr::V6(a), IpAddr::V6(b)) => shares(a.to_bits(), b.to_bits(), 128),
-            _ => false,
-        }
-    }
-
-    /// S3 takes networks wider than these for public.
-    fn is_narrow(self) -> bool {
-        self.bits >= if self.address.is_ipv4() { 8 } else { 32 }
-    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod context;
 mod decision;
 mod document;
 mod error;
+mod network;
 mod pattern;
 mod principal;
 mod public;
@@ -32,4 +33,5 @@ pub use decision::{
 };
 pub use document::{Document, Finding, Statement};
 pub use error::PolicyError;
+pub use network::Network;
 pub use principal::{Caller, RoleSession};

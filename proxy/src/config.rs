@@ -4,6 +4,7 @@
 //! What is wrong is refused with the path of the key; nothing is guessed.
 //! `docs/reference/configuration.md` is the page for operators.
 
+mod access_log;
 mod audit;
 mod backends;
 mod environment;
@@ -18,6 +19,7 @@ mod storage;
 mod values;
 mod warnings;
 
+pub use access_log::AccessLogConfig;
 pub use audit::AuditConfig;
 pub use environment::Environment;
 pub use error::ConfigError;
@@ -64,6 +66,8 @@ pub struct ServeConfig {
     pub webhooks: BTreeMap<String, WebhookConfig>,
     /// Logging.
     pub log: LogConfig,
+    /// The access log, where it has lines of its own.
+    pub access_log: Option<AccessLogConfig>,
     /// The audit log; `None`: there is none.
     pub audit: Option<AuditConfig>,
     /// What the store costs, where the operator says so.
@@ -173,6 +177,7 @@ impl ServeConfig {
             stores: reader.all_stores()?,
             webhooks: reader.webhooks()?,
             log: LogConfig { filter: file.log.filter.clone(), format: file.log.format },
+            access_log: reader.access_log()?,
             audit: reader.audit()?,
             prices: reader.prices()?,
             warnings: reader.warnings().into_iter().chain(modes.into_warnings()).collect(),

@@ -131,6 +131,7 @@ metrics! {
     rejected_total: IntCounterVec, "requests", ["reason"]; "Requests and connections refused before their operation ran."
     auth_total: IntCounterVec, "requests", ["result", "reason"]; "Verified signatures and authorization decisions."
     clock_skew_seconds: Histogram, "seconds", [], SKEW; "How far the date of a verified signature lies from this machine's clock, either way."
+    access_log_failures_total: IntCounter, "lines", []; "Lines of the access log that could not be written."
     audit_failures_total: IntCounter, "lines", []; "Lines of the audit log that could not be written, or not brought to the disk."
     integrity_errors_total: IntCounter, "requests", []; "Requests that failed because stored bytes were missing or damaged."
 }

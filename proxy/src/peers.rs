@@ -3,10 +3,12 @@
 mod failures;
 mod places;
 mod shares;
+mod trusted;
 
 pub use failures::{Failures, Held};
 pub use places::{Place, Places, UnderWay};
 pub use shares::{Holder, Share, Shares};
+pub use trusted::TrustedProxies;
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -1,5 +1,6 @@
 //! Listeners, connections and their end. What a request means begins in [`service`].
 
+mod access_log;
 mod connections;
 mod door;
 mod heads;
@@ -11,6 +12,7 @@ pub mod service;
 mod sts;
 mod tls;
 
+pub use access_log::{AccessLog, Ended, LineFormat};
 pub use record::RequestRecord;
 pub use response::ResponseBody;
 pub use service::S3Service;
@@ -22,6 +24,8 @@ use crate::{
     peers::{Ends, Places},
 };
 use connections::{Budget, Connections, TcpAccept, UnixAccept, builder};
+use http::Request;
+use hyper::body::Incoming;
 use hyper_util::server::graceful::GracefulShutdown;
 use least_rate::LeastRate;
 use std::{
@@ -205,8 +209,11 @@ async fn serve_admin(
     let builder = builder(config.head_timeout);
     let connections = Connections { builder, graceful: &graceful, config, stop, least_rate: None };
     let direct = |ends: Ends| {
-        let (service, s3) = (service.clone(), s3.clone());
-        move |request| door::answer(service.clone(), s3.clone(), ends, request)
+        let (service, s3, proxies) = (service.clone(), s3.clone(), config.trusted_proxies.clone());
+        move |request: Request<Incoming>| {
+            let peer = proxies.client_of(ends.peer, request.headers());
+            door::answer(service.clone(), s3.clone(), Ends { peer, ..ends }, request)
+        }
     };
     let over_socket = |_: Ends| {
         let service = service.clone();

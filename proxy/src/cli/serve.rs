@@ -8,10 +8,10 @@ use super::{
 use crate::{
     admin::{Access, AdminService},
     auth::{Credentials, Users, admin_token, root},
-    config::{ConfigError, LogConfig, LogFormat, ServeConfig},
+    config::{AccessLogConfig, ConfigError, LogConfig, LogFormat, ServeConfig},
     engine::{Engine, EngineError},
     metrics::Metrics,
-    server::{Certificate, S3Service, Server},
+    server::{AccessLog, Certificate, S3Service, Server},
     stores::open_engine,
     webhooks::Webhooks,
 };
@@ -134,6 +134,7 @@ async fn serve_once(
 
     let users = Users::new(root.clone(), config.users).with_roles(config.roles);
     let s3 = S3Service::new(&config.server, engine.clone(), metrics.clone(), users);
+    let access_log = log_requests(&s3, config.access_log)?;
     let (ending, end) = watch::channel(false);
     let access = Access::new(&config.server, &admin_token);
     let users = Box::new({
@@ -152,6 +153,7 @@ async fn serve_once(
     });
     let reload = Reload {
         load: load.clone(),
+        access_log,
         set_filter: set_filter.clone(),
         root,
         s3: s3.clone(),
@@ -167,6 +169,14 @@ async fn serve_once(
     }
     tracing::info!(in_time, "stopped");
     Ok(if is_damaged { End::Damaged(listen) } else { End::Stopped })
+}
+
+/// Opens the access log where it has lines of its own.
+fn log_requests(s3: &S3Service, config: Option<AccessLogConfig>) -> Result<Option<Arc<AccessLog>>, Failure> {
+    let Some(AccessLogConfig { format, path }) = config else { return Ok(None) };
+    let log = Arc::new(AccessLog::open(format, path, s3.metrics().access_log_failures_total.clone())?);
+    s3.log_to(log.clone());
+    Ok(Some(log))
 }
 
 /// Ends the server when the process is told to, or the catalog is found damaged and may be made
@@ -192,10 +202,12 @@ async fn until_end(
     is_damaged
 }
 
-/// What SIGHUP changes: users and roles with their policies, the certificate, the log's filter.
+/// What SIGHUP changes: users and roles with their policies, the certificate, the log's filter. It
+/// opens the access log's file anew, so that it can be rotated.
 /// Everything else takes a restart.
 struct Reload {
     load: Arc<Mutex<Load>>,
+    access_log: Option<Arc<AccessLog>>,
     set_filter: Arc<SetFilter>,
     root: Option<Credentials>,
     s3: Arc<S3Service>,
@@ -222,6 +234,9 @@ impl Reload {
             (Some(certificate), Some(files)) => certificate.replace(files)?,
             (None, None) => {}
             _ => return Err(Failure("TLS is turned on or off by a restart only".into())),
+        }
+        if let Some(log) = &self.access_log {
+            log.reopen()?;
         }
         (self.set_filter)(filter).map_err(Failure)?;
         // Without a root pair in the configuration it is the one this process started with, unless

@@ -1,6 +1,7 @@
 //! The shape of the file. Every key, its default, nothing else: an unknown key is refused with its
 //! path.
 
+pub(super) mod access_log;
 mod audit;
 pub(super) mod backend;
 mod notifications;
@@ -10,6 +11,7 @@ use super::{
     error::ConfigError,
     values::{ByteSize, Interval, SecretText, without_password},
 };
+use access_log::AccessLog;
 use audit::Audit;
 use backend::Backend;
 use engine::{Compression, ConvertConfig, EffortSetting, Encryption, Isolation, SecondCopies, StorageHeaders};
@@ -42,6 +44,7 @@ pub(super) struct File {
     pub(super) eject: Eject,
     pub(super) convert: Convert,
     pub(super) log: Log,
+    pub(super) access_log: AccessLog,
     pub(super) audit: Audit,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) prices: Option<Prices>,
@@ -68,6 +71,7 @@ pub(super) struct Server {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) admin_read_token: Option<SecretText>,
     pub(super) admin_hosts: Vec<String>,
+    pub(super) trusted_proxies: Vec<String>,
     pub(super) admin_over_http: bool,
     pub(super) head_timeout: Interval,
     pub(super) stall_timeout: Interval,
@@ -89,6 +93,7 @@ impl Default for Server {
             admin_token: None,
             admin_read_token: None,
             admin_hosts: Vec::new(),
+            trusted_proxies: Vec::new(),
             admin_over_http: false,
             head_timeout: Interval(Duration::from_secs(30)),
             stall_timeout: Interval(Duration::from_secs(60)),

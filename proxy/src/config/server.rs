@@ -2,7 +2,7 @@
 //! needs.
 
 use super::{error::ConfigError, modes::Holds, reader::Reader, values::SecretText};
-use crate::auth::admin_token;
+use crate::{auth::admin_token, peers::TrustedProxies};
 use s3_wire::Domains;
 use secrecy::{ExposeSecret as _, SecretString};
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
@@ -36,6 +36,8 @@ pub struct ServerConfig {
     pub admin_read_token: Option<SecretString>,
     /// Names by which operators reach the admin listener, besides loopback and its address.
     pub admin_hosts: Vec<String>,
+    /// Proxies that are believed where a request comes from.
+    pub trusted_proxies: TrustedProxies,
     /// Whether the admin listener speaks TLS, with the certificate of `tls`.
     pub admin_tls: bool,
     /// Directories that callers of the admin listener may eject into.
@@ -132,6 +134,7 @@ impl Reader<'_> {
             admin_token,
             admin_read_token,
             admin_hosts: server.admin_hosts.clone(),
+            trusted_proxies: self.trusted_proxies()?,
             admin_tls: !admin_listen.ip().is_loopback() && !server.admin_over_http,
             eject_roots: self.file.eject.roots.clone(),
             head_timeout: server.head_timeout.0,

@@ -1,12 +1,14 @@
 //! What is known of one request: one log line and its metrics, written when the answer has left or
 //! the client has gone.
 
+use super::access_log::{AccessLog, Ended, ms_of, program};
 use crate::{
     audit::{AuditLog, Entry, Kind},
     engine::{EngineError, Form},
     metrics::Metrics,
     peers::Share,
 };
+use http::request::Parts;
 use prometheus::IntGauge;
 use s3_wire::{Operation, Target, response::RequestIds};
 use std::{
@@ -15,7 +17,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant, SystemTime},
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -24,14 +26,19 @@ pub struct RequestRecord(Box<Inner>);
 
 struct Inner {
     metrics: Arc<Metrics>,
+    began: SystemTime,
     started: Instant,
     peer: Option<IpAddr>,
+    via: Option<IpAddr>,
     method: String,
     ids: Arc<RequestIds>,
+    version: http::Version,
+    program: Option<String>,
     received: Arc<AtomicU64>,
     key_shows: Arc<AtomicBool>,
     damage: Arc<OnceLock<String>>,
     audit: Option<Arc<AuditLog>>,
+    log: Option<Arc<AccessLog>>,
     op: &'static str,
     inflight: Option<IntGauge>,
     bucket: String,
@@ -39,6 +46,8 @@ struct Inner {
     user: String,
     status: Option<u16>,
     code: Option<&'static str>,
+    form: Option<Form>,
+    first_byte: Option<Duration>,
     sent: u64,
     end: End,
     _place: Option<OwnedSemaphorePermit>,
@@ -71,14 +80,19 @@ impl RequestRecord {
     ) -> Self {
         Self(Box::new(Inner {
             metrics,
+            began: SystemTime::now(),
             started: Instant::now(),
             peer,
+            via: None,
             method: method.as_str().to_owned(),
             ids: Arc::new(ids),
+            version: http::Version::HTTP_11,
+            program: None,
             received: Arc::default(),
             key_shows: Arc::default(),
             damage: Arc::default(),
             audit: None,
+            log: None,
             op: OP_UNKNOWN,
             inflight: None,
             bucket: String::new(),
@@ -86,11 +100,26 @@ impl RequestRecord {
             user: String::new(),
             status: None,
             code: None,
+            form: None,
+            first_byte: None,
             sent: 0,
             end: End::None,
             _place: place,
             shares: Vec::new(),
         }))
+    }
+
+    /// It has this head, and came over a connection from there.
+    pub fn came(&mut self, parts: &Parts, connected: Option<IpAddr>) {
+        let connected = connected.map(|address| address.to_canonical());
+        self.0.via = connected.filter(|address| self.0.peer != Some(*address));
+        self.0.version = parts.version;
+        self.0.program = parts.headers.get(http::header::USER_AGENT).and_then(|value| program(value.as_bytes()));
+    }
+
+    /// Has its line in this access log, not among the log's other lines.
+    pub fn logged(&mut self, log: Option<Arc<AccessLog>>) {
+        self.0.log = log;
     }
 
     /// Counts the request body's bytes.
@@ -170,10 +199,11 @@ impl RequestRecord {
     /// Its answer's head is known.
     pub fn answered(&mut self, status: http::StatusCode, code: Option<&'static str>, form: Option<Form>) {
         self.0.status = Some(status.as_u16());
-        self.0.code = code;
+        (self.0.code, self.0.form) = (code, form);
+        let first_byte = self.0.started.elapsed();
+        self.0.first_byte = Some(first_byte);
         let form = form.map_or("", Form::as_str);
-        let seconds = self.0.started.elapsed().as_secs_f64();
-        self.0.metrics.http_ttfb_seconds.with_label_values(&[self.0.op, form]).observe(seconds);
+        self.0.metrics.http_ttfb_seconds.with_label_values(&[self.0.op, form]).observe(first_byte.as_secs_f64());
     }
 
     /// So many bytes of the answer have left.
@@ -217,6 +247,37 @@ impl Inner {
             .from_peer(self.peer)
     }
 
+    /// What the log says of it. Leaves nothing of the names behind.
+    fn ended(&mut self, status: u16, received: u64, whole: Duration) -> Ended {
+        let (has_key, shows) = (!self.key.is_empty(), self.key_shows.load(Ordering::Relaxed));
+        Ended {
+            at_ms: ms_of(self.began),
+            request_id: std::mem::take(&mut self.ids.request_id),
+            peer: self.peer,
+            via: self.via,
+            user: std::mem::take(&mut self.user),
+            method: std::mem::take(&mut self.method),
+            version: format!("{:?}", self.version),
+            op: self.op,
+            bucket: std::mem::take(&mut self.bucket),
+            key: (has_key && shows).then(|| std::mem::take(&mut self.key)),
+            hides_key: has_key && !shows,
+            status,
+            code: self.code,
+            form: self.form.map(Form::as_str),
+            bytes_in: received,
+            bytes_out: self.sent,
+            first_byte: self.first_byte,
+            whole,
+            program: self.program.take(),
+            end: match self.end {
+                End::Complete => "complete",
+                End::Cut => "cut",
+                End::None => "client gone",
+            },
+        }
+    }
+
     /// Says which request met damage, where it lies, and whose object that is.
     fn tell_damage(&self, why: &str) {
         tracing::error!(
@@ -239,7 +300,8 @@ impl Drop for Inner {
             gauge.dec();
         }
         let received = self.received.load(Ordering::Relaxed);
-        let seconds = self.started.elapsed().as_secs_f64();
+        let whole = self.started.elapsed();
+        let seconds = whole.as_secs_f64();
         // 499 is nginx's word for a client that went away before it had its answer.
         let status = self.status.unwrap_or(499);
         let metrics = &self.metrics;
@@ -253,27 +315,11 @@ impl Drop for Inner {
         if matches!(self.op, "PutObject" | "UploadPart") {
             metrics.http_request_body_bytes.with_label_values(&[self.op]).observe(received as f64);
         }
-        let end = match self.end {
-            End::Complete => "complete",
-            End::Cut => "cut",
-            End::None => "client gone",
-        };
-        tracing::info!(
-            target: "deltaweir::access",
-            request_id = %self.ids.request_id,
-            peer = self.peer.map(tracing::field::display),
-            user = self.user,
-            method = self.method,
-            op = self.op,
-            bucket = self.bucket,
-            key = self.key_shows.load(Ordering::Relaxed).then_some(self.key.as_str()),
-            status,
-            code = self.code,
-            bytes_in = received,
-            bytes_out = self.sent,
-            ms = (seconds * 1e6).round() / 1e3,
-            end,
-        );
+        let ended = self.ended(status, received, whole);
+        match &self.log {
+            Some(log) => log.write(&ended),
+            None => ended.trace(),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! From a request to its answer: the steps every S3 request takes, in order. The operation itself
 //! is in [`crate::ops`].
 
-use super::{RequestRecord, ResponseBody};
+use super::{AccessLog, RequestRecord, ResponseBody};
 use crate::{
     audit::AuditLog,
     auth::{Look, Principal, Users},
@@ -13,7 +13,7 @@ use crate::{
         body::{AnswerBody, RequestBody},
         request::{Answer, S3Request, Service, Signed},
     },
-    peers::{Failures, Held, Holder, Shares},
+    peers::{Failures, Held, Holder, Shares, TrustedProxies},
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header, request::Parts};
 use hyper::body::Incoming;
@@ -53,7 +53,9 @@ pub struct S3Service {
     requests: Arc<Shares>,
     uploads: Arc<Shares>,
     failures: Failures,
+    proxies: TrustedProxies,
     audit: OnceLock<Arc<AuditLog>>,
+    access_log: OnceLock<Arc<AccessLog>>,
 }
 
 impl S3Service {
@@ -69,13 +71,20 @@ impl S3Service {
             requests: Shares::new(config.requests_per_user_max),
             uploads: Shares::new(config.uploads_per_user_max),
             failures: Failures::new(config.failures_per_second),
+            proxies: config.trusted_proxies.clone(),
             audit: OnceLock::new(),
+            access_log: OnceLock::new(),
         })
     }
 
     /// Writes down from now on who changed what, and who was denied. The first log stays.
     pub fn audit_to(&self, log: Arc<AuditLog>) {
         self.audit.get_or_init(|| log);
+    }
+
+    /// Logs requests there from now on, and not among the log's other lines. The first log stays.
+    pub fn log_to(&self, log: Arc<AccessLog>) {
+        self.access_log.get_or_init(|| log);
     }
 
     /// Users as they are now.
@@ -104,7 +113,7 @@ impl S3Service {
             || self.places.available_permits() <= self.requests_max / PLACES_KEPT
     }
 
-    /// Answers one request.
+    /// Answers one request of a connection from `peer`.
     pub async fn answer(self: Arc<Self>, peer: Option<IpAddr>, request: Request<Incoming>) -> Response<ResponseBody> {
         let ids = RequestIds::new(random_u64(), self.host_id.clone());
         let span = tracing::info_span!("request", id = %ids.request_id);
@@ -118,10 +127,13 @@ impl S3Service {
         ids: RequestIds,
     ) -> Response<ResponseBody> {
         let (parts, body) = request.into_parts();
+        let (connected, peer) = (peer, self.proxies.client_of(peer, &parts.headers));
         let place = self.places.clone().try_acquire_owned().ok();
         let full = place.is_none();
         let mut record = RequestRecord::new(self.shared.metrics.clone(), peer, &parts.method, ids, place);
+        record.came(&parts, connected);
         record.audited(self.audit.get().cloned());
+        record.logged(self.access_log.get().cloned());
         let mut body = RequestBody::new(body, self.stall_timeout, record.received());
         let result = if full {
             Err(self.slow_down("requests"))
