@@ -3,10 +3,12 @@
 mod adopting;
 mod ask;
 mod audit;
+mod check;
 mod convert;
 mod damaged;
 mod delta;
 mod demo;
+mod doctor;
 mod follow;
 mod generate;
 mod list;
@@ -57,6 +59,8 @@ struct Global {
 enum Command {
     /// Run the server
     Serve(ServeFlags),
+    /// Check clock, disks, rights on the store, TLS, memory and open files, with a remedy for each
+    Doctor,
     /// Show on one screen how the store is: health, replicas, space, waiting work
     Status,
     /// Show objects, stored and saved bytes per bucket, and their cost
@@ -267,6 +271,7 @@ fn run(arguments: Arguments) -> Outcome {
     match command {
         Command::Serve(flags) => global.serve(flags),
         Command::Demo(flags) => runtime()?.block_on(serve_demo(flags)),
+        Command::Doctor => runtime()?.block_on(doctor::doctor(global.load(), json)),
         Command::Status => runtime()?.block_on(status::status(global.store()?, json)),
         Command::Completions { shell } => generate::completions(Arguments::command(), shell),
         Command::Man { directory } => generate::man(Arguments::command(), directory.as_deref()),
@@ -392,9 +397,7 @@ impl Global {
 
     fn check_config(&self) -> Outcome {
         let config = self.load()?;
-        if let Some(files) = &config.server.tls {
-            crate::server::Certificate::read(files)?;
-        }
+        check::check(&config)?;
         if self.json {
             return show(true, &serde_json::json!({ "ok": true, "warnings": config.warnings }), print::outline);
         }

@@ -11,12 +11,14 @@ mod response;
 pub mod service;
 mod sts;
 mod tls;
+mod validity;
 
 pub use access_log::{AccessLog, Ended, LineFormat};
 pub use record::RequestRecord;
 pub use response::ResponseBody;
 pub use service::S3Service;
 pub use tls::Certificate;
+pub use validity::expiry;
 
 use crate::{
     admin::{AdminService, Caller},

@@ -18,7 +18,12 @@ use hyper_util::rt::TokioIo;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use s3_wire::Query;
 use serde_json::Value;
-use std::{fs::File, io::ErrorKind, path::PathBuf, sync::Arc};
+use std::{
+    fs::File,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 use tokio::{net::UnixStream, sync::watch};
 
 /// The longest answer that is taken.
@@ -100,6 +105,12 @@ impl Store {
             Err(error) => Err(Failure(format!("the server's admin socket: {error}"))),
         }
     }
+}
+
+/// Whether a server has the store of this data directory open.
+pub(super) async fn is_served(data: &Path) -> bool {
+    let Ok((_directory, socket)) = socket_path(data) else { return false };
+    UnixStream::connect(&socket).await.is_ok()
 }
 
 /// Opens the store in this process, without its background jobs.

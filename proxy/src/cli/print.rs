@@ -236,7 +236,7 @@ pub(super) fn number(value: &Value) -> u64 {
 }
 
 /// Columns as wide as their widest cell; the first and last flush left.
-fn table<const N: usize>(rows: &[[String; N]]) -> String {
+pub(super) fn table<const N: usize>(rows: &[[String; N]]) -> String {
     let widths: [usize; N] = std::array::from_fn(|n| rows.iter().map(|row| row[n].chars().count()).max().unwrap_or(0));
     let mut text = String::new();
     for row in rows {

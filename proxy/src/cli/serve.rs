@@ -264,8 +264,13 @@ fn bound_connections(config: &mut ServeConfig) -> Result<(), Failure> {
     Ok(())
 }
 
+/// How many descriptors a process of this user may have; `None`: any number.
+pub(super) fn descriptors_max() -> Option<u64> {
+    getrlimit(Resource::Nofile).maximum
+}
+
 /// How many of `wanted` connections so many descriptors are enough for; `None` when not for one.
-fn connections_within(descriptors: u64, wanted: usize) -> Option<usize> {
+pub(super) fn connections_within(descriptors: u64, wanted: usize) -> Option<usize> {
     let most = descriptors.checked_sub(DESCRIPTORS_KEPT)? / DESCRIPTORS_PER_CONNECTION;
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     (most > 0).then_some(wanted.min(most))
@@ -302,7 +307,7 @@ fn warn_about_reach(address: SocketAddr, tls: bool) {
     }
 }
 
-fn filter_of(log: &LogConfig) -> Result<EnvFilter, Failure> {
+pub(super) fn filter_of(log: &LogConfig) -> Result<EnvFilter, Failure> {
     EnvFilter::try_new(&log.filter).map_err(|error| Failure(format!("log.filter: {error}")))
 }
 
