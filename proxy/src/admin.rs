@@ -9,6 +9,7 @@ mod clock;
 mod console;
 mod money;
 mod overview;
+mod requests;
 mod routes;
 mod scope;
 mod session;
@@ -27,6 +28,7 @@ use crate::{
     engine::Engine,
     metrics::Metrics,
     peers::Ends,
+    server::Recent,
 };
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, header, request::Parts};
@@ -54,6 +56,7 @@ pub struct AdminService {
     stopping: watch::Receiver<bool>,
     audit: OnceLock<Arc<AuditLog>>,
     prices: OnceLock<Prices>,
+    recent: OnceLock<Arc<Recent>>,
     started_ms: u64,
 }
 
@@ -73,8 +76,13 @@ impl AdminService {
         stopping: watch::Receiver<bool>,
     ) -> Arc<Self> {
         let started_ms = clock::now_ms();
-        let (audit, prices) = (OnceLock::new(), OnceLock::new());
-        Arc::new(Self { engine, metrics, users, access, stopping, audit, prices, started_ms })
+        let (audit, prices, recent) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Arc::new(Self { engine, metrics, users, access, stopping, audit, prices, recent, started_ms })
+    }
+
+    /// Tells of the requests of this process from now on.
+    pub fn show_requests(&self, recent: Arc<Recent>) {
+        self.recent.get_or_init(|| recent);
     }
 
     /// Tells money from now on. The first prices stay.

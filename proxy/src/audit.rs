@@ -11,4 +11,4 @@ mod verify;
 pub use chain::AuditKey;
 pub use entry::{Entry, Kind};
 pub use log::{AuditLog, Settings};
-pub use verify::{Broken, Sound, tail, verify};
+pub use verify::{Broken, Sound, search, tail, verify};

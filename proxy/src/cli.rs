@@ -20,6 +20,7 @@ mod recover;
 mod scrub;
 mod serve;
 mod status;
+mod traffic;
 
 use crate::{
     config::{ConfigError, Environment, Overrides, ServeConfig},
@@ -63,6 +64,11 @@ enum Command {
     Doctor,
     /// Show on one screen how the store is: health, replicas, space, waiting work
     Status,
+    /// Show live traffic by operation and bucket
+    Top(traffic::TopFlags),
+    /// Show the newest requests of the server, or one of them step by step
+    #[command(visible_alias = "logs")]
+    Requests(traffic::RequestsFlags),
     /// Show objects, stored and saved bytes per bucket, and their cost
     Stats,
     /// Show how an object is stored, and why
@@ -273,6 +279,8 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Demo(flags) => runtime()?.block_on(serve_demo(flags)),
         Command::Doctor => runtime()?.block_on(doctor::doctor(global.load(), json)),
         Command::Status => runtime()?.block_on(status::status(global.store()?, json)),
+        Command::Top(flags) => runtime()?.block_on(traffic::top(global.store()?, &flags, json)),
+        Command::Requests(flags) => runtime()?.block_on(traffic::requests(global.store()?, &flags, json)),
         Command::Completions { shell } => generate::completions(Arguments::command(), shell),
         Command::Man { directory } => generate::man(Arguments::command(), directory.as_deref()),
         Command::Stats => show(json, &global.ask(ask::Call::get("stats", &[]))?, print::stats),

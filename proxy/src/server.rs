@@ -6,6 +6,7 @@ mod door;
 mod heads;
 mod io;
 mod least_rate;
+mod recent;
 mod record;
 mod response;
 pub mod service;
@@ -14,6 +15,7 @@ mod tls;
 mod validity;
 
 pub use access_log::{AccessLog, Ended, LineFormat};
+pub use recent::{Recent, Traffic, Wanted};
 pub use record::RequestRecord;
 pub use response::ResponseBody;
 pub use service::S3Service;

@@ -36,6 +36,9 @@ impl AdminService {
             Call::Stats => self.stats().await,
             Call::Overview => self.overview().await,
             Call::Recovery => self.recovery().await,
+            Call::Request => self.request(name),
+            Call::Requests => self.requests(query),
+            Call::Traffic => self.traffic(),
             Call::Buckets => self.buckets().await,
             Call::Jobs => Ok(engine.jobs.jobs().await?),
             Call::Job => Ok(engine.jobs.job(name).await?),
@@ -189,7 +192,7 @@ fn seconds(query: &Query, name: &'static str) -> Result<Option<Duration>, AdminE
 }
 
 /// A number of entries, at least one and at most so many.
-fn count(query: &Query, name: &'static str, default: usize, most: usize) -> Result<usize, AdminError> {
+pub(super) fn count(query: &Query, name: &'static str, default: usize, most: usize) -> Result<usize, AdminError> {
     let Some(text) = query.get(name) else { return Ok(default) };
     let number = text.parse::<usize>().ok().filter(|number| (1..=most).contains(number));
     number.ok_or_else(|| AdminError::invalid(format!("{name} is a number from 1 to {most}, not {text:?}")))

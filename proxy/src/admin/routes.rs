@@ -30,10 +30,13 @@ pub enum Call {
     Policy,
     Quarantine,
     Recovery,
+    Request,
+    Requests,
     Session,
     Settle,
     StartJob,
     Stats,
+    Traffic,
     Versions,
 }
 
@@ -57,11 +60,14 @@ pub const ROUTES: &[(Method, &str, Call)] = &[
     (Method::GET, "policy", Call::Policy),
     (Method::GET, "quarantine", Call::Quarantine),
     (Method::GET, "recovery", Call::Recovery),
+    (Method::GET, "requests", Call::Requests),
+    (Method::GET, "requests/{name}", Call::Request),
     (Method::DELETE, "session", Call::EndSession),
     (Method::GET, "session", Call::Session),
     (Method::POST, "session", Call::OpenSession),
     (Method::POST, "settle", Call::Settle),
     (Method::GET, "stats", Call::Stats),
+    (Method::GET, "traffic", Call::Traffic),
     (Method::GET, "versions", Call::Versions),
 ];
 

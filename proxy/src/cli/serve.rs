@@ -143,6 +143,7 @@ async fn serve_once(
     });
     let audit = config.audit.map(|audit| audit::open(audit, &data, &metrics)).transpose()?;
     let admin = AdminService::new(engine.clone(), metrics, users, Some(access), end.clone());
+    admin.show_requests(s3.recent());
     if let Some(prices) = config.prices {
         admin.price_by(prices);
     }

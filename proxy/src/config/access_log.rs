@@ -14,6 +14,9 @@ pub struct AccessLogConfig {
     pub path: Option<PathBuf>,
 }
 
+/// Most requests that are kept in memory.
+const RECENT_MAX: usize = 100_000;
+
 impl Reader<'_> {
     /// `None` where requests are logged among the log's other lines.
     pub(super) fn access_log(&self) -> Result<Option<AccessLogConfig>, ConfigError> {
@@ -28,6 +31,15 @@ impl Reader<'_> {
             (AccessFormat::Clf, _) => LineFormat::Clf,
         };
         Ok(Some(AccessLogConfig { format, path: log.path.clone() }))
+    }
+
+    /// How many requests are kept in memory; each takes two KiB at most.
+    pub(super) fn recent_requests(&self) -> Result<usize, ConfigError> {
+        let recent = self.file.access_log.recent;
+        if recent > RECENT_MAX {
+            return Err(ConfigError::at("access_log.recent", format!("expected 0 to {RECENT_MAX}")));
+        }
+        Ok(recent)
     }
 
     /// The proxies whose word counts.

@@ -38,6 +38,8 @@ pub struct ServerConfig {
     pub admin_hosts: Vec<String>,
     /// Proxies that are believed where a request comes from.
     pub trusted_proxies: TrustedProxies,
+    /// How many of the newest requests are kept in memory.
+    pub recent_requests: usize,
     /// Whether the admin listener speaks TLS, with the certificate of `tls`.
     pub admin_tls: bool,
     /// Directories that callers of the admin listener may eject into.
@@ -135,6 +137,7 @@ impl Reader<'_> {
             admin_read_token,
             admin_hosts: server.admin_hosts.clone(),
             trusted_proxies: self.trusted_proxies()?,
+            recent_requests: self.recent_requests()?,
             admin_tls: !admin_listen.ip().is_loopback() && !server.admin_over_http,
             eject_roots: self.file.eject.roots.clone(),
             head_timeout: server.head_timeout.0,

@@ -66,6 +66,12 @@ pub struct Ended {
     pub bytes_in: u64,
     /// Bytes of the answer's body.
     pub bytes_out: u64,
+    /// To the end of the signature's check; `None` when it failed.
+    #[serde(skip)]
+    pub verified: Option<Duration>,
+    /// To the decision that it may be done; `None` when it may not.
+    #[serde(skip)]
+    pub admitted: Option<Duration>,
     /// To the answer's head; `None` when there was none.
     #[serde(rename = "ttfb_ms", serialize_with = "optional_ms", skip_serializing_if = "Option::is_none")]
     pub first_byte: Option<Duration>,

@@ -1,7 +1,10 @@
 //! What is known of one request: one log line and its metrics, written when the answer has left or
 //! the client has gone.
 
-use super::access_log::{AccessLog, Ended, ms_of, program};
+use super::{
+    access_log::{AccessLog, Ended, ms_of, program},
+    recent::Recent,
+};
 use crate::{
     audit::{AuditLog, Entry, Kind},
     engine::{EngineError, Form},
@@ -39,6 +42,7 @@ struct Inner {
     damage: Arc<OnceLock<String>>,
     audit: Option<Arc<AuditLog>>,
     log: Option<Arc<AccessLog>>,
+    recent: Option<Arc<Recent>>,
     op: &'static str,
     inflight: Option<IntGauge>,
     bucket: String,
@@ -47,6 +51,8 @@ struct Inner {
     status: Option<u16>,
     code: Option<&'static str>,
     form: Option<Form>,
+    verified: Option<Duration>,
+    admitted: Option<Duration>,
     first_byte: Option<Duration>,
     sent: u64,
     end: End,
@@ -93,6 +99,7 @@ impl RequestRecord {
             damage: Arc::default(),
             audit: None,
             log: None,
+            recent: None,
             op: OP_UNKNOWN,
             inflight: None,
             bucket: String::new(),
@@ -101,6 +108,8 @@ impl RequestRecord {
             status: None,
             code: None,
             form: None,
+            verified: None,
+            admitted: None,
             first_byte: None,
             sent: 0,
             end: End::None,
@@ -117,9 +126,20 @@ impl RequestRecord {
         self.0.program = parts.headers.get(http::header::USER_AGENT).and_then(|value| program(value.as_bytes()));
     }
 
-    /// Has its line in this access log, not among the log's other lines.
-    pub fn logged(&mut self, log: Option<Arc<AccessLog>>) {
-        self.0.log = log;
+    /// Has its line in this access log, not among the log's other lines, and counts among the
+    /// newest requests.
+    pub fn logged(&mut self, log: Option<Arc<AccessLog>>, recent: Arc<Recent>) {
+        (self.0.log, self.0.recent) = (log, Some(recent));
+    }
+
+    /// Its signature is right, or nobody signed it and that is known.
+    pub fn verified(&mut self) {
+        self.0.verified = Some(self.0.started.elapsed());
+    }
+
+    /// It may be done.
+    pub fn admitted(&mut self) {
+        self.0.admitted = Some(self.0.started.elapsed());
     }
 
     /// Counts the request body's bytes.
@@ -267,6 +287,8 @@ impl Inner {
             form: self.form.map(Form::as_str),
             bytes_in: received,
             bytes_out: self.sent,
+            verified: self.verified,
+            admitted: self.admitted,
             first_byte: self.first_byte,
             whole,
             program: self.program.take(),
@@ -319,6 +341,9 @@ impl Drop for Inner {
         match &self.log {
             Some(log) => log.write(&ended),
             None => ended.trace(),
+        }
+        if let Some(recent) = &self.recent {
+            recent.note(ended);
         }
     }
 }

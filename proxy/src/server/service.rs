@@ -1,7 +1,7 @@
 //! From a request to its answer: the steps every S3 request takes, in order. The operation itself
 //! is in [`crate::ops`].
 
-use super::{AccessLog, RequestRecord, ResponseBody};
+use super::{AccessLog, Recent, RequestRecord, ResponseBody};
 use crate::{
     audit::AuditLog,
     auth::{Look, Principal, Users},
@@ -56,6 +56,7 @@ pub struct S3Service {
     proxies: TrustedProxies,
     audit: OnceLock<Arc<AuditLog>>,
     access_log: OnceLock<Arc<AccessLog>>,
+    recent: Arc<Recent>,
 }
 
 impl S3Service {
@@ -74,6 +75,7 @@ impl S3Service {
             proxies: config.trusted_proxies.clone(),
             audit: OnceLock::new(),
             access_log: OnceLock::new(),
+            recent: Arc::new(Recent::new(config.recent_requests)),
         })
     }
 
@@ -85,6 +87,11 @@ impl S3Service {
     /// Logs requests there from now on, and not among the log's other lines. The first log stays.
     pub fn log_to(&self, log: Arc<AccessLog>) {
         self.access_log.get_or_init(|| log);
+    }
+
+    /// The newest requests.
+    pub fn recent(&self) -> Arc<Recent> {
+        self.recent.clone()
     }
 
     /// Users as they are now.
@@ -133,7 +140,7 @@ impl S3Service {
         let mut record = RequestRecord::new(self.shared.metrics.clone(), peer, &parts.method, ids, place);
         record.came(&parts, connected);
         record.audited(self.audit.get().cloned());
-        record.logged(self.access_log.get().cloned());
+        record.logged(self.access_log.get().cloned(), self.recent.clone());
         let mut body = RequestBody::new(body, self.stall_timeout, record.received());
         let result = if full {
             Err(self.slow_down("requests"))
@@ -196,6 +203,7 @@ impl S3Service {
             Method::OPTIONS => (Identity::Anonymous { payload: PayloadMode::Unsigned }, Principal::nobody()),
             _ => self.authenticate(&users, &parts.method, &target, &parts.headers)?,
         };
+        record.verified();
         let operation = routed?;
         let user = principal.user().map(|user| user.name.as_str());
         record.user(user.unwrap_or_default());
@@ -218,6 +226,7 @@ impl S3Service {
             damage: record.damage(),
         };
         let request = ops::access::admit(request).await?;
+        record.admitted();
         ops::operate(&request, body).await
     }
 

@@ -6,11 +6,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 const TOKEN: &str = "[server]\nadmin_token = \"0123456789abcdef0123456789abcdef\"\nadmin_read_token = \"fedcba9876543210fedcba9876543210\"";
 const RIGHT: &str = "Authorization: Bearer 0123456789abcdef0123456789abcdef\r\n";
 const READ: &str = "Authorization: Bearer fedcba9876543210fedcba9876543210\r\n";
-const CALLS: [(&str, &str); 9] = [
+const CALLS: [(&str, &str); 11] = [
     ("GET", "/metrics"),
     ("GET", "/api/v1/stats"),
     ("GET", "/api/v1/buckets"),
     ("GET", "/api/v1/jobs"),
+    ("GET", "/api/v1/requests"),
+    ("GET", "/api/v1/traffic"),
     ("GET", "/api/v1/explain?bucket=bucket&key=key"),
     ("GET", "/api/v1/inspect?blob=00000000000000000000000000000000"),
     ("POST", "/api/v1/gc?now=true"),

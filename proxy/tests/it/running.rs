@@ -95,6 +95,7 @@ impl Running {
             move || service.users()
         });
         let api = AdminService::new(engine.clone(), metrics.clone(), users, Some(access), stopping.clone());
+        api.show_requests(service.recent());
         let task = tokio::spawn(server.run(service, api, stopping));
         Ok(Self { s3, admin, engine, metrics, stop, task, directory })
     }

@@ -4,12 +4,19 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// How requests are logged.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct AccessLog {
     pub(in crate::config) format: AccessFormat,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::config) path: Option<PathBuf>,
+    pub(in crate::config) recent: usize,
+}
+
+impl Default for AccessLog {
+    fn default() -> Self {
+        Self { format: AccessFormat::Log, path: None, recent: 4096 }
+    }
 }
 
 /// What a line looks like.
