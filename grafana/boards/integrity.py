@@ -51,10 +51,11 @@ DAMAGE = Row(
                 Query(rate("deltaweir_checksum_failures_total", "where"), "checksum: {{where}}"),
                 Query(rate("deltaweir_aead_failures_total", "reason"), "seal: {{reason}}"),
                 Query(rate("deltaweir_audit_failures_total"), "lines of the audit log"),
+                Query(rate("deltaweir_access_log_failures_total"), "lines of the access log"),
             ],
             "ops",
             "request: a client's body was not what the client said; that one is not damage here. "
-            "Lines of the audit log could not be written, or not brought to the disk.",
+            "Lines of the logs could not be written, or not brought to the disk.",
             width=12,
         ),
         Panel(

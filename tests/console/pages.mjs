@@ -25,6 +25,7 @@ const PAGES = {
   buckets: `#/buckets?${query({ bucket })}`,
   jobs: "#/jobs",
   recovery: "#/recovery",
+  requests: "#/requests",
 };
 
 const browser = await chromium.launch({ executablePath: told.chromium, args: ["--no-sandbox", "--disable-gpu"] });
@@ -192,6 +193,14 @@ async function actions() {
   await shown(page, "recovery");
   await page.click('button:text-is("Back up now")');
   await page.waitForSelector("text=Start: backup");
+  await page.evaluate((hash) => (location.hash = hash), PAGES.requests);
+  await shown(page, "requests");
+  await page.fill('input[name="op"]', "PutObject");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector('td:text-is("releases/app/build-5.tar"), td:has-text("releases/logs/")');
+  await page.click("main td a:has(code)");
+  await page.waitForSelector('h2:text-is("Step by step")');
+  check((await page.textContent("main")).includes("signature verified"), "a request is told step by step");
   await page.click('button:text-is("Log out")');
   await shown(page, "login");
   check((await page.evaluate(() => sessionStorage.length)) === 0, "logging out forgets the session");

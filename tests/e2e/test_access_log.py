@@ -133,13 +133,14 @@ def test_a_rotated_log_is_opened_anew_at_a_hangup(new_server: NewServer) -> None
 
 def test_settings_that_contradict_each_other_are_refused(new_server: NewServer) -> None:
     server = new_server()
-    for tables, key in (
+    contradictions: list[tuple[dict[str, dict[str, Value]], str]] = [
         ({"access_log": {"path": "x.log"}}, "access_log.path"),
         ({"access_log": {"format": "xml"}}, "access_log"),
         ({"server": {"trusted_proxies": ["10.0.0.0/33"]}}, "server.trusted_proxies[0]"),
         ({"server": {"trusted_proxies": ["127.0.0.1", "proxy.example"]}}, "server.trusted_proxies[1]"),
-    ):
-        server.tables = dict(tables)
+    ]
+    for tables, key in contradictions:
+        server.tables = tables
         server.write_config()
         refused = server.run("config", "check", check=False)
         assert refused.returncode == 1

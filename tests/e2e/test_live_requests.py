@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 
 from outside.buckets import NewServer
 from outside.clients import S3Client, s3_client
+from outside.content import MIB, release
 from outside.server import BINARY, Server, until
 
 
@@ -38,10 +39,9 @@ def missing(s3: S3Client, bucket: str = "zstd-00") -> str:
 
 
 def sums(server: Server, op: str, bucket: str) -> dict[str, Any]:
-    """The sums of an operation in a bucket."""
+    """The sums of an operation in a bucket; only `requests`, of 0, before the first has ended."""
     rows = server.admin("/api/v1/traffic")["traffic"]
-    (row,) = [row for row in rows if (row["op"], row["bucket"]) == (op, bucket)]
-    return dict(row)
+    return next((dict(row) for row in rows if (row["op"], row["bucket"]) == (op, bucket)), {"requests": 0})
 
 
 def requests(server: Server, query: str) -> list[dict[str, Any]]:
@@ -51,20 +51,21 @@ def requests(server: Server, query: str) -> list[dict[str, Any]]:
 
 def test_a_404_is_an_error_of_the_client_and_a_failing_store_one_of_the_server(server: Server) -> None:
     s3 = s3_client(server.endpoint)
-    s3.get_object(Bucket="zstd-00", Key="k")["Body"].read()
+    s3.put_object(Bucket="zstd-00", Key="lost", Body=release(3, 2 * MIB, 0))
+    s3.get_object(Bucket="zstd-00", Key="lost")["Body"].read()
     for _ in range(3):
         missing(s3)
     until(lambda: sums(server, "GetObject", "zstd-00")["requests"] == 4, 10, "all have ended")
     row = sums(server, "GetObject", "zstd-00")
     assert (row["client_errors"], row["server_errors"], row["cut"]) == (3, 0, 0)
-    assert row["bytes_out"] > 29_997
-    moved = server.blobs.rename(server.folder / "elsewhere")
+    assert row["bytes_out"] > 2 * MIB
+    for blob in server.blob_files():
+        blob.unlink()
     server.drop_caches()
-    try:
-        urllib.request.urlopen(s3.generate_presigned_url("get_object", {"Bucket": "zstd-00", "Key": "k"}), timeout=20)
-    except urllib.error.HTTPError as error:
-        assert error.code >= 500
-    moved.rename(server.blobs)
+    url = s3.generate_presigned_url("get_object", {"Bucket": "zstd-00", "Key": "lost"})
+    with pytest.raises(urllib.error.HTTPError) as raised:
+        urllib.request.urlopen(url, timeout=20)
+    assert raised.value.code >= 500
     until(lambda: sums(server, "GetObject", "zstd-00")["server_errors"] == 1, 10, "its error is counted")
     assert sums(server, "GetObject", "zstd-00")["client_errors"] == 3
 
@@ -135,11 +136,23 @@ def test_the_newest_requests_are_told_by_filter_and_traced_by_id(server: Server)
 
 def test_requests_can_be_followed_and_none_is_left_out(server: Server) -> None:
     s3 = s3_client(server.endpoint)
-    command = [BINARY, "requests", "--follow", "--json", "-n", "1", "--op", "HeadObject", "--config", server.config]
+    command = [
+        str(BINARY),
+        "requests",
+        "--follow",
+        "--json",
+        "-n",
+        "1",
+        "--op",
+        "HeadObject",
+        "--config",
+        str(server.config),
+    ]
     out = server.folder / "followed"
     with out.open("wb") as to:
         process = subprocess.Popen(command, env=server.variables(), stdout=to)
     try:
+
         def seen() -> list[str]:
             return [json.loads(line)["key"] for line in out.read_text().splitlines()]
 

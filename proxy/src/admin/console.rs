@@ -34,6 +34,7 @@ const FILES: &[(&str, &str)] = files! {
     "pages/objects.js"
     "pages/overview.js"
     "pages/recovery.js"
+    "pages/requests.js"
 };
 
 /// Whether a path is one of the console's.

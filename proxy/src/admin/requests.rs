@@ -6,7 +6,7 @@ use http::StatusCode;
 use prometheus::core::Collector as _;
 use s3_wire::Query;
 use serde_json::{Map, Value, json};
-use std::{ops::RangeInclusive, time::Duration};
+use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
 
 /// Most requests of one answer.
 const REQUESTS_MAX: usize = 1000;
@@ -26,7 +26,7 @@ impl AdminService {
         for family in self.metrics.http_inflight.collect() {
             for metric in family.get_metric() {
                 #[expect(clippy::cast_possible_truncation, reason = "a gauge of whole requests")]
-                let count = metric.get_gauge().value() as i64;
+                let count = metric.get_gauge().get_value() as i64;
                 let op = metric.get_label().first().map(|label| label.value().to_owned());
                 if let (Some(op), 1..) = (op, count) {
                     under_way.insert(op, json!(count));
@@ -55,7 +55,8 @@ impl AdminService {
         }
         let wanted = Wanted { id: Some(id.to_ascii_uppercase()), ..Wanted::default() };
         let found = self.recent()?.find(&wanted, 1);
-        let (number, ended) = found.requests.first().ok_or_else(|| AdminError::not_found("request among the newest"))?;
+        let (number, ended) =
+            found.requests.first().ok_or_else(|| AdminError::not_found("request among the newest"))?;
         let mut told = told(*number, ended);
         told["steps"] = steps(ended);
         Ok(told)
@@ -90,7 +91,8 @@ fn wanted(query: &Query) -> Result<Wanted, AdminError> {
         text(name).map(number).transpose()
     };
     let peer = text("peer").map(|text| {
-        text.parse().map_err(|_| AdminError::invalid(format!("peer is an address such as 10.0.0.7, not {text:?}")))
+        text.parse::<IpAddr>()
+            .map_err(|_| AdminError::invalid(format!("peer is an address such as 10.0.0.7, not {text:?}")))
     });
     let status = text("status").map(|text| {
         statuses(text).ok_or_else(|| AdminError::invalid(format!("status is one such as 404, or 4xx, not {text:?}")))
@@ -113,7 +115,7 @@ fn statuses(text: &str) -> Option<RangeInclusive<u16>> {
         let class: u16 = class.parse().ok().filter(|class| (1..=5).contains(class))?;
         return Some(class * 100..=class * 100 + 99);
     }
-    let status = text.parse().ok().filter(|status| (100..600).contains(status))?;
+    let status = text.parse::<u16>().ok().filter(|status| (100..600).contains(status))?;
     Some(status..=status)
 }
 

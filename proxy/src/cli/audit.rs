@@ -171,7 +171,8 @@ impl Wanted {
 fn time_of(flag: &str, text: &str, now: SystemTime) -> Result<String, Failure> {
     let ago = || now.checked_sub(parse_duration(text)?);
     let time = timestamp::parse_iso8601(text).or_else(ago);
-    let wrong = || Failure(format!("{flag} is a time such as 2026-11-24T13:00:00Z, or a duration such as 2h, not {text:?}"));
+    let wrong =
+        || Failure(format!("{flag} is a time such as 2026-11-24T13:00:00Z, or a duration such as 2h, not {text:?}"));
     time.map(timestamp::iso8601).ok_or_else(wrong)
 }
 

@@ -2,6 +2,7 @@
 //! them, with a remedy for what cannot. It changes nothing: an object that it stores to try the
 //! rights is removed again.
 
+mod finding;
 mod machine;
 mod store;
 
@@ -12,52 +13,15 @@ use super::{
     print::table,
 };
 use crate::config::{ConfigError, ServeConfig};
-use serde::Serialize;
-use serde_json::{Value, json};
+use finding::{Check, State};
+use serde_json::json;
 use std::{net::TcpListener, path::PathBuf, time::SystemTime};
-
-/// How a check ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum State {
-    /// Nothing is to be done.
-    Ok,
-    /// It works, and less well than it could.
-    Warning,
-    /// It does not work.
-    Failed,
-}
-
-/// One thing that was looked at.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-struct Check {
-    check: String,
-    state: State,
-    detail: String,
-    /// What to do; empty where all is well.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    remedy: String,
-}
-
-impl Check {
-    fn ok(check: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { check: check.into(), state: State::Ok, detail: detail.into(), remedy: String::new() }
-    }
-
-    fn warning(check: impl Into<String>, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { check: check.into(), state: State::Warning, detail: detail.into(), remedy: remedy.into() }
-    }
-
-    fn failed(check: impl Into<String>, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { check: check.into(), state: State::Failed, detail: detail.into(), remedy: remedy.into() }
-    }
-}
 
 /// Looks at everything, prints it, and fails when something does not work.
 pub(super) async fn doctor(loaded: Result<ServeConfig, ConfigError>, json: bool) -> Outcome {
     let checks = match loaded {
         Err(error) => vec![Check::failed("configuration", error.to_string(), "deltaweir config check says it again")],
-        Ok(config) => examine(config).await,
+        Ok(config) => Box::pin(examine(config)).await,
     };
     let failed = checks.iter().filter(|check| check.state == State::Failed).count();
     if json {
@@ -89,7 +53,7 @@ async fn examine(config: ServeConfig) -> Vec<Check> {
         checks.extend(store::examine(name, backend).await);
     }
     let (listen, data) = ([config.server.listen, config.server.admin_listen], config.engine.data.clone());
-    checks.extend(server(config, data, &listen).await);
+    checks.extend(Box::pin(server(config, data, &listen)).await);
     checks
 }
 
@@ -162,6 +126,7 @@ fn printed(checks: &[Check]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     #[test]
     fn each_check_has_its_line_and_each_trouble_its_remedy() {

@@ -31,7 +31,6 @@ pub(super) struct TopFlags {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum By {
-    /// An operation in a bucket
     Both,
     Operation,
     Bucket,
@@ -92,7 +91,8 @@ fn rates(before: &Value, now: &Value, by: By) -> Value {
     let seconds = (number(&now["now_ms"]).saturating_sub(begin) as f64 / 1e3).max(1e-3);
     let mut rows: Vec<_> = sums.into_iter().filter(|(_, sums)| sums[0] > 0.0).collect();
     rows.sort_by(|(_, a), (_, b)| b[0].total_cmp(&a[0]));
-    let row = |((op, bucket), [requests, client, server, cut, bytes_in, bytes_out, ms]): (_, [f64; 7])| {
+    type Row = ((String, String), [f64; COUNTED.len()]);
+    let row = |((op, bucket), [requests, client, server, cut, bytes_in, bytes_out, ms]): Row| {
         json!({
             "op": op, "bucket": bucket,
             "requests": requests, "client_errors": client, "server_errors": server, "cut": cut,
@@ -300,7 +300,8 @@ mod tests {
     #[test]
     fn rates_are_of_what_came_between_two_looks() {
         let before = look(1, 10_000, &[("GetObject", "a", 100, 5, 0), ("PutObject", "a", 7, 0, 0)]);
-        let now = look(1, 12_000, &[("GetObject", "a", 140, 9, 1), ("GetObject", "b", 2, 0, 0), ("PutObject", "a", 7, 0, 0)]);
+        let now =
+            look(1, 12_000, &[("GetObject", "a", 140, 9, 1), ("GetObject", "b", 2, 0, 0), ("PutObject", "a", 7, 0, 0)]);
         let both = rates(&before, &now, By::Both);
         assert_eq!(both["rows"].as_array().unwrap().len(), 2, "an idle operation has no row");
         let first = &both["rows"][0];
@@ -310,7 +311,11 @@ mod tests {
         let by_op = rates(&before, &now, By::Operation);
         assert_eq!((&by_op["rows"][0]["requests"], &by_op["rows"][0]["bucket"]), (&json!(42.0), &json!("")));
         assert_eq!(rates(&before, &now, By::Bucket)["rows"][1]["bucket"], "b");
-        let restarted = rates(&look(5, 0, &[("GetObject", "a", 900, 0, 0)]), &look(9_000, 10_000, &[("GetObject", "a", 3, 0, 0)]), By::Both);
+        let restarted = rates(
+            &look(5, 0, &[("GetObject", "a", 900, 0, 0)]),
+            &look(9_000, 10_000, &[("GetObject", "a", 3, 0, 0)]),
+            By::Both,
+        );
         assert_eq!(restarted["rows"][0]["requests_per_second"], json!(3.0), "since the new start");
     }
 

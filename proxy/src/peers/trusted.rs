@@ -1,5 +1,5 @@
-//! Who a request comes from when a proxy stands in between. What a proxy says of it is believed only
-//! where the configuration trusts that proxy: anybody can send the header.
+//! Who a request comes from when a proxy stands in between. What a proxy says of it is believed
+//! only where the configuration trusts that proxy: anybody can send the header.
 
 use access::Network;
 use http::HeaderMap;
@@ -22,9 +22,10 @@ impl TrustedProxies {
     }
 
     /// The client of a request that came from `peer`: the peer itself, or, behind trusted proxies,
-    /// the right-most address of `X-Forwarded-For` that is not one of theirs. What stands left of it
-    /// was sent by the client and proves nothing. Where every address is a proxy's, the left-most.
-    /// An element that is no address is not passed over: the client is the proxy that wrote it.
+    /// the right-most address of `X-Forwarded-For` that is not one of theirs. What stands left of
+    /// it was sent by the client and proves nothing. Where every address is a proxy's, the
+    /// left-most. An element that is no address is not passed over: the client is the proxy that
+    /// wrote it.
     pub fn client_of(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
         let mut client = peer?.to_canonical();
         let lines = headers.get_all(FORWARDED_FOR).iter().rev();
@@ -109,7 +110,7 @@ mod tests {
         }
 
         #[test]
-        fn asking_again_about_the_client_gives_the_same(sent in "(10.0.0.[1-3]|203.0.113.[1-3]|unknown|,| ){0,8}") {
+        fn asking_again_about_the_client_gives_the_same(sent in r"(10\.0\.0\.[1-3]|203\.0\.113\.[1-3]|unknown|,| ){0,8}") {
             let once = client(&["10.0.0.0/8"], "10.0.0.1", &[&sent]);
             prop_assert_eq!(client(&["10.0.0.0/8"], &once, &[&sent]), once);
         }

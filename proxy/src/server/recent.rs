@@ -14,7 +14,7 @@ use std::{
 /// Buckets with sums of their own; requests about others are summed as [`OTHERS`].
 const BUCKETS_MAX: usize = 256;
 /// No bucket is called so: names have no underscore.
-pub const OTHERS: &str = "_other";
+const OTHERS: &str = "_other";
 
 /// Requests of one process.
 pub struct Recent {
@@ -137,7 +137,7 @@ impl Recent {
     pub fn find(&self, wanted: &Wanted, limit: usize) -> Found {
         let state = self.state();
         let oldest = state.last + 1 - state.ring.len() as u64;
-        let numbered = || state.ring.iter().zip(oldest..).map(|(ended, number)| (number, ended));
+        let numbered = || state.ring.iter().enumerate().map(|(place, ended)| (oldest + place as u64, ended));
         let chosen = |(_, ended): &(u64, &Arc<Ended>)| wanted.fits(ended);
         let owned = |(number, ended): (u64, &Arc<Ended>)| (number, ended.clone());
         let Some(after) = wanted.after else {
@@ -145,18 +145,20 @@ impl Recent {
             requests.reverse();
             return Found { requests, next: state.last, missed: 0 };
         };
+        // Whoever asked the process before this one begins anew.
+        let after = if after > state.last { 0 } else { after };
         let behind = numbered().filter(|(number, _)| *number > after);
         let requests: Vec<_> = behind.filter(chosen).take(limit).map(owned).collect();
         let full = requests.len() == limit;
         let next = requests.last().filter(|_| full).map_or(state.last, |(number, _)| *number);
-        Found { requests, next: next.max(after), missed: oldest.saturating_sub(after + 1) }
+        Found { requests, next, missed: oldest.saturating_sub(after + 1) }
     }
 
     /// The sums of all requests since this process began, by bucket and operation.
     pub fn traffic(&self) -> Vec<Traffic> {
         let state = self.state();
         let of_bucket = |(bucket, sums): (&String, &BTreeMap<&'static str, Sums>)| {
-            let traffic = |(op, sums): (&&'static str, &Sums)| Traffic { op, bucket: bucket.clone(), sums: *sums };
+            let traffic = |(&op, sums): (&&'static str, &Sums)| Traffic { op, bucket: bucket.clone(), sums: *sums };
             sums.iter().map(traffic).collect::<Vec<_>>()
         };
         let mut traffic: Vec<_> = state.sums.iter().flat_map(of_bucket).collect();
@@ -230,9 +232,8 @@ mod tests {
         for (op, bucket, status) in [("GetObject", "a", 404), ("GetObject", "b", 200), ("PutObject", "a", 503)] {
             recent.note(Ended { request_id: format!("{status}"), user: bucket.into(), ..ended(op, bucket, status) });
         }
-        let statuses = |wanted: Wanted| {
-            recent.find(&wanted, 9).requests.iter().map(|(_, ended)| ended.status).collect::<Vec<_>>()
-        };
+        let statuses =
+            |wanted: Wanted| recent.find(&wanted, 9).requests.iter().map(|(_, ended)| ended.status).collect::<Vec<_>>();
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(statuses(Wanted { op: some("GetObject"), ..Wanted::default() }), [404, 200]);
         assert_eq!(statuses(Wanted { bucket: some("a"), ..Wanted::default() }), [404, 503]);

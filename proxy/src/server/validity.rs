@@ -47,7 +47,7 @@ fn field(bytes: &[u8]) -> Option<Field<'_>> {
         short @ 0..0x80 => (short, bytes),
         long => {
             let (digits, bytes) = bytes.split_at_checked(long & 0x7f).filter(|(digits, _)| digits.len() <= 4)?;
-            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), bytes)
+            (digits.iter().fold(0, |length, digit| (length << 8) | usize::from(*digit)), bytes)
         }
     };
     let (content, rest) = bytes.split_at_checked(length)?;

@@ -11,9 +11,10 @@ import * as object from "./pages/object.js";
 import * as objects from "./pages/objects.js";
 import * as overview from "./pages/overview.js";
 import * as recovery from "./pages/recovery.js";
+import * as requests from "./pages/requests.js";
 
-const PAGES = { overview, objects, buckets, jobs, recovery, object, explain };
-const MENU = ["overview", "objects", "buckets", "jobs", "recovery"];
+const PAGES = { overview, objects, buckets, jobs, recovery, requests, object, explain };
+const MENU = ["overview", "objects", "buckets", "jobs", "recovery", "requests"];
 const UNDER = { object: "objects", explain: "objects" };
 
 const main = document.getElementById("main");

@@ -1,6 +1,6 @@
 //! This machine: memory, descriptors, disks.
 
-use super::Check;
+use super::finding::Check;
 use crate::{
     cli::{
         print::bytes,
@@ -91,7 +91,9 @@ pub(super) fn data_directory(data: &Path) -> Check {
     let own = rustix::process::geteuid().as_raw();
     let (owner, mode) = (found.uid(), found.mode() & 0o777);
     match () {
-        () if !found.is_dir() => Check::failed("data directory", format!("{shown} is no directory"), "set storage.data"),
+        () if !found.is_dir() => {
+            Check::failed("data directory", format!("{shown} is no directory"), "set storage.data")
+        }
         () if owner != own && own != 0 => {
             let said = format!("{shown} belongs to user {owner}, and this is user {own}");
             Check::failed("data directory", said, "run as its owner, or chown it")
@@ -188,7 +190,7 @@ fn judge_disk(name: &str, figures: &Figures) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::doctor::State;
+    use crate::cli::doctor::finding::State;
 
     const GIB: u64 = 1 << 30;
 
@@ -228,9 +230,8 @@ mod tests {
         assert_eq!(judge_open_files(65, 8).state, State::Failed);
         assert_eq!(judge_open_files(128, 4096).state, State::Warning);
         assert_eq!(judge_open_files(1 << 20, 4096).state, State::Ok);
-        let disk = |free_bytes, inodes| {
-            judge_disk("disk data", &Figures { free_bytes, size_bytes: 100 * GIB, inodes }).state
-        };
+        let disk =
+            |free_bytes, inodes| judge_disk("disk data", &Figures { free_bytes, size_bytes: 100 * GIB, inodes }).state;
         assert_eq!(disk(50 * GIB, Some((1 << 20, 1 << 21))), State::Ok);
         assert_eq!(disk(50 * GIB, None), State::Ok);
         assert_eq!((disk(GIB / 2, None), disk(0, None)), (State::Warning, State::Failed));

@@ -1,14 +1,20 @@
-//! A backend: whether an object can be stored, read, listed and removed in it, and whether its clock
-//! and ours agree.
+//! A backend: whether an object can be stored, read, listed and removed in it, and whether its
+//! clock and ours agree.
 
-use super::{Check, machine::to_be_made};
+use super::{finding::Check, machine::to_be_made};
 use crate::stores::BackendConfig;
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use std::time::{Duration, SystemTime};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, SystemTime},
+};
 use storage_backends::{Backend, BackendError, BlobName, ErrorKind, LocalBackend, LocalOptions};
 
-/// What is stored for a moment.
+/// Where an object is stored for a moment: nothing else is there.
+const FOLDER: &str = "doctor";
+/// What is stored.
 const CONTENT: &[u8] = b"deltaweir doctor was here, and removes this";
 /// How long a store may take for all of it.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -28,7 +34,9 @@ pub(super) async fn examine(name: &str, config: &BackendConfig) -> Vec<Check> {
     let tried = async {
         match config {
             BackendConfig::Local { path } => {
-                try_out(&LocalBackend::open(path.clone(), LocalOptions { sync: false }).await?).await
+                let tried = try_out(&LocalBackend::open(path.clone(), LocalOptions { sync: false }).await?).await;
+                remove_empty(&path.join(FOLDER));
+                tried
             }
             BackendConfig::Cloud(cloud) => try_out(&cloud.store.open()?).await,
         }
@@ -43,6 +51,18 @@ pub(super) async fn examine(name: &str, config: &BackendConfig) -> Vec<Check> {
         }
         Err(trouble) => vec![Check::failed(check, trouble.said(), trouble.remedy())],
     }
+}
+
+/// Removes a directory and those below it, as far as they are empty: a directory of blobs keeps
+/// those of names that come again, and these do not.
+fn remove_empty(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_empty(&entry.path());
+        }
+    }
+    // One that is not empty stays, and so does one that somebody uses just now.
+    let _ = fs::remove_dir(directory);
 }
 
 /// What could not be done.
@@ -77,7 +97,7 @@ impl Trouble {
 async fn try_out(backend: &impl Backend) -> Result<Option<Skew>, Trouble> {
     let at = |step| move |error| Trouble { step, error };
     let random = getrandom::u64().unwrap_or_default();
-    let name = BlobName::new(format!("doctor/{random:016x}")).map_err(at("name an object"))?;
+    let name = BlobName::new(format!("{FOLDER}/{random:016x}")).map_err(at("name an object"))?;
     let body = stream::iter([Ok(Bytes::from_static(CONTENT))]).boxed();
     let stored = backend.put(&name, body, Some(CONTENT.len() as u64)).await;
     let used = match &stored {
@@ -141,7 +161,7 @@ fn clock(name: &str, skew: Skew) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::doctor::State;
+    use crate::cli::doctor::finding::State;
     use storage_backends::MemoryBackend;
 
     #[test]
