@@ -185,6 +185,13 @@ impl Document {
         Ok(Self { statements })
     }
 
+    /// One document that says what several say together; `None` for none.
+    pub fn joined<'d>(documents: impl IntoIterator<Item = &'d Self>) -> Option<Self> {
+        let statements: Vec<_> =
+            documents.into_iter().flat_map(|document| document.statements.iter().cloned()).collect();
+        (!statements.is_empty()).then_some(Self { statements })
+    }
+
     /// What it says: a Deny wins over every Allow.
     pub fn evaluate(
         &self,

@@ -81,6 +81,19 @@ pub trait Catalog: Send + Sync + 'static {
     /// store one at once, one does.
     async fn create_setting(&self, name: &str, value: serde_json::Value) -> Result<()>;
 
+    // Users, groups, policies and access keys
+
+    /// All of them, as of one moment.
+    async fn accounts(&self) -> Result<AccountRows>;
+    /// The number of the mutation that changed any of them last; 0 when none did. It reads one row:
+    /// whoever serves requests asks several times a second.
+    async fn accounts_version(&self) -> Result<Seq>;
+    /// Changes rows together and gives their new version. [`CatalogError::Conflict`] when they have
+    /// another version than is expected; [`CatalogError::Exists`] when a row to be created is there:
+    /// of several that create one at once, one does. A row to be replaced need not be there, nor
+    /// one to be removed.
+    async fn change_accounts(&self, change: AccountsChange) -> Result<Seq>;
+
     // Buckets and keys
 
     /// Creates a bucket. [`CatalogError::Exists`] when the name is taken.

@@ -37,6 +37,11 @@ pub enum Mutation {
         #[serde(skip)]
         creates: bool,
     },
+    /// Other users, groups, policies or access keys.
+    ChangeAccounts {
+        /// The rows.
+        change: AccountsChange,
+    },
     /// A new bucket.
     CreateBucket {
         /// The bucket with the id it got.

@@ -1,5 +1,6 @@
 //! The nouns of the catalog. All of them serialise, because the journal keeps every mutation.
 
+mod accounts;
 mod amounts;
 mod blobs;
 mod buckets;
@@ -13,6 +14,7 @@ mod notices;
 mod versions;
 mod writers;
 
+pub use accounts::{AccountKind, AccountName, AccountRow, AccountRows, AccountsChange};
 pub use amounts::{BucketStats, StoredBytes, Tombstone, TrashFile, TrashSum};
 pub use blobs::{
     BlobForm, BlobHooks, BlobRow, BlobState, CopyCommit, Deferred, DeferredSum, Domain, Extent, FormBytes, Heated,

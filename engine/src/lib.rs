@@ -60,6 +60,7 @@ pub use config::{
     BucketSettings, Compression, ConvertConfig, EffortSetting, Encryption, EngineConfig, Isolation, NotifyConfig,
     SafetyConfig, ScrubConfig, SecondCopies, StorageHeaders,
 };
+pub use deployment::accounts::{AccountKind, AccountName, AccountRecord, AccountRecords, Accounts, AccountsWrite};
 pub use error::{EngineError, StoreError};
 pub use facts::{Checksum, Facts, Form, ObjectEncryption, PartFacts, PartSize, StorageFacts, Stretch};
 pub use metrics::Metrics;
@@ -106,6 +107,8 @@ const LAST_SHIPMENT: Duration = Duration::from_secs(10);
 
 /// Storage of one deployment, open: what callers ask of it, room by room.
 pub struct Engine {
+    /// Users, groups, policies and access keys.
+    pub accounts: Arc<Accounts>,
     /// Buckets: their rows, settings and keys.
     pub buckets: Arc<Buckets>,
     /// Reading objects.
@@ -156,8 +159,10 @@ impl Engine {
         let jobs = Arc::new(assembly::jobs(&foundation, specs, background.clone()));
         let reports = Arc::new(assembly::reports(&foundation, &paths));
         let quarantines = workers.scrubber.quarantines.clone();
+        let accounts = Arc::new(Accounts::new(foundation.catalog.clone(), &foundation.keyring, foundation.alone)?);
         let Paths { buckets, read, stager, publisher, uploads, changes, notifier, views, .. } = paths;
         let engine = Arc::new(Self {
+            accounts,
             buckets,
             read,
             stager,

@@ -18,6 +18,7 @@ const ROW_LABEL: &[u8] = b"deltaweir row v1";
 const TAG_LABEL: &[u8] = b"deltaweir tag v1\0";
 const KEYSET_LABEL: &[u8] = b"deltaweir keyset label v1";
 const FINGERPRINT_LABEL: &[u8] = b"deltaweir kek fingerprint v1";
+const ACCOUNTS_LABEL: &[u8] = b"deltaweir accounts v1";
 const NAMED_KEY_LABEL: &[u8] = b"deltaweir named key v1";
 
 /// Names a domain key: 16 random bytes.
@@ -139,6 +140,16 @@ impl Kek {
     /// another can be told from it.
     pub fn named(&self, name: &str) -> Zeroizing<[u8; 32]> {
         derive(&self.0, None, &[NAMED_KEY_LABEL, name.as_bytes()])
+    }
+
+    /// The key that seals users, groups, policies and access keys in the catalog
+    /// (docs/format/accounts-v1.md).
+    pub fn accounts_key(&self) -> DomainKey {
+        let okm: Zeroizing<[u8; 48]> = derive(&self.0, None, &[ACCOUNTS_LABEL]);
+        let (mut secret, mut id) = ([0; 32], [0; 16]);
+        secret.copy_from_slice(&okm[..32]);
+        id.copy_from_slice(&okm[32..]);
+        DomainKey { id: KeyId(id), epoch: 0, secret }
     }
 
     /// Wraps a domain key with its id and epoch (AES-256-KWP, RFC 5649): [`WRAPPED_KEY_LEN`] bytes.

@@ -68,6 +68,14 @@ impl RowContext<'_> {
     }
 }
 
+impl<'a> RowContext<'a> {
+    /// What an account's row is bound to: its kind and name, written `kind/name`. Catalog ids of
+    /// buckets are far smaller than this one.
+    pub fn of_account(kind_and_name: &'a str) -> Self {
+        Self { bucket: u64::MAX, key: kind_and_name, version_id: [0; 16], part: None, extents_digest: [0; 32] }
+    }
+}
+
 /// Seals `facts`. `nonce` is 24 bytes fresh from the operating system's generator. The result has
 /// [`SEALED_ROW_OVERHEAD`] bytes more.
 pub fn seal(key: &DomainKey, context: &RowContext<'_>, nonce: [u8; 24], facts: &[u8]) -> Vec<u8> {

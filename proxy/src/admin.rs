@@ -3,6 +3,7 @@
 //! runs, straight from the engine to the command line.
 
 mod access;
+mod accounts;
 mod answer;
 mod calls;
 mod clock;
@@ -23,7 +24,7 @@ pub use session::SESSION_HEADER;
 
 use crate::{
     audit::{AuditLog, Entry, Kind},
-    auth::Users,
+    auth::Accounts,
     config::Prices,
     engine::Engine,
     metrics::Metrics,
@@ -51,7 +52,7 @@ const AUDITED_PATH_CHARS_MAX: usize = 200;
 pub struct AdminService {
     engine: Arc<Engine>,
     metrics: Arc<Metrics>,
-    users: UsersNow,
+    accounts: Arc<Accounts>,
     access: Option<Access>,
     stopping: watch::Receiver<bool>,
     audit: OnceLock<Arc<AuditLog>>,
@@ -59,9 +60,6 @@ pub struct AdminService {
     recent: OnceLock<Arc<Recent>>,
     started_ms: u64,
 }
-
-/// Gives the users as they are now.
-pub type UsersNow = Box<dyn Fn() -> Arc<Users> + Send + Sync>;
 
 type ApiResult = Result<Value, AdminError>;
 
@@ -71,13 +69,13 @@ impl AdminService {
     pub fn new(
         engine: Arc<Engine>,
         metrics: Arc<Metrics>,
-        users: UsersNow,
+        accounts: Arc<Accounts>,
         access: Option<Access>,
         stopping: watch::Receiver<bool>,
     ) -> Arc<Self> {
         let started_ms = clock::now_ms();
         let (audit, prices, recent) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Arc::new(Self { engine, metrics, users, access, stopping, audit, prices, recent, started_ms })
+        Arc::new(Self { engine, metrics, accounts, access, stopping, audit, prices, recent, started_ms })
     }
 
     /// Tells of the requests of this process from now on.
@@ -95,7 +93,8 @@ impl AdminService {
         self.audit.get_or_init(|| log);
     }
 
-    /// Writes a call down that changes something or was denied.
+    /// Writes a call down that changes something or was denied. `change` says in a sentence of our
+    /// own what was changed.
     pub async fn write_down(
         &self,
         caller: Caller,
@@ -103,6 +102,7 @@ impl AdminService {
         path: &str,
         query: Option<&str>,
         status: StatusCode,
+        change: Option<&str>,
     ) {
         let denied = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         let (Some(audit), true) = (self.audit.get(), denied || *method != Method::GET) else { return };
@@ -116,6 +116,7 @@ impl AdminService {
         let action = query.as_ref().and_then(|query| query.get("action"));
         let action = action.filter(|action| matches!(*action, "pause" | "resume" | "cancel"));
         let entry = Entry::new(Kind::Admin, &op).with("method", method.as_str()).with("action", action);
+        let entry = entry.with("change", change);
         audit.record(entry.with("user", user).from_peer(peer).with("status", status.as_u16())).await;
     }
 
@@ -126,6 +127,7 @@ impl AdminService {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let (parts, body) = request.into_parts();
+        let mut change = None;
         let mut answer = match self.admit(caller, &parts).await {
             Err(error) => failed(&error),
             Ok(scope) => match parts.uri.path() {
@@ -138,13 +140,17 @@ impl AdminService {
                 path => match console::file(path) {
                     Some(file) => file,
                     None => match self.called(scope, &parts, body).await {
-                        Ok(value) => json_answer(StatusCode::OK, &value),
+                        Ok(value) => {
+                            change = value["change"].as_str().map(str::to_owned);
+                            json_answer(StatusCode::OK, &value)
+                        }
                         Err(error) => failed(&error),
                     },
                 },
             },
         };
-        self.write_down(caller, &parts.method, parts.uri.path(), parts.uri.query(), answer.status()).await;
+        let (path, query) = (parts.uri.path(), parts.uri.query());
+        self.write_down(caller, &parts.method, path, query, answer.status(), change.as_deref()).await;
         let headers = answer.headers_mut();
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

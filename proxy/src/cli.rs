@@ -21,6 +21,7 @@ mod scrub;
 mod serve;
 mod status;
 mod traffic;
+mod users;
 
 use crate::{
     config::{ConfigError, Environment, Overrides, ServeConfig},
@@ -182,6 +183,11 @@ enum Command {
         #[arg(long, value_name = "SEQ")]
         accept_unsealed_until: Option<i64>,
     },
+    /// Show and change users, their access keys, groups and policies
+    Users {
+        #[command(subcommand)]
+        action: users::UsersAction,
+    },
     /// Look at the audit log: is it whole, and what does it say
     Audit {
         #[command(subcommand)]
@@ -329,6 +335,10 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Recover { merge: _, from, accept_unsealed_until } => {
             let options = RecoveryOptions { accept_unsealed_until, ..recover::merge_options() };
             runtime()?.block_on(merge::merge(|| Ok(global.load()?), from, options, json))
+        }
+        Command::Users { action } => {
+            let (call, print) = users::call(action)?;
+            show(json, &global.ask(call)?, print)
         }
         Command::Audit { action } => audit::run(global.load()?, &action, json),
         Command::Config { action: ConfigAction::Check } => global.check_config(),

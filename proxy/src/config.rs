@@ -28,7 +28,7 @@ pub use prices::Prices;
 pub use server::{ServerConfig, TlsFiles};
 
 use crate::{
-    auth::{Credentials, Policy, RoleConfig, UserConfig},
+    auth::{self, Credentials, Policy, RoleConfig, UserConfig, Written},
     stores::{CatalogConfig, StoresConfig},
     webhooks::WebhookConfig,
 };
@@ -44,6 +44,7 @@ use secrecy::{ExposeSecret, SecretString};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 use values::{ByteSize, Interval, SecretText, is_shared, without_password};
@@ -330,21 +331,19 @@ impl Reader<'_> {
     }
 
     fn policy(&self, key: &str, name: &str) -> Result<Policy, ConfigError> {
-        match name {
-            "admin" => Ok(Policy::Admin),
-            "readwrite" => Ok(Policy::ReadWrite),
-            "readonly" => Ok(Policy::ReadOnly),
-            _ => {
+        match Policy::built_in(name) {
+            Some(policy) => Ok(policy),
+            None => {
                 let path = name.strip_prefix("file:").ok_or_else(|| {
                     ConfigError::at(key, "expected \"admin\", \"readwrite\", \"readonly\" or \"file:policy.json\"")
                 })?;
                 let path = self.directory.join(path);
                 self.modes.check(key, &path, Holds::Settings)?;
-                let text = std::fs::read(&path)
+                let text = std::fs::read_to_string(&path)
                     .map_err(|error| ConfigError::at(key, format!("cannot read {}: {error}", path.display())))?;
-                let document = access::Document::identity(&text)
+                let written = Written::parse(&text)
                     .map_err(|error| ConfigError::at(key, format!("{}: {error}", path.display())))?;
-                Ok(Policy::Document(document))
+                Ok(Policy::Document(Arc::new(written)))
             }
         }
     }
@@ -393,19 +392,12 @@ fn check_canonical_id(key: &str, id: Option<&str>) -> Result<(), ConfigError> {
     }
 }
 
-/// An access key stands in `Credential=KEY/date/…` and in logs.
 fn check_access_key(key: &str, id: &str) -> Result<(), ConfigError> {
-    if (3..=128).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic() && !b"/,=\"\\".contains(&b)) {
-        return Ok(());
-    }
-    Err(ConfigError::at(key, "expected 3 to 128 visible ASCII characters without / , = \" \\"))
+    auth::check_access_key(id).map_err(|why| ConfigError::at(key, why))
 }
 
 fn check_secret(key: &str, secret: &str) -> Result<(), ConfigError> {
-    if (8..=256).contains(&secret.len()) {
-        return Ok(());
-    }
-    Err(ConfigError::at(key, "expected 8 to 256 bytes"))
+    auth::check_secret(secret).map_err(|why| ConfigError::at(key, why))
 }
 
 /// A duration as the file writes it: `30d`, `250ms`.

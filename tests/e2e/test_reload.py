@@ -1,4 +1,4 @@
-"""SIGHUP reads users, the certificate and the log's filter anew, and ends no request."""
+"""SIGHUP reads new users, roles, the certificate and the log's filter anew, and ends no request."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def hang_up(server: Server, expected: str = "were reloaded") -> None:
     until(lambda: server.log.read_text().count(expected) > before, 10, f"the log says {expected!r}")
 
 
-def test_users_and_policies_are_read_anew_and_requests_go_on(new_server: NewServer) -> None:
+def test_new_users_are_added_the_catalog_wins_and_requests_go_on(new_server: NewServer) -> None:
     server = new_server().start()
     s3 = s3_client(server.endpoint)
     s3.create_bucket(Bucket="delta-00")
@@ -53,10 +53,15 @@ def test_users_and_policies_are_read_anew_and_requests_go_on(new_server: NewServ
         server.more_config = CAROL % "readwrite"
         server.write_config()
         hang_up(server)
+        assert 'user "carol" has another policy in the configuration file' in server.log.read_text()
+        assert error_code(carol.put_object, Bucket="delta-00", Key="k", Body=b"k")[0] == 403
+        server.run("users", "policies", "attach", "readwrite", "--user", "carol")
         carol.put_object(Bucket="delta-00", Key="k", Body=b"k")
         server.more_config = ""
         server.write_config()
         hang_up(server)
+        assert carol.get_object(Bucket="delta-00", Key="k")["Body"].read() == b"k"
+        server.run("users", "remove", "carol")
         assert error_code(carol.get_object, Bucket="delta-00", Key="k")[0] == 403
         connection.send(request[len(request) // 2 :])
         answer = connection.answer("PUT")

@@ -221,6 +221,11 @@ pub(super) async fn one_of_each<C: Catalog>(desk: &Desk<C>) {
     catalog.set_bucket_settings(bucket, json!({"encryption": "aes256"})).await.unwrap();
     let key = WrappedKey { id: unique(9), bucket, epoch: 1, kek: [2; 8], wrapped: vec![0, 255, 128] };
     catalog.put_key(key).await.unwrap();
+    let ann = super::accounts::row(AccountKind::User, "ann", "sealed");
+    let create = AccountsChange { creates: vec![ann.clone()], ..AccountsChange::default() };
+    catalog.change_accounts(create).await.unwrap();
+    let replace = AccountsChange { replaces: vec![ann], ..AccountsChange::default() };
+    catalog.change_accounts(replace).await.unwrap();
     let temporary = catalog.create_bucket("temporary", "o", json!({}), NOW).await.unwrap();
     catalog.delete_bucket(temporary.id).await.unwrap();
     let base = desk.put("base").await;

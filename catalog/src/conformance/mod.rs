@@ -9,6 +9,7 @@
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a suite fails by panicking")]
 
+pub mod accounts;
 pub mod adopting;
 pub mod buckets;
 pub mod conversion;
@@ -66,6 +67,12 @@ pub trait Factory: Send + Sync {
 macro_rules! conformance_tests {
     ($factory:expr) => {
         $crate::conformance_tests!(@define $factory;
+            accounts::{
+                accounts_are_read_back_and_replaced,
+                a_change_of_accounts_over_another_is_a_conflict,
+                of_16_who_make_one_access_key_at_once_one_does,
+                accounts_survive_a_crash,
+            }
             adopting::{
                 content_in_an_original_is_read_back_and_stores_nothing,
                 content_in_an_original_is_nobodys_base,

@@ -1,7 +1,7 @@
 //! What each mutation gives and writes.
 
 use super::{
-    blobs, buckets, change::Decision, conversion, copies, locks, multipart, notices, session::Session, trash,
+    accounts, blobs, buckets, change::Decision, conversion, copies, locks, multipart, notices, session::Session, trash,
     verification, versions, writers,
 };
 use crate::{Result, mutation::Mutation, types::*};
@@ -19,6 +19,7 @@ async fn decide_alone<S: Session>(session: &mut S, seq: Seq, mutation: &mut Muta
         Mutation::OpenEpoch { epoch, closes } => writers::open(session, epoch, closes).await,
         Mutation::CloseEpochs { epochs } => writers::close(session, epochs).await,
         Mutation::PutSetting { name, value, creates } => buckets::put_setting(session, name, value, *creates).await,
+        Mutation::ChangeAccounts { change } => accounts::change(session, seq, change).await,
         Mutation::CreateBucket { bucket } => buckets::create(session, bucket).await,
         Mutation::SetBucketSettings { bucket, settings, expected, .. } => {
             buckets::set_settings(session, *bucket, settings, expected.as_ref()).await

@@ -1,6 +1,7 @@
 //! The contract over anything that can run statements: [`Catalog`] for every [`Engine`].
 
 use super::{
+    accounts,
     blobs::{self, DuplicateQuery},
     buckets,
     change::{Change, Import, JobChange, Outcome, now_ms},
@@ -231,6 +232,22 @@ impl<E: Engine> Catalog for E {
 
     async fn create_setting(&self, name: &str, value: serde_json::Value) -> Result<()> {
         done(mutate(self, Mutation::PutSetting { name: name.to_owned(), value, creates: true }).await?)
+    }
+
+    async fn accounts(&self) -> Result<AccountRows> {
+        ask!(self, Snapshot, () | session | accounts::all(session))
+    }
+
+    async fn accounts_version(&self) -> Result<Seq> {
+        ask!(self, Statement, () | session | accounts::version(session))
+    }
+
+    async fn change_accounts(&self, change: AccountsChange) -> Result<Seq> {
+        match mutate(self, Mutation::ChangeAccounts { change }).await? {
+            Outcome::Seq(seq) => Ok(seq),
+            Outcome::Unchanged => self.accounts_version().await,
+            other => unexpected(&other),
+        }
     }
 
     async fn make_bucket(&self, bucket: NewBucket) -> Result<Bucket> {

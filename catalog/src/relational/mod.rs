@@ -6,6 +6,7 @@
 //! before anything else and appends the journal's row after everything else. The databases add only
 //! what differs: connections, transactions, group commit, errors.
 
+pub(crate) mod accounts;
 pub(crate) mod apply;
 pub(crate) mod blobs;
 pub(crate) mod buckets;

@@ -59,6 +59,7 @@ const MIGRATIONS: &[&str] = &[
     CHECKSUMS,
     NOTICES,
     COMPARTMENTS,
+    ACCOUNTS,
 ];
 
 const FIRST: &str = "
@@ -369,4 +370,18 @@ CREATE TABLE notice_lanes (
 /// Parts of a bucket whose content is kept apart. What was there before belongs to none.
 const COMPARTMENTS: &str = "
 ALTER TABLE blobs ADD COLUMN compartment {bytes};
+";
+
+/// Users, groups, policies and access keys: what a row says is sealed. The primary key makes an
+/// access key one user's in the whole deployment. The counter holds the number of the mutation that
+/// changed any of them last.
+const ACCOUNTS: &str = "
+-- kind: 1 user, 2 group, 3 policy, 4 access key.
+CREATE TABLE accounts (
+  kind {int} NOT NULL CHECK (kind BETWEEN 1 AND 4),
+  name TEXT NOT NULL,
+  sealed {bytes} NOT NULL,
+  PRIMARY KEY (kind, name)
+){table};
+INSERT INTO counters (name, value) VALUES ('accounts', 0);
 ";

@@ -26,6 +26,7 @@ pub(crate) struct Table {
 pub(crate) const TABLES: &[Table] = &[
     Table { name: "writers", key_len: 1, columns: &["epoch", "seen_ms", "closed", "swept"] },
     Table { name: "settings", key_len: 1, columns: &["name", "value"] },
+    Table { name: "accounts", key_len: 2, columns: &["kind", "name", "sealed"] },
     Table {
         name: "buckets",
         key_len: 1,
@@ -120,7 +121,7 @@ pub(crate) const LEFT_OUT: &[&str] = &["schema_version", "counters", "journal", 
 /// The counters that belong to the catalog's state; the others say how far shipping and importing
 /// are.
 const COUNTERS: &str =
-    "SELECT name, value FROM counters WHERE name IN ('seq', 'bucket', 'epoch', 'region') ORDER BY name";
+    "SELECT name, value FROM counters WHERE name IN ('seq', 'bucket', 'epoch', 'region', 'accounts') ORDER BY name";
 
 /// A page of rows may take this many bytes before the next one is made shorter.
 const PAGE_BYTES: usize = 512 << 10;
@@ -225,6 +226,7 @@ pub(crate) async fn import<S: Session>(session: &mut S, piece: &TableRows) -> Re
                 "bucket" => set_counter("bucket", row.int(1)?),
                 "epoch" => set_counter("epoch", row.int(1)?),
                 "region" => set_counter("region", row.int(1)?),
+                "accounts" => set_counter("accounts", row.int(1)?),
                 other => return Err(CatalogError::Invalid(format!("counter {other:?} is not known"))),
             });
         }

@@ -33,6 +33,7 @@ fn every_kind_of_mutation_has_a_row_here_and_a_line_in_the_reference() {
         Mutation::OpenEpoch { .. } => "OpenEpoch",
         Mutation::CloseEpochs { .. } => "CloseEpochs",
         Mutation::PutSetting { .. } => "PutSetting",
+        Mutation::ChangeAccounts { .. } => "ChangeAccounts",
         Mutation::CreateBucket { .. } => "CreateBucket",
         Mutation::SetBucketSettings { .. } => "SetBucketSettings",
         Mutation::SetVersioning { .. } => "SetVersioning",

@@ -31,6 +31,8 @@ pub(crate) struct Keyring {
     /// be named nowhere.
     making: tokio::sync::Mutex<()>,
     is_configured: bool,
+    /// The file with the KEK that was made when none was configured.
+    file: PathBuf,
     /// A file in the data directory: the store has keys.
     sealed_mark: PathBuf,
     /// Buckets whose rows say that they are not sealed, and nothing says otherwise.
@@ -87,6 +89,8 @@ pub(crate) fn keyset_name(id: BlobId) -> Result<BlobName, EngineError> {
     Ok(BlobName::new(format!("keyset/{id}"))?)
 }
 
+/// Name of the file in the data directory that holds a KEK.
+const FILE_NAME: &str = "keyring.json";
 /// Name of the file in the data directory that says that the store has keys.
 const SEALED_MARK: &str = "sealed";
 
@@ -104,7 +108,7 @@ impl Keyring {
     /// [`EngineError::Other`] when the file cannot be read, written or understood.
     pub(crate) fn open(data: &Path, from_environment: Option<Kek>) -> Result<Self, EngineError> {
         let is_configured = from_environment.is_some();
-        let path = data.join("keyring.json");
+        let path = data.join(FILE_NAME);
         let kek = match from_environment {
             Some(kek) => kek,
             None => match read_kek(&path)? {
@@ -119,6 +123,7 @@ impl Keyring {
         Self {
             kek,
             is_configured,
+            file: data.join(FILE_NAME),
             opened: Mutex::default(),
             making: tokio::sync::Mutex::default(),
             sealed_mark: data.join(SEALED_MARK),
@@ -188,7 +193,7 @@ impl Keyring {
         let is_configured = from_environment.is_some();
         let kek = match from_environment {
             Some(kek) => Some(kek),
-            None => read_kek(&data.join("keyring.json"))?,
+            None => read_kek(&data.join(FILE_NAME))?,
         };
         let kek = match kek {
             Some(kek) => kek,
@@ -201,6 +206,15 @@ impl Keyring {
     /// The KEK.
     pub(crate) fn kek(&self) -> &Kek {
         &self.kek
+    }
+
+    /// The KEK that was made before an operator gave another one; `None` when there was none.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] when its file cannot be read.
+    pub(crate) fn former(&self) -> Result<Option<Kek>, EngineError> {
+        let found = if self.is_configured { read_kek(&self.file)? } else { None };
+        Ok(found.filter(|kek| kek.fingerprint() != self.kek.fingerprint()))
     }
 
     /// Whether an operator gave the KEK; otherwise it lies in the data directory, beside the

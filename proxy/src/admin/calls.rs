@@ -31,6 +31,7 @@ impl AdminService {
     pub async fn call(&self, scope: Scope, method: &Method, path: &str, query: &Query, body: Value) -> ApiResult {
         scope.check(method)?;
         let (call, name) = routes::route(method, path)?;
+        let name = name.as_ref();
         let engine = &self.engine;
         match call {
             Call::Stats => self.stats().await,
@@ -79,6 +80,7 @@ impl AdminService {
             Call::OpenSession | Call::Session | Call::EndSession => {
                 Err(AdminError::invalid("sessions are for the admin listener"))
             }
+            of_accounts => self.of_accounts(of_accounts, name, query, body).await,
         }
     }
 
@@ -144,7 +146,7 @@ impl AdminService {
         let resource = required(query, "resource")?;
         let context = query.get("context").map_or(Ok(Value::Null), serde_json::from_str);
         let context = context.map_err(|error| AdminError::invalid(format!("context: {error}")))?;
-        let users = (self.users)();
+        let users = self.accounts.users();
         let trial = Trial::new(&users, user, action, resource, &context);
         let trial = trial.map_err(|error| AdminError::invalid(error.to_string()))?;
         let verdict = trial.decide(&self.engine, &users).await?;
@@ -173,7 +175,7 @@ impl AdminService {
     }
 }
 
-fn required<'q>(query: &'q Query, name: &'static str) -> Result<&'q str, AdminError> {
+pub(super) fn required<'q>(query: &'q Query, name: &'static str) -> Result<&'q str, AdminError> {
     query.get(name).filter(|value| !value.is_empty()).ok_or_else(|| AdminError::invalid(format!("{name} is missing")))
 }
 

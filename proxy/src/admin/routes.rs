@@ -3,6 +3,8 @@
 
 use super::answer::AdminError;
 use http::{Method, StatusCode};
+use percent_encoding::percent_decode_str;
+use std::borrow::Cow;
 
 /// What every call's path begins with.
 pub const ROOT: &str = "/api/v1/";
@@ -11,12 +13,18 @@ pub const ROOT: &str = "/api/v1/";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "docs/reference/openapi.json says what each is")]
 pub enum Call {
+    AddUser,
+    AttachPolicy,
     Backups,
     Buckets,
+    ChangeKeys,
+    ChangeMembers,
+    ChangeUser,
     DropCaches,
     EndSession,
     Explain,
     Gc,
+    Groups,
     Inspect,
     Job,
     Jobs,
@@ -27,16 +35,26 @@ pub enum Call {
     Objects,
     OpenSession,
     Overview,
+    Policies,
     Policy,
+    PutGroup,
+    PutPolicy,
     Quarantine,
     Recovery,
     Request,
     Requests,
+    RemoveGroup,
+    RemoveKey,
+    RemovePolicy,
+    RemoveUser,
     Session,
     Settle,
     StartJob,
     Stats,
     Traffic,
+    User,
+    UserPolicy,
+    Users,
     Versions,
 }
 
@@ -47,6 +65,10 @@ pub const ROUTES: &[(Method, &str, Call)] = &[
     (Method::POST, "cache/drop", Call::DropCaches),
     (Method::GET, "explain", Call::Explain),
     (Method::POST, "gc", Call::Gc),
+    (Method::GET, "groups", Call::Groups),
+    (Method::DELETE, "groups/{name}", Call::RemoveGroup),
+    (Method::POST, "groups/{name}", Call::ChangeMembers),
+    (Method::PUT, "groups/{name}", Call::PutGroup),
     (Method::GET, "inspect", Call::Inspect),
     (Method::GET, "jobs", Call::Jobs),
     (Method::GET, "jobs/{name}", Call::Job),
@@ -57,6 +79,11 @@ pub const ROUTES: &[(Method, &str, Call)] = &[
     (Method::GET, "object", Call::Object),
     (Method::GET, "objects", Call::Objects),
     (Method::GET, "overview", Call::Overview),
+    (Method::GET, "policies", Call::Policies),
+    (Method::DELETE, "policies/{name}", Call::RemovePolicy),
+    (Method::GET, "policies/{name}", Call::UserPolicy),
+    (Method::POST, "policies/{name}", Call::AttachPolicy),
+    (Method::PUT, "policies/{name}", Call::PutPolicy),
     (Method::GET, "policy", Call::Policy),
     (Method::GET, "quarantine", Call::Quarantine),
     (Method::GET, "recovery", Call::Recovery),
@@ -68,20 +95,28 @@ pub const ROUTES: &[(Method, &str, Call)] = &[
     (Method::POST, "settle", Call::Settle),
     (Method::GET, "stats", Call::Stats),
     (Method::GET, "traffic", Call::Traffic),
+    (Method::DELETE, "user-keys/{name}", Call::RemoveKey),
+    (Method::POST, "user-keys/{name}", Call::ChangeKeys),
+    (Method::GET, "users", Call::Users),
+    (Method::DELETE, "users/{name}", Call::RemoveUser),
+    (Method::GET, "users/{name}", Call::User),
+    (Method::POST, "users/{name}", Call::ChangeUser),
+    (Method::PUT, "users/{name}", Call::AddUser),
     (Method::GET, "versions", Call::Versions),
 ];
 
-/// The call of a request, and the element that stands for `{name}`, if its path has one.
+/// The call of a request, and the element that stands for `{name}`, decoded, if its path has one.
 ///
 /// # Errors
 /// 404 for a path that is no call's, 405 for another method.
-pub(super) fn route<'p>(method: &Method, path: &'p str) -> Result<(Call, &'p str), AdminError> {
+pub(super) fn route<'p>(method: &Method, path: &'p str) -> Result<(Call, Cow<'p, str>), AdminError> {
     let name = path.strip_prefix(ROOT).ok_or_else(|| AdminError::not_found("page"))?;
     let matching = ROUTES.iter().filter_map(|(method, pattern, call)| Some((method, *call, matches(pattern, name)?)));
     let mut methods = Vec::new();
     for (wanted, call, element) in matching {
         if wanted == method {
-            return Ok((call, element));
+            let decoded = percent_decode_str(element).decode_utf8();
+            return Ok((call, decoded.map_err(|_| AdminError::not_found("call"))?));
         }
         methods.push(wanted.as_str());
     }
@@ -108,9 +143,14 @@ mod tests {
 
     #[test]
     fn paths_lead_to_their_calls_and_nowhere_else() {
-        let routed = |method, path| route(&method, path).map_err(|error| error.status.as_u16());
-        assert_eq!(routed(Method::GET, "/api/v1/jobs"), Ok((Call::Jobs, "")));
-        assert_eq!(routed(Method::POST, "/api/v1/jobs/gc"), Ok((Call::StartJob, "gc")));
+        let routed = |method, path| {
+            let found = route(&method, path);
+            found.map(|(call, name)| (call, name.into_owned())).map_err(|error| error.status.as_u16())
+        };
+        assert_eq!(routed(Method::GET, "/api/v1/jobs"), Ok((Call::Jobs, String::new())));
+        assert_eq!(routed(Method::POST, "/api/v1/jobs/gc"), Ok((Call::StartJob, "gc".to_owned())));
+        assert_eq!(routed(Method::GET, "/api/v1/users/a%2Fb%20c"), Ok((Call::User, "a/b c".to_owned())));
+        assert_eq!(routed(Method::GET, "/api/v1/users/%ff"), Err(404));
         assert_eq!(routed(Method::POST, "/api/v1/stats"), Err(405));
         for path in ["/api/v1/", "/api/v1/jobs/", "/api/v1/jobs/a/b", "/api/v2/stats", "/stats", "/api/v1/stats/"] {
             assert_eq!(routed(Method::GET, path), Err(404), "{path}");

@@ -1,7 +1,7 @@
-//! The policy of a user: one of three built-in ones, or a document.
+//! Policies of users: three built-in ones, and documents.
 
 use access::{Document, Identity};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// What a user may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,27 @@ pub enum Policy {
     /// `s3:Get*` and `s3:List*`.
     ReadOnly,
     /// What a document says.
-    Document(Document),
+    Document(Arc<Written>),
+}
+
+/// A policy document and its text.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Written {
+    /// What it says.
+    pub document: Document,
+    /// As it was written.
+    pub text: String,
+}
+
+impl Written {
+    /// Reads the document of a user's policy.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let document = Document::identity(text.as_bytes()).map_err(|error| error.to_string())?;
+        Ok(Self { document, text: text.to_owned() })
+    }
 }
 
 static READ_WRITE: LazyLock<Document> = LazyLock::new(|| built_in(r#""s3:*""#));
@@ -26,15 +46,51 @@ fn built_in(actions: &str) -> Document {
 }
 
 impl Policy {
+    /// The built-in policy of a name.
+    pub fn built_in(name: &str) -> Option<Self> {
+        match name {
+            "admin" => Some(Self::Admin),
+            "readwrite" => Some(Self::ReadWrite),
+            "readonly" => Some(Self::ReadOnly),
+            _ => None,
+        }
+    }
+
+    /// What is written in it; an administrator's says nothing.
+    fn document(&self) -> Option<&Document> {
+        match self {
+            Self::Admin => None,
+            Self::ReadWrite => Some(&READ_WRITE),
+            Self::ReadOnly => Some(&READ_ONLY),
+            Self::Document(written) => Some(&written.document),
+        }
+    }
+}
+
+/// Everything that a user's policies say together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rights {
+    /// Everything that no policy denies.
+    pub admin: bool,
+    document: Option<Document>,
+}
+
+impl Rights {
+    /// What some policies say: what one of them denies, none allows.
+    pub fn of<'p>(policies: impl IntoIterator<Item = &'p Policy>) -> Self {
+        let mut rights = Self::default();
+        let mut documents = Vec::new();
+        for policy in policies {
+            rights.admin |= *policy == Policy::Admin;
+            documents.extend(policy.document());
+        }
+        rights.document = Document::joined(documents);
+        rights
+    }
+
     /// As the decision wants it.
     pub fn identity(&self) -> Identity<'_> {
-        let policy = match self {
-            Self::Admin => None,
-            Self::ReadWrite => Some(&*READ_WRITE),
-            Self::ReadOnly => Some(&*READ_ONLY),
-            Self::Document(document) => Some(document),
-        };
-        Identity { admin: *self == Self::Admin, policy, session: None }
+        Identity { admin: self.admin, policy: self.document.as_ref(), session: None }
     }
 }
 
@@ -48,7 +104,7 @@ mod tests {
         let allows = |policy: Policy, action: &str| {
             let question = Question {
                 caller: None,
-                identity: policy.identity(),
+                identity: Rights::of([&policy]).identity(),
                 action,
                 resource: "arn:aws:s3:::b/a",
                 context: &NoContext,
@@ -61,5 +117,30 @@ mod tests {
         assert!(!allows(Policy::ReadOnly, "s3:PutObject") && !allows(Policy::ReadOnly, "s3:DeleteObject"));
         assert!(allows(Policy::ReadWrite, "s3:DeleteBucket") && allows(Policy::ReadWrite, "s3:PutBucketPolicy"));
         assert!(!allows(Policy::ReadWrite, "deltaweir:Settle") && allows(Policy::Admin, "deltaweir:Settle"));
+    }
+
+    #[test]
+    fn what_one_policy_denies_no_other_allows() {
+        let denies = r#"{"Statement":{"Effect":"Deny","Action":"s3:DeleteObject","Resource":"*"}}"#;
+        let denies = Policy::Document(Arc::new(Written::parse(denies).unwrap()));
+        let allows = |policies: &[&Policy], action: &str| {
+            let rights = Rights::of(policies.iter().copied());
+            let question = Question {
+                caller: None,
+                identity: rights.identity(),
+                action,
+                resource: "arn:aws:s3:::b/a",
+                context: &NoContext,
+                bucket: None,
+                object: None,
+            };
+            decide(&question).allowed
+        };
+        assert!(allows(&[&denies, &Policy::ReadWrite], "s3:PutObject"));
+        for broad in [Policy::ReadWrite, Policy::Admin] {
+            assert!(allows(&[&broad], "s3:DeleteObject"));
+            assert!(!allows(&[&broad, &denies], "s3:DeleteObject"));
+        }
+        assert!(!allows(&[], "s3:GetObject"));
     }
 }

@@ -1,9 +1,8 @@
 //! Who sent a request: a user, a session, or nobody; and how that is found out.
 
 use super::{
-    Policy,
     sessions::{self, IssueError, Issued, Session, Wanted},
-    users::{ANONYMOUS_ID, User, Users},
+    users::{ANONYMOUS_ID, Key, ROOT, User, Users},
 };
 use access::{Caller, Identity};
 use s3_wire::sigv4::{CredentialStore, NoSecret, SecretKey};
@@ -33,13 +32,15 @@ impl CredentialStore for Look<'_> {
     fn secret(&self, access_key_id: &str, session_token: Option<&str>) -> Result<SecretKey, NoSecret> {
         let (secret, principal) = match session_token {
             None => {
-                let user = self.users.by_access_key(access_key_id).ok_or(NoSecret::Unknown)?;
-                (user.secret.clone(), Principal { user: Some(user.clone()), session: None })
+                let key = self.users.by_access_key(access_key_id).ok_or(NoSecret::Unknown);
+                let key = self.known(key, |key| &key.user)?;
+                (key.secret.clone(), Principal::of(key))
             }
             Some(token) => {
-                let session = Session::open(self.users, access_key_id, token, self.now)?;
+                let session = Session::open(self.users, access_key_id, token, self.now);
+                let session = self.known(session, |session| &session.asked_by)?;
                 let user = session.acts_as.clone();
-                (session.secret.clone(), Principal { user: Some(user), session: Some(Arc::new(session)) })
+                (session.secret.clone(), Principal { user: Some(user), key: None, session: Some(Arc::new(session)) })
             }
         };
         // A request has one signature, so this is asked once.
@@ -48,22 +49,36 @@ impl CredentialStore for Look<'_> {
     }
 }
 
+impl Look<'_> {
+    /// What was found; nothing of others than root's while it is not known what changed elsewhere.
+    fn known<T>(&self, found: Result<T, NoSecret>, whose: impl Fn(&T) -> &User) -> Result<T, NoSecret> {
+        let is_root = found.as_ref().is_ok_and(|found| whose(found).name == ROOT);
+        if is_root || self.users.are_fresh() { found } else { Err(NoSecret::NotNow) }
+    }
+}
+
 /// Who sent a request: a user or a session of one, or nobody.
 #[derive(Clone, Debug)]
 pub struct Principal {
     user: Option<Arc<User>>,
+    /// What a user signed with.
+    key: Option<Arc<Key>>,
     session: Option<Arc<Session>>,
 }
 
 impl Principal {
     /// Who does not sign.
     pub fn nobody() -> Self {
-        Self { user: None, session: None }
+        Self { user: None, key: None, session: None }
+    }
+
+    fn of(key: &Arc<Key>) -> Self {
+        Self { user: Some(key.user.clone()), key: Some(key.clone()), session: None }
     }
 
     /// The user of a name.
     pub fn named(users: &Users, name: &str) -> Option<Self> {
-        Some(Self { user: Some(users.named(name)?.clone()), session: None })
+        Some(Self { user: Some(users.named(name)?.clone()), key: None, session: None })
     }
 
     /// Makes temporary credentials for this caller. A session gets none: it could outlive its end
@@ -73,8 +88,8 @@ impl Principal {
     /// # Errors
     /// [`IssueError`].
     pub fn issue(&self, users: &Users, wanted: Wanted, now: SystemTime) -> Result<Issued, IssueError> {
-        match (self.user(), self.session()) {
-            (Some(user), None) => sessions::issue(users, user, wanted, now),
+        match (&self.key, self.session()) {
+            (Some(key), None) => sessions::issue(users, key, wanted, now),
             _ => Err(IssueError::Denied),
         }
     }
@@ -114,7 +129,7 @@ impl Principal {
     /// Whether the user may do everything, other users' uploads included.
     pub fn is_admin(&self) -> bool {
         let narrowed = self.session().is_some_and(|session| session.policy.is_some());
-        !narrowed && self.user.as_deref().is_some_and(|user| user.policy == Policy::Admin)
+        !narrowed && self.user.as_deref().is_some_and(|user| user.rights.admin)
     }
 
     /// Who asks, as policies name it.
@@ -125,7 +140,7 @@ impl Principal {
 
     /// What the user's own policy allows, and the session's.
     pub fn identity(&self) -> Identity<'_> {
-        let identity = self.user.as_deref().map(|user| user.policy.identity()).unwrap_or_default();
+        let identity = self.user.as_deref().map(|user| user.rights.identity()).unwrap_or_default();
         Identity { session: self.session().and_then(|session| session.policy.as_ref()), ..identity }
     }
 }
@@ -133,7 +148,9 @@ impl Principal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::{Credentials, Policy, RoleConfig, UserConfig};
+    use crate::auth::{
+        Credentials, Policy, RoleConfig, UserConfig, freshness::Freshness, policy::Rights, users::Account,
+    };
     use access::RoleSession;
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     use proptest::prelude::*;
@@ -242,6 +259,35 @@ mod tests {
                 let opened = principal(&users, &issued.access_key_id, Some(&STANDARD.encode(wrong)));
                 prop_assert_eq!(opened.err(), Some(NoSecret::Unknown));
             }
+        }
+    }
+
+    #[test]
+    fn root_alone_signs_while_it_is_not_known_what_changed_elsewhere() {
+        let pair =
+            |name: &str| Credentials { access_key_id: format!("AK-{name}"), secret: SecretKey::new("secret-of-both") };
+        let users = |freshness: Freshness| {
+            let ann = Account {
+                name: "ann".into(),
+                canonical_id: None,
+                email: None,
+                keys: vec![pair("ann")],
+                rights: Rights::default(),
+            };
+            Users::of(Some(pair("root")), [ann], Arc::new(freshness))
+        };
+        let fresh = users(Freshness::default());
+        let ann = principal(&fresh, "AK-ann", None).unwrap();
+        let wanted = Wanted { duration: Duration::from_secs(900), ..Wanted::default() };
+        let issued = ann.issue(&fresh, wanted, SystemTime::now()).ok().unwrap();
+        let lapsed = users(Freshness::lapsed());
+        assert!(principal(&lapsed, "AK-root", None).is_ok());
+        for (key, token) in [
+            ("AK-ann", None),
+            ("AK-nobody", None),
+            (issued.access_key_id.as_str(), Some(issued.session_token.as_str())),
+        ] {
+            assert_eq!(principal(&lapsed, key, token).err(), Some(NoSecret::NotNow), "{key}");
         }
     }
 

@@ -72,7 +72,7 @@ fn make() -> io::Result<Stored> {
 }
 
 /// `N` characters of base32 from the operating system's randomness.
-pub(super) fn random_text<const N: usize>() -> io::Result<String> {
+pub(in crate::auth) fn random_text<const N: usize>() -> io::Result<String> {
     const ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
     let mut random = Zeroizing::new([0_u8; N]);
     getrandom::fill(&mut *random).map_err(|error| io::Error::other(error.to_string()))?;

@@ -5,7 +5,7 @@
 
 use super::{
     root::random_text,
-    users::{User, Users},
+    users::{Key, User, Users},
 };
 use access::{Caller, Document, RoleSession};
 use aes_gcm::{AeadInOut as _, Aes256Gcm, KeyInit as _, Nonce};
@@ -33,6 +33,8 @@ pub(super) struct Session {
     pub(super) access_key_id: String,
     /// Its own secret.
     pub(super) secret: SecretKey,
+    /// The user who asked for it.
+    pub(super) asked_by: Arc<User>,
     /// Whom it acts as: the user who asked for it, or a role.
     pub(super) acts_as: Arc<User>,
     /// How policies name it, where that is not its user.
@@ -100,8 +102,9 @@ struct Sealed {
 ///
 /// # Errors
 /// [`IssueError`].
-pub(super) fn issue(users: &Users, user: &User, wanted: Wanted, now: SystemTime) -> Result<Issued, IssueError> {
+pub(super) fn issue(users: &Users, key: &Key, wanted: Wanted, now: SystemTime) -> Result<Issued, IssueError> {
     let failed = |_| IssueError::Failed;
+    let user = &key.user;
     let mut caller = user.caller.clone();
     if let Some(session) = &wanted.role {
         let role = users.role(&session.role).filter(|role| role.users.contains(&user.name));
@@ -127,7 +130,7 @@ pub(super) fn issue(users: &Users, user: &User, wanted: Wanted, now: SystemTime)
         policy: wanted.policy,
     };
     Ok(Issued {
-        session_token: seal(user, &sealed)?,
+        session_token: seal(key, &sealed)?,
         access_key_id: sealed.access_key_id.clone(),
         secret_access_key: Zeroizing::new(sealed.secret.clone()),
         expires: UNIX_EPOCH + Duration::from_secs(expires_s),
@@ -142,7 +145,8 @@ impl Session {
     /// `Unknown` for whatever was not sealed for a user of now, or names a role that its user may
     /// not take on any more; `Expired`.
     pub(super) fn open(users: &Users, access_key_id: &str, token: &str, now: SystemTime) -> Result<Self, NoSecret> {
-        let (user, sealed) = open(users, token).ok_or(NoSecret::Unknown)?;
+        let (key, sealed) = open(users, token).ok_or(NoSecret::Unknown)?;
+        let user = &key.user;
         if sealed.access_key_id != access_key_id {
             return Err(NoSecret::Unknown);
         }
@@ -163,6 +167,7 @@ impl Session {
         Ok(Self {
             access_key_id: sealed.access_key_id.clone(),
             secret: SecretKey::new(sealed.secret.as_str()),
+            asked_by: user.clone(),
             acts_as,
             caller,
             // A policy that was one when it was sealed is refused by a later build at worst: then
@@ -175,23 +180,22 @@ impl Session {
 
 /// `VERSION`, the length of the user's access key and the key itself, the salt, all of them
 /// authenticated; then the ciphertext and its tag.
-fn seal(user: &User, sealed: &Sealed) -> Result<String, IssueError> {
-    let parent = &user.access_key_id;
+fn seal(key: &Key, sealed: &Sealed) -> Result<String, IssueError> {
+    let parent = &key.access_key_id;
     let mut token = vec![VERSION, u8::try_from(parent.len()).map_err(|_| IssueError::Failed)?];
     token.extend_from_slice(parent.as_bytes());
     let mut salt = [0_u8; SALT_LEN];
     getrandom::fill(&mut salt).map_err(|_| IssueError::Failed)?;
     token.extend_from_slice(&salt);
     let mut plain = Zeroizing::new(serde_json::to_vec(sealed).map_err(|_| IssueError::Failed)?);
-    let tag =
-        cipher(&user.secret, &salt).encrypt_inout_detached(&Nonce::default(), &token, plain.as_mut_slice().into());
+    let tag = cipher(&key.secret, &salt).encrypt_inout_detached(&Nonce::default(), &token, plain.as_mut_slice().into());
     let tag = tag.map_err(|_| IssueError::Failed)?;
     token.extend_from_slice(&plain);
     token.extend_from_slice(&tag);
     Ok(STANDARD.encode(token))
 }
 
-fn open<'u>(users: &'u Users, token: &str) -> Option<(&'u Arc<User>, Sealed)> {
+fn open<'u>(users: &'u Users, token: &str) -> Option<(&'u Arc<Key>, Sealed)> {
     if token.len() > TOKEN_BYTES_MAX {
         return None;
     }
@@ -202,19 +206,19 @@ fn open<'u>(users: &'u Users, token: &str) -> Option<(&'u Arc<User>, Sealed)> {
         return None;
     }
     let (parent, rest) = rest.split_at_checked(usize::from(parent_len))?;
-    let user = users.by_access_key(std::str::from_utf8(parent).ok()?)?;
+    let key = users.by_access_key(std::str::from_utf8(parent).ok()?)?;
     let (salt, rest) = rest.split_first_chunk::<SALT_LEN>()?;
     let (sealed, tag) = rest.split_last_chunk::<TAG_LEN>()?;
     let mut plain = Zeroizing::new(sealed.to_vec());
     let associated = &token[..token.len() - rest.len()];
-    let opened = cipher(&user.secret, salt).decrypt_inout_detached(
+    let opened = cipher(&key.secret, salt).decrypt_inout_detached(
         &Nonce::default(),
         associated,
         plain.as_mut_slice().into(),
         tag.into(),
     );
     opened.ok()?;
-    Some((user, serde_json::from_slice(&plain).ok()?))
+    Some((key, serde_json::from_slice(&plain).ok()?))
 }
 
 /// The cipher of one token. Its key is used once, so its nonce may be zero.

@@ -1,8 +1,11 @@
-//! Users: name, account, key pair, policy. A table made at start, and anew at SIGHUP
-//! (`cli/serve.rs`), and looked up by access key.
+//! Users: name, account, key pairs, policies. A table made at start, and anew whenever accounts or
+//! the file have changed ([`super::accounts`]), and looked up by access key.
 //! Beside them the roles that users may take on ([`super::sessions`]).
 
-use super::Policy;
+use super::{
+    freshness::Freshness,
+    policy::{Policy, Rights},
+};
 use access::{Caller, ResourceOwner};
 use s3_wire::{sigv4::SecretKey, xml::response::Owner};
 use sha2::{Digest as _, Sha256};
@@ -35,6 +38,33 @@ pub struct UserConfig {
     pub credentials: Credentials,
     /// What it may do.
     pub policy: Policy,
+}
+
+/// A user as the table takes it.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// Its name, unique.
+    pub name: String,
+    /// As in [`UserConfig`].
+    pub canonical_id: Option<String>,
+    /// As in [`UserConfig`].
+    pub email: Option<String>,
+    /// The key pairs that it may sign with; none when it is disabled.
+    pub keys: Vec<Credentials>,
+    /// What it may do.
+    pub rights: Rights,
+}
+
+impl From<UserConfig> for Account {
+    fn from(config: UserConfig) -> Self {
+        Self {
+            name: config.name,
+            canonical_id: config.canonical_id,
+            email: config.email,
+            keys: vec![config.credentials],
+            rights: Rights::of([&config.policy]),
+        }
+    }
 }
 
 /// A role of the configuration.
@@ -73,11 +103,19 @@ pub struct User {
     /// it.
     pub canonical_id: String,
     pub(super) caller: Caller,
-    /// The access key it signs with; roles have none.
+    pub(super) rights: Rights,
+}
+
+/// A key pair and whose it is.
+#[derive(Debug)]
+pub(super) struct Key {
+    pub(super) user: Arc<User>,
     pub(super) access_key_id: String,
-    pub(super) policy: Policy,
     pub(super) secret: SecretKey,
 }
+
+/// The name of the user who may do everything.
+pub const ROOT: &str = "root";
 
 /// Who owns what nobody signed for. Source: Amazon S3 User Guide, "Who owns an object".
 pub const ANONYMOUS_ID: &str = "65a011a29cdf8ec533ec3d1ccaae921c";
@@ -85,32 +123,47 @@ pub const ANONYMOUS_ID: &str = "65a011a29cdf8ec533ec3d1ccaae921c";
 /// Every user, by access key.
 #[derive(Debug)]
 pub struct Users {
-    by_access_key: HashMap<String, Arc<User>>,
+    by_access_key: HashMap<String, Arc<Key>>,
+    /// Those that have a key.
+    by_name: HashMap<String, Arc<User>>,
     roles: HashMap<String, Role>,
     /// Of users that share an id, the first of the configuration.
     by_canonical_id: HashMap<String, Arc<User>>,
     by_email: HashMap<String, Arc<User>>,
     /// The number of root's account.
     account: String,
+    freshness: Arc<Freshness>,
 }
 
 impl Users {
-    /// Makes the table; `root` may do everything.
+    /// Makes the table of a configuration; `root` may do everything.
     pub fn new(root: Option<Credentials>, users: Vec<UserConfig>) -> Self {
-        let root = root.map(|credentials| UserConfig {
-            name: "root".into(),
+        Self::of(root, users.into_iter().map(Account::from), Arc::default())
+    }
+
+    /// Makes the table. Its users are good for as long as `freshness` says; root always is, and a
+    /// key of root's is nobody else's.
+    pub(super) fn of(
+        root: Option<Credentials>,
+        users: impl IntoIterator<Item = Account>,
+        freshness: Arc<Freshness>,
+    ) -> Self {
+        let root = root.map(|credentials| Account {
+            name: ROOT.into(),
             canonical_id: None,
             email: None,
-            credentials,
-            policy: Policy::Admin,
+            keys: vec![credentials],
+            rights: Rights::of([&Policy::Admin]),
         });
-        let own_account = canonical_id_of("root");
+        let own_account = canonical_id_of(ROOT);
         let mut table = Self {
             by_access_key: HashMap::new(),
+            by_name: HashMap::new(),
             roles: HashMap::new(),
             by_canonical_id: HashMap::new(),
             by_email: HashMap::new(),
             account: account_number(&own_account),
+            freshness,
         };
         for config in root.into_iter().chain(users) {
             let account_id = config.canonical_id.clone().unwrap_or_else(|| own_account.clone());
@@ -120,20 +173,24 @@ impl Users {
                     account: account_number(&account_id),
                     canonical_id: account_id,
                     own_id: canonical_id.clone(),
-                    user: Some(config.name.clone()).filter(|name| name != "root"),
+                    user: Some(config.name.clone()).filter(|name| name != ROOT),
                     role: None,
                 },
                 canonical_id: canonical_id.clone(),
                 name: config.name,
-                access_key_id: config.credentials.access_key_id.clone(),
-                policy: config.policy,
-                secret: config.credentials.secret,
+                rights: config.rights,
             });
             table.by_canonical_id.entry(canonical_id).or_insert_with(|| user.clone());
             if let Some(email) = config.email {
                 table.by_email.entry(email.to_lowercase()).or_insert_with(|| user.clone());
             }
-            table.by_access_key.insert(config.credentials.access_key_id, user);
+            if !config.keys.is_empty() {
+                table.by_name.insert(user.name.clone(), user.clone());
+            }
+            for Credentials { access_key_id, secret } in config.keys {
+                let key = Arc::new(Key { user: user.clone(), access_key_id: access_key_id.clone(), secret });
+                table.by_access_key.entry(access_key_id).or_insert(key);
+            }
         }
         table
     }
@@ -143,7 +200,7 @@ impl Users {
     pub fn with_roles(mut self, roles: Vec<RoleConfig>) -> Self {
         for config in roles {
             let name = format!("role/{}", config.name);
-            let account_id = config.canonical_id.clone().unwrap_or_else(|| canonical_id_of("root"));
+            let account_id = config.canonical_id.clone().unwrap_or_else(|| canonical_id_of(ROOT));
             let canonical_id = config.canonical_id.unwrap_or_else(|| canonical_id_of(&name));
             let acts_as = Arc::new(User {
                 caller: Caller {
@@ -155,10 +212,7 @@ impl Users {
                 },
                 canonical_id: canonical_id.clone(),
                 name,
-                access_key_id: String::new(),
-                policy: config.policy,
-                // Nobody signs with it: sessions have secrets of their own.
-                secret: SecretKey::new(""),
+                rights: Rights::of([&config.policy]),
             });
             self.by_canonical_id.entry(canonical_id).or_insert_with(|| acts_as.clone());
             let role = Role { acts_as, users: config.users, duration_max: config.duration_max };
@@ -167,8 +221,13 @@ impl Users {
         self
     }
 
-    pub(super) fn by_access_key(&self, access_key_id: &str) -> Option<&Arc<User>> {
+    pub(super) fn by_access_key(&self, access_key_id: &str) -> Option<&Arc<Key>> {
         self.by_access_key.get(access_key_id)
+    }
+
+    /// Whether it is known which keys of others than root are good.
+    pub(super) fn are_fresh(&self) -> bool {
+        self.freshness.holds()
     }
 
     /// Whether there is a role of this name in this account; an empty one is any.
@@ -183,7 +242,7 @@ impl Users {
 
     /// The user of a name.
     pub(super) fn named(&self, name: &str) -> Option<&Arc<User>> {
-        self.by_access_key.values().find(|user| user.name == name)
+        self.by_name.get(name)
     }
 
     /// How documents name an owner: users that are gone are shown by their id alone.
@@ -204,7 +263,7 @@ impl Users {
 
     /// Whether a grant may name this canonical id.
     pub fn knows(&self, canonical_id: &str) -> bool {
-        self.by_canonical_id.contains_key(canonical_id) || canonical_id == canonical_id_of("root")
+        self.by_canonical_id.contains_key(canonical_id) || canonical_id == canonical_id_of(ROOT)
     }
 
     /// The canonical id of the user with an address.
@@ -248,14 +307,14 @@ mod tests {
     }
 
     fn user<'u>(users: &'u Users, access_key_id: &str) -> &'u User {
-        users.by_access_key(access_key_id).unwrap()
+        &users.by_access_key(access_key_id).unwrap().user
     }
 
     #[test]
     fn canonical_ids_are_stable_and_each_users_own() {
         let users = users();
         let root = user(&users, "AK-root").canonical_id.clone();
-        assert_eq!(root, canonical_id_of("root"));
+        assert_eq!(root, canonical_id_of(ROOT));
         assert_eq!(root.len(), 64);
         assert_ne!(root, user(&users, "AK-reader").canonical_id);
         assert_eq!(users.owner(&root).display_name, "root");
@@ -280,7 +339,7 @@ mod tests {
     #[test]
     fn grants_find_accounts_by_id_and_by_address() {
         let users = users();
-        assert!(users.knows(&"a".repeat(64)) && users.knows(&canonical_id_of("root")) && !users.knows("_foo"));
+        assert!(users.knows(&"a".repeat(64)) && users.knows(&canonical_id_of(ROOT)) && !users.knows("_foo"));
         assert_eq!(users.id_of_email("them@example.COM"), Some("a".repeat(64).as_str()));
         assert_eq!(users.id_of_email("nobody@example.com"), None);
     }

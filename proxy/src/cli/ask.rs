@@ -4,7 +4,7 @@
 use super::{audit, outcome::Failure};
 use crate::{
     admin::{AdminService, Caller, Scope},
-    auth::{Users, root},
+    auth::{Accounts, FileAccounts, root},
     config::{ConfigError, ServeConfig},
     engine::Engine,
     metrics::Metrics,
@@ -46,7 +46,7 @@ impl Call {
         Self::new(Method::POST, name, parameters)
     }
 
-    fn new(method: Method, name: &str, parameters: &[(&str, &str)]) -> Self {
+    pub(super) fn new(method: Method, name: &str, parameters: &[(&str, &str)]) -> Self {
         let pair = |(name, value): &(&str, &str)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
         let query = parameters.iter().map(pair).collect::<Vec<_>>().join("&");
         Self { method, path: format!("/api/v1/{name}"), query, body: Value::Null }
@@ -121,9 +121,10 @@ async fn open(mut config: ServeConfig) -> Result<Answerer, Failure> {
     let audit = config.audit.map(|config| audit::open(config, &data, &metrics)).transpose()?;
     let engine = open_engine(config.engine, &config.stores, metrics.engine.clone()).await?;
     let (running, stopping) = watch::channel(false);
-    let root = root::in_effect(config.root, !config.users.is_empty(), &data)?;
-    let users = Arc::new(Users::new(root.map(|pair| pair.credentials), config.users));
-    let api = AdminService::new(engine.clone(), metrics, Box::new(move || users.clone()), None, stopping);
+    let root = root::in_effect(config.root, !config.users.is_empty(), &data)?.map(|pair| pair.credentials);
+    let file = FileAccounts { root, users: config.users, roles: config.roles };
+    let accounts = Accounts::open(engine.accounts.clone(), file).await?;
+    let api = AdminService::new(engine.clone(), metrics, accounts, None, stopping);
     if let Some(log) = audit {
         api.audit_to(log);
     }
@@ -142,7 +143,8 @@ impl Answerer {
                 let query = Query::parse(&call.query).map_err(|error| Failure(error.to_string()))?;
                 let answer = api.call(Scope::Owner, &call.method, &call.path, &query, call.body.clone()).await;
                 let status = answer.as_ref().map_or_else(|error| error.status, |_| StatusCode::OK);
-                api.write_down(Caller::Owner, &call.method, &call.path, Some(&call.query), status).await;
+                let change = answer.as_ref().ok().and_then(|value| value["change"].as_str());
+                api.write_down(Caller::Owner, &call.method, &call.path, Some(&call.query), status, change).await;
                 answer.map_err(|error| Failure(error.message))
             }
         }

@@ -7,7 +7,8 @@ use super::{
 };
 use crate::{
     admin::{Access, AdminService},
-    auth::{Credentials, Users, admin_token, root},
+    audit::{AuditLog, Entry, Kind},
+    auth::{Accounts, Credentials, FileAccounts, admin_token, root},
     config::{AccessLogConfig, ConfigError, LogConfig, LogFormat, ServeConfig},
     engine::{Engine, EngineError},
     metrics::Metrics,
@@ -132,22 +133,21 @@ async fn serve_once(
     tracing::info!(version = crate::metrics::VERSION, commit = crate::metrics::COMMIT, "serving");
     warn_about_reach(address, server.is_tls());
 
-    let users = Users::new(root.clone(), config.users).with_roles(config.roles);
-    let s3 = S3Service::new(&config.server, engine.clone(), metrics.clone(), users);
+    let file = FileAccounts { root: root.clone(), users: config.users, roles: config.roles };
+    let accounts = Accounts::open(engine.accounts.clone(), file).await?;
+    let s3 = S3Service::new(&config.server, engine.clone(), metrics.clone(), accounts.clone());
     let access_log = log_requests(&s3, config.access_log)?;
     let (ending, end) = watch::channel(false);
     let access = Access::new(&config.server, &admin_token);
-    let users = Box::new({
-        let s3 = s3.clone();
-        move || s3.users()
-    });
     let audit = config.audit.map(|audit| audit::open(audit, &data, &metrics)).transpose()?;
-    let admin = AdminService::new(engine.clone(), metrics, users, Some(access), end.clone());
+    let admin = AdminService::new(engine.clone(), metrics, accounts.clone(), Some(access), end.clone());
     admin.show_requests(s3.recent());
     if let Some(prices) = config.prices {
         admin.price_by(prices);
     }
-    let auditing = audit.map(|log| {
+    seed(&accounts, audit.as_deref()).await;
+    let following = tokio::spawn(accounts.clone().keep_fresh());
+    let auditing = audit.clone().map(|log| {
         s3.audit_to(log.clone());
         admin.audit_to(log.clone());
         tokio::spawn(audit::write_down_jobs(log, engine.jobs.endings()))
@@ -157,13 +157,15 @@ async fn serve_once(
         access_log,
         set_filter: set_filter.clone(),
         root,
-        s3: s3.clone(),
+        accounts,
+        audit,
         certificate: server.certificate(),
     };
     let reloading = tokio::spawn(reload.at_every(signal(SignalKind::hangup())?));
     let (in_time, is_damaged) =
         tokio::join!(server.run(s3, admin, end), until_end(&engine, stop, may_rebuild, &ending));
     reloading.abort();
+    following.abort();
     engine.shutdown().await;
     if let Some(auditing) = auditing {
         auditing.abort();
@@ -203,7 +205,7 @@ async fn until_end(
     is_damaged
 }
 
-/// What SIGHUP changes: users and roles with their policies, the certificate, the log's filter. It
+/// What SIGHUP changes: users that the catalog lacks, roles, the certificate, the log's filter. It
 /// opens the access log's file anew, so that it can be rotated.
 /// Everything else takes a restart.
 struct Reload {
@@ -211,14 +213,15 @@ struct Reload {
     access_log: Option<Arc<AccessLog>>,
     set_filter: Arc<SetFilter>,
     root: Option<Credentials>,
-    s3: Arc<S3Service>,
+    accounts: Arc<Accounts>,
+    audit: Option<Arc<AuditLog>>,
     certificate: Option<Arc<Certificate>>,
 }
 
 impl Reload {
     async fn at_every(self, mut hangups: Signal) {
         while hangups.recv().await.is_some() {
-            match self.apply() {
+            match self.apply().await {
                 Ok(()) => tracing::info!("users, certificate and log filter were reloaded"),
                 Err(Failure(error)) => {
                     tracing::error!(error, "nothing was reloaded: the configuration is invalid")
@@ -228,7 +231,7 @@ impl Reload {
     }
 
     /// All of it, or nothing.
-    fn apply(&self) -> Result<(), Failure> {
+    async fn apply(&self) -> Result<(), Failure> {
         let config = load_again(&self.load)?;
         let filter = filter_of(&config.log)?;
         match (&self.certificate, &config.server.tls) {
@@ -243,8 +246,18 @@ impl Reload {
         // Without a root pair in the configuration it is the one this process started with, unless
         // users took its place.
         let root = config.root.or_else(|| self.root.clone());
-        self.s3.replace_users(Users::new(root, config.users).with_roles(config.roles));
+        self.accounts.replace_file(FileAccounts { root, users: config.users, roles: config.roles }).await;
+        seed(&self.accounts, self.audit.as_deref()).await;
         Ok(())
+    }
+}
+
+/// Adds to the catalog the users that only the file has, and writes it down.
+async fn seed(accounts: &Accounts, audit: Option<&AuditLog>) {
+    let added = accounts.seed().await;
+    if let (Some(audit), false) = (audit, added.is_empty()) {
+        let change = format!("added from the configuration file: {}", added.join(", "));
+        audit.record(Entry::new(Kind::Admin, "users").with("user", "file").with("change", change)).await;
     }
 }
 

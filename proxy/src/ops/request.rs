@@ -6,7 +6,7 @@ use super::{
     body::{AnswerBody, RequestBody},
 };
 use crate::{
-    auth::{Principal, Users},
+    auth::{Accounts, Principal, Users},
     config::ServerConfig,
     engine::{BucketHandle, Engine},
     metrics::Metrics,
@@ -27,7 +27,7 @@ use s3_wire::{
 use std::{
     net::IpAddr,
     ops::Deref,
-    sync::{Arc, OnceLock, PoisonError, RwLock, atomic::AtomicBool},
+    sync::{Arc, OnceLock, atomic::AtomicBool},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -57,7 +57,7 @@ pub struct Service {
     pub kms_keys: Vec<String>,
     /// Names of webhooks that buckets may tell of changes.
     pub webhooks: Vec<String>,
-    users: RwLock<Arc<Users>>,
+    accounts: Arc<Accounts>,
     /// Verifies signatures.
     pub verifier: Verifier,
     /// What buckets say about access, parsed.
@@ -66,14 +66,14 @@ pub struct Service {
 
 impl Service {
     /// The service of one server.
-    pub fn new(config: &ServerConfig, engine: Arc<Engine>, metrics: Arc<Metrics>, users: Users) -> Self {
+    pub fn new(config: &ServerConfig, engine: Arc<Engine>, metrics: Arc<Metrics>, accounts: Arc<Accounts>) -> Self {
         Self {
             engine,
             metrics,
             sse_c: config.tls.is_some() || config.sse_c_over_http,
             kms_keys: config.kms_keys.clone(),
             webhooks: config.webhooks.clone(),
-            users: RwLock::new(Arc::new(users)),
+            accounts,
             region: config.region.clone(),
             storage_headers: config.storage_headers,
             scheme: if config.tls.is_some() { "https" } else { "http" },
@@ -84,12 +84,7 @@ impl Service {
 
     /// Users as they are now.
     pub fn users(&self) -> Arc<Users> {
-        self.users.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Replaces the users. Requests that were let in go on.
-    pub fn replace_users(&self, users: Users) {
-        *self.users.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(users);
+        self.accounts.users()
     }
 }
 

@@ -4,7 +4,7 @@
 use super::{AccessLog, Recent, RequestRecord, ResponseBody};
 use crate::{
     audit::AuditLog,
-    auth::{Look, Principal, Users},
+    auth::{Accounts, Look, Principal, Users},
     config::ServerConfig,
     engine::{Engine, Form},
     metrics::Metrics,
@@ -61,9 +61,14 @@ pub struct S3Service {
 
 impl S3Service {
     /// The service of one server.
-    pub fn new(config: &ServerConfig, engine: Arc<Engine>, metrics: Arc<Metrics>, users: Users) -> Arc<Self> {
+    pub fn new(
+        config: &ServerConfig,
+        engine: Arc<Engine>,
+        metrics: Arc<Metrics>,
+        accounts: Arc<Accounts>,
+    ) -> Arc<Self> {
         Arc::new(Self {
-            shared: Arc::new(Service::new(config, engine, metrics, users)),
+            shared: Arc::new(Service::new(config, engine, metrics, accounts)),
             domains: config.domains.clone(),
             host_id: host_id(),
             stall_timeout: config.stall_timeout,
@@ -92,16 +97,6 @@ impl S3Service {
     /// The newest requests.
     pub fn recent(&self) -> Arc<Recent> {
         self.recent.clone()
-    }
-
-    /// Users as they are now.
-    pub fn users(&self) -> Arc<Users> {
-        self.shared.users()
-    }
-
-    /// Replaces the users. Requests that were let in go on.
-    pub fn replace_users(&self, users: Users) {
-        self.shared.replace_users(users);
     }
 
     /// The metrics.

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what cannot be done is a failed test")]
 
+mod accounts;
 mod admin;
 mod campaign;
 #[allow(dead_code, reason = "the fixture of the catalog's tests, which crash it too")]

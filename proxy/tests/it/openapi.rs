@@ -35,6 +35,16 @@ fn every_call_is_documented_and_every_documented_call_is_there() {
 #[tokio::test]
 async fn the_server_knows_each_documented_call() {
     let running = Running::start(&format!("[server]\nadmin_token = \"{TOKEN}\"")).await;
+    // What the calls with a name ask for.
+    let policy = r#"{"Statement":{"Effect":"Allow","Action":"s3:GetObject","Resource":"*"}}"#;
+    for (target, body) in [("/api/v1/users/gc", "{}"), ("/api/v1/policies/gc", policy)] {
+        let mut wire = Wire::to(running.admin).await;
+        let length = body.len();
+        let headers =
+            format!("Authorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n");
+        wire.send(wire.unsigned("PUT", target, &headers) + body).await;
+        assert_eq!(wire.reply(false).await.unwrap().status, 200, "{target}");
+    }
     for (method, path) in documented() {
         let target = path.replace("{name}", "gc");
         let mut wire = Wire::to(running.admin).await;

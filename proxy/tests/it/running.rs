@@ -2,7 +2,7 @@
 
 use deltaweir::{
     admin::{Access, AdminService},
-    auth::{Users, admin_token},
+    auth::{Accounts, FileAccounts, admin_token},
     config::{Environment, Overrides, ServeConfig},
     engine::{self, Engine, EngineConfig, EngineError},
     metrics::Metrics,
@@ -34,6 +34,7 @@ pub(crate) struct Running {
     pub(crate) s3: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) engine: Arc<Engine>,
+    pub(crate) accounts: Arc<Accounts>,
     pub(crate) metrics: Arc<Metrics>,
     stop: watch::Sender<bool>,
     task: JoinHandle<bool>,
@@ -85,19 +86,16 @@ impl Running {
         server.bind_socket(&data).unwrap();
         let (s3, admin) = (server.s3_address().unwrap(), server.admin_address().unwrap());
         let (stop, stopping) = watch::channel(false);
-        let users = Users::new(config.root, config.users);
-        let service = S3Service::new(&config.server, engine.clone(), metrics.clone(), users);
+        let file = FileAccounts { root: config.root, users: config.users, roles: config.roles };
+        let accounts = Accounts::open(engine.accounts.clone(), file).await.unwrap();
+        let service = S3Service::new(&config.server, engine.clone(), metrics.clone(), accounts.clone());
         let token = config.server.admin_token.clone();
         let token = token.unwrap_or_else(|| admin_token::load_or_create(&data).unwrap());
         let access = Access::new(&config.server, &token);
-        let users = Box::new({
-            let service = service.clone();
-            move || service.users()
-        });
-        let api = AdminService::new(engine.clone(), metrics.clone(), users, Some(access), stopping.clone());
+        let api = AdminService::new(engine.clone(), metrics.clone(), accounts.clone(), Some(access), stopping.clone());
         api.show_requests(service.recent());
         let task = tokio::spawn(server.run(service, api, stopping));
-        Ok(Self { s3, admin, engine, metrics, stop, task, directory })
+        Ok(Self { s3, admin, engine, accounts, metrics, stop, task, directory })
     }
 
     /// The data directory.

@@ -15,7 +15,8 @@ impl SecretKey {
         Self(Zeroizing::new(secret.into()))
     }
 
-    pub(crate) fn expose(&self) -> &str {
+    /// The secret itself, for who seals it or compares it with another.
+    pub fn expose(&self) -> &str {
         &self.0
     }
 
@@ -42,6 +43,8 @@ pub enum NoSecret {
     Unknown,
     /// The session token is one of ours, and has expired.
     Expired,
+    /// It is not known at the moment which keys are good.
+    NotNow,
 }
 
 /// Where secrets are looked up.

@@ -88,6 +88,7 @@ impl Verifier {
             Ok(secret) => self.verify(presented, Some(&secret)),
             Err(NoSecret::Unknown) => self.verify(presented, None),
             Err(NoSecret::Expired) => Err(ErrorCode::ExpiredToken.into()),
+            Err(NoSecret::NotNow) => Err(ErrorCode::ServiceUnavailable.into()),
         }
     }
 
@@ -183,6 +184,7 @@ impl Verifier {
             Ok(secret) => Ok(Some(secret).filter(|secret| !secret.expose().is_empty())),
             Err(NoSecret::Unknown) => Ok(None),
             Err(NoSecret::Expired) => Err(S3Error::new(ErrorCode::ExpiredToken)),
+            Err(NoSecret::NotNow) => Err(S3Error::new(ErrorCode::ServiceUnavailable)),
         };
         let (access_key_id, secret, ours, theirs) = match FormSignature::of(form)? {
             FormSignature::V4 { access_key_id, date, region, signature } => {
