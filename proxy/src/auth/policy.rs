@@ -69,15 +69,15 @@ impl Policy {
 
 /// Everything that a user's policies say together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rights {
+pub(super) struct Rights {
     /// Everything that no policy denies.
-    pub admin: bool,
+    pub(super) admin: bool,
     document: Option<Document>,
 }
 
 impl Rights {
     /// What some policies say: what one of them denies, none allows.
-    pub fn of<'p>(policies: impl IntoIterator<Item = &'p Policy>) -> Self {
+    pub(super) fn of<'p>(policies: impl IntoIterator<Item = &'p Policy>) -> Self {
         let mut rights = Self::default();
         let mut documents = Vec::new();
         for policy in policies {
@@ -89,7 +89,7 @@ impl Rights {
     }
 
     /// As the decision wants it.
-    pub fn identity(&self) -> Identity<'_> {
+    pub(super) fn identity(&self) -> Identity<'_> {
         Identity { admin: self.admin, policy: self.document.as_ref(), session: None }
     }
 }
@@ -102,9 +102,10 @@ mod tests {
     #[test]
     fn built_in_policies_cover_what_they_say() {
         let allows = |policy: Policy, action: &str| {
+            let rights = Rights::of([&policy]);
             let question = Question {
                 caller: None,
-                identity: Rights::of([&policy]).identity(),
+                identity: rights.identity(),
                 action,
                 resource: "arn:aws:s3:::b/a",
                 context: &NoContext,

@@ -42,17 +42,17 @@ pub struct UserConfig {
 
 /// A user as the table takes it.
 #[derive(Clone, Debug)]
-pub struct Account {
+pub(super) struct Account {
     /// Its name, unique.
-    pub name: String,
+    pub(super) name: String,
     /// As in [`UserConfig`].
-    pub canonical_id: Option<String>,
+    pub(super) canonical_id: Option<String>,
     /// As in [`UserConfig`].
-    pub email: Option<String>,
+    pub(super) email: Option<String>,
     /// The key pairs that it may sign with; none when it is disabled.
-    pub keys: Vec<Credentials>,
+    pub(super) keys: Vec<Credentials>,
     /// What it may do.
-    pub rights: Rights,
+    pub(super) rights: Rights,
 }
 
 impl From<UserConfig> for Account {
@@ -115,7 +115,7 @@ pub(super) struct Key {
 }
 
 /// The name of the user who may do everything.
-pub const ROOT: &str = "root";
+pub(super) const ROOT: &str = "root";
 
 /// Who owns what nobody signed for. Source: Amazon S3 User Guide, "Who owns an object".
 pub const ANONYMOUS_ID: &str = "65a011a29cdf8ec533ec3d1ccaae921c";

@@ -145,7 +145,7 @@ async fn serve_once(
     if let Some(prices) = config.prices {
         admin.price_by(prices);
     }
-    seed(&accounts, audit.as_deref()).await;
+    seed(&accounts, audit.as_ref()).await;
     let following = tokio::spawn(accounts.clone().keep_fresh());
     let auditing = audit.clone().map(|log| {
         s3.audit_to(log.clone());
@@ -247,13 +247,13 @@ impl Reload {
         // users took its place.
         let root = config.root.or_else(|| self.root.clone());
         self.accounts.replace_file(FileAccounts { root, users: config.users, roles: config.roles }).await;
-        seed(&self.accounts, self.audit.as_deref()).await;
+        seed(&self.accounts, self.audit.as_ref()).await;
         Ok(())
     }
 }
 
 /// Adds to the catalog the users that only the file has, and writes it down.
-async fn seed(accounts: &Accounts, audit: Option<&AuditLog>) {
+async fn seed(accounts: &Accounts, audit: Option<&Arc<AuditLog>>) {
     let added = accounts.seed().await;
     if let (Some(audit), false) = (audit, added.is_empty()) {
         let change = format!("added from the configuration file: {}", added.join(", "));
