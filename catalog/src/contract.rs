@@ -89,9 +89,9 @@ pub trait Catalog: Send + Sync + 'static {
     /// whoever serves requests asks several times a second.
     async fn accounts_version(&self) -> Result<Seq>;
     /// Changes rows together and gives their new version. [`CatalogError::Conflict`] when they have
-    /// another version than is expected; [`CatalogError::Exists`] when a row to be created is there:
-    /// of several that create one at once, one does. A row to be replaced need not be there, nor
-    /// one to be removed.
+    /// another version than is expected; [`CatalogError::Exists`] when a row to be created is
+    /// there: of several that create one at once, one does. A row to be replaced need not be there,
+    /// nor one to be removed.
     async fn change_accounts(&self, change: AccountsChange) -> Result<Seq>;
 
     // Buckets and keys
