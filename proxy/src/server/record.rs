@@ -272,7 +272,7 @@ impl Inner {
         let (has_key, shows) = (!self.key.is_empty(), self.key_shows.load(Ordering::Relaxed));
         Ended {
             at_ms: ms_of(self.began),
-            request_id: std::mem::take(&mut self.ids.request_id),
+            request_id: self.ids.request_id.clone(),
             peer: self.peer,
             via: self.via,
             user: std::mem::take(&mut self.user),
