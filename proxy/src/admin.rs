@@ -3,7 +3,6 @@
 //! runs, straight from the engine to the command line.
 
 mod access;
-mod accounts;
 mod answer;
 mod calls;
 mod clock;
@@ -14,6 +13,7 @@ mod requests;
 mod routes;
 mod scope;
 mod session;
+mod users;
 
 pub use access::{Access, Caller};
 pub use answer::{AdminError, Answer};
