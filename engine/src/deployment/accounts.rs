@@ -150,7 +150,7 @@ impl Accounts {
 
     /// What a row says, and whether it is sealed under the KEK of now; `None` when neither KEK is
     /// its.
-    fn open(&self, row: &AccountRow) -> Result<Option<(Zeroizing<Vec<u8>>, bool)>, EngineError> {
+    fn open(&self, row: &AccountRow) -> Result<Option<Opened>, EngineError> {
         let place = place_of(&row.name);
         for (key, is_active) in [(Some(&self.active), true), (self.former.as_ref(), false)] {
             let Some(key) = key else { continue };
@@ -163,6 +163,9 @@ impl Accounts {
         Ok(None)
     }
 }
+
+/// A row's document, and whether it is sealed under the KEK of now.
+type Opened = (Zeroizing<Vec<u8>>, bool);
 
 /// What a row is bound to. Part of the format.
 fn place_of(name: &AccountName) -> String {
