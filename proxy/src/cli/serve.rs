@@ -50,7 +50,7 @@ pub(super) async fn serve(mut config: ServeConfig, load: Load) -> Outcome {
     let logs = Arc::new(start_log(&config.log)?);
     let (load, stop) = (Arc::new(Mutex::new(load)), stop_signal()?);
     if damaged::is_rebuilding(&config) {
-        config = rebuilt(config, &load).await?;
+        config = Box::pin(rebuilt(config, &load)).await?;
     }
     loop {
         bound_connections(&mut config)?;
@@ -60,7 +60,7 @@ pub(super) async fn serve(mut config: ServeConfig, load: Load) -> Outcome {
             End::Damaged(listen) => listen,
         };
         let again = load_again(&load)?;
-        config = rebuilt(again, &load).await?;
+        config = Box::pin(rebuilt(again, &load)).await?;
         (config.server.listen, config.server.admin_listen) = (listen.s3, listen.admin);
     }
 }
