@@ -42,7 +42,8 @@ def added(server: Server, name: str, *arguments: str) -> S3Client:
 
 
 def read(s3: S3Client) -> bytes:
-    return s3.get_object(Bucket="bucket", Key="k")["Body"].read()
+    content: bytes = s3.get_object(Bucket="bucket", Key="k")["Body"].read()
+    return content
 
 
 def read_error(s3: S3Client) -> tuple[int, str]:
