@@ -12,7 +12,7 @@ use crate::{
     },
     error::EngineError,
     metrics::Metrics,
-    resources::clock::now_ms,
+    resources::{clock::now_ms, turns::Party},
 };
 use catalog::{Bucket, BucketId, Catalog, CatalogError, Compartment, Extent, NewBucket, NewNotice};
 use object_format::{BlobId, DomainKey, row};
@@ -24,6 +24,8 @@ pub struct BucketHandle {
     state: Arc<BucketState>,
     /// Among what new content looks for bases and duplicates; `None`: all of the bucket.
     compartment: Option<Compartment>,
+    /// Who it is that works on it, for the memory that this takes.
+    party: Party,
 }
 
 /// See [`BucketHandle`].
@@ -61,7 +63,18 @@ pub(crate) struct RowPlace<'a> {
 
 impl BucketHandle {
     pub(crate) fn new(state: BucketState) -> Self {
-        Self { state: Arc::new(state), compartment: None }
+        Self { state: Arc::new(state), compartment: None, party: None }
+    }
+
+    /// The same bucket for work of a principal, who gets a fair share of the memory while others
+    /// wait for some.
+    pub fn acting_for(&self, principal: &str) -> Self {
+        Self { party: Some(principal.into()), ..self.clone() }
+    }
+
+    /// For whom memory is taken.
+    pub(crate) fn party(&self) -> &Party {
+        &self.party
     }
 
     /// The same bucket with other settings, for work on it that follows none of its own.

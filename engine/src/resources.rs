@@ -12,3 +12,4 @@ pub(crate) mod pace;
 pub(crate) mod pool;
 pub(crate) mod reserves;
 pub(crate) mod task;
+pub(crate) mod turns;

@@ -12,9 +12,14 @@
 //!            └─ work: segments being encoded, windows, read-ahead, jobs
 //! ```
 //!
+//! Who waits for the work share waits in turns: of the parties, the one that holds least of it
+//! comes first (`turns.rs`), so that one principal's uploads get no more than a fair share while
+//! others wait.
+//!
 //! What waits for a client never holds a permit that others wait for: arriving bytes are spooled
 //! instead, and a stream that has begun goes on with the permit it has.
 
+use super::turns::{Holding, Party, Turns};
 use crate::{
     error::EngineError,
     metrics::{IntGauge, Metrics},
@@ -58,6 +63,7 @@ const READING_MIN: u64 = 9 << 20;
 /// Hands out memory.
 pub(crate) struct MemoryBudget {
     units: Arc<Semaphore>,
+    turns: Arc<Turns>,
     /// Units that are not set aside for something.
     work_units: OnceLock<usize>,
     arriving: Arc<Semaphore>,
@@ -72,6 +78,8 @@ pub(crate) struct MemoryBudget {
 /// The right to hold some bytes; given back on drop.
 pub(crate) struct Permit {
     permit: Option<OwnedSemaphorePermit>,
+    /// Whose it is, where that was said.
+    holding: Option<Holding>,
     /// The stream's own, for as long as this piece of it lives.
     _slot: Option<OwnedMutexGuard<Option<Box<Permit>>>>,
     metrics: Arc<Metrics>,
@@ -102,6 +110,7 @@ impl MemoryBudget {
         metrics.memory_budget_bytes.with_label_values(&["limit"]).set(i64::try_from(bytes_max).unwrap_or(i64::MAX));
         Self {
             units: Arc::new(Semaphore::new(units)),
+            turns: Arc::default(),
             work_units: OnceLock::new(),
             arriving: Arc::new(Semaphore::new(0)),
             small: Arc::new(Semaphore::new(0)),
@@ -166,7 +175,7 @@ impl MemoryBudget {
             *held = None;
             *held = Some(Box::new(self.acquire_reading(bytes.max(bytes_max)).await?));
         }
-        Ok(Permit { permit: None, _slot: Some(held), metrics: self.metrics.clone() })
+        Ok(Permit { permit: None, holding: None, _slot: Some(held), metrics: self.metrics.clone() })
     }
 
     /// While less than half of the work share is taken, from there; otherwise from the reading
@@ -206,13 +215,27 @@ impl MemoryBudget {
         let _ = self.pressure.set(free_idle);
     }
 
-    /// Waits for `bytes` (more than the budget counts as the whole budget).
+    /// Waits for `bytes` (more than the budget counts as the whole budget) for the server's own
+    /// work.
     ///
     /// # Errors
     /// [`EngineError::Busy`] after half a minute.
     pub(crate) async fn acquire(&self, bytes: u64) -> Result<Permit, EngineError> {
-        if let Some(permit) = self.try_acquire(bytes) {
-            return Ok(permit);
+        self.acquire_as(&None, bytes).await
+    }
+
+    /// Waits for `bytes` for a party. While several wait, the one that holds least comes first.
+    ///
+    /// # Errors
+    /// [`EngineError::Busy`] after half a minute.
+    pub(crate) async fn acquire_as(&self, party: &Party, bytes: u64) -> Result<Permit, EngineError> {
+        // Held only until the permit is there: it keeps those who come at once from overtaking
+        // those who wait.
+        let turn = self.turns.free();
+        if turn.is_some()
+            && let Some(permit) = self.try_acquire(bytes)
+        {
+            return Ok(self.held_by(party, permit));
         }
         if bytes <= SMALL_MAX
             && let Ok(permit) = self.small.clone().try_acquire_many_owned(self.units_of(bytes))
@@ -221,10 +244,17 @@ impl MemoryBudget {
         }
         let _waits = Waits::new(&self.metrics.memory_waiting);
         let deadline = Instant::now() + WAIT_MAX;
+        let _turn = match turn {
+            Some(turn) => turn,
+            None => match tokio::time::timeout_at(deadline, self.turns.wait(party)).await {
+                Ok(turn) => turn,
+                Err(_) => return Err(EngineError::Busy("memory budget")),
+            },
+        };
         let mut waiting = pin!(self.units.clone().acquire_many_owned(self.units_of(bytes)));
         loop {
             match tokio::time::timeout(LOOK_AGAIN, &mut waiting).await {
-                Ok(Ok(permit)) => return Ok(self.permit(permit)),
+                Ok(Ok(permit)) => return Ok(self.held_by(party, self.permit(permit))),
                 Err(_) if Instant::now() < deadline => self.free_idle(),
                 _ => return Err(EngineError::Busy("memory budget")),
             };
@@ -261,7 +291,13 @@ impl MemoryBudget {
 
     fn permit(&self, permit: OwnedSemaphorePermit) -> Permit {
         self.metrics.memory_budget_bytes.with_label_values(&["used"]).add(held(&permit));
-        Permit { permit: Some(permit), _slot: None, metrics: self.metrics.clone() }
+        Permit { permit: Some(permit), holding: None, _slot: None, metrics: self.metrics.clone() }
+    }
+
+    fn held_by(&self, party: &Party, mut permit: Permit) -> Permit {
+        let units = permit.permit.as_ref().map_or(0, |permit| permit.num_permits() as u64);
+        permit.holding = Some(self.turns.hold(party, units));
+        permit
     }
 }
 
@@ -274,6 +310,9 @@ impl Permit {
                 && let Some(given_back) = permit.split(excess)
             {
                 self.metrics.memory_budget_bytes.with_label_values(&["used"]).sub(held(&given_back));
+                if let Some(holding) = &mut self.holding {
+                    holding.shrink(given_back.num_permits() as u64);
+                }
             }
         }
     }
@@ -406,6 +445,56 @@ mod tests {
         }
         assert_eq!(budget.metrics.memory_waiting.get(), 0, "who gave up waits no more");
         drop(work);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_partys_many_uploads_take_all_that_is_idle_and_leave_half_to_another_who_comes() {
+        let budget = Arc::new(divided());
+        let parties: [Party; 2] = [Some("many".into()), Some("few".into())];
+        let [many, few] = &parties;
+        let mut held: Vec<(Permit, bool)> = Vec::new();
+        while held.len() < 28 {
+            held.push((budget.acquire_as(many, MIB).await.expect("idle"), true));
+        }
+        let (to, mut got) = tokio::sync::mpsc::unbounded_channel();
+        for (party, count) in [(many, 100), (few, 40)] {
+            for _ in 0..count {
+                let (budget, party, to) = (budget.clone(), party.clone(), to.clone());
+                let is_many = party.as_deref() == Some("many");
+                tokio::spawn(async move { drop(to.send((budget.acquire_as(&party, MIB).await, is_many))) });
+            }
+        }
+        let mut of_few = Vec::new();
+        for round in 0..60 {
+            // The oldest of whoever it is ends, and the next one begins.
+            drop(held.remove(0));
+            let (permit, is_many) = got.recv().await.expect("somebody waits");
+            held.push((permit.expect("in time"), is_many));
+            if round >= 30 {
+                of_few.push(held.iter().filter(|(_, is_many)| !is_many).count());
+            }
+        }
+        assert!(of_few.iter().all(|count| (13..=15).contains(count)), "{of_few:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_large_is_not_overtaken_by_what_comes_later() {
+        let budget = Arc::new(divided());
+        let all = budget.acquire_as(&Some("many".into()), 28 * MIB).await.expect("idle");
+        let asks = |party: &'static str, mib: u64| {
+            let budget = budget.clone();
+            tokio::spawn(async move { budget.acquire_as(&Some(party.into()), mib * MIB).await })
+        };
+        let waits = asks("few", 20);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let later = asks("many", 10);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        drop(all);
+        let large = waits.await.expect("no panic").expect("in time");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(!later.is_finished(), "8 MiB are left");
+        drop(large);
+        assert!(later.await.expect("no panic").is_ok());
     }
 
     #[tokio::test]

@@ -177,7 +177,7 @@ impl Stager {
         let len = manner.target.len;
         manner.trying = manner.trying.within_budget(self.budget.bytes_max());
         let _work = match manner.trying.effort() {
-            Some(Effort::Max) => Some(self.budget.acquire(effort::MAX_WORK_BYTES).await?),
+            Some(Effort::Max) => Some(self.budget.acquire_as(bucket.party(), effort::MAX_WORK_BYTES).await?),
             _ => None,
         };
         let mut encoding = Encoding::start(&self.encoder, bucket, manner)?;
@@ -193,7 +193,8 @@ impl Stager {
             let room = usize::try_from(room).unwrap_or(SEGMENT_LEN);
             let arrived = reader.fill(room, self.budget.arriving(), &self.spool).await?;
             let upload = asked.elapsed();
-            let permit = self.budget.acquire(2 * arrived.len() as u64 + SEGMENT_OVERHEAD).await?;
+            let bytes = 2 * arrived.len() as u64 + SEGMENT_OVERHEAD;
+            let permit = self.budget.acquire_as(bucket.party(), bytes).await?;
             let plain = arrived.into_memory().await?;
             if plain.is_empty() {
                 break;

@@ -122,8 +122,14 @@ impl Principal {
             Some(session) if session.policy.is_some() || session.caller.is_some() => {
                 Some(format!("session {}", session.access_key_id))
             }
-            _ => self.user().map(|user| format!("user {} {}", user.caller.account, user.name)),
+            _ => self.party(),
         }
+    }
+
+    /// Whose share of the server's means it takes: the user's or role's, whatever session; `None`
+    /// for nobody.
+    pub fn party(&self) -> Option<String> {
+        self.user().map(|user| format!("user {} {}", user.caller.account, user.name))
     }
 
     /// Whether the user may do everything, other users' uploads included.

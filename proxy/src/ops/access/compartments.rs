@@ -20,7 +20,9 @@ impl InBucket<'_> {
             Some(Isolation::Strict) => own,
             None => self.sharing_by_policy(key)?.unwrap_or(own),
         };
-        self.bucket = self.bucket.sharing(sharing).map_err(|error| self.refusal(error))?;
+        let bucket = self.bucket.sharing(sharing).map_err(|error| self.refusal(error))?;
+        let peer = || self.peer.map_or_else(|| "nobody".to_owned(), |peer| format!("peer {peer}"));
+        self.bucket = bucket.acting_for(&self.principal.party().unwrap_or_else(peer));
         Ok(self)
     }
 
