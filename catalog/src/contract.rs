@@ -228,6 +228,11 @@ pub trait Catalog: Send + Sync + 'static {
     async fn stale_uploads(&self, before_ms: UnixMs, limit: usize) -> Result<Vec<Upload>>;
     /// How many open uploads an owner has, counted no further than `limit`.
     async fn open_uploads(&self, owner: &str, limit: u64) -> Result<u64>;
+    /// What each bucket holds; buckets that hold nothing may be left out.
+    async fn usage(&self) -> Result<Vec<(BucketId, Usage)>>;
+    /// Every quota that limits something. One is set by [`Catalog::put_setting`] under
+    /// [`QuotaOf::setting`]; from the next mutation on it holds for every process.
+    async fn quotas(&self) -> Result<Vec<(QuotaOf, QuotaLimits)>>;
     /// Forgets uploads completed before `before_ms`; how many.
     async fn forget_completed_uploads(&self, before_ms: UnixMs) -> Result<u64>;
 
@@ -500,6 +505,9 @@ pub enum CatalogError {
     /// The bucket keeps no versions, or its versions cannot be locked.
     #[error("not in this state of the bucket")]
     BucketState,
+    /// It would make the bucket, or all buckets of its owner, hold more than they may. Whose quota.
+    #[error("the quota of the {0} is exceeded")]
+    QuotaExceeded(&'static str),
     /// The commit's [`Precondition`] does not hold.
     #[error("precondition failed")]
     PreconditionFailed,

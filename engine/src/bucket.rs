@@ -2,6 +2,7 @@
 
 pub(crate) mod compartment;
 pub(crate) mod notify;
+mod quota;
 
 use crate::{
     blobs::open::Blobs,

@@ -19,6 +19,9 @@ pub enum EngineError {
     /// The bucket keeps no versions, or its versions cannot be locked.
     #[error("not in this state of the bucket")]
     BucketState,
+    /// It would make the bucket, or all buckets of its owner, hold more than they may. Whose quota.
+    #[error("the quota of the {0} is exceeded")]
+    QuotaExceeded(&'static str),
     /// The bucket has content.
     #[error("bucket is not empty")]
     NotEmpty,
@@ -133,6 +136,7 @@ impl From<CatalogError> for EngineError {
             CatalogError::PreconditionFailed => Self::PreconditionFailed,
             CatalogError::Locked => Self::Locked,
             CatalogError::BucketState => Self::BucketState,
+            CatalogError::QuotaExceeded(whose) => Self::QuotaExceeded(whose),
             CatalogError::NotEmpty => Self::NotEmpty,
             CatalogError::NoBucket => Self::NoBucket,
             CatalogError::NoUpload => Self::NoUpload,

@@ -9,6 +9,7 @@ mod clock;
 mod console;
 mod money;
 mod overview;
+mod quotas;
 mod requests;
 mod routes;
 mod scope;

@@ -16,6 +16,7 @@ mod merge;
 mod outcome;
 mod policy;
 mod print;
+mod quota;
 mod recover;
 mod scrub;
 mod serve;
@@ -167,6 +168,11 @@ enum Command {
     Policy {
         #[command(subcommand)]
         action: policy::PolicyAction,
+    },
+    /// Limit how much a bucket or user may hold
+    Quota {
+        #[command(subcommand)]
+        action: quota::QuotaAction,
     },
     /// Join a catalog with a store that diverged from it
     Recover {
@@ -332,6 +338,7 @@ fn run(arguments: Arguments) -> Outcome {
             runtime()?.block_on(recover::recover(global.load()?, options, json))
         }
         Command::Policy { action } => show(json, &global.ask(policy::call(&action)?)?, policy::print),
+        Command::Quota { action } => show(json, &global.ask(quota::call(&action)?)?, quota::print),
         Command::Recover { merge: _, from, accept_unsealed_until } => {
             let options = RecoveryOptions { accept_unsealed_until, ..recover::merge_options() };
             runtime()?.block_on(merge::merge(|| Ok(global.load()?), from, options, json))

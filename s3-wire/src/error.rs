@@ -118,6 +118,7 @@ error_codes! {
     OperationAborted 409 "A conflicting conditional operation is currently in progress against this resource. Try again.";
     OwnershipControlsNotFoundError 404 "The bucket ownership controls were not found";
     PreconditionFailed 412 "At least one of the pre-conditions you specified did not hold";
+    QuotaExceeded 403 "The quota of the bucket or of its owner is exceeded.";
     ReplicationConfigurationNotFoundError 404 "The replication configuration was not found";
     RequestTimeTooSkewed 403 "The difference between the request time and the server's time is too large.";
     RequestTimeout 400 "Your socket connection to the server was not read from or written to within the timeout period.";

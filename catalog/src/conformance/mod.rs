@@ -25,6 +25,7 @@ pub mod model;
 pub mod multipart;
 pub mod notices;
 pub mod packs;
+pub mod quotas;
 pub mod references;
 pub mod snapshot;
 pub mod stats;
@@ -110,6 +111,14 @@ macro_rules! conformance_tests {
                 one_refused_change_does_not_harm_the_others_of_its_group,
                 acknowledged_changes_survive_a_crash,
                 a_read_of_several_statements_sees_one_state,
+            }
+            quotas::{
+                nothing_goes_beyond_a_quota,
+                parts_count_while_they_are_stored_and_no_longer,
+                a_quota_of_an_owner_is_for_all_of_its_buckets,
+                what_is_held_follows_versions_and_markers,
+                of_64_writers_as_many_go_through_as_the_quota_allows,
+                a_quota_ends_with_its_bucket_or_when_it_is_taken_away,
             }
             history::{
                 a_bucket_keeps_versions_or_suspends_it_and_never_goes_back,

@@ -4,7 +4,9 @@ use super::{
     change::{Change, Decision, Import, Outcome, now_ms, only},
     checksums,
     decide::decide,
-    hooks, jobs, replay,
+    hooks, jobs,
+    quotas::Charge,
+    replay,
     session::{Lock, Session, Statement, statement},
     snapshot, verification, writers,
 };
@@ -47,10 +49,14 @@ async fn journaled<S: Session>(session: &mut S, mutation: &mut Mutation) -> Resu
     if mutation.epoch().is_some() && (answers[1].is_empty() || only(&answers, 1)?.int(0)? != 0) {
         return Err(CatalogError::Fenced);
     }
-    let Decision { outcome, mut writes } = decide(session, seq, mutation).await?;
+    let Decision { outcome, mut writes, charge } = decide(session, seq, mutation).await?;
     if !matches!(outcome, Outcome::Unchanged) {
         writes.push(journal_row(seq, mutation)?);
-        session.run(writes).await?;
+        writes.extend(charge.iter().flat_map(Charge::statements));
+        let answers = session.run(writes).await?;
+        if let Some(charge) = charge {
+            charge.check(answers.last().and_then(|rows| rows.first()))?;
+        }
     }
     Ok(outcome)
 }

@@ -3,7 +3,7 @@
 use super::{
     blobs,
     change::{Decision, Outcome, only},
-    rows,
+    quotas, rows,
     session::{Lock, Session, Statement, statement},
 };
 use crate::{CatalogError, Result, types::*};
@@ -22,7 +22,7 @@ pub(crate) async fn create<S: Session>(session: &mut S, bucket: &mut Bucket) -> 
         return Err(CatalogError::Exists);
     }
     bucket.id = BucketId(only(&answers, 0)?.int(0)?);
-    Ok(Decision { outcome: Outcome::Bucket(bucket.clone()), writes: vec![insert(bucket)] })
+    Ok(Decision::of(Outcome::Bucket(bucket.clone()), vec![insert(bucket)]))
 }
 
 /// Creates the bucket that a record says was created, under the id it got.
@@ -33,7 +33,7 @@ pub(crate) async fn recreate<S: Session>(session: &mut S, bucket: &Bucket) -> Re
     }
     let id = bucket.id.0;
     let counted = statement!("UPDATE counters SET value = $1 WHERE name = 'bucket' AND value < $2", id, id);
-    Ok(Decision { outcome: Outcome::Bucket(bucket.clone()), writes: vec![counted, insert(bucket)] })
+    Ok(Decision::of(Outcome::Bucket(bucket.clone()), vec![counted, insert(bucket)]))
 }
 
 fn insert(bucket: &Bucket) -> Statement {
@@ -157,6 +157,7 @@ pub(crate) async fn delete<S: Session>(session: &mut S, bucket: BucketId, now_ms
         statement!("UPDATE buckets SET name = NULL WHERE id = $1", bucket.0),
     ];
     writes.extend(blobs::release_all(rows::blob_keys(&answers[3])?, &BTreeSet::new(), now_ms));
+    writes.extend(quotas::forget(bucket));
     writes.extend(blobs::forget_deleted_bucket(bucket));
     Decision::done(writes)
 }

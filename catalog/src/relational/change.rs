@@ -1,6 +1,9 @@
 //! What can be done to the catalog, and what comes of it.
 
-use super::session::{Row, Statement};
+use super::{
+    quotas::Charge,
+    session::{Row, Statement},
+};
 use crate::{CatalogError, Result, mutation::Mutation, snapshot::TableRows, types::*};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -121,15 +124,26 @@ pub(crate) enum Outcome {
 pub(crate) struct Decision {
     pub(crate) outcome: Outcome,
     pub(crate) writes: Vec<Statement>,
+    /// What it makes its bucket hold.
+    pub(crate) charge: Option<Charge>,
 }
 
 impl Decision {
+    pub(crate) fn of(outcome: Outcome, writes: Vec<Statement>) -> Decision {
+        Decision { outcome, writes, charge: None }
+    }
+
     pub(crate) fn done(writes: Vec<Statement>) -> Result<Decision> {
-        Ok(Decision { outcome: Outcome::Done, writes })
+        Ok(Self::of(Outcome::Done, writes))
     }
 
     pub(crate) fn unchanged() -> Result<Decision> {
-        Ok(Decision { outcome: Outcome::Unchanged, writes: Vec::new() })
+        Ok(Self::of(Outcome::Unchanged, Vec::new()))
+    }
+
+    /// The same with what it makes its bucket hold.
+    pub(crate) fn charging(self, charge: Charge) -> Decision {
+        Decision { charge: Some(charge), ..self }
     }
 }
 

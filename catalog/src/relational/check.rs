@@ -272,6 +272,15 @@ pub(crate) const RULES: &[Rule] = &[
         sql: "SELECT n.lane FROM notices n WHERE NOT EXISTS (SELECT 1 FROM notice_lanes l WHERE l.lane = n.lane) LIMIT $1",
     },
     Rule {
+        broken: "what a bucket is said to hold is not what it holds",
+        sql: "SELECT b.id FROM buckets b LEFT JOIN usage u ON u.bucket = b.id LEFT JOIN \
+              (SELECT t.bucket, sum(t.bytes) AS bytes, sum(t.objects) AS objects FROM \
+              (SELECT v.bucket, v.size AS bytes, 1 AS objects FROM versions v WHERE v.marker = 0 \
+              UNION ALL SELECT o.bucket, p.size, 0 FROM parts p JOIN uploads o ON o.id = p.upload) t GROUP BY t.bucket) s \
+              ON s.bucket = b.id WHERE COALESCE(u.bytes, 0) <> COALESCE(s.bytes, 0) \
+              OR COALESCE(u.objects, 0) <> COALESCE(s.objects, 0) LIMIT $1",
+    },
+    Rule {
         broken: "a hook leads to a region that is not there",
         sql: "SELECT h.number FROM hooks h WHERE NOT EXISTS (SELECT 1 FROM sketched_regions r WHERE r.number = h.number) LIMIT $1",
     },

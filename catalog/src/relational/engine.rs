@@ -7,7 +7,7 @@ use super::{
     change::{Change, Import, JobChange, Outcome, now_ms},
     check, conversion, copies, history, hooks, jobs,
     kept_buckets::KeptBuckets,
-    list, multipart, notices, read,
+    list, multipart, notices, quotas, read,
     session::Session,
     snapshot, stats, trash, verification, versions, writers,
 };
@@ -438,6 +438,14 @@ impl<E: Engine> Catalog for E {
 
     async fn open_uploads(&self, owner: &str, limit: u64) -> Result<u64> {
         ask!(self, Statement, (owner) | session | multipart::open_of(session, &owner, limit))
+    }
+
+    async fn usage(&self) -> Result<Vec<(BucketId, Usage)>> {
+        ask!(self, Statement, () | session | quotas::held(session))
+    }
+
+    async fn quotas(&self) -> Result<Vec<(QuotaOf, QuotaLimits)>> {
+        ask!(self, Statement, () | session | quotas::all(session))
     }
 
     async fn forget_completed_uploads(&self, before_ms: UnixMs) -> Result<u64> {

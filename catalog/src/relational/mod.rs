@@ -27,6 +27,7 @@ pub(crate) mod list;
 pub(crate) mod locks;
 pub(crate) mod multipart;
 mod notices;
+pub(crate) mod quotas;
 pub(crate) mod read;
 pub(crate) mod replay;
 pub(crate) mod rows;

@@ -3,8 +3,10 @@
 
 use super::{
     blobs, buckets,
-    change::{Decision, Outcome},
-    checksums, rows,
+    change::{Decision, Outcome, only},
+    checksums,
+    quotas::Charge,
+    rows,
     rows::upload_columns,
     session::{Lock, Session, Statement, signed, statement},
     versions,
@@ -65,6 +67,7 @@ pub(crate) async fn put_part<S: Session>(session: &mut S, commit: &PartCommit) -
             commit.upload.0,
             part.number
         ),
+        statement!("SELECT size FROM parts WHERE upload = $1 AND number = $2", commit.upload.0, part.number),
     ];
     reads.extend(blobs::lock_existing(&content));
     let answers = session.run(reads).await?;
@@ -72,7 +75,9 @@ pub(crate) async fn put_part<S: Session>(session: &mut S, commit: &PartCommit) -
         Some(row) if row.int(0)? == commit.bucket.0 => {}
         _ => return Err(CatalogError::NoUpload),
     }
-    content.check_references(blobs::known(&answers[2..])?)?;
+    let replaced = answers[2].first().map_or(Ok(0), |row| row.unsigned(0))?;
+    let charge = Charge::of(commit.bucket).stores(part.size)?.frees(replaced)?;
+    content.check_references(blobs::known(&answers[3..])?)?;
 
     let kept: BTreeSet<_> = part.extents.iter().map(|extent| extent.blob).collect();
     let mut writes = blobs::insert(&commit.new_blobs, part.modified_ms)?;
@@ -100,7 +105,7 @@ pub(crate) async fn put_part<S: Session>(session: &mut S, commit: &PartCommit) -
         ));
     }
     writes.extend(blobs::release_all(rows::blob_keys(&answers[1])?, &kept, part.modified_ms));
-    Decision::done(writes)
+    Ok(Decision::done(writes)?.charging(charge))
 }
 
 fn drop_part(upload: UploadId, number: u32) -> [Statement; 2] {
@@ -136,8 +141,10 @@ pub(crate) async fn complete<S: Session>(
         _ => return Err(CatalogError::NoUpload),
     }
     let mut stored = BTreeMap::new();
+    let mut charge = Charge::of(commit.bucket).version(commit.size)?;
     for row in &answers[2] {
         stored.insert(row.small(0)?, (row.array::<16>(1)?, row.unsigned(2)?));
+        charge = charge.frees(row.unsigned(2)?)?;
     }
     let mut size = 0u64;
     for (number, id) in &commit.parts {
@@ -161,6 +168,7 @@ pub(crate) async fn complete<S: Session>(
     *modified_ms = current.clamp(commit.now_ms);
     let room = current.make_room();
     *named = room.named;
+    let charge = charge.without(room.removed.as_ref())?;
     let version = Version {
         bucket: commit.bucket,
         key: commit.key.clone(),
@@ -199,7 +207,7 @@ pub(crate) async fn complete<S: Session>(
     }
     writes.extend(blobs::release_all(gone, &BTreeSet::new(), commit.now_ms));
     let committed = Committed { seq, modified_ms: *modified_ms, named: *named };
-    Ok(Decision { outcome: Outcome::Committed(committed), writes })
+    Ok(Decision::of(Outcome::Committed(committed), writes).charging(charge))
 }
 
 pub(crate) async fn abort<S: Session>(
@@ -213,6 +221,7 @@ pub(crate) async fn abort<S: Session>(
         .run(vec![
             lock_open(upload, Lock::Update),
             statement!("SELECT DISTINCT blob FROM part_extents WHERE upload = $1", upload.0),
+            statement!("SELECT COALESCE(CAST(sum(size) AS BIGINT), 0) FROM parts WHERE upload = $1", upload.0),
         ])
         .await?;
     match answers[0].first() {
@@ -225,7 +234,8 @@ pub(crate) async fn abort<S: Session>(
         statement!("DELETE FROM uploads WHERE id = $1", upload.0),
     ];
     writes.extend(blobs::release_all(rows::blob_keys(&answers[1])?, &BTreeSet::new(), now_ms));
-    Decision::done(writes)
+    let charge = Charge::of(bucket).frees(only(&answers, 2)?.unsigned(0)?)?;
+    Ok(Decision::done(writes)?.charging(charge))
 }
 
 pub(crate) async fn forget_completed<S: Session>(session: &mut S, before_ms: UnixMs) -> Result<Decision> {
@@ -238,7 +248,7 @@ pub(crate) async fn forget_completed<S: Session>(session: &mut S, before_ms: Uni
     if gone.is_empty() {
         return Decision::unchanged();
     }
-    Ok(Decision { outcome: Outcome::Count(gone.len() as u64), writes: Vec::new() })
+    Ok(Decision::of(Outcome::Count(gone.len() as u64), Vec::new()))
 }
 
 pub(crate) async fn by_id<S: Session>(

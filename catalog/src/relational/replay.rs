@@ -81,7 +81,7 @@ async fn one<S: Session>(session: &mut S, entry: &JournalEntry) -> Result<()> {
         return Err(CatalogError::Invalid(format!("the next mutation is {seq}")));
     }
     let mut made = recorded.clone();
-    let Decision { outcome, writes } = match &made {
+    let Decision { outcome, writes, .. } = match &made {
         Mutation::OpenEpoch { epoch, closes } => writers::reopen(*epoch, closes),
         Mutation::CreateBucket { bucket } => buckets::recreate(session, bucket).await?,
         _ => decide(session, seq, &mut made).await?,

@@ -60,6 +60,7 @@ const MIGRATIONS: &[&str] = &[
     NOTICES,
     COMPARTMENTS,
     ACCOUNTS,
+    USAGE,
 ];
 
 const FIRST: &str = "
@@ -384,4 +385,13 @@ CREATE TABLE accounts (
   PRIMARY KEY (kind, name)
 ){table};
 INSERT INTO counters (name, value) VALUES ('accounts', 0);
+";
+
+/// What each bucket holds, and the first count of it: as [`super::quotas::RECOUNT`] has it.
+const USAGE: &str = "
+CREATE TABLE usage (bucket {int} PRIMARY KEY, bytes {int} NOT NULL, objects {int} NOT NULL){table};
+INSERT INTO usage (bucket, bytes, objects)
+SELECT t.bucket, CAST(sum(t.bytes) AS BIGINT), CAST(sum(t.objects) AS BIGINT) FROM
+(SELECT v.bucket, v.size AS bytes, 1 AS objects FROM versions v WHERE v.marker = 0
+UNION ALL SELECT u.bucket, p.size, 0 FROM parts p JOIN uploads u ON u.id = p.upload) t GROUP BY t.bucket;
 ";

@@ -5,7 +5,7 @@
 
 use super::{
     change::{Outcome, only},
-    checksum_walk, rows, schema,
+    checksum_walk, quotas, rows, schema,
     session::{Lock, Row, Session, Statement, Value, statement},
 };
 use crate::{
@@ -116,7 +116,7 @@ pub(crate) const TABLES: &[Table] = &[
 
 /// Tables that a snapshot leaves out, on purpose.
 #[cfg(test)]
-pub(crate) const LEFT_OUT: &[&str] = &["schema_version", "counters", "journal", "jobs", "commit_groups"];
+pub(crate) const LEFT_OUT: &[&str] = &["schema_version", "counters", "journal", "jobs", "commit_groups", "usage"];
 
 /// The counters that belong to the catalog's state; the others say how far shipping and importing
 /// are.
@@ -254,6 +254,8 @@ pub(crate) async fn import<S: Session>(session: &mut S, piece: &TableRows) -> Re
 pub(crate) async fn end<S: Session>(session: &mut S, epoch_min: u32) -> Result<Outcome> {
     must_be_importing(session).await?;
     checksum_walk::fill(session).await?;
+    // It follows from the rows that came.
+    session.run(quotas::recount().into()).await?;
     session
         .run(vec![
             statement!("UPDATE writers SET closed = 1"),

@@ -49,7 +49,7 @@ pub(crate) async fn forget<S: Session>(session: &mut S, files: &mut Vec<TrashFil
     let gone = |file: &TrashFile| {
         statement!("DELETE FROM trash WHERE backend = $1 AND name = $2", file.backend.as_str(), file.name.as_str())
     };
-    Ok(Decision { outcome: Outcome::Count(files.len() as u64), writes: files.iter().map(gone).collect() })
+    Ok(Decision::of(Outcome::Count(files.len() as u64), files.iter().map(gone).collect()))
 }
 
 /// Files listed before `before_ms`, oldest first.

@@ -3,7 +3,9 @@
 use super::{
     blobs, buckets,
     change::{Decision, Outcome, only},
-    checksums, columns, rows,
+    checksums, columns,
+    quotas::Charge,
+    rows,
     session::{Lock, Row, Session, Statement, Value, signed, statement},
 };
 use crate::{CatalogError, Result, admission::Content, types::*};
@@ -106,7 +108,7 @@ pub(crate) struct Room {
     /// Blobs that lost a reference by that; they are still to be released.
     pub(crate) gone: Vec<BlobKey>,
     /// What was removed.
-    removed: Option<Version>,
+    pub(crate) removed: Option<Version>,
     /// Whether the new version has a name of its own.
     pub(crate) named: bool,
 }
@@ -266,6 +268,11 @@ pub(crate) async fn put<S: Session>(
         marker: false,
         lock: commit.lock,
     };
+    let mut charge = Charge::of(commit.bucket).version(commit.size)?.without(room.removed.as_ref())?;
+    if commit.precondition == Precondition::Adoptable {
+        // A read that finds an object elsewhere is no upload.
+        charge = charge.unrefused();
+    }
     let kept: BTreeSet<_> = commit.extents.iter().map(|extent| extent.blob).collect();
     let mut writes = blobs::insert(&commit.new_blobs, commit.now_ms)?;
     writes.extend(room.writes);
@@ -273,7 +280,7 @@ pub(crate) async fn put<S: Session>(
     writes.extend(insert_extents(seq, &commit.extents)?);
     writes.extend(blobs::release_all(room.gone, &kept, commit.now_ms));
     let committed = Committed { seq, modified_ms: *modified_ms, named: *named };
-    Ok(Decision { outcome: Outcome::Committed(committed), writes })
+    Ok(Decision::of(Outcome::Committed(committed), writes).charging(charge))
 }
 
 /// What the catalog chooses of a deletion.
@@ -329,7 +336,8 @@ pub(crate) async fn delete<S: Session>(
         *choices.removed = removed.id;
     }
     writes.extend(blobs::release_all(room.gone, &BTreeSet::new(), commit.now_ms));
-    Ok(Decision { outcome: Outcome::Deleted(Box::new(deleted)), writes })
+    let charge = Charge::of(commit.bucket).without(deleted.removed.as_ref())?;
+    Ok(Decision::of(Outcome::Deleted(Box::new(deleted)), writes).charging(charge))
 }
 
 fn hide(bucket: BucketId, key: &str) -> Statement {
@@ -401,7 +409,8 @@ pub(crate) async fn delete_version<S: Session>(
         writes.push(hide(bucket, key));
     }
     writes.extend(blobs::release_all(rows::blob_keys(blobs)?, &BTreeSet::new(), commit.now_ms));
-    Ok(Decision { outcome: Outcome::Removed(Box::new(version)), writes })
+    let charge = Charge::of(bucket).without(Some(&version))?;
+    Ok(Decision::of(Outcome::Removed(Box::new(version)), writes).charging(charge))
 }
 
 pub(crate) async fn rewrite<S: Session>(session: &mut S, commit: &RewriteCommit) -> Result<Decision> {

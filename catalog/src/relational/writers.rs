@@ -28,7 +28,7 @@ pub(crate) async fn open<S: Session>(session: &mut S, epoch: &mut u32, closes: &
     }
     let mut writes: Vec<_> = closes.iter().map(|closed| close_one(*closed)).collect();
     writes.push(statement!("INSERT INTO writers (epoch, seen_ms, closed) VALUES ($1, $2, 0)", *epoch, now_ms));
-    Ok(Decision { outcome: Outcome::Epoch(*epoch), writes })
+    Ok(Decision::of(Outcome::Epoch(*epoch), writes))
 }
 
 /// Opens the epoch that a record says was opened, and closes those that it says were closed by
@@ -37,7 +37,7 @@ pub(crate) fn reopen(epoch: u32, closes: &[u32]) -> Decision {
     let mut writes: Vec<_> = closes.iter().map(|closed| close_one(*closed)).collect();
     writes.push(statement!("UPDATE counters SET value = $1 WHERE name = 'epoch'", epoch));
     writes.push(statement!("INSERT INTO writers (epoch, seen_ms, closed) VALUES ($1, 0, 0)", epoch));
-    Decision { outcome: Outcome::Epoch(epoch), writes }
+    Decision::of(Outcome::Epoch(epoch), writes)
 }
 
 /// Closes those of `epochs` that are open, and leaves only them in it.
@@ -60,7 +60,7 @@ pub(crate) async fn close<S: Session>(session: &mut S, epochs: &mut Vec<u32>) ->
         return Decision::unchanged();
     }
     let writes = epochs.iter().map(|epoch| close_one(*epoch)).collect();
-    Ok(Decision { outcome: Outcome::Epochs(epochs.clone()), writes })
+    Ok(Decision::of(Outcome::Epochs(epochs.clone()), writes))
 }
 
 fn close_one(epoch: u32) -> Statement {

@@ -57,6 +57,7 @@ impl AdminService {
             }
             Call::Quarantine => Ok(serde_json::to_value(engine.quarantines.quarantine().await?).unwrap_or_default()),
             Call::Policy => self.policy(query).await,
+            Call::Quota | Call::Quotas | Call::SetQuota | Call::ClearQuota => self.quota(call, query, body).await,
             Call::Gc => {
                 let parameters = CollectParameters {
                     now: flag(query, "now")?,

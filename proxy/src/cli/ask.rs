@@ -46,6 +46,14 @@ impl Call {
         Self::new(Method::POST, name, parameters)
     }
 
+    pub(super) fn put(name: &str, parameters: &[(&str, &str)]) -> Self {
+        Self::new(Method::PUT, name, parameters)
+    }
+
+    pub(super) fn delete(name: &str, parameters: &[(&str, &str)]) -> Self {
+        Self::new(Method::DELETE, name, parameters)
+    }
+
     pub(super) fn new(method: Method, name: &str, parameters: &[(&str, &str)]) -> Self {
         let pair = |(name, value): &(&str, &str)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
         let query = parameters.iter().map(pair).collect::<Vec<_>>().join("&");

@@ -13,6 +13,11 @@ impl S3Request {
                 S3Error::with_message(ErrorCode::AccessDenied, "Access Denied because object protected by object lock.")
             }
             EngineError::BucketState => ErrorCode::InvalidBucketState.into(),
+            EngineError::QuotaExceeded(whose) => {
+                self.service.metrics.rejected_total.with_label_values(&["quota"]).inc();
+                tracing::debug!(whose, "quota exceeded");
+                ErrorCode::QuotaExceeded.into()
+            }
             EngineError::NotEmpty => ErrorCode::BucketNotEmpty.into(),
             EngineError::NoBucket => ErrorCode::NoSuchBucket.into(),
             EngineError::NoUpload => ErrorCode::NoSuchUpload.into(),
