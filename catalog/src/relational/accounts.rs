@@ -44,7 +44,7 @@ pub(crate) async fn change<S: Session>(session: &mut S, seq: Seq, change: &Accou
         )
     }));
     writes.push(statement!("UPDATE counters SET value = $1 WHERE name = 'accounts'", seq));
-    Ok(Decision { outcome: Outcome::Seq(seq), writes })
+    Ok(Decision::of(Outcome::Seq(seq), writes))
 }
 
 fn put(row: &AccountRow, sql: &'static str) -> Statement {

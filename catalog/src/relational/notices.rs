@@ -132,7 +132,7 @@ pub(crate) async fn done<S: Session>(session: &mut S, done: &NoticesDone) -> Res
         signed(if done.lost { count } else { 0 })?,
         lane,
     ));
-    Ok(Decision { outcome: Outcome::Count(count), writes })
+    Ok(Decision::of(Outcome::Count(count), writes))
 }
 
 /// Notices of a lane behind a place, in the order of the changes.
