@@ -20,7 +20,7 @@ impl AdminService {
     /// A call about quotas.
     pub(super) async fn quota(&self, call: Call, query: &Query, body: Value) -> ApiResult {
         let buckets = &self.engine.buckets;
-        let users = (self.users)();
+        let users = self.accounts.users();
         let rows = buckets.buckets().await?;
         if call == Call::Quotas {
             let held = Held { buckets: rows, usage: buckets.usage().await?, quotas: buckets.quotas().await? };
