@@ -61,7 +61,7 @@ pub async fn operate(request: &S3Request, body: &mut RequestBody) -> Result<Answ
         Operation::ListMultipartUploads => list::list_uploads(request).await,
         Operation::CompleteMultipartUpload => complete::complete(request, body).await,
         Operation::AbortMultipartUpload => multipart::abort(request).await,
-        Operation::PostObject => post::post_object(request, body).await,
+        Operation::PostObject => Box::pin(post::post_object(request, body)).await,
         Operation::PutBucketCors => configuration::put_bucket_cors(request, body).await,
         Operation::OptionsObject => configuration::preflight(request).await,
         Operation::PutObjectTagging => configuration::put_object_tagging(request, body).await,
