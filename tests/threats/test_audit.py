@@ -49,6 +49,7 @@ def test_what_changes_something_or_is_denied_is_written_down_and_what_reads_is_n
     assert server.admin_status("/api/v1/stats", token="x" * 32) == 401
     server.admin("/api/v1/gc", "POST")
     assert calls(server) == [
+        ("users", None, "file", None),
         ("CreateBucket", None, "root", 200),
         ("CreateBucket", None, "root", 200),
         ("PutObject", "kept", "root", 200),
