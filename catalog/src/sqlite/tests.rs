@@ -492,6 +492,9 @@ async fn the_recount_finds_every_broken_rule() {
         "INSERT INTO deferrals VALUES (x'00', 0)",
         "UPDATE blobs SET first_region = NULL",
         "DELETE FROM sketched_regions",
+        "INSERT INTO notice_lanes VALUES ('lane', 1, 0)",
+        "INSERT INTO notices VALUES ('nowhere', 1, 0, x'00', NULL, 0, '{}')",
+        "UPDATE usage SET bytes = bytes + 1",
         "DELETE FROM journal WHERE seq = 2",
         "UPDATE counters SET value = 1 WHERE name = 'seq'",
     ];

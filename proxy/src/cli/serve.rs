@@ -9,7 +9,7 @@ use crate::{
     admin::{Access, AdminService},
     audit::{AuditLog, Entry, Kind},
     auth::{Accounts, Credentials, FileAccounts, admin_token, root},
-    config::{AccessLogConfig, ConfigError, LogConfig, LogFormat, ServeConfig},
+    config::{AccessLogConfig, ConfigError, LogConfig, LogFormat, ServeConfig, ServerConfig},
     engine::{Engine, EngineError},
     metrics::Metrics,
     server::{AccessLog, Certificate, S3Service, Server},
@@ -17,6 +17,7 @@ use crate::{
     webhooks::Webhooks,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use secrecy::SecretString;
 use std::{
     io::IsTerminal as _,
     net::SocketAddr,
@@ -124,10 +125,7 @@ async fn serve_once(
     if let (Some(root), Some(secret)) = (&root, &printed_once) {
         out(&first_steps(root, secret, &config.server.region, &format!("{scheme}://{address}"), &data))?;
     }
-    let admin_token = match &config.server.admin_token {
-        Some(token) => token.clone(),
-        None => admin_token::load_or_create(&data)?,
-    };
+    let admin_token = token_of(&config.server, &data)?;
     let admin_scheme = server.admin_scheme();
     out(&format!("S3 on {scheme}://{address}, admin on {admin_scheme}://{}", listen.admin))?;
     tracing::info!(version = crate::metrics::VERSION, commit = crate::metrics::COMMIT, "serving");
@@ -172,6 +170,14 @@ async fn serve_once(
     }
     tracing::info!(in_time, "stopped");
     Ok(if is_damaged { End::Damaged(listen) } else { End::Stopped })
+}
+
+/// The configured admin token, or the data directory's, which is made when there is none.
+fn token_of(config: &ServerConfig, data: &Path) -> std::io::Result<SecretString> {
+    match &config.admin_token {
+        Some(token) => Ok(token.clone()),
+        None => admin_token::load_or_create(data),
+    }
 }
 
 /// Opens the access log where it has lines of its own.
