@@ -1,13 +1,24 @@
 //! Webhooks: where events are sent, one POST each.
 //!
 //! Their addresses stand in the configuration file; no client names one. No redirect is followed
-//! and no proxy of the environment is asked, so an event goes where the file says or nowhere.
+//! and no proxy of the environment is asked, so an event goes where the file says or nowhere. A name
+//! that comes to lead to this machine's own link, where clouds give out its credentials, leads
+//! nowhere.
 
 use async_trait::async_trait;
 use engine::notify::{Courier, Undelivered};
-use reqwest::{Client, StatusCode, Url, header, redirect};
+use reqwest::{
+    Client, StatusCode, Url,
+    dns::{Addrs, Name, Resolve, Resolving},
+    header, redirect,
+};
 use secrecy::{ExposeSecret as _, SecretString};
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 /// Where a webhook is.
 #[derive(Clone, Debug)]
@@ -25,6 +36,34 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// How long a connection may wait for the next event.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
+/// Where AWS tells machines without IPv4 their credentials.
+const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+
+/// Whether no webhook can be at an address: it is only of this machine's link, or of nobody alone.
+pub(crate) fn is_nowhere(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.is_link_local() || v4.is_unspecified() || v4.is_multicast() || v4.is_broadcast(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local() || v6.is_unspecified() || v6.is_multicast() || v6 == METADATA_V6,
+    }
+}
+
+/// Names as the system resolves them, without addresses that are nowhere. Asked for each connection,
+/// so a name that changes its mind is asked again.
+struct Names;
+
+impl Resolve for Names {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let reachable: Vec<SocketAddr> = found.filter(|address| !is_nowhere(address.ip())).collect();
+            match reachable.is_empty() {
+                true => Err(format!("{} leads to no address that a webhook can have", name.as_str()).into()),
+                false => Ok(Box::new(reachable.into_iter()) as Addrs),
+            }
+        })
+    }
+}
+
 /// Every webhook of a configuration.
 pub struct Webhooks {
     client: Client,
@@ -40,6 +79,7 @@ impl Webhooks {
         let client = Client::builder()
             .redirect(redirect::Policy::none())
             .no_proxy()
+            .dns_resolver(Arc::new(Names))
             .pool_idle_timeout(IDLE_MAX)
             .user_agent(concat!("deltaweir/", env!("CARGO_PKG_VERSION")))
             .build()
@@ -103,6 +143,22 @@ fn in_words(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_name_leads_to_no_address_of_this_machines_own_link() {
+        let nowhere =
+            ["169.254.169.254", "::ffff:169.254.169.254", "fe80::1", "fd00:ec2::254", "0.0.0.0", "::", "224.0.0.1"];
+        for text in nowhere {
+            assert!(is_nowhere(text.parse().unwrap()), "{text}");
+        }
+        for text in ["127.0.0.1", "10.0.0.1", "192.168.1.1", "203.0.113.7", "::1", "2001:db8::1"] {
+            assert!(!is_nowhere(text.parse().unwrap()), "{text}");
+        }
+        let resolved = |name: &str| Names.resolve(name.parse().unwrap());
+        assert!(resolved("localhost").await.is_ok_and(|mut found| found.next().is_some()));
+        let refused = resolved("169.254.169.254").await.err().expect("nowhere").to_string();
+        assert!(refused.contains("no address that a webhook can have"), "{refused}");
+    }
 
     #[test]
     fn an_event_is_taken_by_any_2xx_and_refused_by_most_4xx() {

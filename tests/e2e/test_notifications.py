@@ -382,6 +382,9 @@ def test_a_webhook_that_makes_no_sense_is_refused_at_the_start(new_server: NewSe
         ({"url": "ftp://127.0.0.1/x"}, "url: expected an http"),
         ({"url": "nonsense"}, "url: not a URL"),
         ({"url": "http://user:secret@127.0.0.1/"}, "url: a URL with a user"),
+        ({"url": "http://169.254.169.254/latest/meta-data/"}, "url: no webhook is at such an address"),
+        ({"url": "http://2852039166/"}, "url: no webhook is at such an address"),
+        ({"url": "http://[::ffff:169.254.169.254]/"}, "url: no webhook is at such an address"),
         ({"url": "http://127.0.0.1/", "timeout": "1h"}, "timeout: expected"),
     ]
     for keys, complaint in wrong:

@@ -1,9 +1,9 @@
 //! The configuration of webhooks.
 
 use super::{error::ConfigError, reader::Reader};
-use crate::webhooks::WebhookConfig;
+use crate::webhooks::{WebhookConfig, is_nowhere};
 use engine::NotifyConfig;
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 /// As long as an SQS queue's.
 const NAME_LEN_MAX: usize = 80;
@@ -40,6 +40,11 @@ impl Reader<'_> {
                 .map_err(|error| ConfigError::at(&key("url"), format!("not a URL: {error}")))?;
             if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
                 return Err(ConfigError::at(&key("url"), "expected an http:// or https:// URL"));
+            }
+            let literal = url.host_str().map(|host| host.trim_matches(['[', ']']).parse::<IpAddr>());
+            if literal.is_some_and(|address| address.is_ok_and(is_nowhere)) {
+                let why = "no webhook is at such an address: it is of this machine's own link, or of nobody alone";
+                return Err(ConfigError::at(&key("url"), why));
             }
             if !url.username().is_empty() || url.password().is_some() {
                 return Err(ConfigError::at(&key("url"), "a URL with a user would show in logs: use token"));
