@@ -79,14 +79,14 @@ def test_near_content_of_another_tenant_is_no_base_and_ones_own_is(new_server: N
     carl.put_object(Bucket=BUCKET, Key="carl/build-2", Body=builds[1])
     assert stored(root, BUCKET, "carl/build-2").bases == ("carl/build-1",)
     # A part is stored like a whole object, and a copy needs to be allowed to read.
-    upload = ann.create_multipart_upload(Bucket=BUCKET, Key="ann/parts")["UploadId"]
-    part = ann.upload_part(Bucket=BUCKET, Key="ann/parts", UploadId=upload, PartNumber=1, Body=builds[1])
+    upload = ann.create_multipart_upload(Bucket=BUCKET, Key="ann/build-2")["UploadId"]
+    part = ann.upload_part(Bucket=BUCKET, Key="ann/build-2", UploadId=upload, PartNumber=1, Body=builds[1])
     parts = {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]}
-    ann.complete_multipart_upload(Bucket=BUCKET, Key="ann/parts", UploadId=upload, MultipartUpload=parts)
-    assert stored(root, BUCKET, "ann/parts").bases == ("ann/build-1",)
+    ann.complete_multipart_upload(Bucket=BUCKET, Key="ann/build-2", UploadId=upload, MultipartUpload=parts)
+    assert stored(root, BUCKET, "ann/build-2").bases == ("ann/build-1",)
     source = {"Bucket": BUCKET, "Key": "bob/build-2"}
     assert error_code(ann.copy_object, Bucket=BUCKET, Key="ann/copy", CopySource=source)[0] == 403
-    for key, content in (("bob/build-3", builds[2]), ("ann/parts", builds[1]), ("carl/build-2", builds[1])):
+    for key, content in (("bob/build-3", builds[2]), ("ann/build-2", builds[1]), ("carl/build-2", builds[1])):
         assert root.get_object(Bucket=BUCKET, Key=key)["Body"].read() == content
 
 
