@@ -191,7 +191,7 @@ impl Reserve {
         let admitted = tokio::task::spawn_blocking(move || reserve.look(bytes)).await;
         match admitted {
             Ok(true) => Ok(()),
-            Ok(false) => Err(BackendError::new(ErrorKind::Full, "the disk is full but for what deletions need")),
+            Ok(false) => Err(full()),
             Err(error) => Err(BackendError::with_source(ErrorKind::Other, "disk work was cut off", error)),
         }
     }
@@ -220,6 +220,10 @@ impl Reserve {
     fn change(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn full() -> BackendError {
+    BackendError::new(ErrorKind::Full, "the disk is full but for what deletions need")
 }
 
 fn held_bytes(folder: &Path) -> u64 {
@@ -308,18 +312,27 @@ impl<B: Backend> Backend for Guarded<B> {
             other.admit(0).await?;
         }
         let mut unasked = 0;
+        let refused = Arc::new(AtomicBool::new(false));
+        let refusal = refused.clone();
         let watched = body.and_then(move |piece: Bytes| {
             unasked += piece.len() as u64;
             let ask = (len.is_none() && unasked >= ASKED_EVERY).then(|| std::mem::take(&mut unasked));
-            let own = own.clone();
+            let (own, refusal) = (own.clone(), refusal.clone());
             async move {
-                match ask {
-                    Some(bytes) => own.admit(bytes).await.map(|()| piece),
-                    None => Ok(piece),
+                if let Some(bytes) = ask {
+                    let admitted = own.admit(bytes).await;
+                    refusal.store(admitted.is_err(), Ordering::Relaxed);
+                    admitted?;
                 }
+                Ok(piece)
             }
         });
-        self.inner.put(name, watched.boxed(), len).await
+        let stored = self.inner.put(name, watched.boxed(), len).await;
+        stored.map_err(|error| match error.kind() {
+            // The disk failed, not the caller's body, although it was said through the body.
+            ErrorKind::Body if refused.load(Ordering::Relaxed) => full(),
+            _ => error,
+        })
     }
 
     async fn get(&self, name: &BlobName, range: Range<u64>) -> Result<Option<ByteStream>> {
@@ -395,5 +408,25 @@ mod tests {
         put_bytes(&guarded, &name("journal/abcd"), Bytes::from_static(b"x")).await.unwrap();
         assert_eq!(guarded.head(&name("journal/abcd")).await.unwrap(), Some(1));
         assert_eq!(guarded.head(&name("blobs/abcd")).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_fills_up_under_a_body_is_full_and_no_failed_body() {
+        let root = tempfile::tempdir().unwrap();
+        let reserve = Arc::new(Reserve::open(root.path(), MIB));
+        let guarded = Guarded::new(MemoryBackend::new(), reserve.clone(), None, |_| false);
+        let filled = futures::stream::once(async move {
+            while reserve.give_back() {}
+            // Nothing can be reserved any more.
+            std::fs::remove_dir_all(&reserve.folder).unwrap();
+            std::fs::write(&reserve.folder, b"").unwrap();
+            Ok(Bytes::from(vec![0; usize::try_from(ASKED_EVERY).unwrap()]))
+        });
+        let name = BlobName::new("blobs/abcd").unwrap();
+        let refused = guarded.put(&name, filled.boxed(), None).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
+        let broken = futures::stream::once(async { Err(BackendError::new(ErrorKind::Body, "gone")) });
+        let refused = guarded.put(&name, broken.boxed(), Some(1)).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Full, "before the body is asked for anything");
     }
 }
