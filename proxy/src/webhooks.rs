@@ -1,9 +1,9 @@
 //! Webhooks: where events are sent, one POST each.
 //!
 //! Their addresses stand in the configuration file; no client names one. No redirect is followed
-//! and no proxy of the environment is asked, so an event goes where the file says or nowhere. A name
-//! that comes to lead to this machine's own link, where clouds give out its credentials, leads
-//! nowhere.
+//! and no proxy of the environment is asked, so an event goes where the file says or nowhere. A
+//! name that comes to lead to this machine's own link, where clouds give out its credentials,
+//! leads nowhere.
 
 use async_trait::async_trait;
 use engine::notify::{Courier, Undelivered};
@@ -47,8 +47,8 @@ pub(crate) fn is_nowhere(address: IpAddr) -> bool {
     }
 }
 
-/// Names as the system resolves them, without addresses that are nowhere. Asked for each connection,
-/// so a name that changes its mind is asked again.
+/// Names as the system resolves them, without addresses that are nowhere. Asked for each
+/// connection, so a name that changes its mind is asked again.
 struct Names;
 
 impl Resolve for Names {

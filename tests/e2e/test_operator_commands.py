@@ -138,6 +138,8 @@ def test_a_price_that_is_none_is_refused_with_its_key(new_server: NewServer) -> 
 def test_status_says_on_one_screen_how_a_store_is(new_server: NewServer) -> None:
     server = new_server().start()
     fill(server)
+    # What a store holds is counted now and then.
+    until(lambda: "2 objects in 1 buckets" in server.run("status").stdout, 60, "it is counted again")
     lines = server.run("status").stdout.splitlines()
     assert len(lines) < 24
     said = {line.split(maxsplit=1)[0]: line.split(maxsplit=1)[1] for line in lines}

@@ -129,7 +129,10 @@ impl Safety {
         }
         entries.retain(|entry| decided.is_some_and(|cut| entry.seq <= cut));
         let follows = entries.iter().map(|entry| entry.seq).eq((after + 1..).take(entries.len()));
-        Ok(if follows && !entries.is_empty() { Some(entries) } else { None })
+        // Rows can go between two pages: what was read of a blob that another shipper has written
+        // and trimmed meanwhile is its beginning only, and no other history.
+        let is_whole = entries.last().map(|last| last.seq) == decided;
+        Ok(if follows && is_whole { Some(entries) } else { None })
     }
 
     /// Writes a blob; its stored length.
