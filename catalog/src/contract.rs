@@ -233,6 +233,12 @@ pub trait Catalog: Send + Sync + 'static {
     /// Every quota that limits something. One is set by [`Catalog::put_setting`] under
     /// [`QuotaOf::setting`]; from the next mutation on it holds for every process.
     async fn quotas(&self) -> Result<Vec<(QuotaOf, QuotaLimits)>>;
+    /// Whether a quota lets something of so many bytes in now, before its content is there. What is
+    /// held may change until it is; the mutation asks again.
+    ///
+    /// # Errors
+    /// [`CatalogError::QuotaExceeded`].
+    async fn has_room(&self, bucket: BucketId, growth: Growth) -> Result<()>;
     /// Forgets uploads completed before `before_ms`; how many.
     async fn forget_completed_uploads(&self, before_ms: UnixMs) -> Result<u64>;
 

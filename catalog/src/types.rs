@@ -30,6 +30,6 @@ pub use listing::{ListEntry, ListPage, ListQuery};
 pub use lock::{LockChange, LockCommit, Retention, RetentionMode, VersionLock};
 pub use multipart::{CompleteCommit, CompletedUpload, Part, PartCommit, Upload, UploadsPage, UploadsQuery};
 pub use notices::{NewNotice, Notice, NoticeLane, NoticeOf, NoticesDone};
-pub use quotas::{QuotaLimits, QuotaOf, Usage};
+pub use quotas::{Growth, QuotaLimits, QuotaOf, Usage};
 pub use versions::{Committed, Content, DeleteCommit, Precondition, PutCommit, RewriteCommit, Version};
 pub use writers::OpenWriter;

@@ -8,6 +8,7 @@ pub(crate) mod finish;
 pub(crate) mod open_uploads;
 pub(crate) mod parts;
 pub(crate) mod publish;
+mod room;
 pub(crate) mod spool;
 pub(crate) mod stage;
 pub(crate) mod view;

@@ -4,6 +4,7 @@
 
 mod access;
 mod answer;
+mod audit;
 mod calls;
 mod clock;
 mod console;

@@ -7,8 +7,10 @@ mod entry;
 mod files;
 mod log;
 mod verify;
+mod wanted;
 
 pub use chain::AuditKey;
 pub use entry::{Entry, Kind};
 pub use log::{AuditLog, Settings};
-pub use verify::{Broken, Sound, search, tail, verify};
+pub use verify::{Broken, Sound, newest, search, tail, verify};
+pub use wanted::Wanted;

@@ -18,6 +18,7 @@ mod policy;
 mod print;
 mod quota;
 mod recover;
+mod remote;
 mod scrub;
 mod serve;
 mod status;
@@ -25,7 +26,7 @@ mod traffic;
 mod users;
 
 use crate::{
-    config::{ConfigError, Environment, Overrides, ServeConfig},
+    config::{ConfigError, Environment, Overrides, RemoteConfig, RemoteFlags, ServeConfig},
     engine::RecoveryOptions,
     metrics,
 };
@@ -56,6 +57,29 @@ struct Global {
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
+    #[command(flatten)]
+    remote: RemoteArguments,
+}
+
+/// A server on another machine, in place of the store of this one.
+#[derive(Args)]
+#[command(next_help_heading = "A server on another machine")]
+struct RemoteArguments {
+    /// Ask the admin listener at this address: https://HOST:PORT, or http:// on loopback
+    #[arg(id = "remote", long = "remote", global = true, value_name = "URL")]
+    url: Option<String>,
+    /// A file with its admin token [env: DELTAWEIR_ADMIN_TOKEN: the token itself]
+    #[arg(long, global = true, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Certificates (PEM) that may sign its certificate; those of this machine when left out
+    #[arg(long, global = true, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// A certificate (PEM) to show to it
+    #[arg(long, global = true, value_name = "FILE")]
+    client_cert: Option<PathBuf>,
+    /// The key of that certificate
+    #[arg(long, global = true, value_name = "FILE")]
+    client_key: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
@@ -271,6 +295,9 @@ enum Page {
     Metrics,
 }
 
+/// Why a command takes no `--remote`.
+const OF_HERE: &str = "this command works on this machine: leave --remote out";
+
 /// Runs the program.
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -286,6 +313,7 @@ pub fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Outcome {
     let Arguments { global, command } = arguments;
     let json = global.json;
+    global.refuse_remote(&command)?;
     match command {
         Command::Serve(flags) => global.serve(flags),
         Command::Demo(flags) => runtime()?.block_on(serve_demo(flags)),
@@ -320,8 +348,8 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Jobs { job: Some(job), action, parameters } => {
             show(json, &global.job(&job, action, parameters.as_deref())?, print::outline)
         }
-        Command::Import(flags) => adopting::import(global.load()?, &flags, json),
-        Command::Eject(flags) => adopting::eject(global.load()?, &flags, json),
+        Command::Import(flags) => adopting::import(global.store()?, &flags, json),
+        Command::Eject(flags) => adopting::eject(global.store()?, &flags, json),
         Command::Estimate(flags) => adopting::run_estimate(&global.load()?, flags, json),
         Command::Delta { action } => delta::run(action, json),
         Command::Backup { list: true } => show(json, &global.ask(ask::Call::get("backups", &[]))?, print::outline),
@@ -347,6 +375,9 @@ fn run(arguments: Arguments) -> Outcome {
             let (call, print) = users::call(action)?;
             show(json, &global.ask(call)?, print)
         }
+        Command::Audit { action } if global.remote.url.is_some() => {
+            runtime()?.block_on(audit::run_remote(global.store()?, &action, json))
+        }
         Command::Audit { action } => audit::run(global.load()?, &action, json),
         Command::Config { action: ConfigAction::Check } => global.check_config(),
         Command::Config { action: ConfigAction::Show } => {
@@ -370,14 +401,42 @@ impl Global {
         }
     }
 
+    /// Refuses flags about another machine where a command works on this one. What reads the
+    /// configuration is refused by [`Global::load`].
+    fn refuse_remote(&self, command: &Command) -> Outcome {
+        let RemoteArguments { url, token_file, ca_file, client_cert, client_key } = &self.remote;
+        let alone = token_file.is_some() || ca_file.is_some() || client_cert.is_some() || client_key.is_some();
+        let is_of_here = match command {
+            Command::Inspect { what, base } => base.is_some() || !is_blob(what),
+            Command::Serve(_) | Command::Doctor | Command::Demo(_) | Command::Delta { .. } => true,
+            Command::Completions { .. } | Command::Man { .. } | Command::Reference { .. } => true,
+            _ => false,
+        };
+        match url {
+            None if alone => Err(Failure("which server? Name it with --remote https://HOST:PORT".into())),
+            Some(_) if is_of_here => Err(Failure(OF_HERE.into())),
+            _ => Ok(()),
+        }
+    }
+
     /// The configuration of this process.
     fn load(&self) -> Result<ServeConfig, ConfigError> {
+        if self.remote.url.is_some() {
+            return Err(ConfigError::whole(OF_HERE));
+        }
         ServeConfig::load(&self.overrides(ServeFlags::default()), &Environment::of_process())
     }
 
     fn store(&self) -> Result<Store, ConfigError> {
         let overrides = self.overrides(ServeFlags::default());
         let environment = Environment::of_process();
+        if let Some(url) = self.remote.url.clone() {
+            let RemoteArguments { token_file, ca_file, client_cert, client_key, .. } = &self.remote;
+            let [token_file, ca_file, client_cert, client_key] =
+                [token_file, ca_file, client_cert, client_key].map(Clone::clone);
+            let flags = RemoteFlags { url, token_file, ca_file, client_cert, client_key };
+            return Ok(Store::Elsewhere(Box::new(RemoteConfig::load(&flags, &environment)?)));
+        }
         let data = ServeConfig::data_directory(&overrides, &environment)?;
         Ok(Store::at(data, move || ServeConfig::load(&overrides, &environment)))
     }

@@ -41,6 +41,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use tls::Listener;
 use tokio::{
     net::{TcpListener, UnixListener},
     sync::watch,
@@ -138,7 +139,7 @@ impl Server {
         self.tls.is_some()
     }
 
-    /// The certificate of the S3 listener, to be replaced while it serves.
+    /// The certificate of the listeners, to be replaced while they serve.
     pub fn certificate(&self) -> Option<Arc<Certificate>> {
         self.tls.clone()
     }
@@ -179,7 +180,7 @@ async fn serve_s3(
         move |request| service.clone().answer(ends.peer, request)
     };
     let rejected = service.metrics().rejected_total.with_label_values(&["connections"]);
-    let accept = TcpAccept { listener: &listener, tls };
+    let accept = TcpAccept { listener: &listener, tls: tls.map(|tls| (tls, Listener::S3)) };
     let places = Places::new(config.connections_max, config.connections_max);
     connections.accept(accept, &Budget { places, reserve: None }, &handler, || rejected.inc()).await;
     // From here new connections are refused by the operating system.
@@ -225,6 +226,7 @@ async fn serve_admin(
     };
     let places = |most| Places::new(most, most);
     let budget = Budget { places: places(ADMIN_CONNECTIONS_MAX), reserve: Some(places(HEALTH_CONNECTIONS_MAX)) };
+    let tls = tls.map(|tls| (tls, Listener::Admin));
     tokio::join!(connections.accept(TcpAccept { listener: &listener, tls }, &budget, &direct, || ()), async {
         if let Some(socket) = &socket {
             let budget = Budget { places: places(ADMIN_CONNECTIONS_MAX), reserve: None };

@@ -130,7 +130,8 @@ fn judge(status: StatusCode) -> Result<(), Undelivered> {
 }
 
 /// An error with its causes, which say what reqwest leaves out.
-fn in_words(error: &dyn std::error::Error) -> String {
+/// An error with what caused it: the outer one does not say that a certificate was not trusted.
+pub(crate) fn in_words(error: &dyn std::error::Error) -> String {
     let mut words = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -12,6 +12,7 @@ from outside.content import KIB, MIB, noise
 from outside.failure import error_code
 from outside.server import Server
 from outside.users import client_of, users
+from outside.wire import Answer, Connection, signed
 
 B: dict[str, Any] = {"Bucket": "delta-00"}
 EXCEEDED = (403, "QuotaExceeded")
@@ -125,3 +126,38 @@ def test_uploads_at_once_do_not_go_beyond_a_quota_together(new_server: NewServer
         done = list(pool.map(lambda number: attempt(s3, f"k{number}", 4 * KIB), range(24)))
     assert done.count(True) == 5
     assert held(server) == (20 * KIB, 5)
+
+
+def head_of_put(server: Server, key: str, size: int) -> Answer:
+    """What is answered to a PUT of which only the head is sent."""
+    request = signed(f"127.0.0.1:{server.port}", "PUT", f"/delta-00/{key}", body=bytes(size))
+    with Connection(server.port, timeout_s=20) as connection:
+        connection.send(request[: -size or None])
+        answer = connection.answer("PUT")
+    assert answer is not None
+    return answer
+
+
+def test_a_body_beyond_a_quota_is_refused_before_it_is_sent(new_server: NewServer) -> None:
+    server = new_server().start()
+    s3 = s3_client(server.endpoint)
+    s3.create_bucket(**B)
+    quota(server, "PUT", "bucket=delta-00", {"bytes": 3 * MIB, "objects": 2})
+    s3.put_object(**B, Key="kept", Body=noise(1, 2 * MIB))
+    refused = head_of_put(server, "large", 2 * MIB)
+    assert (refused.status, b"QuotaExceeded" in refused.body) == (403, True), refused
+    assert server.metrics().total("deltaweir_rejected_total", reason="quota") == 1
+    assert head_of_put(server, "kept", 3 * MIB + 1).status == 403
+    s3.put_object(**B, Key="kept", Body=noise(2, 3 * MIB))
+    assert held(server) == (3 * MIB, 1)
+    upload = s3.create_multipart_upload(**B, Key="parts")["UploadId"]
+    part: dict[str, Any] = {**B, "Key": "parts", "UploadId": upload, "PartNumber": 1}
+    assert error_code(s3.upload_part, **part, Body=noise(3, MIB)) == EXCEEDED
+    quota(server, "PUT", "bucket=delta-00", {"bytes": 5 * MIB})
+    s3.upload_part(**part, Body=noise(3, 2 * MIB))
+    s3.upload_part(**part, Body=noise(4, 2 * MIB))
+    assert held(server) == (5 * MIB, 1)
+    s3.put_bucket_versioning(**B, VersioningConfiguration={"Status": "Enabled"})
+    assert head_of_put(server, "kept", 2 * MIB).status == 403, "an old version stays"
+    quota(server, "PUT", "bucket=delta-00", {"objects": 1})
+    assert head_of_put(server, "second", 2 * MIB).status == 403

@@ -114,6 +114,7 @@ macro_rules! conformance_tests {
             }
             quotas::{
                 nothing_goes_beyond_a_quota,
+                who_asks_for_room_is_told_as_who_commits,
                 parts_count_while_they_are_stored_and_no_longer,
                 a_quota_of_an_owner_is_for_all_of_its_buckets,
                 what_is_held_follows_versions_and_markers,

@@ -26,6 +26,12 @@ impl<C: Catalog> Desk<C> {
         own.map_or((0, 0), |usage| (usage.bytes, usage.objects))
     }
 
+    async fn fits(&self, bytes: u64, replaces: Option<u64>, is_version: bool) -> bool {
+        let asked = self.catalog.has_room(self.bucket.id, Growth { bytes, replaces, is_version }).await;
+        assert!(asked.is_ok() || is_refused(&asked, "bucket") || is_refused(&asked, "owner"), "{asked:?}");
+        asked.is_ok()
+    }
+
     async fn put_of(&self, key: &str, bytes: u64) -> Result<Committed> {
         self.catalog.put(self.commit(key, vec![self.whole(bytes)])).await
     }
@@ -58,6 +64,26 @@ pub async fn nothing_goes_beyond_a_quota<F: Factory>(factory: &F) {
     desk.limit_bucket(Some(u64::MAX), Some(u64::MAX)).await;
     desk.put_of("fifth", 1 << 40).await.unwrap();
     assert_eq!(desk.held().await, ((2 << 40) + 900 + 1, 4));
+}
+
+/// As the mutation that follows would be, and nothing is changed by asking.
+pub async fn who_asks_for_room_is_told_as_who_commits<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    let other = desk.with_bucket("other").await;
+    assert!(desk.fits(1 << 40, None, true).await, "without a quota");
+    desk.limit_bucket(Some(1000), Some(1)).await;
+    assert!(desk.fits(1000, None, true).await && !desk.fits(1001, None, true).await, "an empty bucket");
+    desk.put_of("k", 600).await.unwrap();
+    assert!(!desk.fits(1, None, true).await, "a second version");
+    assert!(desk.fits(1000, Some(600), true).await && !desk.fits(1001, Some(600), true).await);
+    assert!(desk.fits(400, None, false).await && !desk.fits(401, None, false).await, "a part is no version");
+    desk.limit_bucket(Some(100), None).await;
+    assert!(desk.fits(600, Some(600), true).await, "what adds nothing is never refused");
+    assert!(!desk.fits(601, Some(600), true).await);
+    desk.limit_bucket(None, None).await;
+    desk.limit(&QuotaOf::Owner("owner".into()), Some(700), None).await;
+    assert!(other.fits(100, None, true).await && !other.fits(101, None, true).await);
+    assert_eq!((desk.held().await, other.held().await), ((600, 1), (0, 0)));
 }
 
 /// Chosen or not, replaced, or given up with their upload.

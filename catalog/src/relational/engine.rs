@@ -448,6 +448,10 @@ impl<E: Engine> Catalog for E {
         ask!(self, Statement, () | session | quotas::all(session))
     }
 
+    async fn has_room(&self, bucket: BucketId, growth: Growth) -> Result<()> {
+        ask!(self, Statement, () | session | quotas::has_room(session, bucket, growth))
+    }
+
     async fn forget_completed_uploads(&self, before_ms: UnixMs) -> Result<u64> {
         count(mutate(self, Mutation::ForgetCompletedUploads { before_ms }).await?)
     }

@@ -89,12 +89,21 @@ impl Charge {
     /// # Errors
     /// [`CatalogError::QuotaExceeded`].
     pub(crate) fn check(&self, row: Option<&Row>) -> Result<()> {
+        self.compare(row, (0, 0))
+    }
+
+    /// `ahead`: bytes and objects that will be held besides.
+    fn compare(&self, row: Option<&Row>, ahead: (i64, i64)) -> Result<()> {
         let Some(row) = row.filter(|_| self.grows()) else { return Ok(()) };
         for (first, whose) in [(0, "bucket"), (3, "owner")] {
             let Some(quota) = limits(row, first)? else { continue };
             let held = usage(row, first + 1)?;
-            let beyond = |grows: i64, held: u64, most: Option<u64>| grows > 0 && most.is_some_and(|most| held > most);
-            if beyond(self.bytes, held.bytes, quota.bytes) || beyond(self.objects, held.objects, quota.objects) {
+            let beyond = |grows: i64, held: u64, ahead: i64, most: Option<u64>| {
+                grows > 0 && most.is_some_and(|most| held.saturating_add_signed(ahead) > most)
+            };
+            if beyond(self.bytes, held.bytes, ahead.0, quota.bytes)
+                || beyond(self.objects, held.objects, ahead.1, quota.objects)
+            {
                 return Err(CatalogError::QuotaExceeded(whose));
             }
         }
@@ -108,12 +117,35 @@ fn counted(bytes: u64) -> Result<i64> {
 
 /// A bucket's quota and what it holds, then the same of its owner. What an owner holds is added up
 /// only where there is a quota for it.
-const HELD: &str = "SELECT q.value, u.bytes, u.objects, o.value, \
-     CASE WHEN o.value IS NULL THEN NULL ELSE (SELECT CAST(sum(w.bytes) AS BIGINT) FROM usage w JOIN buckets c ON c.id = w.bucket WHERE c.owner = b.owner) END, \
-     CASE WHEN o.value IS NULL THEN NULL ELSE (SELECT CAST(sum(w.objects) AS BIGINT) FROM usage w JOIN buckets c ON c.id = w.bucket WHERE c.owner = b.owner) END \
-     FROM usage u JOIN buckets b ON b.id = u.bucket \
-     LEFT JOIN settings q ON q.name = 'quota/bucket/' || CAST(b.id AS TEXT) \
-     LEFT JOIN settings o ON o.name = 'quota/owner/' || b.owner WHERE u.bucket = $1";
+macro_rules! held {
+    ($from:literal) => {
+        concat!(
+            "SELECT q.value, u.bytes, u.objects, o.value, \
+             CASE WHEN o.value IS NULL THEN NULL ELSE (SELECT CAST(sum(w.bytes) AS BIGINT) FROM usage w JOIN buckets c ON c.id = w.bucket WHERE c.owner = b.owner) END, \
+             CASE WHEN o.value IS NULL THEN NULL ELSE (SELECT CAST(sum(w.objects) AS BIGINT) FROM usage w JOIN buckets c ON c.id = w.bucket WHERE c.owner = b.owner) END \
+             FROM ",
+            $from,
+            " LEFT JOIN settings q ON q.name = 'quota/bucket/' || CAST(b.id AS TEXT) \
+             LEFT JOIN settings o ON o.name = 'quota/owner/' || b.owner WHERE "
+        )
+    };
+}
+
+/// Of a bucket that has just been counted.
+const HELD: &str = concat!(held!("usage u JOIN buckets b ON b.id = u.bucket"), "u.bucket = $1");
+/// Of any bucket.
+const HELD_OF_ANY: &str = concat!(held!("buckets b LEFT JOIN usage u ON u.bucket = b.id"), "b.id = $1");
+
+/// Whether something would be let in now.
+///
+/// # Errors
+/// [`CatalogError::QuotaExceeded`].
+pub(crate) async fn has_room<S: Session>(session: &mut S, bucket: BucketId, growth: Growth) -> Result<()> {
+    let charge = Charge::of(bucket).stores(growth.bytes)?.frees(growth.replaces.unwrap_or(0))?;
+    let charge = Charge { objects: i64::from(growth.is_version && growth.replaces.is_none()), ..charge };
+    let rows = session.query(statement!(HELD_OF_ANY, bucket.0)).await?;
+    charge.compare(rows.first(), (charge.bytes, charge.objects))
+}
 
 fn limits(row: &Row, column: usize) -> Result<Option<QuotaLimits>> {
     if row.is_null(column) {

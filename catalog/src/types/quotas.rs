@@ -45,6 +45,17 @@ pub struct QuotaLimits {
     pub objects: Option<u64>,
 }
 
+/// What is to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// Its bytes.
+    pub bytes: u64,
+    /// Bytes of what it takes the place of; `None`: of nothing.
+    pub replaces: Option<u64>,
+    /// Whether it is a version, and not a part.
+    pub is_version: bool,
+}
+
 /// What is held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {

@@ -15,6 +15,8 @@ pub const ROOT: &str = "/api/v1/";
 pub enum Call {
     AddUser,
     AttachPolicy,
+    AuditLines,
+    AuditVerdict,
     Backups,
     Buckets,
     ChangeKeys,
@@ -64,6 +66,8 @@ pub enum Call {
 
 /// Every call: its method, its path behind [`ROOT`], and what it is. `{name}` is one element.
 pub const ROUTES: &[(Method, &str, Call)] = &[
+    (Method::GET, "audit", Call::AuditLines),
+    (Method::GET, "audit/verify", Call::AuditVerdict),
     (Method::GET, "backups", Call::Backups),
     (Method::GET, "buckets", Call::Buckets),
     (Method::POST, "cache/drop", Call::DropCaches),

@@ -6,11 +6,13 @@ use super::{
     chain::{AuditKey, Position},
     entry::{Entry, Kind},
     files::{HEAD, LinesFile, list, path_of},
-    verify::last_position,
+    verify::{Broken, Sound, last_position, newest, verify},
+    wanted::Wanted,
 };
 use prometheus::IntCounter;
 use rustix::fs::{FlockOperation, flock};
 use s3_wire::timestamp;
+use serde_json::Value;
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
@@ -123,6 +125,23 @@ impl AuditLog {
         let mut state = self.state();
         state.is_synced = state.position.seq == seq;
         Ok(())
+    }
+
+    /// The newest lines that fit, at most `limit`, oldest first; not verified.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn newest(&self, wanted: &Wanted, limit: usize) -> io::Result<Vec<Value>> {
+        let lines = newest(&self.settings.directory, wanted, limit)?;
+        Ok(lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    /// Follows the chain, as [`verify`] does.
+    ///
+    /// # Errors
+    /// [`Broken`] at the first line that does not follow.
+    pub fn verify(&self) -> Result<Sound, Broken> {
+        verify(&self.settings.directory, &self.key)
     }
 
     /// Says durably how far the log goes.

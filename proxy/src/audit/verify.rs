@@ -3,10 +3,12 @@
 use super::{
     chain::{AuditKey, Position},
     files::{HEAD, LinesFile, list},
+    wanted::Wanted,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{
+    collections::VecDeque,
     fmt,
     fs::{self, File},
     io::{self, BufRead as _, BufReader},
@@ -14,7 +16,7 @@ use std::{
 };
 
 /// A log that is whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Sound {
     /// Its lines.
     pub lines: u64,
@@ -155,6 +157,23 @@ pub fn search(
         }
     }
     Ok(())
+}
+
+/// The newest lines that fit, at most `limit`, oldest first, without their line feeds; not verified.
+///
+/// # Errors
+/// They cannot be read.
+pub fn newest(directory: &Path, wanted: &Wanted, limit: usize) -> io::Result<Vec<String>> {
+    let mut newest = VecDeque::new();
+    let keep = |line: &str| {
+        newest.push_back(line.to_owned());
+        if newest.len() > limit {
+            newest.pop_front();
+        }
+        Ok(())
+    };
+    search(directory, |line| wanted.fits(line), keep)?;
+    Ok(newest.into())
 }
 
 /// Where the chain is before the oldest file: at its start, or where a line of the log says that

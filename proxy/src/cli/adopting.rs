@@ -94,7 +94,7 @@ enum Reduction {
     Delta,
 }
 
-pub(super) fn import(config: ServeConfig, flags: &ImportFlags, json: bool) -> Outcome {
+pub(super) fn import(store: Store, flags: &ImportFlags, json: bool) -> Outcome {
     let (bucket, prefix) = parse_bucket(&flags.target)?;
     let parameters = json!({
         "source": flags.source,
@@ -104,7 +104,7 @@ pub(super) fn import(config: ServeConfig, flags: &ImportFlags, json: bool) -> Ou
         "take_over": flags.take_over,
         "verify": flags.verify,
     });
-    let report = runtime()?.block_on(follow::start(Store::of(config), "import", parameters, json))?;
+    let report = runtime()?.block_on(follow::start(store, "import", parameters, json))?;
     show(json, &report, print::outline)?;
     let different = report["verified"]["different"].as_u64().unwrap_or(0);
     match (report["failed"].as_u64().unwrap_or(0), different) {
@@ -115,15 +115,17 @@ pub(super) fn import(config: ServeConfig, flags: &ImportFlags, json: bool) -> Ou
     }
 }
 
-pub(super) fn eject(config: ServeConfig, flags: &EjectFlags, json: bool) -> Outcome {
+pub(super) fn eject(store: Store, flags: &EjectFlags, json: bool) -> Outcome {
     let (bucket, prefix) = parse_bucket(&flags.source)?;
-    let target = match flags.target.starts_with("store:") {
-        true => flags.target.clone(),
+    let target = match (&store, flags.target.starts_with("store:")) {
+        (_, true) | (Store::Elsewhere(_), _) => flags.target.clone(),
         // The server may stand in another directory.
-        false => std::path::absolute(&flags.target)?.to_str().map(str::to_owned).ok_or("the directory is no UTF-8")?,
+        (Store::Here { .. }, false) => {
+            std::path::absolute(&flags.target)?.to_str().map(str::to_owned).ok_or("the directory is no UTF-8")?
+        }
     };
     let parameters = json!({ "bucket": bucket, "prefix": prefix, "target": target, "overwrite": flags.overwrite });
-    let report = runtime()?.block_on(follow::start(Store::of(config), "eject", parameters, json))?;
+    let report = runtime()?.block_on(follow::start(store, "eject", parameters, json))?;
     show(json, &report, print::outline)?;
     match report["failed"].as_u64().unwrap_or(0) {
         0 => Ok(()),

@@ -1,11 +1,11 @@
 //! Asking a store: the server that has it open, through its socket, or the engine itself when there
-//! is none.
+//! is none; or a server on another machine.
 
-use super::{audit, outcome::Failure};
+use super::{audit, outcome::Failure, remote::Remote};
 use crate::{
     admin::{AdminService, Caller, Scope},
     auth::{Accounts, FileAccounts, root},
-    config::{ConfigError, ServeConfig},
+    config::{ConfigError, RemoteConfig, ServeConfig},
     engine::Engine,
     metrics::Metrics,
     server::socket_path,
@@ -27,14 +27,14 @@ use std::{
 use tokio::{net::UnixStream, sync::watch};
 
 /// The longest answer that is taken.
-const ANSWER_BYTES_MAX: usize = 256 << 20;
+pub(super) const ANSWER_BYTES_MAX: usize = 256 << 20;
 
 /// One call of the admin API.
 pub(super) struct Call {
-    method: Method,
-    path: String,
-    query: String,
-    body: Value,
+    pub(super) method: Method,
+    pub(super) path: String,
+    pub(super) query: String,
+    pub(super) body: Value,
 }
 
 impl Call {
@@ -66,11 +66,14 @@ impl Call {
     }
 }
 
-/// A store: where its data directory is, and how to open it where no server runs. A server is asked
-/// without the rest of its configuration, whose secrets may be known to it alone.
-pub(super) struct Store {
-    data: PathBuf,
-    load: Box<dyn FnOnce() -> Result<ServeConfig, ConfigError> + Send>,
+/// A store.
+pub(super) enum Store {
+    /// Of this machine: where its data directory is, and how to open it where no server runs. A
+    /// server is asked without the rest of its configuration, whose secrets may be known to it
+    /// alone.
+    Here { data: PathBuf, load: Box<dyn FnOnce() -> Result<ServeConfig, ConfigError> + Send> },
+    /// Of a server on another machine.
+    Elsewhere(Box<RemoteConfig>),
 }
 
 /// Who answers for a store.
@@ -78,17 +81,19 @@ pub(super) enum Answerer {
     /// The server that has it open, by its socket; the path leads through the open directory.
     Server { socket: PathBuf, _directory: File },
     /// This process, which opened it.
-    Here { engine: Arc<Engine>, api: Arc<AdminService>, _running: watch::Sender<bool> },
+    Opened { engine: Arc<Engine>, api: Arc<AdminService>, _running: watch::Sender<bool> },
+    /// A server on another machine.
+    Remote(Remote),
 }
 
 impl Store {
     pub(super) fn of(config: ServeConfig) -> Self {
-        Self { data: config.engine.data.clone(), load: Box::new(move || Ok(config)) }
+        Self::Here { data: config.engine.data.clone(), load: Box::new(move || Ok(config)) }
     }
 
     /// One whose configuration is not read before it is needed.
     pub(super) fn at(data: PathBuf, load: impl FnOnce() -> Result<ServeConfig, ConfigError> + Send + 'static) -> Self {
-        Self { data, load: Box::new(load) }
+        Self::Here { data, load: Box::new(load) }
     }
 
     /// Makes one call.
@@ -101,14 +106,18 @@ impl Store {
 
     /// Finds who answers: the server when one runs, else the store is opened here.
     pub(super) async fn connect(self) -> Result<Answerer, Failure> {
-        if !self.data.is_dir() {
-            return Err(Failure(format!("there is no store at {}", self.data.display())));
+        let (data, load) = match self {
+            Self::Here { data, load } => (data, load),
+            Self::Elsewhere(remote) => return Ok(Answerer::Remote(Remote::new(*remote)?)),
+        };
+        if !data.is_dir() {
+            return Err(Failure(format!("there is no store at {}", data.display())));
         }
-        let (_directory, socket) = socket_path(&self.data)?;
+        let (_directory, socket) = socket_path(&data)?;
         match UnixStream::connect(&socket).await {
             Ok(_) => Ok(Answerer::Server { socket, _directory }),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
-                open((self.load)()?).await
+                open(load()?).await
             }
             Err(error) => Err(Failure(format!("the server's admin socket: {error}"))),
         }
@@ -139,7 +148,7 @@ async fn open(mut config: ServeConfig) -> Result<Answerer, Failure> {
     if let Some(prices) = config.prices {
         api.price_by(prices);
     }
-    Ok(Answerer::Here { engine, api, _running: running })
+    Ok(Answerer::Opened { engine, api, _running: running })
 }
 
 impl Answerer {
@@ -147,7 +156,8 @@ impl Answerer {
     pub(super) async fn ask(&self, call: &Call) -> Result<Value, Failure> {
         match self {
             Self::Server { socket, .. } => ask_server(UnixStream::connect(socket).await?, call).await,
-            Self::Here { api, .. } => {
+            Self::Remote(remote) => remote.ask(call).await,
+            Self::Opened { api, .. } => {
                 let query = Query::parse(&call.query).map_err(|error| Failure(error.to_string()))?;
                 let answer = api.call(Scope::Owner, &call.method, &call.path, &query, call.body.clone()).await;
                 let status = answer.as_ref().map_or_else(|error| error.status, |_| StatusCode::OK);
@@ -160,12 +170,12 @@ impl Answerer {
 
     /// Whether what was started goes on when this command ends.
     pub(super) fn outlives_us(&self) -> bool {
-        matches!(self, Self::Server { .. })
+        !matches!(self, Self::Opened { .. })
     }
 
     /// Ends what this process opened, in good order.
     pub(super) async fn close(self) {
-        if let Self::Here { engine, .. } = self {
+        if let Self::Opened { engine, .. } = self {
             engine.shutdown().await;
         }
     }
@@ -185,11 +195,19 @@ async fn ask_server(stream: UnixStream, call: &Call) -> Result<Value, Failure> {
     let status = answer.status();
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await?.to_bytes();
     driver.abort();
-    let value: Value = serde_json::from_slice(&body)?;
-    if status.is_success() {
-        return Ok(value);
+    answer_of(status, &body)
+}
+
+/// What an answer of a server says.
+///
+/// # Errors
+/// [`Failure`] in the server's words, or with the status of who is no admin listener.
+pub(super) fn answer_of(status: StatusCode, body: &[u8]) -> Result<Value, Failure> {
+    match serde_json::from_slice::<Value>(body) {
+        Ok(value) if status.is_success() => Ok(value),
+        Ok(value) if value["error"].is_string() => Err(Failure(value["error"].as_str().unwrap_or_default().to_owned())),
+        _ => Err(Failure(format!("the server answered {status}, and not as an admin listener does"))),
     }
-    Err(Failure(value["error"].as_str().map_or_else(|| format!("the server answered {status}"), str::to_owned)))
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
 //! `deltaweir audit`, and what opens the log for whoever writes to it.
 
-use super::outcome::{Failure, Outcome, out, show};
+use super::{
+    ask::{Call, Store},
+    outcome::{Failure, Outcome, out, show},
+};
 use crate::{
-    audit::{AuditKey, AuditLog, Entry, Kind, search, tail, verify},
+    audit::{AuditKey, AuditLog, Entry, Kind, Sound, Wanted, newest, search, tail, verify},
     auth::audit_key,
     config::{AuditConfig, ServeConfig, parse_duration},
     engine::JobEnded,
@@ -10,9 +13,8 @@ use crate::{
 };
 use clap::{Args, Subcommand};
 use s3_wire::timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::{
-    collections::VecDeque,
     io,
     path::Path,
     sync::Arc,
@@ -22,6 +24,8 @@ use tokio::sync::broadcast;
 
 /// How often `tail --follow` looks for new lines.
 const FOLLOW_EVERY: Duration = Duration::from_millis(500);
+/// The most lines of one answer of a server.
+const LINES_MAX: usize = 1000;
 
 /// Lines that are searched for: those that every flag fits.
 #[derive(Args)]
@@ -96,13 +100,7 @@ pub(super) fn run(config: ServeConfig, action: &AuditAction, json: bool) -> Outc
     match action {
         AuditAction::Verify => {
             let sound = verify(&directory, &key_of(audit.key, &data)?)?;
-            show(json, &json!(sound), |_| {
-                let torn = if sound.torn { "; half a line at the end was cut off by a crash" } else { "" };
-                format!(
-                    "{} lines in {} files are whole: {} to {}{torn}",
-                    sound.lines, sound.files, sound.first, sound.last
-                )
-            })
+            show(json, &json!(sound), |_| whole(&sound))
         }
         AuditAction::Search(flags) => search_for(&directory, flags),
         AuditAction::Tail { lines, follow } => {
@@ -118,52 +116,90 @@ pub(super) fn run(config: ServeConfig, action: &AuditAction, json: bool) -> Outc
     }
 }
 
-fn search_for(directory: &Path, flags: &SearchFlags) -> Outcome {
-    let now = SystemTime::now();
-    let time = |flag: &str, text: &Option<String>| text.as_deref().map(|text| time_of(flag, text, now)).transpose();
-    let wanted = Wanted {
-        fields: [
-            ("user", flags.user.clone()),
-            ("op", flags.action.clone()),
-            ("bucket", flags.bucket.clone()),
-            ("request_id", flags.request_id.as_ref().map(|id| id.to_ascii_uppercase())),
-        ],
-        since: time("--since", &flags.since)?,
-        until: time("--until", &flags.until)?,
+/// The same of a server on another machine, which reads its own log.
+pub(super) async fn run_remote(store: Store, action: &AuditAction, json: bool) -> Outcome {
+    let answerer = store.connect().await?;
+    let lines = async |wanted: &Wanted, limit: usize| {
+        let told = answerer.ask(&call(wanted, limit)).await?;
+        Ok::<_, Failure>(told["lines"].as_array().cloned().unwrap_or_default())
     };
-    let Some(limit) = flags.limit else {
-        let print = |line: &str| out(line).map_err(|Failure(why)| io::Error::other(why));
-        return Ok(search(directory, |line| wanted.fits(line), print)?);
-    };
-    let mut newest = VecDeque::new();
-    search(
-        directory,
-        |line| wanted.fits(line),
-        |line| {
-            newest.push_back(line.to_owned());
-            if newest.len() > limit {
-                newest.pop_front();
+    match action {
+        AuditAction::Verify => {
+            let sound: Sound = serde_json::from_value(answerer.ask(&Call::get("audit/verify", &[])).await?)?;
+            show(json, &json!(sound), |_| whole(&sound))
+        }
+        AuditAction::Search(flags) => {
+            let found = lines(&flags.wanted(SystemTime::now())?, flags.limit.unwrap_or(LINES_MAX)).await?;
+            if flags.limit.is_none() && found.len() == LINES_MAX {
+                eprintln!("these are the newest {LINES_MAX}: narrow the search, or set -n");
             }
-            Ok(())
-        },
-    )?;
-    newest.iter().try_for_each(|line| out(line))
+            found.iter().try_for_each(|line| out(&line.to_string()))
+        }
+        AuditAction::Tail { lines: count, follow } => {
+            let mut wanted = Wanted::default();
+            let mut limit = *count;
+            loop {
+                for line in lines(&wanted, limit).await? {
+                    wanted.after = line["seq"].as_u64().or(wanted.after);
+                    out(&line.to_string())?;
+                }
+                if !*follow {
+                    return Ok(());
+                }
+                limit = LINES_MAX;
+                tokio::time::sleep(FOLLOW_EVERY).await;
+            }
+        }
+    }
 }
 
-/// What a line must say.
-struct Wanted {
-    fields: [(&'static str, Option<String>); 4],
-    /// As lines write it, so that text is in the order of time.
-    since: Option<String>,
-    until: Option<String>,
+fn call(wanted: &Wanted, limit: usize) -> Call {
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    let [user, action, bucket, id, since, until] =
+        [&wanted.user, &wanted.op, &wanted.bucket, &wanted.request_id, &wanted.since, &wanted.until].map(text);
+    let after = wanted.after.map(|after| after.to_string()).unwrap_or_default();
+    let limit = limit.clamp(1, LINES_MAX).to_string();
+    let parameters = [
+        ("user", user.as_str()),
+        ("action", &action),
+        ("bucket", &bucket),
+        ("request_id", &id),
+        ("since", &since),
+        ("until", &until),
+        ("after", &after),
+        ("limit", &limit),
+    ];
+    Call::get("audit", &parameters)
 }
 
-impl Wanted {
-    fn fits(&self, line: &Value) -> bool {
-        let at = line["at"].as_str().unwrap_or_default();
-        self.fields.iter().all(|(name, wanted)| wanted.as_deref().is_none_or(|wanted| line[*name] == wanted))
-            && self.since.as_deref().is_none_or(|since| at >= since)
-            && self.until.as_deref().is_none_or(|until| at < until)
+fn whole(sound: &Sound) -> String {
+    let torn = if sound.torn { "; half a line at the end was cut off by a crash" } else { "" };
+    format!("{} lines in {} files are whole: {} to {}{torn}", sound.lines, sound.files, sound.first, sound.last)
+}
+
+fn search_for(directory: &Path, flags: &SearchFlags) -> Outcome {
+    let wanted = flags.wanted(SystemTime::now())?;
+    match flags.limit {
+        None => {
+            let print = |line: &str| out(line).map_err(|Failure(why)| io::Error::other(why));
+            Ok(search(directory, |line| wanted.fits(line), print)?)
+        }
+        Some(limit) => newest(directory, &wanted, limit)?.iter().try_for_each(|line| out(line)),
+    }
+}
+
+impl SearchFlags {
+    fn wanted(&self, now: SystemTime) -> Result<Wanted, Failure> {
+        let time = |flag: &str, text: &Option<String>| text.as_deref().map(|text| time_of(flag, text, now)).transpose();
+        Ok(Wanted {
+            user: self.user.clone(),
+            op: self.action.clone(),
+            bucket: self.bucket.clone(),
+            request_id: self.request_id.as_ref().map(|id| id.to_ascii_uppercase()),
+            since: time("--since", &self.since)?,
+            until: time("--until", &self.until)?,
+            after: None,
+        })
     }
 }
 
@@ -209,17 +245,5 @@ mod tests {
         assert_eq!(time("2026-11-24T12:00:00Z"), Some("2026-11-24T12:00:00.000Z".into()));
         assert_eq!(time("2h"), Some("2026-11-24T11:00:00.000Z".into()));
         assert_eq!((time("yesterday"), time("")), (None, None));
-    }
-
-    #[test]
-    fn a_line_fits_when_each_field_and_the_time_do() {
-        let wanted = |user: Option<&str>, since: Option<&str>, until: Option<&str>| {
-            let [user, since, until] = [user, since, until].map(|text| text.map(str::to_owned));
-            let fields = [("user", user), ("op", None), ("bucket", None), ("request_id", None)];
-            Wanted { fields, since, until }.fits(&json!({"at": "2026-11-24T12:00:00.000Z", "user": "ci"}))
-        };
-        assert!(wanted(None, None, None) && wanted(Some("ci"), Some("2026-11-24T12:00:00.000Z"), None));
-        assert!(!wanted(Some("c"), None, None) && !wanted(None, None, Some("2026-11-24T12:00:00.000Z")));
-        assert!(!wanted(None, Some("2026-11-24T12:00:00.001Z"), None));
     }
 }

@@ -17,7 +17,8 @@ use std::path::Path;
 pub(super) fn check(config: &ServeConfig) -> Result<(), Failure> {
     filter_of(&config.log)?;
     if let Some(files) = &config.server.tls {
-        Certificate::read(files).map_err(|error| Failure(format!("server.tls_cert, server.tls_key: {error}")))?;
+        Certificate::read(files)
+            .map_err(|error| Failure(format!("server.tls_cert, server.tls_key, server.tls_client_ca: {error}")))?;
     }
     check_stores(&config.stores)?;
     if let Some(path) = config.access_log.as_ref().and_then(|log| log.path.as_deref()) {

@@ -14,7 +14,7 @@ impl ConfigError {
         Self { key: Some(key.to_owned()), message: message.into() }
     }
 
-    pub(super) fn whole(message: impl Into<String>) -> Self {
+    pub(crate) fn whole(message: impl Into<String>) -> Self {
         Self { key: None, message: message.into() }
     }
 

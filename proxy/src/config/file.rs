@@ -67,6 +67,10 @@ pub(super) struct Server {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tls_key: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tls_client_ca: Option<PathBuf>,
+    pub(super) tls_client_certs: ClientCerts,
+    pub(super) admin_client_certs: ClientCerts,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) admin_token: Option<SecretText>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) admin_read_token: Option<SecretText>,
@@ -90,6 +94,9 @@ impl Default for Server {
             sse_c_over_http: None,
             tls_cert: None,
             tls_key: None,
+            tls_client_ca: None,
+            tls_client_certs: ClientCerts::Off,
+            admin_client_certs: ClientCerts::Off,
             admin_token: None,
             admin_read_token: None,
             admin_hosts: Vec::new(),
@@ -100,6 +107,19 @@ impl Default for Server {
             drain_timeout: Interval(Duration::from_secs(30)),
         }
     }
+}
+
+/// Whether a TLS listener asks its clients for certificates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClientCerts {
+    /// It does not.
+    #[default]
+    Off,
+    /// Whoever has none is served; one that is shown must be good.
+    Optional,
+    /// Whoever has none is served nothing.
+    Required,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -1,7 +1,7 @@
 //! The listeners' part of the configuration: what may be reached from where, and what it then
 //! needs.
 
-use super::{error::ConfigError, modes::Holds, reader::Reader, values::SecretText};
+use super::{error::ConfigError, file::ClientCerts, modes::Holds, reader::Reader, values::SecretText};
 use crate::{auth::admin_token, peers::TrustedProxies};
 use s3_wire::Domains;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -71,6 +71,19 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// Private key.
     pub key: PathBuf,
+    /// Certificates of clients; `None`: no listener asks for them.
+    pub clients: Option<TlsClients>,
+}
+
+/// Whose certificates the listeners ask for.
+#[derive(Clone, Debug)]
+pub struct TlsClients {
+    /// A PEM file: who may sign them.
+    pub ca: PathBuf,
+    /// What the S3 listener asks for.
+    pub s3: ClientCerts,
+    /// What the admin listener asks for.
+    pub admin: ClientCerts,
 }
 
 impl Reader<'_> {
@@ -102,7 +115,8 @@ impl Reader<'_> {
         if server.region.is_empty() || !server.region.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
             return Err(ConfigError::at("server.region", "expected letters, digits and hyphens"));
         }
-        let tls = self.tls_files()?;
+        let admin_tls = !admin_listen.ip().is_loopback() && !server.admin_over_http;
+        let tls = self.tls_files(admin_tls)?;
         self.check_admin_listener(admin_listen, admin_token.is_some(), tls.is_some())?;
         let failures_per_second = NonZeroU32::new(self.file.limits.auth_failures_per_second)
             .ok_or_else(|| ConfigError::at("limits.auth_failures_per_second", "expected at least 1"))?;
@@ -138,7 +152,7 @@ impl Reader<'_> {
             admin_hosts: server.admin_hosts.clone(),
             trusted_proxies: self.trusted_proxies()?,
             recent_requests: self.recent_requests()?,
-            admin_tls: !admin_listen.ip().is_loopback() && !server.admin_over_http,
+            admin_tls,
             eject_roots: self.file.eject.roots.clone(),
             head_timeout: server.head_timeout.0,
             stall_timeout: server.stall_timeout.0,
@@ -168,18 +182,52 @@ impl Reader<'_> {
     }
 
     /// The certificate of the listeners, when there is one.
-    fn tls_files(&self) -> Result<Option<TlsFiles>, ConfigError> {
+    fn tls_files(&self, admin_tls: bool) -> Result<Option<TlsFiles>, ConfigError> {
         let server = &self.file.server;
         match (&server.tls_cert, &server.tls_key) {
-            (None, None) => Ok(None),
+            (None, None) => self.tls_clients(None).map(|_| None),
             (Some(cert), Some(key)) => {
-                let files = TlsFiles { cert: self.directory.join(cert), key: self.directory.join(key) };
+                let clients = self.tls_clients(Some(admin_tls))?;
+                let files = TlsFiles { cert: self.directory.join(cert), key: self.directory.join(key), clients };
                 self.modes.check("server.tls_key", &files.key, Holds::Secret)?;
                 self.modes.check("server.tls_cert", &files.cert, Holds::Settings)?;
                 Ok(Some(files))
             }
             (None, Some(_)) => Err(ConfigError::at("server.tls_cert", "tls_key is set without it")),
             (Some(_), None) => Err(ConfigError::at("server.tls_key", "tls_cert is set without it")),
+        }
+    }
+
+    /// Whose certificates the listeners ask for. `admin_tls`: whether the admin listener speaks
+    /// TLS; `None`: neither does.
+    fn tls_clients(&self, admin_tls: Option<bool>) -> Result<Option<TlsClients>, ConfigError> {
+        let server = &self.file.server;
+        let (s3, admin) = (server.tls_client_certs, server.admin_client_certs);
+        for (key, asked, tls) in [
+            ("server.tls_client_certs", s3, admin_tls.is_some()),
+            ("server.admin_client_certs", admin, admin_tls == Some(true)),
+        ] {
+            if asked != ClientCerts::Off && !tls {
+                return Err(ConfigError::at(
+                    key,
+                    "this listener speaks plain HTTP, so nobody can show it a certificate",
+                ));
+            }
+        }
+        match (&server.tls_client_ca, s3 != ClientCerts::Off || admin != ClientCerts::Off) {
+            (None, false) => Ok(None),
+            (Some(ca), true) => {
+                let ca = self.directory.join(ca);
+                self.modes.check("server.tls_client_ca", &ca, Holds::Settings)?;
+                Ok(Some(TlsClients { ca, s3, admin }))
+            }
+            (None, true) => {
+                Err(ConfigError::at("server.tls_client_ca", "which certificates count? Name who signs them"))
+            }
+            (Some(_), false) => {
+                let message = "no listener asks for certificates: set tls_client_certs or admin_client_certs";
+                Err(ConfigError::at("server.tls_client_ca", message))
+            }
         }
     }
 

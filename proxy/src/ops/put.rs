@@ -103,6 +103,10 @@ impl InBucket<'_> {
                 .field("MaxSizeAllowed", PUT_BYTES_MAX.to_string())
                 .closing());
         }
+        let engine = &self.service.engine;
+        let bucket = self.bucket_for(sealing);
+        let room = engine.publisher.check_room(&bucket, &destination, framing.decoded_len).await;
+        room.map_err(|error| self.refusal(error))?;
         let mut claims = Claims::from_headers(&self.headers, &self.payload)?;
         let mut algorithms: Vec<ChecksumAlgorithm> =
             claims.stored_algorithm().or(wanted.unless_claimed).into_iter().collect();
@@ -110,11 +114,10 @@ impl InBucket<'_> {
         let set = algorithms.iter().fold(claims.digests(), |set, algorithm| set.with(*algorithm));
         let len = framing.decoded_len;
         let mut body = DecodedBody::new(body, framing);
-        let (bucket, begun) = (self.bucket_for(sealing), sealing.map(Sealing::begin).transpose()?);
+        let begun = sealing.map(Sealing::begin).transpose()?;
         let (salt, to_store, to_digest) =
             begun.map_or((None, None, None), |(salt, a, b)| (Some(salt), Some(a), Some(b)));
         let content = encrypted(&mut body, to_store);
-        let engine = &self.service.engine;
         let digest = PayloadDigest::new(set, to_digest);
         let staged = Box::pin(engine.stager.stage(&bucket, destination, Some(len), content, digest))
             .await

@@ -1,7 +1,12 @@
 //! Accepting connections and serving them: each is a task of its own with a place that it can lose
 //! while it is idle.
 
-use super::{heads::CheckedHeads, io::GuardedIo, least_rate::LeastRate, tls::Certificate};
+use super::{
+    heads::CheckedHeads,
+    io::GuardedIo,
+    least_rate::LeastRate,
+    tls::{Certificate, Listener},
+};
 use crate::{
     config::ServerConfig,
     peers::{Ends, Place, Places},
@@ -74,7 +79,7 @@ pub(super) trait Accept {
 
 pub(super) struct TcpAccept<'a> {
     pub(super) listener: &'a TcpListener,
-    pub(super) tls: Option<Arc<Certificate>>,
+    pub(super) tls: Option<(Arc<Certificate>, Listener)>,
 }
 
 impl Accept for TcpAccept<'_> {
@@ -90,7 +95,7 @@ impl Accept for TcpAccept<'_> {
     fn prepare(
         &self,
     ) -> impl FnOnce(TcpStream) -> futures::future::BoxFuture<'static, Result<Box<dyn Stream>>> + Send + 'static {
-        let tls = self.tls.as_ref().map(|certificate| certificate.acceptor());
+        let tls = self.tls.as_ref().map(|(certificate, listener)| certificate.acceptor(*listener));
         move |stream| {
             Box::pin(async move {
                 Ok(match tls {

@@ -1,7 +1,9 @@
-//! TLS of the S3 listener: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1 by ALPN.
+//! TLS of the listeners: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1 by ALPN, certificates of clients
+//! where the configuration asks for them.
 
-use crate::config::TlsFiles;
+use crate::config::{ClientCerts, TlsFiles};
 use std::{
+    fmt::Display,
     io::{Error, ErrorKind, Result},
     path::Path,
     sync::{Arc, PoisonError, RwLock},
@@ -9,59 +11,111 @@ use std::{
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
-        ServerConfig,
+        RootCertStore, ServerConfig,
         pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+        server::{WebPkiClientVerifier, danger::ClientCertVerifier},
     },
 };
 
-/// The certificate new connections are shown; those that are open keep theirs.
-pub struct Certificate(RwLock<TlsAcceptor>);
+/// What new connections are shown and asked for; those that are open keep what they agreed on.
+pub struct Certificate(RwLock<Acceptors>);
+
+/// A listener that speaks TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Listener {
+    S3,
+    Admin,
+}
+
+struct Acceptors {
+    s3: TlsAcceptor,
+    admin: TlsAcceptor,
+}
 
 impl Certificate {
-    /// Reads certificate chain and key.
+    /// Reads certificate chain and key, and who signs the certificates of clients.
     ///
     /// # Errors
     /// A file that cannot be read or is not PEM; a key that does not belong to the certificate.
     pub fn read(files: &TlsFiles) -> Result<Self> {
-        Ok(Self(RwLock::new(acceptor(files)?)))
+        Ok(Self(RwLock::new(Acceptors::read(files)?)))
     }
 
-    /// Reads them anew; on an error the ones before stay.
+    /// Reads them anew; on an error the ones before stay. A session of before cannot be resumed,
+    /// so whoever comes back shows a certificate anew.
     ///
     /// # Errors
     /// As [`Certificate::read`].
     pub fn replace(&self, files: &TlsFiles) -> Result<()> {
-        let acceptor = acceptor(files)?;
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
+        let acceptors = Acceptors::read(files)?;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = acceptors;
         Ok(())
     }
 
-    pub(super) fn acceptor(&self) -> TlsAcceptor {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn acceptor(&self, listener: Listener) -> TlsAcceptor {
+        let acceptors = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        match listener {
+            Listener::S3 => acceptors.s3.clone(),
+            Listener::Admin => acceptors.admin.clone(),
+        }
     }
 }
 
-/// Reads certificate chain and key.
-///
-/// # Errors
-/// A file that cannot be read or is not PEM; a key that does not belong to the certificate.
-fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor> {
-    let invalid = |path: &Path, error: &dyn std::fmt::Display| {
-        Error::new(ErrorKind::InvalidInput, format!("{}: {error}", path.display()))
-    };
-    let chain = CertificateDer::pem_file_iter(&files.cert)
-        .and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>)
-        .map_err(|error| invalid(&files.cert, &error))?;
-    if chain.is_empty() {
-        return Err(invalid(&files.cert, &"there is no certificate in it"));
+impl Acceptors {
+    fn read(files: &TlsFiles) -> Result<Self> {
+        let chain = certificates(&files.cert)?;
+        let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| invalid(&files.key, &error))?;
+        let authorities = files.clients.as_ref().map(|clients| authorities(&clients.ca)).transpose()?;
+        let acceptor = |asked: ClientCerts| {
+            let builder = match (&files.clients, &authorities) {
+                (Some(clients), Some(roots)) if asked != ClientCerts::Off => {
+                    let verifier = verifier(roots.clone(), asked).map_err(|error| invalid(&clients.ca, &error))?;
+                    ServerConfig::builder().with_client_cert_verifier(verifier)
+                }
+                _ => ServerConfig::builder().with_no_client_auth(),
+            };
+            let config = builder.with_single_cert(chain.clone(), key.clone_key());
+            let mut config = config.map_err(|error| invalid(&files.cert, &error))?;
+            config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+            Ok::<_, Error>(TlsAcceptor::from(Arc::new(config)))
+        };
+        let asked =
+            files.clients.as_ref().map_or((ClientCerts::Off, ClientCerts::Off), |asked| (asked.s3, asked.admin));
+        Ok(Self { s3: acceptor(asked.0)?, admin: acceptor(asked.1)? })
     }
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| invalid(&files.key, &error))?;
-    let mut config = ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .map_err(|error| invalid(&files.cert, &error))?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn invalid(path: &Path, error: &dyn Display) -> Error {
+    Error::new(ErrorKind::InvalidInput, format!("{}: {error}", path.display()))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let found = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>)
+        .map_err(|error| invalid(path, &error))?;
+    match found.is_empty() {
+        true => Err(invalid(path, &"there is no certificate in it")),
+        false => Ok(found),
+    }
+}
+
+fn authorities(path: &Path) -> Result<Arc<RootCertStore>> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| invalid(path, &error))?;
+    }
+    Ok(Arc::new(roots))
+}
+
+fn verifier(
+    roots: Arc<RootCertStore>,
+    asked: ClientCerts,
+) -> std::result::Result<Arc<dyn ClientCertVerifier>, impl Display> {
+    let builder = WebPkiClientVerifier::builder(roots);
+    match asked {
+        ClientCerts::Required => builder.build(),
+        ClientCerts::Optional | ClientCerts::Off => builder.allow_unauthenticated().build(),
+    }
 }
 
 #[cfg(test)]
@@ -73,8 +127,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let cert = directory.path().join("cert.pem");
         std::fs::write(&cert, "not a certificate").unwrap();
-        let files = TlsFiles { cert: cert.clone(), key: directory.path().join("key.pem") };
-        let error = acceptor(&files).err().expect("this is refused").to_string();
+        let files = TlsFiles { cert: cert.clone(), key: directory.path().join("key.pem"), clients: None };
+        let error = Acceptors::read(&files).err().expect("this is refused").to_string();
         assert!(error.starts_with(&cert.display().to_string()), "{error}");
     }
 }
