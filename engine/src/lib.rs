@@ -50,6 +50,18 @@ pub mod notify {
     pub use crate::bucket::notify::{Cause, Event, NOTIFICATION, NotificationRule, Notifications, Notifier};
 }
 
+/// What fuzz targets and their smoke tests call.
+#[doc(hidden)]
+pub mod fuzzing {
+    /// Any bytes as a document of recovery of some kind.
+    ///
+    /// # Panics
+    /// When what was read does not come back.
+    pub fn document(kind: u8, bytes: &[u8]) {
+        crate::recovery::decode_anything(kind, bytes);
+    }
+}
+
 pub use bases::{key_order, plan::FAN_IN_MAX};
 pub use blobs::{
     originals::{Originals, PlainPlace},

@@ -34,6 +34,7 @@ pub use lost::{Hole, LostMutation};
 pub use merge::{Conflict, Merged, Side, Written};
 
 pub(crate) use check::Reader;
+pub(crate) use document::decode_anything;
 pub use options::{Fork, Progress, RecoveryOptions};
 pub use recovered::{LostVersion, Recovered};
 pub use restore::{RecoveryReport, check_fork, list_backups, recover};

@@ -15,14 +15,17 @@ mod requests;
 mod routes;
 mod scope;
 mod session;
+mod sign_in;
 mod users;
 
+use access::Admitted;
 pub use access::{Access, Caller};
 pub use answer::{AdminError, Answer};
 use answer::{failed, json_answer, text};
 pub use routes::{Call, ROOT, ROUTES};
 pub use scope::Scope;
 pub use session::SESSION_HEADER;
+use sign_in::Claims;
 
 use crate::{
     audit::{AuditLog, Entry, Kind},
@@ -30,6 +33,7 @@ use crate::{
     config::Prices,
     engine::Engine,
     metrics::Metrics,
+    oidc::Oidc,
     peers::Ends,
     server::Recent,
 };
@@ -60,10 +64,33 @@ pub struct AdminService {
     audit: OnceLock<Arc<AuditLog>>,
     prices: OnceLock<Prices>,
     recent: OnceLock<Arc<Recent>>,
+    oidc: OnceLock<Arc<Oidc>>,
+    claims: Claims,
     started_ms: u64,
 }
 
 type ApiResult = Result<Value, AdminError>;
+
+/// A call as the audit log has it.
+pub struct Asked<'a> {
+    /// Where it comes from.
+    pub caller: Caller,
+    /// Whose session it shows, where that is known.
+    pub who: Option<&'a str>,
+    /// Its method.
+    pub method: &'a Method,
+    /// Its path.
+    pub path: &'a str,
+    /// Its query.
+    pub query: Option<&'a str>,
+}
+
+/// What the audit log is told of a call besides its answer.
+#[derive(Default)]
+struct Note {
+    who: Option<Arc<str>>,
+    change: Option<String>,
+}
 
 impl AdminService {
     /// The API over an engine. `access` says who may call from the network, `None`: nobody;
@@ -76,8 +103,19 @@ impl AdminService {
         stopping: watch::Receiver<bool>,
     ) -> Arc<Self> {
         let started_ms = clock::now_ms();
-        let (audit, prices, recent) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Arc::new(Self { engine, metrics, accounts, access, stopping, audit, prices, recent, started_ms })
+        Arc::new(Self {
+            engine,
+            metrics,
+            accounts,
+            access,
+            stopping,
+            audit: OnceLock::new(),
+            prices: OnceLock::new(),
+            recent: OnceLock::new(),
+            oidc: OnceLock::new(),
+            claims: Claims::default(),
+            started_ms,
+        })
     }
 
     /// Tells of the requests of this process from now on.
@@ -97,20 +135,13 @@ impl AdminService {
 
     /// Writes a call down that changes something or was denied. `change` says in a sentence of our
     /// own what was changed.
-    pub async fn write_down(
-        &self,
-        caller: Caller,
-        method: &Method,
-        path: &str,
-        query: Option<&str>,
-        status: StatusCode,
-        change: Option<&str>,
-    ) {
+    pub async fn write_down(&self, asked: Asked<'_>, status: StatusCode, change: Option<&str>) {
+        let Asked { caller, who, method, path, query } = asked;
         let denied = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         let (Some(audit), true) = (self.audit.get(), denied || *method != Method::GET) else { return };
         let (user, peer) = match caller {
             Caller::Owner => ("owner", None),
-            Caller::Network(ends) => (if denied { "" } else { "token" }, ends.peer),
+            Caller::Network(ends) => (who.unwrap_or(if denied { "" } else { "token" }), ends.peer),
         };
         let op: String = path.chars().take(AUDITED_PATH_CHARS_MAX).collect();
         // Which of a job's actions it was; no other parameter is a word of ours.
@@ -129,39 +160,57 @@ impl AdminService {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let (parts, body) = request.into_parts();
-        let mut change = None;
+        let mut note = Note::default();
         let mut answer = match self.admit(caller, &parts).await {
             Err(error) => failed(&error),
-            Ok(scope) => match parts.uri.path() {
-                "/healthz" => text(StatusCode::OK, "ok\n"),
-                "/readyz" => self.ready().await,
-                "/metrics" => self.rendered_metrics(),
-                "/api/v1/session" => {
-                    self.session(caller, scope, &parts, body).await.unwrap_or_else(|error| failed(&error))
-                }
-                path => match console::file(path) {
-                    Some(file) => file,
-                    None => match self.called(scope, &parts, body).await {
-                        Ok(value) => {
-                            change = value["change"].as_str().map(str::to_owned);
-                            json_answer(StatusCode::OK, &value)
-                        }
-                        Err(error) => failed(&error),
-                    },
-                },
-            },
+            Ok((scope, who)) => {
+                note.who = who;
+                self.routed((caller, scope), &parts, body, &mut note).await
+            }
         };
         let (path, query) = (parts.uri.path(), parts.uri.query());
-        self.write_down(caller, &parts.method, path, query, answer.status(), change.as_deref()).await;
+        let asked = Asked { caller, who: note.who.as_deref(), method: &parts.method, path, query };
+        self.write_down(asked, answer.status(), note.change.as_deref()).await;
         let headers = answer.headers_mut();
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         answer
     }
 
-    async fn admit(&self, caller: Caller, parts: &Parts) -> Result<Scope, AdminError> {
+    /// The answer to a request that was let in.
+    async fn routed<B>(&self, (caller, scope): (Caller, Scope), parts: &Parts, body: B, note: &mut Note) -> Answer
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        match (parts.uri.path(), caller) {
+            ("/healthz", _) => text(StatusCode::OK, "ok\n"),
+            ("/readyz", _) => self.ready().await,
+            ("/metrics", _) => self.rendered_metrics(),
+            ("/api/v1/session", _) => {
+                let answered = self.session((caller, scope), parts, body, note).await;
+                answered.unwrap_or_else(|error| failed(&error))
+            }
+            ("/api/v1/oidc/login", Caller::Network(_)) if parts.method == Method::GET => self.begin_sign_in().await,
+            ("/api/v1/oidc/callback", Caller::Network(ends)) if parts.method == Method::GET => {
+                self.end_sign_in(ends, parts).await
+            }
+            (path, _) => match console::file(path) {
+                Some(file) => file,
+                None => match self.called(scope, parts, body).await {
+                    Ok(value) => {
+                        note.change = value["change"].as_str().map(str::to_owned);
+                        json_answer(StatusCode::OK, &value)
+                    }
+                    Err(error) => failed(&error),
+                },
+            },
+        }
+    }
+
+    async fn admit(&self, caller: Caller, parts: &Parts) -> Result<Admitted, AdminError> {
         match (&self.access, caller) {
-            (_, Caller::Owner) => Ok(Scope::Owner),
+            (_, Caller::Owner) => Ok((Scope::Owner, None)),
             (Some(access), Caller::Network(_)) => access.admit(caller, parts).await,
             (None, Caller::Network(_)) => Err(AdminError::new(StatusCode::FORBIDDEN, "nobody may call from there")),
         }
@@ -177,7 +226,13 @@ impl AdminService {
     }
 
     /// Sessions of the console: opened with a token, shown, ended.
-    async fn session<B>(&self, caller: Caller, scope: Scope, parts: &Parts, body: B) -> Result<Answer, AdminError>
+    async fn session<B>(
+        &self,
+        (caller, scope): (Caller, Scope),
+        parts: &Parts,
+        body: B,
+        note: &mut Note,
+    ) -> Result<Answer, AdminError>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -189,11 +244,19 @@ impl AdminService {
         access::check_content_type(parts, body.is_end_stream())?;
         if call == Call::OpenSession {
             let body = document(body).await?;
-            let token = body["token"].as_str().ok_or_else(|| AdminError::invalid("token is missing"))?;
-            let opened = access.log_in(&ends, token).await?;
+            let (opened, signed_in) = match (body["token"].as_str(), body["code"].as_str()) {
+                (Some(token), None) => (access.log_in(&ends, token).await?, false),
+                (None, Some(code)) => (self.claim_sign_in(ends, &parts.headers, code).await?, true),
+                _ => return Err(AdminError::invalid("expected either a token, or the code of a sign-in")),
+            };
+            note.who = opened.who;
             let told = json!({ "scope": opened.scope.name(), "key": opened.key });
             let mut answer = json_answer(StatusCode::OK, &told);
-            answer.headers_mut().insert(header::SET_COOKIE, opened.cookie);
+            let headers = answer.headers_mut();
+            headers.insert(header::SET_COOKIE, opened.cookie);
+            if signed_in {
+                headers.append(header::SET_COOKIE, sign_in::cookie(access, "", 0));
+            }
             return Ok(answer);
         }
         if call == Call::EndSession {

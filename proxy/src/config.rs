@@ -12,6 +12,7 @@ mod error;
 mod file;
 mod modes;
 mod notifications;
+mod oidc;
 mod prices;
 mod reader;
 mod remote;
@@ -25,6 +26,8 @@ pub use audit::AuditConfig;
 pub use environment::Environment;
 pub use error::ConfigError;
 pub use file::{ClientCerts, LogFormat};
+pub use oidc::OidcConfig;
+pub(crate) use oidc::is_trustworthy;
 pub use prices::Prices;
 pub use remote::{RemoteConfig, RemoteFlags};
 pub use server::{ServerConfig, TlsClients, TlsFiles};
@@ -73,6 +76,8 @@ pub struct ServeConfig {
     pub access_log: Option<AccessLogConfig>,
     /// The audit log; `None`: there is none.
     pub audit: Option<AuditConfig>,
+    /// Who vouches for operators of the console, besides the token.
+    pub oidc: Option<OidcConfig>,
     /// What the store costs, where the operator says so.
     pub prices: Option<Prices>,
     /// What is odd but not wrong, for the log.
@@ -182,6 +187,7 @@ impl ServeConfig {
             log: LogConfig { filter: file.log.filter.clone(), format: file.log.format },
             access_log: reader.access_log()?,
             audit: reader.audit()?,
+            oidc: reader.oidc()?,
             prices: reader.prices()?,
             warnings: reader.warnings().into_iter().chain(modes.into_warnings()).collect(),
             server,
@@ -191,6 +197,15 @@ impl ServeConfig {
             shown,
         })
     }
+}
+
+/// Reads any text as a configuration's shape, opening nothing that it names: refused, or what is
+/// shown of it says the same again. For fuzz targets.
+pub(crate) fn show_anything(text: &str) {
+    let Ok(file) = File::parse(text) else { return };
+    let shown = toml::to_string_pretty(&file).expect("a configuration is TOML");
+    let again = File::parse(&shown).expect("what is shown is a configuration");
+    assert_eq!(toml::to_string_pretty(&again).expect("so is that"), shown);
 }
 
 /// The configuration file's path and text, and what is odd about who may read it; `None` when none
@@ -312,7 +327,7 @@ impl Reader<'_> {
                 return Err(ConfigError::at(&key("name"), expected));
             }
             check_canonical_id(&key("canonical_id"), role.canonical_id.as_deref())?;
-            // Users of the catalog may take it on as well, and they come and go while the file stays.
+            // Users of the catalog may take it on as well; they come and go while the file stays.
             if role.users.iter().any(String::is_empty) {
                 return Err(ConfigError::at(&key("users"), "a user has a name"));
             }

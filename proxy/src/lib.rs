@@ -13,7 +13,10 @@ pub mod cli;
 pub mod config;
 pub mod delta_file;
 pub mod estimate;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod metrics;
+pub mod oidc;
 pub mod ops;
 pub mod peers;
 pub mod server;

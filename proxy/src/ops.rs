@@ -20,7 +20,7 @@ mod multipart;
 mod notification;
 mod object_facts;
 mod object_lock;
-mod post;
+pub(crate) mod post;
 mod put;
 mod refusal;
 pub mod request;

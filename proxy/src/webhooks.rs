@@ -8,7 +8,7 @@
 use async_trait::async_trait;
 use engine::notify::{Courier, Undelivered};
 use reqwest::{
-    Client, StatusCode, Url,
+    Client, ClientBuilder, StatusCode, Url,
     dns::{Addrs, Name, Resolve, Resolving},
     header, redirect,
 };
@@ -64,6 +64,16 @@ impl Resolve for Names {
     }
 }
 
+/// A client for addresses that the configuration names: no redirect, no proxy of the environment,
+/// no address of this machine's own link.
+pub(crate) fn outward() -> ClientBuilder {
+    Client::builder()
+        .redirect(redirect::Policy::none())
+        .no_proxy()
+        .dns_resolver(Arc::new(Names))
+        .user_agent(concat!("deltaweir/", env!("CARGO_PKG_VERSION")))
+}
+
 /// Every webhook of a configuration.
 pub struct Webhooks {
     client: Client,
@@ -76,14 +86,7 @@ impl Webhooks {
     /// # Errors
     /// In words, when TLS cannot be set up.
     pub fn new(webhooks: BTreeMap<String, WebhookConfig>) -> Result<Self, String> {
-        let client = Client::builder()
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .dns_resolver(Arc::new(Names))
-            .pool_idle_timeout(IDLE_MAX)
-            .user_agent(concat!("deltaweir/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| format!("webhooks: {error}"))?;
+        let client = outward().pool_idle_timeout(IDLE_MAX).build().map_err(|error| format!("webhooks: {error}"))?;
         Ok(Self { client, webhooks })
     }
 }

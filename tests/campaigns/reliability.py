@@ -37,6 +37,8 @@ HARM = (
     "orphans",
     "errors",
     "panics",
+    "probes_failed",
+    "hits",
 )
 """What must come out as zero."""
 
@@ -96,6 +98,19 @@ CAMPAIGNS = (
         (f"{HERE}/test_models.py",),
         is_whole=True,
     ),
+    Campaign(
+        "floods",
+        "one user on one peer: idle connections, slow uploads, readers that hardly read, wrong signatures and tokens, "
+        "thousands of open uploads, all at once",
+        (f"{HERE}/test_floods.py",),
+    ),
+    Campaign(
+        "canaries",
+        "canaries in content, metadata, keys and tokens; backend, catalog, spool, log at TRACE, metrics and dumps are "
+        "searched",
+        (f"{HERE}/test_canaries.py",),
+    ),
+    Campaign("guessing", "one tenant guesses another's content", (f"{HERE}/test_guessing.py",)),
     Campaign("collector", "every object is deleted, and collected at once", (f"{HERE}/test_collector.py",)),
     Campaign(
         "conversion",

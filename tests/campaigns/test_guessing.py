@@ -3,6 +3,7 @@ no better than a coin; and where the bucket says that everybody shares, it is ne
 
 from __future__ import annotations
 
+import json
 import math
 import random
 
@@ -31,9 +32,11 @@ def test_a_classifier_is_right_about_guesses_only_where_everybody_shares(new_ser
     count = size(10_000) if not shares else size(1_000)
     trials = [guess(ann, bob, number, rng) for number in range(count)]
     right = share_told_right(trials)
-    print(f"guessing: seed 141, shares {shares}, {count} trials, {100 * right:.1f} % told right")
+    line = {"campaign": "guessing", "seed": 141, "shares": shares, "ops": count, "right_percent": round(100 * right, 1)}
     if shares:
+        print(json.dumps(line | {"mutant_detected": right >= 0.95}))
         assert right >= 0.95
     else:
+        print(json.dumps(line))
         # 52 % of all 10,000; three standard deviations where a share of them runs.
         assert right <= max(0.52, 0.5 + 3 * 0.5 / math.sqrt(count / 2))

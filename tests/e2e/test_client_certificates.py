@@ -18,7 +18,7 @@ from outside.certificates import Authority, Pair
 from outside.clients import s3_client
 from outside.content import MIB, noise
 from outside.remote import Elsewhere, authority_and_server, serve_over_tls
-from outside.server import Server
+from outside.server import Server, Value
 from outside.wire import signed
 
 
@@ -146,7 +146,7 @@ def test_config_check_finds_files_that_cannot_be_read_or_do_not_belong_together(
     _, tls = authority_and_server(tmp_path)
     clients = Authority(tmp_path, "clients")
     other = clients.issue("other", server=True)
-    good = {
+    good: dict[str, Value] = {
         "tls_cert": str(tls.cert),
         "tls_key": str(tls.key),
         "tls_client_ca": str(clients.path),

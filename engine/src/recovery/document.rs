@@ -306,6 +306,41 @@ impl IndexDocument {
     }
 }
 
+/// Decodes bytes behind the head of one kind of document: refused, or what they say comes back when
+/// it is written and decoded again. For fuzz targets.
+pub(crate) fn decode_anything(kind: u8, bytes: &[u8]) {
+    const KINDS: [&[u8; 4]; 4] = [b"DWLN", b"DWJN", b"DWBP", b"DWBX"];
+    let kind = KINDS[usize::from(kind) % KINDS.len()];
+    let mut document = head(kind);
+    document.extend_from_slice(bytes);
+    // The name that would fit, so that what is behind it is reached.
+    let number = |at: usize| bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; 8]);
+    let lineage = Lineage::after(None, 7).expect("there is room for a generation after none");
+    let name = BackupName { lineage, id: u64::from_be_bytes(number(0)), cut: i64::from_le_bytes(number(8)) };
+    let part = u32::from_le_bytes(number(8)[..4].try_into().unwrap_or([0; 4]));
+    match kind {
+        b"DWLN" => {
+            let Ok(read) = LineageDocument::decode(&document) else { return };
+            assert_eq!(LineageDocument::decode(&read.encode()).ok(), Some(read));
+        }
+        b"DWJN" => {
+            let Ok(read) = decode_journal(&document, i64::from_le_bytes(number(0))) else { return };
+            let again = encode_journal(&read).and_then(|written| decode_journal(&written, read[0].seq));
+            assert_eq!(again.ok(), Some(read));
+        }
+        b"DWBP" => {
+            let Ok(read) = decode_part(&document, &name, part) else { return };
+            let mut writer = PartWriter::new(&name, part);
+            let written = read.iter().all(|piece| writer.push(piece).is_ok());
+            assert!(written && decode_part(&writer.finish(), &name, part).ok() == Some(read));
+        }
+        _ => {
+            let Ok(read) = IndexDocument::decode(&document, &name) else { return };
+            assert_eq!(IndexDocument::decode(&read.encode(&name), &name).ok(), Some(read));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

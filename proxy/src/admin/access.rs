@@ -6,7 +6,7 @@ use super::{
     answer::AdminError,
     console,
     scope::Scope,
-    session::{Opened, Sessions},
+    session::{LIFETIME, Opened, Sessions, Sought},
 };
 use crate::{
     config::ServerConfig,
@@ -17,7 +17,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts, u
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use std::{net::IpAddr, path::PathBuf};
+use std::{net::IpAddr, path::PathBuf, sync::Arc};
 use subtle::ConstantTimeEq as _;
 
 /// Where a call comes from.
@@ -28,6 +28,15 @@ pub enum Caller {
     /// The admin listener.
     Network(Ends),
 }
+
+/// Where an issuer sends browsers back to: the one request that another site may cause. It carries
+/// what this server sealed for that browser.
+const COMES_BACK: &str = "/api/v1/oidc/callback";
+/// What a browser asks for before it has a session.
+const SIGN_IN: [&str; 2] = ["/api/v1/oidc", "/api/v1/oidc/login"];
+
+/// What a request may do, and who it is of, where that is known.
+pub(super) type Admitted = (Scope, Option<Arc<str>>);
 
 /// What the admin listener asks of its callers.
 pub struct Access {
@@ -74,9 +83,21 @@ impl Access {
     /// 401 for a wrong one, 429 when a peer has had too many of them.
     pub(super) async fn log_in(&self, ends: &Ends, token: &str) -> Result<Opened, AdminError> {
         let Some(scope) = self.scope_of_token(token.as_bytes()) else { return Err(self.refuse(ends).await) };
-        self.sessions
-            .open(scope, self.tls)
-            .map_err(|error| AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+        self.open(Sought { scope, lifetime: LIFETIME, who: None })
+    }
+
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// 500 when there are no random bytes.
+    pub(super) fn open(&self, sought: Sought) -> Result<Opened, AdminError> {
+        let opened = self.sessions.open(sought, self.tls);
+        opened.map_err(|error| AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+    }
+
+    /// Whether the listener speaks TLS.
+    pub(super) fn is_tls(&self) -> bool {
+        self.tls
     }
 
     /// Ends the session of a request.
@@ -84,34 +105,53 @@ impl Access {
         self.sessions.end(headers);
     }
 
-    /// Lets a request in, with what it may do.
+    /// Lets a request in, with what it may do and whose it is, where that is known.
     ///
     /// # Errors
     /// 401 without a token that is known, 403 for a page of another origin or a name that is not
     /// ours, 429 for a peer whose failures are too many, 503 on a connection of the reserve.
-    pub(super) async fn admit(&self, caller: Caller, parts: &Parts) -> Result<Scope, AdminError> {
-        let Caller::Network(ends) = caller else { return Ok(Scope::Owner) };
+    pub(super) async fn admit(&self, caller: Caller, parts: &Parts) -> Result<Admitted, AdminError> {
+        let nameless = |scope| Ok((scope, None));
+        let Caller::Network(ends) = caller else { return nameless(Scope::Owner) };
         let path = parts.uri.path();
         if matches!(path, "/healthz" | "/readyz") {
-            return Ok(Scope::Open);
+            return nameless(Scope::Open);
         }
         if ends.reserve {
             return Err(AdminError::new(StatusCode::SERVICE_UNAVAILABLE, "every connection of this listener is taken"));
         }
-        self.check_origin(&ends, parts)?;
-        let logs_in = parts.method == Method::POST && path == "/api/v1/session";
-        if logs_in || console::is_file(path) || (path == "/metrics" && self.metrics_open) {
-            return Ok(Scope::Open);
+        let comes_back = parts.method == Method::GET && path == COMES_BACK;
+        self.check_host(&ends, parts)?;
+        if !comes_back {
+            self.check_origin(parts)?;
         }
-        match self.scope_of(&parts.headers).or_else(|| self.sessions.scope_of(&parts.headers)) {
-            Some(scope) => Ok(scope),
-            None => Err(self.refuse(&ends).await),
+        let logs_in = match parts.method {
+            Method::POST => path == "/api/v1/session",
+            Method::GET => comes_back || SIGN_IN.contains(&path),
+            _ => false,
+        };
+        if logs_in || console::is_file(path) || (path == "/metrics" && self.metrics_open) {
+            return nameless(Scope::Open);
+        }
+        match self.scope_of(&parts.headers) {
+            Some(scope) => nameless(scope),
+            None => match self.sessions.of(&parts.headers) {
+                Some(session) => Ok(session),
+                None => Err(self.refuse(&ends).await),
+            },
         }
     }
 
     async fn refuse(&self, ends: &Ends) -> AdminError {
+        let error = AdminError::new(StatusCode::UNAUTHORIZED, "the admin token is missing or wrong");
+        self.refuse_as(ends, error).await
+    }
+
+    /// The error for a caller who may be guessing: late when its peer has many of them, and another
+    /// one when there are too many.
+    pub(super) async fn refuse_as(&self, ends: &Ends, error: AdminError) -> AdminError {
         match self.failures.hold_back(ends.peer).await {
-            Held::Due => AdminError::new(StatusCode::UNAUTHORIZED, "the admin token is missing or wrong"),
+            Held::Due => error,
             Held::TooMany => AdminError::new(StatusCode::TOO_MANY_REQUESTS, "too many wrong tokens"),
         }
     }
@@ -140,13 +180,21 @@ impl Access {
         same.map(|(scope, _)| *scope).max()
     }
 
-    /// Refuses requests that a browser sends for a page of another origin, or to a name that
-    /// somebody else made lead here (rebinding).
-    fn check_origin(&self, ends: &Ends, parts: &Parts) -> Result<(), AdminError> {
+    /// Refuses requests to a name that somebody else made lead here (rebinding).
+    fn check_host(&self, ends: &Ends, parts: &Parts) -> Result<(), AdminError> {
+        match host_of(parts).filter(|host| self.is_own(host.host(), ends)) {
+            Some(_) => Ok(()),
+            None => {
+                let why = "the Host of this request is not this server: server.admin_hosts names more";
+                Err(AdminError::new(StatusCode::FORBIDDEN, why))
+            }
+        }
+    }
+
+    /// Refuses requests that a browser sends for a page of another origin.
+    fn check_origin(&self, parts: &Parts) -> Result<(), AdminError> {
         let refused = |why| Err(AdminError::new(StatusCode::FORBIDDEN, why));
-        let Some(host) = host_of(parts).filter(|host| self.is_own(host.host(), ends)) else {
-            return refused("the Host of this request is not this server: server.admin_hosts names more");
-        };
+        let Some(host) = host_of(parts) else { return refused("this request names no host") };
         let headers = &parts.headers;
         let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
         let origin = headers.get(header::ORIGIN).map(HeaderValue::as_bytes);
@@ -230,7 +278,7 @@ mod tests {
     async fn status(access: &Access, path: &str, headers: &[(&str, &str)]) -> Result<Scope, u16> {
         let ends = Ends { peer: Some([127, 0, 0, 1].into()), local: Some([10, 0, 0, 7].into()), reserve: false };
         let admitted = access.admit(Caller::Network(ends), &parts("GET", path, headers)).await;
-        admitted.map_err(|error| error.status.as_u16())
+        admitted.map(|(scope, _)| scope).map_err(|error| error.status.as_u16())
     }
 
     #[tokio::test]
@@ -301,13 +349,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn another_site_causes_the_end_of_a_sign_in_and_nothing_else() {
+        let access = access("");
+        let foreign = [("host", "localhost:9001"), ("sec-fetch-site", "cross-site")];
+        assert_eq!(status(&access, "/api/v1/oidc/callback?code=a", &foreign).await, Ok(Scope::Open));
+        for path in ["/api/v1/oidc/login", "/api/v1/oidc", "/", "/api/v1/oidc/callback/"] {
+            assert_eq!(status(&access, path, &foreign).await, Err(403), "{path}");
+        }
+        let rebound = [("host", "rebound.example"), ("sec-fetch-site", "cross-site")];
+        assert_eq!(status(&access, "/api/v1/oidc/callback", &rebound).await, Err(403));
+        assert_eq!(status(&access, "/api/v1/oidc/login", &[("host", "localhost")]).await, Ok(Scope::Open));
+        let posted = parts("POST", "/api/v1/oidc/callback", &foreign);
+        let ends = Ends { peer: Some([127, 0, 0, 1].into()), ..Ends::default() };
+        assert_eq!(access.admit(Caller::Network(ends), &posted).await.unwrap_err().status, 403);
+    }
+
+    #[tokio::test]
     async fn the_reserve_answers_health_alone_and_the_owner_needs_nothing() {
         let access = access("");
         let reserve = Caller::Network(Ends { reserve: true, ..Ends::default() });
         let request = |path| parts("GET", path, &[("host", "localhost")]);
         assert!(access.admit(reserve, &request("/healthz")).await.is_ok());
         assert_eq!(access.admit(reserve, &request("/metrics")).await.unwrap_err().status, 503);
-        assert_eq!(access.admit(Caller::Owner, &request("/api/v1/stats")).await.unwrap(), Scope::Owner);
+        assert_eq!(access.admit(Caller::Owner, &request("/api/v1/stats")).await.unwrap(), (Scope::Owner, None));
     }
 
     #[test]

@@ -80,6 +80,10 @@ impl AdminService {
                 engine.drop_caches();
                 Ok(json!({ "dropped": true }))
             }
+            Call::SignInOffer => Ok(self.sign_in_offer()),
+            Call::BeginSignIn | Call::EndSignIn => {
+                Err(AdminError::invalid("sign-in is for browsers, on the admin listener"))
+            }
             Call::OpenSession | Call::Session | Call::EndSession => {
                 Err(AdminError::invalid("sessions are for the admin listener"))
             }

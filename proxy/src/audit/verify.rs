@@ -159,7 +159,8 @@ pub fn search(
     Ok(())
 }
 
-/// The newest lines that fit, at most `limit`, oldest first, without their line feeds; not verified.
+/// The newest lines that fit, at most `limit`, oldest first, without their line feeds; not
+/// verified.
 ///
 /// # Errors
 /// They cannot be read.

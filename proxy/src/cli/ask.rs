@@ -3,7 +3,7 @@
 
 use super::{audit, outcome::Failure, remote::Remote};
 use crate::{
-    admin::{AdminService, Caller, Scope},
+    admin::{AdminService, Asked, Caller, Scope},
     auth::{Accounts, FileAccounts, root},
     config::{ConfigError, RemoteConfig, ServeConfig},
     engine::Engine,
@@ -162,7 +162,9 @@ impl Answerer {
                 let answer = api.call(Scope::Owner, &call.method, &call.path, &query, call.body.clone()).await;
                 let status = answer.as_ref().map_or_else(|error| error.status, |_| StatusCode::OK);
                 let change = answer.as_ref().ok().and_then(|value| value["change"].as_str());
-                api.write_down(Caller::Owner, &call.method, &call.path, Some(&call.query), status, change).await;
+                let (method, path, query) = (&call.method, call.path.as_str(), Some(call.query.as_str()));
+                let asked = Asked { caller: Caller::Owner, who: None, method, path, query };
+                api.write_down(asked, status, change).await;
                 answer.map_err(|error| Failure(error.message))
             }
         }

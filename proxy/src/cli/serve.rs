@@ -12,6 +12,7 @@ use crate::{
     config::{AccessLogConfig, ConfigError, LogConfig, LogFormat, ServeConfig, ServerConfig},
     engine::{Engine, EngineError},
     metrics::Metrics,
+    oidc::Oidc,
     server::{AccessLog, Certificate, S3Service, Server},
     stores::open_engine,
     webhooks::Webhooks,
@@ -142,6 +143,9 @@ async fn serve_once(
     admin.show_requests(s3.recent());
     if let Some(prices) = config.prices {
         admin.price_by(prices);
+    }
+    if let Some(oidc) = config.oidc {
+        admin.sign_in_by(Oidc::new(oidc).map_err(Failure)?);
     }
     seed(&accounts, audit.as_ref()).await;
     let following = tokio::spawn(accounts.clone().keep_fresh());

@@ -5,6 +5,7 @@ pub(super) mod access_log;
 mod audit;
 pub(super) mod backend;
 mod notifications;
+mod oidc;
 mod prices;
 
 use super::{
@@ -16,6 +17,7 @@ use audit::Audit;
 use backend::Backend;
 use engine::{Compression, ConvertConfig, EffortSetting, Encryption, Isolation, SecondCopies, StorageHeaders};
 use notifications::Notifications;
+use oidc::Oidc;
 use prices::Prices;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -46,6 +48,8 @@ pub(super) struct File {
     pub(super) log: Log,
     pub(super) access_log: AccessLog,
     pub(super) audit: Audit,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) oidc: Option<Oidc>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) prices: Option<Prices>,
 }

@@ -33,9 +33,9 @@ use s3_wire::{
 use std::{sync::Arc, time::SystemTime};
 
 /// The most bytes of the fields before the file.
-const FIELDS_BYTES_MAX: usize = 20 << 10;
+pub(crate) const FIELDS_BYTES_MAX: usize = 20 << 10;
 /// The most fields before the file.
-const FIELDS_MAX: usize = 200;
+pub(crate) const FIELDS_MAX: usize = 200;
 
 /// Stores the file of a form.
 pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> Result<Answer> {
@@ -165,6 +165,18 @@ async fn read_fields<'r>(form: &mut Multipart<'r>) -> Result<(FormFields, Field<
         fields.push(&name, value)?;
     }
     Err(S3Error::new(ErrorCode::MaxPostPreDataLengthExceededError).closing())
+}
+
+/// Reads pieces as the body of a form, up to the file: how many fields it has, and how long they
+/// are. For fuzz targets.
+pub(crate) async fn read_anything(pieces: &[&[u8]]) -> Option<(usize, usize)> {
+    let pieces: Vec<Result<Bytes>> = pieces.iter().map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+    let mut form = Multipart::new(futures::stream::iter(pieces), "b");
+    let (fields, mut file) = read_fields(&mut form).await.ok()?;
+    let _ = headers_of(&fields);
+    while let Ok(Some(_)) = file.chunk().await {}
+    let lens: Vec<usize> = fields.iter().map(|(_, value)| value.len()).collect();
+    Some((lens.len(), lens.iter().sum()))
 }
 
 /// Holds the form against its policy; `None` when it has none, which nobody's principal then has to

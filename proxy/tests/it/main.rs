@@ -11,6 +11,7 @@ mod campaign;
 mod cluster;
 mod connections;
 mod copies;
+mod fuzzed;
 mod limits;
 mod openapi;
 mod replicas;

@@ -30,8 +30,9 @@ export const post = (path, parameters, body) => asked("POST", path, parameters, 
 
 export const hasSession = () => sessionStorage.getItem(KEY) !== null;
 
-export async function logIn(token) {
-  const { key } = await asked("POST", "session", {}, { token });
+/** Opens a session with a token, or with the code that the page of a sign-in has. */
+export async function logIn(shown) {
+  const { key } = await asked("POST", "session", {}, shown);
   sessionStorage.setItem(KEY, key);
 }
 

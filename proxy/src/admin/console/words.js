@@ -19,6 +19,7 @@ export const words = {
     token: "Admin token",
     help: "Paste the token from server.admin_token, or from the file admin-token in the data directory.",
     button: "Log in",
+    signIn: (name) => `Sign in with ${name}`,
   },
   figures: {
     saved: "Saved",
