@@ -15,7 +15,7 @@ use crate::{
             round::Allowance,
         },
         copies::Copier,
-        expiry::UploadExpiry,
+        abandoned_uploads::UploadExpiry,
         jobs::{Jobs, spec::JobSpec},
         leftovers::LeftoverUploads,
         lifecycle::LifecycleWorker,

@@ -10,7 +10,7 @@ use crate::{
         convert::{ConvertOrder, OrderedConverter},
         converter::{Converter, ConverterParameters},
         copies::Copier,
-        expiry::UploadExpiry,
+        abandoned_uploads::UploadExpiry,
         jobs::spec::{JobSpec, report},
         leftovers::LeftoverUploads,
         lifecycle::{self, LifecycleWorker},

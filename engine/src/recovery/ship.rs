@@ -1,5 +1,6 @@
 //! Shipping: journal rows leave the catalog for the backend as sealed blobs, in one chain
-//! (docs/format/journal-v1.md §4).
+//! (docs/format/journal-v1.md §4). A change is shipped within `backup.journal_seconds`; with 0, it
+//! is shipped before it is acknowledged.
 
 use super::{
     currency::{Reason, Refusal},

@@ -95,7 +95,8 @@ impl Temp {
         Ok(Self(OnPool::new(TempFile { disk: store.disk.clone(), file, path, len: 0 })))
     }
 
-    /// Makes the file durable, then its name, and only then reports it.
+    /// Makes the file durable, then its name, and only then reports it. A failed sync is not tried
+    /// again, since the kernel may have dropped the pages: the file goes and the upload fails.
     fn publish(mut self, store: &Store, name: BlobName) -> Result<Published> {
         let place = layout::place(&name);
         let temp = &mut *self.0;
