@@ -34,7 +34,7 @@ pub use lost::{Hole, LostMutation};
 pub use merge::{Conflict, Merged, Side, Written};
 
 pub(crate) use check::Reader;
-pub use options::{Fork, Progress, RecoveryOptions};
+pub use options::{Fork, RecoveryOptions, RecoveryProgress};
 pub use recovered::{LostVersion, Recovered};
 pub use restore::{RecoveryReport, check_fork, list_backups, recover};
 pub(crate) use safety::{Safety, sweep_floor};

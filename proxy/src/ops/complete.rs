@@ -38,6 +38,7 @@ const PARTS_PAGE: usize = 1000;
 
 /// Completes an upload.
 pub(super) async fn complete(request: &S3Request, body: &mut RequestBody) -> Result<Answer> {
+    tracing::trace!(target: "path", "complete()");
     let here = request.in_bucket().await?;
     let key = request.key()?.to_owned();
     let claims = Claims::without_checksum(&request.headers, &request.payload)?;
