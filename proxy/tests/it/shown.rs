@@ -10,6 +10,8 @@ const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const CONTENT_LEN: usize = 256 << 10;
 /// A run of letters and digits this long is an id if it has a digit, or could be hexadecimal.
 const ID_LEN_MIN: usize = 8;
+/// Access key ids may happen to have no digit.
+const KEY_ID_LEN_MIN: usize = 16;
 /// Members whose text differs in every run.
 const MASKED: [&str; 6] = ["access_key_id", "secret_access_key", "key_id", "hash", "commit", "version_id"];
 
@@ -38,7 +40,9 @@ fn masked(text: &str) -> String {
 /// A long run of letters and digits that no word is.
 fn is_id(word: &str) -> bool {
     let all = |test: fn(&char) -> bool| word.chars().all(|c| test(&c));
-    word.len() >= ID_LEN_MIN && (word.contains(|c: char| c.is_ascii_digit()) || all(char::is_ascii_hexdigit))
+    let is_key_id = word.len() >= KEY_ID_LEN_MIN && all(char::is_ascii_uppercase);
+    is_key_id
+        || word.len() >= ID_LEN_MIN && (word.contains(|c: char| c.is_ascii_digit()) || all(char::is_ascii_hexdigit))
 }
 
 /// A mark for each run of digits.
@@ -307,4 +311,5 @@ async fn the_output_of_commands_is_as_recorded() {
 fn masks_hide_numbers_and_ids_and_leave_words() {
     let text = "2 blobs in  4.2 MiB    of 0123456789abcdef0123; aes256 app-1.tar at 2026-11-24T13:00:00Z";
     assert_eq!(masked(text), "# blobs in  #.# MiB  of #; aes256 app-#.tar at #-#-#T#:#:#Z");
+    assert_eq!(masked("key DWVVFQODNOIVBGFPGWSX, COMPLIANCE"), "key #, COMPLIANCE");
 }
