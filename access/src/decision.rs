@@ -6,6 +6,9 @@
 //!    bucket policy or a grant.
 //! 4. Who does not sign is allowed what the bucket policy or a grant allows everybody.
 //!
+//! Nothing is allowed by default. A bucket without a policy and without grants is open to users of
+//! its own account whose identity policy allows the action, and to nobody else.
+//!
 //! An object that another account wrote into a bucket that leaves objects to their writers belongs
 //! to that account: the bucket's policy allows nothing about it, its own list of grants does.
 

@@ -509,7 +509,7 @@ pub enum CatalogError {
     #[error("the version is locked")]
     Locked,
     /// The bucket keeps no versions, or its versions cannot be locked.
-    #[error("not in this state of the bucket")]
+    #[error("not allowed in the bucket's current state")]
     BucketState,
     /// It would make the bucket, or all buckets of its owner, hold more than they may. Whose quota.
     #[error("the quota of the {0} is exceeded")]

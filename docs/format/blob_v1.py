@@ -377,7 +377,7 @@ class Blob:
         self.data = data
         self.header = Header.parse(data[:HEADER_LEN])
         same = expected_id is None or self.header.blob_id == expected_id
-        require(same, "another blob than the one expected", WrongBlobError)
+        require(same, "not the expected blob", WrongBlobError)
         self.protection = Protection(self.header, key)
         root_at, root_len, root_tag = parse_trailer(data[-TRAILER_LEN:], len(data))
         root = self.protection.open_tagged(ROOT, 0, root_tag, data[root_at : root_at + root_len])

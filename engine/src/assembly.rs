@@ -7,6 +7,7 @@ use crate::{
         import::Importer,
     },
     background::{
+        abandoned_uploads::UploadExpiry,
         collect::Collector,
         convert::OrderedConverter,
         converter::{
@@ -15,7 +16,6 @@ use crate::{
             round::Allowance,
         },
         copies::Copier,
-        expiry::UploadExpiry,
         jobs::{Jobs, spec::JobSpec},
         leftovers::LeftoverUploads,
         lifecycle::LifecycleWorker,

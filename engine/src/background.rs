@@ -1,12 +1,12 @@
 //! Jobs: collecting, verifying, copying, packing and encoding anew, and the scheduler that runs
 //! them.
 
+pub(crate) mod abandoned_uploads;
 pub(crate) mod collect;
 pub(crate) mod collection;
 pub(crate) mod convert;
 pub(crate) mod converter;
 pub(crate) mod copies;
-pub(crate) mod expiry;
 pub(crate) mod jobs;
 pub(crate) mod leftovers;
 pub(crate) mod lifecycle;

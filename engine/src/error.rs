@@ -17,7 +17,7 @@ pub enum EngineError {
     #[error("the version is locked")]
     Locked,
     /// The bucket keeps no versions, or its versions cannot be locked.
-    #[error("not in this state of the bucket")]
+    #[error("not allowed in the bucket's current state")]
     BucketState,
     /// It would make the bucket, or all buckets of its owner, hold more than they may. Whose quota.
     #[error("the quota of the {0} is exceeded")]
@@ -65,7 +65,7 @@ pub enum EngineError {
     #[error("there is no job {0:?}")]
     NoJob(String),
     /// The job runs already; its end can be waited for.
-    #[error("{0} runs already")]
+    #[error("{0} is already running")]
     JobRuns(String),
     /// The job cannot do that now, or not with these parameters.
     #[error("{0}")]

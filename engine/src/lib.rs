@@ -40,7 +40,7 @@ pub use background::{
 pub mod lifecycle {
     pub use crate::background::lifecycle::{
         LIFECYCLE,
-        rules::{Calendar, Candidate, Expires, Lifecycle, LifecycleRule, Noncurrent},
+        rules::{Calendar, Expires, Lifecycle, LifecycleRule, Noncurrent, RuleSubject},
     };
 }
 
@@ -80,7 +80,7 @@ pub use read::object::{Named, ObjectInfo, OpenObject, ReadPath};
 #[cfg(feature = "mutant-stale-cache")]
 pub use read::stale;
 pub use recovery::{
-    BackupInfo, Conflict, Fork, Hole, LostMutation, LostVersion, Merged, Progress, Recovered, RecoveryOptions,
+    BackupInfo, Conflict, Fork, Hole, LostMutation, LostVersion, Merged, Recovered, RecoveryOptions, RecoveryProgress,
     RecoveryReport, Shipped, Side, Written, check_fork, list_backups, recover,
 };
 pub use report::{CELLS_MAX, PAGE_MAX, Page, Reports};

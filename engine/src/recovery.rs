@@ -35,7 +35,7 @@ pub use merge::{Conflict, Merged, Side, Written};
 
 pub(crate) use check::Reader;
 pub(crate) use document::decode_anything;
-pub use options::{Fork, Progress, RecoveryOptions};
+pub use options::{Fork, RecoveryOptions, RecoveryProgress};
 pub use recovered::{LostVersion, Recovered};
 pub use restore::{RecoveryReport, check_fork, list_backups, recover};
 pub(crate) use safety::{Safety, sweep_floor};

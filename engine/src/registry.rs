@@ -6,11 +6,11 @@ use crate::{
         import::{ImportParameters, Importer},
     },
     background::{
+        abandoned_uploads::UploadExpiry,
         collect::{CollectParameters, Collector},
         convert::{ConvertOrder, OrderedConverter},
         converter::{Converter, ConverterParameters},
         copies::Copier,
-        expiry::UploadExpiry,
         jobs::spec::{JobSpec, report},
         leftovers::LeftoverUploads,
         lifecycle::{self, LifecycleWorker},

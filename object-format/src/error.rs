@@ -12,7 +12,7 @@ pub enum FormatError {
     #[error("integrity check failed: {0}")]
     Integrity(&'static str),
     /// The bytes are a blob, but not the one that was asked for.
-    #[error("another blob than the one expected")]
+    #[error("not the expected blob")]
     WrongBlob,
     /// The key is missing, another one, or does not match the blob's commitment.
     #[error("key unusable for this blob: {0}")]

@@ -212,7 +212,9 @@ impl AdminService {
         match (&self.access, caller) {
             (_, Caller::Owner) => Ok((Scope::Owner, None)),
             (Some(access), Caller::Network(_)) => access.admit(caller, parts).await,
-            (None, Caller::Network(_)) => Err(AdminError::new(StatusCode::FORBIDDEN, "nobody may call from there")),
+            (None, Caller::Network(_)) => {
+                Err(AdminError::new(StatusCode::FORBIDDEN, "requests from this origin are refused"))
+            }
         }
     }
 

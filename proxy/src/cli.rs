@@ -88,7 +88,7 @@ enum Command {
     Serve(ServeFlags),
     /// Check clock, disks, rights on the store, TLS, memory and open files, with a remedy for each
     Doctor,
-    /// Show on one screen how the store is: health, replicas, space, waiting work
+    /// Show the store's state on one screen: health, replicas, space, waiting work
     Status,
     /// Show live traffic by operation and bucket
     Top(traffic::TopFlags),
@@ -101,7 +101,7 @@ enum Command {
     Explain {
         /// s3://BUCKET/KEY
         object: String,
-        /// A version id, or null; the current version unless given
+        /// A version id, or null; the current version if omitted
         #[arg(long)]
         version: Option<String>,
         /// Show everything, not the first 25 lines
@@ -142,9 +142,9 @@ enum Command {
     Convert(convert::ConvertFlags),
     /// Show background jobs, or start, pause, resume or cancel one
     Jobs {
-        /// The job; all jobs when left out
+        /// The job; all jobs if omitted
         job: Option<String>,
-        /// The action; shows the job when left out
+        /// The action; shows the job if omitted
         #[arg(value_enum, requires = "job")]
         action: Option<JobCommand>,
         /// Parameters to start it with, as JSON
@@ -170,14 +170,14 @@ enum Command {
     },
     /// Restore a lost catalog from a backup and the journal
     Restore {
-        /// The backup to start from; the newest when left out
+        /// The backup to start from; the newest if omitted
         #[arg(long, value_name = "ID")]
         backup: Option<String>,
         /// Only list the backups; needs no catalog
         #[arg(long)]
         list: bool,
         #[command(flatten)]
-        trouble: recover::Trouble,
+        trouble: recover::DamageOptions,
     },
     /// Restore a lost catalog from a backup, the journal and the manifests of newer blobs
     Rebuild {
@@ -186,7 +186,7 @@ enum Command {
         #[arg(long)]
         in_place: bool,
         #[command(flatten)]
-        trouble: recover::Trouble,
+        trouble: recover::DamageOptions,
     },
     /// Test the decisions of policies and grants
     Policy {
@@ -204,12 +204,11 @@ enum Command {
         /// it
         #[arg(long, required = true)]
         merge: bool,
-        /// The catalog that forked, a file or a postgres:// address; storage.catalog is an empty
-        /// one then
+        /// The catalog that forked, a file or a postgres:// address; storage.catalog must be
+        /// empty then
         #[arg(long, value_name = "CATALOG")]
         from: Option<String>,
-        /// Accept unsealed documents up to this mutation, although the store has keys: it
-        /// was sealed later
+        /// Accept unsealed documents up to this mutation, for a store that was sealed only later
         #[arg(long, value_name = "SEQ")]
         accept_unsealed_until: Option<i64>,
     },
@@ -218,7 +217,7 @@ enum Command {
         #[command(subcommand)]
         action: users::UsersAction,
     },
-    /// Look at the audit log: is it whole, and what does it say
+    /// Verify, search or follow the audit log
     Audit {
         #[command(subcommand)]
         action: audit::AuditAction,
@@ -236,7 +235,7 @@ enum Command {
     },
     /// Print the man page, or write one for each command into a directory
     Man {
-        /// The directory; made when it is not there
+        /// The directory; created if it does not exist
         directory: Option<PathBuf>,
     },
     /// Print a page of the reference
@@ -255,7 +254,7 @@ struct ServeFlags {
     /// Address of the admin listener [env: DELTAWEIR_ADMIN_LISTEN]
     #[arg(long, value_name = "ADDRESS")]
     admin_listen: Option<String>,
-    /// Allow plain HTTP on an admin listener that others can reach
+    /// Allow plain HTTP on a non-loopback admin listener
     /// [env: DELTAWEIR_ADMIN_OVER_HTTP]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     admin_over_http: Option<bool>,
@@ -265,7 +264,7 @@ struct ServeFlags {
     /// Log directives, such as info or deltaweir=debug [env: DELTAWEIR_LOG]
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
-    /// Serve this catalog although the backend holds later changes, and give those up
+    /// Serve this catalog although the backend holds later changes, and discard those
     #[arg(long)]
     accept_older_catalog: bool,
 }

@@ -37,6 +37,7 @@ use s3_wire::Operation;
 /// # Errors
 /// What S3 answers.
 pub async fn operate(request: &S3Request, body: &mut RequestBody) -> Result<Answer> {
+    tracing::trace!(target: "path", "operate()");
     match request.operation {
         Operation::ListBuckets => buckets::list(request).await,
         Operation::CreateBucket => buckets::create(request, body).await,

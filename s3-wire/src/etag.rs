@@ -1,4 +1,5 @@
-//! Entity tags: opaque text, compared byte by byte, quoted on the wire.
+//! Entity tags: opaque text, compared byte by byte, quoted on the wire. Content under a client's or
+//! KMS's key gets a tag that is no MD5 (`proxy/src/ops/encryption.rs`).
 
 use std::fmt;
 

@@ -54,7 +54,7 @@ def test_a_demo_keeps_its_store_where_it_is_told_to(tmp_path: Path) -> None:
     assert (tmp_path / "kept" / "root-credentials.json").exists()
     again = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, timeout=60, check=False)
     assert again.returncode == 1
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
 
 
 def test_the_lines_to_paste_run_as_they_stand_and_show_a_ratio(new_server: NewServer, tmp_path: Path) -> None:

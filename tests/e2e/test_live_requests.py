@@ -183,7 +183,7 @@ def test_without_a_server_there_are_no_requests(server: Server) -> None:
     for command in ("requests", "top"):
         refused = server.run(command, check=False)
         assert refused.returncode == 1
-        assert "no server runs" in refused.stderr
+        assert "no server is running" in refused.stderr
 
 
 def test_the_audit_log_is_searched_by_user_action_bucket_time_and_request(server: Server) -> None:

@@ -149,7 +149,7 @@ def test_status_says_on_one_screen_how_a_store_is(new_server: NewServer) -> None
     assert said["deleting"].startswith("3.0 MiB")
     assert server.stop() == 0
     told = server.run("status").stdout
-    assert "no server runs" in told
+    assert "no server is running" in told
 
 
 def test_status_fails_with_the_reason_when_a_store_is_not_ready(new_server: NewServer) -> None:

@@ -94,8 +94,8 @@ def test_a_condition_takes_the_value_that_is_given_and_one_without_a_value_is_na
     [
         (("nobody-of-that-name", "s3:GetObject", "arn:aws:s3:::b/k"), "there is no user"),
         (("root", "s3:FetchObject", "arn:aws:s3:::b/k"), "S3 has no action"),
-        (("root", "s3:GetObject", "arn:aws:s3:::b"), "is done to arn:aws:s3:::BUCKET/KEY"),
-        (("root", "s3:ListBucket", "b"), "is done to arn:aws:s3:::BUCKET,"),
+        (("root", "s3:GetObject", "arn:aws:s3:::b"), "needs the resource arn:aws:s3:::BUCKET/KEY"),
+        (("root", "s3:ListBucket", "b"), "needs the resource arn:aws:s3:::BUCKET,"),
         (("root", "s3:GetObject", "arn:aws:s3:::b/k", "--context", "ip=1"), "condition key"),
         (("root", "s3:GetObject", "arn:aws:s3:::b/k", "--context", "aws:SourceIp"), "KEY=VALUE"),
     ],

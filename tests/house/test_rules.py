@@ -201,7 +201,7 @@ def bodies(module: str, function: str) -> str:
     return "\n".join(found)
 
 
-@pytest.mark.parametrize("request_of", ["A PUT", "A GET of a delta", "A Complete"])
+@pytest.mark.parametrize("request_of", ["A PUT", "A PUT that finds a base", "A GET of a delta", "A Complete"])
 def test_each_function_of_a_request_calls_the_next(request_of: str) -> None:
     page = (ROOT / "docs" / "life-of-a-request.md").read_text()
     told = page.split(f"### {request_of}\n")[1].split("\n### ")[0]

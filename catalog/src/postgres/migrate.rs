@@ -66,7 +66,7 @@ async fn check_server<S: Session>(session: &mut S) -> Result<()> {
         return Err(CatalogError::Other(format!("the database's encoding is {encoding}; it must be UTF8")));
     }
     if only(&answers, 2)?.text(0)? == "off" {
-        tracing::warn!("the database runs with fsync off: acknowledged changes may be lost with its machine");
+        tracing::warn!("the database runs with fsync off: a crash of its machine may lose acknowledged changes");
     }
     Ok(())
 }

@@ -268,7 +268,7 @@ impl Committer {
             }
             return Err(catalog_error(error));
         }
-        tracing::error!(%error, "a commit to the catalog failed; it is opened again");
+        tracing::error!(%error, "a commit to the catalog failed; the catalog is reopened");
         let reason = error.to_string();
         self.session = None;
         self.reopen().map_err(|reopening| CatalogError::Unknown(format!("{reason}; then {reopening}")))?;

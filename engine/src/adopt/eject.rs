@@ -66,12 +66,12 @@ pub(crate) struct EjectReport {
     /// Objects that could not be written.
     failed: u64,
     /// The first of them, and why.
-    failures: Vec<Trouble>,
+    failures: Vec<EjectFailure>,
 }
 
 /// One object that something is wrong with.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-struct Trouble {
+struct EjectFailure {
     key: String,
     error: String,
 }
@@ -245,7 +245,7 @@ impl EjectReport {
             Fate::Failed(error) => {
                 self.failed += 1;
                 if self.failures.len() < NAMED_MAX {
-                    self.failures.push(Trouble { key: key.to_owned(), error });
+                    self.failures.push(EjectFailure { key: key.to_owned(), error });
                 }
             }
         }

@@ -78,7 +78,7 @@ pub(crate) struct ImportReport {
     /// Objects that could not be registered.
     failed: u64,
     /// The first of them, and why.
-    failures: Vec<Trouble>,
+    failures: Vec<FailedObject>,
     /// What a second look found.
     #[serde(skip_serializing_if = "Option::is_none")]
     verified: Option<Verification>,
@@ -86,7 +86,7 @@ pub(crate) struct ImportReport {
 
 /// One object that something is wrong with.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) struct Trouble {
+pub(crate) struct FailedObject {
     key: String,
     error: String,
 }
@@ -106,7 +106,7 @@ pub(crate) struct Verification {
     /// Bytes compared.
     sampled_bytes: u64,
     /// The first that differ, and how.
-    differences: Vec<Trouble>,
+    differences: Vec<FailedObject>,
 }
 
 /// Where an import is.
@@ -137,7 +137,7 @@ enum Fate {
     Deleted,
     Vanished,
     Own,
-    Failed(Trouble),
+    Failed(FailedObject),
 }
 
 /// Registers the objects of other stores.
@@ -195,7 +195,7 @@ impl Import {
                     }
                     // One object that cannot be named; the listing goes on.
                     Err(error) if error.kind() == ErrorKind::Invalid => {
-                        Ok((None, Fate::Failed(Trouble { key: String::new(), error: error.to_string() })))
+                        Ok((None, Fate::Failed(FailedObject { key: String::new(), error: error.to_string() })))
                     }
                     Err(error) => Err(EngineError::from(error)),
                 }
@@ -224,7 +224,7 @@ impl Import {
             return Ok(Fate::Own);
         }
         let key = self.key_of(&entry.key);
-        let failed = |error: String| Ok(Fate::Failed(Trouble { key: entry.key.clone(), error }));
+        let failed = |error: String| Ok(Fate::Failed(FailedObject { key: entry.key.clone(), error }));
         if key.is_empty() || key.len() > KEY_LEN_MAX || key.contains('\0') {
             return failed(format!("{key:?} is no key: 1 to {KEY_LEN_MAX} bytes without NUL"));
         }
@@ -288,7 +288,7 @@ impl Import {
                 Err(error) => {
                     verified.different += 1;
                     if verified.differences.len() < NAMED_MAX {
-                        verified.differences.push(Trouble { key, error });
+                        verified.differences.push(FailedObject { key, error });
                     }
                 }
             }

@@ -2,6 +2,9 @@
 //! row knows ([`super::sweep`]). Blobs die by tombstones, never by a listing (E6), and
 //! nothing is removed on the catalog's word alone: it must be shown to be the newest state of its
 //! store first.
+//!
+//! A blob is kept for `gc.grace` after its last reference went, or for `backup.retention` where
+//! that is longer and backups are made: a backup may still name it.
 
 use crate::{
     background::{
@@ -53,7 +56,9 @@ pub struct CollectParameters {
 
 /// Deletes what nobody needs.
 pub(crate) struct Collector {
+    /// How long a dead blob is kept, at least.
     pub(crate) grace: Duration,
+    /// How long a file without a row stays on the trash list.
     pub(crate) trash_kept: Duration,
     pub(crate) alone: bool,
     pub(crate) catalog: Arc<dyn Catalog>,

@@ -15,7 +15,7 @@ use crate::{
     background::{
         jobs::run::JobRun,
         looks::Looks,
-        scrub::{pace::Pace, verify::Verifier},
+        scrub::{pace::ScrubPace, verify::Verifier},
     },
     blobs::{
         copy_name::copy_name,
@@ -105,7 +105,7 @@ impl Copier {
         let mut round = Round {
             copier: self,
             run,
-            pace: Pace::new(self.bytes_per_second, run.token().clone()),
+            pace: ScrubPace::new(self.bytes_per_second, run.token().clone()),
             buckets: HashMap::new(),
             report: Copying::default(),
         };
@@ -156,7 +156,7 @@ impl Copier {
         &self,
         bucket: &BucketHandle,
         row: &BlobRow,
-        pace: &Pace,
+        pace: &ScrubPace,
     ) -> Result<Copied, EngineError> {
         let id = BlobId(row.id.0);
         let Some(_pin) = self.pins.pin([id]) else { return Ok(Copied::Overtaken) };
@@ -223,7 +223,7 @@ impl Copier {
         row: &BlobRow,
         copy: BlobKey,
         name: &BlobName,
-        pace: &Pace,
+        pace: &ScrubPace,
     ) -> Result<Option<String>, EngineError> {
         let backend = self.blobs.backend(&row.backend)?;
         {
@@ -295,7 +295,7 @@ impl Copier {
 struct Round<'e> {
     copier: &'e Copier,
     run: &'e JobRun,
-    pace: Pace,
+    pace: ScrubPace,
     buckets: HashMap<BucketId, Option<BucketHandle>>,
     report: Copying,
 }

@@ -4,6 +4,8 @@
 //! A blob's id carries the epoch of its writer. An upload under a name of an open epoch is a living
 //! process's own, however old it is. One of a closed epoch can never be committed (E4); it is
 //! aborted once it is old enough. Names without an epoch (journal, backups, keys) go by their age.
+//!
+//! A client's own multipart upload that is never completed ends in [`super::abandoned_uploads`].
 
 use crate::{
     background::jobs::run::JobRun, blobs::copy_name::parse_copy_name, deployment::writer::Writer, error::EngineError,

@@ -125,7 +125,7 @@ impl Deliverer {
                 looked = self.look(&webhook, &mut state) => looked,
             };
             let looked = looked.unwrap_or_else(|error| {
-                tracing::warn!(%error, webhook, "events that wait could not be looked at");
+                tracing::warn!(%error, webhook, "waiting events could not be read");
                 Look::Again(rest_after(1))
             });
             match looked {
@@ -231,7 +231,7 @@ impl Deliverer {
         let (old, page): (Vec<Notice>, Vec<Notice>) = page.into_iter().partition(|notice| notice.at_ms < since_ms);
         if !old.is_empty() {
             let places: Vec<(Seq, u32)> = old.iter().map(|notice| (notice.seq, notice.ordinal)).collect();
-            tracing::warn!(events = places.len(), webhook = lane, "events were given up: they have waited too long");
+            tracing::warn!(events = places.len(), webhook = lane, "events were dropped: they waited too long");
             self.catalog.notices_done(NoticesDone { lane: lane.to_owned(), places, lost: true }).await?;
         }
         Ok(page)

@@ -14,7 +14,7 @@ use crate::{
         copies::{Copied, Copier},
         jobs::run::JobRun,
         looks::Looks,
-        scrub::pace::Pace,
+        scrub::pace::ScrubPace,
         settling::Settling,
     },
     bases::{key_order::natural, plan::Reason},
@@ -344,7 +344,7 @@ impl Packer {
 
     /// Gives a pack its second copy. Where that fails the job `copies` does it.
     async fn copy_pack(&self, bucket: &BucketHandle, row: &BlobRow) {
-        let pace = Pace::new(None, self.stopping.clone());
+        let pace = ScrubPace::new(None, self.stopping.clone());
         match self.copier.copy_blob(bucket, row, &pace).await {
             Ok(Copied::Made | Copied::Overtaken) => {}
             Ok(Copied::Damaged(what)) => tracing::error!(blob = %BlobId(row.id.0), what, "a new pack is damaged"),

@@ -24,7 +24,7 @@ use crate::{
         jobs::run::JobRun,
         scrub::{
             affected::Quarantines,
-            pace::Pace,
+            pace::ScrubPace,
             verify::{Damage, Verifier},
         },
     },
@@ -150,7 +150,7 @@ struct Scrub<'e> {
     scrubber: &'e Scrubber,
     run: &'e JobRun,
     blobs: Blobs,
-    pace: Pace,
+    pace: ScrubPace,
     buckets: HashMap<BucketId, BucketHandle>,
     cursor: Cursor,
     /// Found well, not yet noted.
@@ -196,7 +196,7 @@ impl Scrubber {
             let from = self.catalog.setting(NEXT_SETTING).await?.and_then(|next| next.as_f64()).unwrap_or(0.0);
             cursor.share = Some(Share { from, percent });
         }
-        let pace = Pace::new(rate, run.token().clone());
+        let pace = ScrubPace::new(rate, run.token().clone());
         let recovery = match cursor.recovery {
             Some(counts) => counts,
             None => {

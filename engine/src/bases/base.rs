@@ -264,6 +264,7 @@ impl Bases {
         target: u64,
         reach: u64,
     ) -> Result<RegionOutcome, EngineError> {
+        tracing::trace!(target: "path", "region()");
         let mut pieces = Pieces::default();
         for base in bases {
             self.add_pieces(bucket, base, target, reach, &mut pieces).await?;

@@ -112,7 +112,7 @@ pub(crate) struct Choice {
 }
 
 /// A region that looks for a base.
-pub(crate) struct Wish {
+pub(crate) struct RegionTarget {
     /// Where it begins in its blob.
     pub(crate) offset: u64,
     /// Where it presumably begins in its object.
@@ -164,7 +164,7 @@ impl Proven {
     }
 }
 
-impl Wish {
+impl RegionTarget {
     /// Where the same content may stand in an object that came before, the likeliest first: the
     /// same place, and the beginning of the part with the same number, because the last part of an
     /// upload may come before anybody knows how long the others are.
@@ -217,7 +217,7 @@ impl Candidate {
         self.wholes.iter().flat_map(|whole| whole.regions.iter()).any(|region| region.has(value))
     }
 
-    fn prospect(&self, wish: &Wish) -> Prospect {
+    fn prospect(&self, wish: &RegionTarget) -> Prospect {
         Prospect {
             overlap: self.share,
             by_name: self.source != Source::Hooks,
@@ -227,7 +227,7 @@ impl Candidate {
         }
     }
 
-    fn outlook(&self, wish: &Wish) -> Outlook {
+    fn outlook(&self, wish: &RegionTarget) -> Outlook {
         plan::outlook(&self.prospect(wish))
     }
 
@@ -285,9 +285,10 @@ impl Bases {
     pub(crate) async fn choose(
         &self,
         bucket: &BucketHandle,
-        wish: &Wish,
+        wish: &RegionTarget,
         named: &[Candidate],
     ) -> Result<Choice, EngineError> {
+        tracing::trace!(target: "path", "choose()");
         let mut candidates: Vec<Candidate> = Vec::new();
         for candidate in named {
             let mut candidate = candidate.clone();
@@ -323,7 +324,7 @@ impl Bases {
     async fn look_at(
         &self,
         bucket: &BucketHandle,
-        wish: &Wish,
+        wish: &RegionTarget,
         places: &[u64],
         candidate: &mut Candidate,
     ) -> Result<(), EngineError> {
@@ -378,7 +379,7 @@ impl Bases {
     async fn add_hooked(
         &self,
         bucket: &BucketHandle,
-        wish: &Wish,
+        wish: &RegionTarget,
         candidates: &mut Vec<Candidate>,
     ) -> Result<(), EngineError> {
         let hooks = wish.head.sketch.hooks();
@@ -448,7 +449,7 @@ impl Bases {
     async fn winners(
         &self,
         bucket: &BucketHandle,
-        wish: &Wish,
+        wish: &RegionTarget,
         candidates: &mut [Candidate],
     ) -> Result<(Vec<usize>, BaseOutcome), EngineError> {
         let mut left: Vec<usize> =
@@ -522,7 +523,7 @@ impl Bases {
     async fn still_helps(
         &self,
         bucket: &BucketHandle,
-        wish: &Wish,
+        wish: &RegionTarget,
         candidate: &mut Candidate,
     ) -> Result<bool, EngineError> {
         if candidate.trial.is_none() {
@@ -536,7 +537,7 @@ impl Bases {
     async fn trial(
         &self,
         bucket: &BucketHandle,
-        wish: &Wish,
+        wish: &RegionTarget,
         candidate: &Candidate,
     ) -> Result<Option<Trial>, EngineError> {
         let reach = wish.reach.min(TRIAL_REACH);
@@ -558,7 +559,7 @@ impl Bases {
 
 /// The winner, and those of `others` that have what it has not: together they make the window.
 /// Gives the share of the samples that they have, too.
-fn with_helpers(wish: &Wish, candidates: &[Candidate], winner: usize, others: &[usize]) -> (Vec<usize>, f64) {
+fn with_helpers(wish: &RegionTarget, candidates: &[Candidate], winner: usize, others: &[usize]) -> (Vec<usize>, f64) {
     let mut chosen = vec![winner];
     let values = wish.head.sketch.ranking();
     let mut covered: HashSet<u64> = values.iter().copied().filter(|value| candidates[winner].has(*value)).collect();

@@ -162,6 +162,7 @@ impl Windows {
         rows: &[BlobRow],
         key: Option<&DomainKey>,
     ) -> Result<Option<Arc<Window>>, EngineError> {
+        tracing::trace!(target: "path", "get()");
         let pieces = in_order(pieces);
         let name = pieces.iter().map(|piece| (piece.blob, piece.offset, piece.len)).collect::<WindowKey>();
         let slot = self

@@ -365,6 +365,7 @@ impl Blobs {
         segment: &Segment,
         bases: &BaseReader<'_>,
     ) -> Result<Vec<u8>, EngineError> {
+        tracing::trace!(target: "path", "plain_segment()");
         if segment.coding == Coding::View {
             return self.view_range(manifest, segment, 0..segment.plain_len, bases).await;
         }

@@ -25,7 +25,7 @@ struct State {
 
 impl State {
     /// Whether one of `blobs` may have been claimed for purging since `look`.
-    fn claimed_since(&self, look: Look, blobs: &[BlobId]) -> bool {
+    fn claimed_since(&self, look: PinMoment, blobs: &[BlobId]) -> bool {
         let since = usize::try_from(self.claims_total - look.0).unwrap_or(usize::MAX);
         since > self.claims.len() || self.claims.iter().rev().take(since).any(|claimed| blobs.contains(claimed))
     }
@@ -33,7 +33,7 @@ impl State {
 
 /// A moment before blobs were looked up in the catalog.
 #[derive(Clone, Copy)]
-pub(crate) struct Look(u64);
+pub(crate) struct PinMoment(u64);
 
 /// Holds some blobs until dropped.
 pub(crate) struct Pin {
@@ -63,13 +63,13 @@ impl Pins {
     }
 
     /// Now: to be taken before the catalog is asked for what [`Pins::pin_seen`] is to hold.
-    pub(crate) fn look(&self) -> Look {
-        Look(self.state().claims_total)
+    pub(crate) fn look(&self) -> PinMoment {
+        PinMoment(self.state().claims_total)
     }
 
     /// Pins blobs that the catalog named after `look`; `None` also when one of them was purged
     /// since, so that what named it is out of date.
-    pub(crate) fn pin_seen(self: &Arc<Self>, look: Look, blobs: impl IntoIterator<Item = BlobId>) -> Option<Pin> {
+    pub(crate) fn pin_seen(self: &Arc<Self>, look: PinMoment, blobs: impl IntoIterator<Item = BlobId>) -> Option<Pin> {
         let pin = self.pin(blobs)?;
         // Once pinned, nobody claims them any more.
         let is_stale = self.state().claimed_since(look, &pin.blobs);

@@ -44,6 +44,7 @@ pub(crate) fn held(bytes: Vec<u8>, permit: Option<Permit>) -> Bytes {
 impl Outlet {
     /// Starts a put of blob `id`.
     pub(crate) fn open(backend: Arc<dyn Backend>, id: BlobId) -> Result<Self, EngineError> {
+        tracing::trace!(target: "path", "open()");
         let name = blob_name(id)?;
         let (pieces, receiver) = mpsc::channel(PIECES_MAX);
         let body = stream::unfold(Some(receiver), |receiver| async {

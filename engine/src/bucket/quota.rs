@@ -1,4 +1,5 @@
-//! How much buckets and their owners may hold.
+//! How much buckets and their owners may hold: sets quotas and shows usage. The catalog checks a
+//! quota in the transaction of each commit (`catalog/src/relational/quotas.rs`).
 
 use super::Buckets;
 use crate::error::EngineError;

@@ -88,6 +88,7 @@ impl Writer {
 
     /// Commits a version; an unknown outcome is read back by version id before it is believed (I9).
     pub(crate) async fn commit_put(&self, commit: PutCommit) -> Result<Committed, CatalogError> {
+        tracing::trace!(target: "path", "commit_put()");
         let (bucket, key, id) = (commit.bucket, commit.key.clone(), commit.id);
         match self.catalog.put(commit).await {
             Err(CatalogError::Unknown(why)) => self.read_back(bucket, &key, id, why).await,
@@ -132,7 +133,7 @@ impl Writer {
                         tracing::warn!(
                             epoch,
                             next,
-                            "this process was not heard of and lost its writer epoch; it has a new one"
+                            "this process was silent too long and lost its writer epoch; it has a new one"
                         );
                     }
                     Err(error) => {

@@ -6,7 +6,7 @@ use crate::{
     blobs::{
         open::{BaseReader, Blobs, Manifest, segments_covering},
         originals::Originals,
-        pins::{Look, Pin, Pins},
+        pins::{Pin, PinMoment, Pins},
         upload::held,
     },
     bucket::{BucketHandle, RowPlace, digest_of},
@@ -231,6 +231,7 @@ impl ReadPath {
     /// # Errors
     /// [`EngineError`] when the catalog fails or the row is not what was sealed.
     pub async fn open_object(&self, bucket: &BucketHandle, key: &str) -> Result<Option<OpenObject>, EngineError> {
+        tracing::trace!(target: "path", "open_object()");
         for _ in 0..8 {
             let look = self.pins.look();
             let Some(content) = self.current_content(bucket, key).await? else {
@@ -300,7 +301,7 @@ impl ReadPath {
     /// blobs was purged since, or is being purged.
     pub(crate) fn open_seen(
         &self,
-        look: Look,
+        look: PinMoment,
         bucket: &BucketHandle,
         content: Content,
         facts: Facts,

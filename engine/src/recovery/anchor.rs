@@ -1,7 +1,7 @@
 //! Is this catalog the newest state of its store? (E21, E22; docs/decisions/0009-journal-chain.md)
 
 use super::{
-    currency::Reason,
+    currency::StaleReason,
     document::decode_journal,
     names::{Lineage, journal_name},
     recovered::highest_epoch,
@@ -26,7 +26,7 @@ pub(super) enum Standing {
     Newest,
     /// The backend knows a later state: why, in words, and the lineage it belongs to; `None` when
     /// it has none at all.
-    Older { why: String, reason: Reason, newest: Option<Lineage> },
+    Older { why: String, reason: StaleReason, newest: Option<Lineage> },
 }
 
 impl Safety {
@@ -87,7 +87,7 @@ impl Safety {
                 None => Ok(Standing::Newest),
                 newest => {
                     let why = format!("the catalog is new, and backend {backend:?} belongs to a store that has one");
-                    older(Reason::Lineage, newest, why)
+                    older(StaleReason::Lineage, newest, why)
                 }
             };
         };
@@ -98,7 +98,7 @@ impl Safety {
                 let why = format!(
                     "the catalog has shipped a journal up to mutation {shipped}, and backend {backend:?} holds none"
                 );
-                return older(Reason::Place, None, why);
+                return older(StaleReason::Place, None, why);
             }
             return Ok(Standing::Newest);
         };
@@ -110,7 +110,7 @@ impl Safety {
                 return Ok(Standing::Newest);
             }
             let why = format!("the catalog is of lineage {mine}, and the store has gone on as {newest}");
-            return older(Reason::Lineage, Some(newest), why);
+            return older(StaleReason::Lineage, Some(newest), why);
         }
         Ok(match self.compare_chain(mine).await? {
             Chain::Agrees => Standing::Newest,
@@ -141,7 +141,7 @@ impl Safety {
         let why = format!(
             "the catalog has shipped its journal up to mutation {shipped}, and the store has a backup of {newest}: this is an older copy"
         );
-        Ok(Standing::Older { why, reason: Reason::Behind, newest: Some(mine) })
+        Ok(Standing::Older { why, reason: StaleReason::Behind, newest: Some(mine) })
     }
 
     /// Follows the chain of journal blobs behind what the catalog has shipped, and holds each
@@ -175,13 +175,13 @@ impl Safety {
                         "the store's journal ({name}) has another mutation {} than the catalog: two catalogs went on from one state",
                         end + 1
                     );
-                    return Ok(Chain::Differs { common: end, reason: Reason::Beside, why });
+                    return Ok(Chain::Differs { common: end, reason: StaleReason::Beside, why });
                 }
                 if common < expected.len() {
                     let why = format!(
                         "the catalog ends with mutation {end}, and the store's journal goes on to {stored} at least: this is an older copy"
                     );
-                    return Ok(Chain::Differs { common: end, reason: Reason::Behind, why });
+                    return Ok(Chain::Differs { common: end, reason: StaleReason::Behind, why });
                 }
             }
         }
@@ -194,5 +194,5 @@ pub(super) enum Chain {
     /// Every mutation in it is the catalog's.
     Agrees,
     /// Up to `common` it is, and no further.
-    Differs { common: Seq, reason: Reason, why: String },
+    Differs { common: Seq, reason: StaleReason, why: String },
 }

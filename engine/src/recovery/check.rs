@@ -37,7 +37,7 @@ pub(crate) trait Reader: Sync {
 
 /// What a look at backup and journal came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct History {
+pub(crate) struct HistoryCheck {
     /// Documents of the newest backup that are well.
     pub(crate) backup_documents: u64,
     /// Journal blobs that are well.
@@ -49,7 +49,7 @@ pub(crate) struct History {
     newest: Option<BackupName>,
 }
 
-impl History {
+impl HistoryCheck {
     fn is_well(&self) -> bool {
         self.backup_damage.is_none() && self.journal_damage.is_none()
     }
@@ -167,7 +167,7 @@ impl Safety {
     ///
     /// # Errors
     /// What keeps it from being known.
-    pub(crate) async fn mend_history(&self, reader: &dyn Reader) -> Result<(History, Option<Found>), EngineError> {
+    pub(crate) async fn mend_history(&self, reader: &dyn Reader) -> Result<(HistoryCheck, Option<Found>), EngineError> {
         // What was just mended may be why writes were refused.
         self.may_delete().await?;
         // What a recovery would read now is in the store.
@@ -208,11 +208,11 @@ impl Safety {
     }
 
     /// Reads what a recovery of this moment would read.
-    async fn read_history(&self, reader: &dyn Reader) -> Result<History, EngineError> {
+    async fn read_history(&self, reader: &dyn Reader) -> Result<HistoryCheck, EngineError> {
         let lineage = self.ensure_lineage().await?;
         let setting = self.lineage_setting().await?;
         let setting = setting.ok_or_else(|| EngineError::Other("the catalog has no lineage".into()))?;
-        let mut history = History { newest: self.vault.newest_backup(lineage).await?, ..History::default() };
+        let mut history = HistoryCheck { newest: self.vault.newest_backup(lineage).await?, ..HistoryCheck::default() };
         // Read behind the backup: what it lacks is shipped.
         let end = self.catalog.journal_marks().await?.shipped;
         let next = match history.newest {
@@ -233,7 +233,7 @@ impl Safety {
     async fn read_backup_of(
         &self,
         name: &BackupName,
-        history: &mut History,
+        history: &mut HistoryCheck,
         reader: &dyn Reader,
     ) -> Result<(), EngineError> {
         let index = look(|| async {
@@ -283,7 +283,7 @@ impl Safety {
         lineage: Lineage,
         mut next: Seq,
         end: Seq,
-        history: &mut History,
+        history: &mut HistoryCheck,
         reader: &dyn Reader,
     ) -> Result<(), EngineError> {
         let mut sealed = false;

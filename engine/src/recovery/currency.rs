@@ -34,7 +34,7 @@ pub(super) const REQUESTS: u32 = 2;
 
 /// Why a catalog may not be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
+pub(super) enum StaleReason {
     /// The store's journal goes further.
     Behind,
     /// The store's journal has other mutations under the same numbers.
@@ -47,7 +47,7 @@ pub(super) enum Reason {
     Damaged,
 }
 
-impl Reason {
+impl StaleReason {
     /// Every one.
     pub(super) const ALL: [Self; 5] = [Self::Behind, Self::Beside, Self::Lineage, Self::Place, Self::Damaged];
 
@@ -94,7 +94,7 @@ impl Reason {
 /// Why nothing is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
-    pub(super) reason: Reason,
+    pub(super) reason: StaleReason,
     pub(super) why: String,
 }
 
@@ -163,15 +163,18 @@ impl Currency {
         self.show(None);
     }
 
-    pub(super) fn show(&self, refused: Option<Reason>) {
-        for reason in Reason::ALL {
+    pub(super) fn show(&self, refused: Option<StaleReason>) {
+        for reason in StaleReason::ALL {
             self.metrics.writes_refused.with_label_values(&[reason.name()]).set((Some(reason) == refused).into());
         }
     }
 }
 
 pub(super) fn damage_refusal(why: &str) -> Refusal {
-    Refusal { reason: Reason::Damaged, why: format!("the catalog is damaged: {why}. {}", Reason::Damaged.advice()) }
+    Refusal {
+        reason: StaleReason::Damaged,
+        why: format!("the catalog is damaged: {why}. {}", StaleReason::Damaged.advice()),
+    }
 }
 
 /// Whether a look is due in a process that nobody asks.
@@ -205,7 +208,7 @@ mod tests {
         let mut known = Known { looked: Some(at(0)), written: Some(at(0)), ..Known::default() };
         assert!(!due(&known, 2) && due(&known, 3) && due(&known, 4), "writes come");
         assert!(!due(&known, 6) && !due(&known, 239) && due(&known, 240), "none has come for a while");
-        known.refusal = Some(Refusal { reason: Reason::Behind, why: String::new() });
+        known.refusal = Some(Refusal { reason: StaleReason::Behind, why: String::new() });
         assert!(!due(&known, 1) && due(&known, 2) && due(&known, 100), "it may have become well");
     }
 }

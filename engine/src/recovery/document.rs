@@ -15,7 +15,7 @@ fn head(magic: &[u8; 4]) -> Vec<u8> {
 }
 
 /// Takes a document apart from its front.
-pub(super) struct Reader<'a> {
+pub(super) struct DocumentReader<'a> {
     rest: &'a [u8],
 }
 
@@ -23,7 +23,7 @@ fn malformed(why: &str) -> EngineError {
     EngineError::Integrity(format!("malformed: {why}"))
 }
 
-impl<'a> Reader<'a> {
+impl<'a> DocumentReader<'a> {
     fn open(document: &'a [u8], magic: &[u8; 4]) -> Result<Self, EngineError> {
         let mut reader = Self { rest: document };
         let found = reader.take(HEAD_LEN)?;
@@ -105,7 +105,7 @@ impl LineageDocument {
     }
 
     pub(super) fn decode(document: &[u8]) -> Result<Self, EngineError> {
-        let mut reader = Reader::open(document, b"DWLN")?;
+        let mut reader = DocumentReader::open(document, b"DWLN")?;
         let start = reader.seq()?;
         let len = u16::from_le_bytes(reader.array()?);
         let parent = match reader.sized(len.into())? {
@@ -136,7 +136,7 @@ pub(super) fn encode_journal(entries: &[JournalEntry]) -> Result<Vec<u8>, Engine
 
 /// The entries of a journal blob that is named by `first`.
 pub(super) fn decode_journal(document: &[u8], first: Seq) -> Result<Vec<JournalEntry>, EngineError> {
-    let mut reader = Reader::open(document, b"DWJN")?;
+    let mut reader = DocumentReader::open(document, b"DWJN")?;
     let (from, to) = (reader.seq()?, reader.seq()?);
     if from != first || to < from {
         return Err(malformed("its numbers contradict its name"));
@@ -210,7 +210,7 @@ impl PartWriter {
 
 /// The rows of a backup's part.
 pub(super) fn decode_part(document: &[u8], name: &BackupName, number: u32) -> Result<Vec<TableRows>, EngineError> {
-    let mut reader = Reader::open(document, b"DWBP")?;
+    let mut reader = DocumentReader::open(document, b"DWBP")?;
     if reader.array::<8>()? != name.id.to_be_bytes() || reader.u32()? != number || reader.u32()? != 0 {
         return Err(malformed("a part of another backup"));
     }
@@ -235,7 +235,7 @@ pub(super) fn decode_part(document: &[u8], name: &BackupName, number: u32) -> Re
     Ok(pieces)
 }
 
-fn value(reader: &mut Reader<'_>) -> Result<Value, EngineError> {
+fn value(reader: &mut DocumentReader<'_>) -> Result<Value, EngineError> {
     match reader.u8()? {
         0 => Ok(Value::Null),
         1 => reader.i64().map(Value::Int),
@@ -288,7 +288,7 @@ impl IndexDocument {
     }
 
     pub(super) fn decode(document: &[u8], name: &BackupName) -> Result<Self, EngineError> {
-        let mut reader = Reader::open(document, b"DWBX")?;
+        let mut reader = DocumentReader::open(document, b"DWBX")?;
         if reader.array::<8>()? != name.id.to_be_bytes() || reader.seq()? != name.cut {
             return Err(malformed("the index of another backup"));
         }

@@ -2,7 +2,7 @@
 
 use super::{
     anchor::Standing,
-    currency::{IDLE_PER_REQUEST, REQUESTS, Reason, Refusal, TICK, damage_refusal, is_due, is_fresh},
+    currency::{IDLE_PER_REQUEST, REQUESTS, Refusal, StaleReason, TICK, damage_refusal, is_due, is_fresh},
     safety::Safety,
 };
 use crate::{deployment::ownership::Places, error::EngineError};
@@ -54,7 +54,7 @@ impl Safety {
         if let Some(places) = self.currency.places.get()
             && let Some(lost) = places.directory_lost().await
         {
-            self.currency.refuse(Refusal { reason: Reason::Place, why: lost.to_string() });
+            self.currency.refuse(Refusal { reason: StaleReason::Place, why: lost.to_string() });
         }
         if !is_fresh(self.currency.known().looked) {
             // A store that does not answer proves nothing: what needs it fails by itself.
@@ -127,7 +127,7 @@ impl Safety {
         if let Some(places) = self.currency.places.get()
             && let Some(lost) = places.lost().await?
         {
-            return Ok(Some(Refusal { reason: Reason::Place, why: lost.to_string() }));
+            return Ok(Some(Refusal { reason: StaleReason::Place, why: lost.to_string() }));
         }
         Ok(match self.standing().await? {
             Standing::Newest => None,

@@ -4,7 +4,7 @@ use catalog::{Catalog, Remains, Seq};
 use std::{fmt, sync::Arc};
 
 /// Is told how far a recovery is.
-pub type Progress = dyn Fn(&str, u64) + Send + Sync;
+pub type RecoveryProgress = dyn Fn(&str, u64) + Send + Sync;
 
 /// A catalog that went on from a state of its store while the store went on too. It is only read.
 #[derive(Clone)]

@@ -7,7 +7,7 @@
 
 use super::{
     lost::{KEY_LEN_MAX, QUARANTINE},
-    options::{Progress, RecoveryOptions},
+    options::{RecoveryOptions, RecoveryProgress},
 };
 use crate::{
     blobs::{copy_name::parse_copy_name, open::fetch},
@@ -155,7 +155,7 @@ struct Run<'a> {
 pub(super) async fn recover_manifests(
     sources: Sources<'_>,
     options: &RecoveryOptions,
-    progress: &Progress,
+    progress: &RecoveryProgress,
 ) -> Result<Recovered, EngineError> {
     let keys = found_keys(&sources).await?;
     let mut run = Run { sources, keys, options, report: Recovered::default(), parts: BTreeMap::new() };

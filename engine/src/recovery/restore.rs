@@ -8,7 +8,7 @@ use super::{
     lost::{Hole, LostMutation, lost_mutation},
     merge::{Merge, Merged},
     names::{BackupName, Lineage, journal_name},
-    options::{Progress, RecoveryOptions},
+    options::{RecoveryOptions, RecoveryProgress},
     recovered::{self, Recovered, highest_epoch},
     safety::{LINEAGE_SETTING, SWEEP_FLOOR, SWEEP_FLOOR_SETTING, Safety, SweepFloor},
     ship::new_lineage,
@@ -93,7 +93,7 @@ pub async fn recover(
     stores: impl Future<Output = Result<Stores, EngineError>>,
     options: &RecoveryOptions,
     metrics: Arc<Metrics>,
-    progress: &Progress,
+    progress: &RecoveryProgress,
 ) -> Result<RecoveryReport, EngineError> {
     let fork = options.fork.as_ref().map(|fork| fork.0.clone());
     let recovery = Recovery::open(&mut config, stores, options.accept_unsealed_until, fork, metrics).await?;
@@ -187,7 +187,7 @@ impl Recovery {
         &self,
         config: &EngineConfig,
         options: &RecoveryOptions,
-        progress: &Progress,
+        progress: &RecoveryProgress,
     ) -> Result<RecoveryReport, EngineError> {
         let mut report = RecoveryReport::default();
         let named: Option<BackupName> = options.backup.as_deref().map(str::parse).transpose()?;
@@ -271,7 +271,7 @@ impl Recovery {
         named: Option<BackupName>,
         options: &RecoveryOptions,
         report: &mut RecoveryReport,
-        progress: &Progress,
+        progress: &RecoveryProgress,
     ) -> Result<(), EngineError> {
         let backup = match named {
             Some(name) => Some(name),
@@ -371,7 +371,12 @@ impl Recovery {
         }
     }
 
-    async fn import(&self, name: &BackupName, index: &IndexDocument, progress: &Progress) -> Result<(), EngineError> {
+    async fn import(
+        &self,
+        name: &BackupName,
+        index: &IndexDocument,
+        progress: &RecoveryProgress,
+    ) -> Result<(), EngineError> {
         let damaged = |part: usize, why: &str| {
             EngineError::Integrity(format!(
                 "part {part} of backup {name} {why}; another backup may be named with `--backup`"
@@ -404,7 +409,7 @@ impl Recovery {
         mut next: Seq,
         options: &RecoveryOptions,
         report: &mut RecoveryReport,
-        progress: &Progress,
+        progress: &RecoveryProgress,
     ) -> Result<(), EngineError> {
         let done = self.catalog.last_seq().await?;
         let mut sealed = false;

@@ -37,7 +37,7 @@ pub(super) const SWEEP_FLOOR: Duration = Duration::from_secs(7 * 86_400);
 /// How many shipments have ended well, and up to where the last of them came. The second may go
 /// back: a catalog may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Round {
+pub(super) struct Shipment {
     pub(super) number: u64,
     pub(super) seq: Seq,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Safety {
     /// What is kept on the backend's disk for when it is full.
     pub(super) reserve: OnceLock<Arc<Reserve>>,
     /// What the last shipment came to.
-    pub(super) shipped: watch::Sender<Round>,
+    pub(super) shipped: watch::Sender<Shipment>,
     /// Somebody waits for a shipment.
     pub(super) wanted: Notify,
     pub(super) currency: Currency,

@@ -1,11 +1,12 @@
 //! Shipping: journal rows leave the catalog for the backend as sealed blobs, in one chain
-//! (docs/format/journal-v1.md §4).
+//! (docs/format/journal-v1.md §4). A change is shipped within `backup.journal_seconds`; with 0, it
+//! is shipped before it is acknowledged.
 
 use super::{
-    currency::{Reason, Refusal},
+    currency::{Refusal, StaleReason},
     document::{LineageDocument, decode_journal, encode_journal},
     names::{Lineage, journal_name, lineage_name, sealed_lineage_name},
-    safety::{LINEAGE_SETTING, LineageSetting, Round, Safety},
+    safety::{LINEAGE_SETTING, LineageSetting, Safety, Shipment},
 };
 use crate::{deployment::keyring::random, error::EngineError, resources::clock::now_ms};
 use catalog::{CatalogError, Gate, JournalEntry, JournalMarks, Seq};
@@ -66,7 +67,7 @@ impl Safety {
         self.check_not_refused()?;
         let outcome = self.ship().await;
         if let Ok(report) = &outcome {
-            self.shipped.send_modify(|round| *round = Round { number: round.number + 1, seq: report.seq });
+            self.shipped.send_modify(|round| *round = Shipment { number: round.number + 1, seq: report.seq });
         }
         if outcome.is_err() {
             self.metrics.journal_errors_total.inc();
@@ -184,7 +185,7 @@ impl Safety {
     /// catalog does not.
     fn two_histories(&self, name: &BlobName) -> EngineError {
         let why = format!("{name} holds other mutations than this catalog: two catalogs write to one store");
-        let refusal = Refusal { reason: Reason::Beside, why: format!("{why}. {}", Reason::Beside.advice()) };
+        let refusal = Refusal { reason: StaleReason::Beside, why: format!("{why}. {}", StaleReason::Beside.advice()) };
         self.currency.refuse(refusal);
         EngineError::NotCurrent(why)
     }

@@ -39,7 +39,7 @@ pub(super) struct Vault {
 }
 
 /// A document that was read.
-pub(super) struct Opened {
+pub(super) struct OpenedDocument {
     pub(super) document: Vec<u8>,
     /// Whether it was sealed.
     pub(super) sealed: bool,
@@ -98,7 +98,7 @@ impl Vault {
     /// # Errors
     /// As [`Vault::read`]; [`EngineError::Integrity`] when it is not sealed in a store that has
     /// keys.
-    pub(super) async fn get(&self, name: &BlobName, kind: BlobKind) -> Result<Option<Opened>, EngineError> {
+    pub(super) async fn get(&self, name: &BlobName, kind: BlobKind) -> Result<Option<OpenedDocument>, EngineError> {
         match self.read(name, kind).await? {
             Some(found) => self.trust.check(name, found.sealed, &found.document).map(|()| Some(found)),
             None => Ok(None),
@@ -110,7 +110,11 @@ impl Vault {
     ///
     /// # Errors
     /// As [`Vault::read`].
-    pub(super) async fn get_trusted(&self, name: &BlobName, kind: BlobKind) -> Result<Option<Opened>, EngineError> {
+    pub(super) async fn get_trusted(
+        &self,
+        name: &BlobName,
+        kind: BlobKind,
+    ) -> Result<Option<OpenedDocument>, EngineError> {
         let found = self.read(name, kind).await?;
         Ok(found.filter(|found| self.trust.check(name, found.sealed, &found.document).is_ok()))
     }
@@ -120,7 +124,7 @@ impl Vault {
     /// # Errors
     /// [`EngineError::Integrity`] naming the blob when it is damaged or another one;
     /// [`EngineError::Other`] when it is sealed and its key cannot be opened.
-    pub(super) async fn read(&self, name: &BlobName, kind: BlobKind) -> Result<Option<Opened>, EngineError> {
+    pub(super) async fn read(&self, name: &BlobName, kind: BlobKind) -> Result<Option<OpenedDocument>, EngineError> {
         let Some(bytes) = self.bytes(name).await? else { return Ok(None) };
         let damaged = |error: &dyn std::fmt::Display| EngineError::Integrity(format!("{name} is damaged: {error}"));
         let header = bytes.get(..HEADER_LEN).ok_or_else(|| damaged(&"shorter than a header"))?;
@@ -132,7 +136,7 @@ impl Vault {
         let key = if sealed { Some(self.key(header.key_id).await?) } else { None };
         let (id, stored_len) = (id_of(name), bytes.len() as u64);
         let document = self.pool.run(move |_| document_of(&bytes, id, key.as_deref())).await?;
-        Ok(Some(Opened { document: document.map_err(|error| damaged(&error))?, sealed, stored_len }))
+        Ok(Some(OpenedDocument { document: document.map_err(|error| damaged(&error))?, sealed, stored_len }))
     }
 
     /// Whether there is a blob of this name.

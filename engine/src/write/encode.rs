@@ -94,6 +94,7 @@ pub(crate) fn encode_segment(
     segment: &SegmentPlan,
     metrics: &Metrics,
 ) -> EncodedSegment {
+    tracing::trace!(target: "path", "encode_segment()");
     let digest = segment_digest(plain);
     let plain_len = u32::try_from(plain.len()).unwrap_or(u32::MAX);
     let done = |coding, stored, footprint| EncodedSegment {

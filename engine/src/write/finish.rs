@@ -90,6 +90,7 @@ impl Finisher {
         object: &ObjectFacts,
         digest: [u8; 32],
     ) -> Result<Stored, EngineError> {
+        tracing::trace!(target: "path", "finish_blob()");
         let (view, base_view) = match content.view.take() {
             Some((view, base)) => (view, Some(base)),
             None => {
@@ -122,8 +123,7 @@ impl Finisher {
             }
             None => Some(tail),
         };
-        let bases: BTreeSet<BlobKey> = view.iter().map(|range| BlobKey(range.blob.0)).collect();
-        let bases: Vec<BlobKey> = bases.into_iter().collect();
+        let bases = Vec::from_iter(view.iter().map(|range| BlobKey(range.blob.0)).collect::<BTreeSet<_>>());
         let row = BlobRow {
             id: BlobKey(content.id.0),
             bucket: bucket.row.id,

@@ -112,6 +112,7 @@ impl Publisher {
         facts: Facts,
         terms: impl Into<Terms>,
     ) -> Result<Published, EngineError> {
+        tracing::trace!(target: "path", "publish()");
         let terms = terms.into();
         let (publisher, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
         let (content, sha256) = (staged.content, staged.sha256);
@@ -292,6 +293,7 @@ impl Publisher {
         facts: Facts,
         terms: impl Into<Terms>,
     ) -> Result<Published, EngineError> {
+        tracing::trace!(target: "path", "complete()");
         let Terms { precondition, lock, cause } = terms.into();
         let Completion { upload, parts, parts_digest } = completion;
         let id = VersionId(random()?);

@@ -93,6 +93,7 @@ impl Stager {
         E: Send,
         D: BodyDigest,
     {
+        tracing::trace!(target: "path", "stage()");
         if len.is_some_and(|len| len > BLOB_PLAIN_LEN_MAX) {
             return Err(EngineError::TooLarge.into());
         }

@@ -251,7 +251,7 @@ pub(super) fn check_content_type(parts: &Parts, empty: bool) -> Result<(), Admin
     if json {
         return Ok(());
     }
-    Err(AdminError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "a body is sent as Content-Type: application/json"))
+    Err(AdminError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be Content-Type: application/json"))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ const ID_LEN: usize = 16;
 
 impl AdminService {
     fn recent(&self) -> Result<&Recent, AdminError> {
-        let none = || AdminError::new(StatusCode::SERVICE_UNAVAILABLE, "no server runs: nobody answers requests");
+        let none = || AdminError::new(StatusCode::SERVICE_UNAVAILABLE, "no server is running");
         self.recent.get().map(|recent| &**recent).ok_or_else(none)
     }
 

@@ -93,7 +93,7 @@ impl Accounts {
         let catalog = Catalogued::read(&store).await?;
         if !catalog.lost.is_empty() {
             let lost: Vec<_> = catalog.lost.iter().map(|lost| lost.name.as_str()).collect();
-            tracing::error!(?lost, "accounts in the catalog are sealed under a KEK that is gone: make them anew");
+            tracing::error!(?lost, "accounts in the catalog are sealed under a lost KEK: create them again");
         }
         let state = State { file, catalog };
         let freshness = Arc::new(freshness);
@@ -209,10 +209,10 @@ impl Accounts {
                 Some(why) if is_known => {
                     tracing::warn!(
                         why,
-                        "the catalog does not say whether accounts have changed: soon only root is served"
+                        "the catalog does not answer whether accounts have changed: soon only root is served"
                     );
                 }
-                None if !is_known => tracing::info!("the catalog says again whether accounts have changed"),
+                None if !is_known => tracing::info!("the catalog answers again whether accounts have changed"),
                 _ => {}
             }
             is_known = why.is_none();

@@ -64,13 +64,13 @@ pub(super) struct EstimateFlags {
     /// Compression to estimate with
     #[arg(long, value_enum, default_value_t = Reduction::Delta)]
     compression: Reduction,
-    /// Directory for the temporary store; the system's temporary directory when left out
+    /// Directory for the temporary store; the system's temporary directory if omitted
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
     /// A table of prices (docs/reference/prices.toml)
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// Address of the S3 store; AWS when left out
+    /// Address of the S3 store; AWS if omitted
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
     /// Allow an http:// address of another machine: others on the network can read the traffic

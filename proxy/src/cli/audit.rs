@@ -30,13 +30,14 @@ const LINES_MAX: usize = 1000;
 /// Lines that are searched for: those that every flag fits.
 #[derive(Args)]
 pub(super) struct SearchFlags {
-    /// Of this user; owner for callers of the socket, token for those of the admin listener
+    /// Only lines of this user; owner for callers of the socket, token for those of the admin
+    /// listener
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// About this operation, admin path or job, such as DeleteObject
+    /// Only lines about this operation, admin path or job, such as DeleteObject
     #[arg(long, value_name = "OPERATION")]
     action: Option<String>,
-    /// About this bucket
+    /// Only lines about this bucket
     #[arg(long)]
     bucket: Option<String>,
     /// From this time on: 2026-11-24T13:00:00Z, or how long ago, such as 2h
@@ -45,26 +46,26 @@ pub(super) struct SearchFlags {
     /// Before this time
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
-    /// About the request with this id
+    /// Only lines about the request with this id
     #[arg(long, value_name = "ID")]
     request_id: Option<String>,
-    /// Only the newest so many
+    /// Print only this many, the newest
     #[arg(short = 'n', long, value_name = "COUNT")]
     limit: Option<usize>,
 }
 
 #[derive(Subcommand)]
 pub(super) enum AuditAction {
-    /// Follow the chain of hashes from the first line to the last: is the log whole
+    /// Verify the chain of hashes from the first line to the last
     Verify,
     /// Print the lines about a user, action, bucket, time or request
     Search(SearchFlags),
     /// Print the newest lines
     Tail {
-        /// How many
+        /// Print this many
         #[arg(short = 'n', long, default_value_t = 10, value_name = "COUNT")]
         lines: usize,
-        /// Go on with lines as they are written
+        /// Keep printing lines as they are written
         #[arg(long)]
         follow: bool,
     },

@@ -13,7 +13,7 @@ const JOBS: [&str; 2] = ["converter", "convert"];
 
 #[derive(Args)]
 pub(super) struct ConvertFlags {
-    /// s3://BUCKET or s3://BUCKET/PREFIX; all deferred content when left out
+    /// s3://BUCKET or s3://BUCKET/PREFIX; all deferred content if omitted
     location: Option<String>,
     /// Compression of the content; for a whole bucket this becomes its setting
     #[arg(long, value_name = "HOW", value_parser = ["off", "zstd", "delta"])]

@@ -70,7 +70,7 @@ pub(super) async fn rebuild(config: ServeConfig) -> Outcome {
     let whole = remains.is_whole();
     tracing::warn!(
         file = %aside.display(), unshipped = remains.entries.len(), whole,
-        "the damaged catalog is set aside and made again from the store"
+        "the damaged catalog is set aside and rebuilt from the store"
     );
     // Mutations that cannot be read any more may have left blobs: their manifests tell of them.
     let options = RecoveryOptions {
@@ -96,7 +96,7 @@ pub(super) async fn rebuild(config: ServeConfig) -> Outcome {
             kind = lost.kind,
             key = lost.key,
             why = lost.why,
-            "a mutation could not be made again"
+            "a mutation could not be replayed"
         );
     }
     let recovered = report.recovered.as_ref().map_or(0, |recovered| recovered.versions.len());

@@ -33,10 +33,10 @@ const BUCKET: &str = "releases";
 
 #[derive(Args)]
 pub(super) struct DemoFlags {
-    /// Keep the demo's store in this directory, which must not be there yet
+    /// Keep the demo's store in this directory, which must not exist yet
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// End after the figures instead of serving the console
+    /// Exit after the figures instead of serving the console
     #[arg(long)]
     once: bool,
 }
@@ -52,7 +52,7 @@ pub(super) struct Demo {
 pub(super) async fn demo(flags: DemoFlags) -> Result<Option<Demo>, Failure> {
     let (folder, temporary) = match flags.folder {
         Some(folder) if folder.exists() => {
-            return Err(Failure(format!("{} is there already: name another folder", folder.display())));
+            return Err(Failure(format!("{} already exists: name another folder", folder.display())));
         }
         Some(folder) => (folder, None),
         None => {

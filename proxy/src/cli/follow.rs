@@ -76,7 +76,7 @@ async fn follow(answerer: &Answerer, job: &str, run: i64, quiet: bool) -> Result
 /// What a run that ended gave. `over`: another run began since, so its report is gone.
 fn outcome(job: &str, seen: &Value, over: bool) -> Result<Value, Failure> {
     if over {
-        return Err(Failure(format!("{job} ended, and runs again since: its report is gone")));
+        return Err(Failure(format!("{job} ended and has started again: its report is no longer available")));
     }
     match seen["last_result"].as_str() {
         Some("ok") => Ok(seen["last_outcome"].clone()),

@@ -13,12 +13,12 @@ const PAGE: usize = 1000;
 
 #[derive(Args)]
 pub(super) struct ListFlags {
-    /// s3://BUCKET or s3://BUCKET/PREFIX; the buckets when left out
+    /// s3://BUCKET or s3://BUCKET/PREFIX; the buckets if omitted
     location: Option<String>,
     /// List every key below the prefix, not one level
     #[arg(long, short)]
     recursive: bool,
-    /// List at most so many entries
+    /// List at most this many entries
     #[arg(long, value_name = "COUNT", default_value_t = 1000)]
     limit: usize,
 }

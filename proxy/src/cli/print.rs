@@ -337,7 +337,7 @@ pub(super) fn estimate(found: &Value) -> String {
         bytes(number(&sample["stored_bytes"]))
     );
     let ratio = logical as f64 / number(&stored["predicted"]).max(1) as f64;
-    let _ = writeln!(text, "stored   {} (19 times of 20): {ratio:.2} times less", interval(stored));
+    let _ = writeln!(text, "stored   {} (95 % interval): {ratio:.2}× smaller", interval(stored));
     for class in found["classes"].as_array().into_iter().flatten() {
         let _ = writeln!(
             text,

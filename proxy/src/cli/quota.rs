@@ -8,22 +8,22 @@ use std::fmt::Write as _;
 /// What to do with quotas.
 #[derive(Subcommand)]
 pub(super) enum QuotaAction {
-    /// Show every quota that was set, and what is held
+    /// Show every quota and the current usage
     List,
-    /// Show the quota of a bucket or user, and what it holds
+    /// Show the quota and the current usage of a bucket or user
     Show(Whose),
-    /// Set the quota of a bucket or user; a limit that is left out is none
+    /// Set the quota of a bucket or user; an omitted limit is unlimited
     Set {
         #[command(flatten)]
         whose: Whose,
-        /// Most bytes, as clients wrote them: versions and parts of open uploads; 10GiB or a number
+        /// Maximum bytes as clients wrote them, versions and parts of open uploads; such as 10GiB
         #[arg(long, value_name = "SIZE", required_unless_present = "objects")]
         bytes: Option<String>,
-        /// Most versions
+        /// Maximum number of versions
         #[arg(long, value_name = "COUNT")]
         objects: Option<u64>,
     },
-    /// Take the quota of a bucket or user away
+    /// Remove the quota of a bucket or user
     Clear(Whose),
 }
 
@@ -79,8 +79,11 @@ pub(super) fn print(told: &Value) -> String {
             _ => format!("owner {}", quota["owner"].as_str().unwrap_or_default()),
         };
         let of = |what: &str| {
-            let limit = quota["limits"][what].as_u64().map_or_else(|| "no limit".to_owned(), |most| most.to_string());
-            format!("{} of {limit} {what}", quota["held"][what])
+            let held = &quota["held"][what];
+            match quota["limits"][what].as_u64() {
+                Some(limit) => format!("{held} of {limit} {what}"),
+                None => format!("{held} {what} (no limit)"),
+            }
         };
         let _ = writeln!(text, "{whose}: {}, {}", of("bytes"), of("objects"));
     }
@@ -94,10 +97,10 @@ mod tests {
     #[test]
     fn quotas_are_told_in_a_line_each() {
         let bucket = json!({"bucket": "b", "limits": {"bytes": 10}, "held": {"bytes": 7, "objects": 2}});
-        assert_eq!(print(&bucket), "bucket b: 7 of 10 bytes, 2 of no limit objects");
+        assert_eq!(print(&bucket), "bucket b: 7 of 10 bytes, 2 objects (no limit)");
         let owner = json!({"user": "", "owner": "0f", "limits": null, "held": {"bytes": 0, "objects": 0}});
         let both = json!({"quotas": [bucket, owner]});
-        assert!(print(&both).ends_with("\nowner 0f: 0 of no limit bytes, 0 of no limit objects"), "{}", print(&both));
+        assert!(print(&both).ends_with("\nowner 0f: 0 bytes (no limit), 0 objects (no limit)"), "{}", print(&both));
         assert_eq!(print(&json!({"quotas": []})), "no quota is set");
     }
 }

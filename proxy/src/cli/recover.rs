@@ -21,22 +21,21 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// What to do about a journal that is not whole.
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct Trouble {
-    /// Give up all changes from a damaged or missing journal blob on
+pub(super) struct DamageOptions {
+    /// Discard all changes from the first damaged or missing journal blob on
     #[arg(long)]
     stop_at_damage: bool,
     /// Continue after missing journal blobs, and list the changes that are lost
     #[arg(long, conflicts_with = "stop_at_damage")]
     accept_hole: bool,
-    /// Accept unsealed documents up to this mutation, although the store has keys: it was
-    /// sealed later
+    /// Accept unsealed documents up to this mutation, for a store that was sealed only later
     #[arg(long, value_name = "SEQ")]
     accept_unsealed_until: Option<i64>,
 }
 
 /// What a restore is told; a rebuild is told more.
-pub(super) fn options(backup: Option<String>, trouble: &Trouble) -> RecoveryOptions {
-    let Trouble { stop_at_damage, accept_hole, accept_unsealed_until } = *trouble;
+pub(super) fn options(backup: Option<String>, trouble: &DamageOptions) -> RecoveryOptions {
+    let DamageOptions { stop_at_damage, accept_hole, accept_unsealed_until } = *trouble;
     RecoveryOptions {
         backup,
         manifests: false,
@@ -52,7 +51,7 @@ pub(super) fn options(backup: Option<String>, trouble: &Trouble) -> RecoveryOpti
 
 /// What a merge is told.
 pub(super) fn merge_options() -> RecoveryOptions {
-    options(None, &Trouble { stop_at_damage: false, accept_hole: false, accept_unsealed_until: None })
+    options(None, &DamageOptions { stop_at_damage: false, accept_hole: false, accept_unsealed_until: None })
 }
 
 /// As S3 makes it: the digest of the parts' digests.
@@ -88,7 +87,7 @@ pub(super) async fn list(config: ServeConfig, json: bool) -> Outcome {
 }
 
 /// Lines on stderr for whoever watches.
-fn progress(json: bool) -> Box<engine::Progress> {
+fn progress(json: bool) -> Box<engine::RecoveryProgress> {
     if json || !io::stderr().is_terminal() {
         return Box::new(|_, _| {});
     }

@@ -31,14 +31,14 @@ impl ScrubFlags {
         let older_than_s = match &self.older_than {
             None => 0,
             Some(text) => parse_duration(text)
-                .ok_or_else(|| Failure(format!("--older-than: {text:?} is no duration such as 30d")))?
+                .ok_or_else(|| Failure(format!("--older-than: expected a duration such as 30d, not {text:?}")))?
                 .as_secs(),
         };
         let rate = match &self.bytes_per_second {
             None => 0,
             Some(text) => parse_size(text)
                 .filter(|rate| *rate > 0)
-                .ok_or_else(|| Failure(format!("--bytes-per-second: {text:?} is no size such as 50MiB")))?,
+                .ok_or_else(|| Failure(format!("--bytes-per-second: expected a size such as 50MiB, not {text:?}")))?,
         };
         Ok(json!({ "percent": self.percent, "older_than_s": older_than_s, "bytes_per_second": rate }))
     }
@@ -64,22 +64,22 @@ pub(super) fn verdict(report: &Value) -> Outcome {
     let damaged = list(report, "blobs").len();
     if damaged > 0 {
         let affected = list(report, "affected").len();
-        return Err(Failure(format!("{damaged} blobs are damaged; they reach {affected} objects")));
+        return Err(Failure(format!("{damaged} blobs are damaged; {affected} objects are affected")));
     }
     let count = |name: &str| report["counts"][name].as_u64().filter(|blobs| *blobs > 0);
     if let Some(blobs) = count("copy_only") {
         return Err(Failure(format!("{blobs} blobs are damaged and are read from their second copies")));
     }
     if let Some(unreachable) = count("unreachable") {
-        return Err(Failure(format!("{unreachable} blobs could not be asked for")));
+        return Err(Failure(format!("{unreachable} blobs could not be read: their backend did not answer")));
     }
     let documents = |name: &str| report["recovery"][name].as_u64().unwrap_or(0);
     match (documents("damaged"), documents("unreachable")) {
         (0, 0) => Ok(()),
-        (0, unreachable) => Err(Failure(format!("{unreachable} documents of recovery could not be asked for"))),
-        (damaged, _) => {
-            Err(Failure(format!("{damaged} documents of recovery are damaged, and could not be written again")))
+        (0, unreachable) => {
+            Err(Failure(format!("{unreachable} documents of recovery could not be read: their backend did not answer")))
         }
+        (damaged, _) => Err(Failure(format!("{damaged} documents of recovery are damaged and could not be repaired"))),
     }
 }
 

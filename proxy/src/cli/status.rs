@@ -35,7 +35,7 @@ fn screen(told: &Value) -> String {
     };
     let health = match (told["health"]["ready"] == true, told["served"] == true) {
         (true, true) => "ready".to_owned(),
-        (true, false) => "well; no server runs".to_owned(),
+        (true, false) => "OK; no server is running".to_owned(),
         (false, _) => format!("not ready: {}", word(&told["health"]["reason"])),
     };
     line("health", &health);

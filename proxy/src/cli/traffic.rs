@@ -18,13 +18,13 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 
 #[derive(Args)]
 pub(super) struct TopFlags {
-    /// What a line is about
+    /// Group lines by
     #[arg(long, value_enum, default_value_t = By::Both)]
     by: By,
-    /// Seconds between two looks
+    /// Seconds between updates
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     interval: f64,
-    /// Look for one interval, print it, and end
+    /// Print one interval and exit
     #[arg(long)]
     once: bool,
 }
@@ -163,13 +163,13 @@ pub(super) struct RequestsFlags {
     /// Only this status, such as 404, or class, such as 5xx
     #[arg(long)]
     status: Option<String>,
-    /// Only requests that took at least so many milliseconds
+    /// Only requests that took at least this many milliseconds
     #[arg(long, value_name = "MILLISECONDS")]
     slower: Option<u64>,
-    /// The newest so many
+    /// Show this many, the newest
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20)]
     limit: usize,
-    /// Go on with requests as they end
+    /// Keep printing requests as they complete
     #[arg(long, conflicts_with = "id")]
     follow: bool,
 }
@@ -268,7 +268,7 @@ fn trace(request: &Value) -> String {
     let code = known("code").map(|code| format!(" {code}")).unwrap_or_default();
     let _ = writeln!(text, "request   {}", word(&request["request_id"]));
     let _ = writeln!(text, "began     {}", date(&request["at_ms"]));
-    let _ = writeln!(text, "what      {} {}: {}{code}", word(&request["op"]), object(request), request["status"]);
+    let _ = writeln!(text, "call      {} {}: {}{code}", word(&request["op"]), object(request), request["status"]);
     let via = known("via").map(|via| format!(" through {via}")).unwrap_or_default();
     let by = known("program").map(|program| format!(", by {program}")).unwrap_or_default();
     let user = known("user").unwrap_or("nobody who signed");
@@ -340,7 +340,7 @@ mod tests {
         });
         let expected = "request   4D05EAEF5F682042\n\
                         began     1970-01-01T00:00:00.000Z\n\
-                        what      GetObject b/a\\nb: 404 NoSuchKey\n\
+                        call      GetObject b/a\\nb: 404 NoSuchKey\n\
                         from      nobody who signed at 203.0.113.7 through 10.0.0.1, by aws-cli/2\n\
                         bytes     0 B in, 300 B out\n    1.250 ms  allowed\n    9.000 ms  complete\n";
         assert_eq!(trace(&request), expected);

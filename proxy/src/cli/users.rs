@@ -23,7 +23,8 @@ pub(super) enum UsersAction {
     Add {
         /// The user's name
         user: String,
-        /// A policy it gets: admin, readwrite, readonly or one of yours; may be given several times
+        /// A policy for the user: admin, readwrite, readonly or one of yours; may be given several
+        /// times
         #[arg(long = "policy", value_name = "POLICY")]
         policies: Vec<String>,
         /// A group it joins; may be given several times
@@ -32,7 +33,7 @@ pub(super) enum UsersAction {
         /// The address by which grants may name its account
         #[arg(long)]
         email: Option<String>,
-        /// The canonical id of its account, 64 hex digits; the account of root unless given
+        /// The canonical id of its account, 64 hex digits; root's account if omitted
         #[arg(long, value_name = "ID")]
         canonical_id: Option<String>,
         /// Add it without a key
@@ -76,10 +77,10 @@ pub(super) enum UsersAction {
 /// A key pair that the caller chose.
 #[derive(Args)]
 pub(super) struct PairFlags {
-    /// The access key; made when left out
+    /// The access key; generated if omitted
     #[arg(long, value_name = "ID")]
     access_key_id: Option<String>,
-    /// The secret: env:NAME, file:PATH or itself; made when left out
+    /// The secret: env:NAME, file:PATH or literally; generated if omitted
     #[arg(long, value_name = "SECRET")]
     secret_access_key: Option<String>,
 }
@@ -127,7 +128,7 @@ pub(super) enum GroupsAction {
         /// The group's name
         group: String,
     },
-    /// Remove a group that nobody is in
+    /// Remove a group without members
     Remove {
         /// The group's name
         group: String,
@@ -165,7 +166,7 @@ pub(super) enum PoliciesAction {
         /// A file with its document, JSON
         file: PathBuf,
     },
-    /// Remove a policy that nobody has
+    /// Remove a policy that is attached to nobody
     Remove {
         /// The policy's name
         policy: String,

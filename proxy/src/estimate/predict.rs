@@ -17,7 +17,7 @@ const REST_RUNS_MAX: usize = 500;
 /// What content may take at most, headers and tables included.
 const SHARE_MAX: f64 = 1.02;
 
-/// Stored bytes with an interval that is meant to hold 19 times of 20.
+/// Stored bytes with a 95 % interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Prediction {
     /// The best guess.

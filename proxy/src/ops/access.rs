@@ -50,6 +50,7 @@ struct Asked<'a> {
 /// # Errors
 /// `NoSuchBucket`, told to everybody, as S3 does, but by DeleteObjects; `AccessDenied`.
 pub async fn admit(mut request: S3Request) -> Result<S3Request> {
+    tracing::trace!(target: "path", "admit()");
     match request.operation {
         // A preflight is about a request that is still to come; who sends a form stands in it.
         Operation::OptionsObject | Operation::PostObject => return Ok(request),

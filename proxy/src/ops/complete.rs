@@ -29,15 +29,16 @@ use s3_wire::{
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 
-/// The least a part but the last must have: 5 MiB.
+/// The smallest part, except for the last one: 5 MiB.
 const PART_BYTES_MIN: u64 = 5 << 20;
-/// The most an object may have: 5 TiB.
+/// The largest object: 5 TiB. A single PUT or part has at most `PUT_BYTES_MAX` (`request.rs`).
 const OBJECT_BYTES_MAX: u64 = 5 << 40;
 /// Rows of parts read at once.
 const PARTS_PAGE: usize = 1000;
 
 /// Completes an upload.
 pub(super) async fn complete(request: &S3Request, body: &mut RequestBody) -> Result<Answer> {
+    tracing::trace!(target: "path", "complete()");
     let here = request.in_bucket().await?;
     let key = request.key()?.to_owned();
     let claims = Claims::without_checksum(&request.headers, &request.payload)?;

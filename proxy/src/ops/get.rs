@@ -23,6 +23,7 @@ use std::{ops::Range, time::SystemTime};
 
 /// Answers with an object's content, or a range of it.
 pub(super) async fn get_object(request: &S3Request) -> Result<Answer> {
+    tracing::trace!(target: "path", "get_object()");
     let here = request.in_bucket().await?;
     let key = request.key()?;
     let engine = &request.service.engine;

@@ -34,6 +34,7 @@ pub(super) async fn answer_late(
     mut work: BoxFuture<'static, Result<Done>>,
     in_error: impl FnOnce(S3Error) -> S3Error + Send + 'static,
 ) -> Result<Answer> {
+    tracing::trace!(target: "path", "answer_late()");
     if let Ok(done) = tokio::time::timeout(PATIENCE, &mut work).await {
         return done.map(|done| done.answer);
     }

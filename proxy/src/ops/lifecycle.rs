@@ -6,7 +6,7 @@ use super::{
     request::{Answer, InBucket, Result, S3Request, document_of_text, empty, ms_of, set, time_of},
 };
 use catalog::UnixMs;
-use engine::lifecycle::{Calendar, Candidate, Expires, LIFECYCLE, Lifecycle, LifecycleRule, Noncurrent};
+use engine::lifecycle::{Calendar, Expires, LIFECYCLE, Lifecycle, LifecycleRule, Noncurrent, RuleSubject};
 use http::{HeaderMap, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use s3_wire::{
@@ -90,7 +90,7 @@ impl InBucket<'_> {
         modified_ms: UnixMs,
     ) -> Result<()> {
         let Some(lifecycle) = self.lifecycle()? else { return Ok(()) };
-        let candidate = Candidate { key, size, tags, modified_ms };
+        let candidate = RuleSubject { key, size, tags, modified_ms };
         if let Some((at_ms, rule)) = lifecycle.expiry(&candidate, Calendar::REAL) {
             let rule = utf8_percent_encode(rule, RULE_ID);
             let value = format!("expiry-date=\"{}\", rule-id=\"{rule}\"", http_date(time_of(at_ms)));

@@ -17,6 +17,7 @@ use s3_wire::{
 
 /// Stores the body as the key's current version.
 pub(super) async fn put_object(request: &S3Request, body: &mut RequestBody) -> Result<Answer> {
+    tracing::trace!(target: "path", "put_object()");
     let key = request.key()?;
     let here = request.in_bucket().await?.writing(key)?;
     let mut facts = object_facts::from_headers(&request.headers)?;

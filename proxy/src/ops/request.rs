@@ -118,7 +118,7 @@ pub struct S3Request {
     pub found: Option<BucketHandle>,
     /// Whether the access log may show the key.
     pub key_shows: Arc<AtomicBool>,
-    /// Set when stored bytes are not what they should be.
+    /// Set when stored bytes are missing or damaged.
     pub damage: Arc<OnceLock<String>>,
 }
 

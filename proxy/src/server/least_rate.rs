@@ -1,5 +1,6 @@
 //! A reader that takes next to nothing holds memory that others wait for: it is let go while they
-//! do.
+//! do. Who stops altogether meets the stall timeout: a download's in `io.rs`, an upload's in
+//! `ops/body.rs`.
 
 use prometheus::IntCounter;
 use std::{

@@ -153,7 +153,7 @@ impl RequestRecord {
         self.0.key_shows.clone()
     }
 
-    /// Set by whoever finds that stored bytes are not what they should be: why, in words.
+    /// Set by whoever finds that stored bytes are missing or damaged: why, in words.
     pub fn damage(&self) -> Arc<OnceLock<String>> {
         self.0.damage.clone()
     }
@@ -308,7 +308,7 @@ impl Inner {
             bucket = self.bucket,
             key = self.key_shows.load(Ordering::Relaxed).then_some(self.key.as_str()),
             why,
-            "stored bytes are not what they should be"
+            "stored bytes are missing or damaged"
         );
         if let Some(audit) = &self.audit {
             audit.write(self.entry(Kind::Corruption).with("why", why));

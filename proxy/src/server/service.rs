@@ -119,6 +119,7 @@ impl S3Service {
     pub async fn answer(self: Arc<Self>, peer: Option<IpAddr>, request: Request<Incoming>) -> Response<ResponseBody> {
         let ids = RequestIds::new(random_u64(), self.host_id.clone());
         let span = tracing::info_span!("request", id = %ids.request_id);
+        tracing::trace!(target: "path", "answer()");
         self.answer_in_span(peer, request, ids).instrument(span).await
     }
 

@@ -1,4 +1,4 @@
-//! Parameters of multipart uploads.
+//! Parameters of multipart uploads. The operations bound sizes (`proxy/src/ops/complete.rs`).
 
 use super::{
     conditions::parse_moment,

@@ -1,4 +1,5 @@
-//! The verifier.
+//! Compares a request's signature with the one that its secret gives. How far the client's clock
+//! may be off, and when a presigned URL expires, is checked before, in `presented.rs`.
 
 use super::{
     ChunkSigner, CredentialStore, NoSecret, Presented, Scope, SecretKey, SigningService,

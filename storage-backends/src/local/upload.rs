@@ -95,8 +95,9 @@ impl Temp {
         Ok(Self(OnPool::new(TempFile { disk: store.disk.clone(), file, path, len: 0 })))
     }
 
-    /// Makes the file durable, then its name, and only then reports it.
-    fn publish(mut self, store: &Store, name: BlobName) -> Result<Published> {
+    /// Makes the file durable, then its name, and only then reports it. A failed sync is not tried
+    /// again, since the kernel may have dropped the pages: the file goes and the upload fails.
+    fn publish(mut self, store: &Store, name: BlobName) -> Result<NamedFile> {
         let place = layout::place(&name);
         let temp = &mut *self.0;
         if store.options.sync {
@@ -114,7 +115,7 @@ impl Temp {
             _ => disk_error("name", &name, error),
         })?;
         temp.path = None;
-        let published = Published(OnPool::new(Unpublish {
+        let published = NamedFile(OnPool::new(Unpublish {
             disk: store.disk.clone(),
             file: Some(place.file),
             stored_len: temp.len,
@@ -146,7 +147,7 @@ impl Drop for TempFile {
 
 /// A named blob that nobody has been told about. Dropping it, because the directory could not be
 /// synced or because the caller went away, removes the name again.
-struct Published(OnPool<Unpublish>);
+struct NamedFile(OnPool<Unpublish>);
 
 struct Unpublish {
     disk: Arc<dyn Disk>,
@@ -155,7 +156,7 @@ struct Unpublish {
     stored_len: u64,
 }
 
-impl Published {
+impl NamedFile {
     fn keep(mut self) -> PutReceipt {
         self.0.file = None;
         PutReceipt { stored_len: self.0.stored_len }

@@ -51,7 +51,7 @@ impl PlainBucket {
             let asked =
                 Asked { method: Method::DELETE, target: format!("{target}?{upload}"), ..Asked::get(String::new()) };
             if let Err(error) = self.requests.send(asked).await {
-                tracing::warn!(%error, "an upload could not be given up: its parts stay in the bucket");
+                tracing::warn!(%error, "an upload could not be aborted: its parts stay in the bucket");
             }
         }
         written

@@ -34,16 +34,16 @@ impl BucketTarget {
         match self.try_write(reader, &format!("{}{key}", self.prefix), object).await {
             // Of this object alone: its key or a header cannot be sent, or the store gave back
             // something else.
-            Err(Trouble::Backend(error)) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Corrupt) => {
+            Err(CopyError::Backend(error)) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Corrupt) => {
                 Ok(Fate::Failed(error.to_string()))
             }
-            Err(Trouble::Backend(error)) => Err(error.into()),
-            Err(Trouble::Engine(error)) => Err(error),
+            Err(CopyError::Backend(error)) => Err(error.into()),
+            Err(CopyError::Engine(error)) => Err(error),
             Ok(fate) => Ok(fate),
         }
     }
 
-    async fn try_write(&self, reader: &ObjectReader, key: &str, object: &OpenObject) -> Result<Fate, Trouble> {
+    async fn try_write(&self, reader: &ObjectReader, key: &str, object: &OpenObject) -> Result<Fate, CopyError> {
         let size = object.info.version.size;
         if !self.overwrite
             && let Some(found) = self.store.head(key).await?
@@ -73,7 +73,7 @@ impl BucketTarget {
         });
         let written = self.writer.write(key, &put, body.boxed()).await;
         if let Some(error) = failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            return Err(Trouble::Engine(error));
+            return Err(CopyError::Engine(error));
         }
         written?;
         let sha256 = digest.lock().unwrap_or_else(PoisonError::into_inner).clone().finalize();
@@ -84,7 +84,7 @@ impl BucketTarget {
     }
 
     /// SHA-256 of an object as the store gives it back.
-    async fn digest_of(&self, reader: &ObjectReader, key: &str, size: u64) -> Result<[u8; 32], Trouble> {
+    async fn digest_of(&self, reader: &ObjectReader, key: &str, size: u64) -> Result<[u8; 32], CopyError> {
         let changed = || BackendError::new(ErrorKind::Corrupt, "the object that was written is another now");
         let found = self.store.head(key).await?.filter(|found| found.len == size).ok_or_else(changed)?;
         let mut digest = Sha256::new();
@@ -94,7 +94,7 @@ impl BucketTarget {
             let PlainRead::Bytes(pieces) = self.store.read(key, &found.etag, at..end).await? else {
                 return Err(changed().into());
             };
-            digest = reader.hash_pool.hash_all(digest, pieces.map_err(Trouble::from)).await?;
+            digest = reader.hash_pool.hash_all(digest, pieces.map_err(CopyError::from)).await?;
             at = end;
         }
         Ok(digest.finalize().into())
@@ -102,18 +102,18 @@ impl BucketTarget {
 }
 
 /// Why an object was not written.
-enum Trouble {
+enum CopyError {
     Backend(BackendError),
     Engine(EngineError),
 }
 
-impl From<BackendError> for Trouble {
+impl From<BackendError> for CopyError {
     fn from(error: BackendError) -> Self {
         Self::Backend(error)
     }
 }
 
-impl From<EngineError> for Trouble {
+impl From<EngineError> for CopyError {
     fn from(error: EngineError) -> Self {
         Self::Engine(error)
     }

@@ -23,7 +23,7 @@ impl Jobs {
         loop {
             match self.start_due_jobs(urgency).await {
                 Ok(_) => urgency = Urgency::Routine,
-                Err(error) => tracing::warn!(%error, "the catalog could not be asked which jobs are due"),
+                Err(error) => tracing::warn!(%error, "the catalog could not be queried for due jobs"),
             }
             tokio::select! {
                 () = self.stopping.cancelled() => return,

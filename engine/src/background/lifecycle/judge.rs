@@ -1,7 +1,7 @@
 //! What a bucket's rules say of versions, in the order of their listing. Removes nothing: the job
 //! `lifecycle` and its dry run both ask here.
 
-use super::rules::{Calendar, Candidate, Lifecycle};
+use super::rules::{Calendar, Lifecycle, RuleSubject};
 use crate::{bucket::BucketHandle, error::EngineError, read::object::ReadPath};
 use catalog::{Precondition, UnixMs, Version};
 use std::collections::BTreeMap;
@@ -89,6 +89,6 @@ impl Judge<'_> {
     }
 }
 
-fn candidate<'a>(version: &'a Version, tags: &'a BTreeMap<String, String>) -> Candidate<'a> {
-    Candidate { key: &version.key, size: version.size, tags, modified_ms: version.modified_ms }
+fn candidate<'a>(version: &'a Version, tags: &'a BTreeMap<String, String>) -> RuleSubject<'a> {
+    RuleSubject { key: &version.key, size: version.size, tags, modified_ms: version.modified_ms }
 }

@@ -63,7 +63,7 @@ pub struct Noncurrent {
 
 /// What a rule looks at.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate<'a> {
+pub struct RuleSubject<'a> {
     /// The key.
     pub key: &'a str,
     /// The version's size in bytes.
@@ -100,7 +100,7 @@ impl Calendar {
 }
 
 impl LifecycleRule {
-    fn concerns(&self, candidate: &Candidate<'_>) -> bool {
+    fn concerns(&self, candidate: &RuleSubject<'_>) -> bool {
         candidate.key.starts_with(&self.prefix)
             && self.larger_than.is_none_or(|size| candidate.size > size)
             && self.smaller_than.is_none_or(|size| candidate.size < size)
@@ -126,7 +126,7 @@ impl Lifecycle {
     }
 
     /// When a current version goes, and by which rule: the first moment of all.
-    pub fn expiry(&self, candidate: &Candidate<'_>, calendar: Calendar) -> Option<(UnixMs, &str)> {
+    pub fn expiry(&self, candidate: &RuleSubject<'_>, calendar: Calendar) -> Option<(UnixMs, &str)> {
         let due = |rule: &&LifecycleRule| rule.concerns(candidate);
         let of_rule = |rule: &'_ LifecycleRule| rule.expires_at(candidate.modified_ms, calendar);
         let rules = self.rules.iter().filter(due);
@@ -138,7 +138,7 @@ impl Lifecycle {
     /// that are not current either.
     pub fn drops_noncurrent(
         &self,
-        candidate: &Candidate<'_>,
+        candidate: &RuleSubject<'_>,
         since_ms: UnixMs,
         newer: u32,
         now_ms: UnixMs,
@@ -201,8 +201,8 @@ mod tests {
         LifecycleRule { id: format!("of {prefix}"), prefix: prefix.into(), ..LifecycleRule::default() }
     }
 
-    fn candidate<'a>(key: &'a str, size: u64, tags: &'a BTreeMap<String, String>) -> Candidate<'a> {
-        Candidate { key, size, tags, modified_ms: NOON }
+    fn candidate<'a>(key: &'a str, size: u64, tags: &'a BTreeMap<String, String>) -> RuleSubject<'a> {
+        RuleSubject { key, size, tags, modified_ms: NOON }
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! newest backup, journal behind it ─► a new backup
 //! ```
 
-use super::Pace;
+use super::ScrubPace;
 use crate::{
     background::jobs::run::JobRun,
     blobs::open::{Blobs, blob_name, fetch},
@@ -57,12 +57,12 @@ pub(super) struct Documents<'e> {
     pub(super) safety: &'e Safety,
     pub(super) metrics: &'e Metrics,
     pub(super) run: &'e JobRun,
-    pub(super) pace: &'e Pace,
+    pub(super) pace: &'e ScrubPace,
     pub(super) counts: DocumentCounts,
 }
 
 /// Counts what backup and journal give, at the scrub's pace.
-struct Paced<'e>(&'e JobRun, &'e Pace);
+struct Paced<'e>(&'e JobRun, &'e ScrubPace);
 
 #[async_trait]
 impl Reader for Paced<'_> {
@@ -114,7 +114,7 @@ impl Documents<'_> {
                     kind,
                     document,
                     why,
-                    "a document that a recovery needs was not well: it is written again"
+                    "a document that a recovery needs was missing or damaged: it is written again"
                 );
                 self.count(kind, "restored", 1);
             }

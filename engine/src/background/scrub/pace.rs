@@ -8,14 +8,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Bytes read against the time they may take.
-pub(crate) struct Pace {
+pub(crate) struct ScrubPace {
     began: Instant,
     spent: AtomicU64,
     bytes_per_second: Option<u64>,
     stop: CancellationToken,
 }
 
-impl Pace {
+impl ScrubPace {
     /// At most `bytes_per_second` (`None`: as fast as it goes); no longer slowed down once `stop`
     /// is cancelled.
     pub(crate) fn new(bytes_per_second: Option<u64>, stop: CancellationToken) -> Self {
@@ -50,12 +50,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_read_takes_the_time_it_is_given() {
-        let pace = Pace::new(Some(1000), CancellationToken::new());
+        let pace = ScrubPace::new(Some(1000), CancellationToken::new());
         let began = Instant::now();
         pace.spend(500).await;
         pace.spend(2500).await;
         assert_eq!((began.elapsed(), pace.spent()), (Duration::from_secs(3), 3000));
-        let free = Pace::new(None, CancellationToken::new());
+        let free = ScrubPace::new(None, CancellationToken::new());
         free.spend(1 << 40).await;
         assert_eq!(began.elapsed(), Duration::from_secs(3));
     }
@@ -63,7 +63,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_scrub_that_is_stopped_does_not_wait() {
         let stop = CancellationToken::new();
-        let pace = Pace::new(Some(1), stop.clone());
+        let pace = ScrubPace::new(Some(1), stop.clone());
         stop.cancel();
         let began = Instant::now();
         pace.spend(1 << 40).await;

@@ -1,7 +1,7 @@
 //! Verifying one blob: everything a reader would check and what readers take on trust. Its own
 //! caches, so that what is verified is what lies in the backend now.
 
-use super::pace::Pace;
+use super::pace::ScrubPace;
 use crate::{
     blobs::open::{BaseReader, Blobs, Manifest},
     bucket::BucketHandle,
@@ -61,7 +61,7 @@ pub(crate) struct Verifier<'e> {
     pub(crate) budget: &'e std::sync::Arc<MemoryBudget>,
     pub(crate) hash_pool: &'e CodecPool,
     pub(crate) blobs: &'e Blobs,
-    pub(crate) pace: &'e Pace,
+    pub(crate) pace: &'e ScrubPace,
 }
 
 impl Verifier<'_> {

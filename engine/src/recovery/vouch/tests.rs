@@ -9,7 +9,7 @@ use crate::{
     recovery::{
         document::{IndexDocument, PartWriter, decode_journal, decode_part, encode_journal},
         names::{id_of, journal_name, store_keyset_names},
-        vault::Opened,
+        vault::OpenedDocument,
     },
     resources::pool::{CodecPool, PoolKind},
 };
@@ -120,7 +120,7 @@ impl Store {
 async fn reads(vault: &Vault, name: &BlobName) -> bool {
     let text = name.as_str();
     let kind = if text.starts_with("backup") { BlobKind::Backup } else { BlobKind::Journal };
-    let Ok(Some(Opened { document, .. })) = vault.get(name, kind).await else { return false };
+    let Ok(Some(OpenedDocument { document, .. })) = vault.get(name, kind).await else { return false };
     match text.split_once('/') {
         Some(("lineage", lineage)) => {
             LineageDocument::decode(&document).is_ok()

@@ -4,7 +4,7 @@
 use crate::{
     bases::{
         base::{Avoided, BaseObject, Bases, RegionOutcome},
-        choose::{Candidate, Choice, Proven, Wish},
+        choose::{Candidate, Choice, Proven, RegionTarget},
         plan::{BaseOutcome, DELTA_LEN_MIN, INLINE_LEN_MAX},
         region::Region,
         similar::{HeadFuture, REGION_LEN},
@@ -158,6 +158,7 @@ impl<T> Drop for AbortOnDrop<T> {
 
 impl Encoding {
     pub(super) fn start(encoder: &Arc<Encoder>, bucket: &BucketHandle, manner: Manner) -> Result<Self, EngineError> {
+        tracing::trace!(target: "path", "start()");
         let Manner { target, search, trying, jobs, watch_streams } = manner;
         // A blob of this kind may have a base view, and need not.
         let kind = if matches!(search, Search::Ended(_)) { BlobKind::Whole } else { BlobKind::Delta };
@@ -308,7 +309,8 @@ impl Encoding {
             if first.len() as u64 <= DELTA_LEN_MIN && offset == 0 {
                 return None;
             }
-            let mut wish = Wish { offset, position, part, head, first, target_bytes, reach, effort, avoid, proven };
+            let mut wish =
+                RegionTarget { offset, position, part, head, first, target_bytes, reach, effort, avoid, proven };
             let mut chosen = encoder.bases.choose(&bucket, &wish, &named).await;
             if chosen.as_ref().is_ok_and(|choice| choice.outcome == BaseOutcome::Busy) {
                 // As for a region's window.
@@ -385,7 +387,9 @@ fn named_candidates(encoder: &Arc<Encoder>, bucket: &BucketHandle, key: &str, av
     let (encoder, bucket, key) = (encoder.clone(), bucket.clone(), key.to_owned());
     let looking = tokio::spawn(async move {
         let found = encoder.bases.named_candidates(&bucket, &key, &avoid).await;
-        found.inspect_err(|error| tracing::warn!(%error, "base candidates only by content")).unwrap_or_default()
+        found
+            .inspect_err(|error| tracing::warn!(%error, "base candidates could not be found by name, only by content"))
+            .unwrap_or_default()
     });
     async move { Arc::new(looking.await.unwrap_or_default()) }.boxed().shared()
 }

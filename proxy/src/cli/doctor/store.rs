@@ -41,7 +41,7 @@ pub(super) async fn examine(name: &str, config: &BackendConfig) -> Vec<Check> {
             BackendConfig::Cloud(cloud) => try_out(&cloud.store.open()?).await,
         }
     };
-    let late = || -> Result<Option<Skew>, Trouble> {
+    let late = || -> Result<Option<Skew>, FailedStep> {
         Err(BackendError::new(ErrorKind::Transient, "it did not answer within 30 s").into())
     };
     match tokio::time::timeout(PATIENCE, tried).await.unwrap_or_else(|_| late()) {
@@ -66,18 +66,18 @@ fn remove_empty(directory: &Path) {
 }
 
 /// What could not be done.
-struct Trouble {
+struct FailedStep {
     step: &'static str,
     error: BackendError,
 }
 
-impl From<BackendError> for Trouble {
+impl From<BackendError> for FailedStep {
     fn from(error: BackendError) -> Self {
         Self { step: "reach it", error }
     }
 }
 
-impl Trouble {
+impl FailedStep {
     fn said(&self) -> String {
         format!("cannot {}: {}", self.step, self.error)
     }
@@ -94,8 +94,8 @@ impl Trouble {
 
 /// Stores an object, reads, lists and removes it. How far the store's clock is from ours, where it
 /// tells when the object was stored: positive when it is ahead.
-async fn try_out(backend: &impl Backend) -> Result<Option<Skew>, Trouble> {
-    let at = |step| move |error| Trouble { step, error };
+async fn try_out(backend: &impl Backend) -> Result<Option<Skew>, FailedStep> {
+    let at = |step| move |error| FailedStep { step, error };
     let random = getrandom::u64().unwrap_or_default();
     let name = BlobName::new(format!("{FOLDER}/{random:016x}")).map_err(at("name an object"))?;
     let body = stream::iter([Ok(Bytes::from_static(CONTENT))]).boxed();
@@ -115,8 +115,8 @@ async fn try_out(backend: &impl Backend) -> Result<Option<Skew>, Trouble> {
     }
 }
 
-async fn use_object(backend: &impl Backend, name: &BlobName) -> Result<Option<Skew>, Trouble> {
-    let at = |step| move |error| Trouble { step, error };
+async fn use_object(backend: &impl Backend, name: &BlobName) -> Result<Option<Skew>, FailedStep> {
+    let at = |step| move |error| FailedStep { step, error };
     let wrong = |said: &str| BackendError::new(ErrorKind::Corrupt, said);
     let content = backend.get(name, 0..CONTENT.len() as u64).await.map_err(at("read an object"))?;
     let content = content.ok_or_else(|| at("read an object")(wrong("what was stored is not there")))?;

@@ -67,7 +67,9 @@ impl Trial {
         let principal = match Principal::named(users, user) {
             Some(principal) => principal,
             None if user == ANONYMOUS => Principal::nobody(),
-            None => return Err(TrialError(format!("there is no user {user:?}; {ANONYMOUS} is who signs nothing"))),
+            None => {
+                return Err(TrialError(format!("there is no user {user:?}; use {ANONYMOUS} for unsigned requests")));
+            }
         };
         let Some(scope) = scope_of(action) else {
             return Err(TrialError(format!("S3 has no action {action:?}; one is s3:GetObject")));
@@ -84,7 +86,7 @@ impl Trial {
                 Scope::Bucket => "arn:aws:s3:::BUCKET",
                 Scope::Object => "arn:aws:s3:::BUCKET/KEY",
             };
-            return Err(TrialError(format!("{action} is done to {wanted}, not to {resource:?}")));
+            return Err(TrialError(format!("{action} needs the resource {wanted}, not {resource:?}")));
         }
         let given = given(context)?;
         Ok(Self { principal, action: action.to_owned(), resource: resource.to_owned(), given })

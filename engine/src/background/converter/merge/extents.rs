@@ -1,6 +1,6 @@
 //! Extents before and after merging, in numbers.
 
-use super::groups::{Piece, Source};
+use super::groups::{BlobShare, Piece};
 use crate::error::EngineError;
 use catalog::{BlobKey, BlobRow, Content, Extent};
 use std::{
@@ -24,10 +24,13 @@ pub(super) fn with_merged(extents: &[Extent], done: &[(Range<usize>, Extent)]) -
 pub(super) fn numbers_of(
     content: &Content,
     bound: &HashSet<BlobKey>,
-) -> Result<(Vec<Piece>, Vec<Source>), EngineError> {
+) -> Result<(Vec<Piece>, Vec<BlobShare>), EngineError> {
     let places: HashMap<BlobKey, usize> = content.blobs.iter().enumerate().map(|(at, row)| (row.id, at)).collect();
-    let source =
-        |row: &BlobRow| Source { plain_len: row.plain_len, stored_len: row.stored_len, bound: bound.contains(&row.id) };
+    let source = |row: &BlobRow| BlobShare {
+        plain_len: row.plain_len,
+        stored_len: row.stored_len,
+        bound: bound.contains(&row.id),
+    };
     let piece = |extent: &Extent| Some(Piece { len: extent.len, blob: *places.get(&extent.blob)? });
     let pieces: Option<Vec<Piece>> = content.extents.iter().map(piece).collect();
     let pieces = pieces.ok_or_else(|| EngineError::Integrity("an extent names a blob without a row".into()))?;

@@ -35,7 +35,7 @@ pub(super) struct Piece {
 
 /// One blob of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Source {
+pub(super) struct BlobShare {
     /// Plain bytes.
     pub(super) plain_len: u64,
     /// Stored bytes.
@@ -44,7 +44,7 @@ pub(super) struct Source {
     pub(super) bound: bool,
 }
 
-impl Source {
+impl BlobShare {
     /// Stored bytes of so many plain ones of it.
     fn share(&self, len: u64) -> u64 {
         let share = u128::from(self.stored_len) * u128::from(len) / u128::from(self.plain_len.max(1));
@@ -63,7 +63,7 @@ pub(super) fn is_scattered(extents: u64, size: u64, extents_min: u64) -> bool {
 
 /// The runs of extents that become one blob each, ascending; none when that would store noticeably
 /// more than it frees.
-pub(super) fn groups(pieces: &[Piece], sources: &[Source]) -> Vec<Range<usize>> {
+pub(super) fn groups(pieces: &[Piece], sources: &[BlobShare]) -> Vec<Range<usize>> {
     let mut used = vec![0u64; sources.len()];
     let mut movable: Vec<bool> = sources.iter().map(|source| !source.bound).collect();
     for piece in pieces {
@@ -97,7 +97,7 @@ pub(super) fn groups(pieces: &[Piece], sources: &[Source]) -> Vec<Range<usize>> 
 }
 
 /// Stored bytes of the blobs that only the groups use.
-fn freed(pieces: &[Piece], sources: &[Source], groups: &[Range<usize>]) -> u64 {
+fn freed(pieces: &[Piece], sources: &[BlobShare], groups: &[Range<usize>]) -> u64 {
     let mut stays: Vec<bool> = vec![true; sources.len()];
     groups.iter().flat_map(|group| &pieces[group.clone()]).for_each(|piece| stays[piece.blob] = false);
     let mut kept = groups.iter();
@@ -112,7 +112,7 @@ fn freed(pieces: &[Piece], sources: &[Source], groups: &[Range<usize>]) -> u64 {
 }
 
 /// Stored bytes of the groups' extents, each as its blob is stored now.
-fn added(pieces: &[Piece], sources: &[Source], groups: &[Range<usize>]) -> u64 {
+fn added(pieces: &[Piece], sources: &[BlobShare], groups: &[Range<usize>]) -> u64 {
     let pieces = groups.iter().flat_map(|group| &pieces[group.clone()]);
     pieces.map(|piece| sources[piece.blob].share(piece.len)).sum()
 }
@@ -126,20 +126,20 @@ mod tests {
     const NONE: [Range<usize>; 0] = [];
 
     /// Blobs of these lengths, one extent each.
-    fn whole(lens: &[u64]) -> (Vec<Piece>, Vec<Source>) {
+    fn whole(lens: &[u64]) -> (Vec<Piece>, Vec<BlobShare>) {
         let pieces = lens.iter().enumerate().map(|(blob, len)| Piece { len: *len, blob }).collect();
-        let source = |len: &u64| Source { plain_len: *len, stored_len: len / 2, bound: false };
+        let source = |len: &u64| BlobShare { plain_len: *len, stored_len: len / 2, bound: false };
         (pieces, lens.iter().map(source).collect())
     }
 
     /// What becomes of the extents, the new blobs behind the old ones.
-    fn merged(pieces: &[Piece], sources: &[Source], groups: &[Range<usize>]) -> (Vec<Piece>, Vec<Source>) {
+    fn merged(pieces: &[Piece], sources: &[BlobShare], groups: &[Range<usize>]) -> (Vec<Piece>, Vec<BlobShare>) {
         let (mut left, mut blobs, mut at) = (Vec::new(), sources.to_vec(), 0);
         for group in groups {
             left.extend_from_slice(&pieces[at..group.start]);
             let len = pieces[group.clone()].iter().map(|piece| piece.len).sum();
             left.push(Piece { len, blob: blobs.len() });
-            blobs.push(Source { plain_len: len, stored_len: len / 2, bound: false });
+            blobs.push(BlobShare { plain_len: len, stored_len: len / 2, bound: false });
             at = group.end;
         }
         left.extend_from_slice(&pieces[at..]);
@@ -182,14 +182,14 @@ mod tests {
 
     #[test]
     fn content_that_is_named_again_and_again_is_not_stored_again_and_again() {
-        let sources = [Source { plain_len: 5 * MIB, stored_len: 5 * MIB, bound: false }];
+        let sources = [BlobShare { plain_len: 5 * MIB, stored_len: 5 * MIB, bound: false }];
         let pieces = [Piece { len: 5 * MIB, blob: 0 }; 300];
         assert_eq!(groups(&pieces, &sources), NONE);
     }
 
     #[test]
     fn a_large_blob_of_which_little_is_left_is_let_go_of() {
-        let sources = [Source { plain_len: 5 << 30, stored_len: 1 << 30, bound: false }];
+        let sources = [BlobShare { plain_len: 5 << 30, stored_len: 1 << 30, bound: false }];
         let pieces = [Piece { len: MIB, blob: 0 }; 40];
         assert_eq!(groups(&pieces, &sources).first(), Some(&(0..40)));
         // One long extent keeps it: what the short ones use of it would be stored twice.
@@ -201,8 +201,8 @@ mod tests {
     fn a_blob_that_is_only_half_in_a_group_counts_as_kept() {
         // 40 extents of one blob, but for the last, which stands alone behind content that stays.
         let sources = [
-            Source { plain_len: 40 * MIB, stored_len: 40 * MIB, bound: false },
-            Source { plain_len: MIB, stored_len: MIB, bound: true },
+            BlobShare { plain_len: 40 * MIB, stored_len: 40 * MIB, bound: false },
+            BlobShare { plain_len: MIB, stored_len: MIB, bound: true },
         ];
         let mut pieces = vec![Piece { len: MIB, blob: 0 }; 39];
         pieces.extend([Piece { len: MIB, blob: 1 }, Piece { len: MIB, blob: 0 }]);
@@ -214,13 +214,13 @@ mod tests {
             sources in prop::collection::vec((1u64..200 * MIB, 0u64..200 * MIB, prop::bool::weighted(0.1)), 1..60)
         )(
             pieces in prop::collection::vec((0..sources.len(), 1u64..=1000), 1..400), sources in Just(sources)
-        ) -> (Vec<Piece>, Vec<Source>) {
-            let sources: Vec<Source> = sources
+        ) -> (Vec<Piece>, Vec<BlobShare>) {
+            let sources: Vec<BlobShare> = sources
                 .into_iter()
-                .map(|(plain_len, stored_len, bound)| Source { plain_len, stored_len: stored_len.min(plain_len), bound })
+                .map(|(plain_len, stored_len, bound)| BlobShare { plain_len, stored_len: stored_len.min(plain_len), bound })
                 .collect();
             let piece = |(blob, permille): (usize, u64)| {
-                let source: &Source = &sources[blob];
+                let source: &BlobShare = &sources[blob];
                 Piece { len: (source.plain_len * permille / 20_000).max(1), blob }
             };
             (pieces.into_iter().map(piece).collect(), sources)

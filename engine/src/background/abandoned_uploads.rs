@@ -1,4 +1,6 @@
-//! Uploads that nobody went on with.
+//! Multipart uploads that no client completed or aborted: the job `uploads` aborts each one that is
+//! older than `limits.upload_age_max`, which frees its parts. A lifecycle rule may abort sooner
+//! ([`super::lifecycle`]); [`super::leftovers`] aborts what a dead process left at a backend.
 
 use crate::{
     background::jobs::run::JobRun,
