@@ -108,7 +108,8 @@ fn rates(before: &Value, now: &Value, by: By) -> Value {
 
 fn screen(rates: &Value) -> String {
     let rows: Vec<&Value> = rates["rows"].as_array().into_iter().flatten().collect();
-    let sum = |name: &str| rows.iter().map(|row| row[name].as_f64().unwrap_or(0.0)).sum::<f64>();
+    // The sum of no rows is -0.0, and would be shown so.
+    let sum = |name: &str| rows.iter().map(|row| row[name].as_f64().unwrap_or(0.0)).sum::<f64>() + 0.0;
     let under_way: u64 = rates["under_way"].as_object().into_iter().flatten().map(|(_, count)| number(count)).sum();
     let mut text = format!(
         "{}  {:.1} requests/s, {}/s in, {}/s out, {} client errors, {} server errors, {under_way} under way\n\n",

@@ -240,9 +240,10 @@ async fn the_output_of_commands_is_as_recorded() {
     let (base, target) = (files.join("base"), files.join("target"));
     std::fs::write(&base, content(1)).unwrap();
     std::fs::write(&target, content(1)).unwrap();
-    let [base, target, delta, out, ejected] =
-        [base, target, files.join("delta"), files.join("out"), files.join("ejected")]
-            .map(|path| path.to_str().unwrap().to_owned());
+    let text = |path: std::path::PathBuf| path.to_str().unwrap().to_owned();
+    let [base, target] = [base, target].map(text);
+    let [delta, out, ejected, again] = ["delta", "out", "ejected", "again"].map(|name| text(files.join(name)));
+    let folder = text(files.clone());
     let object = "s3://releases/app-2.tar";
     let arn = "arn:aws:s3:::releases/app-2.tar";
     let in_both_forms: [&[&str]; 25] = [
@@ -272,7 +273,7 @@ async fn the_output_of_commands_is_as_recorded() {
         &["config", "check"],
         &["audit", "verify"],
     ];
-    let once: [&[&str]; 17] = [
+    let once: [&[&str]; 31] = [
         &["explain", "--all", object],
         &["users", "add", "bob", "--policy", "readonly"],
         &["users", "disable", "bob"],
@@ -285,6 +286,20 @@ async fn the_output_of_commands_is_as_recorded() {
         &["delta", "decode", &base, &delta, &out],
         &["inspect", &base],
         &["eject", "s3://releases", &ejected],
+        &["eject", "s3://releases", &again, "--json"],
+        &["delta", "info", &delta, "--json"],
+        &["inspect", &base, "--json"],
+        &["top", "--once", "--interval", "0.1"],
+        &["top", "--once", "--interval", "0.1", "--json"],
+        &["convert"],
+        &["convert", "--json"],
+        &["convert", "s3://releases", "--effort", "fast"],
+        &["estimate", &folder],
+        &["estimate", &folder, "--json"],
+        &["restore", "--list"],
+        &["restore"],
+        &["rebuild"],
+        &["import", "elsewhere", "s3://releases"],
         &["explain", "s3://releases/none"],
         &["jobs", "none"],
         &["users", "show", "nobody"],

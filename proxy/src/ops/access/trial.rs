@@ -68,7 +68,9 @@ impl Trial {
             Some(principal) => principal,
             None if user == ANONYMOUS => Principal::nobody(),
             None => {
-                return Err(TrialError(format!("there is no user {user:?}; use {ANONYMOUS} for unsigned requests")));
+                return Err(TrialError(format!(
+                    "there is no user {user:?} with an enabled key; use {ANONYMOUS} for unsigned requests"
+                )));
             }
         };
         let Some(scope) = scope_of(action) else {
