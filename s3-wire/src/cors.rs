@@ -96,7 +96,11 @@ impl CorsConfiguration {
     }
 
     /// The headers that let a script read the answer to a request; none when no rule allows it.
-    pub fn answer(&self, origin: &str, method: &str) -> HeaderMap {
+    /// A request that names a method of its own in `Access-Control-Request-Method` is held against
+    /// that one, as S3 does; browsers send it in a preflight alone.
+    pub fn answer(&self, origin: &str, method: &str, headers: &HeaderMap) -> HeaderMap {
+        let named = headers.get(header::ACCESS_CONTROL_REQUEST_METHOD).and_then(|named| named.to_str().ok());
+        let method = named.unwrap_or(method);
         let rule = self.rules.iter().find(|rule| rule.allows(origin, method));
         rule.map(|rule| rule.headers(origin)).unwrap_or_default()
     }
@@ -284,7 +288,7 @@ mod tests {
             let document = rule(&format!("{origin}{method}<MaxAgeSeconds>{age}</MaxAgeSeconds>"));
             let read = CorsConfiguration::parse(document.as_bytes()).unwrap();
             assert_eq!(read.rules[0].max_age_seconds, Some(age));
-            let answer = read.answer("https://a.test", "GET");
+            let answer = read.answer("https://a.test", "GET", &HeaderMap::new());
             assert_eq!(answer[header::ACCESS_CONTROL_MAX_AGE], age.to_string());
         }
         let many = format!(
@@ -336,7 +340,7 @@ mod tests {
                  <AllowedMethod>GET</AllowedMethod></CORSRule></CORSConfiguration>"
             );
             let Ok(configuration) = CorsConfiguration::parse(document.as_bytes()) else { continue };
-            let answer = configuration.answer("https://www.evil.test:8443", "GET");
+            let answer = configuration.answer("https://www.evil.test:8443", "GET", &HeaderMap::new());
             assert!(!answer.contains_key(header::ACCESS_CONTROL_ALLOW_CREDENTIALS), "{pattern}");
         }
     }
@@ -344,9 +348,10 @@ mod tests {
     #[test]
     fn an_answer_says_nothing_to_an_origin_that_no_rule_allows() {
         let configuration = CorsConfiguration::parse(RULES.as_bytes()).unwrap();
-        assert!(configuration.answer("https://evil.test", "GET").is_empty());
+        assert!(configuration.answer("https://evil.test", "GET", &HeaderMap::new()).is_empty());
         assert_eq!(
-            configuration.answer("https://a.example.com", "GET")[header::ACCESS_CONTROL_ALLOW_CREDENTIALS],
+            configuration.answer("https://a.example.com", "GET", &HeaderMap::new())
+                [header::ACCESS_CONTROL_ALLOW_CREDENTIALS],
             "true"
         );
     }

@@ -274,6 +274,7 @@ const NOT_IMPLEMENTED: &[&str] = &[
     "legal-hold",
     "lifecycle",
     "logging",
+    "metadataAnnotationTable",
     "metadataConfiguration",
     "metadataInventoryTable",
     "metadataJournalTable",

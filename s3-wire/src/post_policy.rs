@@ -123,7 +123,8 @@ impl PostPolicy {
     }
 
     /// Holds a form against the policy. Every field must be named by a condition, but for the
-    /// signature's own and `x-ignore-*`.
+    /// signature's own, `x-ignore-*` and checksums, which claim something of the file and grant
+    /// nothing.
     ///
     /// # Errors
     /// `AccessDenied` saying which condition failed or which field is one too many, or that the
@@ -154,7 +155,7 @@ impl PostPolicy {
         }
         let covered = |name: &str| {
             UNCOVERED.contains(&name)
-                || name.starts_with("x-ignore-")
+                || EXEMPT.iter().any(|prefix| name.starts_with(prefix))
                 || self.conditions.iter().any(|condition| condition.field == name)
         };
         match form.iter().find(|(name, _)| !covered(name)) {
@@ -163,6 +164,9 @@ impl PostPolicy {
         }
     }
 }
+
+/// Fields that no condition has to name, by how they begin.
+const EXEMPT: [&str; 2] = ["x-ignore-", "x-amz-checksum-"];
 
 /// Fields that belong to the signature.
 const UNCOVERED: [&str; 5] = ["awsaccesskeyid", "file", "policy", "signature", "x-amz-signature"];

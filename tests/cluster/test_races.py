@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 from cluster.replicas import Cluster
 from outside.clients import S3Client, s3_client
 from outside.server import until
+from outside.users import client_of
 
 ROUNDS = range(3)
 LATER = datetime(2099, 1, 1, tzinfo=UTC)
@@ -172,11 +173,23 @@ def test_a_version_is_locked_or_removed(replicas: list[S3Client], place: str, nu
 
 
 @pytest.mark.parametrize("number", ROUNDS)
-def test_one_of_three_makes_the_bucket(replicas: list[S3Client], number: int) -> None:
+def test_one_of_three_accounts_makes_the_bucket(replicas: list[S3Client], number: int) -> None:
     name = f"raced-for-{number}"
-    only_winner(race(*[lambda s3=s3: s3.create_bucket(Bucket=name) for s3 in replicas]))
-    for s3 in replicas:
+    endpoints = [s3.meta.endpoint_url for s3 in replicas]
+    accounts = [replicas[0], client_of(endpoints[1], "alt"), client_of(endpoints[2], "tenant")]
+    winner = only_winner(race(*[lambda s3=s3: s3.create_bucket(Bucket=name) for s3 in accounts]))
+    for endpoint in endpoints:
+        s3 = s3_client(endpoint) if winner == 0 else client_of(endpoint, ("alt", "tenant")[winner - 1])
         s3.head_bucket(Bucket=name)
+
+
+@pytest.mark.parametrize("number", ROUNDS)
+def test_a_bucket_that_three_make_is_made_once(replicas: list[S3Client], number: int) -> None:
+    name = f"made-thrice-{number}"
+    assert race(*[lambda s3=s3: s3.create_bucket(Bucket=name) for s3 in replicas]) == [200, 200, 200]
+    replicas[0].put_object(Bucket=name, Key="k", Body=b"x")
+    assert contents(replicas, name) == {b"x"}
+    assert [found["Name"] for found in replicas[1].list_buckets()["Buckets"]].count(name) == 1
 
 
 @pytest.mark.parametrize("number", ROUNDS)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
+import boto3
 import pytest
 
-from outside.buckets import MakeBucket
+from outside.buckets import MakeBucket, NewServer
 from outside.clients import S3Client
 from outside.failure import error_code
+from outside.server import ACCESS_KEY_ID, SECRET_ACCESS_KEY
 from outside.wire import ask, signed
 
 GOOD_NAMES = ["abc", "a1b", "1ab", "a-b", "a.b", "a-b.c-d", "a.1.b", "0.0.0", "a" * 63, "b" * 62, "ab--cd", "xn-a"]
@@ -64,21 +66,38 @@ def test_a_bucket_of_another_region_is_not_made_here(s3: S3Client, place: str) -
     assert code == (400, "IllegalLocationConstraintException")
 
 
-def test_creating_a_bucket_twice_says_that_it_is_yours(s3: S3Client, bucket: str) -> None:
-    assert error_code(s3.create_bucket, Bucket=bucket) == (409, "BucketAlreadyOwnedByYou")
+def test_making_a_bucket_again_changes_nothing_in_us_east_1(s3: S3Client, bucket: str) -> None:
+    s3.put_object(Bucket=bucket, Key="k", Body=b"x")
+    assert s3.create_bucket(Bucket=bucket)["Location"] == f"/{bucket}"
+    assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"x"
+
+
+def test_making_a_bucket_again_gives_it_the_acl_of_the_request(s3: S3Client, nobody: Any, bucket: str) -> None:
+    s3.create_bucket(Bucket=bucket, ACL="public-read")
+    nobody.list_objects_v2(Bucket=bucket)
+    s3.create_bucket(Bucket=bucket)
+    assert error_code(nobody.list_objects_v2, Bucket=bucket) == (403, "AccessDenied")
+    s3.put_public_access_block(Bucket=bucket, PublicAccessBlockConfiguration={"BlockPublicAcls": True})
+    assert error_code(s3.create_bucket, Bucket=bucket, ACL="public-read") == (403, "AccessDenied")
+
+
+def test_in_another_region_making_a_bucket_again_says_that_it_is_yours(new_server: NewServer) -> None:
+    server = new_server(server={"region": "eu-west-1"})
+    with server:
+        s3: Any = boto3.session.Session().client(
+            "s3",
+            endpoint_url=server.endpoint,
+            region_name="eu-west-1",
+            aws_access_key_id=ACCESS_KEY_ID,
+            aws_secret_access_key=SECRET_ACCESS_KEY,
+        )
+        made = {"Bucket": "mine", "CreateBucketConfiguration": {"LocationConstraint": "eu-west-1"}}
+        s3.create_bucket(**made)
+        assert error_code(s3.create_bucket, **made) == (409, "BucketAlreadyOwnedByYou")
 
 
 def test_creating_a_bucket_of_somebody_else_says_that_it_exists(alt: S3Client, bucket: str) -> None:
     assert error_code(alt.create_bucket, Bucket=bucket) == (409, "BucketAlreadyExists")
-
-
-def test_creating_a_bucket_again_leaves_its_objects_and_its_acl(s3: S3Client, bucket: str) -> None:
-    s3.put_object(Bucket=bucket, Key="k", Body=b"here")
-    s3.put_bucket_acl(Bucket=bucket, ACL="public-read")
-    grants = s3.get_bucket_acl(Bucket=bucket)["Grants"]
-    assert error_code(s3.create_bucket, Bucket=bucket)[0] == 409
-    assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"here"
-    assert s3.get_bucket_acl(Bucket=bucket)["Grants"] == grants
 
 
 def test_a_stranger_deletes_no_bucket(alt: S3Client, s3: S3Client, bucket: str) -> None:

@@ -196,3 +196,13 @@ def test_headers_are_exposed_in_the_order_of_the_rule(s3: S3Client, bucket: str,
         asked = {"Origin": "https://a.test", "Access-Control-Request-Method": "GET"}
         _, headers, _ = browse(endpoint, method, f"/{bucket}/k", asked)
         assert headers["access-control-expose-headers"] == ", ".join(exposed), method
+
+
+@pytest.mark.parametrize(("named", "allowed"), [("GET", "GET"), ("PUT", None), ("DELETE", None), (None, None)])
+def test_a_request_that_names_a_method_is_held_against_that_one(
+    endpoint: str, shared: str, named: str | None, allowed: str | None
+) -> None:
+    headers = {"Origin": "foo.suffix"} | ({"Access-Control-Request-Method": named} if named else {})
+    status, told, _ = browse(endpoint, "PUT", f"/{shared}/k", headers)
+    assert status == 403
+    assert told.get("access-control-allow-methods") == allowed

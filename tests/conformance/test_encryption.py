@@ -174,3 +174,38 @@ def test_a_key_that_nobody_made_is_refused(s3: S3Client, bucket: str, name: str)
     asked = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": name}
     status, code = error_code(s3.put_object, Bucket=bucket, Key="k", Body=b"x", **asked)
     assert (status, code) == (400, "KMS.NotFoundException")
+
+
+def test_the_key_of_a_default_is_looked_up_when_something_is_written(s3: S3Client, bucket: str) -> None:
+    rule = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": "nobody"}}
+    s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration={"Rules": [rule]})
+    told = s3.get_bucket_encryption(Bucket=bucket)["ServerSideEncryptionConfiguration"]["Rules"][0]
+    assert told["ApplyServerSideEncryptionByDefault"] == rule["ApplyServerSideEncryptionByDefault"]
+    assert error_code(s3.put_object, Bucket=bucket, Key="k", Body=b"x") == (400, "KMS.NotFoundException")
+
+
+@pytest.mark.parametrize("given", [None, KEY, OTHER], ids=["no key", "the key", "another"])
+def test_a_list_of_parts_needs_no_key_but_takes_no_other(s3: S3Client, bucket: str, given: bytes | None) -> None:
+    at = {"Bucket": bucket, "Key": "k"}
+    upload = s3.create_multipart_upload(**at, **customer(KEY))["UploadId"]
+    part = s3.upload_part(**at, UploadId=upload, PartNumber=1, Body=b"x", **customer(KEY))
+    asked = at | {"UploadId": upload, "MultipartUpload": {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]}}
+    if given == OTHER:
+        assert error_code(s3.complete_multipart_upload, **asked, **customer(OTHER)) == (400, "InvalidRequest")
+    else:
+        s3.complete_multipart_upload(**asked, **(customer(given) if given else {}))
+        assert s3.get_object(**at, **customer(KEY))["Body"].read() == b"x"
+
+
+@pytest.mark.parametrize("kind", ["AES256", "aws:kms"])
+def test_a_copy_tells_how_it_is_encrypted(s3: S3Client, bucket: str, kind: str) -> None:
+    s3.put_object(Bucket=bucket, Key="source", Body=b"x")
+    at = {"Bucket": bucket, "Key": "k"}
+    assert (
+        s3.copy_object(**at, CopySource=f"{bucket}/source", ServerSideEncryption=kind)["ServerSideEncryption"] == kind
+    )
+    upload = s3.create_multipart_upload(**at, ServerSideEncryption=kind)["UploadId"]
+    part = s3.upload_part_copy(**at, UploadId=upload, PartNumber=1, CopySource=f"{bucket}/source")
+    assert part["ServerSideEncryption"] == kind
+    parts = {"Parts": [{"PartNumber": 1, "ETag": part["CopyPartResult"]["ETag"]}]}
+    assert s3.complete_multipart_upload(**at, UploadId=upload, MultipartUpload=parts)["ServerSideEncryption"] == kind

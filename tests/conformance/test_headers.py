@@ -44,7 +44,7 @@ PUTS: list[tuple[str, str, int, str | None]] = [
     ("x-amz-storage-class", "standard", 400, "InvalidStorageClass"),
     ("x-amz-storage-class", "STANDARD", 200, None),
     ("x-amz-storage-class", "REDUCED_REDUNDANCY", 200, None),
-    ("x-amz-server-side-encryption", "AES128", 400, "InvalidEncryptionAlgorithmError"),
+    ("x-amz-server-side-encryption", "AES128", 400, "InvalidArgument"),
     ("x-amz-server-side-encryption", "AES256", 200, None),
     ("x-amz-tagging", "a=1&a=2", 400, "InvalidTag"),
     ("x-amz-tagging", "aws:a=1", 400, "InvalidTag"),

@@ -233,3 +233,13 @@ def test_a_policy_is_public_when_everybody_is_allowed(
     statement = allow(bucket, ["s3:GetObject", "s3:ListBucket"], principal)
     put_policy(s3, bucket, statement | ({"Condition": condition} if condition else {}))
     assert s3.get_bucket_policy_status(Bucket=bucket)["PolicyStatus"]["IsPublic"] == public
+
+
+@pytest.mark.parametrize("call", ["head_object", "get_object"])
+@pytest.mark.parametrize(("key", "status"), [("public/none", 404), ("private/none", 403)])
+def test_whoever_may_list_a_prefix_is_told_what_is_not_in_it(
+    s3: S3Client, alt: S3Client, bucket: str, call: str, key: str, status: int
+) -> None:
+    statement = allow(bucket, "s3:ListBucket", Condition={"StringLike": {"s3:prefix": "public/*"}})
+    put_policy(s3, bucket, statement | {"Resource": f"arn:aws:s3:::{bucket}"})
+    assert error_code(getattr(alt, call), Bucket=bucket, Key=key)[0] == status

@@ -129,6 +129,24 @@ def test_while_suspended_a_put_replaces_the_null_version_alone(s3: S3Client, kep
         assert s3.get_object(Bucket=kept, Key="k")["Body"].read() == body
 
 
+@pytest.mark.parametrize("how", ["put", "copy", "complete"])
+def test_while_suspended_a_write_names_no_version(s3: S3Client, kept: str, how: str) -> None:
+    put(s3, kept, b"1")
+    suspend(s3, kept)
+    at = {"Bucket": kept, "Key": "k"}
+    if how == "put":
+        told = s3.put_object(**at, Body=b"2")
+    elif how == "copy":
+        told = s3.copy_object(**at, CopySource=f"{kept}/k", MetadataDirective="REPLACE")
+    else:
+        upload = s3.create_multipart_upload(**at)["UploadId"]
+        part = s3.upload_part(**at, UploadId=upload, PartNumber=1, Body=b"2")
+        parts = {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]}
+        told = s3.complete_multipart_upload(**at, UploadId=upload, MultipartUpload=parts)
+    assert "VersionId" not in told
+    assert s3.head_object(**at)["VersionId"] == "null"
+
+
 def test_while_suspended_a_deletion_puts_a_null_marker(s3: S3Client, kept: str) -> None:
     (first,) = put(s3, kept, b"1")
     suspend(s3, kept)

@@ -256,6 +256,14 @@ def test_where_the_owner_owns_everything_grants_count_for_nothing(
     assert error_code(s3.put_bucket_acl, Bucket=bucket, ACL="public-read") == unsupported
     assert error_code(s3.put_object_acl, Bucket=bucket, Key="k", ACL="public-read") == unsupported
     assert error_code(s3.put_object, Bucket=bucket, Key="k", Body=b"y", ACL="public-read") == unsupported
+    for call, more in (
+        (s3.put_object, {"Key": "k", "Body": b"y"}),
+        (s3.create_multipart_upload, {"Key": "k"}),
+        (s3.copy_object, {"Key": "k2", "CopySource": f"{bucket}/k"}),
+        (s3.put_object_acl, {"Key": "k"}),
+        (s3.put_bucket_acl, {}),
+    ):
+        assert error_code(call, Bucket=bucket, ACL="private", **more) == unsupported
     s3.put_object(Bucket=bucket, Key="k2", Body=b"y", ACL="bucket-owner-full-control")
     s3.delete_bucket_ownership_controls(Bucket=bucket)
     assert error_code(s3.get_bucket_ownership_controls, Bucket=bucket) == (404, "OwnershipControlsNotFoundError")

@@ -16,7 +16,7 @@ from outside import originals
 from outside.buckets import NewServer
 from outside.clients import S3Client, s3_client, upload_parts
 from outside.content import MIB, noise
-from outside.server import ACCESS_KEY_ID, ROOT, SECRET_ACCESS_KEY, Server, Value, until
+from outside.server import ACCESS_KEY_ID, ROOT, SECRET_ACCESS_KEY, Server, Value
 from outside.storage import bucket_stats
 from outside.store import Store
 
@@ -37,17 +37,11 @@ class Minio(Store):
         subprocess.run([ROOT / "release/tools.sh", "minio"], check=True)
         tools = Path(os.environ.get("RELEASE_TOOLS", ROOT / ".tools" / "release"))
         command = [str(tools / "bin/minio"), "server", "--address", f"127.0.0.1:{self.port}"]
-        self.folder.mkdir(parents=True)
-        with (self.folder / "minio.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [*command, "--console-address", "127.0.0.1:0", str(self.folder / "drive")],
-                env=os.environ | {"MINIO_ROOT_USER": ACCESS_KEY_ID, "MINIO_ROOT_PASSWORD": SECRET_ACCESS_KEY},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        until(self._answers, 60, "MinIO answers")
-        return self
+        return self.run(
+            [*command, "--console-address", "127.0.0.1:0", str(self.folder / "drive")],
+            {"MINIO_ROOT_USER": ACCESS_KEY_ID, "MINIO_ROOT_PASSWORD": SECRET_ACCESS_KEY},
+            timeout_s=60,
+        )
 
 
 @dataclass

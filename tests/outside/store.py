@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,17 +35,21 @@ class Store:
 
     def start(self) -> Store:
         """Starts it and waits until it answers."""
-        (self.folder / "objects").mkdir(parents=True, exist_ok=True)
+        objects = self.folder / "objects"
+        objects.mkdir(parents=True, exist_ok=True)
         tls = [] if self.tls is None else ["--cert", str(self.tls[0]), "--key", str(self.tls[1])]
-        with (self.folder / "versitygw.log").open("ab") as log:
+        command = [str(BINARY), "--port", f"127.0.0.1:{self.port}", *tls, "posix", str(objects)]
+        return self.run(command, {"ROOT_ACCESS_KEY": ACCESS_KEY_ID, "ROOT_SECRET_KEY": SECRET_ACCESS_KEY})
+
+    def run(self, command: Sequence[str], settings: Mapping[str, str], timeout_s: float = 20) -> Store:
+        """Runs a server in the folder, its settings in the environment, and waits until it answers."""
+        program = Path(command[0]).name
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / f"{program}.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [str(BINARY), "--port", f"127.0.0.1:{self.port}", *tls, "posix", str(self.folder / "objects")],
-                env=os.environ | {"ROOT_ACCESS_KEY": ACCESS_KEY_ID, "ROOT_SECRET_KEY": SECRET_ACCESS_KEY},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                command, env=os.environ | settings, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
-        until(self._answers, 20, "versitygw answers")
+        until(self._answers, timeout_s, f"{program} answers")
         return self
 
     def _answers(self) -> bool:

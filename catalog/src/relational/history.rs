@@ -31,6 +31,49 @@ pub(crate) const HISTORY_OF_KEY: &str = concat!(
     " FROM versions v WHERE v.bucket = $1 AND v.key = $2 AND v.current = 0 AND v.seq < $3 ORDER BY v.seq DESC LIMIT $4"
 );
 
+/// A run that seeks past common prefixes by itself, one row per entry, as
+/// [`VERSIONS_WALK`](super::list::VERSIONS_WALK) does for keys. Each step looks for the next version
+/// of the same key, where it is in no common prefix, and for the first one behind it in both
+/// indexes. Parameters: bucket, first key, end, delimiter, where the rest of the key begins (from
+/// 1), limit, and the key and the version that the walk goes on after (no key and 0 for none). Only
+/// for PostgreSQL.
+pub(crate) const HISTORY_WALK: &str = concat!(
+    "WITH RECURSIVE walk (key, seq, step) AS (
+      (SELECT f.key, f.seq, CAST(1 AS BIGINT) FROM (
+        (SELECT v.key, v.seq FROM versions v
+         WHERE v.bucket = $1 AND v.key = $7 AND v.current = 0 AND v.seq < $8 ORDER BY v.seq DESC LIMIT 1)
+        UNION ALL
+        (SELECT v.key, v.seq FROM versions v
+         WHERE v.bucket = $1 AND v.key >= $2 AND v.key < $3 AND v.current = 1 ORDER BY v.key LIMIT 1)
+        UNION ALL
+        (SELECT v.key, v.seq FROM versions v
+         WHERE v.bucket = $1 AND v.key >= $2 AND v.key < $3 AND v.current = 0 ORDER BY v.key, v.seq DESC LIMIT 1)
+       ) f ORDER BY f.key, f.seq DESC LIMIT 1)
+      UNION ALL
+      SELECT n.key, n.seq, w.step + 1 FROM walk w
+      CROSS JOIN LATERAL (SELECT CAST(CAST($5 AS BIGINT) AS INTEGER) AS rest) r
+      CROSS JOIN LATERAL (SELECT position(CAST($4 AS BYTEA) IN substring(w.key FROM r.rest)) AS at) f
+      CROSS JOIN LATERAL (SELECT CASE f.at
+          WHEN 0 THEN w.key || CAST('\\x00' AS BYTEA)
+          ELSE substring(w.key FOR r.rest + f.at - 2 + length(CAST($4 AS BYTEA))) || CAST('\\xff' AS BYTEA) END AS key) b
+      CROSS JOIN LATERAL (
+        SELECT m.key, m.seq FROM (
+          (SELECT v.key, v.seq FROM versions v
+           WHERE v.bucket = $1 AND f.at = 0 AND v.key = w.key AND v.current = 0 AND v.seq < w.seq
+           ORDER BY v.seq DESC LIMIT 1)
+          UNION ALL
+          (SELECT v.key, v.seq FROM versions v
+           WHERE v.bucket = $1 AND v.key >= b.key AND v.key < $3 AND v.current = 1 ORDER BY v.key LIMIT 1)
+          UNION ALL
+          (SELECT v.key, v.seq FROM versions v
+           WHERE v.bucket = $1 AND v.key >= b.key AND v.key < $3 AND v.current = 0 ORDER BY v.key, v.seq DESC LIMIT 1)
+        ) m ORDER BY m.key, m.seq DESC LIMIT 1) n
+      WHERE w.step < $6
+    ) SELECT ",
+    version_columns!(),
+    " FROM walk w CROSS JOIN LATERAL (SELECT x.* FROM versions x WHERE x.seq = w.seq) v ORDER BY w.step"
+);
+
 /// Where a run begins.
 #[derive(Clone)]
 enum Start {
@@ -58,6 +101,9 @@ pub(crate) async fn versions<S: Session>(session: &mut S, query: &VersionsQuery)
     let rollup = Rollup { prefix: &query.prefix, delimiter: query.delimiter.as_deref() };
     let end = after_prefix(query.prefix.as_bytes());
     let mut start = first(session, query, &rollup).await?;
+    if let Some(delimiter) = query.delimiter.as_deref().filter(|_| S::ROUND_TRIPS) {
+        return walked(session, query, &rollup, start, (delimiter, end)).await;
+    }
     let mut page = VersionsPage::default();
     let mut run = if query.delimiter.is_some() { RUN_FIRST } else { query.limit + 1 };
     loop {
@@ -107,6 +153,44 @@ pub(crate) async fn versions<S: Session>(session: &mut S, query: &VersionsQuery)
         }
         run = if inside { RUN_FIRST } else { run.saturating_mul(2) };
     }
+}
+
+/// A page in one statement, where each costs a round trip.
+async fn walked<S: Session>(
+    session: &mut S,
+    query: &VersionsQuery,
+    rollup: &Rollup<'_>,
+    start: Start,
+    (delimiter, end): (&str, Value),
+) -> Result<VersionsPage> {
+    let (from, within) = match start {
+        Start::Key(key) => (key, None),
+        Start::Behind { key, seq } => (directly_after(&key), Some((key, seq))),
+    };
+    let mut last_key = within.as_ref().map(|(key, _)| key.clone());
+    let (key, seq) = within.unwrap_or_default();
+    let (rest, limit) = (query.prefix.len() as i64 + 1, query.limit as i64 + 1);
+    let bucket = query.bucket.0;
+    let found = session
+        .query(statement!(HISTORY_WALK, bucket, from, end, rows::key(delimiter), rest, limit, rows::key(&key), seq))
+        .await?;
+    let mut page = VersionsPage::default();
+    for row in &found {
+        if page.entries.len() == query.limit {
+            page.next = page.entries.last().map(place_of);
+            break;
+        }
+        let version = rows::version(row)?;
+        page.entries.push(match rollup.common_prefix(&version.key) {
+            Some(prefix) => VersionEntry::CommonPrefix(prefix.to_owned()),
+            None => {
+                let latest = last_key.as_ref() != Some(&version.key);
+                last_key = Some(version.key.clone());
+                VersionEntry::Version { version, latest }
+            }
+        });
+    }
+    Ok(page)
 }
 
 /// Where a listing begins.

@@ -99,44 +99,35 @@ mod tests {
     use super::*;
     use access::{NoContext, Question, decide};
 
+    /// Whether policies together let their user do something to an object.
+    fn allows(policies: &[&Policy], action: &str) -> bool {
+        let rights = Rights::of(policies.iter().copied());
+        let question = Question {
+            caller: None,
+            identity: rights.identity(),
+            action,
+            resource: "arn:aws:s3:::b/a",
+            context: &NoContext,
+            bucket: None,
+            object: None,
+        };
+        decide(&question).allowed
+    }
+
     #[test]
     fn built_in_policies_cover_what_they_say() {
-        let allows = |policy: Policy, action: &str| {
-            let rights = Rights::of([&policy]);
-            let question = Question {
-                caller: None,
-                identity: rights.identity(),
-                action,
-                resource: "arn:aws:s3:::b/a",
-                context: &NoContext,
-                bucket: None,
-                object: None,
-            };
-            decide(&question).allowed
-        };
-        assert!(allows(Policy::ReadOnly, "s3:GetObject") && allows(Policy::ReadOnly, "s3:ListBucket"));
-        assert!(!allows(Policy::ReadOnly, "s3:PutObject") && !allows(Policy::ReadOnly, "s3:DeleteObject"));
-        assert!(allows(Policy::ReadWrite, "s3:DeleteBucket") && allows(Policy::ReadWrite, "s3:PutBucketPolicy"));
-        assert!(!allows(Policy::ReadWrite, "deltaweir:Settle") && allows(Policy::Admin, "deltaweir:Settle"));
+        assert!(allows(&[&Policy::ReadOnly], "s3:GetObject") && allows(&[&Policy::ReadOnly], "s3:ListBucket"));
+        assert!(!allows(&[&Policy::ReadOnly], "s3:PutObject") && !allows(&[&Policy::ReadOnly], "s3:DeleteObject"));
+        assert!(
+            allows(&[&Policy::ReadWrite], "s3:DeleteBucket") && allows(&[&Policy::ReadWrite], "s3:PutBucketPolicy")
+        );
+        assert!(!allows(&[&Policy::ReadWrite], "deltaweir:Settle") && allows(&[&Policy::Admin], "deltaweir:Settle"));
     }
 
     #[test]
     fn what_one_policy_denies_no_other_allows() {
         let denies = r#"{"Statement":{"Effect":"Deny","Action":"s3:DeleteObject","Resource":"*"}}"#;
         let denies = Policy::Document(Arc::new(Written::parse(denies).unwrap()));
-        let allows = |policies: &[&Policy], action: &str| {
-            let rights = Rights::of(policies.iter().copied());
-            let question = Question {
-                caller: None,
-                identity: rights.identity(),
-                action,
-                resource: "arn:aws:s3:::b/a",
-                context: &NoContext,
-                bucket: None,
-                object: None,
-            };
-            decide(&question).allowed
-        };
         assert!(allows(&[&denies, &Policy::ReadWrite], "s3:PutObject"));
         for broad in [Policy::ReadWrite, Policy::Admin] {
             assert!(allows(&[&broad], "s3:DeleteObject"));

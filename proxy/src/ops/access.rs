@@ -15,7 +15,9 @@ pub(super) use configure::{
 };
 pub(super) use context::user_id;
 pub use grants::NEW_BUCKETS_OWNERSHIP;
-pub(super) use grants::{get_bucket_acl, get_object_acl, of_new_bucket, put_bucket_acl, put_object_acl};
+pub(super) use grants::{
+    get_bucket_acl, get_object_acl, of_new_bucket, put_bucket_acl, put_object_acl, reset_bucket_acl,
+};
 
 pub use trial::{Trial, TrialError, Verdict};
 
@@ -84,7 +86,7 @@ pub async fn admit(mut request: S3Request) -> Result<S3Request> {
     let key = request.target.key.as_ref().map(|key| key.as_str());
     request.judge(Asked { action, bucket: &bucket, key, version }).await?;
     if matches!(request.operation, Operation::PutObject | Operation::CopyObject | Operation::CreateMultipartUpload) {
-        request.authorize_additions(&bucket, request.key()?)?;
+        request.authorize_additions(&bucket, request.key()?, None)?;
     }
     Ok(request)
 }
@@ -116,9 +118,18 @@ impl S3Request {
         Ok(self.decide(&access, Asked { action, bucket, key, version: None }, None).0)
     }
 
+    /// Whether the caller may be told that a key is not there: whoever may list a prefix that is the
+    /// key sees as much.
+    pub(super) fn may_miss(&self, bucket: &BucketHandle, key: &str) -> Result<bool> {
+        let asked = Asked { action: "s3:ListBucket", bucket, key: None, version: None };
+        let access = self.access_of(bucket)?;
+        let context = RequestContext { prefix: Some(key), ..self.context(bucket) };
+        Ok(self.decide_in(&access, asked, None, &context).0)
+    }
+
     /// Refuses an action that is about no bucket that is there.
     pub(super) fn authorize_nowhere(&self, action: &str, resource: &str) -> Result<()> {
-        let context = RequestContext { request: self, bucket: None, version: None, tags: None };
+        let context = RequestContext { request: self, bucket: None, version: None, tags: None, prefix: None };
         let question = Question {
             caller: self.principal.caller(),
             identity: self.principal.identity(),
@@ -132,7 +143,7 @@ impl S3Request {
     }
 
     fn context<'a>(&'a self, bucket: &'a BucketHandle) -> RequestContext<'a> {
-        RequestContext { request: self, bucket: Some(bucket), version: None, tags: None }
+        RequestContext { request: self, bucket: Some(bucket), version: None, tags: None, prefix: None }
     }
 
     /// The same request, whose body says that an object is to have these tags.
@@ -158,10 +169,18 @@ impl S3Request {
         if closed && self.principal.user().is_none() { Err(self.denied("anything")) } else { Ok(()) }
     }
 
-    /// What a new object brings along needs to be allowed, too: tags, grants, a lock. It is its
-    /// owner's to say.
-    pub(super) fn authorize_additions(&self, bucket: &BucketHandle, key: &str) -> Result<()> {
-        let additions = additions(&self.headers)?;
+    /// What a new object brings along needs to be allowed, too: tags, in a header or in `document`,
+    /// grants, a lock. It is its owner's to say.
+    pub(super) fn authorize_additions(
+        &self,
+        bucket: &BucketHandle,
+        key: &str,
+        document: Option<&TagSet>,
+    ) -> Result<()> {
+        let mut additions = additions(&self.headers)?;
+        if document.is_some_and(|tags| !tags.is_empty()) {
+            additions.push("s3:PutObjectTagging");
+        }
         if additions.is_empty() {
             return Ok(());
         }
@@ -170,7 +189,11 @@ impl S3Request {
         let seen = Seen { owner, acl: None, tags: BTreeMap::new() };
         for action in additions {
             let asked = Asked { action, bucket, key: Some(key), version: None };
-            if !self.decide(&access, asked, Some(&seen)).0 {
+            let (allowed, open) = self.decide(&access, asked, Some(&seen));
+            // Nobody has no policy that could allow it.
+            let nobodys = self.principal.user().is_none() && seen.owner == self.principal.canonical_id();
+            let own = matches!(action, "s3:PutObjectAcl" | "s3:PutObjectTagging");
+            if !allowed && !(open && nobodys && own) {
                 return Err(self.denied(action));
             }
         }
@@ -197,7 +220,7 @@ impl S3Request {
             seen = self.look(asked).await?;
             allowed = seen.is_some() && self.decide(&access, asked, seen.as_ref()).0;
             if let (None, Some(key), None) = (&seen, asked.key, asked.version)
-                && self.may("s3:ListBucket", asked.bucket, None)?
+                && self.may_miss(asked.bucket, key)?
             {
                 // Whoever may list sees that it is not there. What comes to be there in this moment
                 // is still not given to those who may not read it.
@@ -209,9 +232,19 @@ impl S3Request {
 
     /// Whether it is allowed, and if not, whether a grant could still allow it.
     fn decide(&self, access: &BucketAccess, asked: Asked<'_>, seen: Option<&Seen>) -> (bool, bool) {
-        let Asked { action, bucket, key, version } = asked;
         let context =
-            RequestContext { request: self, bucket: Some(bucket), version, tags: seen.map(|seen| &seen.tags) };
+            RequestContext { version: asked.version, tags: seen.map(|seen| &seen.tags), ..self.context(asked.bucket) };
+        self.decide_in(access, asked, seen, &context)
+    }
+
+    fn decide_in(
+        &self,
+        access: &BucketAccess,
+        asked: Asked<'_>,
+        seen: Option<&Seen>,
+        context: &RequestContext<'_>,
+    ) -> (bool, bool) {
+        let Asked { action, bucket, key, version: _ } = asked;
         let resource = match key {
             Some(key) => format!("arn:aws:s3:::{}/{key}", bucket.row.name),
             None => format!("arn:aws:s3:::{}", bucket.row.name),
@@ -221,7 +254,7 @@ impl S3Request {
             identity: self.principal.identity(),
             action,
             resource: &resource,
-            context: &context,
+            context,
             bucket: Some(access.owned_by(self.users.resource_owner(&bucket.row.owner))),
             object: seen.map(|seen| OfObject { owner: self.users.resource_owner(&seen.owner), acl: seen.acl.as_ref() }),
         };
@@ -256,8 +289,8 @@ impl S3Request {
 
 impl InBucket<'_> {
     /// Whether the caller may be told that a key is not there.
-    pub(super) fn may_list(&self) -> Result<bool> {
-        self.may("s3:ListBucket", &self.bucket, None)
+    pub(super) fn may_miss(&self, key: &str) -> Result<bool> {
+        self.request.may_miss(&self.bucket, key)
     }
 }
 

@@ -22,6 +22,10 @@ use std::sync::Arc;
 /// The most buckets of a page, and without paging of a list.
 const BUCKETS_MAX: usize = 10_000;
 
+/// The region in which a bucket may be made again by its owner: S3 keeps that for old clients, and
+/// gives the bucket the ACL of the request.
+const FORGIVING_REGION: &str = "us-east-1";
+
 /// Lists the buckets the caller owns or may list.
 pub(super) async fn list(request: &S3Request) -> Result<Answer> {
     let query = &request.target.query;
@@ -97,16 +101,23 @@ pub(super) async fn create(request: &S3Request, body: &mut RequestBody) -> Resul
         .map_err(|error| request.refusal(error))?;
     if created.is_none() {
         let existing = request.bucket(name).await?;
-        let code = if existing.row.owner == owner {
-            ErrorCode::BucketAlreadyOwnedByYou
-        } else {
+        let code = if existing.row.owner != owner {
             ErrorCode::BucketAlreadyExists
+        } else if request.service.region == FORGIVING_REGION {
+            access::reset_bucket_acl(request, existing).await?;
+            return Ok(made(name));
+        } else {
+            ErrorCode::BucketAlreadyOwnedByYou
         };
         return Err(S3Error::new(code).field("BucketName", name));
     }
+    Ok(made(name))
+}
+
+fn made(name: &str) -> Answer {
     let mut answer = empty(StatusCode::OK);
     set(answer.headers_mut(), "location", &format!("/{name}"));
-    Ok(answer)
+    answer
 }
 
 /// A bucket can only be where this server is.

@@ -16,6 +16,7 @@ use crate::engine::{
     BucketHandle, Completion, EngineError, Facts, ObjectEncryption, PartFacts, PartSize, Terms, notify::Event,
 };
 use catalog::{Part, UploadId};
+use http::HeaderMap;
 use s3_wire::{
     ETag, ErrorCode, S3Error,
     checksum::{Checksum, ChecksumType, Claims, combine_parts},
@@ -45,10 +46,13 @@ pub(super) async fn complete(request: &S3Request, body: &mut RequestBody) -> Res
     let list = CompleteMultipartUpload::parse(&request.document(claims, body).await?)?.parts;
     let asked = ChecksumRequest::of_complete(&request.headers)?;
     let open = here.upload(&key).await?;
+    request.unlock_listed(&open.facts)?;
     let digest = list_digest(&list);
     if open.upload.completed.is_some() {
         return Ok(here.completed_before(&key, &open, &list).await?.answer);
     }
+    let mut told = HeaderMap::new();
+    encryption::write(&mut told, open.facts.encryption.as_ref(), &request.headers, &here.bucket);
     let resource = request.target.resource();
     let request = request.clone();
     let work = async move {
@@ -65,7 +69,7 @@ pub(super) async fn complete(request: &S3Request, body: &mut RequestBody) -> Res
             _ => Err(failed),
         }
     };
-    answer_late(Box::pin(work), move |error| error.resource(resource)).await
+    answer_late(Box::pin(work), told, move |error| error.resource(resource)).await
 }
 
 /// One attempt at an upload that is open.
@@ -90,7 +94,7 @@ async fn complete_now(
         Ok(published) => {
             let mut done = done(&result, here, encryption.as_ref());
             here.write_expiration(done.answer.headers_mut(), key, size, &tags, published.committed.modified_ms)?;
-            versions::write(done.answer.headers_mut(), &here.bucket, published.reference());
+            versions::write_made(done.answer.headers_mut(), published.reference());
             object_facts::note_form(done.answer.extensions_mut(), published.storage.form);
             Ok(done)
         }
@@ -128,7 +132,7 @@ impl InBucket<'_> {
         };
         let mut done = done(&result_of(self.request, &self.bucket, key, &facts), self, facts.encryption.as_ref());
         if let Some(version) = version {
-            versions::write(done.answer.headers_mut(), &self.bucket, version);
+            versions::write_made(done.answer.headers_mut(), version);
         }
         Ok(done)
     }

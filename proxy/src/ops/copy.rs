@@ -102,6 +102,9 @@ pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
     let (conditions, precondition) = request.precondition(&here.bucket, &key).await?;
     let cause = request.cause(&here.bucket, Event::Copy);
     let terms = Terms { precondition, lock: here.lock_now(lock)?, cause };
+    let mut told = HeaderMap::new();
+    let kept = sealing.as_ref().map(|sealing| sealing.facts_of(Vec::new()));
+    encryption::write(&mut told, kept.as_ref(), &request.headers, &here.bucket);
 
     let (bucket, request) = (here.bucket, request.clone());
     let resource = request.target.resource();
@@ -135,14 +138,14 @@ pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
             checksum: object_facts::first_checksum(&facts.checksums),
         };
         let mut done = done(&result, &source, facts.encryption.as_ref(), &request, &bucket);
-        versions::write(done.answer.headers_mut(), &bucket, published.reference());
+        versions::write_made(done.answer.headers_mut(), published.reference());
         let here = InBucket { request: &request, bucket: bucket.clone() };
         let modified_ms = published.committed.modified_ms;
         here.write_expiration(done.answer.headers_mut(), &key, source.size(), &facts.tags, modified_ms)?;
         object_facts::note_form(done.answer.extensions_mut(), published.storage.form);
         Ok(done)
     };
-    answer_late(Box::pin(work), move |error| error.resource(resource)).await
+    answer_late(Box::pin(work), told, move |error| error.resource(resource)).await
 }
 
 /// Copies a range of an object into a part of an upload.
@@ -165,6 +168,8 @@ pub(super) async fn upload_part_copy(request: &S3Request) -> Result<Answer> {
     let algorithm = wanted_checksum(&open.facts);
     // The default costs nothing where bytes are read anyway; no copy is read for it alone.
     let default = algorithm.is_none().then_some(DEFAULT_CHECKSUM);
+    let mut told = HeaderMap::new();
+    encryption::write(&mut told, open.facts.encryption.as_ref(), &request.headers, &here.bucket);
 
     let (bucket, request) = (here.bucket, request.clone());
     let resource = request.target.resource();
@@ -200,7 +205,7 @@ pub(super) async fn upload_part_copy(request: &S3Request) -> Result<Answer> {
         };
         Ok(done(&result, &source, open.facts.encryption.as_ref(), &request, &bucket))
     };
-    answer_late(Box::pin(work), move |error| error.resource(resource)).await
+    answer_late(Box::pin(work), told, move |error| error.resource(resource)).await
 }
 
 /// A copy that has been read and encoded.
@@ -235,7 +240,7 @@ impl S3Request {
                     "The source of a copy request may not specifically refer to a delete marker by version id.",
                 ));
             }
-            (None, version) if self.may("s3:ListBucket", &bucket, None)? => {
+            (None, version) if self.may_miss(&bucket, key)? => {
                 return Err(version.map_or_else(|| no_such_key(key), |version| no_such_version(&version.to_string())));
             }
             (None, _) => return Err(ErrorCode::AccessDenied.into()),

@@ -261,6 +261,15 @@ impl S3Request {
         })
     }
 
+    /// Refuses a list of parts that comes with another customer's key than the upload's. It may
+    /// come without one: nothing is read.
+    pub(super) fn unlock_listed(&self, upload: &Facts) -> Result<()> {
+        if CustomerKey::from_headers(&self.headers)?.is_some() {
+            self.unlock_upload(upload)?;
+        }
+        Ok(())
+    }
+
     /// As [`S3Request::unlock`] for content that is read.
     pub(super) fn unlock_content(&self, facts: &Facts, key: Option<CustomerKey>) -> Result<Option<Unlocked>> {
         let Some(sealing) = self.unlock(facts, key)? else { return Ok(None) };
@@ -373,9 +382,7 @@ pub(super) async fn put_configuration(request: &S3Request, body: &mut RequestBod
     let claims = request.demanded_digest()?;
     let configuration = EncryptionConfiguration::parse(&request.document(claims, body).await?)?;
     let here = request.in_bucket().await?;
-    if let ServerSide::Kms(Some(name)) = &configuration.server {
-        request.named_key(name)?;
-    }
+    // Whether there is a key of that name is seen when an object is written, as in S3.
     let text = String::from_utf8(configuration.to_bytes().to_vec()).map_err(|_| ErrorCode::MalformedXML)?;
     here.configure(ENCRYPTION, Some(text.into())).await?;
     Ok(empty(StatusCode::OK))

@@ -91,7 +91,7 @@ impl InBucket<'_> {
     /// A key that is not there, or hidden by a delete marker. Whoever may not list the bucket is
     /// not told so (C41).
     pub(super) async fn missing(&self, key: &str) -> Result<S3Error> {
-        if !self.may_list()? {
+        if !self.may_miss(key)? {
             return Ok(S3Error::new(ErrorCode::AccessDenied));
         }
         let marker = self.service.engine.read.newest_marker(&self.bucket, key).await;

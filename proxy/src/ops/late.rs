@@ -8,7 +8,7 @@ use super::{
 };
 use bytes::Bytes;
 use futures::{StreamExt as _, future::BoxFuture, stream};
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use s3_wire::{
     S3Error,
     xml::{DECLARATION, Document},
@@ -27,11 +27,12 @@ pub(super) struct Done {
     pub(super) document_bare: Bytes,
 }
 
-/// Awaits work that ends in a document. `in_error` completes an error that has to stand inside the
-/// body (request ids and resource). When the client goes away the work's future is dropped with the
-/// body.
+/// Awaits work that ends in a document. `told` are headers that are known before it ends: they go
+/// with a head that is sent early. `in_error` completes an error that has to stand inside the body
+/// (request ids and resource). When the client goes away the work's future is dropped with the body.
 pub(super) async fn answer_late(
     mut work: BoxFuture<'static, Result<Done>>,
+    told: HeaderMap,
     in_error: impl FnOnce(S3Error) -> S3Error + Send + 'static,
 ) -> Result<Answer> {
     tracing::trace!(target: "path", "answer_late()");
@@ -50,6 +51,7 @@ pub(super) async fn answer_late(
     let stream = declaration.chain(waiting).map(Ok).boxed();
     let mut answer = Response::new(AnswerBody::Stream { len: None, stream });
     *answer.status_mut() = StatusCode::OK;
+    *answer.headers_mut() = told;
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/xml"));
     Ok(answer)
 }
@@ -91,17 +93,25 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn quick_work_is_answered_as_if_it_were_not_late() {
-        let answer = answer_late(work(Duration::from_secs(1), Ok("hi")), |error| error).await.unwrap();
+        let answer =
+            answer_late(work(Duration::from_secs(1), Ok("hi")), HeaderMap::new(), |error| error).await.unwrap();
         assert_eq!(text(answer).await, Word("hi").to_bytes());
         let refused =
-            answer_late(work(Duration::from_secs(1), Err(ErrorCode::InvalidPart.into())), |error| error).await;
+            answer_late(work(Duration::from_secs(1), Err(ErrorCode::InvalidPart.into())), HeaderMap::new(), |error| {
+                error
+            })
+            .await;
         assert_eq!(refused.err().map(|error| error.code()), Some(ErrorCode::InvalidPart));
     }
 
     #[tokio::test(start_paused = true)]
     async fn slow_work_keeps_the_connection_alive_and_still_ends_in_one_document() {
-        let answer = answer_late(work(Duration::from_secs(60), Ok("hi")), |error| error).await.unwrap();
-        assert_eq!(answer.status(), StatusCode::OK);
+        let told = HeaderMap::from_iter([(header::VIA, HeaderValue::from_static("here"))]);
+        let answer = answer_late(work(Duration::from_secs(60), Ok("hi")), told, |error| error).await.unwrap();
+        assert_eq!(
+            (answer.status(), &answer.headers()[header::VIA]),
+            (StatusCode::OK, &HeaderValue::from_static("here"))
+        );
         let text = text(answer).await;
         let spaces = text.strip_prefix(DECLARATION).unwrap().chars().take_while(|c| *c == ' ').count();
         assert!((10..=12).contains(&spaces), "{spaces}");
@@ -112,7 +122,7 @@ mod tests {
     async fn an_error_after_the_status_stands_in_the_body() {
         let in_error = |error: S3Error| error.request_id("ID1", "HOST");
         let work = work(Duration::from_secs(60), Err(ErrorCode::InternalError.into()));
-        let text = text(answer_late(work, in_error).await.unwrap()).await;
+        let text = text(answer_late(work, HeaderMap::new(), in_error).await.unwrap()).await;
         assert!(
             text.contains("<Error><Code>InternalError</Code>") && text.contains("<RequestId>ID1</RequestId>"),
             "{text}"

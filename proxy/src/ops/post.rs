@@ -77,7 +77,7 @@ pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> 
     let request = tags.as_ref().map_or_else(|| request.clone(), |tags| request.saying_tags(tags));
     let here = request.in_bucket().await?.writing(key.as_str())?;
     request.authorize("s3:PutObject", &here.bucket, Some(key.as_str())).await?;
-    request.authorize_additions(&here.bucket, key.as_str())?;
+    request.authorize_additions(&here.bucket, key.as_str(), tags.as_ref())?;
     let mut facts = object_facts::from_headers(&request.headers)?;
     if let Some(tags) = tags {
         facts.tags = tags.into_map();
@@ -129,7 +129,7 @@ pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> 
     let published = published.map_err(|error| request.refusal(error))?;
     let mut answer = here.answer_form(&fields, key.as_str(), &etag);
     object_facts::note_form(answer.extensions_mut(), published.storage.form);
-    versions::write(answer.headers_mut(), &here.bucket, published.reference());
+    versions::write_made(answer.headers_mut(), published.reference());
     encryption::write(answer.headers_mut(), encryption.as_ref(), &request.headers, &here.bucket);
     if let Some(checksum) = &checksum {
         object_facts::write_checksum(answer.headers_mut(), checksum);

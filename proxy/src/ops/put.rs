@@ -49,7 +49,7 @@ pub(super) async fn put_object(request: &S3Request, body: &mut RequestBody) -> R
     object_facts::note_form(answer.extensions_mut(), published.storage.form);
     let headers = answer.headers_mut();
     set(headers, "etag", &received.etag.quoted());
-    versions::write(headers, &here.bucket, published.reference());
+    versions::write_made(headers, published.reference());
     encryption::write(headers, encryption.as_ref(), &request.headers, &here.bucket);
     here.write_expiration(headers, key, size, &tags, published.committed.modified_ms)?;
     if let Some(checksum) = received.checksums.first() {

@@ -47,6 +47,14 @@ pub(super) fn write(headers: &mut HeaderMap, bucket: &BucketHandle, version: Ver
     }
 }
 
+/// Says which version a write made. Where versions are suspended it is the null version, and S3
+/// does not name it.
+pub(super) fn write_made(headers: &mut HeaderMap, version: VersionRef) {
+    if matches!(version, VersionRef::Id(_)) {
+        set(headers, VERSION_ID, &version.to_string());
+    }
+}
+
 /// A version that was asked for, unless it is a delete marker: those have no content, and can only
 /// be deleted.
 pub(super) fn object_of<T>(found: Named<T>) -> Result<T> {
@@ -67,7 +75,7 @@ pub(super) fn marked(error: S3Error, marker: &Version) -> S3Error {
 impl InBucket<'_> {
     /// A version that is not there. Whoever may not list the bucket's versions is not told so.
     pub(super) fn missing_version(&self, key: &str, version: VersionRef) -> S3Error {
-        if self.may_list().unwrap_or(false) {
+        if self.may_miss(key).unwrap_or(false) {
             no_such_version(&version.to_string()).field("Key", key)
         } else {
             S3Error::new(ErrorCode::AccessDenied)

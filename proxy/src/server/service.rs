@@ -19,6 +19,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header, r
 use hyper::body::Incoming;
 use s3_wire::{
     Domains, Operation, S3Error, Target,
+    cors::CorsConfiguration,
     error::ErrorCode,
     headers,
     response::{self, RequestIds},
@@ -236,7 +237,10 @@ impl S3Service {
         };
         match self.shared.engine.buckets.bucket(bucket.as_str()).await {
             Ok(Some(bucket)) => match ops::configuration::cors_of(&bucket) {
-                Ok(rules) => rules.map(|rules| rules.answer(origin, parts.method.as_str())).unwrap_or_default(),
+                Ok(rules) => {
+                    let answer = |rules: CorsConfiguration| rules.answer(origin, parts.method.as_str(), &parts.headers);
+                    rules.map(answer).unwrap_or_default()
+                }
                 Err(error) => {
                     tracing::error!(%error, "an answer was sent without its CORS headers");
                     HeaderMap::new()

@@ -39,9 +39,9 @@ impl EncryptionHeaders {
     /// Reads the headers of a write.
     ///
     /// # Errors
-    /// `InvalidArgument` for headers that contradict each other or are not whole;
-    /// `InvalidEncryptionAlgorithmError` for unknown algorithms; `NotImplemented` for
-    /// `aws:kms:dsse`.
+    /// `InvalidArgument` for an unknown method and for headers that contradict each other or are
+    /// not whole; `InvalidEncryptionAlgorithmError` for an unknown algorithm of a customer's key;
+    /// `NotImplemented` for `aws:kms:dsse`.
     pub fn from_headers(headers: &HeaderMap) -> Result<Self> {
         let key_id = single(headers, KMS_KEY_ID)?.map(str::to_owned);
         let server = match single(headers, SERVER_SIDE)? {
@@ -49,7 +49,10 @@ impl EncryptionHeaders {
             Some("AES256") => Some(ServerSide::Aes256),
             Some("aws:kms") => Some(ServerSide::Kms(key_id.clone())),
             Some("aws:kms:dsse") => return Err(S3Error::new(ErrorCode::NotImplemented).field("Value", "aws:kms:dsse")),
-            Some(_) => return Err(S3Error::new(ErrorCode::InvalidEncryptionAlgorithmError)),
+            Some(other) => {
+                let message = "The encryption method specified is not supported";
+                return Err(S3Error::invalid_argument(SERVER_SIDE, other, message));
+            }
         };
         if let Some(key_id) = key_id
             && !matches!(server, Some(ServerSide::Kms(_)))
@@ -209,7 +212,7 @@ mod tests {
         assert_eq!(server(&[(SERVER_SIDE, "aws:kms")]), Ok(Some(ServerSide::Kms(None))));
         let named = server(&[(SERVER_SIDE, "aws:kms"), (KMS_KEY_ID, "k")]);
         assert_eq!(named, Ok(Some(ServerSide::Kms(Some("k".into())))));
-        assert_eq!(server(&[(SERVER_SIDE, "aes256")]), Err(ErrorCode::InvalidEncryptionAlgorithmError));
+        assert_eq!(server(&[(SERVER_SIDE, "aes256")]), Err(ErrorCode::InvalidArgument));
         assert_eq!(server(&[(SERVER_SIDE, "aws:kms:dsse")]), Err(ErrorCode::NotImplemented));
         assert_eq!(server(&[(KMS_KEY_ID, "k")]), Err(ErrorCode::InvalidArgument));
         assert_eq!(server(&[(SERVER_SIDE, "AES256"), (KMS_KEY_ID, "k")]), Err(ErrorCode::InvalidArgument));

@@ -93,6 +93,7 @@ pub(in crate::ops) async fn get_ownership(request: &S3Request) -> Result<Answer>
     let here = request.in_bucket().await?;
     match request.access_of(&here.bucket)?.ownership {
         Ownership::Controlled(ownership) => Ok(document(&ownership)),
+        Ownership::Older => Ok(document(&ObjectOwnership::BucketOwnerEnforced)),
         Ownership::Uncontrolled => {
             Err(S3Error::new(ErrorCode::OwnershipControlsNotFoundError).field("BucketName", &here.bucket.row.name))
         }

@@ -21,6 +21,8 @@ pub(super) struct RequestContext<'a> {
     pub(super) version: Option<VersionRef>,
     /// The tags of the object, when it was looked at.
     pub(super) tags: Option<&'a BTreeMap<String, String>>,
+    /// The prefix that is asked about, where the request is no listing.
+    pub(super) prefix: Option<&'a str>,
 }
 
 impl Context for RequestContext<'_> {
@@ -58,6 +60,7 @@ impl RequestContext<'_> {
     fn of_s3(&self, name: &'static str) -> Option<String> {
         let request = self.request;
         match name {
+            "prefix" if self.prefix.is_some() => self.prefix.map(str::to_owned),
             "prefix" | "delimiter" | "max-keys" if self.lists() => {
                 request.target.query.single(name).ok()?.map(str::to_owned)
             }

@@ -64,7 +64,7 @@ impl S3Request {
         }
         let writer = Some(self.principal.canonical_id().to_owned());
         Ok(match access.ownership {
-            Ownership::Controlled(ObjectOwnership::BucketOwnerEnforced) => None,
+            Ownership::Older | Ownership::Controlled(ObjectOwnership::BucketOwnerEnforced) => None,
             Ownership::Controlled(ObjectOwnership::BucketOwnerPreferred) => {
                 writer.filter(|_| self.headers.get("x-amz-acl").is_none_or(|name| name != "bucket-owner-full-control"))
             }
@@ -84,7 +84,7 @@ impl InBucket<'_> {
         if let Some(asked) = AclHeaders::from_headers(&self.headers)? {
             let acl = acl_of_headers(&self.users, &asked, &owner, bucket_owner)?;
             if !access.ownership.acls_count() {
-                check_unlisted(&asked)?;
+                access.ownership.check_unlisted(&asked)?;
             } else if !acl.is_private(&owner) {
                 check_public(&acl, access.block())?;
                 facts.acl = Some(json!(acl));
@@ -114,7 +114,7 @@ impl InBucket<'_> {
         let bucket_owner = &self.bucket.row.owner;
         let (acl, unlisted) = match (by_headers, body) {
             (Some(asked), []) => {
-                let unlisted = check_unlisted(&asked).is_ok();
+                let unlisted = access.ownership.check_unlisted(&asked).is_ok();
                 (acl_of_headers(&self.users, &asked, owner, bucket_owner)?, unlisted)
             }
             (None, []) => return Err(ErrorCode::MissingSecurityHeader.into()),
@@ -144,6 +144,30 @@ impl InBucket<'_> {
         check_public(&acl, access.block())?;
         Ok(acl)
     }
+}
+
+/// Gives a bucket that its owner makes again the grants of the request: none, when it names none.
+pub(in crate::ops) async fn reset_bucket_acl(request: &S3Request, bucket: BucketHandle) -> Result<()> {
+    let here = InBucket { request, bucket };
+    let access = request.access_of(&here.bucket)?;
+    let owner = &here.bucket.row.owner;
+    let asked = AclHeaders::from_headers(&request.headers)?;
+    let acl = match &asked {
+        None => Acl::private(owner),
+        Some(asked) => acl_of_headers(&request.users, asked, owner, owner)?,
+    };
+    let kept = Some(acl).filter(|acl| !acl.is_private(owner));
+    if access.acl == kept {
+        return Ok(());
+    }
+    if !access.ownership.acls_count() {
+        return asked.map_or(Ok(()), |asked| access.ownership.check_unlisted(&asked));
+    }
+    request.authorize("s3:PutBucketAcl", &here.bucket, None).await?;
+    if let Some(acl) = &kept {
+        check_public(acl, access.block())?;
+    }
+    here.configure(ACL, kept.map(|acl| json!(acl))).await
 }
 
 /// Answers with a bucket's grants.
@@ -207,11 +231,15 @@ pub(in crate::ops) async fn put_object_acl(request: &S3Request, body: &mut Reque
     Err(ErrorCode::OperationAborted.into())
 }
 
-/// Where grants do not count, only those pass that say what is the case anyway.
-fn check_unlisted(asked: &AclHeaders) -> Result<()> {
-    match asked {
-        AclHeaders::Canned(name) if matches!(name.as_str(), "private" | "bucket-owner-full-control") => Ok(()),
-        _ => Err(ErrorCode::AccessControlListNotSupported.into()),
+impl Ownership {
+    /// Where grants do not count, only the one passes that S3 lets pass: that the bucket's owner may
+    /// do everything. `private` does not.
+    fn check_unlisted(self, asked: &AclHeaders) -> Result<()> {
+        match asked {
+            AclHeaders::Canned(name) if name == "bucket-owner-full-control" => Ok(()),
+            AclHeaders::Canned(name) if name == "private" && self == Self::Older => Ok(()),
+            _ => Err(ErrorCode::AccessControlListNotSupported.into()),
+        }
     }
 }
 

@@ -34,8 +34,11 @@ pub(in crate::ops) struct BucketAccess {
 /// Who owns the objects of a bucket, and whether anybody said so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::ops) enum Ownership {
-    /// The controls that were set, or those of a bucket that is older than they are.
+    /// The controls that were set.
     Controlled(ObjectOwnership),
+    /// The bucket is older than controls: as under `BucketOwnerEnforced`, but that what its clients
+    /// always sent goes on passing.
+    Older,
     /// No controls: as under `ObjectWriter`.
     #[default]
     Uncontrolled,
@@ -43,7 +46,7 @@ pub(in crate::ops) enum Ownership {
 
 impl Ownership {
     pub(super) fn acls_count(self) -> bool {
-        self != Self::Controlled(ObjectOwnership::BucketOwnerEnforced)
+        !matches!(self, Self::Older | Self::Controlled(ObjectOwnership::BucketOwnerEnforced))
     }
 }
 
@@ -64,7 +67,7 @@ impl AccessCache {
         let written = [POLICY, ACL, PUBLIC_ACCESS_BLOCK].map(|name| configurations.get(name));
         let foreign_objects = configurations.contains_key(FOREIGN_OBJECTS);
         let ownership = match configurations.get(OWNERSHIP).map(|value| value.as_str().unwrap_or_default()) {
-            None => Ownership::Controlled(ObjectOwnership::BucketOwnerEnforced),
+            None => Ownership::Older,
             Some(NO_CONTROLS) => Ownership::Uncontrolled,
             Some(name) => Ownership::Controlled(ObjectOwnership::from_name(name).ok_or_else(|| {
                 EngineError::Other(format!("ownership controls of bucket {}: {name:?}", bucket.row.name))
