@@ -151,6 +151,19 @@ pub trait Catalog: Send + Sync + 'static {
     /// Wrapped keys of a bucket, by epoch. Keys of deleted buckets whose blobs are not purged yet
     /// are kept.
     async fn keys(&self, bucket: BucketId) -> Result<Vec<WrappedKey>>;
+    /// Every wrapped key, by bucket and epoch, those of deleted buckets included.
+    async fn all_keys(&self) -> Result<Vec<WrappedKey>>;
+    /// How many blobs are sealed with which key, by bucket and epoch; epoch 0: with none. It reads
+    /// every blob's row.
+    async fn key_uses(&self) -> Result<Vec<KeyUse>>;
+    /// Replaces the wraps of keys together. [`CatalogError::Conflict`] when one of them is not
+    /// wrapped as is expected any more, or gone; nothing is changed then.
+    async fn rewrap_keys(&self, keys: Vec<Rewrap>) -> Result<()>;
+    /// Removes keys of a bucket, and with them the way to what they seal; `false` when none of them
+    /// is there. [`CatalogError::NoBucket`]; [`CatalogError::BucketState`] when a blob or version
+    /// of another bucket needs a blob of this one, [`CatalogError::Locked`] while one of its
+    /// versions is locked.
+    async fn remove_keys(&self, bucket: BucketId, epochs: &[u32]) -> Result<bool>;
 
     // Versions
 

@@ -91,6 +91,20 @@ pub enum Mutation {
         /// The key.
         key: WrappedKey,
     },
+    /// Other wraps of keys that stay what they are.
+    RewrapKeys {
+        /// The keys.
+        keys: Vec<Rewrap>,
+    },
+    /// The end of keys: what is sealed with them cannot be opened any more.
+    RemoveKeys {
+        /// The bucket that they serve.
+        bucket: BucketId,
+        /// Their epochs.
+        epochs: Vec<u32>,
+        /// When.
+        now_ms: UnixMs,
+    },
     /// A new current version.
     Put {
         /// As the writer asked for it.

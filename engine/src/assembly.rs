@@ -17,6 +17,7 @@ use crate::{
         },
         copies::Copier,
         jobs::{Jobs, spec::JobSpec},
+        keys::Keys,
         leftovers::LeftoverUploads,
         lifecycle::LifecycleWorker,
         looks::Looks,
@@ -38,6 +39,7 @@ use crate::{
     bucket::{Buckets, notify::Notifier},
     config::EngineConfig,
     deployment::{
+        accounts::Accounts,
         keyring::Keyring,
         ownership::{Deployment, Places, Strangers},
         writer::Writer,
@@ -116,7 +118,7 @@ impl Foundation {
     ) -> Result<Self, EngineError> {
         make_private_dir(&config.data)?;
         let Stores { catalog, alone, backends, directories, reserves, unfinished, originals } = stores;
-        let keyring = Arc::new(Keyring::open(&config.data, config.kek.take())?);
+        let keyring = Arc::new(Keyring::open(&config.data, config.kek.take(), config.keyring.take())?);
         keyring.check(&*catalog).await?;
         let threads =
             config.codec_threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, usize::from));
@@ -442,6 +444,20 @@ fn scrubber(foundation: &Foundation, paths: &Paths, copier: &Arc<Copier>) -> Arc
         hash_pool: hash_pool.clone(),
         metrics: metrics.clone(),
     })
+}
+
+/// The keys, as an operator works with them.
+pub(crate) fn keys(foundation: &Foundation, accounts: Arc<Accounts>) -> Keys {
+    let Foundation { catalog, keyring, blobs, safety, alone, .. } = foundation;
+    Keys {
+        catalog: catalog.clone(),
+        keyring: keyring.clone(),
+        blobs: blobs.clone(),
+        safety: safety.clone(),
+        accounts,
+        alone: *alone,
+        rotating: tokio::sync::Mutex::default(),
+    }
 }
 
 fn packer(foundation: &Foundation, paths: &Paths, copier: &Arc<Copier>) -> Arc<Packer> {

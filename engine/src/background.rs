@@ -8,6 +8,7 @@ pub(crate) mod convert;
 pub(crate) mod converter;
 pub(crate) mod copies;
 pub(crate) mod jobs;
+pub(crate) mod keys;
 pub(crate) mod leftovers;
 pub(crate) mod lifecycle;
 pub(crate) mod looks;

@@ -185,7 +185,21 @@ impl Buckets {
 
     /// A key of the keyring by its name, for content that is encrypted before it is stored.
     pub fn object_key(&self, name: &str) -> zeroize::Zeroizing<[u8; 32]> {
-        self.keyring.kek().named(name)
+        self.keyring.kek().roots().named(name)
+    }
+
+    /// Reads the keyring's file again; whether it says something else now.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] when it cannot be read or understood.
+    pub fn reload_keyring(&self) -> Result<bool, EngineError> {
+        self.keyring.reload()
+    }
+
+    /// Keys of the keyring by their name, for content that is encrypted before it is stored: the
+    /// one of now first, then those of KEKs before it, which older content was encrypted under.
+    pub fn object_keys(&self, name: &str) -> Vec<zeroize::Zeroizing<[u8; 32]>> {
+        self.keyring.named(name)
     }
 
     /// A bucket by name; `None` when there is none.

@@ -127,6 +127,7 @@ impl EngineConfig {
             memory_bytes_max: TEMPORARY_MEMORY_BYTES,
             spool_bytes_max: TEMPORARY_MEMORY_BYTES,
             kek: None,
+            keyring: None,
             codec_threads: None,
             gc_grace: day,
             unfinished_age: day,
@@ -185,6 +186,8 @@ pub struct EngineConfig {
     pub spool_bytes_max: u64,
     /// From the environment; otherwise the keyring file in `data`, made on first start.
     pub kek: Option<Kek>,
+    /// A file of KEKs that may be other processes', too; otherwise the one in `data`.
+    pub keyring: Option<PathBuf>,
     /// Threads of the codec pool; `None`: one per core.
     pub codec_threads: Option<usize>,
     /// How long a dying blob waits before its purge, at least: as long as backups are retained, if

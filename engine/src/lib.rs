@@ -30,6 +30,7 @@ pub use background::{
     collect::CollectParameters,
     collection::Collection,
     jobs::{JobAction, JobEnded, Jobs, run::JobRun},
+    keys::{KekReport, KeyReport, Keys, KeysCheck, KeysReport, Rotation},
     packs::Packing,
     scrub::{
         affected::{Affected, DamagedBlob, Quarantine, Quarantines},
@@ -121,6 +122,8 @@ const LAST_SHIPMENT: Duration = Duration::from_secs(10);
 pub struct Engine {
     /// Users, groups, policies and access keys.
     pub accounts: Arc<Accounts>,
+    /// The keys that everything is sealed with.
+    pub keys: Arc<Keys>,
     /// Buckets: their rows, settings and keys.
     pub buckets: Arc<Buckets>,
     /// Reading objects.
@@ -171,10 +174,13 @@ impl Engine {
         let jobs = Arc::new(assembly::jobs(&foundation, specs, background.clone()));
         let reports = Arc::new(assembly::reports(&foundation, &paths));
         let quarantines = workers.scrubber.quarantines.clone();
-        let accounts = Arc::new(Accounts::new(foundation.catalog.clone(), &foundation.keyring, foundation.alone)?);
+        let accounts =
+            Arc::new(Accounts::new(foundation.catalog.clone(), foundation.keyring.clone(), foundation.alone));
+        let keys = Arc::new(assembly::keys(&foundation, accounts.clone()));
         let Paths { buckets, read, stager, publisher, uploads, changes, notifier, views, .. } = paths;
         let engine = Arc::new(Self {
             accounts,
+            keys,
             buckets,
             read,
             stager,
@@ -386,6 +392,8 @@ impl Engine {
         if !self.foundation.alone {
             self.background.spawn(self.clone().watch_replication());
         }
+        let (keys, stopping) = (self.keys.clone(), self.foundation.stopping.clone());
+        self.background.spawn(async move { keys.follow_keyring(stopping).await });
         let engine = self.clone();
         self.background.spawn(async move {
             let Foundation { soundness, catalog, safety, stopping, .. } = &engine.foundation;

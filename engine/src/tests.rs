@@ -10,6 +10,7 @@ mod merging;
 mod packing;
 mod pieces;
 mod rot;
+mod rotation;
 mod scrubbing;
 mod sealing;
 
@@ -60,6 +61,7 @@ pub(crate) fn config(dir: &Path, memory_bytes_max: u64) -> EngineConfig {
         memory_bytes_max,
         spool_bytes_max: 1 << 30,
         kek: None,
+        keyring: None,
         codec_threads: Some(2),
         gc_grace: Duration::from_secs(300),
         unfinished_age: Duration::from_secs(86_400),
@@ -559,9 +561,15 @@ async fn another_kek_than_the_one_that_wrapped_a_bucket_key_does_not_start() {
     engine.buckets.create_bucket("sealed", "owner").await.expect("created").expect("name was free");
     engine.shutdown().await;
     drop(engine);
-    let other = EngineConfig { kek: Some(object_format::Kek::new([9; 32])), ..config(dir.path(), 512 << 20) };
-    let refused = open(other, &metrics).await.err().expect("refused");
+    let other = || EngineConfig { kek: Some(object_format::Kek::new([9; 32])), ..config(dir.path(), 512 << 20) };
+    let (file, away) = (dir.path().join("keyring.json"), dir.path().join("away.json"));
+    std::fs::rename(&file, &away).expect("moved");
+    let refused = open(other(), &metrics).await.err().expect("refused");
     assert!(refused.to_string().contains("another KEK"), "{refused}");
+    std::fs::rename(&away, &file).expect("moved back");
+    let both = open(other(), &metrics).await.expect("the keyring's KEK still opens what it wrapped");
+    both.shutdown().await;
+    drop(both);
     assert!(open(config(dir.path(), 512 << 20), &metrics).await.is_ok());
 }
 

@@ -11,6 +11,8 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 /// Bytes of a wrapped domain key. Part of the format (§5.2).
 pub const WRAPPED_KEY_LEN: usize = 64;
+/// Bytes of one that is bound to its bucket. Part of the format (§5.2).
+pub const BOUND_KEY_LEN: usize = 72;
 
 /// Labels keep derivations for different uses apart. Part of the format.
 const BLOB_LABEL: &[u8] = b"deltaweir blob v1";
@@ -20,6 +22,7 @@ const KEYSET_LABEL: &[u8] = b"deltaweir keyset label v1";
 const FINGERPRINT_LABEL: &[u8] = b"deltaweir kek fingerprint v1";
 const ACCOUNTS_LABEL: &[u8] = b"deltaweir accounts v1";
 const NAMED_KEY_LABEL: &[u8] = b"deltaweir named key v1";
+const ROOTS_LABEL: &[u8; 16] = b"deltaweir roots1";
 
 /// Names a domain key: 16 random bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -130,26 +133,46 @@ impl Kek {
         Self(secret)
     }
 
+    /// Its 32 bytes, for whoever keeps them.
+    pub fn secret(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(self.0)
+    }
+
+    /// What all keys are derived from that this KEK does not wrap.
+    pub fn roots(&self) -> Roots {
+        let (mut prk, _) = Hkdf::<Sha512>::extract(None, &self.0);
+        let roots = Roots { of: self.fingerprint(), secret: prk.into() };
+        prk.as_mut_slice().zeroize();
+        roots
+    }
+
+    /// Wraps the roots of another KEK, so that what was derived from it outlives it.
+    pub fn wrap_roots(&self, roots: &Roots) -> Vec<u8> {
+        let mut plain = Zeroizing::new([0; 88]);
+        plain[..64].copy_from_slice(&roots.secret);
+        plain[64..72].copy_from_slice(&roots.of);
+        plain[72..].copy_from_slice(ROOTS_LABEL);
+        self.wrap_bytes(&*plain)
+    }
+
+    /// Unwraps them.
+    ///
+    /// # Errors
+    /// [`FormatError::Key`] when this KEK did not wrap them, or they are something else.
+    pub fn unwrap_roots(&self, wrapped: &[u8]) -> Result<Roots, FormatError> {
+        let plain = self.unwrap_bytes(wrapped)?;
+        let mut fields = Fields::new(&plain);
+        let roots = Roots { secret: fields.array()?, of: fields.array()? };
+        match fields.array::<16>()? == *ROOTS_LABEL && fields.is_empty() {
+            true => Ok(roots),
+            false => Err(FormatError::Key("the wrapped roots are something else")),
+        }
+    }
+
     /// A public identifier of this KEK, so that a wrong keyring is told apart from a damaged wrap:
     /// 8 bytes derived from it.
     pub fn fingerprint(&self) -> [u8; 8] {
         *derive(&self.0, None, &[FINGERPRINT_LABEL])
-    }
-
-    /// A key of 32 bytes by its name: the same for the same name, and nothing of this key or of
-    /// another can be told from it.
-    pub fn named(&self, name: &str) -> Zeroizing<[u8; 32]> {
-        derive(&self.0, None, &[NAMED_KEY_LABEL, name.as_bytes()])
-    }
-
-    /// The key that seals users, groups, policies and access keys in the catalog
-    /// (docs/format/accounts-v1.md).
-    pub fn accounts_key(&self) -> DomainKey {
-        let okm: Zeroizing<[u8; 48]> = derive(&self.0, None, &[ACCOUNTS_LABEL]);
-        let (mut secret, mut id) = ([0; 32], [0; 16]);
-        secret.copy_from_slice(&okm[..32]);
-        id.copy_from_slice(&okm[32..]);
-        DomainKey { id: KeyId(id), epoch: 0, secret }
     }
 
     /// Wraps a domain key with its id and epoch (AES-256-KWP, RFC 5649): [`WRAPPED_KEY_LEN`] bytes.
@@ -161,17 +184,44 @@ impl Kek {
         self.wrap_bytes(&*plain)
     }
 
+    /// As [`Kek::wrap`], and bound to the bucket with this catalog id: [`BOUND_KEY_LEN`] bytes.
+    pub fn wrap_for(&self, key: &DomainKey, bucket: u64) -> Vec<u8> {
+        let mut plain = Zeroizing::new([0; 60]);
+        plain[..32].copy_from_slice(&key.secret);
+        plain[32..48].copy_from_slice(&key.id.0);
+        plain[48..52].copy_from_slice(&key.epoch.to_le_bytes());
+        plain[52..].copy_from_slice(&bucket.to_le_bytes());
+        self.wrap_bytes(&*plain)
+    }
+
+    /// Unwraps a key of a bucket. A wrap of [`WRAPPED_KEY_LEN`] bytes is of before wraps were bound
+    /// to one, and opens for any.
+    ///
+    /// # Errors
+    /// As [`Kek::unwrap`], and when it is bound to another bucket.
+    pub fn unwrap_for(&self, id: KeyId, epoch: u32, bucket: u64, wrapped: &[u8]) -> Result<DomainKey, FormatError> {
+        if wrapped.len() == WRAPPED_KEY_LEN {
+            return self.unwrap(id, epoch, wrapped);
+        }
+        self.unwrap_parts((id, epoch, Some(bucket)), wrapped)
+    }
+
     /// Unwraps one.
     ///
     /// # Errors
     /// [`FormatError::Key`] when this KEK did not wrap it, it was altered, or it is the wrap of
     /// another id or epoch.
     pub fn unwrap(&self, id: KeyId, epoch: u32, wrapped: &[u8]) -> Result<DomainKey, FormatError> {
+        self.unwrap_parts((id, epoch, None), wrapped)
+    }
+
+    fn unwrap_parts(&self, of: (KeyId, u32, Option<u64>), wrapped: &[u8]) -> Result<DomainKey, FormatError> {
         let plain = self.unwrap_bytes(wrapped)?;
         let mut fields = Fields::new(&plain);
-        let mut key = DomainKey { id, epoch, secret: fields.array()? };
-        let of = (KeyId(fields.array()?), fields.u32()?);
-        if of != (id, epoch) || !fields.is_empty() {
+        let mut key = DomainKey { id: of.0, epoch: of.1, secret: fields.array()? };
+        let (id, epoch) = (KeyId(fields.array()?), fields.u32()?);
+        let bucket = if fields.is_empty() { None } else { Some(fields.u64()?) };
+        if (id, epoch, bucket) != of || !fields.is_empty() {
             key.secret.zeroize();
             return Err(FormatError::Key("the wrapped key is another one"));
         }
@@ -194,6 +244,53 @@ impl Kek {
             .map_err(|_| FormatError::Key("not wrapped under this key, or altered"))?;
         plain.truncate(len);
         Ok(plain)
+    }
+}
+
+/// What a KEK is extracted to (RFC 5869 §2.2): keys that are derived from it, not wrapped under it.
+/// Nothing leads back to the KEK, so it opens no wrap. `Debug` shows whose they are.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct Roots {
+    #[zeroize(skip)]
+    of: [u8; 8],
+    secret: [u8; 64],
+}
+
+impl fmt::Debug for Roots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Roots").field("of", &self.of).finish_non_exhaustive()
+    }
+}
+
+impl Roots {
+    /// [`Kek::fingerprint`] of the KEK they are of.
+    pub fn of(&self) -> [u8; 8] {
+        self.of
+    }
+
+    /// A key of 32 bytes by its name: the same for the same name, and nothing of the KEK or of
+    /// another key can be told from it.
+    pub fn named(&self, name: &str) -> Zeroizing<[u8; 32]> {
+        self.expand(&[NAMED_KEY_LABEL, name.as_bytes()])
+    }
+
+    /// The key that seals users, groups, policies and access keys in the catalog
+    /// (docs/format/accounts-v1.md).
+    pub fn accounts_key(&self) -> DomainKey {
+        let okm: Zeroizing<[u8; 48]> = self.expand(&[ACCOUNTS_LABEL]);
+        let (mut secret, mut id) = ([0; 32], [0; 16]);
+        secret.copy_from_slice(&okm[..32]);
+        id.copy_from_slice(&okm[32..]);
+        DomainKey { id: KeyId(id), epoch: 0, secret }
+    }
+
+    fn expand<const N: usize>(&self, info: &[&[u8]]) -> Zeroizing<[u8; N]> {
+        let mut okm = Zeroizing::new([0; N]);
+        Hkdf::<Sha512>::from_prk(&self.secret)
+            .expect("64 bytes are as many as SHA-512 gives")
+            .expand_multi_info(info, &mut *okm)
+            .expect("HKDF-SHA-512 gives up to 16,320 bytes, far more than any use here");
+        okm
     }
 }
 

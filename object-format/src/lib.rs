@@ -34,4 +34,4 @@ pub use blob::{
     HEADER_LEN, Header, ObjectFacts, PagePlace, Root, RootPlace, SEGMENT_LEN, Seal, Segment, Suite, TRAILER_LEN,
     ViewAddress, ViewRange, segment_digest,
 };
-pub use keys::{DomainKey, Kek, KeyId};
+pub use keys::{DomainKey, Kek, KeyId, Roots};

@@ -11,6 +11,7 @@ mod demo;
 mod doctor;
 mod follow;
 mod generate;
+mod keys;
 mod list;
 mod merge;
 mod outcome;
@@ -193,6 +194,11 @@ enum Command {
         #[command(subcommand)]
         action: policy::PolicyAction,
     },
+    /// Show, rotate and verify the keys that encrypted buckets are sealed with
+    Keys {
+        #[command(subcommand)]
+        action: keys::KeysAction,
+    },
     /// Limit how much a bucket or user may hold
     Quota {
         #[command(subcommand)]
@@ -365,6 +371,12 @@ fn run(arguments: Arguments) -> Outcome {
             runtime()?.block_on(recover::recover(global.load()?, options, json))
         }
         Command::Policy { action } => show(json, &global.ask(policy::call(&action)?)?, policy::print),
+        Command::Keys { action } => {
+            let (call, print) = keys::call(&action);
+            let told = global.ask(call)?;
+            show(json, &told, print)?;
+            keys::verdict(&action, &told)
+        }
         Command::Quota { action } => show(json, &global.ask(quota::call(&action)?)?, quota::print),
         Command::Recover { merge: _, from, accept_unsealed_until } => {
             let options = RecoveryOptions { accept_unsealed_until, ..recover::merge_options() };

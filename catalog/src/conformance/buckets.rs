@@ -124,6 +124,103 @@ pub async fn a_key_id_and_a_key_epoch_are_taken_once<F: Factory>(factory: &F) {
     assert_eq!(catalog.keys(bucket).await.unwrap(), [key(1, 1), key(2, 2)]);
 }
 
+fn keyed(bucket: BucketId, id: u8, epoch: u32) -> WrappedKey {
+    WrappedKey { id: [id; 16], bucket, epoch, kek: [id; 8], wrapped: vec![id; 40] }
+}
+
+fn rewrapped(key: &WrappedKey, with: u8) -> Rewrap {
+    let now = WrappedKey { kek: [with; 8], wrapped: vec![with; 48], ..key.clone() };
+    Rewrap { before: key.wrapped.clone(), key: now }
+}
+
+/// A rotation that is repeated, or that another process was faster with, harms nothing.
+pub async fn wraps_are_replaced_together_and_never_over_others<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    let (catalog, bucket) = (&desk.catalog, desk.bucket.id);
+    let (one, two) = (keyed(bucket, 1, 1), keyed(bucket, 2, 2));
+    catalog.put_key(one.clone()).await.unwrap();
+    catalog.put_key(two.clone()).await.unwrap();
+    let both = vec![rewrapped(&one, 8), rewrapped(&two, 9)];
+    catalog.rewrap_keys(both.clone()).await.unwrap();
+    let now: Vec<WrappedKey> = both.iter().map(|rewrap| rewrap.key.clone()).collect();
+    assert_eq!(catalog.keys(bucket).await.unwrap(), now);
+    let stale = vec![rewrapped(&now[0], 5), rewrapped(&two, 6)];
+    assert!(matches!(catalog.rewrap_keys(stale).await, Err(CatalogError::Conflict)));
+    let elsewhere = Rewrap { key: WrappedKey { epoch: 7, ..now[1].clone() }, before: now[1].wrapped.clone() };
+    assert!(matches!(catalog.rewrap_keys(vec![elsewhere]).await, Err(CatalogError::Conflict)));
+    let unknown = rewrapped(&keyed(bucket, 3, 3), 4);
+    assert!(matches!(catalog.rewrap_keys(vec![unknown]).await, Err(CatalogError::Conflict)));
+    assert_eq!(catalog.all_keys().await.unwrap(), now, "all or none");
+    catalog.rewrap_keys(Vec::new()).await.unwrap();
+}
+
+/// Compare and swap, also between processes.
+pub async fn of_two_who_rewrap_a_key_at_once_one_does<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    let (catalog, bucket) = (&desk.catalog, desk.bucket.id);
+    let key = keyed(bucket, 1, 1);
+    catalog.put_key(key.clone()).await.unwrap();
+    let tries = (0..8).map(|with| {
+        let (catalog, rewrap) = (catalog.clone(), rewrapped(&key, 10 + with));
+        tokio::spawn(async move { catalog.rewrap_keys(vec![rewrap]).await })
+    });
+    let mut outcomes = Vec::new();
+    for tried in tries.collect::<Vec<_>>() {
+        outcomes.push(tried.await.unwrap());
+    }
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1);
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Ok(()) | Err(CatalogError::Conflict))));
+}
+
+/// What is shredded is one bucket's, and nobody has promised to keep it.
+pub async fn keys_are_removed_unless_another_bucket_or_a_lock_needs_them<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    let (catalog, bucket) = (&desk.catalog, desk.bucket.id);
+    let keys = [keyed(bucket, 1, 0), keyed(bucket, 2, 1), keyed(bucket, 3, 2)];
+    for key in &keys {
+        catalog.put_key(key.clone()).await.unwrap();
+    }
+    desk.put("k").await;
+    assert!(matches!(catalog.remove_keys(BucketId(bucket.0 + 100), &[1]).await, Err(CatalogError::NoBucket)));
+    assert!(!catalog.remove_keys(bucket, &[7]).await.unwrap());
+    assert!(catalog.remove_keys(bucket, &[0, 1]).await.unwrap());
+    assert_eq!(catalog.keys(bucket).await.unwrap(), keys[2..]);
+    catalog.set_versioning(bucket, Versioning::Enabled).await.unwrap();
+    catalog.enable_object_lock(bucket).await.unwrap();
+    desk.put("k").await;
+    let version = desk.content("k").await.version;
+    let hold = |on| LockCommit {
+        bucket,
+        key: "k".into(),
+        id: version.id,
+        change: LockChange::LegalHold(on),
+        bypass_governance: false,
+        now_ms: NOW,
+        epoch: desk.epoch,
+    };
+    assert!(catalog.set_lock(hold(true)).await.unwrap());
+    assert!(matches!(catalog.remove_keys(bucket, &[2]).await, Err(CatalogError::Locked)));
+    assert!(catalog.set_lock(hold(false)).await.unwrap());
+    assert!(catalog.remove_keys(bucket, &[2]).await.unwrap());
+    assert_eq!(catalog.all_keys().await.unwrap(), []);
+}
+
+/// What a key seals is known before it ends.
+pub async fn blobs_are_counted_by_the_key_that_seals_them<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    let bucket = desk.bucket.id;
+    desk.put("plain").await;
+    for key in ["a", "b"] {
+        let mut blob = desk.whole(9);
+        blob.row.key_epoch = 3;
+        desk.catalog.put(desk.commit(key, vec![blob])).await.unwrap();
+    }
+    desk.delete("a").await;
+    let uses = desk.catalog.key_uses().await.unwrap();
+    let of = |epoch, blobs| KeyUse { bucket, epoch, blobs };
+    assert_eq!(uses, [of(0, 1), of(3, 2)], "those that wait for their purge count");
+}
+
 /// Any JSON.
 pub async fn a_setting_is_read_back_and_replaced<F: Factory>(factory: &F) {
     let catalog = factory.fresh().await;

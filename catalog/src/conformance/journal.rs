@@ -222,7 +222,12 @@ pub(super) async fn one_of_each<C: Catalog>(desk: &Desk<C>) {
     catalog.put_setting("s", json!({"x": 1})).await.unwrap();
     catalog.set_bucket_settings(bucket, json!({"encryption": "aes256"})).await.unwrap();
     let key = WrappedKey { id: unique(9), bucket, epoch: 1, kek: [2; 8], wrapped: vec![0, 255, 128] };
-    catalog.put_key(key).await.unwrap();
+    catalog.put_key(key.clone()).await.unwrap();
+    let before = key.wrapped.clone();
+    let rewrap = Rewrap { before, key: WrappedKey { kek: [3; 8], wrapped: vec![7, 0, 7], ..key.clone() } };
+    catalog.rewrap_keys(vec![rewrap]).await.unwrap();
+    catalog.put_key(WrappedKey { id: unique(10), epoch: 2, ..key }).await.unwrap();
+    assert!(catalog.remove_keys(bucket, &[2]).await.unwrap());
     let ann = super::accounts::row(AccountKind::User, "ann", "sealed");
     let create = AccountsChange { creates: vec![ann.clone()], ..AccountsChange::default() };
     catalog.change_accounts(create).await.unwrap();

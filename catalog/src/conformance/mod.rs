@@ -92,6 +92,10 @@ macro_rules! conformance_tests {
                 a_deleted_bucket_keeps_its_keys_until_its_last_blob_is_purged,
                 a_bucket_id_is_never_used_again,
                 a_key_id_and_a_key_epoch_are_taken_once,
+                wraps_are_replaced_together_and_never_over_others,
+                of_two_who_rewrap_a_key_at_once_one_does,
+                keys_are_removed_unless_another_bucket_or_a_lock_needs_them,
+                blobs_are_counted_by_the_key_that_seals_them,
                 a_setting_is_read_back_and_replaced,
                 a_setting_is_created_once,
             }

@@ -177,53 +177,6 @@ pub(crate) async fn all<S: Session>(session: &mut S) -> Result<Vec<Bucket>> {
     Ok(buckets)
 }
 
-pub(crate) async fn put_key<S: Session>(session: &mut S, key: &WrappedKey) -> Result<Decision> {
-    let answers = session
-        .run(vec![
-            lock_bucket(key.bucket),
-            statement!(
-                "SELECT id FROM keys WHERE id = $1 OR (bucket = $2 AND epoch = $3)",
-                key.id,
-                key.bucket.0,
-                key.epoch
-            ),
-        ])
-        .await?;
-    if answers[0].is_empty() {
-        return Err(CatalogError::NoBucket);
-    }
-    if !answers[1].is_empty() {
-        return Err(CatalogError::Exists);
-    }
-    Decision::done(vec![statement!(
-        "INSERT INTO keys (id, bucket, epoch, kek, wrapped) VALUES ($1, $2, $3, $4, $5)",
-        key.id,
-        key.bucket.0,
-        key.epoch,
-        key.kek,
-        key.wrapped.as_slice(),
-    )])
-}
-
-pub(crate) async fn keys<S: Session>(session: &mut S, bucket: BucketId) -> Result<Vec<WrappedKey>> {
-    let rows = session
-        .query(statement!(
-            "SELECT id, bucket, epoch, kek, wrapped FROM keys WHERE bucket = $1 ORDER BY epoch",
-            bucket.0
-        ))
-        .await?;
-    let key = |row: &super::session::Row| {
-        Ok(WrappedKey {
-            id: row.array(0)?,
-            bucket: BucketId(row.int(1)?),
-            epoch: row.small(2)?,
-            kek: row.array(3)?,
-            wrapped: row.bytes(4)?.to_vec(),
-        })
-    };
-    rows.iter().map(key).collect()
-}
-
 pub(crate) async fn put_setting<S: Session>(
     session: &mut S,
     name: &str,

@@ -1,8 +1,8 @@
 //! What each mutation gives and writes.
 
 use super::{
-    accounts, blobs, buckets, change::Decision, conversion, copies, locks, multipart, notices, session::Session, trash,
-    verification, versions, writers,
+    accounts, blobs, buckets, change::Decision, conversion, copies, keys, locks, multipart, notices, session::Session,
+    trash, verification, versions, writers,
 };
 use crate::{Result, mutation::Mutation, types::*};
 
@@ -28,7 +28,9 @@ async fn decide_alone<S: Session>(session: &mut S, seq: Seq, mutation: &mut Muta
         Mutation::EnableObjectLock { bucket } => buckets::enable_object_lock(session, *bucket).await,
         Mutation::SetLock { commit } => locks::set(session, commit).await,
         Mutation::DeleteBucket { bucket, now_ms } => buckets::delete(session, *bucket, *now_ms).await,
-        Mutation::PutKey { key } => buckets::put_key(session, key).await,
+        Mutation::PutKey { key } => keys::put(session, key).await,
+        Mutation::RewrapKeys { keys } => keys::rewrap(session, keys).await,
+        Mutation::RemoveKeys { bucket, epochs, now_ms } => keys::remove(session, *bucket, epochs, *now_ms).await,
         Mutation::Put { commit, modified_ms, named } => versions::put(session, seq, commit, (modified_ms, named)).await,
         Mutation::Delete { commit, removed, modified_ms, named } => {
             let choices = versions::DeleteChoices { removed, modified_ms, named };

@@ -7,7 +7,7 @@ use super::{
     change::{Change, Import, JobChange, Outcome, now_ms},
     check, conversion, copies, history, hooks, jobs,
     kept_buckets::KeptBuckets,
-    list, multipart, notices, quotas, read,
+    keys, list, multipart, notices, quotas, read,
     session::Session,
     snapshot, stats, trash, verification, versions, writers,
 };
@@ -314,7 +314,24 @@ impl<E: Engine> Catalog for E {
     }
 
     async fn keys(&self, bucket: BucketId) -> Result<Vec<WrappedKey>> {
-        ask!(self, Statement, () | session | buckets::keys(session, bucket))
+        ask!(self, Statement, () | session | keys::of_bucket(session, bucket))
+    }
+
+    async fn all_keys(&self) -> Result<Vec<WrappedKey>> {
+        ask!(self, Statement, () | session | keys::all(session))
+    }
+
+    async fn key_uses(&self) -> Result<Vec<KeyUse>> {
+        ask!(self, Statement, () | session | keys::uses(session))
+    }
+
+    async fn rewrap_keys(&self, keys: Vec<Rewrap>) -> Result<()> {
+        changed(mutate(self, Mutation::RewrapKeys { keys }).await?).map(|_| ())
+    }
+
+    async fn remove_keys(&self, bucket: BucketId, epochs: &[u32]) -> Result<bool> {
+        let epochs = epochs.to_vec();
+        changed(mutate(self, Mutation::RemoveKeys { bucket, epochs, now_ms: now_ms() }).await?)
     }
 
     async fn current(&self, bucket: BucketId, key: &str) -> Result<Option<Version>> {

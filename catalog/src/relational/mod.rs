@@ -23,6 +23,7 @@ pub(crate) mod history;
 pub(crate) mod hooks;
 pub(crate) mod jobs;
 pub(crate) mod kept_buckets;
+pub(crate) mod keys;
 pub(crate) mod list;
 pub(crate) mod locks;
 pub(crate) mod multipart;

@@ -59,3 +59,24 @@ pub struct WrappedKey {
     #[serde(with = "crate::encoding::base64_bytes")]
     pub wrapped: Vec<u8>,
 }
+
+/// Another wrap of a key that stays what it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rewrap {
+    /// The wrapped bytes that it takes the place of.
+    #[serde(with = "crate::encoding::base64_bytes")]
+    pub before: Vec<u8>,
+    /// The key with its new wrap.
+    pub key: WrappedKey,
+}
+
+/// How many blobs are sealed with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyUse {
+    /// The bucket.
+    pub bucket: BucketId,
+    /// The key's epoch.
+    pub epoch: u32,
+    /// Blobs that are live or wait for their purge.
+    pub blobs: u64,
+}

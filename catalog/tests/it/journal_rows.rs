@@ -41,6 +41,8 @@ fn every_kind_of_mutation_has_a_row_here_and_a_line_in_the_reference() {
         Mutation::SetLock { .. } => "SetLock",
         Mutation::DeleteBucket { .. } => "DeleteBucket",
         Mutation::PutKey { .. } => "PutKey",
+        Mutation::RewrapKeys { .. } => "RewrapKeys",
+        Mutation::RemoveKeys { .. } => "RemoveKeys",
         Mutation::Put { .. } => "Put",
         Mutation::Delete { .. } => "Delete",
         Mutation::DeleteVersion { .. } => "DeleteVersion",
@@ -61,7 +63,7 @@ fn every_kind_of_mutation_has_a_row_here_and_a_line_in_the_reference() {
         Mutation::Purge { .. } => "Purge",
     };
     let rows = rows();
-    assert_eq!(rows.iter().map(|(kind, _)| kind).collect::<std::collections::BTreeSet<_>>().len(), 29);
+    assert_eq!(rows.iter().map(|(kind, _)| kind).collect::<std::collections::BTreeSet<_>>().len(), 31);
     for (kind, value) in rows {
         assert_eq!(name(&serde_json::from_value(value).unwrap()), kind);
         assert!(REFERENCE.contains(&format!("| `{kind}` |")), "{kind} is not in the reference");

@@ -13,12 +13,16 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// One account, open.
+#[derive(Clone)]
 pub struct AccountRecord {
     /// Which one.
     pub name: AccountName,
     /// What it says.
     pub document: Zeroizing<Vec<u8>>,
 }
+
+/// How often accounts are sealed anew against changes by others.
+const RESEALS_MAX: usize = 16;
 
 /// Every account, as of one moment.
 #[derive(Default)]
@@ -48,9 +52,7 @@ pub struct AccountsWrite {
 /// The accounts of a deployment.
 pub struct Accounts {
     catalog: Arc<dyn Catalog>,
-    active: DomainKey,
-    /// That of the KEK in the data directory, where an operator has given another one since.
-    former: Option<DomainKey>,
+    keyring: Arc<Keyring>,
     /// Whether every process of the deployment has the same KEK.
     is_shared_key: bool,
     alone: bool,
@@ -59,18 +61,10 @@ pub struct Accounts {
 
 impl Accounts {
     /// Over a catalog; `alone` when no other process opens it.
-    ///
-    /// # Errors
-    /// [`EngineError::Other`] when the keyring's file cannot be read.
-    pub(crate) fn new(catalog: Arc<dyn Catalog>, keyring: &Keyring, alone: bool) -> Result<Self, EngineError> {
-        Ok(Self {
-            catalog,
-            active: keyring.kek().accounts_key(),
-            former: keyring.former()?.map(|kek| kek.accounts_key()),
-            is_shared_key: alone || keyring.is_configured(),
-            alone,
-            may_pass_over: alone && !keyring.is_configured(),
-        })
+    pub(crate) fn new(catalog: Arc<dyn Catalog>, keyring: Arc<Keyring>, alone: bool) -> Self {
+        let is_configured = keyring.is_configured();
+        let (is_shared_key, may_pass_over) = (alone || is_configured, alone && !is_configured);
+        Self { catalog, keyring, is_shared_key, alone, may_pass_over }
     }
 
     /// Whether accounts can be kept: replicas that made a KEK each could not read each other's.
@@ -98,9 +92,15 @@ impl Accounts {
     /// one that is sealed under a KEK which this process does not have.
     pub async fn load(&self) -> Result<AccountRecords, EngineError> {
         let rows = self.catalog.accounts().await?;
+        let mut keys = self.keyring.accounts_keys();
+        let is_closed = |row: &AccountRow, keys: &[DomainKey]| matches!(open(row, keys), Ok(None));
+        if rows.rows.iter().any(|row| is_closed(row, &keys)) && self.keyring.reload()? {
+            self.keyring.load_former_roots(&*self.catalog).await?;
+            keys = self.keyring.accounts_keys();
+        }
         let mut found = AccountRecords { version: rows.version, ..AccountRecords::default() };
         for row in rows.rows {
-            match self.open(&row)? {
+            match open(&row, &keys)? {
                 Some((document, is_active)) => {
                     if !is_active {
                         found.outdated.push(row.name.clone());
@@ -128,7 +128,9 @@ impl Accounts {
     /// # Errors
     /// [`EngineError::Unavailable`] and what else the catalog says.
     pub async fn change(&self, expected: Seq, write: &AccountsWrite) -> Result<Option<Seq>, EngineError> {
-        let seal = |records: &[AccountRecord]| records.iter().map(|record| self.seal(record)).collect::<Result<_, _>>();
+        let active = self.keyring.kek().roots().accounts_key();
+        let seal =
+            |records: &[AccountRecord]| records.iter().map(|record| seal(record, &active)).collect::<Result<_, _>>();
         let change = AccountsChange {
             creates: seal(&write.creates)?,
             replaces: seal(&write.replaces)?,
@@ -142,26 +144,49 @@ impl Accounts {
         }
     }
 
-    fn seal(&self, record: &AccountRecord) -> Result<AccountRow, EngineError> {
-        let place = place_of(&record.name);
-        let sealed = row::seal(&self.active, &RowContext::of_account(&place), random()?, &record.document);
-        Ok(AccountRow { name: record.name.clone(), sealed })
-    }
-
-    /// What a row says, and whether it is sealed under the KEK of now; `None` when neither KEK is
-    /// its.
-    fn open(&self, row: &AccountRow) -> Result<Option<Opened>, EngineError> {
-        let place = place_of(&row.name);
-        for (key, is_active) in [(Some(&self.active), true), (self.former.as_ref(), false)] {
-            let Some(key) = key else { continue };
-            match row::open(key, &RowContext::of_account(&place), &row.sealed) {
-                Ok(document) => return Ok(Some((Zeroizing::new(document), is_active))),
-                Err(FormatError::Key(_)) => {}
-                Err(error) => return Err(EngineError::Integrity(format!("{place} in the catalog: {error}"))),
+    /// Seals every account anew that is not sealed under the KEK of now; how many were.
+    ///
+    /// # Errors
+    /// As [`Accounts::load`] and [`Accounts::change`]; [`EngineError::Conflict`] when they never
+    /// rest.
+    pub(crate) async fn reseal(&self) -> Result<u64, EngineError> {
+        for _ in 0..RESEALS_MAX {
+            let found = self.load().await?;
+            let lost = |name: &AccountName| found.lost.contains(name);
+            let outdated = |record: &AccountRecord| found.outdated.contains(&record.name) && !lost(&record.name);
+            let replaces: Vec<AccountRecord> =
+                found.records.iter().filter(|record| outdated(record)).cloned().collect();
+            let count = replaces.len() as u64;
+            if count == 0 {
+                return Ok(0);
+            }
+            let write = AccountsWrite { replaces, ..AccountsWrite::default() };
+            if self.change(found.version, &write).await?.is_some() {
+                return Ok(count);
             }
         }
-        Ok(None)
+        Err(EngineError::Conflict)
     }
+}
+
+fn seal(record: &AccountRecord, key: &DomainKey) -> Result<AccountRow, EngineError> {
+    let place = place_of(&record.name);
+    let sealed = row::seal(key, &RowContext::of_account(&place), random()?, &record.document);
+    Ok(AccountRow { name: record.name.clone(), sealed })
+}
+
+/// What a row says, and whether it is sealed under the first of these keys; `None` when none of
+/// them is its.
+fn open(row: &AccountRow, keys: &[DomainKey]) -> Result<Option<Opened>, EngineError> {
+    let place = place_of(&row.name);
+    for (index, key) in keys.iter().enumerate() {
+        match row::open(key, &RowContext::of_account(&place), &row.sealed) {
+            Ok(document) => return Ok(Some((Zeroizing::new(document), index == 0))),
+            Err(FormatError::Key(_)) => {}
+            Err(error) => return Err(EngineError::Integrity(format!("{place} in the catalog: {error}"))),
+        }
+    }
+    Ok(None)
 }
 
 /// A row's document, and whether it is sealed under the KEK of now.

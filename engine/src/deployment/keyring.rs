@@ -1,13 +1,17 @@
-//! The KEK and the domain keys it wraps. One domain key per sealed bucket and epoch; the file
-//! `keyring.json` in the data directory holds the KEK unless the environment gave one.
+//! The KEKs and the domain keys they wrap. One domain key per sealed bucket and epoch; the file
+//! `keyring.json` in the data directory holds the KEKs unless an operator gave them.
 
 pub(crate) mod copies;
+mod keks;
+pub(crate) mod roots;
 
 use crate::{blobs::open::Blobs, error::EngineError};
 use bytes::Bytes;
 use catalog::{Bucket, BucketId, Catalog, CatalogError, WrappedKey};
+pub(crate) use keks::Keks;
+use keks::Source;
 use object_format::{
-    BlobId, DomainKey, Kek, KeyId,
+    BlobId, DomainKey, Kek, KeyId, Roots,
     keyset::{BucketLabel, Keyset, KeysetEntry},
 };
 use serde::{Deserialize, Serialize};
@@ -15,24 +19,23 @@ use serde_json::Value;
 use std::{
     collections::{HashMap, HashSet},
     fs,
-    io::Write,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, RwLock},
 };
 use storage_backends::BlobName;
 use zeroize::Zeroizing;
 
 /// Opens domain keys.
 pub(crate) struct Keyring {
-    kek: Kek,
+    keks: RwLock<Arc<Keks>>,
+    /// Of KEKs that are gone, under one that is here: what was derived from them stays readable.
+    former_roots: RwLock<Vec<Roots>>,
+    source: Source,
     opened: Mutex<HashMap<BucketId, Opened>>,
     /// Held while keys are opened or made: two at once would each store keysets, and one pair would
     /// be named nowhere.
     making: tokio::sync::Mutex<()>,
-    is_configured: bool,
-    /// The file with the KEK that was made when none was configured.
-    file: PathBuf,
     /// A file in the data directory: the store has keys.
     sealed_mark: PathBuf,
     /// Buckets whose rows say that they are not sealed, and nothing says otherwise.
@@ -89,41 +92,29 @@ pub(crate) fn keyset_name(id: BlobId) -> Result<BlobName, EngineError> {
     Ok(BlobName::new(format!("keyset/{id}"))?)
 }
 
-/// Name of the file in the data directory that holds a KEK.
-const FILE_NAME: &str = "keyring.json";
 /// Name of the file in the data directory that says that the store has keys.
 const SEALED_MARK: &str = "sealed";
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct KeyringFile {
-    version: u32,
-    kek: String,
-}
-
 impl Keyring {
-    /// The KEK of the environment, or the file's, or a new one in a new file (0600, synced).
+    /// The KEKs that are configured, or those of the file in the data directory, which is made with
+    /// a new one where there is none (0600, synced).
     ///
     /// # Errors
-    /// [`EngineError::Other`] when the file cannot be read, written or understood.
-    pub(crate) fn open(data: &Path, from_environment: Option<Kek>) -> Result<Self, EngineError> {
-        let is_configured = from_environment.is_some();
-        let path = data.join(FILE_NAME);
-        let kek = match from_environment {
-            Some(kek) => kek,
-            None => match read_kek(&path)? {
-                Some(kek) => kek,
-                None => make_kek(&path)?,
-            },
+    /// [`EngineError::Other`] when a file cannot be read, written or understood.
+    pub(crate) fn open(data: &Path, configured: Option<Kek>, file: Option<PathBuf>) -> Result<Self, EngineError> {
+        let source = Source::new(data, configured, file);
+        let keks = match source.read()? {
+            Some(keks) => keks,
+            None => source.make()?,
         };
-        Ok(Self::new(data, kek, is_configured))
+        Ok(Self::new(data, keks, source))
     }
 
-    fn new(data: &Path, kek: Kek, is_configured: bool) -> Self {
+    fn new(data: &Path, keks: Keks, source: Source) -> Self {
         Self {
-            kek,
-            is_configured,
-            file: data.join(FILE_NAME),
+            keks: RwLock::new(Arc::new(keks)),
+            former_roots: RwLock::default(),
+            source,
             opened: Mutex::default(),
             making: tokio::sync::Mutex::default(),
             sealed_mark: data.join(SEALED_MARK),
@@ -189,38 +180,34 @@ impl Keyring {
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn open_existing(data: &Path, from_environment: Option<Kek>) -> Result<Self, EngineError> {
-        let is_configured = from_environment.is_some();
-        let kek = match from_environment {
-            Some(kek) => Some(kek),
-            None => read_kek(&data.join(FILE_NAME))?,
-        };
-        let kek = match kek {
-            Some(kek) => kek,
+    pub(crate) fn open_existing(
+        data: &Path,
+        configured: Option<Kek>,
+        file: Option<PathBuf>,
+    ) -> Result<Self, EngineError> {
+        let source = Source::new(data, configured, file);
+        let keks = match source.read()? {
+            Some(keks) => keks,
             // It opens nothing, which is what is known.
-            None => Kek::new(random()?),
+            None => Keks::of(Kek::new(random()?)),
         };
-        Ok(Self::new(data, kek, is_configured))
+        Ok(Self::new(data, keks, source))
     }
 
-    /// The KEK.
-    pub(crate) fn kek(&self) -> &Kek {
-        &self.kek
+    /// The KEKs of now.
+    pub(crate) fn keks(&self) -> Arc<Keks> {
+        self.keks.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The KEK that was made before an operator gave another one; `None` when there was none.
-    ///
-    /// # Errors
-    /// [`EngineError::Other`] when its file cannot be read.
-    pub(crate) fn former(&self) -> Result<Option<Kek>, EngineError> {
-        let found = if self.is_configured { read_kek(&self.file)? } else { None };
-        Ok(found.filter(|kek| kek.fingerprint() != self.kek.fingerprint()))
+    /// The KEK that wraps.
+    pub(crate) fn kek(&self) -> Arc<Kek> {
+        self.keks().active().clone()
     }
 
     /// Whether an operator gave the KEK; otherwise it lies in the data directory, beside the
     /// catalog.
     pub(crate) fn is_configured(&self) -> bool {
-        self.is_configured
+        self.source.is_configured()
     }
 
     /// Opens a keyset's entry.
@@ -228,7 +215,9 @@ impl Keyring {
     /// # Errors
     /// [`EngineError::Other`] when it is wrapped under another KEK.
     pub(crate) fn open_entry(&self, entry: &KeysetEntry) -> Result<(DomainKey, BucketLabel), EngineError> {
-        entry.open(&self.kek).map_err(|error| {
+        let keks = self.keks();
+        let kek = keks.find(&entry.kek_fingerprint()).unwrap_or_else(|| keks.active());
+        entry.open(kek).map_err(|error| {
             EngineError::Other(format!(
                 "key {} cannot be opened ({error}): give the store's KEK as storage.kek or DELTAWEIR_KEK, or put its \
                  keyring.json back into the data directory",
@@ -281,10 +270,30 @@ impl Keyring {
             Some(wrapped) => wrapped.clone(),
             None => self.make(bucket, epoch, catalog).await?,
         };
-        if wrapped.kek != self.kek.fingerprint() {
-            return Err(other_kek(bucket));
+        self.open_key(&wrapped)?.ok_or_else(|| other_kek(bucket))
+    }
+
+    /// Opens a wrapped key; `None` when it is wrapped under a KEK that is not here, also after a
+    /// look at the file.
+    ///
+    /// # Errors
+    /// [`EngineError::Integrity`] when it was altered, or is another bucket's.
+    pub(crate) fn open_key(&self, wrapped: &WrappedKey) -> Result<Option<DomainKey>, EngineError> {
+        let mut keks = self.keks();
+        if keks.find(&wrapped.kek).is_none() {
+            self.reload()?;
+            keks = self.keks();
         }
-        Ok(self.kek.unwrap(KeyId(wrapped.id), wrapped.epoch, &wrapped.wrapped)?)
+        let Some(kek) = keks.find(&wrapped.kek) else { return Ok(None) };
+        let bucket = u64::try_from(wrapped.bucket.0).unwrap_or(0);
+        Ok(Some(kek.unwrap_for(KeyId(wrapped.id), wrapped.epoch, bucket, &wrapped.wrapped)?))
+    }
+
+    /// A bucket's key under the KEK of now.
+    pub(crate) fn wrapped(&self, key: &DomainKey, bucket: BucketId) -> WrappedKey {
+        let kek = self.kek();
+        let wrapped = kek.wrap_for(key, u64::try_from(bucket.0).unwrap_or(0));
+        WrappedKey { id: key.id().0, bucket, epoch: key.epoch(), kek: kek.fingerprint(), wrapped }
     }
 
     /// Refuses a KEK that does not open what is stored: every bucket's newest key must be wrapped
@@ -295,11 +304,11 @@ impl Keyring {
     pub(crate) async fn check(&self, catalog: &dyn Catalog) -> Result<(), EngineError> {
         for bucket in catalog.buckets().await? {
             let newest = catalog.keys(bucket.id).await?.into_iter().max_by_key(|key| key.epoch);
-            if newest.is_some_and(|key| key.kek != self.kek.fingerprint()) {
+            if newest.is_some_and(|key| self.keks().find(&key.kek).is_none()) {
                 return Err(other_kek(&bucket));
             }
         }
-        Ok(())
+        self.load_former_roots(catalog).await
     }
 
     /// Forgets a deleted bucket's key.
@@ -309,11 +318,12 @@ impl Keyring {
     }
 
     async fn make(&self, bucket: &Bucket, epoch: u32, catalog: &dyn Catalog) -> Result<WrappedKey, EngineError> {
+        // Another process may have chosen another KEK: what is wrapped under one that it removes is
+        // lost.
+        self.reload()?;
         let id = random::<16>()?;
         let secret = Zeroizing::new(random::<32>()?);
-        let key = DomainKey::new(KeyId(id), epoch, *secret);
-        let wrapped =
-            WrappedKey { id, bucket: bucket.id, epoch, kek: self.kek.fingerprint(), wrapped: self.kek.wrap(&key) };
+        let wrapped = self.wrapped(&DomainKey::new(KeyId(id), epoch, *secret), bucket.id);
         match catalog.put_key(wrapped.clone()).await {
             Ok(()) => {}
             // Another replica was first: its key counts.
@@ -430,42 +440,6 @@ fn other_kek(bucket: &Bucket) -> EngineError {
 
 fn keyring_failed(what: &str, path: &Path, error: &dyn std::fmt::Display) -> EngineError {
     EngineError::Other(format!("{what} {}: {error}", path.display()))
-}
-
-/// The KEK of the file; `None` when there is none.
-fn read_kek(path: &Path) -> Result<Option<Kek>, EngineError> {
-    use base64::{Engine as _, prelude::BASE64_STANDARD};
-    let unclear = |error: &dyn std::fmt::Display| keyring_failed("cannot understand", path, error);
-    let text = match fs::read_to_string(path) {
-        Ok(text) => Zeroizing::new(text),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(keyring_failed("cannot read", path, &error)),
-    };
-    let file: KeyringFile = serde_json::from_str(&text).map_err(|error| unclear(&error))?;
-    if file.version != 1 {
-        return Err(unclear(&"unknown version"));
-    }
-    let secret = Zeroizing::new(BASE64_STANDARD.decode(&file.kek).map_err(|error| unclear(&error))?);
-    let secret: [u8; 32] = secret.as_slice().try_into().map_err(|_| unclear(&"the KEK is not 32 bytes"))?;
-    Ok(Some(Kek::new(secret)))
-}
-
-/// A new KEK in a new file.
-fn make_kek(path: &Path) -> Result<Kek, EngineError> {
-    use base64::{Engine as _, prelude::BASE64_STANDARD};
-    let failed = |error: &dyn std::fmt::Display| keyring_failed("cannot write", path, error);
-    let secret = Zeroizing::new(random::<32>()?);
-    let file = KeyringFile { version: 1, kek: BASE64_STANDARD.encode(*secret) };
-    let text = serde_json::to_string_pretty(&file).map_err(|error| failed(&error))?;
-    let write = || {
-        let mut options = fs::OpenOptions::new();
-        let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
-    };
-    write().map_err(|error| failed(&error))?;
-    Ok(Kek::new(*secret))
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use catalog::{
     Mutation, NewBlob, Precondition, PutCommit, Seq, UnixMs, VersionId, VersionLock, Versioning,
 };
 use futures::{StreamExt, TryStreamExt, stream};
-use object_format::{BlobId, KeyId};
+use object_format::BlobId;
 use serde::Serialize;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -452,7 +452,10 @@ impl Merge<'_> {
             Encryption::Aes256 => {
                 let newest = self.catalog.keys(id).await?.into_iter().max_by_key(|key| key.epoch);
                 let newest = newest.ok_or_else(|| EngineError::Other(format!("bucket {} has no key", row.name)))?;
-                Some(Arc::new(self.keyring.kek().unwrap(KeyId(newest.id), newest.epoch, &newest.wrapped)?))
+                let opened = self.keyring.open_key(&newest)?;
+                let opened =
+                    opened.ok_or_else(|| EngineError::Other(format!("bucket {}'s KEK is not here", row.name)))?;
+                Some(Arc::new(opened))
             }
         };
         Ok(BucketHandle::new(BucketState::recovered(row, settings, key)))
@@ -531,5 +534,6 @@ fn is_improvement(mutation: &Mutation) -> bool {
             | Mutation::Delete { .. }
             | Mutation::Abort { .. }
             | Mutation::ForgetCompletedUploads { .. }
+            | Mutation::RewrapKeys { .. }
     )
 }

@@ -458,7 +458,7 @@ impl Run<'_> {
         if let Some(found) = found
             && !catalog.keys(row.id).await?.iter().any(|key| key.id == found.wrapped.id)
         {
-            let key = WrappedKey { bucket: row.id, ..found.wrapped.clone() };
+            let key = self.sources.keyring.wrapped(&found.key, row.id);
             record(catalog, Mutation::PutKey { key }).await?;
         }
         let settings: BucketSettings = serde_json::from_value(row.settings.clone())

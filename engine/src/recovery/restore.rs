@@ -142,7 +142,7 @@ pub async fn list_backups(
     metrics: Arc<Metrics>,
 ) -> Result<Vec<BackupInfo>, EngineError> {
     make_private_dir(&config.data)?;
-    let keyring = Arc::new(Keyring::open_existing(&config.data, config.kek.take())?);
+    let keyring = Arc::new(Keyring::open_existing(&config.data, config.kek.take(), config.keyring.take())?);
     let backend = backend.await?;
     let pool = Arc::new(CodecPool::new(1, PoolKind::Codec, &metrics)?);
     Vault::new(backend, keyring, pool, metrics).backups().await
@@ -157,7 +157,7 @@ impl Recovery {
         metrics: Arc<Metrics>,
     ) -> Result<Self, EngineError> {
         make_private_dir(&config.data)?;
-        let keyring = Arc::new(Keyring::open_existing(&config.data, config.kek.take())?);
+        let keyring = Arc::new(Keyring::open_existing(&config.data, config.kek.take(), config.keyring.take())?);
         let Stores { catalog, backends, .. } = stores.await?;
         let backend = backends.get(&config.safety.backend).cloned();
         let backend = backend

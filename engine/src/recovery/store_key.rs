@@ -71,7 +71,7 @@ impl Safety {
         // From memory, or from a copy that is good.
         let known = self.vault.key(id).await.ok();
         let label = BucketLabel { id: 0, name: String::new() };
-        let known = known.map(|key| KeysetEntry::new(self.vault.keyring().kek(), &key, &label));
+        let known = known.map(|key| KeysetEntry::new(&self.vault.keyring().kek(), &key, &label));
         Ok(Some(KeysetFiles { files, known: Keyset::new(known), needed: vec![(id, STORE_KEY_EPOCH)] }))
     }
 
@@ -90,7 +90,7 @@ impl Safety {
         let secret = Zeroizing::new(random::<32>()?);
         let key = DomainKey::new(id, STORE_KEY_EPOCH, *secret);
         let label = BucketLabel { id: 0, name: String::new() };
-        let keyset = Keyset::new([KeysetEntry::new(self.vault.keyring().kek(), &key, &label)]);
+        let keyset = Keyset::new([KeysetEntry::new(&self.vault.keyring().kek(), &key, &label)]);
         for name in store_keyset_names(id)? {
             let mut bytes = Vec::new();
             keyset.write_blob(id_of(&name), &mut bytes)?;

@@ -3,7 +3,7 @@
 use crate::samples::{ID, SALT, key};
 use object_format::{
     BlobId, BlobKind, BlobSpec, BlobWriter, DomainKey, FormatError, Kek, KeyId, ObjectFacts, Seal,
-    keys::WRAPPED_KEY_LEN,
+    keys::{BOUND_KEY_LEN, WRAPPED_KEY_LEN},
     keyset::{BucketLabel, Keyset, KeysetEntry},
     row::{self, RowContext, SEALED_ROW_OVERHEAD, extents_digest},
 };
@@ -54,6 +54,56 @@ fn a_wrapped_key_opens_under_its_own_kek_id_and_epoch_only() {
         assert!(refused(&kek(), id, epoch, &wrapped[..at]), "cut to {at}");
     }
     assert!(refused(&kek(), id, epoch, &[&wrapped[..], &[0; 8]].concat()));
+}
+
+#[test]
+fn a_bound_key_opens_for_its_bucket_only_and_one_of_before_for_any() {
+    let bound = kek().wrap_for(&key(), 7);
+    assert_eq!(bound.len(), BOUND_KEY_LEN);
+    let (id, epoch) = (key().id(), key().epoch());
+    assert!(same(&kek().unwrap_for(id, epoch, 7, &bound).unwrap(), &key()));
+    let refused = |outcome| matches!(outcome, Err::<DomainKey, _>(FormatError::Key(_)));
+    assert!(refused(kek().unwrap_for(id, epoch, 8, &bound)));
+    assert!(refused(kek().unwrap_for(KeyId([0; 16]), epoch, 7, &bound)));
+    assert!(refused(kek().unwrap_for(id, epoch + 1, 7, &bound)));
+    assert!(refused(kek().unwrap(id, epoch, &bound)), "whoever asks for no bucket takes none that is bound");
+    for at in 0..bound.len() {
+        let mut altered = bound.clone();
+        altered[at] ^= 1;
+        assert!(refused(kek().unwrap_for(id, epoch, 7, &altered)), "byte {at}");
+        assert!(refused(kek().unwrap_for(id, epoch, 7, &bound[..at])), "cut to {at}");
+    }
+    let unbound = kek().wrap(&key());
+    assert!(same(&kek().unwrap_for(id, epoch, 8, &unbound).unwrap(), &key()));
+}
+
+#[test]
+fn roots_outlive_their_kek_under_another_one_and_open_no_wrap() {
+    let (old, new) = (kek(), Kek::new([0x43; 32]));
+    let roots = old.roots();
+    let wrapped = new.wrap_roots(&roots);
+    let opened = new.unwrap_roots(&wrapped).unwrap();
+    assert_eq!((opened.of(), opened.named("k")), (old.fingerprint(), roots.named("k")));
+    assert_ne!(opened.named("k"), opened.named("l"));
+    assert_ne!(opened.named("k"), new.roots().named("k"));
+    assert!(same(&opened.accounts_key(), &roots.accounts_key()));
+    assert!(matches!(old.unwrap_roots(&wrapped), Err(FormatError::Key(_))));
+    assert!(matches!(new.unwrap_roots(&new.wrap(&key())), Err(FormatError::Malformed(_) | FormatError::Key(_))));
+    assert!(!format!("{roots:?}").contains("secret:"));
+}
+
+// Computed by another program (Python's hmac) from RFC 5869.
+const NAMED_EMPTY: &str = "f32035592b272af3cbbe3d8ed29a7455432ea9039e9ee2fc9b7c59fba60a0756";
+const NAMED_PAYROLL: &str = "ad4bd385b7240f4ec09d45a02622a92d5bf8d2bb627a1e773b6c2daf6172cfdc";
+const ACCOUNTS_ID: &str = "20339de6bab18935cc4c18f1d1a265b5";
+
+/// Objects that were encrypted and accounts that were sealed before roots had a name of their own.
+#[test]
+fn what_is_derived_from_a_kek_is_what_it_always_was() {
+    let roots = kek().roots();
+    assert_eq!(hex::encode(*roots.named("")), NAMED_EMPTY);
+    assert_eq!(hex::encode(*roots.named("payroll")), NAMED_PAYROLL);
+    assert_eq!(roots.accounts_key().id().to_string(), ACCOUNTS_ID);
 }
 
 #[test]

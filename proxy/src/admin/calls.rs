@@ -60,6 +60,12 @@ impl AdminService {
             Call::AuditLines => self.audit_lines(query).await,
             Call::AuditVerdict => self.audit_verdict().await,
             Call::Quota | Call::Quotas | Call::SetQuota | Call::ClearQuota => self.quota(call, query, body).await,
+            Call::Keys => Ok(serde_json::to_value(engine.keys.list().await?).unwrap_or_default()),
+            Call::CheckKeys => Ok(serde_json::to_value(engine.keys.verify().await?).unwrap_or_default()),
+            Call::RotateKeys => {
+                let done = engine.keys.rotate(flag(query, "remove_needless")?).await?;
+                Ok(serde_json::to_value(done).unwrap_or_default())
+            }
             Call::Gc => {
                 let parameters = CollectParameters {
                     now: flag(query, "now")?,

@@ -141,6 +141,8 @@ pub(super) struct Storage {
     pub(super) second_copies: SecondCopies,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kek: Option<SecretText>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) keyring: Option<PathBuf>,
 }
 
 impl Default for Storage {
@@ -156,6 +158,7 @@ impl Default for Storage {
             base_copies: 16,
             second_copies: SecondCopies::default(),
             kek: None,
+            keyring: None,
         }
     }
 }

@@ -36,6 +36,7 @@ impl Reader<'_> {
             memory_bytes_max: limits.memory_bytes_max.0,
             spool_bytes_max: limits.spool_bytes_max.0,
             kek: self.kek()?,
+            keyring: file.storage.keyring.clone(),
             codec_threads: limits.codec_threads,
             gc_grace: file.gc.grace.0,
             unfinished_age: file.gc.unfinished_age.0,

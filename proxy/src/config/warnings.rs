@@ -22,7 +22,7 @@ impl Reader<'_> {
                     ));
                 }
             }
-            if self.file.storage.kek.is_none() {
+            if self.file.storage.kek.is_none() && self.file.storage.keyring.is_none() {
                 warnings.push(
                     "storage.kek is not set, and the catalog can be shared: encrypted buckets need the same key in every process".into(),
                 );

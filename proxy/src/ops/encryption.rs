@@ -199,9 +199,10 @@ impl S3Request {
         Ok(key)
     }
 
-    fn named_key(&self, name: &str) -> Result<Secret> {
+    /// Whether a name is one of a key.
+    fn check_name(&self, name: &str) -> Result<()> {
         if name == DEFAULT_KMS_KEY || self.service.kms_keys.iter().any(|known| known == name) {
-            return Ok(self.service.engine.buckets.object_key(name));
+            return Ok(());
         }
         let error = S3Error::with_message(ErrorCode::KmsNotFoundException, format!("Key '{name}' does not exist"));
         Err(error)
@@ -235,17 +236,36 @@ impl S3Request {
                     "The encryption parameters are not applicable to this object.",
                 ));
             }
-            (KMS, None) => self.named_key(encryption.key_id.as_deref().unwrap_or(DEFAULT_KMS_KEY))?,
-            (_, None) => self.service.engine.buckets.object_key(""),
+            (algorithm, None) => {
+                let name = match algorithm {
+                    KMS => encryption.key_id.as_deref().unwrap_or(DEFAULT_KMS_KEY),
+                    _ => "",
+                };
+                if algorithm == KMS {
+                    self.check_name(name)?;
+                }
+                self.root_of(name, is_root)?
+            }
         };
-        if !is_root(&root) {
-            return Err(self.refusal(EngineError::Other(
+        Ok(Some(Sealing { facts: ObjectEncryption { stretches: Vec::new(), ..encryption.clone() }, root }))
+    }
+
+    /// The key of a name that content was encrypted under, whichever KEK it is of.
+    fn root_of(&self, name: &str, is_root: impl Fn(&Secret) -> bool) -> Result<Secret> {
+        let buckets = &self.service.engine.buckets;
+        let find = || buckets.object_keys(name).into_iter().find(&is_root);
+        let found = match find() {
+            // Another process may have taken up a new KEK.
+            None if buckets.reload_keyring().map_err(|error| self.refusal(error))? => find(),
+            found => found,
+        };
+        found.ok_or_else(|| {
+            self.refusal(EngineError::Other(
                 "an object was encrypted under another key: give the store's KEK as storage.kek or DELTAWEIR_KEK, or put its \
                  keyring.json back into the data directory"
                     .into(),
-            )));
-        }
-        Ok(Some(Sealing { facts: ObjectEncryption { stretches: Vec::new(), ..encryption.clone() }, root }))
+            ))
+        })
     }
 
     /// Opens what an upload is encrypted with, by the key that this request brings for a part of
@@ -309,7 +329,8 @@ impl InBucket<'_> {
             Some(ServerSide::Aes256) => (AES256, None, self.service.engine.buckets.object_key("")),
             Some(ServerSide::Kms(name)) => {
                 let name = name.unwrap_or_else(|| DEFAULT_KMS_KEY.to_owned());
-                let root = self.named_key(&name)?;
+                self.check_name(&name)?;
+                let root = self.service.engine.buckets.object_key(&name);
                 (KMS, Some(name), root)
             }
         };

@@ -16,8 +16,7 @@ use crate::{
         documents::{Found, Look},
         keyring::{
             Keyring, KeysetCopy,
-            copies::{KeysetFile, KeysetFiles, KeysetLook},
-            keyset_name,
+            copies::{KeysetFiles, KeysetLook},
         },
         ownership::Places,
     },
@@ -26,11 +25,9 @@ use crate::{
     recovery::{Reader, Safety},
 };
 use async_trait::async_trait;
-use catalog::{Bucket, Catalog, VerifyPlace};
+use catalog::{Catalog, VerifyPlace};
 use object_format::{BlobId, HEADER_LEN, Header};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
-use storage_backends::{Backend, BlobName};
 
 /// Rows of blobs that are taken from the catalog at a time.
 const PAGE: usize = 256;
@@ -155,55 +152,13 @@ impl Documents<'_> {
                 continue;
             }
             let done = async {
-                let needed = self.catalog.keys(bucket.id).await?;
-                let files = KeysetFiles {
-                    files: self.files_of(&bucket, &copies).await?,
-                    known: self.keyring.keyset_of(&bucket, self.catalog).await?,
-                    needed: needed.iter().map(|key| (object_format::KeyId(key.id), key.epoch)).collect(),
-                };
+                let files = self.keyring.keyset_files(&bucket, self.catalog, self.blobs).await?;
                 self.keysets(files).await
             };
             let done = done.await;
             self.settle("keyset", done)?;
         }
         Ok(())
-    }
-
-    /// Where the copies of a bucket's keyset lie. One that is nowhere belongs beside the one it was
-    /// written with.
-    async fn files_of(&self, bucket: &Bucket, copies: &[KeysetCopy]) -> Result<Vec<KeysetFile>, EngineError> {
-        let settings = bucket.settings.get("backend").and_then(|backend| backend.as_str()).unwrap_or_default();
-        let usual = self.blobs.backend(settings)?;
-        let ids: Vec<BlobId> = copies.iter().filter_map(KeysetCopy::blob_id).collect();
-        let mut places: Vec<Option<Arc<dyn Backend>>> = Vec::new();
-        for id in &ids {
-            places.push(self.place_of(&keyset_name(*id)?, usual).await?);
-        }
-        let mut files = Vec::new();
-        for (index, id) in ids.iter().enumerate() {
-            // They are written in pairs.
-            let twin = places.get(index ^ 1).cloned().flatten();
-            let backend = places[index].clone().or(twin).unwrap_or_else(|| usual.clone());
-            files.push(KeysetFile { backend, name: keyset_name(*id)?, id: *id });
-        }
-        Ok(files)
-    }
-
-    async fn place_of(
-        &self,
-        name: &BlobName,
-        usual: &Arc<dyn Backend>,
-    ) -> Result<Option<Arc<dyn Backend>>, EngineError> {
-        let others = self.blobs.backends().map(|(_, backend)| backend);
-        for backend in std::iter::once(usual).chain(others) {
-            match backend.head(name).await.map_err(EngineError::from) {
-                Ok(None) => {}
-                // Something that is no blob lies there.
-                Ok(Some(_)) | Err(EngineError::Integrity(_)) => return Ok(Some(backend.clone())),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(None)
     }
 
     async fn keysets(&mut self, files: KeysetFiles) -> Result<(), EngineError> {

@@ -1,8 +1,9 @@
 //! A keyset is stored twice. A copy that is damaged or missing is written again from the other, or
 //! from the keys that this process has.
 
-use super::{Keyring, label_of, other_kek};
+use super::{Keyring, KeysetCopy, keyset_name, label_of, other_kek};
 use crate::{
+    blobs::open::Blobs,
     deployment::documents::{Found, Look, look, verdict, write_again},
     error::EngineError,
 };
@@ -75,6 +76,41 @@ impl KeysetFiles {
         outcomes
     }
 
+    /// Whether a keyset holds what is needed, and all of it under the KEK of now.
+    pub(crate) fn is_current(&self, keyset: &Keyset, keyring: &Keyring) -> bool {
+        let active = keyring.kek().fingerprint();
+        let mut entries = keyset.entries().iter();
+        keyset.entries().len() >= self.needed.len() && entries.all(|entry| entry.kek_fingerprint() == active)
+    }
+
+    /// Writes every copy again that holds a key under another KEK than the one of now, one after
+    /// the other: while one is written, the other one is there. How many were.
+    ///
+    /// # Errors
+    /// [`EngineError::Integrity`] when what was written does not read back; what the backend says.
+    pub(crate) async fn rewrap(&self, keyring: &Keyring) -> Result<u64, EngineError> {
+        let is_current = |keyset: &Keyset| self.is_current(keyset, keyring);
+        let mut rewritten = 0;
+        for file in &self.files {
+            let found = self.read(keyring, file).await?;
+            if found.good().is_some_and(is_current) {
+                continue;
+            }
+            let outdated = match found {
+                Look::Missing => Look::Missing,
+                _ => Look::Damaged("its keys are wrapped under a KEK of before".to_owned()),
+            };
+            write(file, &outdated, &self.known).await?;
+            let after = self.read(keyring, file).await?;
+            if !after.good().is_some_and(is_current) {
+                let why = after.why().unwrap_or_else(|| "its keys are wrapped under another KEK".to_owned());
+                return Err(EngineError::Integrity(format!("{} was written again, and {why}", file.name)));
+            }
+            rewritten += 1;
+        }
+        Ok(rewritten)
+    }
+
     /// As a recovery reads it: every part of the blob, and every key that is needed under our KEK.
     async fn read(&self, keyring: &Keyring, file: &KeysetFile) -> Result<Look<Keyset>, EngineError> {
         let read = || async {
@@ -86,7 +122,7 @@ impl KeysetFiles {
             let keyset = Keyset::read_blob(&bytes, file.id)?;
             for (id, epoch) in &self.needed {
                 let entry = keyset.entries().iter().find(|entry| (entry.key_id(), entry.key_epoch()) == (*id, *epoch));
-                let opened = entry.map(|entry| entry.open(&keyring.kek).map(drop));
+                let opened = entry.map(|entry| keyring.open_entry(entry).map(drop));
                 match opened {
                     Some(Ok(())) => {}
                     Some(Err(error)) => return Err(EngineError::Integrity(format!("its key {id}: {error}"))),
@@ -113,16 +149,69 @@ impl Keyring {
     pub(crate) async fn keyset_of(&self, bucket: &Bucket, catalog: &dyn Catalog) -> Result<Keyset, EngineError> {
         let mut keys = Vec::new();
         for wrapped in catalog.keys(bucket.id).await? {
-            if wrapped.kek != self.kek.fingerprint() {
-                return Err(other_kek(bucket));
-            }
-            keys.push(self.kek.unwrap(KeyId(wrapped.id), wrapped.epoch, &wrapped.wrapped)?);
+            keys.push(self.open_key(&wrapped)?.ok_or_else(|| other_kek(bucket))?);
         }
         Ok(self.keyset(&keys.iter().collect::<Vec<_>>(), &label_of(bucket)))
     }
 
     /// These keys, wrapped.
     pub(super) fn keyset(&self, keys: &[&DomainKey], label: &BucketLabel) -> Keyset {
-        Keyset::new(keys.iter().map(|key| KeysetEntry::new(&self.kek, key, label)))
+        let kek = self.kek();
+        Keyset::new(keys.iter().map(|key| KeysetEntry::new(&kek, key, label)))
     }
+
+    /// The copies of a bucket's keyset, with what the catalog has of its keys.
+    ///
+    /// # Errors
+    /// As [`Keyring::keyset_of`], and what the backends say.
+    pub(crate) async fn keyset_files(
+        &self,
+        bucket: &Bucket,
+        catalog: &dyn Catalog,
+        blobs: &Blobs,
+    ) -> Result<KeysetFiles, EngineError> {
+        let needed = catalog.keys(bucket.id).await?;
+        Ok(KeysetFiles {
+            files: files_of(bucket, &KeysetCopy::of(bucket), blobs).await?,
+            known: self.keyset_of(bucket, catalog).await?,
+            needed: needed.iter().map(|key| (KeyId(key.id), key.epoch)).collect(),
+        })
+    }
+}
+
+/// Where the copies of a bucket's keyset lie. One that is nowhere belongs beside the one it was
+/// written with.
+async fn files_of(bucket: &Bucket, copies: &[KeysetCopy], blobs: &Blobs) -> Result<Vec<KeysetFile>, EngineError> {
+    let settings = bucket.settings.get("backend").and_then(|backend| backend.as_str()).unwrap_or_default();
+    let usual = blobs.backend(settings)?;
+    let ids: Vec<BlobId> = copies.iter().filter_map(KeysetCopy::blob_id).collect();
+    let mut places: Vec<Option<Arc<dyn Backend>>> = Vec::new();
+    for id in &ids {
+        places.push(place_of(&keyset_name(*id)?, usual, blobs).await?);
+    }
+    let mut files = Vec::new();
+    for (index, id) in ids.iter().enumerate() {
+        // They are written in pairs.
+        let twin = places.get(index ^ 1).cloned().flatten();
+        let backend = places[index].clone().or(twin).unwrap_or_else(|| usual.clone());
+        files.push(KeysetFile { backend, name: keyset_name(*id)?, id: *id });
+    }
+    Ok(files)
+}
+
+async fn place_of(
+    name: &BlobName,
+    usual: &Arc<dyn Backend>,
+    blobs: &Blobs,
+) -> Result<Option<Arc<dyn Backend>>, EngineError> {
+    let others = blobs.backends().map(|(_, backend)| backend);
+    for backend in std::iter::once(usual).chain(others) {
+        match backend.head(name).await.map_err(EngineError::from) {
+            Ok(None) => {}
+            // Something that is no blob lies there.
+            Ok(Some(_)) | Err(EngineError::Integrity(_)) => return Ok(Some(backend.clone())),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }

@@ -12,7 +12,7 @@ use storage_backends::{Backend, FaultSchedule, Faulty, MemoryBackend};
 /// everybody's.
 fn replica(backend: &Arc<dyn Backend>) -> (Keyring, Blobs) {
     let metrics = Metrics::new();
-    let keyring = Keyring::new(Path::new("."), Kek::new([9; 32]), true);
+    let keyring = Keyring::open(Path::new("."), Some(Kek::new([9; 32])), None).unwrap();
     let pool = Arc::new(crate::resources::pool::CodecPool::new(1, PoolKind::Codec, &metrics).unwrap());
     let backends = BTreeMap::from([("cloud".to_owned(), backend.clone())]);
     (keyring, Blobs::new(backends, Reads::Blob, 1 << 20, pool, metrics))

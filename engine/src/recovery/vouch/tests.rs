@@ -53,14 +53,14 @@ impl Store {
     /// One with a lineage, a backup and a journal, sealed under a key of its own if it has one.
     async fn make(seed: u8, sealed: bool) -> Self {
         let data = TempDir::new().expect("a directory");
-        let keyring = Arc::new(Keyring::open(data.path(), Some(Kek::new([seed; 32]))).expect("opens"));
+        let keyring = Arc::new(Keyring::open(data.path(), Some(Kek::new([seed; 32])), None).expect("opens"));
         let metrics = Metrics::new();
         let pool = Arc::new(CodecPool::new(1, PoolKind::Codec, &metrics).expect("a pool"));
         let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::new());
         let vault = Vault::new(backend.clone(), keyring.clone(), pool, metrics);
         let key = DomainKey::new(KeyId([seed; 16]), 1, [seed ^ 0x55; 32]);
         let label = BucketLabel { id: 0, name: String::new() };
-        let keyset = Keyset::new([KeysetEntry::new(keyring.kek(), &key, &label)]);
+        let keyset = Keyset::new([KeysetEntry::new(&keyring.kek(), &key, &label)]);
         if sealed {
             for name in store_keyset_names(key.id()).expect("names") {
                 let mut bytes = Vec::new();
@@ -111,7 +111,7 @@ impl Store {
     fn unchecked(&self) -> Vault {
         let metrics = Metrics::new();
         let pool = Arc::new(CodecPool::new(1, PoolKind::Codec, &metrics).expect("a pool"));
-        let keyring = Arc::new(Keyring::open(self._data.path(), Some(Kek::new([1; 32]))).expect("opens"));
+        let keyring = Arc::new(Keyring::open(self._data.path(), Some(Kek::new([1; 32])), None).expect("opens"));
         Vault::new(self.backend.clone(), keyring, pool, metrics)
     }
 }

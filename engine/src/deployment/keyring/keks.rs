@@ -1,0 +1,229 @@
+//! The KEKs: one wraps, all of them open. They come from the configuration, or from a file of
+//! several.
+
+use super::{keyring_failed, random};
+use crate::error::EngineError;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use object_format::Kek;
+use serde::{Deserialize, Serialize};
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use zeroize::{Zeroize, Zeroizing};
+
+/// Name of the file in the data directory.
+const FILE_NAME: &str = "keyring.json";
+
+/// What is at hand to wrap and to open with.
+#[derive(Clone)]
+pub(crate) struct Keks {
+    /// The one that wraps comes first.
+    all: Vec<Arc<Kek>>,
+}
+
+impl Keks {
+    pub(super) fn of(active: Kek) -> Self {
+        Self { all: vec![Arc::new(active)] }
+    }
+
+    /// The one that wraps.
+    pub(crate) fn active(&self) -> &Arc<Kek> {
+        &self.all[0]
+    }
+
+    /// Those that only open.
+    pub(crate) fn others(&self) -> &[Arc<Kek>] {
+        &self.all[1..]
+    }
+
+    /// All of them, the active one first.
+    pub(crate) fn all(&self) -> &[Arc<Kek>] {
+        &self.all
+    }
+
+    /// The one with a fingerprint.
+    pub(crate) fn find(&self, fingerprint: &[u8; 8]) -> Option<&Arc<Kek>> {
+        self.all.iter().find(|kek| kek.fingerprint() == *fingerprint)
+    }
+
+    /// The same, with another one that wraps from now on.
+    pub(super) fn with_active(&self, active: Arc<Kek>) -> Self {
+        let fingerprint = active.fingerprint();
+        let others = self.all.iter().filter(|kek| kek.fingerprint() != fingerprint).cloned();
+        Self { all: std::iter::once(active).chain(others).collect() }
+    }
+
+    /// The same, with another one that opens.
+    pub(super) fn with(&self, other: Arc<Kek>) -> Self {
+        self.with_active(other).with_active(self.active().clone())
+    }
+
+    /// The one that wraps, alone.
+    pub(super) fn active_alone(&self) -> Self {
+        Self { all: self.all[..1].to_vec() }
+    }
+}
+
+/// Where KEKs come from.
+pub(super) struct Source {
+    /// The one of the configuration: it wraps.
+    configured: Option<Arc<Kek>>,
+    file: PathBuf,
+    is_shared_file: bool,
+}
+
+/// The file of version 1, with the only KEK.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileOfOne {
+    version: u32,
+    kek: String,
+}
+
+/// The file of version 2.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileOfSeveral {
+    version: u32,
+    /// The fingerprint of the one that wraps.
+    active: String,
+    keks: Vec<String>,
+}
+
+impl Drop for FileOfOne {
+    fn drop(&mut self) {
+        self.kek.zeroize();
+    }
+}
+
+impl Drop for FileOfSeveral {
+    fn drop(&mut self) {
+        self.keks.iter_mut().for_each(Zeroize::zeroize);
+    }
+}
+
+impl Source {
+    pub(super) fn new(data: &Path, configured: Option<Kek>, file: Option<PathBuf>) -> Self {
+        let is_shared_file = file.is_some();
+        let file = file.unwrap_or_else(|| data.join(FILE_NAME));
+        Self { configured: configured.map(Arc::new), file, is_shared_file }
+    }
+
+    /// Whether an operator says where the KEK is.
+    pub(super) fn is_configured(&self) -> bool {
+        self.configured.is_some() || self.is_shared_file
+    }
+
+    /// Whether the KEK that wraps is the file's.
+    pub(super) fn is_file(&self) -> bool {
+        self.configured.is_none()
+    }
+
+    /// Whether other processes may read the file, too.
+    pub(super) fn is_shared_file(&self) -> bool {
+        self.is_shared_file
+    }
+
+    /// The KEKs of now; `None` when there is none yet.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] when the file cannot be read or understood.
+    pub(super) fn read(&self) -> Result<Option<Keks>, EngineError> {
+        let found = read_file(&self.file)?;
+        Ok(match (&self.configured, found) {
+            (None, found) => found,
+            (Some(active), None) => Some(Keks { all: vec![active.clone()] }),
+            (Some(active), Some(found)) => Some(found.with_active(active.clone())),
+        })
+    }
+
+    /// A new KEK in a new file.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] when it cannot be written.
+    pub(super) fn make(&self) -> Result<Keks, EngineError> {
+        let secret = Zeroizing::new(random::<32>()?);
+        let file = FileOfOne { version: 1, kek: BASE64_STANDARD.encode(*secret) };
+        let text = serde_json::to_string_pretty(&file).map_err(|error| self.unwritten(&error))?;
+        let write = || {
+            let mut options = fs::OpenOptions::new();
+            let mut file = options.write(true).create_new(true).mode(0o600).open(&self.file)?;
+            file.write_all(Zeroizing::new(text).as_bytes())?;
+            file.sync_all()?;
+            sync_directory(&self.file)
+        };
+        write().map_err(|error| self.unwritten(&error))?;
+        Ok(Keks::of(Kek::new(*secret)))
+    }
+
+    /// Writes the KEKs into the file, in the place of what it says.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] when it cannot be written; it says what it said then.
+    pub(super) fn write(&self, keks: &Keks) -> Result<(), EngineError> {
+        let file = FileOfSeveral {
+            version: 2,
+            active: hex::encode(keks.active().fingerprint()),
+            keks: keks.all().iter().map(|kek| BASE64_STANDARD.encode(*kek.secret())).collect(),
+        };
+        let text = Zeroizing::new(serde_json::to_string_pretty(&file).map_err(|error| self.unwritten(&error))?);
+        let beside = self.file.with_extension("new");
+        let write = || {
+            let mut options = fs::OpenOptions::new();
+            let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&beside, &self.file)?;
+            sync_directory(&self.file)
+        };
+        write().map_err(|error| self.unwritten(&error))
+    }
+
+    fn unwritten(&self, error: &dyn std::fmt::Display) -> EngineError {
+        keyring_failed("cannot write", &self.file, error)
+    }
+}
+
+fn sync_directory(file: &Path) -> std::io::Result<()> {
+    fs::File::open(file.parent().unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// The KEKs of a file; `None` when there is none.
+fn read_file(path: &Path) -> Result<Option<Keks>, EngineError> {
+    let unclear = |error: &dyn std::fmt::Display| keyring_failed("cannot understand", path, error);
+    let text = match fs::read_to_string(path) {
+        Ok(text) => Zeroizing::new(text),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(keyring_failed("cannot read", path, &error)),
+    };
+    #[derive(Deserialize)]
+    struct Version {
+        version: u32,
+    }
+    let Version { version } = serde_json::from_str(&text).map_err(|error| unclear(&error))?;
+    let (active, texts) = match version {
+        1 => {
+            let mut file: FileOfOne = serde_json::from_str(&text).map_err(|error| unclear(&error))?;
+            (None, vec![Zeroizing::new(std::mem::take(&mut file.kek))])
+        }
+        2 => {
+            let mut file: FileOfSeveral = serde_json::from_str(&text).map_err(|error| unclear(&error))?;
+            let texts = std::mem::take(&mut file.keks).into_iter().map(Zeroizing::new).collect();
+            (Some(std::mem::take(&mut file.active)), texts)
+        }
+        _ => return Err(unclear(&"unknown version")),
+    };
+    let kek = |text: &Zeroizing<String>| {
+        let secret = Zeroizing::new(BASE64_STANDARD.decode(text.as_bytes()).map_err(|error| unclear(&error))?);
+        let secret: [u8; 32] = secret.as_slice().try_into().map_err(|_| unclear(&"a KEK is not 32 bytes"))?;
+        Ok(Arc::new(Kek::new(secret)))
+    };
+    let all = texts.iter().map(kek).collect::<Result<Vec<_>, EngineError>>()?;
+    let is_active = |kek: &&Arc<Kek>| active.as_ref().is_none_or(|named| hex::encode(kek.fingerprint()) == *named);
+    let active = all.iter().find(is_active).cloned().ok_or_else(|| unclear(&"the active KEK is not in it"))?;
+    Ok(Some(Keks { all }.with_active(active)))
+}
