@@ -4,6 +4,7 @@
 
 mod access;
 mod answer;
+mod audit;
 mod calls;
 mod clock;
 mod console;
@@ -19,6 +20,7 @@ mod users;
 pub use access::{Access, Caller};
 pub use answer::{AdminError, Answer};
 use answer::{failed, json_answer, text};
+pub use audit::time_of as audit_time;
 pub use routes::{Call, ROOT, ROUTES};
 pub use scope::Scope;
 pub use session::SESSION_HEADER;

@@ -6,9 +6,11 @@ mod chain;
 mod entry;
 mod files;
 mod log;
+mod search;
 mod verify;
 
 pub use chain::AuditKey;
 pub use entry::{Entry, Kind};
 pub use log::{AuditLog, Settings};
-pub use verify::{Broken, Sound, search, tail, verify};
+pub use search::{Newest, Wanted, newest, search};
+pub use verify::{Broken, Sound, tail, verify};

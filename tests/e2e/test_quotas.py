@@ -125,3 +125,13 @@ def test_uploads_at_once_do_not_go_beyond_a_quota_together(new_server: NewServer
         done = list(pool.map(lambda number: attempt(s3, f"k{number}", 4 * KIB), range(24)))
     assert done.count(True) == 5
     assert held(server) == (20 * KIB, 5)
+
+
+def test_a_user_without_a_working_key_has_a_quota_as_well(new_server: NewServer) -> None:
+    server = new_server().start()
+    key = server.admin("/api/v1/users/ann", "PUT", body={})["access_key_id"]
+    limits = {"bytes": MIB}
+    assert quota(server, "PUT", "user=ann", limits)["limits"] == limits
+    server.admin(f"/api/v1/user-keys/ann?action=disable&key={key}", "POST")
+    assert quota(server, "GET", "user=ann")["limits"] == limits
+    assert server.admin_status("/api/v1/quota?user=nobody") == 404

@@ -40,6 +40,7 @@ impl AdminService {
             Call::Request => self.request(name),
             Call::Requests => self.requests(query),
             Call::Traffic => self.traffic(),
+            Call::Audit => self.audited(query).await,
             Call::Buckets => self.buckets().await,
             Call::Jobs => Ok(engine.jobs.jobs().await?),
             Call::Job => Ok(engine.jobs.job(name).await?),
@@ -199,6 +200,13 @@ pub(super) fn count(query: &Query, name: &'static str, default: usize, most: usi
     let Some(text) = query.get(name) else { return Ok(default) };
     let number = text.parse::<usize>().ok().filter(|number| (1..=most).contains(number));
     number.ok_or_else(|| AdminError::invalid(format!("{name} is a number from 1 to {most}, not {text:?}")))
+}
+
+/// A number of a line, such as where a page ends; `None` when it is not said.
+pub(super) fn number(query: &Query, name: &'static str) -> Result<Option<u64>, AdminError> {
+    let Some(text) = query.get(name).filter(|text| !text.is_empty()) else { return Ok(None) };
+    let number = text.parse().map_err(|_| AdminError::invalid(format!("{name} is a number, not {text:?}")))?;
+    Ok(Some(number))
 }
 
 #[cfg(test)]

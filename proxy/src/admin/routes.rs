@@ -15,6 +15,7 @@ pub const ROOT: &str = "/api/v1/";
 pub enum Call {
     AddUser,
     AttachPolicy,
+    Audit,
     Backups,
     Buckets,
     ChangeKeys,
@@ -64,6 +65,7 @@ pub enum Call {
 
 /// Every call: its method, its path behind [`ROOT`], and what it is. `{name}` is one element.
 pub const ROUTES: &[(Method, &str, Call)] = &[
+    (Method::GET, "audit", Call::Audit),
     (Method::GET, "backups", Call::Backups),
     (Method::GET, "buckets", Call::Buckets),
     (Method::POST, "cache/drop", Call::DropCaches),

@@ -15,7 +15,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     time::{Duration, SystemTime},
 };
@@ -85,6 +85,11 @@ impl AuditLog {
             })?;
         }
         Ok(log)
+    }
+
+    /// Where its files are.
+    pub fn directory(&self) -> &Path {
+        &self.settings.directory
     }
 
     /// Writes a line. It waits for the disk where the settings say so, and only then leaves the

@@ -2,15 +2,15 @@
 
 use super::outcome::{Failure, Outcome, out, show};
 use crate::{
-    audit::{AuditKey, AuditLog, Entry, Kind, search, tail, verify},
+    admin::audit_time,
+    audit::{AuditKey, AuditLog, Entry, Kind, Wanted, search, tail, verify},
     auth::audit_key,
-    config::{AuditConfig, ServeConfig, parse_duration},
+    config::{AuditConfig, ServeConfig},
     engine::JobEnded,
     metrics::Metrics,
 };
 use clap::{Args, Subcommand};
-use s3_wire::timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::{
     collections::VecDeque,
     io,
@@ -120,60 +120,33 @@ pub(super) fn run(config: ServeConfig, action: &AuditAction, json: bool) -> Outc
 
 fn search_for(directory: &Path, flags: &SearchFlags) -> Outcome {
     let now = SystemTime::now();
-    let time = |flag: &str, text: &Option<String>| text.as_deref().map(|text| time_of(flag, text, now)).transpose();
+    let time = |flag: &str, text: &Option<String>| {
+        text.as_deref().map(|text| audit_time(flag, text, now).map_err(Failure)).transpose()
+    };
+    let fields = [
+        ("user", flags.user.clone()),
+        ("op", flags.action.clone()),
+        ("bucket", flags.bucket.clone()),
+        ("request_id", flags.request_id.as_ref().map(|id| id.to_ascii_uppercase())),
+    ];
     let wanted = Wanted {
-        fields: [
-            ("user", flags.user.clone()),
-            ("op", flags.action.clone()),
-            ("bucket", flags.bucket.clone()),
-            ("request_id", flags.request_id.as_ref().map(|id| id.to_ascii_uppercase())),
-        ],
+        fields: fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
         since: time("--since", &flags.since)?,
         until: time("--until", &flags.until)?,
     };
     let Some(limit) = flags.limit else {
         let print = |line: &str| out(line).map_err(|Failure(why)| io::Error::other(why));
-        return Ok(search(directory, |line| wanted.fits(line), print)?);
+        return Ok(search(directory, &wanted, print)?);
     };
     let mut newest = VecDeque::new();
-    search(
-        directory,
-        |line| wanted.fits(line),
-        |line| {
-            newest.push_back(line.to_owned());
-            if newest.len() > limit {
-                newest.pop_front();
-            }
-            Ok(())
-        },
-    )?;
+    search(directory, &wanted, |line| {
+        newest.push_back(line.to_owned());
+        if newest.len() > limit {
+            newest.pop_front();
+        }
+        Ok(())
+    })?;
     newest.iter().try_for_each(|line| out(line))
-}
-
-/// What a line must say.
-struct Wanted {
-    fields: [(&'static str, Option<String>); 4],
-    /// As lines write it, so that text is in the order of time.
-    since: Option<String>,
-    until: Option<String>,
-}
-
-impl Wanted {
-    fn fits(&self, line: &Value) -> bool {
-        let at = line["at"].as_str().unwrap_or_default();
-        self.fields.iter().all(|(name, wanted)| wanted.as_deref().is_none_or(|wanted| line[*name] == wanted))
-            && self.since.as_deref().is_none_or(|since| at >= since)
-            && self.until.as_deref().is_none_or(|until| at < until)
-    }
-}
-
-/// A time of a flag, as lines write it.
-fn time_of(flag: &str, text: &str, now: SystemTime) -> Result<String, Failure> {
-    let ago = || now.checked_sub(parse_duration(text)?);
-    let time = timestamp::parse_iso8601(text).or_else(ago);
-    let wrong =
-        || Failure(format!("{flag} is a time such as 2026-11-24T13:00:00Z, or a duration such as 2h, not {text:?}"));
-    time.map(timestamp::iso8601).ok_or_else(wrong)
 }
 
 fn key_of(configured: Option<AuditKey>, data: &Path) -> Result<AuditKey, Failure> {
@@ -196,30 +169,4 @@ fn print(directory: &Path, lines: usize, behind: u64) -> Result<u64, Failure> {
         }
     }
     Ok(last)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_told_as_lines_write_them() {
-        let now = timestamp::parse_iso8601("2026-11-24T13:00:00.000Z").unwrap();
-        let time = |text: &str| time_of("--since", text, now).ok();
-        assert_eq!(time("2026-11-24T12:00:00Z"), Some("2026-11-24T12:00:00.000Z".into()));
-        assert_eq!(time("2h"), Some("2026-11-24T11:00:00.000Z".into()));
-        assert_eq!((time("yesterday"), time("")), (None, None));
-    }
-
-    #[test]
-    fn a_line_fits_when_each_field_and_the_time_do() {
-        let wanted = |user: Option<&str>, since: Option<&str>, until: Option<&str>| {
-            let [user, since, until] = [user, since, until].map(|text| text.map(str::to_owned));
-            let fields = [("user", user), ("op", None), ("bucket", None), ("request_id", None)];
-            Wanted { fields, since, until }.fits(&json!({"at": "2026-11-24T12:00:00.000Z", "user": "ci"}))
-        };
-        assert!(wanted(None, None, None) && wanted(Some("ci"), Some("2026-11-24T12:00:00.000Z"), None));
-        assert!(!wanted(Some("c"), None, None) && !wanted(None, None, Some("2026-11-24T12:00:00.000Z")));
-        assert!(!wanted(None, Some("2026-11-24T12:00:00.001Z"), None));
-    }
 }
