@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn pages_of_the_newest_lines_have_each_line_once_and_end() {
         let directory = tempfile::tempdir().unwrap();
-        // Three files of four lines; every other line is of `ci`, and half a line stands at the end.
+        // Three files of four lines; every other line is of `ci`, half a line stands at the end.
         for first in [1, 5, 9] {
             let lines = (first..first + 4)
                 .map(|seq| json!({"seq": seq, "user": if seq % 2 == 0 { "ci" } else { "ann" }}).to_string() + "\n");
