@@ -104,7 +104,7 @@ metrics! {
     view_text_bytes_total: IntCounter, "bytes", []; "Plain bytes of opened deflate streams that were encoded."
     merged_extents_total: IntCounter, "extents", []; "Small extents of large objects that the converter has merged."
 
-    bucket_objects: IntGaugeVec, "objects", ["bucket"]; "Current versions, from the catalog. Buckets that are not configured by name are summed as `_other`."
+    bucket_objects: IntGaugeVec, "objects", ["bucket"]; "Current versions, from the catalog. Configured buckets and the 100 oldest others stand by name; the rest are summed as `_other`."
     bucket_logical_bytes: IntGaugeVec, "bytes", ["bucket"]; "Logical size of current versions, from the catalog."
     bucket_noncurrent_versions: IntGaugeVec, "versions", ["bucket"]; "Versions with content that are not current, from the catalog."
     bucket_delete_markers: IntGaugeVec, "markers", ["bucket"]; "Delete markers, from the catalog."

@@ -22,7 +22,7 @@ use crate::{
     resources::budget::MemoryBudget,
     write::finish::CHOICES,
 };
-use catalog::{BlobKey, BlobRow, BucketStats, Catalog, Original, StoredBytes, UnixMs, VersionRef};
+use catalog::{BlobKey, BlobRow, Bucket, BucketStats, Catalog, Original, StoredBytes, UnixMs, VersionRef};
 use object_format::{BlobId, Suite};
 use serde_json::{Value, json};
 use std::{
@@ -31,14 +31,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// `bucket` of the gauges over all buckets that are not configured by name. No bucket is called so:
+/// `bucket` of the gauges over all buckets without gauges of their own. No bucket is called so:
 /// names have no underscore.
 const OTHER_BUCKETS: &str = "_other";
+/// Buckets with gauges of their own besides the configured ones, so that their number is bounded.
+const NAMED_BUCKETS_MAX: usize = 100;
 
 /// What operators ask for.
 pub struct Reports {
-    /// Buckets that the configuration names: only these become labels, so that their number is
-    /// bounded.
+    /// Buckets that the configuration names: these become labels, however many others there are.
     pub(crate) configured: BTreeSet<String>,
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) blobs: Arc<Blobs>,
@@ -74,6 +75,7 @@ impl Reports {
     pub async fn stats(&self) -> Result<Value, EngineError> {
         let rows = self.catalog.buckets().await?;
         let stats = self.catalog.stats().await?;
+        let named = named_buckets(&self.configured, &rows);
         let (mut totals, mut others) = (BucketStats::default(), BucketStats::default());
         let mut backends: BTreeMap<String, (u64, u64)> =
             self.blobs.backends().map(|(name, _)| (name.clone(), (0, 0))).collect();
@@ -82,7 +84,7 @@ impl Reports {
             let row = rows.iter().find(|row| row.name == bucket.name);
             let keysets: Vec<KeysetCopy> = row.map(KeysetCopy::of).unwrap_or_default();
             bucket.stored.overhead += keysets.iter().map(|copy| copy.stored_len).sum::<u64>();
-            if self.configured.contains(&bucket.name) {
+            if named.contains(bucket.name.as_str()) {
                 self.set_gauges(&bucket.name, &bucket);
             } else {
                 add(&mut others, &bucket);
@@ -100,6 +102,7 @@ impl Reports {
             buckets.push(value);
         }
         self.set_gauges(OTHER_BUCKETS, &others);
+        self.forget_gauges(|name| name == OTHER_BUCKETS || named.contains(name));
         self.metrics.multipart_inflight.set(gauge(totals.uploads));
         self.metrics.base_copies.set(gauge(totals.copies));
         self.metrics.base_copy_bytes.set(gauge(totals.copy_bytes));
@@ -276,6 +279,21 @@ impl Reports {
         }))
     }
 
+    /// Takes the gauges of buckets away that are gone, or no longer among the named ones.
+    fn forget_gauges(&self, keeps: impl Fn(&str) -> bool) {
+        let metrics = &self.metrics;
+        for gauges in [
+            &metrics.bucket_objects,
+            &metrics.bucket_logical_bytes,
+            &metrics.bucket_noncurrent_versions,
+            &metrics.bucket_delete_markers,
+            &metrics.bucket_noncurrent_bytes,
+            &metrics.bucket_stored_bytes,
+        ] {
+            gauges.retain(&keeps);
+        }
+    }
+
     fn set_gauges(&self, name: &str, bucket: &BucketStats) {
         let metrics = &self.metrics;
         metrics.bucket_objects.with_label_values(&[name]).set(gauge(bucket.objects));
@@ -295,6 +313,15 @@ impl Reports {
             metrics.bucket_stored_bytes.with_label_values(&[name, kind]).set(gauge(bytes));
         }
     }
+}
+
+/// Buckets with gauges of their own: the configured ones, and the oldest others. Every replica
+/// finds the same ones, and a bucket keeps its name until it is gone.
+fn named_buckets<'r>(configured: &'r BTreeSet<String>, rows: &'r [Bucket]) -> BTreeSet<&'r str> {
+    let mut others: Vec<&Bucket> = rows.iter().filter(|row| !configured.contains(&row.name)).collect();
+    others.sort_by_key(|row| row.id);
+    let others = others.into_iter().take(NAMED_BUCKETS_MAX).map(|row| row.name.as_str());
+    configured.iter().map(String::as_str).chain(others).collect()
 }
 
 /// What stored content would take as it came, less what it takes. Blobs that only wait for their
@@ -384,4 +411,23 @@ fn choices_json(manifest: &Manifest) -> Value {
 
 fn gauge(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_buckets_have_gauges_of_their_own_and_configured_ones_always() {
+        let row = |id: i64| -> Bucket {
+            let made = json!({"id": id, "name": format!("b{id}"), "owner": "", "created_ms": 0, "settings": {}});
+            serde_json::from_value(made).unwrap()
+        };
+        let rows: Vec<Bucket> = (1..=NAMED_BUCKETS_MAX as i64 + 20).rev().map(row).collect();
+        let configured = BTreeSet::from(["b110".to_owned(), "not-made-yet".to_owned()]);
+        let named = named_buckets(&configured, &rows);
+        assert_eq!(named.len(), NAMED_BUCKETS_MAX + 2);
+        assert!(named.contains("b1") && named.contains("b100") && named.contains("b110"));
+        assert!(!named.contains("b101") && !named.contains("b120"));
+    }
 }

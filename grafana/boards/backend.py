@@ -9,6 +9,7 @@ from boards.panel import (
     Panel,
     Query,
     Row,
+    catalog,
     increase,
     mean,
     quantile,
@@ -18,7 +19,7 @@ from boards.panel import (
     total,
 )
 
-STORED = total("deltaweir_bucket_stored_bytes")
+STORED = catalog("deltaweir_bucket_stored_bytes", "bucket, kind")
 MONTH_S = 30 * 24 * 3600
 REQUEST_PRICE = textbox("request_price", "Request price, $ per million", "5")
 
@@ -96,7 +97,7 @@ COST = Row(
         ),
         Panel(
             "Saved a month",
-            [Query(f"({total('deltaweir_bucket_logical_bytes')} - {STORED}) / 1e12 * $price")],
+            [Query(f"({catalog('deltaweir_bucket_logical_bytes', 'bucket')} - {STORED}) / 1e12 * $price")],
             MONEY_UNIT,
             "What the same objects would cost uncompressed, minus what they cost.",
             kind="stat",
@@ -185,7 +186,7 @@ CATALOG = Row(
                 Query(increase("deltaweir_gc_runs_total"), "runs"),
                 Query(increase("deltaweir_gc_errors_total"), "errors"),
                 Query(increase("deltaweir_gc_refusals_total"), "refusals"),
-                Query('deltaweir_gc_trash_files{instance=~"$instance"}', "files listed for removal"),
+                Query(select("deltaweir_gc_trash_files"), "files listed for removal"),
                 Query(increase("deltaweir_backend_uploads_aborted_total"), "uploads aborted"),
             ],
             "none",
@@ -202,7 +203,7 @@ CATALOG = Row(
             "Since the last good collection",
             [
                 Query(
-                    f"time() - max by (instance) ({select('deltaweir_gc_last_success_timestamp_seconds')} > 0)",
+                    f"time() - max by (job) ({select('deltaweir_gc_last_success_timestamp_seconds')} > 0)",
                     "{{instance}}",
                 )
             ],

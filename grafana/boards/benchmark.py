@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from boards.panel import Board, Json, Panel, Query, Row, quantile, rate, select, total
+from boards.panel import Board, Json, Panel, Query, Row, catalog, quantile, rate, select
 
 GB = "1e9"
 BODY_BYTES = f"({rate('deltaweir_http_request_bytes_total')} + {rate('deltaweir_http_response_bytes_total')})"
@@ -69,7 +69,7 @@ COST = Row(
     [
         Panel(
             "CPU",
-            [Query(rate("process_cpu_seconds_total", "instance", job="deltaweir"), "{{instance}}")],
+            [Query(rate("process_cpu_seconds_total", "instance"), "{{instance}}")],
             "none",
             "Cores in use by the server; the client's are in the report.",
         ),
@@ -77,7 +77,7 @@ COST = Row(
             "CPU per GB",
             [
                 Query(
-                    f"{rate('process_cpu_seconds_total', job='deltaweir')} / ({BODY_BYTES} / {GB})",
+                    f"{rate('process_cpu_seconds_total')} / ({BODY_BYTES} / {GB})",
                     "CPU seconds",
                 )
             ],
@@ -86,7 +86,7 @@ COST = Row(
         ),
         Panel(
             "Memory",
-            [Query(f"sum by (instance) ({select('process_resident_memory_bytes', job='deltaweir')})", "{{instance}}")],
+            [Query(f"sum by (instance) ({select('process_resident_memory_bytes')})", "{{instance}}")],
             "bytes",
             "Resident memory of the server, file cache not included.",
         ),
@@ -128,13 +128,13 @@ STORED = Row(
         ),
         Panel(
             "Buckets: logical",
-            [Query(total("deltaweir_bucket_logical_bytes", "bucket"), "{{bucket}}")],
+            [Query(catalog("deltaweir_bucket_logical_bytes", "bucket", "bucket"), "{{bucket}}")],
             "decbytes",
             "The same objects go into the bucket of each mode.",
         ),
         Panel(
             "Buckets: stored",
-            [Query(total("deltaweir_bucket_stored_bytes", "bucket, kind"), "{{bucket}} {{kind}}")],
+            [Query(catalog("deltaweir_bucket_stored_bytes", "bucket, kind", "bucket, kind"), "{{bucket}} {{kind}}")],
             "decbytes",
             "What each mode made of them.",
             stacked=True,

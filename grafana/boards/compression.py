@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from boards.panel import Board, Panel, Query, Row, buckets, mean, quantile, rate, select, total
+from boards.panel import Board, Panel, Query, Row, buckets, catalog, mean, quantile, rate, select, total
 
 GB = "1e9"
-CPU = rate("process_cpu_seconds_total", job="deltaweir")
+CPU = rate("process_cpu_seconds_total")
 LOGICAL = rate("deltaweir_logical_bytes_total")
 BODY_BYTES = f"({rate('deltaweir_http_request_bytes_total')} + {rate('deltaweir_http_response_bytes_total')})"
 
@@ -224,7 +224,7 @@ CONVERSION = Row(
         Panel(
             "Waiting for the converter",
             [
-                Query(total("deltaweir_deferred_blobs"), "blobs"),
+                Query(catalog("deltaweir_deferred_blobs"), "blobs"),
             ],
             "none",
             "Blobs that were stored without a base because the codec was saturated, or whose bucket wants a higher "
@@ -232,7 +232,7 @@ CONVERSION = Row(
         ),
         Panel(
             "Bytes that wait",
-            [Query(total("deltaweir_deferred_bytes"), "plain bytes")],
+            [Query(catalog("deltaweir_deferred_bytes"), "plain bytes")],
             "decbytes",
             "Logical bytes of them.",
         ),
@@ -257,7 +257,7 @@ CONVERSION = Row(
         ),
         Panel(
             "Bytes of hot content",
-            [Query('max(deltaweir_heat_bytes{instance=~"$instance"})', "bytes")],
+            [Query(f"max({select('deltaweir_heat_bytes')})", "bytes")],
             "decbytes",
             "Stored bytes that deltas take more because they are read often: at most 5 % of what deltas save.",
         ),

@@ -76,7 +76,7 @@ SCRUB = Row(
     [
         Panel(
             "In quarantine",
-            [Query('max(deltaweir_quarantined_blobs{instance=~"$instance"})')],
+            [Query(f"max({select('deltaweir_quarantined_blobs')})")],
             "none",
             "Damaged blobs that the last scrub left. `deltaweir scrub --quarantined` names what they reach.",
             kind="stat",
@@ -110,7 +110,7 @@ SCRUB = Row(
         ),
         Panel(
             "Bases stored twice",
-            [Query('max(deltaweir_base_copies{instance=~"$instance"})')],
+            [Query(f"max({select('deltaweir_base_copies')})")],
             "none",
             "Bases, packs, and what else many objects need, that have a second copy.",
             kind="stat",
@@ -130,7 +130,7 @@ SCRUB = Row(
         ),
         Panel(
             "Bytes of second copies",
-            [Query('max(deltaweir_base_copy_bytes{instance=~"$instance"})', "copies")],
+            [Query(f"max({select('deltaweir_base_copy_bytes')})", "copies")],
             "bytes",
             "Part of overhead.",
             width=9,

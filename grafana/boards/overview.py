@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from boards.panel import MONEY_UNIT, PRICE, Board, Panel, Query, Row, quantile, rate, select, total
+from boards.panel import MONEY_UNIT, PRICE, Board, Panel, Query, Row, catalog, quantile, rate, select
 
-LOGICAL = total("deltaweir_bucket_logical_bytes")
-STORED = total("deltaweir_bucket_stored_bytes")
+LOGICAL = catalog("deltaweir_bucket_logical_bytes", "bucket")
+STORED = catalog("deltaweir_bucket_stored_bytes", "bucket, kind")
 REQUESTS = rate("deltaweir_http_requests_total")
 SERVER_ERRORS = rate("deltaweir_http_requests_total", code="~5..")
 
@@ -48,7 +48,7 @@ STATE = Row(
         ),
         Panel(
             "Objects",
-            [Query(total("deltaweir_bucket_objects"))],
+            [Query(catalog("deltaweir_bucket_objects", "bucket"))],
             "short",
             "Current versions in all buckets, from the catalog.",
             kind="stat",
@@ -123,17 +123,17 @@ SAVINGS = Row(
             "Ratio by bucket",
             [
                 Query(
-                    f"{total('deltaweir_bucket_logical_bytes', 'bucket')} / "
-                    f"({total('deltaweir_bucket_stored_bytes', 'bucket')} > 0)",
+                    f"{catalog('deltaweir_bucket_logical_bytes', 'bucket', 'bucket')} / "
+                    f"({catalog('deltaweir_bucket_stored_bytes', 'bucket, kind', 'bucket')} > 0)",
                     "{{bucket}}",
                 )
             ],
             "none",
-            "Configured buckets by name; all others together as _other.",
+            "Configured buckets and the hundred oldest others by name; the rest together as _other.",
         ),
         Panel(
             "Stored by kind",
-            [Query(total("deltaweir_bucket_stored_bytes", "kind"), "{{kind}}")],
+            [Query(catalog("deltaweir_bucket_stored_bytes", "bucket, kind", "kind"), "{{kind}}")],
             "decbytes",
             "base_only is content no key shows any more, kept because deltas need it; overhead is "
             "tables, keysets, and "

@@ -146,7 +146,7 @@ class Board:
                     "keepTime": True,
                 }
             ],
-            "templating": {"list": [DATASOURCE, INSTANCE, *self.variables]},
+            "templating": {"list": [DATASOURCE, JOB, INSTANCE, *self.variables]},
             "annotations": {"list": [RESTARTS, *self.annotations]},
             "panels": list(self._placed()),
         }
@@ -178,13 +178,27 @@ DATASOURCE: Json = {
     "current": {},
     "hide": 0,
 }
+JOB: Json = {
+    "name": "job",
+    "label": "Job",
+    "type": "query",
+    "datasource": SOURCE,
+    "query": {"query": "label_values(deltaweir_build_info, job)", "refId": "job"},
+    "definition": "label_values(deltaweir_build_info, job)",
+    "refresh": 2,
+    "multi": True,
+    # Without a value for all of them, Grafana names each: no other job's process is drawn.
+    "includeAll": True,
+    "current": {"text": "All", "value": "$__all"},
+    "hide": 0,
+}
 INSTANCE: Json = {
     "name": "instance",
     "label": "Instance",
     "type": "query",
     "datasource": SOURCE,
-    "query": {"query": "label_values(deltaweir_build_info, instance)", "refId": "instance"},
-    "definition": "label_values(deltaweir_build_info, instance)",
+    "query": {"query": 'label_values(deltaweir_build_info{job=~"$job"}, instance)', "refId": "instance"},
+    "definition": 'label_values(deltaweir_build_info{job=~"$job"}, instance)',
     "refresh": 2,
     "multi": True,
     "includeAll": True,
@@ -197,7 +211,7 @@ RESTARTS: Json = {
     "datasource": SOURCE,
     "enable": True,
     "iconColor": "orange",
-    "expr": 'changes(process_start_time_seconds{instance=~"$instance", job="deltaweir"}[$__rate_interval]) > 0',
+    "expr": 'changes(process_start_time_seconds{job=~"$job", instance=~"$instance"}[$__rate_interval]) > 0',
     "titleFormat": "restarted",
     "textFormat": "{{instance}}",
     "step": "30s",
@@ -220,9 +234,9 @@ PRICE = textbox("price", "Storage price, $ per TB and month", "23")
 
 
 def select(metric: str, **labels: str) -> str:
-    """A selector of the chosen instances. A label's value may begin with `~`, `!` or `!~`, as "
+    """A selector of the chosen jobs and instances. A label's value may begin with `~`, `!` or `!~`, as "
     "PromQL's operators do."""
-    matchers = ['instance=~"$instance"']
+    matchers = ['job=~"$job"', 'instance=~"$instance"']
     for name, value in labels.items():
         operator = next(prefix for prefix in ("!~", "!", "~", "") if value.startswith(prefix))
         sign = {"": "=", "!": "!=", "~": "=~", "!~": "!~"}[operator]
@@ -233,6 +247,13 @@ def select(metric: str, **labels: str) -> str:
 def total(metric: str, by: str = "", **labels: str) -> str:
     """A gauge, added up over instances, by some labels."""
     return f"sum{_by(by)} ({select(metric, **labels)})"
+
+
+def catalog(metric: str, own: str = "", by: str = "", **labels: str) -> str:
+    """A gauge that every replica reads from the catalog they share: one of them for each of its own labels, then added
+    up by some. A job is one deployment."""
+    each = f"job, {own}" if own else "job"
+    return f"sum{_by(by)} (max by ({each}) ({select(metric, **labels)}))"
 
 
 def rate(metric: str, by: str = "", **labels: str) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from boards.panel import Board, Panel, Query, Row, buckets, mean, quantile, rate, select, total
-
-JOB = "deltaweir"
+from boards.panel import Board, Panel, Query, Row, buckets, catalog, mean, quantile, rate, select, total
 
 
 def each(metric: str, **labels: str) -> str:
@@ -17,14 +15,14 @@ PROCESS = Row(
     [
         Panel(
             "CPU",
-            [Query(rate("process_cpu_seconds_total", "instance", job=JOB), "{{instance}}")],
+            [Query(rate("process_cpu_seconds_total", "instance"), "{{instance}}")],
             "none",
             "Cores in use. The counter has whole seconds, so short spans look stepped.",
         ),
         Panel(
             "Memory",
             [
-                Query(each("process_resident_memory_bytes", job=JOB), "{{instance}} resident"),
+                Query(each("process_resident_memory_bytes"), "{{instance}} resident"),
                 Query(each("deltaweir_memory_budget_bytes", state="limit"), "{{instance}} budget"),
                 Query(each("deltaweir_memory_budget_bytes", state="used"), "{{instance}} budget used"),
             ],
@@ -34,15 +32,15 @@ PROCESS = Row(
         ),
         Panel(
             "Address space",
-            [Query(each("process_virtual_memory_bytes", job=JOB), "{{instance}}")],
+            [Query(each("process_virtual_memory_bytes"), "{{instance}}")],
             "bytes",
             "Reserved, not used; it says little unless the machine forbids overcommitting.",
         ),
         Panel(
             "Descriptors",
             [
-                Query(each("process_open_fds", job=JOB), "{{instance}} open"),
-                Query(each("process_max_fds", job=JOB), "{{instance}} limit"),
+                Query(each("process_open_fds"), "{{instance}} open"),
+                Query(each("process_max_fds"), "{{instance}} limit"),
             ],
             "none",
             "Connections, spool and blob files.",
@@ -50,7 +48,7 @@ PROCESS = Row(
         Panel(
             "Threads",
             [
-                Query(each("process_threads", job=JOB), "{{instance}} process"),
+                Query(each("process_threads"), "{{instance}} process"),
                 Query(total("deltaweir_codec_threads", "state"), "codec {{state}}"),
             ],
             "none",
@@ -58,7 +56,7 @@ PROCESS = Row(
         ),
         Panel(
             "Up since",
-            [Query(f"time() - max by (instance) ({select('process_start_time_seconds', job=JOB)})", "{{instance}}")],
+            [Query(f"time() - max by (instance) ({select('process_start_time_seconds')})", "{{instance}}")],
             "s",
             "A line that falls to 0 is a restart.",
         ),
@@ -103,7 +101,7 @@ REQUESTS = Row(
         ),
         Panel(
             "Open multipart uploads",
-            [Query(total("deltaweir_multipart_inflight"), "open")],
+            [Query(catalog("deltaweir_multipart_inflight"), "open")],
             "none",
             "From the catalog, every ten seconds. Uploads nobody completes are aborted after limits.upload_age_max.",
         ),

@@ -22,6 +22,7 @@ use access::Admitted;
 pub use access::{Access, Caller};
 pub use answer::{AdminError, Answer};
 use answer::{failed, json_answer, text};
+pub use audit::time_of as audit_time;
 pub use routes::{Call, ROOT, ROUTES};
 pub use scope::Scope;
 pub use session::SESSION_HEADER;

@@ -6,11 +6,13 @@ mod chain;
 mod entry;
 mod files;
 mod log;
+mod search;
 mod verify;
 mod wanted;
 
 pub use chain::AuditKey;
 pub use entry::{Entry, Kind};
 pub use log::{AuditLog, Settings};
-pub use verify::{Broken, Sound, newest, search, tail, verify};
+pub use search::{Newest, newest, search};
+pub use verify::{Broken, Sound, tail, verify};
 pub use wanted::Wanted;

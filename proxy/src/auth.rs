@@ -18,4 +18,4 @@ pub use accounts::{Accounts, FileAccounts, check_access_key, check_secret};
 pub use policy::{Policy, Written};
 pub use principal::{Look, Principal};
 pub use sessions::{IssueError, Issued, Wanted};
-pub use users::{ANONYMOUS_ID, Credentials, RoleConfig, User, UserConfig, Users};
+pub use users::{ANONYMOUS_ID, Credentials, RoleConfig, User, UserConfig, Users, canonical_id_of};

@@ -12,11 +12,15 @@ from pathlib import Path
 import pytest
 
 from outside.clients import s3_client
-from outside.server import ACCESS_KEY_ID, ROOT, SECRET_ACCESS_KEY, Server
+from outside.server import ACCESS_KEY_ID, ROOT, SECRET_ACCESS_KEY, Server, Value
 
 HERE = ROOT / "tests" / "console"
-CHECKS_MIN = 100
+CHECKS_MIN = 250
 """Fewer mean that a part did not run."""
+
+
+BYTES_MAX = 300_000
+"""Of every file of the console together, as they come over the wire."""
 
 
 def builds(count: int) -> list[bytes]:
@@ -34,9 +38,26 @@ def builds(count: int) -> list[bytes]:
 
 @pytest.mark.long
 def test_every_page_works_by_mouse_keyboard_and_screen_reader(tmp_path: Path) -> None:
+    ejected, folder = (tmp_path / name for name in ("ejected", "tree"))
+    for path in (ejected, folder / "branch"):
+        path.mkdir(parents=True)
+    with Server(tmp_path / "old") as old:
+        old_s3 = s3_client(old.endpoint)
+        old_s3.create_bucket(Bucket="old")
+        for number in range(3):
+            old_s3.put_object(Bucket="old", Key=f"{number}.txt", Body=f"an old file {number}\n".encode())
+            (folder / "branch" / f"{number}.txt").write_text(f"a leaf {number}\n")
+        store: dict[str, Value] = {"type": "s3", "endpoint": old.endpoint, "bucket": "old", "region": "us-east-1"}
+        store |= {"access_key_id": ACCESS_KEY_ID, "secret_access_key": SECRET_ACCESS_KEY}
+        tables: dict[str, dict[str, Value]] = {"stores.old": store, "eject": {"roots": [str(ejected)]}}
+        drive(Server(tmp_path / "server", tables), ejected, folder)
+
+
+def drive(server: Server, ejected: Path, folder: Path) -> None:
+    """Fills a server, and has the browser go through it."""
     chromium = shutil.which("chromium")
     assert chromium, "Debian's chromium is not installed: tests/setup.sh"
-    with Server(tmp_path / "server") as server:
+    with server:
         s3 = s3_client(server.endpoint)
         s3.create_bucket(Bucket="releases")
         for number, content in enumerate(builds(6)):
@@ -56,6 +77,10 @@ def test_every_page_works_by_mouse_keyboard_and_screen_reader(tmp_path: Path) ->
             "bucket": "releases",
             "key": "app/build-5.tar",
             "baseKey": "app/build-0.tar",
+            "scratch": str(server.folder),
+            "folder": str(folder),
+            "ejectRoot": str(ejected),
+            "bytesMax": BYTES_MAX,
             "shots": os.environ.get("DELTAWEIR_CONSOLE_SHOTS"),
         }
         done = subprocess.run(
@@ -70,4 +95,5 @@ def test_every_page_works_by_mouse_keyboard_and_screen_reader(tmp_path: Path) ->
         assert done.returncode == 0, done.stderr
         found = json.loads(done.stdout)
     assert found["failures"] == [], "\n".join(found["failures"])
+    print(found["weighed"])
     assert found["checks"] >= CHECKS_MIN

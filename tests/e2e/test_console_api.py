@@ -308,3 +308,24 @@ def references(path: str, text: str) -> list[str]:
     assert outside == []
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|\beval\(|new Function|style=", text), path
     return found
+
+
+def test_the_audit_log_comes_in_pages_with_the_newest_line_first(server: Server) -> None:
+    for number in range(7):
+        server.admin(f"/api/v1/groups/audited-{number}", "PUT")
+    told = [json.loads(line) for line in server.run("audit", "search", "--user", "token").stdout.splitlines()]
+    lines: list[Any] = []
+    before = ""
+    for _ in range(200):
+        page = server.admin(f"/api/v1/audit?user=token&limit=3&before={before}")
+        assert len(page["lines"]) <= 3
+        lines += page["lines"]
+        if (before := page["next"]) is None:
+            break
+    assert lines == told[::-1], "the same lines as the files have, each once"
+    one = server.admin("/api/v1/audit?action=/api/v1/groups/audited-3")["lines"]
+    assert [(line["method"], line["status"]) for line in one] == [("PUT", 200)]
+    assert server.admin("/api/v1/audit?user=nobody&since=1h")["lines"] == []
+    assert server.admin("/api/v1/audit?until=1h")["lines"] == []
+    for wrong in ("limit=0", "limit=1001", "before=x", "since=yesterday"):
+        assert server.admin_status(f"/api/v1/audit?{wrong}") == 400, wrong

@@ -161,3 +161,13 @@ def test_a_body_beyond_a_quota_is_refused_before_it_is_sent(new_server: NewServe
     assert head_of_put(server, "kept", 2 * MIB).status == 403, "an old version stays"
     quota(server, "PUT", "bucket=delta-00", {"objects": 1})
     assert head_of_put(server, "second", 2 * MIB).status == 403
+
+
+def test_a_user_without_a_working_key_has_a_quota_as_well(new_server: NewServer) -> None:
+    server = new_server().start()
+    key = server.admin("/api/v1/users/ann", "PUT", body={})["access_key_id"]
+    limits = {"bytes": MIB}
+    assert quota(server, "PUT", "user=ann", limits)["limits"] == limits
+    server.admin(f"/api/v1/user-keys/ann?action=disable&key={key}", "POST")
+    assert quota(server, "GET", "user=ann")["limits"] == limits
+    assert server.admin_status("/api/v1/quota?user=nobody") == 404

@@ -24,6 +24,8 @@ OF_PROMETHEUS = {"up": ("job", "instance")}
 """What Prometheus itself adds."""
 TARGET_LABELS = {"job", "instance"}
 """What it adds to every series."""
+ONLY_JOB = "deltaweir"
+"""The job of grafana/prometheus.yml and of the recordings that tests make."""
 RATE_INTERVAL_S = 10
 RANGE_S = 60
 
@@ -99,8 +101,9 @@ def filled(expr: str, board: dict[str, Any]) -> str:
     for variable in board["templating"]["list"]:
         if variable["type"] == "textbox":
             values[variable["name"]] = variable["query"]
-        elif "allValue" in variable:
-            values[variable["name"]] = variable["allValue"]
+        elif variable["type"] == "query":
+            # Where nothing stands for all values, Grafana names each: here there is one.
+            values[variable["name"]] = variable.get("allValue", ONLY_JOB)
     text = re.sub(r"\$(\w+)", lambda found: values.get(found[1], found[0]), expr)
     assert "$" not in text, f"{expr}: a variable the dashboard does not have"
     return text
@@ -132,13 +135,22 @@ class Alert:
     annotations: dict[str, str]
 
 
+def rules() -> list[dict[str, Any]]:
+    """Every rule: those that record a figure, and the alerts."""
+    return [rule for group in read_yaml(RULES)["groups"] for rule in group["rules"]]
+
+
+def recorded() -> dict[str, str]:
+    """The expressions of the rules that record a figure, by its name."""
+    return {rule["record"]: rule["expr"].strip() for rule in rules() if "record" in rule}
+
+
 def alerts() -> list[Alert]:
-    """The rules."""
-    groups = read_yaml(RULES)["groups"]
+    """The alerts."""
     return [
         Alert(rule["alert"], rule["expr"].strip(), rule["labels"], rule["annotations"])
-        for group in groups
-        for rule in group["rules"]
+        for rule in rules()
+        if "alert" in rule
     ]
 
 

@@ -15,7 +15,17 @@ TOKEN = re.compile(
     re.VERBOSE,
 )
 AGGREGATIONS = {"sum", "min", "max", "avg", "count"}
-FUNCTIONS = {"rate", "increase", "changes", "avg_over_time", "histogram_quantile", "time", "vector", "absent"}
+FUNCTIONS = {
+    "rate",
+    "increase",
+    "changes",
+    "avg_over_time",
+    "last_over_time",
+    "histogram_quantile",
+    "time",
+    "vector",
+    "absent",
+}
 GROUPING = {"by", "without", "on", "ignoring", "group_left", "group_right"}
 WORDS = {"and", "or", "unless", "offset", "bool"}
 

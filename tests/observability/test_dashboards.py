@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from observability.model import (
     mistakes,
     panel_queries,
     read_yaml,
+    rules,
 )
 from observability.promql import names
 
@@ -72,9 +74,33 @@ def test_every_query_selects_the_chosen_instances() -> None:
         for panel in board["panels"]:
             for target in panel.get("targets", ()):
                 for selector in names(filled(target["expr"], board)).selectors:
-                    assert "instance" in selector.labels, target["expr"]
-                if "process_" in target["expr"]:
-                    assert target["expr"].count("process_") == target["expr"].count('job="deltaweir"'), target["expr"]
+                    assert {"job", "instance"} <= set(selector.labels), target["expr"]
+                    assert selector.text.count('job=~"') == 1, target["expr"]
+
+
+def test_no_query_and_no_rule_names_a_job() -> None:
+    written = [
+        target["expr"]
+        for board in boards().values()
+        for panel in board["panels"]
+        for target in panel.get("targets", ())
+    ]
+    written += [rule["expr"] for rule in rules()]
+    assert [expr for expr in written if re.search(r'job\s*(=~?|!=|!~)\s*"(?!\$job")', expr)] == []
+
+
+def test_what_replicas_read_from_one_catalog_is_not_added_up_over_them() -> None:
+    """The reference says which gauges come from the catalog; of each bucket, one replica's figure counts."""
+    shared = {"deltaweir_deferred_blobs", "deltaweir_deferred_bytes", "deltaweir_multipart_inflight"}
+    shared |= {name for name in metrics() if name.startswith("deltaweir_bucket_")}
+    seen = 0
+    for expr in [*(query.expr for query in panel_queries()), *(rule["expr"] for rule in rules())]:
+        for name in shared:
+            for found in re.finditer(rf"\b{name}\b", expr):
+                aggregation = re.findall(r"(\w+)\s*(?:by \([^)]*\))?\s*\(\s*$", expr[: found.start()])
+                assert aggregation == ["max"], expr
+                seen += 1
+    assert seen >= 20
 
 
 @pytest.mark.parametrize(("board", "panel"), PANELS)

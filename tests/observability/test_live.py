@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from observability.load import Load, tables
-from observability.model import RATE_INTERVAL_S, RULES, alerts, annotation_queries, panel_queries
+from observability.model import RATE_INTERVAL_S, RULES, alerts, annotation_queries, panel_queries, recorded
 from observability.prometheus import Prometheus
 from observability.promql import names
 from outside.server import Server, until
@@ -74,9 +74,11 @@ def test_annotations_evaluate(live: Live) -> None:
 
 
 def test_prometheus_takes_every_rule_and_evaluates_it(live: Live) -> None:
-    (group,) = live.prometheus.api("rules")["groups"]
-    assert {rule["name"] for rule in group["rules"]} == {alert.name for alert in alerts()}
-    assert {rule["name"]: rule.get("lastError") for rule in group["rules"] if rule["health"] != "ok"} == {}
+    taken = [rule for group in live.prometheus.api("rules")["groups"] for rule in group["rules"]]
+    assert {rule["name"] for rule in taken} == {alert.name for alert in alerts()} | recorded().keys()
+    assert {rule["name"]: rule.get("lastError") for rule in taken if rule["health"] != "ok"} == {}
+    for name in recorded():
+        assert live.prometheus.has_data(name, live.begin, live.end), f"{name} records nothing"
     for alert in alerts():
         live.prometheus.evaluates(alert.expr)
 

@@ -25,21 +25,32 @@ def test_failures_are_counted_from_zero_so_that_the_first_is_a_step(new_server: 
         assert {s.labels[label]: s.value for s in samples if s.name == name} == dict.fromkeys(values, 0)
 
 
-def test_buckets_without_a_configuration_of_their_own_are_added_up(new_server: NewServer) -> None:
+def test_buckets_made_at_run_time_have_names_of_their_own_up_to_a_bound(new_server: NewServer) -> None:
     server = new_server().start()
     s3 = s3_client(server.endpoint)
-    for bucket, sizes in (("delta-00", [100]), ("mine", [1000, 20]), ("yours", [3])):
+    sizes = {"mine": [1000, 20], "yours": [3]} | {f"one-of-many-{n:03}": [] for n in range(98)}
+    sizes |= {"beyond": [7], "further": [8, 9], "delta-00": [100]}
+    for bucket, lengths in sizes.items():
         s3.create_bucket(Bucket=bucket)
-        for size in sizes:
+        for size in lengths:
             s3.put_object(Bucket=bucket, Key=f"k{size}", Body=noise(size, size))
     s3.create_multipart_upload(Bucket="mine", Key="open")
     server.admin("/api/v1/stats")
     metrics = server.metrics()
-    assert metrics.total("deltaweir_bucket_objects", bucket="_other") == 3
-    assert metrics.total("deltaweir_bucket_logical_bytes", bucket="_other") == 1023
-    assert metrics.total("deltaweir_bucket_logical_bytes", bucket="delta-00") == 100
-    assert metrics.total("deltaweir_bucket_objects") == 4
+    objects = {s.labels["bucket"]: s.value for s in metrics.samples if s.name == "deltaweir_bucket_objects"}
+    assert (objects["mine"], objects["yours"], objects["delta-00"], objects["one-of-many-097"]) == (2, 1, 1, 0)
+    assert objects["_other"] == 3, "the buckets that were made last"
+    assert {"beyond", "further"} & objects.keys() == set()
+    assert metrics.total("deltaweir_bucket_logical_bytes", bucket="mine") == 1020
+    assert metrics.total("deltaweir_bucket_objects") == 7
     assert metrics.total("deltaweir_multipart_inflight") == 1
+    s3.delete_object(Bucket="yours", Key="k3")
+    s3.delete_bucket(Bucket="yours")
+    server.admin("/api/v1/stats")
+    now = server.metrics()
+    shown = {s.labels["bucket"] for s in now.samples if s.name.startswith("deltaweir_bucket_")}
+    assert "yours" not in shown, "a deleted bucket's series end"
+    assert now.total("deltaweir_bucket_objects", bucket="beyond") == 1, "and the next one has a name"
 
 
 def test_the_last_good_collection_and_the_disks_are_as_they_are(new_server: NewServer) -> None:

@@ -28,7 +28,7 @@ ACCESS_KEY_ID = "AKIATESTSOUTSIDE0001"
 SECRET_ACCESS_KEY = "outside/tests+secret0123456789ABCDEFabcd"
 REGION = "us-east-1"
 
-Value = str | int | bool | Sequence[str]
+Value = str | int | float | bool | Sequence[str]
 """What a TOML key may hold here."""
 
 

@@ -294,6 +294,13 @@ impl<M: Measure> Labelled<M> {
             }
         }
     }
+
+    /// Forgets every series whose first label's value is not kept. A handle that somebody holds
+    /// counts on, unseen.
+    pub fn retain(&self, keeps: impl Fn(&str) -> bool) {
+        let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        series.retain(|(labels, _)| labels.first().is_none_or(|first| keeps(first)));
+    }
 }
 
 /// A field of the table.
@@ -355,6 +362,17 @@ mod tests {
         let shown: Vec<_> =
             counters.series().into_iter().map(|series| (series.labels.join(" "), series.value)).collect();
         assert_eq!(shown, [("x 2".to_owned(), Value::Counter(5.0)), ("y 1".to_owned(), Value::Counter(2.0))]);
+    }
+
+    #[test]
+    fn a_series_that_is_not_kept_is_no_longer_shown() {
+        let levels = IntGaugeVec::from_row(&["bucket", "kind"], &[]);
+        for labels in [["old", "whole"], ["old", "delta"], ["new", "whole"]] {
+            levels.with_label_values(&labels).set(3);
+        }
+        levels.retain(|bucket| bucket != "old");
+        let shown: Vec<_> = levels.series().into_iter().map(|series| series.labels.join(" ")).collect();
+        assert_eq!(shown, ["new whole"]);
     }
 
     #[test]

@@ -44,6 +44,7 @@ pub struct Access {
     metrics_open: bool,
     hosts: Vec<String>,
     eject_roots: Vec<PathBuf>,
+    stores: Vec<String>,
     failures: Failures,
     sessions: Sessions,
     tls: bool,
@@ -61,6 +62,7 @@ impl Access {
             metrics_open: config.admin_listen.ip().is_loopback() && !configured,
             hosts: config.admin_hosts.clone(),
             eject_roots: config.eject_roots.clone(),
+            stores: config.stores.clone(),
             failures: Failures::new(config.failures_per_second),
             sessions: Sessions::default(),
             tls: config.admin_tls,
@@ -75,6 +77,16 @@ impl Access {
     /// Where clients find S3, as the console tells them: scheme, port and region.
     pub(super) fn s3(&self) -> &Value {
         &self.s3
+    }
+
+    /// The stores of the configuration, by name: `import` reads from them, `eject` writes to them.
+    pub(super) fn stores(&self) -> &[String] {
+        &self.stores
+    }
+
+    /// Directories that callers of the admin listener may eject into.
+    pub(super) fn eject_roots(&self) -> &[PathBuf] {
+        &self.eject_roots
     }
 
     /// Opens a session for whoever shows a token.

@@ -1,23 +1,33 @@
 //! The calls about the audit log: its lines, and whether it is whole.
 
-use super::{AdminService, ApiResult, answer::AdminError, calls::count};
-use crate::audit::{AuditLog, Wanted};
+use super::{
+    AdminService, ApiResult,
+    answer::AdminError,
+    calls::{count, number},
+};
+use crate::{
+    audit::{AuditLog, Wanted, newest},
+    config::parse_duration,
+};
 use http::StatusCode;
 use s3_wire::{Query, timestamp};
 use serde_json::json;
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 /// Most lines of one answer.
 const LINES_MAX: usize = 1000;
+/// No further file is opened once so many lines were looked at.
+const LOOK_MAX: u64 = 500_000;
 
 impl AdminService {
-    /// The newest lines that fit, oldest first.
+    /// A page of its lines, the newest first.
     pub(super) async fn audit_lines(&self, query: &Query) -> ApiResult {
-        let (log, wanted) = (self.audit_log()?, wanted(query)?);
-        let limit = count(query, "limit", 100, LINES_MAX)?;
-        let found = tokio::task::spawn_blocking(move || log.newest(&wanted, limit)).await.map_err(broke_off)?;
-        let lines = found.map_err(|error| AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-        Ok(json!({ "lines": lines }))
+        let (log, wanted) = (self.audit_log()?, wanted(query, SystemTime::now())?);
+        let (before, limit) = (number(query, "before")?, count(query, "limit", 100, LINES_MAX)?);
+        let look = move || newest(log.directory(), &wanted, before, limit, LOOK_MAX);
+        let found = tokio::task::spawn_blocking(look).await.map_err(broke_off)?;
+        let found = found.map_err(|error| AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+        Ok(json!({ "lines": found.lines, "looked_at": found.looked_at, "next": found.next }))
     }
 
     /// Whether the log is whole.
@@ -38,21 +48,20 @@ fn broke_off(error: tokio::task::JoinError) -> AdminError {
     AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
 }
 
-fn wanted(query: &Query) -> Result<Wanted, AdminError> {
+/// A time of a flag or parameter, as lines of the audit log write it.
+///
+/// # Errors
+/// It is neither a time nor how long ago one was.
+pub fn time_of(name: &str, text: &str, now: SystemTime) -> Result<String, String> {
+    let ago = || now.checked_sub(parse_duration(text)?);
+    let time = timestamp::parse_iso8601(text).or_else(ago);
+    time.map(timestamp::iso8601)
+        .ok_or_else(|| format!("{name} is a time such as 2026-11-24T13:00:00Z, or a duration such as 2h, not {text:?}"))
+}
+
+fn wanted(query: &Query, now: SystemTime) -> Result<Wanted, AdminError> {
     let text = |name| query.get(name).filter(|value| !value.is_empty()).map(str::to_owned);
-    let time = |name| {
-        let Some(text) = text(name) else { return Ok(None) };
-        let time = timestamp::parse_iso8601(&text).map(timestamp::iso8601);
-        let wrong = || AdminError::invalid(format!("{name} is a time such as 2026-11-24T13:00:00Z, not {text:?}"));
-        time.map(Some).ok_or_else(wrong)
-    };
-    let after = match text("after") {
-        None => None,
-        Some(number) => {
-            let wrong = |_| AdminError::invalid(format!("after is the number of a line, not {number:?}"));
-            Some(number.parse().map_err(wrong)?)
-        }
-    };
+    let time = |name| text(name).map(|text| time_of(name, &text, now).map_err(AdminError::invalid)).transpose();
     Ok(Wanted {
         user: text("user"),
         op: text("action"),
@@ -60,7 +69,7 @@ fn wanted(query: &Query) -> Result<Wanted, AdminError> {
         request_id: text("request_id").map(|id| id.to_ascii_uppercase()),
         since: time("since")?,
         until: time("until")?,
-        after,
+        after: number(query, "after")?,
     })
 }
 
@@ -69,13 +78,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_and_numbers_of_lines_are_read_strictly() {
-        let read = |raw: &str| wanted(&Query::parse(raw).unwrap()).ok();
-        let found = read("user=ci&action=&since=2026-11-24T12:00:00Z&after=7&request_id=ab").unwrap();
+    fn parameters_say_which_lines_are_wanted() {
+        let now = timestamp::parse_iso8601("2026-11-24T13:00:00.000Z").unwrap();
+        let read = |raw: &str| wanted(&Query::parse(raw).unwrap(), now).ok();
+        let found = read("user=ci&action=&since=2026-11-24T12:00:00Z&until=30m&after=7&request_id=ab").unwrap();
         assert_eq!((found.user.as_deref(), found.op, found.after), (Some("ci"), None, Some(7)));
         assert_eq!(found.since.as_deref(), Some("2026-11-24T12:00:00.000Z"));
+        assert_eq!(found.until.as_deref(), Some("2026-11-24T12:30:00.000Z"));
         assert_eq!(found.request_id.as_deref(), Some("AB"));
-        for raw in ["since=2h", "until=now", "after=-1", "after=x"] {
+        for raw in ["since=yesterday", "until=now", "after=-1", "after=x"] {
             assert!(read(raw).is_none(), "{raw}");
         }
     }

@@ -213,6 +213,13 @@ pub(super) fn count(query: &Query, name: &'static str, default: usize, most: usi
     number.ok_or_else(|| AdminError::invalid(format!("{name} is a number from 1 to {most}, not {text:?}")))
 }
 
+/// A number of a line, such as where a page ends; `None` when it is not said.
+pub(super) fn number(query: &Query, name: &'static str) -> Result<Option<u64>, AdminError> {
+    let Some(text) = query.get(name).filter(|text| !text.is_empty()) else { return Ok(None) };
+    let number = text.parse().map_err(|_| AdminError::invalid(format!("{name} is a number, not {text:?}")))?;
+    Ok(Some(number))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,8 +24,14 @@ const FILES: &[(&str, &str)] = files! {
     "api.js"
     "chart.js"
     "dom.js"
+    "quota.js"
     "s3.js"
+    "tester.js"
+    "wizard.js"
     "words.js"
+    "pages/adopt.js"
+    "pages/audit.js"
+    "pages/blob.js"
     "pages/buckets.js"
     "pages/explain.js"
     "pages/jobs.js"
@@ -35,6 +41,7 @@ const FILES: &[(&str, &str)] = files! {
     "pages/overview.js"
     "pages/recovery.js"
     "pages/requests.js"
+    "pages/users.js"
 };
 
 /// Whether a path is one of the console's.

@@ -31,7 +31,7 @@ impl AdminService {
         };
         let jobs = engine.jobs.jobs().await?;
         let jobs: Vec<Value> = jobs.as_array().into_iter().flatten().map(short).collect();
-        let gauges = &self.metrics.engine;
+        let (gauges, access) = (&self.metrics.engine, self.access.as_ref());
         Ok(json!({
             "version": VERSION,
             "commit": COMMIT,
@@ -48,7 +48,9 @@ impl AdminService {
             "disks": disks(&gauges.families()),
             "shared": !engine.is_alone(),
             "replicas": self.replicas().await?,
-            "s3": self.access.as_ref().map(|access| access.s3()),
+            "s3": access.map(|access| access.s3()),
+            "stores": access.map(|access| access.stores()).unwrap_or_default(),
+            "eject_roots": access.map(|access| access.eject_roots()).unwrap_or_default(),
         }))
     }
 

@@ -1,7 +1,7 @@
 //! Quotas: shown, set, taken away.
 
 use super::{AdminService, ApiResult, answer::AdminError, routes::Call};
-use crate::auth::{Principal, Users};
+use crate::auth::{Principal, Users, canonical_id_of};
 use catalog::{Bucket, BucketId, QuotaLimits, QuotaOf, Usage};
 use s3_wire::Query;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ impl AdminService {
             let told = held.quotas.iter().filter_map(|(of, _)| held.told(of, &users));
             return Ok(json!({ "quotas": told.collect::<Vec<_>>() }));
         }
-        let of = quota_of(query, &rows, &users)?;
+        let of = quota_of(query, &rows, self.account_of(query, &users).await?)?;
         match call {
             Call::SetQuota => buckets.set_quota(&of, Some(limits(body)?)).await?,
             Call::ClearQuota => buckets.set_quota(&of, None).await?,
@@ -35,6 +35,19 @@ impl AdminService {
         }
         let held = Held { buckets: rows, usage: buckets.usage().await?, quotas: buckets.quotas().await? };
         held.told(&of, &users).ok_or_else(|| AdminError::not_found("bucket"))
+    }
+}
+
+impl AdminService {
+    /// The canonical id of the user that a call names, who may have no key that works.
+    async fn account_of(&self, query: &Query, users: &Users) -> Result<Option<String>, AdminError> {
+        let Some(name) = query.get("user") else { return Ok(None) };
+        if let Some(principal) = Principal::named(users, name) {
+            return Ok(Some(principal.canonical_id().to_owned()));
+        }
+        let known = self.accounts.directory().await?.user_json(name);
+        let own = |user: Value| user["canonical_id"].as_str().map_or_else(|| canonical_id_of(name), str::to_owned);
+        Ok(known.ok().map(own))
     }
 }
 
@@ -68,7 +81,7 @@ impl Held {
 }
 
 /// Whom a call names.
-fn quota_of(query: &Query, buckets: &[Bucket], users: &Users) -> Result<QuotaOf, AdminError> {
+fn quota_of(query: &Query, buckets: &[Bucket], account: Option<String>) -> Result<QuotaOf, AdminError> {
     let named = |name| query.get(name).filter(|value| !value.is_empty());
     match (named("bucket"), named("user")) {
         (Some(bucket), None) => {
@@ -76,10 +89,9 @@ fn quota_of(query: &Query, buckets: &[Bucket], users: &Users) -> Result<QuotaOf,
             row.map(|row| QuotaOf::Bucket(row.id)).ok_or_else(|| AdminError::not_found("bucket"))
         }
         (None, Some(user)) => {
-            let known = Principal::named(users, user).map(|principal| principal.canonical_id().to_owned());
             // Of a user who is gone, buckets may be left.
             let is_id = user.len() == 64 && user.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-            known
+            account
                 .or_else(|| is_id.then(|| user.to_owned()))
                 .map(QuotaOf::Owner)
                 .ok_or_else(|| AdminError::not_found("user"))

@@ -6,18 +6,16 @@ use super::{
     chain::{AuditKey, Position},
     entry::{Entry, Kind},
     files::{HEAD, LinesFile, list, path_of},
-    verify::{Broken, Sound, last_position, newest, verify},
-    wanted::Wanted,
+    verify::{Broken, Sound, last_position, verify},
 };
 use prometheus::IntCounter;
 use rustix::fs::{FlockOperation, flock};
 use s3_wire::timestamp;
-use serde_json::Value;
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     time::{Duration, SystemTime},
 };
@@ -127,13 +125,9 @@ impl AuditLog {
         Ok(())
     }
 
-    /// The newest lines that fit, at most `limit`, oldest first; not verified.
-    ///
-    /// # Errors
-    /// They cannot be read.
-    pub fn newest(&self, wanted: &Wanted, limit: usize) -> io::Result<Vec<Value>> {
-        let lines = newest(&self.settings.directory, wanted, limit)?;
-        Ok(lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    /// Where its files are.
+    pub fn directory(&self) -> &Path {
+        &self.settings.directory
     }
 
     /// Follows the chain, as [`verify`] does.

@@ -3,12 +3,10 @@
 use super::{
     chain::{AuditKey, Position},
     files::{HEAD, LinesFile, list},
-    wanted::Wanted,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{
-    collections::VecDeque,
     fmt,
     fs::{self, File},
     io::{self, BufRead as _, BufReader},
@@ -137,46 +135,6 @@ pub fn tail(directory: &Path, count: usize) -> io::Result<Vec<String>> {
     Ok(newest.split_off(newest.len().saturating_sub(count)))
 }
 
-/// Gives every whole line that fits to `found`, oldest first, without its line feed; not verified.
-/// A line that is no JSON fits nothing.
-///
-/// # Errors
-/// They cannot be read, or `found` fails.
-pub fn search(
-    directory: &Path,
-    fits: impl Fn(&Value) -> bool,
-    mut found: impl FnMut(&str) -> io::Result<()>,
-) -> io::Result<()> {
-    for file in list(directory)? {
-        for line in Lines::open(&file.path)? {
-            let line = line?;
-            let Some(whole) = line.strip_suffix('\n') else { break };
-            if serde_json::from_str(whole).is_ok_and(|fields| fits(&fields)) {
-                found(whole)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The newest lines that fit, at most `limit`, oldest first, without their line feeds; not
-/// verified.
-///
-/// # Errors
-/// They cannot be read.
-pub fn newest(directory: &Path, wanted: &Wanted, limit: usize) -> io::Result<Vec<String>> {
-    let mut newest = VecDeque::new();
-    let keep = |line: &str| {
-        newest.push_back(line.to_owned());
-        if newest.len() > limit {
-            newest.pop_front();
-        }
-        Ok(())
-    };
-    search(directory, |line| wanted.fits(line), keep)?;
-    Ok(newest.into())
-}
-
 /// Where the chain is before the oldest file: at its start, or where a line of the log says that
 /// older files were removed. That line is verified with all others.
 fn beginning(files: &[LinesFile]) -> io::Result<Position> {
@@ -224,10 +182,10 @@ pub(super) fn last_position(file: &LinesFile) -> io::Result<(Option<Position>, u
 }
 
 /// Lines with their line feeds; bytes that are no UTF-8 are an error.
-struct Lines(BufReader<File>);
+pub(super) struct Lines(BufReader<File>);
 
 impl Lines {
-    fn open(path: &Path) -> io::Result<Self> {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
         File::open(path).map(|file| Self(BufReader::new(file)))
     }
 }

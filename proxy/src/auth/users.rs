@@ -273,7 +273,7 @@ impl Users {
 }
 
 /// The canonical id of a user whose configuration names none: the same at every start.
-fn canonical_id_of(name: &str) -> String {
+pub fn canonical_id_of(name: &str) -> String {
     hex::encode(Sha256::new().chain_update(b"deltaweir canonical id\0").chain_update(name).finalize())
 }
 

@@ -5,14 +5,14 @@ use super::{
     outcome::{Failure, Outcome, out, show},
 };
 use crate::{
+    admin::audit_time,
     audit::{AuditKey, AuditLog, Entry, Kind, Sound, Wanted, newest, search, tail, verify},
     auth::audit_key,
-    config::{AuditConfig, ServeConfig, parse_duration},
+    config::{AuditConfig, ServeConfig},
     engine::JobEnded,
     metrics::Metrics,
 };
 use clap::{Args, Subcommand};
-use s3_wire::timestamp;
 use serde_json::json;
 use std::{
     io,
@@ -122,7 +122,8 @@ pub(super) async fn run_remote(store: Store, action: &AuditAction, json: bool) -
     let answerer = store.connect().await?;
     let lines = async |wanted: &Wanted, limit: usize| {
         let told = answerer.ask(&call(wanted, limit)).await?;
-        Ok::<_, Failure>(told["lines"].as_array().cloned().unwrap_or_default())
+        let newest_first = told["lines"].as_array().cloned().unwrap_or_default();
+        Ok::<_, Failure>(newest_first.into_iter().rev().collect::<Vec<_>>())
     };
     match action {
         AuditAction::Verify => {
@@ -183,15 +184,20 @@ fn search_for(directory: &Path, flags: &SearchFlags) -> Outcome {
     match flags.limit {
         None => {
             let print = |line: &str| out(line).map_err(|Failure(why)| io::Error::other(why));
-            Ok(search(directory, |line| wanted.fits(line), print)?)
+            Ok(search(directory, &wanted, print)?)
         }
-        Some(limit) => newest(directory, &wanted, limit)?.iter().try_for_each(|line| out(line)),
+        Some(limit) => {
+            let found = newest(directory, &wanted, None, limit, u64::MAX)?;
+            found.lines.iter().rev().try_for_each(|line| out(&line.to_string()))
+        }
     }
 }
 
 impl SearchFlags {
     fn wanted(&self, now: SystemTime) -> Result<Wanted, Failure> {
-        let time = |flag: &str, text: &Option<String>| text.as_deref().map(|text| time_of(flag, text, now)).transpose();
+        let time = |flag: &str, text: &Option<String>| {
+            text.as_deref().map(|text| audit_time(flag, text, now).map_err(Failure)).transpose()
+        };
         Ok(Wanted {
             user: self.user.clone(),
             op: self.action.clone(),
@@ -202,15 +208,6 @@ impl SearchFlags {
             after: None,
         })
     }
-}
-
-/// A time of a flag, as lines write it.
-fn time_of(flag: &str, text: &str, now: SystemTime) -> Result<String, Failure> {
-    let ago = || now.checked_sub(parse_duration(text)?);
-    let time = timestamp::parse_iso8601(text).or_else(ago);
-    let wrong =
-        || Failure(format!("{flag} is a time such as 2026-11-24T13:00:00Z, or a duration such as 2h, not {text:?}"));
-    time.map(timestamp::iso8601).ok_or_else(wrong)
 }
 
 fn key_of(configured: Option<AuditKey>, data: &Path) -> Result<AuditKey, Failure> {
@@ -233,18 +230,4 @@ fn print(directory: &Path, lines: usize, behind: u64) -> Result<u64, Failure> {
         }
     }
     Ok(last)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_told_as_lines_write_them() {
-        let now = timestamp::parse_iso8601("2026-11-24T13:00:00.000Z").unwrap();
-        let time = |text: &str| time_of("--since", text, now).ok();
-        assert_eq!(time("2026-11-24T12:00:00Z"), Some("2026-11-24T12:00:00.000Z".into()));
-        assert_eq!(time("2h"), Some("2026-11-24T11:00:00.000Z".into()));
-        assert_eq!((time("yesterday"), time("")), (None, None));
-    }
 }

@@ -44,6 +44,8 @@ pub struct ServerConfig {
     pub admin_tls: bool,
     /// Directories that callers of the admin listener may eject into.
     pub eject_roots: Vec<PathBuf>,
+    /// Names of the stores that `import` and `eject` know.
+    pub stores: Vec<String>,
     /// How long a connection may take to send a request's head.
     pub head_timeout: Duration,
     /// How long a peer may neither send what it announced nor take what it asked for.
@@ -154,6 +156,7 @@ impl Reader<'_> {
             recent_requests: self.recent_requests()?,
             admin_tls,
             eject_roots: self.file.eject.roots.clone(),
+            stores: self.file.stores.keys().cloned().collect(),
             head_timeout: server.head_timeout.0,
             stall_timeout: server.stall_timeout.0,
             drain_timeout: server.drain_timeout.0,

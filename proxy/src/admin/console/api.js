@@ -27,8 +27,19 @@ async function asked(method, path, parameters, body) {
 
 export const get = (path, parameters) => asked("GET", path, parameters);
 export const post = (path, parameters, body) => asked("POST", path, parameters, body);
+export const put = (path, parameters, body) => asked("PUT", path, parameters, body);
+export const remove = (path, parameters) => asked("DELETE", path, parameters);
+/** A name as one element of a path. */
+export const element = (name) => encodeURIComponent(name);
 
 export const hasSession = () => sessionStorage.getItem(KEY) !== null;
+
+let known;
+/** What this session may do: `read` or `write`. */
+export async function scope() {
+  known ??= (await get("session")).scope;
+  return known;
+}
 
 /** Opens a session with a token, or with the code that the page of a sign-in has. */
 export async function logIn(shown) {
@@ -38,5 +49,6 @@ export async function logIn(shown) {
 
 export async function logOut() {
   await asked("DELETE", "session").catch(() => undefined);
+  known = undefined;
   sessionStorage.removeItem(KEY);
 }

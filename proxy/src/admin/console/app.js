@@ -1,8 +1,11 @@
 // From an address to a page. Each page is a module that gives its elements, and maybe a function
 // that ends it.
-import { hasSession, logOut } from "./api.js";
+import { hasSession, logOut, scope } from "./api.js";
 import { h, say } from "./dom.js";
 import { words } from "./words.js";
+import * as adopt from "./pages/adopt.js";
+import * as audit from "./pages/audit.js";
+import * as blob from "./pages/blob.js";
 import * as buckets from "./pages/buckets.js";
 import * as explain from "./pages/explain.js";
 import * as jobs from "./pages/jobs.js";
@@ -12,10 +15,11 @@ import * as objects from "./pages/objects.js";
 import * as overview from "./pages/overview.js";
 import * as recovery from "./pages/recovery.js";
 import * as requests from "./pages/requests.js";
+import * as users from "./pages/users.js";
 
-const PAGES = { overview, objects, buckets, jobs, recovery, requests, object, explain };
-const MENU = ["overview", "objects", "buckets", "jobs", "recovery", "requests"];
-const UNDER = { object: "objects", explain: "objects" };
+const PAGES = { overview, objects, buckets, users, jobs, recovery, adopt, requests, audit, object, explain, blob };
+const MENU = ["overview", "objects", "buckets", "users", "jobs", "recovery", "adopt", "requests", "audit"];
+const UNDER = { object: "objects", explain: "objects", blob: "objects" };
 
 const main = document.getElementById("main");
 let shown = 0;
@@ -26,7 +30,9 @@ function menu(name) {
     h("li", {}, h("a", { href: `#/${page}`, "aria-current": page === (UNDER[name] ?? name) ? "page" : undefined }, words.pages[page])),
   );
   const out = h("button", { type: "button", onclick: () => logOut().then(show) }, words.logOut);
-  document.getElementById("nav").replaceChildren(...(hasSession() ? [h("ul", {}, items, h("li", {}, out))] : []));
+  const note = h("li", { class: "soft" });
+  document.getElementById("nav").replaceChildren(...(hasSession() ? [h("ul", {}, items, note, h("li", {}, out))] : []));
+  if (hasSession()) scope().then((told) => note.replaceChildren(told === "read" ? words.readOnly : ""), () => undefined);
 }
 
 /** Shows the page of the address. One that was asked for later wins. */

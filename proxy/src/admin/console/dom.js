@@ -58,6 +58,41 @@ export const link = (page, parameters, ...children) =>
 /** A labelled control. */
 export const field = (name, control) => h("label", {}, name, control);
 
+/** A button whose failure is said. */
+export const button = (name, work, attributes = {}) =>
+  h("button", { type: "button", ...attributes, onclick: () => Promise.resolve(work()).catch((error) => say(error.message)) }, name);
+
+/** A form in a row: what goes wrong stands beside it until the next try. */
+export function form(controls, name, work, attributes = {}) {
+  const told = h("p", { class: "bad", role: "alert" });
+  const submit = async (event) => {
+    event.preventDefault();
+    told.replaceChildren();
+    try {
+      await work(new FormData(event.target));
+    } catch (error) {
+      told.replaceChildren(error.message);
+    }
+  };
+  return h("form", { class: "row", ...attributes, onsubmit: submit }, controls, h("button", {}, name), told);
+}
+
+export const input = (name, attributes = {}) => h("input", { type: "text", name, autocomplete: "off", spellcheck: "false", ...attributes });
+export const choice = (name, values, chosen) => h("select", { name }, values.map((value) => h("option", { value, selected: value === chosen }, value || words.none)));
+
+/** Asks before something is done that cannot be taken back. */
+export function confirmed(question, name) {
+  return new Promise((resolve) => {
+    const dialog = h(
+      "dialog",
+      { "aria-label": question, onclose: () => (resolve(dialog.returnValue === "yes"), dialog.remove()) },
+      h("form", { method: "dialog" }, h("p", {}, question), h("div", { class: "row" }, h("button", { value: "no" }, words.cancel), h("button", { value: "yes", class: "danger" }, name))),
+    );
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
 let silence;
 /** Says a sentence, to screen readers too. */
 export function say(text) {

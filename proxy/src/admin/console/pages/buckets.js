@@ -1,14 +1,19 @@
 // Buckets: their figures and settings, what their rules would remove, and who may do what.
 import { get } from "../api.js";
-import { bytes, count, date, facts, field, h, link, ratio, table } from "../dom.js";
+import { button, bytes, confirmed, count, date, facts, field, form, h, input, link, ratio, say, table } from "../dom.js";
+import { quota } from "../quota.js";
+import * as s3 from "../s3.js";
+import { tester } from "../tester.js";
 import { words } from "../words.js";
+import { keysForm } from "./object.js";
 
+const told = words.bucketSettings;
 const shown = (value) => (typeof value === "object" ? h("code", {}, JSON.stringify(value)) : String(value));
 
 function dryRun(bucket) {
   const place = h("div", { "aria-live": "polite" });
-  const run = async () => {
-    const found = await get("lifecycle", { bucket });
+  const run = async (after) => {
+    const found = await get("lifecycle", { bucket, after });
     const rows = found.due.map((due) => [
       words.lifecycle.kinds[due.what],
       due.key,
@@ -21,50 +26,95 @@ function dryRun(bucket) {
     place.replaceChildren(
       h("p", { class: "soft" }, words.lifecycle.rules(found.rules, count(found.looked_at))),
       rows.length ? table(words.lifecycle.title, columns, rows) : h("p", {}, words.lifecycle.none),
-      found.next ? h("p", { class: "soft" }, words.lifecycle.more) : "",
+      found.next ? button(words.lifecycle.more, () => run(found.next)) : "",
     );
   };
   return [
     h("h2", {}, words.lifecycle.title),
     h("p", { class: "soft" }, words.lifecycle.help),
-    h("p", {}, h("button", { type: "button", onclick: run, id: "dry-run" }, words.lifecycle.run)),
+    h("p", {}, button(words.lifecycle.run, () => run(), { id: "dry-run" })),
     place,
   ];
 }
 
-function tester(bucket) {
-  const input = (value) => h("input", { type: "text", value, required: true });
-  const [user, action, resource] = [input("anonymous"), input("s3:GetObject"), input(`arn:aws:s3:::${bucket}/key`)];
-  const place = h("div", { "aria-live": "polite" });
-  const ask = async (event) => {
-    event.preventDefault();
-    try {
-      const verdict = await get("policy", { user: user.value, action: action.value, resource: resource.value });
-      place.replaceChildren(
-        h("p", { class: verdict.allowed ? "good" : "bad" }, verdict.allowed ? words.policy.allowed : words.policy.denied),
-        facts(Object.entries(verdict).filter(([name, value]) => value !== null && !["allowed", "missing"].includes(name)).map(([name, value]) => [name, shown(value)])),
-        verdict.missing?.length ? h("p", { class: "soft" }, words.policy.missing(verdict.missing)) : "",
-      );
-    } catch (error) {
-      place.replaceChildren(h("p", { class: "bad", role: "alert" }, error.message));
-    }
+/** One document of a bucket: read when it is opened, saved as it stands, taken away. */
+function documentEditor(bucket, part) {
+  const names = told.parts[part];
+  const area = h("textarea", { class: "document", spellcheck: "false", name: part });
+  const state = h("p", { class: "soft" });
+  const read = async () => {
+    const found = await s3.configuration(bucket, part);
+    area.value = found ?? names.template.replaceAll("BUCKET", bucket);
+    state.replaceChildren(found === undefined ? told.unset : told.isSet);
   };
-  return [
-    h("h2", {}, words.policy.title),
-    h("p", { class: "soft" }, words.policy.help),
-    h(
-      "form",
-      { class: "row", onsubmit: ask },
-      field(words.policy.user, user),
-      field(words.policy.action, action),
-      field(words.policy.resource, resource),
-      h("button", {}, words.policy.test),
-    ),
+  const save = async () => {
+    await s3.configure(bucket, part, area.value);
+    say(told.saved(names.title));
+    await read();
+  };
+  const clear = async () => {
+    if (!(await confirmed(told.clearAsk(names.title, bucket), told.clear))) return;
+    await s3.unconfigure(bucket, part);
+    say(told.cleared(names.title));
+    await read();
+  };
+  const opened = h(
+    "details",
+    { id: `part-${part}`, ontoggle: () => opened.open && read().catch((error) => state.replaceChildren(error.message)) },
+    h("summary", {}, names.title),
+    h("p", { class: "soft" }, names.help),
+    state,
+    form(field(names.title, area), told.save, save),
+    names.keeps ? "" : button(told.clear, clear, { class: "danger", "aria-label": `${told.clear}: ${names.title}` }),
+  );
+  return opened;
+}
+
+function versioning(bucket) {
+  const place = h("p", { class: "soft" });
+  const read = async () => place.replaceChildren(told.versioningIs(s3.textOf((await s3.configuration(bucket, "versioning")) ?? "", "Status") ?? told.never));
+  const set = (status) => async () => {
+    await s3.configure(bucket, "versioning", `<VersioningConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Status>${status}</Status></VersioningConfiguration>`);
+    await read();
+  };
+  const opened = h(
+    "details",
+    { id: "part-versioning", ontoggle: () => opened.open && read().catch((error) => place.replaceChildren(error.message)) },
+    h("summary", {}, told.versioning),
     place,
+    h("div", { class: "row" }, button(told.enable, set("Enabled")), button(told.suspend, set("Suspended"))),
+  );
+  return opened;
+}
+
+async function documents(bucket, show) {
+  return [
+    h("h2", {}, told.title),
+    s3.haveKeys() ? [versioning(bucket), Object.keys(told.parts).map((part) => documentEditor(bucket, part))] : await keysForm(show),
   ];
 }
 
-export async function page({ bucket: wanted }) {
+function making(show) {
+  const make = async (data) => {
+    const name = data.get("name").trim();
+    await s3.send("PUT", name, "");
+    say(told.made(name));
+    location.hash = `#/buckets?${new URLSearchParams({ bucket: name })}`;
+  };
+  return [h("h2", {}, told.new), form(field(words.bucket, input("name", { required: true, id: "new-bucket" })), told.make, make)];
+}
+
+function removing(bucket) {
+  const work = async () => {
+    if (!(await confirmed(told.removeAsk(bucket), told.remove))) return;
+    await s3.send("DELETE", bucket, "");
+    say(told.removed(bucket));
+    location.hash = "#/buckets";
+  };
+  return h("p", {}, button(told.remove, work, { class: "danger" }));
+}
+
+export async function page({ bucket: wanted }, show) {
   const { buckets } = await get("buckets");
   const chosen = buckets.find(({ name }) => name === wanted) ?? buckets[0];
   const number = "number";
@@ -77,7 +127,7 @@ export async function page({ bucket: wanted }) {
     bytes(bucket.stored_bytes),
     ratio(bucket.logical_bytes, bucket.stored_bytes),
   ]);
-  const columns = [[words.bucket], ["compression"], ["encryption"], [words.objects, number], [words.logical, number], [words.stored, number], [words.ratio, number]];
+  const columns = [[words.bucket], [told.compression], [told.encryption], [words.objects, number], [words.logical, number], [words.stored, number], [words.ratio, number]];
   return {
     elements: [
       h("h1", {}, words.pages.buckets),
@@ -85,9 +135,13 @@ export async function page({ bucket: wanted }) {
       chosen && [
         h("h2", {}, `${words.settings}: ${chosen.name}`),
         facts(Object.entries(chosen.settings).map(([name, value]) => [name, shown(value)])),
+        await quota({ bucket: chosen.name }),
+        await documents(chosen.name, show),
         dryRun(chosen.name),
-        tester(chosen.name),
+        tester({ resource: `arn:aws:s3:::${chosen.name}/key` }),
+        s3.haveKeys() && removing(chosen.name),
       ],
+      s3.haveKeys() ? making(show) : !chosen && (await keysForm(show)),
     ],
   };
 }

@@ -62,7 +62,7 @@ function candidates(bucket, explained) {
 
 function blobs(explained) {
   const rows = explained.blobs.map((blob) => [
-    h("code", {}, blob.id),
+    link("blob", { blob: blob.id }, h("code", {}, blob.id)),
     words.forms[blob.form] ?? blob.form,
     bytes(blob.plain_len),
     bytes(blob.stored_len),

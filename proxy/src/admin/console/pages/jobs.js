@@ -1,6 +1,6 @@
 // Background jobs: what they do, how far they are, and starting, pausing, resuming, cancelling one.
 import { get, post } from "../api.js";
-import { count, date, h, say, table } from "../dom.js";
+import { button, count, date, form, h, link, say, table } from "../dom.js";
 import { words } from "../words.js";
 
 const EVERY_MS = 3000;
@@ -15,7 +15,7 @@ function progress(job) {
 }
 
 function buttons(job, refresh) {
-  const button = (action, work) =>
+  const control = (action, work) =>
     h(
       "button",
       {
@@ -25,8 +25,8 @@ function buttons(job, refresh) {
       },
       words.jobActions[action],
     );
-  const act = (action) => button(action, () => post(`jobs/${job.name}`, { action }, {}));
-  const start = button("start", () => {
+  const act = (action) => control(action, () => post(`jobs/${job.name}`, { action }, {}));
+  const start = control("start", () => {
     const typed = document.getElementById("parameters").value.trim();
     return post(`jobs/${job.name}`, {}, typed ? JSON.parse(typed) : null);
   });
@@ -34,9 +34,16 @@ function buttons(job, refresh) {
   return h("div", { class: "row" }, job.paused || job.waiting ? [act("resume"), act("cancel")] : [start, act("pause")]);
 }
 
+/** Every run that ended in this process stands in the audit log. */
+function history(job) {
+  const ended = link("audit", { action: job.name }, words.jobHistory);
+  ended.setAttribute("aria-label", words.jobHistoryLabel(job.name));
+  return ended;
+}
+
 function rows(jobs, refresh) {
   return jobs.map((job) => [
-    [h("strong", {}, job.name), h("div", { class: "soft" }, job.about)],
+    [h("strong", {}, job.name), h("div", { class: "soft" }, job.about), history(job)],
     words.jobStates[state(job)],
     progress(job),
     job.backlog === null ? words.none : count(job.backlog),
@@ -46,6 +53,29 @@ function rows(jobs, refresh) {
       : (job.last_result ?? words.none),
     buttons(job, refresh),
   ]);
+}
+
+/** What an operator asks for by hand. */
+function maintenance() {
+  const told = words.maintenance;
+  const place = h("div", { "aria-live": "polite" });
+  const check = (name) => h("label", { class: "check" }, h("input", { type: "checkbox", name }), told[name]);
+  const collect = async (data) => {
+    const chosen = ["now", "empty_trash", "undo", "sweep"].filter((name) => data.get(name) !== null);
+    const report = await post("gc", Object.fromEntries(chosen.map((name) => [name, "true"])), {});
+    place.replaceChildren(h("pre", { tabindex: 0, role: "region", "aria-label": told.report }, JSON.stringify(report, null, 1)));
+  };
+  const settle = async () => say((await post("settle", { timeout_s: 60 }, {})).settled ? told.settled : told.unsettled);
+  const drop = async () => {
+    await post("cache/drop", {}, {});
+    say(told.dropped);
+  };
+  return [
+    h("h2", {}, told.title),
+    form(["now", "empty_trash", "undo", "sweep"].map(check), told.collect, collect, { id: "collect" }),
+    place,
+    h("div", { class: "row" }, button(told.settle, settle), button(told.drop, drop)),
+  ];
 }
 
 export async function page() {
@@ -70,6 +100,7 @@ export async function page() {
       h("h1", {}, words.pages.jobs),
       place,
       h("p", {}, h("label", {}, words.parameters, h("textarea", { id: "parameters", rows: 2, spellcheck: "false" }))),
+      maintenance(),
     ],
     leave: () => clearInterval(timer),
   };

@@ -1,6 +1,6 @@
 // One version: what it says of itself, its content, its other versions.
 import { get } from "../api.js";
-import { bytes, date, facts, field, h, link, percent, table } from "../dom.js";
+import { button, bytes, choice, confirmed, date, facts, field, form, h, input, link, percent, say, table } from "../dom.js";
 import * as s3 from "../s3.js";
 import { words } from "../words.js";
 
@@ -53,7 +53,7 @@ async function content(object, version, show) {
   if (!s3.haveKeys()) return keysForm(show);
   const place = h("div", { id: "preview" });
   const failed = (error) => place.replaceChildren(h("p", { class: "bad", role: "alert" }, error.message));
-  const button = (name, work) => h("button", { type: "button", onclick: () => work().catch(failed) }, name);
+  const act = (name, work) => h("button", { type: "button", onclick: () => work().catch(failed) }, name);
   const attachment = { "response-content-disposition": "attachment" };
   const download = async () => {
     const address = await s3.presigned(object.bucket, object.key, 300, version, attachment);
@@ -68,24 +68,120 @@ async function content(object, version, show) {
     h(
       "div",
       { class: "row" },
-      button(words.download, download),
-      button(words.preview, () => preview(object, version, place)),
+      act(words.download, download),
+      act(words.preview, () => preview(object, version, place)),
       field(words.shareFor, times),
-      button(words.share, share),
+      act(words.share, share),
       h("button", { type: "button", onclick: () => (s3.forgetKeys(), show()) }, words.keys.forget),
     ),
     place,
   ];
 }
 
-function versionRow(bucket, key, version) {
-  if (version.delete_marker) return [version.version, words.marker, "", date(version.last_modified_ms), version.latest ? words.latest : ""];
-  const named = link("object", { bucket, key, version: version.version }, version.version);
-  return [named, bytes(version.size), bytes(version.stored_bytes), date(version.last_modified_ms), version.latest ? words.latest : ""];
+const told = words.changes;
+
+/** Deletes a version for good, after it was asked. */
+function deleteVersion(bucket, key, version, show) {
+  const work = async () => {
+    if (!(await confirmed(told.forGoodAsk(key, version), told.forGood))) return;
+    await s3.remove(bucket, key, version);
+    say(told.gone(version));
+    await show();
+  };
+  return button(told.forGood, work, { class: "danger", "aria-label": `${told.forGood}: ${version}` });
+}
+
+/** Takes the newest delete marker away, so that the version below it is current again. */
+function undelete(bucket, key, version, show) {
+  const work = async () => {
+    await s3.remove(bucket, key, version);
+    say(told.undeleted(key));
+    await show();
+  };
+  return button(told.undelete, work, { "aria-label": `${told.undelete} ${key}` });
+}
+
+function versionRow(bucket, key, version, show) {
+  const id = version.version;
+  const latest = version.latest ? words.latest : "";
+  const acts = s3.haveKeys() && [version.delete_marker && version.latest ? undelete(bucket, key, id, show) : deleteVersion(bucket, key, id, show)];
+  if (version.delete_marker) return [id, words.marker, "", date(version.last_modified_ms), latest, acts || ""];
+  return [link("object", { bucket, key, version: id }, id), bytes(version.size), bytes(version.stored_bytes), date(version.last_modified_ms), latest, acts || ""];
+}
+
+function versionTable(bucket, key, { versions, more }, show) {
+  const columns = [[words.facts.version], [words.size, "number"], [words.stored, "number"], [words.changed], [words.latest], [words.actions]];
+  return [
+    h("h2", {}, words.versions),
+    table(words.versions, columns, versions.map((one) => versionRow(bucket, key, one, show))),
+    more && h("p", { class: "soft" }, words.moreVersions),
+  ];
+}
+
+const hours = (ms) => new Date(ms).toISOString().slice(0, 16);
+
+/** Tags, lock and deletion of one version, through S3. */
+function changing(object, version, show) {
+  if (!s3.haveKeys()) return [];
+  const { bucket, key } = object;
+  const area = h("textarea", { name: "tags", rows: 4, spellcheck: "false" }, Object.entries(object.tags ?? {}).map(([name, value]) => `${name}=${value}`).join("\n"));
+  const done = async (text) => {
+    say(text);
+    await show();
+  };
+  const setTags = async () => {
+    const lines = area.value.split("\n").filter((line) => line.trim());
+    const tags = lines.map((line) => [line.split("=")[0].trim(), line.split("=").slice(1).join("=").trim()]);
+    await s3.setTags(bucket, key, version, tags);
+    await done(told.tagged);
+  };
+  const retain = async (data) => {
+    await s3.setRetention(bucket, key, version, data.get("mode"), new Date(`${data.get("until")}Z`).toISOString());
+    await done(told.retained);
+  };
+  const hold = async () => {
+    await s3.setHold(bucket, key, version, !object.lock.legal_hold);
+    await done(object.lock.legal_hold ? told.released : told.held);
+  };
+  const away = async () => {
+    if (!(await confirmed(told.removeAsk(key), told.remove))) return;
+    await s3.remove(bucket, key);
+    await done(told.removed(key));
+  };
+  return [
+    h("h2", {}, told.title),
+    h("p", {}, button(told.remove, away, { class: "danger" })),
+    h("details", { id: "tags" }, h("summary", {}, words.tags), form(field(told.tagLines, area), told.setTags, setTags)),
+    h(
+      "details",
+      { id: "lock" },
+      h("summary", {}, words.facts.lock),
+      h("p", { class: "soft" }, told.lockHelp),
+      form([field(told.mode, choice("mode", ["GOVERNANCE", "COMPLIANCE"])), field(told.until, input("until", { type: "datetime-local", value: hours(Date.now() + 86_400_000), required: true }))], told.retain, retain),
+      button(object.lock.legal_hold ? told.releaseHold : told.setHold, hold),
+    ),
+  ];
+}
+
+/** A key whose newest version is a delete marker: nothing to read, and maybe something to bring back. */
+function ofDeleted(bucket, key, listed, content, show) {
+  return {
+    elements: [
+      h("h1", {}, key),
+      h("p", { class: "lead" }, told.isDeleted),
+      facts([[words.bucket, link("objects", { bucket }, bucket)]]),
+      content,
+      versionTable(bucket, key, listed, show),
+    ],
+  };
 }
 
 export async function page({ bucket, key, version }, show) {
-  const [object, { versions, more }] = await Promise.all([get("object", { bucket, key, version }), get("versions", { bucket, key })]);
+  const listed = await get("versions", { bucket, key });
+  if (!listed.versions.length) return { elements: [h("h1", {}, key), h("p", { class: "lead" }, told.isGone), link("objects", { bucket }, bucket)] };
+  const newest = listed.versions.find((one) => one.latest);
+  if (!version && newest?.delete_marker) return ofDeleted(bucket, key, listed, s3.haveKeys() ? "" : await keysForm(show), show);
+  const object = await get("object", { bucket, key, version });
   const named = words.facts;
   return {
     elements: [
@@ -109,9 +205,8 @@ export async function page({ bucket, key, version }, show) {
       pairs(words.headers, object.headers),
       pairs(words.metadata, object.metadata),
       pairs(words.tags, object.tags),
-      h("h2", {}, words.versions),
-      table(words.versions, [[named.version], [words.size, "number"], [words.stored, "number"], [words.changed], [words.latest]], versions.map((one) => versionRow(bucket, key, one))),
-      more && h("p", { class: "soft" }, words.moreVersions),
+      changing(object, version, show),
+      versionTable(bucket, key, listed, show),
     ],
   };
 }

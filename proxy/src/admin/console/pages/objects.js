@@ -1,6 +1,6 @@
 // Keys of a bucket, a page at a time: the server lists what the page shows and no more.
 import { get } from "../api.js";
-import { bytes, date, field, h, link, ratio, say, table } from "../dom.js";
+import { button, bytes, date, field, form, h, link, ratio, say, table } from "../dom.js";
 import * as s3 from "../s3.js";
 import { words } from "../words.js";
 import { keysForm } from "./object.js";
@@ -32,25 +32,66 @@ function row(bucket, entry) {
   ];
 }
 
+/** Where a file of a chosen folder goes: below the folder's name. */
+const keyOf = (prefix, file) => prefix + (file.webkitRelativePath || file.name);
+
 function uploader(bucket, prefix, show) {
   const files = h("input", { type: "file", multiple: true, id: "files" });
+  const folder = h("input", { type: "file", webkitdirectory: true, id: "folder" });
   const state = h("p", { class: "soft", role: "status" });
-  const start = async (event) => {
-    event.preventDefault();
-    const chosen = [...files.files];
-    for (const file of chosen) {
-      await s3.upload(bucket, prefix + file.name, file, (done) => {
-        state.textContent = words.uploading(file.name, `${bytes(done)} / ${bytes(file.size)}`);
-      });
+  const bar = h("progress", { "aria-label": words.upload, hidden: true });
+  const start = async () => {
+    const chosen = [...files.files, ...folder.files];
+    const whole = chosen.reduce((sum, file) => sum + file.size, 0);
+    let before = 0;
+    bar.hidden = false;
+    bar.max = Math.max(whole, 1);
+    try {
+      for (const file of chosen) {
+        await s3.upload(bucket, keyOf(prefix, file), file, (done) => {
+          bar.value = before + done;
+          state.textContent = words.uploading(file.name, `${bytes(done)} / ${bytes(file.size)}`);
+        });
+        before += file.size;
+      }
+    } catch (error) {
+      throw new Error(words.uploadCut(error.message));
+    } finally {
+      bar.hidden = true;
     }
     say(words.uploaded(chosen.length));
     await show();
   };
-  const begin = (event) => start(event).catch((error) => (state.textContent = error.message));
-  return [
-    h("form", { class: "row", onsubmit: begin }, field(words.uploadFiles, files), h("button", {}, words.upload)),
-    state,
-  ];
+  return [form([field(words.uploadFiles, files), field(words.uploadFolder, folder)], words.upload, start), bar, state];
+}
+
+/** Uploads that were begun below this prefix and not completed. */
+function unfinished(bucket, prefix) {
+  const place = h("div", { "aria-live": "polite" });
+  const draw = async () => {
+    const found = await s3.openUploads(bucket, prefix, LIMIT);
+    const rows = found.map((one) => [
+      one.key,
+      one.begun,
+      button(words.abort, async () => (await s3.abort(bucket, one.key, one.id), await draw()), { class: "danger", "aria-label": `${words.abort}: ${one.key}` }),
+    ]);
+    place.replaceChildren(rows.length ? table(words.unfinished, [[words.key, "key"], [words.begun], [words.actions]], rows) : h("p", { class: "soft" }, words.noUnfinished));
+  };
+  return h("details", { id: "unfinished", ontoggle: (event) => event.target.open && draw().catch((error) => say(error.message)) }, h("summary", {}, words.unfinished), place);
+}
+
+/** Keys that were deleted, and whose versions are there still. */
+function removed(bucket, prefix) {
+  const place = h("div", { "aria-live": "polite" });
+  const draw = async (marker) => {
+    const { found, next } = await s3.deleted(bucket, prefix, marker, LIMIT);
+    const rows = found.map((one) => [link("object", { bucket, key: one.key }, one.key), one.when]);
+    place.replaceChildren(
+      rows.length ? table(words.deleted, [[words.key, "key"], [words.changed]], rows) : h("p", { class: "soft" }, words.noDeleted),
+      next ? button(words.next, () => draw(next)) : "",
+    );
+  };
+  return h("details", { id: "deleted", ontoggle: (event) => event.target.open && draw().catch((error) => say(error.message)) }, h("summary", {}, words.deleted), place);
 }
 
 export async function page(parameters, show) {
@@ -81,7 +122,7 @@ export async function page(parameters, show) {
         found.next && link("objects", { bucket, prefix, after: found.next }, words.next),
       ),
       h("h2", {}, words.upload),
-      s3.haveKeys() ? uploader(bucket, prefix, show) : await keysForm(show),
+      s3.haveKeys() ? [uploader(bucket, prefix, show), unfinished(bucket, prefix), removed(bucket, prefix)] : await keysForm(show),
     ],
   };
 }

@@ -1,7 +1,7 @@
 // What an operator looks at first.
 import { get } from "../api.js";
 import { history } from "../chart.js";
-import { bytes, count, date, h, link, ratio, table } from "../dom.js";
+import { button, bytes, count, date, h, link, ratio, table } from "../dom.js";
 import { words } from "../words.js";
 
 const card = (title, big, ...more) => h("section", { class: "card" }, h("h2", {}, title), h("p", { class: "big" }, big), more);
@@ -43,6 +43,25 @@ function cards(overview) {
   );
 }
 
+/** A recount on request: the only one that tells money. */
+function counting() {
+  const place = h("div", { "aria-live": "polite" });
+  const run = async () => {
+    const { money, totals } = await get("stats");
+    const told = words.money;
+    const amount = (value) => told.of(value, money.currency);
+    place.replaceChildren(
+      soft(words.figures.of(bytes(totals.logical_bytes + totals.noncurrent_bytes), bytes(totals.stored.total), ratio(totals.logical_bytes + totals.noncurrent_bytes, totals.stored.total))),
+      money
+        ? table(told.title, [[told.title], [told.saved, "number"], [told.stored, "number"], [told.deleting, "number"], [told.requests, "number"]], [
+            [money.currency, amount(money.saved_month), amount(money.stored_month), amount(money.deleting_month), money.requests ? amount(money.requests.cost) : words.none],
+          ])
+        : soft(told.none),
+    );
+  };
+  return [h("p", { class: "row" }, button(words.countNow, run, { id: "count-now" })), soft(words.countHelp), place];
+}
+
 export async function page() {
   const [overview, { buckets }] = await Promise.all([get("overview"), get("buckets")]);
   const rows = buckets.map((bucket) => [
@@ -60,6 +79,7 @@ export async function page() {
       cards(overview),
       h("h2", {}, words.saved),
       h("div", { class: "card" }, history(overview.history) ?? soft(words.historyShort), soft(words.historyLegend)),
+      counting(),
       h("h2", {}, words.buckets),
       rows.length
         ? table(words.buckets, [[words.bucket], [words.objects, number], [words.logical, number], [words.stored, number], [words.ratio, number]], rows)

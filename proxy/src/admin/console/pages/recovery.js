@@ -1,6 +1,6 @@
 // Damage, scrubs, and what a recovery would begin with.
 import { get, post } from "../api.js";
-import { bytes, count, date, facts, h, link, say, table } from "../dom.js";
+import { button, bytes, count, date, facts, h, link, say, table } from "../dom.js";
 import { words } from "../words.js";
 
 const start = (job, label, show) =>
@@ -23,8 +23,13 @@ function damage(quarantine) {
 }
 
 export async function page(_parameters, show) {
-  const [quarantine, recovery] = await Promise.all([get("quarantine"), get("recovery")]);
-  const { scrub, journal, backups } = recovery;
+  const [quarantine, recovery, { backups }] = await Promise.all([get("quarantine"), get("recovery"), get("backups")]);
+  const { scrub, journal } = recovery;
+  const ship = async () => {
+    const { entries } = await post("journal", {}, {});
+    say(words.shipped(count(entries)));
+    await show();
+  };
   const number = "number";
   const rows = backups.toReversed().map((backup) => [h("code", {}, backup.id), date(backup.taken_ms), count(backup.rows), bytes(backup.stored_bytes)]);
   return {
@@ -42,7 +47,7 @@ export async function page(_parameters, show) {
       recovery.failover_warning && h("p", { class: "bad" }, recovery.failover_warning),
       h("h2", {}, words.backups),
       rows.length ? table(words.backups, [["id", "key"], [words.taken], [words.rows, number], [words.stored, number]], rows) : h("p", { class: "soft" }, words.noBackups),
-      h("p", {}, start("backup", words.backupNow, show)),
+      h("div", { class: "row" }, start("backup", words.backupNow, show), button(words.shipNow, ship)),
     ],
   };
 }
