@@ -277,8 +277,8 @@ pub trait Catalog: Send + Sync + 'static {
     async fn bases_of(&self, blob: BlobKey) -> Result<Vec<BlobKey>>;
     /// How many deltas need a blob.
     async fn fan_in(&self, blob: BlobKey) -> Result<u64>;
-    /// Plain bytes of the deltas that need a blob.
-    async fn fan_in_bytes(&self, blob: BlobKey) -> Result<u64>;
+    /// Sums over the deltas that need a blob.
+    async fn deltas_sum(&self, blob: BlobKey) -> Result<DeltasSum>;
     /// Remembers what whole blobs resemble; how many of them. Blobs that are not live, not whole or
     /// known already are left out. Advice: no mutation, no journal row; it goes with the blob's
     /// purge, and losing it costs nothing but bases that are not found.

@@ -18,8 +18,8 @@ mod writers;
 pub use accounts::{AccountKind, AccountName, AccountRow, AccountRows, AccountsChange};
 pub use amounts::{BucketStats, StoredBytes, Tombstone, TrashFile, TrashSum};
 pub use blobs::{
-    BlobForm, BlobHooks, BlobRow, BlobState, CopyCommit, Deferred, DeferredSum, Domain, Extent, FormBytes, Heated,
-    HookQuery, NewBlob, Original, PackUse, PartReferrer, Quarantined, REGION_HOOKS_MAX, REGIONS_MAX, Referrer,
+    BlobForm, BlobHooks, BlobRow, BlobState, CopyCommit, Deferred, DeferredSum, DeltasSum, Domain, Extent, FormBytes,
+    Heated, HookQuery, NewBlob, Original, PackUse, PartReferrer, Quarantined, REGION_HOOKS_MAX, REGIONS_MAX, Referrer,
     Resembling, SCATTERED_EXTENTS_MIN, Scattered, ToVerify, VerifyPlace,
 };
 pub use buckets::{Bucket, KeyUse, NewBucket, Rewrap, WrappedKey};

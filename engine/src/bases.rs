@@ -3,9 +3,12 @@
 
 pub(crate) mod base;
 pub(crate) mod choose;
+pub(crate) mod drift;
 pub(crate) mod hook_queue;
+pub(crate) mod in_flight;
 pub mod key_order;
 pub(crate) mod plan;
 pub(crate) mod region;
+pub(crate) mod series;
 pub(crate) mod similar;
 pub(crate) mod window;

@@ -4,6 +4,7 @@ mod collecting;
 mod compartments;
 mod documents;
 mod forks;
+mod here;
 mod holding;
 mod idle;
 mod merging;
@@ -97,7 +98,9 @@ pub(crate) fn config(dir: &Path, memory_bytes_max: u64) -> EngineConfig {
 
 pub(crate) async fn open_catalog(dir: &Path, metrics: &Arc<Metrics>) -> Result<Arc<dyn Catalog>, EngineError> {
     let observer: Arc<dyn CommitObserver> = Arc::new(CatalogMetrics(metrics.clone()));
-    let options = SqliteOptions { observer: Some(observer), ..SqliteOptions::default() };
+    // A machine under load makes any read slow.
+    let read_at_once_max = Duration::MAX;
+    let options = SqliteOptions { observer: Some(observer), read_at_once_max, ..SqliteOptions::default() };
     Ok(Arc::new(SqliteCatalog::open(dir.join("catalog.sqlite"), options).await?))
 }
 

@@ -16,8 +16,10 @@ pub async fn a_base_outlives_its_version_while_a_delta_needs_it<F: Factory>(fact
         desk.catalog.put(desk.commit(key, vec![delta])).await.unwrap();
     }
     assert_eq!(desk.catalog.fan_in(base).await.unwrap(), 2);
-    assert_eq!(desk.catalog.fan_in_bytes(base).await.unwrap(), 2000);
-    assert_eq!(desk.catalog.fan_in_bytes(ids[0]).await.unwrap(), 0);
+    let sum = desk.catalog.deltas_sum(base).await.unwrap();
+    assert_eq!((sum.deltas, sum.plain_bytes, sum.shares_ppm), (2, 2000, 2 * sum.least_share_ppm));
+    assert!(sum.least_share_ppm > 0);
+    assert_eq!(desk.catalog.deltas_sum(ids[0]).await.unwrap(), DeltasSum::default());
     desk.delete("base").await;
     assert_eq!(desk.state(base).await, Some(BlobState::Live));
     desk.delete("d0").await;

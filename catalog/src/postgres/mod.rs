@@ -98,7 +98,7 @@ impl Engine for PostgresCatalog {
 async fn ask<T>(pool: &Pool, consistency: Consistency, question: &Question<PostgresSession, T>) -> Result<T> {
     let mut session = pool.session().await?;
     match consistency {
-        Consistency::Statement => question(&mut session).await,
+        Consistency::Point | Consistency::Statement => question(&mut session).await,
         Consistency::Snapshot => {
             session.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
             let answer = question(&mut session).await?;

@@ -214,15 +214,21 @@ pub(crate) async fn packs<S: Session>(session: &mut S, after: BlobKey, limit: us
     rows.iter().map(pack).collect()
 }
 
-pub(crate) async fn fan_in_bytes<S: Session>(session: &mut S, blob: BlobKey) -> Result<u64> {
+pub(crate) async fn deltas_sum<S: Session>(session: &mut S, blob: BlobKey) -> Result<DeltasSum> {
     let sum = statement!(
-        "SELECT COALESCE(CAST(sum(b.plain_len) AS BIGINT), 0) FROM edges e JOIN blobs b ON b.id = e.delta WHERE e.base = $1",
+        "SELECT count(*), COALESCE(CAST(sum(b.plain_len) AS BIGINT), 0), \
+         COALESCE(CAST(sum(b.stored_len * 1000000 / b.plain_len) AS BIGINT), 0), \
+         COALESCE(min(b.stored_len * 1000000 / b.plain_len), 0) \
+         FROM edges e JOIN blobs b ON b.id = e.delta WHERE e.base = $1 AND b.plain_len > 0",
         blob.0
     );
-    match session.first(sum).await? {
-        Some(row) => row.unsigned(0),
-        None => Ok(0),
-    }
+    let Some(row) = session.first(sum).await? else { return Ok(DeltasSum::default()) };
+    Ok(DeltasSum {
+        deltas: row.unsigned(0)?,
+        plain_bytes: row.unsigned(1)?,
+        shares_ppm: row.unsigned(2)?,
+        least_share_ppm: row.unsigned(3)?,
+    })
 }
 
 pub(crate) async fn tombstones<S: Session>(session: &mut S, before_ms: UnixMs, limit: usize) -> Result<Vec<Tombstone>> {

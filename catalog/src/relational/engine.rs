@@ -38,6 +38,8 @@ pub(crate) type Question<S, T> = Box<dyn for<'s> Fn(&'s mut S) -> Answer<'s, T> 
 /// What a read's statements have to agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Consistency {
+    /// As `Statement`, and an index leads to the few rows that are wanted.
+    Point,
     /// The read is one statement, or its statements stand on their own.
     Statement,
     /// All statements see the same snapshot.
@@ -239,7 +241,7 @@ impl<E: Engine> Catalog for E {
     }
 
     async fn accounts_version(&self) -> Result<Seq> {
-        ask!(self, Statement, () | session | accounts::version(session))
+        ask!(self, Point, () | session | accounts::version(session))
     }
 
     async fn change_accounts(&self, change: AccountsChange) -> Result<Seq> {
@@ -266,7 +268,7 @@ impl<E: Engine> Catalog for E {
             return Ok(Some(row));
         }
         let asked = kept.and_then(KeptBuckets::asked);
-        let found = ask!(self, Statement, (name) | session | buckets::by_name(session, &name))?;
+        let found = ask!(self, Point, (name) | session | buckets::by_name(session, &name))?;
         if let (Some(kept), Some(asked), Some(row)) = (kept, asked, &found) {
             kept.keep(asked, row);
         }
@@ -335,19 +337,19 @@ impl<E: Engine> Catalog for E {
     }
 
     async fn current(&self, bucket: BucketId, key: &str) -> Result<Option<Version>> {
-        ask!(self, Statement, (key) | session | read::current(session, bucket, &key))
+        ask!(self, Point, (key) | session | read::current(session, bucket, &key))
     }
 
     async fn content(&self, bucket: BucketId, key: &str) -> Result<Option<Content>> {
-        ask!(self, Statement, (key) | session | read::content(session, bucket, &key))
+        ask!(self, Point, (key) | session | read::content(session, bucket, &key))
     }
 
     async fn hidden(&self, bucket: BucketId, key: &str) -> Result<bool> {
-        ask!(self, Statement, (key) | session | versions::hidden(session, bucket, &key))
+        ask!(self, Point, (key) | session | versions::hidden(session, bucket, &key))
     }
 
     async fn version(&self, bucket: BucketId, key: &str, id: VersionId) -> Result<Option<Content>> {
-        let found = ask!(self, Statement, (key) | session | read::version(session, bucket, &key, id))?;
+        let found = ask!(self, Point, (key) | session | read::version(session, bucket, &key, id))?;
         if found.is_some() {
             pass_gate(self).await?;
         }
@@ -355,11 +357,11 @@ impl<E: Engine> Catalog for E {
     }
 
     async fn named_version(&self, bucket: BucketId, key: &str, version: VersionRef) -> Result<Option<Content>> {
-        ask!(self, Statement, (key) | session | read::named_version(session, bucket, &key, version))
+        ask!(self, Point, (key) | session | read::named_version(session, bucket, &key, version))
     }
 
     async fn newest_marker(&self, bucket: BucketId, key: &str) -> Result<Option<Version>> {
-        ask!(self, Statement, (key) | session | read::newest_marker(session, bucket, &key))
+        ask!(self, Point, (key) | session | read::newest_marker(session, bucket, &key))
     }
 
     async fn list_versions(&self, query: &VersionsQuery) -> Result<VersionsPage> {
@@ -415,7 +417,7 @@ impl<E: Engine> Catalog for E {
     }
 
     async fn upload(&self, bucket: BucketId, key: &str, id: UploadId) -> Result<Option<Upload>> {
-        ask!(self, Statement, (key) | session | multipart::by_id(session, bucket, &key, id))
+        ask!(self, Point, (key) | session | multipart::by_id(session, bucket, &key, id))
     }
 
     async fn put_part(&self, commit: PartCommit) -> Result<()> {
@@ -495,7 +497,7 @@ impl<E: Engine> Catalog for E {
 
     async fn duplicate(&self, domain: &Domain, digest: [u8; 32], plain_len: u64) -> Result<Option<BlobRow>> {
         let query = DuplicateQuery { domain: domain.clone(), digest, plain_len };
-        ask!(self, Statement, (query) | session | blobs::duplicate(session, &query))
+        ask!(self, Point, (query) | session | blobs::duplicate(session, &query))
     }
 
     async fn bases_of(&self, blob: BlobKey) -> Result<Vec<BlobKey>> {
@@ -506,8 +508,8 @@ impl<E: Engine> Catalog for E {
         ask!(self, Statement, () | session | blobs::fan_in(session, blob))
     }
 
-    async fn fan_in_bytes(&self, blob: BlobKey) -> Result<u64> {
-        ask!(self, Statement, () | session | blobs::fan_in_bytes(session, blob))
+    async fn deltas_sum(&self, blob: BlobKey) -> Result<DeltasSum> {
+        ask!(self, Statement, () | session | blobs::deltas_sum(session, blob))
     }
 
     async fn remember_hooks(&self, blobs: Vec<BlobHooks>) -> Result<u64> {

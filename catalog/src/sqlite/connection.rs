@@ -43,6 +43,9 @@ const PAGE_BYTES: u64 = 4096;
 pub(crate) struct SqliteSession {
     pub(super) connection: Connection,
     pub(super) work: ReadWork,
+    /// A statement that gives more rows fails, and [`SqliteSession::gave_up`] says so.
+    pub(super) rows_max: usize,
+    pub(super) gave_up: bool,
 }
 
 impl SqliteSession {
@@ -89,6 +92,10 @@ impl SqliteSession {
         let mut found = Vec::new();
         let mut rows = prepared.raw_query();
         while let Some(row) = rows.next()? {
+            if found.len() == self.rows_max {
+                self.gave_up = true;
+                return Err(rusqlite::Error::QueryReturnedMoreThanOneRow);
+            }
             let values =
                 (0..columns).map(|column| row.get_ref(column).and_then(value)).collect::<rusqlite::Result<_>>()?;
             found.push(Row(values));
@@ -201,7 +208,8 @@ fn configure(connection: Connection) -> Result<SqliteSession> {
     // Plans rest on no bound value: one that did would be made again at every run with another
     // value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(catalog_error)?;
-    let session = SqliteSession { connection, work: ReadWork::default() };
+    let work = ReadWork::default();
+    let session = SqliteSession { connection, work, rows_max: usize::MAX, gave_up: false };
     session.execute("PRAGMA busy_timeout = 10000; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;")?;
     Ok(session)
 }

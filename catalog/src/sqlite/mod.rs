@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! change ──► bounded queue ──► one writer thread: BEGIN, a savepoint per change, COMMIT (fsync) ──► answers
-//! read   ──► a pooled connection on a blocking thread, in a read transaction of its own
+//! read   ──► a pooled connection: of few rows on the thread that asks, else on a blocking one
 //! ```
 //!
 //! A commit's answer is sent after the log is on disk. What waits in the queue meanwhile goes into
 //! the next commit together, so the cost of flushing is shared by however many wait for it.
 
+mod at_once;
 mod connection;
 mod options;
 mod ownership;

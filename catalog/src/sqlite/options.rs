@@ -1,7 +1,7 @@
 //! How the embedded catalog is opened, and what is counted of it.
 
 use crate::{CommitObserver, SpareSpace};
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 /// How the embedded catalog is opened.
 #[derive(Clone)]
@@ -12,6 +12,9 @@ pub struct SqliteOptions {
     pub sync: bool,
     /// Most reads at a time, each with a connection and a blocking thread; more wait.
     pub readers_max: usize,
+    /// A read of few rows is answered on the thread that asks, until some in a row take longer than
+    /// this: then their pages are not in memory.
+    pub read_at_once_max: Duration,
     /// Most changes of one commit.
     pub group_max: usize,
     /// Most bytes of the database file; past it changes fail with [`CatalogError::Full`] and reads
@@ -25,7 +28,15 @@ pub struct SqliteOptions {
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        SqliteOptions { sync: true, readers_max: 8, group_max: 128, bytes_max: None, observer: None, spare: None }
+        SqliteOptions {
+            sync: true,
+            readers_max: 8,
+            read_at_once_max: Duration::from_millis(1),
+            group_max: 128,
+            bytes_max: None,
+            observer: None,
+            spare: None,
+        }
     }
 }
 

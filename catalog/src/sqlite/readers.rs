@@ -1,6 +1,7 @@
-//! Reads: a bounded pool of connections, used on blocking threads.
+//! Reads: a bounded pool of connections, used on blocking threads, and by whoever asks for little.
 
 use super::{
+    at_once::{AtOnce, ROWS_MAX},
     connection::{self, SqliteSession, finish},
     options::{Place, ReadWork},
     ownership::Ownership,
@@ -12,9 +13,12 @@ use crate::{
         kept_buckets::KeptBuckets,
     },
 };
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, RwLock,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
 };
 use tokio::sync::Semaphore;
 
@@ -25,6 +29,7 @@ pub(super) struct Readers {
     /// Held shared while a connection is in use, exclusively while all must be closed.
     in_use: RwLock<()>,
     kept_buckets: KeptBuckets,
+    at_once: AtOnce,
     statements: AtomicU64,
     rows: AtomicU64,
     vm_steps: AtomicU64,
@@ -37,6 +42,7 @@ impl Readers {
     pub(super) fn new(place: Place, ownership: Arc<Ownership>) -> Self {
         Readers {
             permits: Arc::new(Semaphore::new(place.options.readers_max.max(1))),
+            at_once: AtOnce::new(place.options.read_at_once_max),
             place,
             idle: Mutex::new(Vec::new()),
             in_use: RwLock::new(()),
@@ -54,6 +60,11 @@ impl Readers {
         consistency: Consistency,
         question: Question<SqliteSession, T>,
     ) -> Result<T> {
+        if consistency == Consistency::Point
+            && let Some(answer) = readers.ask_at_once(&question)
+        {
+            return answer;
+        }
         let permit = Arc::clone(&readers.permits)
             .acquire_owned()
             .await
@@ -67,6 +78,30 @@ impl Readers {
         .map_err(|error| CatalogError::Other(error.to_string()))?
     }
 
+    /// The answer of a read of few rows, on this thread; `None` when that would have to wait, or
+    /// there are more rows.
+    fn ask_at_once<T>(&self, question: &Question<SqliteSession, T>) -> Option<Result<T>> {
+        let asked = Instant::now();
+        if !self.at_once.may(asked) {
+            return None;
+        }
+        let _permit = self.permits.try_acquire().ok()?;
+        let _in_use = self.in_use.try_read().ok()?;
+        let mut session = self.idle().pop()?;
+        session.rows_max = ROWS_MAX;
+        let answer = self.counted(&mut session, |session| finish(question(session)));
+        session.rows_max = usize::MAX;
+        let gave_up = std::mem::take(&mut session.gave_up);
+        let ended = Instant::now();
+        self.at_once.took(ended - asked, ended);
+        if gave_up {
+            self.idle().push(session);
+            return None;
+        }
+        self.keep(session, &answer);
+        Some(answer)
+    }
+
     fn ask_blocking<T>(&self, consistency: Consistency, question: &Question<SqliteSession, T>) -> Result<T> {
         let _in_use = self.in_use.read().unwrap_or_else(PoisonError::into_inner);
         let pooled = self.idle().pop();
@@ -74,26 +109,38 @@ impl Readers {
             Some(session) => session,
             None => connection::open_reading(&self.place.path)?,
         };
-        let before = session.work;
-        let answer = match consistency {
-            Consistency::Statement => finish(question(&mut session)),
+        let answer = self.counted(&mut session, |session| match consistency {
+            Consistency::Point | Consistency::Statement => Ok(finish(question(session))),
             Consistency::Snapshot => {
                 session.command("BEGIN")?;
-                let answer = finish(question(&mut session));
+                let answer = finish(question(session));
                 // A connection whose read transaction cannot be ended is dropped, not pooled: `?`
                 // returns first.
                 session.command("COMMIT")?;
-                answer
+                Ok(answer)
             }
-        };
+        })?;
+        self.keep(session, &answer);
+        answer
+    }
+
+    /// Runs a read, and counts what it cost.
+    fn counted<T>(&self, session: &mut SqliteSession, read: impl FnOnce(&mut SqliteSession) -> T) -> T {
+        let before = session.work;
+        let answer = read(session);
         self.statements.fetch_add(session.work.statements - before.statements, Ordering::Relaxed);
         self.rows.fetch_add(session.work.rows - before.rows, Ordering::Relaxed);
         self.vm_steps.fetch_add(session.work.vm_steps - before.vm_steps, Ordering::Relaxed);
         self.note_reprepares(session.work.reprepares - before.reprepares);
+        answer
+    }
+
+    /// Keeps a connection for the next read, unless what it answered says that it is not fit for
+    /// one.
+    fn keep<T>(&self, session: SqliteSession, answer: &Result<T>) {
         if !matches!(answer, Err(CatalogError::Unavailable(_) | CatalogError::Other(_))) {
             self.idle().push(session);
         }
-        answer
     }
 
     /// Runs `reopen` while no reading connection exists.

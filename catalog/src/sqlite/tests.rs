@@ -1,5 +1,6 @@
 //! What only the embedded catalog promises. The rest is in the conformance suite.
 
+mod at_once;
 mod kept_buckets;
 mod migrations;
 

@@ -190,6 +190,19 @@ pub struct Deferred {
     pub since_ms: UnixMs,
 }
 
+/// What the deltas of one blob take together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeltasSum {
+    /// Deltas.
+    pub deltas: u64,
+    /// Their plain bytes.
+    pub plain_bytes: u64,
+    /// The stored share of each, in millionths of its plain bytes, summed up.
+    pub shares_ppm: u64,
+    /// The least of these shares.
+    pub least_share_ppm: u64,
+}
+
 /// How much waits to be encoded better.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeferredSum {

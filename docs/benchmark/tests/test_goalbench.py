@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from goalbench import __main__ as program
-from goalbench import codec, size, table
+from goalbench import cloud, codec, size, table
 from goalbench.goals import GOALS, NO_WAY, Check, Found, Report, Size, line, of_line, verdict
 from goalbench.served import BUCKETS, STUDIES, Load, Round, Study, ask
 from taxbench.progress import Reporter
+from taxbench.prometheus import parse
 from taxbench.records import MachineFacts, Noise
 from taxbench.statistics import Interval
 from taxbench.studies.bench import Content, StudyError
@@ -198,3 +199,17 @@ def test_the_load_is_one_that_every_client_has_a_share_of() -> None:
     load = Load()
     assert load.small >= 100 * load.clients and load.parted_bytes >= 2 * load.part_bytes
     assert {settings.compression for settings in BUCKETS.values()} == {"off", "delta"}
+
+
+def test_a_cloud_bills_writes_and_listings_dearer_than_reads_and_deletions_not_at_all() -> None:
+    def doors(**counts: int) -> str:
+        name = "deltaweir_http_requests_total"
+        lines = [f'{name}{{op="{op}",status="200"}} {count}' for op, count in counts.items()]
+        return "\n".join([f"# TYPE {name} counter", *lines]) + "\n"
+
+    before = parse(doors(PutObject=5, GetObject=7))
+    after = parse(doors(PutObject=8, GetObject=9, HeadObject=1, ListObjectsV2=2, DeleteObjects=4))
+    assert cloud.billed(before, after) == (5.0, 3.0, 4.0)
+    row = cloud.Row("PUT", 1.0, 2.0, 9.0)
+    assert row.dollars_per_million == pytest.approx(5.8)
+    assert cloud.render([row]).splitlines()[-1] == "| PUT | 1.00 | 2.00 | 9.00 | 5.80 |"

@@ -13,6 +13,7 @@ use crate::{
         jobs::run::JobRun,
         reencode::{Occasion, Reform, Reformed, Wish},
     },
+    bases::base::Avoided,
     blobs::open::Blobs,
     bucket::{BucketHandle, Buckets},
     config::{Compression, EffortSetting},
@@ -245,8 +246,9 @@ impl ConvertOrder {
     fn reform(&self, bucket: &BucketHandle, row: &BlobRow, pace: &Arc<Pace>) -> Option<Reform> {
         let settings = &bucket.settings;
         let effort = effort::in_background(settings.effort, false);
-        let reform =
-            |occasion, wish, regardless| Some(Reform { occasion, wish, effort, pace: pace.clone(), regardless });
+        let reform = |occasion, wish, regardless| {
+            Some(Reform { occasion, wish, effort, pace: pace.clone(), regardless, avoid: Avoided::default() })
+        };
         let foreign = row.original.is_some();
         if self.backend.is_some() && self.compression.is_none() && self.effort.is_none() {
             return match row.backend == settings.backend && !foreign {

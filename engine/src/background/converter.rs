@@ -79,6 +79,7 @@ impl Converter {
         // Behind the queue: what waits there is not merged before its turn.
         self.merger.merge_scattered(&mut round).await?;
         self.rebase(&mut round).await?;
+        self.fill_between(&mut round).await?;
         self.show_deferred().await?;
         Ok(round.tallies)
     }
@@ -89,7 +90,8 @@ impl Converter {
         let hot = (self.heat.hot(hot_reads, now).len() + self.heat.cooled(hot_reads, now)) as u64;
         let bases = self.looks.bases_are_due(self.catalog.last_seq().await?, self.allowance.settling.is_on());
         let merging = self.merger.backlog().await?;
-        Ok(self.catalog.deferred_sum().await?.blobs + hot + merging + u64::from(bases))
+        let between = self.reencoder.bases.ends().len() as u64;
+        Ok(self.catalog.deferred_sum().await?.blobs + hot + merging + u64::from(bases) + between)
     }
 
     /// Sets the gauges of the queue.
@@ -113,7 +115,9 @@ impl Converter {
                 return Ok(());
             }
             passed.extend(fresh.iter().map(|waiting| waiting.row.id));
+            let mut undecided = self.undecided(&fresh).await?;
             for Deferred { row, since_ms } in fresh {
+                undecided.remove(&row.id);
                 round.run.check()?;
                 if !self.allowance.may_work(round, since_ms).await {
                     return Ok(());
@@ -125,7 +129,8 @@ impl Converter {
                 }
                 let cold = self.heat.reads(row.id, Instant::now()) < 1.0;
                 let effort = effort::in_background(bucket.settings.effort, cold);
-                let reform = round.reform(Occasion::Deferred, Wish::Best, effort);
+                let avoid = Arc::new(undecided.clone());
+                let reform = Reform { avoid, ..round.reform(Occasion::Deferred, Wish::Best, effort) };
                 let worked = self.allowance.pool.worked();
                 let outcome = self.reencode_counted(&bucket, &row, &reform, &mut round.tallies).await?;
                 let saved_bytes = match &outcome {
@@ -142,6 +147,19 @@ impl Converter {
                 round.show();
             }
         }
+    }
+
+    /// Whole content that waits and that nothing differs from yet. It may become a delta on its own
+    /// turn, so nothing that comes before it is to differ from it: content that was uploaded side
+    /// by side would differ in pairs.
+    async fn undecided(&self, waiting: &[Deferred]) -> Result<HashSet<BlobKey>, EngineError> {
+        let mut undecided = HashSet::new();
+        for Deferred { row, .. } in waiting {
+            if row.form == BlobForm::Whole && self.catalog.fan_in(row.id).await? == 0 {
+                undecided.insert(row.id);
+            }
+        }
+        Ok(undecided)
     }
 
     /// The next blobs of the queue that were not passed yet.
@@ -310,6 +328,42 @@ impl Converter {
             round.show();
         }
         Ok(changed)
+    }
+
+    /// Encodes anew what differs from a base that its series has drifted from: over that one and the
+    /// one that came after it, most of it is found in one of the two.
+    async fn fill_between(self: &Arc<Self>, round: &mut Round<'_>) -> Result<(), EngineError> {
+        let ends = self.reencoder.bases.ends();
+        while let Some(between) = ends.next() {
+            let both = self.catalog.blobs(&[between.before, between.after]).await?;
+            let are_bases = both.iter().all(|row| row.form == BlobForm::Whole && row.state == BlobState::Live);
+            let bucket = match both.first() {
+                Some(row) if both.len() == 2 && are_bases => self.buckets.bucket_by_id(row.bucket).await?,
+                _ => None,
+            };
+            let Some(bucket) = bucket else { continue };
+            let after = self.catalog.referrers(between.after, 1).await?;
+            let key = after.into_iter().next().map_or_else(String::new, |referrer| referrer.key);
+            for row in self.catalog.deltas_of(between.before, DELTAS_MAX).await? {
+                round.run.check()?;
+                if self.catalog.bases_of(row.id).await? != [between.before] {
+                    continue;
+                }
+                if !self.allowance.may_work(round, i64::MAX).await {
+                    ends.tell(between);
+                    return Ok(());
+                }
+                if !self.allowance.has_room(&bucket, row.plain_len) {
+                    round.tallies.without_room += 1;
+                    continue;
+                }
+                let wish = Wish::Each(key.clone(), both.clone());
+                let reform = round.reform(Occasion::Between, wish, Effort::Balanced);
+                self.reencode_counted(&bucket, &row, &reform, &mut round.tallies).await?;
+                round.show();
+            }
+        }
+        Ok(())
     }
 
     async fn is_live(&self, row: &BlobRow) -> Result<bool, EngineError> {

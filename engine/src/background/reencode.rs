@@ -13,7 +13,7 @@
 
 use crate::{
     bases::{
-        base::{BaseObject, Bases},
+        base::{Avoided, BaseObject, Bases},
         hook_queue::HookQueue,
         plan::{self, BaseOutcome, DELTA_LEN_MIN, Reason},
     },
@@ -44,52 +44,18 @@ use delta_codec::Effort;
 use futures::{StreamExt, TryStreamExt};
 use object_format::ObjectFacts;
 use sha2::{Digest, Sha256};
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
+mod occasion;
 mod views;
+
+pub(crate) use occasion::Occasion;
 
 /// Versions that are moved over between two looks at who references the old blob.
 const REFERRERS_AT_ONCE: usize = 256;
 /// Looks after which a blob that is copied faster than its copies are moved is left for the next
 /// time.
 const LOOKS_MAX: usize = 64;
-
-/// Why content is encoded anew: label of the conversion metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Occasion {
-    /// It was stored in a hurry.
-    Deferred,
-    /// It is read so often that its delta costs more than it saves.
-    Hot,
-    /// Its base is kept for it alone and costs more than it saves.
-    Rebase,
-    /// It was made whole for its readers, and is not read often any more.
-    Cooled,
-    /// It is one of many small parts of an object.
-    Merge,
-    /// Its bucket's blobs go to another backend now.
-    Move,
-    /// Somebody asked for it.
-    Asked,
-}
-
-impl Occasion {
-    /// Its name in metric labels and reports.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Deferred => "deferred",
-            Self::Hot => "hot",
-            Self::Cooled => "cooled",
-            Self::Rebase => "rebase",
-            Self::Merge => "merge",
-            Self::Move => "move",
-            Self::Asked => "asked",
-        }
-    }
-}
 
 /// What content is to differ from.
 #[derive(Clone, Debug)]
@@ -103,6 +69,8 @@ pub(crate) enum Wish {
     Best,
     /// These whole blobs, whose key is named for explanations.
     These(String, Vec<BlobRow>),
+    /// Each of these whole blobs, side by side, whose key is named for explanations.
+    Each(String, Vec<BlobRow>),
 }
 
 /// What is to become of some content.
@@ -118,6 +86,8 @@ pub(crate) struct Reform {
     pub(crate) pace: Arc<Pace>,
     /// Whether it may take more bytes than before; otherwise it has to save a thirty-second.
     pub(crate) regardless: bool,
+    /// What must not become its base.
+    pub(crate) avoid: Avoided,
 }
 
 /// How a rewrite ended.
@@ -251,7 +221,7 @@ impl Reencoder {
         let may_be = match reform.occasion {
             Occasion::Deferred | Occasion::Cooled => true,
             Occasion::Asked => !reform.regardless,
-            Occasion::Hot | Occasion::Rebase | Occasion::Merge | Occasion::Move => false,
+            Occasion::Hot | Occasion::Rebase | Occasion::Between | Occasion::Merge | Occasion::Move => false,
         };
         Ok(may_be && old.form == BlobForm::Whole && self.catalog.fan_in(old.id).await? > 0)
     }
@@ -326,7 +296,7 @@ impl Reencoder {
         reform: &Reform,
     ) -> Result<Staged<()>, EngineError> {
         let key = &user.version.key;
-        let search = self.wished_base(bucket, old, key, &reform.wish).await?;
+        let search = self.wished_base(bucket, old, key, reform).await?;
         let source = self.read.open_stored(bucket, old)?;
         let pace = reform.pace.clone();
         let body = self.read.read(&source, 0..old.plain_len).and_then(move |bytes| {
@@ -373,21 +343,28 @@ impl Reencoder {
         bucket: &BucketHandle,
         old: &BlobRow,
         key: &str,
-        wish: &Wish,
+        reform: &Reform,
     ) -> Result<Search, EngineError> {
         if bucket.settings.compression != Compression::Delta || old.plain_len < DELTA_LEN_MIN {
             return Ok(Search::Ended(BaseOutcome::NotWanted));
         }
-        let best = Search::Wanted { avoid: Arc::new(HashSet::from([old.id])) };
+        let best = Search::Wanted { avoid: reform.avoided(old) };
         let none = Search::Ended(BaseOutcome::None);
-        let given = |base: Option<BaseObject>| base.map(|base| Search::Settled(Arc::new(base)));
-        Ok(match wish {
+        let given = |base: Option<BaseObject>| base.map(|base| Search::Settled(vec![Arc::new(base)]));
+        Ok(match &reform.wish {
             Wish::Whole => none,
             Wish::Kept if old.form == BlobForm::Whole => none,
             Wish::Kept => {
                 given(self.bases.base_of(bucket, key, self.present_bases(bucket, old).await?)).unwrap_or(best)
             }
             Wish::These(name, rows) => given(self.bases.base_of(bucket, name, rows.clone())).unwrap_or(none),
+            Wish::Each(name, rows) => {
+                let each = rows.iter().map(|row| self.bases.base_of(bucket, name, vec![row.clone()]));
+                match each.collect::<Option<Vec<_>>>() {
+                    Some(bases) => Search::Settled(bases.into_iter().map(Arc::new).collect()),
+                    None => none,
+                }
+            }
             Wish::Best => best,
         })
     }
@@ -554,6 +531,11 @@ fn given_up<T>(outcome: Result<Option<T>, EngineError>) -> Result<Option<T>, Eng
 }
 
 impl Reform {
+    /// What must not become the base of content that is now this blob.
+    fn avoided(&self, old: &BlobRow) -> Avoided {
+        Arc::new(self.avoid.iter().copied().chain([old.id]).collect())
+    }
+
     /// Whether content is worth having in another encoding.
     fn gains(&self, old: &BlobRow, new: &FormBytes) -> bool {
         let (old, new) = (payload_len(&old.forms), payload_len(new));

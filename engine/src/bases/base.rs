@@ -3,8 +3,11 @@
 
 use crate::{
     bases::{
-        plan::{self, StoredShare, has_drifted, may_bear_another},
+        drift::{Drift, drift},
+        in_flight::InFlight,
+        plan::{self, StoredShare, may_bear_another},
         region::Region,
+        series::Ends,
         window::Windows,
     },
     blobs::{
@@ -29,6 +32,7 @@ use std::{
 pub(crate) const VIEW_LEN_MAX: u64 = 1 << 30;
 /// Most ranges of a base view. Part of the format (docs/format/blob-v1.md §1).
 const VIEW_RANGES_MAX: usize = 256;
+
 /// Bases looked at to see whether a series has drifted.
 const DRIFT_BASES_MAX: usize = 16;
 
@@ -106,6 +110,8 @@ pub(crate) struct Bases {
     pub(super) metrics: Arc<Metrics>,
     windows: Arc<Windows>,
     pins: Arc<Pins>,
+    in_flight: Arc<InFlight>,
+    ends: Ends,
 }
 
 impl Bases {
@@ -117,7 +123,7 @@ impl Bases {
         pool: Arc<CodecPool>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { catalog, blobs, pool, metrics, windows, pins }
+        Self { catalog, blobs, pool, metrics, windows, pins, in_flight: Arc::default(), ends: Ends::default() }
     }
 
     /// The windows over bases.
@@ -125,8 +131,9 @@ impl Bases {
         &self.windows
     }
 
-    /// Compares what the base's own deltas took with what their bases took.
-    pub(crate) async fn has_drifted(&self, base: &BaseObject) -> Result<bool, EngineError> {
+    /// Compares what the base's own deltas took with what their bases took, and with what all deltas
+    /// of these took. Gives these bases, too.
+    pub(crate) async fn drift_of(&self, base: &BaseObject) -> Result<(Drift, Vec<BlobKey>), EngineError> {
         let mut deltas = StoredShare::default();
         let mut bases: Vec<BlobKey> = Vec::new();
         for row in base.rows.values().filter(|row| row.form == BlobForm::Delta) {
@@ -138,12 +145,26 @@ impl Bases {
                 bases.extend(self.catalog.bases_of(row.id).await?);
             }
         }
-        let mut wholes = StoredShare::default();
+        if deltas.plain == 0 {
+            return Ok((Drift::None, bases));
+        }
+        let (mut wholes, mut series) = (StoredShare::default(), Vec::new());
         for row in self.catalog.blobs(&bases).await? {
             wholes.plain += row.plain_len;
             wholes.stored += row.stored_len;
+            series.push(self.catalog.deltas_sum(row.id).await?);
         }
-        Ok(deltas.plain > 0 && has_drifted(deltas, wholes))
+        Ok((drift(deltas, wholes, &series), bases))
+    }
+
+    /// Uploads under way.
+    pub(crate) fn in_flight(&self) -> &Arc<InFlight> {
+        &self.in_flight
+    }
+
+    /// Series that have a new base.
+    pub(crate) fn ends(&self) -> &Ends {
+        &self.ends
     }
 
     /// An object as a base, but for the blobs `avoid`; `None` when nothing of it may be one.
@@ -214,7 +235,7 @@ impl Bases {
                 && is_usable(row, bucket)
                 && !avoid.contains(&id)
                 && !self.catalog.is_quarantined(id).await?
-                && may_bear_another(self.catalog.fan_in(id).await?, self.catalog.fan_in_bytes(id).await?);
+                && may_bear_another(self.catalog.deltas_sum(id).await?);
             if !is_good {
                 return Ok(None);
             }
@@ -365,8 +386,7 @@ impl Bases {
             if let std::collections::hash_map::Entry::Vacant(entry) = allowed.entry(BlobId(row.id.0)) {
                 let whole = row.form == BlobForm::Whole && row.state == BlobState::Live;
                 let usable = whole && !self.catalog.is_quarantined(row.id).await?;
-                let bears = usable
-                    && may_bear_another(self.catalog.fan_in(row.id).await?, self.catalog.fan_in_bytes(row.id).await?);
+                let bears = usable && may_bear_another(self.catalog.deltas_sum(row.id).await?);
                 entry.insert(bears);
             }
         }

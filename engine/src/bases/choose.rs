@@ -13,6 +13,7 @@
 use crate::{
     bases::{
         base::{Avoided, BaseObject, Bases, Placed, RegionOutcome},
+        drift::Drift,
         key_order,
         plan::{self, BaseOutcome, DELTA_LEN_MIN, Outlook, Prospect, Trial},
         region::{self, Region},
@@ -21,7 +22,7 @@ use crate::{
     bucket::BucketHandle,
     error::EngineError,
 };
-use catalog::{BlobForm, BlobRow, HookQuery, Resembling};
+use catalog::{BlobForm, BlobKey, BlobRow, HookQuery, Resembling};
 use delta_codec::Effort;
 use object_format::BlobId;
 use serde::{Deserialize, Serialize};
@@ -107,6 +108,8 @@ pub(crate) struct Choice {
     pub(crate) bases: Vec<Placed>,
     /// How the search ended.
     pub(crate) outcome: BaseOutcome,
+    /// The bases that this content comes after, where its series has drifted from them.
+    pub(crate) drifted_from: Vec<BlobKey>,
     /// The same for people.
     pub(crate) account: ChoiceAccount,
 }
@@ -184,6 +187,8 @@ pub(crate) struct Candidate {
     shift: i64,
     share: Option<f64>,
     trial: Option<Trial>,
+    /// Set when its series gets a new base.
+    drifted_from: Vec<BlobKey>,
 }
 
 /// A whole blob behind a candidate.
@@ -197,7 +202,15 @@ struct Whole {
 
 impl Candidate {
     fn new(object: BaseObject, source: Source) -> Self {
-        Self { object: Arc::new(object), source, wholes: Vec::new(), shift: 0, share: None, trial: None }
+        Self {
+            object: Arc::new(object),
+            source,
+            wholes: Vec::new(),
+            shift: 0,
+            share: None,
+            trial: None,
+            drifted_from: Vec::new(),
+        }
     }
 
     /// The object.
@@ -247,10 +260,11 @@ impl Candidate {
 }
 
 impl Choice {
-    /// A base that was settled beforehand.
-    pub(crate) fn settled(object: Arc<BaseObject>) -> Self {
+    /// Bases that were settled beforehand.
+    pub(crate) fn settled(objects: &[Arc<BaseObject>]) -> Self {
         let account = ChoiceAccount { offset: 0, outcome: BaseOutcome::Tried, candidates: Vec::new() };
-        Self { bases: vec![Placed { object, shift: 0 }], outcome: BaseOutcome::Tried, account }
+        let bases = objects.iter().map(|object| Placed { object: object.clone(), shift: 0 }).collect();
+        Self { bases, outcome: BaseOutcome::Tried, drifted_from: Vec::new(), account }
     }
 }
 
@@ -315,6 +329,7 @@ impl Bases {
         Ok(Choice {
             account: ChoiceAccount { offset: wish.offset, outcome, candidates: told.collect() },
             bases: chosen.iter().map(|index| candidates[*index].placed()).collect(),
+            drifted_from: candidates.iter().flat_map(|candidate| candidate.drifted_from.iter().copied()).collect(),
             outcome,
         })
     }
@@ -501,10 +516,18 @@ impl Bases {
                     None => return Ok((Vec::new(), BaseOutcome::Useless)),
                 }
             };
-            if !self.has_drifted(&candidates[winner].object).await?
-                || self.still_helps(bucket, wish, &mut candidates[winner]).await?
-            {
+            let (drift, drifted_from) = self.drift_of(&candidates[winner].object).await?;
+            if drift != Drift::None && candidates[winner].trial.is_none() {
+                candidates[winner].trial = self.trial(bucket, wish, &candidates[winner]).await?;
+            }
+            // Without memory for a trial, it has.
+            if drift == Drift::None || candidates[winner].trial.is_some_and(|trial| !drift.ends_series(trial)) {
                 return Ok((with_helpers(wish, candidates, winner, &left).0, BaseOutcome::Tried));
+            }
+            if drift != Drift::Far {
+                // Others are further away still.
+                candidates[winner].drifted_from = drifted_from;
+                return Ok((Vec::new(), BaseOutcome::Drifted));
             }
             // The series' own base is no good any more; another object that surely is may take its
             // place.
@@ -516,20 +539,6 @@ impl Bases {
             });
         }
         Ok((Vec::new(), outcome))
-    }
-
-    /// True when a trial says that a base, whose series has drifted from it, is still good for this
-    /// very content.
-    async fn still_helps(
-        &self,
-        bucket: &BucketHandle,
-        wish: &RegionTarget,
-        candidate: &mut Candidate,
-    ) -> Result<bool, EngineError> {
-        if candidate.trial.is_none() {
-            candidate.trial = self.trial(bucket, wish, candidate).await?;
-        }
-        Ok(candidate.trial.is_some_and(|trial| trial.helps(false)))
     }
 
     /// Encodes a sample of the region's first segment against a candidate; `None` when there is no

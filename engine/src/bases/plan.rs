@@ -4,7 +4,7 @@ use crate::{
     config::{Compression, EffortSetting},
     facts::Form,
 };
-use catalog::{BlobRow, FormBytes};
+use catalog::{BlobRow, DeltasSum, FormBytes};
 use delta_codec::Effort;
 use object_format::Coding;
 use serde::{Deserialize, Serialize};
@@ -206,7 +206,7 @@ pub(crate) struct Trial {
 
 impl Trial {
     /// True when the delta is short enough. `is_watched`: the series is re-based when its deltas
-    /// grow ([`has_drifted`]); where nothing watches, a delta of more than half is not taken, so
+    /// grow (`drift.rs`); where nothing watches, a delta of more than half is not taken, so
     /// that the next object finds a better base.
     pub(crate) fn helps(self, is_watched: bool) -> bool {
         let (part, of) = if is_watched { (5, 8) } else { (1, 2) };
@@ -220,9 +220,9 @@ impl Trial {
     }
 }
 
-/// True while a base that bears `deltas` of so many plain bytes together may get another one.
-pub(crate) fn may_bear_another(deltas: u64, plain_bytes: u64) -> bool {
-    deltas < FAN_IN_MAX && plain_bytes < FAN_IN_BYTES_MAX
+/// True while a base that bears these deltas may get another one.
+pub(crate) fn may_bear_another(sum: DeltasSum) -> bool {
+    sum.deltas < FAN_IN_MAX && sum.plain_bytes < FAN_IN_BYTES_MAX
 }
 
 /// The coding of one segment: a delta when it takes at most five eighths of what the segment takes
@@ -263,14 +263,6 @@ pub(crate) fn view_work_max(effort: EffortSetting) -> u64 {
         EffortSetting::Auto | EffortSetting::Fast | EffortSetting::Balanced => 32,
         EffortSetting::High | EffortSetting::Max => u64::MAX,
     }
-}
-
-/// True when a series has drifted from its base: its last delta took more than half of what the
-/// content would take whole, judged by how far the base itself shrank. The next version is then
-/// stored whole and becomes the base of its successors.
-pub(crate) fn has_drifted(delta: StoredShare, base: StoredShare) -> bool {
-    // delta.stored / delta.plain > base.stored / base.plain / 2, in integers that cannot overflow.
-    u128::from(delta.stored) * u128::from(base.plain) > u128::from(base.stored) * u128::from(delta.plain) / 2
 }
 
 /// True when `after` bytes are not noticeably more than `before`: a thirty-second, by which stored
@@ -400,15 +392,6 @@ mod tests {
         assert_eq!(of(0, u64::MAX, u64::MAX), Some(1000));
     }
 
-    #[test]
-    fn a_series_has_drifted_when_its_delta_takes_half_of_what_whole_content_takes() {
-        let base = StoredShare { plain: 1000, stored: 400 };
-        assert!(!has_drifted(StoredShare { plain: 2000, stored: 400 }, base));
-        assert!(has_drifted(StoredShare { plain: 2000, stored: 401 }, base));
-        let huge = StoredShare { plain: u64::MAX, stored: u64::MAX };
-        assert!(has_drifted(huge, huge));
-    }
-
     fn prospect(overlap: Option<f64>, by_name: bool, looks_random: bool) -> Prospect {
         Prospect { overlap, by_name, looks_random, fetch_bytes: 4 << 20, target_bytes: 4 << 20 }
     }
@@ -455,8 +438,9 @@ mod tests {
 
     #[test]
     fn a_base_bears_a_thousand_deltas_or_64_gib() {
-        assert!(may_bear_another(999, (64 << 30) - 1));
-        assert!(!may_bear_another(1000, 0) && !may_bear_another(0, 64 << 30));
+        let bears = |deltas, plain_bytes| may_bear_another(DeltasSum { deltas, plain_bytes, ..DeltasSum::default() });
+        assert!(bears(999, (64 << 30) - 1));
+        assert!(!bears(1000, 0) && !bears(0, 64 << 30));
     }
 
     proptest::proptest! {

@@ -380,8 +380,9 @@ impl Blobs {
         let segment = segment.clone();
         let metrics = self.metrics.clone();
         let shelf = self.pool.shelf().clone();
+        let footprint_len = footprint.iter().map(|(_, range)| range.len() as u64).sum::<u64>();
         self.pool
-            .run(move |scratch| {
+            .run_on(u64::from(segment.plain_len) + footprint_len, move |scratch| {
                 let started = std::time::Instant::now();
                 let codec = segment.coding.name();
                 let mut plain = shelf.take(segment.plain_len as usize);

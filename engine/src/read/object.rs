@@ -19,7 +19,7 @@ use crate::{
         budget::{MemoryBudget, Permit, Slot},
         buffers::lent,
         clock::now_ms,
-        pool::CodecPool,
+        pool::{CodecPool, HERE_LEN_MAX},
     },
 };
 use bytes::Bytes;
@@ -427,6 +427,10 @@ impl ReadAhead {
                     }
                 },
             };
+            if self.ends_with(&piece) {
+                // Nothing comes beside it, and it is waited for: a task of its own would only cost.
+                return self.reader.fetch(piece, permit).await.map(Some);
+            }
             let reader = self.reader.clone();
             self.running.push_back(Running(tokio::spawn(async move { reader.fetch(piece, permit).await })));
         }
@@ -435,6 +439,13 @@ impl ReadAhead {
             .await
             .unwrap_or_else(|error| Err(EngineError::Other(format!("a read ended without an answer: {error}"))))?;
         Ok(Some(bytes))
+    }
+
+    /// Whether this piece is the last one, and the only one under way.
+    fn ends_with(&self, piece: &Piece) -> bool {
+        let short =
+            matches!(piece, Piece::Segment { within, .. } if u64::from(within.end - within.start) <= HERE_LEN_MAX);
+        short && self.runs.is_empty() && self.within.is_empty() && self.running.is_empty()
     }
 
     /// What any piece of this stream will take, as far as the first one tells.

@@ -57,6 +57,10 @@ pub(crate) struct CodecPool {
     queue_seconds: Option<Histogram>,
 }
 
+/// Content up to this many bytes is encoded, hashed and decoded where it is: the way to another
+/// thread and back takes longer.
+pub(crate) const HERE_LEN_MAX: u64 = 8 << 10;
+
 impl CodecPool {
     /// A pool of `threads` threads.
     ///
@@ -133,13 +137,7 @@ impl CodecPool {
             }
             busy.inc();
             let started = Instant::now();
-            let outcome = SCRATCH.with_borrow_mut(|scratch| {
-                let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| job(scratch)));
-                if outcome.is_err() {
-                    *scratch = Scratch::default();
-                }
-                outcome
-            });
+            let outcome = with_scratch(job);
             busy.dec();
             worked_us.fetch_add(u64::try_from(started.elapsed().as_micros()).unwrap_or(0), Ordering::Relaxed);
             // The receiver may be gone: a cancelled request no longer wants the answer.
@@ -149,8 +147,24 @@ impl CodecPool {
         self.smooth(waited.load(Ordering::Relaxed));
         match outcome {
             Ok(Ok(value)) => Ok(value),
-            _ => Err(EngineError::Other("a codec job panicked".into())),
+            _ => Err(panicked()),
         }
+    }
+
+    /// Runs a job on `len` bytes: where it is called while they are at most [`HERE_LEN_MAX`], else
+    /// as [`CodecPool::run`].
+    ///
+    /// # Errors
+    /// As [`CodecPool::run`].
+    pub(crate) async fn run_on<T, F>(&self, len: u64, job: F) -> Result<T, EngineError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Scratch) -> T + Send + 'static,
+    {
+        if len > HERE_LEN_MAX {
+            return self.run(job).await;
+        }
+        with_scratch(job).map_err(|_| panicked())
     }
 
     /// Takes everything a stream gives into a SHA-256, piece by piece in order.
@@ -171,4 +185,19 @@ impl CodecPool {
     fn smooth(&self, wait_us: u64) {
         let _ = self.queue_us.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some((old * 7 + wait_us) / 8));
     }
+}
+
+/// Runs a job with this thread's scratch; one that panics leaves an empty one.
+fn with_scratch<T>(job: impl FnOnce(&mut Scratch) -> T) -> std::thread::Result<T> {
+    SCRATCH.with_borrow_mut(|scratch| {
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| job(scratch)));
+        if outcome.is_err() {
+            *scratch = Scratch::default();
+        }
+        outcome
+    })
+}
+
+fn panicked() -> EngineError {
+    EngineError::Other("a codec job panicked".into())
 }

@@ -4,6 +4,7 @@ use crate::{
     bases::{
         choose::Choice,
         plan::{self, Reason},
+        series::Between,
         similar::{self, RegionSketch, UNSKETCHED_LEN_MAX},
     },
     blobs::{
@@ -43,6 +44,8 @@ pub(crate) struct Stored {
     pub(super) reason: Reason,
     /// What new whole content resembles.
     pub(crate) hooks: Option<BlobHooks>,
+    /// The bases that it comes after, where it is the next one of their series.
+    pub(super) ends: Vec<Between>,
     /// Keeps the bases against collection: to be dropped when the catalog has the edges to them, or
     /// nobody reads the blob any more.
     pub(crate) held: HeldBases,
@@ -67,6 +70,7 @@ impl Stored {
             storage: StorageFacts { form, stored_bytes: 0, bases: Vec::new(), reason: reason.as_str().into() },
             reason,
             hooks: None,
+            ends: Vec::new(),
             held: HeldBases::default(),
         }
     }
@@ -149,7 +153,10 @@ impl Finisher {
         let regions: Vec<Vec<u32>> = sketches.iter().map(RegionSketch::hooks).collect();
         let sketched = regions.iter().any(|hooks| !hooks.is_empty());
         let hooks = sketched.then_some(BlobHooks { blob: row.id, regions });
+        let drifted_from = content.choices.iter().flat_map(|choice| choice.drifted_from.iter().copied());
+        let ends = drifted_from.map(|before| Between { before, after: row.id });
         Ok(Stored {
+            ends: if bases.is_empty() { ends.collect() } else { Vec::new() },
             extents: vec![Extent { blob: row.id, offset: 0, len: row.plain_len }],
             storage: StorageFacts {
                 form,

@@ -4,7 +4,7 @@
 //! Publishing runs in a task of its own: a client that hangs up cannot leave it half done (E25).
 
 use crate::{
-    bases::{hook_queue::HookQueue, plan::Reason},
+    bases::{hook_queue::HookQueue, plan::Reason, series::Between},
     bucket::{
         BucketHandle, RowPlace, digest_of,
         notify::{Cause, Notifier, Subject, lanes_of},
@@ -22,8 +22,8 @@ use crate::{
     },
 };
 use catalog::{
-    BlobRow, Catalog, CatalogError, Committed, CompleteCommit, Content, Extent, Part, PartCommit, Precondition,
-    PutCommit, UnixMs, UploadId, Version, VersionId, VersionLock, VersionRef,
+    BlobHooks, BlobRow, Catalog, CatalogError, Committed, CompleteCommit, Content, Extent, Part, PartCommit,
+    Precondition, PutCommit, UnixMs, UploadId, Version, VersionId, VersionLock, VersionRef,
 };
 use object_format::ObjectFacts;
 use std::{ops::Range, sync::Arc};
@@ -388,7 +388,7 @@ impl Publisher {
         self.notifier.ring(&lanes);
         self.settle_blobs(&rows, &outcome).await;
         Ok(outcome.map(|committed| {
-            stored.hooks.into_iter().for_each(|hooks| self.hooks.tell(hooks));
+            self.tell(stored.hooks, stored.ends);
             self.count_plan(&storage, stored.reason, size, &rows);
             Published { version_id: id, committed, storage }
         }))
@@ -428,7 +428,7 @@ impl Publisher {
         };
         self.settle_blobs(&new_blobs, &outcome).await;
         Ok(outcome.map(|()| {
-            stored.hooks.into_iter().for_each(|hooks| self.hooks.tell(hooks));
+            self.tell(stored.hooks, stored.ends);
             self.count_plan(&storage, stored.reason, place.size, &new_blobs);
             modified_ms
         }))
@@ -446,6 +446,13 @@ impl Publisher {
                 self.finisher.forget_blob(row).await;
             }
         }
+    }
+
+    /// Lets later choices of bases, and the converter, know of what was committed.
+    fn tell(&self, hooks: Option<BlobHooks>, ends: Vec<Between>) {
+        hooks.into_iter().for_each(|hooks| self.hooks.tell(hooks));
+        let bases = &self.finisher.stager.encoder.bases;
+        ends.into_iter().for_each(|between| bases.ends().tell(between));
     }
 
     fn count_plan(&self, storage: &StorageFacts, reason: Reason, logical: u64, new_blobs: &[BlobRow]) {

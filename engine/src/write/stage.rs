@@ -10,7 +10,7 @@
 use crate::{
     bases::{
         base::Avoided,
-        plan::{self, BaseOutcome, DELTA_LEN_MIN},
+        plan::{self, BaseOutcome, DELTA_LEN_MIN, INLINE_LEN_MAX},
         similar::SketchLane,
     },
     blobs::piece::BLOB_PLAIN_LEN_MAX,
@@ -35,6 +35,7 @@ use std::{sync::Arc, time::Instant};
 mod body;
 pub(crate) mod content;
 pub(crate) mod encoding;
+mod short;
 mod views;
 
 pub use body::{BodyDigest, ContentDigest};
@@ -97,19 +98,31 @@ impl Stager {
         if len.is_some_and(|len| len > BLOB_PLAIN_LEN_MAX) {
             return Err(EngineError::TooLarge.into());
         }
-        // Asked again at the commit; here it spares the body's way.
-        self.safety.may_write().await?;
+        // Asked again at the commit; here it spares the body's way, which the shortest bodies do not
+        // have: they go into the catalog.
+        if len.is_none_or(|len| len > INLINE_LEN_MAX) {
+            self.safety.may_write().await?;
+        }
         self.disks.admit_upload(&bucket.settings.backend).await?;
         let short = len.is_some_and(|len| len < DELTA_LEN_MIN);
         let wanted = bucket.settings.compression == Compression::Delta && !short;
         let trying = self.trying(bucket);
+        if let Some(len) = len.filter(|_| short) {
+            return self.stage_short(bucket, trying, len, body, digest).await;
+        }
         let search = match trying.effort() {
             _ if !wanted => Search::Ended(BaseOutcome::NotWanted),
             Some(_) => Search::Wanted { avoid: Avoided::default() },
             None => Search::Ended(BaseOutcome::Deferred),
         };
         let manner = self.arriving(bucket, self.target_of(&destination, len), search, trying);
-        self.stage_with(bucket, manner, body, digest).await
+        let upload = wanted.then(|| self.encoder.bases.in_flight().begin());
+        let mut staged = self.stage_with(bucket, manner, body, digest).await?;
+        let content = &mut staged.content;
+        let resembles = upload.is_some_and(|upload| upload.ends(bucket.domain(), &content.sketches));
+        // What found a base has no need of those that came at the same time.
+        content.deferred |= self.defer && resembles && content.base_outcome == BaseOutcome::None;
+        Ok(staged)
     }
 
     fn arriving(&self, bucket: &BucketHandle, target: Target, search: Search, trying: Trying) -> Manner {

@@ -311,7 +311,7 @@ impl Merger {
         }
         let mut attempts = Vec::new();
         if let Some((base, place)) = self.present_base(bucket, content, extents).await? {
-            attempts.push((Search::Settled(Arc::new(base)), place));
+            attempts.push((Search::Settled(vec![Arc::new(base)]), place));
         }
         // Whatever of the version is still to be merged must not become its own base: it would be
         // kept for that alone.

@@ -6,6 +6,7 @@ use crate::{
         reencode::{Occasion, Reform, Wish},
         settling::Settling,
     },
+    bases::base::Avoided,
     bucket::BucketHandle,
     config::ConvertConfig,
     resources::{clock::now_ms, disks::Disks, pace::Pace, pool::CodecPool},
@@ -66,7 +67,8 @@ impl Round<'_> {
             wish,
             effort,
             pace: self.pace.clone(),
-            regardless: !matches!(occasion, Occasion::Deferred | Occasion::Cooled),
+            regardless: !matches!(occasion, Occasion::Deferred | Occasion::Cooled | Occasion::Between),
+            avoid: Avoided::default(),
         }
     }
 

@@ -242,3 +242,76 @@ async fn what_is_read_often_in_ranges_grows_by_a_twentieth_of_what_deltas_save_a
     assert_eq!(deployment.engine.catalog().heat_sum().await.expect("read"), 0);
     download(&deployment, &bucket, 1).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_versions_uploaded_side_by_side_one_stays_whole_and_the_others_differ_from_it() {
+    let deployment = start(|_| {}).await;
+    let bucket = deployment.bucket("delta").await;
+    let mut versions = vec![content(MIB, 61)];
+    for number in 1..6 {
+        versions.push(edited(&versions[number - 1], number as u64));
+    }
+    let staged = (0..).zip(&versions).map(|(number, version)| {
+        let key = format!("release-{number}");
+        let (deployment, bucket) = (&deployment, &bucket);
+        async move { (deployment.stage(bucket, crate::Destination::Object { key: key.clone() }, version).await, key) }
+    });
+    let staged = futures::future::join_all(staged).await;
+    let mut whole_bytes = 0;
+    for (staged, key) in staged {
+        let facts = crate::facts::Facts::default();
+        let none = catalog::Precondition::None;
+        let published = deployment.engine.publisher.publish(&bucket, &key, staged, facts, none).await;
+        let storage = published.expect("published").storage;
+        assert_eq!(storage.form, Form::Zstd, "none of them could find another");
+        whole_bytes += storage.stored_bytes;
+    }
+    assert_eq!(waiting(&deployment).await, 5, "all but the one that ended first");
+    assert!(deployment.engine.jobs.settle(Duration::from_secs(60)).await.expect("settled"));
+    let (mut deltas, mut stored) = (0, 0);
+    for (number, version) in (0..).zip(&versions) {
+        let key = format!("release-{number}");
+        let head = deployment.engine.read.head(&bucket, &key).await.expect("head").expect("exists");
+        deltas += usize::from(head.facts.storage.form == Form::Delta);
+        stored += head.facts.storage.stored_bytes;
+        assert!(deployment.get(&bucket, &key, 0..version.len()).await == *version);
+    }
+    assert_eq!(deltas, 5);
+    assert!(stored < whole_bytes / 4, "{stored} of {whole_bytes}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drifting_series_gets_bases_on_the_way_and_what_lies_between_two_differs_from_both() {
+    const VERSIONS: usize = 70;
+    const LEN: usize = 256 << 10;
+    let deployment = start(|_| {}).await;
+    let bucket = deployment.bucket("delta").await;
+    let mut version = content(LEN, 62);
+    let noise = content(VERSIONS * 40 * 24, 63);
+    let mut noise = noise.chunks_exact(24);
+    let (mut versions, mut on_arrival, mut wholes) = (Vec::new(), 0, 0);
+    for number in 0..VERSIONS {
+        let put = deployment.put(&bucket, &format!("series/{number:04}"), &version).await;
+        on_arrival += put.storage.stored_bytes;
+        wholes += usize::from(put.storage.form != Form::Delta);
+        versions.push(version.clone());
+        for change in noise.by_ref().take(40) {
+            let (at, bytes) = change.split_at(8);
+            let at = at.iter().fold(0, |sum, byte| sum * 61 + usize::from(*byte)) % (LEN - 16);
+            version[at..at + 16].copy_from_slice(bytes);
+        }
+    }
+    assert!((2..=6).contains(&wholes), "{wholes} of {VERSIONS} are whole");
+    assert!(deployment.engine.jobs.settle(Duration::from_secs(120)).await.expect("settled"));
+    let converted = deployment.metrics.convert_blobs_total.with_label_values(&["between", "converted"]).get();
+    assert!(converted > 10, "{converted}");
+    let mut stored = 0;
+    for (number, version) in versions.iter().enumerate() {
+        let key = format!("series/{number:04}");
+        let head = deployment.engine.read.head(&bucket, &key).await.expect("head").expect("exists");
+        stored += head.facts.storage.stored_bytes;
+        assert!(deployment.get(&bucket, &key, 0..LEN).await == *version, "{key}");
+    }
+    assert!(stored < on_arrival, "{stored} of {on_arrival}");
+    assert_eq!(deployment.engine.catalog().check().await.expect("checked"), Vec::<String>::new());
+}

@@ -13,7 +13,7 @@ use catalog::Precondition;
 
 fn reform(wish: Wish) -> Reform {
     let pace = Arc::new(Pace::new(0));
-    Reform { occasion: Occasion::Asked, wish, effort: Effort::Balanced, pace, regardless: true }
+    Reform { occasion: Occasion::Asked, wish, effort: Effort::Balanced, pace, regardless: true, avoid: Arc::default() }
 }
 
 /// The one blob of a key.

@@ -18,7 +18,7 @@ use crate::{
 };
 use catalog::{BlobForm, BlobRow, BlobState, Content, Extent};
 use object_format::ObjectFacts;
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 impl Reencoder {
     /// A blob's content as deflate views, where that gains enough; `None` where it is to be encoded
@@ -166,12 +166,14 @@ impl Reencoder {
         reform: &Reform,
     ) -> Result<Option<BaseView>, EngineError> {
         let key = &user.version.key;
-        let avoid = Arc::new(HashSet::from([old.id]));
+        let avoid = reform.avoided(old);
         let given = match &reform.wish {
             Wish::Whole => return Ok(None),
             Wish::Best => return self.views.choose_view(bucket, key, target, &avoid, &reform.pace).await,
             Wish::Kept => self.bases.base_of(bucket, key, self.present_bases(bucket, old).await?),
             Wish::These(name, rows) => self.bases.base_of(bucket, name, rows.clone()),
+            // A view has one base.
+            Wish::Each(..) => return Ok(None),
         };
         match given {
             Some(base) => self.views.base_view(bucket, Arc::new(base), &avoid, &reform.pace).await,

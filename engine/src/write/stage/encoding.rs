@@ -83,8 +83,8 @@ pub(crate) enum Search {
         /// What is being encoded anew.
         avoid: Avoided,
     },
-    /// No: it is this.
-    Settled(Arc<BaseObject>),
+    /// No: it is these, side by side.
+    Settled(Vec<Arc<BaseObject>>),
     /// No, and why.
     Ended(BaseOutcome),
 }
@@ -168,8 +168,8 @@ impl Encoding {
         let (mut named, mut choices, mut found) = (None, Vec::new(), false);
         match &search {
             Search::Wanted { avoid } => named = Some(named_candidates(encoder, bucket, &target.key, avoid.clone())),
-            Search::Settled(base) => {
-                let choice = Some(Arc::new(Choice::settled(base.clone())));
+            Search::Settled(bases) => {
+                let choice = Some(Arc::new(Choice::settled(bases)));
                 choices.push(async move { choice }.boxed().shared());
                 found = true;
             }
@@ -413,32 +413,43 @@ pub(super) async fn emit(
             Some(None) => return Ok(content),
             None => return Err(EngineError::Other("the upload was given up".into())),
         };
-        let Encoded { segment, plain, mut permit, pins } = joined(job).await?;
-        content.note(&segment);
-        content.pins.extend(pins.filter(|_| segment.coding.has_base()));
-        content.pins.dedup_by(|a, b| Arc::ptr_eq(a, b));
-        let stored_len = segment.stored.as_ref().map_or(plain.len(), Vec::len);
-        if bucket.is_sealed() {
-            encoder.metrics.seal_bytes_total.with_label_values(&["seal"]).inc_by(stored_len as u64);
-        }
-        content = if stored_len <= SEAL_INLINE_LEN_MAX {
-            content.seal(&segment, &plain)?
+        content = send_on(&encoder, &bucket, content, joined(job).await?).await?;
+    }
+}
+
+/// Seals the next segment and sends it on its way.
+pub(super) async fn send_on(
+    encoder: &Encoder,
+    bucket: &BucketHandle,
+    mut content: StagedContent,
+    encoded: Encoded,
+) -> Result<StagedContent, EngineError> {
+    let Encoded { segment, plain, mut permit, pins } = encoded;
+    content.note(&segment);
+    content.pins.extend(pins.filter(|_| segment.coding.has_base()));
+    content.pins.dedup_by(|a, b| Arc::ptr_eq(a, b));
+    let stored_len = segment.stored.as_ref().map_or(plain.len(), Vec::len);
+    if bucket.is_sealed() {
+        encoder.metrics.seal_bytes_total.with_label_values(&["seal"]).inc_by(stored_len as u64);
+    }
+    content = if stored_len <= SEAL_INLINE_LEN_MAX {
+        content.seal(&segment, &plain)?
+    } else {
+        encoder.pool.run(move |_| content.seal(&segment, &plain)).await??
+    };
+    if content.outlet.is_none() && content.plain_len > INLINE_LEN_MAX {
+        content.outlet = Some(Outlet::open(encoder.blobs.backend(&bucket.settings.backend)?.clone(), content.id)?);
+    }
+    if let Some(outlet) = &mut content.outlet {
+        permit.shrink(content.tail.len() as u64);
+        if content.tail.len() < PIECE_LEN_MIN {
+            content.tail_permit = Some(permit);
         } else {
-            encoder.pool.run(move |_| content.seal(&segment, &plain)).await??
-        };
-        if content.outlet.is_none() && content.plain_len > INLINE_LEN_MAX {
-            content.outlet = Some(Outlet::open(encoder.blobs.backend(&bucket.settings.backend)?.clone(), content.id)?);
-        }
-        if let Some(outlet) = &mut content.outlet {
-            permit.shrink(content.tail.len() as u64);
-            if content.tail.len() < PIECE_LEN_MIN {
-                content.tail_permit = Some(permit);
-            } else {
-                content.tail_permit = None;
-                outlet.send(held(std::mem::take(&mut content.tail), Some(permit))).await?;
-            }
+            content.tail_permit = None;
+            outlet.send(held(std::mem::take(&mut content.tail), Some(permit))).await?;
         }
     }
+    Ok(content)
 }
 
 /// The effort as a gauge: 0 not now, 1 fast, 2 balanced, 3 high, 4 max.

@@ -103,7 +103,7 @@ impl Stager {
         }
         // Held until the commit has its edges.
         content.view = Some((base.ranges.clone(), base.clone()));
-        content.choices = vec![Arc::new(Choice::settled(base.object.clone()))];
+        content.choices = vec![Arc::new(Choice::settled(std::slice::from_ref(&base.object)))];
         content.base_outcome = BaseOutcome::Tried;
         Ok(Some(Staged { digests: (), sha256, plain_len: content.plain_len, content }))
     }

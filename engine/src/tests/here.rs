@@ -1,0 +1,59 @@
+//! Small work is done where it is asked for: what is ready at the first poll was handed to no other
+//! thread or task.
+
+use super::*;
+use futures::{FutureExt, StreamExt};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_object_is_staged_found_and_read_without_another_thread() {
+    let deployment = Deployment::start(512 << 20).await;
+    for bucket in ["delta", "sealed", "off"] {
+        let bucket = deployment.bucket(bucket).await;
+        // Shrinks as zstd where the bucket compresses; lives in the catalog's row.
+        let small = content(4000, 7);
+        let destination = Destination::Object { key: "k".into() };
+        // The first upload looks at the disk, on a blocking thread.
+        drop(deployment.stage(&bucket, destination.clone(), &small).await);
+        let staged = deployment.stage(&bucket, destination, &small).now_or_never().expect("staged at once");
+        assert_eq!(staged.sha256, <[u8; 32]>::from(Sha256::digest(&small)));
+        drop(staged);
+        deployment.put(&bucket, "k", &small).await;
+        deployment.engine.read.head(&bucket, "k").await.expect("found").expect("exists");
+
+        let read = &deployment.engine.read;
+        let object = read.open_object(&bucket, "k").now_or_never().expect("found at once");
+        let object = object.expect("opened").expect("exists");
+        let pieces: Vec<Bytes> =
+            read.read(&object, 0..4000).try_collect().now_or_never().expect("read at once").expect("read");
+        assert_eq!(pieces.concat(), small);
+        assert!(read.head(&bucket, "k").now_or_never().is_some());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_object_is_read_beside_whoever_asks_for_it() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("delta").await;
+    let large = content(MIB, 8);
+    deployment.put(&bucket, "k", &large).await;
+    let object = deployment.engine.read.open_object(&bucket, "k").await.expect("opened").expect("exists");
+    let mut pieces = deployment.engine.read.read(&object, 0..MIB as u64);
+    assert!(pieces.next().now_or_never().is_none());
+    // What it has begun to load, others would wait for.
+    drop(pieces);
+    assert_eq!(deployment.get(&bucket, "k", 0..MIB).await, large);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_short_body_that_is_longer_than_it_said_is_refused() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("delta").await;
+    let stage = async |len: u64, bytes: &'static [u8]| {
+        let body = futures::stream::iter([Ok::<_, Infallible>(Bytes::from_static(bytes))]);
+        let destination = Destination::Object { key: "k".into() };
+        deployment.engine.stager.stage(&bucket, destination, Some(len), body, ContentDigest::default()).await
+    };
+    assert!(matches!(stage(3, b"abcd").await, Err(StoreError::Engine(EngineError::TooLarge))));
+    assert_eq!(stage(4, b"abcd").await.expect("staged").plain_len, 4);
+    assert_eq!(stage(0, b"").await.expect("staged").plain_len, 0);
+}
