@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import json
 import os
 import re
@@ -45,11 +44,6 @@ class Flood:
     slow_readers: int
     guessers: int
     open_uploads: int
-
-    def scaled(self, share: float) -> Flood:
-        """The same, smaller."""
-        counts = ("idle", "slow_uploads", "slow_readers", "guessers", "open_uploads")
-        return dataclasses.replace(self, **{name: max(1, round(getattr(self, name) * share)) for name in counts})
 
 
 class Floods:

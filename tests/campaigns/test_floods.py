@@ -42,9 +42,8 @@ UNBOUNDED: dict[str, Value] = {
 
 
 def flood_of(server: Server, core: int) -> Flood:
-    """All of them at their size, or at a share of it."""
-    whole = Flood(server.port, server.admin_port, core, 4_200, 1_100, 300, 120, 5_000)
-    return whole.scaled(size(1_000) / 1_000)
+    """All of them at their size, however many samples are taken: smaller ones do no harm to anybody."""
+    return Flood(server.port, server.admin_port, core, 4_200, 1_100, 300, 120, 5_000)
 
 
 @dataclass
@@ -121,9 +120,11 @@ def flooded(flood: Flood, told: dict[str, int]) -> Iterator[None]:
             process.kill()
 
 
-def trial(new_server: NewServer, limits: dict[str, Value], samples: int) -> tuple[Seen, Seen, dict[str, int]]:
+def trial(
+    new_server: NewServer, name: str, limits: dict[str, Value], samples: int
+) -> tuple[Seen, Seen, dict[str, int]]:
     """What the other user sees with a busy core, what with the floods, and what those did."""
-    server = new_server(limits=limits)
+    server = new_server(name, limits=limits)
     server.more_config += users(server.data.parent / "policies")
     server.start()
     alt = client_of(server.endpoint, "alt")
@@ -139,7 +140,10 @@ def trial(new_server: NewServer, limits: dict[str, Value], samples: int) -> tupl
     blunt = blunt_client(server.endpoint)
     with flooded(flood_of(server, core), told):
         under = measure(server, other, samples)
-        assert blunt.list_buckets()["Buckets"], "root is served"
+        try:
+            assert blunt.list_buckets()["Buckets"]
+        except ClientError as error:
+            under.refused.append(f"root: {error!r}")
     server.kill()
     return baseline, under, told
 
@@ -147,8 +151,8 @@ def trial(new_server: NewServer, limits: dict[str, Value], samples: int) -> tupl
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_another_user_is_served_while_one_floods_in_five_ways(new_server: NewServer) -> None:
-    baseline, under, told = trial(new_server, {}, SAMPLES)
-    unbound = trial(new_server, UNBOUNDED, max(200, SAMPLES // 10))
+    baseline, under, told = trial(new_server, "bound", {}, SAMPLES)
+    unbound = trial(new_server, "unbound", UNBOUNDED, max(200, SAMPLES // 10))
     harmed = bool(unbound[1].refused) or unbound[1].p99_ms > RATIO_MAX * unbound[0].p99_ms
     line = {
         "campaign": "floods",
