@@ -192,7 +192,7 @@ impl S3Request {
             // Nobody has no policy that could allow it.
             let nobodys = self.principal.user().is_none() && seen.owner == self.principal.canonical_id();
             let own = matches!(action, "s3:PutObjectAcl" | "s3:PutObjectTagging");
-            if !allowed && !(open && nobodys && own) {
+            if !(allowed || open && nobodys && own) {
                 return Err(self.denied(action));
             }
         }
