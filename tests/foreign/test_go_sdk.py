@@ -36,7 +36,7 @@ def test_every_step_of_the_sdk_gets_what_it_expects(program: Path, endpoint: str
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_EC2_METADATA_DISABLED": "true",
     }
-    command = [program, f"go-sdk-{os.getpid()}"]
+    command = [str(program), f"go-sdk-{os.getpid()}"]
     done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert len(done.stdout.splitlines()) == STEPS

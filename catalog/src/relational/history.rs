@@ -32,11 +32,11 @@ pub(crate) const HISTORY_OF_KEY: &str = concat!(
 );
 
 /// A run that seeks past common prefixes by itself, one row per entry, as
-/// [`VERSIONS_WALK`](super::list::VERSIONS_WALK) does for keys. Each step looks for the next version
-/// of the same key, where it is in no common prefix, and for the first one behind it in both
-/// indexes. Parameters: bucket, first key, end, delimiter, where the rest of the key begins (from
-/// 1), limit, and the key and the version that the walk goes on after (no key and 0 for none). Only
-/// for PostgreSQL.
+/// [`VERSIONS_WALK`](super::list::VERSIONS_WALK) does for keys. Each step looks for the next
+/// version of the same key, where it is in no common prefix, and for the first one behind it in
+/// both indexes. Parameters: bucket, first key, end, delimiter, where the rest of the key begins
+/// (from 1), limit, and the key and the version that the walk goes on after (no key and 0 for
+/// none). Only for PostgreSQL.
 pub(crate) const HISTORY_WALK: &str = concat!(
     "WITH RECURSIVE walk (key, seq, step) AS (
       (SELECT f.key, f.seq, CAST(1 AS BIGINT) FROM (

@@ -118,8 +118,8 @@ impl S3Request {
         Ok(self.decide(&access, Asked { action, bucket, key, version: None }, None).0)
     }
 
-    /// Whether the caller may be told that a key is not there: whoever may list a prefix that is the
-    /// key sees as much.
+    /// Whether the caller may be told that a key is not there: whoever may list a prefix that is
+    /// the key sees as much.
     pub(super) fn may_miss(&self, bucket: &BucketHandle, key: &str) -> Result<bool> {
         let asked = Asked { action: "s3:ListBucket", bucket, key: None, version: None };
         let access = self.access_of(bucket)?;
@@ -193,7 +193,7 @@ impl S3Request {
             // Nobody has no policy that could allow it.
             let nobodys = self.principal.user().is_none() && seen.owner == self.principal.canonical_id();
             let own = matches!(action, "s3:PutObjectAcl" | "s3:PutObjectTagging");
-            if !allowed && !(open && nobodys && own) {
+            if !(allowed || open && nobodys && own) {
                 return Err(self.denied(action));
             }
         }

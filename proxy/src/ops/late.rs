@@ -29,7 +29,8 @@ pub(super) struct Done {
 
 /// Awaits work that ends in a document. `told` are headers that are known before it ends: they go
 /// with a head that is sent early. `in_error` completes an error that has to stand inside the body
-/// (request ids and resource). When the client goes away the work's future is dropped with the body.
+/// (request ids and resource). When the client goes away the work's future is dropped with the
+/// body.
 pub(super) async fn answer_late(
     mut work: BoxFuture<'static, Result<Done>>,
     told: HeaderMap,

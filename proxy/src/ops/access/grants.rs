@@ -232,8 +232,8 @@ pub(in crate::ops) async fn put_object_acl(request: &S3Request, body: &mut Reque
 }
 
 impl Ownership {
-    /// Where grants do not count, only the one passes that S3 lets pass: that the bucket's owner may
-    /// do everything. `private` does not.
+    /// Where grants do not count, only the one passes that S3 lets pass: that the bucket's owner
+    /// may do everything. `private` does not.
     fn check_unlisted(self, asked: &AclHeaders) -> Result<()> {
         match asked {
             AclHeaders::Canned(name) if name == "bucket-owner-full-control" => Ok(()),
