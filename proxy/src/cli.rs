@@ -142,14 +142,6 @@ enum Command {
     Scrub(scrub::ScrubFlags),
     /// Re-encode deferred content now, or the objects of a bucket or prefix
     Convert(convert::ConvertFlags),
-    /// List the versions that a bucket's lifecycle rules would remove now; removes nothing
-    Lifecycle {
-        /// s3://BUCKET
-        bucket: String,
-        /// Most versions that are listed
-        #[arg(short = 'n', long, default_value_t = 100, value_name = "COUNT")]
-        limit: usize,
-    },
     /// Show background jobs, or start, pause, resume or cancel one
     Jobs {
         /// The job; all jobs if omitted
@@ -198,18 +190,8 @@ enum Command {
         #[command(flatten)]
         trouble: recover::DamageOptions,
     },
-    /// Show what losing the catalog now would lose, and what a recovery would begin with
-    Recovery,
-    /// Ship the catalog's journal to the backend now
-    Journal,
-    /// Wait until background work is done
-    Settle {
-        /// The longest to wait
-        #[arg(long, default_value = "60s", value_name = "DURATION")]
-        timeout: String,
-    },
-    /// Drop every cache, so that the next reads are cold
-    DropCaches,
+    #[command(flatten)]
+    Maintain(maintain::MaintainAction),
     /// Test the decisions of policies and grants
     Policy {
         #[command(subcommand)]
@@ -391,13 +373,7 @@ fn run(arguments: Arguments) -> Outcome {
             let options = RecoveryOptions { manifests: true, in_place, ..recover::options(None, &trouble) };
             runtime()?.block_on(recover::recover(global.load()?, options, json))
         }
-        Command::Lifecycle { bucket, limit } => {
-            show(json, &global.ask(maintain::lifecycle(&bucket, limit)?)?, print::outline)
-        }
-        Command::Recovery => show(json, &global.ask(maintain::recovery())?, print::outline),
-        Command::Journal => show(json, &global.ask(maintain::journal())?, print::outline),
-        Command::Settle { timeout } => show(json, &global.ask(maintain::settle(&timeout)?)?, print::outline),
-        Command::DropCaches => show(json, &global.ask(maintain::drop_caches())?, print::outline),
+        Command::Maintain(action) => show(json, &global.ask(maintain::call(&action)?)?, print::outline),
         Command::Policy { action } => show(json, &global.ask(policy::call(&action)?)?, policy::print),
         Command::Keys { action } => {
             let (call, print) = keys::call(&action);

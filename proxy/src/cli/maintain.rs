@@ -2,9 +2,45 @@
 
 use super::{ask::Call, outcome::Failure};
 use crate::config::parse_duration;
+use clap::Subcommand;
 
-/// Shows what the lifecycle rules of a bucket would remove now.
-pub(super) fn lifecycle(bucket: &str, limit: usize) -> Result<Call, Failure> {
+/// What to ask for.
+#[derive(Subcommand)]
+pub(super) enum MaintainAction {
+    /// List the versions that a bucket's lifecycle rules would remove now; removes nothing
+    Lifecycle {
+        /// s3://BUCKET
+        bucket: String,
+        /// Most versions that are listed
+        #[arg(short = 'n', long, default_value_t = 100, value_name = "COUNT")]
+        limit: usize,
+    },
+    /// Show what losing the catalog now would lose, and what a recovery would begin with
+    Recovery,
+    /// Ship the catalog's journal to the backend now
+    Journal,
+    /// Wait until background work is done
+    Settle {
+        /// The longest to wait
+        #[arg(long, default_value = "60s", value_name = "DURATION")]
+        timeout: String,
+    },
+    /// Drop every cache, so that the next reads are cold
+    DropCaches,
+}
+
+/// The call that does it.
+pub(super) fn call(action: &MaintainAction) -> Result<Call, Failure> {
+    Ok(match action {
+        MaintainAction::Lifecycle { bucket, limit } => lifecycle(bucket, *limit)?,
+        MaintainAction::Recovery => Call::get("recovery", &[]),
+        MaintainAction::Journal => Call::post("journal", &[]),
+        MaintainAction::Settle { timeout } => settle(timeout)?,
+        MaintainAction::DropCaches => Call::post("cache/drop", &[]),
+    })
+}
+
+fn lifecycle(bucket: &str, limit: usize) -> Result<Call, Failure> {
     let name = bucket.strip_prefix("s3://").unwrap_or(bucket).trim_end_matches('/');
     if name.is_empty() || name.contains('/') {
         return Err(Failure(format!("expected s3://BUCKET, not {bucket:?}")));
@@ -12,26 +48,10 @@ pub(super) fn lifecycle(bucket: &str, limit: usize) -> Result<Call, Failure> {
     Ok(Call::get("lifecycle", &[("bucket", name), ("limit", &limit.to_string())]))
 }
 
-/// Waits for background work.
-pub(super) fn settle(timeout: &str) -> Result<Call, Failure> {
+fn settle(timeout: &str) -> Result<Call, Failure> {
     let wrong = || Failure(format!("--timeout is a duration such as 60s, not {timeout:?}"));
     let timeout = parse_duration(timeout).ok_or_else(wrong)?;
     Ok(Call::post("settle", &[("timeout_s", &timeout.as_secs_f64().to_string())]))
-}
-
-/// Shows what losing the catalog now would lose.
-pub(super) fn recovery() -> Call {
-    Call::get("recovery", &[])
-}
-
-/// Ships the journal to the backend.
-pub(super) fn journal() -> Call {
-    Call::post("journal", &[])
-}
-
-/// Empties every cache.
-pub(super) fn drop_caches() -> Call {
-    Call::post("cache/drop", &[])
 }
 
 #[cfg(test)]
