@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import select
+import threading
 from contextlib import ExitStack
 
 from botocore.exceptions import ClientError
@@ -74,6 +77,37 @@ def test_one_users_requests_leave_places_to_others(new_server: NewServer) -> Non
     until(lambda: server.metrics().total(IN_FLIGHT, op="PutObject") == 0, 20, "the share is given back")
     assert s3.list_buckets()["Buckets"]
     assert server.metrics().total(REFUSED, reason="requests of a user") == 1
+
+
+def test_refused_uploads_keep_no_places_while_their_bodies_come(new_server: NewServer) -> None:
+    server = bounded(new_server, uploads_per_user_max=1, requests_max=4)
+    ended = threading.Event()
+    with ExitStack() as held:
+        hold_uploads(server, held, 1)
+        request = signed(f"127.0.0.1:{server.port}", "PUT", "/delta-00/k2", body=noise(2, MIB))
+        head = len(request) - MIB
+        refused = [held.enter_context(Connection(server.port)) for _ in range(8)]
+        for connection in refused:
+            connection.send(request[: head + 1])
+
+        def trickle() -> None:
+            for place in itertools.count(head + 1):
+                for connection in refused:
+                    with contextlib.suppress(OSError):
+                        connection.send(request[place : place + 1])
+                if ended.wait(0.05):
+                    return
+
+        trickling = threading.Thread(target=trickle)
+        trickling.start()
+        try:
+            counted = server.metrics
+            until(lambda: counted().total(REFUSED, reason="uploads of a user") == 8, 4, "all are refused, with a place")
+            assert client_of(server.endpoint, "alt").list_buckets()["Buckets"] == []
+        finally:
+            ended.set()
+            trickling.join()
+    assert server.metrics().total(REFUSED, reason="requests") == 0
 
 
 def test_wrong_signatures_of_one_peer_are_answered_late_and_right_ones_at_once(new_server: NewServer) -> None:

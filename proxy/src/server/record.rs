@@ -56,7 +56,7 @@ struct Inner {
     first_byte: Option<Duration>,
     sent: u64,
     end: End,
-    _place: Option<OwnedSemaphorePermit>,
+    place: Option<OwnedSemaphorePermit>,
     /// What its sender holds of its shares.
     shares: Vec<Share>,
 }
@@ -113,7 +113,7 @@ impl RequestRecord {
             first_byte: None,
             sent: 0,
             end: End::None,
-            _place: place,
+            place,
             shares: Vec::new(),
         }))
     }
@@ -161,6 +161,11 @@ impl RequestRecord {
     /// Has a line in this log when it changed something, was denied or met damage.
     pub fn audited(&mut self, audit: Option<Arc<AuditLog>>) {
         self.0.audit = audit;
+    }
+
+    /// Gives its place to others before it closes.
+    pub fn give_place_back(&mut self) {
+        self.0.place = None;
     }
 
     /// Writes what the log is to know of it, once the head of its answer is known and before that

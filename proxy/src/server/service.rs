@@ -142,9 +142,14 @@ impl S3Service {
         let result = if full {
             Err(self.slow_down("requests"))
         } else {
-            let result = Box::pin(self.operate(peer, &parts, &mut body, &mut record)).await;
-            self.slow_down_failures(peer, result).await
+            Box::pin(self.operate(peer, &parts, &mut body, &mut record)).await
         };
+        if result.is_err() {
+            // What is left is to wait for its turn to be told, and for the rest of its body. Neither
+            // keeps anybody else out (C141).
+            record.give_place_back();
+        }
+        let result = self.slow_down_failures(peer, result).await;
         let mut close = false;
         let mut code = None;
         let mut response = match result {
