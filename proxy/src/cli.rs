@@ -3,6 +3,8 @@
 mod adopting;
 mod ask;
 mod audit;
+mod audit_log;
+mod call;
 mod check;
 mod convert;
 mod damaged;

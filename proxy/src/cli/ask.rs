@@ -1,7 +1,13 @@
 //! Asking a store: the server that has it open, through its socket, or the engine itself when there
 //! is none; or a server on another machine.
 
-use super::{audit, outcome::Failure, remote::Remote};
+pub(super) use super::call::Call;
+use super::{
+    audit_log,
+    call::{ANSWER_BYTES_MAX, answer_of},
+    outcome::Failure,
+    remote::Remote,
+};
 use crate::{
     admin::{AdminService, Asked, Caller, Scope},
     auth::{Accounts, FileAccounts, root},
@@ -12,10 +18,9 @@ use crate::{
     stores::open_engine,
 };
 use bytes::Bytes;
-use http::{Method, Request, StatusCode, header};
+use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::rt::TokioIo;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use s3_wire::Query;
 use serde_json::Value;
 use std::{
@@ -25,46 +30,6 @@ use std::{
     sync::Arc,
 };
 use tokio::{net::UnixStream, sync::watch};
-
-/// The longest answer that is taken.
-pub(super) const ANSWER_BYTES_MAX: usize = 256 << 20;
-
-/// One call of the admin API.
-pub(super) struct Call {
-    pub(super) method: Method,
-    pub(super) path: String,
-    pub(super) query: String,
-    pub(super) body: Value,
-}
-
-impl Call {
-    pub(super) fn get(name: &str, parameters: &[(&str, &str)]) -> Self {
-        Self::new(Method::GET, name, parameters)
-    }
-
-    pub(super) fn post(name: &str, parameters: &[(&str, &str)]) -> Self {
-        Self::new(Method::POST, name, parameters)
-    }
-
-    pub(super) fn put(name: &str, parameters: &[(&str, &str)]) -> Self {
-        Self::new(Method::PUT, name, parameters)
-    }
-
-    pub(super) fn delete(name: &str, parameters: &[(&str, &str)]) -> Self {
-        Self::new(Method::DELETE, name, parameters)
-    }
-
-    pub(super) fn new(method: Method, name: &str, parameters: &[(&str, &str)]) -> Self {
-        let pair = |(name, value): &(&str, &str)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
-        let query = parameters.iter().map(pair).collect::<Vec<_>>().join("&");
-        Self { method, path: format!("/api/v1/{name}"), query, body: Value::Null }
-    }
-
-    /// The same with a JSON body.
-    pub(super) fn with(self, body: Value) -> Self {
-        Self { body, ..self }
-    }
-}
 
 /// A store.
 pub(super) enum Store {
@@ -135,7 +100,7 @@ async fn open(mut config: ServeConfig) -> Result<Answerer, Failure> {
     config.engine.schedule_jobs = false;
     let data = config.engine.data.clone();
     let metrics = Metrics::new()?;
-    let audit = config.audit.map(|config| audit::open(config, &data, &metrics)).transpose()?;
+    let audit = config.audit.map(|config| audit_log::open(config, &data, &metrics)).transpose()?;
     let engine = open_engine(config.engine, &config.stores, metrics.engine.clone()).await?;
     let (running, stopping) = watch::channel(false);
     let root = root::in_effect(config.root, !config.users.is_empty(), &data)?.map(|pair| pair.credentials);
@@ -198,28 +163,4 @@ async fn ask_server(stream: UnixStream, call: &Call) -> Result<Value, Failure> {
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await?.to_bytes();
     driver.abort();
     answer_of(status, &body)
-}
-
-/// What an answer of a server says.
-///
-/// # Errors
-/// [`Failure`] in the server's words, or with the status of who is no admin listener.
-pub(super) fn answer_of(status: StatusCode, body: &[u8]) -> Result<Value, Failure> {
-    match serde_json::from_slice::<Value>(body) {
-        Ok(value) if status.is_success() => Ok(value),
-        Ok(value) if value["error"].is_string() => Err(Failure(value["error"].as_str().unwrap_or_default().to_owned())),
-        _ => Err(Failure(format!("the server answered {status}, and not as an admin listener does"))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_arrive_as_they_were_typed() {
-        let call = Call::get("explain", &[("bucket", "b"), ("key", "a b&c=d/é%2F+")]);
-        let query = Query::parse(&call.query).unwrap();
-        assert_eq!((query.get("bucket"), query.get("key")), (Some("b"), Some("a b&c=d/é%2F+")));
-    }
 }

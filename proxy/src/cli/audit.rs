@@ -1,4 +1,4 @@
-//! `deltaweir audit`, and what opens the log for whoever writes to it.
+//! `deltaweir audit`.
 
 use super::{
     ask::{Call, Store},
@@ -6,21 +6,17 @@ use super::{
 };
 use crate::{
     admin::audit_time,
-    audit::{AuditKey, AuditLog, Entry, Kind, Sound, Wanted, newest, search, tail, verify},
+    audit::{AuditKey, Sound, Wanted, newest, search, tail, verify},
     auth::audit_key,
-    config::{AuditConfig, ServeConfig},
-    engine::JobEnded,
-    metrics::Metrics,
+    config::ServeConfig,
 };
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::{
     io,
     path::Path,
-    sync::Arc,
     time::{Duration, SystemTime},
 };
-use tokio::sync::broadcast;
 
 /// How often `tail --follow` looks for new lines.
 const FOLLOW_EVERY: Duration = Duration::from_millis(500);
@@ -69,29 +65,6 @@ pub(super) enum AuditAction {
         #[arg(long)]
         follow: bool,
     },
-}
-
-/// Opens the log of a data directory to write to it.
-pub(super) fn open(config: AuditConfig, data: &Path, metrics: &Metrics) -> io::Result<Arc<AuditLog>> {
-    let key = config.key.map_or_else(|| audit_key::load_or_create(data), Ok)?;
-    let directory = config.settings.directory.display().to_string();
-    let log = AuditLog::open(config.settings, key, metrics.audit_failures_total.clone());
-    log.map_err(|error| io::Error::new(error.kind(), format!("the audit log in {directory}: {error}")))
-}
-
-/// Writes a line for every run of a job that ends in this process.
-pub(super) async fn write_down_jobs(log: Arc<AuditLog>, mut endings: broadcast::Receiver<JobEnded>) {
-    loop {
-        match endings.recv().await {
-            Ok(JobEnded { job, run, outcome }) => {
-                log.record(Entry::new(Kind::Job, job).with("run", run).with("outcome", outcome)).await;
-            }
-            Err(broadcast::error::RecvError::Lagged(runs)) => {
-                log.record(Entry::new(Kind::Job, "unknown").with("runs", runs)).await;
-            }
-            Err(broadcast::error::RecvError::Closed) => return,
-        }
-    }
 }
 
 pub(super) fn run(config: ServeConfig, action: &AuditAction, json: bool) -> Outcome {

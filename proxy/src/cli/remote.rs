@@ -1,7 +1,7 @@
 //! Asking a server on another machine: the calls of the admin API over its listener.
 
 use super::{
-    ask::{ANSWER_BYTES_MAX, Call, answer_of},
+    call::{ANSWER_BYTES_MAX, Call, answer_of},
     outcome::Failure,
 };
 use crate::{config::RemoteConfig, webhooks::in_words};

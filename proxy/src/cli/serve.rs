@@ -2,7 +2,7 @@
 //! what can change meanwhile.
 
 use super::{
-    audit, damaged,
+    audit_log, damaged,
     outcome::{Failure, Outcome, out},
 };
 use crate::{
@@ -138,7 +138,7 @@ async fn serve_once(
     let access_log = log_requests(&s3, config.access_log)?;
     let (ending, end) = watch::channel(false);
     let access = Access::new(&config.server, &admin_token);
-    let audit = config.audit.map(|audit| audit::open(audit, &data, &metrics)).transpose()?;
+    let audit = config.audit.map(|audit| audit_log::open(audit, &data, &metrics)).transpose()?;
     let admin = AdminService::new(engine.clone(), metrics, accounts.clone(), Some(access), end.clone());
     admin.show_requests(s3.recent());
     if let Some(prices) = config.prices {
@@ -152,7 +152,7 @@ async fn serve_once(
     let auditing = audit.clone().map(|log| {
         s3.audit_to(log.clone());
         admin.audit_to(log.clone());
-        tokio::spawn(audit::write_down_jobs(log, engine.jobs.endings()))
+        tokio::spawn(audit_log::write_down_jobs(log, engine.jobs.endings()))
     });
     let reload = Reload {
         load: load.clone(),
