@@ -17,7 +17,6 @@ use crate::{
         },
         copies::Copier,
         jobs::{Jobs, spec::JobSpec},
-        keys::Keys,
         leftovers::LeftoverUploads,
         lifecycle::LifecycleWorker,
         looks::Looks,
@@ -39,7 +38,6 @@ use crate::{
     bucket::{Buckets, notify::Notifier},
     config::EngineConfig,
     deployment::{
-        accounts::Accounts,
         keyring::Keyring,
         ownership::{Deployment, Places, Strangers},
         writer::Writer,
@@ -444,20 +442,6 @@ fn scrubber(foundation: &Foundation, paths: &Paths, copier: &Arc<Copier>) -> Arc
         hash_pool: hash_pool.clone(),
         metrics: metrics.clone(),
     })
-}
-
-/// The keys, as an operator works with them.
-pub(crate) fn keys(foundation: &Foundation, accounts: Arc<Accounts>) -> Keys {
-    let Foundation { catalog, keyring, blobs, safety, alone, .. } = foundation;
-    Keys {
-        catalog: catalog.clone(),
-        keyring: keyring.clone(),
-        blobs: blobs.clone(),
-        safety: safety.clone(),
-        accounts,
-        alone: *alone,
-        rotating: tokio::sync::Mutex::default(),
-    }
 }
 
 fn packer(foundation: &Foundation, paths: &Paths, copier: &Arc<Copier>) -> Arc<Packer> {

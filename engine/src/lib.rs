@@ -176,7 +176,15 @@ impl Engine {
         let quarantines = workers.scrubber.quarantines.clone();
         let accounts =
             Arc::new(Accounts::new(foundation.catalog.clone(), foundation.keyring.clone(), foundation.alone));
-        let keys = Arc::new(assembly::keys(&foundation, accounts.clone()));
+        let keys = Arc::new(Keys {
+            catalog: foundation.catalog.clone(),
+            keyring: foundation.keyring.clone(),
+            blobs: foundation.blobs.clone(),
+            safety: foundation.safety.clone(),
+            accounts: accounts.clone(),
+            alone: foundation.alone,
+            rotating: tokio::sync::Mutex::default(),
+        });
         let Paths { buckets, read, stager, publisher, uploads, changes, notifier, views, .. } = paths;
         let engine = Arc::new(Self {
             accounts,

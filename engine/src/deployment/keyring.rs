@@ -136,7 +136,7 @@ impl Keyring {
             options.write(true).create(true).truncate(true).mode(0o600).open(&self.sealed_mark)?.sync_all()?;
             fs::File::open(self.sealed_mark.parent().unwrap_or(Path::new(".")))?.sync_all()
         };
-        write().map_err(|error| keyring_failed("cannot write", &self.sealed_mark, &error))
+        write().map_err(|error| keks::failed("cannot write", &self.sealed_mark, &error))
     }
 
     /// Whether the data directory says that the store has keys.
@@ -436,10 +436,6 @@ fn label_of(bucket: &Bucket) -> BucketLabel {
 
 fn other_kek(bucket: &Bucket) -> EngineError {
     EngineError::Other(format!("bucket {} is sealed under another KEK than the one given", bucket.name))
-}
-
-fn keyring_failed(what: &str, path: &Path, error: &dyn std::fmt::Display) -> EngineError {
-    EngineError::Other(format!("{what} {}: {error}", path.display()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! The KEKs: one wraps, all of them open. They come from the configuration, or from a file of
 //! several.
 
-use super::{keyring_failed, random};
 use crate::error::EngineError;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use object_format::Kek;
@@ -146,7 +145,7 @@ impl Source {
     /// # Errors
     /// [`EngineError::Other`] when it cannot be written.
     pub(super) fn make(&self) -> Result<Keks, EngineError> {
-        let secret = Zeroizing::new(random::<32>()?);
+        let secret = fresh()?;
         let file = FileOfOne { version: 1, kek: BASE64_STANDARD.encode(*secret) };
         let text = serde_json::to_string_pretty(&file).map_err(|error| self.unwritten(&error))?;
         let write = || {
@@ -184,8 +183,20 @@ impl Source {
     }
 
     fn unwritten(&self, error: &dyn std::fmt::Display) -> EngineError {
-        keyring_failed("cannot write", &self.file, error)
+        failed("cannot write", &self.file, error)
     }
+}
+
+/// 32 bytes from the operating system's generator.
+pub(super) fn fresh() -> Result<Zeroizing<[u8; 32]>, EngineError> {
+    let mut secret = Zeroizing::new([0; 32]);
+    getrandom::fill(&mut *secret).map_err(|error| EngineError::Other(format!("no randomness: {error}")))?;
+    Ok(secret)
+}
+
+/// What could not be done with a file of keys.
+pub(super) fn failed(what: &str, path: &Path, error: &dyn std::fmt::Display) -> EngineError {
+    EngineError::Other(format!("{what} {}: {error}", path.display()))
 }
 
 fn sync_directory(file: &Path) -> std::io::Result<()> {
@@ -194,11 +205,11 @@ fn sync_directory(file: &Path) -> std::io::Result<()> {
 
 /// The KEKs of a file; `None` when there is none.
 fn read_file(path: &Path) -> Result<Option<Keks>, EngineError> {
-    let unclear = |error: &dyn std::fmt::Display| keyring_failed("cannot understand", path, error);
+    let unclear = |error: &dyn std::fmt::Display| failed("cannot understand", path, error);
     let text = match fs::read_to_string(path) {
         Ok(text) => Zeroizing::new(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(keyring_failed("cannot read", path, &error)),
+        Err(error) => return Err(failed("cannot read", path, &error)),
     };
     #[derive(Deserialize)]
     struct Version {

@@ -75,7 +75,7 @@ impl Keyring {
     /// # Errors
     /// [`EngineError::Other`] when it cannot be written.
     pub(crate) fn add_kek(&self) -> Result<Arc<Kek>, EngineError> {
-        let kek = Arc::new(Kek::new(*Zeroizing::new(super::random::<32>()?)));
+        let kek = Arc::new(Kek::new(*super::keks::fresh()?));
         self.put(self.keks().with(kek.clone()))?;
         Ok(kek)
     }
