@@ -15,6 +15,7 @@ pub(crate) mod bucket;
 pub(crate) mod connector;
 pub(crate) mod endpoint;
 pub(crate) mod refusal;
+pub(crate) mod removals;
 pub(crate) mod settings;
 pub(crate) mod upload;
 
@@ -155,7 +156,7 @@ impl Backend for CloudBackend {
     }
 
     async fn delete(&self, name: &BlobName) -> Result<()> {
-        self.bucket.delete(&self.bucket.path(name)?).await
+        self.bucket.remove(self.bucket.path(name)?).await
     }
 
     fn list(&self, prefix: &str) -> BoxStream<'static, Result<Listed>> {
