@@ -381,7 +381,7 @@ impl Blobs {
         let shelf = self.pool.shelf().clone();
         self.pool
             .run(move |scratch| {
-                let started = std::time::Instant::now();
+                let started = tokio::time::Instant::now();
                 let codec = segment.coding.name();
                 let mut plain = shelf.take(segment.plain_len as usize);
                 match segment.coding {

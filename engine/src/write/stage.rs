@@ -30,7 +30,8 @@ use catalog::UploadId;
 use delta_codec::Effort;
 use futures::Stream;
 use object_format::SEGMENT_LEN;
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
+use tokio::time::Instant;
 
 mod body;
 pub(crate) mod content;
