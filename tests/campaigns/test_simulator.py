@@ -18,8 +18,9 @@ SEEDS = size(1000)
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_a_thousand_seeds_lose_nothing_and_each_mutant_is_found() -> None:
+    cargo = ["cargo", "test", "--locked", "-q", "--workspace", "--all-features", "--test", "simulate"]
     run = subprocess.run(
-        [*"cargo test --locked -q --workspace --all-features --test simulate -- --nocapture --test-threads=1".split()],
+        [*cargo, "--", "--nocapture", "--test-threads=1"],
         cwd=ROOT,
         env=os.environ | {"SIMULATOR_SEEDS": str(SEEDS)},
         capture_output=True,
