@@ -157,7 +157,7 @@ impl World {
         let id = self.moment;
         self.note(&format!("{id} asks {replica}: {} {key} {operation:?}", BUCKETS[bucket]));
         let answers = self.answers.clone();
-        let work = perform(engine, BUCKETS[bucket].to_owned(), key.clone(), operation.clone());
+        let work = Box::pin(perform(engine, BUCKETS[bucket].to_owned(), key.clone(), operation.clone()));
         let handle = self.replicas[replica].spawn(async move {
             let answer = work.await;
             answers.lock().unwrap_or_else(PoisonError::into_inner).push((id, answer));

@@ -115,11 +115,11 @@ impl World {
 
     /// Every key and version is read once more.
     fn read_everything(&mut self) {
-        for bucket in 0..BUCKETS.len() {
+        for (bucket, bucket_name) in BUCKETS.into_iter().enumerate() {
             let mut there = Vec::new();
             for key in self.keys() {
                 let asked = self.moment + 1;
-                let (name, to_read) = (BUCKETS[bucket].to_owned(), key.clone());
+                let (name, to_read) = (bucket_name.to_owned(), key.clone());
                 let answer =
                     self.within(0, "a read", |engine| operations::perform(engine, name, to_read, Operation::Get));
                 match answer {
@@ -129,13 +129,13 @@ impl World {
                     }
                     Some(Answer::Wrong(what)) => {
                         self.report.wrong += 1;
-                        self.remember(format!("{} {key}, at the end: {what}", BUCKETS[bucket]));
+                        self.remember(format!("{} {key}, at the end: {what}", bucket_name));
                     }
-                    other => self.unexpected(format!("{} {key}, at the end: {other:?}", BUCKETS[bucket])),
+                    other => self.unexpected(format!("{} {key}, at the end: {other:?}", bucket_name)),
                 }
             }
             let listed = self.well(1, "a listing", |engine| async move {
-                match engine.buckets.bucket(BUCKETS[bucket]).await? {
+                match engine.buckets.bucket(bucket_name).await? {
                     Some(bucket) => operations::listed(&engine, &bucket).await,
                     None => Ok(Vec::new()),
                 }
@@ -144,7 +144,7 @@ impl World {
             let listed: Option<Vec<String>> =
                 listed.map(|keys| keys.into_iter().filter(|key| key.starts_with("k-")).collect());
             if listed.as_ref() != Some(&there) {
-                self.unexpected(format!("{} lists {listed:?}, and there are {there:?}", BUCKETS[bucket]));
+                self.unexpected(format!("{} lists {listed:?}, and there are {there:?}", bucket_name));
             }
         }
         self.read_versions();

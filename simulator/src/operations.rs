@@ -108,7 +108,7 @@ pub(crate) async fn perform(engine: Arc<Engine>, bucket: String, key: String, op
         Ok(None) => return Answer::Wrong(format!("bucket {bucket} is not there")),
         Err(error) => return error.into(),
     };
-    act(&engine, &bucket, &key, operation).await.unwrap_or_else(Answer::from)
+    Box::pin(act(&engine, &bucket, &key, operation)).await.unwrap_or_else(Answer::from)
 }
 
 async fn act(
@@ -119,12 +119,14 @@ async fn act(
 ) -> Result<Answer, EngineError> {
     match operation {
         Operation::Put { content, if_absent, pause } => {
-            let staged = stage(engine, bucket, Destination::Object { key: key.into() }, content.bytes(), pause).await?;
+            let staged =
+                Box::pin(stage(engine, bucket, Destination::Object { key: key.into() }, content.bytes(), pause))
+                    .await?;
             let condition = if if_absent { Precondition::Absent } else { Precondition::None };
             let published = engine.publisher.publish(bucket, key, staged, facts_of(content), condition).await?;
             Ok(Answer::Written(published.reference()))
         }
-        Operation::Upload { content, parts } => upload(engine, bucket, key, content, parts).await,
+        Operation::Upload { content, parts } => Box::pin(upload(engine, bucket, key, content, parts)).await,
         Operation::Get => match engine.read.open_object(bucket, key).await? {
             None => Ok(Answer::Found(None)),
             Some(object) => read(engine, &object, None).await,
@@ -192,7 +194,8 @@ async fn stage(
         tokio::time::sleep(pause).await;
         Ok::<_, Infallible>(piece)
     });
-    let staged = engine.stager.stage(bucket, destination, Some(len), body.boxed(), ContentDigest::default()).await;
+    let staged = engine.stager.stage(bucket, destination, Some(len), body.boxed(), ContentDigest::default());
+    let staged = Box::pin(staged).await;
     staged.map_err(|error| match error {
         StoreError::Engine(error) => error,
         StoreError::Body(never) => match never {},
@@ -210,7 +213,7 @@ async fn upload(
     let bytes = content.bytes();
     for (number, part) in (1..).zip(bytes.chunks(bytes.len().div_ceil(parts))) {
         let destination = Destination::Part { key: key.into(), upload, number };
-        let staged = stage(engine, bucket, destination, part.to_vec(), Duration::ZERO).await?;
+        let staged = Box::pin(stage(engine, bucket, destination, part.to_vec(), Duration::ZERO)).await?;
         let facts = PartFacts { size: part.len() as u64, etag: format!("{number:032x}"), ..PartFacts::default() };
         engine.publisher.publish_part(bucket, PartName { key, upload, number }, staged, facts).await?;
     }

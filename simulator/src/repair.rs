@@ -69,7 +69,7 @@ impl World {
         let stores = replica.stores(&target, &metrics);
         let work = async {
             let stores = async { Ok(stores) };
-            recover(replica.config(), stores, &options, Arc::clone(&metrics), &|_, _| {}).await
+            Box::pin(recover(replica.config(), stores, &options, Arc::clone(&metrics), &|_, _| {})).await
         };
         let (done, took) = replica.command(&self.shared.clock, work);
         self.shared.clock.advance(took);

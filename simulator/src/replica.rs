@@ -138,7 +138,7 @@ impl Replica {
         let (start, metrics) = (self.start.clone(), Metrics::new());
         let (config, stores) = (self.config(), self.stores(&self.database, &metrics));
         runtime.spawn(async move {
-            let opened = match Engine::open(config, stores, metrics).await {
+            let opened = match Box::pin(Engine::open(config, stores, metrics)).await {
                 Ok(engine) => Start::Open(engine),
                 Err(error) => Start::Failed(error.to_string()),
             };
