@@ -18,7 +18,7 @@ pub(crate) struct Content {
 impl Content {
     /// The content of a number.
     pub(crate) fn of(number: u64) -> Self {
-        let mut dice = Dice::new(number, 0xc0ff_ee);
+        let mut dice = Dice::new(number, 0x00c0_ffee);
         let len = match dice.below(10) {
             0..3 => dice.between(HEAD_LEN as u64, 3_000),
             3..9 => dice.between(5_000, 40_000),

@@ -225,7 +225,7 @@ impl Backend for Link {
         if len.is_some_and(|len| len != stored_len) {
             return Err(BackendError::new(ErrorKind::Invalid, "the body has another length than announced"));
         }
-        let written = self.write(name, Bytes::from(bytes)).await;
+        let written = self.write(name, bytes).await;
         if self.store.mutant != Some(Mutant::ErrorIsSuccess) {
             written?;
         }
