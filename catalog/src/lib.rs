@@ -8,7 +8,7 @@
 //! [`SqliteCatalog`] is the catalog of one process, `PostgresCatalog` (behind the feature
 //! `postgres`) that of several. Rules, statements and schema are shared by all implementations
 //! (`relational`), and all of them pass one suite ([`conformance`], behind the feature of that
-//! name).
+//! name). `SimulatedCatalog` (behind the feature `simulated`) is the catalog of a simulation.
 
 mod admission;
 #[cfg(feature = "conformance")]
@@ -29,5 +29,7 @@ pub use mutation::Mutation;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresCatalog, PostgresOptions};
 pub use snapshot::{Exported, JournalMarks, TableRows, Value};
+#[cfg(feature = "simulated")]
+pub use sqlite::simulated::{Call, SimulatedCatalog, SimulatedDatabase, Weather};
 pub use sqlite::{ReadWork, Remains, SqliteCatalog, SqliteOptions, read_remains, set_aside};
 pub use types::*;

@@ -338,6 +338,7 @@ pub(crate) fn workers(foundation: &Foundation, paths: &Paths) -> Workers {
         catalog: catalog.clone(),
         blobs: blobs.clone(),
         pins: pins.clone(),
+        disks: disks.clone(),
         safety: safety.clone(),
         metrics: metrics.clone(),
     };

@@ -87,6 +87,7 @@ pub use recovery::{
 pub use report::{CELLS_MAX, PAGE_MAX, Page, Reports};
 pub use resources::{
     files::make_private_dir,
+    machine::{Machine, StandIn, stand_in},
     observe::{BackendMetrics, CatalogMetrics},
     reserves::{CatalogReserve, DISK_RESERVE_BYTES, Reserves, may_take_the_last},
 };
@@ -340,6 +341,7 @@ impl Engine {
         let mut said = None;
         loop {
             tokio::select! {
+                biased;
                 () = self.foundation.stopping.cancelled() => return,
                 _ = asked.tick() => {}
             }
@@ -374,6 +376,7 @@ impl Engine {
         let mut gauges = tokio::time::interval(GAUGES_EVERY);
         loop {
             tokio::select! {
+                biased;
                 () = stopping.cancelled() => return,
                 _ = gauges.tick() => {
                     self.refresh_gauges();

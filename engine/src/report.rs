@@ -28,8 +28,9 @@ use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
+use tokio::time::Instant;
 
 /// `bucket` of the gauges over all buckets without gauges of their own. No bucket is called so:
 /// names have no underscore.

@@ -6,6 +6,7 @@ mod access;
 mod answer;
 mod audit;
 mod calls;
+mod claims;
 mod clock;
 mod console;
 mod money;
@@ -16,17 +17,18 @@ mod routes;
 mod scope;
 mod session;
 mod sign_in;
+mod times;
 mod users;
 
 use access::Admitted;
 pub use access::{Access, Caller};
 pub use answer::{AdminError, Answer};
 use answer::{failed, json_answer, text};
-pub use audit::time_of as audit_time;
+use claims::Claims;
 pub use routes::{Call, ROOT, ROUTES};
 pub use scope::Scope;
 pub use session::SESSION_HEADER;
-use sign_in::Claims;
+pub use times::time_of as audit_time;
 
 use crate::{
     audit::{AuditLog, Entry, Kind},
@@ -139,7 +141,7 @@ impl AdminService {
     pub async fn write_down(&self, asked: Asked<'_>, status: StatusCode, change: Option<&str>) {
         let Asked { caller, who, method, path, query } = asked;
         let denied = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-        let (Some(audit), true) = (self.audit.get(), denied || *method != Method::GET) else { return };
+        let (Some(log), true) = (self.audit.get(), denied || *method != Method::GET) else { return };
         let (user, peer) = match caller {
             Caller::Owner => ("owner", None),
             Caller::Network(ends) => (who.unwrap_or(if denied { "" } else { "token" }), ends.peer),
@@ -151,7 +153,7 @@ impl AdminService {
         let action = action.filter(|action| matches!(*action, "pause" | "resume" | "cancel"));
         let entry = Entry::new(Kind::Admin, &op).with("method", method.as_str()).with("action", action);
         let entry = entry.with("change", change);
-        audit.record(entry.with("user", user).from_peer(peer).with("status", status.as_u16())).await;
+        log.record(entry.with("user", user).from_peer(peer).with("status", status.as_u16())).await;
     }
 
     /// Answers one request.
@@ -258,7 +260,7 @@ impl AdminService {
             let headers = answer.headers_mut();
             headers.insert(header::SET_COOKIE, opened.cookie);
             if signed_in {
-                headers.append(header::SET_COOKIE, sign_in::cookie(access, "", 0));
+                headers.append(header::SET_COOKIE, claims::cookie(access, "", 0));
             }
             return Ok(answer);
         }

@@ -14,12 +14,16 @@ use crate::{
         directory,
         endpoint::PlainHttp,
         not_set_up,
+        queue::Removals,
         settings::{Timeouts, TrustedCertificates, UploadOptions},
     },
 };
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use secrecy::{ExposeSecret, SecretString};
 use std::{path::PathBuf, sync::Arc};
+
+/// Most requests of one batch.
+const BATCH_NAMES_MAX: usize = 256;
 
 /// Where a container is and how it is reached.
 #[derive(Debug, Clone)]
@@ -115,8 +119,10 @@ impl AzureConfig {
             builder = builder.with_authority_host(authority.trim_end_matches('/').to_owned());
         }
         let store = self.credentials.apply(builder)?.build().map_err(not_set_up)?;
+        let store = Arc::new(store);
         CloudBackend::new(Bucket {
-            store: Arc::new(store),
+            removals: Some(Removals::new(store.clone(), BATCH_NAMES_MAX)),
+            store,
             unfinished: None,
             prefix: directory(&self.prefix),
             upload: self.upload,

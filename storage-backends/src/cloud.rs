@@ -14,7 +14,9 @@
 pub(crate) mod bucket;
 pub(crate) mod connector;
 pub(crate) mod endpoint;
+pub(crate) mod queue;
 pub(crate) mod refusal;
+mod removals;
 pub(crate) mod settings;
 pub(crate) mod upload;
 
@@ -155,7 +157,7 @@ impl Backend for CloudBackend {
     }
 
     async fn delete(&self, name: &BlobName) -> Result<()> {
-        self.bucket.delete(&self.bucket.path(name)?).await
+        self.bucket.remove(self.bucket.path(name)?).await
     }
 
     fn list(&self, prefix: &str) -> BoxStream<'static, Result<Listed>> {

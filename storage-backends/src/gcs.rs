@@ -96,6 +96,8 @@ impl GcsConfig {
         };
         CloudBackend::new(Bucket {
             store: Arc::new(builder.build().map_err(not_set_up)?),
+            // Its XML interface has no lists.
+            removals: None,
             unfinished: None,
             prefix: directory(&self.prefix),
             upload: self.upload,

@@ -13,8 +13,9 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
-    time::{Duration, Instant},
+    time::Duration,
 };
+use tokio::time::Instant;
 
 /// A backend whose requests are reported. Each request is reported once: when its call returns, or
 /// when its stream ends.

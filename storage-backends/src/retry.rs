@@ -18,8 +18,9 @@ use std::{
     future::Future,
     ops::Range,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
+use tokio::time::Instant;
 
 /// How often and how fast to repeat.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -103,8 +104,17 @@ impl<B> Retrying<B> {
 impl Repeats {
     /// A full budget; `observer` is told of every repetition.
     pub fn new(policy: RetryPolicy, observer: Arc<dyn Observer>) -> Self {
+        Self::jittered(policy, observer, Random::from_os())
+    }
+
+    /// The same whose pauses follow from a seed, for simulations.
+    pub fn seeded(policy: RetryPolicy, observer: Arc<dyn Observer>, seed: u64) -> Self {
+        Self::jittered(policy, observer, Random::seeded(seed))
+    }
+
+    fn jittered(policy: RetryPolicy, observer: Arc<dyn Observer>, jitter: Random) -> Self {
         let budget = Mutex::new(Budget::full(&policy, Instant::now()));
-        Self(Arc::new(Granting { policy, budget, jitter: Random::from_os(), observer }))
+        Self(Arc::new(Granting { policy, budget, jitter, observer }))
     }
 
     /// Calls until it succeeds, the error is not one that passes, or attempts, budget or time are

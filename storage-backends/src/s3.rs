@@ -19,16 +19,21 @@ use crate::{
         directory,
         endpoint::PlainHttp,
         not_set_up,
+        queue::Removals,
         settings::{Timeouts, TrustedCertificates, UploadOptions},
     },
 };
 use object_store::{
+    ClientOptions,
     aws::{AmazonS3Builder, Checksum},
     client::HttpConnector,
 };
 use requests::S3Requests;
 use std::sync::Arc;
 use unfinished::S3Uploads;
+
+/// Most names of one `DeleteObjects` request.
+const LIST_NAMES_MAX: usize = 1000;
 
 /// Where a bucket is and how it is reached.
 #[derive(Debug, Clone)]
@@ -99,9 +104,11 @@ impl S3Config {
         let exclusive = ExclusiveCreate::new();
         let requests = self.requests(Some(&exclusive))?;
         let store = requests.store.clone();
+        let in_lists = self.builder(None, true)?.build().map_err(not_set_up)?;
         let prefix = directory(&self.prefix);
         CloudBackend::new(Bucket {
             store: Arc::new(store),
+            removals: Some(Removals::new(Arc::new(in_lists), LIST_NAMES_MAX)),
             unfinished: Some(Box::new(S3Uploads { requests, prefix: prefix.clone() })),
             prefix,
             upload: self.upload,
@@ -124,17 +131,32 @@ impl S3Config {
     /// How the bucket is asked; `exclusive`: completions of uploads in parts create, and never
     /// replace.
     fn requests(&self, exclusive: Option<&ExclusiveCreate>) -> Result<S3Requests> {
+        let (connector, options) = self.connector(exclusive)?;
+        Ok(S3Requests {
+            store: self.builder(exclusive, false)?.build().map_err(not_set_up)?,
+            http: connector.connect(&options).map_err(not_set_up)?,
+            address: self.bucket_address(),
+            region: self.region.clone(),
+        })
+    }
+
+    fn connector(&self, exclusive: Option<&ExclusiveCreate>) -> Result<(Connector, ClientOptions)> {
         let plain = PlainHttp::for_endpoint(self.endpoint.as_deref(), self.allow_http)?;
         let options = client_options(self.timeouts, &self.trusted, plain.to_store);
-        let connector = || Connector { exclusive_completion: exclusive.cloned(), allow_http: plain.to_token_services };
+        Ok((Connector { exclusive_completion: exclusive.cloned(), allow_http: plain.to_token_services }, options))
+    }
+
+    /// A store that removes objects in lists, or each alone.
+    fn builder(&self, exclusive: Option<&ExclusiveCreate>, in_lists: bool) -> Result<AmazonS3Builder> {
+        let (connector, options) = self.connector(exclusive)?;
         let mut builder = AmazonS3Builder::new()
             .with_bucket_name(&self.bucket)
             .with_region(&self.region)
             .with_virtual_hosted_style_request(!self.path_style)
-            .with_disable_bulk_delete(true)
+            .with_disable_bulk_delete(!in_lists)
             .with_retry(no_retries())
-            .with_client_options(options.clone())
-            .with_http_connector(connector());
+            .with_client_options(options)
+            .with_http_connector(connector);
         if let Some(endpoint) = &self.endpoint {
             builder = builder.with_endpoint(self.address(endpoint));
         }
@@ -143,12 +165,7 @@ impl S3Config {
             S3Checksum::Crc64Nvme => builder.with_checksum_algorithm(Checksum::CRC64NVME),
             S3Checksum::None => builder,
         };
-        Ok(S3Requests {
-            store: self.credentials.apply(builder)?.build().map_err(not_set_up)?,
-            http: connector().connect(&options).map_err(not_set_up)?,
-            address: self.bucket_address(),
-            region: self.region.clone(),
-        })
+        self.credentials.apply(builder)
     }
 
     /// Where the bucket itself answers.

@@ -111,6 +111,11 @@ CAMPAIGNS = (
         (f"{HERE}/test_canaries.py",),
     ),
     Campaign("guessing", "one tenant guesses another's content", (f"{HERE}/test_guessing.py",)),
+    Campaign(
+        "simulator",
+        "three replicas die, stand still and race over a store and a database that fail; the database goes back",
+        (f"{HERE}/test_simulator.py",),
+    ),
     Campaign("collector", "every object is deleted, and collected at once", (f"{HERE}/test_collector.py",)),
     Campaign(
         "conversion",

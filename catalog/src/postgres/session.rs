@@ -4,7 +4,7 @@ use super::errors::{catalog_error, describe};
 use crate::{
     CatalogError, Result,
     relational::{
-        change::only,
+        change::{now_ms, only},
         session::{Lock, Row, Session, Statement, Value},
     },
     snapshot::TableRows,
@@ -206,6 +206,10 @@ impl Session for PostgresSession {
     async fn clock_ms(&mut self) -> Result<UnixMs> {
         let answers = self.run(vec![Statement::made(format!("SELECT {CLOCK_MS}"), vec![])]).await?;
         only(&answers, 0)?.int(0)
+    }
+
+    fn now_ms(&self) -> UnixMs {
+        now_ms()
     }
 
     async fn hand_over(&mut self, to: &mpsc::Sender<TableRows>, rows: TableRows) -> bool {

@@ -1,7 +1,7 @@
 //! Where every mutation enters, and what all of them have in common.
 
 use super::{
-    change::{Change, Decision, Import, Outcome, now_ms, only},
+    change::{Change, Decision, Import, Outcome, only},
     checksums,
     decide::decide,
     hooks, jobs,
@@ -10,7 +10,11 @@ use super::{
     session::{Lock, Session, Statement, statement},
     snapshot, verification, writers,
 };
-use crate::{CatalogError, Result, mutation::Mutation, types::Seq};
+use crate::{
+    CatalogError, Result,
+    mutation::Mutation,
+    types::{Seq, UnixMs},
+};
 
 /// Makes one change inside the session's transaction. After an error, or [`Outcome::Unchanged`],
 /// the caller rolls back to where it began.
@@ -51,7 +55,7 @@ async fn journaled<S: Session>(session: &mut S, mutation: &mut Mutation) -> Resu
     }
     let Decision { outcome, mut writes, charge } = decide(session, seq, mutation).await?;
     if !matches!(outcome, Outcome::Unchanged) {
-        writes.push(journal_row(seq, mutation)?);
+        writes.push(journal_row(seq, mutation, session.now_ms())?);
         writes.extend(charge.iter().flat_map(Charge::statements));
         let answers = session.run(writes).await?;
         if let Some(charge) = charge {
@@ -61,9 +65,9 @@ async fn journaled<S: Session>(session: &mut S, mutation: &mut Mutation) -> Resu
     Ok(outcome)
 }
 
-fn journal_row(seq: Seq, mutation: &Mutation) -> Result<Statement> {
+fn journal_row(seq: Seq, mutation: &Mutation, now_ms: UnixMs) -> Result<Statement> {
     let text = serde_json::to_string(mutation).map_err(|error| CatalogError::Other(error.to_string()))?;
-    let at_ms = mutation.at_ms().unwrap_or_else(now_ms);
+    let at_ms = mutation.at_ms().unwrap_or(now_ms);
     Ok(statement!(
         "INSERT INTO journal (seq, at_ms, mutation, checksum) VALUES ($1, $2, $3, $4)",
         seq,

@@ -60,6 +60,11 @@ pub(crate) trait Engine: Send + Sync + 'static {
         None
     }
 
+    /// This process's clock, for records only; nothing is decided by it.
+    fn now_ms(&self) -> UnixMs {
+        now_ms()
+    }
+
     /// Makes a change durable, or nothing.
     fn change(&self, change: Change) -> impl Future<Output = Result<Outcome>> + Send;
 
@@ -308,7 +313,7 @@ impl<E: Engine> Catalog for E {
     }
 
     async fn delete_bucket(&self, id: BucketId) -> Result<bool> {
-        changed(mutate(self, Mutation::DeleteBucket { bucket: id, now_ms: now_ms() }).await?)
+        changed(mutate(self, Mutation::DeleteBucket { bucket: id, now_ms: Engine::now_ms(self) }).await?)
     }
 
     async fn put_key(&self, key: WrappedKey) -> Result<()> {
@@ -447,7 +452,7 @@ impl<E: Engine> Catalog for E {
     }
 
     async fn abort(&self, bucket: BucketId, key: &str, id: UploadId, epoch: u32) -> Result<bool> {
-        let abort = Mutation::Abort { bucket, key: key.to_owned(), upload: id, epoch, now_ms: now_ms() };
+        let abort = Mutation::Abort { bucket, key: key.to_owned(), upload: id, epoch, now_ms: Engine::now_ms(self) };
         changed(mutate(self, abort).await?)
     }
 

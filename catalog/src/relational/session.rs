@@ -152,6 +152,9 @@ pub(crate) trait Session: Send {
     /// The clock that leases are measured with: the database's where several processes share it.
     fn clock_ms(&mut self) -> impl Future<Output = Result<UnixMs>> + Send;
 
+    /// This process's clock, for records only; nothing is decided by it.
+    fn now_ms(&self) -> UnixMs;
+
     /// Sends rows on to whoever waits for them, waiting in turn for room; false when nobody does.
     fn hand_over(&mut self, to: &mpsc::Sender<TableRows>, rows: TableRows) -> impl Future<Output = bool> + Send;
 

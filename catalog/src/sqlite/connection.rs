@@ -123,6 +123,10 @@ impl Session for SqliteSession {
         Ok(now_ms())
     }
 
+    fn now_ms(&self) -> UnixMs {
+        now_ms()
+    }
+
     async fn hand_over(&mut self, to: &mpsc::Sender<TableRows>, rows: TableRows) -> bool {
         // Reads run on blocking threads; nothing here may be pending.
         to.blocking_send(rows).is_ok()

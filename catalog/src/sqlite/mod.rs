@@ -14,6 +14,8 @@ mod options;
 mod ownership;
 mod readers;
 mod remains;
+#[cfg(feature = "simulated")]
+pub(crate) mod simulated;
 #[cfg(test)]
 mod tests;
 mod writer;

@@ -5,5 +5,6 @@
 mod cluster;
 mod journal_rows;
 mod postgres;
+mod simulated;
 mod sqlite;
 mod wire;

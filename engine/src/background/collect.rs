@@ -8,7 +8,7 @@
 
 use crate::{
     background::{
-        collection::{AT_ONCE, Collection},
+        collection::Collection,
         jobs::run::JobRun,
         soundness::Soundness,
         sweep::{Sweeper, or_refuse},
@@ -152,7 +152,7 @@ impl Collector {
                 };
                 (tombstone, purged)
             });
-            let mut purges = stream::iter(purges).buffer_unordered(AT_ONCE);
+            let mut purges = stream::iter(purges).buffer_unordered(self.sweeper.at_once(owned));
             while let Some((tombstone, purged)) = purges.next().await {
                 match purged {
                     Ok(true) => {

@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 /// Files that are removed at a time: their directories are flushed, and their rows committed,
 /// together.
 pub(crate) const AT_ONCE: usize = 64;
+/// The same where they go to a cloud in lists: as many as a backend is asked for at a time.
+pub(crate) const AT_ONCE_IN_LISTS: usize = 256;
+
 /// What one collection did.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Collection {

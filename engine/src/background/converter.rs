@@ -31,7 +31,8 @@ use crate::{
 use catalog::{BlobForm, BlobKey, BlobRow, BlobState, Catalog, Deferred, FormBytes, Heated, Seq};
 use delta_codec::Effort;
 use serde::{Deserialize, Serialize};
-use std::{collections::HashSet, sync::Arc, time::Instant};
+use std::{collections::HashSet, sync::Arc};
+use tokio::time::Instant;
 
 /// Blobs taken from the queue at a time.
 const BATCH: usize = 64;

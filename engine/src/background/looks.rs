@@ -4,8 +4,9 @@
 use catalog::Seq;
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
+use tokio::time::Instant;
 
 /// What passes over every row may take one two-hundredth of the time.
 const LOOK_SHARE: u32 = 200;

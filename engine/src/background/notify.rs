@@ -21,7 +21,10 @@ use crate::{
     deployment::writer::Writer,
     error::EngineError,
     metrics::Metrics,
-    resources::clock::{millis, now_ms},
+    resources::{
+        clock::{millis, now_ms},
+        machine::random,
+    },
 };
 use async_trait::async_trait;
 use catalog::{Catalog, CatalogError, JobLease, JobTake, Notice, NoticesDone, Seq};
@@ -34,9 +37,10 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Notices read, and taken away, at once.
@@ -121,6 +125,7 @@ impl Deliverer {
         let mut state = LaneState::default();
         loop {
             let looked = tokio::select! {
+                biased;
                 () = self.stopping.cancelled() => return,
                 looked = self.look(&webhook, &mut state) => looked,
             };
@@ -131,15 +136,18 @@ impl Deliverer {
             match looked {
                 // A bell that rang meanwhile has left its mark.
                 Look::Empty if self.alone => tokio::select! {
+                    biased;
                     () = self.stopping.cancelled() => return,
                     () = bell.notified() => {}
                 },
                 Look::Empty => tokio::select! {
+                    biased;
                     () = self.stopping.cancelled() => return,
                     () = bell.notified() => {}
                     () = tokio::time::sleep(LOOK_EVERY) => {}
                 },
                 Look::Again(rest) => tokio::select! {
+                    biased;
                     () = self.stopping.cancelled() => return,
                     () = tokio::time::sleep(rest) => {}
                 },
@@ -175,6 +183,7 @@ impl Deliverer {
         let lease = JobLease { name: row.name, fence: row.fence };
         let held = Held::since_now();
         let pass = tokio::select! {
+            biased;
             pass = self.pass(lane, &held) => pass,
             () = self.keep(&lease, &held) => return Ok(Look::Again(HELD_POLL)),
         };
@@ -345,7 +354,7 @@ fn concluded(pass: &Pass, state: &mut LaneState) -> Look {
 fn rest_after(failures: u32) -> Duration {
     let [first, longest] = REST;
     let whole = first.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(longest);
-    let chance = getrandom::u32().map_or(1.0, |chance| f64::from(chance) / f64::from(u32::MAX));
+    let chance = random().map_or(1.0, |chance| f64::from(u32::from_be_bytes(chance)) / f64::from(u32::MAX));
     whole.mul_f64(0.5 + chance / 2.0)
 }
 

@@ -38,6 +38,7 @@ impl Soundness {
     pub(crate) async fn proven(&self, token: &CancellationToken) -> Result<(), EngineError> {
         let mut finding = self.0.subscribe();
         let known = tokio::select! {
+            biased;
             () = token.cancelled() => return Err(EngineError::Stopped("the catalog is not verified yet")),
             known = finding.wait_for(|finding| *finding != Finding::Open) => known.map(|known| known.clone()),
         };
@@ -52,9 +53,10 @@ impl Soundness {
 impl Soundness {
     /// Verifies the catalog once.
     pub(crate) async fn verify(&self, catalog: &dyn Catalog, safety: &Safety, stopping: &CancellationToken) {
-        let began = std::time::Instant::now();
+        let began = tokio::time::Instant::now();
         let broken = loop {
             let verified = tokio::select! {
+                biased;
                 () = stopping.cancelled() => return,
                 verified = catalog.verify_storage() => verified,
             };
@@ -63,6 +65,7 @@ impl Soundness {
                 Err(catalog::CatalogError::Unavailable(why)) => {
                     tracing::warn!(why, "the catalog could not be verified yet; nothing is collected meanwhile");
                     tokio::select! {
+                        biased;
                         () = stopping.cancelled() => return,
                         () = tokio::time::sleep(RETRY_PAUSE) => {}
                     }

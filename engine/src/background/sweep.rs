@@ -13,7 +13,7 @@
 
 use crate::{
     background::{
-        collection::{AT_ONCE, Collection},
+        collection::{AT_ONCE, AT_ONCE_IN_LISTS, Collection},
         jobs::run::JobRun,
     },
     blobs::{
@@ -25,7 +25,7 @@ use crate::{
     error::EngineError,
     metrics::Metrics,
     recovery::{self, Safety, Suspects},
-    resources::clock::now_ms,
+    resources::{clock::now_ms, disks::Disks},
 };
 use catalog::{BlobKey, Catalog, TrashFile, UnixMs};
 use futures::{StreamExt, stream};
@@ -57,6 +57,7 @@ pub(crate) struct Sweeper {
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) blobs: Arc<Blobs>,
     pub(crate) pins: Arc<Pins>,
+    pub(crate) disks: Arc<Disks>,
     pub(crate) safety: Arc<Safety>,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -185,7 +186,7 @@ impl Sweeper {
                 };
                 (file, removed)
             });
-            let mut removals = stream::iter(removals).buffer_unordered(AT_ONCE);
+            let mut removals = stream::iter(removals).buffer_unordered(self.at_once(owned));
             while let Some((file, removed)) = removals.next().await {
                 match removed {
                     Ok(()) => {
@@ -203,6 +204,11 @@ impl Sweeper {
             run.progress(report.deleted_blobs + report.orphan_blobs, None);
         }
         Ok(())
+    }
+
+    /// How many files are removed at a time.
+    pub(crate) fn at_once(&self, owned: &BTreeSet<String>) -> usize {
+        if owned.iter().any(|backend| self.disks.is_local(backend)) { AT_ONCE } else { AT_ONCE_IN_LISTS }
     }
 
     /// Claims blobs for removal; those that somebody holds are left out.

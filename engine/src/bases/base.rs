@@ -23,7 +23,7 @@ use crate::{
 use catalog::{BlobForm, BlobKey, BlobRow, BlobState, Catalog, Content, Extent};
 use object_format::{BlobId, SEGMENT_LEN, ViewRange};
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     ops::Range,
     sync::Arc,
 };
@@ -44,7 +44,7 @@ pub(crate) struct BaseObject {
     /// Its key, for explanations.
     pub(crate) key: String,
     extents: Vec<(u64, Extent)>,
-    rows: HashMap<BlobKey, BlobRow>,
+    rows: BTreeMap<BlobKey, BlobRow>,
     /// Logical bytes.
     pub(crate) size: u64,
     /// What of it must not become a base.
@@ -176,7 +176,7 @@ impl Bases {
     ) -> Result<Option<BaseObject>, EngineError> {
         let Some(pin) = self.pins.pin(content.blobs.iter().map(|row| BlobId(row.id.0))) else { return Ok(None) };
         let usable = |row: &BlobRow| is_usable(row, bucket) && !avoid.contains(&row.id);
-        let rows: HashMap<BlobKey, BlobRow> =
+        let rows: BTreeMap<BlobKey, BlobRow> =
             content.blobs.into_iter().filter(usable).map(|row| (row.id, row)).collect();
         let mut start = 0;
         let mut extents = Vec::with_capacity(content.extents.len());
@@ -203,7 +203,7 @@ impl Bases {
         avoid: &Avoided,
     ) -> Result<Option<(Vec<ViewRange>, Vec<BlobRow>)>, EngineError> {
         let mut pieces: Vec<(BlobKey, Range<u64>)> = Vec::new();
-        let mut rows: HashMap<BlobKey, BlobRow> = HashMap::new();
+        let mut rows: BTreeMap<BlobKey, BlobRow> = BTreeMap::new();
         for (_, extent) in &base.extents {
             let Some(row) = base.rows.get(&extent.blob) else { return Ok(None) };
             if row.form == BlobForm::Whole {
@@ -255,7 +255,7 @@ impl Bases {
         Some(BaseObject {
             key,
             extents: vec![(0, extent)],
-            rows: HashMap::from([(row.id, row)]),
+            rows: BTreeMap::from([(row.id, row)]),
             size,
             avoid: Avoided::default(),
             _pin: pin,

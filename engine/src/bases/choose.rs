@@ -29,8 +29,8 @@ use serde::{Deserialize, Serialize};
 use std::{
     collections::HashSet,
     sync::{Arc, Mutex, PoisonError},
-    time::Instant,
 };
+use tokio::time::Instant;
 
 /// Keys looked at on either side of the new one.
 const NEIGHBOURS: usize = 48;

@@ -84,12 +84,13 @@ async fn write(
 ) {
     loop {
         let first = tokio::select! {
-            biased;
+           biased;
             first = hooks.recv() => first,
             () = closing.cancelled() => None,
         };
         let Some(first) = first else { return };
         tokio::select! {
+            biased;
             () = tokio::time::sleep(COMPANY) => {}
             () = closing.cancelled() => {}
         }

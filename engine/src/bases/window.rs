@@ -29,9 +29,10 @@ use std::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 
 /// How long a window waits for memory that others hold. What the same body holds it does not wait
 /// for here: `write/stage.rs`.

@@ -383,7 +383,7 @@ impl Blobs {
         let footprint_len = footprint.iter().map(|(_, range)| range.len() as u64).sum::<u64>();
         self.pool
             .run_on(u64::from(segment.plain_len) + footprint_len, move |scratch| {
-                let started = std::time::Instant::now();
+                let started = tokio::time::Instant::now();
                 let codec = segment.coding.name();
                 let mut plain = shelf.take(segment.plain_len as usize);
                 match segment.coding {

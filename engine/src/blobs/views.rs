@@ -17,7 +17,8 @@ use crate::{
 use deflate_view::{BaseBytes, Malformed, Opening, Run, SegmentView, joined};
 use futures::{StreamExt, TryStreamExt, future};
 use object_format::{Segment, ViewAddress, ViewRange, blob::segment_digest};
-use std::{ops::Range, sync::Arc, time::Instant};
+use std::{ops::Range, sync::Arc};
+use tokio::time::Instant;
 
 /// Ranges of a base that lie no farther apart are read as one.
 const GAP_READ: u64 = 128 << 10;

@@ -54,12 +54,7 @@ pub(crate) struct Opened {
 /// The epoch that the similarity secret of a bucket is wrapped as: no domain key has it.
 const SIMILARITY_EPOCH: u32 = 0;
 
-/// Bytes from the operating system's generator.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], EngineError> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|error| EngineError::Other(format!("no randomness: {error}")))?;
-    Ok(bytes)
-}
+pub(crate) use crate::resources::machine::random;
 
 /// One keyset blob, as named in its bucket's settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -119,6 +119,7 @@ impl Writer {
         let pause = (self.lease / 10).min(HEARTBEAT_MAX);
         loop {
             tokio::select! {
+                biased;
                 () = stopping.cancelled() => return,
                 () = self.suspected.notified() => {}
                 () = tokio::time::sleep(pause) => {}

@@ -7,8 +7,9 @@ use catalog::{BlobForm, BlobKey, BlobRow};
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
+use tokio::time::Instant;
 
 /// A counter is worth half after this long.
 const HALF_LIFE: Duration = Duration::from_secs(600);

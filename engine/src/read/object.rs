@@ -30,9 +30,9 @@ use std::{
     collections::{HashMap, VecDeque},
     ops::Range,
     sync::Arc,
-    time::Instant,
 };
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// Pieces that are fetched and decoded ahead of the client.
 const PIECES_AHEAD: usize = 4;

@@ -9,8 +9,9 @@ use std::{
         LazyLock, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
+use tokio::time::Instant;
 
 /// How long an entry is believed.
 const BELIEVED: Duration = Duration::from_millis(200);

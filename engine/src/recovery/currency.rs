@@ -14,9 +14,10 @@
 use crate::{deployment::ownership::Places, metrics::Metrics};
 use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// What a write or a deletion rests on is no older than this.
 pub(super) const LOOK_MAX: Duration = Duration::from_secs(5);

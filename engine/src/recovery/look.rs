@@ -6,7 +6,7 @@ use super::{
     safety::Safety,
 };
 use crate::{deployment::ownership::Places, error::EngineError};
-use std::time::Instant;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 impl Safety {
@@ -141,6 +141,7 @@ impl Safety {
         let idle = IDLE_PER_REQUEST * requests;
         loop {
             tokio::select! {
+                biased;
                 () = stopping.cancelled() => return,
                 () = tokio::time::sleep(TICK) => {}
             }

@@ -13,11 +13,12 @@ use catalog::{Catalog, Seq};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
-    sync::{Arc, OnceLock, atomic::AtomicU32},
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicU32},
     time::Duration,
 };
 use storage_backends::{Backend, Reserve};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 /// The catalog's lineage, as its setting says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +43,46 @@ pub(super) struct Shipment {
     pub(super) seq: Seq,
 }
 
+/// Where they are waited for. Whoever came first is woken first.
+#[derive(Default)]
+pub(super) struct Rounds {
+    last: Mutex<Shipment>,
+    ended: Notify,
+}
+
+impl Rounds {
+    /// The last one that ended well.
+    pub(super) fn last(&self) -> Shipment {
+        *self.lock()
+    }
+
+    /// Another one ended well, and came up to `seq`.
+    pub(super) fn end(&self, seq: Seq) {
+        let mut last = self.lock();
+        *last = Shipment { number: last.number + 1, seq };
+        drop(last);
+        self.ended.notify_waiters();
+    }
+
+    /// Waits for one of which something holds.
+    pub(super) async fn wait_for(&self, holds: impl Fn(Shipment) -> bool) {
+        loop {
+            let mut ended = pin!(self.ended.notified());
+            // One that ends between the look and the wait is not missed.
+            ended.as_mut().enable();
+            if holds(self.last()) {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shipment> {
+        // Nothing panics while it holds the lock.
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Ships, backs up, and knows how far it is.
 pub(crate) struct Safety {
     pub(super) config: SafetyConfig,
@@ -57,7 +98,7 @@ pub(crate) struct Safety {
     /// What is kept on the backend's disk for when it is full.
     pub(super) reserve: OnceLock<Arc<Reserve>>,
     /// What the last shipment came to.
-    pub(super) shipped: watch::Sender<Shipment>,
+    pub(super) shipped: Rounds,
     /// Somebody waits for a shipment.
     pub(super) wanted: Notify,
     pub(super) currency: Currency,
@@ -110,7 +151,7 @@ impl Safety {
             shipping: tokio::sync::Mutex::new(()),
             backing_up: tokio::sync::Mutex::new(()),
             reserve: OnceLock::new(),
-            shipped: watch::Sender::default(),
+            shipped: Rounds::default(),
             wanted: Notify::new(),
             announced: AtomicU32::new(0),
             sealed: AtomicU32::new(0),

@@ -6,7 +6,7 @@ use super::{
     currency::{Refusal, StaleReason},
     document::{LineageDocument, decode_journal, encode_journal},
     names::{Lineage, journal_name, lineage_name, sealed_lineage_name},
-    safety::{LINEAGE_SETTING, LineageSetting, Safety, Shipment},
+    safety::{LINEAGE_SETTING, LineageSetting, Safety},
 };
 use crate::{deployment::keyring::random, error::EngineError, resources::clock::now_ms};
 use catalog::{CatalogError, Gate, JournalEntry, JournalMarks, Seq};
@@ -67,7 +67,7 @@ impl Safety {
         self.check_not_refused()?;
         let outcome = self.ship().await;
         if let Ok(report) = &outcome {
-            self.shipped.send_modify(|round| *round = Shipment { number: round.number + 1, seq: report.seq });
+            self.shipped.end(report.seq);
         }
         if outcome.is_err() {
             self.metrics.journal_errors_total.inc();
@@ -199,35 +199,25 @@ impl Safety {
         let unknown =
             |why: String| CatalogError::Unknown(format!("committed, but not in the backend's journal: {why}"));
         let seq = self.catalog.last_seq().await.map_err(|error| unknown(error.to_string()))?;
-        let mut shipped = self.shipped.subscribe();
         // Rounds of before say nothing: the catalog may have gone back since, and its numbers with
         // it.
-        let before = shipped.borrow().number;
+        let before = self.shipped.last().number;
         self.wanted.notify_one();
         let done = async {
             loop {
                 let ended = tokio::time::timeout(
                     REFUSAL_EVERY,
-                    shipped.wait_for(|round| round.number > before && round.seq >= seq),
+                    self.shipped.wait_for(|round| round.number > before && round.seq >= seq),
                 );
                 match (ended.await, self.refusal()) {
-                    (Ok(ended), _) => return Ok(ended.map(|_| ())),
+                    (Ok(()), _) => return Ok(()),
                     (Err(_), Some(refusal)) => return Err(unknown(refusal.why)),
                     (Err(_), None) => {}
                 }
             }
         };
         let waited = tokio::time::timeout(ACKNOWLEDGE_WAIT, done).await;
-        let waited = match waited {
-            Ok(Err(refused)) => return Err(refused),
-            Ok(Ok(ended)) => Ok(ended),
-            Err(late) => Err(late),
-        };
-        match waited {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(unknown("the shipper has ended".into())),
-            Err(_) => Err(unknown("it takes too long".into())),
-        }
+        waited.unwrap_or_else(|_| Err(unknown("it takes too long".into())))
     }
 
     /// Ships in time until `stopping`.
@@ -235,6 +225,7 @@ impl Safety {
         let mut pause = self.pause();
         loop {
             tokio::select! {
+                biased;
                 () = stopping.cancelled() => return,
                 () = self.wanted.notified() => {}
                 () = tokio::time::sleep(pause) => {}

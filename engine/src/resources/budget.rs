@@ -29,10 +29,8 @@ use std::{
     sync::{Arc, OnceLock},
     time::Duration,
 };
-use tokio::{
-    sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore},
-    time::Instant,
-};
+use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 const UNIT: u64 = 16 << 10;
 /// How long a request waits for memory before it is told to slow down.

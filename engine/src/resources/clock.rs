@@ -1,13 +1,7 @@
 //! The time.
 
-use catalog::UnixMs;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// Milliseconds since 1970-01-01 UTC by this machine's clock. Orders nothing (I12).
-pub(crate) fn now_ms() -> UnixMs {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixMs::try_from(since.as_millis()).unwrap_or(UnixMs::MAX)
-}
+pub(crate) use super::machine::now_ms;
+use std::time::Duration;
 
 /// A duration in milliseconds, as the catalog has them.
 pub(crate) fn millis(duration: Duration) -> i64 {

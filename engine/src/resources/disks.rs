@@ -1,6 +1,10 @@
 //! How full the file systems are that this process writes to.
 
-use crate::{error::EngineError, metrics::Metrics, resources::reserves::Reserves};
+use crate::{
+    error::EngineError,
+    metrics::Metrics,
+    resources::{machine::blocking, reserves::Reserves},
+};
 use rustix::fs::{StatVfs, statvfs};
 use std::{
     collections::BTreeMap,
@@ -35,8 +39,7 @@ impl Disks {
     pub(crate) async fn measure(self: &Arc<Self>) {
         let disks = self.clone();
         // A network file system that hangs holds a thread that may wait, and no other.
-        let measured = tokio::task::spawn_blocking(move || disks.set_gauges());
-        if measured.await.is_err() {
+        if blocking(move || disks.set_gauges()).await.is_none() {
             tracing::warn!("disks could not be measured");
         }
     }

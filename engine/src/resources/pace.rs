@@ -2,8 +2,9 @@
 
 use std::{
     sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
+use tokio::time::Instant;
 
 /// What may be taken at once after a rest.
 const BURST: Duration = Duration::from_secs(1);

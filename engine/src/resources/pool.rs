@@ -3,7 +3,7 @@
 use crate::{
     error::EngineError,
     metrics::{Histogram, IntGauge, Metrics},
-    resources::buffers::Shelf,
+    resources::{buffers::Shelf, machine::is_made_up},
 };
 use bytes::Bytes;
 use delta_codec::{Decoder, Encoder};
@@ -16,8 +16,9 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
+use tokio::time::Instant;
 
 /// What a codec thread keeps between jobs.
 #[derive(Default)]
@@ -45,7 +46,8 @@ pub(crate) enum PoolKind {
 
 /// Threads for encoding, decoding, sealing; or for hashing.
 pub(crate) struct CodecPool {
-    threads: rayon::ThreadPool,
+    /// `None` on a machine that is made up: jobs run where they are asked for.
+    threads: Option<rayon::ThreadPool>,
     /// Smoothed time jobs wait before they run, in microseconds.
     queue_us: AtomicU64,
     busy: IntGauge,
@@ -71,13 +73,15 @@ impl CodecPool {
             PoolKind::Codec => ("codec", "busy"),
             PoolKind::Hash => ("hash", "hashing"),
         };
-        let threads = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(move |index| format!("{name}-{index}"))
-            .build()
-            .map_err(|error| EngineError::Other(format!("cannot start codec threads: {error}")))?;
+        let start = || {
+            rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .thread_name(move |index| format!("{name}-{index}"))
+                .build()
+                .map_err(|error| EngineError::Other(format!("cannot start codec threads: {error}")))
+        };
         Ok(Self {
-            threads,
+            threads: (!is_made_up()).then(start).transpose()?,
             queue_us: AtomicU64::new(0),
             worked_us: Arc::default(),
             shelf: Arc::default(),
@@ -88,7 +92,7 @@ impl CodecPool {
 
     /// How many threads it has.
     pub(crate) fn threads(&self) -> usize {
-        self.threads.current_num_threads()
+        self.threads.as_ref().map_or(1, rayon::ThreadPool::current_num_threads)
     }
 
     /// Where its decoded segments find buffers.
@@ -129,7 +133,7 @@ impl CodecPool {
         let queued = Instant::now();
         let waited = Arc::new(AtomicU64::new(0));
         let waited_by_job = waited.clone();
-        self.threads.spawn(move || {
+        let work = move || {
             let wait = queued.elapsed();
             waited_by_job.store(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
             if let Some(queue_seconds) = queue_seconds {
@@ -142,7 +146,11 @@ impl CodecPool {
             worked_us.fetch_add(u64::try_from(started.elapsed().as_micros()).unwrap_or(0), Ordering::Relaxed);
             // The receiver may be gone: a cancelled request no longer wants the answer.
             let _ = answer.send(outcome);
-        });
+        };
+        match &self.threads {
+            Some(threads) => threads.spawn(work),
+            None => work(),
+        }
         let outcome = receiver.await;
         self.smooth(waited.load(Ordering::Relaxed));
         match outcome {

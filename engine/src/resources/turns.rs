@@ -5,7 +5,7 @@
 //! Max-min fairness by turns; source: Bertsekas and Gallager, Data Networks, §6.5.2.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
@@ -23,7 +23,7 @@ pub(crate) struct Turns(Mutex<State>);
 struct State {
     /// Somebody has the turn.
     taken: bool,
-    parties: HashMap<Party, Standing>,
+    parties: BTreeMap<Party, Standing>,
 }
 
 #[derive(Default)]

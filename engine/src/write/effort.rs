@@ -11,8 +11,9 @@ use crate::config::{Compression, EffortSetting};
 use delta_codec::Effort;
 use std::{
     sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
+use tokio::time::Instant;
 
 /// A client that sends a segment faster than this is taken to need this long: a short queue is
 /// never worth storing content badly.

@@ -10,13 +10,11 @@ use crate::{
 };
 use delta_codec::{BaseRange, Effort, EncodeJob, Encoder, FootprintLimits, whole};
 use object_format::{Coding, ViewAddress, blob::segment_digest};
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering},
-    },
-    time::Instant,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU32, Ordering},
 };
+use tokio::time::Instant;
 
 /// Blobs a footprint may cross into beyond the codec's own ranges: the codec gets so many ranges
 /// less.

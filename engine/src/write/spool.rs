@@ -4,7 +4,12 @@
 //! Such a file has no name, lies in the data directory, and is sealed under a key that only this
 //! process's memory has (docs/decisions/0007-no-spool.md).
 
-use crate::{deployment::keyring::random, error::EngineError, metrics::Metrics, resources::budget::Arriving};
+use crate::{
+    deployment::keyring::random,
+    error::EngineError,
+    metrics::Metrics,
+    resources::{budget::Arriving, machine},
+};
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use bytes::Bytes;
 use std::{
@@ -201,8 +206,8 @@ fn unnamed_file(directory: &Path) -> io::Result<File> {
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, EngineError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    let done = done.map_err(|error| EngineError::Other(format!("spooling was cut off: {error}")))?;
+    let done = machine::blocking(work).await;
+    let done = done.ok_or_else(|| EngineError::Other("spooling was cut off".into()))?;
     done.map_err(|error| match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => EngineError::Full,
         _ => EngineError::Unavailable(format!("a body cannot be spooled: {error}")),

@@ -18,9 +18,15 @@ use crate::{
     config::{BucketSettings, Compression},
     error::{EngineError, StoreError},
     recovery::Safety,
-    resources::{budget::MemoryBudget, disks::Disks, md5_lanes::Md5Lanes, pool::CodecPool},
+    resources::{
+        budget::MemoryBudget,
+        disks::Disks,
+        md5_lanes::Md5Lanes,
+        pool::{CodecPool, HERE_LEN_MAX},
+    },
     write::{
         effort::{self, Trying},
+        encode::{SegmentPlan, Trials, encode_segment},
         parts::{PartsOf, PartsSeen},
         spool::Spool,
     },
@@ -29,22 +35,25 @@ use bytes::Bytes;
 use catalog::UploadId;
 use delta_codec::Effort;
 use futures::Stream;
-use object_format::SEGMENT_LEN;
-use std::{sync::Arc, time::Instant};
+use object_format::{BlobKind, SEGMENT_LEN};
+use std::sync::Arc;
+use tokio::time::Instant;
 
 mod body;
 pub(crate) mod content;
 pub(crate) mod encoding;
-mod short;
 mod views;
 
 pub use body::{BodyDigest, ContentDigest};
 use body::{BodyReader, HashLane};
 use content::StagedContent;
-use encoding::{Encoder, Encoding, Manner, Search, Target};
+use encoding::{Encoded, Encoder, Encoding, Manner, Search, Target, send_on};
 
 /// Memory beside a segment's bytes: tables, small buffers.
 const SEGMENT_OVERHEAD: u64 = 64 << 10;
+// A short body runs on no other thread.
+const _: () = assert!(DELTA_LEN_MIN <= HERE_LEN_MAX);
+
 /// Memory of a full segment while it is encoded.
 const SEGMENT_BYTES: u64 = 2 * SEGMENT_LEN as u64 + SEGMENT_OVERHEAD;
 
@@ -123,6 +132,54 @@ impl Stager {
         // What found a base has no need of those that came at the same time.
         content.deferred |= self.defer && resembles && content.base_outcome == BaseOutcome::None;
         Ok(staged)
+    }
+
+    /// The same of `len` bytes, too few for a base: they are read, hashed, encoded and sealed where
+    /// they arrive, because a longer body's task and threads would cost more than the work.
+    async fn stage_short<S, E, D>(
+        &self,
+        bucket: &BucketHandle,
+        trying: Trying,
+        len: u64,
+        body: S,
+        mut digest: D,
+    ) -> Result<Staged<D::Output>, StoreError<E>>
+    where
+        S: Stream<Item = Result<Bytes, E>> + Send + Unpin,
+        E: Send,
+        D: BodyDigest,
+    {
+        // One byte more, so that a body which is longer than it said is seen to be.
+        let room = usize::try_from(len + 1).unwrap_or(usize::MAX);
+        let arrived = BodyReader::new(body).fill(room, self.budget.arriving(), &self.spool).await?;
+        let bytes = 2 * arrived.len() as u64 + SEGMENT_OVERHEAD;
+        let permit = self.budget.acquire_as(bucket.party(), bytes).await?;
+        let plain = Arc::new(arrived.into_memory().await?);
+        let plain_len = plain.len() as u64;
+        if plain_len > len {
+            return Err(EngineError::TooLarge.into());
+        }
+        let encoder = &self.encoder;
+        let mut content = StagedContent::begin(encoder.writer.epoch(), bucket, BlobKind::Whole)?;
+        if !plain.is_empty() {
+            let how = SegmentPlan {
+                compression: bucket.settings.compression,
+                effort: trying.effort().unwrap_or(Effort::Fast),
+                region: None,
+                trials: Arc::<Trials>::default(),
+            };
+            let (bytes, metrics) = (plain.clone(), encoder.metrics.clone());
+            let encoded = encoder.pool.run_on(plain_len, move |scratch| {
+                digest.update(&bytes);
+                (digest, encode_segment(scratch, &bytes, &how, &metrics))
+            });
+            let (hashed, segment) = encoded.await?;
+            digest = hashed;
+            content = send_on(encoder, bucket, content, Encoded { segment, plain, permit, pins: None }).await?;
+        }
+        content.base_outcome = BaseOutcome::NotWanted;
+        let (digests, sha256) = digest.finish();
+        Ok(Staged { digests, sha256, plain_len, content })
     }
 
     fn arriving(&self, bucket: &BucketHandle, target: Target, search: Search, trying: Trying) -> Manner {

@@ -4,13 +4,11 @@ use super::{
     AdminService, ApiResult,
     answer::AdminError,
     calls::{count, number},
+    times::time_of,
 };
-use crate::{
-    audit::{AuditLog, Wanted, newest},
-    config::parse_duration,
-};
+use crate::audit::{AuditLog, Wanted, newest};
 use http::StatusCode;
-use s3_wire::{Query, timestamp};
+use s3_wire::Query;
 use serde_json::json;
 use std::{sync::Arc, time::SystemTime};
 
@@ -48,17 +46,6 @@ fn broke_off(error: tokio::task::JoinError) -> AdminError {
     AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
 }
 
-/// A time of a flag or parameter, as lines of the audit log write it.
-///
-/// # Errors
-/// It is neither a time nor how long ago one was.
-pub fn time_of(name: &str, text: &str, now: SystemTime) -> Result<String, String> {
-    let ago = || now.checked_sub(parse_duration(text)?);
-    let time = timestamp::parse_iso8601(text).or_else(ago);
-    time.map(timestamp::iso8601)
-        .ok_or_else(|| format!("{name} is a time such as 2026-11-24T13:00:00Z, or a duration such as 2h, not {text:?}"))
-}
-
 fn wanted(query: &Query, now: SystemTime) -> Result<Wanted, AdminError> {
     let text = |name| query.get(name).filter(|value| !value.is_empty()).map(str::to_owned);
     let time = |name| text(name).map(|text| time_of(name, &text, now).map_err(AdminError::invalid)).transpose();
@@ -76,6 +63,7 @@ fn wanted(query: &Query, now: SystemTime) -> Result<Wanted, AdminError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use s3_wire::timestamp;
 
     #[test]
     fn parameters_say_which_lines_are_wanted() {

@@ -5,70 +5,25 @@ use super::{
     AdminService,
     access::Access,
     answer::{AdminError, Answer, failed, text},
+    claims::{COOKIES, cookie},
     scope::Scope,
     session::{Opened, Sought},
 };
 use crate::{
-    oidc::{Identity, Oidc, SignInError},
+    oidc::{Oidc, SignInError},
     peers::Ends,
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts};
 use s3_wire::Query;
 use serde_json::{Value, json};
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant, SystemTime},
-};
+use std::{sync::Arc, time::SystemTime};
 
-/// The cookie that a browser carries between both ends of a sign-in, over plain HTTP and over TLS.
-/// It is sent with the navigation that the issuer causes, which a strict one would not be.
-const COOKIES: [&str; 2] = ["deltaweir-sign-in", "__Host-deltaweir-sign-in"];
-/// How long a page has to make a session of a sign-in.
-const CLAIMED_WITHIN: Duration = Duration::from_secs(60);
-/// Sign-ins that wait for their page; the oldest makes room.
-const WAITING_MAX: usize = 64;
 /// The page that the issuer sends browsers back to. It leads on by itself, so that what follows is
 /// asked for by a page of this origin.
 const PAGE: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>deltaweir</title>\
     <meta http-equiv=\"refresh\" content=\"0;url=/#/login?code=CODE\"><a href=\"/#/login?code=CODE\">Go on</a></html>\n";
 /// Nothing runs in that page, and nothing is loaded.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-/// People who signed in, until their page asks.
-#[derive(Default)]
-pub(super) struct Claims(Mutex<Vec<Waiting>>);
-
-struct Waiting {
-    code: String,
-    state: String,
-    who: Identity,
-    until: Instant,
-}
-
-impl Claims {
-    fn leave(&self, state: String, who: Identity) -> Result<String, getrandom::Error> {
-        let mut random = [0; 32];
-        getrandom::fill(&mut random)?;
-        let code = hex::encode(random);
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        waiting.retain(|waiting| waiting.until > now);
-        if waiting.len() >= WAITING_MAX {
-            waiting.remove(0);
-        }
-        waiting.push(Waiting { code: code.clone(), state, who, until: now + CLAIMED_WITHIN });
-        Ok(code)
-    }
-
-    /// Who left a code, once. A code that is claimed by another browser is gone as well.
-    fn claim(&self, code: &str, state: &str) -> Option<Identity> {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A code is as long as a key, and is looked up, not compared byte by byte with a known one.
-        let found = waiting.iter().position(|waiting| waiting.code == code)?;
-        let found = waiting.remove(found);
-        (found.state == state && found.until > Instant::now()).then_some(found.who)
-    }
-}
 
 impl AdminService {
     /// Lets people sign in by OpenID Connect from now on. The first issuer stays.
@@ -164,13 +119,6 @@ impl AdminService {
     }
 }
 
-/// The cookie of a sign-in, for so many seconds.
-pub(super) fn cookie(access: &Access, sealed: &str, seconds: u32) -> HeaderValue {
-    let (name, secure) = if access.is_tls() { (COOKIES[1], "; Secure") } else { (COOKIES[0], "") };
-    let cookie = format!("{name}={sealed}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
-    HeaderValue::from_str(&cookie).expect("base64 and words are a header value")
-}
-
 /// What a browser carries; empty when it carries nothing, or two.
 fn carried(headers: &HeaderMap) -> String {
     let pairs = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
@@ -199,19 +147,6 @@ fn refusal(error: SignInError) -> AdminError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_sign_in_is_claimed_once_and_by_its_own_browser() {
-        let claims = Claims::default();
-        let who = || Identity { name: "ann".into(), may_write: false };
-        let code = claims.leave("mine".into(), who()).unwrap();
-        assert_eq!(claims.claim("another", "mine"), None);
-        assert_eq!(claims.claim(&code, "mine"), Some(who()));
-        assert_eq!(claims.claim(&code, "mine"), None);
-        let code = claims.leave("mine".into(), who()).unwrap();
-        assert_eq!(claims.claim(&code, "yours"), None);
-        assert_eq!(claims.claim(&code, "mine"), None, "who guessed has spoiled it");
-    }
 
     #[test]
     fn one_cookie_counts_and_two_are_none() {

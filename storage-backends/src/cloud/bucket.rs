@@ -1,6 +1,6 @@
 //! What all calls to one bucket of a cloud share.
 
-use super::{connector::ExclusiveCreate, refusal::failure, settings::UploadOptions};
+use super::{connector::ExclusiveCreate, queue::Removals, refusal::failure, settings::UploadOptions};
 use crate::{BackendError, BlobName, ErrorKind, Listed, Repeats, Result, UnfinishedUploads};
 use object_store::{
     GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, list::PaginatedListStore, multipart::MultipartStore,
@@ -28,7 +28,9 @@ pub(crate) struct Bucket {
     /// Whether a listing lacks the object that is called exactly like the prefix, as `object_store`
     /// makes it for Azure.
     pub(crate) listing_lacks_the_prefix: bool,
-    /// What repeats the requests of uploads; without it none is.
+    /// Where the store takes lists of names to remove.
+    pub(crate) removals: Option<Removals>,
+    /// What repeats the requests of uploads and lists of removals; without it none is.
     pub(crate) repeats: OnceLock<Repeats>,
 }
 

@@ -3,6 +3,7 @@
 mod gateway;
 mod plain;
 mod refusals;
+mod removals;
 mod s3;
 mod scripted;
 mod wrappers;

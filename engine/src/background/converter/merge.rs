@@ -60,8 +60,8 @@ use std::{
     collections::{HashMap, HashSet},
     ops::Range,
     sync::{Arc, atomic::Ordering},
-    time::Instant,
 };
+use tokio::time::Instant;
 
 /// Versions looked at together.
 const PAGE: usize = 64;
@@ -382,6 +382,7 @@ impl Merger {
             let (pace, run) = (pace.clone(), run.clone());
             async move {
                 tokio::select! {
+                    biased;
                     () = run.token().cancelled() => run.check()?,
                     () = pace.take(bytes.len() as u64) => {}
                 }

@@ -10,11 +10,8 @@ use crate::{error::EngineError, resources::clock::now_ms};
 use catalog::{CatalogError, JobRow};
 use futures::FutureExt;
 use serde_json::{Value, json};
-use std::{
-    panic::AssertUnwindSafe,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use tokio::time::Instant;
 
 /// How long a run that was stopped may take to end by itself.
 const STOP_GRACE: Duration = Duration::from_secs(5);
@@ -51,6 +48,7 @@ impl Jobs {
             .map(|ended| ended.unwrap_or_else(|_| Err(EngineError::Other("the job panicked".into()))));
         tokio::pin!(work);
         let why = tokio::select! {
+            biased;
             ended = &mut work => return ended,
             why = run.keep(&self.stopping) => why,
         };

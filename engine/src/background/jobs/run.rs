@@ -7,9 +7,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// How long a lease lasts without being renewed.
@@ -187,6 +188,7 @@ impl Running {
         let mut renewed = Instant::now();
         loop {
             tokio::select! {
+                biased;
                 () = stopping.cancelled() => return Outcome::Interrupted,
                 () = self.token.cancelled() => return self.memory().why.unwrap_or(Outcome::Interrupted),
                 () = tokio::time::sleep(RENEW_EVERY) => {}

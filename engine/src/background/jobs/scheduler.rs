@@ -26,6 +26,7 @@ impl Jobs {
                 Err(error) => tracing::warn!(%error, "the catalog could not be queried for due jobs"),
             }
             tokio::select! {
+                biased;
                 () = self.stopping.cancelled() => return,
                 () = self.wake.notified() => {}
                 () = tokio::time::sleep(pause) => {}

@@ -32,6 +32,7 @@ impl ScrubPace {
         let spent = self.spent.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let Some(due) = self.bytes_per_second.and_then(|rate| due_after(spent, rate)) else { return };
         tokio::select! {
+            biased;
             () = tokio::time::sleep_until(self.began + due) => {}
             () = self.stop.cancelled() => {}
         }

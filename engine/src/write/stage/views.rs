@@ -29,8 +29,9 @@ use deflate_view::{
 use delta_codec::{Effort, EncodeJob, FootprintLimits, whole};
 use futures::StreamExt;
 use object_format::{BlobKind, Coding, SEGMENT_LEN, ViewAddress, blob::segment_digest};
-use std::{collections::HashSet, ops::Range, sync::Arc, time::Instant};
+use std::{collections::HashSet, ops::Range, sync::Arc};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 /// Memory beside the window: a unit with its text, base and matches, and the segments around it.
 const WORK_BYTES: u64 = 64 << 20;

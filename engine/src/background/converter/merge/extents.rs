@@ -4,7 +4,7 @@ use super::groups::{BlobShare, Piece};
 use crate::error::EngineError;
 use catalog::{BlobKey, BlobRow, Content, Extent};
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     ops::Range,
 };
 
@@ -37,7 +37,7 @@ pub(super) fn numbers_of(
     Ok((pieces, content.blobs.iter().map(source).collect()))
 }
 
-pub(super) fn rows_of<'c>(content: &'c Content, extents: &[Extent]) -> HashMap<BlobKey, &'c BlobRow> {
+pub(super) fn rows_of<'c>(content: &'c Content, extents: &[Extent]) -> BTreeMap<BlobKey, &'c BlobRow> {
     let named: HashSet<BlobKey> = extents.iter().map(|extent| extent.blob).collect();
     content.blobs.iter().filter(|row| named.contains(&row.id)).map(|row| (row.id, row)).collect()
 }

@@ -1,0 +1,317 @@
+//! A store that fails as network stores do: errors, throttling, lost answers, requests that arrive
+//! late or without their sender, cut and short bodies, torn listings.
+
+use crate::{
+    clock::{Clock, Trace},
+    dice::Dice,
+    weather::Mutant,
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+use storage_backends::{Backend, BackendError, BlobName, ByteStream, ErrorKind, Listed, PutReceipt, Result, collect};
+
+/// Most bytes of one blob here.
+const BLOB_BYTES_MAX: u64 = 64 << 20;
+/// Bytes that a body comes in.
+const PIECE_LEN: usize = 16 << 10;
+
+/// What happens to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fault {
+    /// A 500 before anything is done.
+    Refused,
+    /// A 503 before anything is done.
+    Throttled,
+    /// It is done, and the answer lost.
+    LostAnswer,
+    /// Its sender gives up, and it arrives later.
+    Late,
+    /// A body or listing breaks off with an error.
+    Cut,
+    /// A body breaks off without one.
+    Short,
+    /// A listing lacks some of what is there.
+    Torn,
+}
+
+/// How often each happens, in requests of a thousand.
+const RATES: [(Fault, u64); 7] = [
+    (Fault::Refused, 15),
+    (Fault::Throttled, 15),
+    (Fault::LostAnswer, 10),
+    (Fault::Late, 6),
+    (Fault::Cut, 10),
+    (Fault::Short, 6),
+    (Fault::Torn, 30),
+];
+
+/// The store's side.
+pub(crate) struct Store {
+    state: Mutex<State>,
+    clock: Arc<Clock>,
+    trace: Arc<Trace>,
+    calm: Arc<AtomicBool>,
+    mutant: Option<Mutant>,
+}
+
+struct State {
+    blobs: BTreeMap<BlobName, Bytes>,
+    /// Requests on their way whose senders do not wait any more, by when they arrive.
+    late: Vec<(i64, BlobName, Bytes)>,
+    dice: Dice,
+    faults: BTreeMap<Fault, u64>,
+    overwritten: u64,
+}
+
+impl Store {
+    pub(crate) fn new(
+        dice: Dice,
+        clock: Arc<Clock>,
+        trace: Arc<Trace>,
+        calm: Arc<AtomicBool>,
+        mutant: Option<Mutant>,
+    ) -> Arc<Self> {
+        let (blobs, late, faults) = Default::default();
+        let state = State { blobs, late, dice, faults, overwritten: 0 };
+        Arc::new(Self { state: Mutex::new(state), clock, trace, calm, mutant })
+    }
+
+    /// How a replica reaches it.
+    pub(crate) fn link(self: &Arc<Self>, replica: usize) -> Link {
+        Link { store: self.clone(), replica }
+    }
+
+    /// How often blobs were replaced by other bytes (I1: never).
+    pub(crate) fn overwritten(&self) -> u64 {
+        self.state().overwritten
+    }
+
+    /// How often requests failed.
+    pub(crate) fn faults(&self) -> u64 {
+        self.state().faults.values().sum()
+    }
+
+    /// Names that begin with `prefix`.
+    pub(crate) fn names(&self, prefix: &str) -> Vec<BlobName> {
+        self.arrivals();
+        self.state().blobs.keys().filter(|name| name.as_str().starts_with(prefix)).cloned().collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was late arrives when its time has come.
+    fn arrivals(&self) {
+        let now = self.clock.since_begin_ms();
+        let mut state = self.state();
+        let (come, later) = std::mem::take(&mut state.late).into_iter().partition(|(at, ..)| *at <= now);
+        state.late = later;
+        let come: Vec<(i64, BlobName, Bytes)> = come;
+        for (_, name, bytes) in come {
+            state.take(name, bytes);
+        }
+    }
+
+    /// Draws what happens to a request, and how long it takes.
+    fn meets(&self, replica: usize, op: &str, name: &str, possible: &[Fault]) -> (Option<Fault>, Duration) {
+        self.arrivals();
+        let mut state = self.state();
+        let ms = if state.dice.permille(15) { state.dice.between(200, 4000) } else { state.dice.between(1, 25) };
+        let number = state.dice.below(1000);
+        let mut end = 0;
+        let drawn = RATES.iter().find_map(|(fault, rate)| {
+            end += rate;
+            (number < end).then_some(*fault)
+        });
+        let met = drawn.filter(|fault| possible.contains(fault) && !self.calm.load(Ordering::Relaxed));
+        if let Some(fault) = met {
+            *state.faults.entry(fault).or_default() += 1;
+        }
+        drop(state);
+        self.trace.note(&self.clock, &format!("{replica} {op} {name} {met:?}"));
+        (met, Duration::from_millis(ms))
+    }
+}
+
+impl State {
+    /// Stores like a store that knows no conditions: what was there is replaced. Documents of
+    /// recovery may be: two who write the same rows seal them differently.
+    fn take(&mut self, name: BlobName, bytes: Bytes) {
+        let is_blob = name.as_str().starts_with("blobs/");
+        let before = self.blobs.insert(name, bytes.clone());
+        self.overwritten += u64::from(is_blob && before.is_some_and(|before| before != bytes));
+    }
+}
+
+fn refusal(op: &str, fault: Fault) -> BackendError {
+    let kind = if fault == Fault::Throttled { ErrorKind::Throttled } else { ErrorKind::Transient };
+    BackendError::new(kind, format!("simulated, {op}: {fault:?}"))
+}
+
+/// A write on its way: when its sender dies, it may arrive all the same.
+struct OnTheWay<'a> {
+    store: &'a Store,
+    what: Option<(BlobName, Bytes)>,
+}
+
+impl Drop for OnTheWay<'_> {
+    fn drop(&mut self) {
+        if let Some((name, bytes)) = self.what.take() {
+            let now = self.store.clock.since_begin_ms();
+            let mut state = self.store.state();
+            if state.dice.permille(500) {
+                let at = now + i64::try_from(state.dice.below(3000)).unwrap_or(0);
+                state.late.push((at, name, bytes));
+            }
+        }
+    }
+}
+
+/// The way from one replica to the store.
+#[derive(Clone)]
+pub(crate) struct Link {
+    store: Arc<Store>,
+    replica: usize,
+}
+
+impl Link {
+    async fn write(&self, name: &BlobName, bytes: Bytes) -> Result<()> {
+        use Fault::{Cut, Late, LostAnswer, Refused, Throttled};
+        let possible = [Refused, Throttled, LostAnswer, Late, Cut];
+        let (fault, takes) = self.store.meets(self.replica, "put", name.as_str(), &possible);
+        let mut way = OnTheWay { store: &self.store, what: Some((name.clone(), bytes.clone())) };
+        tokio::time::sleep(takes).await;
+        way.what = None;
+        match fault {
+            None | Some(LostAnswer) => self.store.state().take(name.clone(), bytes),
+            Some(Late) => {
+                let now = self.store.clock.since_begin_ms();
+                let mut state = self.store.state();
+                let at = now + i64::try_from(state.dice.between(1, 30_000)).unwrap_or(0);
+                state.late.push((at, name.clone(), bytes));
+            }
+            Some(_) => {}
+        }
+        fault.map_or(Ok(()), |fault| Err(refusal("put", fault)))
+    }
+
+    fn absence<T>(&self, op: &str, fault: Fault) -> Result<Option<T>> {
+        match self.store.mutant {
+            Some(Mutant::ErrorIsAbsence) => Ok(None),
+            _ => Err(refusal(op, fault)),
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for Link {
+    async fn put(&self, name: &BlobName, body: ByteStream, len: Option<u64>) -> Result<PutReceipt> {
+        let bytes = collect(body, BLOB_BYTES_MAX).await?;
+        let stored_len = bytes.len() as u64;
+        if len.is_some_and(|len| len != stored_len) {
+            return Err(BackendError::new(ErrorKind::Invalid, "the body has another length than announced"));
+        }
+        let written = self.write(name, bytes).await;
+        if self.store.mutant != Some(Mutant::ErrorIsSuccess) {
+            written?;
+        }
+        Ok(PutReceipt { stored_len })
+    }
+
+    async fn get(&self, name: &BlobName, range: Range<u64>) -> Result<Option<ByteStream>> {
+        let possible = [Fault::Refused, Fault::Throttled, Fault::LostAnswer, Fault::Cut, Fault::Short];
+        let (fault, takes) = self.store.meets(self.replica, "get", name.as_str(), &possible);
+        tokio::time::sleep(takes).await;
+        if let Some(fault @ (Fault::Refused | Fault::Throttled | Fault::LostAnswer)) = fault {
+            return self.absence("get", fault);
+        }
+        let Some(bytes) = self.store.state().blobs.get(name).cloned() else { return Ok(None) };
+        let range = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok()).map(|(from, to)| from..to);
+        let Some(wanted) = range.filter(|range| range.start <= range.end && range.end <= bytes.len()) else {
+            return Err(BackendError::new(ErrorKind::Invalid, format!("a range that does not lie inside {name}")));
+        };
+        let mut wanted = bytes.slice(wanted);
+        let end = match fault {
+            Some(fault) => {
+                let kept = self.store.state().dice.place(wanted.len().max(1));
+                wanted.truncate(kept);
+                (fault == Fault::Cut).then(|| Err(refusal("get", fault)))
+            }
+            None => None,
+        };
+        let pieces: Vec<Result<Bytes>> = (0..wanted.len())
+            .step_by(PIECE_LEN)
+            .map(|at| Ok(wanted.slice(at..wanted.len().min(at + PIECE_LEN))))
+            .collect();
+        Ok(Some(stream::iter(pieces.into_iter().chain(end)).boxed()))
+    }
+
+    async fn head(&self, name: &BlobName) -> Result<Option<u64>> {
+        let possible = [Fault::Refused, Fault::Throttled, Fault::LostAnswer];
+        let (fault, takes) = self.store.meets(self.replica, "head", name.as_str(), &possible);
+        tokio::time::sleep(takes).await;
+        if let Some(fault) = fault {
+            return self.absence("head", fault);
+        }
+        Ok(self.store.state().blobs.get(name).map(|bytes| bytes.len() as u64))
+    }
+
+    async fn delete(&self, name: &BlobName) -> Result<()> {
+        let possible = [Fault::Refused, Fault::Throttled, Fault::LostAnswer];
+        let (fault, takes) = self.store.meets(self.replica, "delete", name.as_str(), &possible);
+        tokio::time::sleep(takes).await;
+        if matches!(fault, None | Some(Fault::LostAnswer)) {
+            self.store.state().blobs.remove(name);
+        }
+        fault.map_or(Ok(()), |fault| Err(refusal("delete", fault)))
+    }
+
+    fn list(&self, prefix: &str) -> BoxStream<'static, Result<Listed>> {
+        let (link, prefix) = (self.clone(), prefix.to_owned());
+        let listed = async move {
+            let possible = [Fault::Refused, Fault::Throttled, Fault::Cut, Fault::Torn];
+            let (fault, takes) = link.store.meets(link.replica, "list", &prefix, &possible);
+            tokio::time::sleep(takes).await;
+            if let Some(fault @ (Fault::Refused | Fault::Throttled)) = fault {
+                return vec![Err(refusal("list", fault))];
+            }
+            let mut state = link.store.state();
+            let all: Vec<(BlobName, u64)> = state
+                .blobs
+                .iter()
+                .filter(|(name, _)| name.as_str().starts_with(&prefix))
+                .map(|(name, bytes)| (name.clone(), bytes.len() as u64))
+                .collect();
+            let cut = (fault == Some(Fault::Cut)).then(|| state.dice.place(all.len() + 1));
+            let mut items: Vec<Result<Listed>> = all
+                .into_iter()
+                .take(cut.unwrap_or(usize::MAX))
+                .filter(|_| fault != Some(Fault::Torn) || !state.dice.permille(300))
+                .map(|(name, stored_len)| Ok(Listed { name, stored_len, modified: Some(SystemTime::UNIX_EPOCH) }))
+                .collect();
+            items.extend(cut.map(|_| Err(refusal("list", Fault::Cut))));
+            items
+        };
+        stream::once(listed).flat_map(stream::iter).boxed()
+    }
+
+    async fn probe(&self) -> Result<()> {
+        let (fault, takes) = self.store.meets(self.replica, "probe", "", &[Fault::Refused]);
+        tokio::time::sleep(takes).await;
+        fault.map_or(Ok(()), |fault| Err(refusal("probe", fault)))
+    }
+}
