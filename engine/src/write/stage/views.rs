@@ -38,6 +38,9 @@ const WORK_BYTES: u64 = 64 << 20;
 /// Text of a unit: half of the most there can be. A short range costs half as much to read, and
 /// the stored form grows by one to four hundredths.
 const UNIT_TEXT_LEN_MAX: usize = 2 << 20;
+/// Ranges of the base's text that a unit copies from. Each opens up to a mebibyte that the unit may
+/// need little of, and adds a window to the segment: more of them make it larger and slower to read.
+const UNIT_RANGES_MAX: usize = 3;
 /// Bytes behind a segment that the cutter looks at.
 const LOOK_AHEAD: usize = AHEAD_LEN - UNIT_LEN_MAX;
 
@@ -328,7 +331,7 @@ fn delta_of(
         layout: &window.layout,
         target: &unit.text,
         effort,
-        limits: FootprintLimits::default(),
+        limits: FootprintLimits { ranges_max: UNIT_RANGES_MAX, ..FootprintLimits::default() },
         delta_len_max: usize::MAX,
     };
     let mut delta = Vec::new();
