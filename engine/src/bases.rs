@@ -1,6 +1,7 @@
 //! Content to differ from: what resembles what, which of it is chosen, and the windows of it that
 //! encoders see.
 
+pub(crate) mod account;
 pub(crate) mod base;
 pub(crate) mod choose;
 pub(crate) mod drift;

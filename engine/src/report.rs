@@ -12,7 +12,7 @@ pub use map::CELLS_MAX;
 
 use crate::{
     background::{looks::Looks, packs},
-    bases::choose::ChoiceAccount,
+    bases::account::ChoiceAccount,
     blobs::open::{Blobs, Manifest},
     bucket::Buckets,
     deployment::keyring::KeysetCopy,

@@ -377,12 +377,7 @@ fn run(arguments: Arguments) -> Outcome {
         }
         Command::Maintain(action) => show(json, &global.ask(maintain::call(&action)?)?, print::outline),
         Command::Policy { action } => show(json, &global.ask(policy::call(&action)?)?, policy::print),
-        Command::Keys { action } => {
-            let (call, print) = keys::call(&action);
-            let told = global.ask(call)?;
-            show(json, &told, print)?;
-            keys::verdict(&action, &told)
-        }
+        Command::Keys { action } => global.keys(&action),
         Command::Quota { action } => show(json, &global.ask(quota::call(&action)?)?, quota::print),
         Command::Recover { merge: _, from, accept_unsealed_until } => {
             let options = RecoveryOptions { accept_unsealed_until, ..recover::merge_options() };
@@ -477,6 +472,14 @@ impl Global {
         let asked = [("bucket", bucket), ("key", key), ("version", version.unwrap_or_default())];
         let told = self.ask(ask::Call::get("explain", &asked))?;
         show(self.json, &told, if all { print::outline } else { print::explanation })
+    }
+
+    /// Asks about the keys, prints the answer, and fails where it tells of a fault.
+    fn keys(&self, action: &keys::KeysAction) -> Outcome {
+        let (call, print) = keys::call(action);
+        let told = self.ask(call)?;
+        show(self.json, &told, print)?;
+        keys::verdict(action, &told)
     }
 
     /// One job: what it does, or what was done about it.

@@ -12,6 +12,7 @@
 
 use crate::{
     bases::{
+        account::{CandidateAccount, ChoiceAccount, Source},
         base::{Avoided, BaseObject, Bases, Placed, RegionOutcome},
         drift::Drift,
         key_order,
@@ -25,7 +26,6 @@ use crate::{
 use catalog::{BlobForm, BlobKey, BlobRow, HookQuery, Resembling};
 use delta_codec::Effort;
 use object_format::BlobId;
-use serde::{Deserialize, Serialize};
 use std::{
     collections::HashSet,
     sync::{Arc, Mutex, PoisonError},
@@ -47,60 +47,6 @@ const BASES_MAX: usize = 4;
 const JOINS_FROM: f64 = 0.08;
 /// Most base bytes fetched for a trial.
 const TRIAL_REACH: u64 = 16 << 20;
-
-/// How a candidate was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Source {
-    /// It is the key's previous version.
-    Version,
-    /// Its name is near.
-    Name,
-    /// It shares hooks.
-    Hooks,
-}
-
-impl Source {
-    /// Its name in metric labels.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Version => "version",
-            Self::Name => "name",
-            Self::Hooks => "hooks",
-        }
-    }
-}
-
-/// One candidate, as `explain` tells it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct CandidateAccount {
-    /// Its key when it was considered.
-    pub(crate) key: String,
-    /// How it was found.
-    pub(crate) source: Source,
-    /// The share of the region's head that is in it, as the sketches estimate it, in thousandths;
-    /// absent where they do not tell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) overlap_permille: Option<u32>,
-    /// What a delta of a sample took, in thousandths of what the sample took alone; absent without
-    /// a trial.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) trial_permille: Option<u32>,
-    /// Whether it was taken.
-    pub(crate) chosen: bool,
-}
-
-/// How a region's base was chosen: kept in the blob's manifest.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ChoiceAccount {
-    /// Where the region begins in the blob.
-    pub(crate) offset: u64,
-    /// How it ended.
-    pub(crate) outcome: BaseOutcome,
-    /// Who was considered, best first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) candidates: Vec<CandidateAccount>,
-}
 
 /// What a region differs from.
 pub(crate) struct Choice {

@@ -76,6 +76,12 @@ impl Stored {
     }
 }
 
+/// The series that whole content is the next one of.
+fn ended_by(after: BlobKey, choices: &[Arc<Choice>]) -> Vec<Between> {
+    let drifted_from = choices.iter().flat_map(|choice| choice.drifted_from.iter().copied());
+    drifted_from.map(|before| Between { before, after }).collect()
+}
+
 /// Finishes blobs, and removes those that came to nothing.
 pub(crate) struct Finisher {
     pub(crate) stager: Arc<Stager>,
@@ -151,12 +157,9 @@ impl Finisher {
         let (form, reason) =
             plan::form_of(&content.forms, bucket.settings.compression, content.base_outcome, content.plain_len);
         let regions: Vec<Vec<u32>> = sketches.iter().map(RegionSketch::hooks).collect();
-        let sketched = regions.iter().any(|hooks| !hooks.is_empty());
-        let hooks = sketched.then_some(BlobHooks { blob: row.id, regions });
-        let drifted_from = content.choices.iter().flat_map(|choice| choice.drifted_from.iter().copied());
-        let ends = drifted_from.map(|before| Between { before, after: row.id });
+        let hooks = regions.iter().any(|hooks| !hooks.is_empty()).then_some(BlobHooks { blob: row.id, regions });
         Ok(Stored {
-            ends: if bases.is_empty() { ends.collect() } else { Vec::new() },
+            ends: if bases.is_empty() { ended_by(row.id, &content.choices) } else { Vec::new() },
             extents: vec![Extent { blob: row.id, offset: 0, len: row.plain_len }],
             storage: StorageFacts {
                 form,

@@ -15,11 +15,12 @@ use crate::{
     oidc::Oidc,
     server::{AccessLog, Certificate, S3Service, Server},
     stores::open_engine,
-    webhooks::Webhooks,
+    webhooks::{WebhookConfig, Webhooks},
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use secrecy::SecretString;
 use std::{
+    collections::BTreeMap,
     io::IsTerminal as _,
     net::SocketAddr,
     path::Path,
@@ -114,9 +115,7 @@ async fn serve_once(
         opened => opened?,
     };
     server.bind_socket(&data)?;
-    if !config.webhooks.is_empty() {
-        engine.deliver_events(Arc::new(Webhooks::new(config.webhooks).map_err(Failure)?));
-    }
+    deliver_events(&engine, config.webhooks)?;
 
     let (root, printed_once) = match root::in_effect(config.root, !config.users.is_empty(), &data)? {
         Some(pair) => (Some(pair.credentials), pair.printed_once),
@@ -174,6 +173,13 @@ async fn serve_once(
     }
     tracing::info!(in_time, "stopped");
     Ok(if is_damaged { End::Damaged(listen) } else { End::Stopped })
+}
+
+fn deliver_events(engine: &Engine, webhooks: BTreeMap<String, WebhookConfig>) -> Outcome {
+    if !webhooks.is_empty() {
+        engine.deliver_events(Arc::new(Webhooks::new(webhooks).map_err(Failure)?));
+    }
+    Ok(())
 }
 
 /// The configured admin token, or the data directory's, which is made when there is none.

@@ -1,11 +1,7 @@
 //! A blob on its way: everything but its manifest.
 
 use crate::{
-    bases::{
-        choose::{Choice, ChoiceAccount},
-        plan::BaseOutcome,
-        similar::RegionSketch,
-    },
+    bases::{account::ChoiceAccount, choose::Choice, plan::BaseOutcome, similar::RegionSketch},
     blobs::{piece::BasePiece, pins::Pin, upload::Outlet},
     bucket::BucketHandle,
     deployment::keyring::random,

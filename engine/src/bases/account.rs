@@ -1,0 +1,58 @@
+//! How a base was chosen, as a blob's manifest keeps it and `explain` tells it.
+
+use crate::bases::plan::BaseOutcome;
+use serde::{Deserialize, Serialize};
+
+/// How a candidate was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Source {
+    /// It is the key's previous version.
+    Version,
+    /// Its name is near.
+    Name,
+    /// It shares hooks.
+    Hooks,
+}
+
+impl Source {
+    /// Its name in metric labels.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Version => "version",
+            Self::Name => "name",
+            Self::Hooks => "hooks",
+        }
+    }
+}
+
+/// One candidate, as `explain` tells it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CandidateAccount {
+    /// Its key when it was considered.
+    pub(crate) key: String,
+    /// How it was found.
+    pub(crate) source: Source,
+    /// The share of the region's head that is in it, as the sketches estimate it, in thousandths;
+    /// absent where they do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) overlap_permille: Option<u32>,
+    /// What a delta of a sample took, in thousandths of what the sample took alone; absent without
+    /// a trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) trial_permille: Option<u32>,
+    /// Whether it was taken.
+    pub(crate) chosen: bool,
+}
+
+/// How a region's base was chosen: kept in the blob's manifest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ChoiceAccount {
+    /// Where the region begins in the blob.
+    pub(crate) offset: u64,
+    /// How it ended.
+    pub(crate) outcome: BaseOutcome,
+    /// Who was considered, best first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) candidates: Vec<CandidateAccount>,
+}
