@@ -157,10 +157,11 @@ def main(arguments: list[str] | None = None) -> int:
         binary = find_binary(options.binary)
         with tempfile.TemporaryDirectory(prefix="goalbench-", dir=options.place) as scratch:
             place = Path(scratch)
-            with Deltaweir(binary, place / "store", {STORE: BucketSettings("off", "off")}) as store:
+            store = Deltaweir(binary, place / "store", {STORE: BucketSettings("off", "off")})
+            with store:
                 store.ensure_bucket(STORE)
-                extra = cloud_of(store)
-                with Deltaweir(binary, place / "server", {}, extra_configuration=extra) as server:
+                server = Deltaweir(binary, place / "server", {}, extra_configuration=cloud_of(store))
+                with server:
                     server.ensure_bucket(BUCKET)
                     print(render(list(rows(store, server, place, options.idle_s))), end="")
     except (TargetError, AdminError, StudyError, OSError) as error:

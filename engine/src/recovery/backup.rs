@@ -136,13 +136,14 @@ impl Safety {
     }
 
     /// Removes backups past their retention, but never the newest; journal blobs that no kept
-    /// backup needs; lineages that are over.
+    /// backup needs; lineages that are over. The catalog may go back meanwhile, so each removal asks
+    /// whether it may go on.
     async fn clean(&self, lineage: Lineage) -> Result<(u64, u64), EngineError> {
         let before = now_ms() - i64::try_from(self.config.backup_retention.as_millis()).unwrap_or(i64::MAX / 4);
         let names = self.vault.backup_names("backup/").await?;
         let newest = self.vault.newest_backup(lineage).await?;
-        let mut removed = 0;
-        let mut kept = BTreeSet::new();
+        let mut removed = BTreeSet::new();
+        let mut kept = BTreeSet::from_iter(newest);
         for name in names {
             let taken_ms = match self.vault.index(&name).await {
                 Ok(index) => index.taken_ms,
@@ -156,9 +157,12 @@ impl Safety {
                 kept.insert(name);
                 continue;
             }
+            self.may_delete().await?;
             self.remove_backup(&name).await?;
-            removed += 1;
+            removed.insert(name);
         }
+        // A listing may lack some of what is there: parts and journal go on the word of two.
+        kept.extend(self.vault.backup_names("backup/").await?.into_iter().filter(|name| !removed.contains(name)));
         self.remove_unfinished(&kept).await?;
         let mut removed_journal_blobs = 0;
         for past in self.vault.lineages().await? {
@@ -168,13 +172,13 @@ impl Safety {
                 None if past < lineage => i64::MAX,
                 None => 0,
             };
-            removed_journal_blobs += self.remove_journal(past, needed_from).await?;
+            removed_journal_blobs += self.remove_journal(past, needed_from, past == lineage).await?;
             if oldest.is_none() && past < lineage {
                 self.vault.backend().delete(&lineage_name(past)?).await?;
                 self.vault.backend().delete(&sealed_lineage_name(past)?).await?;
             }
         }
-        Ok((removed, removed_journal_blobs))
+        Ok((removed.len() as u64, removed_journal_blobs))
     }
 
     /// The index goes first: what is half removed is no backup.
@@ -200,17 +204,35 @@ impl Safety {
         Ok(())
     }
 
-    /// Backups begin where a blob ends, so a blob that begins before one ends before it.
-    async fn remove_journal(&self, lineage: Lineage, needed_from: i64) -> Result<u64, EngineError> {
+    /// Backups begin where a blob ends, so a blob that begins before one ends before it. Of the
+    /// catalog's own lineage nothing goes that the catalog has not: where it has gone back since the
+    /// backup, this journal is all that shows it.
+    async fn remove_journal(&self, lineage: Lineage, needed_from: i64, is_own: bool) -> Result<u64, EngineError> {
+        let names = self.vault.listed(&format!("journal/{lineage}/")).await?;
+        let firsts = names.iter().filter_map(|name| name.as_str().rsplit('/').next().and_then(journal_first));
+        let mut firsts = Vec::from_iter(firsts.filter(|first| *first < needed_from));
+        firsts.sort_unstable();
+        let ends = firsts.iter().skip(1).copied().chain([needed_from]);
         let mut removed = 0;
-        for name in self.vault.listed(&format!("journal/{lineage}/")).await? {
-            let first = name.as_str().rsplit('/').next().and_then(journal_first);
-            if let Some(first) = first.filter(|first| *first < needed_from) {
-                self.vault.backend().delete(&journal_name(lineage, first)?).await?;
-                removed += 1;
+        for (first, end) in firsts.iter().copied().zip(ends) {
+            self.may_delete().await?;
+            if is_own && self.catalog.last_seq().await? < end - 1 {
+                tracing::warn!(first, "a journal blob holds what the catalog has not; it is left alone");
+                break;
             }
+            self.vault.backend().delete(&journal_name(lineage, first)?).await?;
+            removed += 1;
         }
         Ok(removed)
+    }
+}
+
+#[cfg(test)]
+impl Safety {
+    /// Cleans up the journal as after a backup that made what stands before `needed_from` needless.
+    pub(crate) async fn remove_journal_before(&self, needed_from: i64) -> Result<u64, EngineError> {
+        let lineage = self.ensure_lineage().await?;
+        self.remove_journal(lineage, needed_from, true).await
     }
 }
 

@@ -154,6 +154,30 @@ async fn a_database_that_goes_back_while_a_blob_is_shipped_loses_no_row_of_what_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_goes_back_while_a_backup_cleans_up_keeps_the_journal_that_shows_it() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("off").await;
+    let mut numbers = Vec::new();
+    for key in ["before", "after"] {
+        deployment.put(&bucket, key, &content(9000, 1)).await;
+        deployment.engine.ship_journal().await.expect("shipped");
+        numbers.push(deployment.engine.catalog().last_seq().await.expect("a number"));
+        if key == "before" {
+            collecting::copy_of_catalog(deployment.dir.path());
+        }
+    }
+    collecting::put_back(deployment.dir.path(), &deployment.dir.path().join("copy.sqlite"));
+    let removed = deployment.engine.foundation.safety.remove_journal_before(numbers[1] + 1).await;
+    assert!(removed.expect("may be removed") > 0, "what the catalog has may go");
+    let place = deployment.dir.path().join("blobs");
+    let backend = LocalBackend::open(place, LocalOptions::default()).await.expect("opens");
+    let left: Vec<_> = backend.list("journal/").try_collect().await.expect("listed");
+    assert_eq!(left.len(), 1, "{left:?}");
+    let first = left[0].name.as_str().rsplit('/').next().and_then(|first| i64::from_str_radix(first, 16).ok());
+    assert_eq!(first, Some(numbers[0] + 1), "it follows what the catalog has");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_older_copy_is_refused_at_the_start_also_after_it_has_caught_up_in_numbers() {
     let (blobs, primary, standby) = split(Duration::from_secs(3600), "off", &["before"]).await;
     for number in 0..20 {

@@ -30,13 +30,13 @@ fn list_of_removals(head: &str) -> bool {
     head.starts_with("post /bucket?delete ")
 }
 
-/// What a list did: everything but these names.
+/// What a list did: everything but these names. S3 names what is gone as well; one will do.
 fn removed_all_but(names: &[&str]) -> Answer {
     let errors: String = names
         .iter()
         .map(|name| format!("<Error><Key>{name}</Key><Code>AccessDenied</Code><Message>scripted</Message></Error>"))
         .collect();
-    answer("200 OK", &[], format!("<DeleteResult>{errors}</DeleteResult>"))
+    answer("200 OK", &[], format!("<DeleteResult><Deleted><Key>blobs/0</Key></Deleted>{errors}</DeleteResult>"))
 }
 
 /// How many lists, and how many single names, a store was asked for.
