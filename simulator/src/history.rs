@@ -1,5 +1,5 @@
-//! What clients did and were told, and whether some order of it explains every answer: each key is a
-//! register, and histories of one key are checked as Wing and Gong do (*Testing and Verifying
+//! What clients did and were told, and whether some order of it explains every answer: each key is
+//! a register, and histories of one key are checked as Wing and Gong do (*Testing and Verifying
 //! Concurrent Objects*, 1993), with states that were visited remembered (Lowe, 2017).
 
 use std::collections::{BTreeSet, HashSet};

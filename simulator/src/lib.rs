@@ -9,8 +9,9 @@
 //! ```
 //!
 //! The engines are the real ones. What they take from a machine (time, chance, threads) is handed
-//! in through [`engine::stand_in`]. At the end every answer that a client got has to be explained by
-//! some order of what was done, everything acknowledged has to be there, and nothing may be left.
+//! in through [`engine::stand_in`]. At the end every answer that a client got has to be explained
+//! by some order of what was done, everything acknowledged has to be there, and nothing may be
+//! left.
 
 mod asked;
 mod clients;

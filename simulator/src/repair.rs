@@ -10,8 +10,8 @@ use std::sync::Arc;
 const ATTEMPTS: usize = 40;
 
 impl World {
-    /// Ends every process and merges. Where nothing that was shipped was lost with the database there
-    /// is nothing to merge.
+    /// Ends every process and merges. Where nothing that was shipped was lost with the database
+    /// there is nothing to merge.
     pub(crate) fn repair(&mut self) {
         self.note("the operator merges");
         for number in 0..self.replicas.len() {

@@ -29,8 +29,8 @@ pub struct Report {
     pub wrong: u64,
     /// Keys whose answers no order explains.
     pub disorder: u64,
-    /// Whatever else must not be: damage where there is none, broken rules of the catalog, a listing
-    /// that contradicts reads, a deployment that does not come back.
+    /// Whatever else must not be: damage where there is none, broken rules of the catalog, a
+    /// listing that contradicts reads, a deployment that does not come back.
     pub unexpected: u64,
     /// Blobs in the store that nobody needs, after everything was collected.
     pub orphans: u64,

@@ -1,8 +1,8 @@
-//! Runs seeds, one of them twice to see that it is the same run, and each bug on purpose until it is
-//! found. Prints a line of JSON.
+//! Runs seeds, one of them twice to see that it is the same run, and each bug on purpose until it
+//! is found. Prints a line of JSON.
 //!
-//! `SIMULATOR_SEEDS` and `SIMULATOR_FIRST` say how many seeds, from which on; `SIMULATOR_SECONDS` how
-//! long each is simulated. `SIMULATOR_TRACE` names a file for the trace of the first one.
+//! `SIMULATOR_SEEDS` and `SIMULATOR_FIRST` say how many seeds, from which on; `SIMULATOR_SECONDS`
+//! how long each is simulated. `SIMULATOR_TRACE` names a file for the trace of the first one.
 
 use simulator::{Mutant, Outcome, Plan, Report, run};
 use std::{env, time::Duration};

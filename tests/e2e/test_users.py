@@ -213,7 +213,7 @@ def test_a_lost_keyring_costs_the_accounts_and_not_the_users_of_the_file(new_ser
     server.stop()
     (server.data / "keyring.json").unlink()
     server.start()
-    assert "are sealed under a KEK that is gone" in server.log.read_text()
+    assert "are sealed under a lost KEK" in server.log.read_text()
     carol = s3_client(server.endpoint, "AKIACAROL", "carols-secret-key")
     carol.create_bucket(Bucket="bucket")
     assert [user["name"] for user in users(server, "list")["users"]] == ["carol"]

@@ -12,7 +12,8 @@ use std::{
 /// Rows of such a read, at most; one with more is asked again on a blocking thread.
 pub(super) const ROWS_MAX: usize = 64;
 
-/// So many slow ones in a row are no accident: what is slow waited for the disk, or for a processor.
+/// So many slow ones in a row are no accident: what is slow waited for the disk, or for a
+/// processor.
 const SLOW_MAX: u32 = 2;
 
 /// After that, reads are tried on the asking thread for this part of the time.

@@ -331,8 +331,8 @@ impl Converter {
         Ok(changed)
     }
 
-    /// Encodes anew what differs from a base that its series has drifted from: over that one and the
-    /// one that came after it, most of it is found in one of the two.
+    /// Encodes anew what differs from a base that its series has drifted from: over that one and
+    /// the one that came after it, most of it is found in one of the two.
     async fn fill_between(self: &Arc<Self>, round: &mut Round<'_>) -> Result<(), EngineError> {
         let ends = self.reencoder.bases.ends();
         while let Some(between) = ends.next() {

@@ -131,8 +131,8 @@ impl Bases {
         &self.windows
     }
 
-    /// Compares what the base's own deltas took with what their bases took, and with what all deltas
-    /// of these took. Gives these bases, too.
+    /// Compares what the base's own deltas took with what their bases took, and with what all
+    /// deltas of these took. Gives these bases, too.
     pub(crate) async fn drift_of(&self, base: &BaseObject) -> Result<(Drift, Vec<BlobKey>), EngineError> {
         let mut deltas = StoredShare::default();
         let mut bases: Vec<BlobKey> = Vec::new();

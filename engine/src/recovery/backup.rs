@@ -136,8 +136,8 @@ impl Safety {
     }
 
     /// Removes backups past their retention, but never the newest; journal blobs that no kept
-    /// backup needs; lineages that are over. The catalog may go back meanwhile, so each removal asks
-    /// whether it may go on.
+    /// backup needs; lineages that are over. The catalog may go back meanwhile, so each removal
+    /// asks whether it may go on.
     async fn clean(&self, lineage: Lineage) -> Result<(u64, u64), EngineError> {
         let before = now_ms() - i64::try_from(self.config.backup_retention.as_millis()).unwrap_or(i64::MAX / 4);
         let names = self.vault.backup_names("backup/").await?;
@@ -205,8 +205,8 @@ impl Safety {
     }
 
     /// Backups begin where a blob ends, so a blob that begins before one ends before it. Of the
-    /// catalog's own lineage nothing goes that the catalog has not: where it has gone back since the
-    /// backup, this journal is all that shows it.
+    /// catalog's own lineage nothing goes that the catalog has not: where it has gone back since
+    /// the backup, this journal is all that shows it.
     async fn remove_journal(&self, lineage: Lineage, needed_from: i64, is_own: bool) -> Result<u64, EngineError> {
         let names = self.vault.listed(&format!("journal/{lineage}/")).await?;
         let firsts = names.iter().filter_map(|name| name.as_str().rsplit('/').next().and_then(journal_first));

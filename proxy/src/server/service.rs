@@ -145,8 +145,8 @@ impl S3Service {
             Box::pin(self.operate(peer, &parts, &mut body, &mut record)).await
         };
         if result.is_err() {
-            // What is left is to wait for its turn to be told, and for the rest of its body. Neither
-            // keeps anybody else out (C141).
+            // What is left is to wait for its turn to be told, and for the rest of its body.
+            // Neither keeps anybody else out (C141).
             record.give_place_back();
         }
         let result = self.slow_down_failures(peer, result).await;

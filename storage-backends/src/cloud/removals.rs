@@ -5,8 +5,8 @@
 //! delete ─► queue ─► the first one goes alone; what waits meanwhile goes as one list ─► each is told what became of its own
 //! ```
 //!
-//! An answer about a single name of a list says too little to be believed (I10): what a list did not
-//! remove is asked for alone.
+//! An answer about a single name of a list says too little to be believed (I10): what a list did
+//! not remove is asked for alone.
 
 use super::{
     bucket::Bucket,

@@ -39,7 +39,8 @@ const WORK_BYTES: u64 = 64 << 20;
 /// the stored form grows by one to four hundredths.
 const UNIT_TEXT_LEN_MAX: usize = 2 << 20;
 /// Ranges of the base's text that a unit copies from. Each opens up to a mebibyte that the unit may
-/// need little of, and adds a window to the segment: more of them make it larger and slower to read.
+/// need little of, and adds a window to the segment: more of them make it larger and slower to
+/// read.
 const UNIT_RANGES_MAX: usize = 3;
 /// Bytes behind a segment that the cutter looks at.
 const LOOK_AHEAD: usize = AHEAD_LEN - UNIT_LEN_MAX;

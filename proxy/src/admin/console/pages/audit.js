@@ -1,6 +1,6 @@
 // Who changed what, and who was refused: the audit log of this process, newest first.
 import { get } from "../api.js";
-import { count, field, form, h, input, link, table } from "../dom.js";
+import { button, count, field, form, h, input, link, say, table } from "../dom.js";
 import { words } from "../words.js";
 
 const told = words.audit;
@@ -37,6 +37,7 @@ export async function page(parameters) {
     const values = [...data].map(([name, value]) => [name, value.trim()]).filter(([, value]) => value);
     location.hash = `#/audit?${new URLSearchParams(values)}`;
   };
+  const verify = async () => say(told.whole(count((await get("audit/verify")).lines)));
   const number = "number";
   const columns = [[told.seq, number], [told.at], [told.kind], [told.op, "key"], [told.user], [told.about, "key"], [told.status, number], [told.more, "key"], [told.peer]];
   return {
@@ -47,6 +48,7 @@ export async function page(parameters) {
       found.lines.length ? table(words.pages.audit, columns, rows(found.lines)) : h("p", { class: "soft" }, told.none),
       h("p", { class: "soft" }, told.looked(count(found.looked_at))),
       h("p", { class: "row" }, before && link("audit", chosen, told.newest), found.next && link("audit", { ...chosen, before: found.next }, told.older)),
+      h("p", {}, button(told.verify, verify)),
     ],
   };
 }

@@ -1,6 +1,6 @@
 // Damage, scrubs, and what a recovery would begin with.
 import { get, post } from "../api.js";
-import { button, bytes, count, date, facts, h, link, say, table } from "../dom.js";
+import { button, bytes, confirmed, count, date, facts, h, link, say, table } from "../dom.js";
 import { words } from "../words.js";
 
 const start = (job, label, show) =>
@@ -22,8 +22,32 @@ function damage(quarantine) {
   ];
 }
 
+function keys(told, show) {
+  const number = "number";
+  const state = ({ active, here }) => (active ? words.keys.wraps : here ? words.keys.opens : words.keys.missing);
+  const keks = told.keks.map((kek) => [h("code", {}, kek.kek), state(kek), count(kek.wraps)]);
+  const used = ({ epoch, blobs }) => (epoch ? words.keys.epoch(epoch, count(blobs)) : words.keys.similarity);
+  const domains = told.keys.map((key) => [key.bucket ?? words.keys.deleted, used(key), h("code", {}, key.kek)]);
+  const verify = async () => {
+    const { wraps, problems } = await get("keys/check");
+    say(problems.length ? problems.join("; ") : words.keys.whole(count(wraps)));
+  };
+  const rotate = async () => {
+    if (!(await confirmed(words.keys.rotateAsked, words.keys.rotate))) return;
+    const { kek, wraps } = await post("keys/rotate", {}, null);
+    say(words.keys.rotated(kek, count(wraps)));
+    await show();
+  };
+  return [
+    h("h2", {}, words.keys.title),
+    keks.length ? table(words.keys.title, [[words.keys.kek, "key"], [words.keys.state], [words.keys.count, number]], keks) : h("p", { class: "soft" }, words.keys.none),
+    domains.length > 0 && table(words.keys.domains, [[words.bucket], [words.keys.use], [words.keys.kek, "key"]], domains),
+    h("div", { class: "row" }, button(words.keys.verify, verify), button(words.keys.rotate, rotate)),
+  ];
+}
+
 export async function page(_parameters, show) {
-  const [quarantine, recovery, { backups }] = await Promise.all([get("quarantine"), get("recovery"), get("backups")]);
+  const [quarantine, recovery, { backups }, sealedWith] = await Promise.all([get("quarantine"), get("recovery"), get("backups"), get("keys")]);
   const { scrub, journal } = recovery;
   const ship = async () => {
     const { entries } = await post("journal", {}, {});
@@ -48,6 +72,7 @@ export async function page(_parameters, show) {
       h("h2", {}, words.backups),
       rows.length ? table(words.backups, [["id", "key"], [words.taken], [words.rows, number], [words.stored, number]], rows) : h("p", { class: "soft" }, words.noBackups),
       h("div", { class: "row" }, start("backup", words.backupNow, show), button(words.shipNow, ship)),
+      keys(sealedWith, show),
     ],
   };
 }
