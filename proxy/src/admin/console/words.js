@@ -470,7 +470,7 @@ export const words = {
     document: "Document",
     save: "Save",
   },
-  keys: {
+  sealingKeys: {
     title: "Keys",
     domains: "Keys of buckets",
     none: "Nothing is encrypted.",

@@ -24,25 +24,25 @@ function damage(quarantine) {
 
 function keys(told, show) {
   const number = "number";
-  const state = ({ active, here }) => (active ? words.keys.wraps : here ? words.keys.opens : words.keys.missing);
+  const state = ({ active, here }) => (active ? words.sealingKeys.wraps : here ? words.sealingKeys.opens : words.sealingKeys.missing);
   const keks = told.keks.map((kek) => [h("code", {}, kek.kek), state(kek), count(kek.wraps)]);
-  const used = ({ epoch, blobs }) => (epoch ? words.keys.epoch(epoch, count(blobs)) : words.keys.similarity);
-  const domains = told.keys.map((key) => [key.bucket ?? words.keys.deleted, used(key), h("code", {}, key.kek)]);
+  const used = ({ epoch, blobs }) => (epoch ? words.sealingKeys.epoch(epoch, count(blobs)) : words.sealingKeys.similarity);
+  const domains = told.keys.map((key) => [key.bucket ?? words.sealingKeys.deleted, used(key), h("code", {}, key.kek)]);
   const verify = async () => {
     const { wraps, problems } = await get("keys/check");
-    say(problems.length ? problems.join("; ") : words.keys.whole(count(wraps)));
+    say(problems.length ? problems.join("; ") : words.sealingKeys.whole(count(wraps)));
   };
   const rotate = async () => {
-    if (!(await confirmed(words.keys.rotateAsked, words.keys.rotate))) return;
+    if (!(await confirmed(words.sealingKeys.rotateAsked, words.sealingKeys.rotate))) return;
     const { kek, wraps } = await post("keys/rotate", {}, null);
-    say(words.keys.rotated(kek, count(wraps)));
+    say(words.sealingKeys.rotated(kek, count(wraps)));
     await show();
   };
   return [
-    h("h2", {}, words.keys.title),
-    keks.length ? table(words.keys.title, [[words.keys.kek, "key"], [words.keys.state], [words.keys.count, number]], keks) : h("p", { class: "soft" }, words.keys.none),
-    domains.length > 0 && table(words.keys.domains, [[words.bucket], [words.keys.use], [words.keys.kek, "key"]], domains),
-    h("div", { class: "row" }, button(words.keys.verify, verify), button(words.keys.rotate, rotate)),
+    h("h2", {}, words.sealingKeys.title),
+    keks.length ? table(words.sealingKeys.title, [[words.sealingKeys.kek, "key"], [words.sealingKeys.state], [words.sealingKeys.count, number]], keks) : h("p", { class: "soft" }, words.sealingKeys.none),
+    domains.length > 0 && table(words.sealingKeys.domains, [[words.bucket], [words.sealingKeys.use], [words.sealingKeys.kek, "key"]], domains),
+    h("div", { class: "row" }, button(words.sealingKeys.verify, verify), button(words.sealingKeys.rotate, rotate)),
   ];
 }
 
