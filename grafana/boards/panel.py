@@ -178,34 +178,29 @@ DATASOURCE: Json = {
     "current": {},
     "hide": 0,
 }
-JOB: Json = {
-    "name": "job",
-    "label": "Job",
-    "type": "query",
-    "datasource": SOURCE,
-    "query": {"query": "label_values(deltaweir_build_info, job)", "refId": "job"},
-    "definition": "label_values(deltaweir_build_info, job)",
-    "refresh": 2,
-    "multi": True,
-    # Without a value for all of them, Grafana names each: no other job's process is drawn.
-    "includeAll": True,
-    "current": {"text": "All", "value": "$__all"},
-    "hide": 0,
-}
-INSTANCE: Json = {
-    "name": "instance",
-    "label": "Instance",
-    "type": "query",
-    "datasource": SOURCE,
-    "query": {"query": 'label_values(deltaweir_build_info{job=~"$job"}, instance)', "refId": "instance"},
-    "definition": 'label_values(deltaweir_build_info{job=~"$job"}, instance)',
-    "refresh": 2,
-    "multi": True,
-    "includeAll": True,
-    "allValue": ".*",
-    "current": {"text": "All", "value": "$__all"},
-    "hide": 0,
-}
+
+
+def _several(name: str, label: str, query: str, **more: str) -> Json:
+    """A variable of which the reader chooses any number of values, at first all."""
+    return {
+        "name": name,
+        "label": label,
+        "type": "query",
+        "datasource": SOURCE,
+        "query": {"query": query, "refId": name},
+        "definition": query,
+        "refresh": 2,
+        "multi": True,
+        "includeAll": True,
+        **more,
+        "current": {"text": "All", "value": "$__all"},
+        "hide": 0,
+    }
+
+
+# Without a value for all of them, Grafana names each: no other job's process is drawn.
+JOB = _several("job", "Job", "label_values(deltaweir_build_info, job)")
+INSTANCE = _several("instance", "Instance", 'label_values(deltaweir_build_info{job=~"$job"}, instance)', allValue=".*")
 RESTARTS: Json = {
     "name": "Restarts",
     "datasource": SOURCE,

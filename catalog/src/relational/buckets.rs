@@ -60,6 +60,12 @@ pub(crate) fn lock_bucket(bucket: BucketId) -> Statement {
     )
 }
 
+/// Finds a bucket that is not deleted, and keeps everybody else from changing it while the
+/// transaction lasts. Gives its id.
+pub(crate) fn claim_bucket(bucket: BucketId) -> Statement {
+    Statement::locking("SELECT id FROM buckets WHERE id = $1 AND name IS NOT NULL", vec![bucket.0.into()], Lock::Update)
+}
+
 pub(crate) async fn set_versioning<S: Session>(
     session: &mut S,
     bucket: BucketId,
@@ -124,11 +130,7 @@ pub(crate) async fn set_settings<S: Session>(
 pub(crate) async fn delete<S: Session>(session: &mut S, bucket: BucketId, now_ms: UnixMs) -> Result<Decision> {
     let answers = session
         .run(vec![
-            Statement::locking(
-                "SELECT id FROM buckets WHERE id = $1 AND name IS NOT NULL",
-                vec![bucket.0.into()],
-                Lock::Update,
-            ),
+            claim_bucket(bucket),
             statement!("SELECT seq FROM versions WHERE bucket = $1 AND current = 1 LIMIT 1", bucket.0),
             // No part can be added once these are locked.
             Statement::locking(

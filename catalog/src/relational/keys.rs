@@ -1,13 +1,18 @@
 //! Wrapped domain keys.
 
 use super::{
-    buckets::lock_bucket,
+    buckets::{claim_bucket, lock_bucket},
     change::Decision,
     session::{Lock, Row, Session, Statement, statement},
 };
 use crate::{CatalogError, Result, types::*};
 
-const COLUMNS: &str = "SELECT id, bucket, epoch, kek, wrapped FROM keys";
+/// Rows of keys, as [`wrapped_key`] reads them.
+macro_rules! select {
+    ($rest:literal) => {
+        concat!("SELECT id, bucket, epoch, kek, wrapped FROM keys", $rest)
+    };
+}
 
 pub(crate) async fn put<S: Session>(session: &mut S, key: &WrappedKey) -> Result<Decision> {
     let answers = session
@@ -42,13 +47,9 @@ pub(crate) async fn rewrap<S: Session>(session: &mut S, keys: &[Rewrap]) -> Resu
     if keys.is_empty() {
         return Decision::unchanged();
     }
-    let found = keys.iter().map(|rewrap| {
-        Statement::locking(
-            "SELECT id, bucket, epoch, kek, wrapped FROM keys WHERE id = $1",
-            vec![rewrap.key.id.into()],
-            Lock::Update,
-        )
-    });
+    let found = keys
+        .iter()
+        .map(|rewrap| Statement::locking(select!(" WHERE id = $1"), vec![rewrap.key.id.into()], Lock::Update));
     let answers = session.run(found.collect()).await?;
     let mut writes = Vec::new();
     for (Rewrap { before, key }, answer) in keys.iter().zip(&answers) {
@@ -75,11 +76,7 @@ pub(crate) async fn remove<S: Session>(
 ) -> Result<Decision> {
     let answers = session
         .run(vec![
-            Statement::locking(
-                "SELECT id FROM buckets WHERE id = $1 AND name IS NOT NULL",
-                vec![bucket.0.into()],
-                Lock::Update,
-            ),
+            claim_bucket(bucket),
             statement!("SELECT epoch FROM keys WHERE bucket = $1", bucket.0),
             statement!(
                 "SELECT e.delta FROM edges e JOIN blobs b ON b.id = e.base JOIN blobs d ON d.id = e.delta \
@@ -116,17 +113,12 @@ pub(crate) async fn remove<S: Session>(
 }
 
 pub(crate) async fn of_bucket<S: Session>(session: &mut S, bucket: BucketId) -> Result<Vec<WrappedKey>> {
-    let rows = session
-        .query(statement!(
-            "SELECT id, bucket, epoch, kek, wrapped FROM keys WHERE bucket = $1 ORDER BY epoch",
-            bucket.0
-        ))
-        .await?;
+    let rows = session.query(statement!(select!(" WHERE bucket = $1 ORDER BY epoch"), bucket.0)).await?;
     rows.iter().map(wrapped_key).collect()
 }
 
 pub(crate) async fn all<S: Session>(session: &mut S) -> Result<Vec<WrappedKey>> {
-    let rows = session.query(statement!(COLUMNS)).await?;
+    let rows = session.query(statement!(select!(""))).await?;
     let mut keys = rows.iter().map(wrapped_key).collect::<Result<Vec<_>>>()?;
     keys.sort_by_key(|key| (key.bucket, key.epoch));
     Ok(keys)

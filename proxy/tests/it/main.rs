@@ -10,6 +10,7 @@ mod campaign;
 #[path = "../../../catalog/tests/it/cluster.rs"]
 mod cluster;
 mod connections;
+mod content;
 mod copies;
 mod fuzzed;
 mod limits;

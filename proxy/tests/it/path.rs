@@ -5,7 +5,7 @@
 //! `path`. At each event the stack is looked at, too: a module that stands between two of the list
 //! is found although it says nothing. `resources/` is not counted; every module takes from it.
 
-use crate::{running::Running, wire::Wire};
+use crate::{content::content, running::Running, wire::Wire};
 use std::{
     backtrace::Backtrace,
     collections::BTreeSet,
@@ -84,18 +84,6 @@ fn listed(request: &str) -> Vec<String> {
     modules
 }
 
-/// Bytes that look random, the same for each seed.
-fn content(mut state: u64) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(CONTENT_LEN);
-    while bytes.len() < CONTENT_LEN {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes
-}
-
 #[test]
 fn requests_visit_the_modules_that_their_page_lists_and_no_others() {
     if std::env::var_os(ALONE).is_some() {
@@ -119,7 +107,7 @@ async fn trace_three_requests() {
     tracing_subscriber::registry().with(recorder.clone().with_filter(only_paths)).init();
     let server = Running::start("").await;
     let mut wire = Wire::to(server.s3).await;
-    let (first, mut second) = (content(1), content(1));
+    let (first, mut second) = (content(1, CONTENT_LEN), content(1, CONTENT_LEN));
     second[CONTENT_LEN / 2] ^= 1;
     assert_eq!(wire.call("PUT", "/bucket", b"").await.status, 200);
 

@@ -2,6 +2,7 @@
 
 use crate::{
     cluster::Cluster,
+    content::content,
     running::{Running, open},
     wire::Reply,
     wire::Wire,
@@ -51,17 +52,6 @@ impl Replicas {
         assert!((200..300).contains(&reply.status), "{method} {target} on {server}: {reply:?}");
         reply
     }
-}
-
-fn content(seed: u32, len: usize) -> Vec<u8> {
-    let mut state = seed | 1;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-        (state >> 24) as u8
-    };
-    std::iter::repeat_with(next).take(len).collect()
 }
 
 fn text<'r>(reply: &'r Reply, element: &str) -> &'r str {

@@ -1,7 +1,7 @@
 //! Answers of the admin API and output of commands, as snapshots: a change of wording or shape is a
 //! diff that somebody reviews. Numbers, times, ids and secrets are masked.
 
-use crate::{running::Running, wire::Wire};
+use crate::{content::content, running::Running, wire::Wire};
 use deltaweir::admin::{ROOT, ROUTES};
 use serde_json::{Value, json};
 use std::{fmt::Write as _, path::Path, process::Command};
@@ -86,18 +86,6 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// Bytes that look random, the same for each seed.
-fn content(mut state: u64) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(CONTENT_LEN);
-    while bytes.len() < CONTENT_LEN {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes
-}
-
 /// A server with a bucket, two objects of which the second is a delta, and a user with everything
 /// that a user can have. Also the id of the second object's blob, and of its upload's request.
 struct Store {
@@ -110,7 +98,7 @@ impl Store {
     async fn made() -> Self {
         let server = Running::start(&format!("[server]\nadmin_token = \"{TOKEN}\"")).await;
         let mut wire = Wire::to(server.s3).await;
-        let (first, mut second) = (content(1), content(1));
+        let (first, mut second) = (content(1, CONTENT_LEN), content(1, CONTENT_LEN));
         second[CONTENT_LEN / 2] ^= 1;
         wire.call("PUT", "/releases", b"").await;
         wire.call("PUT", "/releases/app-1.tar", &first).await;
@@ -238,8 +226,8 @@ async fn the_output_of_commands_is_as_recorded() {
     let files = data.parent().unwrap().join("files");
     std::fs::create_dir(&files).unwrap();
     let (base, target) = (files.join("base"), files.join("target"));
-    std::fs::write(&base, content(1)).unwrap();
-    std::fs::write(&target, content(1)).unwrap();
+    std::fs::write(&base, content(1, CONTENT_LEN)).unwrap();
+    std::fs::write(&target, content(1, CONTENT_LEN)).unwrap();
     let text = |path: std::path::PathBuf| path.to_str().unwrap().to_owned();
     let [base, target] = [base, target].map(text);
     let [delta, out, ejected, again] = ["delta", "out", "ejected", "again"].map(|name| text(files.join(name)));
