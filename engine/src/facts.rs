@@ -115,7 +115,7 @@ pub struct Stretch {
 
 /// A version's facts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
+pub struct VersionFacts {
     /// ETag without quotes: hex MD5, or hex MD5 of part MD5s with `-N`.
     pub etag: String,
     /// Lower-case content headers: content-type, content-encoding, content-disposition,

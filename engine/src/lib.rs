@@ -75,7 +75,7 @@ pub use config::{
 };
 pub use deployment::accounts::{AccountKind, AccountName, AccountRecord, AccountRecords, Accounts, AccountsWrite};
 pub use error::{EngineError, StoreError};
-pub use facts::{Checksum, Facts, Form, ObjectEncryption, PartFacts, PartSize, StorageFacts, Stretch};
+pub use facts::{Checksum, Form, ObjectEncryption, PartFacts, PartSize, StorageFacts, Stretch, VersionFacts};
 pub use metrics::Metrics;
 pub use read::object::{Named, ObjectInfo, OpenObject, ReadPath};
 #[cfg(feature = "mutant-stale-cache")]
@@ -94,8 +94,8 @@ pub use resources::{
 pub use write::{
     change::Changes,
     parts::Uploads,
-    publish::{Completion, PartName, Published, Publisher, Terms},
-    stage::{BodyDigest, ContentDigest, Destination, Staged, Stager},
+    publish::{Completion, PartName, PublishedVersion, Publisher, Terms},
+    stage::{BodyDigest, ContentDigest, Destination, StagedBody, Stager},
 };
 
 use assembly::{Foundation, Paths};

@@ -191,7 +191,12 @@ impl Deployment {
         }
     }
 
-    pub(crate) async fn stage(&self, bucket: &BucketHandle, destination: Destination, content: &[u8]) -> Staged<()> {
+    pub(crate) async fn stage(
+        &self,
+        bucket: &BucketHandle,
+        destination: Destination,
+        content: &[u8],
+    ) -> StagedBody<()> {
         let pieces: Vec<Result<Bytes, Infallible>> =
             content.chunks(70_001).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
         let body = futures::stream::iter(pieces);
@@ -202,10 +207,10 @@ impl Deployment {
             .expect("staged")
     }
 
-    pub(crate) async fn put(&self, bucket: &BucketHandle, key: &str, content: &[u8]) -> Published {
+    pub(crate) async fn put(&self, bucket: &BucketHandle, key: &str, content: &[u8]) -> PublishedVersion {
         let staged = self.stage(bucket, Destination::Object { key: key.into() }, content).await;
         assert_eq!(staged.sha256, <[u8; 32]>::from(Sha256::digest(content)));
-        let facts = Facts { etag: "e".into(), ..Facts::default() };
+        let facts = VersionFacts { etag: "e".into(), ..VersionFacts::default() };
         self.engine.publisher.publish(bucket, key, staged, facts, Precondition::None).await.expect("published")
     }
 
@@ -216,8 +221,9 @@ impl Deployment {
         key: &str,
         content: &[u8],
         part_len: usize,
-    ) -> Published {
-        let upload = self.engine.uploads.create_upload(bucket, key, "owner", Facts::default()).await.expect("created");
+    ) -> PublishedVersion {
+        let upload =
+            self.engine.uploads.create_upload(bucket, key, "owner", VersionFacts::default()).await.expect("created");
         let parts: Vec<(u32, &[u8])> = (1..).zip(content.chunks(part_len)).collect();
         for (number, part) in parts.into_iter().rev() {
             let staged = self.stage(bucket, Destination::Part { key: key.into(), upload, number }, part).await;
@@ -230,7 +236,7 @@ impl Deployment {
         let completion = Completion { upload, parts, parts_digest: [1; 32] };
         let before = self.read_bytes();
         let completed =
-            self.engine.publisher.complete(bucket, key, completion, Facts::default(), Precondition::None).await;
+            self.engine.publisher.complete(bucket, key, completion, VersionFacts::default(), Precondition::None).await;
         assert_eq!(self.read_bytes(), before, "complete moves no bytes");
         completed.expect("completed")
     }
@@ -481,7 +487,7 @@ async fn a_base_that_dies_between_choice_and_commit_makes_the_object_whole() {
     let published = deployment
         .engine
         .publisher
-        .publish(&bucket, "v-2", staged, Facts::default(), Precondition::None)
+        .publish(&bucket, "v-2", staged, VersionFacts::default(), Precondition::None)
         .await
         .expect("published");
     assert_eq!(published.storage.form, Form::Zstd);
@@ -631,7 +637,7 @@ async fn content_of_a_closed_epoch_is_not_committed_under_the_next() {
     }
     // Its blob may be collected at any time now, so it must not become a version's, although this
     // process may write again.
-    let facts = Facts { etag: "e".into(), ..Facts::default() };
+    let facts = VersionFacts { etag: "e".into(), ..VersionFacts::default() };
     let late = engine.publisher.publish(&bucket, "k", staged, facts, Precondition::None).await;
     assert!(matches!(late, Err(EngineError::Fenced)), "{late:?}");
     assert!(engine.read.open_object(&bucket, "k").await.expect("catalog answers").is_none());

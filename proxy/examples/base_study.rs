@@ -14,8 +14,8 @@ use bytes::Bytes;
 use delta_codec::{BaseIndex, Effort, EncodeJob, Encoder, FootprintLimits, WINDOW_LEN_MAX, WindowUnit, whole};
 use deltaweir::{
     engine::{
-        BucketSettings, Compression, ContentDigest, Destination, EffortSetting, Encryption, EngineConfig, Facts,
-        Metrics,
+        BucketSettings, Compression, ContentDigest, Destination, EffortSetting, Encryption, EngineConfig, Metrics,
+        VersionFacts,
     },
     stores::{StoresConfig, open_engine},
 };
@@ -50,8 +50,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let destination = Destination::Object { key: key.to_owned() };
         let staged =
             engine.stager.stage(&bucket, destination, Some(plain.len() as u64), body, ContentDigest::default()).await?;
-        let published =
-            engine.publisher.publish(&bucket, key, staged, Facts::default(), catalog::Precondition::None).await?;
+        let published = engine
+            .publisher
+            .publish(&bucket, key, staged, VersionFacts::default(), catalog::Precondition::None)
+            .await?;
         let put_s = started.elapsed().as_secs_f64();
         // The next object is to find this one's hooks.
         engine.jobs.settle(Duration::from_secs(60)).await?;

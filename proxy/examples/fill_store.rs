@@ -9,7 +9,7 @@
 use bytes::Bytes;
 use deltaweir::{
     config::{Environment, Overrides, ServeConfig},
-    engine::{BucketHandle, ContentDigest, Destination, Engine, Facts, Metrics},
+    engine::{BucketHandle, ContentDigest, Destination, Engine, Metrics, VersionFacts},
     stores::open_engine,
 };
 use serde_json::json;
@@ -63,7 +63,7 @@ async fn put(engine: Arc<Engine>, bucket: BucketHandle, number: u64, len: usize)
     let body = futures::stream::iter([Ok::<_, Infallible>(Bytes::from(content(number, len)))]);
     let destination = Destination::Object { key: key.clone() };
     let staged = engine.stager.stage(&bucket, destination, Some(len as u64), body, ContentDigest::default()).await?;
-    let facts = Facts { etag: format!("{number:032x}"), ..Facts::default() };
+    let facts = VersionFacts { etag: format!("{number:032x}"), ..VersionFacts::default() };
     engine.publisher.publish(&bucket, &key, staged, facts, catalog::Precondition::None).await?;
     Ok(())
 }

@@ -19,8 +19,8 @@ pub use money::{PriceTable, Prices};
 
 use crate::{
     engine::{
-        BucketHandle, BucketSettings, ContentDigest, Destination, Engine, EngineConfig, EngineError, Facts, Metrics,
-        StoreError,
+        BucketHandle, BucketSettings, ContentDigest, Destination, Engine, EngineConfig, EngineError, Metrics,
+        StoreError, VersionFacts,
     },
     stores::{StoresConfig, open_engine},
 };
@@ -224,7 +224,7 @@ impl Upload<'_> {
         let published = self
             .engine
             .publisher
-            .publish(self.bucket, &listed.key, staged, Facts::default(), Precondition::None)
+            .publish(self.bucket, &listed.key, staged, VersionFacts::default(), Precondition::None)
             .await?;
         Ok(Some(Stored { len, stored: published.storage.stored_bytes }))
     }

@@ -7,8 +7,8 @@ use crate::{
 use bytes::Bytes;
 use catalog::{ListEntry, ListQuery, Precondition, UploadsQuery, VersionEntry, VersionRef, VersionsQuery};
 use engine::{
-    BucketHandle, Completion, ContentDigest, Destination, Engine, EngineError, Facts, Named, OpenObject, PartFacts,
-    PartName, Staged, StoreError,
+    BucketHandle, Completion, ContentDigest, Destination, Engine, EngineError, Named, OpenObject, PartFacts, PartName,
+    StagedBody, StoreError, VersionFacts,
 };
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::Value;
@@ -170,12 +170,12 @@ async fn act(
     }
 }
 
-fn facts_of(content: Content) -> Facts {
-    Facts { etag: format!("{:032x}", content.number), ..Facts::default() }
+fn facts_of(content: Content) -> VersionFacts {
+    VersionFacts { etag: format!("{:032x}", content.number), ..VersionFacts::default() }
 }
 
 /// Which content an object says that it holds.
-fn content_of(facts: &Facts) -> Option<Content> {
+fn content_of(facts: &VersionFacts) -> Option<Content> {
     u64::from_str_radix(&facts.etag, 16).ok().map(Content::of)
 }
 
@@ -185,7 +185,7 @@ async fn stage(
     destination: Destination,
     bytes: Vec<u8>,
     pause: Duration,
-) -> Result<Staged<()>, EngineError> {
+) -> Result<StagedBody<()>, EngineError> {
     let len = bytes.len() as u64;
     let bytes = Bytes::from(bytes);
     let pieces: Vec<Bytes> =
@@ -209,7 +209,7 @@ async fn upload(
     content: Content,
     parts: usize,
 ) -> Result<Answer, EngineError> {
-    let upload = engine.uploads.create_upload(bucket, key, "owner", Facts::default()).await?;
+    let upload = engine.uploads.create_upload(bucket, key, "owner", VersionFacts::default()).await?;
     let bytes = content.bytes();
     for (number, part) in (1..).zip(bytes.chunks(bytes.len().div_ceil(parts))) {
         let destination = Destination::Part { key: key.into(), upload, number };

@@ -23,7 +23,7 @@ use crate::{
     config::{Compression, OBJECTS_PER_FILE_MAX},
     deployment::{keyring::random, writer::Writer},
     error::EngineError,
-    facts::{Facts, Form, StorageFacts, to_json},
+    facts::{Form, StorageFacts, VersionFacts, to_json},
     metrics::Metrics,
     read::object::ReadPath,
     resources::{budget::MemoryBudget, clock::now_ms, pool::CodecPool},
@@ -476,7 +476,7 @@ impl Packer {
             bases: Vec::new(),
             reason: Reason::Packed.as_str().into(),
         };
-        let facts = to_json(&Facts { storage, ..facts })?;
+        let facts = to_json(&VersionFacts { storage, ..facts })?;
         let place = RowPlace { key: &version.key, id: version.id.0, part: None, extents_digest };
         Ok(RewriteCommit {
             old_facts: Some(version.facts),

@@ -22,15 +22,15 @@ use crate::{
     config::Compression,
     deployment::writer::Writer,
     error::{EngineError, StoreError},
-    facts::{Facts, Form, StorageFacts, to_json},
+    facts::{Form, StorageFacts, VersionFacts, to_json},
     read::object::ReadPath,
     resources::{clock::now_ms, pace::Pace, pool::CodecPool},
     write::{
         effort::Trying,
-        finish::{Stored, without_choices},
+        finish::{FinishedContent, without_choices},
         publish::Publisher,
         stage::{
-            ContentDigest, Staged, Stager,
+            ContentDigest, StagedBody, Stager,
             encoding::{Manner, Search, Target},
         },
         views::BaseViews,
@@ -190,7 +190,7 @@ impl Reencoder {
                 .detached(async move {
                     let stored =
                         reencoder.publisher.finisher.finish_blob(&handle, staged.content, &object, digest).await?;
-                    let Stored { mut new_blobs, mut storage, hooks, held: _held, .. } = stored;
+                    let FinishedContent { mut new_blobs, mut storage, hooks, held: _held, .. } = stored;
                     let mut new = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
                     if is_hot {
                         new.heat_bytes = new.row.stored_len.saturating_sub(old_row.stored_len);
@@ -294,7 +294,7 @@ impl Reencoder {
         old: &BlobRow,
         user: &User,
         reform: &Reform,
-    ) -> Result<Staged<()>, EngineError> {
+    ) -> Result<StagedBody<()>, EngineError> {
         let key = &user.version.key;
         let search = self.wished_base(bucket, old, key, reform).await?;
         let source = self.read.open_stored(bucket, old)?;
@@ -327,7 +327,7 @@ impl Reencoder {
     }
 
     /// That what was read of a blob is what it was stored as.
-    fn check_restaged(&self, bucket: &BucketHandle, old: &BlobRow, staged: &Staged<()>) -> Result<(), EngineError> {
+    fn check_restaged(&self, bucket: &BucketHandle, old: &BlobRow, staged: &StagedBody<()>) -> Result<(), EngineError> {
         // Content of another key epoch has another digest of the same bytes; its segments were
         // checked while they were read.
         let expected = old.digest.filter(|_| old.key_epoch == bucket.key_epoch());
@@ -484,7 +484,7 @@ impl Reencoder {
         content: Content,
         new_extents: Vec<Extent>,
         new_blobs: Vec<NewBlob>,
-        facts: &Facts,
+        facts: &VersionFacts,
     ) -> Result<Swap, EngineError> {
         let extents_digest = digest_of(&new_extents);
         let (key, id, old_facts) = (content.version.key, content.version.id, content.version.facts);

@@ -9,7 +9,7 @@ use crate::{
     bucket::{BucketHandle, RowPlace, digest_of},
     deployment::{keyring::random, writer::Writer},
     error::EngineError,
-    facts::{Checksum, Facts, Form, StorageFacts, to_json},
+    facts::{Checksum, Form, StorageFacts, VersionFacts, to_json},
     resources::clock::now_ms,
 };
 use catalog::{
@@ -179,10 +179,10 @@ impl Adopter {
 }
 
 /// What an original's store says of it, as facts.
-pub(crate) fn facts_of(object: &PlainObject) -> Facts {
+pub(crate) fn facts_of(object: &PlainObject) -> VersionFacts {
     let checksum =
         |(algorithm, value): (&String, &String)| Checksum { algorithm: algorithm.clone(), value: value.clone() };
-    Facts {
+    VersionFacts {
         etag: object.etag.clone(),
         headers: object.headers.clone(),
         user_metadata: object.user_metadata.clone(),
@@ -195,7 +195,7 @@ pub(crate) fn facts_of(object: &PlainObject) -> Facts {
             bases: Vec::new(),
             reason: REASON.to_owned(),
         },
-        ..Facts::default()
+        ..VersionFacts::default()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     bucket::{BucketHandle, RowPlace, digest_of},
     deployment::keyring::random,
     error::EngineError,
-    facts::{Facts, from_json},
+    facts::{VersionFacts, from_json},
     metrics::Metrics,
     read::{adoption::Adopter, base_rows::BaseRows, heat::Heat},
     resources::{
@@ -54,7 +54,7 @@ pub struct ObjectInfo {
     /// The row (size, Last-Modified, version id).
     pub version: Version,
     /// Its facts.
-    pub facts: Facts,
+    pub facts: VersionFacts,
 }
 
 /// A version ready to be read: holds its blobs against collection until dropped. Their bases are
@@ -216,7 +216,7 @@ impl ReadPath {
     ///
     /// # Errors
     /// [`EngineError::Integrity`] when the row is not what was written.
-    pub fn open_facts(&self, bucket: &BucketHandle, version: &Version) -> Result<Facts, EngineError> {
+    pub fn open_facts(&self, bucket: &BucketHandle, version: &Version) -> Result<VersionFacts, EngineError> {
         let place =
             RowPlace { key: &version.key, id: version.id.0, part: None, extents_digest: version.extents_digest };
         let metrics = &self.metrics;
@@ -264,7 +264,7 @@ impl ReadPath {
         &self,
         bucket: &BucketHandle,
         content: Content,
-        facts: Facts,
+        facts: VersionFacts,
     ) -> Result<OpenObject, EngineError> {
         self.open_seen(self.pins.look(), bucket, content, facts)
     }
@@ -294,7 +294,7 @@ impl ReadPath {
             marker: false,
             lock: VersionLock::default(),
         };
-        self.open_content(bucket, Content { version, extents, blobs }, Facts::default())
+        self.open_content(bucket, Content { version, extents, blobs }, VersionFacts::default())
     }
 
     /// Pins content that the catalog named after `look`. [`EngineError::Conflict`] when one of its
@@ -304,7 +304,7 @@ impl ReadPath {
         look: PinMoment,
         bucket: &BucketHandle,
         content: Content,
-        facts: Facts,
+        facts: VersionFacts,
     ) -> Result<OpenObject, EngineError> {
         if digest_of(&content.extents) != content.version.extents_digest {
             return Err(EngineError::Integrity("a version's extents are not those it was written with".into()));

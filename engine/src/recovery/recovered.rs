@@ -15,7 +15,7 @@ use crate::{
     config::{BucketSettings, Encryption, EngineConfig},
     deployment::keyring::{Keyring, keyset_name, random},
     error::EngineError,
-    facts::{Facts, PartFacts, PartSize, StorageFacts, to_json},
+    facts::{PartFacts, PartSize, StorageFacts, VersionFacts, to_json},
     resources::clock::now_ms,
 };
 use catalog::{
@@ -279,7 +279,7 @@ impl Run<'_> {
         }
         let bucket = self.bucket_of(blob, &layout).await?;
         let new_blob = self.row_of(blob, &layout, &bucket)?;
-        let mut version: Facts = serde_json::from_slice(&facts.facts).unwrap_or_default();
+        let mut version: VersionFacts = serde_json::from_slice(&facts.facts).unwrap_or_default();
         version.storage = storage_of(&new_blob);
         let key = facts.key.clone();
         let (place, has_older) = self.place_for(&bucket, &key, blob.id, self.options.in_place).await?;
@@ -369,7 +369,7 @@ impl Run<'_> {
         };
         let etags: Vec<String> = made.iter().map(|(_, _, facts, _)| facts.etag.clone()).collect();
         let etag = (self.options.etag_of_parts)(&etags).ok_or_else(|| other("a part's manifest has no ETag"))?;
-        let mut version = Facts { etag, ..Facts::default() };
+        let mut version = VersionFacts { etag, ..VersionFacts::default() };
         let catalog = &**self.sources.catalog;
         record(catalog, Mutation::CreateUpload { upload: Box::new(row) }).await?;
         let (mut extents, mut chosen, mut size) = (Vec::new(), Vec::new(), 0);

@@ -5,7 +5,7 @@ use serde_json::json;
 
 impl Deployment {
     /// Puts, and waits until the next object can find this one by its content.
-    async fn put_and_settle(&self, bucket: &BucketHandle, key: &str, content: &[u8]) -> Published {
+    async fn put_and_settle(&self, bucket: &BucketHandle, key: &str, content: &[u8]) -> PublishedVersion {
         let published = self.put(bucket, key, content).await;
         assert!(self.engine.jobs.settle(Duration::from_secs(60)).await.expect("settled"));
         published
@@ -105,7 +105,7 @@ async fn each_part_of_an_upload_chooses_by_its_own_content() {
     deployment.put_and_settle(&bucket, "b/right", &right).await;
     let key = "c/both";
     let upload =
-        deployment.engine.uploads.create_upload(&bucket, key, "owner", Facts::default()).await.expect("created");
+        deployment.engine.uploads.create_upload(&bucket, key, "owner", VersionFacts::default()).await.expect("created");
     for (number, part) in [(1, edited(&right, 83)), (2, edited(&left, 84))] {
         let staged = deployment.stage(&bucket, Destination::Part { key: key.into(), upload, number }, &part).await;
         let facts = PartFacts { size: part.len() as u64, ..PartFacts::default() };
@@ -224,8 +224,12 @@ async fn what_was_good_for_one_part_is_not_tried_again_for_the_next() {
     assert!(deployment.get(&bucket, "m/app-2", 0..v2.len()).await == v2);
     // All at once, the others wait for the one that tries.
     let trials_before = trials();
-    let upload =
-        deployment.engine.uploads.create_upload(&bucket, "m/app-3", "owner", Facts::default()).await.expect("created");
+    let upload = deployment
+        .engine
+        .uploads
+        .create_upload(&bucket, "m/app-3", "owner", VersionFacts::default())
+        .await
+        .expect("created");
     let parts = (1..).zip(v2.chunks(5 * MIB)).map(|(number, part)| {
         let destination = Destination::Part { key: "m/app-3".to_owned(), upload, number };
         deployment.stage(&bucket, destination, part)

@@ -57,7 +57,7 @@ pub(super) async fn split(
     (blobs, primary, standby)
 }
 
-async fn try_put(deployment: &super::Deployment, key: &str, content: &[u8]) -> Result<Published, EngineError> {
+async fn try_put(deployment: &super::Deployment, key: &str, content: &[u8]) -> Result<PublishedVersion, EngineError> {
     let bucket = deployment.bucket("off").await;
     let body = futures::stream::iter([Ok::<_, Infallible>(Bytes::copy_from_slice(content))]);
     let destination = Destination::Object { key: key.into() };
@@ -70,7 +70,7 @@ async fn try_put(deployment: &super::Deployment, key: &str, content: &[u8]) -> R
         StoreError::Engine(error) => error,
         StoreError::Body(never) => match never {},
     })?;
-    deployment.engine.publisher.publish(&bucket, key, staged, Facts::default(), Precondition::None).await
+    deployment.engine.publisher.publish(&bucket, key, staged, VersionFacts::default(), Precondition::None).await
 }
 
 /// Waits until every look that was taken is too old to rest on.

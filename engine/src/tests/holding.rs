@@ -72,8 +72,12 @@ async fn a_base_that_dies_during_an_upload_is_there_until_the_content_is_stored_
     let v2 = edited(&v1, 16);
     for part in [false, true] {
         deployment.put(&bucket, "v-1", &v1).await;
-        let upload =
-            deployment.engine.uploads.create_upload(&bucket, "v-2", "owner", Facts::default()).await.expect("created");
+        let upload = deployment
+            .engine
+            .uploads
+            .create_upload(&bucket, "v-2", "owner", VersionFacts::default())
+            .await
+            .expect("created");
         let destination = match part {
             false => Destination::Object { key: "v-2".into() },
             true => Destination::Part { key: "v-2".into(), upload, number: 1 },
@@ -97,8 +101,10 @@ async fn a_base_that_dies_during_an_upload_is_there_until_the_content_is_stored_
         let publishing = async {
             match part {
                 false => {
-                    let published =
-                        engine.publisher.publish(&bucket, "v-2", staged, Facts::default(), Precondition::None).await;
+                    let published = engine
+                        .publisher
+                        .publish(&bucket, "v-2", staged, VersionFacts::default(), Precondition::None)
+                        .await;
                     assert_eq!(published.expect("published").storage.form, Form::Zstd);
                 }
                 true => {
@@ -110,7 +116,7 @@ async fn a_base_that_dies_during_an_upload_is_there_until_the_content_is_stored_
                     let none = Precondition::None;
                     engine
                         .publisher
-                        .complete(&bucket, "v-2", completion, Facts::default(), none)
+                        .complete(&bucket, "v-2", completion, VersionFacts::default(), none)
                         .await
                         .expect("completed");
                 }
@@ -142,7 +148,7 @@ async fn a_base_that_is_gone_all_the_same_is_for_the_client_to_send_again_and_no
     std::fs::remove_file(base.expect("a blob")).expect("removed");
     catalog.purge(row.id, now_ms()).await.expect("purged");
     let outcome =
-        deployment.engine.publisher.publish(&bucket, "v-2", staged, Facts::default(), Precondition::None).await;
+        deployment.engine.publisher.publish(&bucket, "v-2", staged, VersionFacts::default(), Precondition::None).await;
     assert!(matches!(outcome, Err(EngineError::Unavailable(_))), "{outcome:?}");
     assert_eq!(deployment.blob_files(), Vec::<std::path::PathBuf>::new());
     deployment.put(&bucket, "v-2", &v2).await;
@@ -158,7 +164,7 @@ async fn a_reader_that_comes_late_for_a_purge_looks_again() {
     let seen = engine.catalog().content(bucket.row.id, "k").await.expect("read").expect("exists");
     deployment.put(&bucket, "k", &content(MIB, 2)).await;
     assert_eq!(engine.collect(true).await.expect("collected").deleted_blobs, 1);
-    let opened = engine.read.open_seen(look, &bucket, seen, Facts::default());
+    let opened = engine.read.open_seen(look, &bucket, seen, VersionFacts::default());
     assert!(matches!(opened.map(|_| ()), Err(EngineError::Conflict)));
     assert!(deployment.get(&bucket, "k", 0..MIB).await == content(MIB, 2));
 }
@@ -186,7 +192,7 @@ async fn a_part_that_is_committed_and_not_shipped_is_not_acknowledged() {
     let engine = Engine::open_with(config, stores, metrics.clone(), |_, _| Vec::new()).await.expect("opens");
     let deployment = Deployment { engine, metrics, dir };
     let (engine, bucket) = (&deployment.engine, deployment.bucket("off").await);
-    let upload = engine.uploads.create_upload(&bucket, "k", "owner", Facts::default()).await.expect("created");
+    let upload = engine.uploads.create_upload(&bucket, "k", "owner", VersionFacts::default()).await.expect("created");
     let bytes = content(MIB, 1);
     let staged = deployment.stage(&bucket, Destination::Part { key: "k".into(), upload, number: 1 }, &bytes).await;
     gate.0.store(true, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use crate::{
     },
     deployment::{keyring::random, writer::Writer},
     error::EngineError,
-    facts::{Facts, to_json},
+    facts::{VersionFacts, to_json},
     read::object::ReadPath,
     resources::clock::now_ms,
 };
@@ -144,7 +144,7 @@ impl Changes {
         key: &str,
         id: VersionId,
         cause: Option<&Cause>,
-        change: impl Fn(&mut Facts) + Send,
+        change: impl Fn(&mut VersionFacts) + Send,
     ) -> Result<bool, EngineError> {
         for _ in 0..TRIES_MAX {
             let Some(content) = self.catalog.version(bucket.row.id, key, id).await? else { return Ok(false) };

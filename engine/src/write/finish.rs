@@ -15,11 +15,11 @@ use crate::{
     bucket::{BucketHandle, digest_of},
     deployment::keyring::random,
     error::{EngineError, StoreError},
-    facts::{Facts, Form, StorageFacts, from_json, to_json},
+    facts::{Form, StorageFacts, VersionFacts, from_json, to_json},
     read::object::ReadPath,
     resources::clock::now_ms,
     write::{
-        stage::{BodyDigest, Destination, Stager, content::StagedContent},
+        stage::{BodyDigest, Destination, Stager, content::UnfinishedBlob},
         view,
         views::BaseView,
     },
@@ -36,8 +36,8 @@ pub(crate) const CHOICES: &str = "base_choices";
 /// Regions whose choice is kept: enough to see what happened.
 const CHOICES_KEPT: usize = 4;
 
-/// A blob in its place, not referenced yet.
-pub(crate) struct Stored {
+/// Content whose blobs are in their places, with no row that names it yet.
+pub(crate) struct FinishedContent {
     pub(crate) extents: Vec<Extent>,
     pub(crate) new_blobs: Vec<NewBlob>,
     pub(crate) storage: StorageFacts,
@@ -59,7 +59,7 @@ pub(crate) struct HeldBases {
     _pins: Vec<Arc<Vec<Pin>>>,
 }
 
-impl Stored {
+impl FinishedContent {
     /// Existing content under another name.
     pub(super) fn copy_of(extents: Vec<Extent>) -> Self {
         let form = if extents.is_empty() { Form::Raw } else { Form::Dedup };
@@ -92,14 +92,14 @@ pub(crate) struct Finisher {
 
 impl Finisher {
     /// Writes the manifest, waits until the blob is durable, and gives its row. What it differs
-    /// from is held by [`Stored::held`] from here on.
+    /// from is held by [`FinishedContent::held`] from here on.
     pub(crate) async fn finish_blob(
         &self,
         bucket: &BucketHandle,
-        mut content: StagedContent,
+        mut content: UnfinishedBlob,
         object: &ObjectFacts,
         digest: [u8; 32],
-    ) -> Result<Stored, EngineError> {
+    ) -> Result<FinishedContent, EngineError> {
         tracing::trace!(target: "path", "finish_blob()");
         let (view, base_view) = match content.view.take() {
             Some((view, base)) => (view, Some(base)),
@@ -158,7 +158,7 @@ impl Finisher {
             plan::form_of(&content.forms, bucket.settings.compression, content.base_outcome, content.plain_len);
         let regions: Vec<Vec<u32>> = sketches.iter().map(RegionSketch::hooks).collect();
         let hooks = regions.iter().any(|hooks| !hooks.is_empty()).then_some(BlobHooks { blob: row.id, regions });
-        Ok(Stored {
+        Ok(FinishedContent {
             ends: if bases.is_empty() { ended_by(row.id, &content.choices) } else { Vec::new() },
             extents: vec![Extent { blob: row.id, offset: 0, len: row.plain_len }],
             storage: StorageFacts {
@@ -188,7 +188,7 @@ impl Finisher {
         delta: Vec<NewBlob>,
         object: &ObjectFacts,
         digest: [u8; 32],
-    ) -> Result<Stored, EngineError> {
+    ) -> Result<FinishedContent, EngineError> {
         let Some(blob) = delta.into_iter().next() else { return Err(EngineError::Conflict) };
         let extents = vec![Extent { blob: blob.row.id, offset: 0, len: blob.row.plain_len }];
         let version = Version {
@@ -207,7 +207,7 @@ impl Finisher {
         let size = version.size;
         let (old, bases) = (blob.row.clone(), blob.bases);
         let content = Content { version, extents, blobs: vec![blob.row] };
-        let source = self.read.open_content(bucket, content, Facts::default())?;
+        let source = self.read.open_content(bucket, content, VersionFacts::default())?;
         let body = self.read.read(&source, 0..size);
         let staged = match self.stager.stage_whole(bucket, destination, body, NoDigest).await {
             Ok(staged) => staged,
@@ -243,7 +243,7 @@ impl Finisher {
 
 /// An object's facts with how its bases were chosen: what the manifest keeps and the catalog need
 /// not.
-fn with_choices(facts: &[u8], content: &StagedContent) -> Result<Vec<u8>, EngineError> {
+fn with_choices(facts: &[u8], content: &UnfinishedBlob) -> Result<Vec<u8>, EngineError> {
     let choices: Vec<_> =
         content.accounts().filter(|account| !account.candidates.is_empty()).take(CHOICES_KEPT).collect();
     if choices.is_empty() {

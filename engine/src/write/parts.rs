@@ -5,7 +5,7 @@ use crate::{
     bucket::{BucketHandle, RowPlace, digest_of},
     deployment::{keyring::random, writer::Writer},
     error::EngineError,
-    facts::{Facts, PartFacts, from_json, to_json},
+    facts::{PartFacts, VersionFacts, from_json, to_json},
     resources::clock::now_ms,
     write::open_uploads::OpenUploads,
 };
@@ -69,7 +69,7 @@ impl Uploads {
         bucket: &BucketHandle,
         key: &str,
         owner: &str,
-        facts: Facts,
+        facts: VersionFacts,
     ) -> Result<UploadId, EngineError> {
         self.open.admit(&*self.catalog, owner).await?;
         let id = UploadId(random()?);
@@ -95,7 +95,7 @@ impl Uploads {
         bucket: &BucketHandle,
         key: &str,
         id: UploadId,
-    ) -> Result<Option<(Upload, Facts)>, EngineError> {
+    ) -> Result<Option<(Upload, VersionFacts)>, EngineError> {
         match self.catalog.upload(bucket.row.id, key, id).await? {
             None => Ok(None),
             Some(upload) => {
@@ -109,7 +109,7 @@ impl Uploads {
     ///
     /// # Errors
     /// [`EngineError::Integrity`] when the row is not what was written.
-    pub fn open_upload_facts(&self, bucket: &BucketHandle, upload: &Upload) -> Result<Facts, EngineError> {
+    pub fn open_upload_facts(&self, bucket: &BucketHandle, upload: &Upload) -> Result<VersionFacts, EngineError> {
         from_json(&bucket.open_facts(upload_place(&upload.key, upload.id), &upload.facts)?)
     }
 

@@ -11,14 +11,14 @@ use crate::{
     },
     deployment::{keyring::random, writer::Writer},
     error::EngineError,
-    facts::{Facts, Form, PartFacts, StorageFacts, to_json},
+    facts::{Form, PartFacts, StorageFacts, VersionFacts, to_json},
     metrics::Metrics,
     read::object::OpenObject,
     resources::clock::now_ms,
     write::{
-        finish::{Finisher, Stored},
+        finish::{FinishedContent, Finisher},
         parts::PartsSeen,
-        stage::{Destination, Staged, content::StagedContent},
+        stage::{Destination, StagedBody, content::UnfinishedBlob},
     },
 };
 use catalog::{
@@ -81,7 +81,7 @@ pub struct Publisher {
 
 /// A version that was published.
 #[derive(Clone, Debug)]
-pub struct Published {
+pub struct PublishedVersion {
     /// The new version's id.
     pub version_id: VersionId,
     /// Place in the total order and Last-Modified.
@@ -90,7 +90,7 @@ pub struct Published {
     pub storage: StorageFacts,
 }
 
-impl Published {
+impl PublishedVersion {
     /// How requests name it.
     pub fn reference(&self) -> VersionRef {
         if self.committed.named { VersionRef::Id(self.version_id) } else { VersionRef::Null }
@@ -108,10 +108,10 @@ impl Publisher {
         self: &Arc<Self>,
         bucket: &BucketHandle,
         key: &str,
-        staged: Staged<T>,
-        facts: Facts,
+        staged: StagedBody<T>,
+        facts: VersionFacts,
         terms: impl Into<Terms>,
-    ) -> Result<Published, EngineError> {
+    ) -> Result<PublishedVersion, EngineError> {
         tracing::trace!(target: "path", "publish()");
         let terms = terms.into();
         let (publisher, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
@@ -125,11 +125,11 @@ impl Publisher {
         self: &Arc<Self>,
         bucket: &BucketHandle,
         key: &str,
-        content: StagedContent,
+        content: UnfinishedBlob,
         sha256: [u8; 32],
-        facts: Facts,
+        facts: VersionFacts,
         terms: Terms,
-    ) -> Result<Published, EngineError> {
+    ) -> Result<PublishedVersion, EngineError> {
         let id = VersionId(random()?);
         let (size, digest) = (content.plain_len, bucket.content_digest(&sha256));
         let place = VersionPlace { key, id, size, terms: &terms };
@@ -168,7 +168,7 @@ impl Publisher {
         self: &Arc<Self>,
         bucket: &BucketHandle,
         part: PartName<'_>,
-        staged: Staged<T>,
+        staged: StagedBody<T>,
         facts: PartFacts,
     ) -> Result<UnixMs, EngineError> {
         let PartName { key, upload, number } = part;
@@ -228,7 +228,7 @@ impl Publisher {
             .detached(async move {
                 let place = PartPlace { key: &key, upload, number, size: range.end - range.start };
                 loop {
-                    let stored = Stored::copy_of(clip(&content.extents, range.clone()));
+                    let stored = FinishedContent::copy_of(clip(&content.extents, range.clone()));
                     match publisher.commit_part(&bucket, place, stored, &facts).await? {
                         Err(CatalogError::BaseGone) => content = publisher.content_now(content).await?,
                         outcome => return Ok(outcome?),
@@ -248,9 +248,9 @@ impl Publisher {
         bucket: &BucketHandle,
         key: &str,
         source: &OpenObject,
-        facts: Facts,
+        facts: VersionFacts,
         terms: impl Into<Terms>,
-    ) -> Result<Published, EngineError> {
+    ) -> Result<PublishedVersion, EngineError> {
         let terms = terms.into();
         let (publisher, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
         let (id, size) = (VersionId(random()?), source.info.version.size);
@@ -259,7 +259,7 @@ impl Publisher {
             .detached(async move {
                 let place = VersionPlace { key: &key, id, size, terms: &terms };
                 loop {
-                    let stored = Stored::copy_of(content.extents.clone());
+                    let stored = FinishedContent::copy_of(content.extents.clone());
                     match publisher.commit_version(&bucket, place, stored, &facts).await? {
                         Err(CatalogError::BaseGone) => content = publisher.content_now(content).await?,
                         outcome => return Ok(outcome?),
@@ -290,9 +290,9 @@ impl Publisher {
         bucket: &BucketHandle,
         key: &str,
         completion: Completion,
-        facts: Facts,
+        facts: VersionFacts,
         terms: impl Into<Terms>,
-    ) -> Result<Published, EngineError> {
+    ) -> Result<PublishedVersion, EngineError> {
         tracing::trace!(target: "path", "complete()");
         let Terms { precondition, lock, cause } = terms.into();
         let Completion { upload, parts, parts_digest } = completion;
@@ -300,7 +300,7 @@ impl Publisher {
         let extents: Vec<Extent> = parts.iter().flat_map(|(part, _)| part.extents.iter().copied()).collect();
         let extents_digest = digest_of(&extents);
         let storage = StorageFacts::of_parts(parts.iter().map(|(_, facts)| (facts.size, &facts.storage)));
-        let facts = Facts { storage: storage.clone(), ..facts };
+        let facts = VersionFacts { storage: storage.clone(), ..facts };
         let size = parts.iter().map(|(part, _)| part.size).sum();
         let subject = Subject { key, size: Some(size), etag: Some(&facts.etag), id: Some(id), version: None };
         let notices = self.notifier.notices(bucket, cause.as_ref(), subject)?;
@@ -335,7 +335,7 @@ impl Publisher {
             })
             .await?;
         self.parts_seen.forget(upload);
-        Ok(Published { version_id: id, committed, storage })
+        Ok(PublishedVersion { version_id: id, committed, storage })
     }
 
     /// Existing content with the same bytes, as if it had just been stored.
@@ -344,28 +344,28 @@ impl Publisher {
         bucket: &BucketHandle,
         digest: [u8; 32],
         plain_len: u64,
-    ) -> Result<Option<Stored>, EngineError> {
+    ) -> Result<Option<FinishedContent>, EngineError> {
         if plain_len == 0 {
-            return Ok(Some(Stored { reason: Reason::Empty, ..Stored::copy_of(Vec::new()) }));
+            return Ok(Some(FinishedContent { reason: Reason::Empty, ..FinishedContent::copy_of(Vec::new()) }));
         }
         let found = self.catalog.duplicate(&bucket.domain(), digest, plain_len).await?;
-        Ok(found.map(|row| Stored::copy_of(vec![Extent { blob: row.id, offset: 0, len: plain_len }])))
+        Ok(found.map(|row| FinishedContent::copy_of(vec![Extent { blob: row.id, offset: 0, len: plain_len }])))
     }
 
     async fn commit_version(
         &self,
         bucket: &BucketHandle,
         place: VersionPlace<'_>,
-        stored: Stored,
-        facts: &Facts,
-    ) -> Result<Result<Published, CatalogError>, EngineError> {
+        stored: FinishedContent,
+        facts: &VersionFacts,
+    ) -> Result<Result<PublishedVersion, CatalogError>, EngineError> {
         let VersionPlace { key, id, size, terms: Terms { precondition, lock, cause } } = place;
         let extents_digest = digest_of(&stored.extents);
         let storage = stored.storage;
         let subject = Subject { key, size: Some(size), etag: Some(&facts.etag), id: Some(id), version: None };
         let notices = self.notifier.notices(bucket, cause.as_ref(), subject)?;
         let lanes = lanes_of(&notices);
-        let facts = Facts { storage: storage.clone(), ..facts.clone() };
+        let facts = VersionFacts { storage: storage.clone(), ..facts.clone() };
         let facts = bucket.seal_facts(RowPlace { key, id: id.0, part: None, extents_digest }, to_json(&facts)?)?;
         let rows: Vec<BlobRow> = stored.new_blobs.iter().map(|blob| blob.row.clone()).collect();
         let epoch = self.writer.epoch_of(&stored.new_blobs);
@@ -390,7 +390,7 @@ impl Publisher {
         Ok(outcome.map(|committed| {
             self.tell(stored.hooks, stored.ends);
             self.count_plan(&storage, stored.reason, size, &rows);
-            Published { version_id: id, committed, storage }
+            PublishedVersion { version_id: id, committed, storage }
         }))
     }
 
@@ -398,7 +398,7 @@ impl Publisher {
         &self,
         bucket: &BucketHandle,
         place: PartPlace<'_>,
-        stored: Stored,
+        stored: FinishedContent,
         facts: &PartFacts,
     ) -> Result<Result<UnixMs, CatalogError>, EngineError> {
         let extents_digest = digest_of(&stored.extents);

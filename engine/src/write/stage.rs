@@ -46,7 +46,7 @@ mod views;
 
 pub use body::{BodyDigest, ContentDigest};
 use body::{BodyReader, HashLane};
-use content::StagedContent;
+use content::UnfinishedBlob;
 use encoding::{Encoded, Encoder, Encoding, Manner, Search, Target, send_on};
 
 /// Memory beside a segment's bytes: tables, small buffers.
@@ -59,14 +59,14 @@ const SEGMENT_BYTES: u64 = 2 * SEGMENT_LEN as u64 + SEGMENT_OVERHEAD;
 
 /// A body that has been read to its end and encoded, but is neither visible nor durable. Dropping
 /// it abandons it.
-pub struct Staged<T> {
+pub struct StagedBody<T> {
     /// What the digest gave.
     pub digests: T,
     /// SHA-256 of the body.
     pub sha256: [u8; 32],
     /// Body bytes.
     pub plain_len: u64,
-    pub(crate) content: StagedContent,
+    pub(crate) content: UnfinishedBlob,
 }
 
 /// Takes bodies in: cut, hashed, encoded and on their way to the backend.
@@ -97,7 +97,7 @@ impl Stager {
         len: Option<u64>,
         body: S,
         digest: D,
-    ) -> Result<Staged<D::Output>, StoreError<E>>
+    ) -> Result<StagedBody<D::Output>, StoreError<E>>
     where
         S: Stream<Item = Result<Bytes, E>> + Send + Unpin,
         E: Send,
@@ -143,7 +143,7 @@ impl Stager {
         len: u64,
         body: S,
         mut digest: D,
-    ) -> Result<Staged<D::Output>, StoreError<E>>
+    ) -> Result<StagedBody<D::Output>, StoreError<E>>
     where
         S: Stream<Item = Result<Bytes, E>> + Send + Unpin,
         E: Send,
@@ -160,7 +160,7 @@ impl Stager {
             return Err(EngineError::TooLarge.into());
         }
         let encoder = &self.encoder;
-        let mut content = StagedContent::begin(encoder.writer.epoch(), bucket, BlobKind::Whole)?;
+        let mut content = UnfinishedBlob::begin(encoder.writer.epoch(), bucket, BlobKind::Whole)?;
         if !plain.is_empty() {
             let how = SegmentPlan {
                 compression: bucket.settings.compression,
@@ -179,7 +179,7 @@ impl Stager {
         }
         content.base_outcome = BaseOutcome::NotWanted;
         let (digests, sha256) = digest.finish();
-        Ok(Staged { digests, sha256, plain_len, content })
+        Ok(StagedBody { digests, sha256, plain_len, content })
     }
 
     fn arriving(&self, bucket: &BucketHandle, target: Target, search: Search, trying: Trying) -> Manner {
@@ -200,7 +200,7 @@ impl Stager {
         destination: &Destination,
         body: S,
         digest: D,
-    ) -> Result<Staged<D::Output>, StoreError<EngineError>>
+    ) -> Result<StagedBody<D::Output>, StoreError<EngineError>>
     where
         S: Stream<Item = Result<Bytes, EngineError>> + Send + Unpin,
         D: BodyDigest,
@@ -239,7 +239,7 @@ impl Stager {
         mut manner: Manner,
         body: S,
         digest: D,
-    ) -> Result<Staged<D::Output>, StoreError<E>>
+    ) -> Result<StagedBody<D::Output>, StoreError<E>>
     where
         S: Stream<Item = Result<Bytes, E>> + Send + Unpin,
         E: Send,
@@ -291,7 +291,7 @@ impl Stager {
         let (hashed, sketches, content) = futures::join!(hashing.finish(), sketched, encoding.finish());
         let ((digests, sha256), mut content) = (hashed?, content?);
         content.sketches = sketches?;
-        Ok(Staged { digests, sha256, plain_len, content })
+        Ok(StagedBody { digests, sha256, plain_len, content })
     }
 }
 

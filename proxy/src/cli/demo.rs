@@ -9,7 +9,7 @@ use super::{
 use crate::{
     auth::{Principal, Users, admin_token, root},
     config::{Environment, Overrides, ServeConfig},
-    engine::{BucketHandle, ContentDigest, Destination, Engine, Facts, StoreError},
+    engine::{BucketHandle, ContentDigest, Destination, Engine, StoreError, VersionFacts},
     metrics::Metrics,
     stores::open_engine,
 };
@@ -121,7 +121,7 @@ async fn put(engine: &Engine, bucket: &BucketHandle, key: &str, content: Bytes) 
         StoreError::Body(error) => Failure(error.to_string()),
         StoreError::Engine(error) => Failure(error.to_string()),
     })?;
-    let facts = Facts { etag, headers, ..Facts::default() };
+    let facts = VersionFacts { etag, headers, ..VersionFacts::default() };
     let published = engine.publisher.publish(bucket, key, staged, facts, Precondition::None).await?;
     Ok(published.storage.stored_bytes)
 }

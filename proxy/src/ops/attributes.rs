@@ -5,7 +5,7 @@ use super::{
     request::{Answer, Result, S3Request, document, set, time_of},
     versions,
 };
-use crate::engine::Facts;
+use crate::engine::VersionFacts;
 use s3_wire::{
     ETag,
     checksum::Checksum,
@@ -38,7 +38,7 @@ pub(super) async fn get_object_attributes(request: &S3Request) -> Result<Answer>
 }
 
 /// The page of parts that is asked for; `None` for an object of one PUT.
-fn parts_of(facts: &Facts, params: &AttributesParams) -> Option<ObjectParts> {
+fn parts_of(facts: &VersionFacts, params: &AttributesParams) -> Option<ObjectParts> {
     if facts.parts.is_empty() {
         return None;
     }
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn parts_are_told_in_pages() {
         let part = |number| PartSize { number, size: 10, checksum: None };
-        let facts = Facts { parts: [1, 3, 4, 9].map(part).to_vec(), ..Facts::default() };
+        let facts = VersionFacts { parts: [1, 3, 4, 9].map(part).to_vec(), ..VersionFacts::default() };
         let page = |max_parts, part_number_marker| {
             let params = AttributesParams { max_parts, part_number_marker, ..AttributesParams::default() };
             let page = parts_of(&facts, &params).expect("it has parts");
@@ -82,6 +82,6 @@ mod tests {
         assert_eq!(page(2, 0), (vec![1, 3], true, Some(3), 4));
         assert_eq!(page(2, 3), (vec![4, 9], false, Some(9), 4));
         assert_eq!(page(0, 0), (vec![], false, None, 4));
-        assert!(parts_of(&Facts::default(), &AttributesParams::default()).is_none());
+        assert!(parts_of(&VersionFacts::default(), &AttributesParams::default()).is_none());
     }
 }

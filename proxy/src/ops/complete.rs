@@ -13,7 +13,7 @@ use super::{
     versions,
 };
 use crate::engine::{
-    BucketHandle, Completion, EngineError, Facts, ObjectEncryption, PartFacts, PartSize, Terms, notify::Event,
+    BucketHandle, Completion, EngineError, ObjectEncryption, PartFacts, PartSize, Terms, VersionFacts, notify::Event,
 };
 use catalog::{Part, UploadId};
 use http::HeaderMap;
@@ -127,7 +127,7 @@ impl InBucket<'_> {
             None => {
                 let md5s: Option<Vec<[u8; 16]>> = list.iter().map(|part| part.etag.md5()).collect();
                 let etag = ETag::of_parts(md5s.ok_or_else(|| no_such_upload(&id_text(open.id)))?);
-                (Facts { etag: etag.as_str().to_owned(), ..Facts::default() }, None)
+                (VersionFacts { etag: etag.as_str().to_owned(), ..VersionFacts::default() }, None)
             }
         };
         let mut done = done(&result_of(self.request, &self.bucket, key, &facts), self, facts.encryption.as_ref());
@@ -162,7 +162,7 @@ impl InBucket<'_> {
 }
 
 /// A composite checksum is vouched for part by part: the list must name the checksum of each.
-fn check_listed(upload: &Facts, list: &[CompletedPart]) -> Result<()> {
+fn check_listed(upload: &VersionFacts, list: &[CompletedPart]) -> Result<()> {
     let (Some(algorithm), Some(ChecksumType::Composite)) = (wanted_checksum(upload), kind_of(upload)) else {
         return Ok(());
     };
@@ -205,7 +205,7 @@ fn choose(wanted: &CompletedPart, is_last: bool, stored: Option<(Part, PartFacts
 }
 
 /// The facts of the object: the upload's, the tag of the parts, and their combined checksum.
-fn facts_of_whole(upload: &Facts, parts: &[(Part, PartFacts)], asked: &ChecksumRequest) -> Result<Facts> {
+fn facts_of_whole(upload: &VersionFacts, parts: &[(Part, PartFacts)], asked: &ChecksumRequest) -> Result<VersionFacts> {
     let internal = || S3Error::new(ErrorCode::InternalError);
     let size = parts.iter().try_fold(0_u64, |sum, (part, _)| sum.checked_add(part.size));
     let size = size.filter(|size| *size <= OBJECT_BYTES_MAX).ok_or_else(|| S3Error::new(ErrorCode::EntityTooLarge))?;
@@ -223,7 +223,7 @@ fn facts_of_whole(upload: &Facts, parts: &[(Part, PartFacts)], asked: &ChecksumR
         Some(kept.to_wire())
     };
     let joined = |kept| encryption::joined(kept, parts.iter().map(|(_, part)| part)).ok_or_else(internal);
-    Ok(Facts {
+    Ok(VersionFacts {
         etag: etag.as_str().to_owned(),
         checksum_algorithm: None,
         lock: None,
@@ -238,7 +238,11 @@ fn facts_of_whole(upload: &Facts, parts: &[(Part, PartFacts)], asked: &ChecksumR
     })
 }
 
-fn combined_checksum(upload: &Facts, parts: &[(Part, PartFacts)], asked: &ChecksumRequest) -> Result<Option<Checksum>> {
+fn combined_checksum(
+    upload: &VersionFacts,
+    parts: &[(Part, PartFacts)],
+    asked: &ChecksumRequest,
+) -> Result<Option<Checksum>> {
     let asked_for = wanted_checksum(upload);
     let algorithm = asked_for.unwrap_or(DEFAULT_CHECKSUM);
     let kind = upload.checksum_type.as_deref().map(ChecksumType::parse).transpose()?;
@@ -277,7 +281,12 @@ fn list_digest(list: &[CompletedPart]) -> [u8; 32] {
     digest.finalize().into()
 }
 
-fn result_of(request: &S3Request, bucket: &BucketHandle, key: &str, facts: &Facts) -> CompleteMultipartUploadResult {
+fn result_of(
+    request: &S3Request,
+    bucket: &BucketHandle,
+    key: &str,
+    facts: &VersionFacts,
+) -> CompleteMultipartUploadResult {
     CompleteMultipartUploadResult {
         location: location(request),
         bucket: bucket.row.name.clone(),
@@ -339,7 +348,7 @@ mod tests {
     #[test]
     fn the_tag_is_made_of_the_parts_and_counts_them() {
         let facts = facts_of_whole(
-            &Facts::default(),
+            &VersionFacts::default(),
             &[stored(1, 5 << 20, None), stored(3, 7, None)],
             &ChecksumRequest::default(),
         );
@@ -354,7 +363,7 @@ mod tests {
         let whole = |sizes: &[u64], asked: Option<u64>| {
             let parts: Vec<_> = sizes.iter().enumerate().map(|(n, size)| stored(n as u32 + 1, *size, None)).collect();
             let asked = ChecksumRequest { object_size: asked, ..ChecksumRequest::default() };
-            facts_of_whole(&Facts::default(), &parts, &asked).err().map(|error| error.code())
+            facts_of_whole(&VersionFacts::default(), &parts, &asked).err().map(|error| error.code())
         };
         assert_eq!(whole(&[5 << 20, 1], Some((5 << 20) + 1)), None);
         assert_eq!(whole(&[5 << 20, 1], Some(5 << 20)), Some(ErrorCode::InvalidRequest));
@@ -365,10 +374,10 @@ mod tests {
 
     #[test]
     fn the_checksum_of_the_whole_is_combined_and_held_against_the_claim() {
-        let upload = Facts {
+        let upload = VersionFacts {
             checksum_algorithm: Some("CRC32".into()),
             checksum_type: Some("COMPOSITE".into()),
-            ..Facts::default()
+            ..VersionFacts::default()
         };
         let parts = [stored(1, 5 << 20, Some(crc(1))), stored(2, 9, Some(crc(2)))];
         let facts = facts_of_whole(&upload, &parts, &ChecksumRequest::default()).unwrap();
@@ -386,10 +395,10 @@ mod tests {
 
     #[test]
     fn a_composite_checksum_needs_that_of_every_part_in_the_list() {
-        let upload = |algorithm: &str, kind: &str| Facts {
+        let upload = |algorithm: &str, kind: &str| VersionFacts {
             checksum_algorithm: Some(algorithm.into()),
             checksum_type: Some(kind.into()),
-            ..Facts::default()
+            ..VersionFacts::default()
         };
         let claiming = |number, byte| CompletedPart { checksum: Some(crc(byte)), ..wanted(number) };
         let composite = upload("CRC32", "COMPOSITE");
@@ -399,7 +408,7 @@ mod tests {
         assert!(error.message().contains("missing for part 2"), "{error}");
         assert!(check_listed(&upload("SHA1", "COMPOSITE"), &[claiming(1, 1)]).is_err());
         assert!(check_listed(&upload("CRC32", "FULL_OBJECT"), &[wanted(1)]).is_ok());
-        assert!(check_listed(&Facts::default(), &[wanted(1)]).is_ok());
+        assert!(check_listed(&VersionFacts::default(), &[wanted(1)]).is_ok());
     }
 
     #[test]

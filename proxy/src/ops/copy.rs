@@ -13,8 +13,8 @@ use super::{
     versions,
 };
 use crate::engine::{
-    BucketHandle, Destination, EngineError, Facts, Named, ObjectEncryption, OpenObject, PartFacts, PartName,
-    StoreError, Stretch, Terms, notify::Event,
+    BucketHandle, Destination, EngineError, Named, ObjectEncryption, OpenObject, PartFacts, PartName, StoreError,
+    Stretch, Terms, VersionFacts, notify::Event,
 };
 use catalog::VersionRef;
 use http::HeaderMap;
@@ -36,7 +36,7 @@ struct Source {
 }
 
 impl Source {
-    fn facts(&self) -> &Facts {
+    fn facts(&self) -> &VersionFacts {
         &self.object.info.facts
     }
 
@@ -83,12 +83,12 @@ pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
         ));
     }
     let described = match directive {
-        MetadataDirective::Copy => Facts {
+        MetadataDirective::Copy => VersionFacts {
             headers: source.facts().headers.clone(),
             user_metadata: source.facts().user_metadata.clone(),
             storage_class,
             redirect_location,
-            ..Facts::default()
+            ..VersionFacts::default()
         },
         MetadataDirective::Replace => object_facts::from_headers(&request.headers)?,
     };
@@ -96,7 +96,7 @@ pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
         TaggingDirective::Copy => source.facts().tags.clone(),
         TaggingDirective::Replace => object_facts::tags(&request.headers)?,
     };
-    let mut described = Facts { tags, ..described };
+    let mut described = VersionFacts { tags, ..described };
     here.own(&mut described).await?;
     let lock = here.wanted_lock()?;
     let (conditions, precondition) = request.precondition(&here.bucket, &key).await?;
@@ -123,7 +123,7 @@ pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
             let copied = request.stage_copy(&bucket, destination, (&source, range), algorithm, keys).await?;
             let stretches = copied.salt.iter().map(|salt| Stretch { len: source.size(), salt: salt.clone() }).collect();
             let encryption = sealing.map(|sealing| sealing.facts_of(stretches));
-            let facts = Facts { encryption, ..described_by(described, &copied.etag, copied.checksum) };
+            let facts = VersionFacts { encryption, ..described_by(described, &copied.etag, copied.checksum) };
             let published = engine.publisher.publish(&bucket, &key, copied.staged, facts.clone(), terms).await;
             (facts, published)
         };
@@ -210,7 +210,7 @@ pub(super) async fn upload_part_copy(request: &S3Request) -> Result<Answer> {
 
 /// A copy that has been read and encoded.
 struct Copied {
-    staged: crate::engine::Staged<s3_wire::checksum::DigestValues>,
+    staged: crate::engine::StagedBody<s3_wire::checksum::DigestValues>,
     etag: ETag,
     checksum: Option<Checksum>,
     /// The salt of its key, when it was encrypted on its way.
@@ -256,11 +256,11 @@ impl S3Request {
     async fn facts_of_shared(
         &self,
         source: &Source,
-        described: Facts,
+        described: VersionFacts,
         wanted: Option<ChecksumAlgorithm>,
-    ) -> Result<Facts> {
+    ) -> Result<VersionFacts> {
         let of_source = source.facts();
-        let mut facts = Facts {
+        let mut facts = VersionFacts {
             etag: of_source.etag.clone(),
             checksums: of_source.checksums.clone(),
             checksum_type: of_source.checksum_type.clone(),
@@ -334,8 +334,8 @@ impl S3Request {
     }
 }
 
-fn described_by(described: Facts, etag: &ETag, checksum: Option<Checksum>) -> Facts {
-    Facts {
+fn described_by(described: VersionFacts, etag: &ETag, checksum: Option<Checksum>) -> VersionFacts {
+    VersionFacts {
         etag: etag.as_str().to_owned(),
         checksums: checksum.iter().map(object_facts::kept).collect(),
         checksum_type: checksum.map(|checksum| checksum.checksum_type().as_str().to_owned()),

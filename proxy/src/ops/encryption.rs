@@ -9,7 +9,7 @@ use super::{
     body::RequestBody,
     request::{Answer, InBucket, Result, S3Request, document, document_of_text, empty, set},
 };
-use crate::engine::{BucketHandle, EngineError, Facts, ObjectEncryption, PartFacts, Stretch};
+use crate::engine::{BucketHandle, EngineError, ObjectEncryption, PartFacts, Stretch, VersionFacts};
 use aes::cipher::{KeyIvInit as _, StreamCipher as _, StreamCipherSeek as _};
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _, stream::BoxStream};
@@ -209,7 +209,7 @@ impl S3Request {
     }
 
     /// Opens what an object or upload is encrypted with. `None`: it is not encrypted here.
-    pub(super) fn unlock(&self, facts: &Facts, key: Option<CustomerKey>) -> Result<Option<Sealing>> {
+    pub(super) fn unlock(&self, facts: &VersionFacts, key: Option<CustomerKey>) -> Result<Option<Sealing>> {
         let key = self.customer_key(key)?;
         let Some(encryption) = &facts.encryption else {
             return match key {
@@ -270,7 +270,7 @@ impl S3Request {
 
     /// Opens what an upload is encrypted with, by the key that this request brings for a part of
     /// it.
-    pub(super) fn unlock_upload(&self, upload: &Facts) -> Result<Option<Sealing>> {
+    pub(super) fn unlock_upload(&self, upload: &VersionFacts) -> Result<Option<Sealing>> {
         let key = CustomerKey::from_headers(&self.headers)?;
         self.unlock(upload, key).map_err(|error| match error.code() {
             ErrorCode::AccessDenied => S3Error::with_message(
@@ -283,7 +283,7 @@ impl S3Request {
 
     /// Refuses a list of parts that comes with another customer's key than the upload's. It may
     /// come without one: nothing is read.
-    pub(super) fn unlock_listed(&self, upload: &Facts) -> Result<()> {
+    pub(super) fn unlock_listed(&self, upload: &VersionFacts) -> Result<()> {
         if CustomerKey::from_headers(&self.headers)?.is_some() {
             self.unlock_upload(upload)?;
         }
@@ -291,7 +291,7 @@ impl S3Request {
     }
 
     /// As [`S3Request::unlock`] for content that is read.
-    pub(super) fn unlock_content(&self, facts: &Facts, key: Option<CustomerKey>) -> Result<Option<Unlocked>> {
+    pub(super) fn unlock_content(&self, facts: &VersionFacts, key: Option<CustomerKey>) -> Result<Option<Unlocked>> {
         let Some(sealing) = self.unlock(facts, key)? else { return Ok(None) };
         let mut end = 0;
         let of = |stretch: &Stretch| {
@@ -305,7 +305,7 @@ impl S3Request {
 
     /// As [`S3Request::unlock_content`], with the key that this request brings for the object it
     /// reads.
-    pub(super) fn unlock_addressed(&self, facts: &Facts) -> Result<Option<Unlocked>> {
+    pub(super) fn unlock_addressed(&self, facts: &VersionFacts) -> Result<Option<Unlocked>> {
         refuse_encryption_of_read(&self.headers)?;
         self.unlock_content(facts, CustomerKey::from_headers(&self.headers)?)
     }

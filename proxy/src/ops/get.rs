@@ -7,7 +7,7 @@ use super::{
     request::{Answer, InBucket, Result, S3Request, empty, no_such_key, set, time_of},
     versions,
 };
-use crate::engine::{Facts, Form, ObjectInfo, StorageHeaders};
+use crate::engine::{Form, ObjectInfo, StorageHeaders, VersionFacts};
 use futures::StreamExt as _;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use s3_wire::{
@@ -160,7 +160,7 @@ impl InBucket<'_> {
         Ok(Head { answer, content: Some(selection.range), unlocked })
     }
 
-    fn select(&self, facts: &Facts, size: u64, etag: &ETag, modified: SystemTime) -> Result<Selection> {
+    fn select(&self, facts: &VersionFacts, size: u64, etag: &ETag, modified: SystemTime) -> Result<Selection> {
         let range = ByteRange::from_headers(&self.headers).filter(|_| range_is_meant(&self.headers, etag, modified));
         let checksum = object_facts::first_checksum(&facts.checksums);
         let part = PartNumber::from_query(&self.target.query)?;
@@ -191,7 +191,7 @@ struct Selection {
 }
 
 /// Where a part of an object lies. An object that was not uploaded in parts is its own part 1.
-fn part_of(facts: &Facts, size: u64, number: u32) -> Result<Selection> {
+fn part_of(facts: &VersionFacts, size: u64, number: u32) -> Result<Selection> {
     let checksum = object_facts::first_checksum(&facts.checksums);
     if facts.parts.is_empty() {
         if number != 1 {
@@ -241,9 +241,9 @@ mod tests {
     use s3_wire::checksum::ChecksumAlgorithm;
     use std::time::{Duration, UNIX_EPOCH};
 
-    fn facts(parts: &[(u32, u64)]) -> Facts {
+    fn facts(parts: &[(u32, u64)]) -> VersionFacts {
         let parts = parts.iter().map(|&(number, size)| PartSize { number, size, checksum: None }).collect();
-        Facts { parts, ..Facts::default() }
+        VersionFacts { parts, ..VersionFacts::default() }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{
     put::{DEFAULT_CHECKSUM, Wanted},
     request::{Answer, InBucket, Result, S3Request, document, empty, ms_of, set, time_of},
 };
-use crate::engine::{Destination, Facts, PartFacts, PartName};
+use crate::engine::{Destination, PartFacts, PartName, VersionFacts};
 use catalog::UploadId;
 use http::StatusCode;
 use s3_wire::{
@@ -24,7 +24,7 @@ use std::time::SystemTime;
 pub(super) struct OpenUpload {
     pub(super) id: UploadId,
     pub(super) upload: catalog::Upload,
-    pub(super) facts: Facts,
+    pub(super) facts: VersionFacts,
 }
 
 /// Starts an upload.
@@ -107,13 +107,13 @@ pub(super) fn part_number(request: &S3Request) -> Result<u32> {
 }
 
 /// The algorithm every part of an upload gets.
-pub(super) fn wanted_checksum(upload: &Facts) -> Option<ChecksumAlgorithm> {
+pub(super) fn wanted_checksum(upload: &VersionFacts) -> Option<ChecksumAlgorithm> {
     upload.checksum_algorithm.as_deref().and_then(|name| ChecksumAlgorithm::parse(name).ok())
 }
 
 /// Whether the checksum of an upload's object covers its bytes or its parts' checksums; `None` when
 /// no algorithm was asked for.
-pub(super) fn kind_of(upload: &Facts) -> Option<ChecksumType> {
+pub(super) fn kind_of(upload: &VersionFacts) -> Option<ChecksumType> {
     wanted_checksum(upload).and_then(|_| Some(object_facts::checksum_kind(upload)?.1))
 }
 

@@ -1,8 +1,8 @@
-//! Between headers and [`Facts`]: what a request says about an object, and what an answer tells of
+//! Between headers and [`VersionFacts`]: what a request says about an object, and what an answer tells of
 //! it.
 
 use super::request::set;
-use crate::engine::{self, Facts, Form};
+use crate::engine::{self, Form, VersionFacts};
 use http::{HeaderMap, HeaderValue, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3_wire::{
@@ -18,7 +18,7 @@ const REDIRECT_BYTES_MAX: usize = 2048;
 
 /// The parts of a new object's facts that its headers give: content headers, user metadata, storage
 /// class, redirect location, tags.
-pub(super) fn from_headers(headers: &HeaderMap) -> Result<Facts, S3Error> {
+pub(super) fn from_headers(headers: &HeaderMap) -> Result<VersionFacts, S3Error> {
     let content = ContentHeaders::from_headers(headers)?;
     let pairs = [
         ("content-type", content.content_type),
@@ -28,13 +28,13 @@ pub(super) fn from_headers(headers: &HeaderMap) -> Result<Facts, S3Error> {
         ("cache-control", content.cache_control),
         ("expires", content.expires),
     ];
-    Ok(Facts {
+    Ok(VersionFacts {
         headers: pairs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect(),
         user_metadata: UserMetadata::from_headers(headers)?.pairs().iter().cloned().collect(),
         storage_class: storage_class(headers)?,
         redirect_location: redirect_location(headers)?,
         tags: tags(headers)?,
-        ..Facts::default()
+        ..VersionFacts::default()
     })
 }
 
@@ -65,7 +65,7 @@ pub(super) fn storage_class(headers: &HeaderMap) -> Result<Option<String>, S3Err
 }
 
 /// The content headers of an object.
-pub(super) fn content_headers(facts: &Facts) -> ContentHeaders {
+pub(super) fn content_headers(facts: &VersionFacts) -> ContentHeaders {
     let get = |name: &str| facts.headers.get(name).cloned();
     ContentHeaders {
         content_type: get("content-type"),
@@ -78,7 +78,7 @@ pub(super) fn content_headers(facts: &Facts) -> ContentHeaders {
 }
 
 /// The name documents give a storage class.
-pub(super) fn storage_class_name(facts: &Facts) -> String {
+pub(super) fn storage_class_name(facts: &VersionFacts) -> String {
     facts.storage_class.clone().unwrap_or_else(|| StorageClass::Standard.as_str().to_owned())
 }
 
@@ -103,7 +103,7 @@ pub(super) fn checksum_of(checksums: &[engine::Checksum], algorithm: ChecksumAlg
 }
 
 /// The algorithm and type of an object's or upload's checksum, for documents.
-pub(super) fn checksum_kind(facts: &Facts) -> Option<(ChecksumAlgorithm, ChecksumType)> {
+pub(super) fn checksum_kind(facts: &VersionFacts) -> Option<(ChecksumAlgorithm, ChecksumType)> {
     let named = facts.checksum_algorithm.as_deref().or_else(|| Some(facts.checksums.first()?.algorithm.as_str()));
     let algorithm = ChecksumAlgorithm::parse(named?).ok()?;
     let kind = facts.checksum_type.as_deref().and_then(|kind| ChecksumType::parse(kind).ok());
@@ -123,7 +123,7 @@ pub(super) fn write_checksum(headers: &mut HeaderMap, checksum: &Checksum) {
 }
 
 /// What describes an object whatever part of it is answered with.
-pub(super) fn write_description(headers: &mut HeaderMap, content: ContentHeaders, facts: &Facts) {
+pub(super) fn write_description(headers: &mut HeaderMap, content: ContentHeaders, facts: &VersionFacts) {
     content.write(headers);
     UserMetadata::from_pairs(facts.user_metadata.clone().into_iter().collect()).write(headers);
     if let Some(class) = &facts.storage_class {
@@ -162,7 +162,12 @@ fn padded(bytes: u64) -> u64 {
 
 /// `x-deltaweir-*`. Base keys are percent-encoded, because they may hold commas and anything else;
 /// those the caller may not read are left out.
-pub(super) fn write_storage(headers: &mut HeaderMap, facts: &Facts, sizes: Sizes, may_read: impl Fn(&str) -> bool) {
+pub(super) fn write_storage(
+    headers: &mut HeaderMap,
+    facts: &VersionFacts,
+    sizes: Sizes,
+    may_read: impl Fn(&str) -> bool,
+) {
     let storage = &facts.storage;
     let stored_bytes = if sizes == Sizes::Exact { storage.stored_bytes } else { padded(storage.stored_bytes) };
     set(headers, "x-deltaweir-form", storage.form.as_str());

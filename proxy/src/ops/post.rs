@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     auth::Look,
-    engine::{Destination, Staged, Stretch, Terms, notify::Event},
+    engine::{Destination, StagedBody, Stretch, Terms, notify::Event},
 };
 use bytes::Bytes;
 use catalog::Precondition;
@@ -97,7 +97,7 @@ pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> 
     let destination = Destination::Object { key: key.as_str().to_owned() };
     let bucket = here.bucket_for(sealing.as_ref());
     let staged = Box::pin(request.service.engine.stager.stage(&bucket, destination, None, content, digest)).await;
-    let staged: Staged<DigestValues> = staged.map_err(|error| request.store_refusal(error))?;
+    let staged: StagedBody<DigestValues> = staged.map_err(|error| request.store_refusal(error))?;
     if staged.plain_len < least {
         return Err(S3Error::new(ErrorCode::EntityTooSmall)
             .field("ProposedSize", staged.plain_len.to_string())

@@ -8,7 +8,7 @@ use super::{
     request::{Answer, InBucket, PUT_BYTES_MAX, Result, S3Request, empty, set},
     versions,
 };
-use crate::engine::{Destination, ObjectEncryption, Staged, Stretch, Terms, notify::Event};
+use crate::engine::{Destination, ObjectEncryption, StagedBody, Stretch, Terms, notify::Event};
 use http::StatusCode;
 use s3_wire::{
     DecodedBody, ETag, ErrorCode, Framing, S3Error,
@@ -72,7 +72,7 @@ pub(super) struct Wanted {
 
 /// A payload that came whole and is what the client said it is.
 pub(super) struct Received {
-    pub(super) staged: Staged<DigestValues>,
+    pub(super) staged: StagedBody<DigestValues>,
     pub(super) etag: ETag,
     /// The checksum the client named or that stands for it, then the one that was wanted besides.
     pub(super) checksums: Vec<Checksum>,

@@ -1,7 +1,7 @@
 //! A bucket of a cloud that objects are written into with their headers and metadata.
 
 use super::outcome::{Fate, ObjectReader};
-use crate::{error::EngineError, facts::Facts, read::object::OpenObject};
+use crate::{error::EngineError, facts::VersionFacts, read::object::OpenObject};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::{StreamExt, TryStreamExt};
 use sha2::{Digest, Sha256};
@@ -124,7 +124,7 @@ async fn digest_of_version(reader: &ObjectReader, object: &OpenObject, size: u64
 }
 
 /// What is sent beside the content.
-fn put_of(facts: &Facts, len: u64) -> PlainPut {
+fn put_of(facts: &VersionFacts, len: u64) -> PlainPut {
     PlainPut {
         len,
         headers: facts.headers.clone(),

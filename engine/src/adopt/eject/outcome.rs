@@ -1,7 +1,7 @@
 //! What an ejection reads objects with, and what becomes of one.
 
 use crate::{
-    facts::{Checksum, Facts, PartSize},
+    facts::{Checksum, PartSize, VersionFacts},
     read::object::{OpenObject, ReadPath},
     resources::{budget::MemoryBudget, pool::CodecPool},
 };
@@ -43,7 +43,7 @@ pub(super) enum Fate {
 
 impl ManifestLine {
     pub(super) fn of(object: &OpenObject, file: String, sha256: String) -> Self {
-        let (version, facts): (_, &Facts) = (&object.info.version, &object.info.facts);
+        let (version, facts): (_, &VersionFacts) = (&object.info.version, &object.info.facts);
         Self {
             key: version.key.clone(),
             file,

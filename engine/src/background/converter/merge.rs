@@ -33,16 +33,16 @@ use crate::{
     config::Compression,
     deployment::{keyring::random, writer::Writer},
     error::{EngineError, StoreError},
-    facts::{Facts, PartFacts, StorageFacts, to_json},
+    facts::{PartFacts, StorageFacts, VersionFacts, to_json},
     metrics::Metrics,
     read::{heat::Heat, object::ReadPath},
     resources::clock::now_ms,
     write::{
         effort::{self, Trying},
-        finish::{HeldBases, Stored},
+        finish::{FinishedContent, HeldBases},
         publish::Publisher,
         stage::{
-            Staged, Stager,
+            StagedBody, Stager,
             encoding::{Manner, Search, Target},
         },
     },
@@ -99,7 +99,7 @@ struct Merging {
     bucket: BucketHandle,
     /// As it was when it was looked at.
     content: Content,
-    facts: Facts,
+    facts: VersionFacts,
     /// Its extents as they are now.
     extents: Vec<Extent>,
     /// Groups that it names by their new extents, ascending.
@@ -278,7 +278,7 @@ impl Merger {
             let stored = self.writer.detached(async move {
                 let digest = bucket.content_digest(&staged.sha256);
                 let stored = merger.publisher.finisher.finish_blob(&bucket, staged.content, &object, digest).await?;
-                let Stored { mut new_blobs, storage, hooks, held, .. } = stored;
+                let FinishedContent { mut new_blobs, storage, hooks, held, .. } = stored;
                 let mut blob = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
                 if blob.row.form == BlobForm::Whole {
                     blob.heat_bytes = merger.catalog.heat_of(&merged).await?;
@@ -362,7 +362,7 @@ impl Merger {
         Merging { bucket, content, .. }: &Merging,
         extents: &[Extent],
         (search, start): (Search, u64),
-    ) -> Result<Staged<GroupDigests>, EngineError> {
+    ) -> Result<StagedBody<GroupDigests>, EngineError> {
         let rows = rows_of(content, extents);
         let len = content_len(extents);
         let part = Content {
@@ -376,7 +376,7 @@ impl Merger {
             extents: extents.to_vec(),
             blobs: rows.values().map(|row| (*row).clone()).collect(),
         };
-        let source = self.read.open_content(bucket, part, Facts::default())?;
+        let source = self.read.open_content(bucket, part, VersionFacts::default())?;
         let (pace, run): (_, JobRun) = (round.pace.clone(), round.run.clone());
         let body = self.read.read(&source, 0..len).and_then(move |bytes| {
             let (pace, run) = (pace.clone(), run.clone());
@@ -503,14 +503,14 @@ fn object_facts(
     Merging { bucket, content, facts, .. }: &Merging,
     group: &Range<usize>,
     start: u64,
-    staged: &Staged<GroupDigests>,
+    staged: &StagedBody<GroupDigests>,
 ) -> Result<ObjectFacts, EngineError> {
     let version = &content.version;
     let whole = group.len() == content.extents.len();
     let number = u128::from(start) * u128::from(PART_NUMBER_MAX - 1) / u128::from(version.size.max(1)) + 1;
     let part = (version.id.0, u32::try_from(number).unwrap_or(u32::MAX));
     let facts = match whole {
-        true => to_json(&Facts { storage: StorageFacts::default(), ..facts.clone() })?,
+        true => to_json(&VersionFacts { storage: StorageFacts::default(), ..facts.clone() })?,
         false => to_json(&PartFacts {
             size: staged.plain_len,
             etag: hex::encode(staged.digests.md5),

@@ -99,7 +99,7 @@ async fn an_upload_that_meets_a_saturated_pool_is_stored_without_a_base_and_enco
         }
         drop(taken);
     });
-    let facts = crate::facts::Facts::default();
+    let facts = crate::facts::VersionFacts::default();
     let published =
         deployment.engine.publisher.publish(&bucket, "v-2", staged, facts, catalog::Precondition::None).await;
     let storage = published.expect("published").storage;
@@ -259,7 +259,7 @@ async fn of_versions_uploaded_side_by_side_one_stays_whole_and_the_others_differ
     let staged = futures::future::join_all(staged).await;
     let mut whole_bytes = 0;
     for (staged, key) in staged {
-        let facts = crate::facts::Facts::default();
+        let facts = crate::facts::VersionFacts::default();
         let none = catalog::Precondition::None;
         let published = deployment.engine.publisher.publish(&bucket, &key, staged, facts, none).await;
         let storage = published.expect("published").storage;

@@ -3,7 +3,7 @@
 use crate::{
     bucket::compartment::compartment_of,
     error::EngineError,
-    facts::{Facts, StorageFacts, from_json, to_json},
+    facts::{StorageFacts, VersionFacts, from_json, to_json},
 };
 use catalog::{BucketId, Compartment, Content, Extent, FormBytes};
 use delta_codec::whole;
@@ -27,13 +27,13 @@ pub(crate) struct MemberRow {
     /// Plain bytes.
     pub(crate) len: u64,
     /// The version's facts.
-    pub(crate) facts: Facts,
+    pub(crate) facts: VersionFacts,
 }
 
 /// A version on its way into a pack.
 pub(super) struct Member {
     pub(super) content: Content,
-    pub(super) facts: Facts,
+    pub(super) facts: VersionFacts,
 }
 
 impl Member {
@@ -111,7 +111,7 @@ pub(super) fn member_table(members: &[Member]) -> Result<Vec<u8>, EngineError> {
             version: hex::encode(version.id.0),
             offset,
             len: version.size,
-            facts: Facts { storage: StorageFacts::default(), ..facts.clone() },
+            facts: VersionFacts { storage: StorageFacts::default(), ..facts.clone() },
         });
         offset += version.size;
     }

@@ -28,7 +28,7 @@ fn reencoder(deployment: &Deployment) -> &Arc<Reencoder> {
 }
 
 /// The user of a blob, and its content encoded anew and durable, but not yet where readers look.
-async fn encoded_anew(deployment: &Deployment, bucket: &BucketHandle, old: &BlobRow, wish: Wish) -> Stored {
+async fn encoded_anew(deployment: &Deployment, bucket: &BucketHandle, old: &BlobRow, wish: Wish) -> FinishedContent {
     let reencoder = reencoder(deployment);
     let user = reencoder.user_of(old).await.expect("read").expect("used");
     let staged = reencoder.restage(bucket, old, &user, &reform(wish)).await.expect("staged");
@@ -58,10 +58,10 @@ async fn a_rewrite_changes_no_byte_and_no_fact_that_a_client_sees() {
         let bucket = deployment.bucket(name).await;
         let v2 = edited(&two_versions(&deployment, &bucket).await, 73);
         let staged = deployment.stage(&bucket, Destination::Object { key: "v-2".into() }, &v2).await;
-        let facts = Facts {
+        let facts = VersionFacts {
             etag: "0123-2".into(),
             checksums: vec![Checksum { algorithm: "CRC32".into(), value: "AAAAAA==".into() }],
-            ..Facts::default()
+            ..VersionFacts::default()
         };
         deployment
             .engine
@@ -81,7 +81,7 @@ async fn a_rewrite_changes_no_byte_and_no_fact_that_a_client_sees() {
             assert_eq!(after.facts.storage.form, form);
             assert_eq!(after.facts.storage.stored_bytes, new.stored_len);
             let visible = |info: &crate::ObjectInfo| {
-                let facts = Facts { storage: StorageFacts::default(), ..info.facts.clone() };
+                let facts = VersionFacts { storage: StorageFacts::default(), ..info.facts.clone() };
                 (info.version.id, info.version.seq, info.version.modified_ms, info.version.size, facts)
             };
             assert_eq!(visible(&after), visible(&before));
@@ -143,10 +143,11 @@ async fn copies_and_copies_of_ranges_are_moved_over_together() {
     let source = engine.read.open_object(&bucket, "v-2").await.expect("opened").expect("exists");
     engine
         .publisher
-        .publish_copy(&bucket, "copy", &source, Facts::default(), Precondition::None)
+        .publish_copy(&bucket, "copy", &source, VersionFacts::default(), Precondition::None)
         .await
         .expect("copied");
-    let upload = engine.uploads.create_upload(&bucket, "parts", "owner", Facts::default()).await.expect("created");
+    let upload =
+        engine.uploads.create_upload(&bucket, "parts", "owner", VersionFacts::default()).await.expect("created");
     for (number, range) in [(1, 100..3 * MIB as u64), (2, 7..1_000_000)] {
         let part = PartName { key: "parts", upload, number };
         engine.publisher.publish_part_copy(&bucket, part, &source, range, PartFacts::default()).await.expect("copied");
@@ -155,7 +156,7 @@ async fn copies_and_copies_of_ranges_are_moved_over_together() {
     let completion = crate::write::publish::Completion { upload, parts, parts_digest: [1; 32] };
     engine
         .publisher
-        .complete(&bucket, "parts", completion, Facts::default(), Precondition::None)
+        .complete(&bucket, "parts", completion, VersionFacts::default(), Precondition::None)
         .await
         .expect("completed");
     drop(source);
@@ -185,7 +186,7 @@ async fn a_version_that_is_replaced_or_deleted_meanwhile_stays_what_the_client_m
             true => drop(deployment.put(&bucket, "v-2", &newer).await),
             false => deployment.delete(&bucket, "v-2").await,
         }
-        let Stored { mut new_blobs, storage, .. } = stored;
+        let FinishedContent { mut new_blobs, storage, .. } = stored;
         let new = new_blobs.pop().expect("one blob");
         let arrival = reencoder(&deployment)
             .move_over(&bucket, &old, new.row.clone(), Some((new, storage)))
@@ -218,7 +219,7 @@ async fn a_base_that_dies_before_the_first_swap_makes_the_content_whole() {
     let old = blob_of(&deployment, &bucket, "v-2").await;
     let stored = encoded_anew(&deployment, &bucket, &old, Wish::Best).await;
     deployment.delete(&bucket, "v-1").await;
-    let Stored { mut new_blobs, storage, held, .. } = stored;
+    let FinishedContent { mut new_blobs, storage, held, .. } = stored;
     let new = new_blobs.pop().expect("one blob");
     assert_eq!(new.row.form, BlobForm::Delta);
     let arrival =
@@ -270,10 +271,11 @@ async fn a_copy_whose_source_is_rewritten_meanwhile_succeeds() {
     reencoder(&deployment).reencode(&bucket, &old, &reform(Wish::Whole)).await.expect("rewritten");
     engine
         .publisher
-        .publish_copy(&bucket, "copy", &source, Facts::default(), Precondition::None)
+        .publish_copy(&bucket, "copy", &source, VersionFacts::default(), Precondition::None)
         .await
         .expect("copied");
-    let upload = engine.uploads.create_upload(&bucket, "part", "owner", Facts::default()).await.expect("created");
+    let upload =
+        engine.uploads.create_upload(&bucket, "part", "owner", VersionFacts::default()).await.expect("created");
     let part = PartName { key: "part", upload, number: 1 };
     engine
         .publisher
@@ -282,7 +284,8 @@ async fn a_copy_whose_source_is_rewritten_meanwhile_succeeds() {
         .expect("copied");
     assert!(deployment.get(&bucket, "copy", 0..v2.len()).await == v2);
     deployment.delete(&bucket, "v-2").await;
-    let gone = engine.publisher.publish_copy(&bucket, "late", &source, Facts::default(), Precondition::None).await;
+    let gone =
+        engine.publisher.publish_copy(&bucket, "late", &source, VersionFacts::default(), Precondition::None).await;
     assert!(gone.is_ok() || matches!(gone, Err(EngineError::Conflict)), "{gone:?}");
     assert_sound(&deployment).await;
 }

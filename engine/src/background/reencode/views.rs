@@ -9,10 +9,10 @@ use crate::{
     bucket::BucketHandle,
     config::Compression,
     error::EngineError,
-    facts::{Facts, StorageFacts, to_json},
+    facts::{StorageFacts, VersionFacts, to_json},
     write::{
-        finish::Stored,
-        stage::Staged,
+        finish::FinishedContent,
+        stage::StagedBody,
         views::{BaseView, Scanned},
     },
 };
@@ -29,7 +29,7 @@ impl Reencoder {
         old: &BlobRow,
         user: &User,
         reform: &Reform,
-    ) -> Result<Option<Staged<()>>, EngineError> {
+    ) -> Result<Option<StagedBody<()>>, EngineError> {
         let may_be = bucket.settings.compression == Compression::Delta
             && (DELTA_LEN_MIN..=VIEW_LEN_MAX).contains(&old.plain_len);
         let keeps_whole = matches!(reform.wish, Wish::Kept) && old.form == BlobForm::Whole;
@@ -85,7 +85,7 @@ impl Reencoder {
         let staged = self.stager.stage_in_view(&self.views, bucket, &source, base, reform.effort, &reform.pace).await?;
         let before =
             if reform.regardless { u64::MAX } else { content.blobs.iter().map(|row| payload_len(&row.forms)).sum() };
-        let gains = |staged: &Staged<()>| {
+        let gains = |staged: &StagedBody<()>| {
             staged.plain_len == content.version.size
                 && plan::view_gains(before, content.version.size, payload_len(&staged.content.forms))
         };
@@ -115,7 +115,7 @@ impl Reencoder {
         self: &Arc<Self>,
         bucket: &BucketHandle,
         content: Content,
-        staged: Staged<()>,
+        staged: StagedBody<()>,
     ) -> Result<Option<Reformed>, EngineError> {
         let facts = self.read.open_facts(bucket, &content.version)?;
         let object = ObjectFacts {
@@ -124,7 +124,7 @@ impl Reencoder {
             version_id: Some(content.version.id.0),
             part: None,
             sha256: Some(staged.sha256),
-            facts: to_json(&Facts { storage: StorageFacts::default(), ..facts })?,
+            facts: to_json(&VersionFacts { storage: StorageFacts::default(), ..facts })?,
             sketch: Vec::new(),
         };
         let (reencoder, bucket) = (self.clone(), bucket.clone());
@@ -133,7 +133,7 @@ impl Reencoder {
             .detached(async move {
                 let digest = bucket.content_digest(&staged.sha256);
                 let stored = reencoder.publisher.finisher.finish_blob(&bucket, staged.content, &object, digest).await?;
-                let Stored { mut new_blobs, storage, held: _held, .. } = stored;
+                let FinishedContent { mut new_blobs, storage, held: _held, .. } = stored;
                 let new = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
                 reencoder.verify_stored(&bucket, &new.row, staged.sha256).await?;
                 let row = new.row.clone();
@@ -142,7 +142,7 @@ impl Reencoder {
                     reencoder.catalog.version(content.version.bucket, &content.version.key, content.version.id).await?;
                 let swapped = match now.filter(|now| now.extents == content.extents) {
                     Some(now) => {
-                        let facts = Facts { storage, ..reencoder.read.open_facts(&bucket, &now.version)? };
+                        let facts = VersionFacts { storage, ..reencoder.read.open_facts(&bucket, &now.version)? };
                         let extent = Extent { blob: row.id, offset: 0, len: row.plain_len };
                         reencoder.rewrite(&bucket, now, vec![extent], vec![new], &facts).await?
                     }

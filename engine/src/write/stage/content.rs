@@ -14,7 +14,7 @@ use object_format::{BlobId, BlobKind, BlobSpec, BlobWriter, Coding, Seal, Segmen
 use std::sync::Arc;
 
 /// A blob but for its manifest.
-pub(crate) struct StagedContent {
+pub(crate) struct UnfinishedBlob {
     pub(crate) id: BlobId,
     pub(crate) writer: BlobWriter,
     /// Sealed bytes not sent on yet.
@@ -42,7 +42,7 @@ pub(crate) struct StagedContent {
     pub(crate) pins: Vec<Arc<Vec<Pin>>>,
 }
 
-impl StagedContent {
+impl UnfinishedBlob {
     /// A blob of which nothing has been written.
     pub(super) fn begin(epoch: u32, bucket: &BucketHandle, kind: BlobKind) -> Result<Self, EngineError> {
         let id = BlobId::new(epoch, random()?);

@@ -22,7 +22,7 @@ use crate::{
     write::{
         effort::{self, Load, Trying},
         encode::{EncodedSegment, SegmentPlan, Trials, encode_segment},
-        stage::content::StagedContent,
+        stage::content::UnfinishedBlob,
         view::VIEW_RANGES_MAX,
     },
 };
@@ -146,7 +146,7 @@ pub(super) struct Encoding {
     pushed: u64,
     left_pool: watch::Sender<u64>,
     encoded: mpsc::Sender<Option<JoinHandle<Result<Encoded, EngineError>>>>,
-    content: AbortOnDrop<StagedContent>,
+    content: AbortOnDrop<UnfinishedBlob>,
 }
 
 pub(super) struct AbortOnDrop<T>(pub(super) JoinHandle<Result<T, EngineError>>);
@@ -163,7 +163,7 @@ impl Encoding {
         let Manner { target, search, trying, jobs, watch_streams } = manner;
         // A blob of this kind may have a base view, and need not.
         let kind = if matches!(search, Search::Ended(_)) { BlobKind::Whole } else { BlobKind::Delta };
-        let content = StagedContent::begin(encoder.writer.epoch(), bucket, kind)?;
+        let content = UnfinishedBlob::begin(encoder.writer.epoch(), bucket, kind)?;
         let (encoded, receiver) = mpsc::channel(jobs.max(1));
         let emitting = tokio::spawn(emit(encoder.clone(), bucket.clone(), content, receiver));
         let (mut named, mut choices, mut found) = (None, Vec::new(), false);
@@ -261,7 +261,7 @@ impl Encoding {
         Ok(())
     }
 
-    pub(super) async fn finish(mut self) -> Result<StagedContent, EngineError> {
+    pub(super) async fn finish(mut self) -> Result<UnfinishedBlob, EngineError> {
         // A full channel is drained by the emitter; a closed one says why below.
         let _ = self.encoded.send(None).await;
         let mut content = joined_content(&mut self.content).await?;
@@ -395,7 +395,7 @@ fn named_candidates(encoder: &Arc<Encoder>, bucket: &BucketHandle, key: &str, av
     async move { Arc::new(looking.await.unwrap_or_default()) }.boxed().shared()
 }
 
-pub(super) async fn joined_content(content: &mut AbortOnDrop<StagedContent>) -> Result<StagedContent, EngineError> {
+pub(super) async fn joined_content(content: &mut AbortOnDrop<UnfinishedBlob>) -> Result<UnfinishedBlob, EngineError> {
     (&mut content.0)
         .await
         .unwrap_or_else(|error| Err(EngineError::Other(format!("encoding ended without an answer: {error}"))))
@@ -405,9 +405,9 @@ pub(super) async fn joined_content(content: &mut AbortOnDrop<StagedContent>) -> 
 pub(super) async fn emit(
     encoder: Arc<Encoder>,
     bucket: BucketHandle,
-    mut content: StagedContent,
+    mut content: UnfinishedBlob,
     mut encoded: mpsc::Receiver<Option<JoinHandle<Result<Encoded, EngineError>>>>,
-) -> Result<StagedContent, EngineError> {
+) -> Result<UnfinishedBlob, EngineError> {
     loop {
         let job = match encoded.recv().await {
             Some(Some(job)) => job,
@@ -422,9 +422,9 @@ pub(super) async fn emit(
 pub(super) async fn send_on(
     encoder: &Encoder,
     bucket: &BucketHandle,
-    mut content: StagedContent,
+    mut content: UnfinishedBlob,
     encoded: Encoded,
-) -> Result<StagedContent, EngineError> {
+) -> Result<UnfinishedBlob, EngineError> {
     let Encoded { segment, plain, mut permit, pins } = encoded;
     content.note(&segment);
     content.pins.extend(pins.filter(|_| segment.coding.has_base()));

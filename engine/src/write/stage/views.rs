@@ -2,9 +2,9 @@
 //! that is worth it (docs/decisions/0020-deflate-views.md).
 
 use super::{
-    Staged, Stager,
+    StagedBody, Stager,
     body::{BodyReader, ContentDigest, HashLane},
-    content::StagedContent,
+    content::UnfinishedBlob,
     encoding::{AbortOnDrop, Encoded, Encoder, emit, joined_content},
 };
 use crate::{
@@ -78,11 +78,11 @@ impl Stager {
         (target, base): (&Scanned, Arc<BaseView>),
         effort: Effort,
         pace: &Pace,
-    ) -> Result<Option<Staged<()>>, EngineError> {
+    ) -> Result<Option<StagedBody<()>>, EngineError> {
         let Some(_work) = self.budget.try_acquire(WORK_BYTES) else { return Ok(None) };
         let size = source.info.version.size;
         let mut encoder = ViewEncoder::new((&self.encoder, views), bucket, target, base.clone(), effort, size);
-        let content = StagedContent::begin(self.encoder.writer.epoch(), bucket, BlobKind::Delta)?;
+        let content = UnfinishedBlob::begin(self.encoder.writer.epoch(), bucket, BlobKind::Delta)?;
         let (encoded, receiver) = mpsc::channel(1);
         let mut emitting = AbortOnDrop(tokio::spawn(emit(self.encoder.clone(), bucket.clone(), content, receiver)));
         let mut hashing = HashLane::new(self.hash_pool.clone(), self.md5_lanes.clone(), ContentDigest::default());
@@ -110,7 +110,7 @@ impl Stager {
         content.view = Some((base.ranges.clone(), base.clone()));
         content.choices = vec![Arc::new(Choice::settled(std::slice::from_ref(&base.object)))];
         content.base_outcome = BaseOutcome::Tried;
-        Ok(Some(Staged { digests: (), sha256, plain_len: content.plain_len, content }))
+        Ok(Some(StagedBody { digests: (), sha256, plain_len: content.plain_len, content }))
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     auth::Users,
-    engine::{BucketHandle, Facts, notify::Event},
+    engine::{BucketHandle, VersionFacts, notify::Event},
 };
 use access::{Acl, Canned, Grant, Grantee, Permission, PublicAccessBlock};
 use http::StatusCode;
@@ -75,7 +75,7 @@ impl S3Request {
 
 impl InBucket<'_> {
     /// Gives a new object its owner and the grants that the request asks for.
-    pub(in crate::ops) async fn own(&self, facts: &mut Facts) -> Result<()> {
+    pub(in crate::ops) async fn own(&self, facts: &mut VersionFacts) -> Result<()> {
         let access = self.access_of(&self.bucket)?;
         facts.owner = self.new_owner(&access, &self.bucket)?;
         let bucket_owner = &self.bucket.row.owner;

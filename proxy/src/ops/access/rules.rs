@@ -1,6 +1,6 @@
 //! What buckets and objects say about access, as it stands in their rows.
 
-use crate::engine::{BucketHandle, EngineError, Facts};
+use crate::engine::{BucketHandle, EngineError, VersionFacts};
 use access::{Acl, Document, OfBucket, PublicAccessBlock, ResourceOwner};
 use s3_wire::xml::request::ObjectOwnership;
 use serde_json::Value;
@@ -146,7 +146,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    pub(super) fn of(facts: &Facts, bucket: &BucketHandle) -> Result<Self, EngineError> {
+    pub(super) fn of(facts: &VersionFacts, bucket: &BucketHandle) -> Result<Self, EngineError> {
         let acl = facts.acl.as_ref().map(acl_of_value).transpose();
         Ok(Self {
             owner: facts.owner.clone().unwrap_or_else(|| bucket.row.owner.clone()),

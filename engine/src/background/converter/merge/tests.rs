@@ -26,21 +26,21 @@ use sha2::{Digest, Sha256};
 use std::{sync::OnceLock, time::Duration};
 
 /// Facts of an object as a client made it.
-fn facts_of(lens: impl Iterator<Item = usize>) -> Facts {
+fn facts_of(lens: impl Iterator<Item = usize>) -> VersionFacts {
     let part = |(number, len)| PartSize { number, size: len as u64, checksum: Some("AAAAAA==".into()) };
-    Facts {
+    VersionFacts {
         etag: "0123456789abcdef0123456789abcdef-40".into(),
         headers: [("content-type".to_owned(), "text/plain".to_owned())].into(),
         checksums: vec![Checksum { algorithm: "CRC32".into(), value: "AAAAAA==-40".into() }],
         parts: (1..).zip(lens).map(part).collect(),
-        ..Facts::default()
+        ..VersionFacts::default()
     }
 }
 
 /// Uploads content in parts of these lengths.
 async fn upload(deployment: &Deployment, bucket: &BucketHandle, key: &str, content: &[u8], part_len: usize) {
     let engine = &deployment.engine;
-    let upload = engine.uploads.create_upload(bucket, key, "owner", Facts::default()).await.expect("created");
+    let upload = engine.uploads.create_upload(bucket, key, "owner", VersionFacts::default()).await.expect("created");
     for (number, part) in (1..).zip(content.chunks(part_len)) {
         let staged = deployment.stage(bucket, Destination::Part { key: key.into(), upload, number }, part).await;
         let facts = PartFacts { size: part.len() as u64, ..PartFacts::default() };
@@ -65,9 +65,13 @@ async fn extents(deployment: &Deployment, bucket: &BucketHandle, key: &str) -> u
 }
 
 /// What of a version nobody may see change.
-async fn visible(deployment: &Deployment, bucket: &BucketHandle, key: &str) -> (VersionId, Seq, UnixMs, u64, Facts) {
+async fn visible(
+    deployment: &Deployment,
+    bucket: &BucketHandle,
+    key: &str,
+) -> (VersionId, Seq, UnixMs, u64, VersionFacts) {
     let head = deployment.engine.read.head(bucket, key).await.expect("head").expect("exists");
-    let facts = Facts { storage: StorageFacts::default(), ..head.facts };
+    let facts = VersionFacts { storage: StorageFacts::default(), ..head.facts };
     (head.version.id, head.version.seq, head.version.modified_ms, head.version.size, facts)
 }
 
@@ -110,7 +114,7 @@ async fn many_small_parts_become_one_blob_and_no_client_sees_it() {
             deployment.engine.foundation.blobs.manifest(&new.blobs[0], bucket.domain_key()).await.expect("readable");
         let said = &manifest.root.facts;
         assert_eq!((said.key.as_str(), said.version_id, said.part), (key.as_str(), Some(before.0.0), None));
-        assert_eq!(serde_json::from_slice::<Facts>(&said.facts).expect("facts"), before.4);
+        assert_eq!(serde_json::from_slice::<VersionFacts>(&said.facts).expect("facts"), before.4);
         deployment.engine.collect(true).await.expect("collected");
         deployment.engine.drop_caches();
         let gone: Vec<BlobKey> = old.blobs.iter().map(|row| row.id).collect();
@@ -192,7 +196,7 @@ async fn what_a_copy_shares_is_merged_only_when_the_copy_is_gone() {
     let source = engine.read.open_object(&bucket, "k").await.expect("opened").expect("exists");
     engine
         .publisher
-        .publish_copy(&bucket, "copy", &source, Facts::default(), Precondition::None)
+        .publish_copy(&bucket, "copy", &source, VersionFacts::default(), Precondition::None)
         .await
         .expect("copied");
     drop(source);
@@ -216,7 +220,8 @@ async fn a_part_that_others_need_stays_between_merged_ones_which_know_their_orde
     let before = visible(&deployment, &bucket, "k").await;
     let shared = content_of(&deployment, &bucket, "k").await.extents[20].blob;
     let source = engine.read.open_object(&bucket, "k").await.expect("opened").expect("exists");
-    let upload = engine.uploads.create_upload(&bucket, "other", "owner", Facts::default()).await.expect("created");
+    let upload =
+        engine.uploads.create_upload(&bucket, "other", "owner", VersionFacts::default()).await.expect("created");
     let part = PartName { key: "other", upload, number: 1 };
     engine
         .publisher
@@ -256,7 +261,8 @@ async fn a_version_of_many_groups_is_rewritten_a_few_times() {
     upload(&deployment, &bucket, "k", &bytes, part_len).await;
     let before = visible(&deployment, &bucket, "k").await;
     let source = engine.read.open_object(&bucket, "k").await.expect("opened").expect("exists");
-    let upload = engine.uploads.create_upload(&bucket, "other", "owner", Facts::default()).await.expect("created");
+    let upload =
+        engine.uploads.create_upload(&bucket, "other", "owner", VersionFacts::default()).await.expect("created");
     // Every ninth part is needed by somebody else: eleven groups of eight are left.
     for number in 1..=10 {
         let start = (u64::from(number) * 9 - 1) * part_len as u64;
@@ -385,8 +391,11 @@ async fn a_version_that_is_another_one_by_now_stays_that() {
             match key {
                 "replaced" => {
                     let other = engine.foundation.catalog.content(bucket.row.id, "other").await?.expect("exists");
-                    let source = engine.read.open_content(&bucket, other, Facts::default())?;
-                    engine.publisher.publish_copy(&bucket, key, &source, Facts::default(), Precondition::None).await?;
+                    let source = engine.read.open_content(&bucket, other, VersionFacts::default())?;
+                    engine
+                        .publisher
+                        .publish_copy(&bucket, key, &source, VersionFacts::default(), Precondition::None)
+                        .await?;
                 }
                 "deleted" => {
                     drop(engine.changes.delete(&bucket, key, Precondition::None, None).await?.removed.expect("existed"))
