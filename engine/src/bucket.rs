@@ -12,10 +12,11 @@ use crate::{
         writer::Writer,
     },
     error::EngineError,
+    facts::{VersionFacts, from_json},
     metrics::Metrics,
     resources::{clock::now_ms, turns::Party},
 };
-use catalog::{Bucket, BucketId, Catalog, CatalogError, Compartment, Extent, NewBucket, NewNotice};
+use catalog::{Bucket, BucketId, Catalog, CatalogError, Compartment, Extent, NewBucket, NewNotice, Version};
 use object_format::{BlobId, DomainKey, row};
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
@@ -62,6 +63,13 @@ pub(crate) struct RowPlace<'a> {
     pub(crate) extents_digest: [u8; 32],
 }
 
+impl<'a> RowPlace<'a> {
+    /// Where a version's facts stand.
+    pub(crate) fn of(version: &'a Version) -> Self {
+        Self { key: &version.key, id: version.id.0, part: None, extents_digest: version.extents_digest }
+    }
+}
+
 impl BucketHandle {
     pub(crate) fn new(state: BucketState) -> Self {
         Self { state: Arc::new(state), compartment: None, party: None }
@@ -84,6 +92,13 @@ impl BucketHandle {
         change(&mut settings);
         let state = BucketState { row: self.row.clone(), settings, keys: self.keys.clone() };
         Self { state: Arc::new(state), ..self.clone() }
+    }
+
+    /// True when a version may be a base: not one that was encrypted before the engine saw it, which
+    /// nothing resembles, and not one whose row is damaged.
+    pub(crate) fn may_be_base(&self, version: &Version) -> bool {
+        let facts = self.open_facts(RowPlace::of(version), &version.facts);
+        facts.and_then(|facts| from_json::<VersionFacts>(&facts)).is_ok_and(|facts| facts.encryption.is_none())
     }
 
     /// The same bucket for content that resembles nothing, because it is encrypted: no time is

@@ -181,8 +181,9 @@ async fn serve_s3(
     };
     let rejected = service.metrics().rejected_total.with_label_values(&["connections"]);
     let accept = TcpAccept { listener: &listener, tls: tls.map(|tls| (tls, Listener::S3)) };
-    let places = Places::new(config.connections_max, config.connections_max);
-    connections.accept(accept, &Budget { places, reserve: None }, &handler, || rejected.inc()).await;
+    let places = Places::new(config.connections_max, connections_per_peer(config));
+    let budget = Budget { places, reserve: None, trusted: config.trusted_proxies.clone() };
+    connections.accept(accept, &budget, &handler, || rejected.inc()).await;
     // From here new connections are refused by the operating system.
     drop(listener);
     tracing::info!(connections = graceful.count(), "draining");
@@ -191,6 +192,12 @@ async fn serve_s3(
         tracing::warn!(requests = service.requests_under_way(), "requests were cut off at the drain timeout");
     }
     in_time
+}
+
+/// The share of one peer in the connections: whoever takes it leaves a quarter to the others.
+fn connections_per_peer(config: &ServerConfig) -> usize {
+    let share = (config.connections_max - config.connections_max / 4).max(1);
+    config.connections_per_peer_max.unwrap_or(share).min(config.connections_max)
 }
 
 /// What readers must take while others wait; `None` when that is nothing.
@@ -225,11 +232,16 @@ async fn serve_admin(
         move |request| service.clone().answer(Caller::Owner, request)
     };
     let places = |most| Places::new(most, most);
-    let budget = Budget { places: places(ADMIN_CONNECTIONS_MAX), reserve: Some(places(HEALTH_CONNECTIONS_MAX)) };
+    let budget = Budget {
+        places: places(ADMIN_CONNECTIONS_MAX),
+        reserve: Some(places(HEALTH_CONNECTIONS_MAX)),
+        trusted: config.trusted_proxies.clone(),
+    };
     let tls = tls.map(|tls| (tls, Listener::Admin));
     tokio::join!(connections.accept(TcpAccept { listener: &listener, tls }, &budget, &direct, || ()), async {
         if let Some(socket) = &socket {
-            let budget = Budget { places: places(ADMIN_CONNECTIONS_MAX), reserve: None };
+            let trusted = config.trusted_proxies.clone();
+            let budget = Budget { places: places(ADMIN_CONNECTIONS_MAX), reserve: None, trusted };
             connections.accept(UnixAccept { listener: &socket.listener }, &budget, &over_socket, || ()).await;
         }
     });

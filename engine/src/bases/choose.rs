@@ -232,7 +232,7 @@ impl Bases {
                 break;
             }
             let Some(content) = self.catalog.content(id, name).await? else { continue };
-            if content.version.size < DELTA_LEN_MIN {
+            if content.version.size < DELTA_LEN_MIN || !bucket.may_be_base(&content.version) {
                 continue;
             }
             candidates.extend(self.open_base(bucket, content, avoid)?.map(|base| Candidate::new(base, source)));

@@ -22,9 +22,9 @@ use storage_backends::{Backend, BlobName, get_all, put_bytes};
 pub(crate) const DEPLOYMENT_SETTING: &str = "deployment";
 /// What a record says it is. Part of the format (docs/format/owner-v1.md).
 const FORMAT: &str = "deltaweir owner 1";
-/// How often a record is written before the store is not believed any more; once, unless others
 /// The longest record that is read.
 const RECORD_LEN_MAX: u64 = 4096;
+/// How often a record is written before the store is not believed any more; once, unless others
 /// come at the same time.
 const ROUNDS_MAX: usize = 8;
 

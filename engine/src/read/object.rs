@@ -217,10 +217,8 @@ impl ReadPath {
     /// # Errors
     /// [`EngineError::Integrity`] when the row is not what was written.
     pub fn open_facts(&self, bucket: &BucketHandle, version: &Version) -> Result<VersionFacts, EngineError> {
-        let place =
-            RowPlace { key: &version.key, id: version.id.0, part: None, extents_digest: version.extents_digest };
         let metrics = &self.metrics;
-        let opened = bucket.open_facts(place, &version.facts);
+        let opened = bucket.open_facts(RowPlace::of(version), &version.facts);
         let facts = opened.inspect_err(|_| metrics.aead_failures_total.with_label_values(&["row"]).inc())?;
         from_json(&facts).inspect_err(|_| metrics.checksum_failures_total.with_label_values(&["row"]).inc())
     }

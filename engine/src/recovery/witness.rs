@@ -1,4 +1,4 @@
-//! The second witness before anything is deleted: what the store's own record says is needed
+//! The second witness before anything is deleted: what the store's own record says is needed.
 //!
 //! A catalog can be wrong without knowing it: put back from a copy, failed over to a replica that
 //! lagged, damaged by its disk. Its journal in the store cannot go back with it. So the collector

@@ -204,6 +204,25 @@ async fn explain_tells_who_was_considered_and_why() {
     assert_eq!(facts.storage.bases, ["x/app-1"], "the row keeps the outcome, the manifest how it came about");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_customers_key_encrypted_is_no_candidate_by_its_name_either() {
+    let deployment = Deployment::start(512 << 20).await;
+    for name in ["delta", "sealed"] {
+        let bucket = deployment.bucket(name).await;
+        let v1 = content(3 * MIB, 211);
+        let opaque = bucket.for_opaque_content();
+        let staged = deployment.stage(&opaque, Destination::Object { key: "x/app-1".into() }, &v1).await;
+        let encryption = Some(ObjectEncryption { algorithm: "SSE-C".into(), ..ObjectEncryption::default() });
+        let facts = VersionFacts { etag: "e".into(), encryption, ..VersionFacts::default() };
+        deployment.engine.publisher.publish(&opaque, "x/app-1", staged, facts, Precondition::None).await.expect("put");
+        for key in ["x/app-1", "x/app-2"] {
+            let published = deployment.put(&bucket, key, &edited(&v1, 212)).await;
+            assert_ne!(published.storage.form, Form::Delta, "{name}/{key}: {:?}", published.storage);
+            deployment.delete(&bucket, key).await;
+        }
+    }
+}
+
 /// Code whose addresses moved: no 64 bytes on end are equal, so that its sketch tells nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_good_for_one_part_is_not_tried_again_for_the_next() {

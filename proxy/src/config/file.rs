@@ -243,6 +243,8 @@ pub(super) struct Limits {
     pub(super) memory_bytes_max: ByteSize,
     pub(super) spool_bytes_max: ByteSize,
     pub(super) connections_max: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) connections_per_peer_max: Option<usize>,
     pub(super) requests_max: usize,
     pub(super) requests_per_user_max: usize,
     pub(super) uploads_per_user_max: usize,
@@ -260,6 +262,7 @@ impl Default for Limits {
             memory_bytes_max: ByteSize(1 << 30),
             spool_bytes_max: ByteSize(16 << 30),
             connections_max: 4096,
+            connections_per_peer_max: None,
             requests_max: 1024,
             requests_per_user_max: 768,
             uploads_per_user_max: 512,

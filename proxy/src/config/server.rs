@@ -54,6 +54,8 @@ pub struct ServerConfig {
     pub drain_timeout: Duration,
     /// Most open connections.
     pub connections_max: usize,
+    /// Most of them from one peer that is no trusted proxy; `None`: three quarters.
+    pub connections_per_peer_max: Option<usize>,
     /// Most requests at once; the next is answered 503 SlowDown.
     pub requests_max: usize,
     /// Most of them from one user, or from one peer that does not sign.
@@ -125,6 +127,7 @@ impl Reader<'_> {
         let limits = &self.file.limits;
         for (key, value) in [
             ("connections_max", limits.connections_max),
+            ("connections_per_peer_max", limits.connections_per_peer_max.unwrap_or(1)),
             ("requests_max", limits.requests_max),
             ("requests_per_user_max", limits.requests_per_user_max),
             ("uploads_per_user_max", limits.uploads_per_user_max),
@@ -161,6 +164,7 @@ impl Reader<'_> {
             stall_timeout: server.stall_timeout.0,
             drain_timeout: server.drain_timeout.0,
             connections_max: limits.connections_max,
+            connections_per_peer_max: limits.connections_per_peer_max,
             requests_max: limits.requests_max,
             requests_per_user_max: limits.requests_per_user_max,
             uploads_per_user_max: limits.uploads_per_user_max,

@@ -43,7 +43,8 @@ impl TrustedProxies {
         Some(client)
     }
 
-    fn trusts(&self, address: IpAddr) -> bool {
+    /// True for the address of a trusted proxy, in its canonical form.
+    pub fn trusts(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(address))
     }
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     config::ServerConfig,
-    peers::{Ends, Place, Places},
+    peers::{Ends, Place, Places, TrustedProxies},
 };
 use bytes::Bytes;
 use http::{Request, Response};
@@ -140,13 +140,16 @@ pub(super) struct Budget {
     pub(super) places: Arc<Places>,
     /// For health alone, once the others are taken.
     pub(super) reserve: Option<Arc<Places>>,
+    /// Peers whose connections are those of many clients: no share bounds them.
+    pub(super) trusted: TrustedProxies,
 }
 
 impl Budget {
     fn take(&self, ends: &mut Ends) -> Option<Place> {
-        self.places.take(ends.peer).or_else(|| {
+        let peer = ends.peer.filter(|peer| !self.trusted.trusts(peer.to_canonical()));
+        self.places.take(peer).or_else(|| {
             ends.reserve = true;
-            self.reserve.as_ref()?.take(ends.peer)
+            self.reserve.as_ref()?.take(peer)
         })
     }
 }

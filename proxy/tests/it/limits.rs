@@ -35,6 +35,52 @@ async fn past_the_limit_an_idle_connection_makes_room_and_a_busy_one_stays() {
 }
 
 #[tokio::test]
+async fn a_peer_with_its_share_of_the_connections_makes_room_for_itself_alone() {
+    let running = Running::start("[limits]\nconnections_max = 8\nconnections_per_peer_max = 2").await;
+    let mut other = Wire::from(2, running.s3).await;
+    other.call("PUT", "/bucket", b"").await;
+    let mut first = Wire::to(running.s3).await;
+    first.call("HEAD", "/bucket", b"").await;
+    let mut second = Wire::to(running.s3).await;
+    second.call("HEAD", "/bucket", b"").await;
+    let mut third = Wire::to(running.s3).await;
+    assert_eq!(third.call("HEAD", "/bucket", b"").await.status, 200);
+    assert!(first.ended().await, "the peer's own oldest connection makes room");
+    assert_eq!(other.call("HEAD", "/bucket", b"").await.status, 200);
+    assert_eq!(second.call("HEAD", "/bucket", b"").await.status, 200);
+}
+
+#[tokio::test]
+async fn one_peer_leaves_a_quarter_of_the_connections_to_others() {
+    let running = Running::start("[limits]\nconnections_max = 4").await;
+    let mut busy = Vec::new();
+    for number in 0..3 {
+        let mut wire = Wire::to(running.s3).await;
+        if number == 0 {
+            wire.call("PUT", "/bucket", b"").await;
+        }
+        let head = wire.signed("PUT", "/bucket/key", &[("expect", "100-continue"), ("content-length", "5")]);
+        wire.send(head).await;
+        assert_eq!(wire.reply(false).await.unwrap().status, 100);
+        busy.push(wire);
+    }
+    assert!(Wire::to(running.s3).await.ended().await, "a fourth connection of the peer");
+    assert_eq!(Wire::from(2, running.s3).await.call("HEAD", "/bucket", b"").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_trusted_proxy_may_take_every_connection() {
+    let settings =
+        "[server]\ntrusted_proxies = [\"127.0.0.1\"]\n[limits]\nconnections_max = 2\nconnections_per_peer_max = 1";
+    let running = Running::start(settings).await;
+    let mut first = Wire::to(running.s3).await;
+    first.call("PUT", "/bucket", b"").await;
+    let mut second = Wire::to(running.s3).await;
+    second.call("HEAD", "/bucket", b"").await;
+    assert_eq!(first.call("HEAD", "/bucket", b"").await.status, 200);
+}
+
+#[tokio::test]
 async fn a_connection_that_sends_no_request_is_closed_at_the_head_timeout() {
     let running = Running::start("[server]\nhead_timeout = \"1s\"").await;
     for start in ["", "P", "PRI * HTTP/2.0\r\n", "GET / HTTP/1.1\r\nHost: "] {

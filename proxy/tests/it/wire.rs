@@ -15,7 +15,7 @@ use std::{
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     time::timeout,
 };
 
@@ -66,6 +66,14 @@ impl Reply {
 impl Wire {
     pub(crate) async fn to(address: SocketAddr) -> Self {
         let stream = timeout(STEP, TcpStream::connect(address)).await.unwrap().unwrap();
+        Self { stream, address, received: Vec::new() }
+    }
+
+    /// From one of the other loopback addresses: 127.0.0.`last`.
+    pub(crate) async fn from(last: u8, address: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, last], 0))).unwrap();
+        let stream = timeout(STEP, socket.connect(address)).await.unwrap().unwrap();
         Self { stream, address, received: Vec::new() }
     }
 
