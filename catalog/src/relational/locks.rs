@@ -1,4 +1,4 @@
-//! Locks of versions.
+//! Sets locks of versions; `versions.rs` obeys them.
 
 use super::{
     buckets,
