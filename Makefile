@@ -6,11 +6,11 @@ PY := .venv/bin/python
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-14s %s\n", $$1, $$2 }'
 
-run: ## build, start on 127.0.0.1:9000 (data in ./deltaweir-data), print what to paste next
+run: ## build, start on 127.0.0.1:9000 (data in ./deltaweir-data), print commands to paste next
 	cargo build --release --locked -p proxy
 	exec target/release/deltaweir serve
 
-cluster: ## PostgreSQL, an S3 store, three replicas and nginx on loopback, until Ctrl-C; prints what to paste
+cluster: ## PostgreSQL, an S3 store, three replicas and nginx on loopback, until Ctrl-C; prints commands to paste
 	@tests/setup.sh
 	cargo build --locked -p proxy
 	cd tests && exec ../$(PY) -m cluster
@@ -23,7 +23,7 @@ test-all: ## test, and the campaigns that take minutes and gigabytes
 
 RELIABILITY := cd tests && ../$(PY) -m campaigns.reliability
 
-campaigns: ## every campaign at full length, and docs/reliability.md made of what they print (hours)
+campaigns: ## every campaign at full length, and docs/reliability.md from their output (hours)
 	@tests/setup.sh
 	cargo build --locked -p proxy
 	$(RELIABILITY) run --share 1
@@ -70,7 +70,7 @@ fmt: ## format Rust and Python
 	.venv/bin/ruff check --fix --quiet tests
 	.venv/bin/ruff format --quiet tests
 
-demo: ## four releases of real packages through four kinds of bucket, with a table of what they cost
+demo: ## four releases each of two real packages through four kinds of bucket, with a table of their cost
 	@tests/setup.sh
 	cargo build --release --locked -p proxy
 	PYTHONPATH=tests:docs/benchmark $(PY) -m demo
@@ -103,7 +103,7 @@ bench-compressed: ## two releases of wheels, jars, npm, Go and cargo packages in
 	PYTHONPATH=docs/benchmark/compressed:docs/benchmark/codec:tests $(PY) -m compressedbench.store
 	PYTHONPATH=docs/benchmark/compressed $(PY) -m compressedbench
 
-bench-bases: ## how well bases are chosen: real packages shuffled into one bucket, beside every choice there was
+bench-bases: ## how well bases are chosen: real packages shuffled into one bucket, beside every possible choice
 	cargo build --release --locked -p proxy --example base_study
 	cd docs/benchmark && ../../$(PY) -m basestudy && ../../$(PY) -m basestudy --opaque
 
@@ -113,12 +113,12 @@ bench-goals: ## every speed and size that has a goal: now, goal, met or not; and
 	cargo build --release --locked -p delta-codec --example bench_codec
 	PYTHONPATH=docs/benchmark:docs/benchmark/codec $(PY) -m goalbench
 
-bench-report: ## what compression and encryption cost on this machine: results/…/report.html
+bench-report: ## the cost of compression and encryption on this machine: results/…/report.html
 	@tests/setup.sh
 	cargo build --release --locked -p proxy
 	PYTHONPATH=docs/benchmark $(PY) -m taxbench local
 
-pin: ## resolve tests/requirements.in anew into tests/requirements.txt
+pin: ## resolve tests/requirements.in again into tests/requirements.txt
 	rm -rf .tools/pin && python3.11 -m venv .tools/pin
 	.tools/pin/bin/python -m pip install --quiet -r tests/requirements.in
 	(echo '# Resolved from tests/requirements.in by `make pin`.'; .tools/pin/bin/python -m pip freeze) >tests/requirements.txt

@@ -88,7 +88,7 @@ pub(crate) fn all(config: &EngineConfig, workers: &Workers) -> Vec<JobSpec> {
         .at_start(),
         JobSpec::of(
             &workers.leftovers,
-            ("leftovers", "Aborts uploads in parts to backends that a process left behind.", "uploads"),
+            ("leftovers", "Aborts multipart uploads that a process left behind in backends.", "uploads"),
             |worker, run| async move { report(worker.abort_leftovers_once(&run).await) },
         )
         .every(LEFTOVERS_EVERY)
@@ -114,7 +114,7 @@ pub(crate) fn all(config: &EngineConfig, workers: &Workers) -> Vec<JobSpec> {
         .resumes(),
         JobSpec::of(
             &workers.lifecycle,
-            ("lifecycle", "Removes what the lifecycle rules of buckets say is over.", "versions"),
+            ("lifecycle", "Removes objects that are due under the buckets' lifecycle rules.", "versions"),
             |worker, run| async move { report(worker.follow_lifecycles_once(&run).await) },
         )
         .every(lifecycle::interval(config.lifecycle_day)),
@@ -131,7 +131,7 @@ pub(crate) fn all(config: &EngineConfig, workers: &Workers) -> Vec<JobSpec> {
         .backlog(backlog_of(&workers.converter, |converter| async move { converter.backlog().await })),
         JobSpec::of(
             &workers.ordered,
-            ("convert", "Encodes a bucket or a prefix anew, as asked.", "objects"),
+            ("convert", "Re-encodes a bucket or a prefix on demand.", "objects"),
             |worker, run| async move { report(worker.convert_as_ordered(&run).await) },
         )
         .takes::<ConvertOrder>()
@@ -140,7 +140,7 @@ pub(crate) fn all(config: &EngineConfig, workers: &Workers) -> Vec<JobSpec> {
 }
 
 fn scrub(config: &EngineConfig, workers: &Workers) -> JobSpec {
-    let about = "Verifies what is stored, puts what is damaged into quarantine.";
+    let about = "Verifies stored data and quarantines damaged blobs.";
     let spec = JobSpec::of(&workers.scrubber, ("scrub", about, "bytes"), |worker, run| async move {
         let parameters = run.parameters()?;
         worker.scrub_once(&run, parameters).await
@@ -154,7 +154,7 @@ fn scrub(config: &EngineConfig, workers: &Workers) -> JobSpec {
 }
 
 fn copies(config: &EngineConfig, workers: &Workers) -> JobSpec {
-    let about = "Gives what many objects or deltas need a second copy.";
+    let about = "Makes second copies of blobs that many objects or deltas need.";
     let job = JobSpec::of(&workers.copier, ("copies", about, "blobs"), |worker, run| async move {
         report(worker.copy_bases_once(&run).await)
     });

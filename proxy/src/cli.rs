@@ -75,7 +75,7 @@ struct RemoteArguments {
     /// A file with its admin token [env: DELTAWEIR_ADMIN_TOKEN: the token itself]
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Certificates (PEM) that may sign its certificate; those of this machine when left out
+    /// Certificates (PEM) that may sign its certificate; those of this machine if omitted
     #[arg(long, global = true, value_name = "FILE")]
     ca_file: Option<PathBuf>,
     /// A certificate (PEM) to show to it
@@ -199,7 +199,7 @@ enum Command {
         #[command(subcommand)]
         action: policy::PolicyAction,
     },
-    /// Show, rotate and verify the keys that encrypted buckets are sealed with
+    /// Show, rotate and verify the keys of encrypted buckets
     Keys {
         #[command(subcommand)]
         action: keys::KeysAction,

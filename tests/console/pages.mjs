@@ -218,7 +218,7 @@ async function users() {
   const api = (path) => page.evaluate(async (path) => (await fetch(`/api/v1/${path}`, { headers: { "x-deltaweir-session": sessionStorage.getItem("deltaweir-session") } })).json(), path);
   await go(page, "#/users?policy=readers", "users");
   await page.click('main button:text-is("Save")');
-  await page.waitForSelector("text=In force for everybody");
+  await page.waitForSelector("text=Takes effect for everyone");
   await go(page, "#/users", "users");
   await page.fill("#new-user", "ci");
   await page.fill('input[name="policies"]', "readers");
@@ -254,7 +254,7 @@ async function users() {
   await go(page, "#/audit?user=token", "audit");
   check((await page.textContent("main")).includes("policies/readers"), "the audit log has the changes");
   await go(page, "#/audit?user=nobody-at-all", "audit");
-  await page.waitForSelector("text=No line fits.");
+  await page.waitForSelector("text=No line matches.");
   await context.close();
 }
 

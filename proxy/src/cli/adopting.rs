@@ -55,7 +55,7 @@ pub(super) struct EstimateFlags {
     /// A configured store or backend (NAME or NAME/prefix), a directory, or s3://BUCKET/prefix with
     /// the flags below
     source: String,
-    /// About how many bytes may be read, such as 4GiB
+    /// Approximate number of bytes to read, such as 4GiB
     #[arg(long, default_value = "1GiB", value_name = "BYTES")]
     sample: String,
     /// Random seed of the sample; the same seed draws the same sample

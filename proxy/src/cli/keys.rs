@@ -15,11 +15,11 @@ pub(super) enum KeysAction {
     List,
     /// Wrap every key under a new KEK; content is neither read nor written
     Rotate {
-        /// Remove KEKs that nothing needs any more from the keyring
+        /// Remove KEKs from the keyring that no key needs any more
         #[arg(long)]
         remove_needless: bool,
     },
-    /// Open every wrap: in the catalog, in each keyset, of each account
+    /// Open every wrapped key: in the catalog, in each keyset, of each account
     Verify,
 }
 

@@ -11,17 +11,17 @@ pub(super) enum MaintainAction {
     Lifecycle {
         /// s3://BUCKET
         bucket: String,
-        /// Most versions that are listed
+        /// List at most this many versions
         #[arg(short = 'n', long, default_value_t = 100, value_name = "COUNT")]
         limit: usize,
     },
-    /// Show what losing the catalog now would lose, and what a recovery would begin with
+    /// Show the changes that you would lose with the catalog now, and the start of a recovery
     Recovery,
     /// Ship the catalog's journal to the backend now
     Journal,
     /// Wait until background work is done
     Settle {
-        /// The longest to wait
+        /// Wait at most this long
         #[arg(long, default_value = "60s", value_name = "DURATION")]
         timeout: String,
     },

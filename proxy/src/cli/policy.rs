@@ -12,7 +12,7 @@ pub(super) enum PolicyAction {
     Test {
         /// The user's name; anonymous for unsigned requests
         user: String,
-        /// Such as s3:GetObject
+        /// The action, such as s3:GetObject
         action: String,
         /// arn:aws:s3:::BUCKET, arn:aws:s3:::BUCKET/KEY, or * for all buckets
         arn: String,

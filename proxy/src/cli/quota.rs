@@ -34,7 +34,7 @@ pub(super) struct Whose {
     /// A bucket
     #[arg(long, value_name = "NAME")]
     bucket: Option<String>,
-    /// All buckets that a user owns together
+    /// All buckets together that a user owns
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 }

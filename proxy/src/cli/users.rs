@@ -62,12 +62,12 @@ pub(super) enum UsersAction {
         #[command(subcommand)]
         action: KeysAction,
     },
-    /// Groups, whose policies their members have
+    /// Show and change groups, whose members have their policies
     Groups {
         #[command(subcommand)]
         action: GroupsAction,
     },
-    /// Policies of users and groups
+    /// Show and change policies of users and groups
     Policies {
         #[command(subcommand)]
         action: PoliciesAction,
