@@ -263,7 +263,7 @@ impl Document for S3Error {
     fn write(&self, xml: &mut XmlWriter) {
         xml.open("Error");
         xml.text("Code", self.0.code.as_str());
-        xml.text("Message", &self.0.message);
+        xml.message("Message", &self.0.message);
         for (name, value) in &self.0.fields {
             xml.text(name, value);
         }

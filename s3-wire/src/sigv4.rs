@@ -1,7 +1,8 @@
 //! AWS Signature Version 4: who sent a request, proved over its raw target and every header that
-//! means something. Presigned URLs of version 2 where the operator accepts them.
+//! means something. Version 2, in presigned URLs and in the header, where the operator accepts it.
 
 mod canonical;
+mod header_v2;
 mod identity;
 mod presented;
 mod presign_v2;

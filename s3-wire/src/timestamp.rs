@@ -30,6 +30,40 @@ pub fn parse_http_date(text: &str) -> Option<SystemTime> {
     httpdate::parse_http_date(text.trim()).ok()
 }
 
+/// Reads a date as mails write it: `Tue, 27 Mar 2007 19:36:42 +0000`, with `GMT`, `UTC` or another
+/// offset, with or without the day of the week, which is not looked at. `None` when it is anything
+/// else, or before 1970.
+pub fn parse_mail_date(text: &str) -> Option<SystemTime> {
+    let text = text.split_once(',').map_or(text, |(_, date)| date);
+    let mut words = text.split_ascii_whitespace();
+    let day = words.next()?.parse().ok()?;
+    let month = words.next()?;
+    let month = MONTHS.iter().position(|name| name.eq_ignore_ascii_case(month))?;
+    let month = Month::try_from(u8::try_from(month + 1).ok()?).ok()?;
+    let date = Date::from_calendar_date(words.next()?.parse().ok()?, month, day).ok()?;
+    let mut clock = words.next()?.split(':').map(|number| number.parse().ok());
+    let time = Time::from_hms(clock.next()??, clock.next()??, clock.next()??).ok()?;
+    let offset_s = match words.next()? {
+        "GMT" | "UTC" | "Z" => 0,
+        zone => {
+            let (sign, digits) = (zone.get(..1)?, zone.get(1..)?.parse::<u16>().ok().filter(|_| zone.len() == 5)?);
+            let seconds = i64::from(digits / 100) * 3600 + i64::from(digits % 100) * 60;
+            match sign {
+                "+" => seconds,
+                "-" => -seconds,
+                _ => return None,
+            }
+        }
+    };
+    if clock.next().is_some() || words.next().is_some() {
+        return None;
+    }
+    let seconds = date.with_time(time).assume_utc().unix_timestamp() - offset_s;
+    u64::try_from(seconds).ok().filter(|seconds| *seconds <= SECONDS_MAX).map(|s| UNIX_EPOCH + Duration::from_secs(s))
+}
+
+const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
 /// Reads an ISO 8601 moment as documents and headers bring it: a date, with a time of day to the
 /// second or finer, with `Z`, an offset or nothing, which means UTC. A date alone is its midnight.
 /// `None` when it is anything else, or before 1970.
@@ -138,6 +172,14 @@ mod tests {
         assert_eq!(http_date(moment), "Mon, 12 Oct 2009 17:50:30 GMT");
         assert_eq!(compact(moment), "20091012T175030Z");
         assert_eq!(parse_compact("20091012T175030Z"), Some(at(1_255_369_830)));
+        for mail in ["Mon, 12 Oct 2009 17:50:30 +0000", "12 oct 2009 19:50:30 +0200", "Tue, 12 Oct 2009 17:50:30 GMT"] {
+            assert_eq!(parse_mail_date(mail), Some(at(1_255_369_830)), "{mail}");
+        }
+        for none in
+            ["", "Bad Date", "Tue, 07 Jul 1950 21:53:04 GMT", "12 Oct 2009 17:50 GMT", "12 Oct 2009 17:50:30 +é0"]
+        {
+            assert_eq!(parse_mail_date(none), None, "{none}");
+        }
         assert_eq!(parse_http_date("Mon, 12 Oct 2009 17:50:30 GMT"), Some(at(1_255_369_830)));
     }
 

@@ -9,7 +9,7 @@ import pytest
 
 from outside.clients import S3Client
 from outside.failure import error_code
-from outside.users import ALT_ID
+from outside.users import ALT_ID, anonymous
 
 ALL = "http://acs.amazonaws.com/groups/global/AllUsers"
 SIGNED = "http://acs.amazonaws.com/groups/global/AuthenticatedUsers"
@@ -181,3 +181,13 @@ def test_a_blocked_bucket_takes_no_public_acl(s3: S3Client, bucket: str, canned:
     assert error_code(s3.put_object, Bucket=bucket, Key="k", Body=b"x", ACL=canned) == (403, "AccessDenied")
     s3.put_object(Bucket=bucket, Key="k", Body=b"x")
     assert error_code(s3.put_object_acl, Bucket=bucket, Key="k", ACL=canned) == (403, "AccessDenied")
+
+
+def test_nobody_begins_an_upload_in_parts_wherever_everybody_may_write(
+    endpoint: str, s3: S3Client, bucket: str
+) -> None:
+    s3.put_bucket_acl(Bucket=bucket, ACL="public-read-write")
+    nobody = anonymous(endpoint)
+    nobody.put_object(Bucket=bucket, Key="k", Body=b"x")
+    assert error_code(nobody.create_multipart_upload, Bucket=bucket, Key="k") == (403, "AccessDenied")
+    assert "Uploads" not in s3.list_multipart_uploads(Bucket=bucket)

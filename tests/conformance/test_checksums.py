@@ -14,6 +14,7 @@ import pytest
 from outside.clients import S3Client
 from outside.content import MIB, noise
 from outside.failure import error_code
+from outside.wire import ask, signed
 
 
 def base(number: int, size: int) -> str:
@@ -133,3 +134,34 @@ def test_an_upload_completes_with_the_size_that_is_claimed_alone(s3: S3Client, b
     code = error_code(s3.complete_multipart_upload, **at, MultipartUpload=parts, MpuObjectSize=length + 1)
     assert code == (400, "InvalidRequest")
     s3.complete_multipart_upload(**at, MultipartUpload=parts, MpuObjectSize=length)
+
+
+@pytest.mark.parametrize("name", ["CRC32", "CRC32C", "SHA1", "SHA256"])
+def test_an_upload_begun_without_an_algorithm_completes_whatever_older_checksum_is_claimed(
+    s3: S3Client, bucket: str, name: str
+) -> None:
+    at = {"Bucket": bucket, "Key": "k"}
+    at["UploadId"] = s3.create_multipart_upload(**at)["UploadId"]
+    etag = s3.upload_part(**at, PartNumber=1, Body=b"content")["ETag"]
+    length = {"CRC32": 4, "CRC32C": 4, "SHA1": 20, "SHA256": 32}[name]
+    claim = {f"Checksum{name}": base(1, length)}
+    parts = {"Parts": [{"PartNumber": 1, "ETag": etag}]}
+    done = s3.complete_multipart_upload(**at, MultipartUpload=parts, **claim)
+    assert f"Checksum{name}" not in done
+    assert s3.head_object(Bucket=bucket, Key="k", ChecksumMode="ENABLED")["ChecksumCRC64NVME"]
+
+
+@pytest.mark.parametrize("name", ["SHA512", "MD5", "XXHASH64"])
+def test_an_upload_begun_without_an_algorithm_takes_no_newer_checksum(
+    connect: Any, s3: S3Client, bucket: str, name: str
+) -> None:
+    at = {"Bucket": bucket, "Key": "k"}
+    upload = s3.create_multipart_upload(**at)["UploadId"]
+    etag = s3.upload_part(**at, UploadId=upload, PartNumber=1, Body=b"content")["ETag"]
+    part = f"<Part><PartNumber>1</PartNumber><ETag>{etag}</ETag></Part>"
+    body = f"<CompleteMultipartUpload>{part}</CompleteMultipartUpload>"
+    claim = (f"x-amz-checksum-{name.lower()}", base(1, {"SHA512": 64, "MD5": 16, "XXHASH64": 8}[name]))
+    with connect() as connection:
+        target = f"/{bucket}/k?uploadId={upload}"
+        answer = ask(connect, signed(connection.host, "POST", target, [claim], body.encode()), "POST")
+    assert (answer.status, answer.code) == (400, "InvalidRequest")

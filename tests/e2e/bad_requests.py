@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from email.utils import formatdate
 from typing import Any
 
 from outside.content import md5
@@ -368,11 +369,11 @@ def _(at: Place) -> bytes:
     return put(at, scope=Scope(secret=""))
 
 
-@bad("C23 signature version 2 in the header", 400, "InvalidRequest")
+@bad("C23 a wrong signature of version 2 in the header", 403, "SignatureDoesNotMatch")
 def _(at: Place) -> bytes:
     headers = [
         ("Host", at.host),
-        ("Date", "Fri, 20 Nov 2026 15:42:59 GMT"),
+        ("Date", formatdate(usegmt=True)),
         ("Authorization", "AWS AKIATESTSOUTSIDE0001:c2lnbmF0dXJl"),
     ]
     return encode("PUT", at.key, [*headers, ("Content-Length", str(len(BODY)))], BODY)

@@ -78,6 +78,14 @@ def test_urls_of_version_2_are_refused_where_the_operator_says_so(new_server: Ne
     assert plain(v4.generate_presigned_url("list_objects_v2", {"Bucket": "plain-bucket"}))[0] == 200
 
 
+def test_version_2_in_the_header_is_refused_where_the_operator_says_so(new_server: NewServer) -> None:
+    server = new_server(server={"header_v2": False}).start()
+    old = s3_client(server.endpoint, signature_version="s3")
+    assert error_code(old.create_bucket, Bucket="plain-bucket") == (400, "InvalidRequest")
+    s3_client(server.endpoint).create_bucket(Bucket="plain-bucket")
+    assert plain(old.generate_presigned_url("list_objects_v2", {"Bucket": "plain-bucket"}))[0] == 200
+
+
 def test_a_presigned_url_is_for_its_method_alone(s3: S3Client, bucket: str) -> None:
     s3.put_object(Bucket=bucket, Key="k", Body=b"x")
     url = s3.generate_presigned_url("get_object", {"Bucket": bucket, "Key": "k"})

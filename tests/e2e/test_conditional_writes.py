@@ -141,6 +141,19 @@ def test_conditions_of_a_deletion_by_version_ask_the_current_version(s3: S3Clien
     assert marker["DeleteMarker"] is True
 
 
+def test_a_conditional_deletion_tells_a_delete_marker_from_a_key_that_never_was(s3: S3Client, bucket: str) -> None:
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    at: dict[str, Any] = {"Bucket": bucket, "Key": "k"}
+    assert error_code(s3.delete_object, **at, IfMatch="*") == GONE
+    etag = put(s3, bucket, "k")
+    s3.delete_object(**at)
+    for condition in ("*", etag, OTHER):
+        assert error_code(s3.delete_object, **at, IfMatch=condition) == FAILED, condition
+    (entry,) = s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": "k", "ETag": etag}]})["Errors"]
+    assert entry["Code"] == "NoSuchKey"
+    assert len(s3.list_object_versions(Bucket=bucket)["DeleteMarkers"]) == 1
+
+
 @pytest.mark.parametrize("write", WRITERS, ids=lambda write: str(write.__name__))
 def test_of_writers_that_all_want_an_absent_key_one_wins(s3: S3Client, bucket: str, write: Callable[..., Any]) -> None:
     put(s3, bucket, "source")

@@ -123,6 +123,12 @@ def test_what_the_policy_does_not_say_is_refused(s3: S3Client, bucket: str, pres
     assert post(url, form(fields, b"four"))[0] == 204
 
 
+def test_the_condition_that_failed_is_told_in_plain_quotes(presign: Presign) -> None:
+    made = presign("user/k")
+    answer = post(made["url"], form(made["fields"] | {"key": "admin/k"}, b"x"))
+    assert b'Policy Condition failed: ["eq", "$key", "user/k"]' in answer[2]
+
+
 def test_an_expired_policy_is_refused(presign: Presign) -> None:
     made = presign("k", ExpiresIn=-10)
     assert code(post(made["url"], form(made["fields"], b"x"))) == (403, "AccessDenied")

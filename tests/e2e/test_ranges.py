@@ -77,7 +77,18 @@ def test_a_range_past_the_end_is_416(s3: S3Client, stored: Stored, asked: str) -
     assert error_code(s3.get_object, Bucket=stored.bucket, Key=stored.key, Range=asked) == (416, "InvalidRange")
 
 
-@pytest.mark.parametrize("asked", ["bytes=0-1,5-6", "lines=1-2", "bytes=b-a", "bytes=9-3", "bytes 0-5"])
+NO_RANGES = [
+    "bytes=0-1,5-6",
+    "lines=1-2",
+    "bytes=b-a",
+    "bytes=9-3",
+    "bytes 0-5",
+    "bytes= -1",
+    "bytes=0 -1",
+]
+
+
+@pytest.mark.parametrize("asked", [*NO_RANGES, "bytes=--1", "bytes=0--1", "bytes=,", "bytes=100-x"])
 def test_what_is_no_single_range_of_bytes_gives_the_whole_object(s3: S3Client, stored: Stored, asked: str) -> None:
     got = s3.get_object(Bucket=stored.bucket, Key=stored.key, Range=asked)
     assert got["ResponseMetadata"]["HTTPStatusCode"] == 200
@@ -91,8 +102,20 @@ def test_head_answers_a_range_like_get_without_the_body(s3: S3Client, stored: St
 
 def test_a_range_of_an_empty_object_is_416_and_the_object_itself_is_empty(s3: S3Client, bucket: str) -> None:
     s3.put_object(Bucket=bucket, Key="empty", Body=b"")
-    assert error_code(s3.get_object, Bucket=bucket, Key="empty", Range="bytes=0-0") == (416, "InvalidRange")
+    for asked in ("bytes=0-0", "bytes=0-", "bytes=-0"):
+        assert error_code(s3.get_object, Bucket=bucket, Key="empty", Range=asked) == (416, "InvalidRange"), asked
+        assert error_code(s3.head_object, Bucket=bucket, Key="empty", Range=asked) == (416, "416"), asked
     assert s3.get_object(Bucket=bucket, Key="empty")["Body"].read() == b""
+
+
+def test_the_last_bytes_of_an_empty_object_are_the_whole_of_it(s3: S3Client, bucket: str) -> None:
+    s3.put_object(Bucket=bucket, Key="empty", Body=b"")
+    for got in (
+        s3.get_object(Bucket=bucket, Key="empty", Range="bytes=-5"),
+        s3.head_object(Bucket=bucket, Key="empty", Range="bytes=-5"),
+    ):
+        assert (got["ResponseMetadata"]["HTTPStatusCode"], got["ContentLength"]) == (200, 0)
+        assert "ContentRange" not in got
 
 
 def test_part_number_1_of_a_single_put_is_the_whole_object(s3: S3Client, bucket: str) -> None:

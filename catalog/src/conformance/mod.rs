@@ -40,15 +40,18 @@ use std::{future::Future, sync::Arc};
 /// The statements behind listings, for tests of their plans: of keys (bucket, first key, end,
 /// limit), of uploads (bucket, key, creation and id of the last one, end, limit), of keys past
 /// common prefixes (bucket, first key, end, delimiter, where the rest begins, limit), of all
-/// versions (bucket, first key, end, limit), of one key's (bucket, key, version, limit), and of all
-/// versions past common prefixes (as of keys, and the key and version it goes on after).
-pub const LISTING_STATEMENTS: [&str; 6] = [
+/// versions (bucket, first key, end, limit), of one key's (bucket, key, version, limit), of all
+/// versions past common prefixes (as of keys, and the key and version it goes on after), and of
+/// uploads past common prefixes (bucket, key, creation and id of the last one, end, delimiter,
+/// where the rest begins, limit).
+pub const LISTING_STATEMENTS: [&str; 7] = [
     crate::relational::list::VERSIONS_RUN,
     crate::relational::list::UPLOADS_RUN,
     crate::relational::list::VERSIONS_WALK,
     crate::relational::history::HISTORY_RUN,
     crate::relational::history::HISTORY_OF_KEY,
     crate::relational::history::HISTORY_WALK,
+    crate::relational::list::UPLOADS_WALK,
 ];
 
 /// How an implementation is made for a test.

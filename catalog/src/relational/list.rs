@@ -60,6 +60,35 @@ pub(crate) const UPLOADS_RUN: &str = concat!(
      ORDER BY key, created_ms, id LIMIT $6"
 );
 
+/// A run of open uploads that seeks past common prefixes by itself, one row per entry, as
+/// [`VERSIONS_WALK`] does for keys. Parameters: bucket, the three columns of [`UploadsStart`], end,
+/// delimiter, where the rest of the key begins (from 1), limit. Only for PostgreSQL.
+pub(crate) const UPLOADS_WALK: &str = concat!(
+    "WITH RECURSIVE walk (key, created_ms, id, step) AS (
+      (SELECT u.key, u.created_ms, u.id, CAST(1 AS BIGINT) FROM uploads u
+       WHERE u.bucket = $1 AND (u.key, u.created_ms, u.id) > ($2, $3, $4) AND u.key < $5 AND u.completed_ms IS NULL
+       ORDER BY u.key, u.created_ms, u.id LIMIT 1)
+      UNION ALL
+      SELECT n.key, n.created_ms, n.id, w.step + 1 FROM walk w
+      CROSS JOIN LATERAL (SELECT CAST(CAST($7 AS BIGINT) AS INTEGER) AS rest) r
+      CROSS JOIN LATERAL (SELECT position(CAST($6 AS BYTEA) IN substring(w.key FROM r.rest)) AS at) f
+      CROSS JOIN LATERAL (SELECT
+          CASE f.at WHEN 0 THEN w.key
+            ELSE substring(w.key FOR r.rest + f.at - 2 + length(CAST($6 AS BYTEA))) || CAST('\\xff' AS BYTEA) END AS key,
+          CASE f.at WHEN 0 THEN w.created_ms ELSE CAST('-9223372036854775808' AS BIGINT) END AS created_ms,
+          CASE f.at WHEN 0 THEN w.id ELSE CAST('' AS BYTEA) END AS id) b
+      CROSS JOIN LATERAL (
+        SELECT u.key, u.created_ms, u.id FROM uploads u
+        WHERE u.bucket = $1 AND (u.key, u.created_ms, u.id) > (b.key, b.created_ms, b.id) AND u.key < $5
+          AND u.completed_ms IS NULL
+        ORDER BY u.key, u.created_ms, u.id LIMIT 1) n
+      WHERE w.step < $8
+    ) SELECT ",
+    upload_columns!(),
+    " FROM (SELECT u.*, w.step FROM walk w CROSS JOIN LATERAL (SELECT x.* FROM uploads x WHERE x.id = w.id) u) s \
+     ORDER BY step"
+);
+
 /// How keys are rolled up.
 pub(super) struct Rollup<'a> {
     pub(super) prefix: &'a str,
@@ -157,47 +186,95 @@ pub(crate) async fn versions<S: Session>(session: &mut S, query: &ListQuery) -> 
     }
 }
 
+/// A page of uploads as it fills.
+struct Filling<'q> {
+    query: &'q UploadsQuery,
+    rollup: Rollup<'q>,
+    page: UploadsPage,
+    last: Option<(String, Option<UploadId>)>,
+}
+
+impl Filling<'_> {
+    fn taken(&self) -> usize {
+        self.page.uploads.len() + self.page.common_prefixes.len()
+    }
+
+    /// The last entry's common prefix holds this key.
+    fn holds(&self, key: &str) -> bool {
+        let rolled = self.rollup.common_prefix(key);
+        rolled.is_some_and(|prefix| self.page.common_prefixes.last().is_some_and(|last| last == prefix))
+    }
+
+    /// Adds an upload, or its common prefix, and says what comes behind it; `None` when the page
+    /// was full.
+    fn add(&mut self, upload: Upload) -> Option<UploadsStart> {
+        if self.taken() == self.query.limit {
+            self.page.truncated = true;
+            self.page.next = self.last.take();
+            return None;
+        }
+        let Some(prefix) = self.rollup.common_prefix(&upload.key) else {
+            let behind = UploadsStart::behind(&upload);
+            self.last = Some((upload.key.clone(), Some(upload.id)));
+            self.page.uploads.push(upload);
+            return Some(behind);
+        };
+        self.last = Some((prefix.to_owned(), None));
+        self.page.common_prefixes.push(prefix.to_owned());
+        Some(UploadsStart::at_key(after_prefix(prefix.as_bytes())))
+    }
+}
+
 pub(crate) async fn uploads<S: Session>(session: &mut S, query: &UploadsQuery) -> Result<UploadsPage> {
     check(query.limit, query.delimiter.as_deref())?;
     let rollup = Rollup { prefix: &query.prefix, delimiter: query.delimiter.as_deref() };
     let end = after_prefix(query.prefix.as_bytes());
     let mut start = start_of_uploads(session, query, &rollup).await?;
-    let mut page = UploadsPage::default();
-    let mut last = None;
+    let mut filling = Filling { query, rollup, page: UploadsPage::default(), last: None };
+    if let Some(delimiter) = query.delimiter.as_deref().filter(|_| S::ROUND_TRIPS) {
+        return uploads_walked(session, filling, start, (delimiter, end)).await;
+    }
     let mut run = if query.delimiter.is_some() { RUN_FIRST } else { query.limit + 1 };
     loop {
-        let taken = page.uploads.len() + page.common_prefixes.len();
-        let wanted = run.min(query.limit + 1 - taken);
+        let wanted = run.min(query.limit + 1 - filling.taken());
         let found = uploads_from(session, query.bucket, start.clone(), end.clone(), wanted).await?;
         let exhausted = found.len() < wanted;
         let mut inside = false;
         for row in &found {
             let upload = rows::upload(row)?;
-            let rolled = rollup.common_prefix(&upload.key);
-            inside = rolled.is_some_and(|prefix| page.common_prefixes.last().is_some_and(|last| last == prefix));
+            inside = filling.holds(&upload.key);
             if inside {
                 continue;
             }
-            if page.uploads.len() + page.common_prefixes.len() == query.limit {
-                page.truncated = true;
-                page.next = last;
-                return Ok(page);
-            }
-            if let Some(prefix) = rolled {
-                start = UploadsStart::at_key(after_prefix(prefix.as_bytes()));
-                last = Some((prefix.to_owned(), None));
-                page.common_prefixes.push(prefix.to_owned());
-            } else {
-                start = UploadsStart::behind(&upload);
-                last = Some((upload.key.clone(), Some(upload.id)));
-                page.uploads.push(upload);
+            match filling.add(upload) {
+                Some(behind) => start = behind,
+                None => return Ok(filling.page),
             }
         }
         if exhausted {
-            return Ok(page);
+            return Ok(filling.page);
         }
         run = if inside { RUN_FIRST } else { run.saturating_mul(2) };
     }
+}
+
+/// A page in one statement, where each costs a round trip.
+async fn uploads_walked<S: Session>(
+    session: &mut S,
+    mut filling: Filling<'_>,
+    start: UploadsStart,
+    (delimiter, end): (&str, Value),
+) -> Result<UploadsPage> {
+    let (bucket, delimiter) = (filling.query.bucket.0, rows::key(delimiter));
+    let (rest, limit) = (filling.query.prefix.len() as i64 + 1, filling.query.limit as i64 + 1);
+    let UploadsStart { key, created_ms, id } = start;
+    let walk = statement!(UPLOADS_WALK, bucket, key, created_ms, id, end, delimiter, rest, limit);
+    for row in &session.query(walk).await? {
+        if filling.add(rows::upload(row)?).is_none() {
+            break;
+        }
+    }
+    Ok(filling.page)
 }
 
 /// Where a run of uploads begins: behind this place in the order by key, creation, id.

@@ -65,6 +65,8 @@ pub(super) struct Server {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) presign_v2: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) header_v2: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) sse_c_over_http: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tls_cert: Option<PathBuf>,
@@ -95,6 +97,7 @@ impl Default for Server {
             domains: Vec::new(),
             storage_headers: true,
             presign_v2: None,
+            header_v2: None,
             sse_c_over_http: None,
             tls_cert: None,
             tls_key: None,

@@ -28,6 +28,8 @@ pub struct ServerConfig {
     pub webhooks: Vec<String>,
     /// Whether URLs presigned with Signature Version 2 are accepted.
     pub presign_v2: bool,
+    /// Whether Signature Version 2 is accepted in the `Authorization` header.
+    pub header_v2: bool,
     /// PEM files of the S3 listener's certificate chain and key; `None`: plain HTTP.
     pub tls: Option<TlsFiles>,
     /// What the admin listener asks for; `None`: the token in the data directory.
@@ -151,6 +153,7 @@ impl Reader<'_> {
             kms_keys: self.file.kms.keys.keys().cloned().collect(),
             webhooks: self.file.notifications.webhooks.keys().cloned().collect(),
             presign_v2: server.presign_v2.unwrap_or(listen.ip().is_loopback()),
+            header_v2: server.header_v2.unwrap_or(listen.ip().is_loopback()),
             tls,
             admin_token,
             admin_read_token,

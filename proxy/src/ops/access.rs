@@ -73,6 +73,10 @@ pub async fn admit(mut request: S3Request) -> Result<S3Request> {
         found => found?,
     };
     request.found = Some(bucket.clone());
+    if request.operation == Operation::CreateMultipartUpload && request.principal.user().is_none() {
+        let message = "Anonymous users cannot initiate multipart uploads. Please authenticate.";
+        return Err(S3Error::with_message(ErrorCode::AccessDenied, message));
+    }
     if matches!(request.operation, Operation::DeleteObjects | Operation::PutObjectTagging) {
         request.refuse_strangers(&bucket)?;
         return Ok(request);

@@ -19,7 +19,7 @@ use catalog::{Part, UploadId};
 use http::HeaderMap;
 use s3_wire::{
     ETag, ErrorCode, S3Error,
-    checksum::{Checksum, ChecksumType, Claims, combine_parts},
+    checksum::{Checksum, ChecksumAlgorithm, ChecksumType, Claims, combine_parts},
     headers::ChecksumRequest,
     xml::{
         Document as _,
@@ -263,11 +263,26 @@ fn combined_checksum(
     };
     let whole = combine_parts(algorithm, kind, of_parts)?;
     if let Some(claimed) = &asked.object
+        && is_looked_at(claimed.algorithm(), asked_for)?
         && (claimed.algorithm() != whole.algorithm() || claimed.bytes() != whole.bytes())
     {
         return Err(ErrorCode::BadDigest.into());
     }
     Ok(Some(whole))
+}
+
+/// Whether a checksum that CompleteMultipartUpload claims is compared. Where the upload named no
+/// algorithm, S3 takes those that it has had for long and does not look at them.
+fn is_looked_at(claimed: ChecksumAlgorithm, asked_for: Option<ChecksumAlgorithm>) -> Result<bool> {
+    use ChecksumAlgorithm::{Crc32, Crc32c, Sha1, Sha256};
+    match (asked_for, claimed) {
+        (Some(_), _) | (None, DEFAULT_CHECKSUM) => Ok(true),
+        (None, Crc32 | Crc32c | Sha1 | Sha256) => Ok(false),
+        (None, _) => Err(S3Error::with_message(
+            ErrorCode::InvalidRequest,
+            format!("The upload was created without the {} checksum algorithm.", claimed.as_str()),
+        )),
+    }
 }
 
 /// What makes two lists the same list.
@@ -311,7 +326,6 @@ fn done(result: &CompleteMultipartUploadResult, here: &InBucket<'_>, kept: Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use s3_wire::checksum::ChecksumAlgorithm;
 
     fn stored(number: u32, size: u64, checksum: Option<Checksum>) -> (Part, PartFacts) {
         let etag = ETag::from_md5([number as u8; 16]).as_str().to_owned();

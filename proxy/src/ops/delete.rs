@@ -28,7 +28,13 @@ pub(super) async fn delete_object(request: &S3Request) -> Result<Answer> {
     let version = request.version()?;
     let key = request.key()?;
     let conditions = WriteConditions::of_deletion(&request.headers)?;
-    let precondition = request.holding(&here.bucket, key, &conditions).await?;
+    let precondition = match request.holding(&here.bucket, key, &conditions).await {
+        Err(error) if error.code() == ErrorCode::NoSuchKey && is_marked(request, &here.bucket, key).await? => {
+            // S3 tells a key that a delete marker hides from one that never was.
+            return Err(S3Error::new(ErrorCode::PreconditionFailed).field("Condition", "If-Match"));
+        }
+        held => held?,
+    };
     let bypass = request.may_bypass_governance(&here.bucket, key)?;
     let gone = match delete(request, &here.bucket, (key, version), precondition, bypass).await {
         Ok(gone) => gone,
@@ -43,6 +49,12 @@ pub(super) async fn delete_object(request: &S3Request) -> Result<Answer> {
         versions::write(headers, &here.bucket, version);
     }
     Ok(answer)
+}
+
+/// Whether a delete marker is what the key holds.
+async fn is_marked(request: &S3Request, bucket: &BucketHandle, key: &str) -> Result<bool> {
+    let marker = request.service.engine.read.newest_marker(bucket, key).await;
+    Ok(marker.map_err(|error| request.refusal(error))?.is_some())
 }
 
 /// What a deletion is answered with.

@@ -26,6 +26,8 @@ pub(super) async fn get_object(request: &S3Request) -> Result<Answer> {
     tracing::trace!(target: "path", "get_object()");
     let here = request.in_bucket().await?;
     let key = request.key()?;
+    // A number that is none is refused whether the key is there or not.
+    PartNumber::from_query(&request.target.query)?;
     let engine = &request.service.engine;
     let object = match request.version()? {
         None => match engine.read.open_object(&here.bucket, key).await.map_err(|error| request.refusal(error))? {
@@ -63,6 +65,7 @@ pub(super) async fn get_object(request: &S3Request) -> Result<Answer> {
 /// Answers with an object's headers.
 pub(super) async fn head_object(request: &S3Request) -> Result<Answer> {
     let here = request.in_bucket().await?;
+    PartNumber::from_query(&request.target.query)?;
     let info = here.addressed(request.key()?).await?;
     Ok(here.head_of(&info)?.answer)
 }
@@ -161,7 +164,8 @@ impl InBucket<'_> {
     }
 
     fn select(&self, facts: &VersionFacts, size: u64, etag: &ETag, modified: SystemTime) -> Result<Selection> {
-        let range = ByteRange::from_headers(&self.headers).filter(|_| range_is_meant(&self.headers, etag, modified));
+        let range = ByteRange::from_headers(&self.headers)
+            .filter(|range| range_is_meant(&self.headers, etag, modified) && !range.is_all_of_nothing(size));
         let checksum = object_facts::first_checksum(&facts.checksums);
         let part = PartNumber::from_query(&self.target.query)?;
         match (range, part) {

@@ -77,7 +77,7 @@ impl Service {
             region: config.region.clone(),
             storage_headers: config.storage_headers,
             scheme: if config.tls.is_some() { "https" } else { "http" },
-            verifier: Verifier::new(config.region.clone()).presign_v2(config.presign_v2),
+            verifier: Verifier::new(config.region.clone()).presign_v2(config.presign_v2).header_v2(config.header_v2),
             access: AccessCache::default(),
         }
     }

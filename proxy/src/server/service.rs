@@ -309,7 +309,7 @@ impl S3Service {
         let look = Look::new(users, now);
         let identity = self.shared.verifier.authenticate(method, target, headers, now, &look);
         if let Ok(Identity::Authenticated(who)) = &identity
-            && who.kind == SignatureKind::Header
+            && matches!(who.kind, SignatureKind::Header | SignatureKind::HeaderV2)
         {
             // A presigned URL may have been signed long ago.
             let skew = now.duration_since(who.signed_at).unwrap_or_else(|early| early.duration());
@@ -321,6 +321,7 @@ impl S3Service {
                 SignatureKind::Header => ["ok", "header"],
                 SignatureKind::Presigned => ["ok", "presigned"],
                 SignatureKind::PresignedV2 => ["ok", "presigned-v2"],
+                SignatureKind::HeaderV2 => ["ok", "header-v2"],
             },
             Err(error) => ["refused", error.code().as_str()],
         };

@@ -264,7 +264,10 @@ impl Chunked {
             None => Ok(Trailers::default()),
             Some(algorithm) => match value(algorithm) {
                 Some(checksum) => Ok(Trailers { checksum: Some(checksum) }),
-                None => Err(malformed("The checksum in the trailer is not valid.")),
+                None => Err(S3Error::with_message(
+                    ErrorCode::InvalidRequest,
+                    format!("Value for {} trailing header is invalid.", algorithm.header()),
+                )),
             },
         }
     }

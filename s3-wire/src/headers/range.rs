@@ -17,8 +17,8 @@ pub enum ByteRange {
 
 impl ByteRange {
     /// Reads `Range`. `None` when there is none, or one that RFC 9110 §14.2 tells a server to
-    /// ignore: another unit, not well-formed, or several ranges (S3 answers those with the whole
-    /// object). Numbers past 2^64 count as 2^64 − 1.
+    /// ignore: another unit, not well-formed (spaces are not), or several ranges (S3 answers those
+    /// with the whole object). Numbers past 2^64 count as 2^64 − 1.
     pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let mut values = headers.get_all(header::RANGE).iter();
         let value = values.next()?.to_str().ok()?;
@@ -29,8 +29,8 @@ impl ByteRange {
         if !unit.trim().eq_ignore_ascii_case("bytes") {
             return None;
         }
-        let (first, last) = range.trim().split_once('-')?;
-        match (first.trim_end(), last.trim_start()) {
+        let (first, last) = range.split_once('-')?;
+        match (first, last) {
             ("", last) => number(last).map(Self::Suffix),
             (first, "") => number(first).map(Self::From),
             (first, last) => {
@@ -38,6 +38,12 @@ impl ByteRange {
                 (first <= last).then_some(Self::FromTo(first, last))
             }
         }
+    }
+
+    /// Whether the range asks for the end of an object that has no bytes: it is satisfiable, and
+    /// means the whole, which no `Content-Range` can say.
+    pub fn is_all_of_nothing(self, size: u64) -> bool {
+        size == 0 && matches!(self, Self::Suffix(1..))
     }
 
     /// The bytes meant in an object of `size` bytes, end exclusive, not empty.
@@ -140,6 +146,12 @@ mod tests {
             "bytes=+1-2",
             "bytes=0x1-2",
             "bytes=1 2-3",
+            "bytes= -1",
+            "bytes=0 -1",
+            "bytes=0- 1",
+            "bytes=--1",
+            "bytes=0--1",
+            "bytes=,",
         ] {
             assert_eq!(parse(text), None, "{text}");
         }

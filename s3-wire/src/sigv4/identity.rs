@@ -37,6 +37,8 @@ pub enum SignatureKind {
     Presigned,
     /// In the query, by version 2.
     PresignedV2,
+    /// In the `Authorization` header, by version 2.
+    HeaderV2,
 }
 
 /// How the payload is framed and what covers it.

@@ -64,7 +64,7 @@ pub(super) enum Proof {
         /// The canonical request.
         canonical_request: Vec<u8>,
     },
-    /// Version 2, in a query.
+    /// Version 2.
     V2,
 }
 
@@ -121,6 +121,7 @@ pub(super) struct Request<'r> {
     pub(super) now: SystemTime,
     pub(super) region: &'r str,
     pub(super) presign_v2: bool,
+    pub(super) header_v2: bool,
     pub(super) service: SigningService,
     /// The SHA-256 of the body in hex, for services whose signature always covers it.
     pub(super) body_sha256: Option<&'r str>,
@@ -157,6 +158,9 @@ impl Request<'_> {
             )),
             (Some(value), false) => {
                 let value = value.to_str().map_err(|_| malformed("The authorization header is not printable."))?;
+                if let Some(credentials) = value.strip_prefix("AWS ").filter(|_| self.header_v2) {
+                    return self.present_header_v2(credentials).map(Some);
+                }
                 let claim = self.header_claim(value)?;
                 self.check(claim).map(Some)
             }
@@ -199,18 +203,24 @@ impl Request<'_> {
             return Err(malformed("The authorization header requires Credential, SignedHeaders and Signature."));
         };
         let signed_at = self.header_date()?;
+        self.check_skew(signed_at)?;
+        let session_token = single(self.headers, "x-amz-security-token")?;
+        Ok(Claim { kind: SignatureKind::Header, credential, signed_headers, signature, session_token, signed_at })
+    }
+
+    /// Refuses a request that was signed more than 15 minutes ago, or ahead (C14).
+    pub(super) fn check_skew(&self, signed_at: SystemTime) -> Result<()> {
         let skew = match self.now.duration_since(signed_at) {
             Ok(late) => late,
             Err(early) => early.duration(),
         };
-        if skew > SKEW_MAX {
-            return Err(S3Error::new(ErrorCode::RequestTimeTooSkewed) // C14
-                .field("RequestTime", timestamp::compact(signed_at))
-                .field("ServerTime", timestamp::iso8601(self.now))
-                .field("MaxAllowedSkewMilliseconds", SKEW_MAX.as_millis().to_string()));
+        if skew <= SKEW_MAX {
+            return Ok(());
         }
-        let session_token = single(self.headers, "x-amz-security-token")?;
-        Ok(Claim { kind: SignatureKind::Header, credential, signed_headers, signature, session_token, signed_at })
+        Err(S3Error::new(ErrorCode::RequestTimeTooSkewed)
+            .field("RequestTime", timestamp::compact(signed_at))
+            .field("ServerTime", timestamp::iso8601(self.now))
+            .field("MaxAllowedSkewMilliseconds", SKEW_MAX.as_millis().to_string()))
     }
 
     fn header_date(&self) -> Result<SystemTime> {
@@ -287,7 +297,7 @@ impl Request<'_> {
         let payload_text = self.payload_text(claim.kind)?;
         let payload = PayloadClaim::parse(payload_text)?;
         let signature_parameter = match claim.kind {
-            SignatureKind::Header | SignatureKind::PresignedV2 => None,
+            SignatureKind::Header | SignatureKind::HeaderV2 | SignatureKind::PresignedV2 => None,
             SignatureKind::Presigned => Some("X-Amz-Signature"),
         };
         let canonical_request = canonical_request(
@@ -315,7 +325,7 @@ impl Request<'_> {
     /// slashes.
     fn check_credential<'c>(&self, claim: &Claim<'c>, timestamp: &str) -> Result<(&'c str, Scope)> {
         let wrong = |message: String| match claim.kind {
-            SignatureKind::Header => malformed(message),
+            SignatureKind::Header | SignatureKind::HeaderV2 => malformed(message),
             SignatureKind::Presigned | SignatureKind::PresignedV2 => query_error(message),
         };
         let mut parts = claim.credential.rsplitn(5, '/');
@@ -401,7 +411,7 @@ impl Request<'_> {
                 let text = once.map_err(|_| query_error("X-Amz-Content-Sha256 is given more than once."))?;
                 Ok(text.unwrap_or("UNSIGNED-PAYLOAD"))
             }
-            (None, SignatureKind::Header) => Err(S3Error::with_message(
+            (None, SignatureKind::Header | SignatureKind::HeaderV2) => Err(S3Error::with_message(
                 ErrorCode::InvalidRequest,
                 "Missing required header for this request: x-amz-content-sha256",
             )),
@@ -429,7 +439,7 @@ fn query_error(message: impl Into<std::borrow::Cow<'static, str>>) -> S3Error {
     S3Error::with_message(ErrorCode::AuthorizationQueryParametersError, message)
 }
 
-fn unsupported_mechanism() -> S3Error {
+pub(super) fn unsupported_mechanism() -> S3Error {
     S3Error::with_message(
         ErrorCode::InvalidRequest,
         "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.",

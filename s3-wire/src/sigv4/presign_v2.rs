@@ -74,9 +74,9 @@ impl Request<'_> {
         })
     }
 
-    /// The string to sign. Headers that a signer moved into the query are signed as headers, as
-    /// botocore does it.
-    fn string_to_sign_v2(&self, expires: &str) -> Result<String> {
+    /// The string to sign; `date` is the moment of expiry in a URL. Headers that a signer moved
+    /// into the query are signed as headers, as botocore does it.
+    pub(super) fn string_to_sign_v2(&self, date: &str) -> Result<String> {
         let of_either = |name: &'static str| -> Result<String> {
             match single(self.headers, name)? {
                 Some(value) => Ok(value.to_owned()),
@@ -84,11 +84,16 @@ impl Request<'_> {
             }
         };
         let mut out =
-            format!("{}\n{}\n{}\n{expires}\n", self.method, of_either("content-md5")?, of_either("content-type")?);
+            format!("{}\n{}\n{}\n{date}\n", self.method, of_either("content-md5")?, of_either("content-type")?);
         for (name, values) in self.amz_headers() {
             out.push_str(&format!("{name}:{}\n", values.join(",")));
         }
-        out.push_str(&self.target.raw_resource);
+        let resource = &self.target.raw_resource;
+        out.push_str(resource);
+        if resource.len() > 1 && resource.rfind('/') == Some(0) {
+            // A bucket is signed with a slash behind it, whether the URL has one or not.
+            out.push('/');
+        }
         let mut subresources: Vec<(&str, &str)> =
             self.target.query.pairs().filter(|(name, _)| is_signed_v2(name)).collect();
         subresources.sort_unstable();

@@ -23,12 +23,13 @@ use std::time::SystemTime;
 pub struct Verifier {
     region: String,
     presign_v2: bool,
+    header_v2: bool,
 }
 
 impl Verifier {
     /// A verifier for a region such as `us-east-1`.
     pub fn new(region: impl Into<String>) -> Self {
-        Self { region: region.into(), presign_v2: false }
+        Self { region: region.into(), presign_v2: false, header_v2: false }
     }
 
     /// Whether URLs presigned with Signature Version 2 are accepted, for GET, HEAD and PUT. They
@@ -36,6 +37,13 @@ impl Verifier {
     #[must_use]
     pub fn presign_v2(self, accepted: bool) -> Self {
         Self { presign_v2: accepted, ..self }
+    }
+
+    /// Whether Signature Version 2 is accepted in the `Authorization` header. It is not unless this
+    /// says so.
+    #[must_use]
+    pub fn header_v2(self, accepted: bool) -> Self {
+        Self { header_v2: accepted, ..self }
     }
 
     /// Says who sent the request: [`Verifier::present`], the store's secret, then
@@ -78,6 +86,7 @@ impl Verifier {
             now,
             region: &self.region,
             presign_v2: false,
+            header_v2: false,
             service: SigningService::Sts,
             body_sha256: Some(&body_sha256),
         };
@@ -98,7 +107,8 @@ impl Verifier {
     /// answer "no secret" for a session token they do not know (C26).
     ///
     /// # Errors
-    /// `InvalidRequest` for SigV2, SigV4A and other mechanisms; `InvalidArgument` for two at once;
+    /// `InvalidRequest` for SigV2 where it is not accepted, SigV4A and other mechanisms;
+    /// `InvalidArgument` for two at once;
     /// `AuthorizationHeaderMalformed`, `AuthorizationQueryParametersError`; `RequestTimeTooSkewed`;
     /// `AccessDenied` for expired URLs and for headers that are not signed; `SignatureDoesNotMatch`
     /// for an impossible `SignedHeaders`.
@@ -116,6 +126,7 @@ impl Verifier {
             now,
             region: &self.region,
             presign_v2: self.presign_v2,
+            header_v2: self.header_v2,
             service: SigningService::S3,
             body_sha256: None,
         }

@@ -80,6 +80,15 @@ impl XmlWriter {
         self.event(Event::End(BytesEnd::new(name)));
     }
 
+    /// Writes `<name>text</name>` with the quotes of the text as they are, as S3 writes messages:
+    /// some clients look for what stands between them without a parser.
+    pub fn message(&mut self, name: &'static str, text: &str) {
+        self.event(Event::Start(BytesStart::new(name)));
+        let escaped = escape(text).replace("&quot;", "\"").replace("&apos;", "'");
+        self.event(Event::Text(BytesText::from_escaped(escaped)));
+        self.event(Event::End(BytesEnd::new(name)));
+    }
+
     /// Writes text into the element opened last.
     pub fn characters(&mut self, text: &str) {
         self.event(Event::Text(BytesText::from_escaped(escape(text))));

@@ -68,7 +68,7 @@ impl RequestContext<'_> {
             "resourceaccount" => self.resource_account(),
             "signatureversion" => Some(
                 match request.signed?.kind {
-                    SignatureKind::PresignedV2 => "AWS",
+                    SignatureKind::PresignedV2 | SignatureKind::HeaderV2 => "AWS",
                     SignatureKind::Header | SignatureKind::Presigned => "AWS4-HMAC-SHA256",
                 }
                 .to_owned(),
@@ -76,7 +76,9 @@ impl RequestContext<'_> {
             "authtype" => Some(
                 match (request.operation, request.signed) {
                     (Operation::PostObject, _) => "POST",
-                    (_, Some(signed)) if signed.kind == SignatureKind::Header => "REST-HEADER",
+                    (_, Some(signed)) if matches!(signed.kind, SignatureKind::Header | SignatureKind::HeaderV2) => {
+                        "REST-HEADER"
+                    }
                     (_, Some(_)) => "REST-QUERY-STRING",
                     (_, None) => return None,
                 }
