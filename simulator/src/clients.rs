@@ -224,7 +224,8 @@ impl World {
                     is_gone: false,
                 });
             }
-            (Operation::DeleteVersion { version }, Answer::Removed) => {
+            // An older database that lacks it has nothing to remove.
+            (Operation::DeleteVersion { version }, Answer::Removed) if !is_doubtful => {
                 for known in self.known.iter_mut().filter(|known| known.version == *version) {
                     known.is_gone = true;
                 }
