@@ -35,6 +35,8 @@ pub enum Mutant {
     SkipsRows,
     /// Rows are trimmed without asking whether they are those that were written.
     TrimsUnasked,
+    /// A look holds rows against documents, and not where documents end.
+    LooksAtRowsAlone,
 }
 
 /// A row: its number, and whether it was committed after the database went back.
@@ -115,6 +117,14 @@ impl State {
         chain
     }
 
+    /// Whether a shipper that begins now finds its name taken by other rows than its own.
+    fn keeps_shippers_out(&self) -> bool {
+        let (rows, shipped) = (&self.catalog.rows, self.catalog.shipped);
+        let end = self.catalog.cut.unwrap_or(rows.len() as u8);
+        let own = rows.iter().filter(|row| row.seq > shipped && row.seq <= end);
+        end > shipped && self.document(shipped + 1).is_some_and(|found| !found.iter().eq(own))
+    }
+
     fn shipped_rows(&self) -> &[Entry] {
         &self.catalog.rows[..usize::from(self.catalog.shipped).min(self.catalog.rows.len())]
     }
@@ -158,6 +168,21 @@ impl Journal {
             catalog.cut = catalog.cut.filter(|cut| *cut > last.seq);
         }
         true
+    }
+
+    /// `compare_chain`: whether the catalog is the newest state of its store.
+    fn look(&self, state: &State) -> bool {
+        let Catalog { rows, shipped, cut } = &state.catalog;
+        let (mut end, mut documents) = (*shipped, 0);
+        while let Some(found) = state.document(end + 1) {
+            let own = rows.get(usize::from(end)..).unwrap_or_default();
+            if !own.starts_with(found) {
+                return false;
+            }
+            end += found.len() as u8;
+            documents += 1;
+        }
+        documents == 0 || (documents == 1 && *cut == Some(end)) || self.without(Mutant::LooksAtRowsAlone)
     }
 
     fn decide(&self, state: &mut State, shipper: usize) -> Option<Shipper> {
@@ -288,6 +313,13 @@ impl Model for Journal {
             Property::always("no fork is seen where there is none", |_, state: &State| {
                 !state.refused || state.went_back
             }),
+            Property::always(
+                "what keeps a shipper out a look sees, so that it can be joined",
+                |model: &Self, state: &State| !state.keeps_shippers_out() || !model.look(state),
+            ),
+            Property::always("a look finds nothing where nothing went back", |model: &Self, state: &State| {
+                state.went_back || model.look(state)
+            }),
             Property::sometimes("two documents are shipped", |_, state: &State| state.store.len() >= 2),
             Property::sometimes("a fork is seen", |_, state: &State| state.refused),
         ]
@@ -304,6 +336,7 @@ impl Protocol for Journal {
         Mutant::TrimsUnwritten,
         Mutant::SkipsRows,
         Mutant::TrimsUnasked,
+        Mutant::LooksAtRowsAlone,
     ];
 
     fn new(whole: bool, mutant: Option<Mutant>) -> Self {

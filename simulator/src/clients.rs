@@ -157,11 +157,17 @@ impl World {
         self.moment += 1;
         let now = self.moment;
         let Pending { bucket, key, operation, asked, .. } = pending;
-        if let Answer::Wrong(what) = &answer {
-            self.report.wrong += 1;
-            self.remember(format!("{} {key} {operation:?}: {what}", BUCKETS[bucket]));
-        }
         let is_doubtful = self.forked_ms.is_some() || asked <= self.doubtful_until;
+        match &answer {
+            // The database has gone back, and a merge brings back what it lacks.
+            Answer::Lacks(_) if is_doubtful => {}
+            Answer::Wrong(what) | Answer::Lacks(what) => {
+                self.report.wrong += 1;
+                self.remember(format!("{} {key} {operation:?}: {what}", BUCKETS[bucket]));
+            }
+            _ => {}
+        }
+        let answer = if asked <= self.went_back { answer.unsure() } else { answer };
         let mut event = |key: &str, act: Act, answered: bool| {
             let answered = answered.then_some(now);
             let event = Event { act, asked, answered };
@@ -184,7 +190,8 @@ impl World {
                 event(&key, Act::Read(*held), true);
             }
             (Operation::Delete, Answer::Removed | Answer::Failed(_)) => {
-                event(&key, Act::Write(None), matches!(answer, Answer::Removed));
+                // What an older database does not have it need not remove, and a merge brings it back.
+                event(&key, Act::Write(None), matches!(answer, Answer::Removed) && !is_doubtful);
             }
             (Operation::Copy { to, seen }, Answer::Copied(_) | Answer::Failed(_)) => {
                 let seen = *seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -217,7 +224,8 @@ impl World {
                     is_gone: false,
                 });
             }
-            (Operation::DeleteVersion { version }, Answer::Removed) => {
+            // An older database that lacks it has nothing to remove.
+            (Operation::DeleteVersion { version }, Answer::Removed) if !is_doubtful => {
                 for known in self.known.iter_mut().filter(|known| known.version == *version) {
                     known.is_gone = true;
                 }

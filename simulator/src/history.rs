@@ -52,12 +52,14 @@ pub(crate) fn judge(events: &[Event]) -> Verdict {
             _ => None,
         })
         .collect();
-    // A write of which nobody knows whether it was done, and that nobody has seen, was not.
+    // Who was refused has seen that there was something, and not what.
+    let refused = events.iter().filter(|event| event.act == Act::Refused).filter_map(|event| event.answered).max();
+    // A write of which nobody knows whether it was done, and that nobody can have seen, was not.
     let mut events: Vec<Event> = events
         .iter()
         .filter(|event| match event.act {
             Act::Write(Some(content)) | Act::WriteIfAbsent(content) => {
-                event.answered.is_some() || seen.contains(&content)
+                event.answered.is_some() || seen.contains(&content) || refused.is_some_and(|at| event.asked < at)
             }
             _ => true,
         })
@@ -165,5 +167,8 @@ mod tests {
         impossible(&[event(WriteIfAbsent(1), 0, 1), event(WriteIfAbsent(2), 2, 3)]);
         explained(&[event(WriteIfAbsent(1), 0, 5), event(Refused, 0, 5)]);
         impossible(&[event(Refused, 0, 1)]);
+        // Who was refused had seen a write of which nobody else knows.
+        explained(&[event(Write(Some(1)), 0, None), event(Refused, 1, 2), write(2, 3, 4), read(Some(2), 5, 6)]);
+        impossible(&[event(Write(Some(1)), 3, None), event(Refused, 1, 2)]);
     }
 }

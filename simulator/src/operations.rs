@@ -77,9 +77,23 @@ pub(crate) enum Answer {
     Done,
     /// Bytes that nobody stored.
     Wrong(String),
+    /// What was acknowledged a moment ago is not there.
+    Lacks(String),
     /// It failed, and may have been done. Why, for the trace.
     #[expect(dead_code, reason = "read through Debug")]
     Failed(String),
+}
+
+impl Answer {
+    /// What it says of a change counts for nothing.
+    pub(crate) fn unsure(self) -> Self {
+        match self {
+            Self::Written(_) | Self::Removed | Self::Copied(Some(_)) => {
+                Self::Failed("it was under way while the database went back".into())
+            }
+            other => other,
+        }
+    }
 }
 
 impl From<EngineError> for Answer {
@@ -220,7 +234,7 @@ async fn upload(
     let parts = engine.uploads.parts(bucket, key, upload, 0, 1000).await?;
     let whole: u64 = parts.iter().map(|(_, facts)| facts.size).sum();
     if whole != bytes.len() as u64 {
-        return Ok(Answer::Wrong(format!(
+        return Ok(Answer::Lacks(format!(
             "upload {upload:?} of {key} has {whole} of {} acknowledged bytes",
             bytes.len()
         )));

@@ -27,8 +27,9 @@ impl World {
     fn merge(&mut self) {
         let forked = self.database_file();
         self.shared.database.copy_to(&forked).expect("a copy is made");
+        // The same one each time: a command that was interrupted is run again.
+        let made = self.database_file();
         for attempt in 1..=ATTEMPTS {
-            let made = self.database_file();
             match self.try_merge(&forked, &made) {
                 Ok(report) => {
                     if report.damage.is_some() || !report.holes.is_empty() {
@@ -42,6 +43,12 @@ impl World {
                 // As `recover --merge` says of a catalog that only came back to where the store is.
                 Err(EngineError::Other(why)) if why.contains("nothing to merge") => {
                     self.note("there is nothing to merge");
+                    return;
+                }
+                Err(EngineError::Other(why)) if why.contains("what the last recovery made, serve it") => {
+                    self.note(&format!("merged before attempt {attempt}"));
+                    self.shared.database.go_on_from(made).expect("what was made opens");
+                    self.report.merges += 1;
                     return;
                 }
                 Err(error) => self.note(&format!("the merge failed: {error}")),

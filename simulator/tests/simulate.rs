@@ -3,12 +3,25 @@
 //!
 //! `SIMULATOR_SEEDS` and `SIMULATOR_FIRST` say how many seeds, from which on; `SIMULATOR_SECONDS`
 //! how long each is simulated. `SIMULATOR_TRACE` names a file for the trace of the first one.
+//! `SIMULATOR_AGAIN` names seeds that are run again instead of those that ended badly once,
+//! `SIMULATOR_LOG` a file to which each seed is written when it has ended. Seeds run side by side,
+//! each in a thread of its own: `SIMULATOR_THREADS` of them.
 
 use simulator::{Mutant, Outcome, Plan, Report, run};
-use std::{env, time::Duration};
+use std::{
+    env,
+    fs::OpenOptions,
+    io::Write as _,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::Duration,
+};
 
 /// Seeds within which a bug must show.
 const MUTANT_SEEDS: u64 = 40;
+
+/// Seeds that ended badly once: what was mended stays mended.
+const AGAIN: &str = "10,11,23,39,61,67,69,89,103,105,122,138";
 
 fn number(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
@@ -24,6 +37,43 @@ fn keep(outcome: &Outcome, suffix: &str) {
         let file = format!("{}{suffix}", file.to_string_lossy());
         std::fs::write(file, outcome.trace.concat()).expect("the trace is written");
     }
+}
+
+fn tell(seed: u64, outcome: &Outcome) {
+    let Outcome { report, hash, .. } = outcome;
+    let line = format!("seed {seed}: trace {hash}, {} events", report.events);
+    println!("{line}");
+    if let Some(file) = env::var_os("SIMULATOR_LOG") {
+        let mut log = OpenOptions::new().create(true).append(true).open(file).expect("the log opens");
+        let notes = if report.is_bad() { format!("{report:#?}") } else { String::new() };
+        writeln!(log, "{line} {notes}").expect("the log is written");
+    }
+}
+
+/// Runs `seeds` from `first` on; the sum of what they found.
+fn side_by_side(first: u64, seeds: u64) -> Report {
+    let next = AtomicU64::new(first);
+    let one = || {
+        let mut sum = Report::default();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + seeds {
+                return sum;
+            }
+            let outcome = run(&plan(seed, None));
+            tell(seed, &outcome);
+            sum += &outcome.report;
+        }
+    };
+    let threads = number("SIMULATOR_THREADS", thread::available_parallelism().map_or(1, |count| count.get() as u64));
+    let mut sum = Report::default();
+    thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        for thread in running {
+            sum += &thread.join().expect("a run does not panic");
+        }
+    });
+    sum
 }
 
 #[test]
@@ -43,14 +93,25 @@ fn the_same_seed_gives_the_same_trace() {
 }
 
 #[test]
+fn seeds_that_ended_badly_once_end_well() {
+    let named = env::var("SIMULATOR_AGAIN").unwrap_or_else(|_| AGAIN.to_owned());
+    let mut bad = Vec::new();
+    for seed in named.split(',') {
+        let seed = seed.parse().unwrap_or_else(|_| panic!("{seed:?} is not a seed"));
+        let outcome = run(&plan(seed, None));
+        keep(&outcome, &format!(".{seed}"));
+        if outcome.report.is_bad() {
+            println!("seed {seed}: {:#?}", outcome.report);
+            bad.push(seed);
+        }
+    }
+    assert_eq!(bad, [] as [u64; 0], "these seeds end badly");
+}
+
+#[test]
 fn whatever_goes_wrong_nothing_is_lost_nothing_is_stuck_and_bugs_are_found() {
     let (first, seeds) = (number("SIMULATOR_FIRST", 1), number("SIMULATOR_SEEDS", 12));
-    let mut sum = Report::default();
-    for seed in first..first + seeds {
-        let outcome = run(&plan(seed, None));
-        println!("seed {seed}: trace {}, {} events", outcome.hash, outcome.report.events);
-        sum += &outcome.report;
-    }
+    let sum = side_by_side(first, seeds);
     let missed: Vec<Mutant> = Mutant::ALL
         .into_iter()
         .filter(|mutant| !(first..first + MUTANT_SEEDS).any(|seed| run(&plan(seed, Some(*mutant))).report.is_bad()))

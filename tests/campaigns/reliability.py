@@ -20,6 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from campaigns import promises
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "docs" / "reliability.json"
 PAGE = ROOT / "docs" / "reliability.md"
@@ -224,6 +226,7 @@ def page(noted: list[Line]) -> str:
         *(row(result) for result in noted),
         *(f"| {campaign.name} | {campaign.injected} | 0 | 0 % | not run | none is run | |" for campaign in missing),
         "",
+        *promises.table(),
         "## The lines",
         "",
         "```",

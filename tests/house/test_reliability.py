@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from campaigns.promises import MENDED, is_there
 from campaigns.reliability import CAMPAIGNS, PAGE, page, results
 
 
@@ -18,3 +19,7 @@ def test_no_campaign_is_told_as_passed_that_was_not_run() -> None:
     lines = [{"lost": 0, "wrong": 2, "ops": 7, "mutant_detected": False}, {"wrong": 1, "ops": 5}]
     told = page([{"campaign": campaign.name, "outcome": "passed", **ended, "lines": lines}])
     assert "| 12 | 10 % | lost 0, wrong 3 | 0 of 1 |" in told
+
+
+def test_each_test_that_the_page_names_is_there() -> None:
+    assert [test for _, _, tests in MENDED for test in tests if not is_there(test)] == []

@@ -80,7 +80,12 @@ impl SimulatedDatabase {
 
     /// The catalog, as an engine behind `weather` sees it.
     pub fn connect(self: &Arc<Self>, weather: Arc<dyn Weather>) -> SimulatedCatalog {
-        SimulatedCatalog { database: self.clone(), weather, gate: OnceLock::new() }
+        let gate = OnceLock::new();
+        if weather.forgets_the_gate() {
+            // The first one stays, whatever an engine brings.
+            let _ = gate.set(Arc::new(Forgotten) as Arc<dyn Gate>);
+        }
+        SimulatedCatalog { database: self.clone(), weather, gate }
     }
 
     /// Writes a copy as of now to the file `path`.
@@ -131,6 +136,16 @@ fn open_session(place: &Place) -> Result<SqliteSession> {
     Ok(session)
 }
 
+/// A gate that stands open.
+struct Forgotten;
+
+#[async_trait]
+impl Gate for Forgotten {
+    async fn pass(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// The catalog of one engine.
 pub struct SimulatedCatalog {
     database: Arc<SimulatedDatabase>,
@@ -169,8 +184,7 @@ impl Engine for SimulatedCatalog {
     type Session = Simulated<SqliteSession>;
 
     fn gate(&self) -> &OnceLock<Arc<dyn Gate>> {
-        static NONE: OnceLock<Arc<dyn Gate>> = OnceLock::new();
-        if self.weather.forgets_the_gate() { &NONE } else { &self.gate }
+        &self.gate
     }
 
     fn now_ms(&self) -> UnixMs {

@@ -9,7 +9,7 @@ use super::{
     store_key::SETTING as STORE_KEY_SETTING,
 };
 use crate::{error::EngineError, resources::clock::now_ms};
-use catalog::Seq;
+use catalog::{JournalMarks, Seq};
 use object_format::BlobKind;
 use std::{collections::BTreeMap, sync::Arc};
 use storage_backends::Backend;
@@ -92,15 +92,22 @@ impl Safety {
             };
         };
         let mine: Lineage = setting.name.parse()?;
-        let Some(newest) = newest else {
-            let shipped = self.catalog.journal_marks().await?.shipped;
-            if self.announced_before(&setting, shipped) {
-                let why = format!(
-                    "the catalog has shipped a journal up to mutation {shipped}, and backend {backend:?} holds none"
-                );
-                return older(StaleReason::Place, None, why);
+        let newest = match newest {
+            Some(newest) => newest,
+            None => {
+                let shipped = self.catalog.journal_marks().await?.shipped;
+                if !self.announced_before(&setting, shipped) {
+                    return Ok(Standing::Newest);
+                }
+                // Another process may have announced it behind the listing, and shipped since.
+                let Some(newest) = self.vault.newest_lineage(Some(mine)).await? else {
+                    let why = format!(
+                        "the catalog has shipped a journal up to mutation {shipped}, and backend {backend:?} holds none"
+                    );
+                    return older(StaleReason::Place, None, why);
+                };
+                newest
             }
-            return Ok(Standing::Newest);
         };
         if mine != newest {
             // A restore that was interrupted before the backend heard of its lineage goes on where
@@ -145,25 +152,31 @@ impl Safety {
     }
 
     /// Follows the chain of journal blobs behind what the catalog has shipped, and holds each
-    /// mutation against the catalog's own.
+    /// mutation against the catalog's own, and their ends against where the catalog has decided
+    /// that they end.
     pub(super) async fn compare_chain(&self, lineage: Lineage) -> Result<Chain, EngineError> {
         for _ in 0..ROUNDS_MAX {
-            let shipped = self.catalog.journal_marks().await?.shipped;
-            let chain = self.follow_chain(lineage, shipped).await?;
-            // Rows that another replica has shipped and trimmed meanwhile are missing, which is no
-            // difference.
-            if matches!(chain, Chain::Agrees) || self.catalog.journal_marks().await?.shipped == shipped {
+            let marks = self.catalog.journal_marks().await?;
+            let chain = self.follow_chain(lineage, marks).await?;
+            if matches!(chain, Chain::Agrees) {
+                return Ok(chain);
+            }
+            // Rows that another replica has shipped and trimmed meanwhile are missing, and an end
+            // may have been decided: that is no difference.
+            let now = self.catalog.journal_marks().await?;
+            if (now.shipped, now.cut) == (marks.shipped, marks.cut) {
                 return Ok(chain);
             }
         }
         Err(EngineError::Unavailable("the journal is shipped faster than it can be compared".into()))
     }
 
-    async fn follow_chain(&self, lineage: Lineage, shipped: Seq) -> Result<Chain, EngineError> {
-        let mut end = shipped;
+    async fn follow_chain(&self, lineage: Lineage, marks: JournalMarks) -> Result<Chain, EngineError> {
+        let (mut end, mut blobs) = (marks.shipped, 0);
         loop {
             let name = journal_name(lineage, end + 1)?;
-            let Some(blob) = self.vault.get_trusted(&name, BlobKind::Journal).await? else { return Ok(Chain::Agrees) };
+            let Some(blob) = self.vault.get_trusted(&name, BlobKind::Journal).await? else { break };
+            blobs += 1;
             let entries = decode_journal(&blob.document, end + 1)?;
             let stored = entries.last().map_or(end + 1, |entry| entry.seq);
             for expected in entries.chunks(PAGE) {
@@ -185,6 +198,15 @@ impl Safety {
                 }
             }
         }
+        // A blob is written when the catalog has decided where it ends, and the next one when the
+        // catalog has trimmed it.
+        if blobs == 0 || (blobs == 1 && end == marks.cut) {
+            return Ok(Chain::Agrees);
+        }
+        let why = format!(
+            "the store's journal ends with mutation {end}, where this catalog has not decided to end a blob: it has gone back to before it did"
+        );
+        Ok(Chain::Differs { common: end, reason: StaleReason::Behind, why })
     }
 }
 

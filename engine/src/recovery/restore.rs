@@ -121,6 +121,14 @@ fn nothing_to_merge_with() -> EngineError {
     EngineError::Other("the store has no journal to merge the catalog with".into())
 }
 
+fn not_empty() -> EngineError {
+    EngineError::Other(
+        "the catalog holds buckets: a store is made again in an empty one. If this is what the last recovery made, serve it; \
+         else move it away first"
+            .into(),
+    )
+}
+
 /// Whether some backend holds a wrapped key: something in the store is sealed.
 async fn holds_keysets(backends: &BTreeMap<String, Arc<dyn Backend>>) -> Result<bool, EngineError> {
     for backend in backends.values() {
@@ -205,18 +213,18 @@ impl Recovery {
                 self.safety.config.backend
             )));
         }
-        // Before anything is changed.
+        // Before anything is changed. What an earlier run has made to its end is not made again: the
+        // store knows its lineage by then, which looks as if somebody had taken it over.
+        if !self.catalog.is_importing().await? && !self.catalog.buckets().await?.is_empty() {
+            return Err(not_empty());
+        }
         let branches = match (&self.fork, lineage) {
             (Some(fork), Some(lineage)) => Some((fork, branches(fork, lineage).await?)),
             (Some(_), None) => return Err(nothing_to_merge_with()),
             (None, _) => None,
         };
         self.catalog.begin_import().await.map_err(|error| match error {
-            CatalogError::NotEmpty => EngineError::Other(
-                "the catalog holds buckets: a store is made again in an empty one. If this is what the last recovery made, \
-                 serve it; else move it away first"
-                    .into(),
-            ),
+            CatalogError::NotEmpty => not_empty(),
             other => other.into(),
         })?;
         if let Some(lineage) = lineage {

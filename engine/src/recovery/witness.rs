@@ -8,7 +8,7 @@
 
 use super::{
     document::{IndexDocument, LineageDocument, decode_journal},
-    names::{Lineage, journal_first, journal_name, lineage_name, sealed_lineage_name},
+    names::{BackupName, Lineage, journal_first, journal_name, lineage_name, sealed_lineage_name},
     safety::{LineageSetting, Safety},
 };
 use crate::{blobs::copy_name::parse_copy_name, deployment::keyring::KeysetCopy, error::EngineError};
@@ -210,9 +210,8 @@ impl Safety {
     /// [`EngineError::Integrity`] by name when the record has a hole or is damaged: then nobody can
     /// say what is needed.
     pub(crate) async fn named_in_store(&self, suspects: &Suspects) -> Result<Suspects, EngineError> {
-        let mut reading = Reading::new(suspects);
         if suspects.is_empty() {
-            return Ok(reading.finish());
+            return Ok(Suspects::default());
         }
         // A store that nothing was shipped to yet has no lineage; from here on it has, and the
         // record is as new as can be.
@@ -220,7 +219,29 @@ impl Safety {
         let setting = self.lineage_setting().await?;
         let setting = setting.ok_or_else(|| EngineError::Other("the catalog has no lineage".into()))?;
         let lineage: Lineage = setting.name.parse()?;
-        let mut next = self.read_backup(lineage, &setting, &mut reading).await? + 1;
+        let mut rounds = 1;
+        loop {
+            let newest = self.vault.newest_backup(lineage).await?;
+            let read = self.read_record(lineage, &setting, newest, suspects).await;
+            // A backup that was made meanwhile has taken away what the one before it stood on.
+            let is_overtaken = read.is_err() && self.vault.newest_backup(lineage).await? != newest;
+            if !is_overtaken || rounds == ROUNDS_MAX {
+                return read;
+            }
+            rounds += 1;
+        }
+    }
+
+    /// Reads a backup and the journal behind it, and which of `suspects` they name.
+    async fn read_record(
+        &self,
+        lineage: Lineage,
+        setting: &LineageSetting,
+        backup: Option<BackupName>,
+        suspects: &Suspects,
+    ) -> Result<Suspects, EngineError> {
+        let mut reading = Reading::new(suspects);
+        let mut next = self.read_backup(lineage, setting, backup, &mut reading).await? + 1;
         let end = self.prove_end(lineage).await?;
         while next <= end {
             let name = journal_name(lineage, next)?;
@@ -242,14 +263,15 @@ impl Safety {
         Ok(reading.finish())
     }
 
-    /// Reads the newest backup's rows; where the journal behind it begins.
+    /// Reads a backup's rows; where the journal behind it begins.
     async fn read_backup(
         &self,
         lineage: Lineage,
         setting: &LineageSetting,
+        backup: Option<BackupName>,
         reading: &mut Reading<'_>,
     ) -> Result<Seq, EngineError> {
-        let Some(name) = self.vault.newest_backup(lineage).await? else {
+        let Some(name) = backup else {
             return match setting.start {
                 0 => Ok(0),
                 _ => Err(EngineError::Integrity(format!("lineage {lineage} has lost the backup that it begins with"))),

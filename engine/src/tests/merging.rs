@@ -2,7 +2,7 @@
 //! catalog writes again.
 
 use super::{
-    collecting::recovery,
+    collecting::{copy_of_catalog, recovery},
     forks::{copy_data, over, split},
     rot::files_below,
     *,
@@ -214,4 +214,51 @@ async fn a_catalog_that_is_the_newest_state_of_its_store_is_not_merged() {
     let (dir, aside) = beside(primary.path());
     let why = merge(dir.path(), &aside, blobs.path()).await.expect_err("nothing to merge").to_string();
     assert!(why.contains("there is nothing to merge"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_catalog_that_went_back_to_before_a_blob_was_cut_is_joined_with_the_store_that_has_it() {
+    let blobs = TempDir::new().expect("a directory");
+    let primary = over(TempDir::new().expect("a directory"), blobs.path().into(), HOUR).await.expect("opens");
+    let bucket = primary.bucket("off").await;
+    primary.put(&bucket, "before", &bytes(10)).await;
+    primary.engine.ship_journal().await.expect("shipped");
+    primary.put(&bucket, "shipped", &bytes(11)).await;
+    // It has the row, and has not decided yet which blob it goes with.
+    let copy = copy_of_catalog(primary.dir.path());
+    primary.engine.ship_journal().await.expect("shipped");
+    let dir = primary.stop().await;
+    for suffix in ["", "-wal", "-shm"] {
+        std::fs::remove_file(dir.path().join(format!("catalog.sqlite{suffix}"))).ok();
+    }
+    std::fs::rename(copy, dir.path().join("catalog.sqlite")).expect("put back");
+    let (made, aside) = beside(dir.path());
+    let why = over(dir, blobs.path().into(), HOUR).await.err().expect("refused").to_string();
+    assert!(why.contains("has gone back to before it did") && why.contains("recover --merge"), "{why}");
+
+    let report = merge(made.path(), &aside, blobs.path()).await.expect("merged");
+    assert_eq!(report.merged.expect("it went back").left_out, []);
+    let joined = over(made, blobs.path().into(), HOUR).await.expect("it is the store's catalog");
+    for (key, seed) in [("before", 10), ("shipped", 11)] {
+        assert_holds(&joined, "off", key, seed).await;
+    }
+    let bucket = joined.bucket("off").await;
+    joined.put(&bucket, "after", &bytes(12)).await;
+    joined.engine.ship_journal().await.expect("shipped");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_merge_has_made_is_served_and_not_made_again() {
+    let (blobs, primary, standby) = split(HOUR, "off", &["a"]).await;
+    let bucket = primary.bucket("off").await;
+    primary.put(&bucket, "lost", &bytes(10)).await;
+    primary.engine.ship_journal().await.expect("shipped");
+    let (_primary, standby) = (primary.stop().await, standby.stop().await);
+    let (dir, aside) = beside(standby.path());
+    merge(dir.path(), &aside, blobs.path()).await.expect("merged");
+    // As after one that had told the store of its lineage, and could not say so.
+    let again = merge(dir.path(), &aside, blobs.path()).await.expect_err("it is there").to_string();
+    assert!(again.contains("what the last recovery made, serve it"), "{again}");
+    let joined = over(dir, blobs.path().into(), HOUR).await.expect("it is the store's catalog");
+    assert_holds(&joined, "off", "lost", 10).await;
 }
