@@ -10,6 +10,7 @@ mod idle;
 mod merging;
 mod packing;
 mod pieces;
+mod reencrypting;
 mod rot;
 mod rotation;
 mod scrubbing;
