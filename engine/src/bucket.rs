@@ -8,7 +8,7 @@ use crate::{
     blobs::open::Blobs,
     config::{BucketSettings, Compression, Encryption, EngineConfig},
     deployment::{
-        keyring::{Keyring, Opened, epochs::DomainKeys, keyset_name, random},
+        keyring::{Keyring, Opened, keyset_name, random},
         writer::Writer,
     },
     error::EngineError,
@@ -101,16 +101,12 @@ impl BucketState {
 
     /// A bucket as a recovery needs it: rows are sealed and blobs opened, nothing looks for what is
     /// similar.
-    pub(crate) fn recovered(row: Bucket, settings: BucketSettings, domain: Option<Arc<DomainKey>>) -> Self {
-        let keys = domain.map(|domain| {
-            let all = DomainKeys::of(vec![domain.clone()]);
-            Opened { domain, all, similarity: [0; 16] }
-        });
+    pub(crate) fn recovered(row: Bucket, settings: BucketSettings, keys: Option<Opened>) -> Self {
         Self { row, settings, keys }
     }
 
-    /// The key that a blob is sealed with; `None` in a bucket that is not sealed. A blob of an epoch
-    /// without a key is opened with the one of now, which fails.
+    /// The key that a blob is sealed with; `None` in a bucket that is not sealed. A blob of an
+    /// epoch without a key is opened with the one of now, which fails.
     pub(crate) fn key_of(&self, blob: &BlobRow) -> Option<Arc<DomainKey>> {
         self.keys.as_ref().map(|keys| keys.of_epoch(blob.key_epoch))
     }

@@ -11,7 +11,8 @@ from outside.content import MIB, noise, release
 from outside.server import Server, Value, until
 
 BUCKET = "delta-aes256-00"
-SLOWLY: dict[str, dict[str, Value]] = {"convert": {"interval": "1h", "free_bytes_min": 0, "bytes_per_second_max": "2MiB"}}
+ALONE: dict[str, Value] = {"interval": "1h", "free_bytes_min": 0}
+SLOWLY: dict[str, Value] = {**ALONE, "bytes_per_second_max": "2MiB"}
 
 
 def filled(server: Server) -> dict[str, bytes]:
@@ -56,7 +57,7 @@ def start(server: Server) -> None:
 
 
 def test_a_bucket_that_is_killed_half_way_reads_rebuilds_and_goes_on(new_server: NewServer) -> None:
-    server = new_server(**SLOWLY).start()
+    server = new_server(convert=SLOWLY).start()
     stored = filled(server)
     start(server)
     until(lambda: done(server) >= 4, 60, "a part of the bucket is sealed anew")
@@ -75,7 +76,7 @@ def test_a_bucket_that_is_killed_half_way_reads_rebuilds_and_goes_on(new_server:
     for path in server.data.glob("catalog.sqlite*"):
         path.unlink()
     server.run("rebuild")
-    server.tables["convert"] = {**SLOWLY["convert"], "bytes_per_second_max": 0}
+    server.tables["convert"] = ALONE
     server.start()
     assert len(blobs_of(server)) == 2
     assert_whole(server, stored)
@@ -112,7 +113,7 @@ def test_a_bucket_that_is_killed_half_way_reads_rebuilds_and_goes_on(new_server:
 
 
 def test_an_old_key_is_shredded_when_nothing_depends_on_it(new_server: NewServer) -> None:
-    server = new_server(gc={"interval": "1h", "grace": "0s"}, convert={"interval": "1h", "free_bytes_min": 0}).start()
+    server = new_server(gc={"interval": "1h", "grace": "0s"}, convert=ALONE).start()
     stored = filled(server)
     assert "never sealed with another key" in server.run("keys", "shred", BUCKET).stdout
     report = server.json("keys", "reencrypt", BUCKET)

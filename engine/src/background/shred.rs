@@ -58,8 +58,8 @@ impl Keys {
         self.look(&self.bucket_row(bucket).await?).await
     }
 
-    /// Shreds the keys that a bucket was sealed with before, when nothing depends on them. Otherwise
-    /// the answer says what would be lost, and they stay.
+    /// Shreds the keys that a bucket was sealed with before, when nothing depends on them.
+    /// Otherwise the answer says what would be lost, and they stay.
     ///
     /// # Errors
     /// As there.

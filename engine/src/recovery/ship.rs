@@ -85,6 +85,7 @@ impl Safety {
             if marks.shipped >= target {
                 // What was shipped may have brought the store's first key.
                 self.ensure_lineage().await?;
+                self.raise_anchor(lineage, marks.shipped);
                 return Ok(report);
             }
             self.may_delete().await?;

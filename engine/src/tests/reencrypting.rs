@@ -89,7 +89,7 @@ async fn a_bucket_that_is_encrypted_anew_reads_as_before_and_its_old_key_is_shre
     let check = engine.keys.verify().await.expect("verifies");
     assert_eq!((check.problems, check.outdated), (Vec::new(), 0));
 
-    drop((head, engine));
+    drop(engine);
     let dir = deployment.stop().await;
     let deployment = Deployment::reopened(dir, crate::registry::all, |_| ()).await;
     assert_whole(&deployment, &stored).await;

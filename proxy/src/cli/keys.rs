@@ -26,7 +26,8 @@ pub(super) enum KeysAction {
         /// The bucket
         bucket: String,
     },
-    /// Show what depends on the domain keys a bucket was sealed with before; with --yes, remove them
+    /// Show what depends on the domain keys a bucket was sealed with before; with --yes, remove
+    /// them
     Shred {
         /// The bucket
         bucket: String,

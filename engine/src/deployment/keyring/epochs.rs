@@ -34,7 +34,8 @@ pub(crate) struct KeyEpochs {
 
 impl KeyEpochs {
     pub(crate) fn of(bucket: &Bucket) -> Self {
-        serde_json::from_value(bucket.settings.get(SETTING).cloned().unwrap_or_default()).unwrap_or_default()
+        let told = bucket.settings.get(SETTING).cloned();
+        told.and_then(|told| serde_json::from_value(told).ok()).unwrap_or_default()
     }
 
     /// Changes what a bucket's settings say of its keys.
@@ -100,10 +101,6 @@ impl KeyEpochs {
 pub(crate) struct DomainKeys(Arc<RwLock<Vec<Arc<DomainKey>>>>);
 
 impl DomainKeys {
-    pub(crate) fn of(keys: Vec<Arc<DomainKey>>) -> Self {
-        Self(Arc::new(RwLock::new(keys)))
-    }
-
     fn set(&self, keys: Vec<Arc<DomainKey>>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = keys;
     }
@@ -113,15 +110,23 @@ impl DomainKeys {
         keys.iter().find(|key| is_it(key)).cloned()
     }
 
-    fn epochs(&self) -> impl Iterator<Item = u32> {
+    /// The least epoch and the greatest.
+    fn span(&self) -> (u32, u32) {
         let keys = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        keys.iter().map(|key| key.epoch()).collect::<Vec<_>>().into_iter()
+        let epochs = || keys.iter().map(|key| key.epoch());
+        (epochs().min().unwrap_or(0), epochs().max().unwrap_or(0))
     }
 }
 
 impl Opened {
-    /// The key of an epoch. The one of now for an epoch without any: it opens nothing else, and says
-    /// so.
+    /// One key, for a recovery that has found it.
+    pub(crate) fn alone(domain: DomainKey) -> Self {
+        let domain = Arc::new(domain);
+        Self { all: DomainKeys(Arc::new(RwLock::new(vec![domain.clone()]))), domain, similarity: [0; 16] }
+    }
+
+    /// The key of an epoch. The one of now for an epoch without any: it opens nothing else, and
+    /// says so.
     pub(crate) fn of_epoch(&self, epoch: u32) -> Arc<DomainKey> {
         let found = if self.domain.epoch() == epoch { None } else { self.all.find(|key| key.epoch() == epoch) };
         found.unwrap_or_else(|| self.domain.clone())
@@ -135,16 +140,15 @@ impl Opened {
 
     /// Whether these are the keys that a bucket's settings ask for.
     pub(super) fn serve(&self, epochs: KeyEpochs) -> bool {
-        let seals = epochs.sealing == 0 || self.domain.epoch() == epochs.sealing;
-        seals
-            && self.all.epochs().max().unwrap_or(0) >= epochs.newest
-            && self.all.epochs().min().unwrap_or(0) >= epochs.oldest
+        let is_sealing = epochs.sealing == 0 || self.domain.epoch() == epochs.sealing;
+        let (oldest, newest) = self.all.span();
+        is_sealing && newest >= epochs.newest && oldest >= epochs.oldest
     }
 }
 
 impl Keyring {
-    /// The domain keys of a bucket from its rows in the catalog, the one that seals first. Makes the
-    /// first one when there is none.
+    /// The domain keys of a bucket from its rows in the catalog, the one that seals first. Makes
+    /// the first one when there is none.
     pub(super) async fn domain_keys(
         &self,
         bucket: &Bucket,
@@ -171,9 +175,22 @@ impl Keyring {
         Ok((domain, keys))
     }
 
+    /// The keys of a bucket for a recovery: none is made, and nothing looks for what is similar.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] when there is none, or its KEK is not here.
+    pub(crate) async fn keys_of(&self, bucket: &Bucket, catalog: &dyn Catalog) -> Result<Opened, EngineError> {
+        let stored = catalog.keys(bucket.id).await?;
+        if stored.iter().all(|key| key.epoch == SIMILARITY_EPOCH) {
+            return Err(EngineError::Other(format!("bucket {} has no key", bucket.name)));
+        }
+        let (domain, all) = self.domain_keys(bucket, &stored, catalog).await?;
+        Ok(Opened { domain, all, similarity: [0; 16] })
+    }
+
     /// Makes the key of the epoch behind the one that seals: beside the blobs first, then in the
-    /// catalog. Nothing is sealed with it before [`Self::seal_in`]. One that was interrupted here is
-    /// gone on with. Gives its epoch.
+    /// catalog. Nothing is sealed with it before [`Self::seal_in`]. One that was interrupted here
+    /// is gone on with. Gives its epoch.
     ///
     /// # Errors
     /// [`EngineError::Other`] when a key is wrapped under another KEK; what catalog and backends
@@ -189,7 +206,8 @@ impl Keyring {
         let highest = stored.iter().map(|key| key.epoch).max().unwrap_or(0).max(1);
         let sealing = |epochs: KeyEpochs| if epochs.sealing == 0 { highest } else { epochs.sealing };
         let epoch = sealing(KeyEpochs::of(bucket)) + 1;
-        // Who has no key of the bucket yet seals in the epoch of now, and who has one looks for more.
+        // Who has no key of the bucket yet seals in the epoch of now, and who has one looks for
+        // more.
         let announced =
             |epochs: KeyEpochs| KeyEpochs { sealing: sealing(epochs), newest: epoch, unused_since: 0, ..epochs };
         KeyEpochs::change(bucket, catalog, announced).await?;
@@ -218,8 +236,8 @@ impl Keyring {
         KeyEpochs::change(bucket, catalog, |epochs| KeyEpochs { sealing: epoch.max(epochs.sealing), ..epochs }).await
     }
 
-    /// Removes keys with which nothing is sealed: from the catalog, then from the keysets beside the
-    /// blobs. `oldest` is the least epoch that stays.
+    /// Removes keys with which nothing is sealed: from the catalog, then from the keysets beside
+    /// the blobs. `oldest` is the least epoch that stays.
     ///
     /// # Errors
     /// [`EngineError::Conflict`] when something is sealed with one of them; what catalog and
