@@ -96,8 +96,12 @@ pub(crate) async fn dependents<S: Session>(session: &mut S, bucket: BucketId, ep
     let answers = session
         .run(vec![
             statement!(
-                "SELECT state, COUNT(*), CAST(SUM(plain_len) AS BIGINT) FROM blobs \
-                 WHERE bucket = $1 AND key_epoch = $2 AND key_epoch <> 0 AND original IS NULL GROUP BY state",
+                // A base that only dying deltas need dies after them.
+                "SELECT CASE WHEN b.state = 0 AND (EXISTS (SELECT 1 FROM extents x WHERE x.blob = b.id) \
+                   OR EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = b.id) \
+                   OR EXISTS (SELECT 1 FROM edges e JOIN blobs d ON d.id = e.delta WHERE e.base = b.id AND d.state = 0)) \
+                   THEN 0 ELSE 1 END, COUNT(*), CAST(SUM(b.plain_len) AS BIGINT) FROM blobs b \
+                 WHERE b.bucket = $1 AND b.key_epoch = $2 AND b.key_epoch <> 0 AND b.original IS NULL GROUP BY 1",
                 bucket.0,
                 epoch
             ),

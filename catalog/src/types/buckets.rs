@@ -77,7 +77,7 @@ pub struct KeyDependents {
     pub blobs: u64,
     /// Plain bytes of those.
     pub plain_bytes: u64,
-    /// Blobs that wait for their purge.
+    /// Blobs that wait for their purge, and bases that only such blobs need.
     pub dying: u64,
     /// Versions whose facts are sealed with it.
     pub versions: u64,

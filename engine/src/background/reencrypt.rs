@@ -49,7 +49,7 @@ pub(crate) struct ReencryptOrder {
 /// Where a run is.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Progress {
+struct Position {
     /// The epoch that all is to be in; 0 before it is opened.
     epoch: u32,
     /// How often the bucket has been gone through.
@@ -89,11 +89,11 @@ impl Reencryptor {
     /// The job `reencrypt`.
     pub(crate) async fn reencrypt(self: &Arc<Self>, run: &JobRun) -> Result<ReencryptReport, EngineError> {
         let order: ReencryptOrder = run.parameters()?;
-        let mut progress: Progress = run.cursor()?.unwrap_or_default();
-        if progress.epoch == 0 {
-            progress.epoch = self.open_epoch(&order.bucket).await?;
-            progress.report.epoch = progress.epoch;
-            run.checkpoint(&progress).await?;
+        let mut position: Position = run.cursor()?.unwrap_or_default();
+        if position.epoch == 0 {
+            position.epoch = self.open_epoch(&order.bucket).await?;
+            position.report.epoch = position.epoch;
+            run.checkpoint(&position).await?;
         }
         let stats = self.ordered.catalog.stats().await?;
         let total = stats.iter().find(|stats| stats.name == order.bucket);
@@ -101,7 +101,7 @@ impl Reencryptor {
         let pace = Arc::new(Pace::new(self.ordered.bytes_per_second_max));
         loop {
             let bucket = self.bucket(&order.bucket).await?;
-            let (key_after, version_after) = progress.after.clone().unzip();
+            let (key_after, version_after) = position.after.clone().unzip();
             let query = VersionsQuery {
                 bucket: bucket.row.id,
                 prefix: String::new(),
@@ -115,26 +115,26 @@ impl Reencryptor {
                 let VersionEntry::Version { version, .. } = entry else { continue };
                 run.check()?;
                 if !version.marker {
-                    self.reencrypt_version(&bucket, &version, &pace, &mut progress).await?;
-                    progress.report.objects += u64::from(progress.pass == 0);
+                    self.reencrypt_version(&bucket, &version, &pace, &mut position).await?;
+                    position.report.objects += u64::from(position.pass == 0);
                 }
-                progress.after = Some((version.key.clone(), version.reference()));
-                run.progress(progress.report.objects, total);
-                run.note(progress.report.tallies.in_words());
-                run.checkpoint(&progress).await?;
+                position.after = Some((version.key.clone(), version.reference()));
+                run.progress(position.report.objects, total);
+                run.note(position.report.tallies.in_words());
+                run.checkpoint(&position).await?;
             }
             if page.next.is_some() {
                 continue;
             }
             // What began before may have ended behind our back, sealed as before.
-            if progress.changed == 0 || progress.pass + 1 >= PASSES_MAX {
+            if position.changed == 0 || position.pass + 1 >= PASSES_MAX {
                 KeyEpochs::note_use(&bucket.row, &*self.ordered.catalog).await?;
-                return Ok(progress.report);
+                return Ok(position.report);
             }
-            let pass = progress.pass + 1;
-            progress = Progress { pass, after: None, changed: 0, ..progress };
-            progress.report.left = 0;
-            run.checkpoint(&progress).await?;
+            let pass = position.pass + 1;
+            position = Position { pass, after: None, changed: 0, ..position };
+            position.report.left = 0;
+            run.checkpoint(&position).await?;
         }
     }
 
@@ -164,7 +164,7 @@ impl Reencryptor {
         bucket: &BucketHandle,
         version: &Version,
         pace: &Arc<Pace>,
-        progress: &mut Progress,
+        position: &mut Position,
     ) -> Result<(), EngineError> {
         let found = self.ordered.catalog.version(bucket.row.id, &version.key, version.id).await?;
         let Some(content) = found else { return Ok(()) };
@@ -173,14 +173,14 @@ impl Reencryptor {
                 // Its bases first: then it can stay the delta that it is.
                 let bases = self.ordered.catalog.bases_of(row.id).await?;
                 for base in self.ordered.catalog.blobs(&bases).await?.iter().filter(|base| is_before(bucket, base)) {
-                    self.reencrypt_blob(bucket, base, pace, progress).await?;
+                    self.reencrypt_blob(bucket, base, pace, position).await?;
                 }
             }
-            if !self.reencrypt_blob(bucket, row, pace, progress).await? {
-                progress.report.left += 1;
+            if !self.reencrypt_blob(bucket, row, pace, position).await? {
+                position.report.left += 1;
             }
         }
-        self.reseal(bucket, version, progress).await
+        self.reseal(bucket, version, position).await
     }
 
     /// True when no version uses the blob any more.
@@ -189,7 +189,7 @@ impl Reencryptor {
         bucket: &BucketHandle,
         row: &BlobRow,
         pace: &Arc<Pace>,
-        progress: &mut Progress,
+        position: &mut Position,
     ) -> Result<bool, EngineError> {
         if !self.ordered.converter.allowance.has_room(bucket, row.plain_len) {
             return Err(EngineError::Full);
@@ -203,8 +203,8 @@ impl Reencryptor {
             avoid: Avoided::default(),
         };
         let outcome =
-            self.ordered.converter.reencode_counted(bucket, row, &reform, &mut progress.report.tallies).await?;
-        progress.changed += u64::from(matches!(outcome, Some(Reformed::Moved(_))));
+            self.ordered.converter.reencode_counted(bucket, row, &reform, &mut position.report.tallies).await?;
+        position.changed += u64::from(matches!(outcome, Some(Reformed::Moved(_))));
         Ok(matches!(outcome, Some(Reformed::Moved(_) | Reformed::Unused)))
     }
 
@@ -214,7 +214,7 @@ impl Reencryptor {
         &self,
         bucket: &BucketHandle,
         version: &Version,
-        progress: &mut Progress,
+        position: &mut Position,
     ) -> Result<(), EngineError> {
         for _ in 0..TRIES_MAX {
             let found = self.ordered.catalog.version(bucket.row.id, &version.key, version.id).await?;
@@ -226,8 +226,8 @@ impl Reencryptor {
             if let Swap::Done =
                 self.ordered.converter.reencoder.rewrite(bucket, content, extents, Vec::new(), &facts).await?
             {
-                progress.report.facts += 1;
-                progress.changed += 1;
+                position.report.facts += 1;
+                position.changed += 1;
                 return Ok(());
             }
         }

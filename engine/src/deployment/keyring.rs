@@ -4,12 +4,14 @@
 pub(crate) mod copies;
 pub(crate) mod epochs;
 mod keks;
+mod opening;
 pub(crate) mod roots;
 
 use crate::{blobs::open::Blobs, error::EngineError};
 use bytes::Bytes;
 use catalog::{Bucket, BucketId, Catalog, CatalogError, WrappedKey};
-use epochs::{DomainKeys, KeyEpochs};
+use epochs::KeyEpochs;
+pub(crate) use epochs::Opened;
 pub(crate) use keks::Keks;
 use keks::Source;
 use object_format::{
@@ -42,17 +44,6 @@ pub(crate) struct Keyring {
     sealed_mark: PathBuf,
     /// Buckets whose rows say that they are not sealed, and nothing says otherwise.
     plain: Mutex<HashSet<BucketId>>,
-}
-
-/// A sealed bucket's keys.
-#[derive(Clone)]
-pub(crate) struct Opened {
-    /// The domain key that new content is sealed with.
-    pub(crate) domain: Arc<DomainKey>,
-    /// Those of all epochs.
-    pub(crate) all: DomainKeys,
-    /// What its hooks and sketches are keyed with: the same for all epochs.
-    pub(crate) similarity: [u8; 16],
 }
 
 /// The epoch that the similarity secret of a bucket is wrapped as: no domain key has it.

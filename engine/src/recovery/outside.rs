@@ -2,7 +2,7 @@
 //! (`backup.anchor`). Who can put old bytes into the store, its catalog and its backups all at once
 //! leaves nothing in them that shows it. The anchor lies elsewhere, and shows it.
 
-use super::{names::Lineage, safety::Safety};
+use super::names::Lineage;
 use crate::error::EngineError;
 use catalog::Seq;
 use serde::{Deserialize, Serialize};
@@ -82,16 +82,6 @@ impl OutsideAnchor {
         let file = file.display();
         let why = || format!("the anchor {file} knows mutation {seq} of lineage {lineage}, and what is here {found}");
         Ok(is_behind.then(why))
-    }
-}
-
-impl Safety {
-    /// Notes how far the journal in the store is. What is shipped stays shipped when that fails.
-    pub(super) fn raise_anchor(&self, lineage: Lineage, seq: Seq) {
-        if let Err(error) = self.outside.raise(lineage, seq) {
-            self.metrics.journal_errors_total.inc();
-            tracing::error!(%error, "the anchor outside of the store stays behind");
-        }
     }
 }
 

@@ -108,6 +108,15 @@ impl Safety {
         }
     }
 
+    /// Notes outside of the store how far its journal is. What is shipped stays shipped when that
+    /// fails.
+    fn raise_anchor(&self, lineage: Lineage, seq: Seq) {
+        if let Err(error) = self.outside.raise(lineage, seq) {
+            self.metrics.journal_errors_total.inc();
+            tracing::error!(%error, "the anchor outside of the store stays behind");
+        }
+    }
+
     /// The rows of the next blob; `None` when another shipper was faster.
     async fn next_entries(&self, marks: JournalMarks) -> Result<Option<Vec<JournalEntry>>, EngineError> {
         let (after, mut bytes) = (marks.shipped, 0);
