@@ -58,7 +58,7 @@ function keys(told, show) {
   return [
     h("h2", {}, words.sealingKeys.title),
     keks.length ? table(words.sealingKeys.title, [[words.sealingKeys.kek, "key"], [words.sealingKeys.state], [words.sealingKeys.count, number]], keks) : h("p", { class: "soft" }, words.sealingKeys.none),
-    domains.length > 0 && table(words.sealingKeys.domains, [[words.bucket], [words.sealingKeys.use], [words.sealingKeys.kek, "key"], [""]], domains),
+    domains.length > 0 && table(words.sealingKeys.domains, [[words.bucket], [words.sealingKeys.use], [words.sealingKeys.kek, "key"], [words.actions]], domains),
     h("div", { class: "row" }, button(words.sealingKeys.verify, verify), button(words.sealingKeys.rotate, rotate)),
   ];
 }
