@@ -146,7 +146,9 @@ pub trait Catalog: Send + Sync + 'static {
     /// stay known until they are purged.
     async fn delete_bucket(&self, id: BucketId) -> Result<bool>;
     /// Stores a wrapped domain key. [`CatalogError::Exists`] when its id or (bucket, epoch) is
-    /// taken.
+    /// taken. Blobs of a key epoch, and facts that begin as a sealed row does (version 1, then the
+    /// id of its key; docs/format/blob-v1.md §5.3), are committed only while that key is there:
+    /// [`CatalogError::Fenced`] otherwise.
     async fn put_key(&self, key: WrappedKey) -> Result<()>;
     /// Wrapped keys of a bucket, by epoch. Keys of deleted buckets whose blobs are not purged yet
     /// are kept.
@@ -159,10 +161,12 @@ pub trait Catalog: Send + Sync + 'static {
     /// Replaces the wraps of keys together. [`CatalogError::Conflict`] when one of them is not
     /// wrapped as is expected any more, or gone; nothing is changed then.
     async fn rewrap_keys(&self, keys: Vec<Rewrap>) -> Result<()>;
-    /// Removes keys of a bucket, and with them the way to what they seal; `false` when none of them
-    /// is there. [`CatalogError::NoBucket`]; [`CatalogError::BucketState`] when a blob or version
-    /// of another bucket needs a blob of this one, [`CatalogError::Locked`] while one of its
-    /// versions is locked.
+    /// What depends on a bucket's key of this epoch. It reads the bucket's blobs, versions and
+    /// uploads.
+    async fn key_dependents(&self, bucket: BucketId, epoch: u32) -> Result<KeyDependents>;
+    /// Removes keys of a bucket with which nothing is sealed; `false` when none of them is there.
+    /// [`CatalogError::NoBucket`]; [`CatalogError::BucketState`] when [`Self::key_dependents`] of
+    /// one of them are not none. From then on nothing that is sealed with them can be committed.
     async fn remove_keys(&self, bucket: BucketId, epochs: &[u32]) -> Result<bool>;
 
     // Versions

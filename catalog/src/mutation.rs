@@ -6,6 +6,7 @@
 
 use crate::types::*;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 fn is_unset(at: &UnixMs) -> bool {
     *at == 0
@@ -234,6 +235,27 @@ pub enum Mutation {
     },
 }
 
+/// The keys of a bucket that something is sealed with.
+pub(crate) struct Seals {
+    pub(crate) bucket: BucketId,
+    /// As sealed rows name them.
+    pub(crate) ids: BTreeSet<[u8; 16]>,
+    /// As blobs name them.
+    pub(crate) epochs: BTreeSet<u32>,
+}
+
+/// How a sealed row begins: with a version, then the id of its key (docs/format/blob-v1.md §5.3).
+pub(crate) const SEALED_ROW_VERSION: u8 = 1;
+/// The least length of one: version, id of the key, nonce and tag.
+const SEALED_ROW_LEN_MIN: usize = 1 + 16 + 24 + 16;
+
+fn key_of_row(facts: &[u8]) -> Option<[u8; 16]> {
+    match facts {
+        [SEALED_ROW_VERSION, rest @ ..] if facts.len() >= SEALED_ROW_LEN_MIN => rest.first_chunk().copied(),
+        _ => None,
+    }
+}
+
 impl Mutation {
     /// The epoch that must be open for this mutation to go through; `None` for those not bound to a
     /// writer.
@@ -250,6 +272,27 @@ impl Mutation {
             Mutation::Copy { commit } => Some(commit.epoch),
             _ => None,
         }
+    }
+
+    /// What it brings: the facts of its rows, and blobs.
+    fn brings(&self) -> (Option<BucketId>, Vec<&[u8]>, &[NewBlob]) {
+        match self {
+            Mutation::Put { commit, .. } => (Some(commit.bucket), vec![&commit.facts], &commit.new_blobs),
+            Mutation::Rewrite { commit } => (Some(commit.bucket), vec![&commit.facts], &commit.new_blobs),
+            Mutation::PutPart { commit } => (Some(commit.bucket), vec![&commit.part.facts], &commit.new_blobs),
+            Mutation::Complete { commit, .. } => (Some(commit.bucket), vec![&commit.facts], &[]),
+            Mutation::CreateUpload { upload } => (Some(upload.bucket), vec![&upload.facts], &[]),
+            _ => (None, Vec::new(), &[]),
+        }
+    }
+
+    /// The keys that what it brings is sealed with; `None` when it is sealed with none.
+    pub(crate) fn seals(&self) -> Option<Seals> {
+        let (bucket, facts, blobs) = self.brings();
+        let ids: BTreeSet<[u8; 16]> = facts.into_iter().filter_map(key_of_row).collect();
+        let of_key = |blob: &&NewBlob| blob.row.key_epoch != 0 && blob.row.original.is_none();
+        let epochs: BTreeSet<u32> = blobs.iter().filter(of_key).map(|blob| blob.row.key_epoch).collect();
+        bucket.filter(|_| !(ids.is_empty() && epochs.is_empty())).map(|bucket| Seals { bucket, ids, epochs })
     }
 
     /// Who is told of it.

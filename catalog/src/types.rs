@@ -22,7 +22,7 @@ pub use blobs::{
     Heated, HookQuery, NewBlob, Original, PackUse, PartReferrer, Quarantined, REGION_HOOKS_MAX, REGIONS_MAX, Referrer,
     Resembling, SCATTERED_EXTENTS_MIN, Scattered, ToVerify, VerifyPlace,
 };
-pub use buckets::{Bucket, KeyUse, NewBucket, Rewrap, WrappedKey};
+pub use buckets::{Bucket, KeyDependents, KeyUse, NewBucket, Rewrap, WrappedKey};
 pub use history::{DeleteVersionCommit, Deleted, VersionEntry, Versioning, VersionsPage, VersionsQuery};
 pub use ids::{BlobKey, BucketId, Compartment, Seq, UnixMs, UploadId, VersionId, VersionRef};
 pub use jobs::{JobLease, JobRow, JobTake, JobWish, JournalEntry};

@@ -23,6 +23,7 @@ use crate::{
         notify::{Courier, Deliverer},
         packs::Packer,
         reencode::Reencoder,
+        reencrypt::Reencryptor,
         scrub::{Scrubber, affected::Quarantines},
         settling::Settling,
         soundness::Soundness,
@@ -399,6 +400,7 @@ pub(crate) fn workers(foundation: &Foundation, paths: &Paths) -> Workers {
         scrubber: scrubber(foundation, paths, &copier),
         copier,
         safety: safety.clone(),
+        reencryptor: Arc::new(Reencryptor { ordered: ordered.clone(), alone: *alone }),
         converter,
         ordered,
     }

@@ -16,7 +16,7 @@ use crate::{
     metrics::Metrics,
     resources::{clock::now_ms, turns::Party},
 };
-use catalog::{Bucket, BucketId, Catalog, CatalogError, Compartment, Extent, NewBucket, NewNotice, Version};
+use catalog::{BlobRow, Bucket, BucketId, Catalog, CatalogError, Compartment, Extent, NewBucket, NewNotice, Version};
 use object_format::{BlobId, DomainKey, row};
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
@@ -116,12 +116,22 @@ impl BucketState {
 
     /// A bucket as a recovery needs it: rows are sealed and blobs opened, nothing looks for what is
     /// similar.
-    pub(crate) fn recovered(row: Bucket, settings: BucketSettings, domain: Option<Arc<DomainKey>>) -> Self {
-        let keys = domain.map(|domain| Opened { domain, similarity: [0; 16] });
+    pub(crate) fn recovered(row: Bucket, settings: BucketSettings, keys: Option<Opened>) -> Self {
         Self { row, settings, keys }
     }
 
-    /// Its domain key.
+    /// The key that a blob is sealed with; `None` in a bucket that is not sealed. A blob of an
+    /// epoch without a key is opened with the one of now, which fails.
+    pub(crate) fn key_of(&self, blob: &BlobRow) -> Option<Arc<DomainKey>> {
+        self.keys.as_ref().map(|keys| keys.of_epoch(blob.key_epoch))
+    }
+
+    /// Whether a row is sealed with another key than new ones are.
+    pub(crate) fn is_sealed_before(&self, facts: &[u8]) -> bool {
+        self.keys.as_ref().is_some_and(|keys| row::key_of(facts).is_some_and(|id| id != keys.domain.id()))
+    }
+
+    /// The domain key that new content is sealed with.
     pub(crate) fn domain_key(&self) -> Option<&DomainKey> {
         self.keys.as_ref().map(|keys| &*keys.domain)
     }
@@ -131,14 +141,19 @@ impl BucketState {
         self.keys.as_ref().map(|keys| keys.similarity)
     }
 
-    /// Epoch of its domain key; 0 when it is not sealed.
+    /// As [`Self::content_digest`], of a blob that may be of an epoch before.
+    pub(crate) fn digest_of_blob(&self, blob: &BlobRow, sha256: &[u8; 32]) -> [u8; 32] {
+        self.key_of(blob).map_or(*sha256, |key| digest_under(&key, sha256))
+    }
+
+    /// Epoch of the key that new content is sealed with; 0 when it is not sealed.
     pub(crate) fn key_epoch(&self) -> u32 {
         self.domain_key().map_or(0, DomainKey::epoch)
     }
 
     /// What stands in the catalog for the SHA-256 of some content: keyed in a sealed bucket.
     pub(crate) fn content_digest(&self, sha256: &[u8; 32]) -> [u8; 32] {
-        self.domain_key().map_or(*sha256, |key| key.keyed_tag("content-digest", sha256))
+        self.domain_key().map_or(*sha256, |key| digest_under(key, sha256))
     }
 
     /// Facts as they stand in a row: sealed in a sealed bucket (I5).
@@ -151,9 +166,9 @@ impl BucketState {
 
     /// The facts of a row.
     pub(crate) fn open_facts(&self, place: RowPlace<'_>, stored: &[u8]) -> Result<Vec<u8>, EngineError> {
-        match self.domain_key() {
+        match &self.keys {
             None => Ok(stored.to_vec()),
-            Some(key) => Ok(row::open(key, &self.context(place), stored)?),
+            Some(keys) => Ok(row::open(&keys.of_row(stored), &self.context(place), stored)?),
         }
     }
 
@@ -166,6 +181,10 @@ impl BucketState {
             extents_digest: place.extents_digest,
         }
     }
+}
+
+fn digest_under(key: &DomainKey, sha256: &[u8; 32]) -> [u8; 32] {
+    key.keyed_tag("content-digest", sha256)
 }
 
 /// The digest that binds a row to its extents.

@@ -147,6 +147,7 @@ impl EngineConfig {
                 journal_interval: day,
                 backup_interval: None,
                 backup_retention: day,
+                anchor: None,
                 accept_older_catalog: false,
                 encrypts: false,
             },
@@ -316,6 +317,8 @@ pub struct SafetyConfig {
     pub backup_interval: Option<Duration>,
     /// How long backups are kept; the newest is kept whatever its age.
     pub backup_retention: Duration,
+    /// A file outside of the store that says how far the journal was.
+    pub anchor: Option<PathBuf>,
     /// Serve a catalog although the backend holds a later state of it.
     pub accept_older_catalog: bool,
     /// The configuration asks for encryption somewhere: journal and backups are sealed from the

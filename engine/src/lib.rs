@@ -36,6 +36,7 @@ pub use background::{
         affected::{Affected, DamagedBlob, Quarantine, Quarantines},
         verify::Damage,
     },
+    shred::{FormerKey, Shredding},
 };
 /// Rules by which objects, versions and uploads expire.
 pub mod lifecycle {

@@ -19,6 +19,7 @@ mod lost;
 mod merge;
 mod names;
 mod options;
+mod outside;
 mod recovered;
 mod restore;
 mod safety;

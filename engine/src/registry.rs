@@ -15,6 +15,7 @@ use crate::{
         leftovers::LeftoverUploads,
         lifecycle::{self, LifecycleWorker},
         packs::Packer,
+        reencrypt::{ReencryptOrder, Reencryptor},
         scrub::{ScrubParameters, Scrubber},
     },
     config::{EngineConfig, SecondCopies},
@@ -50,6 +51,7 @@ pub(crate) struct Workers {
     pub(crate) safety: Arc<Safety>,
     pub(crate) converter: Arc<Converter>,
     pub(crate) ordered: Arc<OrderedConverter>,
+    pub(crate) reencryptor: Arc<Reencryptor>,
 }
 
 /// What waits for a worker, as its job's backlog.
@@ -135,6 +137,13 @@ pub(crate) fn all(config: &EngineConfig, workers: &Workers) -> Vec<JobSpec> {
             |worker, run| async move { report(worker.convert_as_ordered(&run).await) },
         )
         .takes::<ConvertOrder>()
+        .resumes(),
+        JobSpec::of(
+            &workers.reencryptor,
+            ("reencrypt", "Seals a bucket anew, under another domain key.", "objects"),
+            |worker, run| async move { report(worker.reencrypt(&run).await) },
+        )
+        .takes::<ReencryptOrder>()
         .resumes(),
     ]
 }

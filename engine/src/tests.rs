@@ -10,6 +10,7 @@ mod idle;
 mod merging;
 mod packing;
 mod pieces;
+mod reencrypting;
 mod rot;
 mod rotation;
 mod scrubbing;
@@ -80,6 +81,7 @@ pub(crate) fn config(dir: &Path, memory_bytes_max: u64) -> EngineConfig {
             journal_interval: Duration::from_secs(3600),
             backup_interval: None,
             backup_retention: Duration::from_secs(3600),
+            anchor: None,
             accept_older_catalog: false,
             encrypts: false,
         },

@@ -90,6 +90,13 @@ pub fn seal(key: &DomainKey, context: &RowContext<'_>, nonce: [u8; 24], facts: &
     out
 }
 
+/// The key that sealed facts name; `None` for what is no sealed row.
+pub fn key_of(sealed: &[u8]) -> Option<KeyId> {
+    let mut fields = Fields::new(sealed);
+    let is_row = sealed.len() >= SEALED_ROW_OVERHEAD && fields.u8() == Ok(VERSION);
+    if is_row { fields.array().ok().map(KeyId) } else { None }
+}
+
 /// Opens sealed facts.
 ///
 /// # Errors

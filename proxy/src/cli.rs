@@ -476,6 +476,10 @@ impl Global {
 
     /// Asks about the keys, prints the answer, and fails where it tells of a fault.
     fn keys(&self, action: &keys::KeysAction) -> Outcome {
+        if let keys::KeysAction::Reencrypt { bucket } = action {
+            let report = runtime()?.block_on(keys::reencrypt(self.store()?, bucket, self.json))?;
+            return show(self.json, &report, print::outline);
+        }
         let (call, print) = keys::call(action);
         let told = self.ask(call)?;
         show(self.json, &told, print)?;

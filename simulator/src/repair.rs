@@ -63,6 +63,7 @@ impl World {
         let [fork, target] = [forked, made].map(|file| SimulatedDatabase::open(file).expect("a database opens"));
         let fork = replica.stores(&fork, &metrics).catalog;
         let options = RecoveryOptions {
+            accept_less_than_anchor: false,
             backup: None,
             manifests: true,
             in_place: false,

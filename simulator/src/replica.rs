@@ -249,6 +249,7 @@ fn config(directory: &Path, journal_interval: Duration) -> EngineConfig {
             journal_interval,
             backup_interval: Some(Duration::from_secs(45)),
             backup_retention: Duration::from_secs(6),
+            anchor: None,
             accept_older_catalog: false,
             encrypts: true,
         },

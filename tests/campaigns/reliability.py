@@ -118,6 +118,11 @@ CAMPAIGNS = (
         "three replicas die, stand still and race over a store and a database that fail; the database goes back",
         (f"{HERE}/test_simulator.py",),
     ),
+    Campaign(
+        "rotation",
+        "the KEK is rotated over many blobs while clients read and write",
+        (f"{HERE}/test_rotation.py",),
+    ),
     Campaign("collector", "every object is deleted, and collected at once", (f"{HERE}/test_collector.py",)),
     Campaign(
         "conversion",

@@ -42,7 +42,10 @@ jobs scrub
 jobs scrub pause
 journal
 keys list
+keys reencrypt b
 keys rotate
+keys shred b
+keys shred b --yes
 keys verify
 lifecycle s3://b
 ls

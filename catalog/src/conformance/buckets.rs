@@ -172,37 +172,74 @@ pub async fn of_two_who_rewrap_a_key_at_once_one_does<F: Factory>(factory: &F) {
     assert!(outcomes.iter().all(|outcome| matches!(outcome, Ok(()) | Err(CatalogError::Conflict))));
 }
 
-/// What is shredded is one bucket's, and nobody has promised to keep it.
-pub async fn keys_are_removed_unless_another_bucket_or_a_lock_needs_them<F: Factory>(factory: &F) {
+/// Facts as an engine seals them: the key's id stands in front.
+fn sealed_facts(key: &WrappedKey) -> Vec<u8> {
+    [1].into_iter().chain(key.id).chain([9; 48]).collect()
+}
+
+/// What is shredded is needed by nothing: no blob, dying or not, and no row.
+pub async fn a_key_is_removed_when_nothing_is_sealed_with_it<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
     let (catalog, bucket) = (&desk.catalog, desk.bucket.id);
     let keys = [keyed(bucket, 1, 0), keyed(bucket, 2, 1), keyed(bucket, 3, 2)];
     for key in &keys {
         catalog.put_key(key.clone()).await.unwrap();
     }
-    desk.put("k").await;
+    let refused = async || matches!(catalog.remove_keys(bucket, &[1]).await, Err(CatalogError::BucketState));
     assert!(matches!(catalog.remove_keys(BucketId(bucket.0 + 100), &[1]).await, Err(CatalogError::NoBucket)));
     assert!(!catalog.remove_keys(bucket, &[7]).await.unwrap());
-    assert!(catalog.remove_keys(bucket, &[0, 1]).await.unwrap());
-    assert_eq!(catalog.keys(bucket).await.unwrap(), keys[2..]);
-    catalog.set_versioning(bucket, Versioning::Enabled).await.unwrap();
-    catalog.enable_object_lock(bucket).await.unwrap();
-    desk.put("k").await;
-    let version = desk.content("k").await.version;
-    let hold = |on| LockCommit {
-        bucket,
-        key: "k".into(),
-        id: version.id,
-        change: LockChange::LegalHold(on),
-        bypass_governance: false,
-        now_ms: NOW,
-        epoch: desk.epoch,
+    let mut blob = desk.whole(9);
+    blob.row.key_epoch = 1;
+    let id = blob.row.id;
+    let commit = PutCommit { facts: sealed_facts(&keys[1]), ..desk.commit("k", vec![blob]) };
+    catalog.put(commit).await.unwrap();
+    let found = catalog.key_dependents(bucket, 1).await.unwrap();
+    assert_eq!(found, KeyDependents { blobs: 1, plain_bytes: 9, versions: 1, ..KeyDependents::default() });
+    assert!(refused().await);
+    desk.delete("k").await;
+    assert_eq!(catalog.key_dependents(bucket, 1).await.unwrap(), KeyDependents { dying: 1, ..Default::default() });
+    assert!(refused().await, "what waits for its purge may come back with a backup");
+    catalog.purge(id, NOW).await.unwrap();
+    assert!(catalog.key_dependents(bucket, 1).await.unwrap().is_none());
+
+    let upload = desk.start_upload("u", NOW).await;
+    let facts = sealed_facts(&keys[1]);
+    catalog.create_upload(Upload { id: UploadId([77; 16]), facts: facts.clone(), ..upload.clone() }).await.unwrap();
+    assert_eq!(catalog.key_dependents(bucket, 1).await.unwrap(), KeyDependents { uploads: 1, ..Default::default() });
+    assert!(refused().await);
+    let mut part = desk.part(upload.id, 1, 5);
+    part.part.facts = facts;
+    catalog.put_part(part).await.unwrap();
+    assert!(catalog.abort(bucket, "u", UploadId([77; 16]), desk.epoch).await.unwrap());
+    assert!(refused().await, "a part of an upload that began under another key");
+    assert!(catalog.abort(bucket, "u", upload.id, desk.epoch).await.unwrap());
+    assert!(catalog.remove_keys(bucket, &[1]).await.unwrap());
+    assert_eq!(catalog.keys(bucket).await.unwrap(), [keys[0].clone(), keys[2].clone()]);
+}
+
+/// An upload that began before its key was removed ends without harm: nothing is acknowledged that
+/// nobody can open.
+pub async fn what_is_sealed_with_a_removed_key_is_not_committed<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    let (catalog, bucket) = (&desk.catalog, desk.bucket.id);
+    let keys = [keyed(bucket, 2, 1), keyed(bucket, 3, 2)];
+    for key in &keys {
+        catalog.put_key(key.clone()).await.unwrap();
+    }
+    assert!(catalog.remove_keys(bucket, &[1]).await.unwrap());
+    let blob = |epoch| {
+        let mut blob = desk.whole(9);
+        blob.row.key_epoch = epoch;
+        blob
     };
-    assert!(catalog.set_lock(hold(true)).await.unwrap());
-    assert!(matches!(catalog.remove_keys(bucket, &[2]).await, Err(CatalogError::Locked)));
-    assert!(catalog.set_lock(hold(false)).await.unwrap());
-    assert!(catalog.remove_keys(bucket, &[2]).await.unwrap());
-    assert_eq!(catalog.all_keys().await.unwrap(), []);
+    let of = |facts, epoch| PutCommit { facts, ..desk.commit("k", vec![blob(epoch)]) };
+    assert!(matches!(catalog.put(of(sealed_facts(&keys[1]), 1)).await, Err(CatalogError::Fenced)));
+    assert!(matches!(catalog.put(of(sealed_facts(&keys[0]), 2)).await, Err(CatalogError::Fenced)));
+    assert!(matches!(catalog.put(of(b"{}".to_vec(), 1)).await, Err(CatalogError::Fenced)));
+    assert_eq!(catalog.current(bucket, "k").await.unwrap(), None);
+    catalog.put(of(sealed_facts(&keys[1]), 2)).await.unwrap();
+    let upload = Upload { facts: sealed_facts(&keys[0]), id: UploadId([78; 16]), ..desk.start_upload("u", NOW).await };
+    assert!(matches!(catalog.create_upload(upload).await, Err(CatalogError::Fenced)));
 }
 
 /// What a key seals is known before it ends.
@@ -210,6 +247,7 @@ pub async fn blobs_are_counted_by_the_key_that_seals_them<F: Factory>(factory: &
     let desk = Desk::new(factory.fresh().await).await;
     let bucket = desk.bucket.id;
     desk.put("plain").await;
+    desk.catalog.put_key(keyed(bucket, 3, 3)).await.unwrap();
     for key in ["a", "b"] {
         let mut blob = desk.whole(9);
         blob.row.key_epoch = 3;

@@ -92,6 +92,8 @@ pub async fn a_commit_that_contradicts_itself_is_refused<F: Factory>(factory: &F
     let existing_delta = desk.delta(50, &[base]);
     let delta_id = existing_delta.row.id;
     desk.catalog.put(desk.commit("delta", vec![existing_delta])).await.unwrap();
+    let (id, bucket) = ([1; 16], desk.bucket.id);
+    desk.catalog.put_key(WrappedKey { id, bucket, epoch: 1, kek: [1; 8], wrapped: vec![1; 40] }).await.unwrap();
     let before = desk.catalog.last_seq().await.unwrap();
 
     type Break<'a> = Box<dyn Fn(&mut PutCommit) + 'a>;

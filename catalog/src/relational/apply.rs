@@ -4,7 +4,7 @@ use super::{
     change::{Change, Decision, Import, Outcome, only},
     checksums,
     decide::decide,
-    hooks, jobs,
+    hooks, jobs, keys,
     quotas::Charge,
     replay,
     session::{Lock, Session, Statement, statement},
@@ -48,10 +48,16 @@ async fn journaled<S: Session>(session: &mut S, mutation: &mut Mutation) -> Resu
             Lock::Share,
         ));
     }
+    let seals = mutation.seals();
+    opening.extend(seals.as_ref().map(keys::present));
     let answers = session.run(opening).await?;
     let seq = only(&answers, 0)?.int(0)?;
     if mutation.epoch().is_some() && (answers[1].is_empty() || only(&answers, 1)?.int(0)? != 0) {
         return Err(CatalogError::Fenced);
+    }
+    if let Some(seals) = &seals {
+        // Mutations are serial, so a key that is there now is there until this one is committed.
+        keys::check_present(seals, answers.last().map_or(&[][..], Vec::as_slice))?;
     }
     let Decision { outcome, mut writes, charge } = decide(session, seq, mutation).await?;
     if !matches!(outcome, Outcome::Unchanged) {

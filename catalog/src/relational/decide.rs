@@ -30,7 +30,7 @@ async fn decide_alone<S: Session>(session: &mut S, seq: Seq, mutation: &mut Muta
         Mutation::DeleteBucket { bucket, now_ms } => buckets::delete(session, *bucket, *now_ms).await,
         Mutation::PutKey { key } => keys::put(session, key).await,
         Mutation::RewrapKeys { keys } => keys::rewrap(session, keys).await,
-        Mutation::RemoveKeys { bucket, epochs, now_ms } => keys::remove(session, *bucket, epochs, *now_ms).await,
+        Mutation::RemoveKeys { bucket, epochs, .. } => keys::remove(session, *bucket, epochs).await,
         Mutation::Put { commit, modified_ms, named } => versions::put(session, seq, commit, (modified_ms, named)).await,
         Mutation::Delete { commit, removed, modified_ms, named } => {
             let choices = versions::DeleteChoices { removed, modified_ms, named };

@@ -332,6 +332,10 @@ impl<E: Engine> Catalog for E {
         ask!(self, Statement, () | session | keys::uses(session))
     }
 
+    async fn key_dependents(&self, bucket: BucketId, epoch: u32) -> Result<KeyDependents> {
+        ask!(self, Snapshot, () | session | keys::dependents(session, bucket, epoch))
+    }
+
     async fn rewrap_keys(&self, keys: Vec<Rewrap>) -> Result<()> {
         changed(mutate(self, Mutation::RewrapKeys { keys }).await?).map(|_| ())
     }

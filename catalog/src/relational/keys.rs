@@ -2,10 +2,14 @@
 
 use super::{
     buckets::{claim_bucket, lock_bucket},
-    change::Decision,
+    change::{Decision, only},
     session::{Lock, Row, Session, Statement, statement},
 };
-use crate::{CatalogError, Result, types::*};
+use crate::{
+    CatalogError, Result,
+    mutation::{SEALED_ROW_VERSION, Seals},
+    types::*,
+};
 
 /// Rows of keys, as [`wrapped_key`] reads them.
 macro_rules! select {
@@ -67,49 +71,83 @@ pub(crate) async fn rewrap<S: Session>(session: &mut S, keys: &[Rewrap]) -> Resu
     Decision::done(writes)
 }
 
-/// Removes keys on which nothing outside of their bucket depends, and nothing in it that is locked.
-pub(crate) async fn remove<S: Session>(
-    session: &mut S,
-    bucket: BucketId,
-    epochs: &[u32],
-    now_ms: UnixMs,
-) -> Result<Decision> {
+/// Removes keys that nothing is sealed with.
+pub(crate) async fn remove<S: Session>(session: &mut S, bucket: BucketId, epochs: &[u32]) -> Result<Decision> {
+    let claimed = session.query(claim_bucket(bucket)).await?;
+    if claimed.is_empty() {
+        return Err(CatalogError::NoBucket);
+    }
+    let mut writes = Vec::new();
+    for key in of_bucket(session, bucket).await?.iter().filter(|key| epochs.contains(&key.epoch)) {
+        if !dependents(session, bucket, key.epoch).await?.is_none() {
+            return Err(CatalogError::BucketState);
+        }
+        writes.push(statement!("DELETE FROM keys WHERE bucket = $1 AND epoch = $2", bucket.0, key.epoch));
+    }
+    if writes.is_empty() { Decision::unchanged() } else { Decision::done(writes) }
+}
+
+/// What could not be opened any more without a key. A blob of this bucket that another one needs
+/// counts like any.
+pub(crate) async fn dependents<S: Session>(session: &mut S, bucket: BucketId, epoch: u32) -> Result<KeyDependents> {
+    let keys = of_bucket(session, bucket).await?;
+    let Some(key) = keys.iter().find(|key| key.epoch == epoch) else { return Ok(KeyDependents::default()) };
+    let start: Vec<u8> = [SEALED_ROW_VERSION].into_iter().chain(key.id).collect();
     let answers = session
         .run(vec![
-            claim_bucket(bucket),
-            statement!("SELECT epoch FROM keys WHERE bucket = $1", bucket.0),
             statement!(
-                "SELECT e.delta FROM edges e JOIN blobs b ON b.id = e.base JOIN blobs d ON d.id = e.delta \
-                 WHERE b.bucket = $1 AND d.bucket <> b.bucket LIMIT 1",
-                bucket.0
-            ),
-            statement!(
-                "SELECT v.seq FROM extents e JOIN blobs b ON b.id = e.blob JOIN versions v ON v.seq = e.version \
-                 WHERE b.bucket = $1 AND v.bucket <> b.bucket LIMIT 1",
-                bucket.0
-            ),
-            // A legal hold, or a retention that has not ended.
-            statement!(
-                "SELECT seq FROM versions WHERE bucket = $1 AND (lock IN (4, 5, 6) OR retain_until_ms > $2) LIMIT 1",
+                // A base that only dying deltas need dies after them.
+                "SELECT CASE WHEN b.state = 0 AND (EXISTS (SELECT 1 FROM extents x WHERE x.blob = b.id) \
+                   OR EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = b.id) \
+                   OR EXISTS (SELECT 1 FROM edges e JOIN blobs d ON d.id = e.delta WHERE e.base = b.id AND d.state = 0)) \
+                   THEN 0 ELSE 1 END, COUNT(*), CAST(SUM(b.plain_len) AS BIGINT) FROM blobs b \
+                 WHERE b.bucket = $1 AND b.key_epoch = $2 AND b.key_epoch <> 0 AND b.original IS NULL GROUP BY 1",
                 bucket.0,
-                now_ms
+                epoch
+            ),
+            statement!(
+                "SELECT COUNT(*) FROM versions WHERE bucket = $1 AND substr(facts, 1, 17) = $2",
+                bucket.0,
+                start.as_slice()
+            ),
+            statement!(
+                "SELECT COUNT(*) FROM uploads WHERE bucket = $1 AND substr(facts, 1, 17) = $2",
+                bucket.0,
+                start.as_slice()
+            ),
+            statement!(
+                "SELECT COUNT(*) FROM parts p JOIN uploads u ON u.id = p.upload \
+                 WHERE u.bucket = $1 AND substr(p.facts, 1, 17) = $2",
+                bucket.0,
+                start.as_slice()
             ),
         ])
         .await?;
-    if answers[0].is_empty() {
-        return Err(CatalogError::NoBucket);
+    let mut found = KeyDependents::default();
+    for row in &answers[0] {
+        match row.int(0)? {
+            0 => (found.blobs, found.plain_bytes) = (row.unsigned(1)?, row.unsigned(2)?),
+            _ => found.dying = row.unsigned(1)?,
+        }
     }
-    if !answers[2].is_empty() || !answers[3].is_empty() {
-        return Err(CatalogError::BucketState);
+    found.versions = only(&answers, 1)?.unsigned(0)?;
+    found.uploads = only(&answers, 2)?.unsigned(0)? + only(&answers, 3)?.unsigned(0)?;
+    Ok(found)
+}
+
+/// Asks for the keys that something is sealed with.
+pub(crate) fn present(seals: &Seals) -> Statement {
+    statement!("SELECT id, epoch FROM keys WHERE bucket = $1", seals.bucket.0)
+}
+
+/// Refuses what is sealed with a key that is not there: it could not be opened.
+pub(crate) fn check_present(seals: &Seals, rows: &[Row]) -> Result<()> {
+    let (mut ids, mut epochs) = (seals.ids.clone(), seals.epochs.clone());
+    for row in rows {
+        ids.remove(&row.array(0)?);
+        epochs.remove(&row.small(1)?);
     }
-    if !answers[4].is_empty() {
-        return Err(CatalogError::Locked);
-    }
-    let there = answers[1].iter().map(|row| row.small(0)).collect::<Result<Vec<u32>>>()?;
-    let gone = epochs.iter().filter(|epoch| there.contains(epoch));
-    let writes: Vec<Statement> =
-        gone.map(|epoch| statement!("DELETE FROM keys WHERE bucket = $1 AND epoch = $2", bucket.0, *epoch)).collect();
-    if writes.is_empty() { Decision::unchanged() } else { Decision::done(writes) }
+    if ids.is_empty() && epochs.is_empty() { Ok(()) } else { Err(CatalogError::Fenced) }
 }
 
 pub(crate) async fn of_bucket<S: Session>(session: &mut S, bucket: BucketId) -> Result<Vec<WrappedKey>> {

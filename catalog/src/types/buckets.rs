@@ -70,6 +70,33 @@ pub struct Rewrap {
     pub key: WrappedKey,
 }
 
+/// What could not be opened any more without a key: content and rows that are sealed with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyDependents {
+    /// Live blobs.
+    pub blobs: u64,
+    /// Plain bytes of those.
+    pub plain_bytes: u64,
+    /// Blobs that wait for their purge, and bases that only such blobs need.
+    pub dying: u64,
+    /// Versions whose facts are sealed with it.
+    pub versions: u64,
+    /// Uploads and parts whose facts are.
+    pub uploads: u64,
+}
+
+impl KeyDependents {
+    /// Whether nothing is sealed with it.
+    pub fn is_none(&self) -> bool {
+        self.is_unused() && self.dying == 0
+    }
+
+    /// Whether nothing that can be read is.
+    pub fn is_unused(&self) -> bool {
+        self.blobs + self.versions + self.uploads == 0
+    }
+}
+
 /// How many blobs are sealed with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyUse {

@@ -154,7 +154,8 @@ impl Reencoder {
         reform: &Reform,
     ) -> Result<Reformed, EngineError> {
         let bucket = &bucket.within(old.compartment);
-        if old.inline.is_some() || self.serves_as_base(old, reform).await? {
+        let stays_inline = old.inline.is_some() && reform.occasion != Occasion::Reencrypt;
+        if stays_inline || self.serves_as_base(old, reform).await? {
             return Ok(Reformed::Kept);
         }
         let Some(user) = self.user_of(old).await? else { return Ok(Reformed::Unused) };
@@ -184,6 +185,7 @@ impl Reencoder {
             let (reencoder, handle, old_row) = (self.clone(), bucket.clone(), old.clone());
             let sha256 = staged.sha256;
             let is_hot = reform.occasion == Occasion::Hot;
+            let is_reencrypted = reform.occasion == Occasion::Reencrypt;
             // From here on it goes to its end even when the job is stopped.
             let (arrived, new, hooks) = self
                 .writer
@@ -192,6 +194,8 @@ impl Reencoder {
                         reencoder.publisher.finisher.finish_blob(&handle, staged.content, &object, digest).await?;
                     let FinishedContent { mut new_blobs, mut storage, hooks, held: _held, .. } = stored;
                     let mut new = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
+                    // What was packed stays a pack: its readers keep what they decode of it.
+                    new.row.pack = old_row.pack && is_reencrypted && new.row.form == BlobForm::Whole;
                     if is_hot {
                         new.heat_bytes = new.row.stored_len.saturating_sub(old_row.stored_len);
                         storage.reason = Reason::Hot.as_str().to_owned();
@@ -221,7 +225,8 @@ impl Reencoder {
         let may_be = match reform.occasion {
             Occasion::Deferred | Occasion::Cooled => true,
             Occasion::Asked => !reform.regardless,
-            Occasion::Hot | Occasion::Rebase | Occasion::Between | Occasion::Merge | Occasion::Move => false,
+            Occasion::Hot | Occasion::Rebase | Occasion::Between | Occasion::Merge => false,
+            Occasion::Move | Occasion::Reencrypt => false,
         };
         Ok(may_be && old.form == BlobForm::Whole && self.catalog.fan_in(old.id).await? > 0)
     }
@@ -236,7 +241,7 @@ impl Reencoder {
         sha256: [u8; 32],
     ) -> Result<ObjectFacts, EngineError> {
         if old.original.is_none() {
-            let mut object = self.blobs.manifest(old, bucket.domain_key()).await?.root.facts.clone();
+            let mut object = self.blobs.manifest(old, bucket.key_of(old).as_deref()).await?.root.facts.clone();
             object.facts = without_choices(object.facts)?;
             return Ok(object);
         }
@@ -275,14 +280,20 @@ impl Reencoder {
         old: &BlobRow,
         reform: &Reform,
     ) -> Result<Option<BlobRow>, EngineError> {
-        if !matches!(reform.occasion, Occasion::Deferred | Occasion::Move) {
+        if !matches!(reform.occasion, Occasion::Deferred | Occasion::Move | Occasion::Reencrypt) {
             return Ok(None);
         }
         Ok(self.twin_by_digest(bucket, old).await?.filter(|twin| twin.id != old.id))
     }
 
     async fn twin_by_digest(&self, bucket: &BucketHandle, old: &BlobRow) -> Result<Option<BlobRow>, EngineError> {
-        let Some(digest) = old.digest else { return Ok(None) };
+        let Some(mut digest) = old.digest else { return Ok(None) };
+        if old.key_epoch != bucket.key_epoch() {
+            // The digest of the same bytes is another one under another key.
+            let manifest = self.blobs.manifest(old, bucket.key_of(old).as_deref()).await?;
+            let Some(sha256) = manifest.root.facts.sha256 else { return Ok(None) };
+            digest = bucket.content_digest(&sha256);
+        }
         Ok(self.catalog.duplicate(&bucket.domain(), digest, old.plain_len).await?)
     }
 
@@ -328,10 +339,7 @@ impl Reencoder {
 
     /// That what was read of a blob is what it was stored as.
     fn check_restaged(&self, bucket: &BucketHandle, old: &BlobRow, staged: &StagedBody<()>) -> Result<(), EngineError> {
-        // Content of another key epoch has another digest of the same bytes; its segments were
-        // checked while they were read.
-        let expected = old.digest.filter(|_| old.key_epoch == bucket.key_epoch());
-        let other = expected.is_some_and(|expected| bucket.content_digest(&staged.sha256) != expected);
+        let other = old.digest.is_some_and(|expected| bucket.digest_of_blob(old, &staged.sha256) != expected);
         if other || staged.plain_len != old.plain_len {
             return Err(EngineError::Integrity("a blob's content is not what it was stored as".into()));
         }

@@ -2,12 +2,16 @@
 //! `keyring.json` in the data directory holds the KEKs unless an operator gave them.
 
 pub(crate) mod copies;
+pub(crate) mod epochs;
 mod keks;
+mod opening;
 pub(crate) mod roots;
 
 use crate::{blobs::open::Blobs, error::EngineError};
 use bytes::Bytes;
 use catalog::{Bucket, BucketId, Catalog, CatalogError, WrappedKey};
+use epochs::KeyEpochs;
+pub(crate) use epochs::Opened;
 pub(crate) use keks::Keks;
 use keks::Source;
 use object_format::{
@@ -40,15 +44,6 @@ pub(crate) struct Keyring {
     sealed_mark: PathBuf,
     /// Buckets whose rows say that they are not sealed, and nothing says otherwise.
     plain: Mutex<HashSet<BucketId>>,
-}
-
-/// A sealed bucket's keys.
-#[derive(Clone)]
-pub(crate) struct Opened {
-    /// The domain key of its newest epoch.
-    pub(crate) domain: Arc<DomainKey>,
-    /// What its hooks and sketches are keyed with: the same for all epochs.
-    pub(crate) similarity: [u8; 16],
 }
 
 /// The epoch that the similarity secret of a bucket is wrapped as: no domain key has it.
@@ -231,25 +226,26 @@ impl Keyring {
         blobs: &Blobs,
         epoch: u32,
     ) -> Result<Opened, EngineError> {
-        if let Some(keys) = self.opened(bucket.id) {
+        let epochs = KeyEpochs::of(bucket);
+        let here = || self.opened(bucket.id).filter(|keys| keys.serve(epochs));
+        if let Some(keys) = here() {
             return Ok(keys);
         }
         let _making = self.making.lock().await;
-        if let Some(keys) = self.opened(bucket.id) {
+        if let Some(keys) = here() {
             return Ok(keys);
         }
         let stored = catalog.keys(bucket.id).await?;
-        let newest = stored.iter().filter(|key| key.epoch != SIMILARITY_EPOCH).max_by_key(|key| key.epoch);
-        let domain = self.open_or_make(bucket, newest, 1, catalog).await?;
+        let (domain, all) = self.domain_keys(bucket, &stored, catalog).await?;
         let similarity = stored.iter().find(|key| key.epoch == SIMILARITY_EPOCH);
         let similarity = self.open_or_make(bucket, similarity, SIMILARITY_EPOCH, catalog).await?;
         if bucket.settings.get("keysets").is_none() {
-            self.store_keysets(bucket, backend, [&domain, &similarity], catalog, blobs, epoch).await?;
+            self.store_keysets(bucket, backend, catalog, blobs, epoch).await?;
         }
         let tag = similarity.keyed_tag("similarity", &[]);
         let mut secret = [0; 16];
         secret.copy_from_slice(&tag[..16]);
-        let keys = Opened { domain: Arc::new(domain), similarity: secret };
+        let keys = Opened { domain, all, similarity: secret };
         self.lock().insert(bucket.id, keys.clone());
         Ok(keys)
     }
@@ -337,12 +333,11 @@ impl Keyring {
         &self,
         bucket: &Bucket,
         backend: &str,
-        keys: [&DomainKey; 2],
         catalog: &dyn Catalog,
         blobs: &Blobs,
         epoch: u32,
     ) -> Result<(), EngineError> {
-        let stored = self.write_keysets(bucket, backend, &keys, blobs, epoch).await?;
+        let stored = self.copy_keysets(bucket, backend, catalog, blobs, epoch).await?;
         let named = serde_json::to_value(&stored).map_err(|error| EngineError::Other(error.to_string()))?;
         let mut expected = bucket.settings.clone();
         loop {
@@ -364,7 +359,7 @@ impl Keyring {
         }
     }
 
-    /// Two copies of a sealed bucket's wrapped keys in another backend than those it has already.
+    /// Two copies of a sealed bucket's wrapped keys in a backend that has none of them yet.
     pub(crate) async fn copy_keysets(
         &self,
         bucket: &Bucket,
@@ -374,18 +369,6 @@ impl Keyring {
         epoch: u32,
     ) -> Result<Vec<KeysetCopy>, EngineError> {
         let keyset = self.keyset_of(bucket, catalog).await?;
-        Self::write_twice(&keyset, backend, blobs, epoch).await
-    }
-
-    async fn write_keysets(
-        &self,
-        bucket: &Bucket,
-        backend: &str,
-        keys: &[&DomainKey],
-        blobs: &Blobs,
-        epoch: u32,
-    ) -> Result<Vec<KeysetCopy>, EngineError> {
-        let keyset = self.keyset(keys, &label_of(bucket));
         Self::write_twice(&keyset, backend, blobs, epoch).await
     }
 

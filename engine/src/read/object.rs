@@ -519,7 +519,8 @@ impl Piece {
 
 impl Reader {
     async fn segment(&self, blob: BlobKey, index: u64) -> Result<Segment, EngineError> {
-        let manifest = self.path.blobs.manifest(self.row(blob)?, self.bucket.domain_key()).await?;
+        let row = self.row(blob)?;
+        let manifest = self.path.blobs.manifest(row, self.bucket.key_of(row).as_deref()).await?;
         self.path.blobs.segment(&manifest, index).await
     }
 
@@ -538,7 +539,8 @@ impl Reader {
         };
         let blobs = &self.path.blobs;
         let row = self.row(blob)?;
-        let manifest = blobs.manifest(row, self.bucket.domain_key()).await?;
+        let key = self.bucket.key_of(row);
+        let manifest = blobs.manifest(row, key.as_deref()).await?;
         let cut = within.start as usize..within.end as usize;
         let raw = segment.coding == Coding::Raw;
         let bytes = match segment.coding {
@@ -552,14 +554,14 @@ impl Reader {
             }
             Coding::View => {
                 let rows = self.path.base_rows(&manifest).await?;
-                let bases = BaseReader::new(&rows, self.bucket.domain_key());
+                let bases = BaseReader::new(&rows, key.as_deref());
                 let bytes = blobs.view_range(&manifest, &segment, within, &bases).await?;
                 permit.shrink(bytes.len() as u64);
                 return Ok(held(bytes, Some(permit)));
             }
             Coding::Zstd | Coding::Delta => {
                 let rows = self.path.base_rows(&manifest).await?;
-                let bases = BaseReader::new(&rows, self.bucket.domain_key());
+                let bases = BaseReader::new(&rows, key.as_deref());
                 blobs.plain_segment(&manifest, &segment, &bases).await?
             }
         };

@@ -45,7 +45,14 @@ impl Safety {
         if self.catalog.setting(STORE_KEY_SETTING).await?.is_some() {
             self.vault.trust.only_sealed();
         }
-        let Standing::Older { why, newest, .. } = self.standing_at_start().await? else { return Ok(()) };
+        let (why, newest) = match self.standing_at_start().await? {
+            Standing::Older { why, newest, .. } => (why, newest),
+            // The store and its catalog agree; both may be old.
+            Standing::Newest => match self.outside.is_behind(self.history().await?)? {
+                None => return Ok(()),
+                Some(why) => (why, self.lineage_setting().await?.map(|setting| setting.name.parse()).transpose()?),
+            },
+        };
         if !self.config.accept_older_catalog {
             return Err(EngineError::Other(format!(
                 "{why}. Serving it would lose what was acknowledged after it. Move the catalog away and run `deltaweir rebuild` \
@@ -72,7 +79,14 @@ impl Safety {
         self.catalog.put_setting(SWEEP_FLOOR_SETTING, value).await?;
         let start = self.catalog.journal_marks().await?.shipped.max(1);
         self.begin_lineage(newest, start).await?;
-        self.ensure_lineage().await.map(|_| ())
+        let lineage = self.ensure_lineage().await?;
+        self.outside.set(lineage, self.catalog.journal_marks().await?.shipped)
+    }
+
+    /// The lineage of the catalog and its last mutation; `None` for one that is new.
+    pub(super) async fn history(&self) -> Result<Option<(Lineage, Seq)>, EngineError> {
+        let Some(setting) = self.lineage_setting().await? else { return Ok(None) };
+        Ok(Some((setting.name.parse()?, self.catalog.last_seq().await?)))
     }
 
     /// Compares the catalog with the newest lineage and with its journal chain.

@@ -8,7 +8,7 @@ use super::{
     vault::Vault,
 };
 use crate::{deployment::keyring::random, error::EngineError, resources::clock::now_ms};
-use catalog::{TableRows, UnixMs};
+use catalog::{Seq, TableRows, UnixMs};
 use futures::TryStreamExt;
 use object_format::{BlobKind, DomainKey};
 use serde::Serialize;
@@ -55,6 +55,15 @@ impl Safety {
     /// Every backup in the backend, oldest first.
     pub(crate) async fn backups(&self) -> Result<Vec<BackupInfo>, EngineError> {
         self.vault.backups().await
+    }
+
+    /// Backups that were cut before this mutation, the newest last: what the catalog held before is
+    /// in them. Those of lineages before are.
+    pub(crate) async fn backups_before(&self, seq: Seq) -> Result<Vec<String>, EngineError> {
+        let own = self.lineage_setting().await?.map(|setting| setting.name.parse::<Lineage>()).transpose()?;
+        let mut before = self.vault.backup_names("backup/").await?;
+        before.retain(|name| Some(name.lineage) != own || name.cut < seq);
+        Ok(before.iter().map(ToString::to_string).collect())
     }
 
     /// Makes a backup, then removes what is past its retention.

@@ -447,18 +447,11 @@ impl Merge<'_> {
         let row = row.ok_or(EngineError::NoBucket)?;
         let settings: BucketSettings = serde_json::from_value(row.settings.clone())
             .map_err(|error| EngineError::Other(format!("settings of bucket {}: {error}", row.name)))?;
-        let key = match settings.encryption {
+        let keys = match settings.encryption {
             Encryption::Off => None,
-            Encryption::Aes256 => {
-                let newest = self.catalog.keys(id).await?.into_iter().max_by_key(|key| key.epoch);
-                let newest = newest.ok_or_else(|| EngineError::Other(format!("bucket {} has no key", row.name)))?;
-                let opened = self.keyring.open_key(&newest)?;
-                let opened =
-                    opened.ok_or_else(|| EngineError::Other(format!("bucket {}'s KEK is not here", row.name)))?;
-                Some(Arc::new(opened))
-            }
+            Encryption::Aes256 => Some(self.keyring.keys_of(&row, self.catalog).await?),
         };
-        Ok(BucketHandle::new(BucketState::recovered(row, settings, key)))
+        Ok(BucketHandle::new(BucketState::recovered(row, settings, keys)))
     }
 
     async fn count(&self, merged: &mut Merged) -> Result<(), EngineError> {

@@ -33,6 +33,8 @@ pub struct RecoveryOptions {
     /// Read documents that are not sealed and reach no further than this mutation, although the
     /// store has keys: it was sealed later.
     pub accept_unsealed_until: Option<Seq>,
+    /// Make a catalog although it ends before what the anchor outside of the store knows.
+    pub accept_less_than_anchor: bool,
     /// What a catalog that was set aside because it was damaged still tells: its journal goes on
     /// behind the one in the store.
     pub remains: Option<Remains>,

@@ -13,7 +13,7 @@ use crate::{
     blobs::{copy_name::parse_copy_name, open::fetch},
     bucket::{BucketHandle, BucketState, RowPlace, digest_of},
     config::{BucketSettings, Encryption, EngineConfig},
-    deployment::keyring::{Keyring, keyset_name, random},
+    deployment::keyring::{Keyring, Opened, keyset_name, random},
     error::EngineError,
     facts::{PartFacts, PartSize, StorageFacts, VersionFacts, to_json},
     resources::clock::now_ms,
@@ -463,7 +463,7 @@ impl Run<'_> {
         }
         let settings: BucketSettings = serde_json::from_value(row.settings.clone())
             .map_err(|error| other(&format!("settings of bucket {}: {error}", row.name)))?;
-        let key = found.map(|found| Arc::new(found.key.clone()));
+        let key = found.map(|found| Opened::alone(found.key.clone()));
         if key.is_none() != (settings.encryption == Encryption::Off) {
             return Err(other("its bucket's encryption is another one now"));
         }

@@ -239,6 +239,14 @@ impl Recovery {
             report.merged = Some(merge.run().await?);
         }
         report.last_seq = self.catalog.last_seq().await?;
+        if let Some(why) = self.safety.outside.is_behind(lineage.map(|lineage| (lineage, report.last_seq)))?
+            && !options.accept_less_than_anchor
+        {
+            return Err(EngineError::Other(format!(
+                "{why}: the store was set back, or lost its newest documents. Nothing was restored; `--accept-less-than-anchor` takes \
+                 what is here"
+            )));
+        }
         let highest = highest_epoch(&self.backends).await?;
         if options.manifests {
             let sources = recovered::Sources {
@@ -264,7 +272,9 @@ impl Recovery {
         self.put_setting(DEPLOYMENT_SETTING, &deployment).await?;
         deployment.own(&self.backends, Strangers::Replace).await?;
         self.catalog.end_import(highest).await?;
-        report.new_lineage = self.safety.ensure_lineage().await?.to_string();
+        let begun = self.safety.ensure_lineage().await?;
+        self.safety.outside.set(begun, self.catalog.journal_marks().await?.shipped)?;
+        report.new_lineage = begun.to_string();
         for bucket in self.catalog.stats().await? {
             report.objects += bucket.objects;
             report.open_uploads += bucket.uploads;

@@ -1,7 +1,7 @@
 //! What keeps a catalog from being lost, as long as the process lives: each room of this folder
 //! adds what it does.
 
-use super::{currency::Currency, vault::Vault};
+use super::{currency::Currency, outside::OutsideAnchor, vault::Vault};
 use crate::{
     config::SafetyConfig,
     deployment::keyring::Keyring,
@@ -102,6 +102,8 @@ pub(crate) struct Safety {
     /// Somebody waits for a shipment.
     pub(super) wanted: Notify,
     pub(super) currency: Currency,
+    /// How far the journal is known to be by what lies elsewhere.
+    pub(super) outside: OutsideAnchor,
     /// Generation of the lineage that the backend is known to have heard of; 0 for none.
     pub(super) announced: AtomicU32,
     /// Generation of the lineage whose document is known to be sealed, itself or by a copy; 0 for
@@ -143,6 +145,7 @@ impl Safety {
     ) -> Self {
         Self {
             currency: Currency::new(metrics.clone()),
+            outside: OutsideAnchor::new(config.anchor.clone()),
             config,
             catalog,
             vault: Vault::new(backend, keyring, pool, metrics.clone()),

@@ -85,6 +85,7 @@ impl Safety {
             if marks.shipped >= target {
                 // What was shipped may have brought the store's first key.
                 self.ensure_lineage().await?;
+                self.raise_anchor(lineage, marks.shipped);
                 return Ok(report);
             }
             self.may_delete().await?;
@@ -104,6 +105,15 @@ impl Safety {
                 Err(error) => return Err(error.into()),
             }
             self.metrics.journal_shipped_entries_total.inc_by(count);
+        }
+    }
+
+    /// Notes outside of the store how far its journal is. What is shipped stays shipped when that
+    /// fails.
+    fn raise_anchor(&self, lineage: Lineage, seq: Seq) {
+        if let Err(error) = self.outside.raise(lineage, seq) {
+            self.metrics.journal_errors_total.inc();
+            tracing::error!(%error, "the anchor outside of the store stays behind");
         }
     }
 

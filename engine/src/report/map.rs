@@ -271,9 +271,10 @@ impl Reports {
                 at += extent.len;
                 continue;
             }
-            let manifest = self.blobs.manifest(row, handle.domain_key()).await?;
+            let key = handle.key_of(row);
+            let manifest = self.blobs.manifest(row, key.as_deref()).await?;
             let base_rows = self.read.base_rows(&manifest).await?;
-            let bases = BaseReader::new(&base_rows, handle.domain_key());
+            let bases = BaseReader::new(&base_rows, key.as_deref());
             drawing.base_rows.extend(base_rows.iter().map(|row| (BlobId(row.id.0), row.clone())));
             for (index, within) in segments_covering(extent.offset..extent.offset + extent.len) {
                 let Some(left) = drawing.segments_left.checked_sub(1) else { return Ok(()) };

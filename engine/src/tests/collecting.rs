@@ -164,6 +164,7 @@ pub(super) fn recovery(accept_hole: bool, manifests: bool) -> RecoveryOptions {
         manifests,
         in_place: false,
         stop_at_damage: false,
+        accept_less_than_anchor: false,
         accept_hole,
         accept_unsealed_until: None,
         remains: None,

@@ -66,6 +66,14 @@ impl AdminService {
                 let done = engine.keys.rotate(flag(query, "remove_needless")?).await?;
                 Ok(serde_json::to_value(done).unwrap_or_default())
             }
+            Call::Shredding => {
+                let told = engine.keys.shredding(required(query, "bucket")?).await?;
+                Ok(serde_json::to_value(told).unwrap_or_default())
+            }
+            Call::Shred => {
+                let told = engine.keys.shred(required(query, "bucket")?).await?;
+                Ok(serde_json::to_value(told).unwrap_or_default())
+            }
             Call::Gc => {
                 let parameters = CollectParameters {
                     now: flag(query, "now")?,

@@ -21,6 +21,12 @@ pub(super) fn check(config: &ServeConfig) -> Result<(), Failure> {
             .map_err(|error| Failure(format!("server.tls_cert, server.tls_key, server.tls_client_ca: {error}")))?;
     }
     check_stores(&config.stores)?;
+    if let Some(anchor) = &config.engine.safety.anchor {
+        let directory = anchor.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+        if !directory.is_dir() {
+            return Err(Failure(format!("backup.anchor: there is no directory {}", directory.display())));
+        }
+    }
     if let Some(path) = config.access_log.as_ref().and_then(|log| log.path.as_deref()) {
         let directory = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
         if !directory.is_dir() {

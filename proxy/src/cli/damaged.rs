@@ -78,6 +78,7 @@ pub(super) async fn rebuild(config: ServeConfig) -> Outcome {
         manifests: !whole,
         in_place: false,
         stop_at_damage: false,
+        accept_less_than_anchor: false,
         accept_unsealed_until: None,
         accept_hole: false,
         remains: Some(remains),

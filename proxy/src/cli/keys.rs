@@ -1,11 +1,13 @@
 //! `deltaweir keys`: what everything is sealed with, and how it changes.
 
 use super::{
-    ask::Call,
+    ask::{Call, Store},
+    follow,
     outcome::{Failure, Outcome},
+    print,
 };
 use clap::Subcommand;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 
 /// What to do with keys.
@@ -18,6 +20,20 @@ pub(super) enum KeysAction {
         /// Remove KEKs from the keyring that no key needs any more
         #[arg(long)]
         remove_needless: bool,
+    },
+    /// Give a bucket another domain key, and seal everything in it anew under that
+    Reencrypt {
+        /// The bucket
+        bucket: String,
+    },
+    /// Show what depends on the domain keys a bucket was sealed with before; with --yes, remove
+    /// them
+    Shred {
+        /// The bucket
+        bucket: String,
+        /// Remove them for good, if nothing depends on them
+        #[arg(long)]
+        yes: bool,
     },
     /// Open every wrapped key: in the catalog, in each keyset, of each account
     Verify,
@@ -34,8 +50,21 @@ pub(super) fn call(action: &KeysAction) -> (Call, Print) {
             let removes = if *remove_needless { "true" } else { "false" };
             (Call::post("keys/rotate", &[("remove_needless", removes)]), rotation)
         }
+        KeysAction::Shred { bucket, yes: false } => (Call::get("keys/shred", &[("bucket", bucket)]), shredding),
+        KeysAction::Shred { bucket, yes: true } => (Call::post("keys/shred", &[("bucket", bucket)]), shredding),
+        KeysAction::Reencrypt { bucket } => {
+            (Call::post("jobs/reencrypt", &[]).with(json!({ "bucket": bucket })), print::outline)
+        }
         KeysAction::Verify => (Call::get("keys/check", &[]), check),
     }
+}
+
+/// Seals a bucket anew, and gives the report when it ends.
+///
+/// # Errors
+/// [`Failure`] with what it failed with.
+pub(super) async fn reencrypt(store: Store, bucket: &str, quiet: bool) -> Result<Value, Failure> {
+    Box::pin(follow::start(store, "reencrypt", json!({ "bucket": bucket }), quiet)).await
 }
 
 /// Fails when something does not open.
@@ -43,6 +72,9 @@ pub(super) fn verdict(action: &KeysAction, told: &Value) -> Outcome {
     match (action, told["problems"].as_array()) {
         (KeysAction::Verify, Some(problems)) if !problems.is_empty() => {
             Err(Failure(format!("{} wraps do not open", problems.len())))
+        }
+        (KeysAction::Shred { yes: true, .. }, _) if told["shredded"] == false => {
+            Err(Failure("nothing was removed".into()))
         }
         _ => Ok(()),
     }
@@ -99,6 +131,34 @@ fn check(told: &Value) -> String {
     text
 }
 
+fn shredding(told: &Value) -> String {
+    let keys: Vec<&Value> = told["keys"].as_array().into_iter().flatten().collect();
+    let bucket = word(&told["bucket"]);
+    if keys.is_empty() {
+        return format!("{bucket} was never sealed with another key than that of epoch {}", told["sealing"]);
+    }
+    let mut text = String::new();
+    for key in keys {
+        let fate = if told["shredded"] == true { "is removed" } else { "can be removed" };
+        let counts = ["blobs", "versions", "uploads", "dying"].map(|of| key[of].as_u64().unwrap_or(0));
+        match counts.iter().sum::<u64>() {
+            0 => drop(writeln!(text, "key {} of {bucket}: nothing depends on it", key["epoch"])),
+            _ => drop(writeln!(
+                text,
+                "key {} of {bucket}: {} blobs of {} bytes, {} versions, {} uploads and parts, {} blobs that wait for their purge",
+                key["epoch"], counts[0], key["plain_bytes"], counts[1], counts[2], counts[3]
+            )),
+        }
+        if told["obstacles"].as_array().is_none_or(Vec::is_empty) {
+            let _ = writeln!(text, "key {} {fate}", key["epoch"]);
+        }
+    }
+    for obstacle in told["obstacles"].as_array().into_iter().flatten() {
+        let _ = writeln!(text, "{}", word(obstacle));
+    }
+    text.trim_end().to_owned()
+}
+
 fn word(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
@@ -134,6 +194,24 @@ mod tests {
         assert!(
             text.ends_with("b: similarity, under aa\n(deleted): epoch 3, 7 blobs, under cc, not bound to its bucket")
         );
+    }
+
+    #[test]
+    fn what_would_be_lost_is_told_and_a_removal_that_was_refused_fails() {
+        let key =
+            |blobs: u64| json!({"epoch": 1, "blobs": blobs, "plain_bytes": 9, "versions": 0, "uploads": 0, "dying": 0});
+        let mut told =
+            json!({"bucket": "b", "sealing": 2, "keys": [key(3)], "obstacles": ["reencrypt b"], "shredded": false});
+        let yes = KeysAction::Shred { bucket: "b".into(), yes: true };
+        assert!(verdict(&yes, &told).is_err());
+        assert!(verdict(&KeysAction::Shred { bucket: "b".into(), yes: false }, &told).is_ok());
+        let text = shredding(&told);
+        assert!(text.starts_with("key 1 of b: 3 blobs of 9 bytes,") && text.ends_with("reencrypt b"), "{text}");
+        (told["keys"], told["obstacles"], told["shredded"]) = (json!([key(0)]), json!([]), json!(true));
+        assert!(verdict(&yes, &told).is_ok());
+        assert_eq!(shredding(&told), "key 1 of b: nothing depends on it\nkey 1 is removed");
+        told["keys"] = json!([]);
+        assert!(shredding(&told).contains("never sealed with another key"));
     }
 
     #[test]

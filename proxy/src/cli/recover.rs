@@ -31,11 +31,14 @@ pub(super) struct DamageOptions {
     /// Accept unsealed documents up to this mutation, for a store that was sealed only later
     #[arg(long, value_name = "SEQ")]
     accept_unsealed_until: Option<i64>,
+    /// Restore although the anchor outside of the store knows more than the store
+    #[arg(long)]
+    accept_less_than_anchor: bool,
 }
 
 /// What a restore is told; a rebuild is told more.
 pub(super) fn options(backup: Option<String>, trouble: &DamageOptions) -> RecoveryOptions {
-    let DamageOptions { stop_at_damage, accept_hole, accept_unsealed_until } = *trouble;
+    let DamageOptions { stop_at_damage, accept_hole, accept_unsealed_until, accept_less_than_anchor } = *trouble;
     RecoveryOptions {
         backup,
         manifests: false,
@@ -43,6 +46,7 @@ pub(super) fn options(backup: Option<String>, trouble: &DamageOptions) -> Recove
         stop_at_damage,
         accept_hole,
         accept_unsealed_until,
+        accept_less_than_anchor,
         remains: None,
         fork: None,
         etag_of_parts,
@@ -51,7 +55,13 @@ pub(super) fn options(backup: Option<String>, trouble: &DamageOptions) -> Recove
 
 /// What a merge is told.
 pub(super) fn merge_options() -> RecoveryOptions {
-    options(None, &DamageOptions { stop_at_damage: false, accept_hole: false, accept_unsealed_until: None })
+    let whole = DamageOptions {
+        stop_at_damage: false,
+        accept_hole: false,
+        accept_unsealed_until: None,
+        accept_less_than_anchor: false,
+    };
+    options(None, &whole)
 }
 
 /// As S3 makes it: the digest of the parts' digests.

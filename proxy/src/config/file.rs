@@ -350,6 +350,8 @@ pub(super) struct Backup {
     pub(super) journal_seconds: u32,
     pub(super) interval: Interval,
     pub(super) retention: Interval,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) anchor: Option<PathBuf>,
 }
 
 impl Default for Backup {
@@ -359,6 +361,7 @@ impl Default for Backup {
             journal_seconds: 5,
             interval: Interval(Duration::ZERO),
             retention: Interval(Duration::from_secs(7 * 86_400)),
+            anchor: None,
         }
     }
 }

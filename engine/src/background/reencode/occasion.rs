@@ -17,6 +17,8 @@ pub(crate) enum Occasion {
     Merge,
     /// Its bucket's blobs go to another backend now.
     Move,
+    /// Its bucket has another domain key now.
+    Reencrypt,
     /// Somebody asked for it.
     Asked,
 }
@@ -32,6 +34,7 @@ impl Occasion {
             Self::Between => "between",
             Self::Merge => "merge",
             Self::Move => "move",
+            Self::Reencrypt => "reencrypt",
             Self::Asked => "asked",
         }
     }

@@ -111,6 +111,29 @@ impl KeysetFiles {
         Ok(rewritten)
     }
 
+    /// Writes every copy again that holds a key which is not needed. How many were.
+    ///
+    /// # Errors
+    /// As [`KeysetFiles::rewrap`].
+    pub(super) async fn without_others(&self, keyring: &Keyring) -> Result<u64, EngineError> {
+        let holds_others = |keyset: &Keyset| keyset.entries().len() > self.needed.len();
+        let mut rewritten = 0;
+        for file in &self.files {
+            let found = self.read(keyring, file).await?;
+            if !found.good().is_some_and(holds_others) {
+                continue;
+            }
+            write(file, &Look::Damaged("it holds a key that was shredded".to_owned()), &self.known).await?;
+            let after = self.read(keyring, file).await?;
+            if after.good().is_none_or(holds_others) {
+                let why = after.why().unwrap_or_else(|| "the shredded key is in it".to_owned());
+                return Err(EngineError::Integrity(format!("{} was written again, and {why}", file.name)));
+            }
+            rewritten += 1;
+        }
+        Ok(rewritten)
+    }
+
     /// As a recovery reads it: every part of the blob, and every key that is needed under our KEK.
     async fn read(&self, keyring: &Keyring, file: &KeysetFile) -> Result<Look<Keyset>, EngineError> {
         let read = || async {

@@ -489,6 +489,12 @@ export const words = {
     rotate: "Rotate",
     rotateAsked: "Wrap every key under a new KEK? Content is neither read nor written.",
     rotated: (kek, wraps) => `${kek} wraps ${wraps} keys now.`,
+    reencrypt: "Encrypt anew",
+    reencryptAsked: (bucket) => `Give ${bucket} another domain key, and seal everything in it anew? Reads and writes go on.`,
+    shred: "Shred",
+    shredAsked: (epochs, bucket) => `Remove key ${epochs} of ${bucket} for good? Nothing depends on it.`,
+    shredded: (epochs, bucket) => `Key ${epochs} of ${bucket} is removed.`,
+    noFormer: (bucket) => `${bucket} has no key of before.`,
   },
   audit: {
     help: "Changes and denied calls that this process saw, newest first. With several replicas, each has its own log. deltaweir audit verify checks that it is complete and unaltered.",

@@ -27,7 +27,7 @@ function keys(told, show) {
   const state = ({ active, here }) => (active ? words.sealingKeys.wraps : here ? words.sealingKeys.opens : words.sealingKeys.missing);
   const keks = told.keks.map((kek) => [h("code", {}, kek.kek), state(kek), count(kek.wraps)]);
   const used = ({ epoch, blobs }) => (epoch ? words.sealingKeys.epoch(epoch, count(blobs)) : words.sealingKeys.similarity);
-  const domains = told.keys.map((key) => [key.bucket ?? words.sealingKeys.deleted, used(key), h("code", {}, key.kek)]);
+  const domains = told.keys.map((key) => [key.bucket ?? words.sealingKeys.deleted, used(key), h("code", {}, key.kek), acts(key)]);
   const verify = async () => {
     const { wraps, problems } = await get("keys/check");
     say(problems.length ? problems.join("; ") : words.sealingKeys.whole(count(wraps)));
@@ -38,10 +38,27 @@ function keys(told, show) {
     say(words.sealingKeys.rotated(kek, count(wraps)));
     await show();
   };
+  const reencrypt = async (bucket) => {
+    if (!(await confirmed(words.sealingKeys.reencryptAsked(bucket), words.sealingKeys.reencrypt))) return;
+    await post("jobs/reencrypt", {}, { bucket });
+    say(words.jobDone(words.jobActions.start, "reencrypt"));
+    await show();
+  };
+  const shred = async (bucket) => {
+    const { keys, obstacles } = await get("keys/shred", { bucket });
+    const epochs = keys.map(({ epoch }) => epoch).join(", ");
+    if (obstacles.length || !keys.length) return say(obstacles.join("; ") || words.sealingKeys.noFormer(bucket));
+    if (!(await confirmed(words.sealingKeys.shredAsked(epochs, bucket), words.sealingKeys.shred))) return;
+    const told = await post("keys/shred", { bucket }, null);
+    say(told.obstacles.join("; ") || words.sealingKeys.shredded(epochs, bucket));
+    await show();
+  };
+  const acts = ({ bucket, newest, epoch }) =>
+    bucket && epoch ? h("span", { class: "row" }, newest ? button(words.sealingKeys.reencrypt, () => reencrypt(bucket)) : button(words.sealingKeys.shred, () => shred(bucket))) : "";
   return [
     h("h2", {}, words.sealingKeys.title),
     keks.length ? table(words.sealingKeys.title, [[words.sealingKeys.kek, "key"], [words.sealingKeys.state], [words.sealingKeys.count, number]], keks) : h("p", { class: "soft" }, words.sealingKeys.none),
-    domains.length > 0 && table(words.sealingKeys.domains, [[words.bucket], [words.sealingKeys.use], [words.sealingKeys.kek, "key"]], domains),
+    domains.length > 0 && table(words.sealingKeys.domains, [[words.bucket], [words.sealingKeys.use], [words.sealingKeys.kek, "key"], [words.actions]], domains),
     h("div", { class: "row" }, button(words.sealingKeys.verify, verify), button(words.sealingKeys.rotate, rotate)),
   ];
 }

@@ -1,0 +1,241 @@
+//! Re-encryption: a bucket gets another domain key, and what was sealed before is sealed with that.
+//!
+//! ```text
+//! new epoch: key beside the blobs, key in the catalog, new content is sealed with it
+//! each version: its bases, its blobs (`Reencoder::reencode`), its facts by compare-and-swap
+//! ```
+//!
+//! Every blob says in which epoch it was sealed, and every row names its key. So a bucket that is
+//! half done reads as one that is not, and so does a store that is recovered then. What is left
+//! behind dies by its tombstone. The old key goes when somebody shreds it
+//! ([`Keys::shred`](crate::Keys::shred)).
+
+use crate::{
+    background::{
+        convert::OrderedConverter,
+        converter::round::Tallies,
+        jobs::run::JobRun,
+        reencode::{Occasion, Reform, Reformed, Swap, Wish},
+    },
+    bases::base::Avoided,
+    bucket::BucketHandle,
+    deployment::keyring::epochs::KeyEpochs,
+    error::EngineError,
+    resources::pace::Pace,
+    write::effort,
+};
+use catalog::{BlobForm, BlobRow, Version, VersionEntry, VersionRef, VersionsQuery};
+use serde::{Deserialize, Serialize};
+use std::{sync::Arc, time::Duration};
+
+/// Versions of one page of the bucket's listing.
+const VERSIONS_AT_ONCE: usize = 100;
+/// How often a bucket is gone through for what was sealed in the epoch before meanwhile, by
+/// uploads that had begun before.
+const PASSES_MAX: u32 = 8;
+/// How often a row that others change all the time is tried.
+const TRIES_MAX: usize = 8;
+/// How long the other processes of a deployment have to read a new key before it seals.
+const SETTLING: Duration = Duration::from_secs(3);
+
+/// What is asked for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReencryptOrder {
+    /// The bucket.
+    bucket: String,
+}
+
+/// Where a run is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Position {
+    /// The epoch that all is to be in; 0 before it is opened.
+    epoch: u32,
+    /// How often the bucket has been gone through.
+    pass: u32,
+    /// The last version that is done in this pass.
+    after: Option<(String, VersionRef)>,
+    /// What was sealed anew in this pass.
+    changed: u64,
+    report: ReencryptReport,
+}
+
+/// What a re-encryption came to.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ReencryptReport {
+    /// The epoch that new content is sealed in.
+    epoch: u32,
+    /// Versions looked at.
+    objects: u64,
+    /// Versions whose facts alone were sealed anew.
+    facts: u64,
+    /// Blobs that could not be sealed anew, or that only parts of open uploads use.
+    left: u64,
+    /// Blobs that were.
+    #[serde(flatten)]
+    tallies: Tallies,
+}
+
+/// Seals anew, at the pace and with the means of conversions that are ordered.
+pub(crate) struct Reencryptor {
+    pub(crate) ordered: Arc<OrderedConverter>,
+    /// Whether this process has the store to itself.
+    pub(crate) alone: bool,
+}
+
+impl Reencryptor {
+    /// The job `reencrypt`.
+    pub(crate) async fn reencrypt(self: &Arc<Self>, run: &JobRun) -> Result<ReencryptReport, EngineError> {
+        let order: ReencryptOrder = run.parameters()?;
+        let mut position: Position = run.cursor()?.unwrap_or_default();
+        if position.epoch == 0 {
+            position.epoch = self.open_epoch(&order.bucket).await?;
+            position.report.epoch = position.epoch;
+            run.checkpoint(&position).await?;
+        }
+        let stats = self.ordered.catalog.stats().await?;
+        let total = stats.iter().find(|stats| stats.name == order.bucket);
+        let total = total.map(|stats| stats.objects + stats.noncurrent_versions);
+        let pace = Arc::new(Pace::new(self.ordered.bytes_per_second_max));
+        loop {
+            let bucket = self.bucket(&order.bucket).await?;
+            let (key_after, version_after) = position.after.clone().unzip();
+            let query = VersionsQuery {
+                bucket: bucket.row.id,
+                prefix: String::new(),
+                delimiter: None,
+                key_after,
+                version_after,
+                limit: VERSIONS_AT_ONCE,
+            };
+            let page = self.ordered.catalog.list_versions(&query).await?;
+            for entry in page.entries {
+                let VersionEntry::Version { version, .. } = entry else { continue };
+                run.check()?;
+                if !version.marker {
+                    self.reencrypt_version(&bucket, &version, &pace, &mut position).await?;
+                    position.report.objects += u64::from(position.pass == 0);
+                }
+                position.after = Some((version.key.clone(), version.reference()));
+                run.progress(position.report.objects, total);
+                run.note(position.report.tallies.in_words());
+                run.checkpoint(&position).await?;
+            }
+            if page.next.is_some() {
+                continue;
+            }
+            // What began before may have ended behind our back, sealed as before.
+            if position.changed == 0 || position.pass + 1 >= PASSES_MAX {
+                KeyEpochs::note_use(&bucket.row, &*self.ordered.catalog).await?;
+                return Ok(position.report);
+            }
+            let pass = position.pass + 1;
+            position = Position { pass, after: None, changed: 0, ..position };
+            position.report.left = 0;
+            run.checkpoint(&position).await?;
+        }
+    }
+
+    async fn bucket(&self, name: &str) -> Result<BucketHandle, EngineError> {
+        self.ordered.buckets.bucket(name).await?.ok_or(EngineError::NoBucket)
+    }
+
+    /// Opens another epoch of a bucket, and lets it seal once every process can read it.
+    async fn open_epoch(&self, name: &str) -> Result<u32, EngineError> {
+        let bucket = self.bucket(name).await?;
+        if !bucket.is_sealed() {
+            return Err(EngineError::JobRefused(format!(
+                "reencrypt: bucket {name} is not encrypted. Copy its objects into one that is"
+            )));
+        }
+        let epoch = self.ordered.keyring.open_epoch(&bucket.row, &*self.ordered.catalog, &self.ordered.blobs).await?;
+        if !self.alone {
+            tokio::time::sleep(SETTLING).await;
+        }
+        self.ordered.keyring.seal_in(&bucket.row, epoch, &*self.ordered.catalog).await?;
+        tracing::info!(bucket = name, epoch, "a new domain key seals what is written from now on");
+        Ok(epoch)
+    }
+
+    async fn reencrypt_version(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        version: &Version,
+        pace: &Arc<Pace>,
+        position: &mut Position,
+    ) -> Result<(), EngineError> {
+        let found = self.ordered.catalog.version(bucket.row.id, &version.key, version.id).await?;
+        let Some(content) = found else { return Ok(()) };
+        for row in content.blobs.iter().filter(|row| is_before(bucket, row)) {
+            if row.form == BlobForm::Delta {
+                // Its bases first: then it can stay the delta that it is.
+                let bases = self.ordered.catalog.bases_of(row.id).await?;
+                for base in self.ordered.catalog.blobs(&bases).await?.iter().filter(|base| is_before(bucket, base)) {
+                    self.reencrypt_blob(bucket, base, pace, position).await?;
+                }
+            }
+            if !self.reencrypt_blob(bucket, row, pace, position).await? {
+                position.report.left += 1;
+            }
+        }
+        self.reseal(bucket, version, position).await
+    }
+
+    /// True when no version uses the blob any more.
+    async fn reencrypt_blob(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        row: &BlobRow,
+        pace: &Arc<Pace>,
+        position: &mut Position,
+    ) -> Result<bool, EngineError> {
+        if !self.ordered.converter.allowance.has_room(bucket, row.plain_len) {
+            return Err(EngineError::Full);
+        }
+        let reform = Reform {
+            occasion: Occasion::Reencrypt,
+            wish: Wish::Kept,
+            effort: effort::in_background(bucket.settings.effort, false),
+            pace: pace.clone(),
+            regardless: true,
+            avoid: Avoided::default(),
+        };
+        let outcome =
+            self.ordered.converter.reencode_counted(bucket, row, &reform, &mut position.report.tallies).await?;
+        position.changed += u64::from(matches!(outcome, Some(Reformed::Moved(_))));
+        Ok(matches!(outcome, Some(Reformed::Moved(_) | Reformed::Unused)))
+    }
+
+    /// Seals a version's facts anew that are sealed with a key of before: those of versions without
+    /// blobs, or whose blobs others had moved.
+    async fn reseal(
+        &self,
+        bucket: &BucketHandle,
+        version: &Version,
+        position: &mut Position,
+    ) -> Result<(), EngineError> {
+        for _ in 0..TRIES_MAX {
+            let found = self.ordered.catalog.version(bucket.row.id, &version.key, version.id).await?;
+            let Some(content) = found.filter(|found| bucket.is_sealed_before(&found.version.facts)) else {
+                return Ok(());
+            };
+            let facts = self.ordered.converter.reencoder.read.open_facts(bucket, &content.version)?;
+            let extents = content.extents.clone();
+            if let Swap::Done =
+                self.ordered.converter.reencoder.rewrite(bucket, content, extents, Vec::new(), &facts).await?
+            {
+                position.report.facts += 1;
+                position.changed += 1;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a blob is sealed in an epoch before the one that seals.
+fn is_before(bucket: &BucketHandle, row: &BlobRow) -> bool {
+    row.original.is_none() && row.key_epoch != bucket.key_epoch()
+}

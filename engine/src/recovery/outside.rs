@@ -1,0 +1,166 @@
+//! An anchor outside of the store: a small file that says how far the journal once was
+//! (`backup.anchor`). Who can put old bytes into the store, its catalog and its backups all at once
+//! leaves nothing in them that shows it. The anchor lies elsewhere, and shows it.
+
+use super::names::Lineage;
+use crate::error::EngineError;
+use catalog::Seq;
+use serde::{Deserialize, Serialize};
+use std::{
+    fs,
+    io::{ErrorKind, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+const VERSION: u32 = 1;
+
+/// A place in the history of a store, as the file has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AnchorFile {
+    version: u32,
+    lineage: String,
+    seq: Seq,
+}
+
+/// How far the journal is known to be.
+pub(super) struct OutsideAnchor {
+    file: Option<PathBuf>,
+    /// What this process wrote last: the file is not read for each shipment.
+    written: Mutex<Option<(Lineage, Seq)>>,
+}
+
+impl OutsideAnchor {
+    pub(super) fn new(file: Option<PathBuf>) -> Self {
+        Self { file, written: Mutex::default() }
+    }
+
+    /// Notes that the journal is in the store up to this mutation. An anchor that says more stays.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] when the file cannot be read, understood or written.
+    pub(super) fn raise(&self, lineage: Lineage, seq: Seq) -> Result<(), EngineError> {
+        self.put(lineage, seq, |found| is_less(found, (lineage, seq)))
+    }
+
+    /// Notes it also where that is less: an operator said so.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn set(&self, lineage: Lineage, seq: Seq) -> Result<(), EngineError> {
+        self.put(lineage, seq, |_| true)
+    }
+
+    fn put(&self, lineage: Lineage, seq: Seq, replaces: impl Fn((Lineage, Seq)) -> bool) -> Result<(), EngineError> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if *written == Some((lineage, seq)) {
+            return Ok(());
+        }
+        if read(file)?.is_none_or(replaces) {
+            write(file, &AnchorFile { version: VERSION, lineage: lineage.to_string(), seq })?;
+        }
+        *written = Some((lineage, seq));
+        Ok(())
+    }
+
+    /// Why a history that ends here is not the newest one; `None` when nothing says so.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] when the file cannot be read or understood: then nothing is known.
+    pub(super) fn is_behind(&self, history: Option<(Lineage, Seq)>) -> Result<Option<String>, EngineError> {
+        let Some(file) = &self.file else { return Ok(None) };
+        let Some(anchor) = read(file)? else { return Ok(None) };
+        let is_behind = history.is_none_or(|history| is_less(history, anchor));
+        let (lineage, seq) = anchor;
+        let found = match history {
+            Some((lineage, seq)) => format!("ends with mutation {seq} of lineage {lineage}"),
+            None => "has no history".to_owned(),
+        };
+        let file = file.display();
+        let why = || format!("the anchor {file} knows mutation {seq} of lineage {lineage}, and what is here {found}");
+        Ok(is_behind.then(why))
+    }
+}
+
+/// Whether a history ends before another one. A later lineage stands on what the ones before it
+/// came to; of two lineages of one generation neither stands on the other.
+fn is_less(history: (Lineage, Seq), other: (Lineage, Seq)) -> bool {
+    match history.0.generation().cmp(&other.0.generation()) {
+        std::cmp::Ordering::Equal => history.0 != other.0 || history.1 < other.1,
+        order => order.is_lt(),
+    }
+}
+
+fn failed(what: &str, file: &Path, error: &dyn std::fmt::Display) -> EngineError {
+    EngineError::Other(format!("cannot {what} the anchor {} (backup.anchor): {error}", file.display()))
+}
+
+fn read(file: &Path) -> Result<Option<(Lineage, Seq)>, EngineError> {
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed("read", file, &error)),
+    };
+    let found: AnchorFile = serde_json::from_str(&text).map_err(|error| failed("understand", file, &error))?;
+    if found.version != VERSION {
+        return Err(failed("understand", file, &"unknown version"));
+    }
+    Ok(Some((found.lineage.parse()?, found.seq)))
+}
+
+fn write(file: &Path, anchor: &AnchorFile) -> Result<(), EngineError> {
+    let text = serde_json::to_string(anchor).map_err(|error| failed("write", file, &error))?;
+    let beside = file.with_extension("new");
+    let write = || {
+        let mut options = fs::OpenOptions::new();
+        let mut new = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+        new.write_all(text.as_bytes())?;
+        new.sync_all()?;
+        fs::rename(&beside, file)?;
+        fs::File::open(file.parent().unwrap_or(Path::new(".")))?.sync_all()
+    };
+    write().map_err(|error| failed("write", file, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lineage(text: &str) -> Lineage {
+        text.parse().expect("a lineage")
+    }
+
+    #[test]
+    fn an_anchor_rises_and_shows_what_ends_before_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let outside = || OutsideAnchor::new(Some(dir.path().join("anchor")));
+        let (first, second, sibling) =
+            (lineage("00000001-0000000a"), lineage("00000002-0000000b"), lineage("00000002-0000000c"));
+        let behind = |history| outside().is_behind(history).expect("read").is_some();
+        assert!(!behind(None), "without a file nothing is known");
+        outside().raise(first, 10).expect("written");
+        outside().raise(first, 4).expect("left alone");
+        assert!(behind(None) && behind(Some((first, 9))));
+        assert!(!behind(Some((first, 10))) && !behind(Some((second, 2))), "a later lineage stands on it");
+        outside().raise(second, 12).expect("written");
+        assert!(behind(Some((first, 900))) && behind(Some((sibling, 900))) && behind(Some((second, 11))));
+        outside().set(first, 3).expect("written");
+        assert!(!behind(Some((first, 3))), "an operator said so");
+    }
+
+    #[test]
+    fn an_anchor_that_cannot_be_read_is_no_permission() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("anchor");
+        let outside = OutsideAnchor::new(Some(file.clone()));
+        for text in ["", "{}", r#"{"version": 2, "lineage": "00000001-0000000a", "seq": 1}"#] {
+            fs::write(&file, text).expect("written");
+            assert!(outside.is_behind(None).is_err(), "{text}");
+            assert!(outside.raise(lineage("00000001-0000000a"), 1).is_err(), "{text}");
+        }
+        assert!(OutsideAnchor::new(None).is_behind(None).expect("nothing is asked for").is_none());
+    }
+}

@@ -1,0 +1,174 @@
+//! A bucket gets another domain key while it is used, and the one of before ends when nothing needs
+//! it.
+
+use super::*;
+use crate::facts::Form;
+use catalog::KeyDependents;
+use serde_json::{Value, json};
+
+/// Content of every kind: a base and its delta, parts, a row's worth of bytes, none at all.
+async fn filled(deployment: &Deployment) -> Vec<(&'static str, Vec<u8>)> {
+    let bucket = deployment.bucket("sealed").await;
+    let base = content(3 * MIB, 1);
+    let stored = vec![
+        ("v-1", base.clone()),
+        ("v-2", edited(&base, 2)),
+        ("w-copy", base.clone()),
+        ("parts", content(2 * MIB, 3)),
+        ("small", b"a few bytes".to_vec()),
+        ("empty", Vec::new()),
+    ];
+    for (key, bytes) in &stored {
+        match *key {
+            "parts" => drop(deployment.put_in_parts(&bucket, key, bytes, MIB).await),
+            _ => drop(deployment.put(&bucket, key, bytes).await),
+        }
+    }
+    // A day later.
+    deployment.engine.catalog().forget_completed_uploads(i64::MAX).await.expect("forgets");
+    stored
+}
+
+async fn assert_whole(deployment: &Deployment, stored: &[(&'static str, Vec<u8>)]) {
+    deployment.engine.drop_caches();
+    let bucket = deployment.bucket("sealed").await;
+    for (key, bytes) in stored {
+        assert!(deployment.get(&bucket, key, 0..bytes.len()).await == *bytes, "{key}");
+    }
+}
+
+async fn reencrypt(deployment: &Deployment) -> Value {
+    deployment.engine.jobs.run_job("reencrypt", json!({ "bucket": "sealed" })).await.expect("ran")
+}
+
+async fn dependents(deployment: &Deployment, epoch: u32) -> KeyDependents {
+    let id = deployment.bucket("sealed").await.row.id;
+    deployment.engine.catalog().key_dependents(id, epoch).await.expect("read")
+}
+
+async fn start() -> Deployment {
+    Deployment::with_jobs(crate::registry::all, |_| ()).await
+}
+
+async fn purged(deployment: &Deployment) {
+    deployment.engine.ship_journal().await.expect("ships");
+    let parameters = CollectParameters { now: true, ..CollectParameters::default() };
+    deployment.engine.collect_as(parameters).await.expect("collects");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_that_is_encrypted_anew_reads_as_before_and_its_old_key_is_shredded() {
+    let deployment = start().await;
+    let stored = filled(&deployment).await;
+    let engine = deployment.engine.clone();
+    let head = async |key: &str| {
+        let bucket = deployment.bucket("sealed").await;
+        engine.read.head(&bucket, key).await.expect("read").expect("is there")
+    };
+    let before = head("v-2").await;
+    assert_eq!(before.facts.storage.form, Form::Delta);
+
+    let report = reencrypt(&deployment).await;
+    assert_eq!((&report["epoch"], &report["objects"], &report["left"]), (&json!(2), &json!(6), &json!(0)), "{report}");
+    let old = dependents(&deployment, 1).await;
+    assert!(old.is_unused() && old.dying > 0, "{old:?}");
+    assert_whole(&deployment, &stored).await;
+    let after = head("v-2").await;
+    assert_eq!(after.facts.storage.form, Form::Delta, "a delta stays one");
+    assert_eq!((after.version.id, after.version.modified_ms), (before.version.id, before.version.modified_ms));
+    assert_eq!(dependents(&deployment, 2).await.versions, 6);
+
+    let told = engine.keys.shred("sealed").await.expect("told");
+    assert!(!told.shredded && told.obstacles[0].contains("wait for their purge"), "{told:?}");
+    purged(&deployment).await;
+    let told = engine.keys.shred("sealed").await.expect("told");
+    assert!(told.shredded && told.obstacles.is_empty(), "{told:?}");
+    assert_eq!((told.keys.len(), told.keysets), (1, 2));
+    let epochs: Vec<u32> = engine.keys.list().await.expect("lists").keys.iter().map(|key| key.epoch).collect();
+    assert_eq!(epochs, [0, 2]);
+    let check = engine.keys.verify().await.expect("verifies");
+    assert_eq!((check.problems, check.outdated), (Vec::new(), 0));
+
+    drop(engine);
+    let dir = deployment.stop().await;
+    let deployment = Deployment::reopened(dir, crate::registry::all, |_| ()).await;
+    assert_whole(&deployment, &stored).await;
+    assert!(deployment.engine.keys.shredding("sealed").await.expect("told").keys.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_on_which_something_depends_is_not_shredded_and_what_would_be_lost_is_told() {
+    let deployment = start().await;
+    let stored = filled(&deployment).await;
+    let bucket = deployment.bucket("sealed").await;
+    let upload =
+        deployment.engine.uploads.create_upload(&bucket, "open", "owner", Facts::default()).await.expect("new");
+    let part =
+        deployment.stage(&bucket, Destination::Part { key: "open".into(), upload, number: 1 }, &stored[0].1).await;
+    let name = PartName { key: "open", upload, number: 1 };
+    let facts = PartFacts { size: stored[0].1.len() as u64, ..PartFacts::default() };
+    deployment.engine.publisher.publish_part(&bucket, name, part, facts).await.expect("stored");
+    // A handle of before writes after the epoch opened, as an upload does that began before.
+    reencrypt(&deployment).await;
+    deployment.put(&bucket, "late", &content(MIB, 9)).await;
+    let keys = &deployment.engine.keys;
+    let told = keys.shred("sealed").await.expect("told");
+    assert!(!told.shredded);
+    let said = told.obstacles.join("\n");
+    assert!(said.contains("metadata of 1 versions"), "{said}");
+    assert!(said.contains("2 uploads and parts"), "{said}");
+    // The part completes with the new key's handle, and what was late is taken along.
+    let bucket = deployment.bucket("sealed").await;
+    let parts = deployment.engine.uploads.parts(&bucket, "open", upload, 0, 10).await.expect("parts");
+    let completion = Completion { upload, parts, parts_digest: [1; 32] };
+    let publisher = &deployment.engine.publisher;
+    publisher.complete(&bucket, "open", completion, Facts::default(), Precondition::None).await.expect("completes");
+    assert!(deployment.get(&bucket, "open", 0..stored[0].1.len()).await == stored[0].1);
+    reencrypt(&deployment).await;
+    let told = keys.shredding("sealed").await.expect("told");
+    assert_eq!(told.keys.iter().map(|key| key.blobs + key.versions).sum::<u64>(), 0, "{told:?}");
+    assert_whole(&deployment, &stored).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_holds_a_bucket_of_before_reads_what_is_sealed_later_and_cannot_write_after_the_shredding() {
+    let deployment = start().await;
+    let stored = filled(&deployment).await;
+    let old = deployment.bucket("sealed").await;
+    reencrypt(&deployment).await;
+    let fresh = deployment.bucket("sealed").await;
+    let bytes = content(MIB, 7);
+    deployment.put(&fresh, "later", &bytes).await;
+    assert!(deployment.get(&old, "later", 0..bytes.len()).await == bytes);
+    purged(&deployment).await;
+    assert!(deployment.engine.keys.shred("sealed").await.expect("told").shredded);
+    let staged = deployment.stage(&old, Destination::Object { key: "k".into() }, &bytes).await;
+    let refused = deployment.engine.publisher.publish(&old, "k", staged, Facts::default(), Precondition::None).await;
+    assert!(matches!(refused, Err(EngineError::Fenced)), "{:?}", refused.map(drop));
+    let fresh = deployment.bucket("sealed").await;
+    deployment.put(&fresh, "k", &bytes).await;
+    assert!(deployment.get(&fresh, "k", 0..bytes.len()).await == bytes);
+    assert_whole(&deployment, &stored).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_of_before_keeps_the_key() {
+    let deployment = start().await;
+    filled(&deployment).await;
+    deployment.engine.jobs.run_job("backup", Value::Null).await.expect("backs up");
+    reencrypt(&deployment).await;
+    purged(&deployment).await;
+    let told = deployment.engine.keys.shred("sealed").await.expect("told");
+    assert_eq!((told.shredded, told.backups.len()), (false, 1), "{told:?}");
+    assert!(told.obstacles.iter().any(|why| why.contains("past their retention")), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_that_is_not_encrypted_is_not_encrypted_anew() {
+    let deployment = start().await;
+    deployment.bucket("delta").await;
+    let refused = deployment.engine.jobs.run_job("reencrypt", json!({ "bucket": "delta" })).await;
+    assert!(matches!(refused, Err(EngineError::JobRefused(_))), "{refused:?}");
+    assert!(deployment.engine.keys.shredding("delta").await.expect("told").keys.is_empty());
+    assert!(matches!(deployment.engine.keys.shredding("none").await, Err(EngineError::NoBucket)));
+}
