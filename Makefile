@@ -1,5 +1,5 @@
 # The developer's commands; CI runs `make test` and nothing else.
-.PHONY: help run cluster test test-all campaigns reliability reliability-page docker-test arm-test release release-test bench bench-baseline bench-codec bench-compressed bench-bases bench-goals bench-report demo lint fmt audit pin
+.PHONY: help run cluster test test-all campaigns reliability reliability-page docker-test arm-test release release-test bench bench-baseline bench-codec bench-compressed bench-bases bench-goals bench-peers bench-report demo lint fmt audit pin
 
 PY := .venv/bin/python
 
@@ -81,15 +81,15 @@ audit: ## ask RustSec's advisory database about every dependency (needs github.c
 
 SPEEDBENCH := PYTHONPATH=docs/benchmark $(PY) -m speedbench
 
-bench: ## hot paths and the real server, as JSON in results/speed, with ratios against the committed baseline
+bench: ## hot paths, the real server, the console over a million objects, as JSON in results/speed, with ratios against the committed baseline
 	@tests/setup.sh
-	cargo build --release --locked -p proxy
+	cargo build --release --locked -p proxy --bin deltaweir --example fill_store
 	$(SPEEDBENCH) run
 	$(SPEEDBENCH) compare
 
 bench-baseline: ## measure twice and make that the baseline (on a quiet machine; commit the file)
 	@tests/setup.sh
-	cargo build --release --locked -p proxy
+	cargo build --release --locked -p proxy --bin deltaweir --example fill_store
 	$(SPEEDBENCH) run --runs 2 --out docs/benchmark/baseline/speed.json
 
 bench-codec: ## ratio, speed and memory of the delta codec on real packages, xdelta3, zstd and bsdiff beside it
@@ -113,7 +113,13 @@ bench-goals: ## every speed and size that has a goal: now, goal, met or not; and
 	cargo build --release --locked -p delta-codec --example bench_codec
 	PYTHONPATH=docs/benchmark:docs/benchmark/codec $(PY) -m goalbench
 
-bench-report: ## the cost of compression and encryption on this machine: results/…/report.html
+bench-peers: ## the same corpus, client and machine against versitygw and rclone: speed, CPU, memory, bytes, small files
+	@tests/setup.sh
+	@tests/setup.sh peers
+	cargo build --release --locked -p proxy
+	PYTHONPATH=docs/benchmark $(PY) -m taxbench local --comparators versitygw,rclone --studies small_files
+
+bench-report: ## the cost of compression and encryption on this machine: docs/benchmark/results/…/report.html
 	@tests/setup.sh
 	cargo build --release --locked -p proxy
 	PYTHONPATH=docs/benchmark $(PY) -m taxbench local

@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 VERSITYGW=v1.8.0  # the other S3 server: tests are tried on it, and it plays the backend store
+RCLONE=v1.76.0     # for `make bench-peers`: Debian's does not serve S3
 CARGO_DENY=0.20.2 # licences and version floors; built without optimisation, which takes a minute
 
 mkdir -p .tools/bin
@@ -40,6 +41,12 @@ versitygw() {
     GOBIN=$PWD/.tools/bin GOFLAGS=-mod=mod go install "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW"
 }
 
+rclone() {
+    [ -x .tools/bin/rclone ] && go version -m .tools/bin/rclone | grep -q "rclone/rclone[[:space:]]$RCLONE" && return
+    echo "setup: rclone $RCLONE"
+    GOBIN=$PWD/.tools/bin GOFLAGS=-mod=mod go install "github.com/rclone/rclone@$RCLONE"
+}
+
 cargo_deny() {
     [ -x .tools/bin/cargo-deny ] && .tools/bin/cargo-deny --version | grep -q " $CARGO_DENY$" && return
     echo "setup: cargo-deny $CARGO_DENY"
@@ -66,6 +73,11 @@ js_sdk() {
     echo "$wanted" >tests/js-sdk/node_modules/lock.sha256
 }
 
+if [ "${1:-}" = peers ]; then # servers that only a benchmark needs
+    versitygw
+    rclone
+    exit
+fi
 packages
 python
 versitygw

@@ -186,7 +186,7 @@ impl Reports {
                 |extent| json!({"blob": BlobId(extent.blob.0).to_string(), "offset": extent.offset, "len": extent.len}),
             )
             .collect();
-        Ok(Some(json!({
+        let mut told = json!({
             "bucket": bucket,
             "key": key,
             "version": object.info.version.reference().to_string(),
@@ -201,7 +201,11 @@ impl Reports {
             "settings": handle.row.settings,
             "extents": extents,
             "blobs": blobs,
-        })))
+        });
+        if let Some(encryption) = &object.info.facts.encryption {
+            told["encryption"] = json!(encryption.algorithm);
+        }
+        Ok(Some(told))
     }
 
     /// What a blob holds, by its id in hex; `None` when the catalog does not know it.

@@ -10,6 +10,7 @@ UNUSED = {
     "deltaweir_bucket_noncurrent_bytes": "as the versions beside it",
     "deltaweir_bucket_delete_markers": "as the versions beside it",
     "deltaweir_catalog_damaged": "the collector's refusals show it, and the log says what to do",
+    "deltaweir_trace_spans_total": "there only where [traces] is on; the guide to traces says what to watch",
     "deltaweir_disk_full": "an alert tells, and the free space beside it is shown",
     "deltaweir_disk_reserve_bytes": "its runbook asks for it when a disk is full",
 }

@@ -9,6 +9,8 @@ mod calls;
 mod claims;
 mod clock;
 mod console;
+mod estimates;
+mod forecast;
 mod money;
 mod overview;
 mod quotas;
@@ -48,9 +50,10 @@ use s3_wire::Query;
 use serde_json::{Value, json};
 use std::{
     error::Error,
+    path::PathBuf,
     sync::{Arc, OnceLock},
 };
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 /// Most bytes of a call's body.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -69,6 +72,8 @@ pub struct AdminService {
     recent: OnceLock<Arc<Recent>>,
     oidc: OnceLock<Arc<Oidc>>,
     claims: Claims,
+    previews: OnceLock<PathBuf>,
+    preview_turn: Arc<Mutex<()>>,
     started_ms: u64,
 }
 
@@ -117,6 +122,8 @@ impl AdminService {
             recent: OnceLock::new(),
             oidc: OnceLock::new(),
             claims: Claims::default(),
+            previews: OnceLock::new(),
+            preview_turn: Arc::default(),
             started_ms,
         })
     }

@@ -19,6 +19,7 @@ mod maintain;
 mod merge;
 mod outcome;
 mod policy;
+mod preview;
 mod print;
 mod quota;
 mod recover;
@@ -161,6 +162,8 @@ enum Command {
     Eject(adopting::EjectFlags),
     /// Estimate the stored size of a bucket from a sample
     Estimate(adopting::EstimateFlags),
+    /// Show what a bucket's objects would take under other settings, from a sample; changes nothing
+    Preview(preview::PreviewFlags),
     /// Encode a file as a delta against another one, without a server
     Delta {
         #[command(subcommand)]
@@ -361,6 +364,9 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Import(flags) => adopting::import(global.store()?, &flags, json),
         Command::Eject(flags) => adopting::eject(global.store()?, &flags, json),
         Command::Estimate(flags) => adopting::run_estimate(&global.load()?, flags, json),
+        Command::Preview(flags) => {
+            show(json, &runtime()?.block_on(preview::preview(global.store()?, &flags))?, preview::print)
+        }
         Command::Delta { action } => delta::run(action, json),
         Command::Backup { list: true } => show(json, &global.ask(ask::Call::get("backups", &[]))?, print::outline),
         Command::Backup { list: false } => {

@@ -18,6 +18,7 @@ mod reader;
 mod remote;
 mod server;
 mod storage;
+mod traces;
 mod values;
 mod warnings;
 
@@ -34,6 +35,7 @@ pub use server::{ServerConfig, TlsClients, TlsFiles};
 
 use crate::{
     auth::{self, Credentials, Policy, RoleConfig, UserConfig, Written},
+    server::TracesConfig,
     stores::{CatalogConfig, StoresConfig},
     webhooks::WebhookConfig,
 };
@@ -74,6 +76,8 @@ pub struct ServeConfig {
     pub log: LogConfig,
     /// The access log, where it has lines of its own.
     pub access_log: Option<AccessLogConfig>,
+    /// Where traces go; `None`: there are none.
+    pub traces: Option<TracesConfig>,
     /// The audit log; `None`: there is none.
     pub audit: Option<AuditConfig>,
     /// Who vouches for operators of the console, besides the token.
@@ -186,6 +190,7 @@ impl ServeConfig {
             webhooks: reader.webhooks()?,
             log: LogConfig { filter: file.log.filter.clone(), format: file.log.format },
             access_log: reader.access_log()?,
+            traces: reader.traces()?,
             audit: reader.audit()?,
             oidc: reader.oidc()?,
             prices: reader.prices()?,

@@ -19,15 +19,16 @@ pub use money::{PriceTable, Prices};
 
 use crate::{
     engine::{
-        BucketHandle, BucketSettings, ContentDigest, Destination, Engine, EngineConfig, EngineError, Metrics,
+        BucketHandle, BucketSettings, ContentDigest, Destination, Encryption, Engine, EngineConfig, EngineError, Metrics,
         StoreError, VersionFacts,
     },
     stores::{StoresConfig, open_engine},
 };
 use catalog::Precondition;
 use futures::{StreamExt, TryStreamExt};
-pub use predict::ClassEstimate;
-use predict::{Prediction, predict};
+use object_format::Kek;
+use predict::predict;
+pub use predict::{ClassEstimate, Prediction};
 use serde::Serialize;
 use series::{Listed, Observed, Population, Run};
 use std::{path::Path, sync::Arc};
@@ -108,7 +109,10 @@ pub async fn estimate(
 ) -> Result<Estimate, EngineError> {
     let population = Population::of(list(&*source, &options.prefix).await?);
     let chosen = population.choose(options.sample_bytes, options.seed);
-    let config = EngineConfig::temporary(work, options.settings.clone());
+    let mut config = EngineConfig::temporary(work, options.settings.clone());
+    if options.settings.encryption == Encryption::Aes256 {
+        config.kek = Some(new_kek()?);
+    }
     let engine = open_engine(config, &StoresConfig::temporary(work), Metrics::new()).await?;
     let cpu_before = cpu_seconds();
     let sampled = async {
@@ -143,6 +147,13 @@ pub async fn estimate(
         classes,
         seed: options.seed,
     })
+}
+
+/// A KEK that nobody else has, and that ends with the temporary store.
+fn new_kek() -> Result<Kek, EngineError> {
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret).map_err(|error| EngineError::Other(format!("no randomness: {error}")))?;
+    Ok(Kek::new(secret))
 }
 
 async fn list(source: &dyn PlainStore, prefix: &str) -> Result<Vec<Listed>, EngineError> {
@@ -245,4 +256,41 @@ fn cpu_seconds() -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a hundred or so")]
     let per_second = rustix::param::clock_ticks_per_second() as f64;
     (ticks(11) + ticks(12)) / per_second
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        config::{Environment, Overrides, ServeConfig},
+        stores::{BackendConfig, open_plain},
+    };
+
+    /// Whether some file below a directory holds these bytes.
+    fn holds(directory: &Path, wanted: &[u8]) -> bool {
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).any(|path| match path.is_dir() {
+            true => holds(&path, wanted),
+            false => std::fs::read(&path).unwrap().windows(wanted.len()).any(|window| window == wanted),
+        })
+    }
+
+    #[tokio::test]
+    async fn the_sample_of_an_encrypted_bucket_is_encrypted_too() {
+        const CANARY: &[u8] = b"a canary that nobody may see";
+        let source = tempfile::tempdir().unwrap();
+        std::fs::write(source.path().join("one"), CANARY.repeat(400)).unwrap();
+        let defaults = ServeConfig::from_text("", Path::new(""), &Overrides::default(), &Environment::default());
+        let defaults = defaults.unwrap().engine.defaults;
+        for (encryption, shows) in [(Encryption::Off, true), (Encryption::Aes256, false)] {
+            let work = tempfile::tempdir().unwrap();
+            let store = open_plain(&BackendConfig::Local { path: source.path().to_owned() }).unwrap();
+            let compression = crate::engine::Compression::Off;
+            let settings = BucketSettings { compression, encryption, ..defaults.clone() };
+            let options = EstimateOptions { prefix: String::new(), sample_bytes: 1 << 20, seed: 1, settings };
+            let prices = PriceTable::load(None).unwrap();
+            let found = Box::pin(estimate(store, work.path(), options, &prices, |_, _| ())).await.unwrap();
+            assert_eq!(found.sample.bytes, 400 * CANARY.len() as u64);
+            assert_eq!(holds(work.path(), CANARY), shows, "{encryption:?}");
+        }
+    }
 }

@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod oidc;
 pub mod ops;
 pub mod peers;
+pub mod preview;
 pub mod server;
 pub mod stores;
 pub mod webhooks;

@@ -12,6 +12,7 @@ mod response;
 pub mod service;
 mod sts;
 mod tls;
+mod traces;
 mod validity;
 
 pub use access_log::{AccessLog, Ended, LineFormat};
@@ -20,6 +21,7 @@ pub use record::RequestRecord;
 pub use response::ResponseBody;
 pub use service::S3Service;
 pub use tls::Certificate;
+pub use traces::{Traces, TracesConfig};
 pub use validity::expiry;
 
 use crate::{

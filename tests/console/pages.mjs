@@ -402,8 +402,19 @@ async function weight() {
 async function actions() {
   const { context, page } = await open({});
   await enter(page);
+  const overview = await page.textContent("main");
+  check(overview.includes("Capacity") && overview.includes("Too early to say"), "the overview has a forecast, or says why not");
   await page.evaluate((hash) => (location.hash = hash), PAGES.buckets);
   await shown(page, "buckets");
+  await page.click("#preview button");
+  await page.waitForSelector("#previews tbody tr:nth-child(3)");
+  const previews = await page.textContent("#previews");
+  check(/On these objects delta would store [\d.]+ % and cost [\d.]+ CPU s\/GB/.test(previews), `a preview says what a setting would take: ${previews}`);
+  await accessible(page, "buckets with a preview");
+  await page.click('#previews button[aria-label="Use this setting: zstd"]');
+  await page.waitForSelector("dialog");
+  await page.click('dialog button:text-is("Cancel")');
+  check(true, "a setting is changed only after a question");
   await page.click("#dry-run");
   await page.waitForSelector("text=0 rules");
   await page.click('button:text-is("Ask")');

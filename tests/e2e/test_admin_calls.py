@@ -50,6 +50,7 @@ keys verify
 lifecycle s3://b
 ls
 ls s3://b
+preview s3://b --compression zstd
 policy test root s3:GetObject arn:aws:s3:::b/k
 quota clear --bucket b
 quota list

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from e2e.test_startup import without_credentials
 from outside.buckets import NewServer
-from outside.clients import AWS
+from outside.clients import AWS, s3_client
 from outside.server import BINARY, Server, until
 
 
@@ -68,8 +68,11 @@ def test_the_lines_to_paste_run_as_they_stand_and_show_a_ratio(new_server: NewSe
     # A part of the program is as good as all of it, and a debug build has hundreds of MiB.
     script = "\n".join(lines[begin:end]).replace(f"'{BINARY}'", f"'{small}'") + "\n" + lines[end]
     path = f"{AWS.parent}:{os.environ['PATH']}"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
     pasted = subprocess.run(
         ["bash", "-e"],
+        cwd=elsewhere,
         input=script,
         env=environment(tmp_path) | {"PATH": path},
         capture_output=True,
@@ -79,6 +82,25 @@ def test_the_lines_to_paste_run_as_they_stand_and_show_a_ratio(new_server: NewSe
     )
     assert pasted.returncode == 0, pasted.stderr
     assert re.search(r"delta +4.0 MiB +\S+ \S+ +[\d.]+ +build-2$", pasted.stdout, re.MULTILINE), pasted.stdout
+
+
+def test_the_console_is_named_with_what_opens_it(new_server: NewServer, tmp_path: Path) -> None:
+    server = new_server().start()
+    found = re.search(r"^console on (http://\S+)/, its token: (cat '\S+')$", server.log.read_text(), re.MULTILINE)
+    assert found, server.log.read_text()
+    assert found[1] == f"http://127.0.0.1:{server.admin_port}"
+    shown = subprocess.run(["bash", "-c", found[2]], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == server.admin_token
+
+
+def test_an_object_that_its_own_key_encrypts_says_why_it_does_not_shrink(new_server: NewServer) -> None:
+    server = new_server().start()
+    s3 = s3_client(server.endpoint)
+    s3.create_bucket(Bucket="delta-00")
+    s3.put_object(Bucket="delta-00", Key="plain", Body=b"abc" * 9999)
+    s3.put_object(Bucket="delta-00", Key="own", Body=b"abc" * 9999, ServerSideEncryption="AES256")
+    assert "encrypted   AES256, by a key of its own" in server.run("explain", "s3://delta-00/own").stdout
+    assert "encrypted" not in server.run("explain", "s3://delta-00/plain").stdout
 
 
 def test_listing_explaining_and_jobs_are_short(new_server: NewServer) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from speedbench import macro, micro, verdict
+from speedbench import console, macro, micro, verdict
 from speedbench.results import Measurement, Results, merge
 from taxbench import machine
 from taxbench.bundle import write_json
@@ -41,7 +41,9 @@ def parser() -> argparse.ArgumentParser:
     run_.add_argument("--out", type=Path, default=RESULTS, help="where the results go")
     run_.add_argument("--runs", type=int, default=1, help="whole runs to merge; a baseline takes more than one")
     run_.add_argument("--rounds", type=int, default=5, help="rounds of the server per run")
-    run_.add_argument("--only", choices=("micro", "macro"), help="one half of it")
+    run_.add_argument("--only", choices=("micro", "macro", "console"), help="one part of it")
+    objects = f"objects of the store that the console is opened over (default: {console.OBJECTS})"
+    run_.add_argument("--objects", type=int, default=console.OBJECTS, help=objects)
     run_.add_argument("--binary", default="", help="the server to drive (default: the release build)")
     run_.add_argument("--json", action="store_true", help="no progress")
     compare_ = commands.add_parser("compare", help="ratios against the baseline; exit code 1 when something is worse")
@@ -65,11 +67,16 @@ def measure(options: argparse.Namespace, reporter: Reporter) -> Results:
     ours_s = _children_cpu_s()
     measurements: list[Measurement] = []
     server: dict[str, str] = {}
-    if options.only != "macro":
+    if options.only in (None, "micro"):
         measurements += micro.run(reporter)
-    if options.only != "micro":
+    if options.only in (None, "macro"):
         measured, server = macro.run(reporter, options.binary, options.rounds, SEED, macro.Load())
         measurements += measured
+    if options.only in (None, "console"):
+        opened = console.run(reporter, options.binary, options.objects)
+        for line in console.slow(opened):
+            reporter.say(line)
+        measurements += opened
     noise.add_ours(_children_cpu_s() - ours_s)
     return Results(
         commit=_commit(),

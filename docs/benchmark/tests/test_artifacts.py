@@ -6,6 +6,8 @@ import gzip
 import hashlib
 import io
 import os
+import shutil
+import subprocess
 import tarfile
 import threading
 import zlib
@@ -17,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from taxbench.artifacts import directory, index, packages, sources, synthetic
+from taxbench.artifacts import directory, index, iso, packages, sources, synthetic
 from taxbench.artifacts.index import IndexQuery, SourceError
 from taxbench.artifacts.manifest import Manifest, describe, natural_order, write_whole
 from taxbench.cli import parser
@@ -314,3 +316,22 @@ def test_versions_asked_for_must_exist() -> None:
 def test_descriptions_carry_the_etag_a_put_must_answer_with(tmp_path: Path) -> None:
     path = write_whole(tmp_path / "x", [b"hello"])
     assert describe(tmp_path, path, "f", "1", 0).md5 == hashlib.md5(b"hello", usedforsecurity=False).hexdigest()
+
+
+@pytest.mark.skipif(not shutil.which("xorriso") or not shutil.which("mksquashfs"), reason="a tool is not installed")
+def test_successive_images_are_real_ones_and_the_same_for_the_same_seed(tmp_path: Path) -> None:
+    places = [tmp_path / name for name in ("one", "again", "other")]
+    made = []
+    for place, seed in zip(places, (1, 1, 2), strict=True):
+        place.mkdir()
+        made.append(iso.build(place, seed, 0.05, 3, lambda name, size: None))
+    first, again, other = made
+    assert [artifact.sha256 for artifact in first.artifacts] == [artifact.sha256 for artifact in again.artifacts]
+    assert {artifact.sha256 for artifact in first.artifacts}.isdisjoint(artifact.sha256 for artifact in other.artifacts)
+    assert [artifact.version for artifact in first.artifacts] == ["1.0.0", "1.1.0", "1.2.0"]
+    image = places[0] / first.artifacts[2].path
+    assert image.read_bytes()[0x8001:0x8006] == b"CD001", "a volume descriptor of ISO 9660"
+    told = subprocess.run(
+        ["xorriso", "-indev", str(image), "-find", "/", "-exec", "echo"], capture_output=True, text=True, check=True
+    )
+    assert {"'/root.squashfs'", "'/boot/vmlinuz'", "'/apks/package-0.apk'"} <= set(told.stdout.split())

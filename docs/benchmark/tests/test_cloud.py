@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -155,7 +157,8 @@ def shells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "ssh": f"""for last; do :; done; echo "ssh $last" >> {log}
 case "$last" in
   "test -f"*) test -f {place}/opt/taxbench/ready ;;
-  *"taxbench local"*) mkdir -p {place}/opt/taxbench/results/s1; echo bundle > {place}/opt/taxbench/results/s1/s1.tgz
+  *"taxbench local"*|*"taxbench run"*)
+     mkdir -p {place}/opt/taxbench/results/s1; echo bundle > {place}/opt/taxbench/results/s1/s1.tgz
      echo exit=${{FAKE_EXIT:-0}} ;;
 esac""",
         "scp": f"""for last; do :; done; while [ $# -gt 2 ]; do shift; done; echo "scp $1 $2" >> {log}
@@ -211,6 +214,43 @@ def test_a_run_with_fatal_findings_brings_its_bundle_home_and_fails(
     assert main([*SMOKE, "--results", str(tmp_path / "out")]) == 2
     assert "ended with exit 1" in capsys.readouterr().err
     assert (tmp_path / "out/s1.tgz").is_file() and not cloud.servers
+
+
+APART = ["two-vm-run", *SMOKE[1:]]
+
+
+def test_a_run_on_two_machines_starts_the_proxy_on_one_and_the_client_on_the_other(
+    cloud: FakeCloud, shells: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*APART, "--results", str(tmp_path / "out"), "--concurrency", "1,4", "--json"]) == 0
+    home = tmp_path / "out/s1.tgz"
+    assert said(capsys) == {"run_id": "s1", "bundle": str(home)} and home.read_text() == "bundle\n"
+    calls = shells.read_text()
+    addresses = re.findall(r"root@([\d.]+):/opt/taxbench/(deltaweir|taxbench\.tgz)", calls)
+    by_file = {name: address for address, name in addresses}
+    assert len(set(by_file.values())) == 2, "each machine has its part"
+    endpoint = f"http://{by_file['deltaweir']}:9000"
+    assert f"python -m taxbench run --endpoint {endpoint} --admin-url {endpoint[:-4]}9001 --run-id s1" in calls
+    assert "--concurrency 1,4" in calls and calls.count("--no-proxy-restart") == 1
+    assert calls.index("systemd-run") < calls.index("readyz") < calls.index("taxbench run")
+    place = tmp_path / "machine/opt/taxbench"
+    kept = dict(line.split("=", 1) for line in (place / "proxy.env").read_text().splitlines())
+    shown = dict(line.split("=", 1) for line in (place / "client.env").read_text().splitlines())
+    assert shown["TAXBENCH_SECRET_ACCESS_KEY"] == kept["DELTAWEIR_SECRET_ACCESS_KEY"]
+    assert shown["TAXBENCH_ADMIN_TOKEN"] == kept["DELTAWEIR_ADMIN_TOKEN"]
+    for secret in (*kept.values(), *shown.values()):
+        assert len(secret) < 16 or secret not in calls, "no command line holds a secret"
+    configured = tomllib.loads((place / "proxy.toml").read_text())
+    assert configured["server"]["listen"] == "0.0.0.0:9000"
+    assert len(configured["buckets"]) == 4
+    assert not cloud.servers, "the machines are gone"
+
+
+def test_a_run_on_two_machines_asks_for_both(
+    cloud: FakeCloud, shells: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["two-vm-run", "--run-id", "s1", "--binary", "/bin/true", "--ssh-key-name", "bench"]) == 2
+    assert "a client and a proxy were expected" in capsys.readouterr().err
 
 
 def test_a_machine_that_never_boots_is_given_up(tmp_path: Path, shells: Path) -> None:

@@ -57,6 +57,7 @@ impl AdminService {
             }
             Call::Quarantine => Ok(serde_json::to_value(engine.quarantines.quarantine().await?).unwrap_or_default()),
             Call::Policy => self.policy(query).await,
+            Call::Preview => self.preview(query).await,
             Call::AuditLines => self.audit_lines(query).await,
             Call::AuditVerdict => self.audit_verdict().await,
             Call::Quota | Call::Quotas | Call::SetQuota | Call::ClearQuota => self.quota(call, query, body).await,

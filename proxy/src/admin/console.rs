@@ -24,6 +24,7 @@ const FILES: &[(&str, &str)] = files! {
     "api.js"
     "chart.js"
     "dom.js"
+    "estimate.js"
     "quota.js"
     "s3.js"
     "tester.js"

@@ -1,7 +1,11 @@
 //! What an operator looks at first: one answer made of counts and gauges that are there anyway, and
 //! what a recovery would find.
 
-use super::{AdminService, ApiResult, clock::now_ms};
+use super::{
+    AdminService, ApiResult,
+    clock::now_ms,
+    forecast::{Count, Disk, forecast},
+};
 use crate::{
     engine::{
         EngineError,
@@ -16,6 +20,8 @@ use std::collections::BTreeMap;
 /// A replica gives a sign of life every five seconds at least; one that missed three of them is
 /// gone or cut off.
 const SILENT_MS_MAX: i64 = 15_000;
+/// What a place is called that is a backend's.
+const BACKEND: &str = "backend/";
 
 impl AdminService {
     /// The body of `GET /api/v1/overview`. Counts nothing anew that was counted a moment ago.
@@ -32,6 +38,7 @@ impl AdminService {
         let jobs = engine.jobs.jobs().await?;
         let jobs: Vec<Value> = jobs.as_array().into_iter().flatten().map(short).collect();
         let (gauges, access) = (&self.metrics.engine, self.access.as_ref());
+        let disks = disks(&gauges.families());
         Ok(json!({
             "version": VERSION,
             "commit": COMMIT,
@@ -41,11 +48,12 @@ impl AdminService {
             "totals": stats["totals"],
             "buckets": stats["buckets"].as_array().map_or(0, Vec::len),
             "backends": stats["backends"],
-            "history": history,
+            "history": &history,
             "jobs": jobs,
             "journal": { "lag_entries": gauges.journal_lag_entries.get(), "lag_s": gauges.journal_lag_seconds.get() },
             "quarantined": engine.quarantines.quarantine().await.map(|found| found.blobs.len())?,
-            "disks": disks(&gauges.families()),
+            "forecast": forecast(&counts(&history), &filling(&disks), now_ms()),
+            "disks": disks,
             "shared": !engine.is_alone(),
             "replicas": self.replicas().await?,
             "s3": access.map(|access| access.s3()),
@@ -90,6 +98,22 @@ impl AdminService {
 fn short(job: &Value) -> Value {
     let kept = ["name", "running", "paused", "waiting", "backlog", "progress", "last_run_ms", "last_result"];
     kept.into_iter().map(|name| (name.to_owned(), job[name].clone())).collect::<serde_json::Map<_, _>>().into()
+}
+
+/// The counts of the history.
+fn counts(history: &Value) -> Vec<Count> {
+    let count = |sample: &Value| Some((sample["at_ms"].as_i64()?, sample["stored_bytes"].as_u64()?));
+    history.as_array().into_iter().flatten().filter_map(count).collect()
+}
+
+/// The disks that stored bytes go to.
+fn filling(disks: &[Value]) -> Vec<Disk<'_>> {
+    disks.iter().filter_map(disk_of_backend).collect()
+}
+
+fn disk_of_backend(disk: &Value) -> Option<Disk<'_>> {
+    let place = disk["place"].as_str().filter(|place| place.starts_with(BACKEND))?;
+    Some(Disk { place, free_bytes: disk["free_bytes"].as_u64()? })
 }
 
 /// The gauge of disks, by place.

@@ -154,6 +154,9 @@ pub(super) fn explanation(told: &Value) -> String {
     let _ = writeln!(text, "changed     {}", date(&told["last_modified_ms"]));
     let _ = writeln!(text, "etag        {}", word(&told["etag"]));
     let _ = writeln!(text, "bucket      {}", settings.join(" "));
+    if let Some(algorithm) = told["encryption"].as_str() {
+        let _ = writeln!(text, "encrypted   {algorithm}, by a key of its own: such content resembles no other");
+    }
     let none = Vec::new();
     let list = |name: &str| told[name].as_array().unwrap_or(&none);
     let blobs = list("blobs");

@@ -9,11 +9,12 @@ use crate::{
     admin::{Access, AdminService},
     audit::{AuditLog, Entry, Kind},
     auth::{Accounts, Credentials, FileAccounts, admin_token, root},
-    config::{AccessLogConfig, ConfigError, LogConfig, LogFormat, ServeConfig, ServerConfig},
+    config::{AccessLogConfig, ConfigError, LogConfig, LogFormat, OidcConfig, Prices, ServeConfig, ServerConfig},
     engine::{Engine, EngineError},
     metrics::Metrics,
     oidc::Oidc,
-    server::{AccessLog, Certificate, S3Service, Server},
+    preview::PREVIEW_DIRECTORY,
+    server::{AccessLog, Certificate, S3Service, Server, Traces, TracesConfig},
     stores::open_engine,
     webhooks::{WebhookConfig, Webhooks},
 };
@@ -25,6 +26,7 @@ use std::{
     net::SocketAddr,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -37,6 +39,9 @@ use tracing_subscriber::EnvFilter;
 const DESCRIPTORS_KEPT: u64 = 64;
 /// Descriptors of one connection: its socket, and a file its request reads or writes.
 const DESCRIPTORS_PER_CONNECTION: u64 = 2;
+
+/// How long the last traces may take when the server ends.
+const TRACES_END: Duration = Duration::from_secs(5);
 
 /// Loads the configuration again, from the same flags, file and environment.
 pub(super) type Load = Box<dyn Fn() -> Result<ServeConfig, ConfigError> + Send>;
@@ -128,6 +133,7 @@ async fn serve_once(
     let admin_token = token_of(&config.server, &data)?;
     let admin_scheme = server.admin_scheme();
     out(&format!("S3 on {scheme}://{address}, admin on {admin_scheme}://{}", listen.admin))?;
+    out(&console_line(admin_scheme, listen.admin, config.server.admin_token.is_some(), &data))?;
     tracing::info!(version = crate::metrics::VERSION, commit = crate::metrics::COMMIT, "serving");
     warn_about_reach(address, server.is_tls());
 
@@ -135,17 +141,14 @@ async fn serve_once(
     let accounts = Accounts::open(engine.accounts.clone(), file).await?;
     let s3 = S3Service::new(&config.server, engine.clone(), metrics.clone(), accounts.clone());
     let access_log = log_requests(&s3, config.access_log)?;
+    let traces = send_traces(&s3, config.traces)?;
     let (ending, end) = watch::channel(false);
     let access = Access::new(&config.server, &admin_token);
     let audit = config.audit.map(|audit| audit_log::open(audit, &data, &metrics)).transpose()?;
     let admin = AdminService::new(engine.clone(), metrics, accounts.clone(), Some(access), end.clone());
     admin.show_requests(s3.recent());
-    if let Some(prices) = config.prices {
-        admin.price_by(prices);
-    }
-    if let Some(oidc) = config.oidc {
-        admin.sign_in_by(Oidc::new(oidc).map_err(Failure)?);
-    }
+    admin.preview_in(data.join(PREVIEW_DIRECTORY));
+    equip(&admin, config.prices, config.oidc)?;
     seed(&accounts, audit.as_ref()).await;
     let following = tokio::spawn(accounts.clone().keep_fresh());
     let auditing = audit.clone().map(|log| {
@@ -167,12 +170,26 @@ async fn serve_once(
         tokio::join!(server.run(s3, admin, end), until_end(&engine, stop, may_rebuild, &ending));
     reloading.abort();
     following.abort();
+    if let Some(traces) = traces {
+        traces.end(TRACES_END).await;
+    }
     engine.shutdown().await;
     if let Some(auditing) = auditing {
         auditing.abort();
     }
     tracing::info!(in_time, "stopped");
     Ok(if is_damaged { End::Damaged(listen) } else { End::Stopped })
+}
+
+/// Tells the admin API what the configuration has for it.
+fn equip(admin: &AdminService, prices: Option<Prices>, oidc: Option<OidcConfig>) -> Outcome {
+    if let Some(prices) = prices {
+        admin.price_by(prices);
+    }
+    if let Some(oidc) = oidc {
+        admin.sign_in_by(Oidc::new(oidc).map_err(Failure)?);
+    }
+    Ok(())
 }
 
 fn deliver_events(engine: &Engine, webhooks: BTreeMap<String, WebhookConfig>) -> Outcome {
@@ -196,6 +213,14 @@ fn log_requests(s3: &S3Service, config: Option<AccessLogConfig>) -> Result<Optio
     let log = Arc::new(AccessLog::open(format, path, s3.metrics().access_log_failures_total.clone())?);
     s3.log_to(log.clone());
     Ok(Some(log))
+}
+
+/// Sends a span of each request where the configuration says so.
+fn send_traces(s3: &S3Service, config: Option<TracesConfig>) -> Result<Option<Arc<Traces>>, Failure> {
+    let Some(config) = config else { return Ok(None) };
+    let traces = Arc::new(Traces::new(config, s3.metrics().trace_spans_total.clone()).map_err(Failure)?);
+    s3.trace_to(traces.clone());
+    Ok(Some(traces))
 }
 
 /// Ends the server when the process is told to, or the catalog is found damaged and may be made
@@ -306,6 +331,17 @@ pub(super) fn connections_within(descriptors: u64, wanted: usize) -> Option<usiz
     (most > 0).then_some(wanted.min(most))
 }
 
+/// Where the console is, and what opens it.
+fn console_line(scheme: &str, address: SocketAddr, has_token: bool, data: &Path) -> String {
+    let token = if has_token { "server.admin_token".into() } else { format!("cat '{}'", whole(data, "admin-token")) };
+    format!("console on {scheme}://{address}/, its token: {token}")
+}
+
+/// A path below the data directory, for another terminal: that may stand elsewhere.
+fn whole(data: &Path, name: &str) -> String {
+    std::path::absolute(data).unwrap_or_else(|_| data.to_owned()).join(name).display().to_string()
+}
+
 /// What a newcomer pastes. Printed once: the secret is in the data directory afterwards.
 fn first_steps(root: &Credentials, secret: &str, region: &str, endpoint: &str, data: &Path) -> String {
     format!(
@@ -318,7 +354,7 @@ fn first_steps(root: &Credentials, secret: &str, region: &str, endpoint: &str, d
 /// Lines to paste: where the store is, its keys, and two builds of this program with their ratio.
 pub(super) fn steps(root: &Credentials, secret: &str, region: &str, endpoint: &str, data: &Path) -> String {
     let program = std::env::current_exe().unwrap_or_else(|_| "deltaweir".into());
-    let (id, program, data) = (&root.access_key_id, program.display(), data.display());
+    let (id, program, data) = (&root.access_key_id, program.display(), whole(data, ""));
     format!(
         "\nexport AWS_ENDPOINT_URL={endpoint}\n\
          export AWS_ACCESS_KEY_ID={id}\n\
@@ -401,6 +437,11 @@ mod tests {
         let text = first_steps(&root, "word", "us-east-1", "http://127.0.0.1:9000", Path::new("data"));
         assert!(text.contains("\nexport AWS_ENDPOINT_URL=http://127.0.0.1:9000\nexport AWS_ACCESS_KEY_ID=DWKEY\n"));
         assert!(text.contains("\nexport AWS_SECRET_ACCESS_KEY=word\n") && text.contains("\naws s3 mb s3://first\n"));
-        assert!(text.contains(" --data 'data' ls s3://first\n"));
+        let here = std::env::current_dir().unwrap();
+        assert!(text.contains(&format!(" --data '{}/data/' ls s3://first\n", here.display())), "{text}");
+        let address = SocketAddr::from(([127, 0, 0, 1], 9001));
+        let line = console_line("http", address, false, Path::new("/srv/data"));
+        assert_eq!(line, "console on http://127.0.0.1:9001/, its token: cat '/srv/data/admin-token'");
+        assert!(console_line("https", address, true, Path::new("x")).ends_with("its token: server.admin_token"));
     }
 }

@@ -7,6 +7,7 @@ pub(super) mod backend;
 mod notifications;
 mod oidc;
 mod prices;
+mod traces;
 
 use super::{
     error::ConfigError,
@@ -21,6 +22,7 @@ use oidc::Oidc;
 use prices::Prices;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use traces::Traces;
 
 /// The whole file.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -47,6 +49,8 @@ pub(super) struct File {
     pub(super) convert: Convert,
     pub(super) log: Log,
     pub(super) access_log: AccessLog,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) traces: Option<Traces>,
     pub(super) audit: Audit,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) oidc: Option<Oidc>,

@@ -3,10 +3,36 @@
 use super::{error::ConfigError, reader::Reader};
 use crate::webhooks::{WebhookConfig, is_nowhere};
 use engine::NotifyConfig;
+use reqwest::Url;
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 /// As long as an SQS queue's.
 const NAME_LEN_MAX: usize = 80;
+
+/// What an outward URL leads to.
+pub(super) struct Outward {
+    /// In a word.
+    pub(super) what: &'static str,
+    /// The key for what a URL's user would be.
+    pub(super) instead: &'static str,
+}
+
+/// A URL of another program's, to which the server sends what others should not see.
+pub(super) fn outward_url(key: &str, text: &str, Outward { what, instead }: Outward) -> Result<Url, ConfigError> {
+    let url = Url::parse(text).map_err(|error| ConfigError::at(key, format!("not a URL: {error}")))?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return Err(ConfigError::at(key, "expected an http:// or https:// URL"));
+    }
+    let literal = url.host_str().map(|host| host.trim_matches(['[', ']']).parse::<IpAddr>());
+    if literal.is_some_and(|address| address.is_ok_and(is_nowhere)) {
+        let why = format!("no {what} is at such an address: it is of this machine's own link, or of nobody alone");
+        return Err(ConfigError::at(key, why));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(ConfigError::at(key, format!("a URL with a user would show in logs: use {instead}")));
+    }
+    Ok(url)
+}
 
 impl Reader<'_> {
     /// Who is told of changes, as far as the engine knows.
@@ -36,19 +62,7 @@ impl Reader<'_> {
                 let expected = "expected a name of 1 to 80 letters, digits, hyphens and underscores";
                 return Err(ConfigError::at(&format!("notifications.webhooks.{name}"), expected));
             }
-            let url = reqwest::Url::parse(&webhook.url)
-                .map_err(|error| ConfigError::at(&key("url"), format!("not a URL: {error}")))?;
-            if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-                return Err(ConfigError::at(&key("url"), "expected an http:// or https:// URL"));
-            }
-            let literal = url.host_str().map(|host| host.trim_matches(['[', ']']).parse::<IpAddr>());
-            if literal.is_some_and(|address| address.is_ok_and(is_nowhere)) {
-                let why = "no webhook is at such an address: it is of this machine's own link, or of nobody alone";
-                return Err(ConfigError::at(&key("url"), why));
-            }
-            if !url.username().is_empty() || url.password().is_some() {
-                return Err(ConfigError::at(&key("url"), "a URL with a user would show in logs: use token"));
-            }
+            let url = outward_url(&key("url"), &webhook.url, Outward { what: "webhook", instead: "token" })?;
             if !(Duration::from_millis(100)..=Duration::from_secs(60)).contains(&webhook.timeout.0) {
                 return Err(ConfigError::at(&key("timeout"), "expected \"100ms\" to \"1m\""));
             }

@@ -4,6 +4,7 @@
 use super::{
     access_log::{AccessLog, Ended, ms_of, program},
     recent::Recent,
+    traces::Traces,
 };
 use crate::{
     audit::{AuditLog, Entry, Kind},
@@ -12,6 +13,7 @@ use crate::{
     peers::Share,
 };
 use http::request::Parts;
+use opentelemetry::Context;
 use prometheus::IntGauge;
 use s3_wire::{Operation, Target, response::RequestIds};
 use std::{
@@ -43,6 +45,8 @@ struct Inner {
     audit: Option<Arc<AuditLog>>,
     log: Option<Arc<AccessLog>>,
     recent: Option<Arc<Recent>>,
+    /// Where its span goes, and the trace that its client says it belongs to.
+    traced: Option<(Arc<Traces>, Context)>,
     op: &'static str,
     inflight: Option<IntGauge>,
     bucket: String,
@@ -100,6 +104,7 @@ impl RequestRecord {
             audit: None,
             log: None,
             recent: None,
+            traced: None,
             op: OP_UNKNOWN,
             inflight: None,
             bucket: String::new(),
@@ -130,6 +135,11 @@ impl RequestRecord {
     /// newest requests.
     pub fn logged(&mut self, log: Option<Arc<AccessLog>>, recent: Arc<Recent>) {
         (self.0.log, self.0.recent) = (log, Some(recent));
+    }
+
+    /// Is a span of a trace, where somebody collects them.
+    pub fn traced(&mut self, traces: Option<&Arc<Traces>>, parts: &Parts) {
+        self.0.traced = traces.map(|traces| (traces.clone(), Traces::parent_of(&parts.headers)));
     }
 
     /// Its signature is right, or nobody signed it and that is known.
@@ -346,6 +356,9 @@ impl Drop for Inner {
         match &self.log {
             Some(log) => log.write(&ended),
             None => ended.trace(),
+        }
+        if let Some((traces, parent)) = &self.traced {
+            traces.note(&ended, self.began, parent);
         }
         if let Some(recent) = &self.recent {
             recent.note(ended);

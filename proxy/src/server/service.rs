@@ -1,7 +1,7 @@
 //! From a request to its answer: the steps every S3 request takes, in order. The operation itself
 //! is in [`crate::ops`].
 
-use super::{AccessLog, Recent, RequestRecord, ResponseBody};
+use super::{AccessLog, Recent, RequestRecord, ResponseBody, Traces};
 use crate::{
     audit::AuditLog,
     auth::{Accounts, Look, Principal, Users},
@@ -58,6 +58,7 @@ pub struct S3Service {
     audit: OnceLock<Arc<AuditLog>>,
     access_log: OnceLock<Arc<AccessLog>>,
     recent: Arc<Recent>,
+    traces: OnceLock<Arc<Traces>>,
 }
 
 impl S3Service {
@@ -82,6 +83,7 @@ impl S3Service {
             audit: OnceLock::new(),
             access_log: OnceLock::new(),
             recent: Arc::new(Recent::new(config.recent_requests)),
+            traces: OnceLock::new(),
         })
     }
 
@@ -93,6 +95,11 @@ impl S3Service {
     /// Logs requests there from now on, and not among the log's other lines. The first log stays.
     pub fn log_to(&self, log: Arc<AccessLog>) {
         self.access_log.get_or_init(|| log);
+    }
+
+    /// Sends a span of each request there from now on. The first place stays.
+    pub fn trace_to(&self, traces: Arc<Traces>) {
+        self.traces.get_or_init(|| traces);
     }
 
     /// The newest requests.
@@ -138,6 +145,7 @@ impl S3Service {
         record.came(&parts, connected);
         record.audited(self.audit.get().cloned());
         record.logged(self.access_log.get().cloned(), self.recent.clone());
+        record.traced(self.traces.get(), &parts);
         let mut body = RequestBody::new(body, self.stall_timeout, record.received());
         let result = if full {
             Err(self.slow_down("requests"))

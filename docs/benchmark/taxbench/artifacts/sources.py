@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from taxbench.artifacts import directory, index, packages, synthetic
+from taxbench.artifacts import directory, index, iso, packages, synthetic
 from taxbench.artifacts.index import SourceError
 from taxbench.artifacts.manifest import MANIFEST_NAME, Manifest
 from taxbench.profiles import PROFILES
@@ -63,6 +63,17 @@ def _build(options: argparse.Namespace, place: Path, reporter: Reporter) -> Mani
                 scale,
                 names,
                 on_file=lambda _, size: bar.advance(size),
+            )
+    if source == iso.FAMILY:
+        scale = options.synthetic_scale or PROFILES[getattr(options, "profile", "quick")].synthetic_scale
+        count = options.artifact_count
+        with reporter.steps_bar("making images", count) as bar:
+            return iso.build(
+                place,
+                getattr(options, "seed", synthetic.DEFAULT_SEED),
+                scale,
+                count,
+                lambda name, _: bar.advance(1, name),
             )
     if source in packages.ECOSYSTEMS:
         if not options.package:

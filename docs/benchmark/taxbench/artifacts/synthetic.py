@@ -49,7 +49,8 @@ def _words(rng: Rng, size: int) -> bytes:
     return b"\n".join(lines)[:size]
 
 
-def _source_tree(rng: Rng, size: int) -> dict[str, bytes]:
+def source_tree(rng: Rng, size: int) -> dict[str, bytes]:
+    """Files of source code by their paths, about `size` bytes together."""
     files: dict[str, bytes] = {}
     left = size
     while left > 0:
@@ -93,7 +94,7 @@ def _zip(files: dict[str, bytes]) -> bytes:
 
 
 def _releases(rng: Rng, size: int, versions: int) -> Iterator[tuple[int, dict[str, bytes]]]:
-    files = _source_tree(rng, size)
+    files = source_tree(rng, size)
     for number in range(versions):
         yield 1_700_000_000 + number * 86_400, files
         files = _release(rng, files)

@@ -3,7 +3,7 @@
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -q
-apt-get install -qy --no-install-recommends python3-venv nginx-light xdelta3 bsdiff zstd ca-certificates
+apt-get install -qy --no-install-recommends python3-venv nginx-light xdelta3 bsdiff zstd ca-certificates curl
 systemctl disable --now nginx || true
 mkdir -p /opt/taxbench
 touch /opt/taxbench/ready

@@ -19,6 +19,7 @@ from hcloud.images.domain import Image
 from hcloud.locations.domain import Location
 from hcloud.server_types.domain import ServerType
 from hcloud.servers.client import BoundServer
+from hcloud.ssh_keys.client import BoundSSHKey
 
 from taxbench.records import Strict
 
@@ -129,6 +130,20 @@ def priced(client: Client, request: Request) -> list[PlannedServer]:
     return found
 
 
+def ssh_key(client: Client, name: str) -> BoundSSHKey:
+    """The key that machines are made with.
+
+    # Errors
+    `CloudError` when none is named, or the project has none of that name.
+    """
+    if not name:
+        raise CloudError("--ssh-key-name is needed: without a key nobody could log in")
+    key = _call(lambda: client.ssh_keys.get_by_name(name))
+    if key is None:
+        raise CloudError(f"the project has no SSH key named {name!r}")
+    return key
+
+
 def up(client: Client, request: Request, on_step: Callable[[str], None]) -> list[RunningServer]:
     """Makes the servers and waits until each of them runs. What was made is deleted again when a later one fails.
 
@@ -137,9 +152,7 @@ def up(client: Client, request: Request, on_step: Callable[[str], None]) -> list
     """
     if status(client, request.run_id):
         raise CloudError(f"run {request.run_id} already has servers; take them down first")
-    key = _call(lambda: client.ssh_keys.get_by_name(request.ssh_key_name))
-    if key is None:
-        raise CloudError(f"the project has no SSH key named {request.ssh_key_name!r}")
+    key = ssh_key(client, request.ssh_key_name)
     made: list[BoundServer] = []
     try:
         for server in request.servers:

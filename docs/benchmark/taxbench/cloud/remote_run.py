@@ -19,6 +19,7 @@ BOOT_TIMEOUT_S = 600.0
 RUN_TIMEOUT_S = 6 * 3600.0
 SHORT_TIMEOUT_S = 900.0
 SHIPPED = ("taxbench", "pyproject.toml", "constraints.txt")
+INSTALL = "tar xzf taxbench.tgz && python3 -m venv venv && venv/bin/pip install -q -c constraints.txt ."
 
 
 @dataclass(frozen=True)
@@ -94,24 +95,48 @@ def smoke(
     on_step("waiting for the machine")
     await_boot(shell)
     on_step("sending the package and the binary")
+    send_package(shell)
+    shell.send(binary, f"{REMOTE_DIR}/deltaweir")
+    on_step("installing")
+    shell.run(f"cd {REMOTE_DIR} && chmod +x deltaweir && {INSTALL}")
+    on_step("running (this takes a while)")
+    command = ["venv/bin/python", "-m", "taxbench", "local", "--binary", "./deltaweir", "--run-id", run_id, *arguments]
+    said = run_there(shell, shlex.join(command))
+    on_step("fetching the bundle")
+    return bring_home(shell, run_id, said, results)
+
+
+def send_package(shell: Shell) -> None:
+    """Packs this package and sends it.
+
+    # Errors
+    `CloudError` when it does not arrive.
+    """
     with tempfile.TemporaryDirectory(prefix="taxbench-ship-") as scratch:
         archive = Path(scratch) / "taxbench.tgz"
         with tarfile.open(archive, "w:gz") as tar:
             for name in SHIPPED:
                 tar.add(PACKAGE_ROOT / name, name, filter=_without_caches)
         shell.send(archive, f"{REMOTE_DIR}/taxbench.tgz")
-    shell.send(binary, f"{REMOTE_DIR}/deltaweir")
-    on_step("installing")
-    shell.run(
-        f"cd {REMOTE_DIR} && chmod +x deltaweir && tar xzf taxbench.tgz && python3 -m venv venv && "
-        "venv/bin/pip install -q -c constraints.txt ."
-    )
-    on_step("running (this takes a while)")
-    command = ["venv/bin/python", "-m", "taxbench", "local", "--binary", "./deltaweir", "--run-id", run_id, *arguments]
-    line = f"cd {REMOTE_DIR} && {shlex.join(command)} --json > run.json 2> run.log; echo exit=$?"
-    said = shell.run(line, RUN_TIMEOUT_S).strip().rpartition("exit=")[2]
+
+
+def run_there(shell: Shell, command: str) -> str:
+    """Runs a command of the package; its exit code, which is no error here.
+
+    # Errors
+    `CloudError` when the machine cannot be reached.
+    """
+    line = f"cd {REMOTE_DIR} && {command} --json > run.json 2> run.log; echo exit=$?"
+    return shell.run(line, RUN_TIMEOUT_S).strip().rpartition("exit=")[2]
+
+
+def bring_home(shell: Shell, run_id: str, said: str, results: Path) -> Path:
+    """Fetches a run's bundle.
+
+    # Errors
+    `CloudError` when there is none, and when the run ended with a fatal finding: then its bundle is here.
+    """
     home = results / f"{run_id}.tgz"
-    on_step("fetching the bundle")
     try:
         shell.fetch(f"{REMOTE_DIR}/results/{run_id}/{run_id}.tgz", home)
     except CloudError as error:

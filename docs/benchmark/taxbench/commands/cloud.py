@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from taxbench.cloud import lifecycle
+from taxbench.cloud import lifecycle, two_machines
 from taxbench.cloud.lifecycle import CloudError, PlannedServer, Request, RunningServer
 from taxbench.cloud.remote_run import Shell, smoke
 from taxbench.commands import flags
@@ -45,17 +46,13 @@ def add(commands: Any) -> None:
     down.set_defaults(run=run_down)
 
     single = commands.add_parser("single-vm-smoke", help="run `local` on one rented machine and fetch its bundle")
-    flags.add_run_flags(single)
-    flags.add_artifact_flags(single)
-    _add_machine_flags(single, with_run_id=False)
-    single.add_argument("--create", action="store_true", help="create the machine first")
-    single.add_argument("--destroy", action="store_true", help="delete the machine afterwards, also after a failure")
-    single.add_argument("--binary", default="", help="deltaweir binary to ship (default: the release build)")
+    _add_remote_flags(single)
     single.add_argument("--address", default="", help="use this host instead of asking the cloud")
-    single.add_argument("--ssh-user", default="root")
-    single.add_argument("--ssh-command", default="ssh")
-    single.add_argument("--scp-command", default="scp")
     single.set_defaults(run=run_smoke)
+
+    apart = commands.add_parser("two-vm-run", help="run the client on one rented machine, the proxy on another")
+    _add_remote_flags(apart)
+    apart.set_defaults(run=run_apart)
 
 
 def run_up(options: argparse.Namespace) -> int:
@@ -69,7 +66,7 @@ def run_up(options: argparse.Namespace) -> int:
         servers = lifecycle.up(lifecycle.connect(), request, lambda step: bar.advance(1, step))
     _print_servers(options, servers)
     if not options.json:
-        ending = "single-vm-smoke" if request.single_vm else "run --endpoint http://PROXY:9000"
+        ending = "single-vm-smoke" if request.single_vm else "two-vm-run"
         print(f"next: taxbench {ending} --run-id {request.run_id}\nafterwards: taxbench down --run-id {request.run_id}")
     return 0
 
@@ -118,6 +115,52 @@ def run_smoke(options: argparse.Namespace) -> int:
         finally:
             if options.destroy and not options.address:
                 lifecycle.down(lifecycle.connect(), run_id, lambda step: bar.advance(0, step))
+    return _tell(options, run_id, bundle)
+
+
+def run_apart(options: argparse.Namespace) -> int:
+    reporter = Reporter(quiet=options.json)
+    run_id = flags.run_id_of(options)
+    options.run_id, options.single_vm = run_id, False
+    binary = find_binary(options.binary)
+    with reporter.steps_bar("two VMs", 8) as bar:
+        try:
+            if options.create:
+                lifecycle.up(lifecycle.connect(), _request(options), lambda step: bar.advance(1, step))
+            addresses = {machine.role: machine.ipv4 for machine in lifecycle.status(lifecycle.connect(), run_id)}
+            if set(addresses) != {"client", "proxy"}:
+                found = ", ".join(sorted(addresses)) or "no machine"
+                raise CloudError(f"run {run_id} has {found}; a client and a proxy were expected; see `up`")
+            options.results.mkdir(parents=True, exist_ok=True)
+            hosts = options.results.resolve() / f"{run_id}.known_hosts"
+            client, proxy = (
+                Shell(addresses[role], hosts, options.ssh_user, options.ssh_command, options.scp_command)
+                for role in ("client", "proxy")
+            )
+            bundle = two_machines.run_apart(
+                client, proxy, binary, run_id, _forwarded(options), options.results, lambda step: bar.advance(1, step)
+            )
+        finally:
+            if options.destroy:
+                lifecycle.down(lifecycle.connect(), run_id, lambda step: bar.advance(0, step))
+    return _tell(options, run_id, bundle)
+
+
+def _add_remote_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags of the commands that run something on machines."""
+    flags.add_run_flags(parser)
+    flags.add_artifact_flags(parser)
+    _add_machine_flags(parser, with_run_id=False)
+    parser.add_argument("--create", action="store_true", help="create the machines first")
+    parser.add_argument("--destroy", action="store_true", help="delete the machines afterwards, also after a failure")
+    parser.add_argument("--binary", default="", help="deltaweir binary to ship (default: the release build)")
+    parser.add_argument("--ssh-user", default="root", help="who logs in there (default: root)")
+    parser.add_argument("--ssh-command", default="ssh", help="the ssh program (default: ssh)")
+    parser.add_argument("--scp-command", default="scp", help="the scp program (default: scp)")
+
+
+def _tell(options: argparse.Namespace, run_id: str, bundle: Path) -> int:
+    """Says where the bundle is."""
     if options.json:
         print(json.dumps({"run_id": run_id, "bundle": str(bundle)}))
     else:
@@ -129,16 +172,25 @@ def _add_machine_flags(parser: argparse.ArgumentParser, with_run_id: bool = True
     if with_run_id:
         parser.add_argument("--run-id", default="", help="default: tax-<UTC time>")
         parser.add_argument("--single-vm", action="store_true", help="one machine for client and proxy")
-    parser.add_argument("--location", default="hel1")
-    parser.add_argument("--client-type", default=DEFAULT_TYPE)
-    parser.add_argument("--proxy-type", default=DEFAULT_TYPE)
-    parser.add_argument("--image", default="debian-12")
+    add_kind_flags(parser)
+
+
+def add_kind_flags(parser: argparse.ArgumentParser) -> None:
+    """Which machines a run is given."""
+    parser.add_argument("--location", default="hel1", help="where machines stand (default: hel1)")
+    parser.add_argument(
+        "--client-type", default=DEFAULT_TYPE, help=f"type of the client's machine (default: {DEFAULT_TYPE})"
+    )
+    parser.add_argument(
+        "--proxy-type", default=DEFAULT_TYPE, help=f"type of the proxy's machine (default: {DEFAULT_TYPE})"
+    )
+    parser.add_argument("--image", default="debian-12", help="their operating system (default: debian-12)")
     parser.add_argument("--ssh-key-name", default="", help="name of an SSH key of the project")
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--run-id")
+    which.add_argument("--run-id", help="machines of this run")
     which.add_argument("--all-benchmark-vms", action="store_true", help="machines of every run of this benchmark")
 
 

@@ -20,13 +20,17 @@ from taxbench.client import ceiling
 from taxbench.client.connection import Body, ExchangeError, TimedConnection
 from taxbench.client.endpoint import Endpoint
 from taxbench.client.sigv4 import sign
+from taxbench.cloud import lifecycle
+from taxbench.cloud.lifecycle import CloudError
 from taxbench.commands import flags
+from taxbench.commands.cloud import add_kind_flags
 from taxbench.commands.run import add_endpoint_flags, remote_of
 from taxbench.guards import EXPECTED_SETTINGS
 from taxbench.machine import is_this_machine
 from taxbench.names import COMPRESSING_MODES, ENCRYPTING_MODES, MODES
 from taxbench.progress import Reporter
 from taxbench.records import Strict
+from taxbench.runner import UsageError
 from taxbench.servers.remote import Remote
 
 SKEW_S_MAX = 60.0
@@ -46,28 +50,41 @@ class Check(Strict):
 
 def add(commands: Any) -> None:
     parser = commands.add_parser("doctor", help="check an endpoint, its buckets, and this client")
-    add_endpoint_flags(parser)
-    parser.add_argument("--mode-bucket", action="append", default=[], metavar="MODE=BUCKET")
+    add_endpoint_flags(parser, required=False)
+    parser.add_argument(
+        "--mode-bucket", action="append", default=[], metavar="MODE=BUCKET", help=flags.MODE_BUCKET_HELP
+    )
     parser.add_argument("--modes", default="", help="comma-separated modes whose buckets are checked")
     parser.add_argument("--concurrency", default="1", help="connection counts to measure the client's ceiling at")
     parser.add_argument("--skip-ceiling", action="store_true", help="do not measure the client")
-    parser.add_argument("--timeout", type=float, default=30.0)
+    parser.add_argument("--timeout", type=float, default=30.0, help="seconds without progress before a request failed")
+    cloud = parser.add_argument_group("machines")
+    cloud.add_argument(
+        "--hcloud", action="store_true", help="check what `up` needs of Hetzner Cloud; without --endpoint, only that"
+    )
+    add_kind_flags(cloud)
     flags.add_json(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
+    if not options.endpoint and not options.hcloud:
+        raise UsageError("name what is to be checked: --endpoint, --hcloud, or both")
     reporter = Reporter(quiet=options.json)
     checks: list[Check] = []
-    remote = remote_of(options)
-    steps: list[tuple[str, Callable[[], Iterator[Check]]]] = [
-        ("endpoint", lambda: _endpoint(remote)),
-        ("admin and metrics", lambda: _metrics(remote)),
-        ("buckets", lambda: _buckets(options, remote)),
-        ("this machine", lambda: _machine(remote.endpoint)),
-    ]
-    if not options.skip_ceiling:
-        steps.append(("client ceiling", lambda: _ceiling(options)))
+    steps: list[tuple[str, Callable[[], Iterator[Check]]]] = []
+    if options.hcloud:
+        steps.append(("Hetzner Cloud", lambda: _hcloud(options)))
+    if options.endpoint:
+        remote = remote_of(options)
+        steps += [
+            ("endpoint", lambda: _endpoint(remote)),
+            ("admin and metrics", lambda: _metrics(remote)),
+            ("buckets", lambda: _buckets(options, remote)),
+            ("this machine", lambda: _machine(remote.endpoint)),
+        ]
+        if not options.skip_ceiling:
+            steps.append(("client ceiling", lambda: _ceiling(options)))
     with reporter.steps_bar("doctor", len(steps)) as bar:
         for name, step in steps:
             bar.advance(0, name)
@@ -82,6 +99,49 @@ def run(options: argparse.Namespace) -> int:
             table.add_row(marks[check.level], check.name, check.detail)
         Console().print(table)
     return 1 if any(check.level == "failed" for check in checks) else 0
+
+
+def _hcloud(options: argparse.Namespace) -> Iterator[Check]:
+    """What `up` needs: a token that the API takes, machines that are sold where they shall stand, a key to log in with.
+
+    And what is left of earlier runs, because it costs money.
+    """
+    name = "cloud token"
+    if not lifecycle.has_token():
+        yield Check(name=name, level="failed", detail=f"{lifecycle.TOKEN_ENVIRONMENT} is not set")
+        return
+    client = lifecycle.connect()
+    try:
+        running = lifecycle.status(client, None)
+    except CloudError as error:
+        yield Check(name=name, level="failed", detail=str(error))
+        return
+    yield Check(name=name, level="ok", detail="the API takes it")
+    request = lifecycle.Request(
+        run_id="doctor",
+        single_vm=False,
+        location=options.location,
+        client_type=options.client_type,
+        proxy_type=options.proxy_type,
+        image=options.image,
+        ssh_key_name=options.ssh_key_name,
+    )
+    try:
+        planned = lifecycle.priced(client, request)
+        cost = sum(server.eur_per_hour or 0 for server in planned)
+        types = ", ".join(f"{server.server_type} ({server.role})" for server in planned)
+        detail = f"{types} in {request.location}: {cost:.4f} EUR per hour"
+        yield Check(name="cloud machines", level="ok", detail=detail)
+    except CloudError as error:
+        yield Check(name="cloud machines", level="failed", detail=str(error))
+    try:
+        lifecycle.ssh_key(client, request.ssh_key_name)
+        yield Check(name="cloud SSH key", level="ok", detail=request.ssh_key_name)
+    except CloudError as error:
+        yield Check(name="cloud SSH key", level="failed", detail=str(error))
+    names = ", ".join(server.name for server in running)
+    left = f"{names}: they cost money; `taxbench down --all-benchmark-vms` deletes them" if running else "none"
+    yield Check(name="cloud leftovers", level="warning" if running else "ok", detail=left)
 
 
 def _endpoint(remote: Remote) -> Iterator[Check]:

@@ -19,6 +19,7 @@ from taxbench.runner import Study, UsageError, execute
 from taxbench.servers.deltaweir import BucketSettings, Deltaweir, find_binary, mode_buckets
 from taxbench.servers.fileserver import FileServer
 from taxbench.servers.nginx import Nginx, find_nginx
+from taxbench.servers.rclone import Rclone, find_rclone
 from taxbench.servers.remote import Remote
 from taxbench.servers.target import Target
 from taxbench.servers.versitygw import Versitygw, find_versitygw
@@ -28,6 +29,7 @@ from taxbench.studies.bench import StudyBench
 STUDIES = ("level_sweep", "adaptive", "codec_table", "small_files", "memory")
 DIRECT_SYNC = "direct_sync"
 VERSITYGW = "versitygw"
+RCLONE = "rclone"
 
 
 def add(commands: Any) -> None:
@@ -48,10 +50,11 @@ def add(commands: Any) -> None:
     )
     group.add_argument("--direct", choices=("auto", "nginx", "fileserver"), default="auto", help="what `direct` is")
     group.add_argument("--versitygw", default="", help="versitygw binary (default: .tools/bin, else the PATH)")
+    group.add_argument("--rclone", default="", help="rclone binary, 1.65 or later (default: .tools/bin, else the PATH)")
     group.add_argument(
         "--comparators",
         default="auto",
-        help="auto, none, or a list of versitygw, direct_sync (a file server that syncs)",
+        help="auto, none, or a list of versitygw, rclone, direct_sync (a file server that syncs); auto: versitygw",
     )
     group.add_argument(
         "--compare-endpoint",
@@ -91,11 +94,13 @@ def _comparators(options: argparse.Namespace) -> list[str]:
     if options.comparators == "auto":
         return [VERSITYGW] if find_versitygw(options.versitygw) else []
     names = [n.strip() for n in options.comparators.split(",") if n.strip()]
-    unknown = set(names) - {VERSITYGW, DIRECT_SYNC}
+    unknown = set(names) - {VERSITYGW, RCLONE, DIRECT_SYNC}
     if unknown:
         raise UsageError(f"unknown comparators: {', '.join(sorted(unknown))}")
     if VERSITYGW in names and not find_versitygw(options.versitygw):
         raise UsageError("versitygw was asked for and is not installed")
+    if RCLONE in names and not find_rclone(options.rclone):
+        raise UsageError("rclone was asked for, and none that serves S3 (1.65 or later) is installed")
     return names
 
 
@@ -126,6 +131,8 @@ def _target(options: argparse.Namespace, binary: Path, endpoints: dict[str, str]
         return Nginx(nginx, place, options.timeout) if nginx else FileServer(place, timeout_s=options.timeout)
     if mode == VERSITYGW:
         return Versitygw(find_versitygw(options.versitygw), place, flags.payload_hash_of(options), options.timeout)
+    if mode == RCLONE:
+        return Rclone(find_rclone(options.rclone), place, flags.payload_hash_of(options), options.timeout)
     if mode not in MODES:
         raise UsageError(f"unknown mode {mode!r}")
     names = {flags.bucket_of(options, m): settings for m, settings in zip(MODES, mode_buckets().values(), strict=True)}

@@ -20,11 +20,12 @@ from taxbench.servers.remote import Remote
 from taxbench.servers.target import Target
 
 
-def add_endpoint_flags(parser: argparse.ArgumentParser) -> None:
+def add_endpoint_flags(parser: argparse.ArgumentParser, required: bool = True) -> None:
     """How to reach what is measured. Credentials come from the environment, never from a flag."""
     group = parser.add_argument_group("endpoint")
-    group.add_argument("--endpoint", "--proxy-endpoint", dest="endpoint", required=True, help="URL of the S3 endpoint")
-    group.add_argument("--region", default="us-east-1")
+    names, told = ("--endpoint", "--proxy-endpoint"), "URL of the S3 endpoint"
+    group.add_argument(*names, dest="endpoint", required=required, default="", help=told)
+    group.add_argument("--region", default="us-east-1", help="region that requests are signed for (default: us-east-1)")
     group.add_argument("--admin-url", default="", help="URL of the admin listener: accounting, settling, cache drop")
     group.add_argument("--metrics-url", default="", help="default: /metrics of the admin listener")
     group.add_argument("--health-url", default="", help="URL that answers 200 when the server is ready")

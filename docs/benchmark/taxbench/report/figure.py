@@ -24,6 +24,7 @@ PALETTE: dict[str, str] = {
     "encryption": "#d2691e",
     "compression_encryption": "#8257e5",
     "versitygw": "#b08900",
+    "rclone": "#3f79ad",
     "direct_sync": "#c2417c",
 }
 OTHERS = ("#3aa6b9", "#6b7f2a", "#a0522d", "#5b5f97")

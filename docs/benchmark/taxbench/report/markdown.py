@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from taxbench.names import mode_title
+from taxbench.report.bottom_line import bottom_line
 from taxbench.report.numbers import DASH, significant, size, with_interval
 from taxbench.summary import Headline, Summary
 
@@ -55,6 +56,9 @@ def _lines(summary: Summary) -> Iterator[str]:
         f"kernel {environment.machine.kernel}."
     )
     yield ""
+    if conclusion := bottom_line(summary):
+        yield f"**Bottom line.** {conclusion}"
+        yield ""
     for row in summary.headline:
         if row.verdict:
             yield f"- {row.verdict}"

@@ -14,6 +14,7 @@ from plotly.offline import get_plotlyjs
 from taxbench.bundle import Bundle
 from taxbench.names import MODES, PASSTHROUGH, mode_title
 from taxbench.report import numbers
+from taxbench.report.bottom_line import bottom_line
 from taxbench.report.charts import all_charts
 from taxbench.report.figure import Chart, colour
 from taxbench.statistics import Interval
@@ -73,6 +74,7 @@ def render(bundle: Bundle, summary: Summary) -> str:
         codec_table=_study(bundle, "codec_table", CodecTable),
         small_files=_study(bundle, "small_files", SmallFiles),
         durability=durability(summary),
+        bottom_line=bottom_line(summary),
         verdicts=[row.verdict for row in summary.headline if row.verdict],
         single_machine=any(f.code == "single-machine" for f in summary.findings),
     )

@@ -3,83 +3,31 @@
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from taxbench.client.endpoint import Endpoint, PayloadHash
-from taxbench.servers.deltaweir import REPOSITORY
-from taxbench.servers.target import LocalProcess, Target, await_port, free_port
+from taxbench.servers.gateway import Gateway, find_tool
 
 
 def find_versitygw(given: str = "") -> str:
-    """The versitygw command: the one given, the repository's tools, the PATH, or an empty string."""
-    tool = REPOSITORY / ".tools/bin/versitygw"
-    return given or (str(tool) if tool.is_file() else shutil.which("versitygw") or "")
+    """The versitygw command, or an empty string."""
+    return find_tool("versitygw", given)
 
 
 @dataclass
-class Versitygw(Target):
-    """versitygw's posix backend on loopback. It does not sync what it stores; the report says so."""
+class Versitygw(Gateway):
+    """versitygw's posix backend."""
 
-    command: str
-    data_dir: Path
-    payload_hash: PayloadHash = "precomputed"
-    timeout_s: float = 120.0
     name: str = "versitygw"
-    _process: LocalProcess | None = field(default=None, init=False)
 
-    def __post_init__(self) -> None:
-        self.data_dir = self.data_dir.resolve()
-        self.features = frozenset({"list", "multipart", "restart"})
-        self._port = free_port()
-        self.endpoint = Endpoint(
-            f"http://127.0.0.1:{self._port}",
-            "bench",
-            secrets.token_hex(16),
-            "us-east-1",
-            "sigv4",
-            self.payload_hash,
-            self.timeout_s,
-        )
-
-    def start(self) -> None:
-        (self.data_dir / "files").mkdir(parents=True, exist_ok=True)
+    def arguments(self) -> list[str]:
         metadata = [] if _has_extended_attributes(self.data_dir) else ["--sidecar", str(self.data_dir / "sidecar")]
         if metadata:
             (self.data_dir / "sidecar").mkdir(exist_ok=True)
-        arguments = [
-            self.command,
-            "--port",
-            f"127.0.0.1:{self._port}",
-            "--access",
-            self.endpoint.access_key_id,
-            "--secret",
-            self.endpoint.secret_access_key,
-            "--region",
-            self.endpoint.region,
-            "--quiet",
-            "--keep-alive",
-            "posix",
-            *metadata,
-            str(self.data_dir / "files"),
-        ]
-        self._process = LocalProcess(arguments, self.data_dir / "server.log")
-        self._process.spawn()
-        await_port("127.0.0.1", self._port, self._process)
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self.kills += self._process.terminate()
-            self._process = None
-
-    def process_ids(self) -> list[int]:
-        return self._process.pids() if self._process else []
-
-    def blob_roots(self) -> list[Path]:
-        return [self.data_dir / "files"]
+        keys = ["--access", self.endpoint.access_key_id, "--secret", self.endpoint.secret_access_key]
+        served = ["--port", self.address, *keys, "--region", self.endpoint.region, "--quiet", "--keep-alive"]
+        return [self.command, *served, "posix", *metadata, str(self.files)]
 
     def facts(self) -> dict[str, str]:
         done = subprocess.run([self.command, "--version"], capture_output=True, text=True, timeout=20, check=False)

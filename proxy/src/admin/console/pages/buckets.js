@@ -1,6 +1,7 @@
 // Buckets: their figures and settings, what their rules would remove, and who may do what.
 import { get } from "../api.js";
 import { button, bytes, confirmed, count, date, facts, field, form, h, input, link, ratio, say, table } from "../dom.js";
+import { preview } from "../estimate.js";
 import { quota } from "../quota.js";
 import * as s3 from "../s3.js";
 import { tester } from "../tester.js";
@@ -135,6 +136,7 @@ export async function page({ bucket: wanted }, show) {
       chosen && [
         h("h2", {}, `${words.settings}: ${chosen.name}`),
         facts(Object.entries(chosen.settings).map(([name, value]) => [name, shown(value)])),
+        preview(chosen.name, chosen.settings.compression),
         await quota({ bucket: chosen.name }),
         await documents(chosen.name, show),
         dryRun(chosen.name),

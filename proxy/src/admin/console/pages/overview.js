@@ -7,6 +7,27 @@ import { words } from "../words.js";
 const card = (title, big, ...more) => h("section", { class: "card" }, h("h2", {}, title), h("p", { class: "big" }, big), more);
 const soft = (...text) => h("p", { class: "soft" }, ...text);
 
+/** When disks will be full if the store grows as it did. */
+function forecast({ since_ms: since, counts, bytes_per_day: growth, disks }) {
+  const told = words.forecast;
+  if (growth === null) return card(told.title, told.unknown, soft(told.short));
+  return card(
+    told.title,
+    growth > 0 ? told.growth(bytes(growth)) : told.steady,
+    disks.map((disk) => soft(disk.full_ms ? told.full(disk.place, date(disk.full_ms).slice(0, 10)) : told.never(disk.place))),
+    soft(told.method(count(counts), date(since))),
+  );
+}
+
+function replicas(all) {
+  const rows = all.map(({ epoch, silent_ms, alive }) => [
+    String(epoch),
+    words.seconds((silent_ms / 1000).toFixed(0)),
+    h("span", { class: alive ? "good" : "bad" }, alive ? words.alive : words.gone),
+  ]);
+  return [h("h2", {}, words.replicas), table(words.replicas, [[words.replica, "number"], [words.silent, "number"], [words.state]], rows)];
+}
+
 function cards(overview) {
   const { totals, health } = overview;
   const all = totals.logical_bytes + totals.noncurrent_bytes;
@@ -40,6 +61,7 @@ function cards(overview) {
       soft(overview.shared ? words.figures.shared : words.figures.alone),
       soft(words.figures.version(overview.version, overview.commit)),
     ),
+    forecast(overview.forecast),
   );
 }
 
@@ -86,6 +108,7 @@ export async function page() {
         : soft(words.noBuckets),
       h("h2", {}, words.backends),
       table(words.backends, [[words.backend], [words.stored, number]], overview.backends.map((one) => [one.name, bytes(one.stored_bytes)])),
+      overview.shared && replicas(overview.replicas),
       disks.length > 0 && h("h2", {}, words.disks),
       disks.length > 0 && table(words.disks, [[words.disk], [words.size, number], [words.free, number]], disks),
     ],

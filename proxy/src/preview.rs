@@ -1,0 +1,256 @@
+//! What the objects of a bucket would take under other settings: an estimate with a bucket of this
+//! store as its source.
+//!
+//! Only its first keys are looked at, so that asking costs the same however many there are.
+
+use crate::{
+    engine::{
+        BucketHandle, BucketSettings, Compression, EffortSetting, Encryption, Engine, EngineError, Facts,
+        make_private_dir,
+    },
+    estimate::{Estimate, EstimateOptions, Prediction, PriceTable, Sample, estimate},
+};
+use async_trait::async_trait;
+use catalog::{ListEntry, ListQuery, Version};
+use futures::{
+    StreamExt, TryStreamExt,
+    stream::{self, BoxStream},
+};
+use serde::Serialize;
+use std::{
+    io,
+    ops::Range,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+use storage_backends::{BackendError, ErrorKind, PlainEntry, PlainObject, PlainRead, PlainRemoval, PlainStore, Result};
+use tempfile::TempDir;
+
+/// The directory of temporary stores, below the data directory.
+pub const PREVIEW_DIRECTORY: &str = "preview";
+/// Keys that a preview looks at.
+pub const KEYS_MAX: u64 = 20_000;
+/// Keys that are read from the catalog at a time.
+const PAGE_KEYS: usize = 1000;
+/// For whom memory is taken.
+const PARTY: &str = "preview";
+
+/// What would be stored, and how.
+pub struct PreviewOptions {
+    /// Only keys that start with this.
+    pub prefix: String,
+    /// Reduction; `None`: as the bucket has it.
+    pub compression: Option<Compression>,
+    /// Effort; `None`: as the bucket has it.
+    pub effort: Option<EffortSetting>,
+    /// Bytes that may be read, about.
+    pub sample_bytes: u64,
+    /// Where the choice of the sample begins.
+    pub seed: u64,
+}
+
+/// What a bucket's objects would take under other settings.
+#[derive(Debug, Serialize)]
+pub struct Preview {
+    /// The bucket.
+    pub bucket: String,
+    /// Only keys that start with this were looked at.
+    pub prefix: String,
+    /// The settings that were tried.
+    pub compression: Compression,
+    /// As there. `auto` is tried as `balanced`.
+    pub effort: EffortSetting,
+    /// Objects that were looked at: the first ones of the prefix.
+    pub objects: u64,
+    /// Whether there are more.
+    pub more: bool,
+    /// Their bytes.
+    pub logical_bytes: u64,
+    /// What they take now, as each was stored.
+    pub stored_now_bytes: u64,
+    /// What they would take.
+    pub stored_bytes: Prediction,
+    /// CPU seconds of this process for a gigabyte of the sample. Whatever else it did meanwhile
+    /// counts too, so it is no less than what it costs.
+    pub cpu_s_per_gb: f64,
+    /// What was read.
+    pub sample: Sample,
+}
+
+/// Tries other settings on a bucket's objects, in a temporary store below `work`; `None` when there
+/// is no such bucket. Content of an encrypted bucket is encrypted there too, under a key that ends
+/// with it.
+///
+/// # Errors
+/// [`EngineError`] when the catalog or the temporary store fail.
+pub async fn preview(
+    engine: Arc<Engine>,
+    bucket: &str,
+    work: &Path,
+    options: PreviewOptions,
+) -> std::result::Result<Option<Preview>, EngineError> {
+    let Some(handle) = engine.buckets.bucket(bucket).await? else { return Ok(None) };
+    let PreviewOptions { prefix, compression, effort, sample_bytes, seed } = options;
+    let settings = BucketSettings {
+        compression: compression.unwrap_or(handle.settings.compression),
+        effort: effort.unwrap_or(handle.settings.effort),
+        encryption: if handle.is_sealed() { Encryption::Aes256 } else { Encryption::Off },
+        ..handle.settings.clone()
+    };
+    let (compression, effort) = (settings.compression, settings.effort);
+    let directory = room(work)?;
+    let looked = Arc::new(Looked::default());
+    let source = OwnBucket { engine, bucket: handle.acting_for(PARTY), looked: looked.clone() };
+    let options = EstimateOptions { prefix: prefix.clone(), sample_bytes, seed, settings };
+    let found = estimate(Arc::new(source), directory.path(), options, &PriceTable::load(None)?, |_, _| ()).await?;
+    let Estimate { objects, logical_bytes, sample, stored_bytes, cpu_seconds, .. } = found;
+    #[expect(clippy::cast_precision_loss, reason = "a share of bytes")]
+    let cpu_s_per_gb = if logical_bytes == 0 { 0.0 } else { cpu_seconds * 1e9 / logical_bytes as f64 };
+    Ok(Some(Preview {
+        bucket: bucket.to_owned(),
+        prefix,
+        compression,
+        effort,
+        objects,
+        more: looked.more.load(Ordering::Relaxed),
+        logical_bytes,
+        stored_now_bytes: looked.stored_bytes.load(Ordering::Relaxed),
+        stored_bytes,
+        cpu_s_per_gb,
+        sample,
+    }))
+}
+
+/// A directory for a temporary store. Clears away what a process left that was killed in between.
+fn room(work: &Path) -> std::result::Result<TempDir, EngineError> {
+    let failed = |error: io::Error| EngineError::Other(format!("{}: {error}", work.display()));
+    match std::fs::remove_dir_all(work) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => make_private_dir(work)?,
+    }
+    tempfile::tempdir_in(work).map_err(failed)
+}
+
+/// What a listing came across.
+#[derive(Default)]
+struct Looked {
+    stored_bytes: AtomicU64,
+    more: AtomicBool,
+}
+
+/// The current versions of a bucket, as a store of plain objects.
+struct OwnBucket {
+    engine: Arc<Engine>,
+    bucket: BucketHandle,
+    looked: Arc<Looked>,
+}
+
+/// How a listing goes on.
+struct Listing {
+    engine: Arc<Engine>,
+    bucket: BucketHandle,
+    looked: Arc<Looked>,
+    query: ListQuery,
+    left: u64,
+}
+
+impl Listing {
+    /// The next page; `None` at the end.
+    async fn page(mut self) -> Result<Option<(Vec<PlainEntry>, Option<Self>)>> {
+        self.query.limit = usize::try_from(self.left).unwrap_or(PAGE_KEYS).min(PAGE_KEYS);
+        let page = self.engine.catalog().list(&self.query).await.map_err(EngineError::from).map_err(backend_error)?;
+        let mut entries = Vec::with_capacity(page.entries.len());
+        for entry in page.entries {
+            let ListEntry::Key(version) = entry else { continue };
+            self.left -= 1;
+            let facts = self.engine.read.open_facts(&self.bucket, &version).map_err(backend_error)?;
+            // What its client encrypted resembles nothing, and is stored as it is however the bucket is set.
+            if facts.encryption.is_none() {
+                self.looked.stored_bytes.fetch_add(facts.storage.stored_bytes, Ordering::Relaxed);
+                entries.push(PlainEntry { key: version.key, len: version.size, etag: Some(facts.etag) });
+            }
+        }
+        let next = match page.next {
+            None => None,
+            Some(_) if self.left == 0 => {
+                self.looked.more.store(true, Ordering::Relaxed);
+                None
+            }
+            after => {
+                self.query.after = after;
+                Some(self)
+            }
+        };
+        Ok(Some((entries, next)))
+    }
+}
+
+impl OwnBucket {
+    /// What tells this content from any other under its key.
+    fn etag(version: &Version) -> String {
+        version.id.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn object(version: &Version, facts: Facts) -> PlainObject {
+        PlainObject { len: version.size, etag: Self::etag(version), headers: facts.headers, ..PlainObject::default() }
+    }
+}
+
+#[async_trait]
+impl PlainStore for OwnBucket {
+    fn list(&self, prefix: &str, after: Option<&str>) -> BoxStream<'static, Result<PlainEntry>> {
+        let query = ListQuery {
+            bucket: self.bucket.row.id,
+            prefix: prefix.to_owned(),
+            delimiter: None,
+            after: after.map(str::to_owned),
+            limit: PAGE_KEYS,
+        };
+        let (engine, bucket, looked) = (self.engine.clone(), self.bucket.clone(), self.looked.clone());
+        let first = Listing { engine, bucket, looked, query, left: KEYS_MAX };
+        let pages = stream::try_unfold(Some(first), |listing| async {
+            match listing {
+                None => Ok(None),
+                Some(listing) => listing.page().await,
+            }
+        });
+        pages.map_ok(|entries| stream::iter(entries.into_iter().map(Ok))).try_flatten().boxed()
+    }
+
+    async fn head(&self, key: &str) -> Result<Option<PlainObject>> {
+        let found = self.engine.read.head(&self.bucket, key).await.map_err(backend_error)?;
+        Ok(found.map(|found| Self::object(&found.version, found.facts)))
+    }
+
+    async fn read(&self, key: &str, etag: &str, range: Range<u64>) -> Result<PlainRead> {
+        let object = self.engine.read.open_object(&self.bucket, key).await.map_err(backend_error)?;
+        let Some(object) = object else { return Ok(PlainRead::Absent) };
+        if Self::etag(&object.info.version) != etag {
+            return Ok(PlainRead::Changed);
+        }
+        let content = self.engine.read.read(&object, range);
+        // The object stays open, and its blobs stay, for as long as somebody reads.
+        let kept = content.map(move |piece| {
+            let _ = &object;
+            piece.map_err(backend_error)
+        });
+        Ok(PlainRead::Bytes(kept.boxed()))
+    }
+
+    async fn remove(&self, _key: &str, _etag: &str) -> Result<PlainRemoval> {
+        Err(BackendError::new(ErrorKind::Denied, "a preview removes nothing"))
+    }
+}
+
+/// What is wrong with one object leaves it out of the sample; what is wrong with the store ends it.
+fn backend_error(error: EngineError) -> BackendError {
+    let kind = match &error {
+        EngineError::Integrity(_) | EngineError::Original(_) => ErrorKind::Body,
+        EngineError::Busy(_) | EngineError::Unavailable(_) => ErrorKind::Transient,
+        _ => ErrorKind::Other,
+    };
+    BackendError::new(kind, error.to_string())
+}
