@@ -19,8 +19,8 @@ pub use money::{PriceTable, Prices};
 
 use crate::{
     engine::{
-        BucketHandle, BucketSettings, ContentDigest, Destination, Encryption, Engine, EngineConfig, EngineError, Metrics,
-        StoreError, VersionFacts,
+        BucketHandle, BucketSettings, ContentDigest, Destination, Encryption, Engine, EngineConfig, EngineError,
+        Metrics, StoreError, VersionFacts,
     },
     stores::{StoresConfig, open_engine},
 };

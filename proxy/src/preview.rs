@@ -5,7 +5,7 @@
 
 use crate::{
     engine::{
-        BucketHandle, BucketSettings, Compression, EffortSetting, Encryption, Engine, EngineError, Facts,
+        BucketHandle, BucketSettings, Compression, EffortSetting, Encryption, Engine, EngineError, VersionFacts,
         make_private_dir,
     },
     estimate::{Estimate, EstimateOptions, Prediction, PriceTable, Sample, estimate},
@@ -194,7 +194,7 @@ impl OwnBucket {
         version.id.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    fn object(version: &Version, facts: Facts) -> PlainObject {
+    fn object(version: &Version, facts: VersionFacts) -> PlainObject {
         PlainObject { len: version.size, etag: Self::etag(version), headers: facts.headers, ..PlainObject::default() }
     }
 }

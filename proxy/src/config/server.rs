@@ -1,7 +1,13 @@
 //! The listeners' part of the configuration: what may be reached from where, and what it then
 //! needs.
 
-use super::{error::ConfigError, file::ClientCerts, modes::Holds, reader::Reader, values::SecretText};
+use super::{
+    error::ConfigError,
+    file::{ClientCerts, Limits},
+    modes::Holds,
+    reader::Reader,
+    values::SecretText,
+};
 use crate::{auth::admin_token, peers::TrustedProxies};
 use s3_wire::Domains;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -126,18 +132,7 @@ impl Reader<'_> {
         self.check_admin_listener(admin_listen, admin_token.is_some(), tls.is_some())?;
         let failures_per_second = NonZeroU32::new(self.file.limits.auth_failures_per_second)
             .ok_or_else(|| ConfigError::at("limits.auth_failures_per_second", "expected at least 1"))?;
-        let limits = &self.file.limits;
-        for (key, value) in [
-            ("connections_max", limits.connections_max),
-            ("connections_per_peer_max", limits.connections_per_peer_max.unwrap_or(1)),
-            ("requests_max", limits.requests_max),
-            ("requests_per_user_max", limits.requests_per_user_max),
-            ("uploads_per_user_max", limits.uploads_per_user_max),
-        ] {
-            if !(1..=1_000_000).contains(&value) {
-                return Err(ConfigError::at(&format!("limits.{key}"), "expected 1 to 1000000"));
-            }
-        }
+        let limits = self.checked_limits()?;
         for (key, value) in [("head_timeout", server.head_timeout), ("stall_timeout", server.stall_timeout)] {
             if value.0 < Duration::from_secs(1) {
                 return Err(ConfigError::at(&format!("server.{key}"), "expected at least \"1s\""));
@@ -174,6 +169,23 @@ impl Reader<'_> {
             download_bytes_per_second_min: limits.download_bytes_per_second_min.0,
             failures_per_second,
         })
+    }
+
+    /// Limits that are numbers of things.
+    fn checked_limits(&self) -> Result<&Limits, ConfigError> {
+        let limits = &self.file.limits;
+        for (key, value) in [
+            ("connections_max", limits.connections_max),
+            ("connections_per_peer_max", limits.connections_per_peer_max.unwrap_or(1)),
+            ("requests_max", limits.requests_max),
+            ("requests_per_user_max", limits.requests_per_user_max),
+            ("uploads_per_user_max", limits.uploads_per_user_max),
+        ] {
+            if !(1..=1_000_000).contains(&value) {
+                return Err(ConfigError::at(&format!("limits.{key}"), "expected 1 to 1000000"));
+            }
+        }
+        Ok(limits)
     }
 
     /// Refuses an admin listener that others can reach without a token, or that would show them the
