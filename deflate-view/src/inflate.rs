@@ -12,10 +12,16 @@ use crate::parse::{Block, Header, Kind, LengthRun, Match, Parse};
 
 /// Bytes behind the room that a step may write over.
 const SLACK: usize = MATCH_LEN_MAX + 32;
+/// Bytes of plain text that room is made for at once: what it is filled with first is written for
+/// nothing, and many streams have fewer.
+const ROOM_LEN: usize = 64 << 10;
 /// A step takes at most 48 bits; a piece of input shorter than this is read through a padded copy.
 const TAIL_LEN: usize = 32;
-/// Matches up to this far back are copied byte by byte.
+/// Bytes of a match that are copied at once; where it reaches less far back, half as many.
 const CHUNK: usize = 16;
+const HALF_CHUNK: usize = 8;
+/// The least multiple of a distance that is no less than half a chunk.
+const REPEATED: [usize; CHUNK] = [8, 8, 8, 9, 8, 10, 12, 14, 8, 9, 10, 11, 12, 13, 14, 15];
 
 /// A run of a stream's bytes.
 #[derive(Clone, Copy, Debug)]
@@ -109,41 +115,54 @@ impl Inflater {
         input: Input<'_>,
         out: &mut Vec<u8>,
         len_wanted: usize,
+        parse: Option<&mut Parse>,
+    ) -> Result<Stopped, Malformed> {
+        let mut text = Text { len: out.len(), bytes: out };
+        let stopped = self.run_on(input, &mut text, len_wanted, parse);
+        text.bytes.truncate(text.len);
+        stopped
+    }
+
+    fn run_on(
+        &mut self,
+        input: Input<'_>,
+        text: &mut Text<'_>,
+        len_wanted: usize,
         mut parse: Option<&mut Parse>,
     ) -> Result<Stopped, Malformed> {
         loop {
             match self.phase {
                 Phase::Done => return Ok(Stopped::Done),
-                _ if out.len() >= len_wanted => return Ok(Stopped::Full),
+                _ if text.len >= len_wanted => return Ok(Stopped::Full),
                 Phase::Header => {
-                    if !self.header(input, out.len(), parse.as_deref_mut())? {
+                    if !self.header(input, text.len, parse.as_deref_mut())? {
                         return starved(input);
                     }
                 }
                 Phase::Stored { left } => {
                     let from = (self.bit / 8 - input.at) as usize;
                     let rest = input.bytes.get(from..).unwrap_or_default();
-                    let taken = rest.len().min(left as usize).min(len_wanted - out.len());
-                    out.extend_from_slice(&rest[..taken]);
+                    let taken = rest.len().min(left as usize).min(len_wanted - text.len);
+                    text.append(&rest[..taken]);
                     self.bit += taken as u64 * 8;
                     let left = left - taken as u32;
                     self.phase = Phase::Stored { left };
                     if left == 0 {
-                        self.end_block(out.len(), parse.as_deref_mut());
+                        self.end_block(text.len, parse.as_deref_mut());
                     } else if taken == rest.len() {
                         return starved(input);
                     }
                 }
                 Phase::Steps => {
                     let ended = match parse.as_deref_mut() {
-                        Some(parse) => self.steps::<true>(input, out, len_wanted, &mut parse.matches)?,
-                        None => self.steps::<false>(input, out, len_wanted, &mut Vec::new())?,
+                        Some(parse) => self.steps::<true>(input, text, len_wanted, &mut parse.matches)?,
+                        None => self.steps::<false>(input, text, len_wanted, &mut Vec::new())?,
                     };
                     match ended {
-                        Some(Stopped::Done) => self.end_block(out.len(), parse.as_deref_mut()),
+                        Some(Stopped::Done) => self.end_block(text.len, parse.as_deref_mut()),
                         Some(stopped) => {
                             if let Some(parse) = parse {
-                                note_progress(parse, out.len());
+                                note_progress(parse, text.len);
                             }
                             return if stopped == Stopped::Starved { starved(input) } else { Ok(stopped) };
                         }
@@ -152,7 +171,7 @@ impl Inflater {
                 }
             }
             if let Some(parse) = parse.as_deref_mut() {
-                note_progress(parse, out.len());
+                note_progress(parse, text.len);
             }
         }
     }
@@ -204,27 +223,28 @@ impl Inflater {
     fn steps<const KEEP: bool>(
         &mut self,
         input: Input<'_>,
-        out: &mut Vec<u8>,
+        text: &mut Text<'_>,
         len_wanted: usize,
         matches: &mut Vec<Match>,
     ) -> Result<Option<Stopped>, Malformed> {
         let from = (self.bit / 8).checked_sub(input.at).ok_or(Malformed("input from behind"))? as usize;
         let rest = input.bytes.get(from..).unwrap_or_default();
         let shift = (self.bit % 8) as u32;
-        let mut at = out.len();
-        out.resize(len_wanted + SLACK, 0);
-        let mut place = Place { at, bits: 0 };
+        let room = text.room_for(len_wanted);
+        let out = text.bytes.as_mut_slice();
+        let mut place = Place { at: text.len, bits: 0 };
         let ended = if rest.len() > TAIL_LEN {
-            self.step_loop::<KEEP, false>(rest, shift, rest.len() * 8, out, len_wanted, matches, &mut place)
+            self.step_loop::<KEEP, false>(rest, shift, rest.len() * 8, out, room, matches, &mut place)
         } else {
             let mut padded = [0; TAIL_LEN + 16];
             padded[..rest.len()].copy_from_slice(rest);
-            self.step_loop::<KEEP, true>(&padded, shift, rest.len() * 8, out, len_wanted, matches, &mut place)
+            self.step_loop::<KEEP, true>(&padded, shift, rest.len() * 8, out, room, matches, &mut place)
         };
-        at = place.at;
-        out.truncate(at);
+        text.len = place.at;
         self.bit += place.bits as u64;
         Ok(match ended? {
+            // There is room for more.
+            Some(Stopped::Full) if text.len < len_wanted => None,
             // A long piece is left some bytes before its end; these are read through the padded
             // copy.
             Some(Stopped::Starved) if rest.len() > TAIL_LEN => None,
@@ -256,95 +276,123 @@ impl Inflater {
             count = 56 - shift;
             held &= (1 << count) - 1;
         }
+        // Nothing of this overflows: at least 56 bits are held before a step, which takes 48.
+        let bits_read = |read: usize, count: u32| read.wrapping_mul(8).wrapping_sub(count as usize);
         let stopped = loop {
-            // Bits before this step, and the place to come back to when it is not all there.
-            let before = (read * 8).wrapping_sub(count as usize);
-            place.at = at;
-            place.bits = before.wrapping_sub(shift as usize);
-            if at >= len_wanted {
-                break Stopped::Full;
+            let before = bits_read(read, count);
+            if TAIL {
+                // The place to come back to when the step is not all there.
+                place.at = at;
+                place.bits = before.wrapping_sub(shift as usize);
             }
-            let Some(word) = bytes.get(read..read + 8).and_then(<[u8]>::first_chunk::<8>) else {
-                break Stopped::Starved;
+            if at >= len_wanted {
+                break Some(Stopped::Full);
+            }
+            let Some(word) = bytes.get(read..).and_then(<[u8]>::first_chunk::<8>) else {
+                break Some(Stopped::Starved);
             };
-            held |= u64::from_le_bytes(*word) << count;
-            read += (63 - count as usize) >> 3;
+            held |= u64::from_le_bytes(*word).wrapping_shl(count);
+            read = read.wrapping_add((63u32.wrapping_sub(count) >> 3) as usize);
             count |= 56;
             let mut entry = lookups.litlen(held);
             if entry.is_literal() {
                 if TAIL {
                     if before + entry.bits() as usize > bits_given {
-                        break Stopped::Starved;
+                        break Some(Stopped::Starved);
                     }
                     out[at] = entry.value() as u8;
                     at += 1;
                     held >>= entry.bits();
-                    count -= entry.bits();
+                    count = count.wrapping_sub(entry.bits());
                     continue;
                 }
+                let Some(places) = out.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<4>) else {
+                    return place.failed(at, before.wrapping_sub(shift as usize), "a text without room");
+                };
                 // Three codes of 15 bits are held for sure.
-                for _ in 0..2 {
-                    out[at] = entry.value() as u8;
-                    at += 1;
+                for place in &mut places[..3] {
+                    *place = entry.value() as u8;
+                    at = at.wrapping_add(1);
                     held >>= entry.bits();
-                    count -= entry.bits();
+                    count = count.wrapping_sub(entry.bits());
                     entry = lookups.litlen(held);
                     if !entry.is_literal() {
                         break;
                     }
                 }
-                if entry.is_literal() {
-                    out[at] = entry.value() as u8;
-                    at += 1;
-                    held >>= entry.bits();
-                    count -= entry.bits();
-                }
                 continue;
             }
             held >>= entry.bits();
-            count -= entry.bits();
+            count = count.wrapping_sub(entry.bits());
             if !entry.is_value() {
                 if !entry.is_end() {
                     // Zeros behind the input's end may look like anything.
                     if TAIL && before + 48 > bits_given {
-                        break Stopped::Starved;
+                        break Some(Stopped::Starved);
                     }
-                    return Err(Malformed("a code without a meaning"));
+                    return place.failed(at, before.wrapping_sub(shift as usize), "a code without a meaning");
                 }
-                let after = (read * 8).wrapping_sub(count as usize);
+                let after = bits_read(read, count);
                 if TAIL && after > bits_given {
-                    break Stopped::Starved;
+                    break Some(Stopped::Starved);
                 }
                 place.bits = after.wrapping_sub(shift as usize);
-                break Stopped::Done;
+                break Some(Stopped::Done);
             }
             let extra = (held & ((1 << entry.extra()) - 1)) as u32;
-            let len = (entry.value() + extra) as usize;
+            let len = entry.value().wrapping_add(extra) as usize;
             held >>= entry.extra();
-            count -= entry.extra();
+            count = count.wrapping_sub(entry.extra());
             let is_long_way_round = len == MATCH_LEN_MAX && entry.extra() > 0;
             let entry = lookups.distance(held);
             held >>= entry.bits();
-            count -= entry.bits();
-            let distance = (entry.value() as u64 + (held & ((1 << entry.extra()) - 1))) as usize;
+            count = count.wrapping_sub(entry.bits());
+            let distance = (entry.value() as usize).wrapping_add((held & ((1 << entry.extra()) - 1)) as usize);
             held >>= entry.extra();
-            count -= entry.extra();
-            if TAIL && (read * 8).wrapping_sub(count as usize) > bits_given {
-                break Stopped::Starved;
+            count = count.wrapping_sub(entry.extra());
+            if TAIL && bits_read(read, count) > bits_given {
+                break Some(Stopped::Starved);
             }
             if !entry.is_value() || distance > at || is_long_way_round {
                 if TAIL && before + 48 > bits_given {
-                    break Stopped::Starved;
+                    break Some(Stopped::Starved);
                 }
-                return Err(Malformed("a match of what is not there"));
+                return place.failed(at, before.wrapping_sub(shift as usize), "a match of what is not there");
             }
             copy_match(out, at, distance, len);
             if KEEP {
                 matches.push(Match::new(at as u32, len as u16, distance as u32));
             }
-            at += len;
+            at = at.wrapping_add(len);
         };
-        Ok(Some(stopped))
+        if !TAIL {
+            place.at = at;
+            place.bits = bits_read(read, count).wrapping_sub(shift as usize);
+        }
+        Ok(stopped)
+    }
+}
+
+/// Plain text that grows: behind its end is room.
+struct Text<'a> {
+    bytes: &'a mut Vec<u8>,
+    len: usize,
+}
+
+impl Text<'_> {
+    /// Up to where there is room now; all of `len_wanted` takes more than one call.
+    fn room_for(&mut self, len_wanted: usize) -> usize {
+        let room = len_wanted.min(self.len + ROOM_LEN);
+        if self.bytes.len() < room + SLACK {
+            self.bytes.resize(room + SLACK, 0);
+        }
+        room
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        self.bytes.truncate(self.len);
+        self.bytes.extend_from_slice(bytes);
+        self.len = self.bytes.len();
     }
 }
 
@@ -352,6 +400,15 @@ impl Inflater {
 struct Place {
     at: usize,
     bits: usize,
+}
+
+impl Place {
+    /// At the step that cannot be.
+    #[cold]
+    fn failed<T>(&mut self, at: usize, bits: usize, why: &'static str) -> Result<T, Malformed> {
+        *self = Self { at, bits };
+        Err(Malformed(why))
+    }
 }
 
 fn note_progress(parse: &mut Parse, plain_len: usize) {
@@ -368,25 +425,39 @@ fn starved(input: Input<'_>) -> Result<Stopped, Malformed> {
 
 #[inline(always)]
 fn copy_match(out: &mut [u8], at: usize, distance: usize, len: usize) {
-    let from = at - distance;
+    let from = at.wrapping_sub(distance);
     if distance >= CHUNK {
         let mut done = 0;
         while done < len {
-            let (before, behind) = out.split_at_mut(at + done);
-            if let (Some(chunk), Some(place)) =
-                (before[from + done..].first_chunk::<CHUNK>(), behind.first_chunk_mut::<CHUNK>())
-            {
-                *place = *chunk;
-            }
-            done += CHUNK;
+            copy_chunk::<CHUNK>(out, from.wrapping_add(done), at.wrapping_add(done));
+            done = done.wrapping_add(CHUNK);
         }
     } else if distance == 1 {
         let byte = out[from];
         out[at..at + len].fill(byte);
     } else {
-        for k in 0..len {
+        // What is copied byte by byte comes again until it is long enough to be copied at once.
+        let mut done = if distance >= HALF_CHUNK { 0 } else { HALF_CHUNK };
+        for k in 0..len.min(done) {
             out[at + k] = out[from + k];
         }
+        let back = REPEATED[distance % CHUNK];
+        while done < len {
+            let to = at.wrapping_add(done);
+            copy_chunk::<HALF_CHUNK>(out, to.wrapping_sub(back), to);
+            done = done.wrapping_add(HALF_CHUNK);
+        }
+    }
+}
+
+/// Copies a chunk to a place that lies at least as far behind.
+#[inline(always)]
+fn copy_chunk<const LEN: usize>(out: &mut [u8], from: usize, to: usize) {
+    if let Some((before, behind)) = out.split_at_mut_checked(to)
+        && let (Some(chunk), Some(place)) =
+            (before.get(from..).and_then(<[u8]>::first_chunk::<LEN>), behind.first_chunk_mut::<LEN>())
+    {
+        *place = *chunk;
     }
 }
 
@@ -507,4 +578,22 @@ fn read_dynamic(bits: &mut Bits<'_>) -> Result<Option<Header>, Malformed> {
     all.litlen[..litlen_count].copy_from_slice(&lengths[..litlen_count]);
     all.distance[..distance_count].copy_from_slice(&lengths[litlen_count..]);
     Ok(Some(Header { lengths: all, length_lengths, length_count, runs }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_match_is_copied_as_byte_by_byte_whatever_its_distance_and_length() {
+        for distance in 1..40 {
+            for len in 3..=MATCH_LEN_MAX {
+                let mut out: Vec<u8> = (0..40 + MATCH_LEN_MAX + SLACK).map(|at| (at * 7 % 251) as u8).collect();
+                let mut expected = out.clone();
+                (40..40 + len).for_each(|at| expected[at] = expected[at - distance]);
+                copy_match(&mut out, 40, distance, len);
+                assert_eq!(out[..40 + len], expected[..40 + len], "{len} bytes from {distance} before");
+            }
+        }
+    }
 }

@@ -9,6 +9,10 @@ use crate::alphabet::{
 /// Bits that the first look-up takes.
 const LITLEN_BITS: u32 = 11;
 const DISTANCE_BITS: u32 = 9;
+/// Entries of both at most. Codes ascend with their lengths, so that behind a first look-up there
+/// are as many entries as codes, but for the few where one length follows on another.
+const LITLEN_ENTRIES: usize = 1 << 12;
+const DISTANCE_ENTRIES: usize = 1 << 10;
 
 /// One entry: the length of its code, its kind, its extra bits, its value.
 #[derive(Clone, Copy, Debug)]
@@ -61,25 +65,29 @@ impl Entry {
     }
 }
 
-/// The entries of one code: those of the first bits, and behind them those of longer codes.
-#[derive(Clone, Debug, Default)]
-struct Lookup {
-    entries: Vec<Entry>,
+/// The entries of one code: those of the first `BITS` bits, and behind them those of longer codes.
+#[derive(Clone, Debug)]
+struct Lookup<const BITS: u32, const ENTRIES: usize> {
+    entries: Box<[Entry; ENTRIES]>,
 }
 
-impl Lookup {
-    fn build(&mut self, bits: u32, lengths: &[u8], entry: impl Fn(usize, u32) -> Entry) -> Result<(), Malformed> {
+impl<const BITS: u32, const ENTRIES: usize> Lookup<BITS, ENTRIES> {
+    fn new() -> Self {
+        Self { entries: Box::new([Entry::INVALID; ENTRIES]) }
+    }
+
+    fn build(&mut self, lengths: &[u8], entry: impl Fn(usize, u32) -> Entry) -> Result<(), Malformed> {
         let mut code = [0u16; 288];
         codes(lengths, &mut code[..lengths.len()]).ok_or(Malformed("more codes than there are"))?;
-        self.entries.clear();
-        self.entries.resize(1 << bits, Entry::INVALID);
-        let first = (1usize << bits) - 1;
+        let entries = &mut self.entries[..];
+        let mut end = 1usize << BITS;
+        entries[..end].fill(Entry::INVALID);
+        let first = end - 1;
         // How many more bits the longest code behind each first look-up has.
         let mut longest = [0u8; 1 << LITLEN_BITS];
-        for (&len, &code) in lengths.iter().zip(&code) {
-            let more = u32::from(len).saturating_sub(bits) as u8;
+        for (&len, &code) in lengths.iter().zip(&code).filter(|(len, _)| u32::from(**len) > BITS) {
             let longest = &mut longest[usize::from(code) & first];
-            *longest = more.max(*longest);
+            *longest = (len - BITS as u8).max(*longest);
         }
         for (symbol, (&len, &code)) in lengths.iter().zip(&code).enumerate() {
             let (len, code) = (u32::from(len), usize::from(code));
@@ -87,47 +95,52 @@ impl Lookup {
                 continue;
             }
             let entry = entry(symbol, len);
-            if len <= bits {
-                self.entries[code..=first].iter_mut().step_by(1 << len).for_each(|place| *place = entry);
+            if len <= BITS {
+                entries[code..=first].iter_mut().step_by(1 << len).for_each(|place| *place = entry);
                 continue;
             }
             let more = u32::from(longest[code & first]);
-            if !self.entries[code & first].is_link() {
-                self.entries[code & first] = Entry::new(2, bits, more, self.entries.len() as u32);
-                self.entries.resize(self.entries.len() + (1 << more), Entry::INVALID);
+            if !entries[code & first].is_link() {
+                entries[code & first] = Entry::new(2, BITS, more, end as u32);
+                let behind = entries.get_mut(end..end + (1 << more)).ok_or(Malformed("a code of too many parts"))?;
+                behind.fill(Entry::INVALID);
+                end += 1 << more;
             }
-            let start = self.entries[code & first].value() as usize;
-            let rest = start + (code >> bits);
-            self.entries[rest..start + (1 << more)]
-                .iter_mut()
-                .step_by(1 << (len - bits))
-                .for_each(|place| *place = entry);
+            let start = entries[code & first].value() as usize;
+            let rest = start + (code >> BITS);
+            entries[rest..start + (1 << more)].iter_mut().step_by(1 << (len - BITS)).for_each(|place| *place = entry);
         }
         Ok(())
     }
 
     #[inline(always)]
-    fn find(&self, bits: u32, next: u64) -> Entry {
-        let entry = self.entries[(next & ((1 << bits) - 1)) as usize];
+    fn find(&self, next: u64) -> Entry {
+        let entry = self.entries[(next & ((1 << BITS) - 1)) as usize % ENTRIES];
         if entry.is_link() {
-            let more = next >> bits & ((1 << entry.extra()) - 1);
-            return self.entries[entry.value() as usize + more as usize];
+            let more = next >> BITS & ((1 << entry.extra()) - 1);
+            return self.entries[(entry.value() as usize).wrapping_add(more as usize) % ENTRIES];
         }
         entry
     }
 }
 
 /// Both codes of a block.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Lookups {
-    litlen: Lookup,
-    distance: Lookup,
+    litlen: Lookup<LITLEN_BITS, LITLEN_ENTRIES>,
+    distance: Lookup<DISTANCE_BITS, DISTANCE_ENTRIES>,
+}
+
+impl Default for Lookups {
+    fn default() -> Self {
+        Self { litlen: Lookup::new(), distance: Lookup::new() }
+    }
 }
 
 impl Lookups {
     /// Makes these the look-ups of `lengths`.
     pub(crate) fn set(&mut self, lengths: &CodeLengths) -> Result<(), Malformed> {
-        self.litlen.build(LITLEN_BITS, &lengths.litlen[..lengths.litlen_count], |symbol, len| match symbol {
+        self.litlen.build(&lengths.litlen[..lengths.litlen_count], |symbol, len| match symbol {
             0..END_OF_BLOCK => Entry::new(0, len, 0, symbol as u32),
             END_OF_BLOCK => Entry(Entry::END.0 | len),
             257..LITLEN_SYMBOLS => {
@@ -135,7 +148,7 @@ impl Lookups {
             }
             _ => Entry::INVALID,
         })?;
-        self.distance.build(DISTANCE_BITS, &lengths.distance[..lengths.distance_count], |symbol, len| match symbol {
+        self.distance.build(&lengths.distance[..lengths.distance_count], |symbol, len| match symbol {
             0..DISTANCE_SYMBOLS => Entry::new(1, len, DISTANCE_EXTRA[symbol].into(), DISTANCE_BASE[symbol].into()),
             _ => Entry::INVALID,
         })
@@ -143,11 +156,11 @@ impl Lookups {
 
     #[inline(always)]
     pub(crate) fn litlen(&self, next: u64) -> Entry {
-        self.litlen.find(LITLEN_BITS, next)
+        self.litlen.find(next)
     }
 
     #[inline(always)]
     pub(crate) fn distance(&self, next: u64) -> Entry {
-        self.distance.find(DISTANCE_BITS, next)
+        self.distance.find(next)
     }
 }
