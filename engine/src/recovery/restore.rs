@@ -238,15 +238,7 @@ impl Recovery {
             let merge = Merge { catalog, fork: &*fork.catalog, backends, keyring, branches };
             report.merged = Some(merge.run().await?);
         }
-        report.last_seq = self.catalog.last_seq().await?;
-        if let Some(why) = self.safety.outside.is_behind(lineage.map(|lineage| (lineage, report.last_seq)))?
-            && !options.accept_less_than_anchor
-        {
-            return Err(EngineError::Other(format!(
-                "{why}: the store was set back, or lost its newest documents. Nothing was restored; `--accept-less-than-anchor` takes \
-                 what is here"
-            )));
-        }
+        report.last_seq = self.end_of(lineage, options).await?;
         let highest = highest_epoch(&self.backends).await?;
         if options.manifests {
             let sources = recovered::Sources {
@@ -272,14 +264,32 @@ impl Recovery {
         self.put_setting(DEPLOYMENT_SETTING, &deployment).await?;
         deployment.own(&self.backends, Strangers::Replace).await?;
         self.catalog.end_import(highest).await?;
-        let begun = self.safety.ensure_lineage().await?;
-        self.safety.outside.set(begun, self.catalog.journal_marks().await?.shipped)?;
-        report.new_lineage = begun.to_string();
+        report.new_lineage = self.announce().await?.to_string();
         for bucket in self.catalog.stats().await? {
             report.objects += bucket.objects;
             report.open_uploads += bucket.uploads;
         }
         Ok(report)
+    }
+
+    /// The last mutation of what was made again. Refuses one before what the anchor outside of the
+    /// store knows.
+    async fn end_of(&self, lineage: Option<Lineage>, options: &RecoveryOptions) -> Result<Seq, EngineError> {
+        let last = self.catalog.last_seq().await?;
+        match self.safety.outside.is_behind(lineage.map(|lineage| (lineage, last)))? {
+            Some(why) if !options.accept_less_than_anchor => Err(EngineError::Other(format!(
+                "{why}: the store was set back, or lost its newest documents. Nothing was restored; `--accept-less-than-anchor` takes \
+                 what is here"
+            ))),
+            _ => Ok(last),
+        }
+    }
+
+    /// Lets the store, and the anchor outside of it, hear of the new lineage.
+    async fn announce(&self) -> Result<Lineage, EngineError> {
+        let begun = self.safety.ensure_lineage().await?;
+        self.safety.outside.set(begun, self.catalog.journal_marks().await?.shipped)?;
+        Ok(begun)
     }
 
     /// Backup and journal of a lineage.
