@@ -20,6 +20,7 @@ mod content;
 mod dice;
 mod ending;
 mod history;
+mod idle;
 mod operations;
 mod repair;
 mod replica;
@@ -28,6 +29,7 @@ mod store;
 mod weather;
 mod world;
 
+pub use idle::requests_of_an_idle_hour;
 pub use report::Report;
 pub use weather::Mutant;
 pub use world::{Outcome, Plan, run};

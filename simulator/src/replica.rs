@@ -33,6 +33,15 @@ const BACKEND: &str = "store";
 /// Buckets by how they keep what they hold.
 pub(crate) const BUCKETS: [&str; 4] = ["delta", "sealed", "plain", "versions"];
 
+/// How often the jobs of a server run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// So often that a run of minutes meets all of them.
+    Hurried,
+    /// As they do by default.
+    Usual,
+}
+
 /// How far the start of an engine is.
 #[derive(Clone)]
 enum Start {
@@ -51,6 +60,7 @@ pub(crate) struct Replica {
     store: Arc<Store>,
     database: Arc<SimulatedDatabase>,
     journal_interval: Duration,
+    pace: Pace,
     runtime: Option<Runtime>,
     start: Arc<Mutex<Start>>,
     /// Time that went by while it was stopped.
@@ -67,6 +77,7 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<Store>,
     pub(crate) database: Arc<SimulatedDatabase>,
     pub(crate) journal_interval: Duration,
+    pub(crate) pace: Pace,
 }
 
 impl Replica {
@@ -83,6 +94,7 @@ impl Replica {
             store: shared.store.clone(),
             database: shared.database.clone(),
             journal_interval: shared.journal_interval,
+            pace: shared.pace,
             runtime: None,
             start: Arc::new(Mutex::new(Start::UnderWay)),
             missed: Duration::ZERO,
@@ -113,7 +125,11 @@ impl Replica {
     }
 
     pub(crate) fn config(&self) -> EngineConfig {
-        config(&self.directory, self.journal_interval)
+        let hurried = config(&self.directory, self.journal_interval);
+        match self.pace {
+            Pace::Hurried => hurried,
+            Pace::Usual => usual(hurried),
+        }
     }
 
     /// Its way to the store and to a database.
@@ -212,6 +228,23 @@ fn settings(compression: Compression, encryption: Encryption) -> BucketSettings 
         configurations: BTreeMap::new(),
         isolation: None,
         storage_headers: StorageHeaders::default(),
+    }
+}
+
+/// The same with the intervals that servers have by default.
+fn usual(hurried: EngineConfig) -> EngineConfig {
+    let [minute, day] = [60, 86_400].map(Duration::from_secs);
+    let backup = SafetyConfig { backup_interval: None, backup_retention: 7 * day, ..hurried.safety };
+    EngineConfig {
+        gc_grace: 15 * minute,
+        gc_interval: minute,
+        gc_trash: day,
+        base_copies: 16,
+        scrub: ScrubConfig { interval: None, ..hurried.scrub },
+        writer_lease: minute,
+        upload_age_max: 7 * day,
+        safety: backup,
+        ..hurried
     }
 }
 

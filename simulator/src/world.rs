@@ -6,7 +6,7 @@ use crate::{
     dice::{Dice, SharedDice},
     history::Event,
     operations::Answer,
-    replica::{Replica, Shared},
+    replica::{Pace, Replica, Shared},
     report::Report,
     store::Store,
     weather::{Mutant, Way},
@@ -108,7 +108,7 @@ pub(crate) struct World {
 pub fn run(plan: &Plan) -> Outcome {
     count_panics();
     let panics = PANICS.get();
-    let mut world = World::new(plan);
+    let mut world = World::new(plan, Pace::Hurried);
     world.begin();
     let end = i64::try_from(plan.simulated.as_millis()).unwrap_or(i64::MAX);
     while world.shared.clock.since_begin_ms() < end {
@@ -127,7 +127,7 @@ pub fn run(plan: &Plan) -> Outcome {
 }
 
 impl World {
-    fn new(plan: &Plan) -> Self {
+    pub(crate) fn new(plan: &Plan, pace: Pace) -> Self {
         let Plan { seed, mutant, .. } = *plan;
         let mut dice = Dice::new(seed, 1);
         let directory = tempfile::tempdir().expect("there is room for a directory");
@@ -138,7 +138,7 @@ impl World {
         let database = SimulatedDatabase::open(directory.path().join("catalog-0")).expect("a database is made");
         // Where nothing is to be lost with the database, the journal is shipped first.
         let journal_interval = if dice.permille(750) { Duration::ZERO } else { Duration::from_secs(2) };
-        let shared = Shared { clock, trace, store, database, journal_interval };
+        let shared = Shared { clock, trace, store, database, journal_interval, pace };
         let replicas = (0..REPLICAS)
             .map(|replica| {
                 let way = Way {

@@ -7,7 +7,7 @@
 //! `SIMULATOR_LOG` a file to which each seed is written when it has ended. Seeds run side by side,
 //! each in a thread of its own: `SIMULATOR_THREADS` of them.
 
-use simulator::{Mutant, Outcome, Plan, Report, run};
+use simulator::{Mutant, Outcome, Plan, Report, requests_of_an_idle_hour, run};
 use std::{
     env,
     fs::OpenOptions,
@@ -120,4 +120,20 @@ fn whatever_goes_wrong_nothing_is_lost_nothing_is_stuck_and_bugs_are_found() {
     assert!(!sum.is_bad(), "{sum:#?}");
     assert_eq!(missed, [], "these bugs went by unseen");
     assert!(sum.acked > seeds && sum.faults > seeds && sum.crashes > 0 && sum.stalls > 0, "{sum:?}");
+}
+
+#[test]
+fn a_server_without_clients_sends_its_store_one_request_a_minute_at_most() {
+    let made = requests_of_an_idle_hour(1, None);
+    println!("{made:?}");
+    assert!(made.values().sum::<u64>() <= 60, "{made:?}");
+}
+
+#[test]
+fn being_asked_whether_it_is_ready_costs_two_reads_and_no_listing() {
+    let minute = Duration::from_secs(60);
+    let [alone, probed] = [None, Some(minute)].map(|every| requests_of_an_idle_hour(1, every));
+    println!("{alone:?} {probed:?}");
+    let more = |kind: &str| probed.get(kind).unwrap_or(&0) - alone.get(kind).unwrap_or(&0);
+    assert_eq!((more("get"), more("head"), more("list"), more("probe")), (60, 60, 0, 0));
 }

@@ -50,6 +50,13 @@ pub trait Backend: Send + Sync + 'static {
     /// The stored length of a blob in bytes; `None` when there is no such blob.
     async fn head(&self, name: &BlobName) -> Result<Option<u64>>;
 
+    /// What [`Backend::head`] says, asked on this very thread. `None` where that could keep the
+    /// thread waiting, as for a network or for a file system behind one.
+    fn head_at_once(&self, name: &BlobName) -> Option<Result<Option<u64>>> {
+        let _ = name;
+        None
+    }
+
     /// Removes a blob, durably. Removing one that is not there is `Ok`.
     async fn delete(&self, name: &BlobName) -> Result<()>;
 
@@ -74,6 +81,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 
     async fn head(&self, name: &BlobName) -> Result<Option<u64>> {
         (**self).head(name).await
+    }
+
+    fn head_at_once(&self, name: &BlobName) -> Option<Result<Option<u64>>> {
+        (**self).head_at_once(name)
     }
 
     async fn delete(&self, name: &BlobName) -> Result<()> {

@@ -21,7 +21,7 @@ mod store;
 mod tests;
 mod upload;
 
-use crate::{Backend, BackendError, BlobName, ByteStream, ErrorKind, Listed, PutReceipt, Result};
+use crate::{Backend, BlobName, ByteStream, Listed, PutReceipt, Result};
 use async_trait::async_trait;
 use disk::{Disk, Posix};
 use futures::stream::BoxStream;
@@ -47,8 +47,8 @@ impl LocalBackend {
     /// stay.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`] and [`ErrorKind::Full`] as the file system says; [`ErrorKind::Other`]
-    /// for the rest.
+    /// [`Denied`](crate::ErrorKind::Denied) and [`Full`](crate::ErrorKind::Full) as the file system
+    /// says; [`Other`](crate::ErrorKind::Other) for the rest.
     pub async fn open(root: impl Into<PathBuf>, options: LocalOptions) -> Result<Self> {
         let root = root.into();
         blocking(move || {
@@ -80,17 +80,11 @@ impl Backend for LocalBackend {
 
     async fn head(&self, name: &BlobName) -> Result<Option<u64>> {
         let (store, name) = (self.store.clone(), name.clone());
-        blocking(move || {
-            let stat = store.disk.stat(&layout::place(&name).file);
-            store.in_place()?;
-            match stat {
-                Ok(stat) if stat.is_file => Ok(Some(stat.len)),
-                Ok(_) => Err(BackendError::new(ErrorKind::Corrupt, format!("{name} is not a regular file"))),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => store.absent().map(|()| None),
-                Err(error) => Err(disk_error("stat", &name, error)),
-            }
-        })
-        .await
+        blocking(move || store.head(&name)).await
+    }
+
+    fn head_at_once(&self, name: &BlobName) -> Option<Result<Option<u64>>> {
+        self.store.disk.is_at_hand().then(|| self.store.head(name))
     }
 
     async fn delete(&self, name: &BlobName) -> Result<()> {

@@ -77,8 +77,14 @@ impl<B: Backend> Backend for Measured<B> {
     }
 
     async fn head(&self, name: &BlobName) -> Result<Option<u64>> {
-        let found = |len: &Option<u64>| if len.is_some() { Outcome::Ok } else { Outcome::Absent };
         self.call(Op::Head, self.inner.head(name), found).await
+    }
+
+    fn head_at_once(&self, name: &BlobName) -> Option<Result<Option<u64>>> {
+        let began = Instant::now();
+        let result = self.inner.head_at_once(name)?;
+        self.observer.request(Op::Head, outcome_of(&result, found), began.elapsed());
+        Some(result)
     }
 
     async fn delete(&self, name: &BlobName) -> Result<()> {
@@ -92,6 +98,10 @@ impl<B: Backend> Backend for Measured<B> {
     async fn probe(&self) -> Result<()> {
         self.call(Op::Probe, self.inner.probe(), |()| Outcome::Ok).await
     }
+}
+
+fn found(len: &Option<u64>) -> Outcome {
+    if len.is_some() { Outcome::Ok } else { Outcome::Absent }
 }
 
 pub(crate) fn outcome_of<T>(result: &Result<T>, outcome: impl Fn(&T) -> Outcome) -> Outcome {

@@ -339,6 +339,10 @@ impl<B: Backend> Backend for Guarded<B> {
         self.inner.get(name, range).await
     }
 
+    fn head_at_once(&self, name: &BlobName) -> Option<Result<Option<u64>>> {
+        self.inner.head_at_once(name)
+    }
+
     async fn head(&self, name: &BlobName) -> Result<Option<u64>> {
         self.inner.head(name).await
     }

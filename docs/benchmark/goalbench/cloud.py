@@ -47,6 +47,9 @@ FREE = frozenset({"DeleteObject", "DeleteObjects", "AbortMultipartUpload"})
 DOLLARS_PER_WRITE, DOLLARS_PER_READ = 5e-6, 0.4e-6
 """The list prices of AWS S3 Standard in us-east-1."""
 SETTLE_S = 600.0
+PROBES = 30
+PROBES_AN_HOUR = 360
+"""The container asks every ten seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ def contents(place: Path, name: str, count: int, size: int, seed: int) -> list[C
 
 
 def rows(store: Deltaweir, server: Deltaweir, place: Path, idle_s: float) -> Iterator[Row]:
-    """Small objects, then large ones, then nothing."""
+    """Small objects, then large ones, then whether it is ready, then nothing."""
     assert store.admin is not None and server.admin is not None
     with WorkerPool(4, LARGE_BYTES) as pool:
         for label, count, size in (("4 KiB", SMALL_COUNT, SMALL_BYTES), ("32 MiB", LARGE_COUNT, LARGE_BYTES)):
@@ -124,6 +127,11 @@ def rows(store: Deltaweir, server: Deltaweir, place: Path, idle_s: float) -> Ite
                     server.admin.drop_caches()
                 asked = [ask(kind, content, BUCKET, f"{label}/{number}") for number, content in enumerate(those)]
                 yield step(f"{work} of {label}", store.admin, server, pool, asked)
+    before = counted(store.admin)
+    for _ in range(PROBES):
+        server.admin.ready()
+    writes, reads, deletes = (count * PROBES_AN_HOUR / PROBES for count in billed(before, counted(store.admin)))
+    yield Row("an hour of /readyz, every 10 s", writes, reads, deletes)
     before = counted(store.admin)
     time.sleep(idle_s)
     writes, reads, deletes = (count * 3600 / idle_s for count in billed(before, counted(store.admin)))

@@ -232,7 +232,14 @@ impl Places {
     pub(crate) async fn directory_lost(&self) -> Option<EngineError> {
         for place in self.places.iter().filter(|place| place.is_local) {
             let Some(claim) = place.seen() else { continue };
-            let found = async { place.backend.head(&record_name(claim.generation)?).await.map_err(EngineError::from) };
+            let found = async {
+                let name = record_name(claim.generation)?;
+                let found = match place.backend.head_at_once(&name) {
+                    Some(found) => found,
+                    None => place.backend.head(&name).await,
+                };
+                found.map_err(EngineError::from)
+            };
             match found.await {
                 Ok(Some(len)) if len == claim.len => {}
                 Ok(_) => return Some(EngineError::NotCurrent(recordless(&place.name))),

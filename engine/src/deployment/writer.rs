@@ -146,10 +146,19 @@ impl Writer {
         }
     }
 
+    /// Whether some writer is not heard of any more. Closes nothing.
+    pub(crate) async fn others_are_stale(&self) -> Result<bool, EngineError> {
+        let writers = self.catalog.open_writers().await?;
+        Ok(writers.iter().any(|writer| writer.silent_ms > self.lease_ms()))
+    }
+
+    fn lease_ms(&self) -> i64 {
+        i64::try_from(self.lease.as_millis()).unwrap_or(i64::MAX / 4)
+    }
+
     /// Closes the epochs of writers that are not heard of any more.
     pub(crate) async fn close_stale(&self) -> Result<(), EngineError> {
-        let lease_ms = i64::try_from(self.lease.as_millis()).unwrap_or(i64::MAX / 4);
-        let closed = self.catalog.close_stale_epochs(lease_ms).await?;
+        let closed = self.catalog.close_stale_epochs(self.lease_ms()).await?;
         if !closed.is_empty() {
             tracing::warn!(?closed, "silent writers are fenced: their epochs are closed");
         }

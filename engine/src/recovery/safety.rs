@@ -1,7 +1,11 @@
 //! What keeps a catalog from being lost, as long as the process lives: each room of this folder
 //! adds what it does.
 
-use super::{currency::Currency, outside::OutsideAnchor, vault::Vault};
+use super::{
+    currency::{Currency, Refusal, StaleReason},
+    outside::OutsideAnchor,
+    vault::Vault,
+};
 use crate::{
     config::SafetyConfig,
     deployment::keyring::Keyring,
@@ -123,15 +127,16 @@ impl Safety {
         }
     }
 
-    /// Whether every backend can be asked and is this deployment's.
+    /// Whether every backend can be asked and is this deployment's. One that is not refuses writes
+    /// from now on, whoever found out.
     ///
     /// # Errors
     /// As [`Safety::owned_backends`], and what the backends say.
     pub(crate) async fn check_ownership(&self) -> Result<(), EngineError> {
-        match self.places() {
-            Some(places) => places.lost().await?.map_or(Ok(()), Err),
-            None => Ok(()),
-        }
+        let Some(places) = self.places() else { return Ok(()) };
+        let Some(lost) = places.lost().await? else { return Ok(()) };
+        self.currency.refuse(Refusal { reason: StaleReason::Place, why: lost.to_string() });
+        Err(lost)
     }
 
     pub(crate) fn new(

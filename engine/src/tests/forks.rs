@@ -4,6 +4,7 @@
 use super::*;
 use catalog::JournalMarks;
 use std::path::PathBuf;
+use storage_backends::{BlobName, put_bytes};
 
 /// Copies what a catalog and its keys are, without the blobs.
 pub(super) fn copy_data(from: &Path, to: &Path) {
@@ -222,6 +223,24 @@ async fn a_directory_that_was_replaced_takes_no_write_until_the_right_one_is_bac
     };
     tokio::time::timeout(Duration::from_secs(30), again).await.expect("writes go on by themselves");
     assert!(deployment.get(&bucket, "k", 0..9000).await == content(9000, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_probe_finds_out_stops_writes_and_collections_that_have_nothing_to_remove() {
+    let place = TempDir::new().expect("a temporary directory");
+    let hour = Duration::from_secs(3600);
+    let deployment = over(TempDir::new().expect("a directory"), place.path().into(), hour).await.expect("opens");
+    deployment.engine.probe().await.expect("ready");
+    deployment.engine.collect(false).await.expect("there is nothing to remove");
+    let theirs = LocalBackend::open(place.path(), LocalOptions::default()).await.expect("opens");
+    let record = br#"{"format": "deltaweir owner 1", "deployment": "another", "since_ms": 1}"#;
+    let name = BlobName::new(format!("owner/{:016x}", 2)).expect("a name");
+    put_bytes(&theirs, &name, Bytes::from_static(record)).await.expect("taken over");
+    let why = deployment.engine.probe().await.expect_err("it is another's").to_string();
+    assert!(why.contains("belongs to another deployment"), "{why}");
+    assert_eq!(deployment.engine.refused_because(), Some("a backend is not this deployment's"));
+    let why = deployment.engine.collect(false).await.expect_err("it stops").to_string();
+    assert!(why.contains("belongs to another deployment"), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

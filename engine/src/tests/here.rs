@@ -31,6 +31,18 @@ async fn a_small_object_is_staged_found_and_read_without_another_thread() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn whether_the_directory_is_the_stores_is_asked_before_a_write_without_another_thread() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("off").await;
+    deployment.put(&bucket, "k", b"looks at the store, which is not asked again so soon").await;
+    let safety = &deployment.engine.foundation.safety;
+    safety.may_write().now_or_never().expect("asked at once").expect("allowed");
+    std::fs::rename(deployment.dir.path().join("blobs"), deployment.dir.path().join("away")).expect("moved");
+    let refused = safety.may_write().now_or_never().expect("asked at once").expect_err("it is not there");
+    assert!(matches!(refused, EngineError::NotCurrent(_)), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_large_object_is_read_beside_whoever_asks_for_it() {
     let deployment = Deployment::start(512 << 20).await;
     let bucket = deployment.bucket("delta").await;

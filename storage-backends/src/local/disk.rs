@@ -58,6 +58,11 @@ pub(super) trait Disk: Send + Sync + 'static {
     fn check_root(&self) -> io::Result<()> {
         Ok(())
     }
+    /// Whether calls that only look names up may be made where no thread may wait: the root lies on
+    /// a file system of this machine, and so does every directory on the way to it.
+    fn is_at_hand(&self) -> bool {
+        false
+    }
     /// Whether no living process holds the lock of [`Disk::create_named`] on this file.
     fn is_left_over(&self, path: &Path) -> io::Result<bool>;
 }
@@ -77,6 +82,7 @@ pub(super) struct Posix {
     path: PathBuf,
     /// Device and inode of the open root.
     identity: (u64, u64),
+    is_at_hand: bool,
 }
 
 impl Posix {
@@ -87,7 +93,8 @@ impl Posix {
         let path = std::path::absolute(root)?;
         let root = rustix::fs::open(root, flags, Mode::empty())?;
         let identity = identity(&rustix::fs::fstat(&root)?);
-        Ok(Self { root, path, identity })
+        let is_at_hand = path.ancestors().all(is_on_this_machine);
+        Ok(Self { root, path, identity, is_at_hand })
     }
 
     fn open_beneath(&self, path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
@@ -214,6 +221,10 @@ impl Disk for Posix {
         Err(io::Error::other(format!("{} is another directory than the one that was opened", self.path.display())))
     }
 
+    fn is_at_hand(&self) -> bool {
+        self.is_at_hand
+    }
+
     fn unlink(&self, path: &Path) -> io::Result<()> {
         let entry = self.entry(path)?;
         Ok(rustix::fs::unlinkat(entry.directory(), entry.name(), AtFlags::empty())?)
@@ -274,10 +285,20 @@ fn make_durable_dirs(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether a path leads to a file system whose names are in this machine's memory once they were
+/// looked up. Networks and programs are behind others, and what nobody knows counts as one of them.
+pub(super) fn is_on_this_machine(path: &Path) -> bool {
+    let Ok(found) = rustix::fs::statfs(path) else { return false };
+    u32::try_from(found.f_type & 0xffff_ffff).is_ok_and(|kind| ON_THIS_MACHINE.contains(&kind))
+}
+
 fn identity(stat: &rustix::fs::Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
+/// ext4, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs and overlayfs, by what `statfs` says they are.
+const ON_THIS_MACHINE: [u32; 8] =
+    [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e, 0x0102_1994, 0x794c_7630];
 const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
 const DIR_MODE: Mode = Mode::from_raw_mode(0o700);
 /// Linux takes at most this many pieces in one vectored write.

@@ -1,7 +1,10 @@
 //! A directory that blobs lie in, and work on it.
 
-use super::{disk::Disk, layout::TEMP_DIR};
-use crate::{BackendError, ErrorKind, Result};
+use super::{
+    disk::Disk,
+    layout::{TEMP_DIR, place},
+};
+use crate::{BackendError, BlobName, ErrorKind, Result};
 use std::{
     collections::HashSet,
     io,
@@ -88,6 +91,18 @@ impl Store {
     /// elsewhere, nobody finds again.
     pub(super) fn in_place(&self) -> Result<()> {
         self.disk.check_root().map_err(|error| disk_error("find", &"the store's directory", error))
+    }
+
+    /// The stored length of a blob; `None` when it is not there.
+    pub(super) fn head(&self, name: &BlobName) -> Result<Option<u64>> {
+        let stat = self.disk.stat(&place(name).file);
+        self.in_place()?;
+        match stat {
+            Ok(stat) if stat.is_file => Ok(Some(stat.len)),
+            Ok(_) => Err(BackendError::new(ErrorKind::Corrupt, format!("{name} is not a regular file"))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.absent().map(|()| None),
+            Err(error) => Err(disk_error("stat", name, error)),
+        }
     }
 
     /// Confirms that "no such file" speaks of one blob and not of the whole store: a root that was

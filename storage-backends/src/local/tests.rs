@@ -2,7 +2,7 @@
 //! modes, left-overs.
 
 use super::*;
-use crate::{body_of, collect, conformance, get_all, put_bytes};
+use crate::{ErrorKind, body_of, collect, conformance, get_all, put_bytes};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use rustix::io::Errno;
@@ -479,4 +479,28 @@ async fn a_full_disk_still_reads_and_deletes() {
     assert_eq!(backend.put(&b, body_of(Bytes::from_static(b"y")), None).await.unwrap_err().kind(), ErrorKind::Full);
     assert_eq!(get_all(&backend, &a, 1).await.unwrap().unwrap(), "x");
     backend.delete(&a).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_length_is_told_at_once_only_where_the_file_system_is_of_this_machine() {
+    let dir = tempfile::tempdir().unwrap();
+    let backend = LocalBackend::open(dir.path(), LocalOptions::default()).await.unwrap();
+    put_bytes(&backend, &name("blobs/a"), Bytes::from_static(b"abc")).await.unwrap();
+    for (blob, len) in [("blobs/a", Some(3)), ("blobs/b", None)] {
+        assert_eq!(backend.head_at_once(&name(blob)).expect("a file system of this machine").unwrap(), len);
+        assert_eq!(backend.head(&name(blob)).await.unwrap(), len);
+    }
+    // The store's directory was moved away: that is no absence.
+    std::fs::rename(dir.path().join("blobs"), dir.path().join("gone")).unwrap();
+    assert_eq!(backend.head_at_once(&name("blobs/a")).expect("the same").unwrap(), None);
+    let elsewhere = dir.path().with_extension("moved");
+    std::fs::rename(dir.path(), &elsewhere).unwrap();
+    assert!(backend.head_at_once(&name("blobs/a")).expect("the same").is_err());
+    std::fs::rename(&elsewhere, dir.path()).unwrap();
+
+    // Another disk, of which nobody knows where it is.
+    let unknown = open(&Watched::new(dir.path()), true);
+    assert!(unknown.head_at_once(&name("gone/a")).is_none());
+    // Programs are behind /proc, as a network is behind others.
+    assert!(disk::is_on_this_machine(dir.path()) && !disk::is_on_this_machine(Path::new("/proc")));
 }
