@@ -1,5 +1,5 @@
-//! What a bucket's objects would take under other settings: one question at a time, since each has a
-//! temporary store.
+//! What a bucket's objects would take under other settings: one question at a time, since each has
+//! a temporary store.
 
 use super::{
     AdminError, AdminService, ApiResult,
