@@ -167,7 +167,7 @@ impl Listing {
             let ListEntry::Key(version) = entry else { continue };
             self.left -= 1;
             let facts = self.engine.read.open_facts(&self.bucket, &version).map_err(backend_error)?;
-            // What its client encrypted resembles nothing, and is stored as it is however the bucket is set.
+            // What has a key of its own resembles nothing, and is stored as it is in any case.
             if facts.encryption.is_none() {
                 self.looked.stored_bytes.fetch_add(facts.storage.stored_bytes, Ordering::Relaxed);
                 entries.push(PlainEntry { key: version.key, len: version.size, etag: Some(facts.etag) });

@@ -1,5 +1,5 @@
-//! What a bucket's objects would take under other settings: one question at a time, since each has a
-//! temporary store.
+//! What a bucket's objects would take under other settings: one question at a time, since each has
+//! a temporary store.
 
 use super::{
     AdminError, AdminService, ApiResult,
@@ -7,13 +7,13 @@ use super::{
 };
 use crate::{
     engine::{Compression, EffortSetting},
-    preview::{PreviewOptions, preview},
+    preview::{PREVIEW_DIRECTORY, PreviewOptions, preview},
 };
 use http::StatusCode;
 use s3_wire::Query;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::Path;
 use tokio::runtime::Handle;
 
 /// Bytes that are read when nobody says how many, and most of them.
@@ -21,9 +21,9 @@ const SAMPLE_BYTES: usize = 64 << 20;
 const SAMPLE_BYTES_MAX: usize = 512 << 20;
 
 impl AdminService {
-    /// Answers previews from now on, with temporary stores below this directory.
-    pub fn preview_in(&self, directory: PathBuf) {
-        self.previews.get_or_init(|| directory);
+    /// Answers previews from now on, with temporary stores below this data directory.
+    pub fn preview_in(&self, data: &Path) {
+        self.previews.get_or_init(|| data.join(PREVIEW_DIRECTORY));
     }
 
     /// The body of `POST /api/v1/preview`.

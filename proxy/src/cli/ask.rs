@@ -14,7 +14,6 @@ use crate::{
     config::{ConfigError, RemoteConfig, ServeConfig},
     engine::Engine,
     metrics::Metrics,
-    preview::PREVIEW_DIRECTORY,
     server::socket_path,
     stores::open_engine,
 };
@@ -108,7 +107,7 @@ async fn open(mut config: ServeConfig) -> Result<Answerer, Failure> {
     let file = FileAccounts { root, users: config.users, roles: config.roles };
     let accounts = Accounts::open(engine.accounts.clone(), file).await?;
     let api = AdminService::new(engine.clone(), metrics, accounts, None, stopping);
-    api.preview_in(data.join(PREVIEW_DIRECTORY));
+    api.preview_in(&data);
     if let Some(log) = audit {
         api.audit_to(log);
     }

@@ -13,7 +13,6 @@ use crate::{
     engine::{Engine, EngineError},
     metrics::Metrics,
     oidc::Oidc,
-    preview::PREVIEW_DIRECTORY,
     server::{AccessLog, Certificate, S3Service, Server, Traces, TracesConfig},
     stores::open_engine,
     webhooks::{WebhookConfig, Webhooks},
@@ -147,7 +146,7 @@ async fn serve_once(
     let audit = config.audit.map(|audit| audit_log::open(audit, &data, &metrics)).transpose()?;
     let admin = AdminService::new(engine.clone(), metrics, accounts.clone(), Some(access), end.clone());
     admin.show_requests(s3.recent());
-    admin.preview_in(data.join(PREVIEW_DIRECTORY));
+    admin.preview_in(&data);
     equip(&admin, config.prices, config.oidc)?;
     seed(&accounts, audit.as_ref()).await;
     let following = tokio::spawn(accounts.clone().keep_fresh());
