@@ -102,7 +102,7 @@ async fn a_key_on_which_something_depends_is_not_shredded_and_what_would_be_lost
     let stored = filled(&deployment).await;
     let bucket = deployment.bucket("sealed").await;
     let upload =
-        deployment.engine.uploads.create_upload(&bucket, "open", "owner", Facts::default()).await.expect("new");
+        deployment.engine.uploads.create_upload(&bucket, "open", "owner", VersionFacts::default()).await.expect("new");
     let part =
         deployment.stage(&bucket, Destination::Part { key: "open".into(), upload, number: 1 }, &stored[0].1).await;
     let name = PartName { key: "open", upload, number: 1 };
@@ -122,7 +122,10 @@ async fn a_key_on_which_something_depends_is_not_shredded_and_what_would_be_lost
     let parts = deployment.engine.uploads.parts(&bucket, "open", upload, 0, 10).await.expect("parts");
     let completion = Completion { upload, parts, parts_digest: [1; 32] };
     let publisher = &deployment.engine.publisher;
-    publisher.complete(&bucket, "open", completion, Facts::default(), Precondition::None).await.expect("completes");
+    publisher
+        .complete(&bucket, "open", completion, VersionFacts::default(), Precondition::None)
+        .await
+        .expect("completes");
     assert!(deployment.get(&bucket, "open", 0..stored[0].1.len()).await == stored[0].1);
     reencrypt(&deployment).await;
     let told = keys.shredding("sealed").await.expect("told");
@@ -143,7 +146,8 @@ async fn who_holds_a_bucket_of_before_reads_what_is_sealed_later_and_cannot_writ
     purged(&deployment).await;
     assert!(deployment.engine.keys.shred("sealed").await.expect("told").shredded);
     let staged = deployment.stage(&old, Destination::Object { key: "k".into() }, &bytes).await;
-    let refused = deployment.engine.publisher.publish(&old, "k", staged, Facts::default(), Precondition::None).await;
+    let refused =
+        deployment.engine.publisher.publish(&old, "k", staged, VersionFacts::default(), Precondition::None).await;
     assert!(matches!(refused, Err(EngineError::Fenced)), "{:?}", refused.map(drop));
     let fresh = deployment.bucket("sealed").await;
     deployment.put(&fresh, "k", &bytes).await;
