@@ -1,5 +1,5 @@
-//! Between headers and [`VersionFacts`]: what a request says about an object, and what an answer tells of
-//! it.
+//! Between headers and [`VersionFacts`]: what a request says about an object, and what an answer
+//! tells of it.
 
 use super::request::set;
 use crate::engine::{self, Form, VersionFacts};
