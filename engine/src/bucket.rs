@@ -94,8 +94,8 @@ impl BucketHandle {
         Self { state: Arc::new(state), ..self.clone() }
     }
 
-    /// True when a version may be a base: not one that was encrypted before the engine saw it, which
-    /// nothing resembles, and not one whose row is damaged.
+    /// True when a version may be a base: not one that was encrypted before the engine saw it,
+    /// which nothing resembles, and not one whose row is damaged.
     pub(crate) fn may_be_base(&self, version: &Version) -> bool {
         let facts = self.open_facts(RowPlace::of(version), &version.facts);
         facts.and_then(|facts| from_json::<VersionFacts>(&facts)).is_ok_and(|facts| facts.encryption.is_none())

@@ -4,7 +4,7 @@
 use super::{
     AdminService, ApiResult,
     clock::now_ms,
-    forecast::{Count, Disk, forecast},
+    forecast::{Count, FillingDisk, forecast},
 };
 use crate::{
     engine::{
@@ -107,13 +107,13 @@ fn counts(history: &Value) -> Vec<Count> {
 }
 
 /// The disks that stored bytes go to.
-fn filling(disks: &[Value]) -> Vec<Disk<'_>> {
+fn filling(disks: &[Value]) -> Vec<FillingDisk<'_>> {
     disks.iter().filter_map(disk_of_backend).collect()
 }
 
-fn disk_of_backend(disk: &Value) -> Option<Disk<'_>> {
+fn disk_of_backend(disk: &Value) -> Option<FillingDisk<'_>> {
     let place = disk["place"].as_str().filter(|place| place.starts_with(BACKEND))?;
-    Some(Disk { place, free_bytes: disk["free_bytes"].as_u64()? })
+    Some(FillingDisk { place, free_bytes: disk["free_bytes"].as_u64()? })
 }
 
 /// The gauge of disks, by place.
