@@ -213,8 +213,8 @@ impl Recovery {
                 self.safety.config.backend
             )));
         }
-        // Before anything is changed. What an earlier run has made to its end is not made again: the
-        // store knows its lineage by then, which looks as if somebody had taken it over.
+        // Before anything is changed. What an earlier run has made to its end is not made again:
+        // the store knows its lineage by then, which looks as if somebody had taken it over.
         if !self.catalog.is_importing().await? && !self.catalog.buckets().await?.is_empty() {
             return Err(not_empty());
         }
