@@ -67,6 +67,7 @@ export const words = {
     full: (place, date) => `${place} is full ${date}`,
     never: (place) => `${place} does not fill up`,
     method: (counts, date) => `Median growth between ${counts} counts since ${date}; one large import does not move it.`,
+    elsewhere: "No date: the deployment has several backends, or keeps its bytes in a cloud.",
     short: "A forecast takes an hour of counts since this process started.",
   },
   replicas: "Replicas",
