@@ -158,7 +158,9 @@ mod tests {
 
     #[test]
     fn originals_do_not_fill_a_disk() {
-        let sample = |at_ms: i64, stored: u64, foreign: u64| json!({ "at_ms": at_ms, "stored_bytes": stored, "foreign_bytes": foreign });
+        let sample = |at: i64, stored: u64, foreign: u64| -> Value {
+            json!({ "at_ms": at, "stored_bytes": stored, "foreign_bytes": foreign })
+        };
         assert_eq!(counts(&json!([sample(1, 10, 0), sample(2, 1010, 1000)])), [(1, 10), (2, 10)]);
     }
 }
