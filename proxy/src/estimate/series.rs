@@ -219,7 +219,7 @@ impl Population {
             let unfinished = turns.iter_mut().filter(|turn| !turn.runs.is_empty());
             let next = unfinished.min_by(|a, b| (a.taken * b.weight).cmp(&(b.taken * a.weight)));
             let Some((turn, run)) = next.and_then(|turn| turn.runs.pop().map(|run| (turn, run))) else { break };
-            let (mut bytes, mut count) = (0, 0);
+            let (mut bytes, mut count) = (0u64, 0usize);
             for object in self.objects_of(run) {
                 let is_long = count >= RUN_OBJECTS_MIN && u128::from(bytes) >= turn.run_bytes;
                 if is_long || bytes >= left {
