@@ -49,6 +49,9 @@ pub struct EstimateOptions {
     pub prefix: String,
     /// Bytes that may be read, about.
     pub sample_bytes: u64,
+    /// Whether at most so many bytes are read, and one object, at the cost of short runs. Otherwise
+    /// each class has its eight runs, however long they are.
+    pub bounded: bool,
     /// Where the choice of the sample begins: the same seed takes the same sample.
     pub seed: u64,
     /// The settings of the bucket it would be.
@@ -91,6 +94,8 @@ pub struct Sample {
     pub bytes: u64,
     /// What they took.
     pub stored_bytes: u64,
+    /// Objects of which only the beginning was read, because they are long.
+    pub truncated: u64,
     /// Objects that could not be read, or changed or vanished meanwhile.
     pub skipped: u64,
 }
@@ -108,7 +113,13 @@ pub async fn estimate(
     progress: impl Fn(&Sample, u64),
 ) -> Result<Estimate, EngineError> {
     let population = Population::of(list(&*source, &options.prefix).await?);
-    let chosen = population.choose(options.sample_bytes, options.seed);
+    let (sample_bytes, seed) = (options.sample_bytes, options.seed);
+    let (object_bytes, bytes_max, chosen) = if options.bounded {
+        let object_bytes = population.object_bytes(sample_bytes).min(OBJECT_BYTES_MAX);
+        (object_bytes, sample_bytes, population.choose_within(sample_bytes, object_bytes, seed))
+    } else {
+        (OBJECT_BYTES_MAX, u64::MAX, population.choose(sample_bytes, seed))
+    };
     let mut config = EngineConfig::temporary(work, options.settings.clone());
     if options.settings.encryption == Encryption::Aes256 {
         config.kek = Some(new_kek()?);
@@ -118,10 +129,10 @@ pub async fn estimate(
     let sampled = async {
         let bucket = engine.buckets.create_bucket(BUCKET, "estimate").await?.ok_or(EngineError::NoBucket)?;
         let (mut sample, mut observed) = (Sample::default(), Vec::new());
+        let upload = Upload { engine: &engine, bucket: &bucket, source: &*source, object_bytes, bytes_max };
         for run in chosen {
-            let upload = Upload { engine: &engine, bucket: &bucket, source: &*source };
             observed.push(upload.run(&population, &run, &mut sample).await?);
-            progress(&sample, options.sample_bytes.min(population.logical_bytes));
+            progress(&sample, sample_bytes.min(population.logical_bytes));
         }
         Ok::<_, EngineError>((sample, observed))
     };
@@ -180,6 +191,10 @@ struct Upload<'a> {
     engine: &'a Arc<Engine>,
     bucket: &'a BucketHandle,
     source: &'a dyn PlainStore,
+    /// Bytes that are read of one object.
+    object_bytes: u64,
+    /// After so many bytes no further object is read: some may have grown since they were listed.
+    bytes_max: u64,
 }
 
 impl Upload<'_> {
@@ -187,6 +202,9 @@ impl Upload<'_> {
         let mut observed = run.unobserved();
         sample.runs += 1;
         for listed in population.objects_of(run) {
+            if sample.bytes >= self.bytes_max {
+                break;
+            }
             let Some(plain) = self.object(listed).await? else {
                 sample.skipped += 1;
                 continue;
@@ -194,6 +212,7 @@ impl Upload<'_> {
             sample.objects += 1;
             sample.bytes += plain.len;
             sample.stored_bytes += plain.stored;
+            sample.truncated += u64::from(plain.is_truncated);
             observed.add(plain.len, plain.stored);
         }
         Ok(observed)
@@ -208,7 +227,7 @@ impl Upload<'_> {
             Err(error) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Denied) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let len = found.len.min(OBJECT_BYTES_MAX);
+        let len = found.len.min(self.object_bytes);
         let ranges = (0..len.div_ceil(READ_BYTES)).map(|n| n * READ_BYTES..len.min((n + 1) * READ_BYTES));
         let body = futures::stream::iter(ranges)
             .then(|range| async {
@@ -237,7 +256,8 @@ impl Upload<'_> {
             .publisher
             .publish(self.bucket, &listed.key, staged, VersionFacts::default(), Precondition::None)
             .await?;
-        Ok(Some(Stored { len, stored: published.storage.stored_bytes }))
+        let (stored, is_truncated) = (published.storage.stored_bytes, len < found.len);
+        Ok(Some(Stored { len, stored, is_truncated }))
     }
 }
 
@@ -245,6 +265,7 @@ impl Upload<'_> {
 struct Stored {
     len: u64,
     stored: u64,
+    is_truncated: bool,
 }
 
 /// CPU time of this process so far, in seconds; 0 where the system does not say.
@@ -286,7 +307,8 @@ mod tests {
             let store = open_plain(&BackendConfig::Local { path: source.path().to_owned() }).unwrap();
             let compression = crate::engine::Compression::Off;
             let settings = BucketSettings { compression, encryption, ..defaults.clone() };
-            let options = EstimateOptions { prefix: String::new(), sample_bytes: 1 << 20, seed: 1, settings };
+            let options =
+                EstimateOptions { prefix: String::new(), sample_bytes: 1 << 20, bounded: false, seed: 1, settings };
             let prices = PriceTable::load(None).unwrap();
             let found = Box::pin(estimate(store, work.path(), options, &prices, |_, _| ())).await.unwrap();
             assert_eq!(found.sample.bytes, 400 * CANARY.len() as u64);

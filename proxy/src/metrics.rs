@@ -132,7 +132,7 @@ metrics! {
     auth_total: IntCounterVec, "requests", ["result", "reason"]; "Verified signatures and authorization decisions."
     clock_skew_seconds: Histogram, "seconds", [], SKEW; "How far the date of a verified signature lies from this machine's clock, either way."
     access_log_failures_total: IntCounter, "lines", []; "Lines of the access log that could not be written."
-    trace_spans_total: IntCounterVec, "spans", ["result"]; "Spans of traces that a collector took, or that could not be sent to one."
+    trace_spans_total: IntCounterVec, "spans", ["result"]; "Spans of traces by what became of them: sent, failed (no collector took them), or dropped (the queue was full)."
     audit_failures_total: IntCounter, "lines", []; "Lines of the audit log that could not be written, or not brought to the disk."
     integrity_errors_total: IntCounter, "requests", []; "Requests that failed because stored bytes were missing or damaged."
 }

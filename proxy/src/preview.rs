@@ -1,12 +1,13 @@
 //! What the objects of a bucket would take under other settings: an estimate with a bucket of this
 //! store as its source.
 //!
-//! Only its first keys are looked at, so that asking costs the same however many there are.
+//! Only its first keys are looked at, and no more is read than the sample and one object, so that
+//! asking costs the same however many there are and however long they are.
 
 use crate::{
     engine::{
-        BucketHandle, BucketSettings, Compression, EffortSetting, Encryption, Engine, EngineError, VersionFacts,
-        make_private_dir,
+        BucketHandle, BucketSettings, Compression, DISK_RESERVE_BYTES, EffortSetting, Encryption, Engine, EngineError,
+        VersionFacts, make_private_dir,
     },
     estimate::{Estimate, EstimateOptions, Prediction, PriceTable, Sample, estimate},
 };
@@ -16,6 +17,7 @@ use futures::{
     StreamExt, TryStreamExt,
     stream::{self, BoxStream},
 };
+use rustix::fs::statvfs;
 use serde::Serialize;
 use std::{
     io,
@@ -46,7 +48,7 @@ pub struct PreviewOptions {
     pub compression: Option<Compression>,
     /// Effort; `None`: as the bucket has it.
     pub effort: Option<EffortSetting>,
-    /// Bytes that may be read, about.
+    /// Bytes that may be read; what is left of the last object comes on top.
     pub sample_bytes: u64,
     /// Where the choice of the sample begins.
     pub seed: u64,
@@ -85,7 +87,8 @@ pub struct Preview {
 /// with it.
 ///
 /// # Errors
-/// [`EngineError`] when the catalog or the temporary store fail.
+/// [`EngineError`] when the catalog or the temporary store fail, or the disk has no room for the
+/// sample.
 pub async fn preview(
     engine: Arc<Engine>,
     bucket: &str,
@@ -102,9 +105,11 @@ pub async fn preview(
     };
     let (compression, effort) = (settings.compression, settings.effort);
     let directory = room(work)?;
+    let figures = statvfs(work).map_err(|error| EngineError::Other(format!("{}: {error}", work.display())))?;
+    has_room(figures.f_bavail.saturating_mul(figures.f_frsize), sample_bytes)?;
     let looked = Arc::new(Looked::default());
     let source = OwnBucket { engine, bucket: handle.acting_for(PARTY), looked: looked.clone() };
-    let options = EstimateOptions { prefix: prefix.clone(), sample_bytes, seed, settings };
+    let options = EstimateOptions { prefix: prefix.clone(), sample_bytes, bounded: true, seed, settings };
     let found = estimate(Arc::new(source), directory.path(), options, &PriceTable::load(None)?, |_, _| ()).await?;
     let Estimate { objects, logical_bytes, sample, stored_bytes, cpu_seconds, .. } = found;
     #[expect(clippy::cast_precision_loss, reason = "a share of bytes")]
@@ -132,6 +137,17 @@ fn room(work: &Path) -> std::result::Result<TempDir, EngineError> {
         _ => make_private_dir(work)?,
     }
     tempfile::tempdir_in(work).map_err(failed)
+}
+
+/// Refuses a sample that would take what the server keeps free: the temporary store lies on the
+/// disk of the data directory. Twice the sample is more than it and one object take, with the rows.
+fn has_room(free_bytes: u64, sample_bytes: u64) -> std::result::Result<(), EngineError> {
+    let needed = sample_bytes.saturating_mul(2).saturating_add(DISK_RESERVE_BYTES);
+    if free_bytes < needed {
+        let message = format!("a preview needs {needed} free bytes below the data directory; {free_bytes} are left");
+        return Err(EngineError::Unavailable(message));
+    }
+    Ok(())
 }
 
 /// What a listing came across.
@@ -253,4 +269,18 @@ fn backend_error(error: EngineError) -> BackendError {
         _ => ErrorKind::Other,
     };
     BackendError::new(kind, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_leaves_the_reserve_of_the_disk_alone() {
+        assert!(has_room(DISK_RESERVE_BYTES + 200, 100).is_ok());
+        for free_bytes in [0, DISK_RESERVE_BYTES, DISK_RESERVE_BYTES + 199] {
+            assert!(matches!(has_room(free_bytes, 100), Err(EngineError::Unavailable(_))), "{free_bytes}");
+        }
+        assert!(has_room(u64::MAX - 1, u64::MAX).is_err());
+    }
 }

@@ -61,10 +61,10 @@ async function open(options) {
 
 const shown = (page, name) => page.waitForSelector(`main[data-page=${name}]`);
 
-async function enter(page) {
+async function enter(page, token = told.token) {
   await page.goto(told.base);
   await shown(page, "login");
-  await page.fill("#token", told.token);
+  await page.fill("#token", token);
   await page.keyboard.press("Enter");
   await shown(page, "overview");
 }
@@ -462,7 +462,17 @@ async function actions() {
   await context.close();
 }
 
-for (const part of [threeClicks, keyboardOnly, content, users, changes, resuming, wizards, actions, weight, everyPage]) {
+/** A session that only reads is not offered what it may not do. */
+async function reading() {
+  const { context, page } = await open({});
+  await enter(page, told.readToken);
+  await go(page, PAGES.buckets, "buckets");
+  check((await page.textContent("#no-preview")).includes("only reads"), "a preview says why a session that reads has none");
+  check((await page.$("#preview")) === null, "and has no form");
+  await context.close();
+}
+
+for (const part of [threeClicks, keyboardOnly, content, users, changes, resuming, wizards, actions, reading, weight, everyPage]) {
   try {
     await part();
   } catch (error) {

@@ -16,6 +16,7 @@ from outside.server import ACCESS_KEY_ID, ROOT, SECRET_ACCESS_KEY, Server, Value
 
 HERE = ROOT / "tests" / "console"
 CHECKS_MIN = 250
+READ_TOKEN = "fedcba9876543210fedcba9876543210"
 """Fewer mean that a part did not run."""
 
 
@@ -50,6 +51,7 @@ def test_every_page_works_by_mouse_keyboard_and_screen_reader(tmp_path: Path) ->
         store: dict[str, Value] = {"type": "s3", "endpoint": old.endpoint, "bucket": "old", "region": "us-east-1"}
         store |= {"access_key_id": ACCESS_KEY_ID, "secret_access_key": SECRET_ACCESS_KEY}
         tables: dict[str, dict[str, Value]] = {"stores.old": store, "eject": {"roots": [str(ejected)]}}
+        tables["server"] = {"admin_read_token": READ_TOKEN}
         drive(Server(tmp_path / "server", tables), ejected, folder)
 
 
@@ -71,6 +73,7 @@ def drive(server: Server, ejected: Path, folder: Path) -> None:
             "base": f"http://127.0.0.1:{server.admin_port}",
             "s3": server.endpoint,
             "token": server.admin_token,
+            "readToken": READ_TOKEN,
             "chromium": chromium,
             "accessKeyId": ACCESS_KEY_ID,
             "secretAccessKey": SECRET_ACCESS_KEY,

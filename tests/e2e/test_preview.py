@@ -86,6 +86,21 @@ def test_a_preview_changes_nothing_and_leaves_nothing(new_server: NewServer) -> 
     assert found["delta"]["objects"] == len(made), "it needs no server"
 
 
+def test_no_more_is_read_than_the_sample_and_one_object(new_server: NewServer) -> None:
+    made = {f"images/v-{number}.bin": release(0, 900 * KIB, number) for number in range(12)}
+    server = new_server().start()
+    fill(server, "delta-00", made)
+    longest = max(map(len, made.values()))
+    for sample_bytes in (100 * KIB, 1024 * KIB, 4096 * KIB):
+        asked = f"/api/v1/preview?bucket=delta-00&compression=zstd&sample_bytes={sample_bytes}"
+        sample = server.admin(asked, "POST")["sample"]
+        assert 0 < sample["bytes"] <= sample_bytes + longest, sample
+        assert sample["bytes"] <= sample_bytes * 9 // 8, "an eighth of the sample is read of one object"
+        assert sample["truncated"] == sample["objects"], sample
+    whole = server.admin("/api/v1/preview?bucket=delta-00&compression=zstd", "POST")["sample"]
+    assert (whole["bytes"], whole["truncated"]) == (sum(map(len, made.values())), 0)
+
+
 def test_an_encrypted_bucket_has_a_preview(new_server: NewServer) -> None:
     server = new_server().start()
     made = {f"secret/{n}": bytes([n]) * 20_000 for n in range(4)}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 import json
 import os
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +15,11 @@ from pathlib import Path
 import pytest
 from fake_hcloud import TOKEN, FakeCloud
 
-from taxbench.cli import main
+from taxbench.cli import main, parser
 from taxbench.cloud import lifecycle, remote_run
 from taxbench.cloud.lifecycle import APP_LABEL
+from taxbench.commands import cloud as commands
+from taxbench.commands import flags
 
 
 @pytest.fixture
@@ -251,6 +255,53 @@ def test_a_run_on_two_machines_asks_for_both(
 ) -> None:
     assert main(["two-vm-run", "--run-id", "s1", "--binary", "/bin/true", "--ssh-key-name", "bench"]) == 2
     assert "a client and a proxy were expected" in capsys.readouterr().err
+
+
+def run_actions() -> list[argparse.Action]:
+    """Every flag of a run, as the parser has it."""
+    parser = argparse.ArgumentParser(add_help=False)
+    flags.add_run_flags(parser)
+    flags.add_artifact_flags(parser)
+    return list(parser._actions)
+
+
+def sample_value(action: argparse.Action) -> str:
+    """Some value that the flag takes and has not by itself."""
+    if action.choices:
+        return next(str(choice) for choice in action.choices if choice not in (action.default, "local"))
+    if action.dest == "mode_bucket":
+        return "passthrough=other"
+    return "7" if action.type is int else "7.5" if action.type is float else "a word"
+
+
+@pytest.mark.parametrize("action", run_actions(), ids=lambda action: str(action.dest))
+def test_a_flag_of_a_run_reaches_the_machine_or_is_refused(action: argparse.Action) -> None:
+    (flag,) = action.option_strings
+    given = [flag] if action.nargs == 0 else [flag, sample_value(action)]
+    for command, refused in ((SMOKE, commands.REFUSED), (APART, commands.REFUSED_APART)):
+        options = parser().parse_args([*command, *given])
+        if action.dest in refused:
+            with pytest.raises(lifecycle.CloudError, match=f"{flag} cannot be used with rented machines"):
+                commands.forwarded(options, refused)
+        else:
+            passed = shlex.join(commands.forwarded(options, refused))
+            assert action.dest in commands.KEPT_HERE or f" {shlex.join(given)} " in f" {passed} "
+
+
+def test_files_of_this_machine_are_no_source_there(
+    cloud: FakeCloud, shells: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in (SMOKE, APART):
+        assert main([*command, "--artifact-source", "local"]) == 2
+        assert "--artifact-source local cannot be used" in capsys.readouterr().err
+    assert not shells.exists()
+    assert not any(method == "POST" for method, _, _ in cloud.requests)
+
+
+def test_a_rented_machine_has_the_tools_of_each_source() -> None:
+    installed = set(lifecycle.CLOUD_INIT.read_text().split())
+    listed = set((Path(__file__).parent / "apt-packages.txt").read_text().split())
+    assert listed - {"chromium", "fonts-dejavu-core"} <= installed, "chromium looks at pages, which is done here"
 
 
 def test_a_machine_that_never_boots_is_given_up(tmp_path: Path, shells: Path) -> None:

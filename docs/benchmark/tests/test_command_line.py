@@ -99,8 +99,39 @@ def test_the_bottom_line_is_made_of_the_numbers(summary: Summary) -> None:
     other = summary.model_copy(update={"headline": [by_mode["passthrough"], unsure]})
     assert "uploads at" not in bottom_line(other)
     assert "uploads show no difference" in bottom_line(other)
+    once = by_mode["compression"].model_copy(
+        update={
+            f"{name}_to_passthrough": Interval(median=0.5, values=[0.5]) for name in ("put", "cold_get", "warm_get")
+        }
+    )
+    told = bottom_line(summary.model_copy(update={"headline": [by_mode["passthrough"], once]}))
+    assert "One trial says nothing about the speed of" in told
+    assert "0.50×" not in told
     fatal = Finding(severity="fatal", code="byte-mismatch", where="", message="")
     assert bottom_line(summary.model_copy(update={"findings": [fatal]})).endswith("may not be used.")
+
+
+@pytest.mark.parametrize(
+    ("ours", "said"),
+    [
+        ((5.0, 4.0, 6.0), "An upload takes 3.00 s of processor per GB more than"),
+        ((0.5, 0.4, 0.6), "An upload takes 1.50 s of processor per GB less than"),
+        ((2.5, 1.9, 3.1), "An upload shows no difference from passthrough's in processor time."),
+        ((5.0, None, None), ""),
+    ],
+)
+def test_more_processor_is_said_only_where_the_intervals_say_so(
+    summary: Summary, ours: tuple[float, float | None, float | None], said: str
+) -> None:
+    by_mode = {row.mode: row for row in summary.headline}
+    median, low, high = ours
+    changed = [
+        by_mode["passthrough"].model_copy(update={"put_cpu_s_per_gb": Interval(median=2.0, low=1.8, high=2.2)}),
+        by_mode["compression"].model_copy(update={"put_cpu_s_per_gb": Interval(median=median, low=low, high=high)}),
+    ]
+    told = bottom_line(summary.model_copy(update={"headline": changed}))
+    assert said in told
+    assert bool(said) == ("An upload " in told)
 
 
 def test_the_sample_report_is_what_the_kept_run_gives(summary: Summary) -> None:

@@ -21,6 +21,8 @@ pub(super) struct Sample {
     logical_bytes: u64,
     /// What they take, originals included.
     stored_bytes: u64,
+    /// The part of it that originals take, in stores that are not ours.
+    foreign_bytes: u64,
 }
 
 /// The counts of this process.
@@ -56,6 +58,7 @@ impl History {
             at_ms,
             logical_bytes: totals.logical_bytes + totals.noncurrent_bytes,
             stored_bytes: stored_bytes + totals.foreign_bytes,
+            foreign_bytes: totals.foreign_bytes,
         });
     }
 }
@@ -89,7 +92,7 @@ mod tests {
     fn counts_are_thinned_out_and_never_more_than_so_many() {
         let mut kept = Kept::default();
         for number in 0..100_000 {
-            kept.add(Sample { at_ms: number * 10_000, logical_bytes: 2, stored_bytes: 1 });
+            kept.add(Sample { at_ms: number * 10_000, logical_bytes: 2, stored_bytes: 1, foreign_bytes: 0 });
             assert!(kept.samples.len() <= SAMPLES_MAX);
         }
         assert_eq!(kept.samples.last().map(|sample| sample.at_ms), Some(99_999 * 10_000), "the newest one shows");

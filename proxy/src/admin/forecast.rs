@@ -13,7 +13,7 @@ const COUNTS_MIN: usize = 8;
 const COUNTS_MAX: usize = 200;
 const DAY_MS: f64 = 86_400_000.0;
 
-/// One count: when, and the bytes that everything took.
+/// One count: when, and the bytes that everything took in our backends.
 pub(super) type Count = (i64, u64);
 
 /// A local file system.

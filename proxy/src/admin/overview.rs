@@ -52,7 +52,7 @@ impl AdminService {
             "jobs": jobs,
             "journal": { "lag_entries": gauges.journal_lag_entries.get(), "lag_s": gauges.journal_lag_seconds.get() },
             "quarantined": engine.quarantines.quarantine().await.map(|found| found.blobs.len())?,
-            "forecast": forecast(&counts(&history), &filling(&disks), now_ms()),
+            "forecast": forecast(&counts(&history), &filling(&disks, &stats["backends"]), now_ms()),
             "disks": disks,
             "shared": !engine.is_alone(),
             "replicas": self.replicas().await?,
@@ -100,20 +100,24 @@ fn short(job: &Value) -> Value {
     kept.into_iter().map(|name| (name.to_owned(), job[name].clone())).collect::<serde_json::Map<_, _>>().into()
 }
 
-/// The counts of the history.
+/// The counts of the history, without originals: those grow elsewhere.
 fn counts(history: &Value) -> Vec<Count> {
-    let count = |sample: &Value| Some((sample["at_ms"].as_i64()?, sample["stored_bytes"].as_u64()?));
+    let count = |sample: &Value| {
+        let (stored, foreign) = (sample["stored_bytes"].as_u64()?, sample["foreign_bytes"].as_u64()?);
+        Some((sample["at_ms"].as_i64()?, stored.saturating_sub(foreign)))
+    };
     history.as_array().into_iter().flatten().filter_map(count).collect()
 }
 
-/// The disks that stored bytes go to.
-fn filling(disks: &[Value]) -> Vec<FillingDisk<'_>> {
-    disks.iter().filter_map(disk_of_backend).collect()
-}
-
-fn disk_of_backend(disk: &Value) -> Option<FillingDisk<'_>> {
-    let place = disk["place"].as_str().filter(|place| place.starts_with(BACKEND))?;
-    Some(FillingDisk { place, free_bytes: disk["free_bytes"].as_u64()? })
+/// The disk that all stored bytes go to; none where there are several backends, since the counts
+/// do not tell whose bytes grow, or where the only one is a cloud's.
+fn filling<'a>(disks: &'a [Value], backends: &Value) -> Vec<FillingDisk<'a>> {
+    let [only] = backends.as_array().map(Vec::as_slice).unwrap_or_default() else { return Vec::new() };
+    let disk = |disk: &'a Value| {
+        let place = disk["place"].as_str().filter(|place| place.strip_prefix(BACKEND) == only["name"].as_str())?;
+        Some(FillingDisk { place, free_bytes: disk["free_bytes"].as_u64()? })
+    };
+    disks.iter().filter_map(disk).collect()
 }
 
 /// The gauge of disks, by place.
@@ -132,4 +136,31 @@ fn disks(families: &[Family]) -> Vec<Value> {
         Value::Object(figures)
     };
     places.into_iter().map(told).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_disk_that_takes_everything_has_a_forecast() {
+        let disk = |place: &str| json!({ "place": place, "free_bytes": 7, "size_bytes": 9 });
+        let told = [disk("backend/cold"), disk("backend/local"), disk("data")];
+        let found = |backends: Value| -> Vec<String> {
+            filling(&told, &backends).into_iter().map(|disk| disk.place.to_owned()).collect()
+        };
+        assert_eq!(found(json!([{ "name": "local", "stored_bytes": 1 }])), ["backend/local"]);
+        assert!(found(json!([{ "name": "local" }, { "name": "cold" }])).is_empty(), "two disks share the growth");
+        assert!(found(json!([{ "name": "local" }, { "name": "cloud" }])).is_empty(), "a cloud takes some of it");
+        assert!(found(json!([{ "name": "cloud" }])).is_empty(), "no disk takes it");
+        assert!(found(json!([])).is_empty());
+    }
+
+    #[test]
+    fn originals_do_not_fill_a_disk() {
+        let sample = |at: i64, stored: u64, foreign: u64| -> Value {
+            json!({ "at_ms": at, "stored_bytes": stored, "foreign_bytes": foreign })
+        };
+        assert_eq!(counts(&json!([sample(1, 10, 0), sample(2, 1010, 1000)])), [(1, 10), (2, 10)]);
+    }
 }

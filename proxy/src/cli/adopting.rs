@@ -139,6 +139,7 @@ pub(super) fn run_estimate(config: &ServeConfig, flags: EstimateFlags, json: boo
     let options = EstimateOptions {
         prefix,
         sample_bytes: crate::config::bytes_of(&flags.sample).map_err(Failure)?,
+        bounded: false,
         seed: flags.seed,
         settings: BucketSettings {
             compression: match flags.compression {

@@ -82,6 +82,7 @@ pub(super) fn print(found: &Value) -> String {
         share(&first["stored_now_bytes"], logical),
     );
     let mut rows = vec![["setting", "stored", "share", "from", "to", "CPU s/GB", "sample"].map(str::to_owned)];
+    let truncated = previews.iter().map(|preview| number(&preview["sample"]["truncated"])).max().unwrap_or(0);
     for preview in previews {
         let stored = &preview["stored_bytes"];
         rows.push([
@@ -95,6 +96,10 @@ pub(super) fn print(found: &Value) -> String {
         ]);
     }
     text.push_str(&print::table(&rows));
+    if truncated > 0 {
+        let told = format!("only the beginning was read of {truncated} long objects; a larger --sample reads more\n");
+        text.push_str(&told);
+    }
     text
 }
 
@@ -114,5 +119,9 @@ mod tests {
         let text = print(&json!({ "previews": [preview("zstd", 340), preview("delta", 210)] }));
         assert!(text.starts_with("the first 12 objects, 1000 B; now they take 340 B (34.0 %)\n"), "{text}");
         assert!(text.contains("delta") && text.contains("21.0 %") && text.contains("20.0 %  22.0 %"), "{text}");
+        assert!(!text.contains("beginning"), "{text}");
+        let mut cut = preview("zstd", 340);
+        cut["sample"]["truncated"] = json!(3);
+        assert!(print(&json!({ "previews": [cut] })).contains("only the beginning was read of 3 long objects"));
     }
 }

@@ -15,6 +15,10 @@ pub(super) const CLASSES: [u64; 6] = [0, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 2
 const RUN_OBJECTS_MAX: usize = 32;
 /// Runs that a class is sampled by at least, where it has so many: an interval needs several.
 const RUNS_MIN: usize = 8;
+/// Objects that a run of a bounded sample keeps: a head and a follower.
+const RUN_OBJECTS_MIN: usize = 2;
+/// Objects that a bounded sample has room for, whatever their length.
+const OBJECTS_MIN: u64 = 8;
 
 /// One listed object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +68,23 @@ pub(super) struct Class {
     /// Bytes of the others.
     pub(super) follower_bytes: u64,
     runs: Vec<Run>,
+}
+
+impl Class {
+    fn bytes(&self) -> u64 {
+        self.head_bytes + self.follower_bytes
+    }
+}
+
+/// Where a bounded choice is with a class.
+struct Choosing<'a> {
+    /// In the order of a draw, from the end.
+    runs: Vec<&'a Run>,
+    /// The class's bytes.
+    weight: u128,
+    /// After how many bytes a run is cut short.
+    run_bytes: u128,
+    taken: u128,
 }
 
 /// Neighbours of a series.
@@ -147,12 +168,11 @@ impl Population {
     /// runs, each run as likely as any other of its class. In the order of keys, as an upload of
     /// everything would be.
     pub(super) fn choose(&self, sample_bytes: u64, seed: u64) -> Vec<Run> {
-        let all: u64 = self.classes.iter().map(|class| class.head_bytes + class.follower_bytes).sum();
+        let all = self.distinct_bytes();
         let mut dice = Dice(seed);
         let mut chosen = Vec::new();
         for class in &self.classes {
-            let bytes = class.head_bytes + class.follower_bytes;
-            let share = u128::from(sample_bytes) * u128::from(bytes) / u128::from(all.max(1));
+            let share = share_of(sample_bytes, class.bytes(), all);
             let mut runs: Vec<&Run> = class.runs.iter().collect();
             dice.shuffle(&mut runs);
             let mut taken = 0u128;
@@ -167,6 +187,60 @@ impl Population {
         chosen.sort_by_key(|run| run.objects.start);
         chosen
     }
+
+    /// Bytes of everything but copies.
+    fn distinct_bytes(&self) -> u64 {
+        self.classes.iter().map(Class::bytes).sum()
+    }
+
+    /// How much of an object a bounded sample reads at most: all of it where all objects fit.
+    pub(super) fn object_bytes(&self, sample_bytes: u64) -> u64 {
+        if self.distinct_bytes() <= sample_bytes { sample_bytes } else { (sample_bytes / OBJECTS_MIN).max(1) }
+    }
+
+    /// A sample of at most `sample_bytes` and one object, of whose objects at most `object_bytes`
+    /// are read. The class that has least of its share takes the next run; runs are cut short, so
+    /// that a class has several.
+    pub(super) fn choose_within(&self, sample_bytes: u64, object_bytes: u64, seed: u64) -> Vec<Run> {
+        let all = self.distinct_bytes();
+        if all <= sample_bytes {
+            return self.choose(u64::MAX, seed);
+        }
+        let mut dice = Dice(seed);
+        let mut turns = Vec::new();
+        for class in self.classes.iter().filter(|class| class.objects > 0) {
+            let mut runs: Vec<&Run> = class.runs.iter().collect();
+            dice.shuffle(&mut runs);
+            let run_bytes = share_of(sample_bytes, class.bytes(), all) / RUNS_MIN.min(runs.len()).max(1) as u128;
+            turns.push(Choosing { runs, weight: u128::from(class.bytes().max(1)), run_bytes, taken: 0 });
+        }
+        let (mut left, mut chosen) = (sample_bytes, Vec::new());
+        while left > 0 {
+            let unfinished = turns.iter_mut().filter(|turn| !turn.runs.is_empty());
+            let next = unfinished.min_by(|a, b| (a.taken * b.weight).cmp(&(b.taken * a.weight)));
+            let Some((turn, run)) = next.and_then(|turn| turn.runs.pop().map(|run| (turn, run))) else { break };
+            let (mut bytes, mut count) = (0u64, 0usize);
+            for object in self.objects_of(run) {
+                let is_long = count >= RUN_OBJECTS_MIN && u128::from(bytes) >= turn.run_bytes;
+                if is_long || bytes >= left {
+                    break;
+                }
+                bytes += object.len.min(object_bytes);
+                count += 1;
+            }
+            left = left.saturating_sub(bytes);
+            turn.taken += u128::from(bytes);
+            let objects = run.objects.start..run.objects.start + count;
+            chosen.push(Run { objects, bytes, ..run.clone() });
+        }
+        chosen.sort_by_key(|run| run.objects.start);
+        chosen
+    }
+}
+
+/// A class's part of a sample, by its bytes.
+fn share_of(sample_bytes: u64, bytes: u64, all: u64) -> u128 {
+    u128::from(sample_bytes) * u128::from(bytes) / u128::from(all.max(1))
 }
 
 /// Numbers from a seed (SplitMix64, <https://prng.di.unimi.it/splitmix64.c>).
@@ -279,5 +353,39 @@ mod tests {
             let all = population.choose(u64::MAX, seed);
             prop_assert_eq!(all.iter().map(|run| run.objects.len()).sum::<usize>(), lens.len());
         }
+
+        #[test]
+        fn a_bounded_sample_is_never_longer_than_it_may_be_by_more_than_one_object(
+            lens in prop::collection::vec(0u64..400_000_000, 1..200),
+            names in 1usize..40, sample in 1u64..600_000_000, seed: u64
+        ) {
+            let listed = |n: usize, len: &u64| entry(&format!("s{}x/v{n}", n % names), *len, None);
+            let population = Population::of(lens.iter().enumerate().map(|(n, len)| listed(n, len)).collect());
+            let object_bytes = population.object_bytes(sample);
+            let runs = population.choose_within(sample, object_bytes, seed);
+            prop_assert_eq!(&runs, &population.choose_within(sample, object_bytes, seed));
+            let read = |run: &Run| population.objects_of(run).iter().map(|object| object.len.min(object_bytes)).sum::<u64>();
+            let bytes: u64 = runs.iter().map(read).sum();
+            let everything: u64 = lens.iter().sum();
+            if everything <= sample {
+                prop_assert_eq!(bytes, everything);
+            } else {
+                prop_assert!(object_bytes <= (sample / 8).max(1));
+                prop_assert!(bytes < sample + object_bytes, "{} of {}", bytes, sample);
+                for pair in runs.windows(2) {
+                    prop_assert!(pair[0].objects.end <= pair[1].objects.start);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_bounded_sample_of_large_objects_has_several_runs() {
+        let listed = (0..320).map(|n| entry(&format!("s{}x/v{n}", n / 32), 200 << 20, None)).collect();
+        let population = Population::of(listed);
+        let runs = population.choose_within(64 << 20, population.object_bytes(64 << 20), 1);
+        assert_eq!(runs.iter().map(|run| run.objects.len()).collect::<Vec<_>>(), [2; 4]);
+        let unbounded = population.choose(64 << 20, 1);
+        assert!(unbounded.iter().map(|run| run.bytes).sum::<u64>() > 50_000_000_000);
     }
 }

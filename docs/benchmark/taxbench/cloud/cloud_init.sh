@@ -3,7 +3,8 @@
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -q
-apt-get install -qy --no-install-recommends python3-venv nginx-light xdelta3 bsdiff zstd ca-certificates curl
+apt-get install -qy --no-install-recommends python3-venv nginx-light xdelta3 bsdiff zstd \
+    squashfs-tools xorriso ca-certificates curl
 systemctl disable --now nginx || true
 mkdir -p /opt/taxbench
 touch /opt/taxbench/ready

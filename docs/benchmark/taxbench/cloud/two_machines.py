@@ -1,8 +1,9 @@
 """The publishable topology: the proxy on one machine, the client on another, and the bundle back here.
 
 Secrets are made for the run and travel by `scp` as files that only root reads: no command line holds one. The client
-speaks to the proxy over plain HTTP, because TLS would be measured with it. Nothing is sent but generated or public
-objects.
+speaks to the proxy over plain HTTP, because TLS would be measured with it. So objects, and the admin token in the
+header of each admin call, cross the provider's network in the clear, between public addresses. Objects are generated or
+public, and the token opens a server that holds nothing else and ends with the run; delete the machines afterwards.
 """
 
 from __future__ import annotations

@@ -19,12 +19,26 @@ from taxbench.servers.deltaweir import find_binary
 
 DEFAULT_TYPE = "ccx33"
 """Dedicated cores: shared ones are stolen from, and a stolen core makes a run unpublishable."""
-SMOKE_FLAGS = (
-    "artifact_source", "artifact_count", "artifact_extension", "alpine_branch", "alpine_flavor", "alpine_arch",
-    "kernel_branch", "package", "versions", "mirror_url", "profile", "concurrency", "modes", "trials", "phases",
-    "phase_gap_seconds", "resource_sample_interval", "seed",
+FORWARDED = (
+    "artifact_source", "artifact_count", "artifact_extension", "mirror_url", "index_pattern", "alpine_branch",
+    "alpine_flavor", "alpine_arch", "kernel_branch", "package", "versions", "synthetic_scale", "synthetic_families",
+    "profile", "trials", "modes", "concurrency", "phases", "seed", "payload_hash", "part_size", "timeout",
+    "settle_timeout", "phase_gap_seconds", "resource_sample_interval", "resource_command",
+    "restart_between_modes_command", "clean_command",
 )  # fmt: skip
-SMOKE_SWITCHES = ("no_proxy_restart", "skip_compression_verify")
+"""Flags with a value that the machine there is given. Its commands run there."""
+FORWARDED_SWITCHES = (
+    "reuse_artifacts", "as_shipped", "no_proxy_restart", "no_restart_between_modes", "allow_clean_failure",
+    "allow_failures", "skip_compression_verify",
+)  # fmt: skip
+FORWARDED_REPEATED = ("mode_bucket",)
+KEPT_HERE = ("run_id", "results", "json")
+"""What this side does itself."""
+REFUSED = {
+    "local_dir": "no file of this machine is sent to a rented one",
+    "data_dir": "a rented machine keeps its artifacts in a directory of its own",
+}
+REFUSED_APART = {**REFUSED, "mode_bucket": "the proxy's buckets are made with their usual names"}
 
 
 def add(commands: Any) -> None:
@@ -91,6 +105,7 @@ def run_down(options: argparse.Namespace) -> int:
 
 def run_smoke(options: argparse.Namespace) -> int:
     reporter = Reporter(quiet=options.json)
+    arguments = forwarded(options, REFUSED)
     run_id = flags.run_id_of(options)
     options.run_id, options.single_vm = run_id, True
     binary = find_binary(options.binary)
@@ -109,9 +124,7 @@ def run_smoke(options: argparse.Namespace) -> int:
             options.results.mkdir(parents=True, exist_ok=True)
             hosts = options.results.resolve() / f"{run_id}.known_hosts"
             shell = Shell(address, hosts, options.ssh_user, options.ssh_command, options.scp_command)
-            bundle = smoke(
-                shell, binary, run_id, _forwarded(options), options.results, lambda step: bar.advance(1, step)
-            )
+            bundle = smoke(shell, binary, run_id, arguments, options.results, lambda step: bar.advance(1, step))
         finally:
             if options.destroy and not options.address:
                 lifecycle.down(lifecycle.connect(), run_id, lambda step: bar.advance(0, step))
@@ -120,6 +133,7 @@ def run_smoke(options: argparse.Namespace) -> int:
 
 def run_apart(options: argparse.Namespace) -> int:
     reporter = Reporter(quiet=options.json)
+    arguments = forwarded(options, REFUSED_APART)
     run_id = flags.run_id_of(options)
     options.run_id, options.single_vm = run_id, False
     binary = find_binary(options.binary)
@@ -138,7 +152,7 @@ def run_apart(options: argparse.Namespace) -> int:
                 for role in ("client", "proxy")
             )
             bundle = two_machines.run_apart(
-                client, proxy, binary, run_id, _forwarded(options), options.results, lambda step: bar.advance(1, step)
+                client, proxy, binary, run_id, arguments, options.results, lambda step: bar.advance(1, step)
             )
         finally:
             if options.destroy:
@@ -212,14 +226,29 @@ def _request(options: argparse.Namespace) -> Request:
     )
 
 
-def _forwarded(options: argparse.Namespace) -> list[str]:
-    """The flags of `local` that were given here, for the machine there."""
+def forwarded(options: argparse.Namespace, refused: dict[str, str]) -> list[str]:
+    """The flags of a run that were given here, for the machine there.
+
+    # Errors
+    `CloudError` for one that means nothing there: a run without it would be another than was asked for.
+    """
+    for name, why in refused.items():
+        if getattr(options, name):
+            raise CloudError(f"{_flag(name)} cannot be used with rented machines: {why}")
+    if options.artifact_source == "local":
+        raise CloudError(f"--artifact-source local cannot be used with rented machines: {REFUSED['local_dir']}")
     given = []
-    for name in SMOKE_FLAGS:
+    for name in FORWARDED:
         value = getattr(options, name)
         if value not in (None, ""):
-            given += [f"--{name.replace('_', '-')}", str(value)]
-    return given + [f"--{name.replace('_', '-')}" for name in SMOKE_SWITCHES if getattr(options, name)]
+            given += [_flag(name), str(value)]
+    for name in FORWARDED_REPEATED:
+        given += [word for value in getattr(options, name) for word in (_flag(name), str(value))]
+    return given + [_flag(name) for name in FORWARDED_SWITCHES if getattr(options, name)]
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _print_plan(options: argparse.Namespace, request: Request, planned: list[PlannedServer]) -> None:

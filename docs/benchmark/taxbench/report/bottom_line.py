@@ -35,19 +35,25 @@ def _stored(row: Headline) -> str:
 
 
 def _speeds(row: Headline) -> str:
-    """Which speeds differ from passthrough's, and by how much."""
-    told, same = [], []
+    """Which speeds differ from passthrough's, and by how much. Without an interval, that nothing can be said."""
+    told, same, unknown = [], [], []
     for words, name in SPEEDS:
         ratio: Interval | None = getattr(row, f"{name}_to_passthrough")
         if ratio is None:
             continue
-        if ratio.low is not None and ratio.high is not None and ratio.low <= 1 <= ratio.high:
-            same.append(words)
-        else:
+        if ratio.excludes(1):
             told.append(f"{words} at {ratio.median:.2f}×")
-    if not told and not same:
-        return ""
+        elif ratio.low is None or ratio.high is None:
+            unknown.append(words)
+        else:
+            same.append(words)
     mode = mode_title(row.mode).capitalize()
+    if not told and not same:
+        return (
+            f"One trial says nothing about the speed of {mode_title(row.mode)} in {_listed(unknown)}."
+            if unknown
+            else ""
+        )
     if not told:
         return f"{mode} shows no difference from passthrough's speed in {_listed(same)}."
     rest = f"; {_listed(same)} show no difference" if same else ""
@@ -62,9 +68,14 @@ def _listed(parts: list[str]) -> str:
 def _processor(row: Headline, reference: Headline | None) -> str:
     if reference is None or row.put_cpu_s_per_gb is None or reference.put_cpu_s_per_gb is None:
         return ""
-    extra = row.put_cpu_s_per_gb.median - reference.put_cpu_s_per_gb.median
-    direction = "more" if extra >= 0 else "less"
-    return f"An upload takes {significant(abs(extra))} s of processor per GB {direction} than passthrough's."
+    ours, theirs = row.put_cpu_s_per_gb, reference.put_cpu_s_per_gb
+    if ours.low is None or ours.high is None or theirs.low is None or theirs.high is None:
+        return ""
+    if ours.low <= theirs.high and theirs.low <= ours.high:
+        return "An upload shows no difference from passthrough's in processor time."
+    direction = "more" if ours.low > theirs.high else "less"
+    extra = significant(abs(ours.median - theirs.median))
+    return f"An upload takes {extra} s of processor per GB {direction} than passthrough's."
 
 
 def _pays(row: BreakEven) -> str:

@@ -43,6 +43,7 @@ export async function scope() {
 
 /** Opens a session with a token, or with the code that the page of a sign-in has. */
 export async function logIn(shown) {
+  known = undefined;
   const { key } = await asked("POST", "session", {}, shown);
   sessionStorage.setItem(KEY, key);
 }

@@ -6,7 +6,7 @@ import { words } from "./words.js";
 const told = words.estimate;
 const SETTINGS = ["off", "zstd", "delta"];
 
-function row(found, bucket, current, mayChange) {
+function row(found, bucket, current) {
   const { predicted, low, high } = found.stored_bytes;
   const share = (part) => percent(part, found.logical_bytes);
   const change = async () => {
@@ -14,7 +14,6 @@ function row(found, bucket, current, mayChange) {
     await post("jobs/convert", {}, { bucket, prefix: "", compression: found.compression });
     say(told.converting(bucket, found.compression));
   };
-  const offered = mayChange && found.compression !== current;
   const name = { "aria-label": `${told.convert}: ${found.compression}` };
   return [
     h("strong", {}, found.compression),
@@ -23,7 +22,7 @@ function row(found, bucket, current, mayChange) {
     `${share(low)} – ${share(high)}`,
     found.cpu_s_per_gb.toFixed(2),
     bytes(found.sample.bytes),
-    found.compression === current ? told.current : offered ? button(told.convert, change, name) : words.none,
+    found.compression === current ? told.current : button(told.convert, change, name),
   ];
 }
 
@@ -34,23 +33,26 @@ function verdict(previews) {
   return told.verdict(best.compression, percent(best.stored_bytes.predicted, best.logical_bytes), best.cpu_s_per_gb.toFixed(1), now);
 }
 
-export function preview(bucket, current) {
+/** A preview is a POST: it takes the server's processor and disk, so a session that only reads has no form. */
+export async function preview(bucket, current) {
+  if ((await scope()) === "read") return [h("h2", {}, told.title), h("p", { class: "soft", id: "no-preview" }, told.readOnly)];
   const place = h("div", { "aria-live": "polite", id: "previews" });
   const run = async (data) => {
     const prefix = data.get("prefix").trim();
-    const mayChange = (await scope()) !== "read";
     const previews = [];
     for (const compression of SETTINGS) {
       place.replaceChildren(h("p", { class: "soft" }, told.trying(compression)));
       previews.push(await post("preview", { bucket, prefix, compression }, {}));
     }
     const [{ objects, logical_bytes: logical, more }] = previews;
+    const truncated = Math.max(...previews.map(({ sample }) => sample.truncated));
     const number = "number";
     const columns = [[told.setting], [words.stored, number], [words.explain.share, number], [told.interval, number], [told.cpu, number], [told.sample, number], [words.actions]];
     place.replaceChildren(
       h("p", { class: "soft" }, told.looked(count(objects), bytes(logical), more)),
       objects > 0 ? h("p", {}, verdict(previews)) : "",
-      table(told.title, columns, previews.map((found) => row(found, bucket, current, mayChange))),
+      table(told.title, columns, previews.map((found) => row(found, bucket, current))),
+      truncated > 0 ? h("p", { class: "soft" }, told.truncated(count(truncated))) : "",
       h("p", { class: "soft" }, told.after, " ", link("jobs", {}, words.pages.jobs)),
     );
   };

@@ -67,6 +67,7 @@ export const words = {
     full: (place, date) => `${place} is full ${date}`,
     never: (place) => `${place} does not fill up`,
     method: (counts, date) => `Median growth between ${counts} counts since ${date}; one large import does not move it.`,
+    elsewhere: "No date: the deployment has several backends, or keeps its bytes in a cloud.",
     short: "A forecast takes an hour of counts since this process started.",
   },
   replicas: "Replicas",
@@ -250,6 +251,7 @@ export const words = {
   estimate: {
     title: "Other settings: a preview",
     help: "Stores a sample of the bucket's objects in a temporary store, once for each setting. Takes some seconds of the processor, and changes nothing.",
+    readOnly: "Your session only reads. A preview takes the server's processor and disk, so it needs a session that may write.",
     run: "Try each setting",
     trying: (setting) => `Trying ${setting}…`,
     looked: (objects, logical, more) => `${more ? "The first " : ""}${objects} objects, ${logical}.`,
@@ -258,6 +260,7 @@ export const words = {
     interval: "95 % interval",
     cpu: "CPU s/GB, at most",
     sample: "Read",
+    truncated: (objects) => `Only the beginning was read of ${objects} long objects.`,
     current: "as it is set",
     convert: "Use this setting",
     convertAsk: (bucket, setting) => `Set ${bucket} to ${setting} and encode what it holds anew? It stays in use meanwhile.`,

@@ -136,7 +136,7 @@ export async function page({ bucket: wanted }, show) {
       chosen && [
         h("h2", {}, `${words.settings}: ${chosen.name}`),
         facts(Object.entries(chosen.settings).map(([name, value]) => [name, shown(value)])),
-        preview(chosen.name, chosen.settings.compression),
+        await preview(chosen.name, chosen.settings.compression),
         await quota({ bucket: chosen.name }),
         await documents(chosen.name, show),
         dryRun(chosen.name),

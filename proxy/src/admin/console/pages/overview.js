@@ -14,6 +14,7 @@ function forecast({ since_ms: since, counts, bytes_per_day: growth, disks }) {
   return card(
     told.title,
     growth > 0 ? told.growth(bytes(growth)) : told.steady,
+    disks.length === 0 && soft(told.elsewhere),
     disks.map((disk) => soft(disk.full_ms ? told.full(disk.place, date(disk.full_ms).slice(0, 10)) : told.never(disk.place))),
     soft(told.method(count(counts), date(since))),
   );
