@@ -24,9 +24,13 @@ use crate::{
     resources::pace::Pace,
     write::effort,
 };
-use catalog::{BlobForm, BlobRow, Version, VersionEntry, VersionRef, VersionsQuery};
+use catalog::{BlobForm, BlobKey, BlobRow, Version, VersionEntry, VersionRef, VersionsQuery};
 use serde::{Deserialize, Serialize};
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::Duration,
+};
 
 /// Versions of one page of the bucket's listing.
 const VERSIONS_AT_ONCE: usize = 100;
@@ -35,6 +39,8 @@ const VERSIONS_AT_ONCE: usize = 100;
 const PASSES_MAX: u32 = 8;
 /// How often a row that others change all the time is tried.
 const TRIES_MAX: usize = 8;
+/// Blobs that a pass remembers; what it forgets is only looked at once more.
+const SETTLED_MAX: usize = 1 << 20;
 /// How long the other processes of a deployment have to read a new key before it seals.
 const SETTLING: Duration = Duration::from_secs(3);
 
@@ -59,6 +65,14 @@ struct Position {
     /// What was sealed anew in this pass.
     changed: u64,
     report: ReencryptReport,
+}
+
+/// One pass through the bucket.
+struct Pass {
+    pace: Arc<Pace>,
+    /// What was tried, and whether no version uses it any more: a pack is met once for each of its
+    /// members, a base for each of its deltas.
+    settled: HashMap<BlobKey, bool>,
 }
 
 /// What a re-encryption came to.
@@ -99,6 +113,7 @@ impl Reencryptor {
         let total = stats.iter().find(|stats| stats.name == order.bucket);
         let total = total.map(|stats| stats.objects + stats.noncurrent_versions);
         let pace = Arc::new(Pace::new(self.ordered.bytes_per_second_max));
+        let mut round = Pass { pace, settled: HashMap::new() };
         loop {
             let bucket = self.bucket(&order.bucket).await?;
             let (key_after, version_after) = position.after.clone().unzip();
@@ -115,7 +130,7 @@ impl Reencryptor {
                 let VersionEntry::Version { version, .. } = entry else { continue };
                 run.check()?;
                 if !version.marker {
-                    self.reencrypt_version(&bucket, &version, &pace, &mut position).await?;
+                    self.reencrypt_version(&bucket, &version, &mut round, &mut position).await?;
                     position.report.objects += u64::from(position.pass == 0);
                 }
                 position.after = Some((version.key.clone(), version.reference()));
@@ -134,6 +149,7 @@ impl Reencryptor {
             let pass = position.pass + 1;
             position = Position { pass, after: None, changed: 0, ..position };
             position.report.left = 0;
+            round.settled.clear();
             run.checkpoint(&position).await?;
         }
     }
@@ -163,7 +179,7 @@ impl Reencryptor {
         self: &Arc<Self>,
         bucket: &BucketHandle,
         version: &Version,
-        pace: &Arc<Pace>,
+        round: &mut Pass,
         position: &mut Position,
     ) -> Result<(), EngineError> {
         let found = self.ordered.catalog.version(bucket.row.id, &version.key, version.id).await?;
@@ -173,10 +189,14 @@ impl Reencryptor {
                 // Its bases first: then it can stay the delta that it is.
                 let bases = self.ordered.catalog.bases_of(row.id).await?;
                 for base in self.ordered.catalog.blobs(&bases).await?.iter().filter(|base| is_before(bucket, base)) {
-                    self.reencrypt_blob(bucket, base, pace, position).await?;
+                    if !round.settled.contains_key(&base.id) {
+                        self.reencrypt_blob(bucket, base, round, position).await?;
+                    }
                 }
             }
-            if !self.reencrypt_blob(bucket, row, pace, position).await? {
+            // What failed is not tried again for the next version of it; what was moved and is in
+            // use again is.
+            if round.settled.get(&row.id) != Some(&false) && !self.reencrypt_blob(bucket, row, round, position).await? {
                 position.report.left += 1;
             }
         }
@@ -188,7 +208,7 @@ impl Reencryptor {
         self: &Arc<Self>,
         bucket: &BucketHandle,
         row: &BlobRow,
-        pace: &Arc<Pace>,
+        round: &mut Pass,
         position: &mut Position,
     ) -> Result<bool, EngineError> {
         if !self.ordered.converter.allowance.has_room(bucket, row.plain_len) {
@@ -198,14 +218,18 @@ impl Reencryptor {
             occasion: Occasion::Reencrypt,
             wish: Wish::Kept,
             effort: effort::in_background(bucket.settings.effort, false),
-            pace: pace.clone(),
+            pace: round.pace.clone(),
             regardless: true,
             avoid: Avoided::default(),
         };
         let outcome =
             self.ordered.converter.reencode_counted(bucket, row, &reform, &mut position.report.tallies).await?;
         position.changed += u64::from(matches!(outcome, Some(Reformed::Moved(_))));
-        Ok(matches!(outcome, Some(Reformed::Moved(_) | Reformed::Unused)))
+        let is_done = matches!(outcome, Some(Reformed::Moved(_) | Reformed::Unused));
+        if round.settled.len() < SETTLED_MAX {
+            round.settled.insert(row.id, is_done);
+        }
+        Ok(is_done)
     }
 
     /// Seals a version's facts anew that are sealed with a key of before: those of versions without

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::facts::Form;
-use catalog::KeyDependents;
+use catalog::{BlobKey, KeyDependents};
 use serde_json::{Value, json};
 
 /// Content of every kind: a base and its delta, parts, a row's worth of bytes, none at all.
@@ -175,4 +175,56 @@ async fn a_bucket_that_is_not_encrypted_is_not_encrypted_anew() {
     assert!(matches!(refused, Err(EngineError::JobRefused(_))), "{refused:?}");
     assert!(deployment.engine.keys.shredding("delta").await.expect("told").keys.is_empty());
     assert!(matches!(deployment.engine.keys.shredding("none").await, Err(EngineError::NoBucket)));
+}
+
+/// A sealed bucket whose small objects lie in packs.
+async fn packed(deployment: &Deployment) -> Vec<BlobRow> {
+    let bucket = deployment.bucket("sealed").await;
+    deployment.put_documents(&bucket, 0..300).await;
+    let report = deployment.pack(&mut crate::background::packs::PackCursor::default(), true).await;
+    assert_eq!(report.objects, 300, "{report:?}");
+    packs_of(deployment).await
+}
+
+async fn packs_of(deployment: &Deployment) -> Vec<BlobRow> {
+    let catalog = deployment.engine.catalog();
+    let uses = catalog.packs(BlobKey([0; 16]), 100).await.expect("asked");
+    catalog.blobs(&uses.iter().map(|pack| pack.blob).collect::<Vec<_>>()).await.expect("asked")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn packs_stay_packs_under_the_other_key_and_the_one_of_before_is_shredded() {
+    let deployment = start().await;
+    let before = packed(&deployment).await;
+    let report = reencrypt(&deployment).await;
+    assert_eq!((&report["left"], &report["failed"]), (&json!(0), &json!(0)), "{report}");
+    assert_eq!(report["converted"]["reencrypt"]["blobs"], before.len(), "{report}");
+    purged(&deployment).await;
+    let told = deployment.engine.keys.shred("sealed").await.expect("told");
+    assert!(told.shredded, "{told:?}");
+
+    deployment.engine.drop_caches();
+    let after = packs_of(&deployment).await;
+    assert!(after.len() == before.len() && after.iter().all(|row| row.key_epoch == 2), "{after:?}");
+    let bucket = deployment.bucket("sealed").await;
+    for number in 0..300 {
+        let expected = super::packing::document(number);
+        let got = deployment.get(&bucket, &format!("orders/{number}.json"), 0..expected.len()).await;
+        assert!(got == expected, "{number}");
+    }
+    let id = BlobId(after[0].id.0).to_string();
+    let told = deployment.engine.reports.inspect(&id).await.expect("inspected").expect("known");
+    assert!(told["members"].as_array().is_some_and(|members| members.len() > 100), "{told}");
+    let report = deployment.engine.jobs.run_job("scrub", json!({})).await.expect("scrubbed");
+    assert_eq!(report["counts"]["damaged"], 0, "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pack_that_cannot_be_read_is_tried_once_in_a_pass_and_told_once() {
+    let deployment = start().await;
+    let packs = packed(&deployment).await;
+    deployment.damage(&packs[0]);
+    let report = reencrypt(&deployment).await;
+    // The facts of its members are sealed anew, so there is a second pass.
+    assert_eq!((&report["left"], &report["failed"]), (&json!(1), &json!(2)), "{report}");
 }
