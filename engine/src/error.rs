@@ -61,6 +61,10 @@ pub enum EngineError {
     /// try again (E4). 503.
     #[error("the writer epoch was closed meanwhile")]
     Fenced,
+    /// No key of a blob's epoch is known here: another process may have opened it a moment ago, or
+    /// its KEK is missing. Says nothing of the blob. 503.
+    #[error("no key of epoch {0} is known here")]
+    NoKey(u32),
     /// There is no background job of that name.
     #[error("there is no job {0:?}")]
     NoJob(String),
@@ -107,6 +111,7 @@ impl EngineError {
             Self::Busy(what) => Self::Busy(what),
             Self::Full => Self::Full,
             Self::Fenced => Self::Fenced,
+            Self::NoKey(epoch) => Self::NoKey(*epoch),
             Self::Unavailable(why) => Self::Unavailable(why.clone()),
             Self::NotCurrent(why) => Self::NotCurrent(why.clone()),
             Self::Integrity(why) => Self::Integrity(why.clone()),

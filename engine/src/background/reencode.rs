@@ -245,7 +245,7 @@ impl Reencoder {
         sha256: [u8; 32],
     ) -> Result<ObjectFacts, EngineError> {
         if old.original.is_none() {
-            let mut object = self.blobs.manifest(old, bucket.key_of(old).as_deref()).await?.root.facts.clone();
+            let mut object = self.blobs.manifest(old, bucket.key_of(old)?.as_deref()).await?.root.facts.clone();
             // A pack's are the table of its members.
             if !old.pack {
                 object.facts = without_choices(object.facts)?;
@@ -297,7 +297,7 @@ impl Reencoder {
         let Some(mut digest) = old.digest else { return Ok(None) };
         if old.key_epoch != bucket.key_epoch() {
             // The digest of the same bytes is another one under another key.
-            let manifest = self.blobs.manifest(old, bucket.key_of(old).as_deref()).await?;
+            let manifest = self.blobs.manifest(old, bucket.key_of(old)?.as_deref()).await?;
             let Some(sha256) = manifest.root.facts.sha256 else { return Ok(None) };
             digest = bucket.content_digest(&sha256);
         }
@@ -346,7 +346,10 @@ impl Reencoder {
 
     /// That what was read of a blob is what it was stored as.
     fn check_restaged(&self, bucket: &BucketHandle, old: &BlobRow, staged: &StagedBody<()>) -> Result<(), EngineError> {
-        let other = old.digest.is_some_and(|expected| bucket.digest_of_blob(old, &staged.sha256) != expected);
+        let other = match old.digest {
+            Some(expected) => bucket.digest_of_blob(old, &staged.sha256)? != expected,
+            None => false,
+        };
         if other || staged.plain_len != old.plain_len {
             return Err(EngineError::Integrity("a blob's content is not what it was stored as".into()));
         }

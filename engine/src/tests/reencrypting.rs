@@ -3,8 +3,12 @@
 
 use super::*;
 use crate::facts::Form;
+use async_trait::async_trait;
 use catalog::{BlobKey, KeyDependents};
+use futures::stream::BoxStream;
 use serde_json::{Value, json};
+use storage_backends::{BlobName, ByteStream, Listed, PutReceipt};
+use tokio::sync::{Notify, watch};
 
 /// Content of every kind: a base and its delta, parts, a row's worth of bytes, none at all.
 async fn filled(deployment: &Deployment) -> Vec<(&'static str, Vec<u8>)> {
@@ -152,6 +156,11 @@ async fn who_holds_a_bucket_of_before_reads_what_is_sealed_later_and_cannot_writ
     let fresh = deployment.bucket("sealed").await;
     deployment.put(&fresh, "k", &bytes).await;
     assert!(deployment.get(&fresh, "k", 0..bytes.len()).await == bytes);
+    // It hears of what comes after a shredding, too.
+    reencrypt(&deployment).await;
+    let fresh = deployment.bucket("sealed").await;
+    deployment.put(&fresh, "third", &bytes[1..]).await;
+    assert!(deployment.get(&old, "third", 0..bytes.len() - 1).await == bytes[1..]);
     assert_whole(&deployment, &stored).await;
 }
 
@@ -227,4 +236,87 @@ async fn a_pack_that_cannot_be_read_is_tried_once_in_a_pass_and_told_once() {
     let report = reencrypt(&deployment).await;
     // The facts of its members are sealed anew, so there is a second pass.
     assert_eq!((&report["left"], &report["failed"]), (&json!(1), &json!(2)), "{report}");
+}
+
+/// A disk that holds reads of blobs back while its gate is closed.
+struct Gated {
+    disk: Arc<dyn Backend>,
+    is_closed: watch::Receiver<bool>,
+    arrived: Arc<Notify>,
+}
+
+#[async_trait]
+impl Backend for Gated {
+    async fn put(&self, name: &BlobName, body: ByteStream, len: Option<u64>) -> storage_backends::Result<PutReceipt> {
+        self.disk.put(name, body, len).await
+    }
+
+    async fn get(&self, name: &BlobName, range: Range<u64>) -> storage_backends::Result<Option<ByteStream>> {
+        if name.as_str().starts_with("blobs/") && *self.is_closed.borrow() {
+            self.arrived.notify_one();
+            let _ = self.is_closed.clone().wait_for(|is_closed| !is_closed).await;
+        }
+        self.disk.get(name, range).await
+    }
+
+    async fn head(&self, name: &BlobName) -> storage_backends::Result<Option<u64>> {
+        self.disk.head(name).await
+    }
+
+    async fn delete(&self, name: &BlobName) -> storage_backends::Result<()> {
+        self.disk.delete(name).await
+    }
+
+    fn list(&self, prefix: &str) -> BoxStream<'static, storage_backends::Result<Listed>> {
+        self.disk.list(prefix)
+    }
+
+    async fn probe(&self) -> storage_backends::Result<()> {
+        self.disk.probe().await
+    }
+}
+
+/// One process of several over a catalog and a store.
+async fn beside(
+    data: &Path,
+    catalog: &Arc<dyn catalog::Catalog>,
+    wrap: impl Fn(Arc<dyn Backend>) -> Arc<dyn Backend>,
+) -> Deployment {
+    let metrics = Metrics::new();
+    let quiet = EngineConfig { schedule_jobs: false, ..config(data, 512 << 20) };
+    let mut stores = stores_over(data, &metrics, catalog.clone()).await.expect("stores open");
+    stores.backends = stores.backends.into_iter().map(|(name, backend)| (name, wrap(backend))).collect();
+    let engine = Engine::open_with(quiet, stores, metrics.clone(), crate::registry::all).await.expect("opens");
+    Deployment { engine, metrics, dir: TempDir::new().expect("a temporary directory") }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scrub_that_began_before_another_process_opened_a_key_finds_what_it_seals_well() {
+    let data = TempDir::new().expect("a temporary directory");
+    let catalog = open_catalog(data.path(), &Metrics::new()).await.expect("opens");
+    let (close, is_closed) = watch::channel(false);
+    let arrived = Arc::new(Notify::new());
+    let gated = |disk| {
+        let (is_closed, arrived) = (is_closed.clone(), arrived.clone());
+        Arc::new(Gated { disk, is_closed, arrived }) as Arc<dyn Backend>
+    };
+    let scrubs = beside(data.path(), &catalog, gated).await;
+    let bucket = scrubs.bucket("sealed").await;
+    for seed in 1..6u64 {
+        scrubs.put(&bucket, &format!("key-{seed}"), &content(100_000, seed * 7919)).await;
+    }
+    // Its blobs come after those of the first one.
+    let encrypts = beside(data.path(), &catalog, |disk| disk).await;
+
+    close.send_replace(true);
+    let engine = scrubs.engine.clone();
+    let scrub = tokio::spawn(async move { engine.jobs.run_job("scrub", json!({})).await });
+    arrived.notified().await;
+    let report = reencrypt(&encrypts).await;
+    assert_eq!((&report["epoch"], &report["left"]), (&json!(2), &json!(0)), "{report}");
+    close.send_replace(false);
+    let report = scrub.await.expect("ran").expect("scrubs");
+    let counts = &report["counts"];
+    assert_eq!((&counts["damaged"], &counts["unreachable"]), (&json!(0), &json!(0)), "{report}");
+    assert!(counts["ok"].as_u64() >= Some(5), "{report}");
 }

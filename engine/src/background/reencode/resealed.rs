@@ -23,7 +23,7 @@ impl Reencoder {
         old: &BlobRow,
         reform: &Reform,
     ) -> Result<Reformed, EngineError> {
-        let manifest = self.blobs.manifest(old, bucket.key_of(old).as_deref()).await?;
+        let manifest = self.blobs.manifest(old, bucket.key_of(old)?.as_deref()).await?;
         let object = ObjectFacts { bucket: bucket.row.name.clone(), ..manifest.root.facts.clone() };
         reform.pace.take(old.plain_len).await;
         let _permit = self.read.budget.acquire(3 * old.plain_len).await?;

@@ -128,7 +128,9 @@ impl Keyring {
         }
         let rewritten = self.keyset_files(bucket, catalog, blobs).await?.without_others(self).await?;
         KeyEpochs::change(bucket, catalog, |epochs| KeyEpochs { oldest, ..epochs }).await?;
-        self.forget(bucket.id);
+        if let Some(opened) = self.opened(bucket.id) {
+            opened.all.remove(epochs);
+        }
         Ok(rewritten)
     }
 }
