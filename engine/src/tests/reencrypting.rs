@@ -320,3 +320,32 @@ async fn a_scrub_that_began_before_another_process_opened_a_key_finds_what_it_se
     assert_eq!((&counts["damaged"], &counts["unreachable"]), (&json!(0), &json!(0)), "{report}");
     assert!(counts["ok"].as_u64() >= Some(5), "{report}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shredding_that_was_interrupted_is_told_and_gone_on_with() {
+    let deployment = start().await;
+    let stored = filled(&deployment).await;
+    reencrypt(&deployment).await;
+    purged(&deployment).await;
+    let engine = &deployment.engine;
+    // As a process leaves it that ends between the catalog and the keysets.
+    let bucket = deployment.bucket("sealed").await;
+    engine.catalog().remove_keys(bucket.row.id, &[1]).await.expect("removed");
+    let told = engine.keys.shredding("sealed").await.expect("told");
+    assert_eq!((told.keys.len(), told.unfinished), (0, 2), "{told:?}");
+    let told = engine.keys.shred("sealed").await.expect("told");
+    assert_eq!((told.shredded, told.keysets, told.unfinished), (true, 2, 0), "{told:?}");
+
+    // One that is damaged may hold anything.
+    let keyset = std::fs::read_dir(deployment.dir.path().join("blobs/keyset")).expect("is there");
+    let keysets: Vec<_> = keyset.map(|entry| entry.expect("readable").path()).collect();
+    let named = &deployment.bucket("sealed").await.settings.keysets[0].id;
+    let damaged = keysets.iter().find(|path| path.to_string_lossy().contains(named)).expect("lies there");
+    std::fs::write(damaged, b"damaged").expect("written");
+    assert_eq!(engine.keys.shredding("sealed").await.expect("told").unfinished, 1);
+    assert_eq!(engine.keys.shred("sealed").await.expect("told").keysets, 1);
+    let told = engine.keys.shred("sealed").await.expect("told");
+    assert!(!told.shredded && told.unfinished == 0 && told.obstacles.is_empty(), "{told:?}");
+    assert_eq!(engine.keys.verify().await.expect("verifies").problems, Vec::<String>::new());
+    assert_whole(&deployment, &stored).await;
+}

@@ -104,9 +104,9 @@ impl DomainKeys {
     }
 
     /// Forgets keys that were shredded; whoever shares these goes on hearing of later ones.
-    pub(super) fn remove(&self, epochs: &[u32]) {
+    pub(super) fn keep_from(&self, oldest: u32) {
         let mut keys = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        keys.retain(|key| !epochs.contains(&key.epoch()));
+        keys.retain(|key| key.epoch() >= oldest);
     }
 
     fn find(&self, is_it: impl Fn(&DomainKey) -> bool) -> Option<Arc<DomainKey>> {
