@@ -115,7 +115,7 @@ impl Reencryptor {
         let pace = Arc::new(Pace::new(self.ordered.bytes_per_second_max));
         let mut round = Pass { pace, settled: HashMap::new() };
         loop {
-            let bucket = self.bucket(&order.bucket).await?;
+            let bucket = self.bucket_sealing_in(&order.bucket, position.epoch).await?;
             let (key_after, version_after) = position.after.clone().unzip();
             let query = VersionsQuery {
                 bucket: bucket.row.id,
@@ -156,6 +156,24 @@ impl Reencryptor {
 
     async fn bucket(&self, name: &str) -> Result<BucketHandle, EngineError> {
         self.ordered.buckets.bucket(name).await?.ok_or(EngineError::NoBucket)
+    }
+
+    /// The bucket, which seals in this epoch: what is sealed in another one would be left behind.
+    pub(crate) async fn bucket_sealing_in(&self, name: &str, epoch: u32) -> Result<BucketHandle, EngineError> {
+        let bucket = self.bucket(name).await?;
+        if bucket.key_epoch() == epoch {
+            return Ok(bucket);
+        }
+        tracing::warn!(bucket = name, epoch, sealing = bucket.key_epoch(), "the settings name another domain key");
+        self.ordered.keyring.seal_in(&bucket.row, epoch, &*self.ordered.catalog).await?;
+        let bucket = self.bucket(name).await?;
+        match bucket.key_epoch() {
+            now if now == epoch => Ok(bucket),
+            now => Err(EngineError::JobRefused(format!(
+                "reencrypt: bucket {name} is sealed with key {now} and no longer with key {epoch}. Run \
+                 `deltaweir keys reencrypt {name}` again"
+            ))),
+        }
     }
 
     /// Opens another epoch of a bucket, and lets it seal once every process can read it.

@@ -238,23 +238,34 @@ async fn a_pack_that_cannot_be_read_is_tried_once_in_a_pass_and_told_once() {
     assert_eq!((&report["left"], &report["failed"]), (&json!(1), &json!(2)), "{report}");
 }
 
-/// A disk that holds reads of blobs back while its gate is closed.
+/// A disk that holds reads of blobs and writes of keysets back while its gate is closed.
 struct Gated {
     disk: Arc<dyn Backend>,
     is_closed: watch::Receiver<bool>,
     arrived: Arc<Notify>,
 }
 
+impl Gated {
+    async fn pass(&self) {
+        if *self.is_closed.borrow() {
+            self.arrived.notify_one();
+            let _ = self.is_closed.clone().wait_for(|is_closed| !is_closed).await;
+        }
+    }
+}
+
 #[async_trait]
 impl Backend for Gated {
     async fn put(&self, name: &BlobName, body: ByteStream, len: Option<u64>) -> storage_backends::Result<PutReceipt> {
+        if name.as_str().starts_with("keyset/") {
+            self.pass().await;
+        }
         self.disk.put(name, body, len).await
     }
 
     async fn get(&self, name: &BlobName, range: Range<u64>) -> storage_backends::Result<Option<ByteStream>> {
-        if name.as_str().starts_with("blobs/") && *self.is_closed.borrow() {
-            self.arrived.notify_one();
-            let _ = self.is_closed.clone().wait_for(|is_closed| !is_closed).await;
+        if name.as_str().starts_with("blobs/") {
+            self.pass().await;
         }
         self.disk.get(name, range).await
     }
@@ -286,6 +297,8 @@ async fn beside(
     let quiet = EngineConfig { schedule_jobs: false, ..config(data, 512 << 20) };
     let mut stores = stores_over(data, &metrics, catalog.clone()).await.expect("stores open");
     stores.backends = stores.backends.into_iter().map(|(name, backend)| (name, wrap(backend))).collect();
+    let other = LocalBackend::open(data.join("other"), LocalOptions::default()).await.expect("opens");
+    stores.backends.insert("other".into(), wrap(Arc::new(other)));
     let engine = Engine::open_with(quiet, stores, metrics.clone(), crate::registry::all).await.expect("opens");
     Deployment { engine, metrics, dir: TempDir::new().expect("a temporary directory") }
 }
@@ -348,4 +361,57 @@ async fn a_shredding_that_was_interrupted_is_told_and_gone_on_with() {
     assert!(!told.shredded && told.unfinished == 0 && told.obstacles.is_empty(), "{told:?}");
     assert_eq!(engine.keys.verify().await.expect("verifies").problems, Vec::<String>::new());
     assert_whole(&deployment, &stored).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_that_moves_a_bucket_leaves_the_key_in_force_that_was_opened_meanwhile() {
+    let data = TempDir::new().expect("a temporary directory");
+    let catalog = open_catalog(data.path(), &Metrics::new()).await.expect("opens");
+    let (close, is_closed) = watch::channel(false);
+    let arrived = Arc::new(Notify::new());
+    let gated = |disk| {
+        let (is_closed, arrived) = (is_closed.clone(), arrived.clone());
+        Arc::new(Gated { disk, is_closed, arrived }) as Arc<dyn Backend>
+    };
+    let moves = beside(data.path(), &catalog, gated).await;
+    let bytes = content(100_000, 7);
+    let bucket = moves.bucket("sealed").await;
+    moves.put(&bucket, "k", &bytes).await;
+    let encrypts = beside(data.path(), &catalog, |disk| disk).await;
+
+    // It has read the settings, and writes the keysets into the other backend.
+    close.send_replace(true);
+    let engine = moves.engine.clone();
+    let order = json!({ "bucket": "sealed", "backend": "other" });
+    let moving = tokio::spawn(async move { engine.jobs.run_job("convert", order).await });
+    arrived.notified().await;
+    reencrypt(&encrypts).await;
+    close.send_replace(false);
+    moving.await.expect("ran").expect("moves");
+
+    let bucket = encrypts.bucket("sealed").await;
+    assert_eq!(bucket.row.settings["domain_keys"]["sealing"], 2, "{}", bucket.row.settings);
+    assert_eq!((bucket.settings.backend.as_str(), bucket.settings.keysets.len()), ("other", 4));
+    assert_eq!(encrypts.engine.keys.verify().await.expect("verifies").problems, Vec::<String>::new());
+    assert!(encrypts.get(&bucket, "k", 0..bytes.len()).await == bytes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_epoch_was_taken_back_lets_it_seal_again() {
+    let deployment = start().await;
+    filled(&deployment).await;
+    let bucket = deployment.bucket("sealed").await;
+    let before = bucket.row.settings.clone();
+    reencrypt(&deployment).await;
+    let catalog = deployment.engine.catalog();
+    let (settings, id) = (deployment.bucket("sealed").await.row.settings.clone(), bucket.row.id);
+    let mut back = settings.clone();
+    back["domain_keys"] = json!({ "oldest": 0, "sealing": 1, "newest": 2, "unused_since": 0 });
+    assert!(before.get("domain_keys").is_none());
+    catalog.set_bucket_settings(id, back).await.expect("set");
+    let reencryptor = &deployment.engine.workers.reencryptor;
+    let bucket = reencryptor.bucket_sealing_in("sealed", 2).await.expect("seals");
+    assert_eq!(bucket.key_epoch(), 2);
+    let refused = reencryptor.bucket_sealing_in("sealed", 1).await.err().expect("another run has gone on");
+    assert!(refused.to_string().contains("no longer with key 1"), "{refused}");
 }

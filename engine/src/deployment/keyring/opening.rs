@@ -104,7 +104,12 @@ impl Keyring {
     /// # Errors
     /// What the catalog says.
     pub(crate) async fn seal_in(&self, bucket: &Bucket, epoch: u32, catalog: &dyn Catalog) -> Result<(), EngineError> {
-        KeyEpochs::change(bucket, catalog, |epochs| KeyEpochs { sealing: epoch.max(epochs.sealing), ..epochs }).await
+        KeyEpochs::change(bucket, catalog, |epochs| KeyEpochs {
+            sealing: epoch.max(epochs.sealing),
+            newest: epoch.max(epochs.newest),
+            ..epochs
+        })
+        .await
     }
 
     /// Removes keys with which nothing is sealed: from the catalog, then from the keysets beside
