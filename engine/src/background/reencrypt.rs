@@ -85,7 +85,8 @@ pub(crate) struct ReencryptReport {
     objects: u64,
     /// Versions whose facts alone were sealed anew.
     facts: u64,
-    /// Blobs that could not be sealed anew, or that only parts of open uploads use.
+    /// Blobs that could not be sealed anew, or that only parts of open uploads use, and versions
+    /// whose facts others change all the time.
     left: u64,
     /// Blobs that were.
     #[serde(flatten)]
@@ -218,7 +219,11 @@ impl Reencryptor {
                 position.report.left += 1;
             }
         }
-        self.reseal(bucket, version, position).await
+        if !self.reseal(bucket, version, position).await? {
+            tracing::warn!(bucket = bucket.row.name, "the facts of a version were never at rest and are sealed as before");
+            position.report.left += 1;
+        }
+        Ok(())
     }
 
     /// True when no version uses the blob any more.
@@ -251,17 +256,17 @@ impl Reencryptor {
     }
 
     /// Seals a version's facts anew that are sealed with a key of before: those of versions without
-    /// blobs, or whose blobs others had moved.
+    /// blobs, or whose blobs others had moved. False when others change them all the time.
     async fn reseal(
         &self,
         bucket: &BucketHandle,
         version: &Version,
         position: &mut Position,
-    ) -> Result<(), EngineError> {
+    ) -> Result<bool, EngineError> {
         for _ in 0..TRIES_MAX {
             let found = self.ordered.catalog.version(bucket.row.id, &version.key, version.id).await?;
             let Some(content) = found.filter(|found| bucket.is_sealed_before(&found.version.facts)) else {
-                return Ok(());
+                return Ok(true);
             };
             let facts = self.ordered.converter.reencoder.read.open_facts(bucket, &content.version)?;
             let extents = content.extents.clone();
@@ -270,10 +275,10 @@ impl Reencryptor {
             {
                 position.report.facts += 1;
                 position.changed += 1;
-                return Ok(());
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 }
 

@@ -2,12 +2,16 @@
 //! it.
 
 use super::*;
-use crate::facts::Form;
+use crate::{bucket::RowPlace, facts::Form};
 use async_trait::async_trait;
-use catalog::{BlobKey, KeyDependents};
+use catalog::{BlobKey, Catalog, CatalogError, Gate, KeyDependents, RewriteCommit};
 use futures::stream::BoxStream;
 use serde_json::{Value, json};
 use storage_backends::{BlobName, ByteStream, Listed, PutReceipt};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
 use tokio::sync::{Notify, watch};
 
 /// Content of every kind: a base and its delta, parts, a row's worth of bytes, none at all.
@@ -290,7 +294,7 @@ impl Backend for Gated {
 /// One process of several over a catalog and a store.
 async fn beside(
     data: &Path,
-    catalog: &Arc<dyn catalog::Catalog>,
+    catalog: &Arc<dyn Catalog>,
     wrap: impl Fn(Arc<dyn Backend>) -> Arc<dyn Backend>,
 ) -> Deployment {
     let metrics = Metrics::new();
@@ -414,4 +418,69 @@ async fn a_run_whose_epoch_was_taken_back_lets_it_seal_again() {
     assert_eq!(bucket.key_epoch(), 2);
     let refused = reencryptor.bucket_sealing_in("sealed", 1).await.err().expect("another run has gone on");
     assert!(refused.to_string().contains("no longer with key 1"), "{refused}");
+}
+
+/// Seals the facts of a version with the key of before again, whenever anybody is about to change
+/// something.
+#[derive(Default)]
+struct Restless {
+    of: OnceLock<(Arc<dyn Catalog>, BucketHandle)>,
+    is_armed: AtomicBool,
+}
+
+#[async_trait]
+impl Gate for Restless {
+    async fn admit(&self) -> Result<(), CatalogError> {
+        if !self.is_armed.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let (catalog, old) = self.of.get().expect("is set");
+        let content = catalog.content(old.row.id, "empty").await?.expect("is there");
+        let place = RowPlace::of(&content.version);
+        let facts = old.open_facts(place, &content.version.facts).expect("open");
+        let commit = RewriteCommit {
+            old_facts: None,
+            bucket: old.row.id,
+            facts: old.seal_facts(place, facts).expect("sealed"),
+            extents_digest: content.version.extents_digest,
+            key: content.version.key.clone(),
+            id: content.version.id,
+            old_extents: content.extents.clone(),
+            new_extents: content.extents.clone(),
+            epoch: 1,
+            new_blobs: Vec::new(),
+            notices: Vec::new(),
+            now_ms: 0,
+        };
+        catalog.rewrite(commit).await?;
+        self.is_armed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn pass(&self) -> Result<(), CatalogError> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_others_change_all_the_time_is_told_as_left() {
+    let dir = TempDir::new().expect("a temporary directory");
+    let metrics = Metrics::new();
+    let quiet = EngineConfig { schedule_jobs: false, ..config(dir.path(), 512 << 20) };
+    let stores = stores(dir.path(), &metrics).await.expect("stores open");
+    // The first gate stays, so it is there before the engine's own.
+    let gate = Arc::new(Restless::default());
+    stores.catalog.acknowledge_behind(gate.clone());
+    let engine = Engine::open_with(quiet, stores, metrics.clone(), crate::registry::all).await.expect("opens");
+    let deployment = Deployment { engine, metrics, dir };
+    let bucket = deployment.bucket("sealed").await;
+    deployment.put(&bucket, "empty", b"").await;
+    deployment.put(&bucket, "small", b"a few bytes").await;
+    assert!(gate.of.set((deployment.engine.catalog().clone(), bucket)).is_ok());
+    gate.is_armed.store(true, Ordering::Relaxed);
+    let report = reencrypt(&deployment).await;
+    gate.is_armed.store(false, Ordering::Relaxed);
+    assert_eq!(report["left"], 1, "{report}");
+    assert_eq!(dependents(&deployment, 1).await.versions, 1);
+    assert_eq!(reencrypt(&deployment).await["left"], 0);
 }
