@@ -209,7 +209,11 @@ impl Reencoder {
                     }
                     reencoder.verify_stored(&handle, &new.row, sha256).await?;
                     let row = new.row.clone();
-                    Ok((reencoder.move_over(&handle, &old_row, row.clone(), Some((new, Some(storage)))).await?, row, hooks))
+                    Ok((
+                        reencoder.move_over(&handle, &old_row, row.clone(), Some((new, Some(storage)))).await?,
+                        row,
+                        hooks,
+                    ))
                 })
                 .await?;
             match arrived {

@@ -26,11 +26,7 @@ use crate::{
 };
 use catalog::{BlobForm, BlobKey, BlobRow, Version, VersionEntry, VersionRef, VersionsQuery};
 use serde::{Deserialize, Serialize};
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 /// Versions of one page of the bucket's listing.
 const VERSIONS_AT_ONCE: usize = 100;
@@ -220,7 +216,10 @@ impl Reencryptor {
             }
         }
         if !self.reseal(bucket, version, position).await? {
-            tracing::warn!(bucket = bucket.row.name, "the facts of a version were never at rest and are sealed as before");
+            tracing::warn!(
+                bucket = bucket.row.name,
+                "the facts of a version were never at rest and are sealed as before"
+            );
             position.report.left += 1;
         }
         Ok(())

@@ -7,11 +7,11 @@ use async_trait::async_trait;
 use catalog::{BlobKey, Catalog, CatalogError, Gate, KeyDependents, RewriteCommit};
 use futures::stream::BoxStream;
 use serde_json::{Value, json};
-use storage_backends::{BlobName, ByteStream, Listed, PutReceipt};
 use std::sync::{
     OnceLock,
     atomic::{AtomicBool, Ordering},
 };
+use storage_backends::{BlobName, ByteStream, Listed, PutReceipt};
 use tokio::sync::{Notify, watch};
 
 /// Content of every kind: a base and its delta, parts, a row's worth of bytes, none at all.
@@ -156,7 +156,7 @@ async fn who_holds_a_bucket_of_before_reads_what_is_sealed_later_and_cannot_writ
     let staged = deployment.stage(&old, Destination::Object { key: "k".into() }, &bytes).await;
     let refused =
         deployment.engine.publisher.publish(&old, "k", staged, VersionFacts::default(), Precondition::None).await;
-    assert!(matches!(refused, Err(EngineError::Fenced)), "{:?}", refused.map(drop));
+    assert!(matches!(refused, Err(EngineError::KeyGone)), "{:?}", refused.map(drop));
     let fresh = deployment.bucket("sealed").await;
     deployment.put(&fresh, "k", &bytes).await;
     assert!(deployment.get(&fresh, "k", 0..bytes.len()).await == bytes);

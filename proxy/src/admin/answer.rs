@@ -39,6 +39,7 @@ impl From<EngineError> for AdminError {
             | EngineError::Unavailable(_)
             | EngineError::NotCurrent(_)
             | EngineError::NoKey(_)
+            | EngineError::KeyGone
             | EngineError::Fenced => StatusCode::SERVICE_UNAVAILABLE,
             EngineError::NoJob(_) => StatusCode::NOT_FOUND,
             EngineError::JobRuns(_) | EngineError::JobRefused(_) => StatusCode::CONFLICT,
