@@ -2,39 +2,27 @@
 //! (`backup.anchor`). Who can put old bytes into the store, its catalog and its backups all at once
 //! leaves nothing in them that shows it. The anchor lies elsewhere, and shows it.
 
+mod anchor_file;
+
 use super::names::Lineage;
 use crate::error::EngineError;
+use anchor_file::{AnchorFile, is_less};
 use catalog::Seq;
-use serde::{Deserialize, Serialize};
 use std::{
-    fs,
-    io::{ErrorKind, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Mutex, PoisonError},
 };
 
-const VERSION: u32 = 1;
-
-/// A place in the history of a store, as the file has it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AnchorFile {
-    version: u32,
-    lineage: String,
-    seq: Seq,
-}
-
 /// How far the journal is known to be.
 pub(super) struct OutsideAnchor {
-    file: Option<PathBuf>,
+    file: Option<AnchorFile>,
     /// What this process wrote last: the file is not read for each shipment.
     written: Mutex<Option<(Lineage, Seq)>>,
 }
 
 impl OutsideAnchor {
     pub(super) fn new(file: Option<PathBuf>) -> Self {
-        Self { file, written: Mutex::default() }
+        Self { file: file.map(AnchorFile::new), written: Mutex::default() }
     }
 
     /// Notes that the journal is in the store up to this mutation. An anchor that says more stays.
@@ -42,7 +30,12 @@ impl OutsideAnchor {
     /// # Errors
     /// [`EngineError::Other`] when the file cannot be read, understood or written.
     pub(super) fn raise(&self, lineage: Lineage, seq: Seq) -> Result<(), EngineError> {
-        self.put(lineage, seq, |found| is_less(found, (lineage, seq)))
+        let Some(file) = &self.file else { return Ok(()) };
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if *written != Some((lineage, seq)) {
+            *written = file.raise((lineage, seq))?.then_some((lineage, seq));
+        }
+        Ok(())
     }
 
     /// Notes it also where that is less: an operator said so.
@@ -50,20 +43,7 @@ impl OutsideAnchor {
     /// # Errors
     /// As there.
     pub(super) fn set(&self, lineage: Lineage, seq: Seq) -> Result<(), EngineError> {
-        self.put(lineage, seq, |_| true)
-    }
-
-    fn put(&self, lineage: Lineage, seq: Seq, replaces: impl Fn((Lineage, Seq)) -> bool) -> Result<(), EngineError> {
-        let Some(file) = &self.file else { return Ok(()) };
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        if *written == Some((lineage, seq)) {
-            return Ok(());
-        }
-        if read(file)?.is_none_or(replaces) {
-            write(file, &AnchorFile { version: VERSION, lineage: lineage.to_string(), seq })?;
-        }
-        *written = Some((lineage, seq));
-        Ok(())
+        self.file.as_ref().map_or(Ok(()), |file| file.set((lineage, seq)))
     }
 
     /// Why a history that ends here is not the newest one; `None` when nothing says so.
@@ -72,62 +52,23 @@ impl OutsideAnchor {
     /// [`EngineError::Other`] when the file cannot be read or understood: then nothing is known.
     pub(super) fn is_behind(&self, history: Option<(Lineage, Seq)>) -> Result<Option<String>, EngineError> {
         let Some(file) = &self.file else { return Ok(None) };
-        let Some(anchor) = read(file)? else { return Ok(None) };
+        let Some(anchor) = file.read()? else { return Ok(None) };
         let is_behind = history.is_none_or(|history| is_less(history, anchor));
         let (lineage, seq) = anchor;
         let found = match history {
             Some((lineage, seq)) => format!("ends with mutation {seq} of lineage {lineage}"),
             None => "has no history".to_owned(),
         };
-        let file = file.display();
+        let file = file.path().display();
         let why = || format!("the anchor {file} knows mutation {seq} of lineage {lineage}, and what is here {found}");
         Ok(is_behind.then(why))
     }
 }
 
-/// Whether a history ends before another one. A later lineage stands on what the ones before it
-/// came to; of two lineages of one generation neither stands on the other.
-fn is_less(history: (Lineage, Seq), other: (Lineage, Seq)) -> bool {
-    match history.0.generation().cmp(&other.0.generation()) {
-        std::cmp::Ordering::Equal => history.0 != other.0 || history.1 < other.1,
-        order => order.is_lt(),
-    }
-}
-
-fn failed(what: &str, file: &Path, error: &dyn std::fmt::Display) -> EngineError {
-    EngineError::Other(format!("cannot {what} the anchor {} (backup.anchor): {error}", file.display()))
-}
-
-fn read(file: &Path) -> Result<Option<(Lineage, Seq)>, EngineError> {
-    let text = match fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed("read", file, &error)),
-    };
-    let found: AnchorFile = serde_json::from_str(&text).map_err(|error| failed("understand", file, &error))?;
-    if found.version != VERSION {
-        return Err(failed("understand", file, &"unknown version"));
-    }
-    Ok(Some((found.lineage.parse()?, found.seq)))
-}
-
-fn write(file: &Path, anchor: &AnchorFile) -> Result<(), EngineError> {
-    let text = serde_json::to_string(anchor).map_err(|error| failed("write", file, &error))?;
-    let beside = file.with_extension("new");
-    let write = || {
-        let mut options = fs::OpenOptions::new();
-        let mut new = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-        new.write_all(text.as_bytes())?;
-        new.sync_all()?;
-        fs::rename(&beside, file)?;
-        fs::File::open(file.parent().unwrap_or(Path::new(".")))?.sync_all()
-    };
-    write().map_err(|error| failed("write", file, &error))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn lineage(text: &str) -> Lineage {
         text.parse().expect("a lineage")
