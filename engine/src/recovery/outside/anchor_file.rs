@@ -118,7 +118,7 @@ impl AnchorFile {
                 let _ = fs::remove_file(&staged);
             }
             moved?;
-            fs::File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()
+            fs::File::open(directory_of(&self.path))?.sync_all()
         };
         write().map_err(|error: io::Error| failed("write", &self.path, &error))
     }
@@ -138,6 +138,11 @@ pub(super) fn is_less(history: (Lineage, Seq), other: (Lineage, Seq)) -> bool {
         std::cmp::Ordering::Equal => history.0 != other.0 || history.1 < other.1,
         order => order.is_lt(),
     }
+}
+
+/// Where a file lies; a bare name lies in the working directory.
+fn directory_of(file: &Path) -> &Path {
+    file.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."))
 }
 
 fn has_no_locks(error: &io::Error) -> bool {
@@ -216,5 +221,18 @@ mod tests {
         fs::create_dir(anchor.path()).expect("something is in its place");
         assert!(anchor.set((lineage(), 1)).is_err());
         assert_eq!(names_in(dir.path()), ["anchor", "anchor.lock"]);
+    }
+
+    #[test]
+    fn an_anchor_may_be_a_bare_name() {
+        let dir = tempfile::tempdir_in(".").expect("a directory");
+        let name = dir.path().file_name().expect("a name").to_string_lossy().into_owned() + "-anchor";
+        let anchor = AnchorFile::new(name.into());
+        let (raised, found) = (anchor.raise((lineage(), 1)), anchor.read());
+        for file in [anchor.path(), &anchor.beside("lock")] {
+            fs::remove_file(file).expect("it was written");
+        }
+        assert!(raised.expect("written"), "under a lock");
+        assert_eq!(found.expect("read"), Some((lineage(), 1)));
     }
 }
