@@ -46,22 +46,28 @@ impl OutsideAnchor {
         self.file.as_ref().map_or(Ok(()), |file| file.set((lineage, seq)))
     }
 
-    /// Why a history that ends here is not the newest one; `None` when nothing says so.
+    /// What the file says; `None` when there is none. Read before the history that it is held
+    /// against: another process may ship and raise it at any time.
     ///
     /// # Errors
     /// [`EngineError::Other`] when the file cannot be read or understood: then nothing is known.
-    pub(super) fn is_behind(&self, history: Option<(Lineage, Seq)>) -> Result<Option<String>, EngineError> {
-        let Some(file) = &self.file else { return Ok(None) };
-        let Some(anchor) = file.read()? else { return Ok(None) };
-        let is_behind = history.is_none_or(|history| is_less(history, anchor));
+    pub(super) fn read(&self) -> Result<Option<(Lineage, Seq)>, EngineError> {
+        self.file.as_ref().map_or(Ok(None), AnchorFile::read)
+    }
+
+    /// Why a history that ends here is not the newest one; `None` when what the file said does not
+    /// say so.
+    pub(super) fn why_behind(&self, anchor: Option<(Lineage, Seq)>, history: Option<(Lineage, Seq)>) -> Option<String> {
+        let (file, anchor) = (self.file.as_ref()?.path().display(), anchor?);
+        if history.is_some_and(|history| !is_less(history, anchor)) {
+            return None;
+        }
         let (lineage, seq) = anchor;
         let found = match history {
             Some((lineage, seq)) => format!("ends with mutation {seq} of lineage {lineage}"),
             None => "has no history".to_owned(),
         };
-        let file = file.path().display();
-        let why = || format!("the anchor {file} knows mutation {seq} of lineage {lineage}, and what is here {found}");
-        Ok(is_behind.then(why))
+        Some(format!("the anchor {file} knows mutation {seq} of lineage {lineage}, and what is here {found}"))
     }
 }
 
@@ -80,7 +86,10 @@ mod tests {
         let outside = || OutsideAnchor::new(Some(dir.path().join("anchor")));
         let (first, second, sibling) =
             (lineage("00000001-0000000a"), lineage("00000002-0000000b"), lineage("00000002-0000000c"));
-        let behind = |history| outside().is_behind(history).expect("read").is_some();
+        let behind = |history| {
+            let outside = outside();
+            outside.why_behind(outside.read().expect("read"), history).is_some()
+        };
         assert!(!behind(None), "without a file nothing is known");
         outside().raise(first, 10).expect("written");
         outside().raise(first, 4).expect("left alone");
@@ -99,9 +108,9 @@ mod tests {
         let outside = OutsideAnchor::new(Some(file.clone()));
         for text in ["", "{}", r#"{"version": 2, "lineage": "00000001-0000000a", "seq": 1}"#] {
             fs::write(&file, text).expect("written");
-            assert!(outside.is_behind(None).is_err(), "{text}");
+            assert!(outside.read().is_err(), "{text}");
             assert!(outside.raise(lineage("00000001-0000000a"), 1).is_err(), "{text}");
         }
-        assert!(OutsideAnchor::new(None).is_behind(None).expect("nothing is asked for").is_none());
+        assert!(OutsideAnchor::new(None).read().expect("nothing is asked for").is_none());
     }
 }

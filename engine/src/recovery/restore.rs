@@ -275,8 +275,10 @@ impl Recovery {
     /// The last mutation of what was made again. Refuses one before what the anchor outside of the
     /// store knows.
     async fn end_of(&self, lineage: Option<Lineage>, options: &RecoveryOptions) -> Result<Seq, EngineError> {
+        let outside = &self.safety.outside;
+        let anchor = outside.read()?;
         let last = self.catalog.last_seq().await?;
-        match self.safety.outside.is_behind(lineage.map(|lineage| (lineage, last)))? {
+        match outside.why_behind(anchor, lineage.map(|lineage| (lineage, last))) {
             Some(why) if !options.accept_less_than_anchor => Err(EngineError::Other(format!(
                 "{why}: the store was set back, or lost its newest documents. Nothing was restored; `--accept-less-than-anchor` takes \
                  what is here"

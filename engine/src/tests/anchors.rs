@@ -1,0 +1,64 @@
+//! An anchor outside of the store, while processes ship and start.
+
+use super::*;
+use rustix::fs::{CWD, Mode, mkfifoat};
+use std::{fs, io::Write as _, path::PathBuf};
+
+/// A deployment with an anchor, which says how far its first object is.
+async fn anchored(elsewhere: &TempDir, journal_interval: Duration) -> (super::Deployment, PathBuf) {
+    let anchor = elsewhere.path().join("anchor");
+    let named = anchor.clone();
+    let dir = TempDir::new().expect("a temporary directory");
+    let change = |config: &mut EngineConfig| {
+        config.schedule_jobs = false;
+        config.safety.anchor = Some(named);
+        config.safety.journal_interval = journal_interval;
+    };
+    let deployment = super::Deployment::reopened(dir, |_, _| Vec::new(), change).await;
+    let bucket = deployment.bucket("off").await;
+    deployment.put(&bucket, "first", b"first").await;
+    deployment.engine.ship_journal().await.expect("shipped");
+    (deployment, anchor)
+}
+
+fn seq_in(anchor: &Path) -> catalog::Seq {
+    let text = fs::read(anchor).expect("readable");
+    let document: serde_json::Value = serde_json::from_slice(&text).expect("whole");
+    document["seq"].as_i64().expect("a number")
+}
+
+/// Puts what does not answer in the anchor's place; what was there.
+fn hang(anchor: &Path) -> String {
+    let text = fs::read_to_string(anchor).expect("readable");
+    fs::remove_file(anchor).expect("removed");
+    mkfifoat(CWD, anchor, Mode::RUSR | Mode::WUSR).expect("made");
+    text
+}
+
+/// Waits until somebody reads the anchor, who has an answer once this is written and closed.
+async fn answer(anchor: PathBuf) -> fs::File {
+    let open = move || fs::File::options().write(true).open(anchor);
+    tokio::task::spawn_blocking(open).await.expect("no panic").expect("opened")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_start_while_a_replica_ships_is_not_refused() {
+    let elsewhere = TempDir::new().expect("a temporary directory");
+    let (deployment, anchor) = anchored(&elsewhere, Duration::from_secs(3600)).await;
+    let seq = seq_in(&anchor);
+    let text = hang(&anchor);
+    let engine = deployment.engine.clone();
+    let start = tokio::spawn(async move { engine.foundation.safety.check_anchor(&BTreeMap::new()).await });
+    let mut answer = answer(anchor.clone()).await;
+    // It has begun to read; what is committed and noted now is newer than what it knew.
+    let bucket = deployment.bucket("off").await;
+    deployment.put(&bucket, "second", b"second").await;
+    let newer = text.replace(&format!("\"seq\":{seq}"), &format!("\"seq\":{}", seq + 1));
+    assert_ne!(newer, text);
+    answer.write_all(newer.as_bytes()).expect("written");
+    drop(answer);
+    start.await.expect("no panic").expect("the catalog has what the anchor knows");
+    fs::remove_file(&anchor).expect("removed");
+    deployment.stop().await;
+    assert!(seq_in(&anchor) > seq);
+}
