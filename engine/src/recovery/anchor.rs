@@ -68,7 +68,7 @@ impl Safety {
     /// Why the catalog ends before what the anchor outside of the store knows, if it does.
     async fn behind_outside(&self) -> Result<Option<String>, EngineError> {
         // Read first: what a replica noted there, a catalog that is current has now.
-        let anchor = self.outside.read()?;
+        let anchor = self.outside.read().await?;
         Ok(self.outside.why_behind(anchor, self.history().await?))
     }
 
@@ -87,7 +87,7 @@ impl Safety {
         let start = self.catalog.journal_marks().await?.shipped.max(1);
         self.begin_lineage(newest, start).await?;
         let lineage = self.ensure_lineage().await?;
-        self.outside.set(lineage, self.catalog.journal_marks().await?.shipped)
+        self.outside.set(lineage, self.catalog.journal_marks().await?.shipped).await
     }
 
     /// The lineage of the catalog and its last mutation; `None` for one that is new.

@@ -276,7 +276,7 @@ impl Recovery {
     /// store knows.
     async fn end_of(&self, lineage: Option<Lineage>, options: &RecoveryOptions) -> Result<Seq, EngineError> {
         let outside = &self.safety.outside;
-        let anchor = outside.read()?;
+        let anchor = outside.read().await?;
         let last = self.catalog.last_seq().await?;
         match outside.why_behind(anchor, lineage.map(|lineage| (lineage, last))) {
             Some(why) if !options.accept_less_than_anchor => Err(EngineError::Other(format!(
@@ -290,7 +290,7 @@ impl Recovery {
     /// Lets the store, and the anchor outside of it, hear of the new lineage.
     async fn announce(&self) -> Result<Lineage, EngineError> {
         let begun = self.safety.ensure_lineage().await?;
-        self.safety.outside.set(begun, self.catalog.journal_marks().await?.shipped)?;
+        self.safety.outside.set(begun, self.catalog.journal_marks().await?.shipped).await?;
         Ok(begun)
     }
 

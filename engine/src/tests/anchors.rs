@@ -18,6 +18,7 @@ async fn anchored(elsewhere: &TempDir, journal_interval: Duration) -> (super::De
     let bucket = deployment.bucket("off").await;
     deployment.put(&bucket, "first", b"first").await;
     deployment.engine.ship_journal().await.expect("shipped");
+    deployment.engine.foundation.safety.settle_anchor().await;
     (deployment, anchor)
 }
 
@@ -61,4 +62,45 @@ async fn a_start_while_a_replica_ships_is_not_refused() {
     fs::remove_file(&anchor).expect("removed");
     deployment.stop().await;
     assert!(seq_in(&anchor) > seq);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn writes_are_shipped_and_acknowledged_while_the_anchor_does_not_answer() {
+    let elsewhere = TempDir::new().expect("a temporary directory");
+    let (deployment, anchor) = anchored(&elsewhere, Duration::ZERO).await;
+    let seq = seq_in(&anchor);
+    let text = hang(&anchor);
+    let engine = deployment.engine.clone();
+    let bucket = deployment.bucket("off").await;
+    let writes = async {
+        for key in ["second", "third"] {
+            deployment.put(&bucket, key, b"acknowledged when it is shipped").await;
+        }
+        engine.ship_journal().await
+    };
+    // A shipment that waits for the anchor would never end.
+    let shipped = tokio::time::timeout(Duration::from_secs(20), writes).await;
+    let mut answer = answer(anchor.clone()).await;
+    answer.write_all(text.as_bytes()).expect("written");
+    drop(answer);
+    let shipped = shipped.expect("it goes on").expect("shipped");
+    assert!(shipped.seq > seq);
+    deployment.stop().await;
+    assert!(seq_in(&anchor) >= shipped.seq);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_process_ends_although_the_anchor_does_not_answer() {
+    let elsewhere = TempDir::new().expect("a temporary directory");
+    let (deployment, anchor) = anchored(&elsewhere, Duration::from_secs(3600)).await;
+    hang(&anchor);
+    let bucket = deployment.bucket("off").await;
+    deployment.put(&bucket, "second", b"second").await;
+    let engine = deployment.engine.clone();
+    // As a task: a thread that waits for the anchor would not be held up by a timeout.
+    let stopped = tokio::spawn(async move { engine.shutdown().await });
+    let stopped = tokio::time::timeout(Duration::from_secs(20), stopped).await;
+    // Whoever still reads it gets to its end.
+    drop(answer(anchor).await);
+    stopped.expect("it ends").expect("no panic");
 }
