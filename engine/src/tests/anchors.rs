@@ -1,6 +1,6 @@
 //! An anchor outside of the store, while processes ship and start.
 
-use super::*;
+use super::{collecting::recovery, *};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use std::{fs, io::Write as _, path::PathBuf};
 
@@ -103,4 +103,34 @@ async fn a_process_ends_although_the_anchor_does_not_answer() {
     // Whoever still reads it gets to its end.
     drop(answer(anchor).await);
     stopped.expect("it ends").expect("no panic");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_catalog_is_made_again_although_the_anchor_cannot_be_written_and_says_what_to_do() {
+    let elsewhere = TempDir::new().expect("a temporary directory");
+    let (deployment, anchor) = anchored(&elsewhere, Duration::from_secs(3600)).await;
+    let dir = deployment.stop().await;
+    fs::remove_dir_all(elsewhere.path()).expect("removed");
+    for name in ["catalog.sqlite", "catalog.sqlite-wal", "catalog.sqlite-shm"] {
+        // Not all of them are there.
+        let _ = fs::remove_file(dir.path().join(name));
+    }
+    let metrics = Metrics::new();
+    let config = || {
+        let mut config = config(dir.path(), 512 << 20);
+        config.safety.anchor = Some(anchor.clone());
+        config
+    };
+    let stores = super::stores(dir.path(), &metrics);
+    let report = recover(config(), stores, &recovery(false, false), metrics.clone(), &|_, _| {}).await;
+    let report = report.expect("the catalog is whole");
+    assert_eq!(report.objects, 1, "{report:?}");
+    let warning = report.anchor_warning.expect("it says so");
+    assert!(warning.contains("(backup.anchor)") && warning.contains("remove that file"), "{warning}");
+
+    // Served when the place is there again, it writes the anchor.
+    fs::create_dir(elsewhere.path()).expect("mended");
+    let engine = super::open(config(), &metrics).await.expect("opens");
+    engine.shutdown().await;
+    assert!(fs::read_to_string(&anchor).expect("written").contains(&report.new_lineage));
 }
