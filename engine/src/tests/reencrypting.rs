@@ -11,7 +11,7 @@ use std::sync::{
     OnceLock,
     atomic::{AtomicBool, Ordering},
 };
-use storage_backends::{BlobName, ByteStream, Listed, PutReceipt};
+use storage_backends::{BlobName, ByteStream, Listed, PutReceipt, put_bytes};
 use tokio::sync::{Notify, watch};
 
 /// Content of every kind: a base and its delta, parts, a row's worth of bytes, none at all.
@@ -354,11 +354,11 @@ async fn a_shredding_that_was_interrupted_is_told_and_gone_on_with() {
     assert_eq!((told.shredded, told.keysets, told.unfinished), (true, 2, 0), "{told:?}");
 
     // One that is damaged may hold anything.
-    let keyset = std::fs::read_dir(deployment.dir.path().join("blobs/keyset")).expect("is there");
-    let keysets: Vec<_> = keyset.map(|entry| entry.expect("readable").path()).collect();
     let named = &deployment.bucket("sealed").await.settings.keysets[0].id;
-    let damaged = keysets.iter().find(|path| path.to_string_lossy().contains(named)).expect("lies there");
-    std::fs::write(damaged, b"damaged").expect("written");
+    let name = BlobName::new(format!("keyset/{named}")).expect("a name");
+    let disk = LocalBackend::open(deployment.dir.path().join("blobs"), LocalOptions::default()).await.expect("opens");
+    disk.delete(&name).await.expect("removed");
+    put_bytes(&disk, &name, Bytes::from_static(b"damaged")).await.expect("written");
     assert_eq!(engine.keys.shredding("sealed").await.expect("told").unfinished, 1);
     assert_eq!(engine.keys.shred("sealed").await.expect("told").keysets, 1);
     let told = engine.keys.shred("sealed").await.expect("told");
