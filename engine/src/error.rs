@@ -61,8 +61,8 @@ pub enum EngineError {
     /// try again (E4). 503.
     #[error("the writer epoch was closed meanwhile")]
     Fenced,
-    /// What was to be stored is sealed with a key of its bucket that was shredded meanwhile: nothing
-    /// was committed, and the client may try again. 503.
+    /// What was to be stored is sealed with a key of its bucket that was shredded meanwhile:
+    /// nothing was committed, and the client may try again. 503.
     #[error("the bucket's key was shredded meanwhile")]
     KeyGone,
     /// No key of a blob's epoch is known here: another process may have opened it a moment ago, or

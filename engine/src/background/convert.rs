@@ -181,7 +181,8 @@ impl OrderedConverter {
             if bucket.is_sealed() {
                 let (row, catalog) = (&bucket.row, &*self.catalog);
                 copies = self.keyring.copy_keysets(row, backend, catalog, &self.blobs, self.writer.epoch()).await?;
-                settings["keysets"] = json!([&bucket.settings.keysets[..], &copies[..]].concat());
+                let keysets = [&bucket.settings.keysets[..], &copies[..]].concat();
+                settings["keysets"] = json!(keysets);
             }
             settings["backend"] = json!(backend);
         }

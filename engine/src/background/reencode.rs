@@ -161,10 +161,7 @@ impl Reencoder {
         }
         let Some(user) = self.user_of(old).await? else { return Ok(Reformed::Unused) };
         if old.pack && !matches!(reform.wish, Wish::Whole) {
-            return match reform.regardless {
-                true => self.write_pack_again(bucket, old, reform).await,
-                false => Ok(Reformed::Kept),
-            };
+            return self.write_pack_again(bucket, old, reform).await;
         }
         if let Some(twin) = self.twin(bucket, old, reform).await? {
             let arrived = self.move_over(bucket, old, twin.clone(), None).await?;

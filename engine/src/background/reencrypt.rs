@@ -161,9 +161,17 @@ impl Reencryptor {
         if bucket.key_epoch() == epoch {
             return Ok(bucket);
         }
-        tracing::warn!(bucket = name, epoch, sealing = bucket.key_epoch(), "the settings name another domain key");
-        self.ordered.keyring.seal_in(&bucket.row, epoch, &*self.ordered.catalog).await?;
-        let bucket = self.bucket(name).await?;
+        // A bucket that was made anew under the name has no such key.
+        let keys = self.ordered.catalog.keys(bucket.row.id).await?;
+        let bucket = match keys.iter().any(|key| key.epoch == epoch) {
+            true => {
+                let sealing = bucket.key_epoch();
+                tracing::warn!(bucket = name, epoch, sealing, "another domain key seals: the one of this run is to");
+                self.ordered.keyring.seal_in(&bucket.row, epoch, &*self.ordered.catalog).await?;
+                self.bucket(name).await?
+            }
+            false => bucket,
+        };
         match bucket.key_epoch() {
             now if now == epoch => Ok(bucket),
             now => Err(EngineError::JobRefused(format!(

@@ -62,8 +62,8 @@ impl Keys {
     }
 
     /// Shreds the keys that a bucket was sealed with before, when nothing depends on them.
-    /// Otherwise the answer says what would be lost, and they stay. One that was interrupted is gone
-    /// on with.
+    /// Otherwise the answer says what would be lost, and they stay. One that was interrupted is
+    /// gone on with.
     ///
     /// # Errors
     /// As there.

@@ -11,7 +11,7 @@ use std::sync::{
     OnceLock,
     atomic::{AtomicBool, Ordering},
 };
-use storage_backends::{BlobName, ByteStream, Listed, PutReceipt};
+use storage_backends::{BlobName, ByteStream, Listed, PutReceipt, put_bytes};
 use tokio::sync::{Notify, watch};
 
 /// Content of every kind: a base and its delta, parts, a row's worth of bytes, none at all.
@@ -227,7 +227,7 @@ async fn packs_stay_packs_under_the_other_key_and_the_one_of_before_is_shredded(
     }
     let id = BlobId(after[0].id.0).to_string();
     let told = deployment.engine.reports.inspect(&id).await.expect("inspected").expect("known");
-    assert!(told["members"].as_array().is_some_and(|members| members.len() > 100), "{told}");
+    assert!(told["members"].as_array().is_some_and(|members| members.len() >= 2), "{told}");
     let report = deployment.engine.jobs.run_job("scrub", json!({})).await.expect("scrubbed");
     assert_eq!(report["counts"]["damaged"], 0, "{report}");
 }
@@ -320,7 +320,7 @@ async fn a_scrub_that_began_before_another_process_opened_a_key_finds_what_it_se
     let scrubs = beside(data.path(), &catalog, gated).await;
     let bucket = scrubs.bucket("sealed").await;
     for seed in 1..6u64 {
-        scrubs.put(&bucket, &format!("key-{seed}"), &content(100_000, seed * 7919)).await;
+        scrubs.put(&bucket, &format!("key-{seed}"), &content(MIB, seed * 7919)).await;
     }
     // Its blobs come after those of the first one.
     let encrypts = beside(data.path(), &catalog, |disk| disk).await;
@@ -354,11 +354,11 @@ async fn a_shredding_that_was_interrupted_is_told_and_gone_on_with() {
     assert_eq!((told.shredded, told.keysets, told.unfinished), (true, 2, 0), "{told:?}");
 
     // One that is damaged may hold anything.
-    let keyset = std::fs::read_dir(deployment.dir.path().join("blobs/keyset")).expect("is there");
-    let keysets: Vec<_> = keyset.map(|entry| entry.expect("readable").path()).collect();
-    let named = &deployment.bucket("sealed").await.settings.keysets[0].id;
-    let damaged = keysets.iter().find(|path| path.to_string_lossy().contains(named)).expect("lies there");
-    std::fs::write(damaged, b"damaged").expect("written");
+    let named = deployment.bucket("sealed").await.settings.keysets[0].id.clone();
+    let name = BlobName::new(format!("keyset/{named}")).expect("a name");
+    let disk = LocalBackend::open(deployment.dir.path().join("blobs"), LocalOptions::default()).await.expect("opens");
+    disk.delete(&name).await.expect("removed");
+    put_bytes(&disk, &name, Bytes::from_static(b"damaged")).await.expect("written");
     assert_eq!(engine.keys.shredding("sealed").await.expect("told").unfinished, 1);
     assert_eq!(engine.keys.shred("sealed").await.expect("told").keysets, 1);
     let told = engine.keys.shred("sealed").await.expect("told");
@@ -378,7 +378,7 @@ async fn an_order_that_moves_a_bucket_leaves_the_key_in_force_that_was_opened_me
         Arc::new(Gated { disk, is_closed, arrived }) as Arc<dyn Backend>
     };
     let moves = beside(data.path(), &catalog, gated).await;
-    let bytes = content(100_000, 7);
+    let bytes = content(MIB, 7);
     let bucket = moves.bucket("sealed").await;
     moves.put(&bucket, "k", &bytes).await;
     let encrypts = beside(data.path(), &catalog, |disk| disk).await;

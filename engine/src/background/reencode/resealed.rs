@@ -13,7 +13,8 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 impl Reencoder {
-    /// Writes a pack again in its bucket's present domain, and moves its members over.
+    /// Writes a pack again in its bucket's present domain, and moves its members over. One that
+    /// need not be is kept: nothing is gained.
     ///
     /// # Errors
     /// As [`Reencoder::reencode`].
@@ -23,6 +24,9 @@ impl Reencoder {
         old: &BlobRow,
         reform: &Reform,
     ) -> Result<Reformed, EngineError> {
+        if !reform.regardless {
+            return Ok(Reformed::Kept);
+        }
         let manifest = self.blobs.manifest(old, bucket.key_of(old)?.as_deref()).await?;
         let object = ObjectFacts { bucket: bucket.row.name.clone(), ..manifest.root.facts.clone() };
         reform.pace.take(old.plain_len).await;
