@@ -5,14 +5,12 @@ use super::*;
 use crate::{bucket::RowPlace, facts::Form};
 use async_trait::async_trait;
 use catalog::{BlobKey, Catalog, CatalogError, Gate, KeyDependents, RewriteCommit};
-use futures::stream::BoxStream;
 use serde_json::{Value, json};
 use std::sync::{
     OnceLock,
     atomic::{AtomicBool, Ordering},
 };
-use storage_backends::{BlobName, ByteStream, Listed, PutReceipt, put_bytes};
-use tokio::sync::{Notify, watch};
+use storage_backends::{BlobName, put_bytes};
 
 /// Content of every kind: a base and its delta, parts, a row's worth of bytes, none at all.
 async fn filled(deployment: &Deployment) -> Vec<(&'static str, Vec<u8>)> {
@@ -242,102 +240,6 @@ async fn a_pack_that_cannot_be_read_is_tried_once_in_a_pass_and_told_once() {
     assert_eq!((&report["left"], &report["failed"]), (&json!(1), &json!(2)), "{report}");
 }
 
-/// A disk that holds reads of blobs and writes of keysets back while its gate is closed.
-struct Gated {
-    disk: Arc<dyn Backend>,
-    is_closed: watch::Receiver<bool>,
-    arrived: Arc<Notify>,
-}
-
-impl Gated {
-    async fn pass(&self) {
-        if *self.is_closed.borrow() {
-            self.arrived.notify_one();
-            let _ = self.is_closed.clone().wait_for(|is_closed| !is_closed).await;
-        }
-    }
-}
-
-#[async_trait]
-impl Backend for Gated {
-    async fn put(&self, name: &BlobName, body: ByteStream, len: Option<u64>) -> storage_backends::Result<PutReceipt> {
-        if name.as_str().starts_with("keyset/") {
-            self.pass().await;
-        }
-        self.disk.put(name, body, len).await
-    }
-
-    async fn get(&self, name: &BlobName, range: Range<u64>) -> storage_backends::Result<Option<ByteStream>> {
-        if name.as_str().starts_with("blobs/") {
-            self.pass().await;
-        }
-        self.disk.get(name, range).await
-    }
-
-    async fn head(&self, name: &BlobName) -> storage_backends::Result<Option<u64>> {
-        self.disk.head(name).await
-    }
-
-    async fn delete(&self, name: &BlobName) -> storage_backends::Result<()> {
-        self.disk.delete(name).await
-    }
-
-    fn list(&self, prefix: &str) -> BoxStream<'static, storage_backends::Result<Listed>> {
-        self.disk.list(prefix)
-    }
-
-    async fn probe(&self) -> storage_backends::Result<()> {
-        self.disk.probe().await
-    }
-}
-
-/// One process of several over a catalog and a store.
-async fn beside(
-    data: &Path,
-    catalog: &Arc<dyn Catalog>,
-    wrap: impl Fn(Arc<dyn Backend>) -> Arc<dyn Backend>,
-) -> Deployment {
-    let metrics = Metrics::new();
-    let quiet = EngineConfig { schedule_jobs: false, ..config(data, 512 << 20) };
-    let mut stores = stores_over(data, &metrics, catalog.clone()).await.expect("stores open");
-    stores.backends = stores.backends.into_iter().map(|(name, backend)| (name, wrap(backend))).collect();
-    let other = LocalBackend::open(data.join("other"), LocalOptions::default()).await.expect("opens");
-    stores.backends.insert("other".into(), wrap(Arc::new(other)));
-    let engine = Engine::open_with(quiet, stores, metrics.clone(), crate::registry::all).await.expect("opens");
-    Deployment { engine, metrics, dir: TempDir::new().expect("a temporary directory") }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_scrub_that_began_before_another_process_opened_a_key_finds_what_it_seals_well() {
-    let data = TempDir::new().expect("a temporary directory");
-    let catalog = open_catalog(data.path(), &Metrics::new()).await.expect("opens");
-    let (close, is_closed) = watch::channel(false);
-    let arrived = Arc::new(Notify::new());
-    let gated = |disk| {
-        let (is_closed, arrived) = (is_closed.clone(), arrived.clone());
-        Arc::new(Gated { disk, is_closed, arrived }) as Arc<dyn Backend>
-    };
-    let scrubs = beside(data.path(), &catalog, gated).await;
-    let bucket = scrubs.bucket("sealed").await;
-    for seed in 1..6u64 {
-        scrubs.put(&bucket, &format!("key-{seed}"), &content(MIB, seed * 7919)).await;
-    }
-    // Its blobs come after those of the first one.
-    let encrypts = beside(data.path(), &catalog, |disk| disk).await;
-
-    close.send_replace(true);
-    let engine = scrubs.engine.clone();
-    let scrub = tokio::spawn(async move { engine.jobs.run_job("scrub", json!({})).await });
-    arrived.notified().await;
-    let report = reencrypt(&encrypts).await;
-    assert_eq!((&report["epoch"], &report["left"]), (&json!(2), &json!(0)), "{report}");
-    close.send_replace(false);
-    let report = scrub.await.expect("ran").expect("scrubs");
-    let counts = &report["counts"];
-    assert_eq!((&counts["damaged"], &counts["unreachable"]), (&json!(0), &json!(0)), "{report}");
-    assert!(counts["ok"].as_u64() >= Some(5), "{report}");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shredding_that_was_interrupted_is_told_and_gone_on_with() {
     let deployment = start().await;
@@ -365,39 +267,6 @@ async fn a_shredding_that_was_interrupted_is_told_and_gone_on_with() {
     assert!(!told.shredded && told.unfinished == 0 && told.obstacles.is_empty(), "{told:?}");
     assert_eq!(engine.keys.verify().await.expect("verifies").problems, Vec::<String>::new());
     assert_whole(&deployment, &stored).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_order_that_moves_a_bucket_leaves_the_key_in_force_that_was_opened_meanwhile() {
-    let data = TempDir::new().expect("a temporary directory");
-    let catalog = open_catalog(data.path(), &Metrics::new()).await.expect("opens");
-    let (close, is_closed) = watch::channel(false);
-    let arrived = Arc::new(Notify::new());
-    let gated = |disk| {
-        let (is_closed, arrived) = (is_closed.clone(), arrived.clone());
-        Arc::new(Gated { disk, is_closed, arrived }) as Arc<dyn Backend>
-    };
-    let moves = beside(data.path(), &catalog, gated).await;
-    let bytes = content(MIB, 7);
-    let bucket = moves.bucket("sealed").await;
-    moves.put(&bucket, "k", &bytes).await;
-    let encrypts = beside(data.path(), &catalog, |disk| disk).await;
-
-    // It has read the settings, and writes the keysets into the other backend.
-    close.send_replace(true);
-    let engine = moves.engine.clone();
-    let order = json!({ "bucket": "sealed", "backend": "other" });
-    let moving = tokio::spawn(async move { engine.jobs.run_job("convert", order).await });
-    arrived.notified().await;
-    reencrypt(&encrypts).await;
-    close.send_replace(false);
-    moving.await.expect("ran").expect("moves");
-
-    let bucket = encrypts.bucket("sealed").await;
-    assert_eq!(bucket.row.settings["domain_keys"]["sealing"], 2, "{}", bucket.row.settings);
-    assert_eq!((bucket.settings.backend.as_str(), bucket.settings.keysets.len()), ("other", 4));
-    assert_eq!(encrypts.engine.keys.verify().await.expect("verifies").problems, Vec::<String>::new());
-    assert!(encrypts.get(&bucket, "k", 0..bytes.len()).await == bytes);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -49,16 +49,8 @@ impl S3Request {
                      Its log says why; its operator must act.",
                 )
             }
-            EngineError::Fenced => {
-                tracing::warn!("a write was refused because this process lost its epoch");
-                ErrorCode::ServiceUnavailable.into()
-            }
-            EngineError::KeyGone => {
-                tracing::warn!("a write was refused because its bucket's key was shredded meanwhile");
-                ErrorCode::ServiceUnavailable.into()
-            }
-            EngineError::NoKey(_) => {
-                tracing::warn!(%error, "something is sealed with a key that is not known here");
+            EngineError::Fenced | EngineError::KeyGone | EngineError::NoKey(_) => {
+                tracing::warn!(%error, "a request was refused");
                 ErrorCode::ServiceUnavailable.into()
             }
             EngineError::Integrity(why) => {
