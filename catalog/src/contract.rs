@@ -148,7 +148,7 @@ pub trait Catalog: Send + Sync + 'static {
     /// Stores a wrapped domain key. [`CatalogError::Exists`] when its id or (bucket, epoch) is
     /// taken. Blobs of a key epoch, and facts that begin as a sealed row does (version 1, then the
     /// id of its key; docs/format/blob-v1.md §5.3), are committed only while that key is there:
-    /// [`CatalogError::Fenced`] otherwise.
+    /// [`CatalogError::KeyGone`] otherwise.
     async fn put_key(&self, key: WrappedKey) -> Result<()>;
     /// Wrapped keys of a bucket, by epoch. Keys of deleted buckets whose blobs are not purged yet
     /// are kept.
@@ -543,6 +543,10 @@ pub enum CatalogError {
     /// The writer's epoch is closed: this process must not write any more.
     #[error("writer epoch is closed")]
     Fenced,
+    /// What the commit brings is sealed with a key that is not there (any more): nobody could open
+    /// it.
+    #[error("a key that this is sealed with is gone")]
+    KeyGone,
     /// The commit contradicts itself (lengths, empty extent, blob of another bucket …): a bug of
     /// the caller.
     #[error("invalid commit: {0}")]

@@ -25,7 +25,7 @@ pub mod types;
 mod value;
 
 pub use contract::{Catalog, CatalogError, CommitObserver, Gate, Result, SpareSpace};
-pub use mutation::Mutation;
+pub use mutation::{Mutation, Seals};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresCatalog, PostgresOptions};
 pub use snapshot::{Exported, JournalMarks, TableRows, Value};

@@ -236,12 +236,13 @@ pub enum Mutation {
 }
 
 /// The keys of a bucket that something is sealed with.
-pub(crate) struct Seals {
-    pub(crate) bucket: BucketId,
+pub struct Seals {
+    /// Whose they are.
+    pub bucket: BucketId,
     /// As sealed rows name them.
-    pub(crate) ids: BTreeSet<[u8; 16]>,
+    pub ids: BTreeSet<[u8; 16]>,
     /// As blobs name them.
-    pub(crate) epochs: BTreeSet<u32>,
+    pub epochs: BTreeSet<u32>,
 }
 
 /// How a sealed row begins: with a version, then the id of its key (docs/format/blob-v1.md §5.3).
@@ -287,7 +288,7 @@ impl Mutation {
     }
 
     /// The keys that what it brings is sealed with; `None` when it is sealed with none.
-    pub(crate) fn seals(&self) -> Option<Seals> {
+    pub fn seals(&self) -> Option<Seals> {
         let (bucket, facts, blobs) = self.brings();
         let ids: BTreeSet<[u8; 16]> = facts.into_iter().filter_map(key_of_row).collect();
         let of_key = |blob: &&NewBlob| blob.row.key_epoch != 0 && blob.row.original.is_none();

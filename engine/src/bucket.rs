@@ -94,8 +94,8 @@ impl BucketHandle {
         Self { state: Arc::new(state), ..self.clone() }
     }
 
-    /// True when a version may be a base: not one that was encrypted before the engine saw it, which
-    /// nothing resembles, and not one whose row is damaged.
+    /// True when a version may be a base: not one that was encrypted before the engine saw it,
+    /// which nothing resembles, and not one whose row is damaged.
     pub(crate) fn may_be_base(&self, version: &Version) -> bool {
         let facts = self.open_facts(RowPlace::of(version), &version.facts);
         facts.and_then(|facts| from_json::<VersionFacts>(&facts)).is_ok_and(|facts| facts.encryption.is_none())
@@ -120,10 +120,17 @@ impl BucketState {
         Self { row, settings, keys }
     }
 
-    /// The key that a blob is sealed with; `None` in a bucket that is not sealed. A blob of an
-    /// epoch without a key is opened with the one of now, which fails.
-    pub(crate) fn key_of(&self, blob: &BlobRow) -> Option<Arc<DomainKey>> {
-        self.keys.as_ref().map(|keys| keys.of_epoch(blob.key_epoch))
+    /// The key that a blob is sealed with; `None` in a bucket that is not sealed. A blob that says
+    /// that it is not sealed in one that is, is opened with the key of now, which fails.
+    ///
+    /// # Errors
+    /// [`EngineError::NoKey`] when this process knows no key of the blob's epoch (yet).
+    pub(crate) fn key_of(&self, blob: &BlobRow) -> Result<Option<Arc<DomainKey>>, EngineError> {
+        let Some(keys) = &self.keys else { return Ok(None) };
+        if blob.key_epoch == 0 {
+            return Ok(Some(keys.domain.clone()));
+        }
+        keys.of_epoch(blob.key_epoch).map(Some).ok_or(EngineError::NoKey(blob.key_epoch))
     }
 
     /// Whether a row is sealed with another key than new ones are.
@@ -142,8 +149,8 @@ impl BucketState {
     }
 
     /// As [`Self::content_digest`], of a blob that may be of an epoch before.
-    pub(crate) fn digest_of_blob(&self, blob: &BlobRow, sha256: &[u8; 32]) -> [u8; 32] {
-        self.key_of(blob).map_or(*sha256, |key| digest_under(&key, sha256))
+    pub(crate) fn digest_of_blob(&self, blob: &BlobRow, sha256: &[u8; 32]) -> Result<[u8; 32], EngineError> {
+        Ok(self.key_of(blob)?.map_or(*sha256, |key| digest_under(&key, sha256)))
     }
 
     /// Epoch of the key that new content is sealed with; 0 when it is not sealed.

@@ -61,6 +61,14 @@ pub enum EngineError {
     /// try again (E4). 503.
     #[error("the writer epoch was closed meanwhile")]
     Fenced,
+    /// What was to be stored is sealed with a key of its bucket that was shredded meanwhile:
+    /// nothing was committed, and the client may try again. 503.
+    #[error("the bucket's key was shredded meanwhile")]
+    KeyGone,
+    /// No key of a blob's epoch is known here: another process may have opened it a moment ago, or
+    /// its KEK is missing. Says nothing of the blob. 503.
+    #[error("no key of epoch {0} is known here")]
+    NoKey(u32),
     /// There is no background job of that name.
     #[error("there is no job {0:?}")]
     NoJob(String),
@@ -107,6 +115,8 @@ impl EngineError {
             Self::Busy(what) => Self::Busy(what),
             Self::Full => Self::Full,
             Self::Fenced => Self::Fenced,
+            Self::KeyGone => Self::KeyGone,
+            Self::NoKey(epoch) => Self::NoKey(*epoch),
             Self::Unavailable(why) => Self::Unavailable(why.clone()),
             Self::NotCurrent(why) => Self::NotCurrent(why.clone()),
             Self::Integrity(why) => Self::Integrity(why.clone()),
@@ -143,6 +153,7 @@ impl From<CatalogError> for EngineError {
             CatalogError::Conflict => Self::Conflict,
             CatalogError::Full => Self::Full,
             CatalogError::Fenced => Self::Fenced,
+            CatalogError::KeyGone => Self::KeyGone,
             CatalogError::Damaged(why) => Self::Damaged(why),
             CatalogError::Refused(why) => Self::NotCurrent(why),
             CatalogError::Unavailable(why) => Self::Unavailable(why),

@@ -304,6 +304,7 @@ impl Engine {
             Ok(Err(error)) => tracing::warn!(%error, "the journal was not shipped to its end; the next start does it"),
             Err(_) => tracing::warn!("the journal was not shipped to its end in time; the next start does it"),
         }
+        safety.settle_anchor().await;
         writer.close().await;
     }
 

@@ -167,7 +167,7 @@ impl Reports {
                 blobs.push(original_json(row, original));
                 continue;
             }
-            let manifest = self.blobs.manifest(row, handle.key_of(row).as_deref()).await?;
+            let manifest = self.blobs.manifest(row, handle.key_of(row)?.as_deref()).await?;
             let mut value = self.blob_json(row, &manifest).await?;
             value["fan_in"] = json!(self.catalog.fan_in(row.id).await?);
             value["hot_bytes"] = json!(self.catalog.heat_of(&[row.id]).await?);
@@ -224,7 +224,7 @@ impl Reports {
             Some(bucket) => self.buckets.bucket(&bucket.name).await?,
             None => None,
         };
-        let key = handle.as_ref().and_then(|handle| handle.key_of(&row));
+        let key = handle.as_ref().map(|handle| handle.key_of(&row)).transpose()?.flatten();
         let manifest = self.blobs.manifest(&row, key.as_deref()).await?;
         let mut value = self.blob_json(&row, &manifest).await?;
         let mut segments = Vec::new();

@@ -1,5 +1,6 @@
 //! The engine through its own public functions, on a real disk and a real catalog.
 
+mod anchors;
 mod collecting;
 mod compartments;
 mod documents;

@@ -344,10 +344,8 @@ fn run(arguments: Arguments) -> Outcome {
         }
         Command::Inspect { what, base } => delta::inspect(&PathBuf::from(what), base.as_deref(), json),
         Command::Gc { now, empty_trash, undo, sweep } => {
-            let flag = |set| if set { "true" } else { "false" };
-            let wishes =
-                [("now", flag(now)), ("empty_trash", flag(empty_trash)), ("undo", flag(undo)), ("sweep", flag(sweep))];
-            show(json, &global.ask(ask::Call::post("gc", &wishes))?, print::outline)
+            let wishes = [("now", now), ("empty_trash", empty_trash), ("undo", undo), ("sweep", sweep)];
+            show(json, &global.ask(ask::Call::post("gc", &wishes.map(flag)))?, print::outline)
         }
         Command::Scrub(flags) => {
             let report = runtime()?.block_on(scrub::run(global.store()?, &flags, json))?;
@@ -404,6 +402,11 @@ fn run(arguments: Arguments) -> Outcome {
         }
         Command::Reference { page: Page::Metrics } => out(metrics::reference_page().trim_end()),
     }
+}
+
+/// A parameter of the admin API that is set or not.
+fn flag((name, is_set): (&'static str, bool)) -> (&'static str, &'static str) {
+    (name, if is_set { "true" } else { "false" })
 }
 
 impl Global {

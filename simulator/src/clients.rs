@@ -190,7 +190,8 @@ impl World {
                 event(&key, Act::Read(*held), true);
             }
             (Operation::Delete, Answer::Removed | Answer::Failed(_)) => {
-                // What an older database does not have it need not remove, and a merge brings it back.
+                // What an older database does not have it need not remove, and a merge brings it
+                // back.
                 event(&key, Act::Write(None), matches!(answer, Answer::Removed) && !is_doubtful);
             }
             (Operation::Copy { to, seen }, Answer::Copied(_) | Answer::Failed(_)) => {

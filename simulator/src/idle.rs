@@ -3,7 +3,7 @@
 use crate::{
     content::Content,
     operations::{self, Operation},
-    replica::{BUCKETS, Pace},
+    replica::{BUCKETS, JobPace},
     world::{Plan, World},
 };
 use engine::Engine;
@@ -24,7 +24,7 @@ const REQUESTS: [&str; 6] = ["put", "get", "head", "delete", "list", "probe"];
 /// is ready each time after `probed_every`.
 pub fn requests_of_an_idle_hour(seed: u64, probed_every: Option<Duration>) -> BTreeMap<String, u64> {
     let plan = Plan { seed, simulated: Duration::ZERO, mutant: None, keeps_trace: true };
-    let mut world = World::new(&plan, Pace::Usual);
+    let mut world = World::new(&plan, JobPace::Usual);
     world.replicas[0].boot();
     world.until("the start", |world| world.replicas[0].engine().is_some());
     world.make_buckets();

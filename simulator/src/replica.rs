@@ -35,7 +35,7 @@ pub(crate) const BUCKETS: [&str; 4] = ["delta", "sealed", "plain", "versions"];
 
 /// How often the jobs of a server run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub(crate) enum JobPace {
     /// So often that a run of minutes meets all of them.
     Hurried,
     /// As they do by default.
@@ -60,7 +60,7 @@ pub(crate) struct Replica {
     store: Arc<Store>,
     database: Arc<SimulatedDatabase>,
     journal_interval: Duration,
-    pace: Pace,
+    pace: JobPace,
     runtime: Option<Runtime>,
     start: Arc<Mutex<Start>>,
     /// Time that went by while it was stopped.
@@ -77,7 +77,7 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<Store>,
     pub(crate) database: Arc<SimulatedDatabase>,
     pub(crate) journal_interval: Duration,
-    pub(crate) pace: Pace,
+    pub(crate) pace: JobPace,
 }
 
 impl Replica {
@@ -127,8 +127,8 @@ impl Replica {
     pub(crate) fn config(&self) -> EngineConfig {
         let hurried = config(&self.directory, self.journal_interval);
         match self.pace {
-            Pace::Hurried => hurried,
-            Pace::Usual => usual(hurried),
+            JobPace::Hurried => hurried,
+            JobPace::Usual => usual(hurried),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::{
     dice::{Dice, SharedDice},
     history::Event,
     operations::Answer,
-    replica::{Pace, Replica, Shared},
+    replica::{JobPace, Replica, Shared},
     report::Report,
     store::Store,
     weather::{Mutant, Way},
@@ -108,7 +108,7 @@ pub(crate) struct World {
 pub fn run(plan: &Plan) -> Outcome {
     count_panics();
     let panics = PANICS.get();
-    let mut world = World::new(plan, Pace::Hurried);
+    let mut world = World::new(plan, JobPace::Hurried);
     world.begin();
     let end = i64::try_from(plan.simulated.as_millis()).unwrap_or(i64::MAX);
     while world.shared.clock.since_begin_ms() < end {
@@ -127,7 +127,7 @@ pub fn run(plan: &Plan) -> Outcome {
 }
 
 impl World {
-    pub(crate) fn new(plan: &Plan, pace: Pace) -> Self {
+    pub(crate) fn new(plan: &Plan, pace: JobPace) -> Self {
         let Plan { seed, mutant, .. } = *plan;
         let mut dice = Dice::new(seed, 1);
         let directory = tempfile::tempdir().expect("there is room for a directory");

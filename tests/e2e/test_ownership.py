@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
 
 from outside.buckets import NewServer
 from outside.clients import s3_client
@@ -83,7 +84,8 @@ def test_a_restored_catalog_has_the_place_and_the_old_process_leaves_it_alone(
     assert first["deployment"] != second["deployment"]
     assert old.admin_status("/readyz") == 503, "nobody sends it requests any more"
     until(lambda: old.admin("/api/v1/jobs/gc")["last_result"] == "failed", 60, "the old collector refuses to work")
-    s3.delete_object(Bucket="off-00", Key="k")
+    with pytest.raises(ClientError, match="ServiceUnavailable"):
+        s3.delete_object(Bucket="off-00", Key="k")
     new.start()
     ran = old.admin("/api/v1/jobs/gc")["run"]
     until(lambda: old.admin("/api/v1/jobs/gc")["run"] > ran + 2, 60, "the old collector had its chance")

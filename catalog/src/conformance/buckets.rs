@@ -233,13 +233,13 @@ pub async fn what_is_sealed_with_a_removed_key_is_not_committed<F: Factory>(fact
         blob
     };
     let of = |facts, epoch| PutCommit { facts, ..desk.commit("k", vec![blob(epoch)]) };
-    assert!(matches!(catalog.put(of(sealed_facts(&keys[1]), 1)).await, Err(CatalogError::Fenced)));
-    assert!(matches!(catalog.put(of(sealed_facts(&keys[0]), 2)).await, Err(CatalogError::Fenced)));
-    assert!(matches!(catalog.put(of(b"{}".to_vec(), 1)).await, Err(CatalogError::Fenced)));
+    assert!(matches!(catalog.put(of(sealed_facts(&keys[1]), 1)).await, Err(CatalogError::KeyGone)));
+    assert!(matches!(catalog.put(of(sealed_facts(&keys[0]), 2)).await, Err(CatalogError::KeyGone)));
+    assert!(matches!(catalog.put(of(b"{}".to_vec(), 1)).await, Err(CatalogError::KeyGone)));
     assert_eq!(catalog.current(bucket, "k").await.unwrap(), None);
     catalog.put(of(sealed_facts(&keys[1]), 2)).await.unwrap();
     let upload = Upload { facts: sealed_facts(&keys[0]), id: UploadId([78; 16]), ..desk.start_upload("u", NOW).await };
-    assert!(matches!(catalog.create_upload(upload).await, Err(CatalogError::Fenced)));
+    assert!(matches!(catalog.create_upload(upload).await, Err(CatalogError::KeyGone)));
 }
 
 /// What a key seals is known before it ends.

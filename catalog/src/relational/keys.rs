@@ -147,7 +147,7 @@ pub(crate) fn check_present(seals: &Seals, rows: &[Row]) -> Result<()> {
         ids.remove(&row.array(0)?);
         epochs.remove(&row.small(1)?);
     }
-    if ids.is_empty() && epochs.is_empty() { Ok(()) } else { Err(CatalogError::Fenced) }
+    if ids.is_empty() && epochs.is_empty() { Ok(()) } else { Err(CatalogError::KeyGone) }
 }
 
 pub(crate) async fn of_bucket<S: Session>(session: &mut S, bucket: BucketId) -> Result<Vec<WrappedKey>> {

@@ -17,12 +17,15 @@ use crate::{
     blobs::open::Blobs,
     bucket::{BucketHandle, Buckets},
     config::{Compression, EffortSetting},
-    deployment::{keyring::Keyring, writer::Writer},
+    deployment::{
+        keyring::{Keyring, discard},
+        writer::Writer,
+    },
     error::EngineError,
     resources::pace::Pace,
     write::effort,
 };
-use catalog::{BlobForm, BlobRow, Catalog, Version, VersionEntry, VersionRef, VersionsQuery};
+use catalog::{BlobForm, BlobRow, Bucket, Catalog, CatalogError, Version, VersionEntry, VersionRef, VersionsQuery};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
@@ -32,6 +35,8 @@ const VERSIONS_AT_ONCE: usize = 100;
 /// How often a moving bucket is gone through for what was written to the old backend meanwhile, by
 /// uploads that had begun before.
 const PASSES_MAX: u32 = 8;
+/// How often a change of settings is tried against changes by others.
+const CHANGES_MAX: usize = 16;
 
 /// What is asked for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -149,30 +154,37 @@ impl OrderedConverter {
     /// what is written from now on is as it is to be.
     async fn settle_order(&self, order: &ConvertOrder) -> Result<(), EngineError> {
         let refused = |why: &str| Err(EngineError::JobRefused(format!("convert: {why}")));
-        let bucket = self.buckets.bucket(&order.bucket).await?.ok_or(EngineError::NoBucket)?;
         if order.backend.is_some() && !order.prefix.is_empty() {
             return refused("a bucket moves to another backend as a whole");
         }
-        if !order.prefix.is_empty() {
-            return Ok(());
+        if let Some(backend) = &order.backend
+            && self.blobs.backend(backend).is_err()
+        {
+            return refused(&format!("backend {backend:?} is not configured"));
         }
+        for _ in 0..CHANGES_MAX {
+            let bucket = self.buckets.bucket(&order.bucket).await?.ok_or(EngineError::NoBucket)?;
+            if !order.prefix.is_empty() || self.settled(order, &bucket).await? {
+                return Ok(());
+            }
+        }
+        Err(EngineError::Conflict)
+    }
+
+    /// The same of what a bucket was a moment ago; false when others have changed its settings
+    /// since.
+    async fn settled(&self, order: &ConvertOrder, bucket: &BucketHandle) -> Result<bool, EngineError> {
         let mut settings = bucket.row.settings.clone();
-        if let Some(backend) = &order.backend {
-            if self.blobs.backend(backend).is_err() {
-                return refused(&format!("backend {backend:?} is not configured"));
+        let mut copies = Vec::new();
+        if let Some(backend) = order.backend.as_ref().filter(|backend| **backend != bucket.settings.backend) {
+            // The wrapped key lies in a backend before the first blob that needs it (I11).
+            if bucket.is_sealed() {
+                let (row, catalog) = (&bucket.row, &*self.catalog);
+                copies = self.keyring.copy_keysets(row, backend, catalog, &self.blobs, self.writer.epoch()).await?;
+                let keysets = [&bucket.settings.keysets[..], &copies[..]].concat();
+                settings["keysets"] = json!(keysets);
             }
-            if *backend != bucket.settings.backend {
-                // The wrapped key lies in a backend before the first blob that needs it (I11).
-                if bucket.is_sealed() {
-                    let mut keysets = bucket.settings.keysets.clone();
-                    let (row, catalog) = (&bucket.row, &*self.catalog);
-                    keysets.extend(
-                        self.keyring.copy_keysets(row, backend, catalog, &self.blobs, self.writer.epoch()).await?,
-                    );
-                    settings["keysets"] = json!(keysets);
-                }
-                settings["backend"] = json!(backend);
-            }
+            settings["backend"] = json!(backend);
         }
         if let Some(compression) = order.compression {
             settings["compression"] = json!(compression);
@@ -180,10 +192,27 @@ impl OrderedConverter {
         if let Some(effort) = order.effort {
             settings["effort"] = json!(effort);
         }
-        if settings != bucket.row.settings {
-            self.catalog.set_bucket_settings(bucket.row.id, settings).await?;
+        if settings == bucket.row.settings {
+            return Ok(true);
         }
-        Ok(())
+        let expected = bucket.row.settings.clone();
+        match self.catalog.change_bucket_settings(bucket.row.id, expected, settings.clone()).await {
+            Ok(()) => {}
+            Err(CatalogError::Conflict) => {
+                if let Some(backend) = &order.backend {
+                    discard(&copies, backend, &self.blobs).await?;
+                }
+                return Ok(false);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if !copies.is_empty() {
+            // A key that came between the copies and the change is in the catalog by now, or its
+            // maker has seen the change.
+            let row = Bucket { settings, ..bucket.row.clone() };
+            self.keyring.keyset_files(&row, &*self.catalog, &self.blobs).await?.rewrap(&self.keyring).await?;
+        }
+        Ok(true)
     }
 
     /// The bucket with what the order says of a prefix in place of its settings.

@@ -410,7 +410,12 @@ impl Converter {
                 count("unused");
                 Ok(Some(Reformed::Unused))
             }
-            Err(error @ (EngineError::Conflict | EngineError::Integrity(_) | EngineError::Other(_))) => {
+            Err(
+                error @ (EngineError::Conflict
+                | EngineError::Integrity(_)
+                | EngineError::NoKey(_)
+                | EngineError::Other(_)),
+            ) => {
                 count("failed");
                 tallies.failed += 1;
                 tracing::error!(%error, blob = hex::encode(old.id.0), occasion, "a blob could not be re-encoded: unchanged");

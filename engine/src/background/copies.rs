@@ -301,15 +301,25 @@ struct Round<'e> {
 }
 
 impl Round<'_> {
+    async fn bucket(&mut self, id: BucketId) -> Result<Option<BucketHandle>, EngineError> {
+        Ok(match self.buckets.entry(id) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(place) => place.insert(self.copier.buckets.bucket_by_id(id).await?).clone(),
+        })
+    }
+
     async fn copy(&mut self, page: Vec<BlobRow>) -> Result<(), EngineError> {
         for row in page {
             self.run.check()?;
-            let bucket = match self.buckets.entry(row.bucket) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(place) => place.insert(self.copier.buckets.bucket_by_id(row.bucket).await?),
-            };
-            let Some(bucket) = bucket else { continue };
-            match self.copier.copy_blob(bucket, &row, &self.pace).await {
+            let Some(bucket) = self.bucket(row.bucket).await? else { continue };
+            let mut copied = self.copier.copy_blob(&bucket, &row, &self.pace).await;
+            if matches!(copied, Err(EngineError::NoKey(_))) {
+                // Another process has opened an epoch since the bucket was asked for.
+                self.buckets.remove(&row.bucket);
+                let Some(bucket) = self.bucket(row.bucket).await? else { continue };
+                copied = self.copier.copy_blob(&bucket, &row, &self.pace).await;
+            }
+            match copied {
                 Ok(Copied::Made) => {
                     self.report.copied += 1;
                     self.report.bytes += row.stored_len;

@@ -47,6 +47,7 @@ use sha2::{Digest, Sha256};
 use std::{collections::HashMap, sync::Arc};
 
 mod occasion;
+mod resealed;
 mod views;
 
 pub(crate) use occasion::Occasion;
@@ -159,6 +160,9 @@ impl Reencoder {
             return Ok(Reformed::Kept);
         }
         let Some(user) = self.user_of(old).await? else { return Ok(Reformed::Unused) };
+        if old.pack && !matches!(reform.wish, Wish::Whole) {
+            return self.write_pack_again(bucket, old, reform).await;
+        }
         if let Some(twin) = self.twin(bucket, old, reform).await? {
             let arrived = self.move_over(bucket, old, twin.clone(), None).await?;
             return Ok(match arrived {
@@ -185,7 +189,6 @@ impl Reencoder {
             let (reencoder, handle, old_row) = (self.clone(), bucket.clone(), old.clone());
             let sha256 = staged.sha256;
             let is_hot = reform.occasion == Occasion::Hot;
-            let is_reencrypted = reform.occasion == Occasion::Reencrypt;
             // From here on it goes to its end even when the job is stopped.
             let (arrived, new, hooks) = self
                 .writer
@@ -194,8 +197,6 @@ impl Reencoder {
                         reencoder.publisher.finisher.finish_blob(&handle, staged.content, &object, digest).await?;
                     let FinishedContent { mut new_blobs, mut storage, hooks, held: _held, .. } = stored;
                     let mut new = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
-                    // What was packed stays a pack: its readers keep what they decode of it.
-                    new.row.pack = old_row.pack && is_reencrypted && new.row.form == BlobForm::Whole;
                     if is_hot {
                         new.heat_bytes = new.row.stored_len.saturating_sub(old_row.stored_len);
                         storage.reason = Reason::Hot.as_str().to_owned();
@@ -205,7 +206,11 @@ impl Reencoder {
                     }
                     reencoder.verify_stored(&handle, &new.row, sha256).await?;
                     let row = new.row.clone();
-                    Ok((reencoder.move_over(&handle, &old_row, row.clone(), Some((new, storage))).await?, row, hooks))
+                    Ok((
+                        reencoder.move_over(&handle, &old_row, row.clone(), Some((new, Some(storage)))).await?,
+                        row,
+                        hooks,
+                    ))
                 })
                 .await?;
             match arrived {
@@ -241,8 +246,11 @@ impl Reencoder {
         sha256: [u8; 32],
     ) -> Result<ObjectFacts, EngineError> {
         if old.original.is_none() {
-            let mut object = self.blobs.manifest(old, bucket.key_of(old).as_deref()).await?.root.facts.clone();
-            object.facts = without_choices(object.facts)?;
+            let mut object = self.blobs.manifest(old, bucket.key_of(old)?.as_deref()).await?.root.facts.clone();
+            // A pack's are the table of its members.
+            if !old.pack {
+                object.facts = without_choices(object.facts)?;
+            }
             return Ok(object);
         }
         Ok(ObjectFacts {
@@ -290,7 +298,7 @@ impl Reencoder {
         let Some(mut digest) = old.digest else { return Ok(None) };
         if old.key_epoch != bucket.key_epoch() {
             // The digest of the same bytes is another one under another key.
-            let manifest = self.blobs.manifest(old, bucket.key_of(old).as_deref()).await?;
+            let manifest = self.blobs.manifest(old, bucket.key_of(old)?.as_deref()).await?;
             let Some(sha256) = manifest.root.facts.sha256 else { return Ok(None) };
             digest = bucket.content_digest(&sha256);
         }
@@ -339,7 +347,10 @@ impl Reencoder {
 
     /// That what was read of a blob is what it was stored as.
     fn check_restaged(&self, bucket: &BucketHandle, old: &BlobRow, staged: &StagedBody<()>) -> Result<(), EngineError> {
-        let other = old.digest.is_some_and(|expected| bucket.digest_of_blob(old, &staged.sha256) != expected);
+        let other = match old.digest {
+            Some(expected) => bucket.digest_of_blob(old, &staged.sha256)? != expected,
+            None => false,
+        };
         if other || staged.plain_len != old.plain_len {
             return Err(EngineError::Integrity("a blob's content is not what it was stored as".into()));
         }
@@ -418,15 +429,15 @@ impl Reencoder {
     }
 
     /// Moves every version that uses `old` over to `new`. `brought`: `new` is not in the catalog
-    /// yet and comes with the first of them.
+    /// yet and comes with the first of them; what versions say of their storage may stay.
     async fn move_over(
         &self,
         bucket: &BucketHandle,
         old: &BlobRow,
         new: BlobRow,
-        mut brought: Option<(NewBlob, StorageFacts)>,
+        mut brought: Option<(NewBlob, Option<StorageFacts>)>,
     ) -> Result<Arrival, EngineError> {
-        let storage = brought.as_ref().map(|(_, storage)| storage.clone());
+        let storage = brought.as_ref().and_then(|(_, storage)| storage.clone());
         let mut moved = 0u64;
         for _ in 0..LOOKS_MAX {
             let referrers = self.catalog.referrers(old.id, REFERRERS_AT_ONCE).await?;

@@ -24,9 +24,9 @@ use crate::{
     resources::pace::Pace,
     write::effort,
 };
-use catalog::{BlobForm, BlobRow, Version, VersionEntry, VersionRef, VersionsQuery};
+use catalog::{BlobForm, BlobKey, BlobRow, Version, VersionEntry, VersionRef, VersionsQuery};
 use serde::{Deserialize, Serialize};
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 /// Versions of one page of the bucket's listing.
 const VERSIONS_AT_ONCE: usize = 100;
@@ -35,6 +35,8 @@ const VERSIONS_AT_ONCE: usize = 100;
 const PASSES_MAX: u32 = 8;
 /// How often a row that others change all the time is tried.
 const TRIES_MAX: usize = 8;
+/// Blobs that a pass remembers; what it forgets is only looked at once more.
+const SETTLED_MAX: usize = 1 << 20;
 /// How long the other processes of a deployment have to read a new key before it seals.
 const SETTLING: Duration = Duration::from_secs(3);
 
@@ -61,6 +63,14 @@ struct Position {
     report: ReencryptReport,
 }
 
+/// One pass through the bucket.
+struct Pass {
+    pace: Arc<Pace>,
+    /// What was tried, and whether no version uses it any more: a pack is met once for each of its
+    /// members, a base for each of its deltas.
+    settled: HashMap<BlobKey, bool>,
+}
+
 /// What a re-encryption came to.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -71,7 +81,8 @@ pub(crate) struct ReencryptReport {
     objects: u64,
     /// Versions whose facts alone were sealed anew.
     facts: u64,
-    /// Blobs that could not be sealed anew, or that only parts of open uploads use.
+    /// Blobs that could not be sealed anew, or that only parts of open uploads use, and versions
+    /// whose facts others change all the time.
     left: u64,
     /// Blobs that were.
     #[serde(flatten)]
@@ -99,8 +110,9 @@ impl Reencryptor {
         let total = stats.iter().find(|stats| stats.name == order.bucket);
         let total = total.map(|stats| stats.objects + stats.noncurrent_versions);
         let pace = Arc::new(Pace::new(self.ordered.bytes_per_second_max));
+        let mut round = Pass { pace, settled: HashMap::new() };
         loop {
-            let bucket = self.bucket(&order.bucket).await?;
+            let bucket = self.bucket_sealing_in(&order.bucket, position.epoch).await?;
             let (key_after, version_after) = position.after.clone().unzip();
             let query = VersionsQuery {
                 bucket: bucket.row.id,
@@ -115,7 +127,7 @@ impl Reencryptor {
                 let VersionEntry::Version { version, .. } = entry else { continue };
                 run.check()?;
                 if !version.marker {
-                    self.reencrypt_version(&bucket, &version, &pace, &mut position).await?;
+                    self.reencrypt_version(&bucket, &version, &mut round, &mut position).await?;
                     position.report.objects += u64::from(position.pass == 0);
                 }
                 position.after = Some((version.key.clone(), version.reference()));
@@ -134,12 +146,39 @@ impl Reencryptor {
             let pass = position.pass + 1;
             position = Position { pass, after: None, changed: 0, ..position };
             position.report.left = 0;
+            round.settled.clear();
             run.checkpoint(&position).await?;
         }
     }
 
     async fn bucket(&self, name: &str) -> Result<BucketHandle, EngineError> {
         self.ordered.buckets.bucket(name).await?.ok_or(EngineError::NoBucket)
+    }
+
+    /// The bucket, which seals in this epoch: what is sealed in another one would be left behind.
+    pub(crate) async fn bucket_sealing_in(&self, name: &str, epoch: u32) -> Result<BucketHandle, EngineError> {
+        let bucket = self.bucket(name).await?;
+        if bucket.key_epoch() == epoch {
+            return Ok(bucket);
+        }
+        // A bucket that was made anew under the name has no such key.
+        let keys = self.ordered.catalog.keys(bucket.row.id).await?;
+        let bucket = match keys.iter().any(|key| key.epoch == epoch) {
+            true => {
+                let sealing = bucket.key_epoch();
+                tracing::warn!(bucket = name, epoch, sealing, "another domain key seals: the one of this run is to");
+                self.ordered.keyring.seal_in(&bucket.row, epoch, &*self.ordered.catalog).await?;
+                self.bucket(name).await?
+            }
+            false => bucket,
+        };
+        match bucket.key_epoch() {
+            now if now == epoch => Ok(bucket),
+            now => Err(EngineError::JobRefused(format!(
+                "reencrypt: bucket {name} is sealed with key {now} and no longer with key {epoch}. Run \
+                 `deltaweir keys reencrypt {name}` again"
+            ))),
+        }
     }
 
     /// Opens another epoch of a bucket, and lets it seal once every process can read it.
@@ -163,7 +202,7 @@ impl Reencryptor {
         self: &Arc<Self>,
         bucket: &BucketHandle,
         version: &Version,
-        pace: &Arc<Pace>,
+        round: &mut Pass,
         position: &mut Position,
     ) -> Result<(), EngineError> {
         let found = self.ordered.catalog.version(bucket.row.id, &version.key, version.id).await?;
@@ -173,14 +212,25 @@ impl Reencryptor {
                 // Its bases first: then it can stay the delta that it is.
                 let bases = self.ordered.catalog.bases_of(row.id).await?;
                 for base in self.ordered.catalog.blobs(&bases).await?.iter().filter(|base| is_before(bucket, base)) {
-                    self.reencrypt_blob(bucket, base, pace, position).await?;
+                    if !round.settled.contains_key(&base.id) {
+                        self.reencrypt_blob(bucket, base, round, position).await?;
+                    }
                 }
             }
-            if !self.reencrypt_blob(bucket, row, pace, position).await? {
+            // What failed is not tried again for the next version of it; what was moved and is in
+            // use again is.
+            if round.settled.get(&row.id) != Some(&false) && !self.reencrypt_blob(bucket, row, round, position).await? {
                 position.report.left += 1;
             }
         }
-        self.reseal(bucket, version, position).await
+        if !self.reseal(bucket, version, position).await? {
+            tracing::warn!(
+                bucket = bucket.row.name,
+                "the facts of a version were never at rest and are sealed as before"
+            );
+            position.report.left += 1;
+        }
+        Ok(())
     }
 
     /// True when no version uses the blob any more.
@@ -188,7 +238,7 @@ impl Reencryptor {
         self: &Arc<Self>,
         bucket: &BucketHandle,
         row: &BlobRow,
-        pace: &Arc<Pace>,
+        round: &mut Pass,
         position: &mut Position,
     ) -> Result<bool, EngineError> {
         if !self.ordered.converter.allowance.has_room(bucket, row.plain_len) {
@@ -198,28 +248,32 @@ impl Reencryptor {
             occasion: Occasion::Reencrypt,
             wish: Wish::Kept,
             effort: effort::in_background(bucket.settings.effort, false),
-            pace: pace.clone(),
+            pace: round.pace.clone(),
             regardless: true,
             avoid: Avoided::default(),
         };
         let outcome =
             self.ordered.converter.reencode_counted(bucket, row, &reform, &mut position.report.tallies).await?;
         position.changed += u64::from(matches!(outcome, Some(Reformed::Moved(_))));
-        Ok(matches!(outcome, Some(Reformed::Moved(_) | Reformed::Unused)))
+        let is_done = matches!(outcome, Some(Reformed::Moved(_) | Reformed::Unused));
+        if round.settled.len() < SETTLED_MAX {
+            round.settled.insert(row.id, is_done);
+        }
+        Ok(is_done)
     }
 
     /// Seals a version's facts anew that are sealed with a key of before: those of versions without
-    /// blobs, or whose blobs others had moved.
+    /// blobs, or whose blobs others had moved. False when others change them all the time.
     async fn reseal(
         &self,
         bucket: &BucketHandle,
         version: &Version,
         position: &mut Position,
-    ) -> Result<(), EngineError> {
+    ) -> Result<bool, EngineError> {
         for _ in 0..TRIES_MAX {
             let found = self.ordered.catalog.version(bucket.row.id, &version.key, version.id).await?;
             let Some(content) = found.filter(|found| bucket.is_sealed_before(&found.version.facts)) else {
-                return Ok(());
+                return Ok(true);
             };
             let facts = self.ordered.converter.reencoder.read.open_facts(bucket, &content.version)?;
             let extents = content.extents.clone();
@@ -228,10 +282,10 @@ impl Reencryptor {
             {
                 position.report.facts += 1;
                 position.changed += 1;
-                return Ok(());
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 }
 

@@ -379,7 +379,8 @@ impl Scrub<'_> {
                 count("unreachable");
                 tracing::warn!(%error, blob = %id, "a blob could not be verified now");
                 self.cursor.counts.unreachable += 1;
-                self.unreachable_in_a_row += 1;
+                // A key that is missing is no trouble of the store.
+                self.unreachable_in_a_row += u64::from(!matches!(error, EngineError::NoKey(_)));
                 if self.unreachable_in_a_row >= UNREACHABLE_IN_A_ROW_MAX {
                     // Whatever the store's reason, a disk's EIO too: it is asked again later, from
                     // here on.
@@ -398,14 +399,26 @@ impl Scrub<'_> {
         // What the page said of its second copy may be out of date.
         let Some(row) = self.live(row.id).await? else { return Ok(Found::Gone) };
         let before = self.pace.spent();
-        let found = match row.copy {
-            None => self.verify(&bucket, &row, None).await?.map_or(Found::Well, Found::Damaged),
-            Some(_) => self.look_at_both(&bucket, &row).await?,
+        let found = match self.look_with(&bucket, &row).await {
+            // Another process has opened an epoch since the bucket was asked for.
+            Err(EngineError::NoKey(_)) => {
+                self.buckets.remove(&row.bucket);
+                let Some(bucket) = self.bucket(row.bucket).await? else { return Ok(Found::Gone) };
+                self.look_with(&bucket, &row).await?
+            }
+            found => found?,
         };
         self.scrubber.metrics.scrub_bytes_total.inc_by(self.pace.spent() - before);
         match found {
             Found::Damaged(_) if self.live(row.id).await?.is_none() => Ok(Found::Gone),
             found => Ok(found),
+        }
+    }
+
+    async fn look_with(&mut self, bucket: &BucketHandle, row: &BlobRow) -> Result<Found, EngineError> {
+        match row.copy {
+            None => Ok(self.verify(bucket, row, None).await?.map_or(Found::Well, Found::Damaged)),
+            Some(_) => self.look_at_both(bucket, row).await,
         }
     }
 

@@ -47,6 +47,9 @@ pub struct Shredding {
     pub shredded: bool,
     /// Keysets beside the blobs from which they were removed.
     pub keysets: u64,
+    /// Keysets that hold, or may hold, a key that the catalog has no more: an earlier shredding was
+    /// interrupted.
+    pub unfinished: u64,
 }
 
 impl Keys {
@@ -59,7 +62,8 @@ impl Keys {
     }
 
     /// Shreds the keys that a bucket was sealed with before, when nothing depends on them.
-    /// Otherwise the answer says what would be lost, and they stay.
+    /// Otherwise the answer says what would be lost, and they stay. One that was interrupted is
+    /// gone on with.
     ///
     /// # Errors
     /// As there.
@@ -70,12 +74,12 @@ impl Keys {
         // With what was just noted.
         let row = self.bucket_row(bucket).await?;
         let mut told = self.look(&row).await?;
-        if !told.obstacles.is_empty() || told.keys.is_empty() {
+        if !told.obstacles.is_empty() || told.keys.is_empty() && told.unfinished == 0 {
             return Ok(told);
         }
         let epochs: Vec<u32> = told.keys.iter().map(|key| key.epoch).collect();
         match self.keyring.shred(&row, &epochs, told.sealing, &*self.catalog, &self.blobs).await {
-            Ok(keysets) => (told.shredded, told.keysets) = (true, keysets),
+            Ok(keysets) => (told.shredded, told.keysets, told.unfinished) = (true, keysets, 0),
             Err(EngineError::Conflict) => {
                 told.obstacles.push("something was sealed with them a moment ago: try again".into());
             }
@@ -105,6 +109,11 @@ impl Keys {
                 uploads: found.uploads,
             });
         }
+        let mut unfinished = 0;
+        if keys.is_empty() && epochs.sealing > 1 {
+            let files = self.keyring.keyset_files(bucket, &*self.catalog, &self.blobs).await?;
+            unfinished = files.with_others(&self.keyring).await?;
+        }
         let mut backups = Vec::new();
         if !keys.is_empty() {
             let since = if epochs.unused_since == 0 { self.catalog.last_seq().await? } else { epochs.unused_since };
@@ -118,7 +127,7 @@ impl Keys {
             ));
         }
         let (bucket, sealing) = (bucket.name.clone(), epochs.sealing);
-        Ok(Shredding { bucket, sealing, keys, backups, obstacles, shredded: false, keysets: 0 })
+        Ok(Shredding { bucket, sealing, keys, backups, obstacles, shredded: false, keysets: 0, unfinished })
     }
 }
 

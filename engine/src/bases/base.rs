@@ -211,7 +211,7 @@ impl Bases {
                 rows.insert(row.id, row.clone());
                 continue;
             }
-            let manifest = self.blobs.manifest(row, bucket.key_of(row).as_deref()).await?;
+            let manifest = self.blobs.manifest(row, bucket.key_of(row)?.as_deref()).await?;
             let ids: Vec<BlobKey> = manifest.root.view.iter().map(|range| BlobKey(range.blob.0)).collect();
             for row in self.catalog.blobs(&self.catalog.bases_of(row.id).await?).await? {
                 rows.insert(row.id, row);
@@ -239,7 +239,7 @@ impl Bases {
             if !is_good {
                 return Ok(None);
             }
-            let base_tag = self.blobs.manifest(row, bucket.key_of(row).as_deref()).await?.root.base_tag;
+            let base_tag = self.blobs.manifest(row, bucket.key_of(row)?.as_deref()).await?.root.base_tag;
             let (offset, len) = (range.start, range.end - range.start);
             ranges.push(ViewRange { blob: BlobId(id.0), offset, len, base_tag });
         }
@@ -326,7 +326,7 @@ impl Bases {
                 // A delta is no base itself: the whole content it was made from stands in its place
                 // (I2).
                 BlobForm::Delta => {
-                    let manifest = self.blobs.manifest(row, bucket.key_of(row).as_deref()).await?;
+                    let manifest = self.blobs.manifest(row, bucket.key_of(row)?.as_deref()).await?;
                     let mut ids: Vec<BlobKey> = manifest.root.view.iter().map(|range| BlobKey(range.blob.0)).collect();
                     ids.dedup();
                     ids.retain(|id| !found.rows.iter().any(|row| row.id == *id));

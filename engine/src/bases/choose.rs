@@ -331,7 +331,7 @@ impl Bases {
     }
 
     async fn whole(&self, bucket: &BucketHandle, row: &BlobRow, at: Option<u64>) -> Result<Whole, EngineError> {
-        let manifest = self.blobs.manifest(row, bucket.key_of(row).as_deref()).await?;
+        let manifest = self.blobs.manifest(row, bucket.key_of(row)?.as_deref()).await?;
         let regions = Arc::new(similar::decode(&manifest.root.facts.sketch)?);
         Ok(Whole { blob: BlobId(row.id.0), at, regions })
     }
@@ -391,7 +391,7 @@ impl Bases {
         row: BlobRow,
         avoid: &Avoided,
     ) -> Result<Option<(BaseObject, Option<u64>)>, EngineError> {
-        let manifest = self.blobs.manifest(&row, bucket.key_of(&row).as_deref()).await?;
+        let manifest = self.blobs.manifest(&row, bucket.key_of(&row)?.as_deref()).await?;
         let key = &manifest.root.facts.key;
         if let Some(content) = self.catalog.content(bucket.row.id, key).await?
             && content.extents.len() > 1

@@ -401,7 +401,7 @@ impl Keyring {
 }
 
 /// Removes copies that nothing names.
-async fn discard(unnamed: &[KeysetCopy], backend: &str, blobs: &Blobs) -> Result<(), EngineError> {
+pub(crate) async fn discard(unnamed: &[KeysetCopy], backend: &str, blobs: &Blobs) -> Result<(), EngineError> {
     for id in unnamed.iter().filter_map(|copy| BlobId::parse(&copy.id)) {
         blobs.backend(backend)?.delete(&keyset_name(id)?).await?;
     }

@@ -520,7 +520,7 @@ impl Piece {
 impl Reader {
     async fn segment(&self, blob: BlobKey, index: u64) -> Result<Segment, EngineError> {
         let row = self.row(blob)?;
-        let manifest = self.path.blobs.manifest(row, self.bucket.key_of(row).as_deref()).await?;
+        let manifest = self.path.blobs.manifest(row, self.bucket.key_of(row)?.as_deref()).await?;
         self.path.blobs.segment(&manifest, index).await
     }
 
@@ -539,7 +539,7 @@ impl Reader {
         };
         let blobs = &self.path.blobs;
         let row = self.row(blob)?;
-        let key = self.bucket.key_of(row);
+        let key = self.bucket.key_of(row)?;
         let manifest = blobs.manifest(row, key.as_deref()).await?;
         let cut = within.start as usize..within.end as usize;
         let raw = segment.coding == Coding::Raw;

@@ -48,7 +48,7 @@ impl Safety {
         let (why, newest) = match self.standing_at_start().await? {
             Standing::Older { why, newest, .. } => (why, newest),
             // The store and its catalog agree; both may be old.
-            Standing::Newest => match self.outside.is_behind(self.history().await?)? {
+            Standing::Newest => match self.behind_outside().await? {
                 None => return Ok(()),
                 Some(why) => (why, self.lineage_setting().await?.map(|setting| setting.name.parse()).transpose()?),
             },
@@ -63,6 +63,13 @@ impl Safety {
         }
         tracing::warn!(?newest, "an older catalog is accepted: {why}");
         self.leave_behind(newest, backends).await
+    }
+
+    /// Why the catalog ends before what the anchor outside of the store knows, if it does.
+    async fn behind_outside(&self) -> Result<Option<String>, EngineError> {
+        // Read first: what a replica noted there, a catalog that is current has now.
+        let anchor = self.outside.read().await?;
+        Ok(self.outside.why_behind(anchor, self.history().await?))
     }
 
     /// Begins a lineage after `newest`, with epochs greater than any that was used, and keeps the
@@ -80,7 +87,7 @@ impl Safety {
         let start = self.catalog.journal_marks().await?.shipped.max(1);
         self.begin_lineage(newest, start).await?;
         let lineage = self.ensure_lineage().await?;
-        self.outside.set(lineage, self.catalog.journal_marks().await?.shipped)
+        self.outside.set(lineage, self.catalog.journal_marks().await?.shipped).await
     }
 
     /// The lineage of the catalog and its last mutation; `None` for one that is new.

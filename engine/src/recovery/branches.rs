@@ -35,6 +35,8 @@ pub(super) struct Branch {
     deleted: BTreeSet<BucketId>,
     /// Buckets and epochs of the domain keys it made.
     keys: BTreeSet<(BucketId, u32)>,
+    /// Buckets of which it removed domain keys.
+    pub(super) shredded: BTreeSet<BucketId>,
 }
 
 impl Branch {
@@ -51,6 +53,7 @@ impl Branch {
             Mutation::DeleteBucket { bucket, .. } => drop(self.deleted.insert(bucket)),
             Mutation::SetBucketSettings { bucket, .. } => drop(self.settings.insert(bucket, entry.seq)),
             Mutation::PutKey { key } => drop(self.keys.insert((key.bucket, key.epoch))),
+            Mutation::RemoveKeys { bucket, .. } => drop(self.shredded.insert(bucket)),
             _ => {}
         }
         Ok(())

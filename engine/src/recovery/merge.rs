@@ -209,6 +209,13 @@ impl Merge<'_> {
         {
             return Ok(());
         }
+        if self.is_shredded(&mutation).await? {
+            if !is_improvement(&mutation) {
+                let why = "it is sealed with a key that the store's side removed";
+                merged.left_out.push(lost_mutation(entry, why.to_owned()));
+            }
+            return Ok(());
+        }
         let brought = brought(&mutation).to_vec();
         let lacks = brought.iter().find(|blob| gone.contains(&blob.row.id));
         let made = match lacks {
@@ -228,6 +235,16 @@ impl Merge<'_> {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether a mutation brings what is sealed with a key that the store's side removed: nobody
+    /// could open it.
+    async fn is_shredded(&self, mutation: &Mutation) -> Result<bool, EngineError> {
+        let shredded = &self.branches.store.shredded;
+        let Some(seals) = mutation.seals().filter(|seals| shredded.contains(&seals.bucket)) else { return Ok(false) };
+        let keys = self.catalog.keys(seals.bucket).await?;
+        let lacks_id = seals.ids.iter().any(|id| keys.iter().all(|key| key.id != *id));
+        Ok(lacks_id || seals.epochs.iter().any(|epoch| keys.iter().all(|key| key.epoch != *epoch)))
     }
 
     /// Whether the catalog's settings of a bucket are put in the place of the store's: the later

@@ -2,165 +2,294 @@
 //! (`backup.anchor`). Who can put old bytes into the store, its catalog and its backups all at once
 //! leaves nothing in them that shows it. The anchor lies elsewhere, and shows it.
 
+mod anchor_file;
+
 use super::names::Lineage;
-use crate::error::EngineError;
+use crate::{error::EngineError, metrics::Metrics};
+use anchor_file::{AnchorFile, failed, is_less};
 use catalog::Seq;
-use serde::{Deserialize, Serialize};
 use std::{
-    fs,
-    io::{ErrorKind, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    io,
+    path::PathBuf,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
 };
+use tokio::sync::{Notify, oneshot};
 
-const VERSION: u32 = 1;
-
-/// A place in the history of a store, as the file has it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AnchorFile {
-    version: u32,
-    lineage: String,
-    seq: Seq,
-}
+/// How long whoever cannot go on without the file waits for it.
+const ANSWER_WAIT: Duration = Duration::from_secs(30);
+/// A write that takes longer than this is in the log.
+const SLOW_WRITE: Duration = Duration::from_secs(10);
 
 /// How far the journal is known to be.
+///
+/// The file may lie on another machine's disk, which may not answer. So no thread of the runtime
+/// touches it, nor one that the runtime waits for at its end.
 pub(super) struct OutsideAnchor {
-    file: Option<PathBuf>,
+    writer: Option<Arc<AnchorWriter>>,
+}
+
+/// Who has the file.
+struct AnchorWriter {
+    file: AnchorFile,
+    metrics: Arc<Metrics>,
+    raising: Mutex<Raising>,
+    /// Nothing is under way any more.
+    ended: Notify,
+}
+
+/// What is to be written: one write at a time, and then the newest of what was asked for meanwhile.
+#[derive(Default)]
+struct Raising {
+    next: Option<(Lineage, Seq)>,
+    /// Since when a write is under way.
+    since: Option<Instant>,
+    /// That it takes long is in the log.
+    is_said: bool,
     /// What this process wrote last: the file is not read for each shipment.
-    written: Mutex<Option<(Lineage, Seq)>>,
+    written: Option<(Lineage, Seq)>,
 }
 
 impl OutsideAnchor {
-    pub(super) fn new(file: Option<PathBuf>) -> Self {
-        Self { file, written: Mutex::default() }
+    pub(super) fn new(file: Option<PathBuf>, metrics: Arc<Metrics>) -> Self {
+        let writer = |file| AnchorWriter {
+            file: AnchorFile::new(file),
+            metrics,
+            raising: Mutex::default(),
+            ended: Notify::new(),
+        };
+        Self { writer: file.map(writer).map(Arc::new) }
     }
 
-    /// Notes that the journal is in the store up to this mutation. An anchor that says more stays.
-    ///
-    /// # Errors
-    /// [`EngineError::Other`] when the file cannot be read, understood or written.
-    pub(super) fn raise(&self, lineage: Lineage, seq: Seq) -> Result<(), EngineError> {
-        self.put(lineage, seq, |found| is_less(found, (lineage, seq)))
-    }
-
-    /// Notes it also where that is less: an operator said so.
-    ///
-    /// # Errors
-    /// As there.
-    pub(super) fn set(&self, lineage: Lineage, seq: Seq) -> Result<(), EngineError> {
-        self.put(lineage, seq, |_| true)
-    }
-
-    fn put(&self, lineage: Lineage, seq: Seq, replaces: impl Fn((Lineage, Seq)) -> bool) -> Result<(), EngineError> {
-        let Some(file) = &self.file else { return Ok(()) };
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        if *written == Some((lineage, seq)) {
-            return Ok(());
+    /// Has it noted soon that the journal is in the store up to this mutation, and does not wait
+    /// for it. An anchor that says more stays. One that cannot be written stays behind, which is
+    /// logged and counted.
+    pub(super) fn raise(&self, lineage: Lineage, seq: Seq) {
+        let Some(writer) = &self.writer else { return };
+        if !writer.ask((lineage, seq)) {
+            return;
         }
-        if read(file)?.is_none_or(replaces) {
-            write(file, &AnchorFile { version: VERSION, lineage: lineage.to_string(), seq })?;
+        let running = writer.clone();
+        if let Err(error) = spawn(move || running.run()) {
+            writer.failed(&failed("write", writer.file.path(), &error));
+            let mut raising = writer.raising();
+            (raising.next, raising.since) = (None, None);
         }
-        *written = Some((lineage, seq));
-        Ok(())
     }
 
-    /// Why a history that ends here is not the newest one; `None` when nothing says so.
+    /// Waits until all that was to be noted is, but no longer than this; whether it is.
+    pub(super) async fn settle(&self, wait: Duration) -> bool {
+        let Some(writer) = &self.writer else { return true };
+        let settled = async {
+            loop {
+                let mut ended = pin!(writer.ended.notified());
+                // One that ends between the look and the wait is not missed.
+                ended.as_mut().enable();
+                if writer.raising().since.is_none() {
+                    return;
+                }
+                ended.await;
+            }
+        };
+        tokio::time::timeout(wait, settled).await.is_ok()
+    }
+
+    /// Notes a place also where it is less than what was known: an operator said so.
     ///
     /// # Errors
-    /// [`EngineError::Other`] when the file cannot be read or understood: then nothing is known.
-    pub(super) fn is_behind(&self, history: Option<(Lineage, Seq)>) -> Result<Option<String>, EngineError> {
-        let Some(file) = &self.file else { return Ok(None) };
-        let Some(anchor) = read(file)? else { return Ok(None) };
-        let is_behind = history.is_none_or(|history| is_less(history, anchor));
+    /// [`EngineError::Other`] when the file cannot be written, or does not answer.
+    pub(super) async fn set(&self, lineage: Lineage, seq: Seq) -> Result<(), EngineError> {
+        let Some(writer) = &self.writer else { return Ok(()) };
+        writer.raising().written = None;
+        writer.wait_for("write", move |file| file.set((lineage, seq))).await
+    }
+
+    /// What the file says; `None` when there is none. Read before the history that it is held
+    /// against: another process may ship and raise it at any time.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] when the file cannot be read or understood, or does not answer: then
+    /// nothing is known.
+    pub(super) async fn read(&self) -> Result<Option<(Lineage, Seq)>, EngineError> {
+        let Some(writer) = &self.writer else { return Ok(None) };
+        writer.wait_for("read", AnchorFile::read).await
+    }
+
+    /// Why a history that ends here is not the newest one; `None` when what the file said does not
+    /// say so.
+    pub(super) fn why_behind(&self, anchor: Option<(Lineage, Seq)>, history: Option<(Lineage, Seq)>) -> Option<String> {
+        let (file, anchor) = (self.writer.as_ref()?.file.path().display(), anchor?);
+        if history.is_some_and(|history| !is_less(history, anchor)) {
+            return None;
+        }
         let (lineage, seq) = anchor;
         let found = match history {
             Some((lineage, seq)) => format!("ends with mutation {seq} of lineage {lineage}"),
             None => "has no history".to_owned(),
         };
-        let file = file.display();
-        let why = || format!("the anchor {file} knows mutation {seq} of lineage {lineage}, and what is here {found}");
-        Ok(is_behind.then(why))
+        Some(format!("the anchor {file} knows mutation {seq} of lineage {lineage}, and what is here {found}"))
     }
 }
 
-/// Whether a history ends before another one. A later lineage stands on what the ones before it
-/// came to; of two lineages of one generation neither stands on the other.
-fn is_less(history: (Lineage, Seq), other: (Lineage, Seq)) -> bool {
-    match history.0.generation().cmp(&other.0.generation()) {
-        std::cmp::Ordering::Equal => history.0 != other.0 || history.1 < other.1,
-        order => order.is_lt(),
+impl AnchorWriter {
+    /// Takes what is to be noted; whether somebody has to be sent to write it.
+    fn ask(&self, place: (Lineage, Seq)) -> bool {
+        let mut raising = self.raising();
+        let Some(since) = raising.since else {
+            let is_new = raising.written != Some(place);
+            if is_new {
+                (raising.next, raising.since, raising.is_said) = (Some(place), Some(Instant::now()), false);
+            }
+            return is_new;
+        };
+        raising.next = Some(place);
+        if since.elapsed() > SLOW_WRITE && !raising.is_said {
+            raising.is_said = true;
+            drop(raising);
+            let why = format!("no answer for {} s; the journal is shipped without it", since.elapsed().as_secs());
+            self.failed(&failed("write", self.file.path(), &why));
+        }
+        false
+    }
+
+    /// Writes until nothing more is asked for.
+    fn run(&self) {
+        while let Some(place) = self.next() {
+            let raised = self.file.raise(place);
+            // One that another process may still lower is asked for again.
+            self.raising().written = matches!(raised, Ok(true)).then_some(place);
+            if let Err(error) = raised {
+                self.failed(&error);
+            }
+        }
+    }
+
+    fn next(&self) -> Option<(Lineage, Seq)> {
+        let mut raising = self.raising();
+        let (next, written) = (raising.next.take(), raising.written);
+        let next = next.filter(|next| written != Some(*next));
+        (raising.since, raising.is_said) = (next.map(|_| Instant::now()), false);
+        drop(raising);
+        if next.is_none() {
+            self.ended.notify_waiters();
+        }
+        next
+    }
+
+    /// What is shipped stays shipped when this fails.
+    fn failed(&self, error: &EngineError) {
+        self.metrics.journal_errors_total.inc();
+        tracing::error!(%error, "the anchor outside of the store stays behind");
+    }
+
+    /// What the file answers, asked for beside the runtime.
+    async fn wait_for<T: Send + 'static>(
+        self: &Arc<Self>,
+        what: &str,
+        ask: impl FnOnce(&AnchorFile) -> Result<T, EngineError> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let (answer, answered) = oneshot::channel();
+        let asked = self.clone();
+        // Nobody waits for an answer that comes too late.
+        let asking = move || drop(answer.send(ask(&asked.file)));
+        spawn(asking).map_err(|error| failed(what, self.file.path(), &error))?;
+        match tokio::time::timeout(ANSWER_WAIT, answered).await {
+            Ok(Ok(outcome)) => outcome,
+            _ => Err(failed(what, self.file.path(), &"no answer")),
+        }
+    }
+
+    fn raising(&self) -> MutexGuard<'_, Raising> {
+        // Nothing panics while it holds the lock.
+        self.raising.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn failed(what: &str, file: &Path, error: &dyn std::fmt::Display) -> EngineError {
-    EngineError::Other(format!("cannot {what} the anchor {} (backup.anchor): {error}", file.display()))
-}
-
-fn read(file: &Path) -> Result<Option<(Lineage, Seq)>, EngineError> {
-    let text = match fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed("read", file, &error)),
-    };
-    let found: AnchorFile = serde_json::from_str(&text).map_err(|error| failed("understand", file, &error))?;
-    if found.version != VERSION {
-        return Err(failed("understand", file, &"unknown version"));
-    }
-    Ok(Some((found.lineage.parse()?, found.seq)))
-}
-
-fn write(file: &Path, anchor: &AnchorFile) -> Result<(), EngineError> {
-    let text = serde_json::to_string(anchor).map_err(|error| failed("write", file, &error))?;
-    let beside = file.with_extension("new");
-    let write = || {
-        let mut options = fs::OpenOptions::new();
-        let mut new = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-        new.write_all(text.as_bytes())?;
-        new.sync_all()?;
-        fs::rename(&beside, file)?;
-        fs::File::open(file.parent().unwrap_or(Path::new(".")))?.sync_all()
-    };
-    write().map_err(|error| failed("write", file, &error))
+fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name("anchor".into()).spawn(work).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{CWD, Mode, mkfifoat};
+    use std::{fs, io::Write as _, path::Path};
+
+    /// How long a test waits for what must come.
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     fn lineage(text: &str) -> Lineage {
         text.parse().expect("a lineage")
     }
 
-    #[test]
-    fn an_anchor_rises_and_shows_what_ends_before_it() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let outside = || OutsideAnchor::new(Some(dir.path().join("anchor")));
-        let (first, second, sibling) =
-            (lineage("00000001-0000000a"), lineage("00000002-0000000b"), lineage("00000002-0000000c"));
-        let behind = |history| outside().is_behind(history).expect("read").is_some();
-        assert!(!behind(None), "without a file nothing is known");
-        outside().raise(first, 10).expect("written");
-        outside().raise(first, 4).expect("left alone");
-        assert!(behind(None) && behind(Some((first, 9))));
-        assert!(!behind(Some((first, 10))) && !behind(Some((second, 2))), "a later lineage stands on it");
-        outside().raise(second, 12).expect("written");
-        assert!(behind(Some((first, 900))) && behind(Some((sibling, 900))) && behind(Some((second, 11))));
-        outside().set(first, 3).expect("written");
-        assert!(!behind(Some((first, 3))), "an operator said so");
+    fn outside(file: &Path) -> OutsideAnchor {
+        OutsideAnchor::new(Some(file.to_owned()), Metrics::new())
     }
 
-    #[test]
-    fn an_anchor_that_cannot_be_read_is_no_permission() {
+    #[tokio::test]
+    async fn an_anchor_rises_and_shows_what_ends_before_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let outside = || outside(&dir.path().join("anchor"));
+        let (first, second, sibling) =
+            (lineage("00000001-0000000a"), lineage("00000002-0000000b"), lineage("00000002-0000000c"));
+        let behind = async |history| {
+            let outside = outside();
+            outside.why_behind(outside.read().await.expect("read"), history).is_some()
+        };
+        let raise = async |lineage, seq| {
+            let outside = outside();
+            outside.raise(lineage, seq);
+            assert!(outside.settle(PATIENCE).await);
+        };
+        assert!(!behind(None).await, "without a file nothing is known");
+        raise(first, 10).await;
+        raise(first, 4).await;
+        assert!(behind(None).await && behind(Some((first, 9))).await);
+        assert!(!behind(Some((first, 10))).await && !behind(Some((second, 2))).await, "a later lineage stands on it");
+        raise(second, 12).await;
+        assert!(behind(Some((first, 900))).await && behind(Some((second, 11))).await);
+        assert!(behind(Some((sibling, 900))).await);
+        outside().set(first, 3).await.expect("written");
+        assert!(!behind(Some((first, 3))).await, "an operator said so");
+    }
+
+    #[tokio::test]
+    async fn an_anchor_that_cannot_be_read_is_no_permission() {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("anchor");
-        let outside = OutsideAnchor::new(Some(file.clone()));
-        for text in ["", "{}", r#"{"version": 2, "lineage": "00000001-0000000a", "seq": 1}"#] {
+        let outside = outside(&file);
+        for (failures, text) in (1..).zip(["", "{}", r#"{"version": 2, "lineage": "00000001-0000000a", "seq": 1}"#]) {
             fs::write(&file, text).expect("written");
-            assert!(outside.is_behind(None).is_err(), "{text}");
-            assert!(outside.raise(lineage("00000001-0000000a"), 1).is_err(), "{text}");
+            assert!(outside.read().await.is_err(), "{text}");
+            outside.raise(lineage("00000001-0000000a"), 1);
+            assert!(outside.settle(PATIENCE).await);
+            let counted = outside.writer.as_ref().expect("a file").metrics.journal_errors_total.get();
+            assert_eq!((counted, fs::read_to_string(&file).expect("readable").as_str()), (failures, text));
         }
-        assert!(OutsideAnchor::new(None).is_behind(None).expect("nothing is asked for").is_none());
+        assert!(OutsideAnchor::new(None, Metrics::new()).read().await.expect("nothing is asked for").is_none());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_does_not_answer_has_one_writer_and_then_the_newest_of_what_was_asked_for() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("anchor");
+        mkfifoat(CWD, &file, Mode::RUSR | Mode::WUSR).expect("made");
+        let (outside, lineage) = (outside(&file), lineage("00000001-0000000a"));
+        outside.raise(lineage, 1);
+        // Opened when it is read.
+        let mut answer = fs::File::options().write(true).open(&file).expect("opened");
+        for seq in 2..=100 {
+            outside.raise(lineage, seq);
+        }
+        assert!(!outside.settle(Duration::ZERO).await, "it hangs");
+        let writer = outside.writer.as_ref().expect("a file");
+        assert_eq!(Arc::strong_count(writer), 2, "the anchor, and one thread that writes");
+        assert_eq!(writer.raising().next, Some((lineage, 100)));
+        answer.write_all(br#"{"version":1,"lineage":"00000001-0000000a","seq":0}"#).expect("written");
+        drop(answer);
+        assert!(outside.settle(PATIENCE).await);
+        assert_eq!(outside.read().await.expect("read"), Some((lineage, 100)));
     }
 }

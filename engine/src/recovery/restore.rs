@@ -70,6 +70,9 @@ pub struct RecoveryReport {
     pub merged: Option<Merged>,
     /// What manifests told.
     pub recovered: Option<Recovered>,
+    /// Why the anchor outside of the store does not know what was made, and what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anchor_warning: Option<String>,
 }
 
 /// A store without a catalog.
@@ -213,8 +216,8 @@ impl Recovery {
                 self.safety.config.backend
             )));
         }
-        // Before anything is changed. What an earlier run has made to its end is not made again: the
-        // store knows its lineage by then, which looks as if somebody had taken it over.
+        // Before anything is changed. What an earlier run has made to its end is not made again:
+        // the store knows its lineage by then, which looks as if somebody had taken it over.
         if !self.catalog.is_importing().await? && !self.catalog.buckets().await?.is_empty() {
             return Err(not_empty());
         }
@@ -264,7 +267,7 @@ impl Recovery {
         self.put_setting(DEPLOYMENT_SETTING, &deployment).await?;
         deployment.own(&self.backends, Strangers::Replace).await?;
         self.catalog.end_import(highest).await?;
-        report.new_lineage = self.announce().await?.to_string();
+        self.announce(&mut report).await?;
         for bucket in self.catalog.stats().await? {
             report.objects += bucket.objects;
             report.open_uploads += bucket.uploads;
@@ -275,8 +278,10 @@ impl Recovery {
     /// The last mutation of what was made again. Refuses one before what the anchor outside of the
     /// store knows.
     async fn end_of(&self, lineage: Option<Lineage>, options: &RecoveryOptions) -> Result<Seq, EngineError> {
+        let outside = &self.safety.outside;
+        let anchor = outside.read().await?;
         let last = self.catalog.last_seq().await?;
-        match self.safety.outside.is_behind(lineage.map(|lineage| (lineage, last)))? {
+        match outside.why_behind(anchor, lineage.map(|lineage| (lineage, last))) {
             Some(why) if !options.accept_less_than_anchor => Err(EngineError::Other(format!(
                 "{why}: the store was set back, or lost its newest documents. Nothing was restored; `--accept-less-than-anchor` takes \
                  what is here"
@@ -285,11 +290,19 @@ impl Recovery {
         }
     }
 
-    /// Lets the store, and the anchor outside of it, hear of the new lineage.
-    async fn announce(&self) -> Result<Lineage, EngineError> {
+    /// Lets the store, and the anchor outside of it, hear of the new lineage. The catalog is whole
+    /// by then, and stays when the anchor cannot be written.
+    async fn announce(&self, report: &mut RecoveryReport) -> Result<(), EngineError> {
         let begun = self.safety.ensure_lineage().await?;
-        self.safety.outside.set(begun, self.catalog.journal_marks().await?.shipped)?;
-        Ok(begun)
+        report.new_lineage = begun.to_string();
+        let shipped = self.catalog.journal_marks().await?.shipped;
+        if let Err(error) = self.safety.outside.set(begun, shipped).await {
+            report.anchor_warning = Some(format!(
+                "{error}. The catalog is whole. Mend what is wrong with that file's place, then serve the store, which writes it. If `serve` \
+                 refuses this catalog because of the anchor, remove that file: the server makes it anew"
+            ));
+        }
+        Ok(())
     }
 
     /// Backup and journal of a lineage.

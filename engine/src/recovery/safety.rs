@@ -150,7 +150,7 @@ impl Safety {
     ) -> Self {
         Self {
             currency: Currency::new(metrics.clone()),
-            outside: OutsideAnchor::new(config.anchor.clone()),
+            outside: OutsideAnchor::new(config.anchor.clone(), metrics.clone()),
             config,
             catalog,
             vault: Vault::new(backend, keyring, pool, metrics.clone()),

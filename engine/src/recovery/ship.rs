@@ -43,6 +43,9 @@ const FULL_ROUNDS: usize = 4;
 /// After a shipment that failed.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long a process that ends waits for the anchor outside of the store.
+const ANCHOR_WAIT: Duration = Duration::from_secs(2);
+
 /// What a shipment did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Shipped {
@@ -85,7 +88,8 @@ impl Safety {
             if marks.shipped >= target {
                 // What was shipped may have brought the store's first key.
                 self.ensure_lineage().await?;
-                self.raise_anchor(lineage, marks.shipped);
+                // Not waited for: a disk elsewhere that hangs holds up no shipment.
+                self.outside.raise(lineage, marks.shipped);
                 return Ok(report);
             }
             self.may_delete().await?;
@@ -108,12 +112,12 @@ impl Safety {
         }
     }
 
-    /// Notes outside of the store how far its journal is. What is shipped stays shipped when that
-    /// fails.
-    fn raise_anchor(&self, lineage: Lineage, seq: Seq) {
-        if let Err(error) = self.outside.raise(lineage, seq) {
-            self.metrics.journal_errors_total.inc();
-            tracing::error!(%error, "the anchor outside of the store stays behind");
+    /// Waits a moment for what is to be noted outside of the store.
+    pub(crate) async fn settle_anchor(&self) {
+        if !self.outside.settle(ANCHOR_WAIT).await {
+            tracing::warn!(
+                "the anchor outside of the store does not answer and stays behind; the next start raises it"
+            );
         }
     }
 

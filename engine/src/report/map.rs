@@ -271,7 +271,7 @@ impl Reports {
                 at += extent.len;
                 continue;
             }
-            let key = handle.key_of(row);
+            let key = handle.key_of(row)?;
             let manifest = self.blobs.manifest(row, key.as_deref()).await?;
             let base_rows = self.read.base_rows(&manifest).await?;
             let bases = BaseReader::new(&base_rows, key.as_deref());

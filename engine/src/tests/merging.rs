@@ -262,3 +262,27 @@ async fn what_a_merge_has_made_is_served_and_not_made_again() {
     let joined = over(dir, blobs.path().into(), HOUR).await.expect("it is the store's catalog");
     assert_holds(&joined, "off", "lost", 10).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_sealed_with_a_key_that_the_store_has_shredded_is_left_out_and_named() {
+    let (blobs, primary, standby) = split(HOUR, "sealed", &["before"]).await;
+    let mine = standby.bucket("sealed").await;
+    standby.put(&mine, "mine", &bytes(10)).await;
+    let order = serde_json::json!({ "bucket": "sealed" });
+    primary.engine.jobs.run_job("reencrypt", order).await.expect("ran");
+    primary.engine.ship_journal().await.expect("shipped");
+    let parameters = CollectParameters { now: true, ..CollectParameters::default() };
+    primary.engine.collect_as(parameters).await.expect("collects");
+    let told = primary.engine.keys.shred("sealed").await.expect("told");
+    assert!(told.shredded, "{told:?}");
+    primary.engine.ship_journal().await.expect("shipped");
+    let (_primary, standby) = (primary.stop().await, standby.stop().await);
+    let (dir, aside) = beside(standby.path());
+    let merged = merge(dir.path(), &aside, blobs.path()).await.expect("merged").merged.expect("a fork");
+    assert_eq!(merged.left_out.len(), 1, "{merged:?}");
+    assert!(format!("{:?}", merged.left_out).contains("a key that the store's side removed"), "{merged:?}");
+    let joined = over(dir, blobs.path().into(), HOUR).await.expect("opens");
+    let bucket = joined.bucket("sealed").await;
+    assert!(joined.get(&bucket, "before", 0..9000).await == content(9000, 1));
+    assert!(joined.engine.read.open_object(&bucket, "mine").await.expect("asked").is_none());
+}

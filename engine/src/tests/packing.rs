@@ -4,7 +4,7 @@ use super::*;
 use crate::resources::clock::now_ms;
 
 /// A JSON document as an application writes thousands of: the same members, other values.
-fn document(number: usize) -> Vec<u8> {
+pub(super) fn document(number: usize) -> Vec<u8> {
     let hash = hex::encode(Sha256::digest(number.to_le_bytes()));
     let items: Vec<serde_json::Value> = (0..6 + number % 9)
         .map(|item| serde_json::json!({"sku": format!("SKU-{:05}", item * 37 % 100), "quantity": item % 4 + 1, "status": "packed", "warehouse": "north"}))
@@ -17,13 +17,13 @@ fn document(number: usize) -> Vec<u8> {
 }
 
 impl Deployment {
-    async fn put_documents(&self, bucket: &BucketHandle, numbers: Range<usize>) {
+    pub(super) async fn put_documents(&self, bucket: &BucketHandle, numbers: Range<usize>) {
         for number in numbers {
             self.put(bucket, &format!("orders/{number}.json"), &document(number)).await;
         }
     }
 
-    async fn pack(&self, cursor: &mut crate::background::packs::PackCursor, gather: bool) -> Packing {
+    pub(super) async fn pack(&self, cursor: &mut crate::background::packs::PackCursor, gather: bool) -> Packing {
         let mut report = Packing::default();
         self.engine
             .workers

@@ -2,9 +2,17 @@
 //! it.
 
 use super::*;
-use crate::facts::Form;
-use catalog::KeyDependents;
+use crate::{bucket::RowPlace, facts::Form};
+use async_trait::async_trait;
+use catalog::{BlobKey, Catalog, CatalogError, Gate, KeyDependents, RewriteCommit};
+use futures::stream::BoxStream;
 use serde_json::{Value, json};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
+use storage_backends::{BlobName, ByteStream, Listed, PutReceipt, put_bytes};
+use tokio::sync::{Notify, watch};
 
 /// Content of every kind: a base and its delta, parts, a row's worth of bytes, none at all.
 async fn filled(deployment: &Deployment) -> Vec<(&'static str, Vec<u8>)> {
@@ -148,10 +156,15 @@ async fn who_holds_a_bucket_of_before_reads_what_is_sealed_later_and_cannot_writ
     let staged = deployment.stage(&old, Destination::Object { key: "k".into() }, &bytes).await;
     let refused =
         deployment.engine.publisher.publish(&old, "k", staged, VersionFacts::default(), Precondition::None).await;
-    assert!(matches!(refused, Err(EngineError::Fenced)), "{:?}", refused.map(drop));
+    assert!(matches!(refused, Err(EngineError::KeyGone)), "{:?}", refused.map(drop));
     let fresh = deployment.bucket("sealed").await;
     deployment.put(&fresh, "k", &bytes).await;
     assert!(deployment.get(&fresh, "k", 0..bytes.len()).await == bytes);
+    // It hears of what comes after a shredding, too.
+    reencrypt(&deployment).await;
+    let fresh = deployment.bucket("sealed").await;
+    deployment.put(&fresh, "third", &bytes[1..]).await;
+    assert!(deployment.get(&old, "third", 0..bytes.len() - 1).await == bytes[1..]);
     assert_whole(&deployment, &stored).await;
 }
 
@@ -175,4 +188,299 @@ async fn a_bucket_that_is_not_encrypted_is_not_encrypted_anew() {
     assert!(matches!(refused, Err(EngineError::JobRefused(_))), "{refused:?}");
     assert!(deployment.engine.keys.shredding("delta").await.expect("told").keys.is_empty());
     assert!(matches!(deployment.engine.keys.shredding("none").await, Err(EngineError::NoBucket)));
+}
+
+/// A sealed bucket whose small objects lie in packs.
+async fn packed(deployment: &Deployment) -> Vec<BlobRow> {
+    let bucket = deployment.bucket("sealed").await;
+    deployment.put_documents(&bucket, 0..300).await;
+    let report = deployment.pack(&mut crate::background::packs::PackCursor::default(), true).await;
+    assert_eq!(report.objects, 300, "{report:?}");
+    packs_of(deployment).await
+}
+
+async fn packs_of(deployment: &Deployment) -> Vec<BlobRow> {
+    let catalog = deployment.engine.catalog();
+    let uses = catalog.packs(BlobKey([0; 16]), 100).await.expect("asked");
+    catalog.blobs(&uses.iter().map(|pack| pack.blob).collect::<Vec<_>>()).await.expect("asked")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn packs_stay_packs_under_the_other_key_and_the_one_of_before_is_shredded() {
+    let deployment = start().await;
+    let before = packed(&deployment).await;
+    let report = reencrypt(&deployment).await;
+    assert_eq!((&report["left"], &report["failed"]), (&json!(0), &json!(0)), "{report}");
+    assert_eq!(report["converted"]["reencrypt"]["blobs"], before.len(), "{report}");
+    purged(&deployment).await;
+    let told = deployment.engine.keys.shred("sealed").await.expect("told");
+    assert!(told.shredded, "{told:?}");
+
+    deployment.engine.drop_caches();
+    let after = packs_of(&deployment).await;
+    assert!(after.len() == before.len() && after.iter().all(|row| row.key_epoch == 2), "{after:?}");
+    let bucket = deployment.bucket("sealed").await;
+    for number in 0..300 {
+        let expected = super::packing::document(number);
+        let got = deployment.get(&bucket, &format!("orders/{number}.json"), 0..expected.len()).await;
+        assert!(got == expected, "{number}");
+    }
+    let id = BlobId(after[0].id.0).to_string();
+    let told = deployment.engine.reports.inspect(&id).await.expect("inspected").expect("known");
+    assert!(told["members"].as_array().is_some_and(|members| members.len() >= 2), "{told}");
+    let report = deployment.engine.jobs.run_job("scrub", json!({})).await.expect("scrubbed");
+    assert_eq!(report["counts"]["damaged"], 0, "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pack_that_cannot_be_read_is_tried_once_in_a_pass_and_told_once() {
+    let deployment = start().await;
+    let packs = packed(&deployment).await;
+    deployment.damage(&packs[0]);
+    let report = reencrypt(&deployment).await;
+    // The facts of its members are sealed anew, so there is a second pass.
+    assert_eq!((&report["left"], &report["failed"]), (&json!(1), &json!(2)), "{report}");
+}
+
+/// A disk that holds reads of blobs and writes of keysets back while its gate is closed.
+struct Gated {
+    disk: Arc<dyn Backend>,
+    is_closed: watch::Receiver<bool>,
+    arrived: Arc<Notify>,
+}
+
+impl Gated {
+    async fn pass(&self) {
+        if *self.is_closed.borrow() {
+            self.arrived.notify_one();
+            let _ = self.is_closed.clone().wait_for(|is_closed| !is_closed).await;
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for Gated {
+    async fn put(&self, name: &BlobName, body: ByteStream, len: Option<u64>) -> storage_backends::Result<PutReceipt> {
+        if name.as_str().starts_with("keyset/") {
+            self.pass().await;
+        }
+        self.disk.put(name, body, len).await
+    }
+
+    async fn get(&self, name: &BlobName, range: Range<u64>) -> storage_backends::Result<Option<ByteStream>> {
+        if name.as_str().starts_with("blobs/") {
+            self.pass().await;
+        }
+        self.disk.get(name, range).await
+    }
+
+    async fn head(&self, name: &BlobName) -> storage_backends::Result<Option<u64>> {
+        self.disk.head(name).await
+    }
+
+    async fn delete(&self, name: &BlobName) -> storage_backends::Result<()> {
+        self.disk.delete(name).await
+    }
+
+    fn list(&self, prefix: &str) -> BoxStream<'static, storage_backends::Result<Listed>> {
+        self.disk.list(prefix)
+    }
+
+    async fn probe(&self) -> storage_backends::Result<()> {
+        self.disk.probe().await
+    }
+}
+
+/// One process of several over a catalog and a store.
+async fn beside(
+    data: &Path,
+    catalog: &Arc<dyn Catalog>,
+    wrap: impl Fn(Arc<dyn Backend>) -> Arc<dyn Backend>,
+) -> Deployment {
+    let metrics = Metrics::new();
+    let quiet = EngineConfig { schedule_jobs: false, ..config(data, 512 << 20) };
+    let mut stores = stores_over(data, &metrics, catalog.clone()).await.expect("stores open");
+    stores.backends = stores.backends.into_iter().map(|(name, backend)| (name, wrap(backend))).collect();
+    let other = LocalBackend::open(data.join("other"), LocalOptions::default()).await.expect("opens");
+    stores.backends.insert("other".into(), wrap(Arc::new(other)));
+    let engine = Engine::open_with(quiet, stores, metrics.clone(), crate::registry::all).await.expect("opens");
+    Deployment { engine, metrics, dir: TempDir::new().expect("a temporary directory") }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scrub_that_began_before_another_process_opened_a_key_finds_what_it_seals_well() {
+    let data = TempDir::new().expect("a temporary directory");
+    let catalog = open_catalog(data.path(), &Metrics::new()).await.expect("opens");
+    let (close, is_closed) = watch::channel(false);
+    let arrived = Arc::new(Notify::new());
+    let gated = |disk| {
+        let (is_closed, arrived) = (is_closed.clone(), arrived.clone());
+        Arc::new(Gated { disk, is_closed, arrived }) as Arc<dyn Backend>
+    };
+    let scrubs = beside(data.path(), &catalog, gated).await;
+    let bucket = scrubs.bucket("sealed").await;
+    for seed in 1..6u64 {
+        scrubs.put(&bucket, &format!("key-{seed}"), &content(MIB, seed * 7919)).await;
+    }
+    // Its blobs come after those of the first one.
+    let encrypts = beside(data.path(), &catalog, |disk| disk).await;
+
+    close.send_replace(true);
+    let engine = scrubs.engine.clone();
+    let scrub = tokio::spawn(async move { engine.jobs.run_job("scrub", json!({})).await });
+    arrived.notified().await;
+    let report = reencrypt(&encrypts).await;
+    assert_eq!((&report["epoch"], &report["left"]), (&json!(2), &json!(0)), "{report}");
+    close.send_replace(false);
+    let report = scrub.await.expect("ran").expect("scrubs");
+    let counts = &report["counts"];
+    assert_eq!((&counts["damaged"], &counts["unreachable"]), (&json!(0), &json!(0)), "{report}");
+    assert!(counts["ok"].as_u64() >= Some(5), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shredding_that_was_interrupted_is_told_and_gone_on_with() {
+    let deployment = start().await;
+    let stored = filled(&deployment).await;
+    reencrypt(&deployment).await;
+    purged(&deployment).await;
+    let engine = &deployment.engine;
+    // As a process leaves it that ends between the catalog and the keysets.
+    let bucket = deployment.bucket("sealed").await;
+    engine.catalog().remove_keys(bucket.row.id, &[1]).await.expect("removed");
+    let told = engine.keys.shredding("sealed").await.expect("told");
+    assert_eq!((told.keys.len(), told.unfinished), (0, 2), "{told:?}");
+    let told = engine.keys.shred("sealed").await.expect("told");
+    assert_eq!((told.shredded, told.keysets, told.unfinished), (true, 2, 0), "{told:?}");
+
+    // One that is damaged may hold anything.
+    let named = deployment.bucket("sealed").await.settings.keysets[0].id.clone();
+    let name = BlobName::new(format!("keyset/{named}")).expect("a name");
+    let disk = LocalBackend::open(deployment.dir.path().join("blobs"), LocalOptions::default()).await.expect("opens");
+    disk.delete(&name).await.expect("removed");
+    put_bytes(&disk, &name, Bytes::from_static(b"damaged")).await.expect("written");
+    assert_eq!(engine.keys.shredding("sealed").await.expect("told").unfinished, 1);
+    assert_eq!(engine.keys.shred("sealed").await.expect("told").keysets, 1);
+    let told = engine.keys.shred("sealed").await.expect("told");
+    assert!(!told.shredded && told.unfinished == 0 && told.obstacles.is_empty(), "{told:?}");
+    assert_eq!(engine.keys.verify().await.expect("verifies").problems, Vec::<String>::new());
+    assert_whole(&deployment, &stored).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_that_moves_a_bucket_leaves_the_key_in_force_that_was_opened_meanwhile() {
+    let data = TempDir::new().expect("a temporary directory");
+    let catalog = open_catalog(data.path(), &Metrics::new()).await.expect("opens");
+    let (close, is_closed) = watch::channel(false);
+    let arrived = Arc::new(Notify::new());
+    let gated = |disk| {
+        let (is_closed, arrived) = (is_closed.clone(), arrived.clone());
+        Arc::new(Gated { disk, is_closed, arrived }) as Arc<dyn Backend>
+    };
+    let moves = beside(data.path(), &catalog, gated).await;
+    let bytes = content(MIB, 7);
+    let bucket = moves.bucket("sealed").await;
+    moves.put(&bucket, "k", &bytes).await;
+    let encrypts = beside(data.path(), &catalog, |disk| disk).await;
+
+    // It has read the settings, and writes the keysets into the other backend.
+    close.send_replace(true);
+    let engine = moves.engine.clone();
+    let order = json!({ "bucket": "sealed", "backend": "other" });
+    let moving = tokio::spawn(async move { engine.jobs.run_job("convert", order).await });
+    arrived.notified().await;
+    reencrypt(&encrypts).await;
+    close.send_replace(false);
+    moving.await.expect("ran").expect("moves");
+
+    let bucket = encrypts.bucket("sealed").await;
+    assert_eq!(bucket.row.settings["domain_keys"]["sealing"], 2, "{}", bucket.row.settings);
+    assert_eq!((bucket.settings.backend.as_str(), bucket.settings.keysets.len()), ("other", 4));
+    assert_eq!(encrypts.engine.keys.verify().await.expect("verifies").problems, Vec::<String>::new());
+    assert!(encrypts.get(&bucket, "k", 0..bytes.len()).await == bytes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_epoch_was_taken_back_lets_it_seal_again() {
+    let deployment = start().await;
+    filled(&deployment).await;
+    let bucket = deployment.bucket("sealed").await;
+    let before = bucket.row.settings.clone();
+    reencrypt(&deployment).await;
+    let catalog = deployment.engine.catalog();
+    let (settings, id) = (deployment.bucket("sealed").await.row.settings.clone(), bucket.row.id);
+    let mut back = settings.clone();
+    back["domain_keys"] = json!({ "oldest": 0, "sealing": 1, "newest": 2, "unused_since": 0 });
+    assert!(before.get("domain_keys").is_none());
+    catalog.set_bucket_settings(id, back).await.expect("set");
+    let reencryptor = &deployment.engine.workers.reencryptor;
+    let bucket = reencryptor.bucket_sealing_in("sealed", 2).await.expect("seals");
+    assert_eq!(bucket.key_epoch(), 2);
+    let refused = reencryptor.bucket_sealing_in("sealed", 1).await.err().expect("another run has gone on");
+    assert!(refused.to_string().contains("no longer with key 1"), "{refused}");
+}
+
+/// Seals the facts of a version with the key of before again, whenever anybody is about to change
+/// something.
+#[derive(Default)]
+struct Restless {
+    of: OnceLock<(Arc<dyn Catalog>, BucketHandle)>,
+    is_armed: AtomicBool,
+}
+
+#[async_trait]
+impl Gate for Restless {
+    async fn admit(&self) -> Result<(), CatalogError> {
+        if !self.is_armed.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let (catalog, old) = self.of.get().expect("is set");
+        let content = catalog.content(old.row.id, "empty").await?.expect("is there");
+        let place = RowPlace::of(&content.version);
+        let facts = old.open_facts(place, &content.version.facts).expect("open");
+        let commit = RewriteCommit {
+            old_facts: None,
+            bucket: old.row.id,
+            facts: old.seal_facts(place, facts).expect("sealed"),
+            extents_digest: content.version.extents_digest,
+            key: content.version.key.clone(),
+            id: content.version.id,
+            old_extents: content.extents.clone(),
+            new_extents: content.extents.clone(),
+            epoch: 1,
+            new_blobs: Vec::new(),
+            notices: Vec::new(),
+            now_ms: 0,
+        };
+        catalog.rewrite(commit).await?;
+        self.is_armed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn pass(&self) -> Result<(), CatalogError> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_others_change_all_the_time_is_told_as_left() {
+    let dir = TempDir::new().expect("a temporary directory");
+    let metrics = Metrics::new();
+    let quiet = EngineConfig { schedule_jobs: false, ..config(dir.path(), 512 << 20) };
+    let stores = stores(dir.path(), &metrics).await.expect("stores open");
+    // The first gate stays, so it is there before the engine's own.
+    let gate = Arc::new(Restless::default());
+    stores.catalog.acknowledge_behind(gate.clone());
+    let engine = Engine::open_with(quiet, stores, metrics.clone(), crate::registry::all).await.expect("opens");
+    let deployment = Deployment { engine, metrics, dir };
+    let bucket = deployment.bucket("sealed").await;
+    deployment.put(&bucket, "empty", b"").await;
+    deployment.put(&bucket, "small", b"a few bytes").await;
+    assert!(gate.of.set((deployment.engine.catalog().clone(), bucket)).is_ok());
+    gate.is_armed.store(true, Ordering::Relaxed);
+    let report = reencrypt(&deployment).await;
+    gate.is_armed.store(false, Ordering::Relaxed);
+    assert_eq!(report["left"], 1, "{report}");
+    assert_eq!(dependents(&deployment, 1).await.versions, 1);
+    assert_eq!(reencrypt(&deployment).await["left"], 0);
 }

@@ -35,11 +35,14 @@ impl AdminError {
 impl From<EngineError> for AdminError {
     fn from(error: EngineError) -> Self {
         let status = match error {
-            EngineError::Busy(_) | EngineError::Unavailable(_) | EngineError::NotCurrent(_) | EngineError::Fenced => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
-            EngineError::NoJob(_) => StatusCode::NOT_FOUND,
-            EngineError::JobRuns(_) | EngineError::JobRefused(_) => StatusCode::CONFLICT,
+            EngineError::Busy(_)
+            | EngineError::Unavailable(_)
+            | EngineError::NotCurrent(_)
+            | EngineError::NoKey(_)
+            | EngineError::KeyGone
+            | EngineError::Fenced => StatusCode::SERVICE_UNAVAILABLE,
+            EngineError::NoJob(_) | EngineError::NoBucket => StatusCode::NOT_FOUND,
+            EngineError::Conflict | EngineError::JobRuns(_) | EngineError::JobRefused(_) => StatusCode::CONFLICT,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, error.to_string())

@@ -17,7 +17,7 @@ const DAY_MS: f64 = 86_400_000.0;
 pub(super) type Count = (i64, u64);
 
 /// A local file system.
-pub(super) struct Disk<'a> {
+pub(super) struct FillingDisk<'a> {
     /// What the gauges call it.
     pub(super) place: &'a str,
     /// Bytes that are left on it.
@@ -41,10 +41,10 @@ pub(super) fn growth(counts: &[Count]) -> Option<f64> {
 }
 
 /// `forecast` of the overview. `now_ms` is when the disks had so much free.
-pub(super) fn forecast(counts: &[Count], disks: &[Disk<'_>], now_ms: u64) -> Value {
+pub(super) fn forecast(counts: &[Count], disks: &[FillingDisk<'_>], now_ms: u64) -> Value {
     let growth = growth(counts);
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a day, some time from now")]
-    let full = |disk: &Disk<'_>| {
+    let full = |disk: &FillingDisk<'_>| {
         let days = growth.filter(|bytes| *bytes >= 1.0).map(|bytes| disk.free_bytes as f64 / bytes);
         let full_ms = days.map(|days| now_ms as f64 + days * DAY_MS).filter(|ms| *ms < 1e14).map(|ms| ms as i64);
         json!({ "place": disk.place, "full_ms": full_ms })
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn a_disk_is_full_when_what_is_free_has_grown() {
         let counts = hours(|hour| 1000 + hour * 100, 24);
-        let disks = [Disk { place: "backend/local", free_bytes: 24_000 }];
+        let disks = [FillingDisk { place: "backend/local", free_bytes: 24_000 }];
         let told = forecast(&counts, &disks, 0);
         assert_eq!((&told["bytes_per_day"], &told["counts"]), (&json!(2400), &json!(24)));
         assert_eq!(told["disks"][0]["full_ms"], json!(10 * 24 * HOUR_MS));
@@ -82,7 +82,10 @@ mod tests {
     fn one_import_is_no_growth() {
         let counts = hours(|hour| if hour < 20 { 5000 } else { 900_000 }, 48);
         assert_eq!(growth(&counts), Some(0.0));
-        assert_eq!(forecast(&counts, &[Disk { place: "d", free_bytes: 1 }], 0)["disks"][0]["full_ms"], Value::Null);
+        assert_eq!(
+            forecast(&counts, &[FillingDisk { place: "d", free_bytes: 1 }], 0)["disks"][0]["full_ms"],
+            Value::Null
+        );
         let shrinking = hours(|hour| 9000 - hour * 10, 48);
         assert_eq!(growth(&shrinking), Some(-240.0));
     }

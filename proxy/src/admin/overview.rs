@@ -4,7 +4,7 @@
 use super::{
     AdminService, ApiResult,
     clock::now_ms,
-    forecast::{Count, Disk, forecast},
+    forecast::{Count, FillingDisk, forecast},
 };
 use crate::{
     engine::{
@@ -111,11 +111,11 @@ fn counts(history: &Value) -> Vec<Count> {
 
 /// The disk that all stored bytes go to; none where there are several backends, since the counts
 /// do not tell whose bytes grow, or where the only one is a cloud's.
-fn filling<'a>(disks: &'a [Value], backends: &Value) -> Vec<Disk<'a>> {
+fn filling<'a>(disks: &'a [Value], backends: &Value) -> Vec<FillingDisk<'a>> {
     let [only] = backends.as_array().map(Vec::as_slice).unwrap_or_default() else { return Vec::new() };
     let disk = |disk: &'a Value| {
         let place = disk["place"].as_str().filter(|place| place.strip_prefix(BACKEND) == only["name"].as_str())?;
-        Some(Disk { place, free_bytes: disk["free_bytes"].as_u64()? })
+        Some(FillingDisk { place, free_bytes: disk["free_bytes"].as_u64()? })
     };
     disks.iter().filter_map(disk).collect()
 }

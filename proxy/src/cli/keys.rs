@@ -134,6 +134,16 @@ fn check(told: &Value) -> String {
 fn shredding(told: &Value) -> String {
     let keys: Vec<&Value> = told["keys"].as_array().into_iter().flatten().collect();
     let bucket = word(&told["bucket"]);
+    let unfinished = told["unfinished"].as_u64().unwrap_or(0);
+    if keys.is_empty() && told["shredded"] == true {
+        return format!("{} keysets of {bucket} are written without the keys that were removed", told["keysets"]);
+    }
+    if keys.is_empty() && unfinished > 0 {
+        return format!(
+            "{unfinished} keysets of {bucket} may hold a key that was removed from the catalog: run `deltaweir keys shred {bucket} --yes` \
+             again"
+        );
+    }
     if keys.is_empty() {
         return format!("{bucket} was never sealed with another key than that of epoch {}", told["sealing"]);
     }
@@ -210,7 +220,11 @@ mod tests {
         (told["keys"], told["obstacles"], told["shredded"]) = (json!([key(0)]), json!([]), json!(true));
         assert!(verdict(&yes, &told).is_ok());
         assert_eq!(shredding(&told), "key 1 of b: nothing depends on it\nkey 1 is removed");
-        told["keys"] = json!([]);
+        (told["keys"], told["keysets"]) = (json!([]), json!(2));
+        assert_eq!(shredding(&told), "2 keysets of b are written without the keys that were removed");
+        (told["shredded"], told["unfinished"]) = (json!(false), json!(2));
+        assert!(shredding(&told).starts_with("2 keysets of b may hold a key"));
+        told["unfinished"] = json!(0);
         assert!(shredding(&told).contains("never sealed with another key"));
     }
 

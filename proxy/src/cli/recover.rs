@@ -77,6 +77,9 @@ pub(super) async fn recover(config: ServeConfig, options: RecoveryOptions, json:
     let stores = config.stores.open(&data, &metrics);
     let report = engine::recover(config.engine, stores, &options, metrics.clone(), &*progress).await?;
     show(json, &serde_json::to_value(&report)?, print::outline)?;
+    if let Some(warning) = &report.anchor_warning {
+        eprintln!("warning: {warning}");
+    }
     match report.damage {
         None if report.holes.is_empty() => Ok(()),
         None => Err(Failure(format!(

@@ -22,7 +22,7 @@ use oidc::Oidc;
 use prices::Prices;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
-use traces::Traces;
+use traces::TraceSettings;
 
 /// The whole file.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -50,7 +50,7 @@ pub(super) struct File {
     pub(super) log: Log,
     pub(super) access_log: AccessLog,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) traces: Option<Traces>,
+    pub(super) traces: Option<TraceSettings>,
     pub(super) audit: Audit,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) oidc: Option<Oidc>,

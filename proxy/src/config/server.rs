@@ -148,7 +148,7 @@ impl Reader<'_> {
             kms_keys: self.file.kms.keys.keys().cloned().collect(),
             webhooks: self.file.notifications.webhooks.keys().cloned().collect(),
             presign_v2: server.presign_v2.unwrap_or(listen.ip().is_loopback()),
-            header_v2: server.header_v2.unwrap_or(listen.ip().is_loopback()),
+            header_v2: server.header_v2.unwrap_or(listen.ip().is_loopback() && server.trusted_proxies.is_empty()),
             tls,
             admin_token,
             admin_read_token,

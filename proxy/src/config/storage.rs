@@ -158,7 +158,7 @@ impl Reader<'_> {
             journal_interval: Duration::from_secs(backup.journal_seconds.into()),
             backup_interval: Some(backup.interval.0).filter(|interval| !interval.is_zero()),
             backup_retention: backup.retention.0,
-            anchor: backup.anchor.clone(),
+            anchor: backup.anchor.as_ref().map(|path| self.directory.join(path)),
             accept_older_catalog: false,
             encrypts: file.defaults.encryption == Encryption::Aes256
                 || file.buckets.values().any(|bucket| bucket.encryption == Some(Encryption::Aes256)),

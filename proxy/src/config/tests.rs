@@ -248,6 +248,18 @@ fn secrets_and_policies_are_read_from_files_beside_the_configuration() {
 }
 
 #[test]
+fn an_anchor_with_a_relative_path_lies_beneath_the_configurations_directory() {
+    let read = |anchor: &str, directory: &str| {
+        let text = format!("[backup]\nanchor = {anchor:?}\n");
+        ServeConfig::from_text(&text, Path::new(directory), &Overrides::default(), &Environment::default())
+    };
+    let anchor = |name: &str, directory: &str| read(name, directory).unwrap().engine.safety.anchor.unwrap();
+    assert_eq!(anchor("anchor", "/etc/deltaweir"), Path::new("/etc/deltaweir/anchor"));
+    assert_eq!(anchor("anchor", ""), Path::new("anchor"));
+    assert_eq!(anchor("/mnt/anchor", "/etc/deltaweir"), Path::new("/mnt/anchor"));
+}
+
+#[test]
 fn what_is_shown_holds_no_secret() {
     // C115
     let environment = Environment::from([

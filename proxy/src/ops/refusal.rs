@@ -53,6 +53,14 @@ impl S3Request {
                 tracing::warn!("a write was refused because this process lost its epoch");
                 ErrorCode::ServiceUnavailable.into()
             }
+            EngineError::KeyGone => {
+                tracing::warn!("a write was refused because its bucket's key was shredded meanwhile");
+                ErrorCode::ServiceUnavailable.into()
+            }
+            EngineError::NoKey(_) => {
+                tracing::warn!(%error, "something is sealed with a key that is not known here");
+                ErrorCode::ServiceUnavailable.into()
+            }
             EngineError::Integrity(why) => {
                 self.service.metrics.integrity_errors_total.inc();
                 self.damage.get_or_init(|| why.clone());

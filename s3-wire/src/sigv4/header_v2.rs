@@ -3,13 +3,15 @@
 //! `x-amz-*` and the resource.
 //!
 //! Weaker than version 4: HMAC-SHA1, a host and a payload that are not signed, no scope. So it is
-//! accepted only where the operator's setting says so.
+//! accepted only where the operator's setting says so. No signer of this form moves headers into the
+//! query. A request that has some there is refused: otherwise whoever sees a signed header could
+//! move it to where it is no claim about the body, and the signature would still be right.
 //!
 //! Source: "Signing and authenticating REST requests" (Amazon S3 User Guide, Signature Version 2).
 
 use super::{
     Presented, SignatureKind,
-    presented::{PayloadClaim, Proof, Request, unsupported_mechanism},
+    presented::{PayloadClaim, Proof, Request, is_access_key_id, unsupported_mechanism},
 };
 use crate::{
     error::{ErrorCode, Result, S3Error},
@@ -27,8 +29,13 @@ impl Request<'_> {
         let (access_key_id, signature) = credentials
             .trim()
             .rsplit_once(':')
-            .filter(|(id, signature)| !id.is_empty() && !signature.is_empty() && !signature.contains(' '))
+            .filter(|(id, signature)| is_access_key_id(id) && !signature.is_empty() && !signature.contains(' '))
             .ok_or_else(unsupported_mechanism)?;
+        if let Some((name, _)) = self.target.query.pairs().find(|(name, _)| belongs_to_headers(name)) {
+            let message =
+                format!("Send {name} as a header: Signature Version 2 in the Authorization header signs no others");
+            return Err(S3Error::with_message(ErrorCode::AccessDenied, message));
+        }
         let moved = single(self.headers, "x-amz-date")?;
         let date = match moved {
             Some(_) => None,
@@ -59,12 +66,18 @@ impl Request<'_> {
     }
 }
 
+/// Whether a parameter has the name of a header that is signed.
+fn belongs_to_headers(parameter: &str) -> bool {
+    let name = parameter.to_ascii_lowercase();
+    name.starts_with("x-amz-") || name == "content-md5" || name == "content-type"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
         address::{Domains, Target},
-        sigv4::{Identity, SecretKey, Verifier},
+        sigv4::{Identity, SecretKey, Verifier, presign_v2::sign_v2},
     };
     use http::Request as HttpRequest;
     use std::time::Duration;
@@ -131,8 +144,34 @@ mod tests {
                 "{added:?}"
             );
         }
-        let in_query = "GET /photos/puppy.jpg?x-amz-acl=public-read";
-        assert_eq!(refusal(in_query, &signed, &[NOON]), ErrorCode::SignatureDoesNotMatch);
+    }
+
+    #[test]
+    fn a_signed_header_cannot_be_moved_into_the_query() {
+        // As a client signs it, with a claim about its body.
+        let of_body = ("content-md5", "4gJE4saaMU4BqNR0kLY+lw==");
+        let text = format!("PUT\n{}\n\n{}\n/awsexamplebucket1/photos/puppy.jpg", of_body.1, NOON.1);
+        let signed = format!("AWS {KEY}:{}", sign_v2(&SecretKey::new(SECRET), &text));
+        assert!(authenticate(true, "PUT /photos/puppy.jpg", &signed, &[NOON, of_body]).is_ok());
+        for moved in [
+            "content-md5=4gJE4saaMU4BqNR0kLY%2Blw%3D%3D",
+            "Content-MD5=4gJE4saaMU4BqNR0kLY%2Blw%3D%3D",
+            "content-type=",
+            "x-amz-checksum-crc32=AAAAAA%3D%3D%0Ax-amz-object-lock-mode:COMPLIANCE",
+            "X-Amz-Acl=public-read",
+        ] {
+            let request = format!("PUT /photos/puppy.jpg?{moved}");
+            assert_eq!(refusal(&request, &signed, &[NOON]), ErrorCode::AccessDenied, "{moved}");
+        }
+    }
+
+    #[test]
+    fn a_customers_key_is_not_repeated_to_whoever_signed_wrongly() {
+        let key = ("x-amz-server-side-encryption-customer-key", "c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0IDEyMzQ=");
+        let signed = format!("AWS {KEY}:{GET}");
+        let error = authenticate(true, "GET /photos/puppy.jpg", &signed, &[NOON, key]).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::SignatureDoesNotMatch);
+        assert!(!format!("{error:?}").contains(key.1), "{error:?}");
     }
 
     #[test]

@@ -44,9 +44,17 @@ pub struct Presented {
 impl Presented {
     /// Whether a customer's key is among what was signed.
     pub(super) fn has_customer_key(&self) -> bool {
-        let Proof::V4 { canonical_request, .. } = &self.proof else { return false };
-        canonical_request.windows(CUSTOMER_KEY.len()).any(|text| text == CUSTOMER_KEY)
+        let signed = match &self.proof {
+            Proof::V4 { canonical_request, .. } => canonical_request,
+            Proof::V2 => self.string_to_sign.as_bytes(),
+        };
+        signed.windows(CUSTOMER_KEY.len()).any(|text| text == CUSTOMER_KEY)
     }
+}
+
+/// Whether a text can be an access key's id.
+pub(super) fn is_access_key_id(text: &str) -> bool {
+    (1..=ACCESS_KEY_ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// How the canonical form of a header with a customer's key ends its name.
@@ -337,8 +345,7 @@ impl Request<'_> {
                     .to_owned(),
             ));
         };
-        let printable = access_key_id.bytes().all(|b| b.is_ascii_graphic());
-        if access_key_id.is_empty() || access_key_id.len() > ACCESS_KEY_ID_BYTES_MAX || !printable {
+        if !is_access_key_id(access_key_id) {
             return Err(wrong("the Credential is mal-formed; the access key is not valid.".to_owned()));
         }
         if terminator != "aws4_request" {

@@ -9,7 +9,7 @@
 
 use super::{
     Presented, SecretKey, SignatureKind,
-    presented::{PayloadClaim, Proof, Request},
+    presented::{PayloadClaim, Proof, Request, is_access_key_id},
 };
 use crate::{
     error::{ErrorCode, Result, S3Error},
@@ -56,6 +56,14 @@ impl Request<'_> {
             return Err(denied("Request has expired".to_owned())
                 .field("Expires", timestamp::iso8601(expires_at))
                 .field("ServerTime", timestamp::iso8601(self.now)));
+        }
+        if !is_access_key_id(access_key_id) {
+            return Err(denied("The AWSAccessKeyId is not valid.".to_owned()));
+        }
+        // A line of its own in a value would be read as another signed header.
+        if self.target.query.pairs().any(|(name, value)| name.contains(is_line_break) || value.contains(is_line_break))
+        {
+            return Err(denied("A URL of Signature Version 2 cannot sign line breaks.".to_owned()));
         }
         let payload =
             single(self.headers, "x-amz-content-sha256")?.map_or(Ok(PayloadClaim::Unsigned), PayloadClaim::parse)?;
@@ -127,6 +135,10 @@ impl Request<'_> {
     }
 }
 
+fn is_line_break(character: char) -> bool {
+    character == '\n' || character == '\r'
+}
+
 /// Whether a parameter is part of the signed resource. Every sub-resource is, those of later years
 /// too: an unsigned `?acl` may not be added to a URL that was made for the object.
 fn is_signed_v2(name: &str) -> bool {
@@ -194,6 +206,19 @@ mod tests {
         }
         let other = EXAMPLE.replace("puppy", "kitten");
         assert_eq!(authenticate(true, "GET", &other, &[]).unwrap_err().code(), ErrorCode::SignatureDoesNotMatch);
+    }
+
+    #[test]
+    fn a_value_of_several_lines_is_no_header_that_was_signed() {
+        let signed = "PUT\n\n\n1175139620\nx-amz-checksum-crc32:AAAAAA==\nx-amz-object-lock-mode:COMPLIANCE\n/johnsmith/photos/puppy.jpg";
+        let signature =
+            sign_v2(&SecretKey::new(SECRET), signed).replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
+        let url = format!("/photos/puppy.jpg?AWSAccessKeyId={KEY}&Expires=1175139620&Signature={signature}");
+        let honest = "&x-amz-checksum-crc32=AAAAAA%3D%3D&x-amz-object-lock-mode=COMPLIANCE";
+        assert!(matches!(authenticate(true, "PUT", &format!("{url}{honest}"), &[]), Ok(Identity::Authenticated(_))));
+        let folded = "&x-amz-checksum-crc32=AAAAAA%3D%3D%0Ax-amz-object-lock-mode:COMPLIANCE";
+        let error = authenticate(true, "PUT", &format!("{url}{folded}"), &[]).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::AccessDenied);
     }
 
     #[test]

@@ -39,22 +39,34 @@ async fn a_key_is_found_by_the_thread_that_asks_for_it() {
     assert_eq!(at_once(catalog.current(id, "k")), Some(None));
 }
 
-#[tokio::test]
-async fn content_of_many_extents_is_read_on_a_blocking_thread() {
+#[test]
+fn content_of_many_extents_is_read_on_a_blocking_thread() {
     const PARTS: u32 = 100;
-    let directory = tempfile::tempdir().unwrap();
-    let desk = Desk::new(Arc::new(patient(&directory).await)).await;
-    let upload = desk.start_upload("k", 1).await;
-    let mut parts = Vec::new();
-    for number in 1..=PARTS {
-        parts.push(desk.put_part(upload.id, number, 10).await);
-    }
-    let chosen: Vec<_> = parts.iter().collect();
-    desk.catalog.complete(desk.completion(&upload, &chosen)).await.unwrap();
-    let (catalog, id) = (&desk.catalog, desk.bucket.id);
-    assert!(at_once(catalog.content(id, "k")).is_none());
-    assert_eq!(catalog.content(id, "k").await.unwrap().unwrap().extents.len(), PARTS as usize);
-    assert!(at_once(catalog.current(id, "k")).unwrap().is_some());
+    const THREADS: usize = 8;
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(THREADS).build().unwrap();
+    runtime.block_on(async {
+        let directory = tempfile::tempdir().unwrap();
+        let desk = Desk::new(Arc::new(patient(&directory).await)).await;
+        let upload = desk.start_upload("k", 1).await;
+        let mut parts = Vec::new();
+        for number in 1..=PARTS {
+            parts.push(desk.put_part(upload.id, number, 10).await);
+        }
+        let chosen: Vec<_> = parts.iter().collect();
+        desk.catalog.complete(desk.completion(&upload, &chosen)).await.unwrap();
+        let (catalog, id) = (&desk.catalog, desk.bucket.id);
+        // While every such thread is taken, it cannot be there at once.
+        let (release, _) = tokio::sync::broadcast::channel::<()>(1);
+        for _ in 0..THREADS {
+            let mut released = release.subscribe();
+            tokio::task::spawn_blocking(move || released.blocking_recv());
+        }
+        assert!(at_once(catalog.content(id, "k")).is_none());
+        drop(release);
+        assert_eq!(catalog.content(id, "k").await.unwrap().unwrap().extents.len(), PARTS as usize);
+        assert!(at_once(catalog.current(id, "k")).unwrap().is_some());
+    });
 }
 
 #[tokio::test]

@@ -335,7 +335,7 @@ impl Merger {
         for extent in extents {
             let delta = rows.get(&extent.blob).filter(|row| row.form == BlobForm::Delta && looked_at.insert(row.id));
             if let Some(delta) = delta {
-                let manifest = self.blobs.manifest(delta, bucket.key_of(delta).as_deref()).await?;
+                let manifest = self.blobs.manifest(delta, bucket.key_of(delta)?.as_deref()).await?;
                 for range in &manifest.root.view {
                     first.get_or_insert((before, range.offset));
                     let id = BlobKey(range.blob.0);

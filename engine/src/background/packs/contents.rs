@@ -58,14 +58,14 @@ pub(super) fn scaled(value: u64, part: u64, whole: u64) -> u64 {
 }
 
 /// A pack's bytes and what its row needs.
-pub(super) struct Built {
-    pub(super) bytes: Vec<u8>,
-    pub(super) root: object_format::RootPlace,
-    pub(super) forms: FormBytes,
+pub(crate) struct Built {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) root: object_format::RootPlace,
+    pub(crate) forms: FormBytes,
 }
 
 /// Runs on the codec pool.
-pub(super) fn build(
+pub(crate) fn build(
     id: BlobId,
     key: Option<&DomainKey>,
     salt: [u8; 32],

@@ -189,7 +189,7 @@ async fn a_version_that_is_replaced_or_deleted_meanwhile_stays_what_the_client_m
         let FinishedContent { mut new_blobs, storage, .. } = stored;
         let new = new_blobs.pop().expect("one blob");
         let arrival = reencoder(&deployment)
-            .move_over(&bucket, &old, new.row.clone(), Some((new, storage)))
+            .move_over(&bucket, &old, new.row.clone(), Some((new, Some(storage))))
             .await
             .expect("no error");
         assert!(matches!(arrival, Arrival::Unused));
@@ -222,8 +222,10 @@ async fn a_base_that_dies_before_the_first_swap_makes_the_content_whole() {
     let FinishedContent { mut new_blobs, storage, held, .. } = stored;
     let new = new_blobs.pop().expect("one blob");
     assert_eq!(new.row.form, BlobForm::Delta);
-    let arrival =
-        reencoder(&deployment).move_over(&bucket, &old, new.row.clone(), Some((new, storage))).await.expect("no error");
+    let arrival = reencoder(&deployment)
+        .move_over(&bucket, &old, new.row.clone(), Some((new, Some(storage))))
+        .await
+        .expect("no error");
     assert!(matches!(arrival, Arrival::BaseGone));
     drop(held);
     engine.collect(true).await.expect("collected");

@@ -85,7 +85,7 @@ impl Verifier<'_> {
                 Ok(Some(len)) => damage.note(format!("it has {len} bytes instead of {}", row.stored_len)),
             }
         }
-        let manifest = match self.blobs.manifest(row, bucket.key_of(row).as_deref()).await {
+        let manifest = match self.blobs.manifest(row, bucket.key_of(row)?.as_deref()).await {
             Ok(manifest) => manifest,
             Err(EngineError::Integrity(why)) => return Ok(Some(Damage::whole(row, why))),
             Err(error) => return Err(error),
@@ -119,7 +119,7 @@ impl Verifier<'_> {
         damage: &mut Damage,
     ) -> Result<(), EngineError> {
         let rows = self.base_rows(manifest).await?;
-        let key = bucket.key_of(row);
+        let key = bucket.key_of(row)?;
         let bases = BaseReader::new(&rows, key.as_deref());
         let (mut sha256, mut digests) = (Sha256::new(), Vec::new());
         for index in 0..manifest.root.segments {
@@ -158,7 +158,9 @@ impl Verifier<'_> {
         if manifest.root.facts.sha256.is_some_and(|expected| expected != sha256) {
             damage.note("its content has another digest than its manifest says");
         }
-        if row.digest.is_some_and(|expected| expected != bucket.digest_of_blob(row, &sha256)) {
+        if let Some(expected) = row.digest
+            && expected != bucket.digest_of_blob(row, &sha256)?
+        {
             damage.note("its content has another digest than the catalog says");
         }
         Ok(())

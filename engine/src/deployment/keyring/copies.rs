@@ -111,21 +111,40 @@ impl KeysetFiles {
         Ok(rewritten)
     }
 
-    /// Writes every copy again that holds a key which is not needed. How many were.
+    fn holds_others(&self, keyset: &Keyset) -> bool {
+        keyset.entries().len() > self.needed.len()
+    }
+
+    /// How many copies hold a key which is not needed, or may: they cannot be read as they should.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub(crate) async fn with_others(&self, keyring: &Keyring) -> Result<u64, EngineError> {
+        let mut found = 0;
+        for file in &self.files {
+            let look = self.read(keyring, file).await?;
+            found += u64::from(look.good().is_none_or(|keyset| self.holds_others(keyset)));
+        }
+        Ok(found)
+    }
+
+    /// Writes every copy again that holds a key which is not needed, and those that are damaged or
+    /// missing. How many were.
     ///
     /// # Errors
     /// As [`KeysetFiles::rewrap`].
     pub(super) async fn without_others(&self, keyring: &Keyring) -> Result<u64, EngineError> {
-        let holds_others = |keyset: &Keyset| keyset.entries().len() > self.needed.len();
         let mut rewritten = 0;
         for file in &self.files {
             let found = self.read(keyring, file).await?;
-            if !found.good().is_some_and(holds_others) {
-                continue;
-            }
-            write(file, &Look::Damaged("it holds a key that was shredded".to_owned()), &self.known).await?;
+            let outdated = match found {
+                Look::Good(keyset) if !self.holds_others(&keyset) => continue,
+                Look::Good(_) => Look::Damaged("it holds a key that was shredded".to_owned()),
+                damaged => damaged,
+            };
+            write(file, &outdated, &self.known).await?;
             let after = self.read(keyring, file).await?;
-            if after.good().is_none_or(holds_others) {
+            if after.good().is_none_or(|keyset| self.holds_others(keyset)) {
                 let why = after.why().unwrap_or_else(|| "the shredded key is in it".to_owned());
                 return Err(EngineError::Integrity(format!("{} was written again, and {why}", file.name)));
             }

@@ -103,6 +103,12 @@ impl DomainKeys {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = keys;
     }
 
+    /// Forgets keys that were shredded; whoever shares these goes on hearing of later ones.
+    pub(super) fn keep_from(&self, oldest: u32) {
+        let mut keys = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        keys.retain(|key| key.epoch() >= oldest);
+    }
+
     fn find(&self, is_it: impl Fn(&DomainKey) -> bool) -> Option<Arc<DomainKey>> {
         let keys = self.0.read().unwrap_or_else(PoisonError::into_inner);
         keys.iter().find(|key| is_it(key)).cloned()
@@ -134,11 +140,12 @@ impl Opened {
         Self { all: DomainKeys(Arc::new(RwLock::new(vec![domain.clone()]))), domain, similarity: [0; 16] }
     }
 
-    /// The key of an epoch. The one of now for an epoch without any: it opens nothing else, and
-    /// says so.
-    pub(crate) fn of_epoch(&self, epoch: u32) -> Arc<DomainKey> {
-        let found = if self.domain.epoch() == epoch { None } else { self.all.find(|key| key.epoch() == epoch) };
-        found.unwrap_or_else(|| self.domain.clone())
+    /// The key of an epoch, where it is known here.
+    pub(crate) fn of_epoch(&self, epoch: u32) -> Option<Arc<DomainKey>> {
+        match self.domain.epoch() == epoch {
+            true => Some(self.domain.clone()),
+            false => self.all.find(|key| key.epoch() == epoch),
+        }
     }
 
     /// The key that a sealed row names.

@@ -93,8 +93,9 @@ impl Keyring {
                 Err(error) => return Err(error.into()),
             }
         }
-        // As the catalog has it, also when others have written keysets meanwhile.
-        self.keyset_files(bucket, catalog, blobs).await?.rewrap(self).await?;
+        // As the catalog has it, also when others have written keysets meanwhile, or elsewhere.
+        let now = row_of(bucket, catalog).await?;
+        self.keyset_files(&now, catalog, blobs).await?.rewrap(self).await?;
         Ok(epoch)
     }
 
@@ -103,11 +104,17 @@ impl Keyring {
     /// # Errors
     /// What the catalog says.
     pub(crate) async fn seal_in(&self, bucket: &Bucket, epoch: u32, catalog: &dyn Catalog) -> Result<(), EngineError> {
-        KeyEpochs::change(bucket, catalog, |epochs| KeyEpochs { sealing: epoch.max(epochs.sealing), ..epochs }).await
+        KeyEpochs::change(bucket, catalog, |epochs| KeyEpochs {
+            sealing: epoch.max(epochs.sealing),
+            newest: epoch.max(epochs.newest),
+            ..epochs
+        })
+        .await
     }
 
     /// Removes keys with which nothing is sealed: from the catalog, then from the keysets beside
-    /// the blobs. `oldest` is the least epoch that stays.
+    /// the blobs. `oldest` is the least epoch that stays. Goes on with one that was interrupted,
+    /// also when the catalog has none of the keys any more.
     ///
     /// # Errors
     /// [`EngineError::Conflict`] when something is sealed with one of them; what catalog and
@@ -126,11 +133,21 @@ impl Keyring {
             Err(CatalogError::BucketState) => return Err(EngineError::Conflict),
             Err(error) => return Err(error.into()),
         }
-        let rewritten = self.keyset_files(bucket, catalog, blobs).await?.without_others(self).await?;
         KeyEpochs::change(bucket, catalog, |epochs| KeyEpochs { oldest, ..epochs }).await?;
-        self.forget(bucket.id);
-        Ok(rewritten)
+        if let Some(opened) = self.opened(bucket.id) {
+            opened.all.keep_from(oldest);
+        }
+        // Also those that others have copied to another backend meanwhile: whoever does that from
+        // now on has seen the settings change.
+        let now = row_of(bucket, catalog).await?;
+        self.keyset_files(&now, catalog, blobs).await?.without_others(self).await
     }
+}
+
+/// A bucket's row as it is now.
+async fn row_of(bucket: &Bucket, catalog: &dyn Catalog) -> Result<Bucket, EngineError> {
+    let now = catalog.bucket(&bucket.name).await?.filter(|now| now.id == bucket.id);
+    now.ok_or(EngineError::NoBucket)
 }
 
 impl KeysetFiles {

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 /// Where traces go.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct Traces {
+pub(in crate::config) struct TraceSettings {
     pub(in crate::config) endpoint: String,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(in crate::config) headers: BTreeMap<String, SecretText>,
