@@ -285,7 +285,8 @@ async fn a_drifting_series_gets_bases_on_the_way_and_what_lies_between_two_diffe
     const VERSIONS: usize = 70;
     const LEN: usize = 256 << 10;
     let deployment = start(|_| {}).await;
-    let bucket = deployment.bucket("delta").await;
+    // Under load, what is deferred would find both bases by itself.
+    let bucket = deployment.bucket("delta").await.with(|settings| settings.effort = EffortSetting::Balanced);
     let mut version = content(LEN, 62);
     let noise = content(VERSIONS * 40 * 24, 63);
     let mut noise = noise.chunks_exact(24);
