@@ -3,9 +3,9 @@
 //! `x-amz-*` and the resource.
 //!
 //! Weaker than version 4: HMAC-SHA1, a host and a payload that are not signed, no scope. So it is
-//! accepted only where the operator's setting says so. No signer of this form moves headers into the
-//! query. A request that has some there is refused: otherwise whoever sees a signed header could
-//! move it to where it is no claim about the body, and the signature would still be right.
+//! accepted only where the operator's setting says so. No signer of this form moves headers into
+//! the query. A request that has some there is refused: otherwise whoever sees a signed header
+//! could move it to where it is no claim about the body, and the signature would still be right.
 //!
 //! Source: "Signing and authenticating REST requests" (Amazon S3 User Guide, Signature Version 2).
 
