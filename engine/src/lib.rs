@@ -87,6 +87,7 @@ pub use recovery::{
 };
 pub use report::{CELLS_MAX, PAGE_MAX, Page, Reports};
 pub use resources::{
+    disks::free_bytes_at,
     files::make_private_dir,
     machine::{Machine, StandIn, stand_in},
     observe::{BackendMetrics, CatalogMetrics},

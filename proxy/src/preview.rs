@@ -7,7 +7,7 @@
 use crate::{
     engine::{
         BucketHandle, BucketSettings, Compression, DISK_RESERVE_BYTES, EffortSetting, Encryption, Engine, EngineError,
-        VersionFacts, make_private_dir,
+        VersionFacts, free_bytes_at, make_private_dir,
     },
     estimate::{Estimate, EstimateOptions, Prediction, PriceTable, Sample, estimate},
 };
@@ -17,7 +17,6 @@ use futures::{
     StreamExt, TryStreamExt,
     stream::{self, BoxStream},
 };
-use rustix::fs::statvfs;
 use serde::Serialize;
 use std::{
     io,
@@ -105,8 +104,7 @@ pub async fn preview(
     };
     let (compression, effort) = (settings.compression, settings.effort);
     let directory = room(work)?;
-    let figures = statvfs(work).map_err(|error| EngineError::Other(format!("{}: {error}", work.display())))?;
-    has_room(figures.f_bavail.saturating_mul(figures.f_frsize), sample_bytes)?;
+    has_room(free_bytes_at(work).map_err(|error| of_path(work, error))?, sample_bytes)?;
     let looked = Arc::new(Looked::default());
     let source = OwnBucket { engine, bucket: handle.acting_for(PARTY), looked: looked.clone() };
     let options = EstimateOptions { prefix: prefix.clone(), sample_bytes, bounded: true, seed, settings };
@@ -131,12 +129,15 @@ pub async fn preview(
 
 /// A directory for a temporary store. Clears away what a process left that was killed in between.
 fn room(work: &Path) -> std::result::Result<TempDir, EngineError> {
-    let failed = |error: io::Error| EngineError::Other(format!("{}: {error}", work.display()));
     match std::fs::remove_dir_all(work) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(of_path(work, error)),
         _ => make_private_dir(work)?,
     }
-    tempfile::tempdir_in(work).map_err(failed)
+    tempfile::tempdir_in(work).map_err(|error| of_path(work, error))
+}
+
+fn of_path(path: &Path, error: io::Error) -> EngineError {
+    EngineError::Other(format!("{}: {error}", path.display()))
 }
 
 /// Refuses a sample that would take what the server keeps free: the temporary store lies on the
@@ -207,7 +208,7 @@ impl Listing {
 impl OwnBucket {
     /// What tells this content from any other under its key.
     fn etag(version: &Version) -> String {
-        version.id.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(version.id.0)
     }
 
     fn object(version: &Version, facts: VersionFacts) -> PlainObject {

@@ -8,7 +8,7 @@
 use async_trait::async_trait;
 use engine::notify::{Courier, Undelivered};
 use reqwest::{
-    Client, ClientBuilder, StatusCode, Url,
+    Client, ClientBuilder, Response, StatusCode, Url,
     dns::{Addrs, Name, Resolve, Resolving},
     header, redirect,
 };
@@ -109,15 +109,21 @@ impl Courier for Webhooks {
         let unavailable = |error: reqwest::Error| Undelivered::Unavailable(in_words(&error.without_url()));
         let mut answer = request.send().await.map_err(unavailable)?;
         let status = answer.status();
-        let mut left = ANSWER_BYTES_MAX;
-        while let Ok(Some(piece)) = answer.chunk().await {
-            left = match left.checked_sub(piece.len()) {
-                Some(left) => left,
-                None => break,
-            };
-        }
+        beginning_of(&mut answer).await;
         judge(status)
     }
+}
+
+/// The body of an answer, as far as it comes whole and is not too long.
+pub(crate) async fn beginning_of(answer: &mut Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Ok(Some(piece)) = answer.chunk().await {
+        if body.len() + piece.len() > ANSWER_BYTES_MAX {
+            break;
+        }
+        body.extend_from_slice(&piece);
+    }
+    body
 }
 
 fn judge(status: StatusCode) -> Result<(), Undelivered> {

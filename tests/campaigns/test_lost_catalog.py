@@ -353,15 +353,7 @@ def test_an_older_copy_of_the_catalog_is_refused_in_words_that_help(new_server: 
     assert "is new" in start_refused(server), "an empty catalog over a store that has one"
     burn(server)
     shutil.copy(copy, server.data / "catalog.sqlite")
-    accepted = subprocess.Popen(
-        [str(server.binary), "serve", "--config", str(server.config), "--accept-older-catalog"],
-        env=server.variables(),
-        cwd=server.folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    server.process = accepted
+    server.launch("--accept-older-catalog")
     server.wait_ready()
     assert [entry["Key"] for entry in s3.list_objects_v2(Bucket="zstd-00")["Contents"]] == ["old"]
     server.run("gc", "--now")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 from outside.buckets import NewServer
@@ -16,6 +15,16 @@ def put(server: Server, key: str) -> None:
     """An object whose journal entry is in the store."""
     s3_client(server.endpoint).put_object(Bucket="off-00", Key=key, Body=b"x")
     server.run("journal")
+
+
+def with_one_object(new_server: NewServer, folder: Path) -> tuple[Server, Path]:
+    """A server that was stopped, whose anchor knows of an object, and the anchor."""
+    anchor = folder / "elsewhere.json"
+    server = new_server(backup={"anchor": str(anchor)}).start()
+    s3_client(server.endpoint).create_bucket(Bucket="off-00")
+    put(server, "first")
+    assert server.stop() == 0
+    return server, anchor
 
 
 def set_back(server: Server, copy: Path) -> None:
@@ -31,11 +40,7 @@ def lose_catalog(server: Server) -> None:
 
 
 def test_a_store_that_was_set_back_with_its_catalog_is_refused(new_server: NewServer, tmp_path: Path) -> None:
-    anchor = tmp_path / "elsewhere.json"
-    server = new_server(backup={"anchor": str(anchor)}).start()
-    s3_client(server.endpoint).create_bucket(Bucket="off-00")
-    put(server, "first")
-    assert server.stop() == 0
+    server, anchor = with_one_object(new_server, tmp_path)
     first = json.loads(anchor.read_text())
     copy = tmp_path / "copy"
     shutil.copytree(server.data, copy, symlinks=True)
@@ -67,25 +72,14 @@ def test_a_store_that_was_set_back_with_its_catalog_is_refused(new_server: NewSe
 
 
 def test_an_older_copy_can_be_served_when_its_operator_says_so(new_server: NewServer, tmp_path: Path) -> None:
-    anchor = tmp_path / "elsewhere.json"
-    server = new_server(backup={"anchor": str(anchor)}).start()
-    s3_client(server.endpoint).create_bucket(Bucket="off-00")
-    put(server, "first")
-    assert server.stop() == 0
+    server, _ = with_one_object(new_server, tmp_path)
     copy = tmp_path / "copy"
     shutil.copytree(server.data, copy, symlinks=True)
     server.start()
     put(server, "second")
     assert server.stop() == 0
     set_back(server, copy)
-    server.process = subprocess.Popen(
-        [str(server.binary), "serve", "--config", str(server.config), "--accept-older-catalog"],
-        env=server.variables(),
-        cwd=server.folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    server.launch("--accept-older-catalog")
     server.wait_ready()
     put(server, "third")
     server.restart()
@@ -94,11 +88,7 @@ def test_an_older_copy_can_be_served_when_its_operator_says_so(new_server: NewSe
 
 
 def test_an_anchor_that_is_not_understood_is_no_permission(new_server: NewServer, tmp_path: Path) -> None:
-    anchor = tmp_path / "elsewhere.json"
-    server = new_server(backup={"anchor": str(anchor)}).start()
-    s3_client(server.endpoint).create_bucket(Bucket="off-00")
-    put(server, "first")
-    assert server.stop() == 0
+    server, anchor = with_one_object(new_server, tmp_path)
     anchor.write_text("{}")
     refused = server.run("serve", check=False)
     assert refused.returncode != 0

@@ -10,32 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from outside.server import ACCESS_KEY_ID, REGION, ROOT, SECRET_ACCESS_KEY
+from foreign.programs import go_program, sdk_environment
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
-MODULE = ROOT / "tests" / "go-sdk"
 STEPS = 8
 
 
 @pytest.fixture(scope="module")
 def program() -> Path:
     """The module, built."""
-    built = ROOT / ".tools" / "go-sdk"
-    done = subprocess.run(["go", "build", "-o", built, "."], cwd=MODULE, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return built
+    return go_program("go-sdk")
 
 
 def test_every_step_of_the_sdk_gets_what_it_expects(program: Path, endpoint: str, tmp_path: Path) -> None:
-    settings = {
-        "HOME": str(tmp_path),
-        "AWS_ACCESS_KEY_ID": ACCESS_KEY_ID,
-        "AWS_SECRET_ACCESS_KEY": SECRET_ACCESS_KEY,
-        "AWS_REGION": REGION,
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
+    settings = sdk_environment(tmp_path, endpoint)
     command = [str(program), f"go-sdk-{os.getpid()}"]
     done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from outside.server import ACCESS_KEY_ID, REGION, ROOT, SECRET_ACCESS_KEY
+from foreign.programs import sdk_environment
+from outside.server import ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -31,15 +32,7 @@ def jars() -> Path:
 
 
 def test_every_step_of_the_sdk_gets_what_it_expects(jars: Path, endpoint: str, tmp_path: Path) -> None:
-    settings = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path),
-        "AWS_ACCESS_KEY_ID": ACCESS_KEY_ID,
-        "AWS_SECRET_ACCESS_KEY": SECRET_ACCESS_KEY,
-        "AWS_REGION": REGION,
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
+    settings = sdk_environment(tmp_path, endpoint)
     program = ["java", "-cp", f"{jars}/*", str(MODULE / "JavaSdk.java"), f"java-sdk-{os.getpid()}", str(tmp_path)]
     done = subprocess.run(program, env=settings, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

@@ -33,7 +33,7 @@ MINIOS_OWN = {
 @pytest.fixture(scope="module")
 def program() -> Path:
     """The tests, built."""
-    built = ROOT / ".tools" / "minio-go-tests"
+    built = ROOT / ".tools" / f"minio-go-tests-{MODULE.rpartition('@')[2]}"
     if built.exists():
         return built
     told = subprocess.run(["go", "mod", "download", "-json", MODULE], capture_output=True, text=True, check=True)

@@ -4,14 +4,14 @@ header. A module of its own (`tests/versitygw-suite/`) runs its cases in one pro
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from foreign.programs import go_program, sdk_environment
 from outside.buckets import NewServer
-from outside.server import ACCESS_KEY_ID, REGION, ROOT, SECRET_ACCESS_KEY
+from outside.server import ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(2400)]
 
@@ -32,21 +32,12 @@ def known() -> set[str]:
 @pytest.fixture(scope="module")
 def program() -> Path:
     """The module, built."""
-    built = ROOT / ".tools" / "versitygw-suite"
-    done = subprocess.run(["go", "build", "-o", built, "."], cwd=MODULE, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return built
+    return go_program("versitygw-suite")
 
 
 def test_every_case_passes_but_those_that_are_known(program: Path, new_server: NewServer, tmp_path: Path) -> None:
     server = new_server(limits={"auth_failures_per_second": 1000}).start()
-    settings = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path),
-        "AWS_ACCESS_KEY_ID": ACCESS_KEY_ID,
-        "AWS_SECRET_ACCESS_KEY": SECRET_ACCESS_KEY,
-        "AWS_REGION": REGION,
-    }
+    settings = sdk_environment(tmp_path)
     results = tmp_path / "results.jsonl"
     command = [str(program), server.endpoint, str(results)]
     done = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, text=True, check=False)

@@ -174,12 +174,12 @@ class Server:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.config.write_text(toml(tables) + self.more_config)
 
-    def launch(self) -> subprocess.Popen[bytes]:
-        """Starts the process and does not wait for it."""
+    def launch(self, *flags: str) -> subprocess.Popen[bytes]:
+        """Starts the process, with flags of `serve`, and does not wait for it."""
         self.write_config()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [str(self.binary), "serve", "--config", str(self.config)],
+                [str(self.binary), "serve", "--config", str(self.config), *flags],
                 env=self.variables(),
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,

@@ -79,7 +79,7 @@ pub(crate) async fn remove<S: Session>(session: &mut S, bucket: BucketId, epochs
     }
     let mut writes = Vec::new();
     for key in of_bucket(session, bucket).await?.iter().filter(|key| epochs.contains(&key.epoch)) {
-        if !dependents(session, bucket, key.epoch).await?.is_none() {
+        if !dependents_of(session, key).await?.is_none() {
             return Err(CatalogError::BucketState);
         }
         writes.push(statement!("DELETE FROM keys WHERE bucket = $1 AND epoch = $2", bucket.0, key.epoch));
@@ -87,11 +87,17 @@ pub(crate) async fn remove<S: Session>(session: &mut S, bucket: BucketId, epochs
     if writes.is_empty() { Decision::unchanged() } else { Decision::done(writes) }
 }
 
-/// What could not be opened any more without a key. A blob of this bucket that another one needs
-/// counts like any.
+/// What could not be opened any more without the key of an epoch.
 pub(crate) async fn dependents<S: Session>(session: &mut S, bucket: BucketId, epoch: u32) -> Result<KeyDependents> {
-    let keys = of_bucket(session, bucket).await?;
-    let Some(key) = keys.iter().find(|key| key.epoch == epoch) else { return Ok(KeyDependents::default()) };
+    match of_bucket(session, bucket).await?.iter().find(|key| key.epoch == epoch) {
+        Some(key) => dependents_of(session, key).await,
+        None => Ok(KeyDependents::default()),
+    }
+}
+
+/// The same of a key. A blob of its bucket that another one needs counts like any.
+async fn dependents_of<S: Session>(session: &mut S, key: &WrappedKey) -> Result<KeyDependents> {
+    let (bucket, epoch) = (key.bucket, key.epoch);
     let start: Vec<u8> = [SEALED_ROW_VERSION].into_iter().chain(key.id).collect();
     let answers = session
         .run(vec![

@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import io
 import os
-import shutil
 import subprocess
 import tarfile
 import threading
@@ -318,7 +317,6 @@ def test_descriptions_carry_the_etag_a_put_must_answer_with(tmp_path: Path) -> N
     assert describe(tmp_path, path, "f", "1", 0).md5 == hashlib.md5(b"hello", usedforsecurity=False).hexdigest()
 
 
-@pytest.mark.skipif(not shutil.which("xorriso") or not shutil.which("mksquashfs"), reason="a tool is not installed")
 def test_successive_images_are_real_ones_and_the_same_for_the_same_seed(tmp_path: Path) -> None:
     places = [tmp_path / name for name in ("one", "again", "other")]
     made = []

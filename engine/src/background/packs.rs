@@ -18,7 +18,7 @@ use crate::{
         settling::Settling,
     },
     bases::{key_order::natural, plan::Reason},
-    blobs::{open::Blobs, upload::Outlet},
+    blobs::{open::Blobs, upload::put_whole},
     bucket::{BucketHandle, Buckets, RowPlace, digest_of},
     config::{Compression, OBJECTS_PER_FILE_MAX},
     deployment::{keyring::random, writer::Writer},
@@ -320,11 +320,7 @@ impl Packer {
             report.left_alone += taken.len() as u64;
             return Ok(());
         }
-        let mut outlet = Outlet::open(self.blobs.backend(&row.backend)?.clone(), BlobId(row.id.0))?;
-        outlet.send(bytes.into()).await?;
-        if outlet.end().await? != row.stored_len {
-            return Err(EngineError::Integrity("the backend stored another length".into()));
-        }
+        put_whole(self.blobs.backend(&row.backend)?.clone(), BlobId(row.id.0), bytes).await?;
         let moved = self.move_into(bucket, &row, taken, report).await?;
         if moved > 0 {
             // What it took the place of still lies there: nothing depends on one file alone in

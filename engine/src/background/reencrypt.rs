@@ -157,21 +157,14 @@ impl Reencryptor {
 
     /// The bucket, which seals in this epoch: what is sealed in another one would be left behind.
     pub(crate) async fn bucket_sealing_in(&self, name: &str, epoch: u32) -> Result<BucketHandle, EngineError> {
-        let bucket = self.bucket(name).await?;
-        if bucket.key_epoch() == epoch {
-            return Ok(bucket);
-        }
+        let mut bucket = self.bucket(name).await?;
         // A bucket that was made anew under the name has no such key.
-        let keys = self.ordered.catalog.keys(bucket.row.id).await?;
-        let bucket = match keys.iter().any(|key| key.epoch == epoch) {
-            true => {
-                let sealing = bucket.key_epoch();
-                tracing::warn!(bucket = name, epoch, sealing, "another domain key seals: the one of this run is to");
-                self.ordered.keyring.seal_in(&bucket.row, epoch, &*self.ordered.catalog).await?;
-                self.bucket(name).await?
-            }
-            false => bucket,
-        };
+        if bucket.key_epoch() != epoch && self.has_key(&bucket, epoch).await? {
+            let sealing = bucket.key_epoch();
+            tracing::warn!(bucket = name, epoch, sealing, "another domain key seals: the one of this run is to");
+            self.ordered.keyring.seal_in(&bucket.row, epoch, &*self.ordered.catalog).await?;
+            bucket = self.bucket(name).await?;
+        }
         match bucket.key_epoch() {
             now if now == epoch => Ok(bucket),
             now => Err(EngineError::JobRefused(format!(
@@ -179,6 +172,10 @@ impl Reencryptor {
                  `deltaweir keys reencrypt {name}` again"
             ))),
         }
+    }
+
+    async fn has_key(&self, bucket: &BucketHandle, epoch: u32) -> Result<bool, EngineError> {
+        Ok(self.ordered.catalog.keys(bucket.row.id).await?.iter().any(|key| key.epoch == epoch))
     }
 
     /// Opens another epoch of a bucket, and lets it seal once every process can read it.

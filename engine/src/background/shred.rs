@@ -96,7 +96,7 @@ impl Keys {
     async fn look(&self, bucket: &Bucket) -> Result<Shredding, EngineError> {
         let epochs = KeyEpochs::of(bucket);
         let (mut keys, mut obstacles) = (Vec::new(), Vec::new());
-        for key in KeyEpochs::of(bucket).former_keys(bucket, &*self.catalog).await? {
+        for key in epochs.former_keys(bucket, &*self.catalog).await? {
             let found = self.catalog.key_dependents(bucket.id, key.epoch).await?;
             obstacles.extend(in_words(&bucket.name, key.epoch, &found));
             keys.push(FormerKey {

@@ -41,6 +41,16 @@ pub(crate) fn held(bytes: Vec<u8>, permit: Option<Permit>) -> Bytes {
     Bytes::from_owner(Held { bytes, _permit: permit })
 }
 
+/// Stores a blob that is whole in memory, and waits until it is durable.
+///
+/// # Errors
+/// As [`Outlet::end_at`].
+pub(crate) async fn put_whole(backend: Arc<dyn Backend>, id: BlobId, bytes: Vec<u8>) -> Result<(), EngineError> {
+    let (len, mut outlet) = (bytes.len() as u64, Outlet::open(backend, id)?);
+    outlet.send(bytes.into()).await?;
+    outlet.end_at(len).await
+}
+
 impl Outlet {
     /// Starts a put of blob `id`.
     pub(crate) fn open(backend: Arc<dyn Backend>, id: BlobId) -> Result<Self, EngineError> {
@@ -68,6 +78,18 @@ impl Outlet {
             return Ok(());
         }
         Err(self.outcome().await.err().unwrap_or_else(|| EngineError::Other("backend stopped taking bytes".into())))
+    }
+
+    /// Ends a blob of this length and waits until it is durable.
+    ///
+    /// # Errors
+    /// What the backend says; nothing is stored then. [`EngineError::Integrity`] when it stored
+    /// another length.
+    pub(crate) async fn end_at(self, len: u64) -> Result<(), EngineError> {
+        match self.end().await? {
+            stored if stored == len => Ok(()),
+            _ => Err(EngineError::Integrity("the backend stored another length".into())),
+        }
     }
 
     /// Ends the blob and waits until it is durable. Gives its stored length.

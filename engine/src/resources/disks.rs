@@ -8,6 +8,7 @@ use crate::{
 use rustix::fs::{StatVfs, statvfs};
 use std::{
     collections::BTreeMap,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -89,8 +90,7 @@ impl Disks {
     /// Bytes that are left to us in a local backend's file system; `None` for a backend that lies
     /// elsewhere and says itself when it is full.
     pub(crate) fn free_bytes(&self, backend: &str) -> Option<u64> {
-        let figures = statvfs(self.directories.get(backend)?).ok()?;
-        Some(figures.f_bavail.saturating_mul(figures.f_frsize))
+        free_bytes_at(self.directories.get(backend)?).ok()
     }
 
     /// Refuses an upload before its body comes when a disk that it needs is full.
@@ -100,6 +100,15 @@ impl Disks {
     pub(crate) async fn admit_upload(&self, backend: &str) -> Result<(), EngineError> {
         self.reserves.admit(backend).await
     }
+}
+
+/// Bytes that are left to us in the file system that a path is on.
+///
+/// # Errors
+/// What the system says.
+pub fn free_bytes_at(path: &Path) -> io::Result<u64> {
+    let figures = statvfs(path)?;
+    Ok(figures.f_bavail.saturating_mul(figures.f_frsize))
 }
 
 fn blocks_of(bytes: u64, figures: &StatVfs) -> u64 {

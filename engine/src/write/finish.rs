@@ -125,10 +125,7 @@ impl Finisher {
         let inline = match content.outlet.take() {
             Some(mut outlet) => {
                 outlet.send(held(tail, content.tail_permit.take())).await?;
-                let stored_len = outlet.end().await?;
-                if stored_len != finished.stored_len {
-                    return Err(EngineError::Integrity("the backend stored another length".into()));
-                }
+                outlet.end_at(finished.stored_len).await?;
                 None
             }
             None => Some(tail),

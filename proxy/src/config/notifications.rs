@@ -1,6 +1,6 @@
 //! The configuration of webhooks.
 
-use super::{error::ConfigError, reader::Reader};
+use super::{error::ConfigError, reader::Reader, values::Interval};
 use crate::webhooks::{WebhookConfig, is_nowhere};
 use engine::NotifyConfig;
 use reqwest::Url;
@@ -34,6 +34,14 @@ pub(super) fn outward_url(key: &str, text: &str, Outward { what, instead }: Outw
     Ok(url)
 }
 
+/// How long another program may take to answer.
+pub(super) fn outward_timeout(key: &str, Interval(timeout): Interval) -> Result<Duration, ConfigError> {
+    match (Duration::from_millis(100)..=Duration::from_secs(60)).contains(&timeout) {
+        true => Ok(timeout),
+        false => Err(ConfigError::at(key, "expected \"100ms\" to \"1m\"")),
+    }
+}
+
 impl Reader<'_> {
     /// Who is told of changes, as far as the engine knows.
     pub(super) fn notify(&self) -> Result<NotifyConfig, ConfigError> {
@@ -63,11 +71,9 @@ impl Reader<'_> {
                 return Err(ConfigError::at(&format!("notifications.webhooks.{name}"), expected));
             }
             let url = outward_url(&key("url"), &webhook.url, Outward { what: "webhook", instead: "token" })?;
-            if !(Duration::from_millis(100)..=Duration::from_secs(60)).contains(&webhook.timeout.0) {
-                return Err(ConfigError::at(&key("timeout"), "expected \"100ms\" to \"1m\""));
-            }
+            let timeout = outward_timeout(&key("timeout"), webhook.timeout)?;
             let token = webhook.token.as_ref().map(|token| self.secret(&key("token"), token)).transpose()?;
-            webhooks.insert(name.clone(), WebhookConfig { url, token, timeout: webhook.timeout.0 });
+            webhooks.insert(name.clone(), WebhookConfig { url, token, timeout });
         }
         Ok(webhooks)
     }

@@ -2,13 +2,13 @@
 
 use super::{
     error::ConfigError,
-    notifications::{Outward, outward_url},
+    notifications::{Outward, outward_timeout, outward_url},
     reader::Reader,
 };
 use crate::server::TracesConfig;
 use http::{HeaderName, HeaderValue};
 use secrecy::ExposeSecret as _;
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 impl Reader<'_> {
     /// Where traces go, where the file says so.
@@ -36,15 +36,7 @@ impl Reader<'_> {
         if traces.service.is_empty() {
             return Err(ConfigError::at("traces.service", "expected what collectors shall call this server"));
         }
-        if !(Duration::from_millis(100)..=Duration::from_secs(60)).contains(&traces.timeout.0) {
-            return Err(ConfigError::at("traces.timeout", "expected \"100ms\" to \"1m\""));
-        }
-        Ok(Some(TracesConfig {
-            endpoint,
-            headers,
-            share: traces.share,
-            service: traces.service.clone(),
-            timeout: traces.timeout.0,
-        }))
+        let timeout = outward_timeout("traces.timeout", traces.timeout)?;
+        Ok(Some(TracesConfig { endpoint, headers, share: traces.share, service: traces.service.clone(), timeout }))
     }
 }

@@ -6,7 +6,7 @@
 //! No text in a span is longer than [`TEXT_CHARS_MAX`], whatever a client sends.
 
 use super::access_log::Ended;
-use crate::webhooks::{in_words, outward};
+use crate::webhooks::{beginning_of, in_words, outward};
 use async_trait::async_trait;
 use http::HeaderMap;
 use opentelemetry::{
@@ -65,8 +65,6 @@ const DELAY: Duration = Duration::from_secs(2);
 const TEXT_CHARS_MAX: usize = 1024;
 /// Methods that spans name; any other word is a client's own.
 const METHODS: [&str; 9] = ["GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT"];
-/// How much of an answer is read.
-const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// Whoever sends spans. Dropped without [`Traces::end`], it forgets those that wait.
 pub struct Traces {
@@ -308,13 +306,7 @@ impl HttpClient for Transport {
             // A URL may hold what only its collector should know.
             let mut answer = post.send().await.map_err(|error| in_words(&error.without_url()))?;
             let status = answer.status();
-            let mut told = Vec::new();
-            while let Ok(Some(piece)) = answer.chunk().await {
-                if told.len() + piece.len() > ANSWER_BYTES_MAX {
-                    break;
-                }
-                told.extend_from_slice(&piece);
-            }
+            let told = beginning_of(&mut answer).await;
             let mut response = http::Response::new(told.into());
             *response.status_mut() = status;
             Ok::<_, String>(response)

@@ -50,31 +50,19 @@ def prepare(options: argparse.Namespace, place: Path, reporter: Reporter) -> tup
 
 def _build(options: argparse.Namespace, place: Path, reporter: Reporter) -> Manifest:
     source = options.artifact_source
+    scale = options.synthetic_scale or PROFILES[getattr(options, "profile", "quick")].synthetic_scale
+    seed = getattr(options, "seed", synthetic.DEFAULT_SEED)
     if source == "synthetic":
-        scale = options.synthetic_scale or PROFILES[getattr(options, "profile", "quick")].synthetic_scale
         names = [n.strip() for n in options.synthetic_families.split(",") if n.strip()] or None
         expected = sum(
             int(f.version_bytes * scale) * f.versions for f in synthetic.FAMILIES if f.expectation != "small"
         )
         with reporter.bytes_bar("generating artifacts", expected) as bar:
-            return synthetic.build(
-                place,
-                getattr(options, "seed", synthetic.DEFAULT_SEED),
-                scale,
-                names,
-                on_file=lambda _, size: bar.advance(size),
-            )
+            return synthetic.build(place, seed, scale, names, on_file=lambda _, size: bar.advance(size))
     if source == iso.FAMILY:
-        scale = options.synthetic_scale or PROFILES[getattr(options, "profile", "quick")].synthetic_scale
         count = options.artifact_count
         with reporter.steps_bar("making images", count) as bar:
-            return iso.build(
-                place,
-                getattr(options, "seed", synthetic.DEFAULT_SEED),
-                scale,
-                count,
-                lambda name, _: bar.advance(1, name),
-            )
+            return iso.build(place, seed, scale, count, lambda name, _: bar.advance(1, name))
     if source in packages.ECOSYSTEMS:
         if not options.package:
             raise SourceError(f"--artifact-source {source} needs --package")

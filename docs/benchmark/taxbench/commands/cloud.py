@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from taxbench.cloud.remote_run import Shell, smoke
 from taxbench.commands import flags
 from taxbench.progress import Reporter
 from taxbench.servers.deltaweir import find_binary
+
+OnStep = Callable[[str], None]
 
 DEFAULT_TYPE = "ccx33"
 """Dedicated cores: shared ones are stolen from, and a stolen core makes a run unpublishable."""
@@ -104,60 +107,62 @@ def run_down(options: argparse.Namespace) -> int:
 
 
 def run_smoke(options: argparse.Namespace) -> int:
+    options.single_vm = True
+
+    def work(run_id: str, binary: Path, arguments: list[str], on_step: OnStep) -> Path:
+        address = options.address
+        if not address:
+            machines = lifecycle.status(lifecycle.connect(), run_id)
+            if len(machines) != 1:
+                raise CloudError(f"run {run_id} has {len(machines)} machines, one was expected; see `up --single-vm`")
+            address = machines[0].ipv4
+        return smoke(_shell(options, run_id, address), binary, run_id, arguments, options.results, on_step)
+
+    return _on_machines(options, REFUSED, ("single VM", 6), work)
+
+
+def run_apart(options: argparse.Namespace) -> int:
+    options.single_vm, options.address = False, ""
+
+    def work(run_id: str, binary: Path, arguments: list[str], on_step: OnStep) -> Path:
+        addresses = {machine.role: machine.ipv4 for machine in lifecycle.status(lifecycle.connect(), run_id)}
+        if set(addresses) != {"client", "proxy"}:
+            found = ", ".join(sorted(addresses)) or "no machine"
+            raise CloudError(f"run {run_id} has {found}; a client and a proxy were expected; see `up`")
+        client, proxy = (_shell(options, run_id, addresses[role]) for role in ("client", "proxy"))
+        return two_machines.run_apart(client, proxy, binary, run_id, arguments, options.results, on_step)
+
+    return _on_machines(options, REFUSED_APART, ("two VMs", 8), work)
+
+
+def _on_machines(
+    options: argparse.Namespace,
+    refused: dict[str, str],
+    told: tuple[str, int],
+    work: Callable[[str, Path, list[str], OnStep], Path],
+) -> int:
+    """Runs something that leaves a bundle on the machines of a run, which are created and deleted as asked. `told` is
+    what the progress bar says, and its steps."""
     reporter = Reporter(quiet=options.json)
-    arguments = forwarded(options, REFUSED)
-    run_id = flags.run_id_of(options)
-    options.run_id, options.single_vm = run_id, True
+    arguments = forwarded(options, refused)
+    options.run_id = run_id = flags.run_id_of(options)
     binary = find_binary(options.binary)
-    with reporter.steps_bar("single VM", 6) as bar:
+    with reporter.steps_bar(*told) as bar:
         try:
-            address = options.address
             if options.create:
                 lifecycle.up(lifecycle.connect(), _request(options), lambda step: bar.advance(1, step))
-            if not address:
-                machines = lifecycle.status(lifecycle.connect(), run_id)
-                if len(machines) != 1:
-                    raise CloudError(
-                        f"run {run_id} has {len(machines)} machines, one was expected; see `up --single-vm`"
-                    )
-                address = machines[0].ipv4
-            options.results.mkdir(parents=True, exist_ok=True)
-            hosts = options.results.resolve() / f"{run_id}.known_hosts"
-            shell = Shell(address, hosts, options.ssh_user, options.ssh_command, options.scp_command)
-            bundle = smoke(shell, binary, run_id, arguments, options.results, lambda step: bar.advance(1, step))
+            bundle = work(run_id, binary, arguments, lambda step: bar.advance(1, step))
         finally:
             if options.destroy and not options.address:
                 lifecycle.down(lifecycle.connect(), run_id, lambda step: bar.advance(0, step))
     return _tell(options, run_id, bundle)
 
 
-def run_apart(options: argparse.Namespace) -> int:
-    reporter = Reporter(quiet=options.json)
-    arguments = forwarded(options, REFUSED_APART)
-    run_id = flags.run_id_of(options)
-    options.run_id, options.single_vm = run_id, False
-    binary = find_binary(options.binary)
-    with reporter.steps_bar("two VMs", 8) as bar:
-        try:
-            if options.create:
-                lifecycle.up(lifecycle.connect(), _request(options), lambda step: bar.advance(1, step))
-            addresses = {machine.role: machine.ipv4 for machine in lifecycle.status(lifecycle.connect(), run_id)}
-            if set(addresses) != {"client", "proxy"}:
-                found = ", ".join(sorted(addresses)) or "no machine"
-                raise CloudError(f"run {run_id} has {found}; a client and a proxy were expected; see `up`")
-            options.results.mkdir(parents=True, exist_ok=True)
-            hosts = options.results.resolve() / f"{run_id}.known_hosts"
-            client, proxy = (
-                Shell(addresses[role], hosts, options.ssh_user, options.ssh_command, options.scp_command)
-                for role in ("client", "proxy")
-            )
-            bundle = two_machines.run_apart(
-                client, proxy, binary, run_id, arguments, options.results, lambda step: bar.advance(1, step)
-            )
-        finally:
-            if options.destroy:
-                lifecycle.down(lifecycle.connect(), run_id, lambda step: bar.advance(0, step))
-    return _tell(options, run_id, bundle)
+def _shell(options: argparse.Namespace, run_id: str, address: str) -> Shell:
+    """Commands on a machine of a run."""
+    options.results.mkdir(parents=True, exist_ok=True)
+    hosts = options.results.resolve() / f"{run_id}.known_hosts"
+    return Shell(address, hosts, options.ssh_user, options.ssh_command, options.scp_command)
 
 
 def _add_remote_flags(parser: argparse.ArgumentParser) -> None:

@@ -15,12 +15,12 @@ import os
 import socket
 import sys
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from taxbench.client.endpoint import Endpoint
-from taxbench.servers.target import LocalProcess, Target, await_port, free_port
+from taxbench.servers.target import LocalTarget, free_port
 
 HEAD_BYTES_MAX = 64 << 10
 COPY_BYTES = 1 << 20
@@ -161,7 +161,7 @@ def _send_file(peer: socket.socket, file: int, offset: int, length: int) -> None
 
 
 @dataclass
-class FileServer(Target):
+class FileServer(LocalTarget):
     """The tiny file server as a measured process."""
 
     data_dir: Path
@@ -169,7 +169,6 @@ class FileServer(Target):
     null: bool = False
     timeout_s: float = 120.0
     name: str = "file server"
-    _process: LocalProcess | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.data_dir = self.data_dir.resolve()
@@ -178,32 +177,19 @@ class FileServer(Target):
         self.endpoint = Endpoint(f"http://127.0.0.1:{self._port}", signing="none", timeout_s=self.timeout_s)
 
     def start(self) -> None:
-        (self.data_dir / "files").mkdir(parents=True, exist_ok=True)
-        arguments = [sys.executable, "-m", "taxbench.servers.fileserver", "--root", str(self.data_dir / "files")]
+        self.files.mkdir(parents=True, exist_ok=True)
+        arguments = [sys.executable, "-m", "taxbench.servers.fileserver", "--root", str(self.files)]
         arguments += ["--port", str(self._port)] + ["--sync"] * self.sync + ["--null"] * self.null
         package_root = str(Path(__file__).resolve().parents[2])
         search = os.pathsep.join(filter(None, (package_root, os.environ.get("PYTHONPATH", ""))))
-        self._process = LocalProcess(arguments, self.data_dir / "server.log", {"PYTHONPATH": search})
-        self._process.spawn()
-        await_port("127.0.0.1", self._port, self._process)
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self.kills += self._process.terminate()
-            self._process = None
-
-    def process_ids(self) -> list[int]:
-        return self._process.pids() if self._process else []
-
-    def blob_roots(self) -> list[Path]:
-        return [self.data_dir / "files"]
+        self.launch(arguments, {"PYTHONPATH": search})
 
     def facts(self) -> dict[str, str]:
         durable = "fsync of file and directory" if self.sync else "nothing yet (page cache)"
         return {"server": "taxbench file server", "durable": "stores nothing" if self.null else durable}
 
     def ensure_bucket(self, bucket: str) -> None:
-        (self.data_dir / "files" / bucket).mkdir(parents=True, exist_ok=True)
+        (self.files / bucket).mkdir(parents=True, exist_ok=True)
 
 
 def main() -> None:

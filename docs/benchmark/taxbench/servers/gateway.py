@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from taxbench.client.endpoint import Endpoint, PayloadHash
 from taxbench.servers.deltaweir import REPOSITORY
-from taxbench.servers.target import LocalProcess, Target, await_port, free_port
+from taxbench.servers.target import LocalTarget, free_port
 
 
 def find_tool(name: str, given: str = "") -> str:
@@ -19,7 +19,7 @@ def find_tool(name: str, given: str = "") -> str:
 
 
 @dataclass
-class Gateway(Target):
+class Gateway(LocalTarget):
     """A server of S3 that keeps objects as files below `data_dir`. It does not sync them; the report says so."""
 
     command: str
@@ -27,7 +27,6 @@ class Gateway(Target):
     payload_hash: PayloadHash = "precomputed"
     timeout_s: float = 120.0
     name: str = "gateway"
-    _process: LocalProcess | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.data_dir = self.data_dir.resolve()
@@ -35,11 +34,6 @@ class Gateway(Target):
         self._port = free_port()
         url, secret = f"http://127.0.0.1:{self._port}", secrets.token_hex(16)
         self.endpoint = Endpoint(url, "bench", secret, "us-east-1", "sigv4", self.payload_hash, self.timeout_s)
-
-    @property
-    def files(self) -> Path:
-        """Where objects lie."""
-        return self.data_dir / "files"
 
     @property
     def address(self) -> str:
@@ -52,17 +46,4 @@ class Gateway(Target):
 
     def start(self) -> None:
         self.files.mkdir(parents=True, exist_ok=True)
-        self._process = LocalProcess(self.arguments(), self.data_dir / "server.log")
-        self._process.spawn()
-        await_port("127.0.0.1", self._port, self._process)
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self.kills += self._process.terminate()
-            self._process = None
-
-    def process_ids(self) -> list[int]:
-        return self._process.pids() if self._process else []
-
-    def blob_roots(self) -> list[Path]:
-        return [self.files]
+        self.launch(self.arguments())

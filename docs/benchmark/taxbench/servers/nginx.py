@@ -8,11 +8,11 @@ from __future__ import annotations
 import getpass
 import shutil
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from taxbench.client.endpoint import Endpoint
-from taxbench.servers.target import LocalProcess, Target, await_port, free_port
+from taxbench.servers.target import LocalTarget, free_port
 
 
 def find_nginx() -> str:
@@ -21,14 +21,13 @@ def find_nginx() -> str:
 
 
 @dataclass
-class Nginx(Target):
+class Nginx(LocalTarget):
     """nginx over a directory of its own, one worker per core."""
 
     command: str
     data_dir: Path
     timeout_s: float = 120.0
     name: str = "nginx"
-    _process: LocalProcess | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.data_dir = self.data_dir.resolve()
@@ -42,27 +41,14 @@ class Nginx(Target):
         config = self.data_dir / "nginx.conf"
         config.write_text(self._configuration())
         arguments = [self.command, "-p", str(self.data_dir), "-c", str(config), "-e", str(self.data_dir / "error.log")]
-        self._process = LocalProcess(arguments, self.data_dir / "server.log")
-        self._process.spawn()
-        await_port("127.0.0.1", self._port, self._process)
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self.kills += self._process.terminate()
-            self._process = None
-
-    def process_ids(self) -> list[int]:
-        return self._process.pids() if self._process else []
-
-    def blob_roots(self) -> list[Path]:
-        return [self.data_dir / "files"]
+        self.launch(arguments)
 
     def facts(self) -> dict[str, str]:
         done = subprocess.run([self.command, "-v"], capture_output=True, text=True, timeout=20, check=False)
         return {"server": (done.stderr or done.stdout).strip(), "durable": "nothing yet (page cache)"}
 
     def ensure_bucket(self, bucket: str) -> None:
-        (self.data_dir / "files" / bucket).mkdir(exist_ok=True)
+        (self.files / bucket).mkdir(exist_ok=True)
 
     def _configuration(self) -> str:
         # Workers drop root; a directory of root's own would refuse them.

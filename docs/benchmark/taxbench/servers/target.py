@@ -195,3 +195,33 @@ def await_port(host: str, port: int, process: LocalProcess | None, timeout_s: fl
                 log = process.log_tail() if process else ""
                 raise TargetError(f"nothing listens on {host}:{port} after {timeout_s:.0f} s. {log}") from error
             time.sleep(0.02)
+
+
+class LocalTarget(Target):
+    """A server of one process on loopback over `data_dir`, which keeps objects as files below that."""
+
+    data_dir: Path
+    _port: int
+    _process: LocalProcess | None = None
+
+    @property
+    def files(self) -> Path:
+        """Where objects lie."""
+        return self.data_dir / "files"
+
+    def launch(self, arguments: list[str], environment: dict[str, str] | None = None) -> None:
+        """Starts the process and returns when it listens."""
+        self._process = LocalProcess(arguments, self.data_dir / "server.log", environment or {})
+        self._process.spawn()
+        await_port("127.0.0.1", self._port, self._process)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self.kills += self._process.terminate()
+            self._process = None
+
+    def process_ids(self) -> list[int]:
+        return self._process.pids() if self._process else []
+
+    def blob_roots(self) -> list[Path]:
+        return [self.files]

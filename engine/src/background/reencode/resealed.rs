@@ -3,7 +3,7 @@
 
 use super::{Arrival, Reencoder, Reform, Reformed};
 use crate::{
-    background::packs::contents::build, blobs::upload::Outlet, bucket::BucketHandle, deployment::keyring::random,
+    background::packs::contents::build, blobs::upload::put_whole, bucket::BucketHandle, deployment::keyring::random,
     error::EngineError,
 };
 use catalog::{BlobForm, BlobKey, BlobRow, BlobState, NewBlob};
@@ -62,11 +62,7 @@ impl Reencoder {
         // From here on it goes to its end even when the job is stopped.
         self.writer
             .detached(async move {
-                let mut outlet = Outlet::open(reencoder.blobs.backend(&new.backend)?.clone(), id)?;
-                outlet.send(built.bytes.into()).await?;
-                if outlet.end().await? != new.stored_len {
-                    return Err(EngineError::Integrity("the backend stored another length".into()));
-                }
+                put_whole(reencoder.blobs.backend(&new.backend)?.clone(), id, built.bytes).await?;
                 reencoder.verify_stored(&handle, &new, sha256).await?;
                 let brought = NewBlob { row: new.clone(), bases: Vec::new(), deferred: false, heat_bytes: 0 };
                 Ok(match reencoder.move_over(&handle, &old, new.clone(), Some((brought, None))).await? {

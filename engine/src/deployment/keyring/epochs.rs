@@ -49,8 +49,9 @@ impl KeyEpochs {
         for _ in 0..CHANGES_MAX {
             let now = catalog.bucket(&bucket.name).await?.filter(|now| now.id == bucket.id);
             let expected = now.ok_or(EngineError::NoBucket)?;
-            let epochs = change(Self::of(&expected));
-            if epochs == Self::of(&expected) {
+            let before = Self::of(&expected);
+            let epochs = change(before);
+            if epochs == before {
                 return Ok(());
             }
             let mut settings = expected.settings.clone();
@@ -62,9 +63,7 @@ impl KeyEpochs {
         }
         Err(EngineError::Conflict)
     }
-}
 
-impl KeyEpochs {
     /// The keys that a bucket was sealed with before.
     pub(crate) async fn former_keys(
         self,
