@@ -50,6 +50,12 @@ pub trait Backend: Send + Sync + 'static {
     /// The stored length of a blob in bytes; `None` when there is no such blob.
     async fn head(&self, name: &BlobName) -> Result<Option<u64>>;
 
+    /// How many bytes a reader who wants many asks for at a time. More where a request is paid for,
+    /// or has far to go.
+    fn request_len(&self) -> u32 {
+        1 << 20
+    }
+
     /// What [`Backend::head`] says, asked on this very thread. `None` where that could keep the
     /// thread waiting, as for a network or for a file system behind one.
     fn head_at_once(&self, name: &BlobName) -> Option<Result<Option<u64>>> {
@@ -81,6 +87,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 
     async fn head(&self, name: &BlobName) -> Result<Option<u64>> {
         (**self).head(name).await
+    }
+
+    fn request_len(&self) -> u32 {
+        (**self).request_len()
     }
 
     fn head_at_once(&self, name: &BlobName) -> Option<Result<Option<u64>>> {

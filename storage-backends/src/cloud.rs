@@ -111,6 +111,10 @@ impl Backend for CloudBackend {
         upload::put(&self.bucket, self.bucket.path(name)?, body, manner).await
     }
 
+    fn request_len(&self) -> u32 {
+        REQUEST_LEN
+    }
+
     async fn get(&self, name: &BlobName, range: Range<u64>) -> Result<Option<ByteStream>> {
         let outside = || {
             let message = format!("bytes {}..{} do not lie inside {name}", range.start, range.end);
@@ -215,4 +219,6 @@ pub(crate) fn exactly(pieces: ByteStream, left: u64) -> ByteStream {
 }
 
 /// S3, and GCS's way of speaking it, refuse smaller parts but for the last.
+/// A whole segment: a request is paid for whether it asks for much or little.
+const REQUEST_LEN: u32 = 4 << 20;
 const PART_BYTES_MIN: usize = 5 << 20;

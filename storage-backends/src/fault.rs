@@ -304,6 +304,10 @@ impl<B: Backend> Backend for Faulty<B> {
         }
     }
 
+    fn request_len(&self) -> u32 {
+        self.inner.request_len()
+    }
+
     async fn head(&self, name: &BlobName) -> Result<Option<u64>> {
         self.bare(Op::Head, || self.inner.head(name)).await
     }

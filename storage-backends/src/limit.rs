@@ -60,6 +60,10 @@ impl<B: Backend> Backend for Limited<B> {
         Ok(stream.map(|stream| limited(stream, self.requests.clone())))
     }
 
+    fn request_len(&self) -> u32 {
+        self.inner.request_len()
+    }
+
     async fn head(&self, name: &BlobName) -> Result<Option<u64>> {
         let _permit = permit(&self.requests).await?;
         self.inner.head(name).await

@@ -76,6 +76,10 @@ impl<B: Backend> Backend for Measured<B> {
         }
     }
 
+    fn request_len(&self) -> u32 {
+        self.inner.request_len()
+    }
+
     async fn head(&self, name: &BlobName) -> Result<Option<u64>> {
         self.call(Op::Head, self.inner.head(name), found).await
     }

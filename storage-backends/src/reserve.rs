@@ -343,6 +343,10 @@ impl<B: Backend> Backend for Guarded<B> {
         self.inner.head_at_once(name)
     }
 
+    fn request_len(&self) -> u32 {
+        self.inner.request_len()
+    }
+
     async fn head(&self, name: &BlobName) -> Result<Option<u64>> {
         self.inner.head(name).await
     }

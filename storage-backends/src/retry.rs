@@ -162,6 +162,10 @@ impl<B: Backend> Backend for Retrying<B> {
         }))
     }
 
+    fn request_len(&self) -> u32 {
+        self.shared.inner.request_len()
+    }
+
     async fn head(&self, name: &BlobName) -> Result<Option<u64>> {
         self.shared.repeats.repeat(Op::Head, || self.shared.inner.head(name)).await
     }

@@ -39,10 +39,8 @@ const PIECES_AHEAD: usize = 4;
 /// Memory that a deflate view takes beside its bytes and those of its base: text of one unit, its
 /// base and its matches.
 pub(crate) const VIEW_WORK_BYTES: u64 = 16 << 20;
-/// Bytes of a raw segment that are read at a time.
-const RAW_PIECE_LEN: u32 = 1 << 20;
-/// Bytes of the first piece of a raw range: the first byte leaves sooner.
-const FIRST_RAW_PIECE_LEN: u32 = 256 << 10;
+/// The first piece of a raw range is so much shorter than the others: the first byte leaves sooner.
+const FIRST_PIECE_SHARE: u32 = 4;
 /// Bytes of an original that are read at a time: one request each.
 const ORIGINAL_PIECE_LEN: u64 = 4 << 20;
 /// Memory beside the bytes of a raw piece: the chunks at its ends.
@@ -363,7 +361,7 @@ impl ReadPath {
             start += extent.len;
         }
         let (within, running) = (VecDeque::new(), VecDeque::new());
-        let ahead = ReadAhead { reader, runs, within, running, first: true, slot: Slot::default() };
+        let ahead = ReadAhead { reader, runs, within, running, first: true, request_len: 0, slot: Slot::default() };
         futures::stream::try_unfold(
             ahead,
             |mut ahead| async move { Ok(ahead.next().await?.map(|bytes| (bytes, ahead))) },
@@ -405,6 +403,8 @@ struct ReadAhead {
     within: VecDeque<Piece>,
     running: VecDeque<Running>,
     first: bool,
+    /// Bytes of a raw segment that are read at a time.
+    request_len: u32,
     /// What this stream holds for as long as it lives.
     slot: Slot,
 }
@@ -457,7 +457,7 @@ impl ReadAhead {
         match piece {
             Piece::Original { .. } => 2 * left.min(ORIGINAL_PIECE_LEN),
             Piece::Segment { segment, .. } if segment.coding == Coding::Raw => {
-                2 * left.min(RAW_PIECE_LEN.into()) + RAW_OVERHEAD
+                2 * left.min(self.request_len.into()) + RAW_OVERHEAD
             }
             Piece::Segment { .. } if runs == 0 => piece.cost(),
             Piece::Segment { .. } => piece.cost().max(2 * SEGMENT_LEN as u64 + (1 << 20)),
@@ -471,8 +471,8 @@ impl ReadAhead {
         let Some((blob, range)) = self.runs.front_mut() else { return Ok(None) };
         let blob = *blob;
         if self.reader.row(blob)?.original.is_some() {
-            let len = if std::mem::take(&mut self.first) { FIRST_RAW_PIECE_LEN.into() } else { ORIGINAL_PIECE_LEN };
-            let piece = range.start..range.end.min(range.start + len);
+            let share = if std::mem::take(&mut self.first) { FIRST_PIECE_SHARE.into() } else { 1 };
+            let piece = range.start..range.end.min(range.start + ORIGINAL_PIECE_LEN / share);
             range.start = piece.end;
             if range.is_empty() {
                 self.runs.pop_front();
@@ -486,10 +486,11 @@ impl ReadAhead {
         }
         let segment = self.reader.segment(blob, index).await?;
         if segment.coding == Coding::Raw {
+            self.request_len = self.reader.request_len(blob)?;
             let mut at = within.start;
             while at < within.end {
-                let len = if std::mem::take(&mut self.first) { FIRST_RAW_PIECE_LEN } else { RAW_PIECE_LEN };
-                let end = within.end.min(at + len);
+                let share = if std::mem::take(&mut self.first) { FIRST_PIECE_SHARE } else { 1 };
+                let end = within.end.min(at + self.request_len / share);
                 self.within.push_back(Piece::Segment { blob, index, segment: segment.clone(), within: at..end });
                 at = end;
             }
@@ -522,6 +523,14 @@ impl Reader {
         let row = self.row(blob)?;
         let manifest = self.path.blobs.manifest(row, self.bucket.key_of(row)?.as_deref()).await?;
         self.path.blobs.segment(&manifest, index).await
+    }
+
+    fn request_len(&self, blob: BlobKey) -> Result<u32, EngineError> {
+        let row = self.row(blob)?;
+        match row.inline {
+            Some(_) => Ok(SEGMENT_LEN as u32),
+            None => Ok(self.path.blobs.backend(&row.backend)?.request_len()),
+        }
     }
 
     fn row(&self, blob: BlobKey) -> Result<&BlobRow, EngineError> {

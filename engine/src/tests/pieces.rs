@@ -1,4 +1,5 @@
-//! How a blob is handed to its backend: in pieces that need not be copied together.
+//! How a blob is handed to its backend, in pieces that need not be copied together, and how it is
+//! read from it.
 
 use super::*;
 use async_trait::async_trait;
@@ -6,11 +7,27 @@ use futures::{StreamExt, stream::BoxStream};
 use std::{collections::HashMap, sync::Mutex};
 use storage_backends::{Backend, BackendError, BlobName, ByteStream, Listed, MemoryBackend, PutReceipt};
 
-/// Remembers the lengths of the pieces of every body.
-#[derive(Default)]
+/// Remembers the lengths of the pieces of every body, and of every range that was asked for.
+#[derive(Clone, Default)]
 struct Watched {
-    inner: MemoryBackend,
+    inner: Arc<MemoryBackend>,
+    /// Whether it asks for long requests, as a cloud does.
+    is_far: bool,
     pieces: Arc<Mutex<HashMap<String, Vec<usize>>>>,
+    ranges: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Watched {
+    async fn deployment(&self, bucket: &str, compression: Compression) -> Deployment {
+        let dir = TempDir::new().unwrap();
+        let mut config = config(dir.path(), 512 << 20);
+        config.buckets.insert(bucket.to_owned(), settings(compression, Encryption::Off));
+        let metrics = Metrics::new();
+        let catalog = open_catalog(dir.path(), &metrics).await.unwrap();
+        let backends = BTreeMap::from([("local".to_owned(), Arc::new(self.clone()) as Arc<dyn Backend>)]);
+        let engine = Engine::open(config, Stores::new(catalog, backends), metrics.clone()).await.unwrap();
+        Deployment { engine, metrics, dir }
+    }
 }
 
 #[async_trait]
@@ -26,7 +43,12 @@ impl Backend for Watched {
     }
 
     async fn get(&self, name: &BlobName, range: Range<u64>) -> Result<Option<ByteStream>, BackendError> {
+        self.ranges.lock().unwrap().push(range.end - range.start);
         self.inner.get(name, range).await
+    }
+
+    fn request_len(&self) -> u32 {
+        if self.is_far { 4 << 20 } else { self.inner.request_len() }
     }
 
     async fn head(&self, name: &BlobName) -> Result<Option<u64>, BackendError> {
@@ -48,17 +70,8 @@ impl Backend for Watched {
 
 #[tokio::test]
 async fn segments_that_shrink_to_almost_nothing_leave_in_pieces_that_no_backend_copies() {
-    let dir = TempDir::new().unwrap();
-    let mut config = config(dir.path(), 512 << 20);
-    config.buckets.insert("zstd".to_owned(), settings(Compression::Zstd, Encryption::Off));
-    let metrics = Metrics::new();
     let watched = Watched::default();
-    let pieces = watched.pieces.clone();
-    let catalog = open_catalog(dir.path(), &metrics).await.unwrap();
-    let backends = BTreeMap::from([("local".to_owned(), Arc::new(watched) as Arc<dyn Backend>)]);
-    let stores = Stores::new(catalog, backends);
-    let engine = Engine::open(config, stores, metrics.clone()).await.unwrap();
-    let deployment = Deployment { engine, metrics, dir };
+    let deployment = watched.deployment("zstd", Compression::Zstd).await;
     let bucket = deployment.bucket("zstd").await;
     // Thirty kilobytes of noise in each of six segments, zeros otherwise.
     let mut noise = 1u64;
@@ -73,8 +86,25 @@ async fn segments_that_shrink_to_almost_nothing_leave_in_pieces_that_no_backend_
     }
     deployment.put(&bucket, "k", &content).await;
     assert_eq!(deployment.get(&bucket, "k", 0..content.len()).await, content);
-    let seen = pieces.lock().unwrap();
+    let seen = watched.pieces.lock().unwrap();
     let (_, lens) = seen.iter().find(|(name, _)| name.starts_with("blobs/")).expect("it is no inline blob");
     assert!(lens.len() >= 2, "{lens:?}");
     assert!(lens[..lens.len() - 1].iter().all(|len| *len >= 64 << 10), "{lens:?}");
+}
+
+#[tokio::test]
+async fn a_store_whose_requests_are_paid_for_is_asked_for_a_segment_at_a_time() {
+    let content: Vec<u8> =
+        (0..32 * MIB as u64 / 8).flat_map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect();
+    for (is_far, requests) in [(false, 33), (true, 9)] {
+        let watched = Watched { is_far, ..Watched::default() };
+        let deployment = watched.deployment("off", Compression::Off).await;
+        let bucket = deployment.bucket("off").await;
+        deployment.put(&bucket, "k", &content).await;
+        assert_eq!(deployment.get(&bucket, "k", 5..6).await, content[5..6], "the manifest is known from here on");
+        watched.ranges.lock().unwrap().clear();
+        assert_eq!(deployment.get(&bucket, "k", 0..content.len()).await, content);
+        let asked = watched.ranges.lock().unwrap().iter().filter(|len| **len > 64 << 10).count();
+        assert_eq!(asked, requests, "is_far: {is_far}");
+    }
 }
