@@ -481,11 +481,12 @@ pub trait Gate: Send + Sync + 'static {
     async fn admit(&self) -> Result<()> {
         Ok(())
     }
-    /// Waits until everything that is committed now may be acknowledged.
+    /// Waits until everything that is committed now, in this run of the database's server, may be
+    /// acknowledged.
     ///
     /// # Errors
     /// [`CatalogError::Unknown`]: the change is committed and may not be acknowledged.
-    async fn pass(&self) -> Result<()>;
+    async fn pass(&self, run: ServerRun) -> Result<()>;
     /// Is told that a row is not what was written. Must not block.
     fn damaged(&self, _why: &str) {}
 }

@@ -1,6 +1,6 @@
 //! The catalog as rows: what leaves it for a backup, and what comes back.
 
-use crate::types::Seq;
+use crate::types::{Seq, ServerRun};
 pub use crate::value::Value;
 
 /// Some rows of one table.
@@ -34,4 +34,6 @@ pub struct JournalMarks {
     pub cut: Seq,
     /// The last mutation.
     pub last: Seq,
+    /// Where this was read.
+    pub run: ServerRun,
 }

@@ -167,7 +167,6 @@ impl World {
             }
             _ => {}
         }
-        let answer = if asked <= self.went_back { answer.unsure() } else { answer };
         let mut event = |key: &str, act: Act, answered: bool| {
             let answered = answered.then_some(now);
             let event = Event { act, asked, answered };

@@ -84,18 +84,6 @@ pub(crate) enum Answer {
     Failed(String),
 }
 
-impl Answer {
-    /// What it says of a change counts for nothing.
-    pub(crate) fn unsure(self) -> Self {
-        match self {
-            Self::Written(_) | Self::Removed | Self::Copied(Some(_)) => {
-                Self::Failed("it was under way while the database went back".into())
-            }
-            other => other,
-        }
-    }
-}
-
 impl From<EngineError> for Answer {
     fn from(error: EngineError) -> Self {
         match error {

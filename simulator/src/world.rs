@@ -96,9 +96,6 @@ pub(crate) struct World {
     pub(crate) forked_ms: Option<i64>,
     /// Until which moment answers may rest on an older database.
     pub(crate) doubtful_until: u64,
-    /// When the database last went back. What was under way then may be done in the one that is
-    /// gone, and be acknowledged by the one that took its place.
-    pub(crate) went_back: u64,
     pub(crate) files: u64,
     pub(crate) report: Report,
     pub(crate) directory: TempDir,
@@ -169,7 +166,6 @@ impl World {
             standby: None,
             forked_ms: None,
             doubtful_until: 0,
-            went_back: 0,
             files: 0,
             report: Report::default(),
             directory,
@@ -271,7 +267,6 @@ impl World {
         self.report.failovers += 1;
         self.shared.database.go_on_from(file).expect("the standby opens");
         self.forked_ms = Some(self.shared.clock.since_begin_ms());
-        self.went_back = self.moment;
         self.forget_reads_since(moment);
     }
 

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
 };
 
 /// Also those of one group commit, and whatever kind they are.
@@ -147,26 +147,28 @@ pub async fn where_a_journal_blob_ends_is_decided_once<F: Factory>(factory: &F) 
         desk.put(key).await;
     }
     let catalog = &desk.catalog;
-    assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 0, cut: 0, last: 6 });
+    let run = catalog.journal_marks().await.unwrap().run;
+    assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 0, cut: 0, last: 6, run });
     assert_eq!(catalog.cut_journal(0, 4).await.unwrap(), 4);
     assert_eq!(catalog.cut_journal(0, 6).await.unwrap(), 4, "decided before");
     let catalog = &factory.after_crash(desk.catalog).await;
-    assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 0, cut: 4, last: 6 });
+    let run = catalog.journal_marks().await.unwrap().run;
+    assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 0, cut: 4, last: 6, run });
     let journal = catalog.journal(0, 10).await.unwrap();
     assert_eq!(catalog.trim_journal(&journal[3]).await.unwrap(), 4);
-    assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 4, cut: 4, last: 6 });
+    assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 4, cut: 4, last: 6, run });
     assert_eq!(catalog.cut_journal(0, 2).await.unwrap(), 0, "somebody who was asleep looks again");
     assert_eq!(catalog.cut_journal(4, 6).await.unwrap(), 6);
     assert_eq!(catalog.cut_journal(0, 6).await.unwrap(), 0, "the next cut is not the end of the first blob");
     catalog.trim_journal(&journal[5]).await.unwrap();
     assert_eq!(catalog.cut_journal(4, 6).await.unwrap(), 4, "nothing is left to be shipped");
-    assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 6, cut: 6, last: 6 });
+    assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 6, cut: 6, last: 6, run });
     assert_eq!(catalog.last_seq().await.unwrap(), 6, "none of this is a mutation");
 }
 
 /// Committed is not acknowledged (I11), also when the outcome is read back.
 pub async fn what_a_client_waits_for_passes_the_gate<F: Factory>(factory: &F) {
-    struct Closed(AtomicU64, AtomicBool);
+    struct Closed(AtomicU64, AtomicBool, AtomicI64);
 
     #[async_trait]
     impl Gate for Closed {
@@ -174,7 +176,8 @@ pub async fn what_a_client_waits_for_passes_the_gate<F: Factory>(factory: &F) {
             if self.1.load(Ordering::Relaxed) { Err(CatalogError::Refused("shut".into())) } else { Ok(()) }
         }
 
-        async fn pass(&self) -> Result<()> {
+        async fn pass(&self, run: ServerRun) -> Result<()> {
+            self.2.store(run, Ordering::Relaxed);
             match self.0.fetch_add(1, Ordering::Relaxed) {
                 0..5 => Err(CatalogError::Unknown("shut".into())),
                 _ => Ok(()),
@@ -185,12 +188,15 @@ pub async fn what_a_client_waits_for_passes_the_gate<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
     let upload = desk.start_upload("m", NOW).await;
     let part = desk.part(upload.id, 3, 10);
-    let gate = Arc::new(Closed(AtomicU64::new(0), AtomicBool::new(false)));
+    let gate = Arc::new(Closed(AtomicU64::new(0), AtomicBool::new(false), AtomicI64::new(-1)));
     desk.catalog.acknowledge_behind(gate.clone());
     let commit = desk.commit("k", vec![desk.whole(1)]);
     let (bucket, id) = (commit.bucket, commit.id);
     assert!(matches!(desk.catalog.put(commit).await, Err(CatalogError::Unknown(_))));
+    let run = desk.catalog.journal_marks().await.unwrap().run;
+    assert_eq!(gate.2.swap(-1, Ordering::Relaxed), run, "it is committed in the run that is asked now");
     assert!(matches!(desk.catalog.version(bucket, "k", id).await, Err(CatalogError::Unknown(_))));
+    assert_eq!(gate.2.load(Ordering::Relaxed), run);
     assert_eq!(desk.content("k").await.version.id, id, "it is committed all the same");
     assert!(matches!(desk.catalog.delete(desk.deletion("k")).await, Err(CatalogError::Unknown(_))));
     assert!(matches!(desk.catalog.put_part(part.clone()).await, Err(CatalogError::Unknown(_))));

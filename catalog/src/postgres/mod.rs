@@ -27,6 +27,7 @@ use crate::{
         change::{Change, Outcome},
         engine::{Consistency, Engine, Question},
     },
+    types::ServerRun,
 };
 use address::Address;
 pub use options::PostgresOptions;
@@ -72,7 +73,7 @@ impl Engine for PostgresCatalog {
         &self.gate
     }
 
-    async fn change(&self, change: Change) -> Result<Outcome> {
+    async fn carry_out(&self, change: Change) -> Result<(Outcome, ServerRun)> {
         self.writer.change(change).await
     }
 

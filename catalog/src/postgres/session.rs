@@ -5,10 +5,10 @@ use crate::{
     CatalogError, Result,
     relational::{
         change::{now_ms, only},
-        session::{Lock, Row, Session, Statement, Value},
+        session::{Lock, Row, Session, Statement, Value, statement},
     },
     snapshot::TableRows,
-    types::UnixMs,
+    types::{ServerRun, UnixMs},
 };
 use deadpool_postgres::Object;
 use std::{
@@ -36,6 +36,15 @@ pub(crate) struct PostgresSession {
     unfinished: bool,
     deadline: Duration,
 }
+
+/// When the server was started, in microseconds, as an expression: another server, or another run
+/// of one, was started at another moment.
+macro_rules! server_run {
+    () => {
+        "CAST(floor(extract(epoch FROM pg_postmaster_start_time()) * 1000000) AS BIGINT)"
+    };
+}
+pub(super) use server_run;
 
 /// The database's clock in milliseconds, as an expression.
 pub(super) const CLOCK_MS: &str = "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)";
@@ -205,6 +214,11 @@ impl Session for PostgresSession {
 
     async fn clock_ms(&mut self) -> Result<UnixMs> {
         let answers = self.run(vec![Statement::made(format!("SELECT {CLOCK_MS}"), vec![])]).await?;
+        only(&answers, 0)?.int(0)
+    }
+
+    async fn server_run(&mut self) -> Result<ServerRun> {
+        let answers = self.run(vec![statement!(concat!("SELECT ", server_run!()))]).await?;
         only(&answers, 0)?.int(0)
     }
 

@@ -4,15 +4,16 @@ use super::{
     errors::is_refusal,
     options::PostgresOptions,
     pool::{Patience, Pool},
-    session::{CLOCK_MS, EndError},
+    session::{CLOCK_MS, EndError, server_run},
 };
 use crate::{
     CatalogError, Result,
     relational::{
         apply::apply,
-        change::{Change, Outcome},
+        change::{Change, Outcome, only},
         session::{Lock, Session, Statement, statement},
     },
+    types::ServerRun,
 };
 use std::{
     sync::atomic::{AtomicI64, Ordering},
@@ -27,13 +28,13 @@ const QUEUE_MAX: usize = 1024;
 /// asks what became of a commit.
 const SILENT_MAX_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// The row that a writing transaction holds until it has ended.
-const TURN: &str = "SELECT value FROM counters WHERE name = 'seq'";
+/// The row that a writing transaction holds until it has ended, and the run of the server.
+const TURN: &str = concat!("SELECT value, ", server_run!(), " FROM counters WHERE name = 'seq'");
 
 /// A change and where its outcome goes.
 struct Job {
     change: Change,
-    answer: oneshot::Sender<Result<Outcome>>,
+    answer: oneshot::Sender<Result<(Outcome, ServerRun)>>,
 }
 
 /// The callers' side. The task ends when this is dropped and the queue is empty.
@@ -50,7 +51,7 @@ impl Writer {
         Ok(Writer { queue })
     }
 
-    pub(super) async fn change(&self, change: Change) -> Result<Outcome> {
+    pub(super) async fn change(&self, change: Change) -> Result<(Outcome, ServerRun)> {
         let (answer, outcome) = oneshot::channel();
         let closed = || CatalogError::Unavailable("the catalog's writer has ended".into());
         self.queue.send(Job { change, answer }).await.map_err(|_| closed())?;
@@ -106,7 +107,7 @@ impl Committer {
     async fn commit_group(&self, mut group: Vec<Job>) {
         let began = Instant::now();
         match self.commit(&mut group).await {
-            Ok(outcomes) => {
+            Ok((outcomes, run)) => {
                 let changes = outcomes.iter().filter(|outcome| is_change(outcome)).count();
                 if changes > 0
                     && let Some(observer) = &self.options.observer
@@ -115,7 +116,7 @@ impl Committer {
                 }
                 for (job, outcome) in group.into_iter().zip(outcomes) {
                     // Whoever is not there any more does not want to know.
-                    let _ = job.answer.send(outcome);
+                    let _ = job.answer.send(outcome.map(|outcome| (outcome, run)));
                 }
             }
             Err(error) => {
@@ -127,16 +128,16 @@ impl Committer {
     }
 
     /// Tries until the group is committed, or refused for good, or patience ends.
-    async fn commit(&self, group: &mut [Job]) -> Result<Vec<Result<Outcome>>> {
+    async fn commit(&self, group: &mut [Job]) -> Result<(Vec<Result<Outcome>>, ServerRun)> {
         let mut patience = Patience::new(&self.pool);
         loop {
             match self.attempt(group).await {
-                Ok(outcomes) => return Ok(outcomes),
+                Ok(committed) => return Ok(committed),
                 Err(Failure::Nothing(error)) => patience.wait_after(error).await?,
                 Err(Failure::InDoubt { group, outcomes, reason }) => {
                     tracing::warn!(group, reason, "no answer to a commit to the catalog");
-                    if self.was_committed(group, &reason).await? {
-                        return Ok(outcomes);
+                    if let Some(run) = self.run_that_has(group, &reason).await? {
+                        return Ok((outcomes, run));
                     }
                     patience.wait_after(CatalogError::Unavailable(reason)).await?;
                 }
@@ -144,11 +145,12 @@ impl Committer {
         }
     }
 
-    async fn attempt(&self, group: &mut [Job]) -> std::result::Result<Vec<Result<Outcome>>, Failure> {
+    async fn attempt(&self, group: &mut [Job]) -> std::result::Result<(Vec<Result<Outcome>>, ServerRun), Failure> {
         let mut session = self.pool.session().await?;
         session.begin("BEGIN ISOLATION LEVEL READ COMMITTED");
         // This waits for its turn; each statement after it sees all that was committed before.
-        session.run(vec![Statement::locking(TURN, vec![], Lock::Update)]).await?;
+        let turn = session.run(vec![Statement::locking(TURN, vec![], Lock::Update)]).await?;
+        let run = only(&turn, 0)?.int(1)?;
         let mut outcomes = Vec::with_capacity(group.len());
         for job in group.iter_mut() {
             session.defer("SAVEPOINT change");
@@ -168,12 +170,12 @@ impl Committer {
         session.defer("SET LOCAL statement_timeout = 0");
         if !outcomes.iter().any(is_change) {
             session.end("ROLLBACK").await?;
-            return Ok(outcomes);
+            return Ok((outcomes, run));
         }
         let number = self.groups.fetch_add(1, Ordering::Relaxed) + 1;
         session.run(self.signature(number)).await?;
         match session.end_raw("COMMIT").await {
-            Ok(()) => Ok(outcomes),
+            Ok(()) => Ok((outcomes, run)),
             Err(EndError::Database(error)) if is_refusal(&error) => {
                 Err(Failure::Nothing(super::errors::catalog_error(&error)))
             }
@@ -196,13 +198,14 @@ impl Committer {
         statements
     }
 
-    /// Asks the database whether a group whose commit was not answered is in it.
-    async fn was_committed(&self, group: i64, reason: &str) -> Result<bool> {
+    /// Asks the database whether a group whose commit was not answered is in it; the run of the
+    /// server that says so.
+    async fn run_that_has(&self, group: i64, reason: &str) -> Result<Option<ServerRun>> {
         let unknown = |error: CatalogError| CatalogError::Unknown(format!("{reason}; then {error}"));
         let mut patience = Patience::new(&self.pool);
         loop {
             match self.last_committed().await {
-                Ok(last) => return Ok(last == Some(group)),
+                Ok((last, run)) => return Ok((last == Some(group)).then_some(run)),
                 Err(error) => patience.wait_after(error).await.map_err(unknown)?,
             }
         }
@@ -211,7 +214,7 @@ impl Committer {
     /// The number of this task's last committed group. The server may not know yet that its client
     /// has gone, so this waits for the turn that the group's transaction has until it is over; the
     /// time limit for idle transactions ends it.
-    async fn last_committed(&self) -> Result<Option<i64>> {
+    async fn last_committed(&self) -> Result<(Option<i64>, ServerRun)> {
         let mut session = self.pool.session().await?;
         session.begin("BEGIN ISOLATION LEVEL READ COMMITTED");
         let answers = session
@@ -221,7 +224,8 @@ impl Committer {
             ])
             .await?;
         session.end("ROLLBACK").await?;
-        answers.get(1).and_then(|rows| rows.first()).map(|row| row.int(0)).transpose()
+        let last = answers.get(1).and_then(|rows| rows.first()).map(|row| row.int(0)).transpose()?;
+        Ok((last, only(&answers, 0)?.int(1)?))
     }
 }
 

@@ -65,8 +65,13 @@ pub(crate) trait Engine: Send + Sync + 'static {
         now_ms()
     }
 
-    /// Makes a change durable, or nothing.
-    fn change(&self, change: Change) -> impl Future<Output = Result<Outcome>> + Send;
+    /// Makes a change durable, or nothing; and in which run of the server.
+    fn carry_out(&self, change: Change) -> impl Future<Output = Result<(Outcome, ServerRun)>> + Send;
+
+    /// The same for a change that passes no gate.
+    fn change(&self, change: Change) -> impl Future<Output = Result<Outcome>> + Send {
+        async { Ok(self.carry_out(change).await?.0) }
+    }
 
     /// How a failover of the database may lose commits. A database that has none says nothing.
     fn failover_warning(&self) -> impl Future<Output = Result<Option<String>>> + Send {
@@ -146,9 +151,9 @@ async fn mutate<E: Engine>(engine: &E, mutation: Mutation) -> Result<Outcome> {
     if is_acknowledged && let Some(gate) = engine.gate().get() {
         gate.admit().await?;
     }
-    let outcome = tell_of_damage(engine, engine.change(Change::Journaled(mutation)).await)?;
+    let (outcome, run) = tell_of_damage(engine, engine.carry_out(Change::Journaled(mutation)).await)?;
     if is_acknowledged && !matches!(outcome, Outcome::Unchanged) {
-        pass_gate(engine).await?;
+        pass_gate(engine, run).await?;
     }
     Ok(outcome)
 }
@@ -161,9 +166,17 @@ fn tell_of_damage<E: Engine, T>(engine: &E, answer: Result<T>) -> Result<T> {
     answer
 }
 
-async fn pass_gate<E: Engine>(engine: &E) -> Result<()> {
+/// What was found, and the run of the server that has it.
+async fn with_run<S: Session, T>(session: &mut S, found: Option<T>) -> Result<Option<(T, ServerRun)>> {
+    match found {
+        Some(found) => Ok(Some((found, session.server_run().await?))),
+        None => Ok(None),
+    }
+}
+
+async fn pass_gate<E: Engine>(engine: &E, run: ServerRun) -> Result<()> {
     match engine.gate().get() {
-        Some(gate) => gate.pass().await,
+        Some(gate) => gate.pass(run).await,
         None => Ok(()),
     }
 }
@@ -358,11 +371,19 @@ impl<E: Engine> Catalog for E {
     }
 
     async fn version(&self, bucket: BucketId, key: &str, id: VersionId) -> Result<Option<Content>> {
-        let found = ask!(self, Point, (key) | session | read::version(session, bucket, &key, id))?;
-        if found.is_some() {
-            pass_gate(self).await?;
-        }
-        Ok(found)
+        let version = ask!(
+            self,
+            Point,
+            (key)
+                | session
+                | async {
+                    let found = read::version(session, bucket, &key, id).await?;
+                    with_run(session, found).await
+                }
+        )?;
+        let Some((version, run)) = version else { return Ok(None) };
+        pass_gate(self, run).await?;
+        Ok(Some(version))
     }
 
     async fn named_version(&self, bucket: BucketId, key: &str, version: VersionRef) -> Result<Option<Content>> {
@@ -435,12 +456,18 @@ impl<E: Engine> Catalog for E {
 
     async fn part(&self, upload: UploadId, number: u32) -> Result<Option<Part>> {
         let after = number.saturating_sub(1);
-        let found = ask!(self, Snapshot, () | session | multipart::parts(session, upload, after, 1, true))?;
-        let part = found.into_iter().find(|part| part.number == number);
-        if part.is_some() {
-            pass_gate(self).await?;
-        }
-        Ok(part)
+        let part = ask!(
+            self,
+            Snapshot,
+            () | session
+                | async {
+                    let found = multipart::parts(session, upload, after, 1, true).await?;
+                    with_run(session, found.into_iter().find(|part| part.number == number)).await
+                }
+        )?;
+        let Some((part, run)) = part else { return Ok(None) };
+        pass_gate(self, run).await?;
+        Ok(Some(part))
     }
 
     async fn parts(&self, upload: UploadId, after: u32, limit: usize, with_extents: bool) -> Result<Vec<Part>> {

@@ -2,7 +2,11 @@
 //! three types.
 
 pub(crate) use crate::value::Value;
-use crate::{CatalogError, Result, snapshot::TableRows, types::UnixMs};
+use crate::{
+    CatalogError, Result,
+    snapshot::TableRows,
+    types::{ServerRun, UnixMs},
+};
 use std::{borrow::Cow, future::Future};
 use tokio::sync::mpsc;
 
@@ -151,6 +155,9 @@ pub(crate) trait Session: Send {
 
     /// The clock that leases are measured with: the database's where several processes share it.
     fn clock_ms(&mut self) -> impl Future<Output = Result<UnixMs>> + Send;
+
+    /// The run of the server that this connection leads to.
+    fn server_run(&mut self) -> impl Future<Output = Result<ServerRun>> + Send;
 
     /// This process's clock, for records only; nothing is decided by it.
     fn now_ms(&self) -> UnixMs;

@@ -326,7 +326,8 @@ pub(crate) async fn marks<S: Session>(session: &mut S) -> Result<JournalMarks> {
         )])
         .await?;
     let row = only(&answers, 0)?;
-    Ok(JournalMarks { last: row.int(0)?, shipped: row.int(1)?, cut: row.int(2)? })
+    let run = session.server_run().await?;
+    Ok(JournalMarks { last: row.int(0)?, shipped: row.int(1)?, cut: row.int(2)?, run })
 }
 
 fn set_counter(name: &str, value: i64) -> Statement {

@@ -10,7 +10,7 @@ use crate::{
         session::{Row, Session, Statement, Value},
     },
     snapshot::TableRows,
-    types::UnixMs,
+    types::{NO_SERVER, ServerRun, UnixMs},
 };
 use rusqlite::{
     Connection, ErrorCode, OpenFlags, StatementStatus,
@@ -121,6 +121,10 @@ impl Session for SqliteSession {
 
     async fn clock_ms(&mut self) -> Result<UnixMs> {
         Ok(now_ms())
+    }
+
+    async fn server_run(&mut self) -> Result<ServerRun> {
+        Ok(NO_SERVER)
     }
 
     fn now_ms(&self) -> UnixMs {

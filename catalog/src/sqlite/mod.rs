@@ -27,6 +27,7 @@ use crate::{
         engine::{Consistency, Engine, Question},
         kept_buckets::KeptBuckets,
     },
+    types::{NO_SERVER, ServerRun},
 };
 pub use remains::{Remains, read_remains, set_aside};
 
@@ -92,8 +93,8 @@ impl Engine for SqliteCatalog {
         Some(self.readers.kept_buckets())
     }
 
-    async fn change(&self, change: Change) -> Result<Outcome> {
-        self.writer.change(change).await
+    async fn carry_out(&self, change: Change) -> Result<(Outcome, ServerRun)> {
+        Ok((self.writer.change(change).await?, NO_SERVER))
     }
 
     async fn read<T: Send + 'static>(

@@ -19,7 +19,7 @@ use crate::{
         session::{Row, Session, Statement},
     },
     snapshot::TableRows,
-    types::UnixMs,
+    types::{NO_SERVER, ServerRun, UnixMs},
 };
 use async_trait::async_trait;
 use std::{
@@ -53,6 +53,10 @@ pub trait Weather: Send + Sync + 'static {
     fn forgets_the_gate(&self) -> bool {
         false
     }
+    /// Whether nobody is told that the database went back: a deliberate bug.
+    fn hides_runs(&self) -> bool {
+        false
+    }
 }
 
 /// The database.
@@ -63,7 +67,7 @@ struct State {
     session: SqliteSession,
     idle: Vec<SqliteSession>,
     /// How often it was set back.
-    age: u64,
+    age: ServerRun,
 }
 
 impl SimulatedDatabase {
@@ -117,16 +121,17 @@ impl SimulatedDatabase {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: &mut Change, weather: &Arc<dyn Weather>) -> Result<Outcome> {
+    fn change(&self, change: &mut Change, weather: &Arc<dyn Weather>) -> Result<(Outcome, ServerRun)> {
         let mut state = self.state();
         state.session.command("BEGIN IMMEDIATE")?;
-        let mut session = Simulated { session: &mut state.session, weather: weather.clone() };
+        let run = if weather.hides_runs() { NO_SERVER } else { state.age };
+        let mut session = Simulated { session: &mut state.session, run, weather: weather.clone() };
         let outcome = finish(apply(&mut session, change));
         let ends = if matches!(outcome, Ok(Outcome::Unchanged) | Err(_)) { "ROLLBACK" } else { "COMMIT" };
         if !state.session.connection.is_autocommit() {
             state.session.command(ends)?;
         }
-        outcome
+        Ok((outcome?, run))
     }
 }
 
@@ -141,7 +146,7 @@ struct Forgotten;
 
 #[async_trait]
 impl Gate for Forgotten {
-    async fn pass(&self) -> Result<()> {
+    async fn pass(&self, _run: ServerRun) -> Result<()> {
         Ok(())
     }
 }
@@ -156,6 +161,7 @@ pub struct SimulatedCatalog {
 /// A connection whose clocks are the simulation's.
 pub(crate) struct Simulated<S> {
     session: S,
+    run: ServerRun,
     weather: Arc<dyn Weather>,
 }
 
@@ -169,6 +175,10 @@ impl<S: std::borrow::BorrowMut<SqliteSession> + Send> Session for Simulated<S> {
 
     async fn clock_ms(&mut self) -> Result<UnixMs> {
         Ok(self.weather.database_ms())
+    }
+
+    async fn server_run(&mut self) -> Result<ServerRun> {
+        Ok(self.run)
     }
 
     fn now_ms(&self) -> UnixMs {
@@ -191,10 +201,10 @@ impl Engine for SimulatedCatalog {
         self.weather.now_ms()
     }
 
-    async fn change(&self, mut change: Change) -> Result<Outcome> {
+    async fn carry_out(&self, mut change: Change) -> Result<(Outcome, ServerRun)> {
         self.weather.before(Call::Change).await?;
         let outcome = self.database.change(&mut change, &self.weather);
-        let is_changed = !matches!(outcome, Ok(Outcome::Unchanged) | Err(_));
+        let is_changed = !matches!(outcome, Ok((Outcome::Unchanged, _)) | Err(_));
         self.weather.after(Call::Change, is_changed).await?;
         outcome
     }
@@ -213,7 +223,8 @@ impl Engine for SimulatedCatalog {
             Some(session) => session,
             None => connection::open_reading(&place.path)?,
         };
-        let mut session = Simulated { session, weather: self.weather.clone() };
+        let run = if self.weather.hides_runs() { NO_SERVER } else { age };
+        let mut session = Simulated { session, run, weather: self.weather.clone() };
         let answer = match consistency {
             Consistency::Point | Consistency::Statement => question(&mut session).await,
             Consistency::Snapshot => {

@@ -28,6 +28,13 @@ pub struct Compartment(#[serde(with = "crate::encoding::hex_array")] pub [u8; 16
 /// Position in the catalog's total order of mutations (I12). Starts at 1.
 pub type Seq = i64;
 
+/// Which run of a database's server: from its start to its end, on one machine. In another run the
+/// database may have gone back, or be a standby that lacks the latest commits.
+pub type ServerRun = i64;
+
+/// The only run where one process owns the database.
+pub const NO_SERVER: ServerRun = 0;
+
 /// Milliseconds since 1970-01-01 UTC.
 pub type UnixMs = i64;
 

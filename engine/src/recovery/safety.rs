@@ -13,7 +13,7 @@ use crate::{
     metrics::Metrics,
     resources::{budget::MemoryBudget, clock::now_ms, pool::CodecPool},
 };
-use catalog::{Catalog, Seq};
+use catalog::{Catalog, Seq, ServerRun};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
@@ -39,12 +39,13 @@ pub(super) const SWEEP_FLOOR_SETTING: &str = "sweep_floor";
 /// How long it does so.
 pub(super) const SWEEP_FLOOR: Duration = Duration::from_secs(7 * 86_400);
 
-/// How many shipments have ended well, and up to where the last of them came. The second may go
-/// back: a catalog may.
+/// How many shipments have ended well, up to where the last of them came, and in which run of the
+/// database's server. The second may go back: a catalog may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shipment {
     pub(super) number: u64,
     pub(super) seq: Seq,
+    pub(super) run: ServerRun,
 }
 
 /// Where they are waited for. Whoever came first is woken first.
@@ -60,22 +61,23 @@ impl Rounds {
         *self.lock()
     }
 
-    /// Another one ended well, and came up to `seq`.
-    pub(super) fn end(&self, seq: Seq) {
+    /// Another one ended well, and came up to `seq` in a run of the database's server.
+    pub(super) fn end(&self, seq: Seq, run: ServerRun) {
         let mut last = self.lock();
-        *last = Shipment { number: last.number + 1, seq };
+        *last = Shipment { number: last.number + 1, seq, run };
         drop(last);
         self.ended.notify_waiters();
     }
 
     /// Waits for one of which something holds.
-    pub(super) async fn wait_for(&self, holds: impl Fn(Shipment) -> bool) {
+    pub(super) async fn wait_for(&self, holds: impl Fn(Shipment) -> bool) -> Shipment {
         loop {
             let mut ended = pin!(self.ended.notified());
             // One that ends between the look and the wait is not missed.
             ended.as_mut().enable();
-            if holds(self.last()) {
-                return;
+            let last = self.last();
+            if holds(last) {
+                return last;
             }
             ended.await;
         }

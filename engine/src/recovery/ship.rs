@@ -9,7 +9,7 @@ use super::{
     safety::{LINEAGE_SETTING, LineageSetting, Safety},
 };
 use crate::{deployment::keyring::random, error::EngineError, resources::clock::now_ms};
-use catalog::{CatalogError, Gate, JournalEntry, JournalMarks, Seq};
+use catalog::{CatalogError, Gate, JournalEntry, JournalMarks, Seq, ServerRun};
 use object_format::{BlobKind, DomainKey};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -69,16 +69,20 @@ impl Safety {
         // Nothing goes to a store that is not known to be this catalog's.
         self.check_not_refused()?;
         let outcome = self.ship().await;
-        if let Ok(report) = &outcome {
-            self.shipped.end(report.seq);
+        match outcome {
+            Ok((report, run)) => {
+                self.shipped.end(report.seq, run);
+                Ok(report)
+            }
+            Err(error) => {
+                self.metrics.journal_errors_total.inc();
+                Err(error)
+            }
         }
-        if outcome.is_err() {
-            self.metrics.journal_errors_total.inc();
-        }
-        outcome
     }
 
-    async fn ship(&self) -> Result<Shipped, EngineError> {
+    /// What was done, and the run of the database's server that says so.
+    async fn ship(&self) -> Result<(Shipped, ServerRun), EngineError> {
         let lineage = self.ensure_lineage().await?;
         let target = self.catalog.last_seq().await?;
         let mut report = Shipped::default();
@@ -90,7 +94,7 @@ impl Safety {
                 self.ensure_lineage().await?;
                 // Not waited for: a disk elsewhere that hangs holds up no shipment.
                 self.outside.raise(lineage, marks.shipped);
-                return Ok(report);
+                return Ok((report, marks.run));
             }
             self.may_delete().await?;
             let Some(entries) = self.next_entries(marks).await? else { continue };
@@ -204,15 +208,21 @@ impl Safety {
         EngineError::NotCurrent(why)
     }
 
-    /// Waits until everything that is committed now is in the backend.
+    /// Waits until everything that is committed now, in this run of the database's server, is in
+    /// the backend.
     ///
     /// # Errors
     /// [`CatalogError::Unknown`] when that takes too long: what was committed stays, and is shipped
-    /// later.
-    async fn wait_shipped(&self) -> Result<(), CatalogError> {
+    /// later. The same when it is another run by now: numbers say nothing across runs, since the
+    /// database may have gone back and given them again.
+    async fn wait_shipped(&self, run: ServerRun) -> Result<(), CatalogError> {
         let unknown =
             |why: String| CatalogError::Unknown(format!("committed, but not in the backend's journal: {why}"));
-        let seq = self.catalog.last_seq().await.map_err(|error| unknown(error.to_string()))?;
+        let went_back = || unknown("the database's server is another one, or was started again".into());
+        let marks = self.catalog.journal_marks().await.map_err(|error| unknown(error.to_string()))?;
+        if marks.run != run {
+            return Err(went_back());
+        }
         // Rounds of before say nothing: the catalog may have gone back since, and its numbers with
         // it.
         let before = self.shipped.last().number;
@@ -221,10 +231,12 @@ impl Safety {
             loop {
                 let ended = tokio::time::timeout(
                     REFUSAL_EVERY,
-                    self.shipped.wait_for(|round| round.number > before && round.seq >= seq),
+                    self.shipped
+                        .wait_for(|round| round.number > before && (round.run != run || round.seq >= marks.last)),
                 );
                 match (ended.await, self.refusal()) {
-                    (Ok(()), _) => return Ok(()),
+                    (Ok(round), _) if round.run == run => return Ok(()),
+                    (Ok(_), _) => return Err(went_back()),
                     (Err(_), Some(refusal)) => return Err(unknown(refusal.why)),
                     (Err(_), None) => {}
                 }
@@ -397,10 +409,10 @@ impl Gate for Door {
         safety.may_write().await.map_err(|error| CatalogError::Refused(error.to_string()))
     }
 
-    async fn pass(&self) -> Result<(), CatalogError> {
+    async fn pass(&self, run: ServerRun) -> Result<(), CatalogError> {
         let safety = self.0.upgrade().ok_or_else(|| CatalogError::Unknown("the engine has ended".into()))?;
         if safety.config.journal_interval.is_zero() {
-            safety.wait_shipped().await?;
+            safety.wait_shipped(run).await?;
         }
         // Between the admission and here a commit may have waited for long.
         let may = safety.may_write().await;

@@ -4,7 +4,7 @@
 use super::*;
 use crate::resources::clock::now_ms;
 use async_trait::async_trait;
-use catalog::{CatalogError, Gate};
+use catalog::{CatalogError, Gate, ServerRun};
 use futures::stream::BoxStream;
 use std::sync::{
     Mutex,
@@ -175,7 +175,7 @@ async fn a_part_that_is_committed_and_not_shipped_is_not_acknowledged() {
 
     #[async_trait]
     impl Gate for Shut {
-        async fn pass(&self) -> Result<(), CatalogError> {
+        async fn pass(&self, _run: ServerRun) -> Result<(), CatalogError> {
             match self.0.load(Ordering::Relaxed) {
                 true => Err(CatalogError::Unknown("not shipped".into())),
                 false => Ok(()),

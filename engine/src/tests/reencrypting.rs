@@ -4,7 +4,7 @@
 use super::*;
 use crate::{bucket::RowPlace, facts::Form};
 use async_trait::async_trait;
-use catalog::{BlobKey, Catalog, CatalogError, Gate, KeyDependents, RewriteCommit};
+use catalog::{BlobKey, Catalog, CatalogError, Gate, KeyDependents, RewriteCommit, ServerRun};
 use serde_json::{Value, json};
 use std::sync::{
     OnceLock,
@@ -326,7 +326,7 @@ impl Gate for Restless {
         Ok(())
     }
 
-    async fn pass(&self) -> Result<(), CatalogError> {
+    async fn pass(&self, _run: ServerRun) -> Result<(), CatalogError> {
         Ok(())
     }
 }

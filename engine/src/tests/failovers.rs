@@ -1,0 +1,97 @@
+//! A database that goes over to a copy of itself while a change waits for its acknowledgement.
+
+use super::*;
+use async_trait::async_trait;
+use catalog::{Call, SimulatedDatabase, UnixMs, Weather};
+use std::sync::Mutex;
+use tokio::sync::oneshot;
+
+/// A way to the database on which the answer to one change can be held up.
+#[derive(Default)]
+struct Network {
+    hides_runs: bool,
+    held: Mutex<Option<Hold>>,
+}
+
+/// Says that an answer is on its way, and when it may arrive.
+struct Hold {
+    left: oneshot::Sender<()>,
+    arrives: oneshot::Receiver<()>,
+}
+
+#[async_trait]
+impl Weather for Network {
+    async fn before(&self, _call: Call) -> catalog::Result<()> {
+        Ok(())
+    }
+
+    async fn after(&self, call: Call, is_changed: bool) -> catalog::Result<()> {
+        let held = if call == Call::Change && is_changed { self.held.lock().expect("no panic").take() } else { None };
+        if let Some(Hold { left, arrives }) = held {
+            left.send(()).expect("the test listens");
+            arrives.await.expect("the test goes on");
+        }
+        Ok(())
+    }
+
+    fn now_ms(&self) -> UnixMs {
+        crate::resources::clock::now_ms()
+    }
+
+    fn database_ms(&self) -> UnixMs {
+        self.now_ms()
+    }
+
+    fn hides_runs(&self) -> bool {
+        self.hides_runs
+    }
+}
+
+/// Puts something, loses the database before the answer arrives, and goes on with an older copy of
+/// it in which another change takes the same number. What the first writer is told, and whether the
+/// catalog has it.
+async fn put_during_a_failover(hides_runs: bool) -> (Result<PublishedVersion, EngineError>, bool) {
+    let dir = TempDir::new().expect("a temporary directory");
+    let metrics = Metrics::new();
+    let mut config = config(dir.path(), 512 << 20);
+    config.safety.journal_interval = Duration::ZERO;
+    config.schedule_jobs = false;
+    let network = Arc::new(Network { hides_runs, ..Network::default() });
+    make_private_dir(dir.path()).expect("a directory");
+    let database = SimulatedDatabase::open(dir.path().join("catalog.sqlite")).expect("a database");
+    let catalog = Arc::new(database.connect(network.clone()));
+    let stores = stores_over(dir.path(), &metrics, catalog).await.expect("stores open");
+    let engine = Engine::open(config, stores, metrics.clone()).await.expect("opens");
+    let copy = dir.path().join("standby.sqlite");
+    let deployment = Deployment { engine, metrics, dir };
+    let bucket = deployment.bucket("off").await;
+    deployment.put(&bucket, "before", &content(9000, 1)).await;
+    database.copy_to(&copy).expect("copied");
+
+    let staged = deployment.stage(&bucket, Destination::Object { key: "k".into() }, &content(9000, 2)).await;
+    let (left, committed) = oneshot::channel();
+    let (release, arrives) = oneshot::channel();
+    *network.held.lock().expect("no panic") = Some(Hold { left, arrives });
+    let failover = async {
+        committed.await.expect("it is committed");
+        database.go_on_from(copy).expect("the standby opens");
+        deployment.put(&bucket, "another", &content(9000, 3)).await;
+        release.send(()).expect("it waits");
+    };
+    let publisher = &deployment.engine.publisher;
+    let publishing = publisher.publish(&bucket, "k", staged, VersionFacts::default(), Precondition::None);
+    let (published, ()) = tokio::join!(publishing, failover);
+    let is_there = deployment.engine.read.head(&bucket, "k").await.expect("the catalog answers").is_some();
+    (published, is_there)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_the_database_lost_in_a_failover_is_not_acknowledged() {
+    let (told, is_there) = put_during_a_failover(false).await;
+    assert!(matches!(told, Err(EngineError::Unavailable(_))), "{told:?}");
+    assert!(!is_there);
+
+    // Where nobody is told of the failover, its number is taken for another change's.
+    let (told, is_there) = put_during_a_failover(true).await;
+    assert!(told.is_ok() && !is_there, "{told:?}");
+}
