@@ -92,10 +92,11 @@ bench-baseline: ## measure twice and make that the baseline (on a quiet machine;
 	cargo build --release --locked -p proxy --bin deltaweir --example fill_store
 	$(SPEEDBENCH) run --runs 2 --out docs/benchmark/baseline/speed.json
 
-bench-codec: ## ratio, speed and memory of the delta codec on real packages, xdelta3, zstd and bsdiff beside it
+bench-codec: ## ratio, speed and memory of the delta codec on real packages, xdelta3, zstd and bsdiff beside it; byte planes
 	@tests/setup.sh
 	cargo build --release --locked -p delta-codec --example bench_codec
 	PYTHONPATH=docs/benchmark/codec $(PY) -m codecbench
+	target/release/examples/bench_codec planes
 
 bench-compressed: ## two releases of wheels, jars, npm, Go and cargo packages in the store: bytes, speeds, memory (fetches them)
 	@tests/setup.sh

@@ -30,6 +30,7 @@ mod index;
 mod instruction;
 mod matcher;
 mod pieces;
+pub mod planes;
 mod prefetch;
 pub mod sketch;
 mod stream;

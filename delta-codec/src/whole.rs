@@ -16,9 +16,13 @@ thread_local! {
 /// The frame is an ordinary one that states its content size. The context it is made in stays with
 /// the thread.
 pub fn compress(plain: &[u8], level: i32, len_max: usize, out: &mut Vec<u8>) -> Option<usize> {
+    compress_with(plain, Settings::at_level(level), len_max, out)
+}
+
+/// As [`compress`] with other settings than a level's own.
+pub(crate) fn compress_with(plain: &[u8], settings: Settings, len_max: usize, out: &mut Vec<u8>) -> Option<usize> {
     COMPRESSOR.with_borrow_mut(|zstd| {
-        let frame =
-            zstd.compress(FrameKind::Ordinary, plain, &[], Settings::at_level(level), len_max.checked_sub(1)?)?;
+        let frame = zstd.compress(FrameKind::Ordinary, plain, &[], settings, len_max.checked_sub(1)?)?;
         out.extend_from_slice(frame);
         Some(frame.len())
     })

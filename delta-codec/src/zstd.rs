@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ::zstd::zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat, ResetDirective};
+use ::zstd::zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat, ParamSwitch, ResetDirective, Strategy};
 
 use crate::error::DecodeError;
 use crate::frame;
@@ -23,6 +23,8 @@ pub(crate) struct Settings {
     /// … and at most 2^this: level 1 spends more time on cache misses in a larger table than its
     /// matches are worth.
     table_log_max: u32,
+    /// No matches are looked for: the entropy coder alone.
+    literals_only: bool,
 }
 
 impl Settings {
@@ -33,9 +35,12 @@ impl Settings {
     /// small tables find it.
     pub(crate) const DIFFERENCES: Self = Self { table_logs: Some((15, 14)), ..Self::at_level(3).with_matches_from(5) };
 
+    /// For a plane of exponents: no two of them have to do with each other.
+    pub(crate) const LITERALS: Self = Self { literals_only: true, ..Self::at_level(1) };
+
     /// A level as it is.
     pub(crate) const fn at_level(level: i32) -> Self {
-        Self { level, min_match: None, table_logs: None, table_shift: 3, table_log_max: 24 }
+        Self { level, min_match: None, table_logs: None, table_shift: 3, table_log_max: 24, literals_only: false }
     }
 
     /// With matches as short as `min_match`: what is left of a target is short.
@@ -53,6 +58,8 @@ const WINDOW_LOG: std::ops::RangeInclusive<u32> = 10..=27;
 /// About the largest table (hash, chain) that the levels below 10 have by themselves: a prefix
 /// raises them, unless the settings have a smaller bound.
 const TABLE_LOG_MIN: u32 = 17;
+/// Most bytes of a block, and the largest step there is.
+const BLOCK_LEN_MAX: u32 = 128 << 10;
 
 /// Which of two shapes a frame has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +128,12 @@ fn compress_once<'p>(
     }
     if let Some(min_match) = settings.min_match {
         set(CParameter::MinMatch(min_match))?;
+    }
+    if settings.literals_only {
+        // The fastest strategy's step: from one block into the next.
+        set(CParameter::Strategy(Strategy::ZSTD_fast))?;
+        set(CParameter::TargetLength(BLOCK_LEN_MAX))?;
+        set(CParameter::LiteralCompressionMode(ParamSwitch::Enable))?;
     }
     if prefix.is_empty() {
         if let Some((hash_log, chain_log)) = settings.table_logs {

@@ -52,7 +52,7 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 SUITE_NONE, SUITE_AES_256_GCM = 0, 1
 KIND_DELTA, KIND_KEYSET, KIND_MAX = 1, 4, 5
 CHUNK, LAST_CHUNK, SEGMENT_PAGE, CHECK_PAGE, ROOT = range(5)
-RAW, ZSTD, DELTA, VIEW = range(4)
+RAW, ZSTD, DELTA, VIEW, PLANES = range(5)
 
 
 class FormatError(ValueError):
@@ -435,7 +435,7 @@ class Blob:
 
     def _read_segment(self, fields: Fields, number: int, stored_at: int) -> Segment:
         plain_len, stored_len, coding, ranges = (fields.number(width) for width in (4, 4, 1, 1))
-        require(coding in (RAW, ZSTD, DELTA, VIEW), "unknown coding")
+        require(coding <= PLANES, "unknown coding")
         fields.zero(2)
         digest = fields.take(16)
         require(ranges <= FOOTPRINT_RANGES_MAX, "more than 16 footprint ranges", TooLargeError)
@@ -488,6 +488,8 @@ class Blob:
                 decoded = stored
             elif segment.coding == ZSTD:
                 decoded = unzstd(stored, segment.plain_len)
+            elif segment.coding == PLANES:
+                decoded = from_planes(stored, segment.plain_len)
             elif segment.coding == VIEW:
                 decoded = decode_view(view, segment, stored)
             else:
@@ -556,6 +558,30 @@ def unzstd(frame: bytes, plain_len: int) -> bytes:
     require(decoder.eof and not decoder.unused_data, "a frame cut short, or bytes after it")
     require(len(plain) == plain_len, "a frame shorter than its segment")
     return bytes(plain)
+
+
+def from_planes(stored: bytes, plain_len: int) -> bytes:
+    """A segment of coding 4 (§6.3)."""
+    fields = Fields(stored)
+    width, rotated, head_len, zero = (fields.number(1) for _ in range(4))
+    require(width in (2, 4, 8) and rotated <= 1 and head_len < width and zero == 0, "a header of planes")
+    words, tail_len = divmod(plain_len - head_len, width)
+    require(words > 0, "planes without a word")
+    lengths = [fields.number(4) for _ in range(width)]
+    require(all(0 < length <= words for length in lengths), "a plane's stored length")
+    head = fields.take(head_len)
+    planes = [fields.take(length) for length in lengths]
+    tail = fields.take(tail_len)
+    fields.end()
+    planes = [plane if len(plane) == words else unzstd(plane, words) for plane in planes]
+    middle = bytearray(words * width)
+    for place, plane in enumerate(planes):
+        middle[place::width] = plane
+    if rotated:
+        top = width * 8 - 1
+        numbers = (int.from_bytes(middle[at : at + width], "little") for at in range(0, len(middle), width))
+        middle = bytearray(b"".join((word >> 1 | (word & 1) << top).to_bytes(width, "little") for word in numbers))
+    return head + bytes(middle) + tail
 
 
 @dataclass(frozen=True)
@@ -672,7 +698,7 @@ def describe(blob: Blob) -> dict[str, object]:
                 "plain_bytes": segment.plain_len,
                 "stored_offset": segment.stored_offset,
                 "stored_bytes": segment.stored_len,
-                "coding": ("raw", "zstd", "delta", "view")[segment.coding],
+                "coding": ("raw", "zstd", "delta", "view", "planes")[segment.coding],
                 "footprint": segment.footprint,
             }
             for segment in blob.segments

@@ -2,6 +2,7 @@
 //! encoders see.
 
 pub(crate) mod account;
+pub(crate) mod alone;
 pub(crate) mod base;
 pub(crate) mod choose;
 pub(crate) mod drift;

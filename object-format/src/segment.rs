@@ -33,6 +33,8 @@ pub enum Coding {
     /// Units of a deflate view (docs/format/deflate-view-v1.md §12) over the base view, within the
     /// segment's footprint.
     View = 3,
+    /// Byte planes of words (docs/format/blob-v1.md §6.3).
+    Planes = 4,
 }
 
 impl Coding {
@@ -43,6 +45,7 @@ impl Coding {
             Self::Zstd => "zstd",
             Self::Delta => "delta",
             Self::View => "view",
+            Self::Planes => "planes",
         }
     }
 
@@ -57,6 +60,7 @@ impl Coding {
             1 => Ok(Self::Zstd),
             2 => Ok(Self::Delta),
             3 => Ok(Self::View),
+            4 => Ok(Self::Planes),
             _ => Err(FormatError::Malformed("unknown coding")),
         }
     }

@@ -26,7 +26,7 @@ pub enum BlobState {
 pub struct FormBytes {
     /// Plain bytes stored raw.
     pub raw_plain: u64,
-    /// Plain bytes stored as zstd.
+    /// Plain bytes stored compressed alone: as zstd or as byte planes.
     pub zstd_plain: u64,
     /// Stored bytes of those.
     pub zstd_stored: u64,

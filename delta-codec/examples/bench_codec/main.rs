@@ -1,13 +1,15 @@
 //! Encodes one file against another with one codec, decodes it again, and prints what that took as
 //! one line of JSON.
 //!
-//! `bench_codec CODEC BASE TARGET REPEATS`; `bench_codec list` names the codecs. Times are CPU
+//! `bench_codec CODEC BASE TARGET REPEATS`; `bench_codec list` names the codecs; `bench_codec
+//! planes [FILE…]` takes numbers apart, made-up ones or those of files. Times are CPU
 //! seconds of this thread, files already in memory; the index of the base is built in every repeat
 //! and belongs to encoding. docs/benchmark/codec runs it beside other programs.
 
 mod gdelta;
 mod instructions;
 mod ours;
+mod planes;
 mod words;
 
 use std::error::Error;
@@ -139,10 +141,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["list"] => println!("{}", NAMES.join("\n")),
+        ["planes", files @ ..] => planes::report(files)?,
         [name, base, target, repeats] => {
             println!("{}", measure(name, Path::new(base), Path::new(target), repeats.parse::<usize>()?.max(1))?);
         }
-        _ => return Err("usage: bench_codec CODEC BASE TARGET REPEATS | bench_codec list".into()),
+        _ => {
+            return Err(
+                "usage: bench_codec CODEC BASE TARGET REPEATS | bench_codec list | bench_codec planes [FILE…]".into()
+            );
+        }
     }
     Ok(())
 }

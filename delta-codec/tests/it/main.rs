@@ -3,6 +3,7 @@
 
 mod hostile;
 mod paths;
+mod planes;
 mod round_trip;
 mod vectors;
 

@@ -301,7 +301,7 @@ impl Bases {
             return Ok(RegionOutcome::Busy);
         };
         let whole = rows.iter().filter(|row| row.form == BlobForm::Whole).map(|row| row.forms).sum();
-        Ok(RegionOutcome::Ready(Arc::new(Region::new(window, pins, plan::zstd_permille_of(&whole)))))
+        Ok(RegionOutcome::Ready(Arc::new(Region::new(window, pins, plan::alone_permille_of(&whole)))))
     }
 
     async fn add_pieces(

@@ -226,25 +226,32 @@ pub(crate) fn may_bear_another(sum: DeltasSum) -> bool {
 }
 
 /// The coding of one segment: a delta when it takes at most five eighths of what the segment takes
-/// alone (a delta costs its base's bytes to read, and cannot be a base itself), zstd when it saves
-/// a thirty-second, else raw.
-pub(crate) fn pick_coding(plain_len: usize, delta_len: Option<usize>, zstd_len: Option<usize>) -> Coding {
-    let zstd_len = zstd_len.filter(|len| *len <= plain_len - plain_len / 32);
-    let without_base = zstd_len.unwrap_or(plain_len);
+/// alone (a delta costs its base's bytes to read, and cannot be a base itself), what it is alone
+/// (zstd or planes) when that saves a thirty-second, else raw.
+pub(crate) fn pick_coding(plain_len: usize, delta_len: Option<usize>, alone: Option<(Coding, usize)>) -> Coding {
+    let alone = alone.filter(|(_, len)| *len <= plain_len - plain_len / 32);
+    let without_base = alone.map_or(plain_len, |(_, len)| len);
     match delta_len {
         Some(len) if len <= without_base / 8 * 5 => Coding::Delta,
-        _ if zstd_len.is_some() => Coding::Zstd,
-        _ => Coding::Raw,
+        _ => alone.map_or(Coding::Raw, |(coding, _)| coding),
     }
+}
+
+/// What planes must be shorter than to be stored, given what zstd made of a segment; `None` when it
+/// needs no second look: numbers do not shrink to half in zstd unless their planes shrink no
+/// further. A sixty-fourth of the segment is what reading the planes must save.
+pub(crate) fn planes_len_max(plain_len: usize, zstd_len: Option<usize>) -> Option<usize> {
+    let zstd_len = zstd_len.unwrap_or(plain_len);
+    (zstd_len > plain_len / 2).then(|| zstd_len - plain_len / 64)
 }
 
 /// The coding of one segment over a base whose streams are opened: a view when it takes at most
 /// nine tenths of what the segment takes alone (it costs its base's text to read), else as
 /// [`pick_coding`] without a base.
-pub(crate) fn pick_view(plain_len: usize, view_len: Option<usize>, zstd_len: Option<usize>) -> Coding {
-    let without_base = pick_coding(plain_len, None, zstd_len);
-    let alone = if without_base == Coding::Zstd { zstd_len.unwrap_or(plain_len) } else { plain_len };
-    if view_len.is_some_and(|len| len <= alone / 10 * 9) { Coding::View } else { without_base }
+pub(crate) fn pick_view(plain_len: usize, view_len: Option<usize>, alone: Option<(Coding, usize)>) -> Coding {
+    let without_base = pick_coding(plain_len, None, alone);
+    let len = alone.filter(|_| without_base != Coding::Raw).map_or(plain_len, |(_, len)| len);
+    if view_len.is_some_and(|view_len| view_len <= len / 10 * 9) { Coding::View } else { without_base }
 }
 
 /// True when content is worth having in a view of `after` payload bytes: a tenth less than it takes
@@ -289,22 +296,22 @@ pub(crate) struct StoredShare {
     pub(crate) stored: u64,
 }
 
-/// What zstd made of whole content, in thousandths of its length. `None` where little of it is
-/// zstd: what was stored raw may have been stored in a hurry.
-pub(crate) fn zstd_permille_of(whole: &FormBytes) -> Option<u32> {
+/// What zstd or planes made of whole content, in thousandths of its length. `None` where little of
+/// it is either: what was stored raw may have been stored in a hurry.
+pub(crate) fn alone_permille_of(whole: &FormBytes) -> Option<u32> {
     let enough = whole.zstd_plain > 0 && whole.zstd_plain >= whole.raw_plain;
     let permille = || u128::from(whole.zstd_stored) * 1000 / u128::from(whole.zstd_plain);
     enough.then(|| u32::try_from(permille()).unwrap_or(u32::MAX))
 }
 
-/// True when a delta is so short that zstd need not be tried beside it. `zstd_permille` is what
-/// zstd alone has made of the base or of a segment of the same content, in thousandths of its
-/// length; without it only a delta that hardly anything could beat settles the matter (text shrinks
-/// to a seventh alone).
-pub(crate) fn delta_settles_it(plain_len: usize, delta_len: usize, zstd_permille: Option<u32>) -> bool {
+/// True when a delta is so short that nothing else need be tried beside it. `alone_permille` is what
+/// the base or a segment of the same content takes without a base, in thousandths of its length;
+/// without it only a delta that hardly anything could beat settles the matter (text shrinks to a
+/// seventh alone).
+pub(crate) fn delta_settles_it(plain_len: usize, delta_len: usize, alone_permille: Option<u32>) -> bool {
     // Half of what zstd gave elsewhere leaves room for segments that shrink better than that one
     // did.
-    let bar = zstd_permille.map_or(0, |permille| plain_len / 1000 * permille as usize / 2);
+    let bar = alone_permille.map_or(0, |permille| plain_len / 1000 * permille as usize / 2);
     delta_len <= bar.max(plain_len / 100)
 }
 
@@ -365,12 +372,23 @@ mod tests {
 
     #[test]
     fn a_delta_must_take_at_most_five_eighths_of_what_the_segment_takes_alone() {
-        assert_eq!(pick_coding(1000, Some(310), Some(500)), Coding::Delta);
-        assert_eq!(pick_coding(1000, Some(320), Some(500)), Coding::Zstd);
+        let zstd = |len| Some((Coding::Zstd, len));
+        assert_eq!(pick_coding(1000, Some(310), zstd(500)), Coding::Delta);
+        assert_eq!(pick_coding(1000, Some(320), zstd(500)), Coding::Zstd);
+        assert_eq!(pick_coding(1000, Some(320), Some((Coding::Planes, 500))), Coding::Planes);
+        assert_eq!(pick_coding(1000, Some(310), Some((Coding::Planes, 500))), Coding::Delta);
         assert_eq!(pick_coding(1000, Some(625), None), Coding::Delta);
         assert_eq!(pick_coding(1000, Some(640), None), Coding::Raw);
-        assert_eq!(pick_coding(1000, None, Some(990)), Coding::Raw);
+        assert_eq!(pick_coding(1000, None, zstd(990)), Coding::Raw);
         assert_eq!(pick_coding(1, None, None), Coding::Raw);
+    }
+
+    #[test]
+    fn planes_are_tried_where_zstd_does_poorly_and_must_save_a_sixty_fourth_more() {
+        assert_eq!(planes_len_max(6400, None), Some(6300));
+        assert_eq!(planes_len_max(6400, Some(5000)), Some(4900));
+        assert_eq!(planes_len_max(6400, Some(3200)), None, "half is not poor");
+        assert_eq!(planes_len_max(0, None), None);
     }
 
     #[test]
@@ -384,7 +402,7 @@ mod tests {
     #[test]
     fn what_zstd_made_of_a_base_counts_where_most_of_it_is_zstd() {
         let of = |raw_plain, zstd_plain, zstd_stored| {
-            zstd_permille_of(&FormBytes { raw_plain, zstd_plain, zstd_stored, ..FormBytes::default() })
+            alone_permille_of(&FormBytes { raw_plain, zstd_plain, zstd_stored, ..FormBytes::default() })
         };
         assert_eq!(of(0, 0, 0), None);
         assert_eq!(of(1000, 999, 100), None);
@@ -430,9 +448,10 @@ mod tests {
     fn a_view_is_taken_when_it_is_smaller_by_a_tenth() {
         assert_eq!(pick_view(1000, Some(900), None), Coding::View);
         assert_eq!(pick_view(1000, Some(901), None), Coding::Raw);
-        assert_eq!(pick_view(1000, Some(450), Some(500)), Coding::View);
-        assert_eq!(pick_view(1000, Some(451), Some(500)), Coding::Zstd);
-        assert_eq!(pick_view(1000, None, Some(990)), Coding::Raw);
+        assert_eq!(pick_view(1000, Some(450), Some((Coding::Zstd, 500))), Coding::View);
+        assert_eq!(pick_view(1000, Some(451), Some((Coding::Zstd, 500))), Coding::Zstd);
+        assert_eq!(pick_view(1000, Some(451), Some((Coding::Planes, 500))), Coding::Planes);
+        assert_eq!(pick_view(1000, None, Some((Coding::Zstd, 990))), Coding::Raw);
         assert!(view_gains(1000, 1000, 620) && !view_gains(1000, 1000, 626) && !view_gains(600, 1000, 550));
     }
 

@@ -1,8 +1,8 @@
 //! A region's window, and the trial of a sample against one.
 
-use super::{plan, window::Window};
+use super::{alone::Alone, plan, window::Window};
 use crate::{blobs::pins::Pin, resources::pool::Scratch};
-use delta_codec::{Effort, EncodeJob, FootprintLimits, whole};
+use delta_codec::{Effort, EncodeJob, FootprintLimits};
 use std::sync::Arc;
 
 /// The window of one region.
@@ -11,14 +11,14 @@ pub(crate) struct Region {
     pub(crate) window: Arc<Window>,
     /// What keeps its blobs from being collected; outlives the window in the staged content.
     pub(crate) pins: Arc<Vec<Pin>>,
-    /// What zstd alone made of the base, in thousandths; `None` where that is not known.
-    pub(crate) zstd_permille: Option<u32>,
+    /// What the base took without a base itself, in thousandths; `None` where that is not known.
+    pub(crate) alone_permille: Option<u32>,
 }
 
 impl Region {
     /// A region's window, with what keeps its blobs from being collected.
-    pub(crate) fn new(window: Arc<Window>, pins: Vec<Pin>, zstd_permille: Option<u32>) -> Self {
-        Self { window, pins: Arc::new(pins), zstd_permille }
+    pub(crate) fn new(window: Arc<Window>, pins: Vec<Pin>, alone_permille: Option<u32>) -> Self {
+        Self { window, pins: Arc::new(pins), alone_permille }
     }
 }
 
@@ -35,14 +35,15 @@ pub(super) fn trial(scratch: &mut Scratch, segment: &[u8], window: &Window, effo
     } else {
         let piece_len = TRIAL_SAMPLE_LEN / TRIAL_PIECES;
         for piece in 0..TRIAL_PIECES {
-            let start = (segment.len() - piece_len) / (TRIAL_PIECES - 1) * piece;
+            // Pieces begin where words do.
+            let start = (segment.len() - piece_len) / (TRIAL_PIECES - 1) * piece / 8 * 8;
             sample.extend_from_slice(&segment[start..start + piece_len]);
         }
         &sample
     };
+    let alone = Alone::encode(sample, effort, &mut scratch.plain, None);
+    let alone = alone.map_or(sample.len(), |alone| alone.bytes.len());
     let mut bytes = Vec::new();
-    let alone = whole::compress(sample, plan::zstd_level(effort), sample.len(), &mut bytes).unwrap_or(sample.len());
-    bytes.clear();
     let job = EncodeJob {
         window: &window.plain,
         index: window.index(effort),

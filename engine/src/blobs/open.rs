@@ -373,7 +373,7 @@ impl Blobs {
         let footprint = async {
             match segment.coding {
                 Coding::Delta => self.footprint(manifest, segment, bases).await,
-                Coding::Raw | Coding::Zstd | Coding::View => Ok(Vec::new()),
+                Coding::Raw | Coding::Zstd | Coding::Planes | Coding::View => Ok(Vec::new()),
             }
         };
         let (stored, footprint) = future::try_join(stored, footprint).await?;
@@ -390,6 +390,8 @@ impl Blobs {
                     Coding::Raw if stored.len() == plain.len() => plain.copy_from_slice(&stored),
                     Coding::Raw | Coding::View => return Err(damaged("raw segment of another length")),
                     Coding::Zstd => delta_codec::whole::decompress(&stored, &mut plain)
+                        .map_err(|error| EngineError::Integrity(error.to_string()))?,
+                    Coding::Planes => delta_codec::planes::decompress(&stored, &mut plain)
                         .map_err(|error| EngineError::Integrity(error.to_string()))?,
                     Coding::Delta => {
                         let base: Vec<&[u8]> = footprint.iter().map(|(bytes, range)| &bytes[range.clone()]).collect();

@@ -568,7 +568,7 @@ impl Reader {
                 permit.shrink(bytes.len() as u64);
                 return Ok(held(bytes, Some(permit)));
             }
-            Coding::Zstd | Coding::Delta => {
+            Coding::Zstd | Coding::Planes | Coding::Delta => {
                 let rows = self.path.base_rows(&manifest).await?;
                 let bases = BaseReader::new(&rows, key.as_deref());
                 blobs.plain_segment(&manifest, &segment, &bases).await?

@@ -505,7 +505,7 @@ impl Run<'_> {
             let (plain, stored) = (u64::from(segment.plain_len), u64::from(segment.stored_len));
             match segment.coding {
                 Coding::Raw => forms.raw_plain += plain,
-                Coding::Zstd => {
+                Coding::Zstd | Coding::Planes => {
                     (forms.zstd_plain, forms.zstd_stored) = (forms.zstd_plain + plain, forms.zstd_stored + stored)
                 }
                 Coding::Delta | Coding::View => {

@@ -222,7 +222,9 @@ fn document_of(bytes: &[u8], id: object_format::BlobId, key: Option<&DomainKey>)
                 delta_codec::whole::decompress(stored, &mut document[at..])
                     .map_err(|error| EngineError::Integrity(error.to_string()))?;
             }
-            Coding::Delta | Coding::View => return Err(damaged("a delta in a document")),
+            Coding::Delta | Coding::View | Coding::Planes => {
+                return Err(damaged("a coding that documents do not have"));
+            }
         }
         if segment_digest(&document[at..]) != segment.digest {
             return Err(damaged("segment digest"));

@@ -1,14 +1,14 @@
-//! One segment, encoded: delta, zstd or raw, whichever is best; a delta only after it gave the
-//! original back (I6).
+//! One segment, encoded: delta, zstd, planes or raw, whichever is best; a delta or planes only
+//! after they gave the original back (I6).
 
 use crate::{
-    bases::{plan, region::Region},
+    bases::{alone::Alone, plan, region::Region},
     blobs::piece::BasePiece,
     config::Compression,
     metrics::Metrics,
     resources::pool::Scratch,
 };
-use delta_codec::{BaseRange, Effort, EncodeJob, Encoder, FootprintLimits, whole};
+use delta_codec::{BaseRange, Effort, EncodeJob, Encoder, FootprintLimits};
 use object_format::{Coding, ViewAddress, blob::segment_digest};
 use std::sync::{
     Arc,
@@ -25,9 +25,9 @@ const RANGES_KEPT_FOR_CROSSINGS: usize = 4;
 pub(crate) struct Trials {
     helped: AtomicBool,
     useless: AtomicU32,
-    /// The best zstd alone has made of a segment, in thousandths, plus one; 0 while it has not been
+    /// The least a segment has taken alone, in thousandths, plus one; 0 while it has not been
     /// tried.
-    zstd_permille: AtomicU32,
+    alone_permille: AtomicU32,
 }
 
 impl Trials {
@@ -36,15 +36,15 @@ impl Trials {
         self.helped.load(Ordering::Relaxed) || self.useless.load(Ordering::Relaxed) < plan::USELESS_TRIALS_MAX
     }
 
-    fn zstd_permille(&self) -> Option<u32> {
-        self.zstd_permille.load(Ordering::Relaxed).checked_sub(1)
+    fn alone_permille(&self) -> Option<u32> {
+        self.alone_permille.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    fn note_zstd(&self, plain_len: usize, zstd_len: Option<usize>) {
-        let permille = zstd_len.map_or(1000, |len| len.saturating_mul(1000) / plain_len.max(1));
+    fn note_alone(&self, plain_len: usize, alone_len: Option<usize>) {
+        let permille = alone_len.map_or(1000, |len| len.saturating_mul(1000) / plain_len.max(1));
         let shown = u32::try_from(permille).unwrap_or(u32::MAX - 1) + 1;
         let keep = |old: u32| Some(if old == 0 { shown } else { old.min(shown) });
-        let _ = self.zstd_permille.fetch_update(Ordering::Relaxed, Ordering::Relaxed, keep);
+        let _ = self.alone_permille.fetch_update(Ordering::Relaxed, Ordering::Relaxed, keep);
     }
 
     fn note(&self, helped: bool) {
@@ -115,39 +115,27 @@ pub(crate) fn encode_segment(
         // Its work memory is lent for as long as the blob takes; a thread keeps none of it.
         scratch.encoder = Encoder::new();
     }
-    let of_base = segment.region.as_ref().and_then(|region| region.zstd_permille);
-    let zstd_permille = segment.trials.zstd_permille().into_iter().chain(of_base).min();
+    let of_base = segment.region.as_ref().and_then(|region| region.alone_permille);
+    let alone_permille = segment.trials.alone_permille().into_iter().chain(of_base).min();
     if let Some((bytes, footprint)) = delta.as_ref()
-        && plan::delta_settles_it(plain.len(), bytes.len(), zstd_permille)
+        && plan::delta_settles_it(plain.len(), bytes.len(), alone_permille)
     {
         segment.trials.note(true);
         let footprint = footprint.clone();
         return done(Coding::Delta, delta.map(|(bytes, _)| bytes), footprint);
     }
-    let zstd = encode_zstd(plain, segment.effort, metrics);
-    segment.trials.note_zstd(plain.len(), zstd.as_ref().map(Vec::len));
-    let coding =
-        plan::pick_coding(plain.len(), delta.as_ref().map(|(bytes, _)| bytes.len()), zstd.as_ref().map(Vec::len));
+    let alone = Alone::encode(plain, segment.effort, &mut scratch.plain, Some(metrics));
+    let alone_len = alone.as_ref().map(|alone| (alone.coding, alone.bytes.len()));
+    segment.trials.note_alone(plain.len(), alone_len.map(|(_, len)| len));
+    let coding = plan::pick_coding(plain.len(), delta.as_ref().map(|(bytes, _)| bytes.len()), alone_len);
     if segment.region.is_some() {
         segment.trials.note(coding == Coding::Delta);
     }
-    match (coding, delta, zstd) {
+    match (coding, delta, alone) {
         (Coding::Delta, Some((bytes, footprint)), _) => done(Coding::Delta, Some(bytes), footprint),
-        (Coding::Zstd, _, Some(bytes)) => done(Coding::Zstd, Some(bytes), Vec::new()),
+        (Coding::Zstd | Coding::Planes, _, Some(alone)) => done(alone.coding, Some(alone.bytes), Vec::new()),
         _ => done(Coding::Raw, None, Vec::new()),
     }
-}
-
-/// The frame of a segment that shrinks alone.
-pub(crate) fn encode_zstd(plain: &[u8], effort: Effort, metrics: &Metrics) -> Option<Vec<u8>> {
-    if whole::looks_incompressible(plain) {
-        return None;
-    }
-    let started = Instant::now();
-    let mut bytes = Vec::new();
-    let len = whole::compress(plain, plan::zstd_level(effort), plain.len(), &mut bytes);
-    metrics.encode_seconds.with_label_values(&["zstd"]).observe(started.elapsed().as_secs_f64());
-    len.map(|_| bytes)
 }
 
 /// A delta that has been decoded and compared, with the base bytes it needs.

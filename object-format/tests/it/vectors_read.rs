@@ -69,6 +69,8 @@ impl File {
                     copy_delta(&base.collect::<Vec<_>>().concat(), stored, segment.plain_len as usize)?
                 }
                 Coding::View => view_content(stored, segment.plain_len)?,
+                Coding::Planes => from_planes(stored, segment.plain_len as usize)
+                    .ok_or(FormatError::Malformed("planes that are not as they must be"))?,
             };
             if segment_digest(&decoded) != segment.digest {
                 return Err(FormatError::Integrity("a segment's content"));
@@ -160,6 +162,38 @@ fn view_content(stored: &[u8], plain_len: u32) -> Result<Vec<u8>, FormatError> {
     let content = body("pair_new.vec");
     let is_it = stored == body("segment_next_release.vec") && plain_len as usize == content.len();
     is_it.then_some(content).ok_or(FormatError::Malformed("a deflate view that is no vector"))
+}
+
+/// Words put together byte by byte, so that this crate needs no codec.
+fn from_planes(stored: &[u8], plain_len: usize) -> Option<Vec<u8>> {
+    let (&[width, rotated, head_len, 0], rest) = stored.split_first_chunk()? else { return None };
+    let (width, head_len) = (usize::from(width), usize::from(head_len));
+    if ![2, 4, 8].contains(&width) || rotated > 1 || head_len >= width {
+        return None;
+    }
+    let words = plain_len.checked_sub(head_len)? / width;
+    let (table, rest) = rest.split_at_checked(4 * width)?;
+    let (head, mut rest) = rest.split_at_checked(head_len)?;
+    let mut planes = Vec::new();
+    for len in table.as_chunks().0.iter().map(|len| u32::from_le_bytes(*len) as usize) {
+        let (plane, after) = rest.split_at_checked(len)?;
+        rest = after;
+        planes.push(match len {
+            0 => return None,
+            _ if len == words => plane.to_vec(),
+            _ if len < words => unzstd(plane, words).ok()?,
+            _ => return None,
+        });
+    }
+    let mut plain = head.to_vec();
+    for word in 0..words {
+        let word = planes.iter().rev().fold(0_u64, |value, plane| value << 8 | u64::from(plane[word]));
+        let bits = 8 * width as u32;
+        let value = if rotated == 1 { word >> 1 | (word & 1) << (bits - 1) } else { word };
+        plain.extend_from_slice(&value.to_le_bytes()[..width]);
+    }
+    plain.extend_from_slice(rest);
+    (words > 0 && plain.len() == plain_len).then_some(plain)
 }
 
 /// One frame without dictionary, window at most 2^27, content exactly `plain_len`.

@@ -143,6 +143,7 @@ impl Coder {
         match head.coding {
             Coding::Raw => std::mem::swap(plain, bytes),
             Coding::Zstd => whole::decompress(bytes, plain).map_err(|error| DeltaFileError::Malformed(error.0))?,
+            Coding::Planes => return Err(DeltaFileError::Malformed("an unknown coding")),
             Coding::View => {
                 let footprint: Vec<_> =
                     head.footprint.iter().map(|run| run.offset..run.offset + u64::from(run.len)).collect();

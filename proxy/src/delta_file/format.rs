@@ -108,7 +108,9 @@ impl Head {
             .ok_or(DeltaFileError::Malformed("an unknown coding"))?;
         let fits = match coding {
             Coding::Raw => stored_len as usize == plain_len,
-            Coding::Zstd | Coding::Delta | Coding::View => (1..plain_len).contains(&(stored_len as usize)),
+            Coding::Zstd | Coding::Delta | Coding::View | Coding::Planes => {
+                (1..plain_len).contains(&(stored_len as usize))
+            }
         };
         if !fits {
             return Err(DeltaFileError::Malformed("a stored length its coding cannot have"));

@@ -97,7 +97,7 @@ pub fn info(path: &Path) -> Result<Info> {
                 totals.view_bytes += plain_len as u64;
                 totals.view_bytes_stored += u64::from(head.stored_len);
             }
-            Coding::Zstd | Coding::Raw => {
+            Coding::Zstd | Coding::Raw | Coding::Planes => {
                 *(if head.coding == Coding::Zstd { &mut segments.zstd } else { &mut segments.raw }) += 1;
                 totals.literal_bytes += plain_len as u64;
                 totals.literal_bytes_stored += u64::from(head.stored_len);

@@ -92,7 +92,7 @@ impl UnfinishedBlob {
         let stored_len = encoded.stored.as_ref().map_or(plain_len, |stored| stored.len() as u64);
         match encoded.coding {
             Coding::Raw => self.forms.raw_plain += plain_len,
-            Coding::Zstd => {
+            Coding::Zstd | Coding::Planes => {
                 self.forms.zstd_plain += plain_len;
                 self.forms.zstd_stored += stored_len;
             }

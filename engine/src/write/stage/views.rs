@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     bases::{
+        alone::Alone,
         choose::Choice,
         plan::{self, BaseOutcome},
     },
@@ -18,7 +19,7 @@ use crate::{
     read::object::OpenObject,
     resources::{pace::Pace, pool::Scratch},
     write::{
-        encode::{EncodedSegment, encode_zstd},
+        encode::EncodedSegment,
         views::{BaseView, BaseViews, Scanned, TextWindow},
     },
 };
@@ -196,11 +197,13 @@ impl<'a> ViewEncoder<'a> {
             }
         }
         let (metrics, compression_effort, bytes) = (self.encoder.metrics.clone(), self.effort, plain.clone());
-        let alone = self.encoder.pool.run(move |_| encode_zstd(&bytes, compression_effort, &metrics)).await?;
+        let encode =
+            move |scratch: &mut Scratch| Alone::encode(&bytes, compression_effort, &mut scratch.plain, Some(&metrics));
+        let alone = self.encoder.pool.run(encode).await?;
         Ok(Some(self.choose(plain, pieces.and_then(|pieces| self.view_of(pieces)), alone)))
     }
 
-    fn choose(&self, plain: &[u8], view: Option<StoredView>, alone: Option<Vec<u8>>) -> EncodedSegment {
+    fn choose(&self, plain: &[u8], view: Option<StoredView>, alone: Option<Alone>) -> EncodedSegment {
         let digest = segment_digest(plain);
         let plain_len = u32::try_from(plain.len()).unwrap_or(u32::MAX);
         let done = |coding, stored, view_footprint| EncodedSegment {
@@ -212,7 +215,8 @@ impl<'a> ViewEncoder<'a> {
             view_footprint,
         };
         let view_len = view.as_ref().map(|view| view.bytes.len());
-        match plan::pick_view(plain.len(), view_len, alone.as_ref().map(Vec::len)) {
+        let alone_len = alone.as_ref().map(|alone| (alone.coding, alone.bytes.len()));
+        match plan::pick_view(plain.len(), view_len, alone_len) {
             Coding::View => {
                 let Some(StoredView { bytes, footprint, counts, .. }) = view else {
                     return done(Coding::Raw, None, Vec::new());
@@ -228,7 +232,7 @@ impl<'a> ViewEncoder<'a> {
                 let address = |run: &Range<u64>| ViewAddress { offset: run.start, len: (run.end - run.start) as u32 };
                 done(Coding::View, Some(bytes), footprint.iter().map(address).collect())
             }
-            Coding::Zstd => done(Coding::Zstd, alone, Vec::new()),
+            coding @ (Coding::Zstd | Coding::Planes) => done(coding, alone.map(|alone| alone.bytes), Vec::new()),
             Coding::Raw | Coding::Delta => done(Coding::Raw, None, Vec::new()),
         }
     }

@@ -8,6 +8,7 @@ mod good;
 mod headers;
 mod keysets;
 pub(crate) mod kit;
+mod planes;
 mod roots;
 mod rows;
 mod tables;
@@ -63,6 +64,7 @@ pub(crate) fn all() -> Vec<Vector> {
         keysets::all(),
         rows::all(),
         views::all(),
+        planes::all(),
     ]
     .into_iter()
     .flatten()
