@@ -71,7 +71,7 @@ pub(crate) struct Streams<'a> {
     pub(crate) diagonals: Packed<'a>,
     pub(crate) differences: Differences<'a>,
     pub(crate) literals: Packed<'a>,
-    pub(crate) predictor: Option<PackedPredictor<'a>>,
+    pub(crate) predictor: Option<Box<PackedPredictor<'a>>>,
 }
 
 /// What sub runs add to the base: the difference between the two forms.
@@ -119,7 +119,7 @@ fn parse_streams<'a>(reader: &mut Reader<'a>, target_len: usize, form: u8) -> Re
         copy_lengths: stream::read(reader, instructions_max)?,
         diagonals: stream::read(reader, instructions_max)?,
         predictor: match form {
-            FORM_PREDICTED => Some(PackedPredictor::read(reader, target_len)?),
+            FORM_PREDICTED => Some(Box::new(PackedPredictor::read(reader, target_len)?)),
             _ => None,
         },
         differences: match form {
@@ -132,7 +132,7 @@ fn parse_streams<'a>(reader: &mut Reader<'a>, target_len: usize, form: u8) -> Re
         literals: stream::read(reader, target_len)?,
     };
     let instructions = [&streams.gap_lengths, &streams.copy_lengths, &streams.diagonals];
-    let predictor = streams.predictor.iter().flat_map(PackedPredictor::streams);
+    let predictor = streams.predictor.iter().flat_map(|packed| packed.streams());
     if instructions.into_iter().chain(streams.differences.streams()).chain(predictor).any(Packed::needs_context) {
         return Err(DecodeError("a context outside the literals"));
     }

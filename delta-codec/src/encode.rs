@@ -278,7 +278,9 @@ impl Streams {
 
     /// Learns how references moved. True when predicting them may pay.
     fn learn(&mut self, source: &Source<'_>) -> bool {
-        learn::learn(&mut self.predictor, source.target.len(), |visit| source.sub_runs(visit))
+        learn::learn(&mut self.predictor, seams(&source.footprint.ranges()), source.target.len(), |visit| {
+            source.sub_runs(visit)
+        })
     }
 
     /// Fills all streams in a form that has words. False when they are too long for it.
@@ -331,6 +333,19 @@ impl Streams {
         let base = source.base(placed.base_start(), len, &mut self.seam);
         self.words.push(mask, &source.target[placed.gap_start..][..len], base, placed.gap_len)
     }
+}
+
+/// Where ranges leave out bytes of the window: positions in the footprint, and how many bytes are
+/// missing from its first one up to there.
+fn seams(ranges: &[BaseRange]) -> Vec<(usize, usize)> {
+    let Some(first) = ranges.first() else { return Vec::new() };
+    let mut at = 0;
+    let seams = ranges.iter().map(|range| {
+        let left_out = (range.offset - first.offset) as usize - at;
+        at += range.len as usize;
+        (at - range.len as usize, left_out)
+    });
+    seams.skip(1).collect()
 }
 
 /// The number that stands in the diagonals (docs/format/delta-v1.md §4).

@@ -41,10 +41,12 @@ struct Vote {
 /// Learns from the sub runs that `each` visits. True when it pays.
 pub(crate) fn learn(
     predictor: &mut Predictor,
+    seams: Vec<(usize, usize)>,
     target_len: usize,
     mut each: impl FnMut(&mut dyn FnMut(Run<'_>)),
 ) -> bool {
     predictor.clear();
+    predictor.seams = seams;
     choose_kinds(predictor, target_len, &mut each);
     if predictor.kinds.iter().all(|&kind| kind == kind::PLAIN) {
         return false;
@@ -52,7 +54,7 @@ pub(crate) fn learn(
     let (mut near, mut far) = (Vec::new(), Vec::new());
     let mut scratch = Vec::new();
     each(&mut |run| {
-        let moved = (run.source as i32).wrapping_sub(run.at as i32);
+        let moved = (predictor.origin(run.source) as i32).wrapping_sub(run.at as i32);
         walk(predictor, &run, &mut scratch, |kind, field, value| {
             let change = value.wrapping_sub(field.value) as i32;
             let (votes, moved) = if kind == kind::CODE { (&mut near, moved) } else { (&mut far, 0) };

@@ -2,6 +2,7 @@
 //! branch or a pointer changes by how far its own place and the place it means have moved. A few
 //! numbers, the *knots*, say that for whole stretches of addresses.
 
+use crate::FOOTPRINT_LEN_MAX;
 use crate::error::DecodeError;
 use crate::stream::{self, Packed};
 use crate::varint::{self, Reader, unzigzag, zigzag};
@@ -11,6 +12,10 @@ use crate::zstd::{Compressor, Decompressor, Settings};
 pub(crate) const BLOCK_LEN: usize = 4096;
 /// A target of `len` bytes has at most `len /` this many knots in each table. Part of the format.
 pub(crate) const BYTES_PER_KNOT_MIN: usize = 64;
+/// Most seams of a footprint: places where bytes of the base were left out. Part of the format.
+const SEAMS_MAX: usize = 15;
+/// Most bytes that seams leave out together. Part of the format.
+const LEFT_OUT_MAX: usize = 1 << 27;
 /// Most bytes of a number about a knot.
 const NUMBER_LEN_MAX: usize = 5;
 /// How far a relative reference reaches, both ways. Part of the format.
@@ -47,6 +52,9 @@ pub(crate) struct Predictor {
     pub(crate) near: Vec<Knot>,
     /// For addresses, ascending.
     pub(crate) far: Vec<Knot>,
+    /// Where the footprint leaves out bytes of the base: positions in it, ascending, and how many
+    /// bytes are missing up to there.
+    pub(crate) seams: Vec<(usize, usize)>,
 }
 
 /// A reference that a kind of block may hold.
@@ -62,11 +70,12 @@ pub(crate) struct Field {
 /// The streams of a predictor, packed.
 #[derive(Debug)]
 pub(crate) struct PackedPredictor<'a> {
-    pub(crate) near: usize,
-    pub(crate) far: usize,
-    pub(crate) kinds: Packed<'a>,
-    pub(crate) starts: Packed<'a>,
-    pub(crate) shifts: Packed<'a>,
+    seams: Vec<(usize, usize)>,
+    near: usize,
+    far: usize,
+    kinds: Packed<'a>,
+    starts: Packed<'a>,
+    shifts: Packed<'a>,
 }
 
 impl Predictor {
@@ -74,12 +83,19 @@ impl Predictor {
         self.kinds.clear();
         self.near.clear();
         self.far.clear();
+        self.seams.clear();
+    }
+
+    /// Where a run that begins at `source` in the footprint begins in the base.
+    pub(crate) fn origin(&self, source: usize) -> usize {
+        let before = self.seams.partition_point(|(at, _)| *at <= source);
+        source + self.seams[..before].last().map_or(0, |(_, left_out)| *left_out)
     }
 
     /// Makes the base bytes of a sub run what they should be in the target. `source` and `at` are
     /// the run's places in footprint and target.
     pub(crate) fn apply(&self, run: &mut [u8], source: usize, at: usize) {
-        let moved = (source as i32).wrapping_sub(at as i32);
+        let moved = (self.origin(source) as i32).wrapping_sub(at as i32);
         self.walk(run, source, at, |run, kind, field| {
             let (knots, moved) = if kind == kind::CODE { (&self.near, moved) } else { (&self.far, 0) };
             let Some(shift) = shift_at(knots, field.address) else { return false };
@@ -99,12 +115,13 @@ impl Predictor {
         at: usize,
         mut visit: impl FnMut(&mut [u8], u8, Field) -> bool,
     ) {
+        let origin = self.origin(source);
         let mut next = 0;
         while next < run.len() {
             let block = (at + next) / BLOCK_LEN;
             let end = ((block + 1) * BLOCK_LEN - at).min(run.len());
             next = match self.kinds[block] {
-                kind::CODE => walk_code(run, next, end, source, &mut visit),
+                kind::CODE => walk_code(run, next, end, origin, &mut visit),
                 kind::POINTERS => walk_aligned::<8>(run, next, end, source, kind::POINTERS, &mut visit),
                 kind::OFFSETS => walk_aligned::<4>(run, next, end, source, kind::OFFSETS, &mut visit),
                 _ => end,
@@ -120,7 +137,7 @@ fn walk_code(
     run: &mut [u8],
     mut next: usize,
     end: usize,
-    source: usize,
+    origin: usize,
     visit: &mut impl FnMut(&mut [u8], u8, Field) -> bool,
 ) -> usize {
     while next < end {
@@ -143,7 +160,7 @@ fn walk_code(
         if !(-REACH..REACH).contains(&value) {
             continue;
         }
-        let address = ((source + at + 4) as u32).wrapping_add_signed(value).wrapping_add(REACH as u32);
+        let address = ((origin + at + 4) as u32).wrapping_add_signed(value).wrapping_add(REACH as u32);
         if visit(run, kind::CODE, Field { at, value: value as u32, address }) {
             next = at + 4;
         }
@@ -193,8 +210,15 @@ pub(crate) fn shift_at(knots: &[Knot], address: u32) -> Option<i32> {
 }
 
 impl Predictor {
-    /// Appends both numbers of knots and the three streams.
+    /// Appends the seams, both numbers of knots and the three streams.
     pub(crate) fn write(&self, settings: Settings, zstd: &mut Compressor, out: &mut Vec<u8>) {
+        varint::put(out, self.seams.len() as u32);
+        let mut last = (0, 0);
+        for &(at, left_out) in &self.seams {
+            varint::put(out, (at - last.0) as u32);
+            varint::put(out, (left_out - last.1) as u32);
+            last = (at, left_out);
+        }
         let (mut starts, mut shifts) = (Vec::new(), Vec::new());
         for knots in [&self.near, &self.far] {
             varint::put(out, knots.len() as u32);
@@ -218,9 +242,28 @@ impl Predictor {
     }
 }
 
+fn read_seams(reader: &mut Reader<'_>) -> Result<Vec<(usize, usize)>, DecodeError> {
+    let count = reader.number()? as usize;
+    if count > SEAMS_MAX {
+        return Err(DecodeError("more seams than a footprint has"));
+    }
+    let mut seams = Vec::with_capacity(count);
+    let (mut at, mut left_out) = (0usize, 0usize);
+    for _ in 0..count {
+        at += reader.number()? as usize;
+        left_out += reader.number()? as usize;
+        if at > FOOTPRINT_LEN_MAX || left_out > LEFT_OUT_MAX {
+            return Err(DecodeError("a seam outside of a footprint, or one that leaves out too much"));
+        }
+        seams.push((at, left_out));
+    }
+    Ok(seams)
+}
+
 impl<'a> PackedPredictor<'a> {
-    /// Reads both numbers of knots and the heads of the three streams.
+    /// Reads the seams, both numbers of knots and the heads of the three streams.
     pub(crate) fn read(reader: &mut Reader<'a>, target_len: usize) -> Result<Self, DecodeError> {
+        let seams = read_seams(reader)?;
         let (near, far) = (reader.number()? as usize, reader.number()? as usize);
         if near.max(far) > target_len / BYTES_PER_KNOT_MIN {
             return Err(DecodeError("more knots than the target has room for"));
@@ -228,6 +271,7 @@ impl<'a> PackedPredictor<'a> {
         let blocks = target_len.div_ceil(BLOCK_LEN);
         let numbers_max = (near + far) * NUMBER_LEN_MAX;
         let packed = Self {
+            seams,
             near,
             far,
             kinds: stream::read(reader, blocks)?,
@@ -252,6 +296,7 @@ impl<'a> PackedPredictor<'a> {
         buffer: &mut Vec<u8>,
     ) -> Result<(), DecodeError> {
         into.clear();
+        into.seams.extend_from_slice(&self.seams);
         let kinds = self.kinds.unpack(&[], zstd, buffer)?;
         if kinds.iter().any(|&kind| kind > kind::OFFSETS) {
             return Err(DecodeError("a block of unknown kind"));

@@ -27,6 +27,8 @@ WORD_LEN = 4
 BLOCK_LEN = 4096
 BYTES_PER_KNOT_MIN = 64
 REACH = 1 << 28
+SEAMS_MAX = 15
+LEFT_OUT_MAX = 1 << 27
 
 COPY, STREAMS, WORDS, PREDICTED = range(4)
 PLAIN, CODE, POINTERS, OFFSETS = range(4)
@@ -138,6 +140,7 @@ class SubWords:
 class Predictor:
     """What form 3 says about references (§5.1)."""
 
+    seams: list[tuple[int, int]]
     kinds: bytes
     near: list[tuple[int, int | None]]
     far: list[tuple[int, int | None]]
@@ -145,18 +148,19 @@ class Predictor:
     def predict(self, base: bytes, source: int, at: int) -> bytes:
         """The base bytes of a sub run with their references changed."""
         run = bytearray(base)
+        origin = source + sum(left_out for place, left_out in self.seams if place <= source)
         i = 0
         while i < len(run):
             kind = self.kinds[(at + i) // BLOCK_LEN]
             if kind == CODE:
-                i = self.code(run, i, source, at)
+                i = self.code(run, i, origin, at)
             elif kind in (POINTERS, OFFSETS):
                 i = self.address(run, i, source, 8 if kind == POINTERS else 4)
             else:
                 i += 1
         return bytes(run)
 
-    def code(self, run: bytearray, i: int, source: int, at: int) -> int:
+    def code(self, run: bytearray, i: int, origin: int, at: int) -> int:
         if run[i] in (0xE8, 0xE9) or run[i] & 0xC7 == 0x05:
             field = i + 1
         elif run[i] == 0x0F and i + 1 < len(run) and run[i + 1] & 0xF0 == 0x80:
@@ -166,10 +170,10 @@ class Predictor:
         value = int.from_bytes(run[field : field + 4], "little", signed=True)
         if field + 4 > len(run) or not -REACH <= value < REACH:
             return i + 1
-        shift = shift_of(self.near, source + field + 4 + value + REACH)
+        shift = shift_of(self.near, origin + field + 4 + value + REACH)
         if shift is None:
             return i + 1
-        run[field : field + 4] = ((value + shift + source - at) % (1 << 32)).to_bytes(4, "little")
+        run[field : field + 4] = ((value + shift + origin - at) % (1 << 32)).to_bytes(4, "little")
         return field + 4
 
     def address(self, run: bytearray, i: int, source: int, step: int) -> int:
@@ -189,6 +193,16 @@ def shift_of(knots: list[tuple[int, int | None]], address: int) -> int | None:
 
 def read_predictor(reader: Reader, target_len: int) -> Predictor:
     """Both tables and the kinds of the blocks (§5.1)."""
+    seams: list[tuple[int, int]] = []
+    place = 0
+    count = reader.number()
+    if count > SEAMS_MAX:
+        raise MalformedDeltaError("more seams than a footprint has")
+    for _ in range(count):
+        place += reader.number()
+        seams.append((place, reader.number()))
+    if place > FOOTPRINT_LEN_MAX or sum(left_out for _, left_out in seams) > LEFT_OUT_MAX:
+        raise MalformedDeltaError("a seam outside of a footprint, or one that leaves out too much")
     counts = reader.number(), reader.number()
     if max(counts) > target_len // BYTES_PER_KNOT_MIN:
         raise MalformedDeltaError("more knots than the target has room for")
@@ -201,7 +215,7 @@ def read_predictor(reader: Reader, target_len: int) -> Predictor:
     near, far = [read_knots(count, starts, shifts) for count in counts]
     if not (starts.at_end() and shifts.at_end()):
         raise MalformedDeltaError("more numbers than knots")
-    return Predictor(kinds, near, far)
+    return Predictor(seams, kinds, near, far)
 
 
 def read_knots(count: int, starts: Reader, shifts: Reader) -> list[tuple[int, int | None]]:

@@ -526,7 +526,7 @@ fn with_references(predictor: Vec<u8>) -> Vec<u8> {
 
 /// As many knots as 140 bytes have room for.
 fn references() -> References {
-    References { near: vec![(0, 3), (7, 0)], far: vec![(9, 4), (1, 1)], kinds: vec![1] }
+    References { near: vec![(0, 3), (7, 0)], far: vec![(9, 4), (1, 1)], kinds: vec![1], seams: Vec::new() }
 }
 
 fn predicted() -> Vec<Vector> {
@@ -539,8 +539,9 @@ fn predicted() -> Vec<Vector> {
         )
     };
     let whole = with_references(references().bytes());
+    let seams = |seams: &[(u32, u32)]| References { seams: seams.to_vec(), ..references() }.bytes();
     let knots = |near: &[(u32, u32)], far: &[(u32, u32)]| {
-        References { near: near.to_vec(), far: far.to_vec(), kinds: vec![1] }.bytes()
+        References { near: near.to_vec(), far: far.to_vec(), kinds: vec![1], seams: Vec::new() }.bytes()
     };
     vec![
         vector("predicted_cut", "form 3 without a number of copies", 140, vec![3]),
@@ -548,12 +549,16 @@ fn predicted() -> Vec<Vector> {
         vector("predicted_as_form_4", "a delta of form 3 that says it is form 4", 140, replaced(&whole, 0, &[4])),
         vector("predicted_with_tail", "form 3: a byte after the literals", 140, [whole.clone(), vec![0]].concat()),
         of("predicted_missing", "form 3 without what is predicted", Vec::new()),
+        of("seams_more_than_ranges", "sixteen seams", seams(&[(1, 1); 16])),
+        of("seam_past_footprints", "a seam one past the longest footprint", seams(&[(1 << 25, 0), (1, 0)])),
+        of("seams_leave_out_too_much", "2^27 + 1 bytes left out", seams(&[(1, 1 << 27), (1, 1)])),
+        of("seams_cut", "a seam without what it leaves out", vec![1, 1]),
         of("near_more_than_room", "three knots for 140 bytes", knots(&[(1, 1); 3], &[])),
         of("far_more_than_room", "three knots for 140 bytes", knots(&[], &[(1, 1); 3])),
         of(
             "near_billions",
             "2^32 - 1 knots",
-            [number(u32::MAX), number(0), stored(&[1]), stored(&[]), stored(&[])].concat(),
+            [number(0), number(u32::MAX), number(0), stored(&[1]), stored(&[]), stored(&[])].concat(),
         ),
         of("kinds_none", "no kinds", instead(Some(stored(&[])), None, None)),
         of("kinds_one_too_many", "two kinds for one block", instead(Some(stored(&[1, 1])), None, None)),

@@ -491,7 +491,8 @@ fn predicted() -> Vec<Vector> {
     let near = vec![(0, change(1000)), (200_000_000, 0), (50_000_000, change(-3000)), (150_000_000, 1)];
     let far =
         vec![(0x1000_0000, change(4096)), (0x4000_0000, 0), (0x2000_0000, change(-1)), (0x7000_0000, change(70_000))];
-    let of = |kinds: &[u8]| References { near: near.clone(), far: far.clone(), kinds: kinds.to_vec() };
+    let of =
+        |kinds: &[u8]| References { near: near.clone(), far: far.clone(), kinds: kinds.to_vec(), seams: Vec::new() };
     vec![
         predicted_run("predicted_code", "three blocks of code, four knots", 9000, &of(&[1, 1, 1])),
         predicted_run("predicted_pointers", "blocks of pointers between others", 9000, &of(&[0, 2, 2])),
@@ -516,14 +517,20 @@ fn predicted() -> Vec<Vector> {
                 near: vec![(0, u32::MAX), (1, u32::MAX - 1), (u32::MAX - 1, 5)],
                 far: vec![(0, change(i32::MAX)), (u32::MAX, change(i32::MAX))],
                 kinds: vec![1, 3],
+                seams: Vec::new(),
             },
         ),
-        predicted_short_runs(&of(&[1, 3])),
+        predicted_short_runs("predicted_short_runs", "runs that end within references", &of(&[1, 3])),
+        predicted_short_runs(
+            "predicted_seams",
+            "three seams, two at one place, and one past all runs",
+            &References { seams: vec![(40, 100_000_000), (0, 1 << 16), (3000, 5), (1 << 24, 1)], ..of(&[1, 3]) },
+        ),
     ]
 }
 
 /// Many runs that end within fields, begin within them, or are shorter than one.
-fn predicted_short_runs(references: &References) -> Vector {
+fn predicted_short_runs(name: &'static str, about: &'static str, references: &References) -> Vector {
     let base = CODE.bytes();
     let (mut copies, mut distances, mut target) = (Vec::new(), Vec::new(), Vec::new());
     for len in (1..31).cycle().take(200) {
@@ -535,5 +542,5 @@ fn predicted_short_runs(references: &References) -> Vector {
     }
     copies[0] = (1, 9, 0);
     let hand = Hand { predictor: Some(references.bytes()), ..Hand::of_words(&copies, &distances, &[]) };
-    vector("predicted_short_runs", "runs that end within references", CODE, hand.bytes(), target)
+    vector(name, about, CODE, hand.bytes(), target)
 }

@@ -74,6 +74,8 @@ impl Hand {
 /// What form 3 says about references: (step, code) of each knot of both tables, and the kinds.
 #[derive(Clone, Default)]
 pub(crate) struct References {
+    /// Footprint bytes since the seam before, base bytes left out.
+    pub(crate) seams: Vec<(u32, u32)>,
     pub(crate) near: Vec<(u32, u32)>,
     pub(crate) far: Vec<(u32, u32)>,
     pub(crate) kinds: Vec<u8>,
@@ -89,7 +91,10 @@ impl References {
 
     /// The same with streams that the caller has written.
     pub(crate) fn with_streams(&self, kinds: &[u8], starts: &[u8], shifts: &[u8]) -> Vec<u8> {
-        let counts = [number(self.near.len() as u32), number(self.far.len() as u32)].concat();
+        let seams = self.seams.iter().flat_map(|&(step, left_out)| [number(step), number(left_out)].concat());
+        let mut counts: Vec<u8> = number(self.seams.len() as u32).into_iter().chain(seams).collect();
+        counts.extend(number(self.near.len() as u32));
+        counts.extend(number(self.far.len() as u32));
         [&counts, kinds, starts, shifts].concat()
     }
 
@@ -97,6 +102,13 @@ impl References {
     /// word for word as it is written there.
     pub(crate) fn predict(&self, base: &[u8], q: usize, p: usize) -> Vec<u8> {
         let mut run = base.to_vec();
+        let (mut seam, mut o) = (0, q);
+        for &(step, left_out) in &self.seams {
+            seam += step as usize;
+            if seam <= q {
+                o += left_out as usize;
+            }
+        }
         let mut i = 0;
         while i < run.len() {
             let kind = self.kinds[(p + i) / 4096];
@@ -104,7 +116,7 @@ impl References {
                 0 => 1,
                 1 => match lead(&run[i..]) {
                     None => 1,
-                    Some(lead) => self.predict_code(&mut run, i + lead, q, p).map_or(1, |()| lead + 4),
+                    Some(lead) => self.predict_code(&mut run, i + lead, o, p).map_or(1, |()| lead + 4),
                 },
                 _ => {
                     let step = if kind == 2 { 8 } else { 4 };
@@ -125,14 +137,14 @@ impl References {
         run
     }
 
-    fn predict_code(&self, run: &mut [u8], at: usize, q: usize, p: usize) -> Option<()> {
+    fn predict_code(&self, run: &mut [u8], at: usize, o: usize, p: usize) -> Option<()> {
         let field = run.get_mut(at..)?.first_chunk_mut::<4>()?;
         let value = i64::from(i32::from_le_bytes(*field));
         if !(-(1 << 28)..1 << 28).contains(&value) {
             return None;
         }
-        let shift = shift_of(&self.near, (q + at + 4) as i64 + value + (1 << 28))?;
-        *field = ((value + shift + q as i64 - p as i64) as u32).to_le_bytes();
+        let shift = shift_of(&self.near, (o + at + 4) as i64 + value + (1 << 28))?;
+        *field = ((value + shift + o as i64 - p as i64) as u32).to_le_bytes();
         Some(())
     }
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::{EFFORTS, decode, encode, gather, noise, raw_layout};
+use super::{EFFORTS, FORM_PREDICTED, FORM_WORDS, decode, encode, gather, noise, program, raw_layout};
 use delta_codec::{BaseIndex, Decoder, Effort, EncodeJob, Encoder, FootprintLimits, SEGMENT_LEN_MAX, WindowUnit};
 
 /// One change to a string of bytes.
@@ -259,31 +259,6 @@ fn copied_runs_say_which_bytes_of_the_footprint_lie_beside_which_of_the_target()
     }
 }
 
-/// Code that calls functions all over itself, then a table of their addresses; `insert` bytes come
-/// in before one function in seven, and every reference still means the same function.
-fn program(functions: usize, insert: usize) -> Vec<u8> {
-    const LEN: usize = 12 * 21;
-    let place = |function: usize| function * LEN + function.div_ceil(7) * insert;
-    // None of them begins a reference.
-    let other: Vec<u8> = noise(functions * 12 * 16, 7).iter().map(|byte| 0x90 | byte & 0x3f).collect();
-    let mut other = other.chunks(16);
-    let mut bytes = Vec::new();
-    for function in 0..functions {
-        bytes.resize(place(function), 0x90);
-        for call in 0..12 {
-            bytes.extend_from_slice(other.next().expect("sixteen for each call"));
-            bytes.push(0xe8);
-            let (from, to) = (bytes.len() + 4, place((function * 7919 + call * 104_729) % functions));
-            bytes.extend_from_slice(&(to as i32 - from as i32).to_le_bytes());
-        }
-    }
-    bytes.resize((place(functions) + 4096).next_multiple_of(4096), 0);
-    for entry in 0..functions {
-        bytes.extend_from_slice(&(place(entry * 31 % functions) as u64 + 0x40_0000).to_le_bytes());
-    }
-    bytes
-}
-
 #[test]
 fn references_that_moved_with_their_code_are_predicted() {
     let (base, target) = (program(8000, 0), program(8000, 32));
@@ -294,8 +269,8 @@ fn references_that_moved_with_their_code_are_predicted() {
         (delta[0], delta.len())
     };
     let (form, words) = len_at(Effort::Balanced);
-    assert_eq!(form, 2);
+    assert_eq!(form, FORM_WORDS);
     let (form, predicted) = len_at(Effort::Max);
-    assert_eq!(form, 3);
+    assert_eq!(form, FORM_PREDICTED);
     assert!(predicted * 4 < words, "{predicted} of {words}");
 }
