@@ -5,9 +5,10 @@ use std::ops::Range;
 
 use crate::context::{self, Region};
 use crate::error::DecodeError;
-use crate::format::{FORM_COPY, FORM_STREAMS, FORM_WORDS, SAME_DIAGONAL_LITERAL, SAME_DIAGONAL_SUB};
+use crate::format::{FORM_COPY, FORM_PREDICTED, FORM_STREAMS, FORM_WORDS, SAME_DIAGONAL_LITERAL, SAME_DIAGONAL_SUB};
 use crate::instruction::{BYTES_PER_COPY_MIN, Gap, Instruction, place};
 use crate::pieces::Pieces;
+use crate::predict::{PackedPredictor, Predictor};
 use crate::stream::{self, Packed};
 use crate::varint::{Reader, unzigzag};
 use crate::words::{WORD_LEN, WordReader};
@@ -34,6 +35,7 @@ pub struct Decoder {
     diagonals: Vec<u8>,
     sub: Vec<u8>,
     words: Vec<u8>,
+    predictor: Predictor,
     literals: Vec<u8>,
     regions: Vec<Region>,
     context: Vec<u8>,
@@ -60,7 +62,7 @@ pub(crate) enum Parsed<'a> {
     Streams(Streams<'a>),
 }
 
-/// The body of forms 1 and 2.
+/// The body of forms 1, 2 and 3.
 #[derive(Debug)]
 pub(crate) struct Streams<'a> {
     pub(crate) copies: usize,
@@ -69,6 +71,7 @@ pub(crate) struct Streams<'a> {
     pub(crate) diagonals: Packed<'a>,
     pub(crate) differences: Differences<'a>,
     pub(crate) literals: Packed<'a>,
+    pub(crate) predictor: Option<Box<PackedPredictor<'a>>>,
 }
 
 /// What sub runs add to the base: the difference between the two forms.
@@ -96,7 +99,9 @@ pub(crate) fn parse(delta: &[u8], target_len: usize) -> Result<Parsed<'_>, Decod
     let mut reader = Reader::new(delta);
     let parsed = match reader.byte()? {
         FORM_COPY => Parsed::Copy { source: reader.number()? as usize },
-        form @ (FORM_STREAMS | FORM_WORDS) => Parsed::Streams(parse_streams(&mut reader, target_len, form)?),
+        form @ (FORM_STREAMS | FORM_WORDS | FORM_PREDICTED) => {
+            Parsed::Streams(parse_streams(&mut reader, target_len, form)?)
+        }
         _ => return Err(DecodeError("an unknown form")),
     };
     if reader.is_empty() { Ok(parsed) } else { Err(DecodeError("bytes after the end")) }
@@ -113,8 +118,12 @@ fn parse_streams<'a>(reader: &mut Reader<'a>, target_len: usize, form: u8) -> Re
         gap_lengths: stream::read(reader, instructions_max)?,
         copy_lengths: stream::read(reader, instructions_max)?,
         diagonals: stream::read(reader, instructions_max)?,
+        predictor: match form {
+            FORM_PREDICTED => Some(Box::new(PackedPredictor::read(reader, target_len)?)),
+            _ => None,
+        },
         differences: match form {
-            FORM_WORDS => Differences::Words {
+            FORM_WORDS | FORM_PREDICTED => Differences::Words {
                 distances: stream::read(reader, target_len)?,
                 words: stream::read(reader, target_len)?,
             },
@@ -123,7 +132,8 @@ fn parse_streams<'a>(reader: &mut Reader<'a>, target_len: usize, form: u8) -> Re
         literals: stream::read(reader, target_len)?,
     };
     let instructions = [&streams.gap_lengths, &streams.copy_lengths, &streams.diagonals];
-    if instructions.into_iter().chain(streams.differences.streams()).any(Packed::needs_context) {
+    let predictor = streams.predictor.iter().flat_map(|packed| packed.streams());
+    if instructions.into_iter().chain(streams.differences.streams()).chain(predictor).any(Packed::needs_context) {
         return Err(DecodeError("a context outside the literals"));
     }
     if let Differences::Words { distances, words } = &streams.differences {
@@ -214,6 +224,10 @@ impl Decoder {
                 footprint.parts(region.start..region.end).for_each(|part| self.context.extend_from_slice(part));
             }
         }
+        if let Some(packed) = &streams.predictor {
+            packed.unpack(&mut self.predictor, &mut self.zstd, &mut self.words)?;
+        }
+        let predictor = streams.predictor.as_ref().map(|_| &self.predictor);
         let literals = streams.literals.unpack(&self.context, &mut self.zstd, &mut self.literals)?;
         let sub = match &streams.differences {
             Differences::Sub(sub) => Sub::Bytes(sub.unpack(&[], &mut self.zstd, &mut self.sub)?),
@@ -222,7 +236,7 @@ impl Decoder {
                 words.unpack(&[], &mut self.zstd, &mut self.words)?,
             )),
         };
-        execute(&self.instructions, footprint, sub, literals, target)
+        execute(&self.instructions, footprint, predictor, sub, literals, target)
     }
 
     /// Unpacks the instruction streams and checks every instruction: afterwards all copies lie
@@ -318,6 +332,7 @@ impl Sub<'_> {
 fn execute(
     instructions: &[Instruction],
     footprint: &Pieces<'_>,
+    predictor: Option<&Predictor>,
     mut sub: Sub<'_>,
     literals: &[u8],
     target: &mut [u8],
@@ -338,7 +353,11 @@ fn execute(
             copy_parts(target, start, footprint, source..end);
         }
         if placed.gap == Gap::Sub {
-            sub.add(&mut target[placed.gap_start..placed.copy_start])?;
+            let run = &mut target[placed.gap_start..placed.copy_start];
+            if let Some(predictor) = predictor {
+                predictor.apply(run, source, placed.gap_start);
+            }
+            sub.add(run)?;
         }
         at = placed.copy_end();
     }

@@ -59,6 +59,8 @@ pub(crate) struct Tuning {
     pub(crate) context: bool,
     /// Whether the target is matched once more, densely, within the footprint.
     pub(crate) fine: bool,
+    /// Whether references are predicted where that pays.
+    pub(crate) predict: bool,
 }
 
 impl Effort {
@@ -74,6 +76,7 @@ impl Effort {
                 literals: Settings::LEVEL_1.with_matches_from(5),
                 context: false,
                 fine: false,
+                predict: false,
             },
             Effort::Balanced => Tuning {
                 word_len: WordLen::Sixteen,
@@ -85,6 +88,7 @@ impl Effort {
                 literals: Settings::LEVEL_1.with_matches_from(6),
                 context: true,
                 fine: false,
+                predict: false,
             },
             Effort::High => Tuning {
                 word_len: WordLen::Sixteen,
@@ -96,6 +100,7 @@ impl Effort {
                 literals: Settings::LEVEL_3,
                 context: true,
                 fine: false,
+                predict: false,
             },
             Effort::Max => Tuning {
                 word_len: WordLen::Sixteen,
@@ -107,6 +112,7 @@ impl Effort {
                 literals: Settings::LEVEL_19,
                 context: true,
                 fine: true,
+                predict: true,
             },
         }
     }

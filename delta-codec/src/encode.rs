@@ -5,10 +5,12 @@ use crate::compare::{self, EqualMask, Scan};
 use crate::context::{self, Region};
 use crate::effort::{Effort, Tuning};
 use crate::footprint::{BaseRange, Footprint, FootprintLimits, WindowUnit, layout_fits};
-use crate::format::{FORM_COPY, FORM_STREAMS, FORM_WORDS, SAME_DIAGONAL_LITERAL, SAME_DIAGONAL_SUB};
+use crate::format::{FORM_COPY, FORM_PREDICTED, FORM_STREAMS, FORM_WORDS, SAME_DIAGONAL_LITERAL, SAME_DIAGONAL_SUB};
 use crate::index::BaseIndex;
 use crate::instruction::{BYTES_PER_COPY_MIN, Gap, Instruction, Placed, join_sub_runs, place};
+use crate::learn::{self, Run};
 use crate::matcher;
+use crate::predict::Predictor;
 use crate::words::{WORD_LEN, Words};
 use crate::zstd::Compressor;
 use crate::{SEGMENT_LEN_MAX, fill, fine, stream, varint};
@@ -63,6 +65,9 @@ struct Streams {
     gap_lengths: Vec<u8>,
     copy_lengths: Vec<u8>,
     diagonals: Vec<u8>,
+    predictor: Predictor,
+    /// The base bytes of a sub run with their references predicted.
+    predicted: Vec<u8>,
     words: Words,
     sub: Vec<u8>,
     /// The context, and the literals right behind it: zstd is faster when they are one piece of
@@ -134,35 +139,37 @@ impl Encoder {
             varint::put(out, source);
             return;
         }
-        let Tuning { instructions, sub, words, literals, context, .. } = job.effort.tuning();
+        let tuning = job.effort.tuning();
         let source = Source {
             instructions: &self.instructions,
             footprint: &self.footprint,
             window: job.window,
             target: job.target,
         };
-        let streams = &mut self.streams;
-        streams.start_literals(&source, context);
-        compare::dispatch(Fill { streams, source, in_words: true });
-        let has_sub = streams.words.len() > 0;
-        let in_words = has_sub && streams.words.len() + streams.literals().len() <= job.target.len();
-        if has_sub && !in_words {
-            compare::dispatch(Fill { streams, source, in_words });
+        let (streams, zstd, copies) = (&mut self.streams, &mut self.zstd, self.instructions.len());
+        streams.start_literals(&source, tuning.context);
+        let start = out.len();
+        let predicted = tuning.predict && streams.learn(&source) && streams.fill_words(&source, FORM_PREDICTED);
+        if predicted {
+            streams.write(FORM_PREDICTED, copies, tuning, zstd, out);
         }
-        out.push(if in_words { FORM_WORDS } else { FORM_STREAMS });
-        varint::put(out, self.instructions.len() as u32);
-        let mut write =
-            |plain: &[u8], context: &[u8], settings| stream::write(plain, context, settings, &mut self.zstd, out);
-        write(&streams.gap_lengths, &[], instructions);
-        write(&streams.copy_lengths, &[], instructions);
-        write(&streams.diagonals, &[], instructions);
-        if in_words {
-            write(&streams.words.distances, &[], sub);
-            write(&streams.words.words, &[], words);
+        let predicted_len = out.len() - start;
+        let form = match streams.fill_words(&source, FORM_WORDS) {
+            true if streams.words.len() > 0 => FORM_WORDS,
+            true => FORM_STREAMS,
+            false => {
+                compare::dispatch(Fill { streams, source, form: FORM_STREAMS });
+                FORM_STREAMS
+            }
+        };
+        streams.write(form, copies, tuning, zstd, out);
+        if predicted && out.len() - start - predicted_len >= predicted_len {
+            out.truncate(start + predicted_len);
         } else {
-            write(&streams.sub, &[], sub);
+            out.drain(start..start + predicted_len);
         }
-        write(streams.literals(), streams.context(), literals);
+        // Last in every form, and the most expensive by far.
+        stream::write(streams.literals(), streams.context(), tuning.literals, zstd, out);
     }
 }
 
@@ -188,20 +195,30 @@ impl Source<'_> {
             }
         }
     }
+
+    /// Visits the sub runs.
+    fn sub_runs(&self, visit: &mut dyn FnMut(Run<'_>)) {
+        let mut seam = Vec::new();
+        for placed in place(self.instructions).filter(|placed| placed.gap == Gap::Sub) {
+            let Placed { gap_start: at, gap_len, .. } = placed;
+            let source = placed.base_start();
+            let base = &self.base(source, gap_len, &mut seam)[..gap_len];
+            visit(Run { source, at, base, target: &self.target[at..][..gap_len] });
+        }
+    }
 }
 
 /// Fills all streams.
 struct Fill<'a> {
     streams: &'a mut Streams,
     source: Source<'a>,
-    /// Whether sub runs become words. Otherwise they become sub bytes.
-    in_words: bool,
+    form: u8,
 }
 
 impl Scan for Fill<'_> {
     #[inline(always)]
     fn run<M: EqualMask>(self, mask: M) {
-        let Self { streams, source, in_words } = self;
+        let Self { streams, source, form } = self;
         let target = source.target;
         streams.clear();
         let (mut at, mut diagonal) = (0, 0);
@@ -211,7 +228,8 @@ impl Scan for Fill<'_> {
             match placed.gap {
                 Gap::None => {}
                 Gap::Literal => streams.literals.extend_from_slice(&target[placed.gap_start..placed.copy_start]),
-                Gap::Sub if in_words => more = streams.push_words(mask, &source, &placed),
+                Gap::Sub if form == FORM_WORDS => more = streams.push_words(mask, &source, &placed),
+                Gap::Sub if form == FORM_PREDICTED => streams.push_predicted(mask, &source, &placed),
                 Gap::Sub => streams.push_sub(&source, &placed),
             }
             // Positions are below 2^28 (target, window), so the difference of two diagonals fits.
@@ -258,10 +276,54 @@ impl Streams {
         self.literals.truncate(self.context_len);
     }
 
+    /// Learns how references moved. True when predicting them may pay.
+    fn learn(&mut self, source: &Source<'_>) -> bool {
+        learn::learn(&mut self.predictor, seams(&source.footprint.ranges()), source.target.len(), |visit| {
+            source.sub_runs(visit)
+        })
+    }
+
+    /// Fills all streams in a form that has words. False when they are too long for it.
+    fn fill_words(&mut self, source: &Source<'_>, form: u8) -> bool {
+        compare::dispatch(Fill { streams: self, source: *source, form });
+        self.words.len() + self.literals().len() <= source.target.len()
+    }
+
+    /// Appends all but the literals, in the form in which the streams have been filled.
+    fn write(&self, form: u8, copies: usize, tuning: Tuning, zstd: &mut Compressor, out: &mut Vec<u8>) {
+        let Tuning { instructions, sub, words, .. } = tuning;
+        out.push(form);
+        varint::put(out, copies as u32);
+        for plain in [&self.gap_lengths, &self.copy_lengths, &self.diagonals] {
+            stream::write(plain, &[], instructions, zstd, out);
+        }
+        if form == FORM_PREDICTED {
+            self.predictor.write(instructions, zstd, out);
+        }
+        if form == FORM_STREAMS {
+            stream::write(&self.sub, &[], sub, zstd, out);
+        } else {
+            stream::write(&self.words.distances, &[], sub, zstd, out);
+            stream::write(&self.words.words, &[], words, zstd, out);
+        }
+    }
+
     fn push_sub(&mut self, source: &Source<'_>, placed: &Placed) {
         let base = source.base(placed.base_start(), placed.gap_len, &mut self.seam);
         let gap = &source.target[placed.gap_start..placed.copy_start];
         self.sub.extend(gap.iter().zip(base).map(|(target, base)| target.wrapping_sub(*base)));
+    }
+
+    #[inline(always)]
+    fn push_predicted(&mut self, mask: impl EqualMask, source: &Source<'_>, placed: &Placed) {
+        let Placed { gap_start, gap_len, .. } = *placed;
+        let base = source.base(placed.base_start(), gap_len, &mut self.seam);
+        self.predicted.clear();
+        self.predicted.extend_from_slice(&base[..gap_len]);
+        self.predictor.apply(&mut self.predicted, placed.base_start(), gap_start);
+        // A last word that lies across the end of the run is a part of a word: the copy behind it
+        // is not predicted.
+        self.words.push(mask, &source.target[gap_start..][..gap_len], &self.predicted, gap_len);
     }
 
     /// Returns how many bytes of the copy behind it the sub run takes.
@@ -271,6 +333,19 @@ impl Streams {
         let base = source.base(placed.base_start(), len, &mut self.seam);
         self.words.push(mask, &source.target[placed.gap_start..][..len], base, placed.gap_len)
     }
+}
+
+/// Where ranges leave out bytes of the window: positions in the footprint, and how many bytes are
+/// missing from its first one up to there.
+fn seams(ranges: &[BaseRange]) -> Vec<(usize, usize)> {
+    let Some(first) = ranges.first() else { return Vec::new() };
+    let mut at = 0;
+    let seams = ranges.iter().map(|range| {
+        let left_out = (range.offset - first.offset) as usize - at;
+        at += range.len as usize;
+        (at - range.len as usize, left_out)
+    });
+    seams.skip(1).collect()
 }
 
 /// The number that stands in the diagonals (docs/format/delta-v1.md §4).

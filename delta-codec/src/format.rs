@@ -7,6 +7,9 @@ pub(crate) const FORM_STREAMS: u8 = 1;
 /// The form byte of a delta made of streams whose sub runs are distances and words. Part of the
 /// format.
 pub(crate) const FORM_WORDS: u8 = 2;
+/// The form byte of a delta as before whose sub runs count from predicted references. Part of the
+/// format.
+pub(crate) const FORM_PREDICTED: u8 = 3;
 
 /// In the diagonals: the same diagonal as before, and the gap is a sub run. Part of the format
 /// (docs/format/delta-v1.md §4).

@@ -10,7 +10,7 @@ use crate::stream::Packed;
 pub struct DeltaSummary {
     /// Copies from the footprint.
     pub copies: usize,
-    /// The three instruction streams together.
+    /// The three instruction streams together, and what references are predicted from.
     pub instruction_bytes_stored: usize,
     /// Differences to base bytes: a byte for each in the sub stream, or in distances and words what
     /// these need.
@@ -34,9 +34,10 @@ pub fn summarize(delta: &[u8], target_len: usize) -> Result<DeltaSummary, Decode
         Parsed::Copy { .. } => DeltaSummary { copies: 1, ..DeltaSummary::default() },
         Parsed::Streams(streams) => DeltaSummary {
             copies: streams.copies,
-            instruction_bytes_stored: [streams.gap_lengths, streams.copy_lengths, streams.diagonals]
-                .iter()
-                .map(|stream| stream.stored_len())
+            instruction_bytes_stored: [&streams.gap_lengths, &streams.copy_lengths, &streams.diagonals]
+                .into_iter()
+                .chain(streams.predictor.iter().flat_map(|packed| packed.streams()))
+                .map(Packed::stored_len)
                 .sum(),
             sub_bytes: streams.differences.streams().map(Packed::plain_len).sum(),
             sub_bytes_stored: streams.differences.streams().map(Packed::stored_len).sum(),

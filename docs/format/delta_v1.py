@@ -8,6 +8,7 @@ in tests/vectors/delta-v1/. Frames are decoded by the `zstandard` package.
 
 from __future__ import annotations
 
+import bisect
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +24,14 @@ BYTES_PER_COPY_MIN = 8
 CONTEXT_MARGIN = 32
 WORD_LEN = 4
 
-COPY, STREAMS, WORDS = range(3)
+BLOCK_LEN = 4096
+BYTES_PER_KNOT_MIN = 64
+REACH = 1 << 28
+SEAMS_MAX = 15
+LEFT_OUT_MAX = 1 << 27
+
+COPY, STREAMS, WORDS, PREDICTED = range(4)
+PLAIN, CODE, POINTERS, OFFSETS = range(4)
 STORED, REPEATED, ZSTD, ZSTD_OVER_CONTEXT = range(4)
 
 
@@ -126,6 +134,103 @@ class SubWords:
 
     def at_end(self) -> bool:
         return self.distances.at_end() and self.words.at_end()
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """What form 3 says about references (§5.1)."""
+
+    seams: list[tuple[int, int]]
+    kinds: bytes
+    near: list[tuple[int, int | None]]
+    far: list[tuple[int, int | None]]
+
+    def predict(self, base: bytes, source: int, at: int) -> bytes:
+        """The base bytes of a sub run with their references changed."""
+        run = bytearray(base)
+        origin = source + sum(left_out for place, left_out in self.seams if place <= source)
+        i = 0
+        while i < len(run):
+            kind = self.kinds[(at + i) // BLOCK_LEN]
+            if kind == CODE:
+                i = self.code(run, i, origin, at)
+            elif kind in (POINTERS, OFFSETS):
+                i = self.address(run, i, source, 8 if kind == POINTERS else 4)
+            else:
+                i += 1
+        return bytes(run)
+
+    def code(self, run: bytearray, i: int, origin: int, at: int) -> int:
+        if run[i] in (0xE8, 0xE9) or run[i] & 0xC7 == 0x05:
+            field = i + 1
+        elif run[i] == 0x0F and i + 1 < len(run) and run[i + 1] & 0xF0 == 0x80:
+            field = i + 2
+        else:
+            return i + 1
+        value = int.from_bytes(run[field : field + 4], "little", signed=True)
+        if field + 4 > len(run) or not -REACH <= value < REACH:
+            return i + 1
+        shift = shift_of(self.near, origin + field + 4 + value + REACH)
+        if shift is None:
+            return i + 1
+        run[field : field + 4] = ((value + shift + origin - at) % (1 << 32)).to_bytes(4, "little")
+        return field + 4
+
+    def address(self, run: bytearray, i: int, source: int, step: int) -> int:
+        if (source + i) % step:
+            return i + 1
+        if i + 4 <= len(run):
+            value = int.from_bytes(run[i : i + 4], "little")
+            run[i : i + 4] = ((value + (shift_of(self.far, value) or 0)) % (1 << 32)).to_bytes(4, "little")
+        return i + step
+
+
+def shift_of(knots: list[tuple[int, int | None]], address: int) -> int | None:
+    """What the last knot at or below an address says."""
+    behind = bisect.bisect_right(knots, address, key=lambda knot: knot[0])
+    return knots[behind - 1][1] if behind else None
+
+
+def read_predictor(reader: Reader, target_len: int) -> Predictor:
+    """Both tables and the kinds of the blocks (§5.1)."""
+    seams: list[tuple[int, int]] = []
+    place = 0
+    count = reader.number()
+    if count > SEAMS_MAX:
+        raise MalformedDeltaError("more seams than a footprint has")
+    for _ in range(count):
+        place += reader.number()
+        seams.append((place, reader.number()))
+    if place > FOOTPRINT_LEN_MAX or sum(left_out for _, left_out in seams) > LEFT_OUT_MAX:
+        raise MalformedDeltaError("a seam outside of a footprint, or one that leaves out too much")
+    counts = reader.number(), reader.number()
+    if max(counts) > target_len // BYTES_PER_KNOT_MIN:
+        raise MalformedDeltaError("more knots than the target has room for")
+    blocks = -(-target_len // BLOCK_LEN)
+    packed = read_stream(reader, blocks), *(read_stream(reader, 5 * sum(counts)) for _ in range(2))
+    kinds = packed[0].unpack()
+    if len(kinds) != blocks or max(kinds) > OFFSETS:
+        raise MalformedDeltaError("blocks without a kind, or with an unknown one")
+    starts, shifts = (Reader(stream.unpack()) for stream in packed[1:])
+    near, far = [read_knots(count, starts, shifts) for count in counts]
+    if not (starts.at_end() and shifts.at_end()):
+        raise MalformedDeltaError("more numbers than knots")
+    return Predictor(seams, kinds, near, far)
+
+
+def read_knots(count: int, starts: Reader, shifts: Reader) -> list[tuple[int, int | None]]:
+    """One table."""
+    knots: list[tuple[int, int | None]] = []
+    start = shift = 0
+    for number in range(count):
+        step, code = starts.number(), shifts.number()
+        start += step
+        if start >= 1 << 32 or (step == 0 and number > 0):
+            raise MalformedDeltaError("a knot that has no place of its own")
+        if code:
+            shift = (shift + unzigzag(code - 1)) % (1 << 32)
+        knots.append((start, shift if code else None))
+    return knots
 
 
 def read_stream(reader: Reader, plain_len_max: int, *, context_allowed: bool = False) -> Stream:
@@ -268,19 +373,20 @@ def decode(footprint: bytes, delta: bytes, target_len: int) -> bytes:
         if source + target_len > len(footprint):
             raise MalformedDeltaError("a copy outside of the footprint")
         return footprint[source : source + target_len]
-    if form not in (STREAMS, WORDS):
+    if form not in (STREAMS, WORDS, PREDICTED):
         raise MalformedDeltaError("an unknown form")
     return decode_streams(reader, form, footprint, target_len)
 
 
 def decode_streams(reader: Reader, form: int, footprint: bytes, target_len: int) -> bytes:
-    """The body of form 1 or 2."""
+    """The body of form 1, 2 or 3."""
     count = reader.number()
     if count > target_len // BYTES_PER_COPY_MIN:
         raise MalformedDeltaError("more copies than the target has room for")
     instructions = [read_stream(reader, 4 * count) for _ in range(3)]
+    predictor = read_predictor(reader, target_len) if form == PREDICTED else None
     room = target_len
-    if form == WORDS:
+    if form != STREAMS:
         distances = read_stream(reader, room)
         room -= distances.plain_len
         words = read_stream(reader, room)
@@ -295,7 +401,7 @@ def decode_streams(reader: Reader, form: int, footprint: bytes, target_len: int)
         raise MalformedDeltaError("bytes after the end")
 
     copies = read_copies(count, instructions, target_len, len(footprint))
-    sub = SubWords(*packed_sub) if form == WORDS else SubBytes(*packed_sub)
+    sub = SubWords(*packed_sub) if form != STREAMS else SubBytes(*packed_sub)
     context = b""
     if packed_literals.coding == ZSTD_OVER_CONTEXT:
         context = build_context(copies, target_len, footprint)
@@ -304,7 +410,9 @@ def decode_streams(reader: Reader, form: int, footprint: bytes, target_len: int)
     target = bytearray()
     for copy in copies:
         if copy.gap_is_sub:
-            target += sub.run(footprint[copy.source - copy.gap_len : copy.source])
+            start = copy.source - copy.gap_len
+            base = footprint[start : copy.source]
+            target += sub.run(predictor.predict(base, start, len(target)) if predictor else base)
         else:
             target += literals.take(copy.gap_len)
         target += footprint[copy.source : copy.source + copy.copy_len]

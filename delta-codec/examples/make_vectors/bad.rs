@@ -3,8 +3,8 @@
 use delta_codec::SEGMENT_LEN_MAX;
 
 use crate::kit::{
-    DIAGONALS, DISTANCES, GAPS, Hand, LITERALS, Outside, SUB, WORDS, change, coded, frame, framed, number, raw_frame,
-    stored,
+    DIAGONALS, DISTANCES, GAPS, Hand, LITERALS, Outside, References, SUB, WORDS, change, coded, frame, framed, number,
+    raw_frame, stored,
 };
 use crate::{Expect, Footprint, Vector};
 
@@ -41,7 +41,7 @@ fn with_literals(stream: Vec<u8>) -> Vec<u8> {
 }
 
 pub(crate) fn vectors() -> Vec<Vector> {
-    streams().into_iter().chain(words()).collect()
+    streams().into_iter().chain(words()).chain(predicted()).collect()
 }
 
 /// Forms 0 and 1.
@@ -64,7 +64,7 @@ fn streams() -> Vec<Vector> {
         },
         // 2. Forms and ends.
         vector("delta_empty", "nothing at all", 10, vec![]),
-        vector("form_unknown", "form 3", 10, vec![3, 0]),
+        vector("form_unknown", "form 4", 10, vec![4, 0]),
         vector("form_copy_cut", "form 0 without a source", 10, vec![0]),
         vector("form_copy_with_tail", "a byte after form 0", 10, vec![0, 0, 0]),
         vector("form_streams_cut", "form 1 without a number of copies", 10, vec![1]),
@@ -512,4 +512,81 @@ fn without_last(bytes: &[u8], count: usize) -> Vec<u8> {
 /// `bytes` with the one at `at` replaced.
 fn replaced(bytes: &[u8], at: usize, by: &[u8]) -> Vec<u8> {
     [&bytes[..at], by, &bytes[at + 1..]].concat()
+}
+
+/// A delta of form 3 that would decode to 140 bytes: copy 16, a sub run of 100, copy 20, literals 4.
+fn with_references(predictor: Vec<u8>) -> Vec<u8> {
+    Hand {
+        literals: b"tail".to_vec(),
+        predictor: Some(predictor),
+        ..Hand::of_words(&[(0, 16, change(40)), (100, 20, 0)], &[100], &[])
+    }
+    .bytes()
+}
+
+/// As many knots as 140 bytes have room for.
+fn references() -> References {
+    References { near: vec![(0, 3), (7, 0)], far: vec![(9, 4), (1, 1)], kinds: vec![1], seams: Vec::new() }
+}
+
+fn predicted() -> Vec<Vector> {
+    let of = |name, about, predictor: Vec<u8>| vector(name, about, 140, with_references(predictor));
+    let instead = |kinds: Option<Vec<u8>>, starts: Option<Vec<u8>>, shifts: Option<Vec<u8>>| {
+        references().with_streams(
+            &kinds.unwrap_or(stored(&[1])),
+            &starts.unwrap_or(stored(&[0, 7, 9, 1])),
+            &shifts.unwrap_or(stored(&[3, 0, 4, 1])),
+        )
+    };
+    let whole = with_references(references().bytes());
+    let seams = |seams: &[(u32, u32)]| References { seams: seams.to_vec(), ..references() }.bytes();
+    let knots = |near: &[(u32, u32)], far: &[(u32, u32)]| {
+        References { near: near.to_vec(), far: far.to_vec(), kinds: vec![1], seams: Vec::new() }.bytes()
+    };
+    vec![
+        vector("predicted_cut", "form 3 without a number of copies", 140, vec![3]),
+        vector("predicted_as_form_2", "a delta of form 3 that says it is form 2", 140, replaced(&whole, 0, &[2])),
+        vector("predicted_as_form_4", "a delta of form 3 that says it is form 4", 140, replaced(&whole, 0, &[4])),
+        vector("predicted_with_tail", "form 3: a byte after the literals", 140, [whole.clone(), vec![0]].concat()),
+        of("predicted_missing", "form 3 without what is predicted", Vec::new()),
+        of("seams_more_than_ranges", "sixteen seams", seams(&[(1, 1); 16])),
+        of("seam_past_footprints", "a seam one past the longest footprint", seams(&[(1 << 25, 0), (1, 0)])),
+        of("seams_leave_out_too_much", "2^27 + 1 bytes left out", seams(&[(1, 1 << 27), (1, 1)])),
+        of("seams_cut", "a seam without what it leaves out", vec![1, 1]),
+        of("near_more_than_room", "three knots for 140 bytes", knots(&[(1, 1); 3], &[])),
+        of("far_more_than_room", "three knots for 140 bytes", knots(&[], &[(1, 1); 3])),
+        of(
+            "near_billions",
+            "2^32 - 1 knots",
+            [number(0), number(u32::MAX), number(0), stored(&[1]), stored(&[]), stored(&[])].concat(),
+        ),
+        of("kinds_none", "no kinds", instead(Some(stored(&[])), None, None)),
+        of("kinds_one_too_many", "two kinds for one block", instead(Some(stored(&[1, 1])), None, None)),
+        of("kind_unknown", "kind 4", instead(Some(stored(&[4])), None, None)),
+        of("context_for_kinds", "coding 3 for the kinds", instead(Some(framed(1, 3, &raw_frame(0, &[1]))), None, None)),
+        of("context_for_starts", "coding 3", instead(None, Some(framed(4, 3, &raw_frame(0, &[0, 7, 9, 1]))), None)),
+        of("context_for_shifts", "coding 3", instead(None, None, Some(framed(4, 3, &raw_frame(0, &[3, 0, 4, 1]))))),
+        of(
+            "starts_two_at_one_place",
+            "a number 0 that is not its table's first",
+            instead(None, Some(stored(&[0, 7, 9, 0])), None),
+        ),
+        of("starts_past_the_end", "a start of 2^32", knots(&[(u32::MAX, 3), (1, 0)], &[])),
+        of("starts_one_too_few", "three numbers for four knots", instead(None, Some(stored(&[0, 7, 9])), None)),
+        of("starts_one_too_many", "five numbers for four knots", instead(None, Some(stored(&[0, 7, 9, 1, 1])), None)),
+        of(
+            "starts_not_minimal",
+            "a number of two bytes that needs one",
+            instead(None, Some(stored(&[0, 0x87, 0, 9, 1])), None),
+        ),
+        of("starts_too_long", "a stream longer than its knots allow", instead(None, Some(coded(21, 1, &[1])), None)),
+        of("shifts_one_too_few", "three codes for four knots", instead(None, None, Some(stored(&[3, 0, 4])))),
+        of("shifts_one_too_many", "five codes for four knots", instead(None, None, Some(stored(&[3, 0, 4, 1, 1])))),
+        of(
+            "shifts_too_large",
+            "a code of 2^32",
+            instead(None, None, Some(stored(&[3, 0, 4, 0x80, 0x80, 0x80, 0x80, 0x10]))),
+        ),
+        of("shifts_too_long", "a stream longer than its knots allow", instead(None, None, Some(coded(21, 1, &[1])))),
+    ]
 }

@@ -2,9 +2,12 @@
 
 use delta_codec::{BaseIndex, Effort, EncodeJob, Encoder, FootprintLimits, SEGMENT_LEN_MAX, WindowUnit};
 
-use crate::kit::{DISTANCES, GAPS, Hand, LITERALS, Outside, SUB, WORDS, change, coded, frame, framed, lcg, raw_frame};
+use crate::kit::{
+    DISTANCES, GAPS, Hand, LITERALS, Outside, References, SUB, WORDS, change, coded, frame, framed, lcg, raw_frame,
+};
 use crate::{Expect, Footprint, Vector};
 
+const CODE: Footprint = Footprint::Lcg(5, 20_000);
 const BASE: Footprint = Footprint::Lcg(1, 1000);
 
 fn vector(name: &'static str, about: &'static str, footprint: Footprint, delta: Vec<u8>, target: Vec<u8>) -> Vector {
@@ -12,7 +15,7 @@ fn vector(name: &'static str, about: &'static str, footprint: Footprint, delta: 
 }
 
 pub(crate) fn vectors() -> Vec<Vector> {
-    streams().into_iter().chain(words()).collect()
+    streams().into_iter().chain(words()).chain(predicted()).collect()
 }
 
 /// Forms 0 and 1.
@@ -469,4 +472,75 @@ fn by_the_library() -> Vector {
 fn longest_target() -> Vector {
     let delta = Hand::default().with(LITERALS, coded(SEGMENT_LEN_MAX, 1, &[0])).bytes();
     vector("longest_target", "4 MiB of zeros in nine bytes", Footprint::Empty, delta, vec![0; SEGMENT_LEN_MAX])
+}
+
+/// Copy 16, a sub run on a diagonal of 40, copy 20.
+fn predicted_run(name: &'static str, about: &'static str, len: usize, references: &References) -> Vector {
+    let base = CODE.bytes();
+    let hand = Hand {
+        predictor: Some(references.bytes()),
+        ..Hand::of_words(&[(0, 16, change(40)), (len as u32, 20, 0)], &[5, len as u32 - 9], &[7])
+    };
+    let mut run = references.predict(&base[56..56 + len], 56, 16);
+    run.splice(5..9, plus(&run[5..9], 7));
+    vector(name, about, CODE, hand.bytes(), [&base[40..56], &run, &base[56 + len..76 + len]].concat())
+}
+
+fn predicted() -> Vec<Vector> {
+    // Addresses of near lie around 2^28, as much on either side.
+    let near = vec![(0, change(1000)), (200_000_000, 0), (50_000_000, change(-3000)), (150_000_000, 1)];
+    let far =
+        vec![(0x1000_0000, change(4096)), (0x4000_0000, 0), (0x2000_0000, change(-1)), (0x7000_0000, change(70_000))];
+    let of =
+        |kinds: &[u8]| References { near: near.clone(), far: far.clone(), kinds: kinds.to_vec(), seams: Vec::new() };
+    vec![
+        predicted_run("predicted_code", "three blocks of code, four knots", 9000, &of(&[1, 1, 1])),
+        predicted_run("predicted_pointers", "blocks of pointers between others", 9000, &of(&[0, 2, 2])),
+        predicted_run("predicted_addresses", "each kind of block once", 13_000, &of(&[3, 1, 2, 0])),
+        predicted_run(
+            "predicted_nothing",
+            "all blocks plain, no knots",
+            9000,
+            &References { kinds: vec![0; 3], ..References::default() },
+        ),
+        predicted_run(
+            "predicted_without_knots",
+            "code and addresses without knots",
+            9000,
+            &References { kinds: vec![1, 3, 2], ..References::default() },
+        ),
+        predicted_run(
+            "predicted_wrapping",
+            "shifts that pass 2^31, and knots at both ends of the addresses",
+            5000,
+            &References {
+                near: vec![(0, u32::MAX), (1, u32::MAX - 1), (u32::MAX - 1, 5)],
+                far: vec![(0, change(i32::MAX)), (u32::MAX, change(i32::MAX))],
+                kinds: vec![1, 3],
+                seams: Vec::new(),
+            },
+        ),
+        predicted_short_runs("predicted_short_runs", "runs that end within references", &of(&[1, 3])),
+        predicted_short_runs(
+            "predicted_seams",
+            "three seams, two at one place, and one past all runs",
+            &References { seams: vec![(40, 100_000_000), (0, 1 << 16), (3000, 5), (1 << 24, 1)], ..of(&[1, 3]) },
+        ),
+    ]
+}
+
+/// Many runs that end within fields, begin within them, or are shorter than one.
+fn predicted_short_runs(name: &'static str, about: &'static str, references: &References) -> Vector {
+    let base = CODE.bytes();
+    let (mut copies, mut distances, mut target) = (Vec::new(), Vec::new(), Vec::new());
+    for len in (1..31).cycle().take(200) {
+        copies.push((len as u32, 9, if copies.is_empty() { change(0) } else { 0 }));
+        distances.push(len as u32);
+        let at = target.len();
+        target.extend(references.predict(&base[at..at + len], at, at));
+        target.extend_from_slice(&base[at + len..at + len + 9]);
+    }
+    copies[0] = (1, 9, 0);
+    let hand = Hand { predictor: Some(references.bytes()), ..Hand::of_words(&copies, &distances, &[]) };
+    vector(name, about, CODE, hand.bytes(), target)
 }

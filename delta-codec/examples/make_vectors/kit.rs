@@ -2,7 +2,7 @@
 
 use zstd::zstd_safe::{CCtx, CParameter, FrameFormat};
 
-/// A delta of form 1, or of form 2 when there are `words`, as its author wants it. Streams are
+/// A delta of form 1, of form 2 when there are `words`, or of form 3 when there is a `predictor`, as its author wants it. Streams are
 /// stored unless `instead` says otherwise.
 #[derive(Clone, Default)]
 pub(crate) struct Hand {
@@ -12,6 +12,8 @@ pub(crate) struct Hand {
     /// Form 2: distances and differences, in place of `sub`.
     pub(crate) words: Option<(Vec<u32>, Vec<i32>)>,
     pub(crate) literals: Vec<u8>,
+    /// Form 3: all that stands between diagonals and distances.
+    pub(crate) predictor: Option<Vec<u8>>,
     /// Instead of the true number.
     pub(crate) claimed_copies: Option<u32>,
     /// Whole streams, head included, instead of the stored ones: gaps, copy lengths, diagonals, sub
@@ -26,7 +28,12 @@ impl Hand {
     }
 
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        let mut out = vec![if self.words.is_some() { 2 } else { 1 }];
+        let form = match (&self.words, &self.predictor) {
+            (_, Some(_)) => 3,
+            (Some(_), None) => 2,
+            (None, None) => 1,
+        };
+        let mut out = vec![form];
         out.extend(number(self.claimed_copies.unwrap_or(self.copies.len() as u32)));
         let column = |pick: fn(&(u32, u32, u32)) -> u32| {
             self.copies.iter().flat_map(|copy| number(pick(copy))).collect::<Vec<u8>>()
@@ -46,7 +53,10 @@ impl Hand {
             words,
             Some(self.literals.clone()),
         ];
-        for (content, instead) in contents.iter().zip(&self.instead) {
+        for (stream, (content, instead)) in contents.iter().zip(&self.instead).enumerate() {
+            if stream == SUB {
+                out.extend(self.predictor.iter().flatten());
+            }
             if let Some(content) = content {
                 out.extend(instead.clone().unwrap_or_else(|| stored(content)));
             }
@@ -59,6 +69,110 @@ impl Hand {
         self.instead[stream] = Some(bytes);
         self
     }
+}
+
+/// What form 3 says about references: (step, code) of each knot of both tables, and the kinds.
+#[derive(Clone, Default)]
+pub(crate) struct References {
+    /// Footprint bytes since the seam before, base bytes left out.
+    pub(crate) seams: Vec<(u32, u32)>,
+    pub(crate) near: Vec<(u32, u32)>,
+    pub(crate) far: Vec<(u32, u32)>,
+    pub(crate) kinds: Vec<u8>,
+}
+
+impl References {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let column = |pick: fn(&(u32, u32)) -> u32| {
+            self.near.iter().chain(&self.far).flat_map(|knot| number(pick(knot))).collect::<Vec<u8>>()
+        };
+        self.with_streams(&stored(&self.kinds), &stored(&column(|knot| knot.0)), &stored(&column(|knot| knot.1)))
+    }
+
+    /// The same with streams that the caller has written.
+    pub(crate) fn with_streams(&self, kinds: &[u8], starts: &[u8], shifts: &[u8]) -> Vec<u8> {
+        let seams = self.seams.iter().flat_map(|&(step, left_out)| [number(step), number(left_out)].concat());
+        let mut counts: Vec<u8> = number(self.seams.len() as u32).into_iter().chain(seams).collect();
+        counts.extend(number(self.near.len() as u32));
+        counts.extend(number(self.far.len() as u32));
+        [&counts, kinds, starts, shifts].concat()
+    }
+
+    /// The base bytes of a run at `q` in the footprint and `p` in the target as §5.1 predicts them,
+    /// word for word as it is written there.
+    pub(crate) fn predict(&self, base: &[u8], q: usize, p: usize) -> Vec<u8> {
+        let mut run = base.to_vec();
+        let (mut seam, mut o) = (0, q);
+        for &(step, left_out) in &self.seams {
+            seam += step as usize;
+            if seam <= q {
+                o += left_out as usize;
+            }
+        }
+        let mut i = 0;
+        while i < run.len() {
+            let kind = self.kinds[(p + i) / 4096];
+            let step = match kind {
+                0 => 1,
+                1 => match lead(&run[i..]) {
+                    None => 1,
+                    Some(lead) => self.predict_code(&mut run, i + lead, o, p).map_or(1, |()| lead + 4),
+                },
+                _ => {
+                    let step = if kind == 2 { 8 } else { 4 };
+                    if (q + i).is_multiple_of(step) {
+                        if let Some(field) = run[i..].first_chunk_mut::<4>() {
+                            let value = u32::from_le_bytes(*field);
+                            let shift = shift_of(&self.far, i64::from(value)).unwrap_or(0);
+                            *field = value.wrapping_add(shift as u32).to_le_bytes();
+                        }
+                        step
+                    } else {
+                        1
+                    }
+                }
+            };
+            i += step;
+        }
+        run
+    }
+
+    fn predict_code(&self, run: &mut [u8], at: usize, o: usize, p: usize) -> Option<()> {
+        let field = run.get_mut(at..)?.first_chunk_mut::<4>()?;
+        let value = i64::from(i32::from_le_bytes(*field));
+        if !(-(1 << 28)..1 << 28).contains(&value) {
+            return None;
+        }
+        let shift = shift_of(&self.near, (o + at + 4) as i64 + value + (1 << 28))?;
+        *field = ((value + shift + o as i64 - p as i64) as u32).to_le_bytes();
+        Some(())
+    }
+}
+
+/// How many bytes before a field stand at the front.
+fn lead(rest: &[u8]) -> Option<usize> {
+    match *rest {
+        [0xe8 | 0xe9, ..] => Some(1),
+        [first, ..] if [0x05, 0x0d, 0x15, 0x1d, 0x25, 0x2d, 0x35, 0x3d].contains(&first) => Some(1),
+        [0x0f, 0x80..=0x8f, ..] => Some(2),
+        _ => None,
+    }
+}
+
+fn shift_of(knots: &[(u32, u32)], address: i64) -> Option<i64> {
+    let (mut start, mut shift, mut found) = (0, 0i64, None);
+    for &(step, code) in knots {
+        start += i64::from(step);
+        if code > 0 {
+            let change = i64::from(code - 1);
+            shift += if change % 2 == 0 { change / 2 } else { -(change + 1) / 2 };
+        }
+        if start > address {
+            break;
+        }
+        found = (code > 0).then_some(shift);
+    }
+    found
 }
 
 pub(crate) const GAPS: usize = 0;

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::{FORM_STREAMS, FORM_WORDS, decode, encode, gather, noise, raw_layout};
+use super::{FORM_PREDICTED, FORM_STREAMS, FORM_WORDS, decode, encode, gather, noise, program, raw_layout};
 use delta_codec::{Effort, FOOTPRINT_LEN_MAX, FootprintLimits, SEGMENT_LEN_MAX, summarize, whole};
 
 const FORMS: [u8; 2] = [FORM_STREAMS, FORM_WORDS];
@@ -31,6 +31,14 @@ fn rich_delta(form: u8) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     (gather(&window, &encoded.footprint), delta, target)
 }
 
+/// A delta of form 3, as above.
+fn predicted_delta() -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+    let (window, target) = (program(150, 0), program(150, 32));
+    let (encoded, delta) = encode(&window, &raw_layout(window.len()), &target, Effort::Max, FootprintLimits::default());
+    assert_eq!(delta[0], FORM_PREDICTED);
+    (gather(&window, &encoded.footprint), delta, target)
+}
+
 #[test]
 fn the_rich_deltas_are_rich() {
     for (form, copies_min) in FORMS.into_iter().zip([10, 20]) {
@@ -47,7 +55,7 @@ fn the_rich_deltas_are_rich() {
 
 #[test]
 fn every_truncation_is_an_error() {
-    for (footprint, delta, target) in FORMS.map(rich_delta) {
+    for (footprint, delta, target) in FORMS.map(rich_delta).into_iter().chain([predicted_delta()]) {
         for len in 0..delta.len() {
             assert!(decode(&footprint, &delta[..len], target.len()).is_err(), "{len} of {}", delta.len());
         }
@@ -84,7 +92,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn changed_deltas_never_panic(changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..6), cut in any::<Index>(), shift in 0usize..3, form in 0usize..2) {
+    fn changed_deltas_never_panic(changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..6), cut in any::<Index>(), shift in 0usize..3, form in 0usize..3) {
         let (footprint, mut delta, target) = RICH.with(|rich| rich[form].clone());
         for (at, byte) in changes {
             let at = at.index(delta.len());
@@ -97,7 +105,7 @@ proptest! {
     }
 
     #[test]
-    fn changed_heads_never_panic(changes in prop::collection::vec((0usize..24, any::<u8>()), 1..4), len in 1usize..30_000, form in 0usize..2) {
+    fn changed_heads_never_panic(changes in prop::collection::vec((0usize..24, any::<u8>()), 1..4), len in 1usize..30_000, form in 0usize..3) {
         let (footprint, mut delta, _) = RICH.with(|rich| rich[form].clone());
         for (at, byte) in changes {
             delta[at] = byte;
@@ -106,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn made_up_deltas_never_panic(form in 0u8..4, bytes in prop::collection::vec(prop_oneof![0u8..40, any::<u8>()], 0..60), footprint_len in 0usize..300, len in 1usize..400) {
+    fn made_up_deltas_never_panic(form in 0u8..5, bytes in prop::collection::vec(prop_oneof![0u8..40, any::<u8>()], 0..60), footprint_len in 0usize..300, len in 1usize..400) {
         let delta = [vec![form], bytes].concat();
         let _ = decode(&noise(footprint_len, 1), &delta, len);
     }
@@ -119,5 +127,5 @@ proptest! {
 }
 
 thread_local! {
-    static RICH: [(Vec<u8>, Vec<u8>, Vec<u8>); 2] = FORMS.map(rich_delta);
+    static RICH: [(Vec<u8>, Vec<u8>, Vec<u8>); 3] = [rich_delta(FORM_STREAMS), rich_delta(FORM_WORDS), predicted_delta()];
 }

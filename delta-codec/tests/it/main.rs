@@ -18,6 +18,7 @@ const EFFORTS: [Effort; 4] = [Effort::Fast, Effort::Balanced, Effort::High, Effo
 /// (docs/format/delta-v1.md §3).
 const FORM_STREAMS: u8 = 1;
 const FORM_WORDS: u8 = 2;
+const FORM_PREDICTED: u8 = 3;
 
 /// A window that is stored raw, in one piece.
 fn raw_layout(window_len: usize) -> Vec<WindowUnit> {
@@ -69,4 +70,29 @@ fn noise(len: usize, seed: u64) -> Vec<u8> {
         (state >> 32) as u8
     };
     std::iter::repeat_with(next).take(len).collect()
+}
+
+/// Code that calls functions all over itself, then a table of their addresses; `insert` bytes come
+/// in before one function in seven, and every reference still means the same function.
+fn program(functions: usize, insert: usize) -> Vec<u8> {
+    const LEN: usize = 12 * 21;
+    let place = |function: usize| function * LEN + function.div_ceil(7) * insert;
+    // None of them begins a reference.
+    let other: Vec<u8> = noise(functions * 12 * 16, 7).iter().map(|byte| 0x90 | byte & 0x3f).collect();
+    let mut other = other.chunks(16);
+    let mut bytes = Vec::new();
+    for function in 0..functions {
+        bytes.resize(place(function), 0x90);
+        for call in 0..12 {
+            bytes.extend_from_slice(other.next().expect("sixteen for each call"));
+            bytes.push(0xe8);
+            let (from, to) = (bytes.len() + 4, place((function * 7919 + call * 104_729) % functions));
+            bytes.extend_from_slice(&(to as i32 - from as i32).to_le_bytes());
+        }
+    }
+    bytes.resize((place(functions) + 4096).next_multiple_of(4096), 0);
+    for entry in 0..functions {
+        bytes.extend_from_slice(&(place(entry * 31 % functions) as u64 + 0x40_0000).to_le_bytes());
+    }
+    bytes
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::{EFFORTS, decode, encode, gather, noise, raw_layout};
+use super::{EFFORTS, FORM_PREDICTED, FORM_WORDS, decode, encode, gather, noise, program, raw_layout};
 use delta_codec::{BaseIndex, Decoder, Effort, EncodeJob, Encoder, FootprintLimits, SEGMENT_LEN_MAX, WindowUnit};
 
 /// One change to a string of bytes.
@@ -257,4 +257,20 @@ fn copied_runs_say_which_bytes_of_the_footprint_lie_beside_which_of_the_target()
         }
         assert!(covered >= least, "{covered}");
     }
+}
+
+#[test]
+fn references_that_moved_with_their_code_are_predicted() {
+    let (base, target) = (program(8000, 0), program(8000, 32));
+    let len_at = |effort| {
+        let (encoded, delta) = encode(&base, &raw_layout(base.len()), &target, effort, FootprintLimits::default());
+        let footprint = gather(&base, &encoded.footprint);
+        assert_eq!(decode(&footprint, &delta, target.len()).as_deref(), Ok(target.as_slice()));
+        (delta[0], delta.len())
+    };
+    let (form, words) = len_at(Effort::Balanced);
+    assert_eq!(form, FORM_WORDS);
+    let (form, predicted) = len_at(Effort::Max);
+    assert_eq!(form, FORM_PREDICTED);
+    assert!(predicted * 4 < words, "{predicted} of {words}");
 }
