@@ -39,9 +39,8 @@ pub(crate) const DISTANCE_EXTRA: [u8; DISTANCE_SYMBOLS] =
 
 /// Length symbols, less 257, by match length.
 static SYMBOL_OF_LENGTH: [u8; MATCH_LEN_MAX + 1] = symbols_of_lengths();
-/// Distance symbols by distance less one, up to 256, and by its upper bits beyond.
-static SYMBOL_OF_NEAR: [u8; 256] = symbols_of_distances(0);
-static SYMBOL_OF_FAR: [u8; 256] = symbols_of_distances(7);
+/// Distance symbols by distance less one, up to 256, and behind them by its upper bits.
+static SYMBOL_OF_DISTANCE: [u8; 512] = symbols_of_distances();
 
 const fn symbols_of_lengths() -> [u8; MATCH_LEN_MAX + 1] {
     let mut symbols = [0; MATCH_LEN_MAX + 1];
@@ -58,12 +57,13 @@ const fn symbols_of_lengths() -> [u8; MATCH_LEN_MAX + 1] {
     symbols
 }
 
-const fn symbols_of_distances(shift: u32) -> [u8; 256] {
-    let mut symbols = [0; 256];
+const fn symbols_of_distances() -> [u8; 512] {
+    let mut symbols = [0; 512];
     let mut at = 0;
-    while at < 256 {
+    while at < 512 {
+        let less_one = if at < 256 { at } else { (at - 256) << 7 };
         let mut symbol = 0;
-        while symbol < DISTANCE_SYMBOLS && DISTANCE_BASE[symbol] as usize <= (at << shift) + 1 {
+        while symbol < DISTANCE_SYMBOLS && DISTANCE_BASE[symbol] as usize <= less_one + 1 {
             symbols[at] = symbol as u8;
             symbol += 1;
         }
@@ -81,8 +81,10 @@ pub(crate) fn length_symbol(len: usize) -> usize {
 /// The distance symbol of a distance (1 to 32,768).
 #[inline(always)]
 pub(crate) fn distance_symbol(distance: usize) -> usize {
-    let less_one = distance - 1;
-    usize::from(if less_one < 256 { SYMBOL_OF_NEAR[less_one] } else { SYMBOL_OF_FAR[(less_one >> 7) & 255] })
+    let less_one = distance.wrapping_sub(1);
+    // One look-up, and no branch that nobody could foresee.
+    let far = 256 + ((less_one >> 7) & 255);
+    usize::from(SYMBOL_OF_DISTANCE[if less_one < 256 { less_one } else { far }])
 }
 
 /// The lengths of the fixed codes (RFC 1951 §3.2.6).

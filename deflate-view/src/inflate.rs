@@ -427,7 +427,10 @@ fn starved(input: Input<'_>) -> Result<Stopped, Malformed> {
 fn copy_match(out: &mut [u8], at: usize, distance: usize, len: usize) {
     let from = at.wrapping_sub(distance);
     if distance >= CHUNK {
-        let mut done = 0;
+        // Nearly every match has ended after two chunks: how many it takes is no question then.
+        copy_chunk::<CHUNK>(out, from, at);
+        copy_chunk::<CHUNK>(out, from.wrapping_add(CHUNK), at.wrapping_add(CHUNK));
+        let mut done = 2 * CHUNK;
         while done < len {
             copy_chunk::<CHUNK>(out, from.wrapping_add(done), at.wrapping_add(done));
             done = done.wrapping_add(CHUNK);

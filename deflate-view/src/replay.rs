@@ -83,9 +83,18 @@ impl Replay {
         Self { style, good, lazy, nice, chain }
     }
 
-    /// About how many bytes of text are decoded in the time of one search.
-    pub(crate) fn search_work(self) -> u64 {
-        8 + self.chain.min(1024) as u64 / 16
+    /// About how many nanoseconds one search takes, as measured
+    /// (docs/decisions/0020-deflate-views.md), with entering the places before it.
+    pub(crate) fn search_ns(self) -> u64 {
+        match (self.style, self.chain) {
+            (_, ..128) => 100,
+            (Style::Go, 128) => 120,
+            (Style::Go, 129..1024) => 200,
+            (Style::Go, _) => 320,
+            (_, 128) => 180,
+            (_, 129..1024) => 400,
+            _ => 650,
+        }
     }
 
     /// Bytes that are hashed, and the shortest match.

@@ -46,8 +46,6 @@ impl Models {
 struct Guess {
     reason: Reason,
     step: Step,
-    /// The replayed encoder has been asked already.
-    is_replayed: bool,
 }
 
 /// How many of something the steps were.
@@ -59,7 +57,7 @@ pub struct StepCounts {
     pub missed: u64,
     /// Of these, predicted rightly by the replayed encoder.
     pub replayed: u64,
-    /// Times that the replayed encoder was asked.
+    /// Times that the replayed encoder was asked, or would have been if there was one.
     pub searched: u64,
 }
 
@@ -264,23 +262,22 @@ impl<'a> Steps<'a> {
     #[inline]
     fn guess(&mut self, at: usize, all: &[Match], after_literal: bool) -> Guess {
         let (reason, step) = self.predictor.predict(self.text, &self.extent, at);
-        match &mut self.searcher {
-            Some(searcher) if reason == Reason::Nothing => {
-                self.counts.searched += 1;
-                let step = searcher.guess(self.text, at, all, after_literal);
-                Guess { reason, step, is_replayed: true }
-            }
-            _ => Guess { reason, step, is_replayed: false },
+        if reason != Reason::Nothing {
+            return Guess { reason, step };
         }
+        self.counts.searched += 1;
+        let searched = self.searcher.as_mut().map(|searcher| searcher.guess(self.text, at, all, after_literal));
+        Guess { reason, step: searched.unwrap_or(step) }
     }
 
     /// What the replayed encoder says to a step that was predicted wrongly.
     fn second(&mut self, guess: &Guess, at: usize, all: &[Match], after_literal: bool) -> Option<Step> {
-        if guess.is_replayed {
+        // Where the base says nothing it has been asked already.
+        if guess.reason == Reason::Nothing {
             return None;
         }
-        let searcher = self.searcher.as_mut()?;
         self.counts.searched += 1;
+        let searcher = self.searcher.as_mut()?;
         Some(searcher.guess(self.text, at, all, after_literal)).filter(|step| *step != guess.step)
     }
 

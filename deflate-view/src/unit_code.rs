@@ -212,9 +212,9 @@ impl ReplayId {
         }
     }
 
-    /// About how many bytes of text are decoded in the time of one of its searches; 0 for none.
-    pub fn search_work(self) -> u64 {
-        self.replay().ok().flatten().map_or(0, Replay::search_work)
+    /// About how many nanoseconds one of its searches takes; 0 for none.
+    pub fn search_ns(self) -> u64 {
+        self.replay().ok().flatten().map_or(0, Replay::search_ns)
     }
 
     pub(crate) fn replay(self) -> Result<Option<Replay>, Malformed> {

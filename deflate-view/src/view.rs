@@ -10,9 +10,18 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::base::{BaseBytes, Openings, UnitBase, footprint_of, joined};
 use crate::segment::{OPENED_LEN_MAX, OPENING_LEN_MAX, Opening, StoredSegment, UNITS_MAX};
 use crate::{
-    BasePart, Index, Malformed, Opened, ReplayId, Run, StepCounts, StoredUnit, UNIT_LEN_MAX, Unit, decode_parse,
-    encode_parse,
+    BasePart, EncodedParse, Index, Malformed, Opened, ReplayId, Run, StepCounts, StoredUnit, UNIT_LEN_MAX, Unit,
+    decode_parse, encode_parse,
 };
+
+/// What decoding costs, in nanoseconds as measured (docs/decisions/0020-deflate-views.md): constants,
+/// so that what is stored does not depend on the machine.
+const OPENED_BYTE_NS: u64 = 2;
+const TEXT_BYTE_NS: u64 = 1;
+const STEP_NS: u64 = 12;
+const MISSED_STEP_NS: u64 = 300;
+/// A step of which the base says nothing or something wrong, beside a search for it.
+const SEARCHED_STEP_NS: u64 = 40;
 
 /// A stored unit and what it is read from.
 pub struct StoredPiece {
@@ -23,19 +32,20 @@ pub struct StoredPiece {
     parts: Vec<BasePart>,
     /// How well its steps were predicted.
     pub counts: StepCounts,
-    /// Work of decoding it, counted in bytes of text: its own, those opened for it, and searches of
-    /// the replayed encoder as what they cost.
-    pub work: u64,
+    /// Bytes of its parse, and about how many of them are headers of blocks.
+    pub parse_bytes: (usize, usize),
+    /// About how many nanoseconds decoding it takes (docs/decisions/0020-deflate-views.md).
+    pub reading_ns: u64,
 }
 
-/// Which encoder to replay, and how far.
+/// Which encoder to replay, and what it may cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Replaying {
     /// The encoder.
     pub id: ReplayId,
-    /// Most work ([`StoredPiece::work`]) for each byte of the object: a unit that would need more
-    /// is written without replays.
-    pub work_per_byte_max: u64,
+    /// Nanoseconds of decoding ([`StoredPiece::reading_ns`]) that a byte saved may cost: where
+    /// replays cost more, a unit is written without them. `None` for any time.
+    pub ns_per_byte_max: Option<u64>,
 }
 
 /// What a unit's text was encoded to.
@@ -51,34 +61,75 @@ pub struct UnitDelta<'a> {
 impl StoredPiece {
     /// The stored unit, after it gave its object's bytes `own` back; `None` when it did not.
     pub fn of(unit: &Unit, of_text: &UnitDelta<'_>, base: &UnitBase, replaying: Replaying, own: &[u8]) -> Option<Self> {
-        let replayed = Self::with(unit, of_text, base, replaying.id, own)?;
-        let work_max = replaying.work_per_byte_max.saturating_mul(own.len() as u64);
-        if replayed.work <= work_max || replaying.id == ReplayId::default() {
-            return Some(replayed);
-        }
-        Self::with(unit, of_text, base, ReplayId::default(), own)
-    }
-
-    fn with(unit: &Unit, of_text: &UnitDelta<'_>, base: &UnitBase, replay: ReplayId, own: &[u8]) -> Option<Self> {
+        let parse = chosen_parse(unit, of_text, base, replaying);
         let UnitDelta { delta, runs, parts } = of_text;
-        let parts = parts.clone();
-        let opened = parts.iter().filter(|part| matches!(part, BasePart::Plain { .. }));
-        let opened: u64 = opened.map(|part| u64::from(part.len())).sum();
-        let parse = encode_parse(unit, base.parse(), runs, replay);
-        let (rebuilt, _) = decode_parse(&parse.bytes, &unit.text, base.parse(), runs, own.len()).ok()?;
+        let (rebuilt, _) = decode_parse(&parse.parse.bytes, &unit.text, base.parse(), runs, own.len()).ok()?;
         if rebuilt != own {
             return None;
         }
+        let opened = parts.iter().filter(|part| matches!(part, BasePart::Plain { .. }));
+        let opened: u64 = opened.map(|part| u64::from(part.len())).sum();
+        let reading_ns = opened * OPENED_BYTE_NS + unit.text.len() as u64 * TEXT_BYTE_NS + parse.ns;
+        let (parse, parts) = (parse.parse, parts.clone());
         let mut bytes = Vec::new();
         let stored = StoredUnit { object_len: own.len(), text_len: unit.text.len(), parts, delta, parse: &parse.bytes };
         stored.write(&mut bytes);
         let parts = stored.parts;
         let digest = xxh3_128(own).to_le_bytes();
         let object_len = own.len() as u32;
-        let counts = parse.counts;
-        let work = unit.text.len() as u64 + opened + counts.searched * replay.search_work();
-        (bytes.len() <= UNIT_LEN_MAX).then_some(Self { object_len, digest, bytes, parts, counts, work })
+        let (counts, parse_bytes) = (parse.counts, (parse.bytes.len(), parse.header_bytes));
+        (bytes.len() <= UNIT_LEN_MAX).then_some(Self {
+            object_len,
+            digest,
+            bytes,
+            parts,
+            counts,
+            parse_bytes,
+            reading_ns,
+        })
     }
+
+    /// Bytes of the stored unit.
+    pub fn stored_len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// A parse with what decoding it costs.
+struct CostedParse {
+    parse: EncodedParse,
+    ns: u64,
+}
+
+impl CostedParse {
+    fn of(unit: &Unit, of_text: &UnitDelta<'_>, base: &UnitBase, replay: ReplayId) -> Self {
+        let parse = encode_parse(unit, base.parse(), of_text.runs, replay);
+        let counts = &parse.counts;
+        let searches = counts.searched * (SEARCHED_STEP_NS + replay.search_ns());
+        let ns = counts.steps * STEP_NS + counts.missed * MISSED_STEP_NS + searches;
+        Self { parse, ns }
+    }
+
+    /// Bytes it takes, with the time it takes as bytes.
+    fn cost(&self, ns_per_byte: u64) -> u64 {
+        self.parse.bytes.len() as u64 + self.ns / ns_per_byte
+    }
+}
+
+/// The parse with replays or the one without, whichever costs less in bytes and time.
+fn chosen_parse(unit: &Unit, of_text: &UnitDelta<'_>, base: &UnitBase, replaying: Replaying) -> CostedParse {
+    let with = |id| CostedParse::of(unit, of_text, base, id);
+    let Some(ns_per_byte) = replaying.ns_per_byte_max.map(|most| most.max(1)) else { return with(replaying.id) };
+    let bare = with(ReplayId::default());
+    // As many searches, and at best nothing is left of the parse but its headers.
+    let counts = &bare.parse.counts;
+    let spared = counts.missed * MISSED_STEP_NS / ns_per_byte + bare.parse.bytes.len() as u64;
+    let searches = counts.searched * replaying.id.search_ns() / ns_per_byte;
+    if searches + bare.parse.header_bytes as u64 >= spared {
+        return bare;
+    }
+    let replayed = with(replaying.id);
+    if replayed.cost(ns_per_byte) < bare.cost(ns_per_byte) { replayed } else { bare }
 }
 
 /// A segment of units as it is stored.
@@ -89,8 +140,8 @@ pub struct StoredView {
     pub footprint: Vec<Range<u64>>,
     /// How well its steps were predicted.
     pub counts: StepCounts,
-    /// Work of decoding it ([`StoredPiece::work`]).
-    pub work: u64,
+    /// About how many nanoseconds decoding it takes ([`StoredPiece::reading_ns`]).
+    pub reading_ns: u64,
 }
 
 impl StoredView {
@@ -115,7 +166,7 @@ impl StoredView {
             counts.replayed += piece.counts.replayed;
             counts.searched += piece.counts.searched;
         }
-        let work = pieces.iter().map(|piece| piece.work).sum();
+        let reading_ns = pieces.iter().map(|piece| piece.reading_ns).sum();
         let of_segment: Vec<Opening> = used.iter().map(|number| openings.get(*number).clone()).collect();
         let lens = || of_segment.iter().map(|opening| opening.plain_len as usize);
         if pieces.len() > UNITS_MAX || lens().any(|len| len > OPENING_LEN_MAX) || lens().sum::<usize>() > OPENED_LEN_MAX
@@ -127,7 +178,7 @@ impl StoredView {
         let windows: Vec<u8> = used.iter().flat_map(|number| openings.window(*number, index)).copied().collect();
         let frame = if windows.is_empty() { Vec::new() } else { compress(&windows)? };
         let units: Vec<_> = pieces.into_iter().map(|piece| (piece.object_len, piece.digest, piece.bytes)).collect();
-        Some(Self { bytes: StoredSegment::write(&units, &of_segment, &frame), footprint, counts, work })
+        Some(Self { bytes: StoredSegment::write(&units, &of_segment, &frame), footprint, counts, reading_ns })
     }
 }
 

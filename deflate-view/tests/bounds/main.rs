@@ -72,7 +72,7 @@ fn cost(object: &[u8], cut: CutLimits, bug: Bug) -> Cost {
         let replay: ReplayId = recognise(&unit);
         let base = OwnedBase::default();
         let parse = encode_parse(&unit, base.borrow(), &[], replay);
-        cost.units += unit.text.len() as u64 + parse.counts.searched * replay.search_work();
+        cost.units += unit.text.len() as u64 + parse.counts.searched * replay.search_ns() / 10;
         cost.parts += unit.parts();
         if bug == Bug::WrongText {
             unit.text[0] ^= 1;

@@ -1,4 +1,4 @@
-//! How much work decoding a stored unit is, and that it can be bounded: in counts, not in times.
+//! How long decoding a stored unit takes, as it is reckoned from counts, and what a byte saved may cost.
 
 use deflate_view::{CutLimits, ReplayId, Replaying, ScanLimits, Scanner, StoredPiece, Unit, UnitBase, UnitDelta};
 
@@ -13,41 +13,45 @@ fn first_unit(name: &str) -> (Unit, Vec<u8>) {
     (unit, own)
 }
 
-fn stored(unit: &Unit, own: &[u8], replay: u8, work_per_byte_max: u64) -> StoredPiece {
+fn stored(unit: &Unit, own: &[u8], replay: u8, ns_per_byte_max: Option<u64>) -> StoredPiece {
     let id = ReplayId::from_number(replay).expect("an encoder");
     let delta = UnitDelta { delta: &[], runs: &[], parts: Vec::new() };
-    let replaying = Replaying { id, work_per_byte_max };
+    let replaying = Replaying { id, ns_per_byte_max };
     StoredPiece::of(unit, &delta, &UnitBase::default(), replaying, own).expect("it gives its bytes back")
 }
 
 #[test]
-fn a_unit_without_replays_is_as_much_work_as_its_text() {
+fn a_unit_without_replays_costs_its_text_and_its_steps() {
     let (unit, own) = first_unit("zlib_9");
-    let piece = stored(&unit, &own, 0, u64::MAX);
-    assert_eq!((piece.counts.searched, piece.counts.replayed), (0, 0));
-    assert_eq!(piece.work, unit.text.len() as u64);
+    let piece = stored(&unit, &own, 0, None);
+    let counts = piece.counts;
+    assert_eq!((counts.searched, counts.replayed), (counts.steps, 0), "without a base no step is known");
+    assert_eq!(piece.reading_ns, unit.text.len() as u64 + counts.steps * 52 + counts.missed * 300);
 }
 
 #[test]
 fn every_search_counts_and_those_of_patient_encoders_count_more() {
-    let work = |name, replay| {
+    let search_ns = |name, replay| {
         let (unit, own) = first_unit(name);
-        let piece = stored(&unit, &own, replay, u64::MAX);
+        let piece = stored(&unit, &own, replay, None);
         assert_eq!(piece.counts.searched, piece.counts.steps, "without a base every step is searched for");
         assert_eq!(piece.counts.missed, 0, "the encoder that made it");
-        (piece.work - unit.text.len() as u64) / piece.counts.searched
+        (piece.reading_ns - unit.text.len() as u64) / piece.counts.searched - 52
     };
-    let works = [("zlib_1", 1), ("zlib_6", 6), ("zlib_8", 8), ("zlib_9", 9)].map(|(name, replay)| work(name, replay));
-    assert_eq!(works, [8, 16, 72, 72]);
+    let found =
+        [("zlib_1", 1), ("zlib_6", 6), ("zlib_8", 8), ("zlib_9", 9)].map(|(name, replay)| search_ns(name, replay));
+    assert_eq!(found, [100, 180, 650, 650]);
 }
 
 #[test]
-fn a_unit_above_the_bound_is_written_without_replays_and_one_below_it_is_not() {
+fn a_unit_is_replayed_while_that_costs_no_more_for_each_byte_it_saves_than_it_may() {
     let (unit, own) = first_unit("zlib_9");
-    let free = stored(&unit, &own, 9, u64::MAX);
-    let needed = free.work.div_ceil(own.len() as u64);
-    assert_eq!(stored(&unit, &own, 9, needed).counts, free.counts);
-    let bounded = stored(&unit, &own, 9, needed - 1);
-    assert_eq!(bounded.counts.searched, 0);
-    assert!(bounded.work < free.work);
+    let (free, bare) = (stored(&unit, &own, 9, None), stored(&unit, &own, 0, None));
+    assert!(free.stored_len() < bare.stored_len() && free.reading_ns > bare.reading_ns);
+    let price = (free.reading_ns - bare.reading_ns) / (bare.stored_len() - free.stored_len()) as u64;
+    for (ns_per_byte, expected) in [(1, &bare), (price / 2, &bare), (price * 2, &free), (u64::MAX, &free)] {
+        let piece = stored(&unit, &own, 9, Some(ns_per_byte));
+        assert_eq!((piece.counts, piece.reading_ns), (expected.counts, expected.reading_ns), "{ns_per_byte}");
+        assert_eq!(piece.stored_len(), expected.stored_len());
+    }
 }

@@ -261,15 +261,20 @@ pub(crate) fn view_gains(before: u64, whole: u64, after: u64) -> bool {
     after <= before / 10 * 9 && after <= whole / 8 * 5
 }
 
-/// Most work of decoding a view for each byte of the object, by the bucket's effort, counted in
-/// bytes of text ([`deflate_view::StoredPiece::work`]). A byte of text takes about five
-/// nanoseconds, so the bound keeps some six megabytes a second for each core where the format could
-/// go below.
-pub(crate) fn view_work_max(effort: EffortSetting) -> u64 {
+/// Nanoseconds of decoding that a byte saved by a view may cost, by the bucket's effort; `None` for
+/// any time. With 80, what six ecosystems publish is read at over 60 MB/s for each core
+/// (docs/decisions/0020-deflate-views.md).
+pub(crate) fn view_ns_per_byte_max(effort: EffortSetting) -> Option<u64> {
     match effort {
-        EffortSetting::Auto | EffortSetting::Fast | EffortSetting::Balanced => 32,
-        EffortSetting::High | EffortSetting::Max => u64::MAX,
+        EffortSetting::Auto | EffortSetting::Fast | EffortSetting::Balanced => Some(80),
+        EffortSetting::High | EffortSetting::Max => None,
     }
+}
+
+/// True when a view of `stored` bytes saves enough of what its segment takes `alone` for the time
+/// that decoding it takes.
+pub(crate) fn view_is_worth_reading(alone: u64, stored: u64, reading_ns: u64, ns_per_byte_max: Option<u64>) -> bool {
+    ns_per_byte_max.is_none_or(|most| reading_ns <= alone.saturating_sub(stored).saturating_mul(most))
 }
 
 /// True when `after` bytes are not noticeably more than `before`: a thirty-second, by which stored
@@ -452,6 +457,9 @@ mod tests {
         assert_eq!(pick_view(1000, Some(451), Some((Coding::Zstd, 500))), Coding::Zstd);
         assert_eq!(pick_view(1000, Some(451), Some((Coding::Planes, 500))), Coding::Planes);
         assert_eq!(pick_view(1000, None, Some((Coding::Zstd, 990))), Coding::Raw);
+        assert!(view_is_worth_reading(1000, 400, 48_000, Some(80)), "600 bytes at 80 ns");
+        assert!(!view_is_worth_reading(1000, 400, 48_001, Some(80)));
+        assert!(view_is_worth_reading(1000, 400, u64::MAX, None) && !view_is_worth_reading(400, 400, 1, Some(80)));
         assert!(view_gains(1000, 1000, 620) && !view_gains(1000, 1000, 626) && !view_gains(600, 1000, 550));
     }
 

@@ -1,6 +1,6 @@
 //! Processor time of this thread: what else the machine does is not in it.
 
-use std::{fs, time::Duration};
+use std::{fs, thread, time::Duration};
 
 /// A moment.
 pub(crate) struct Clock(Duration);
@@ -15,8 +15,10 @@ impl Clock {
     }
 }
 
-/// The time that this thread has run: the first number of Linux's statistics of its scheduling.
+/// The time that this thread has run: the first number of Linux's statistics of its scheduling, which
+/// are brought up to date when it gives way.
 fn now() -> Duration {
+    thread::yield_now();
     let told = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells how long a thread has run");
     let nanoseconds = told.split(' ').next().and_then(|number| number.parse().ok()).expect("a number");
     Duration::from_nanos(nanoseconds)

@@ -190,7 +190,7 @@ impl<'a> OpenedBase<'a> {
             return Ok(None);
         }
         let runs = copied_runs(&coder.decoder);
-        let replaying = Replaying { id: replay, work_per_byte_max: u64::MAX };
+        let replaying = Replaying { id: replay, ns_per_byte_max: None };
         Ok(StoredPiece::of(unit, &UnitDelta { delta: &delta, runs: &runs, parts }, &base, replaying, own))
     }
 }

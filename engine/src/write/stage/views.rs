@@ -58,8 +58,8 @@ struct ViewEncoder<'a> {
     cutter: Option<Cutter<Arc<Stream>>>,
     window: Option<Arc<TextWindow>>,
     replay: Option<ReplayId>,
-    /// Most work of decoding for each byte of the object.
-    work_per_byte_max: u64,
+    /// Nanoseconds of decoding that a byte saved may cost.
+    ns_per_byte_max: Option<u64>,
     /// Bytes of the object before the next segment, and in all.
     at: u64,
     len: u64,
@@ -151,7 +151,7 @@ impl<'a> ViewEncoder<'a> {
             )),
             window: None,
             replay: None,
-            work_per_byte_max: plan::view_work_max(bucket.settings.effort),
+            ns_per_byte_max: plan::view_ns_per_byte_max(bucket.settings.effort),
             at: 0,
             len,
         }
@@ -203,7 +203,14 @@ impl<'a> ViewEncoder<'a> {
         Ok(Some(self.choose(plain, pieces.and_then(|pieces| self.view_of(pieces)), alone)))
     }
 
+    /// The coding that takes least, a view only where what it saves is worth the time of reading
+    /// it.
     fn choose(&self, plain: &[u8], view: Option<StoredView>, alone: Option<Alone>) -> EncodedSegment {
+        let otherwise = alone.as_ref().map_or(plain.len(), |alone| alone.bytes.len().min(plain.len())) as u64;
+        let view = view.filter(|view| {
+            let stored = view.bytes.len() as u64;
+            plan::view_is_worth_reading(otherwise, stored, view.reading_ns, self.ns_per_byte_max)
+        });
         let digest = segment_digest(plain);
         let plain_len = u32::try_from(plain.len()).unwrap_or(u32::MAX);
         let done = |coding, stored, view_footprint| EncodedSegment {
@@ -281,7 +288,7 @@ impl<'a> ViewEncoder<'a> {
         let view = self.encoder.blobs.view_bytes(&self.base.ranges, needed, &bases).await?;
         let (base, texts, replay) = (self.base.clone(), self.encoder.blobs.texts.clone(), self.replay);
         let (ahead, metrics) = (ahead.clone(), self.encoder.metrics.clone());
-        let work_per_byte_max = self.work_per_byte_max;
+        let ns_per_byte_max = self.ns_per_byte_max;
         let stored = self.encoder.pool.run(move |scratch| {
             let opened = |number: usize| {
                 let opening = base.openings.get(number);
@@ -292,7 +299,7 @@ impl<'a> ViewEncoder<'a> {
             let replay =
                 replay.unwrap_or_else(|| if unit.parts() > 0 { recognise(&unit) } else { ReplayId::default() });
             let replay_kept = (unit.parts() > 0).then_some(replay);
-            let replaying = Replaying { id: replay, work_per_byte_max };
+            let replaying = Replaying { id: replay, ns_per_byte_max };
             let piece = stored_piece(scratch, &unit, (&delta, parts), &of_unit, replaying, own);
             if piece.is_none() {
                 // I6: never stored; a person should look.
@@ -309,17 +316,13 @@ impl<'a> ViewEncoder<'a> {
         Ok(Some(piece))
     }
 
-    /// A segment's units together; `None` when they break a limit of the format, or would take
-    /// longer to decode than the bucket's effort allows.
+    /// A segment's units together; `None` when they break a limit of the format.
     fn view_of(&self, pieces: Vec<StoredPiece>) -> Option<StoredView> {
         let compress = |windows: &[u8]| {
             let mut frame = Vec::new();
             whole::compress(windows, plan::zstd_level(Effort::High), usize::MAX, &mut frame).map(|_| frame)
         };
-        let plain_len: u64 = pieces.iter().map(|piece| u64::from(piece.object_len)).sum();
-        let work_max = self.work_per_byte_max.saturating_mul(plain_len);
-        let view = StoredView::of(pieces, (&self.base.openings, &self.base.scanned.index), compress);
-        view.filter(|view| view.work <= work_max)
+        StoredView::of(pieces, (&self.base.openings, &self.base.scanned.index), compress)
     }
 }
 
