@@ -45,7 +45,7 @@ pub(super) async fn delete_object(request: &S3Request) -> Result<Answer> {
     Ok(answer)
 }
 
-/// What the key must hold for a deletion under conditions. S3 tells a key that a delete marker hides
+/// What the key must hold for a deletion under conditions. A key that a delete marker hides is told
 /// from one that never was: no condition holds for a marker.
 async fn deletable(
     request: &S3Request,

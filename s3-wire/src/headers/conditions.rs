@@ -252,8 +252,8 @@ impl WriteConditions {
     /// Reads the headers of a write.
     ///
     /// # Errors
-    /// `NotImplemented` for what S3 does not have on writes: lists, weak tags, dates, sizes, both at
-    /// once (C77); `InvalidArgument` for tags that are not well-formed.
+    /// `NotImplemented` for what S3 does not have on writes: lists, weak tags, dates, sizes, both
+    /// headers at once (C77); `InvalidArgument` for tags that are not well-formed.
     pub fn from_headers(headers: &HeaderMap) -> Result<Self> {
         for name in [IF_MATCH_LAST_MODIFIED, IF_MATCH_SIZE] {
             if headers.contains_key(name) {
