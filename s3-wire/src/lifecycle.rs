@@ -233,30 +233,39 @@ fn check(rule: &LifecycleRule) -> Result<()> {
     Ok(())
 }
 
-/// Several conditions side by side mean what they mean inside `And`.
+/// Several conditions side by side, or beside an `And`, mean what they mean inside `And`.
 fn read_filter(xml: &mut Elements<'_>) -> Result<LifecycleFilter> {
-    let mut filter = LifecycleFilter::default();
+    let (mut filter, mut inside) = (LifecycleFilter::default(), LifecycleFilter::default());
     let mut tags = Vec::new();
-    let (mut and, mut outside) = (None, 0_u32);
+    let mut and = None;
     xml.children(|xml, name| match name {
         "And" => {
             set_once(&mut and, ())?;
-            xml.children(|xml, name| condition(xml, name, &mut filter, &mut tags))
+            xml.children(|xml, name| condition(xml, name, &mut inside, &mut tags))
         }
-        name => {
-            outside += 1;
-            condition(xml, name, &mut filter, &mut tags)
-        }
+        name => condition(xml, name, &mut filter, &mut tags),
     })?;
-    if and.is_some() && outside > 0 {
-        return Err(malformed());
-    }
+    filter.prefix = match (filter.prefix, inside.prefix) {
+        (Some(one), Some(other)) if one.starts_with(&other) => Some(one),
+        (Some(one), Some(other)) if other.starts_with(&one) => Some(other),
+        (one, other) => once(one, other)?,
+    };
+    filter.larger_than = once(filter.larger_than, inside.larger_than)?;
+    filter.smaller_than = once(filter.smaller_than, inside.smaller_than)?;
     filter.tags = TagSet::new(tags, OBJECT_TAGS_MAX)?.into_map();
     let conditions = usize::from(filter.prefix.is_some())
         + filter.tags.len()
         + usize::from(filter.larger_than.is_some())
         + usize::from(filter.smaller_than.is_some());
     if and.is_some() && conditions < 2 { Err(malformed()) } else { Ok(filter) }
+}
+
+/// What is said once, in either place.
+fn once<T>(one: Option<T>, other: Option<T>) -> Result<Option<T>> {
+    match (one, other) {
+        (Some(_), Some(_)) => Err(malformed()),
+        (one, other) => Ok(one.or(other)),
+    }
 }
 
 fn condition(
@@ -525,10 +534,29 @@ mod tests {
         ] {
             assert_eq!(of(ALL, actions), Err(ErrorCode::MalformedXML), "{actions}");
         }
-        for filter in
-            ["<Filter><And><Prefix>p</Prefix></And></Filter>", "<Filter><And/></Filter>", "<Filter><Colour/></Filter>"]
-        {
+        for filter in [
+            "<Filter><And><Prefix>p</Prefix></And></Filter>",
+            "<Filter><And/></Filter>",
+            "<Filter><Colour/></Filter>",
+            "<Filter><Prefix>p</Prefix><And><Prefix>q</Prefix><ObjectSizeLessThan>9</ObjectSizeLessThan></And></Filter>",
+            "<Filter><And><Prefix>p</Prefix></And><And><Prefix>p</Prefix></And></Filter>",
+        ] {
             assert_eq!(of(filter, DAY), Err(ErrorCode::MalformedXML), "{filter}");
+        }
+    }
+
+    #[test]
+    fn conditions_beside_and_hold_together_with_those_inside() {
+        let tag = |key| format!("<Tag><Key>{key}</Key><Value>v</Value></Tag>");
+        for (outer, inner) in [("days/", "days"), ("days", "days/")] {
+            let filter = format!(
+                "<Filter><Prefix>{outer}</Prefix>{}<And><Prefix>{inner}</Prefix>{}</And></Filter>",
+                tag("a"),
+                tag("b")
+            );
+            let rules = of(&filter, DAY).unwrap().rules;
+            assert_eq!(rules[0].filter.prefix.as_deref(), Some("days/"));
+            assert_eq!(rules[0].filter.tags.keys().collect::<Vec<_>>(), ["a", "b"]);
         }
     }
 

@@ -78,6 +78,7 @@ impl PostPolicy {
             .get("expiration")
             .ok_or_else(|| invalid("Invalid Policy: Policy missing expiration."))?
             .as_str()
+            .filter(|text| text.contains('T'))
             .and_then(|text| OffsetDateTime::parse(text, &Rfc3339).ok())
             .ok_or_else(|| invalid("Invalid Policy: Invalid 'expiration' value."))?;
         let written = document.get("conditions").and_then(Value::as_array);
@@ -301,6 +302,7 @@ mod tests {
             r#"{"Expiration": "2026-11-23T12:00:00Z", "conditions": []}"#,
             r#"{"expiration": "2026-11-23T12:00:00Z", "Conditions": []}"#,
             r#"{"expiration": "tomorrow", "conditions": []}"#,
+            r#"{"expiration": "2026-11-23 12:00:00+00:00", "conditions": []}"#,
             r#"{"expiration": "2026-11-23T12:00:00Z", "conditions": [{}]}"#,
             r#"{"expiration": "2026-11-23T12:00:00Z", "conditions": [["like", "$key", "a"]]}"#,
             r#"{"expiration": "2026-11-23T12:00:00Z", "conditions": [["eq", "key", "a"]]}"#,

@@ -9,6 +9,7 @@ import pytest
 
 from outside.clients import S3Client
 from outside.failure import error_code
+from outside.policies import allow, put_policy
 from outside.users import ALT_ID, anonymous
 
 ALL = "http://acs.amazonaws.com/groups/global/AllUsers"
@@ -191,3 +192,45 @@ def test_nobody_begins_an_upload_in_parts_wherever_everybody_may_write(
     nobody.put_object(Bucket=bucket, Key="k", Body=b"x")
     assert error_code(nobody.create_multipart_upload, Bucket=bucket, Key="k") == (403, "AccessDenied")
     assert "Uploads" not in s3.list_multipart_uploads(Bucket=bucket)
+
+
+def test_an_acl_lists_groups_before_accounts(s3: S3Client, bucket: str) -> None:
+    owner = s3.get_bucket_acl(Bucket=bucket)["Owner"]
+    accounts = [
+        {"Grantee": {"Type": "CanonicalUser", "ID": one}, "Permission": "FULL_CONTROL"} for one in (owner["ID"], ALT_ID)
+    ]
+    group = {"Grantee": {"Type": "Group", "URI": ALL}, "Permission": "READ"}
+    s3.put_bucket_acl(Bucket=bucket, AccessControlPolicy={"Owner": owner, "Grants": [*accounts, group]})
+    listed = [grant["Grantee"] for grant in s3.get_bucket_acl(Bucket=bucket)["Grants"]]
+    assert [grantee.get("URI") or grantee["ID"] for grantee in listed] == [ALL, owner["ID"], ALT_ID]
+
+
+@pytest.mark.parametrize(
+    ("ownership", "canned", "ours"),
+    [
+        ("BucketOwnerEnforced", None, True),
+        ("BucketOwnerEnforced", "bucket-owner-full-control", True),
+        ("BucketOwnerPreferred", None, False),
+        ("BucketOwnerPreferred", "bucket-owner-full-control", True),
+        ("BucketOwnerPreferred", "private", False),
+        ("ObjectWriter", "bucket-owner-full-control", False),
+    ],
+)
+def test_an_upload_belongs_to_whom_its_object_will_belong(
+    s3: S3Client, alt: S3Client, bucket: str, ownership: str, canned: str | None, ours: bool
+) -> None:
+    s3.put_bucket_ownership_controls(Bucket=bucket, OwnershipControls={"Rules": [{"ObjectOwnership": ownership}]})
+    put_policy(s3, bucket, allow(bucket, "s3:*"))
+    us = s3.list_buckets()["Owner"]["ID"]
+    asked = {} if canned is None else {"ACL": canned}
+    upload = alt.create_multipart_upload(Bucket=bucket, Key="k", **asked)["UploadId"]
+    part = alt.upload_part(Bucket=bucket, Key="k", UploadId=upload, PartNumber=1, Body=b"x")
+    for listed in (
+        alt.list_parts(Bucket=bucket, Key="k", UploadId=upload),
+        alt.list_multipart_uploads(Bucket=bucket)["Uploads"][0],
+    ):
+        assert listed["Owner"]["ID"] == (us if ours else ALT_ID)
+        assert listed["Initiator"]["ID"] == ALT_ID
+    parts = [{"PartNumber": 1, "ETag": part["ETag"]}]
+    alt.complete_multipart_upload(Bucket=bucket, Key="k", UploadId=upload, MultipartUpload={"Parts": parts})
+    assert alt.get_object_acl(Bucket=bucket, Key="k")["Owner"]["ID"] == (us if ours else ALT_ID)

@@ -118,6 +118,14 @@ def test_a_thousand_rules_fit_and_one_more_does_not(s3: S3Client, bucket: str) -
     assert error_code(put, s3=s3, bucket=bucket, rules=rules)[0] == 400
 
 
+BESIDE = {
+    "Prefix": "days/",
+    "Tag": {"Key": "k", "Value": "v"},
+    "And": {"Prefix": "days", "Tags": [{"Key": "x", "Value": "y"}]},
+}
+"""Conditions beside an `And`, which boto3 sends as they are."""
+
+
 @pytest.mark.parametrize(
     ("filtered", "key", "tags", "size", "told"),
     [
@@ -127,6 +135,10 @@ def test_a_thousand_rules_fit_and_one_more_does_not(s3: S3Client, bucket: str) -
         ({"Tag": {"Key": "k", "Value": "v"}}, "a", "k=w", 1, False),
         ({"And": {"Prefix": "a", "Tags": [{"Key": "k", "Value": "v"}]}}, "a", "k=v&x=y", 1, True),
         ({"And": {"Prefix": "b", "Tags": [{"Key": "k", "Value": "v"}]}}, "a", "k=v", 1, False),
+        (BESIDE, "days/a", "k=v&x=y", 1, True),
+        (BESIDE, "days/a", "k=v", 1, False),
+        (BESIDE, "days/a", "x=y", 1, False),
+        (BESIDE, "daysa", "k=v&x=y", 1, False),
         ({"ObjectSizeGreaterThan": 5}, "a", "", 6, True),
         ({"ObjectSizeGreaterThan": 5}, "a", "", 5, False),
         ({"ObjectSizeLessThan": 5}, "a", "", 4, True),

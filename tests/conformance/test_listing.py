@@ -170,7 +170,13 @@ def test_an_encoding_that_is_not_url_is_refused(connect: Any, tree: str, call: s
     assert (answer.status, answer.code) == (400, "InvalidArgument")
 
 
-@pytest.mark.parametrize("token", ["", "nonsense", "AAAA%3D%3D"])
+def test_an_empty_continuation_token_begins_at_the_first_key(s3: S3Client, tree: str) -> None:
+    found = s3.list_objects_v2(Bucket=tree, ContinuationToken="")
+    assert found["ContinuationToken"] == ""
+    assert found["Contents"] == s3.list_objects_v2(Bucket=tree)["Contents"]
+
+
+@pytest.mark.parametrize("token", ["nonsense", "AAAA%3D%3D"])
 def test_a_continuation_token_that_nobody_gave_is_refused(connect: Any, tree: str, token: str) -> None:
     with connect() as connection:
         answer = ask(connect, signed(connection.host, "GET", f"/{tree}?continuation-token={token}&list-type=2"))

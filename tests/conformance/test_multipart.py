@@ -200,7 +200,7 @@ def test_a_part_is_read_by_its_number_with_its_checksum(s3: S3Client, bucket: st
         got = s3.get_object(**at, PartNumber=number, ChecksumMode="ENABLED")
         assert got["Body"].read() == body
         assert got["PartsCount"] == 2
-    assert error_code(s3.get_object, **at, PartNumber=3) == (416, "InvalidPartNumber")
+    assert error_code(s3.get_object, **at, PartNumber=3) == (400, "InvalidPart")
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", "10001"])

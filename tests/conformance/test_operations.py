@@ -34,7 +34,6 @@ UNSET = {
     "GetBucketMetricsConfiguration": "NoSuchConfiguration",
     "GetBucketOwnershipControls": "OwnershipControlsNotFoundError",
     "GetBucketPolicy": "NoSuchBucketPolicy",
-    "GetBucketPolicyStatus": "NoSuchBucketPolicy",
     "GetBucketReplication": "ReplicationConfigurationNotFoundError",
     "GetBucketTagging": "NoSuchTagSet",
     "GetBucketWebsite": "NoSuchWebsiteConfiguration",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
 import http.client
+import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from outside.clients import S3Client, s3_client
 from outside.failure import error_code
 from outside.policies import allow, deny, put_policy
+from outside.server import ACCESS_KEY_ID, SECRET_ACCESS_KEY
 
 BOUNDARY = "----formBoundary"
 TAGS = "<Tagging><TagSet><Tag><Key>a</Key><Value>1</Value></Tag></TagSet></Tagging>"
@@ -68,6 +72,28 @@ def test_in_a_bucket_whose_owner_owns_everything_nobody_says_more(
     put_policy(s3, bucket, allow(bucket, "s3:PutObject"))
     assert send(endpoint, bucket, {"key": "k"}) == 204
     assert send(endpoint, bucket, {"key": "k"} | more) == 403
+
+
+@pytest.mark.parametrize("version", ["s3v4", "s3"])
+def test_a_form_without_its_signature_is_malformed_whatever_its_policy_says(
+    endpoint: str, bucket: str, version: str
+) -> None:
+    made: Any = s3_client(endpoint, signature_version=version).generate_presigned_post(bucket, "k")
+    unsigned = {name: value for name, value in made["fields"].items() if "signature" not in name.lower()}
+    for key in ("k", "another"):
+        assert send(endpoint, bucket, unsigned | {"key": key}) == 400
+
+
+@pytest.mark.parametrize(("written", "status"), [("T{}Z", 204), ("T{}+00:00", 204), (" {}+00:00", 400)])
+def test_the_end_of_a_policy_is_a_date_and_a_time_with_a_t_between(
+    endpoint: str, bucket: str, written: str, status: int
+) -> None:
+    until = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%d") + written.format("23:59:59")
+    document = {"expiration": until, "conditions": [{"bucket": bucket}, {"key": "k"}]}
+    policy = base64.b64encode(json.dumps(document).encode())
+    signature = base64.b64encode(hmac.digest(SECRET_ACCESS_KEY.encode(), policy, "sha1")).decode()
+    signed = {"AWSAccessKeyId": ACCESS_KEY_ID, "policy": policy.decode(), "signature": signature}
+    assert send(endpoint, bucket, {"key": "k"} | signed) == status
 
 
 @pytest.mark.parametrize("version", ["s3v4", "s3"])

@@ -547,9 +547,9 @@ def _(at: Place) -> bytes:
     return encode("PUT", at.key, headers)
 
 
-@bad("C77 If-None-Match with a tag on a PUT", 501, "NotImplemented")
+@bad("C77 If-None-Match with two tags on a PUT", 501, "NotImplemented")
 def _(at: Place) -> bytes:
-    return put(at, headers=[("If-None-Match", '"abc"')])
+    return put(at, headers=[("If-None-Match", '"abc", "def"')])
 
 
 # Documents

@@ -59,6 +59,33 @@ def test_every_way_to_write_holds_its_conditions(
 
 
 @pytest.mark.parametrize("write", WRITERS, ids=lambda write: str(write.__name__))
+@pytest.mark.parametrize("kept", [False, True], ids=["plain", "versions"])
+def test_a_tag_that_must_not_be_there_is_compared_with_what_is_there_now(
+    s3: S3Client, bucket: str, write: Callable[..., Any], kept: bool
+) -> None:
+    if kept:
+        s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    put(s3, bucket, "source")
+    at = {"s3": s3, "bucket": bucket, "key": "k"}
+    write(**at, IfNoneMatch=OTHER)
+    etag = s3.head_object(Bucket=bucket, Key="k")["ETag"]
+    for tag in (etag, etag.strip('"')):
+        assert error_code(write, **at, IfNoneMatch=tag) == FAILED
+    write(**at, IfNoneMatch=OTHER)
+    s3.delete_object(Bucket=bucket, Key="k")
+    write(**at, IfNoneMatch=etag)
+    s3.put_object(Bucket=bucket, Key="k", Body=b"something else")
+    write(**at, IfNoneMatch=etag)
+
+
+def test_a_caller_who_may_not_read_may_not_ask_for_a_tag_either(s3: S3Client, bucket: str, nobody: S3Client) -> None:
+    s3.put_bucket_acl(Bucket=bucket, ACL="public-read-write")
+    etag = s3.put_object(Bucket=bucket, Key="k", Body=b"private")["ETag"]
+    for tag in (etag, OTHER):
+        assert error_code(nobody.put_object, Bucket=bucket, Key="k", Body=b"x", IfNoneMatch=tag)[0] == 403
+
+
+@pytest.mark.parametrize("write", WRITERS, ids=lambda write: str(write.__name__))
 def test_a_key_behind_a_delete_marker_counts_as_absent(s3: S3Client, bucket: str, write: Callable[..., Any]) -> None:
     s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     put(s3, bucket, "source")
@@ -74,7 +101,8 @@ def test_a_key_behind_a_delete_marker_counts_as_absent(s3: S3Client, bucket: str
 def test_conditions_that_s3_has_not_on_writes_are_not_implemented(s3: S3Client, bucket: str) -> None:
     put(s3, bucket, "source")
     at = {"s3": s3, "bucket": bucket, "key": "k"}
-    assert error_code(put, **at, IfNoneMatch=OTHER) == (501, "NotImplemented")
+    assert error_code(put, **at, IfNoneMatch=f"{OTHER}, {OTHER}") == (501, "NotImplemented")
+    assert error_code(s3.delete_object, Bucket=bucket, Key="source", IfMatch=f"W/{OTHER}") == (501, "NotImplemented")
     assert error_code(put, **at, IfNoneMatch="*", IfMatch=OTHER) == (501, "NotImplemented")
 
 
@@ -149,8 +177,12 @@ def test_a_conditional_deletion_tells_a_delete_marker_from_a_key_that_never_was(
     s3.delete_object(**at)
     for condition in ("*", etag, OTHER):
         assert error_code(s3.delete_object, **at, IfMatch=condition) == FAILED, condition
-    (entry,) = s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": "k", "ETag": etag}]})["Errors"]
-    assert entry["Code"] == "NoSuchKey"
+    now = datetime.now(UTC)
+    for asked in ({"IfMatchSize": 7}, {"IfMatchLastModifiedTime": now}):
+        assert error_code(s3.delete_object, **at, **asked) == FAILED, asked
+    for named in ({"ETag": etag}, {"Size": 7}, {"LastModifiedTime": now}):
+        (entry,) = s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": "k", **named}]})["Errors"]
+        assert entry["Code"] == "PreconditionFailed", named
     assert len(s3.list_object_versions(Bucket=bucket)["DeleteMarkers"]) == 1
 
 

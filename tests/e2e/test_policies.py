@@ -28,7 +28,7 @@ def test_a_policy_is_given_back_as_it_was_sent_until_it_is_deleted(
     assert s3.get_bucket_policy_status(Bucket=bucket)["PolicyStatus"] == {"IsPublic": True}
     assert s3.delete_bucket_policy(Bucket=bucket)["ResponseMetadata"]["HTTPStatusCode"] == 204
     assert error_code(s3.get_bucket_policy, Bucket=bucket) == (404, "NoSuchBucketPolicy")
-    assert error_code(s3.get_bucket_policy_status, Bucket=bucket) == (404, "NoSuchBucketPolicy")
+    assert s3.get_bucket_policy_status(Bucket=bucket)["PolicyStatus"] == {"IsPublic": False}
 
 
 def test_nobody_may_what_a_policy_allows_everybody(s3: S3Client, bucket: str, nobody: Any) -> None:

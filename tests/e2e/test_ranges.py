@@ -122,4 +122,4 @@ def test_part_number_1_of_a_single_put_is_the_whole_object(s3: S3Client, bucket:
     s3.put_object(Bucket=bucket, Key="single", Body=noise(1, 1000))
     got = s3.get_object(Bucket=bucket, Key="single", PartNumber=1)
     assert (got["ResponseMetadata"]["HTTPStatusCode"], got["Body"].read()) == (206, noise(1, 1000))
-    assert error_code(s3.get_object, Bucket=bucket, Key="single", PartNumber=2) == (416, "InvalidPartNumber")
+    assert error_code(s3.get_object, Bucket=bucket, Key="single", PartNumber=2) == (400, "InvalidPart")

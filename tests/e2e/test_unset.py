@@ -22,7 +22,6 @@ Connect = Callable[[], Connection]
 UNSET_IN_A_BUCKET = [
     ("get_bucket_tagging", 404, "NoSuchTagSet"),
     ("get_bucket_policy", 404, "NoSuchBucketPolicy"),
-    ("get_bucket_policy_status", 404, "NoSuchBucketPolicy"),
     ("get_bucket_cors", 404, "NoSuchCORSConfiguration"),
     ("get_bucket_lifecycle_configuration", 404, "NoSuchLifecycleConfiguration"),
     ("get_bucket_encryption", 404, "ServerSideEncryptionConfigurationNotFoundError"),

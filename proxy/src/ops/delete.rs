@@ -28,13 +28,7 @@ pub(super) async fn delete_object(request: &S3Request) -> Result<Answer> {
     let version = request.version()?;
     let key = request.key()?;
     let conditions = WriteConditions::of_deletion(&request.headers)?;
-    let precondition = match request.holding(&here.bucket, key, &conditions).await {
-        Err(error) if error.code() == ErrorCode::NoSuchKey && is_marked(request, &here.bucket, key).await? => {
-            // S3 tells a key that a delete marker hides from one that never was.
-            return Err(S3Error::new(ErrorCode::PreconditionFailed).field("Condition", "If-Match"));
-        }
-        held => held?,
-    };
+    let precondition = deletable(request, &here.bucket, key, &conditions).await?;
     let bypass = request.may_bypass_governance(&here.bucket, key)?;
     let gone = match delete(request, &here.bucket, (key, version), precondition, bypass).await {
         Ok(gone) => gone,
@@ -49,6 +43,25 @@ pub(super) async fn delete_object(request: &S3Request) -> Result<Answer> {
         versions::write(headers, &here.bucket, version);
     }
     Ok(answer)
+}
+
+/// What the key must hold for a deletion under conditions. A key that a delete marker hides is told
+/// from one that never was: no condition holds for a marker.
+async fn deletable(
+    request: &S3Request,
+    bucket: &BucketHandle,
+    key: &str,
+    conditions: &WriteConditions,
+) -> Result<Precondition> {
+    let held = request.holding(bucket, key, conditions).await;
+    let absent = match &held {
+        Err(error) => error.code() == ErrorCode::NoSuchKey,
+        Ok(precondition) => *precondition == Precondition::Absent && conditions.needs_object(),
+    };
+    if absent && is_marked(request, bucket, key).await? {
+        return Err(S3Error::new(ErrorCode::PreconditionFailed).field("Condition", "If-Match"));
+    }
+    held
 }
 
 /// Whether a delete marker is what the key holds.
@@ -152,7 +165,7 @@ async fn delete_entry(request: &S3Request, bucket: &BucketHandle, entry: &Delete
     request.authorize_version(action, bucket, key, version.as_ref().ok().copied().flatten()).await?;
     let version = version?;
     let conditions = &entry.conditions;
-    let precondition = request.holding(bucket, key, conditions).await?;
+    let precondition = deletable(request, bucket, key, conditions).await?;
     let bypass = request.may_bypass_governance(bucket, key)?;
     match delete(request, bucket, (key, version), precondition, bypass).await {
         Ok(gone) => Ok(gone),

@@ -229,7 +229,12 @@ impl S3Request {
                 ));
             }
             (CUSTOMER, Some(key)) if is_root(&key.key) => key.key,
-            (CUSTOMER, Some(_)) => return Err(ErrorCode::AccessDenied.into()),
+            (CUSTOMER, Some(_)) => {
+                return Err(S3Error::with_message(
+                    ErrorCode::InvalidRequest,
+                    "The provided encryption parameters did not match the ones used originally.",
+                ));
+            }
             (_, Some(_)) => {
                 return Err(S3Error::with_message(
                     ErrorCode::InvalidRequest,
@@ -271,14 +276,7 @@ impl S3Request {
     /// Opens what an upload is encrypted with, by the key that this request brings for a part of
     /// it.
     pub(super) fn unlock_upload(&self, upload: &VersionFacts) -> Result<Option<Sealing>> {
-        let key = CustomerKey::from_headers(&self.headers)?;
-        self.unlock(upload, key).map_err(|error| match error.code() {
-            ErrorCode::AccessDenied => S3Error::with_message(
-                ErrorCode::InvalidRequest,
-                "The provided encryption parameters did not match the ones used originally.",
-            ),
-            _ => error,
-        })
+        self.unlock(upload, CustomerKey::from_headers(&self.headers)?)
     }
 
     /// Refuses a list of parts that comes with another customer's key than the upload's. It may

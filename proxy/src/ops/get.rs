@@ -106,6 +106,9 @@ impl InBucket<'_> {
 
     fn head_of(&self, info: &ObjectInfo) -> Result<Head> {
         let facts = &info.facts;
+        if let Some(number) = PartNumber::from_query(&self.target.query)? {
+            part_of(facts, info.version.size, number.get())?;
+        }
         let unlocked = self.unlock_addressed(facts)?;
         let etag = ETag::from_wire(&facts.etag);
         let modified = time_of(info.version.modified_ms);
@@ -223,7 +226,7 @@ fn part_of(facts: &VersionFacts, size: u64, number: u32) -> Result<Selection> {
 }
 
 fn no_such_part(number: u32, parts: u32) -> S3Error {
-    S3Error::new(ErrorCode::InvalidPartNumber)
+    S3Error::new(ErrorCode::InvalidPart)
         .field("PartNumberRequested", number.to_string())
         .field("ActualPartCount", parts.to_string())
 }
@@ -256,14 +259,14 @@ mod tests {
         let selection = part_of(&facts, 33, 5).unwrap();
         assert_eq!((selection.range, selection.partial, selection.parts_count), (10..30, true, Some(3)));
         let error = part_of(&facts, 33, 2).unwrap_err();
-        assert_eq!((error.code(), error.get_field("ActualPartCount")), (ErrorCode::InvalidPartNumber, Some("3")));
+        assert_eq!((error.code(), error.get_field("ActualPartCount")), (ErrorCode::InvalidPart, Some("3")));
     }
 
     #[test]
     fn an_object_of_one_put_is_its_own_first_part() {
         assert_eq!(part_of(&facts(&[]), 33, 1).unwrap().range, 0..33);
         assert_eq!(part_of(&facts(&[]), 0, 1).unwrap().range, 0..0);
-        assert_eq!(part_of(&facts(&[]), 33, 2).unwrap_err().code(), ErrorCode::InvalidPartNumber);
+        assert_eq!(part_of(&facts(&[]), 33, 2).unwrap_err().code(), ErrorCode::InvalidPart);
     }
 
     #[test]

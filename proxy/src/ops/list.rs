@@ -42,7 +42,7 @@ pub(super) async fn list_objects(request: &S3Request) -> Result<Answer> {
 pub(super) async fn list_objects_v2(request: &S3Request) -> Result<Answer> {
     let here = request.in_bucket().await?;
     let params = ListObjectsParams::from_query(&request.target.query)?;
-    let after = match &params.continuation_token {
+    let after = match params.continuation_token.as_deref().filter(|token| !token.is_empty()) {
         Some(token) => Some(token::decode(token)?),
         None => params.start_after.clone().filter(|start| !start.is_empty()),
     };
@@ -134,11 +134,11 @@ pub(super) async fn list_uploads(request: &S3Request) -> Result<Answer> {
     for upload in page.uploads {
         let facts = request.service.engine.uploads.open_upload_facts(&here.bucket, &upload);
         let facts = facts.map_err(|error| request.refusal(error))?;
-        let owner = request.service.users().owner(&upload.owner);
+        let users = request.service.users();
         uploads.push(UploadEntry {
             upload_id: multipart::id_text(upload.id),
-            initiator: owner.clone(),
-            owner,
+            initiator: users.owner(&upload.owner),
+            owner: users.owner(here.owner_of(&facts)),
             storage_class: object_facts::storage_class_name(&facts),
             initiated: time_of(upload.created_ms),
             checksum: multipart::wanted_checksum(&facts).and_then(|_| object_facts::checksum_kind(&facts)),

@@ -180,7 +180,7 @@ pub(super) async fn list_parts(request: &S3Request) -> Result<Answer> {
         .map_err(|error| request.refusal(error))?;
     let is_truncated = limit > 0 && parts.len() > limit;
     parts.truncate(limit);
-    let owner = request.service.users().owner(&open.upload.owner);
+    let users = request.service.users();
     let asked = wanted_checksum(&open.facts).is_some();
     let entries: Vec<PartEntry> = parts
         .into_iter()
@@ -197,8 +197,8 @@ pub(super) async fn list_parts(request: &S3Request) -> Result<Answer> {
         bucket: here.bucket.row.name.clone(),
         key: key.to_owned(),
         upload_id: id_text(open.id),
-        initiator: owner.clone(),
-        owner,
+        initiator: users.owner(&open.upload.owner),
+        owner: users.owner(here.owner_of(&open.facts)),
         storage_class: object_facts::storage_class_name(&open.facts),
         part_number_marker: params.part_number_marker,
         next_part_number_marker: entries.last().map(|part| part.number),

@@ -59,13 +59,16 @@ pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> 
     let key = ObjectKey::new(key)?;
     fields.set("key", key.as_str().to_owned());
 
-    let policy = check_policy(request, &fields)?;
+    let policy = fields.get("policy").map(PostPolicy::parse).transpose()?;
     let users = request.service.users();
     let principal = {
         let look = Look::new(&users, SystemTime::now());
         request.service.verifier.authenticate_form(&fields, &look)?;
         look.principal()
     };
+    if let Some(policy) = &policy {
+        policy.check(request.bucket_name()?, &fields, SystemTime::now())?;
+    }
     let request = S3Request {
         headers: Arc::new(headers_of(&fields)?),
         payload: PayloadMode::Unsigned,
@@ -177,15 +180,6 @@ pub(crate) async fn read_anything(pieces: &[&[u8]]) -> Option<(usize, usize)> {
     while let Ok(Some(_)) = file.chunk().await {}
     let lens: Vec<usize> = fields.iter().map(|(_, value)| value.len()).collect();
     Some((lens.len(), lens.iter().sum()))
-}
-
-/// Holds the form against its policy; `None` when it has none, which nobody's principal then has to
-/// be allowed.
-fn check_policy(request: &S3Request, fields: &FormFields) -> Result<Option<PostPolicy>> {
-    let Some(encoded) = fields.get("policy") else { return Ok(None) };
-    let policy = PostPolicy::parse(encoded)?;
-    policy.check(request.bucket_name()?, fields, SystemTime::now())?;
-    Ok(Some(policy))
 }
 
 /// The fields that a PUT has as headers.

@@ -138,6 +138,8 @@ pub struct WriteConditions {
     pub if_match_any: bool,
     /// `If-None-Match: *`: there must be no current object.
     pub if_none_match_any: bool,
+    /// `If-None-Match: "tag"`: a current object must have another tag.
+    pub if_none_match: Option<ETag>,
     /// Of deletions: what is there was last modified in this second.
     pub if_match_last_modified: Option<SystemTime>,
     /// Of deletions: what is there has this size in bytes.
@@ -230,7 +232,8 @@ impl WriteConditions {
     /// Reads the headers of a deletion.
     ///
     /// # Errors
-    /// As [`WriteConditions::from_headers`]; `InvalidArgument` for a date or size that is none.
+    /// As [`WriteConditions::from_headers`]; `NotImplemented` for `If-None-Match` with a tag;
+    /// `InvalidArgument` for a date or size that is none.
     pub fn of_deletion(headers: &HeaderMap) -> Result<Self> {
         let invalid = |name, value: &str| S3Error::invalid_argument(name, value, "The condition is not valid.");
         let last_modified = single(headers, IF_MATCH_LAST_MODIFIED)?;
@@ -239,15 +242,18 @@ impl WriteConditions {
             .transpose()?;
         let size = single(headers, IF_MATCH_SIZE)?;
         let size = size.map(|text| decimal(text).ok_or_else(|| invalid(IF_MATCH_SIZE, text))).transpose()?;
-        Ok(Self { if_match_last_modified: last_modified, if_match_size: size, ..Self::read(headers)? })
+        let conditions = Self::read(headers)?;
+        if conditions.if_none_match.is_some() {
+            return not_implemented("If-None-Match");
+        }
+        Ok(Self { if_match_last_modified: last_modified, if_match_size: size, ..conditions })
     }
 
     /// Reads the headers of a write.
     ///
     /// # Errors
-    /// `NotImplemented` for what S3 does not have on writes: `If-None-Match` with a tag, lists,
-    /// weak tags, dates, sizes, both at once (C77); `InvalidArgument` for tags that are not
-    /// well-formed.
+    /// `NotImplemented` for what S3 does not have on writes: lists, weak tags, dates, sizes, both
+    /// headers at once (C77); `InvalidArgument` for tags that are not well-formed.
     pub fn from_headers(headers: &HeaderMap) -> Result<Self> {
         for name in [IF_MATCH_LAST_MODIFIED, IF_MATCH_SIZE] {
             if headers.contains_key(name) {
@@ -258,7 +264,6 @@ impl WriteConditions {
     }
 
     fn read(headers: &HeaderMap) -> Result<Self> {
-        let not_implemented = |header: &str| Err(S3Error::new(ErrorCode::NotImplemented).field("Header", header));
         for date in ["if-modified-since", "if-unmodified-since"] {
             if headers.contains_key(date) {
                 return not_implemented(date);
@@ -268,15 +273,19 @@ impl WriteConditions {
         match TagList::from_headers(headers, "if-none-match")? {
             None => {}
             Some(TagList::Any) => conditions.if_none_match_any = true,
-            Some(TagList::Tags(_)) => return not_implemented("If-None-Match"),
+            Some(TagList::Tags(tags)) => match only_strong(tags) {
+                Some(tag) => conditions.if_none_match = Some(tag),
+                None => return not_implemented("If-None-Match"),
+            },
         }
+        let if_none_match = conditions.if_none_match_any || conditions.if_none_match.is_some();
         match TagList::from_headers(headers, "if-match")? {
             None => {}
-            Some(_) if conditions.if_none_match_any => return not_implemented("If-Match"),
+            Some(_) if if_none_match => return not_implemented("If-Match"),
             Some(TagList::Any) => conditions.if_match_any = true,
-            Some(TagList::Tags(mut tags)) => match (tags.pop(), tags.is_empty()) {
-                (Some((false, tag)), true) => conditions.if_match = Some(tag),
-                _ => return not_implemented("If-Match"),
+            Some(TagList::Tags(tags)) => match only_strong(tags) {
+                Some(tag) => conditions.if_match = Some(tag),
+                None => return not_implemented("If-Match"),
             },
         }
         Ok(conditions)
@@ -285,6 +294,14 @@ impl WriteConditions {
     /// Whether there is any condition.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Whether a condition is about what an object is: its tag, its time, its size.
+    pub fn needs_object(&self) -> bool {
+        self.if_match_any
+            || self.if_match.is_some()
+            || self.if_match_last_modified.is_some()
+            || self.if_match_size.is_some()
     }
 
     /// Decides for what the key holds now.
@@ -297,7 +314,7 @@ impl WriteConditions {
             let absent = self.if_match_any || self.if_match.is_some();
             return if absent { Err(S3Error::new(ErrorCode::NoSuchKey)) } else { Ok(()) };
         };
-        if self.if_none_match_any {
+        if self.if_none_match_any || self.if_none_match.as_ref() == Some(&current.etag) {
             return Err(failed("If-None-Match"));
         }
         if self.if_match.as_ref().is_some_and(|tag| *tag != current.etag) {
@@ -312,6 +329,18 @@ impl WriteConditions {
             _ => Ok(()),
         }
     }
+}
+
+/// The tag of a list of one that is strong: what writes take.
+fn only_strong(mut tags: Vec<(bool, ETag)>) -> Option<ETag> {
+    match (tags.pop(), tags.is_empty()) {
+        (Some((false, tag)), true) => Some(tag),
+        _ => None,
+    }
+}
+
+fn not_implemented<T>(header: &'static str) -> Result<T> {
+    Err(S3Error::new(ErrorCode::NotImplemented).field("Header", header))
 }
 
 fn failed(condition: &'static str) -> S3Error {
@@ -404,10 +433,12 @@ mod tests {
     fn writes_know_only_the_conditions_of_s3() {
         // C77
         for pairs in [
-            &[("if-none-match", "\"tag\"")][..],
-            &[("if-match", "\"a\", \"b\"")],
+            &[("if-match", "\"a\", \"b\"")][..],
+            &[("if-none-match", "\"a\", \"b\"")],
+            &[("if-none-match", "W/\"a\"")],
             &[("if-match", "W/\"a\"")],
             &[("if-match", "\"a\""), ("if-none-match", "*")],
+            &[("if-match", "\"a\""), ("if-none-match", "\"b\"")],
             &[("if-modified-since", AT)],
             &[("if-unmodified-since", AT)],
         ] {
@@ -420,6 +451,9 @@ mod tests {
         };
         assert_eq!(evaluate(("if-none-match", "*"), None), Ok(()));
         assert_eq!(evaluate(("if-none-match", "*"), Some(&tag)), Err(ErrorCode::PreconditionFailed));
+        assert_eq!(evaluate(("if-none-match", "\"tag\""), None), Ok(()));
+        assert_eq!(evaluate(("if-none-match", "\"tag\""), Some(&tag)), Err(ErrorCode::PreconditionFailed));
+        assert_eq!(evaluate(("if-none-match", "other"), Some(&tag)), Ok(()));
         assert_eq!(evaluate(("if-match", "\"tag\""), Some(&tag)), Ok(()));
         assert_eq!(evaluate(("if-match", "\"other\""), Some(&tag)), Err(ErrorCode::PreconditionFailed));
         assert_eq!(evaluate(("if-match", "\"tag\""), None), Err(ErrorCode::NoSuchKey));
@@ -441,6 +475,8 @@ mod tests {
             let error = WriteConditions::from_headers(&headers(&[pair])).unwrap_err();
             assert_eq!(error.code(), ErrorCode::NotImplemented, "a write has no such condition");
         }
+        let error = WriteConditions::of_deletion(&headers(&[("if-none-match", "tag")])).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::NotImplemented, "a deletion has no such condition");
         for pair in [(time, "yesterday"), (size, "-1"), (size, "")] {
             let error = WriteConditions::of_deletion(&headers(&[pair])).unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidArgument, "{pair:?}");

@@ -155,10 +155,9 @@ fn joined(headers: &HeaderMap, name: &HeaderName) -> Result<Option<String>> {
 fn without_aws_chunked(encoding: String) -> Option<String> {
     let kept: Vec<&str> = encoding
         .split(',')
-        .map(str::trim)
-        .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("aws-chunked"))
+        .filter(|coding| !coding.trim().is_empty() && !coding.trim().eq_ignore_ascii_case("aws-chunked"))
         .collect();
-    (!kept.is_empty()).then(|| kept.join(","))
+    (!kept.is_empty()).then(|| kept.join(",").trim().to_owned())
 }
 
 #[cfg(test)]

@@ -76,16 +76,8 @@ pub(in crate::ops) async fn get_policy_status(request: &S3Request) -> Result<Ans
     let by_acl = access.ownership.acls_count()
         && !access.block().ignore_public_acls
         && access.acl.as_ref().is_some_and(access::Acl::is_public);
-    let is_public = match &access.policy {
-        None if !by_acl => {
-            return Err(S3Error::new(ErrorCode::NoSuchBucketPolicy).field("BucketName", &here.bucket.row.name));
-        }
-        policy => {
-            let by_policy = policy.as_ref().is_some_and(Document::is_public);
-            by_acl || (by_policy && !access.block().restrict_public_buckets)
-        }
-    };
-    Ok(document(&PolicyStatus { is_public }))
+    let by_policy = access.policy.as_ref().is_some_and(Document::is_public) && !access.block().restrict_public_buckets;
+    Ok(document(&PolicyStatus { is_public: by_acl || by_policy }))
 }
 
 /// Says who owns what is written into a bucket.

@@ -74,6 +74,11 @@ impl S3Request {
 }
 
 impl InBucket<'_> {
+    /// Who owns an object of the bucket, or what an upload will make.
+    pub(in crate::ops) fn owner_of<'a>(&'a self, facts: &'a VersionFacts) -> &'a str {
+        facts.owner.as_deref().unwrap_or(&self.bucket.row.owner)
+    }
+
     /// Gives a new object its owner and the grants that the request asks for.
     pub(in crate::ops) async fn own(&self, facts: &mut VersionFacts) -> Result<()> {
         let access = self.access_of(&self.bucket)?;
@@ -98,7 +103,10 @@ impl InBucket<'_> {
 
     fn listed(&self, owner: &str, acl: Option<&Acl>) -> Answer {
         let private = Acl::private(owner);
-        let grants = acl.unwrap_or(&private).grants().iter().map(|Grant { grantee, permission }| ListedGrant {
+        // Groups first, as in the ACLs that have a name.
+        let (groups, accounts): (Vec<_>, Vec<_>) =
+            acl.unwrap_or(&private).grants().iter().partition(|grant| !matches!(grant.grantee, Grantee::Id(_)));
+        let grants = groups.into_iter().chain(accounts).map(|Grant { grantee, permission }| ListedGrant {
             grantee: match grantee {
                 Grantee::Id(id) => ListedGrantee::Account(self.users.owner(id)),
                 group => ListedGrantee::Group(group.uri().unwrap_or_default()),
@@ -211,7 +219,7 @@ pub(in crate::ops) async fn put_object_acl(request: &S3Request, body: &mut Reque
     let access = request.access_of(&here.bucket)?;
     for _ in 0..TRIES_MAX {
         let info = here.addressed(key).await?;
-        let owner = info.facts.owner.as_ref().unwrap_or(&here.bucket.row.owner);
+        let owner = here.owner_of(&info.facts);
         let acl = here.wanted_acl(owner, &text, &access).await?;
         let kept = (!acl.is_private(owner)).then(|| json!(acl));
         let cause = request.cause(&here.bucket, Event::AclPut);
