@@ -1,7 +1,7 @@
 //! What the engine is told at start. `proxy/src/config.rs` makes one of these from files and
 //! environment.
 
-use crate::deployment::keyring::KeysetCopy;
+use crate::deployment::keyring::{KeysetCopy, provider::KeyProviders};
 use object_format::Kek;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -128,6 +128,7 @@ impl EngineConfig {
             spool_bytes_max: TEMPORARY_MEMORY_BYTES,
             kek: None,
             keyring: None,
+            key_providers: KeyProviders::default(),
             codec_threads: None,
             gc_grace: day,
             unfinished_age: day,
@@ -189,6 +190,8 @@ pub struct EngineConfig {
     pub kek: Option<Kek>,
     /// A file of KEKs that may be other processes', too; otherwise the one in `data`.
     pub keyring: Option<PathBuf>,
+    /// Who keeps KEKs that are not here as they are.
+    pub key_providers: KeyProviders,
     /// Threads of the codec pool; `None`: one per core.
     pub codec_threads: Option<usize>,
     /// How long a dying blob waits before its purge, at least: as long as backups are retained, if

@@ -1,0 +1,62 @@
+//! Key providers: programs that keep KEKs for the server. The engine says when, these say how
+//! (docs/decisions/0046-key-providers.md).
+
+mod call;
+mod kms;
+mod vault;
+
+pub use kms::{KmsConfig, KmsCredentials};
+pub use vault::{VaultConfig, VaultLogin};
+
+use call::Caller;
+use engine::{KekContext, KeyProvider, ProviderError};
+use kms::Kms;
+use std::sync::Arc;
+use vault::Vault;
+
+/// How a provider is reached.
+#[derive(Clone, Debug)]
+pub struct Reach {
+    /// How long an answer may take, all of it.
+    pub timeout: std::time::Duration,
+    /// Who may sign the provider's certificate; empty: whom this machine trusts.
+    pub authorities: Vec<reqwest::Certificate>,
+}
+
+/// Where KEKs are kept.
+#[derive(Clone, Debug)]
+pub enum ProviderConfig {
+    /// The transit engine of HashiCorp Vault or OpenBao.
+    Vault(VaultConfig),
+    /// AWS KMS.
+    Kms(KmsConfig),
+}
+
+impl ProviderConfig {
+    /// Sends nothing yet.
+    ///
+    /// # Errors
+    /// In words, when TLS cannot be set up.
+    pub fn open(&self, reach: &Reach) -> Result<Arc<dyn KeyProvider>, String> {
+        let caller = Caller::new(reach)?;
+        Ok(match self.clone() {
+            Self::Vault(config) => Arc::new(Vault::new(config, caller)),
+            Self::Kms(config) => Arc::new(Kms::new(config, caller)),
+        })
+    }
+}
+
+/// Has a provider wrap and unwrap something, which is all that it is for.
+///
+/// # Errors
+/// What it says; [`ProviderError::Refused`] when it gives something else back.
+pub(crate) async fn try_out(provider: &dyn KeyProvider) -> Result<(), ProviderError> {
+    let mut secret = zeroize::Zeroizing::new([0; 32]);
+    getrandom::fill(&mut *secret).map_err(|error| ProviderError::Unavailable(format!("no randomness: {error}")))?;
+    let context = KekContext { fingerprint: [0; 8] };
+    let sealed = provider.wrap(&secret, context).await?;
+    match *provider.unwrap(&sealed, context).await? == *secret {
+        true => Ok(()),
+        false => Err(ProviderError::Refused("what it unwrapped is not what it wrapped".into())),
+    }
+}
