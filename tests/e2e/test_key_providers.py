@@ -306,7 +306,7 @@ def test_tokens_come_from_a_file_that_an_agent_renews_or_from_a_role(
     token.write_text(TOKEN + "\n")
     token.chmod(0o600)
     tables = vault.tables("keeper", token_file=str(token))
-    server = new_server("file", **tables, storage={"key_provider": "keeper", "key_lifetime": LIFETIME}).start()
+    server = new_server("file", **NAMED, **tables, storage={"key_provider": "keeper", "key_lifetime": LIFETIME}).start()
     fill(server)
     s3 = blunt_client(server.endpoint)
     vault.tokens.clear()
@@ -318,7 +318,7 @@ def test_tokens_come_from_a_file_that_an_agent_renews_or_from_a_role(
     vault.roles["role"] = "secret-of-the-role-0123456789"
     vault.namespace = "team"
     tables = vault.tables("keeper", role_id="role", secret_id=vault.roles["role"], namespace="team")
-    server = new_server("role", **tables, storage={"key_provider": "keeper", "key_lifetime": LIFETIME}).start()
+    server = new_server("role", **NAMED, **tables, storage={"key_provider": "keeper", "key_lifetime": LIFETIME}).start()
     check = fill(server)
     logins = vault.calls.count("/v1/auth/approle/login")
     vault.tokens.clear()
@@ -336,7 +336,7 @@ def test_credentials_of_kms_come_from_a_file_and_a_wrong_secret_is_refused(
     pairs.write_text(text.format(ACCESS_KEY_ID, "another-secret-0123456789"))
     pairs.chmod(0o600)
     tables = cloud.tables("keeper", credentials_file=str(pairs), profile="ours")
-    server = new_server(**tables, storage={"key_provider": "keeper"})
+    server = new_server(**NAMED, **tables, storage={"key_provider": "keeper"})
     assert server.launch().wait(60) != 0
     assert "InvalidSignatureException" in server.tail()
     pairs.write_text(text.format(ACCESS_KEY_ID, SECRET_ACCESS_KEY))
