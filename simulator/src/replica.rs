@@ -9,9 +9,8 @@ use crate::{
 };
 use catalog::SimulatedDatabase;
 use engine::{
-    KeyProviders,
     BackendMetrics, BucketSettings, Compression, ConvertConfig, EffortSetting, Encryption, Engine, EngineConfig,
-    Metrics, NotifyConfig, SafetyConfig, ScrubConfig, SecondCopies, StorageHeaders, Stores, stand_in,
+    KeyProviders, Metrics, NotifyConfig, SafetyConfig, ScrubConfig, SecondCopies, StorageHeaders, Stores, stand_in,
 };
 use object_format::Kek;
 use std::{

@@ -332,7 +332,8 @@ def test_credentials_of_kms_come_from_a_file_and_a_wrong_secret_is_refused(
     new_server: NewServer, cloud: Kms, tmp_path: Path
 ) -> None:
     pairs = tmp_path / "credentials"
-    text = "[other]\naws_access_key_id = A\naws_secret_access_key = B\n[ours]\naws_access_key_id = {}\naws_secret_access_key = {}\n"
+    profile = "[{}]\naws_access_key_id = {}\naws_secret_access_key = {}\n"
+    text = profile.format("other", "A", "B") + profile.replace("{}", "ours", 1)
     pairs.write_text(text.format(ACCESS_KEY_ID, "another-secret-0123456789"))
     pairs.chmod(0o600)
     tables = cloud.tables("keeper", credentials_file=str(pairs), profile="ours")
@@ -348,7 +349,12 @@ def test_credentials_of_kms_come_from_a_file_and_a_wrong_secret_is_refused(
 @pytest.mark.parametrize(
     ("table", "key", "value", "message"),
     [
-        ("key_providers.keeper", "address", "http://vault.example", "key_providers.keeper.address: expected an https:// URL"),
+        (
+            "key_providers.keeper",
+            "address",
+            "http://vault.example",
+            "keeper.address: expected an https:// URL",
+        ),
         ("key_providers.keeper", "mount", "../sys", "key_providers.keeper.mount: expected a name"),
         ("key_providers.keeper", "role_id", "role", "key_providers.keeper: role_id and secret_id belong together"),
         ("key_providers.keeper", "token_file", "/nowhere", "key_providers.keeper: set one of token"),

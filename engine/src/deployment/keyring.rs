@@ -445,7 +445,10 @@ fn remedy(wrapped: &[u8]) -> String {
             "its KEK is kept by key {} of a {} provider: configure that one in [key_providers]",
             origin.key, origin.provider
         ),
-        _ => "give the store's KEK as storage.kek or DELTAWEIR_KEK, or put its keyring.json back into the data directory".into(),
+        _ => {
+            "give the store's KEK as storage.kek or DELTAWEIR_KEK, or put its keyring.json back into the data directory"
+                .into()
+        }
     }
 }
 

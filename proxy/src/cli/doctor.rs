@@ -69,9 +69,11 @@ async fn key_provider(provider: &dyn KeyProvider) -> Check {
     let (check, key) = (format!("key provider {}", provider.kind()), provider.key());
     match try_out(provider).await {
         Ok(()) => Check::ok(check, format!("key {key} wraps and unwraps")),
-        Err(ProviderError::Unavailable(why)) => {
-            Check::failed(check, format!("key {key}: {why}"), "see that its address is right and that it runs and is unsealed")
-        }
+        Err(ProviderError::Unavailable(why)) => Check::failed(
+            check,
+            format!("key {key}: {why}"),
+            "see that its address is right and that it runs and is unsealed",
+        ),
         Err(ProviderError::Refused(why)) => Check::failed(
             check,
             format!("key {key}: {why}"),

@@ -29,7 +29,9 @@ impl Reader<'_> {
         for (name, provider) in &self.file.key_providers {
             let entry = Entry { reader: self, at: format!("key_providers.{name}") };
             let opened = entry.read(provider)?;
-            if let Some((other, _)) = all.iter().find(|(_, known)| (known.kind(), known.key()) == (opened.kind(), opened.key())) {
+            if let Some((other, _)) =
+                all.iter().find(|(_, known)| (known.kind(), known.key()) == (opened.kind(), opened.key()))
+            {
                 return Err(ConfigError::at(&entry.at, format!("key_providers.{other} names the same key")));
             }
             all.insert(name, opened);

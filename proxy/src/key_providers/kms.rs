@@ -107,7 +107,8 @@ impl Kms {
         let body = Zeroizing::new(body.to_string());
         let target = format!("TrentService.{action}");
         let headers = [("content-type", CONTENT_TYPE), ("x-amz-target", target.as_str())];
-        let unsigned = |why: &dyn std::fmt::Display| ProviderError::Refused(format!("{action} cannot be signed: {why}"));
+        let unsigned =
+            |why: &dyn std::fmt::Display| ProviderError::Refused(format!("{action} cannot be signed: {why}"));
         let identity = self.config.credentials.get()?.into();
         let parameters = v4::SigningParams::builder()
             .identity(&identity)
@@ -120,7 +121,8 @@ impl Kms {
             .into();
         let url = format!("{}/", self.config.endpoint.trim_end_matches('/'));
         let signable = SignableRequest::new("POST", &url, headers.into_iter(), SignableBody::Bytes(body.as_bytes()));
-        let signed = sign(signable.map_err(|error| unsigned(&error))?, &parameters).map_err(|error| unsigned(&error))?;
+        let signed =
+            sign(signable.map_err(|error| unsigned(&error))?, &parameters).map_err(|error| unsigned(&error))?;
         let (instructions, _) = signed.into_parts();
         let mut request = self.caller.post(&url).body(body.as_bytes().to_vec());
         for (name, value) in headers.into_iter().chain(instructions.headers()) {
@@ -144,7 +146,9 @@ fn understood(reply: &Reply, action: &str) -> Result<Value, ProviderError> {
     match reply.status.as_u16() {
         200 => reply.json(),
         429 | 500..=599 => Err(ProviderError::Unavailable(format!("{action}: {said}"))),
-        _ if passes.iter().any(|word| said.contains(word)) => Err(ProviderError::Unavailable(format!("{action}: {said}"))),
+        _ if passes.iter().any(|word| said.contains(word)) => {
+            Err(ProviderError::Unavailable(format!("{action}: {said}")))
+        }
         _ => Err(ProviderError::Refused(format!("{action}: {said}"))),
     }
 }

@@ -169,11 +169,14 @@ impl KeyProvider for Vault {
         let body = json!({ "plaintext": plaintext.as_str(), "associated_data": bound, "context": bound });
         let reply = self.transit("encrypt", &body).await?;
         let sealed = reply["data"]["ciphertext"].as_str().filter(|sealed| sealed.starts_with("vault:v"));
-        sealed.map(|sealed| sealed.as_bytes().to_vec()).ok_or_else(|| ProviderError::Refused("encrypt: no ciphertext".into()))
+        sealed
+            .map(|sealed| sealed.as_bytes().to_vec())
+            .ok_or_else(|| ProviderError::Refused("encrypt: no ciphertext".into()))
     }
 
     async fn unwrap(&self, sealed: &[u8], context: KekContext) -> Result<Zeroizing<Vec<u8>>, ProviderError> {
-        let sealed = std::str::from_utf8(sealed).map_err(|_| ProviderError::Refused("no ciphertext of transit".into()))?;
+        let sealed =
+            std::str::from_utf8(sealed).map_err(|_| ProviderError::Refused("no ciphertext of transit".into()))?;
         let bound = bound_to(context);
         let body = json!({ "ciphertext": sealed, "associated_data": bound, "context": bound });
         let reply = self.transit("decrypt", &body).await?;

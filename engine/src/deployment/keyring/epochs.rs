@@ -139,7 +139,12 @@ impl Opened {
     /// One key, for a recovery that has found it.
     pub(crate) fn alone(domain: DomainKey) -> Self {
         let domain = Arc::new(domain);
-        Self { all: DomainKeys(Arc::new(RwLock::new(vec![domain.clone()]))), domain, similarity: [0; 16], warrant: Arc::default() }
+        Self {
+            all: DomainKeys(Arc::new(RwLock::new(vec![domain.clone()]))),
+            domain,
+            similarity: [0; 16],
+            warrant: Arc::default(),
+        }
     }
 
     /// The key of an epoch, where it is known here.

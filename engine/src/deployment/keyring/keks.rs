@@ -185,7 +185,12 @@ impl Source {
         let file = FileOfSeveral {
             version: 2,
             active: hex::encode(keks.active().fingerprint()),
-            keks: keks.all().iter().filter(|kek| kek.origin().is_none()).map(|kek| BASE64_STANDARD.encode(*kek.secret())).collect(),
+            keks: keks
+                .all()
+                .iter()
+                .filter(|kek| kek.origin().is_none())
+                .map(|kek| BASE64_STANDARD.encode(*kek.secret()))
+                .collect(),
         };
         let text = Zeroizing::new(serde_json::to_string_pretty(&file).map_err(|error| self.unwritten(&error))?);
         let beside = self.file.with_extension("new");

@@ -132,7 +132,9 @@ impl Keyring {
         }
         let Some(provider) = self.providers.find(origin) else { return Ok(false) };
         if self.keks().all().len() >= KEKS_MAX {
-            return Err(EngineError::Other(format!("there are more than {KEKS_MAX} KEKs: rotate with --remove-needless")));
+            return Err(EngineError::Other(format!(
+                "there are more than {KEKS_MAX} KEKs: rotate with --remove-needless"
+            )));
         }
         let asking = self.asking(&**provider);
         let mut attempt = 0;
@@ -143,7 +145,12 @@ impl Keyring {
                     return Ok(true);
                 }
                 Err(ProviderError::Unavailable(why)) if attempt + 1 < attempts => {
-                    tracing::warn!(why, provider = provider.kind(), key = provider.key(), "a key provider is asked again");
+                    tracing::warn!(
+                        why,
+                        provider = provider.kind(),
+                        key = provider.key(),
+                        "a key provider is asked again"
+                    );
                     tokio::time::sleep(ATTEMPTS_PAUSE * 2_u32.pow(attempt)).await;
                     attempt += 1;
                 }
@@ -237,7 +244,12 @@ impl Keyring {
             if stored.as_ref() == Some(&named) {
                 self.set(|keks| keks.with_active(chosen));
                 self.warrant.renew(Some(asked + self.providers.lifetime));
-                tracing::info!(provider = provider.kind(), key = provider.key(), kek = named.active, "a provider keeps the KEK");
+                tracing::info!(
+                    provider = provider.kind(),
+                    key = provider.key(),
+                    kek = named.active,
+                    "a provider keeps the KEK"
+                );
                 return Ok(());
             }
             match stored {
@@ -369,7 +381,11 @@ impl Keyring {
             match self.asking(&**provider).open(origin, kek.fingerprint()).await {
                 Ok(_) => {
                     if is_silent {
-                        tracing::info!(provider = provider.kind(), key = provider.key(), "the key provider answers again");
+                        tracing::info!(
+                            provider = provider.kind(),
+                            key = provider.key(),
+                            "the key provider answers again"
+                        );
                     }
                     self.warrant.renew(Some(asked + self.providers.lifetime));
                     is_silent = false;
@@ -384,7 +400,11 @@ impl Keyring {
             let refused = self.warrant.check().is_err();
             self.metrics.sealing_refused.set(i64::from(refused));
             if refused && !refuses {
-                tracing::error!(provider = provider.kind(), key = provider.key(), "the lifetime of the key is over: writes that encrypt are refused until its provider answers");
+                tracing::error!(
+                    provider = provider.kind(),
+                    key = provider.key(),
+                    "the lifetime of the key is over: writes that encrypt are refused until its provider answers"
+                );
             }
             if !refused && refuses {
                 tracing::info!("writes that encrypt go on");
