@@ -39,7 +39,7 @@ use crate::{
     bucket::{Buckets, notify::Notifier},
     config::EngineConfig,
     deployment::{
-        keyring::{Given, Keyring},
+        keyring::Keyring,
         ownership::{Deployment, Places, Strangers},
         writer::Writer,
     },
@@ -117,7 +117,7 @@ impl Foundation {
     ) -> Result<Self, EngineError> {
         make_private_dir(&config.data)?;
         let Stores { catalog, alone, backends, directories, reserves, unfinished, originals } = stores;
-        let keyring = Arc::new(Keyring::open(&config.data.clone(), Given::of(&mut config), &metrics)?);
+        let keyring = Arc::new(Keyring::open(&config.data.clone(), config.take_keys(), &metrics)?);
         keyring.meet_providers(&*catalog, alone).await?;
         keyring.check(&*catalog).await?;
         let threads =

@@ -1,7 +1,7 @@
 //! What the engine is told at start. `proxy/src/config.rs` makes one of these from files and
 //! environment.
 
-use crate::deployment::keyring::{KeysetCopy, provider::KeyProviders};
+use crate::deployment::keyring::{Given, KeysetCopy, provider::KeyProviders};
 use object_format::Kek;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -105,6 +105,11 @@ pub struct BucketSettings {
 const TEMPORARY_MEMORY_BYTES: u64 = 512 << 20;
 
 impl EngineConfig {
+    /// What it gives of KEKs; keys are taken out of it.
+    pub(crate) fn take_keys(&mut self) -> Given {
+        Given { kek: self.kek.take(), file: self.keyring.take(), providers: self.key_providers.clone() }
+    }
+
     /// A store below `directory` that lives as long as one command: new buckets get `settings` on
     /// the backend `local`, and the effort does not depend on what else the machine does.
     pub fn temporary(directory: &Path, settings: BucketSettings) -> Self {

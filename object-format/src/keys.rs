@@ -9,10 +9,7 @@ use sha2::{Sha256, Sha512};
 use std::{fmt, sync::Arc};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-/// Bytes of a wrapped domain key. Part of the format (§5.2).
-pub const WRAPPED_KEY_LEN: usize = 64;
-/// Bytes of one that is bound to its bucket. Part of the format (§5.2).
-pub const BOUND_KEY_LEN: usize = 72;
+pub use crate::provided::{BOUND_KEY_LEN, WRAPPED_KEY_LEN};
 
 /// Labels keep derivations for different uses apart. Part of the format.
 const BLOB_LABEL: &[u8] = b"deltaweir blob v1";

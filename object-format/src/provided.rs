@@ -17,8 +17,11 @@ const PROVIDER_LEN_MAX: usize = 32;
 const NAME_LEN_MAX: usize = 2048;
 /// Longest KEK that a provider wrapped.
 const SEALED_LEN_MAX: usize = 16 << 10;
-/// Longest wrap of a domain key behind it. Part of the format.
-const WRAP_LENS: [usize; 2] = [super::keys::WRAPPED_KEY_LEN, super::keys::BOUND_KEY_LEN];
+/// Bytes of a wrapped domain key. Part of the format (§5.2).
+pub const WRAPPED_KEY_LEN: usize = 64;
+/// Bytes of one that is bound to its bucket. Part of the format (§5.2).
+pub const BOUND_KEY_LEN: usize = 72;
+const WRAP_LENS: [usize; 2] = [WRAPPED_KEY_LEN, BOUND_KEY_LEN];
 
 /// Where a KEK comes from that a provider keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ mod call;
 mod kms;
 mod vault;
 
+pub use call::Reach;
 pub use kms::{KmsConfig, KmsCredentials};
 pub use vault::{VaultConfig, VaultLogin};
 
@@ -13,15 +14,6 @@ use engine::{KekContext, KeyProvider, ProviderError};
 use kms::Kms;
 use std::sync::Arc;
 use vault::Vault;
-
-/// How a provider is reached.
-#[derive(Clone, Debug)]
-pub struct Reach {
-    /// How long an answer may take, all of it.
-    pub timeout: std::time::Duration,
-    /// Who may sign the provider's certificate; empty: whom this machine trusts.
-    pub authorities: Vec<reqwest::Certificate>,
-}
 
 /// Where KEKs are kept.
 #[derive(Clone, Debug)]

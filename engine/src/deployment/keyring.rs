@@ -9,7 +9,7 @@ mod provided;
 pub(crate) mod provider;
 pub(crate) mod roots;
 
-use crate::{blobs::open::Blobs, config::EngineConfig, error::EngineError, metrics::Metrics};
+use crate::{blobs::open::Blobs, error::EngineError, metrics::Metrics};
 use bytes::Bytes;
 use catalog::{Bucket, BucketId, Catalog, CatalogError, WrappedKey};
 use epochs::KeyEpochs;
@@ -102,13 +102,6 @@ pub(crate) fn keyset_name(id: BlobId) -> Result<BlobName, EngineError> {
 
 /// Name of the file in the data directory that says that the store has keys.
 const SEALED_MARK: &str = "sealed";
-
-impl Given {
-    /// What a configuration gives; keys are taken out of it.
-    pub(crate) fn of(config: &mut EngineConfig) -> Self {
-        Self { kek: config.kek.take(), file: config.keyring.take(), providers: config.key_providers.clone() }
-    }
-}
 
 impl Keyring {
     /// The KEKs that are configured, or those of the file in the data directory, which is made with

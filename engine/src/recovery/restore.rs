@@ -19,7 +19,7 @@ use crate::{
     blobs::stores::Stores,
     config::EngineConfig,
     deployment::{
-        keyring::{Given, Keyring},
+        keyring::Keyring,
         ownership::{DEPLOYMENT_SETTING, Deployment, Strangers},
     },
     error::EngineError,
@@ -154,7 +154,7 @@ pub async fn list_backups(
     metrics: Arc<Metrics>,
 ) -> Result<Vec<BackupInfo>, EngineError> {
     make_private_dir(&config.data)?;
-    let keyring = Arc::new(Keyring::open_existing(&config.data.clone(), Given::of(&mut config), &metrics)?);
+    let keyring = Arc::new(Keyring::open_existing(&config.data.clone(), config.take_keys(), &metrics)?);
     let backend = backend.await?;
     learn_from_keysets(&keyring, [&backend]).await?;
     let pool = Arc::new(CodecPool::new(1, PoolKind::Codec, &metrics)?);
@@ -170,7 +170,7 @@ impl Recovery {
         metrics: Arc<Metrics>,
     ) -> Result<Self, EngineError> {
         make_private_dir(&config.data)?;
-        let keyring = Arc::new(Keyring::open_existing(&config.data.clone(), Given::of(config), &metrics)?);
+        let keyring = Arc::new(Keyring::open_existing(&config.data.clone(), config.take_keys(), &metrics)?);
         let Stores { catalog, backends, .. } = stores.await?;
         learn_from_keysets(&keyring, backends.values()).await?;
         keyring.choose_provided().await?;
@@ -270,7 +270,6 @@ impl Recovery {
         let deployment = Deployment::new()?;
         self.put_setting(DEPLOYMENT_SETTING, &deployment).await?;
         deployment.own(&self.backends, Strangers::Replace).await?;
-        self.keyring.name_provided(&*self.catalog).await?;
         self.catalog.end_import(highest).await?;
         self.announce(&mut report).await?;
         for bucket in self.catalog.stats().await? {
@@ -298,6 +297,7 @@ impl Recovery {
     /// Lets the store, and the anchor outside of it, hear of the new lineage. The catalog is whole
     /// by then, and stays when the anchor cannot be written.
     async fn announce(&self, report: &mut RecoveryReport) -> Result<(), EngineError> {
+        self.keyring.name_provided(&*self.catalog).await?;
         let begun = self.safety.ensure_lineage().await?;
         report.new_lineage = begun.to_string();
         let shipped = self.catalog.journal_marks().await?.shipped;

@@ -71,9 +71,9 @@ pub(super) async fn serve(mut config: ServeConfig, load: Load) -> Outcome {
     }
 }
 
-/// A dump would hold every key and secret there is (C115). The limit is for dumps to files; one that
-/// goes to a program ignores it, and asks whether the process may be dumped. What may not is not
-/// traced by other programs of the same user either.
+/// A dump would hold every key and secret there is (C115). The limit is for dumps to files; one
+/// that goes to a program ignores it, and asks whether the process may be dumped. What may not is
+/// not traced by other programs of the same user either.
 fn keep_memory_private() -> std::io::Result<()> {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;

@@ -1,14 +1,23 @@
 //! One call to a provider: as long and as much as is allowed, and no further.
 
-use super::Reach;
 use crate::webhooks::{beginning_of, in_words, outward};
 use engine::ProviderError;
-use reqwest::{Client, RequestBuilder, StatusCode};
+use reqwest::{Certificate, Client, RequestBuilder, StatusCode};
 use serde_json::Value;
+use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// How much of what a provider says is told to the operator.
 const TOLD_MAX: usize = 200;
+
+/// How a provider is reached.
+#[derive(Clone, Debug)]
+pub struct Reach {
+    /// How long an answer may take, all of it.
+    pub timeout: Duration,
+    /// Who may sign the provider's certificate; empty: whom this machine trusts.
+    pub authorities: Vec<Certificate>,
+}
 
 /// Sends requests to one provider.
 pub(super) struct Caller {

@@ -205,8 +205,8 @@ impl Source {
         write().map_err(|error| self.unwritten(&error))
     }
 
-    /// Removes the file in the data directory, where it is nobody else's; whether nothing is left of
-    /// it.
+    /// Removes the file in the data directory, where it is nobody else's; whether nothing is left
+    /// of it.
     ///
     /// # Errors
     /// [`EngineError::Other`] when it cannot be removed.

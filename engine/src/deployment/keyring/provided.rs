@@ -212,8 +212,8 @@ impl Keyring {
         said.or_else(|| all.next_back()).cloned()
     }
 
-    /// Takes up the KEKs that providers keep, at the start; makes the first one of the provider that
-    /// is to keep the KEK of now. Several processes that start at once end with the same.
+    /// Takes up the KEKs that providers keep, at the start; makes the first one of the provider
+    /// that is to keep the KEK of now. Several processes that start at once end with the same.
     ///
     /// # Errors
     /// [`EngineError::Unavailable`] when the provider of the KEK of now does not answer,

@@ -95,8 +95,8 @@ impl Keyring {
         self.put(self.keks().with_active(kek))
     }
 
-    /// Removes all KEKs but the one that wraps from the file and from the catalog's setting; `false`
-    /// when the configuration goes on naming one.
+    /// Removes all KEKs but the one that wraps from the file and from the catalog's setting;
+    /// `false` when the configuration goes on naming one.
     ///
     /// # Errors
     /// [`EngineError::Other`] when it cannot be written; what the catalog says.
