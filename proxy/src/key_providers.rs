@@ -5,15 +5,15 @@ mod call;
 mod kms;
 mod vault;
 
-pub use call::Reach;
+pub use call::ProviderReach;
 pub use kms::{KmsConfig, KmsCredentials};
 pub use vault::{VaultConfig, VaultLogin};
 
-use call::Caller;
+use call::ProviderClient;
 use engine::{KekContext, KeyProvider, ProviderError};
-use kms::Kms;
+use kms::AwsKmsKey;
 use std::sync::Arc;
-use vault::Vault;
+use vault::TransitKey;
 
 /// Where KEKs are kept.
 #[derive(Clone, Debug)]
@@ -29,11 +29,11 @@ impl ProviderConfig {
     ///
     /// # Errors
     /// In words, when TLS cannot be set up.
-    pub fn open(&self, reach: &Reach) -> Result<Arc<dyn KeyProvider>, String> {
-        let caller = Caller::new(reach)?;
+    pub fn open(&self, reach: &ProviderReach) -> Result<Arc<dyn KeyProvider>, String> {
+        let caller = ProviderClient::new(reach)?;
         Ok(match self.clone() {
-            Self::Vault(config) => Arc::new(Vault::new(config, caller)),
-            Self::Kms(config) => Arc::new(Kms::new(config, caller)),
+            Self::Vault(config) => Arc::new(TransitKey::new(config, caller)),
+            Self::Kms(config) => Arc::new(AwsKmsKey::new(config, caller)),
         })
     }
 }

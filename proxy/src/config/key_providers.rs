@@ -9,7 +9,7 @@ use super::{
     reader::Reader,
     values::SecretText,
 };
-use crate::key_providers::{KmsConfig, KmsCredentials, ProviderConfig, Reach, VaultConfig, VaultLogin};
+use crate::key_providers::{KmsConfig, KmsCredentials, ProviderConfig, ProviderReach, VaultConfig, VaultLogin};
 use engine::{KeyProvider, KeyProviders};
 use reqwest::{Certificate, Url};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -67,7 +67,7 @@ impl Entry<'_> {
         };
         let timeout = outward_timeout(&format!("{}.timeout", self.at), timeout)?;
         let authorities = ca_file.as_deref().map(|path| self.authorities(path)).transpose()?.unwrap_or_default();
-        config.open(&Reach { timeout, authorities }).map_err(|error| ConfigError::at(&self.at, error))
+        config.open(&ProviderReach { timeout, authorities }).map_err(|error| ConfigError::at(&self.at, error))
     }
 
     fn wrong(&self, key: &str, message: impl Into<String>) -> ConfigError {

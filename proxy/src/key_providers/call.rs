@@ -12,7 +12,7 @@ const TOLD_MAX: usize = 200;
 
 /// How a provider is reached.
 #[derive(Clone, Debug)]
-pub struct Reach {
+pub struct ProviderReach {
     /// How long an answer may take, all of it.
     pub timeout: Duration,
     /// Who may sign the provider's certificate; empty: whom this machine trusts.
@@ -20,7 +20,7 @@ pub struct Reach {
 }
 
 /// Sends requests to one provider.
-pub(super) struct Caller {
+pub(super) struct ProviderClient {
     client: Client,
 }
 
@@ -30,8 +30,8 @@ pub(super) struct Reply {
     body: Zeroizing<Vec<u8>>,
 }
 
-impl Caller {
-    pub(super) fn new(reach: &Reach) -> Result<Self, String> {
+impl ProviderClient {
+    pub(super) fn new(reach: &ProviderReach) -> Result<Self, String> {
         let mut builder = outward().timeout(reach.timeout);
         if !reach.authorities.is_empty() {
             builder = builder.tls_certs_only(reach.authorities.clone());

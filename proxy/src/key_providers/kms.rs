@@ -1,7 +1,7 @@
 //! AWS KMS: `Encrypt` and `Decrypt` of its JSON protocol 1.1, signed with Signature Version 4, with
 //! an encryption context that names the KEK.
 
-use super::call::{Caller, Reply};
+use super::call::{ProviderClient, Reply};
 use async_trait::async_trait;
 use aws_credential_types::Credentials;
 use aws_sigv4::{
@@ -92,13 +92,13 @@ fn profile_of(text: &str, profile: &str) -> [Option<String>; 3] {
     found
 }
 
-pub(super) struct Kms {
+pub(super) struct AwsKmsKey {
     config: KmsConfig,
-    caller: Caller,
+    caller: ProviderClient,
 }
 
-impl Kms {
-    pub(super) fn new(config: KmsConfig, caller: Caller) -> Self {
+impl AwsKmsKey {
+    pub(super) fn new(config: KmsConfig, caller: ProviderClient) -> Self {
         Self { config, caller }
     }
 
@@ -154,7 +154,7 @@ fn understood(reply: &Reply, action: &str) -> Result<Value, ProviderError> {
 }
 
 #[async_trait]
-impl KeyProvider for Kms {
+impl KeyProvider for AwsKmsKey {
     fn kind(&self) -> &'static str {
         "aws-kms"
     }

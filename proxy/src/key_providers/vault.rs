@@ -1,7 +1,7 @@
 //! The transit engine of HashiCorp Vault and OpenBao: `encrypt` and `decrypt`, with associated data
 //! that name the KEK.
 
-use super::call::{Caller, Reply};
+use super::call::{ProviderClient, Reply};
 use async_trait::async_trait;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use engine::{KekContext, KeyProvider, ProviderError};
@@ -58,16 +58,16 @@ struct Session {
     until: Instant,
 }
 
-pub(super) struct Vault {
+pub(super) struct TransitKey {
     config: VaultConfig,
     /// Mount and key, as wraps name it.
     name: String,
-    caller: Caller,
+    caller: ProviderClient,
     session: tokio::sync::Mutex<Option<Session>>,
 }
 
-impl Vault {
-    pub(super) fn new(config: VaultConfig, caller: Caller) -> Self {
+impl TransitKey {
+    pub(super) fn new(config: VaultConfig, caller: ProviderClient) -> Self {
         let name = format!("{}/{}", config.mount, config.key);
         Self { config, name, caller, session: tokio::sync::Mutex::default() }
     }
@@ -153,7 +153,7 @@ fn understood(reply: Reply, call: &str) -> Result<Value, ProviderError> {
 }
 
 #[async_trait]
-impl KeyProvider for Vault {
+impl KeyProvider for TransitKey {
     fn kind(&self) -> &'static str {
         "vault-transit"
     }
