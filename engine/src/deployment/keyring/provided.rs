@@ -367,7 +367,9 @@ impl Keyring {
 
     /// Asks the provider for its word again and again: while it gives it, what is sealed is sealed.
     pub(crate) async fn keep_warranted(&self, stopping: CancellationToken) {
-        let Some(provider) = &self.providers.active else { return };
+        if !self.is_provided() {
+            return;
+        }
         let every = (self.providers.lifetime / 4).clamp(WORD_EVERY[0], WORD_EVERY[1]);
         let (mut is_silent, mut refuses) = (false, false);
         loop {
@@ -377,7 +379,11 @@ impl Keyring {
                 () = tokio::time::sleep(pause) => {}
             }
             let (kek, asked) = (self.kek(), Instant::now());
-            let Some(origin) = kek.origin() else { continue };
+            // Another process may have chosen another provider.
+            let Some((origin, provider)) = kek.origin().and_then(|origin| Some((origin, self.providers.find(origin)?)))
+            else {
+                continue;
+            };
             match self.asking(&**provider).open(origin, kek.fingerprint()).await {
                 Ok(_) => {
                     if is_silent {
