@@ -47,6 +47,7 @@ VIEW_RANGES_MAX = 256
 FOOTPRINT_RANGES_MAX = 16
 FOOTPRINT_LEN_MAX = 32 << 20
 ZSTD_WINDOW_MAX = 1 << 27
+WRAP_LENS = (64, 72)
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 SUITE_NONE, SUITE_AES_256_GCM = 0, 1
@@ -598,13 +599,28 @@ class KeysetEntry:
         """The key, and the catalog id and name of the bucket it is for."""
         fingerprint = hkdf(kek, None, b"deltaweir kek fingerprint v1", 8)
         require(fingerprint == self.kek_fingerprint, "wrapped under another KEK", KeyRefusedError)
-        fields = Fields(unwrap(kek, self.wrapped))
+        fields = Fields(unwrap(kek, bare_wrap(self.wrapped)))
         key = DomainKey(secret=fields.take(32), id=fields.take(16), epoch=fields.number(4))
         same = (key.id, key.epoch) == (self.key_id, self.key_epoch)
         require(same and fields.left() == 0, "the wrap of another key", KeyRefusedError)
         label_key = hkdf(key.secret, None, b"deltaweir keyset label v1" + key.id, 32)
         label = Fields(unwrap(label_key, self.label))
         return key, label.number(8), label.text(label.left())
+
+
+def bare_wrap(stored: bytes) -> bytes:
+    """A wrap without what stands before it when a provider keeps its KEK."""
+    if len(stored) in WRAP_LENS:
+        return stored
+    fields = Fields(stored)
+    require(fields.take(4) == b"DWPK" and fields.number(1) == 1, "no wrap of a key", KeyRefusedError)
+    fields.zero(3)
+    for longest in (32, 2048, 16 << 10):
+        part = fields.take(fields.number(2))
+        require(0 < len(part) <= longest, "what is said of a KEK has another length", KeyRefusedError)
+    wrap = fields.take(fields.left())
+    require(len(wrap) in WRAP_LENS, "no wrap of a key", KeyRefusedError)
+    return wrap
 
 
 def unwrap(kek: bytes, wrapped: bytes) -> bytes:

@@ -117,7 +117,8 @@ impl Foundation {
     ) -> Result<Self, EngineError> {
         make_private_dir(&config.data)?;
         let Stores { catalog, alone, backends, directories, reserves, unfinished, originals } = stores;
-        let keyring = Arc::new(Keyring::open(&config.data, config.kek.take(), config.keyring.take())?);
+        let keyring = Arc::new(Keyring::open(&config.data.clone(), config.take_keys(), &metrics)?);
+        keyring.meet_providers(&*catalog, alone).await?;
         keyring.check(&*catalog).await?;
         let threads =
             config.codec_threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, usize::from));

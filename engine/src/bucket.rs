@@ -174,8 +174,19 @@ impl BucketState {
     pub(crate) fn seal_facts(&self, place: RowPlace<'_>, facts: Vec<u8>) -> Result<Vec<u8>, EngineError> {
         match self.domain_key() {
             None => Ok(facts),
-            Some(key) => Ok(row::seal(key, &self.context(place), random()?, &facts)),
+            Some(key) => {
+                self.may_seal()?;
+                Ok(row::seal(key, &self.context(place), random()?, &facts))
+            }
         }
+    }
+
+    /// Lets something be sealed for the bucket, or says why not. What is not sealed always may.
+    ///
+    /// # Errors
+    /// [`EngineError::ProviderSilent`].
+    pub(crate) fn may_seal(&self) -> Result<(), EngineError> {
+        self.keys.as_ref().map_or(Ok(()), |keys| keys.warrant.check())
     }
 
     /// The facts of a row.
@@ -232,8 +243,12 @@ impl Buckets {
     }
 
     /// A key of the keyring by its name, for content that is encrypted before it is stored.
-    pub fn object_key(&self, name: &str) -> zeroize::Zeroizing<[u8; 32]> {
-        self.keyring.kek().roots().named(name)
+    ///
+    /// # Errors
+    /// [`EngineError::ProviderSilent`].
+    pub fn object_key(&self, name: &str) -> Result<zeroize::Zeroizing<[u8; 32]>, EngineError> {
+        self.keyring.may_seal()?;
+        Ok(self.keyring.kek().roots().named(name))
     }
 
     /// Reads the keyring's file again; whether it says something else now.

@@ -1,7 +1,7 @@
 //! What the engine is told at start. `proxy/src/config.rs` makes one of these from files and
 //! environment.
 
-use crate::deployment::keyring::KeysetCopy;
+use crate::deployment::keyring::{Given, KeysetCopy, provider::KeyProviders};
 use object_format::Kek;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -105,6 +105,11 @@ pub struct BucketSettings {
 const TEMPORARY_MEMORY_BYTES: u64 = 512 << 20;
 
 impl EngineConfig {
+    /// What it gives of KEKs; keys are taken out of it.
+    pub(crate) fn take_keys(&mut self) -> Given {
+        Given { kek: self.kek.take(), file: self.keyring.take(), providers: self.key_providers.clone() }
+    }
+
     /// A store below `directory` that lives as long as one command: new buckets get `settings` on
     /// the backend `local`, and the effort does not depend on what else the machine does.
     pub fn temporary(directory: &Path, settings: BucketSettings) -> Self {
@@ -128,6 +133,7 @@ impl EngineConfig {
             spool_bytes_max: TEMPORARY_MEMORY_BYTES,
             kek: None,
             keyring: None,
+            key_providers: KeyProviders::default(),
             codec_threads: None,
             gc_grace: day,
             unfinished_age: day,
@@ -189,6 +195,8 @@ pub struct EngineConfig {
     pub kek: Option<Kek>,
     /// A file of KEKs that may be other processes', too; otherwise the one in `data`.
     pub keyring: Option<PathBuf>,
+    /// Who keeps KEKs that are not here as they are.
+    pub key_providers: KeyProviders,
     /// Threads of the codec pool; `None`: one per core.
     pub codec_threads: Option<usize>,
     /// How long a dying blob waits before its purge, at least: as long as backups are retained, if

@@ -69,6 +69,10 @@ pub enum EngineError {
     /// its KEK is missing. Says nothing of the blob. 503.
     #[error("no key of epoch {0} is known here")]
     NoKey(u32),
+    /// The provider of the KEK has not been heard of for as long as the KEK may seal without it.
+    /// Reads go on. 503, and the client may try again.
+    #[error("nothing is sealed: the key provider has not answered for longer than the lifetime of its key")]
+    ProviderSilent,
     /// There is no background job of that name.
     #[error("there is no job {0:?}")]
     NoJob(String),
@@ -117,6 +121,7 @@ impl EngineError {
             Self::Fenced => Self::Fenced,
             Self::KeyGone => Self::KeyGone,
             Self::NoKey(epoch) => Self::NoKey(*epoch),
+            Self::ProviderSilent => Self::ProviderSilent,
             Self::Unavailable(why) => Self::Unavailable(why.clone()),
             Self::NotCurrent(why) => Self::NotCurrent(why.clone()),
             Self::Integrity(why) => Self::Integrity(why.clone()),

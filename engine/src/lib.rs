@@ -75,6 +75,7 @@ pub use config::{
     SafetyConfig, ScrubConfig, SecondCopies, StorageHeaders,
 };
 pub use deployment::accounts::{AccountKind, AccountName, AccountRecord, AccountRecords, Accounts, AccountsWrite};
+pub use deployment::keyring::provider::{KekContext, KeyProvider, KeyProviders, ProviderError};
 pub use error::{EngineError, StoreError};
 pub use facts::{Checksum, Form, ObjectEncryption, PartFacts, PartSize, StorageFacts, Stretch, VersionFacts};
 pub use metrics::Metrics;
@@ -411,6 +412,8 @@ impl Engine {
         }
         let (keys, stopping) = (self.keys.clone(), self.foundation.stopping.clone());
         self.background.spawn(async move { keys.follow_keyring(stopping).await });
+        let (keyring, stopping) = (self.foundation.keyring.clone(), self.foundation.stopping.clone());
+        self.background.spawn(async move { keyring.keep_warranted(stopping).await });
         let engine = self.clone();
         self.background.spawn(async move {
             let Foundation { soundness, catalog, safety, stopping, .. } = &engine.foundation;

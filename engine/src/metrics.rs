@@ -115,6 +115,9 @@ metrics! {
     aead_failures_total: IntCounterVec, "failures", ["reason"]; "Chunks, pages or rows that did not authenticate."
     checksum_failures_total: IntCounterVec, "failures", ["where"]; "Stored bytes whose checksum or digest was wrong, and client bodies that did not match their declared checksum."
 
+    key_provider_calls_total: IntCounterVec, "calls", ["provider", "call", "outcome"]; "Calls to key providers (Vault transit, AWS KMS): wrap, unwrap, by outcome: ok, unavailable (no answer), refused (an answer other than the key)."
+    sealing_refused: IntGauge, "boolean", []; "1 while writes that encrypt are refused because the key provider has not answered for longer than storage.key_lifetime."
+
     cache_hits_total: IntCounterVec, "lookups", ["kind", "tier"]; "Lookups answered by a cache."
     cache_misses_total: IntCounterVec, "lookups", ["kind", "tier"]; "Lookups that had to fetch."
     cache_evictions_total: IntCounterVec, "entries", ["kind", "tier"]; "Entries dropped for room."

@@ -20,6 +20,7 @@ mod merge;
 mod names;
 mod options;
 mod outside;
+mod provided;
 mod recovered;
 mod restore;
 mod safety;

@@ -1,18 +1,15 @@
 //! Keys: the key-encryption key (KEK) wraps one domain key per (bucket, epoch); everything else is
 //! derived (docs/format/blob-v1.md §5).
 
-use crate::{error::FormatError, fields::Fields};
+use crate::{error::FormatError, fields::Fields, provided::KekOrigin};
 use aws_lc_rs::key_wrap::{AES_256, AesKek, KeyWrapPadded};
 use hkdf::Hkdf;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Sha256, Sha512};
-use std::fmt;
+use std::{fmt, sync::Arc};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-/// Bytes of a wrapped domain key. Part of the format (§5.2).
-pub const WRAPPED_KEY_LEN: usize = 64;
-/// Bytes of one that is bound to its bucket. Part of the format (§5.2).
-pub const BOUND_KEY_LEN: usize = 72;
+pub use crate::provided::{BOUND_KEY_LEN, WRAPPED_KEY_LEN};
 
 /// Labels keep derivations for different uses apart. Part of the format.
 const BLOB_LABEL: &[u8] = b"deltaweir blob v1";
@@ -113,13 +110,17 @@ impl DomainKey {
 
     /// The key that wraps this key's label in a keyset.
     pub(crate) fn label_key(&self) -> Kek {
-        Kek(*derive(&self.secret, None, &[KEYSET_LABEL, &self.id.0]))
+        Kek::new(*derive(&self.secret, None, &[KEYSET_LABEL, &self.id.0]))
     }
 }
 
 /// The key-encryption key. `Debug` shows nothing of it.
 #[derive(Zeroize, ZeroizeOnDrop)]
-pub struct Kek([u8; 32]);
+pub struct Kek {
+    secret: [u8; 32],
+    #[zeroize(skip)]
+    origin: Option<Arc<KekOrigin>>,
+}
 
 impl fmt::Debug for Kek {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -130,17 +131,27 @@ impl fmt::Debug for Kek {
 impl Kek {
     /// From 32 bytes.
     pub fn new(secret: [u8; 32]) -> Self {
-        Self(secret)
+        Self { secret, origin: None }
+    }
+
+    /// One that a provider keeps: its wraps say so.
+    pub fn kept_by(secret: [u8; 32], origin: KekOrigin) -> Self {
+        Self { secret, origin: Some(Arc::new(origin)) }
+    }
+
+    /// Who keeps it; `None` for one that somebody has as it is.
+    pub fn origin(&self) -> Option<&KekOrigin> {
+        self.origin.as_deref()
     }
 
     /// Its 32 bytes, for whoever keeps them.
     pub fn secret(&self) -> Zeroizing<[u8; 32]> {
-        Zeroizing::new(self.0)
+        Zeroizing::new(self.secret)
     }
 
     /// What all keys are derived from that this KEK does not wrap.
     pub fn roots(&self) -> Roots {
-        let (mut prk, _) = Hkdf::<Sha512>::extract(None, &self.0);
+        let (mut prk, _) = Hkdf::<Sha512>::extract(None, &self.secret);
         let roots = Roots { of: self.fingerprint(), secret: prk.into() };
         prk.as_mut_slice().zeroize();
         roots
@@ -172,16 +183,17 @@ impl Kek {
     /// A public identifier of this KEK, so that a wrong keyring is told apart from a damaged wrap:
     /// 8 bytes derived from it.
     pub fn fingerprint(&self) -> [u8; 8] {
-        *derive(&self.0, None, &[FINGERPRINT_LABEL])
+        *derive(&self.secret, None, &[FINGERPRINT_LABEL])
     }
 
-    /// Wraps a domain key with its id and epoch (AES-256-KWP, RFC 5649): [`WRAPPED_KEY_LEN`] bytes.
+    /// Wraps a domain key with its id and epoch (AES-256-KWP, RFC 5649): [`WRAPPED_KEY_LEN`] bytes,
+    /// behind what the KEK is when a provider keeps it.
     pub fn wrap(&self, key: &DomainKey) -> Vec<u8> {
         let mut plain = Zeroizing::new([0; 52]);
         plain[..32].copy_from_slice(&key.secret);
         plain[32..48].copy_from_slice(&key.id.0);
         plain[48..].copy_from_slice(&key.epoch.to_le_bytes());
-        self.wrap_bytes(&*plain)
+        self.told(self.wrap_bytes(&*plain))
     }
 
     /// As [`Kek::wrap`], and bound to the bucket with this catalog id: [`BOUND_KEY_LEN`] bytes.
@@ -191,7 +203,14 @@ impl Kek {
         plain[32..48].copy_from_slice(&key.id.0);
         plain[48..52].copy_from_slice(&key.epoch.to_le_bytes());
         plain[52..].copy_from_slice(&bucket.to_le_bytes());
-        self.wrap_bytes(&*plain)
+        self.told(self.wrap_bytes(&*plain))
+    }
+
+    fn told(&self, wrap: Vec<u8>) -> Vec<u8> {
+        match &self.origin {
+            Some(origin) => origin.around(&wrap),
+            None => wrap,
+        }
     }
 
     /// Unwraps a key of a bucket. A wrap of [`WRAPPED_KEY_LEN`] bytes is of before wraps were bound
@@ -200,7 +219,7 @@ impl Kek {
     /// # Errors
     /// As [`Kek::unwrap`], and when it is bound to another bucket.
     pub fn unwrap_for(&self, id: KeyId, epoch: u32, bucket: u64, wrapped: &[u8]) -> Result<DomainKey, FormatError> {
-        if wrapped.len() == WRAPPED_KEY_LEN {
+        if !is_bound(wrapped) {
             return self.unwrap(id, epoch, wrapped);
         }
         self.unwrap_parts((id, epoch, Some(bucket)), wrapped)
@@ -216,7 +235,8 @@ impl Kek {
     }
 
     fn unwrap_parts(&self, of: (KeyId, u32, Option<u64>), wrapped: &[u8]) -> Result<DomainKey, FormatError> {
-        let plain = self.unwrap_bytes(wrapped)?;
+        let altered = |_| FormatError::Key("not wrapped under this key, or altered");
+        let plain = self.unwrap_bytes(KekOrigin::of(wrapped).map_err(altered)?.1)?;
         let mut fields = Fields::new(&plain);
         let mut key = DomainKey { id: of.0, epoch: of.1, secret: fields.array()? };
         let (id, epoch) = (KeyId(fields.array()?), fields.u32()?);
@@ -230,7 +250,7 @@ impl Kek {
 
     pub(crate) fn wrap_bytes(&self, plain: &[u8]) -> Vec<u8> {
         let mut wrapped = vec![0; plain.len() + 15];
-        let len = AesKek::new(&AES_256, &self.0)
+        let len = AesKek::new(&AES_256, &self.secret)
             .and_then(|kek| kek.wrap_with_padding(plain, &mut wrapped).map(|out| out.len()))
             .expect("the key has 32 bytes, the input is short and not empty, the output has room");
         wrapped.truncate(len);
@@ -239,12 +259,17 @@ impl Kek {
 
     pub(crate) fn unwrap_bytes(&self, wrapped: &[u8]) -> Result<Zeroizing<Vec<u8>>, FormatError> {
         let mut plain = Zeroizing::new(vec![0; wrapped.len()]);
-        let len = AesKek::new(&AES_256, &self.0)
+        let len = AesKek::new(&AES_256, &self.secret)
             .and_then(|kek| kek.unwrap_with_padding(wrapped, &mut plain).map(|out| out.len()))
             .map_err(|_| FormatError::Key("not wrapped under this key, or altered"))?;
         plain.truncate(len);
         Ok(plain)
     }
+}
+
+/// Whether a stored wrap opens for one bucket only.
+pub fn is_bound(stored: &[u8]) -> bool {
+    KekOrigin::of(stored).map_or(stored, |(_, wrap)| wrap).len() != WRAPPED_KEY_LEN
 }
 
 /// What a KEK is extracted to (RFC 5869 §2.2): keys that are derived from it, not wrapped under it.

@@ -21,6 +21,7 @@ pub mod keys;
 pub mod keyset;
 mod opener;
 mod page;
+pub mod provided;
 mod root;
 pub mod row;
 mod segment;
@@ -35,3 +36,4 @@ pub use blob::{
     ViewAddress, ViewRange, segment_digest,
 };
 pub use keys::{DomainKey, Kek, KeyId, Roots};
+pub use provided::KekOrigin;

@@ -10,6 +10,7 @@ mod backends;
 mod environment;
 mod error;
 mod file;
+mod key_providers;
 mod modes;
 mod notifications;
 mod oidc;

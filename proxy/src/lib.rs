@@ -4,7 +4,8 @@
 //! stores and reads content and knows no HTTP. `peers` bounds how much of the server one peer
 //! takes. `audit` writes down who changed what. `stores` opens what the engine works over. `config`
 //! alone reads files and environment; `metrics` shows every metric; `webhooks` brings events to
-//! those who are told of changes.
+//! those who are told of changes, and `key_providers` has KEKs wrapped and unwrapped by those who
+//! keep them.
 
 pub mod admin;
 pub mod audit;
@@ -15,6 +16,7 @@ pub mod delta_file;
 pub mod estimate;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod key_providers;
 pub mod metrics;
 pub mod oidc;
 pub mod ops;

@@ -10,7 +10,7 @@ use crate::{
 use catalog::SimulatedDatabase;
 use engine::{
     BackendMetrics, BucketSettings, Compression, ConvertConfig, EffortSetting, Encryption, Engine, EngineConfig,
-    Metrics, NotifyConfig, SafetyConfig, ScrubConfig, SecondCopies, StorageHeaders, Stores, stand_in,
+    KeyProviders, Metrics, NotifyConfig, SafetyConfig, ScrubConfig, SecondCopies, StorageHeaders, Stores, stand_in,
 };
 use object_format::Kek;
 use std::{
@@ -265,6 +265,7 @@ fn config(directory: &Path, journal_interval: Duration) -> EngineConfig {
         spool_bytes_max: 1 << 30,
         kek: Some(Kek::new([9; 32])),
         keyring: None,
+        key_providers: KeyProviders::default(),
         codec_threads: Some(1),
         gc_grace: Duration::from_secs(4),
         unfinished_age: day,

@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 import shutil
+import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ from outside.buckets import NewServer
 from outside.clients import blunt_client, s3_client
 from outside.content import noise
 from outside.failure import error_code
-from outside.server import SECRET_ACCESS_KEY, Server
+from outside.server import BINARY, SECRET_ACCESS_KEY, Server, until
 from outside.sigv4 import Scope
 from outside.wire import Answer, Connection, encode, signed
 
@@ -89,6 +92,46 @@ def test_no_secret_reaches_log_metrics_answers_or_a_core(new_server: NewServer) 
     assert server.process is not None
     limits = Path(f"/proc/{server.process.pid}/limits").read_text()
     assert re.search(r"^Max core file size +0 +0 ", limits, re.MULTILINE), limits
+
+
+def test_no_other_program_of_the_same_user_reads_the_memory_of_a_server() -> None:
+    """A process that is not dumpable leaves no dump, not even one that goes to a program, and only root traces it."""
+    user = 65534 if os.geteuid() == 0 else os.geteuid()
+    as_user = ["setpriv", f"--reuid={user}", "--clear-groups"] if os.geteuid() == 0 else []
+    folder = Path(tempfile.mkdtemp(prefix="deltaweir-dumpable-"))
+    try:
+        os.chown(folder, user, -1)
+        folder.chmod(0o755)
+        script = folder / "deltaweir"
+        script.write_text(f'#!/bin/sh\nexec {" ".join(as_user)} {BINARY} "$@"\n')
+        script.chmod(0o755)
+        server = Server(folder, environment={"DELTAWEIR_KEK": KEK}, binary=script)
+        server.write_config()
+        os.chown(server.config, user, -1)
+        other = subprocess.Popen([*as_user, "sleep", "600"], env={"SECRET": KEK})
+        try:
+            server.start()
+            assert server.process is not None
+
+            def reads(pid: int, name: str) -> bool:
+                command = [*as_user, "head", "-c1", f"/proc/{pid}/{name}"]
+                return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+            until(lambda: reads(other.pid, "environ"), 20, "what is dumpable can be read")
+            assert reads(other.pid, "maps")
+            assert not any(reads(server.process.pid, name) for name in ("environ", "maps", "mem", "auxv"))
+            # The server reads of itself what it needs.
+            s3 = s3_client(server.endpoint)
+            s3.create_bucket(Bucket="delta-00")
+            s3.put_object(Bucket="delta-00", Key="k", Body=b"x")
+            assert server.metrics().total("process_open_fds") > 0
+            assert server.json("stats")
+        finally:
+            other.kill()
+            other.wait()
+            server.kill()
+    finally:
+        shutil.rmtree(folder)
 
 
 def test_a_signed_request_can_be_sent_again_until_its_key_is_gone(new_server: NewServer) -> None:

@@ -15,7 +15,7 @@ use crate::{
     recovery::Safety,
 };
 use catalog::{BucketId, Catalog, CatalogError, KeyUse, Rewrap, WrappedKey};
-use object_format::keys::WRAPPED_KEY_LEN;
+use object_format::KekOrigin;
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
@@ -38,6 +38,10 @@ pub struct KekReport {
     pub active: bool,
     /// Whether it is at hand; otherwise only wraps of it are there.
     pub here: bool,
+    /// Who keeps it: `local`, or the kind of a provider.
+    pub provider: String,
+    /// The provider's key that wraps it; empty for a local one.
+    pub provider_key: String,
     /// Domain keys that are wrapped under it.
     pub wraps: u64,
 }
@@ -159,6 +163,7 @@ impl Keys {
     pub async fn rotate(&self, removes: bool) -> Result<Rotation, EngineError> {
         let _one = self.rotating.lock().await;
         self.keyring.reload()?;
+        self.keyring.take_up_provided(&*self.catalog).await?;
         let made = self.make_kek().await?;
         let mut done = Rotation { made, kek: hex::encode(self.keyring.kek().fingerprint()), ..Rotation::default() };
         // First what was derived from a KEK, which nothing else holds.
@@ -176,9 +181,8 @@ impl Keys {
             )));
         }
         done.needless = self.keyring.keks().others().iter().map(|kek| hex::encode(kek.fingerprint())).collect();
-        if removes && self.keyring.keeps_its_keks() && !done.needless.is_empty() {
-            self.keyring.drop_others()?;
-            done.removed = true;
+        if removes && !done.needless.is_empty() {
+            done.removed = self.keyring.drop_others(&*self.catalog).await?;
         }
         tracing::info!(kek = done.kek, wraps = done.wraps, keysets = done.keysets, "the KEK was rotated");
         Ok(done)
@@ -191,6 +195,7 @@ impl Keys {
     /// What catalog and backends say; what does not open is no error here.
     pub async fn verify(&self) -> Result<KeysCheck, EngineError> {
         let mut check = KeysCheck::default();
+        self.keyring.take_up_provided(&*self.catalog).await?;
         let active = self.keyring.kek().fingerprint();
         let names = self.bucket_names().await?;
         for key in self.catalog.all_keys().await? {
@@ -230,23 +235,35 @@ impl Keys {
 
     /// Takes up what other processes write into a keyring that they share.
     pub(crate) async fn follow_keyring(&self, stopping: CancellationToken) {
-        if self.alone || !self.keyring.is_shared_file() {
+        if self.alone || !self.keyring.is_shared() {
             return;
         }
         let mut looks = tokio::time::interval(FOLLOWS_EVERY);
+        let mut is_told = false;
         loop {
             tokio::select! {
                 () = stopping.cancelled() => return,
                 _ = looks.tick() => {}
             }
-            let reloaded = match self.keyring.reload() {
-                Ok(true) => self.keyring.load_former_roots(&*self.catalog).await,
-                other => other.map(drop),
-            };
-            if let Err(error) = reloaded {
-                tracing::warn!(%error, "the keyring cannot be read: the KEKs of before are in force");
+            match self.follow_once().await {
+                Err(error) if !is_told => {
+                    tracing::warn!(%error, "the keyring cannot be read: the KEKs of before are in force");
+                    is_told = true;
+                }
+                Err(_) => {}
+                Ok(()) => is_told = false,
             }
         }
+    }
+
+    async fn follow_once(&self) -> Result<(), EngineError> {
+        let before = self.keyring.kek().fingerprint();
+        let is_other_file = self.keyring.reload()?;
+        self.keyring.follow_provided(&*self.catalog).await?;
+        if is_other_file || self.keyring.kek().fingerprint() != before {
+            self.keyring.load_former_roots(&*self.catalog).await?;
+        }
+        Ok(())
     }
 
     async fn verify_keysets(&self, check: &mut KeysCheck) -> Result<(), EngineError> {
@@ -291,19 +308,19 @@ impl Keys {
                     .into(),
             ));
         }
-        if !self.alone && !self.keyring.is_shared_file() {
+        if !self.alone && !self.keyring.is_shared() {
             return Err(EngineError::Other(
                 "the keyring is this process's own, and the catalog is shared: name a keyring that all processes read \
                  with storage.keyring"
                     .into(),
             ));
         }
-        let kek = self.keyring.add_kek()?;
+        let kek = self.keyring.add_kek(&*self.catalog).await?;
         if !self.alone {
             // The others read it before anything is wrapped under it.
             tokio::time::sleep(SETTLING).await;
         }
-        self.keyring.activate(kek)?;
+        self.keyring.activate(kek, &*self.catalog).await?;
         if !self.alone {
             // And take it up before everything is wrapped under it.
             tokio::time::sleep(SETTLING).await;
@@ -365,7 +382,7 @@ impl Keys {
 
 /// Whether a wrap opens for its bucket only.
 fn is_bound(key: &WrappedKey) -> bool {
-    key.wrapped.len() != WRAPPED_KEY_LEN
+    object_format::keys::is_bound(&key.wrapped)
 }
 
 fn keks_of(keks: &Keks, stored: &[WrappedKey]) -> Vec<KekReport> {
@@ -374,11 +391,16 @@ fn keks_of(keks: &Keks, stored: &[WrappedKey]) -> Vec<KekReport> {
     let mut away: Vec<[u8; 8]> = stored.iter().map(|key| key.kek).filter(|print| !here.contains(print)).collect();
     away.sort_unstable();
     away.dedup();
-    let told = |(index, print): (usize, &[u8; 8])| KekReport {
-        kek: hex::encode(print),
-        active: index == 0,
-        here: index < here.len(),
-        wraps: wraps(print),
+    // One that is not here is named by its wraps.
+    let origin = |print: &[u8; 8]| match keks.find(print) {
+        Some(kek) => kek.origin().cloned(),
+        None => stored.iter().find(|key| key.kek == *print).and_then(|key| KekOrigin::of(&key.wrapped).ok()?.0),
+    };
+    let told = |(index, print): (usize, &[u8; 8])| {
+        let (provider, provider_key) =
+            origin(print).map_or_else(|| ("local".into(), String::new()), |origin| (origin.provider, origin.key));
+        let (active, here) = (index == 0, index < here.len());
+        KekReport { kek: hex::encode(print), active, here, provider, provider_key, wraps: wraps(print) }
     };
     here.iter().chain(&away).enumerate().map(told).collect()
 }

@@ -5,9 +5,11 @@ pub(crate) mod copies;
 pub(crate) mod epochs;
 mod keks;
 mod opening;
+mod provided;
+pub(crate) mod provider;
 pub(crate) mod roots;
 
-use crate::{blobs::open::Blobs, error::EngineError};
+use crate::{blobs::open::Blobs, error::EngineError, metrics::Metrics};
 use bytes::Bytes;
 use catalog::{Bucket, BucketId, Catalog, CatalogError, WrappedKey};
 use epochs::KeyEpochs;
@@ -15,9 +17,10 @@ pub(crate) use epochs::Opened;
 pub(crate) use keks::Keks;
 use keks::Source;
 use object_format::{
-    BlobId, DomainKey, Kek, KeyId, Roots,
+    BlobId, DomainKey, Kek, KekOrigin, KeyId, Roots,
     keyset::{BucketLabel, Keyset, KeysetEntry},
 };
+use provider::{KeyProviders, Warrant};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{
@@ -30,12 +33,27 @@ use std::{
 use storage_backends::BlobName;
 use zeroize::Zeroizing;
 
+/// What an operator gives of KEKs.
+#[derive(Default)]
+pub(crate) struct Given {
+    /// The KEK itself.
+    pub(crate) kek: Option<Kek>,
+    /// A file of several; otherwise the one in the data directory.
+    pub(crate) file: Option<PathBuf>,
+    /// Who keeps others.
+    pub(crate) providers: KeyProviders,
+}
+
 /// Opens domain keys.
 pub(crate) struct Keyring {
     keks: RwLock<Arc<Keks>>,
     /// Of KEKs that are gone, under one that is here: what was derived from them stays readable.
     former_roots: RwLock<Vec<Roots>>,
     source: Source,
+    providers: KeyProviders,
+    /// How long the KEK that wraps may seal.
+    warrant: Arc<Warrant>,
+    metrics: Arc<Metrics>,
     opened: Mutex<HashMap<BucketId, Opened>>,
     /// Held while keys are opened or made: two at once would each store keysets, and one pair would
     /// be named nowhere.
@@ -87,24 +105,28 @@ const SEALED_MARK: &str = "sealed";
 
 impl Keyring {
     /// The KEKs that are configured, or those of the file in the data directory, which is made with
-    /// a new one where there is none (0600, synced).
+    /// a new one where there is none (0600, synced) and no provider is to keep the KEK of now.
     ///
     /// # Errors
     /// [`EngineError::Other`] when a file cannot be read, written or understood.
-    pub(crate) fn open(data: &Path, configured: Option<Kek>, file: Option<PathBuf>) -> Result<Self, EngineError> {
-        let source = Source::new(data, configured, file);
+    pub(crate) fn open(data: &Path, given: Given, metrics: &Arc<Metrics>) -> Result<Self, EngineError> {
+        let source = Source::new(data, given.kek, given.file);
         let keks = match source.read()? {
             Some(keks) => keks,
+            None if given.providers.active.is_some() => Keks::made_up()?,
             None => source.make()?,
         };
-        Ok(Self::new(data, keks, source))
+        Ok(Self::new(data, keks, source, given.providers, metrics))
     }
 
-    fn new(data: &Path, keks: Keks, source: Source) -> Self {
+    fn new(data: &Path, keks: Keks, source: Source, providers: KeyProviders, metrics: &Arc<Metrics>) -> Self {
         Self {
             keks: RwLock::new(Arc::new(keks)),
             former_roots: RwLock::default(),
             source,
+            providers,
+            warrant: Arc::default(),
+            metrics: metrics.clone(),
             opened: Mutex::default(),
             making: tokio::sync::Mutex::default(),
             sealed_mark: data.join(SEALED_MARK),
@@ -170,18 +192,14 @@ impl Keyring {
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn open_existing(
-        data: &Path,
-        configured: Option<Kek>,
-        file: Option<PathBuf>,
-    ) -> Result<Self, EngineError> {
-        let source = Source::new(data, configured, file);
+    pub(crate) fn open_existing(data: &Path, given: Given, metrics: &Arc<Metrics>) -> Result<Self, EngineError> {
+        let source = Source::new(data, given.kek, given.file);
         let keks = match source.read()? {
             Some(keks) => keks,
             // It opens nothing, which is what is known.
-            None => Keks::of(Kek::new(random()?)),
+            None => Keks::made_up()?,
         };
-        Ok(Self::new(data, keks, source))
+        Ok(Self::new(data, keks, source, given.providers, metrics))
     }
 
     /// The KEKs of now.
@@ -197,7 +215,7 @@ impl Keyring {
     /// Whether an operator gave the KEK; otherwise it lies in the data directory, beside the
     /// catalog.
     pub(crate) fn is_configured(&self) -> bool {
-        self.source.is_configured()
+        self.source.is_configured() || self.is_provided()
     }
 
     /// Opens a keyset's entry.
@@ -209,9 +227,9 @@ impl Keyring {
         let kek = keks.find(&entry.kek_fingerprint()).unwrap_or_else(|| keks.active());
         entry.open(kek).map_err(|error| {
             EngineError::Other(format!(
-                "key {} cannot be opened ({error}): give the store's KEK as storage.kek or DELTAWEIR_KEK, or put its \
-                 keyring.json back into the data directory",
-                entry.key_id()
+                "key {} cannot be opened ({error}): {}",
+                entry.key_id(),
+                remedy(entry.wrapped())
             ))
         })
     }
@@ -245,7 +263,7 @@ impl Keyring {
         let tag = similarity.keyed_tag("similarity", &[]);
         let mut secret = [0; 16];
         secret.copy_from_slice(&tag[..16]);
-        let keys = Opened { domain, all, similarity: secret };
+        let keys = Opened { domain, all, similarity: secret, warrant: self.warrant.clone() };
         self.lock().insert(bucket.id, keys.clone());
         Ok(keys)
     }
@@ -261,7 +279,7 @@ impl Keyring {
             Some(wrapped) => wrapped.clone(),
             None => self.make(bucket, epoch, catalog).await?,
         };
-        self.open_key(&wrapped)?.ok_or_else(|| other_kek(bucket))
+        self.open_key(&wrapped)?.ok_or_else(|| other_kek(bucket, &wrapped.wrapped))
     }
 
     /// Opens a wrapped key; `None` when it is wrapped under a KEK that is not here, also after a
@@ -295,8 +313,8 @@ impl Keyring {
     pub(crate) async fn check(&self, catalog: &dyn Catalog) -> Result<(), EngineError> {
         for bucket in catalog.buckets().await? {
             let newest = catalog.keys(bucket.id).await?.into_iter().max_by_key(|key| key.epoch);
-            if newest.is_some_and(|key| self.keks().find(&key.kek).is_none()) {
-                return Err(other_kek(&bucket));
+            if let Some(key) = newest.filter(|key| self.keks().find(&key.kek).is_none()) {
+                return Err(other_kek(&bucket, &key.wrapped));
             }
         }
         self.load_former_roots(catalog).await
@@ -312,6 +330,7 @@ impl Keyring {
         // Another process may have chosen another KEK: what is wrapped under one that it removes is
         // lost.
         self.reload()?;
+        self.warrant.check()?;
         let id = random::<16>()?;
         let secret = Zeroizing::new(random::<32>()?);
         let wrapped = self.wrapped(&DomainKey::new(KeyId(id), epoch, *secret), bucket.id);
@@ -412,9 +431,26 @@ fn label_of(bucket: &Bucket) -> BucketLabel {
     BucketLabel { id: u64::try_from(bucket.id.0).unwrap_or(0), name: bucket.name.clone() }
 }
 
-fn other_kek(bucket: &Bucket) -> EngineError {
-    EngineError::Other(format!("bucket {} is sealed under another KEK than the one given", bucket.name))
+/// What an operator can do about a wrap that does not open.
+fn remedy(wrapped: &[u8]) -> String {
+    match KekOrigin::of(wrapped) {
+        Ok((Some(origin), _)) => format!(
+            "its KEK is kept by key {} of a {} provider: configure that one in [key_providers]",
+            origin.key, origin.provider
+        ),
+        _ => {
+            "give the store's KEK as storage.kek or DELTAWEIR_KEK, or put its keyring.json back into the data directory"
+                .into()
+        }
+    }
 }
 
+fn other_kek(bucket: &Bucket, wrapped: &[u8]) -> EngineError {
+    let name = &bucket.name;
+    EngineError::Other(format!("bucket {name} is sealed under another KEK than the one given: {}", remedy(wrapped)))
+}
+
+#[cfg(test)]
+mod provided_tests;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use super::{
     merge::{Merge, Merged},
     names::{BackupName, Lineage, journal_name},
     options::{RecoveryOptions, RecoveryProgress},
+    provided::learn_from_keysets,
     recovered::{self, Recovered, highest_epoch},
     safety::{LINEAGE_SETTING, SWEEP_FLOOR, SWEEP_FLOOR_SETTING, Safety, SweepFloor},
     ship::new_lineage,
@@ -153,8 +154,9 @@ pub async fn list_backups(
     metrics: Arc<Metrics>,
 ) -> Result<Vec<BackupInfo>, EngineError> {
     make_private_dir(&config.data)?;
-    let keyring = Arc::new(Keyring::open_existing(&config.data, config.kek.take(), config.keyring.take())?);
+    let keyring = Arc::new(Keyring::open_existing(&config.data.clone(), config.take_keys(), &metrics)?);
     let backend = backend.await?;
+    learn_from_keysets(&keyring, [&backend]).await?;
     let pool = Arc::new(CodecPool::new(1, PoolKind::Codec, &metrics)?);
     Vault::new(backend, keyring, pool, metrics).backups().await
 }
@@ -168,8 +170,10 @@ impl Recovery {
         metrics: Arc<Metrics>,
     ) -> Result<Self, EngineError> {
         make_private_dir(&config.data)?;
-        let keyring = Arc::new(Keyring::open_existing(&config.data, config.kek.take(), config.keyring.take())?);
+        let keyring = Arc::new(Keyring::open_existing(&config.data.clone(), config.take_keys(), &metrics)?);
         let Stores { catalog, backends, .. } = stores.await?;
+        learn_from_keysets(&keyring, backends.values()).await?;
+        keyring.choose_provided().await?;
         let backend = backends.get(&config.safety.backend).cloned();
         let backend = backend
             .ok_or_else(|| EngineError::Other(format!("backend {:?} is not configured", config.safety.backend)))?;
@@ -293,6 +297,7 @@ impl Recovery {
     /// Lets the store, and the anchor outside of it, hear of the new lineage. The catalog is whole
     /// by then, and stays when the anchor cannot be written.
     async fn announce(&self, report: &mut RecoveryReport) -> Result<(), EngineError> {
+        self.keyring.name_provided(&*self.catalog).await?;
         let begun = self.safety.ensure_lineage().await?;
         report.new_lineage = begun.to_string();
         let shipped = self.catalog.journal_marks().await?.shipped;

@@ -31,7 +31,7 @@ async fn a_rotation_replaces_every_wrap_and_no_blob_and_the_old_kek_is_not_neede
     deployment.put(&bucket, "whole", &bytes).await;
     let changed = edited(&bytes, 2);
     deployment.put(&bucket, "delta", &changed).await;
-    let (engine, named) = (&deployment.engine, deployment.engine.buckets.object_key("payroll"));
+    let (engine, named) = (&deployment.engine, deployment.engine.buckets.object_key("payroll").expect("named"));
     an_account(engine).await;
     engine.ship_journal().await.expect("ships");
     let before = blob_bytes(&deployment);

@@ -107,6 +107,8 @@ impl Stager {
         if len.is_some_and(|len| len > BLOB_PLAIN_LEN_MAX) {
             return Err(EngineError::TooLarge.into());
         }
+        // The row asks again.
+        bucket.may_seal()?;
         // Asked again at the commit; here it spares the body's way, which the shortest bodies do
         // not have: they go into the catalog.
         if len.is_none_or(|len| len > INLINE_LEN_MAX) {

@@ -2,8 +2,8 @@
 
 use crate::samples::{ID, SALT, key};
 use object_format::{
-    BlobId, BlobKind, BlobSpec, BlobWriter, DomainKey, FormatError, Kek, KeyId, ObjectFacts, Seal,
-    keys::{BOUND_KEY_LEN, WRAPPED_KEY_LEN},
+    BlobId, BlobKind, BlobSpec, BlobWriter, DomainKey, FormatError, Kek, KekOrigin, KeyId, ObjectFacts, Seal,
+    keys::{BOUND_KEY_LEN, WRAPPED_KEY_LEN, is_bound},
     keyset::{BucketLabel, Keyset, KeysetEntry},
     row::{self, RowContext, SEALED_ROW_OVERHEAD, extents_digest},
 };
@@ -225,5 +225,57 @@ proptest! {
                 prop_assert_eq!(keyset.encode().unwrap(), bytes);
             }
         }
+    }
+}
+
+fn origin() -> KekOrigin {
+    KekOrigin::new("vault-transit", "transit/deltaweir", b"vault:v1:c2VhbGVk".to_vec()).unwrap()
+}
+
+#[test]
+fn a_wrap_under_a_kek_that_a_provider_keeps_brings_it_along_and_opens_under_it_alone() {
+    let kept = Kek::kept_by([0x42; 32], origin());
+    assert_eq!(kept.fingerprint(), kek().fingerprint(), "who keeps it changes nothing of it");
+    let (id, epoch) = (key().id(), key().epoch());
+    let wrapped = kept.wrap_for(&key(), 7);
+    let (found, bare) = KekOrigin::of(&wrapped).unwrap();
+    assert_eq!((found, bare.len()), (Some(origin()), BOUND_KEY_LEN));
+    assert!(is_bound(&wrapped) && !is_bound(&kept.wrap(&key())));
+    // Whoever has had it unwrapped opens it, with or without a word of who keeps it.
+    for opens in [&kept, &kek()] {
+        assert!(same(&opens.unwrap_for(id, epoch, 7, &wrapped).unwrap(), &key()));
+        assert!(matches!(opens.unwrap_for(id, epoch, 8, &wrapped), Err(FormatError::Key(_))));
+    }
+    assert!(matches!(Kek::new([1; 32]).unwrap_for(id, epoch, 7, &wrapped), Err(FormatError::Key(_))));
+    let label = BucketLabel { id: 7, name: "b".into() };
+    let entry = KeysetEntry::new(&kept, &key(), &label);
+    let keyset = Keyset::decode(&Keyset::new([entry]).encode().unwrap()).unwrap();
+    assert_eq!(KekOrigin::of(keyset.entries()[0].wrapped()).unwrap().0, Some(origin()));
+    assert_eq!(keyset.entries()[0].open(&kek()).unwrap().1, label);
+}
+
+#[test]
+fn what_a_wrap_says_of_its_kek_is_refused_when_it_is_cut_or_longer_than_the_format_has_room_for() {
+    let wrapped = Kek::kept_by([0x42; 32], origin()).wrap_for(&key(), 7);
+    for at in 0..wrapped.len() {
+        // Some lengths are those of a wrap, bare or not: it does not open.
+        let is_one = [WRAPPED_KEY_LEN, BOUND_KEY_LEN, wrapped.len() + WRAPPED_KEY_LEN - BOUND_KEY_LEN].contains(&at);
+        assert_eq!(KekOrigin::of(&wrapped[..at]).is_ok(), is_one, "cut to {at}");
+        let opened = kek().unwrap_for(key().id(), key().epoch(), 7, &wrapped[..at]);
+        assert!(matches!(opened, Err(FormatError::Key(_))), "cut to {at}");
+    }
+    assert!(KekOrigin::of(&[&wrapped[..], &[0; 8]].concat()).is_err());
+    for (provider, key, sealed) in [("", "k", 1), ("p", "", 1), ("p", "k", 0), ("p", "k", (16 << 10) + 1)] {
+        assert!(KekOrigin::new(provider, key, vec![0; sealed]).is_err());
+    }
+    assert!(KekOrigin::new(&"p".repeat(33), "k", vec![0]).is_err());
+    assert!(KekOrigin::new("p", &"k".repeat(2049), vec![0]).is_err());
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_the_reader_of_wraps_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = KekOrigin::of(&[b"DWPK\x01\0\0\0", &bytes[..]].concat());
+        let _ = (KekOrigin::of(&bytes), is_bound(&bytes));
     }
 }

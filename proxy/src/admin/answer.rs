@@ -38,6 +38,7 @@ impl From<EngineError> for AdminError {
             EngineError::Busy(_)
             | EngineError::Unavailable(_)
             | EngineError::NotCurrent(_)
+            | EngineError::ProviderSilent
             | EngineError::NoKey(_)
             | EngineError::KeyGone
             | EngineError::Fenced => StatusCode::SERVICE_UNAVAILABLE,

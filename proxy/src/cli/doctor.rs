@@ -12,7 +12,11 @@ use super::{
     outcome::{Failure, Outcome, out, show},
     print::table,
 };
-use crate::config::{ConfigError, ServeConfig};
+use crate::{
+    config::{ConfigError, ServeConfig},
+    engine::{KeyProvider, ProviderError},
+    key_providers::try_out,
+};
 use finding::{Check, State};
 use serde_json::json;
 use std::{net::TcpListener, path::PathBuf, time::SystemTime};
@@ -52,9 +56,30 @@ async fn examine(config: ServeConfig) -> Vec<Check> {
     for (name, backend) in &config.stores.backends {
         checks.extend(store::examine(name, backend).await);
     }
+    for provider in &config.engine.key_providers.all {
+        checks.push(key_provider(&**provider).await);
+    }
     let (listen, data) = ([config.server.listen, config.server.admin_listen], config.engine.data.clone());
     checks.extend(Box::pin(server(config, data, &listen)).await);
     checks
+}
+
+/// Whether a provider wraps and unwraps. It keeps nothing of what it is given.
+async fn key_provider(provider: &dyn KeyProvider) -> Check {
+    let (check, key) = (format!("key provider {}", provider.kind()), provider.key());
+    match try_out(provider).await {
+        Ok(()) => Check::ok(check, format!("key {key} wraps and unwraps")),
+        Err(ProviderError::Unavailable(why)) => Check::failed(
+            check,
+            format!("key {key}: {why}"),
+            "see that its address is right and that it runs and is unsealed",
+        ),
+        Err(ProviderError::Refused(why)) => Check::failed(
+            check,
+            format!("key {key}: {why}"),
+            "see that the key is there and that this server may encrypt and decrypt with it",
+        ),
+    }
 }
 
 /// The server, when one runs; otherwise whether one could listen.

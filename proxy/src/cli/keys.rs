@@ -88,7 +88,11 @@ fn list(told: &Value) -> String {
             (false, true) => "opens",
             (false, false) => "missing",
         };
-        let _ = writeln!(text, "KEK {}  {state}  {} wraps", word(&kek["kek"]), kek["wraps"]);
+        let kept = match word(&kek["provider_key"]) {
+            "" => word(&kek["provider"]).to_owned(),
+            key => format!("{} {key}", word(&kek["provider"])),
+        };
+        let _ = writeln!(text, "KEK {}  {state}  {} wraps  {kept}", word(&kek["kek"]), kek["wraps"]);
     }
     for key in told["keys"].as_array().into_iter().flatten() {
         let bucket = key["bucket"].as_str().unwrap_or("(deleted)");
@@ -191,7 +195,10 @@ mod tests {
 
     #[test]
     fn a_list_tells_which_kek_wraps_and_which_is_missing() {
-        let kek = |kek: &str, active, here| json!({"kek": kek, "active": active, "here": here, "wraps": 2});
+        let kek = |kek: &str, active, here| {
+            let (provider, key) = if active { ("vault-transit", "transit/deltaweir") } else { ("local", "") };
+            json!({"kek": kek, "active": active, "here": here, "wraps": 2, "provider": provider, "provider_key": key})
+        };
         let told = json!({
             "keks": [kek("aa", true, true), kek("bb", false, true), kek("cc", false, false)],
             "keys": [
@@ -200,7 +207,7 @@ mod tests {
             ],
         });
         let text = list(&told);
-        assert!(text.starts_with("KEK aa  wraps  2 wraps\nKEK bb  opens  2 wraps\nKEK cc  missing"), "{text}");
+        assert!(text.starts_with("KEK aa  wraps  2 wraps  vault-transit transit/deltaweir\nKEK bb  opens  2 wraps  local\nKEK cc  missing"), "{text}");
         assert!(
             text.ends_with("b: similarity, under aa\n(deleted): epoch 3, 7 blobs, under cc, not bound to its bucket")
         );

@@ -17,7 +17,7 @@ use crate::{
     stores::open_engine,
     webhooks::{WebhookConfig, Webhooks},
 };
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use secrecy::SecretString;
 use std::{
     collections::BTreeMap,
@@ -52,8 +52,7 @@ type SetFilter = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
 pub(super) async fn serve(mut config: ServeConfig, load: Load) -> Outcome {
     // Before anything else: until somebody listens for it, SIGHUP ends a process.
     let _hangups = signal(SignalKind::hangup())?;
-    // A dump would hold every key and secret there is (C115).
-    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }).map_err(std::io::Error::from)?;
+    keep_memory_private()?;
     let logs = Arc::new(start_log(&config.log)?);
     let (load, stop) = (Arc::new(Mutex::new(load)), stop_signal()?);
     if damaged::is_rebuilding(&config) {
@@ -70,6 +69,15 @@ pub(super) async fn serve(mut config: ServeConfig, load: Load) -> Outcome {
         config = Box::pin(rebuilt(again, &load)).await?;
         (config.server.listen, config.server.admin_listen) = (listen.s3, listen.admin);
     }
+}
+
+/// A dump would hold every key and secret there is (C115). The limit is for dumps to files; one
+/// that goes to a program ignores it, and asks whether the process may be dumped. What may not is
+/// not traced by other programs of the same user either.
+fn keep_memory_private() -> std::io::Result<()> {
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(())
 }
 
 /// Makes the catalog again; the configuration to go on with, since keys are taken out of one when

@@ -4,6 +4,7 @@
 pub(super) mod access_log;
 mod audit;
 pub(super) mod backend;
+pub(super) mod key_providers;
 mod notifications;
 mod oidc;
 mod prices;
@@ -17,6 +18,7 @@ use access_log::AccessLog;
 use audit::Audit;
 use backend::Backend;
 use engine::{Compression, ConvertConfig, EffortSetting, Encryption, Isolation, SecondCopies, StorageHeaders};
+use key_providers::Provider;
 use notifications::Notifications;
 use oidc::Oidc;
 use prices::Prices;
@@ -41,6 +43,8 @@ pub(super) struct File {
     pub(super) limits: Limits,
     pub(super) gc: Gc,
     pub(super) kms: Kms,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) key_providers: BTreeMap<String, Provider>,
     pub(super) lifecycle: Lifecycle,
     pub(super) notifications: Notifications,
     pub(super) scrub: Scrub,
@@ -150,6 +154,9 @@ pub(super) struct Storage {
     pub(super) kek: Option<SecretText>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) keyring: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) key_provider: Option<String>,
+    pub(super) key_lifetime: Interval,
 }
 
 impl Default for Storage {
@@ -166,6 +173,8 @@ impl Default for Storage {
             second_copies: SecondCopies::default(),
             kek: None,
             keyring: None,
+            key_provider: None,
+            key_lifetime: Interval(Duration::from_secs(3600)),
         }
     }
 }

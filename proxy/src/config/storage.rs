@@ -37,6 +37,7 @@ impl Reader<'_> {
             spool_bytes_max: limits.spool_bytes_max.0,
             kek: self.kek()?,
             keyring: file.storage.keyring.clone(),
+            key_providers: self.key_providers()?,
             codec_threads: limits.codec_threads,
             gc_grace: file.gc.grace.0,
             unfinished_age: file.gc.unfinished_age.0,

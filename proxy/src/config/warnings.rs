@@ -22,7 +22,10 @@ impl Reader<'_> {
                     ));
                 }
             }
-            if self.file.storage.kek.is_none() && self.file.storage.keyring.is_none() {
+            if self.file.storage.kek.is_none()
+                && self.file.storage.keyring.is_none()
+                && self.file.storage.key_provider.is_none()
+            {
                 warnings.push(
                     "storage.kek is not set, and the catalog can be shared: encrypted buckets need the same key in every process".into(),
                 );

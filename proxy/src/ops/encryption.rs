@@ -324,15 +324,19 @@ impl InBucket<'_> {
         let (algorithm, key_id, root) = match server {
             None => return Ok(None),
             Some(ServerSide::Aes256) if self.bucket.is_sealed() => return Ok(None),
-            Some(ServerSide::Aes256) => (AES256, None, self.service.engine.buckets.object_key("")),
+            Some(ServerSide::Aes256) => (AES256, None, self.object_key("")?),
             Some(ServerSide::Kms(name)) => {
                 let name = name.unwrap_or_else(|| DEFAULT_KMS_KEY.to_owned());
                 self.check_name(&name)?;
-                let root = self.service.engine.buckets.object_key(&name);
+                let root = self.object_key(&name)?;
                 (KMS, Some(name), root)
             }
         };
         Sealing::under(root, algorithm, key_id).map(Some)
+    }
+
+    fn object_key(&self, name: &str) -> Result<Secret> {
+        self.service.engine.buckets.object_key(name).map_err(|error| self.refusal(error))
     }
 
     fn default_encryption(&self) -> Result<Option<EncryptionConfiguration>> {

@@ -49,6 +49,7 @@ impl S3Request {
                      Its log says why; its operator must act.",
                 )
             }
+            EngineError::ProviderSilent => provider_silent(),
             EngineError::Fenced | EngineError::KeyGone | EngineError::NoKey(_) => {
                 tracing::warn!(%error, "a request was refused");
                 ErrorCode::ServiceUnavailable.into()
@@ -89,4 +90,14 @@ impl S3Request {
             StoreError::Engine(error) => self.refusal(error),
         }
     }
+}
+
+/// Logged once, by who found out; clients repeat their requests.
+fn provider_silent() -> S3Error {
+    tracing::debug!("a write was refused: the key provider is silent");
+    S3Error::with_message(
+        ErrorCode::ServiceUnavailable,
+        "Writes that encrypt are refused: the provider of the server's key does not answer. Reads are served. Writes go on by \
+         themselves when it answers.",
+    )
 }

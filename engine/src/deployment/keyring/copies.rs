@@ -16,7 +16,7 @@ use std::sync::Arc;
 use storage_backends::{Backend, BlobName, get_all};
 
 /// Longest keyset that is read.
-const KEYSET_LEN_MAX: u64 = 1 << 20;
+pub(crate) const KEYSET_LEN_MAX: u64 = 1 << 20;
 
 /// Where a copy lies, or should.
 #[derive(Clone)]
@@ -191,7 +191,7 @@ impl Keyring {
     pub(crate) async fn keyset_of(&self, bucket: &Bucket, catalog: &dyn Catalog) -> Result<Keyset, EngineError> {
         let mut keys = Vec::new();
         for wrapped in catalog.keys(bucket.id).await? {
-            keys.push(self.open_key(&wrapped)?.ok_or_else(|| other_kek(bucket))?);
+            keys.push(self.open_key(&wrapped)?.ok_or_else(|| other_kek(bucket, &wrapped.wrapped))?);
         }
         Ok(self.keyset(&keys.iter().collect::<Vec<_>>(), &label_of(bucket)))
     }

@@ -2,6 +2,7 @@
 //! anew: new content is sealed with its key, older content is read with the older ones until the
 //! last of it is moved over.
 
+use super::provider::Warrant;
 use crate::error::EngineError;
 use catalog::{Bucket, Catalog, CatalogError, Seq, WrappedKey};
 use object_format::{DomainKey, row};
@@ -130,13 +131,20 @@ pub(crate) struct Opened {
     pub(crate) all: DomainKeys,
     /// What its hooks and sketches are keyed with: the same for all epochs.
     pub(crate) similarity: [u8; 16],
+    /// How long it may seal.
+    pub(crate) warrant: Arc<Warrant>,
 }
 
 impl Opened {
     /// One key, for a recovery that has found it.
     pub(crate) fn alone(domain: DomainKey) -> Self {
         let domain = Arc::new(domain);
-        Self { all: DomainKeys(Arc::new(RwLock::new(vec![domain.clone()]))), domain, similarity: [0; 16] }
+        Self {
+            all: DomainKeys(Arc::new(RwLock::new(vec![domain.clone()]))),
+            domain,
+            similarity: [0; 16],
+            warrant: Arc::default(),
+        }
     }
 
     /// The key of an epoch, where it is known here.

@@ -22,11 +22,18 @@ const FILE_NAME: &str = "keyring.json";
 pub(crate) struct Keks {
     /// The one that wraps comes first.
     all: Vec<Arc<Kek>>,
+    /// The only one is nobody's: it opens nothing, and the first other one takes its place.
+    is_made_up: bool,
 }
 
 impl Keks {
     pub(super) fn of(active: Kek) -> Self {
-        Self { all: vec![Arc::new(active)] }
+        Self { all: vec![Arc::new(active)], is_made_up: false }
+    }
+
+    /// One that nothing is wrapped under, where there is none.
+    pub(super) fn made_up() -> Result<Self, EngineError> {
+        Ok(Self { is_made_up: true, ..Self::of(Kek::new(*fresh()?)) })
     }
 
     /// The one that wraps.
@@ -52,18 +59,29 @@ impl Keks {
     /// The same, with another one that wraps from now on.
     pub(super) fn with_active(&self, active: Arc<Kek>) -> Self {
         let fingerprint = active.fingerprint();
-        let others = self.all.iter().filter(|kek| kek.fingerprint() != fingerprint).cloned();
-        Self { all: std::iter::once(active).chain(others).collect() }
+        let others = self.all.iter().filter(|kek| !self.is_made_up && kek.fingerprint() != fingerprint).cloned();
+        Self { all: std::iter::once(active).chain(others).collect(), is_made_up: false }
     }
 
     /// The same, with another one that opens.
     pub(super) fn with(&self, other: Arc<Kek>) -> Self {
-        self.with_active(other).with_active(self.active().clone())
+        let with = self.with_active(other);
+        if self.is_made_up { with } else { with.with_active(self.active().clone()) }
+    }
+
+    /// The same with what a file says now; those that providers keep stay.
+    pub(super) fn with_file(&self, file: Self) -> Self {
+        let kept = self.all.iter().filter(|kek| kek.origin().is_some()).cloned();
+        let all = match self.active().origin() {
+            Some(_) => kept.chain(file.all).collect(),
+            None => file.all.into_iter().chain(kept).collect(),
+        };
+        Self { all, is_made_up: false }
     }
 
     /// The one that wraps, alone.
     pub(super) fn active_alone(&self) -> Self {
-        Self { all: self.all[..1].to_vec() }
+        Self { all: self.all[..1].to_vec(), ..*self }
     }
 }
 
@@ -135,7 +153,7 @@ impl Source {
         let found = read_file(&self.file)?;
         Ok(match (&self.configured, found) {
             (None, found) => found,
-            (Some(active), None) => Some(Keks { all: vec![active.clone()] }),
+            (Some(active), None) => Some(Keks { all: vec![active.clone()], is_made_up: false }),
             (Some(active), Some(found)) => Some(found.with_active(active.clone())),
         })
     }
@@ -167,7 +185,12 @@ impl Source {
         let file = FileOfSeveral {
             version: 2,
             active: hex::encode(keks.active().fingerprint()),
-            keks: keks.all().iter().map(|kek| BASE64_STANDARD.encode(*kek.secret())).collect(),
+            keks: keks
+                .all()
+                .iter()
+                .filter(|kek| kek.origin().is_none())
+                .map(|kek| BASE64_STANDARD.encode(*kek.secret()))
+                .collect(),
         };
         let text = Zeroizing::new(serde_json::to_string_pretty(&file).map_err(|error| self.unwritten(&error))?);
         let beside = self.file.with_extension("new");
@@ -180,6 +203,23 @@ impl Source {
             sync_directory(&self.file)
         };
         write().map_err(|error| self.unwritten(&error))
+    }
+
+    /// Removes the file in the data directory, where it is nobody else's; whether nothing is left
+    /// of it.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] when it cannot be removed.
+    pub(super) fn remove(&self) -> Result<bool, EngineError> {
+        if self.is_configured() {
+            return Ok(false);
+        }
+        match fs::remove_file(&self.file).and_then(|()| sync_directory(&self.file)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(failed("cannot remove", &self.file, &error))
+            }
+            _ => Ok(true),
+        }
     }
 
     fn unwritten(&self, error: &dyn std::fmt::Display) -> EngineError {
@@ -236,5 +276,5 @@ fn read_file(path: &Path) -> Result<Option<Keks>, EngineError> {
     let all = texts.iter().map(kek).collect::<Result<Vec<_>, EngineError>>()?;
     let is_active = |kek: &&Arc<Kek>| active.as_ref().is_none_or(|named| hex::encode(kek.fingerprint()) == *named);
     let active = all.iter().find(is_active).cloned().ok_or_else(|| unclear(&"the active KEK is not in it"))?;
-    Ok(Some(Keks { all }.with_active(active)))
+    Ok(Some(Keks { all, is_made_up: false }.with_active(active)))
 }

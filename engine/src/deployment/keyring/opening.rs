@@ -55,7 +55,7 @@ impl Keyring {
             return Err(EngineError::Other(format!("bucket {} has no key", bucket.name)));
         }
         let (domain, all) = self.domain_keys(bucket, &stored, catalog).await?;
-        Ok(Opened { domain, all, similarity: [0; 16] })
+        Ok(Opened { domain, all, similarity: [0; 16], warrant: Arc::default() })
     }
 
     /// Makes the key of the epoch behind the one that seals: beside the blobs first, then in the
@@ -83,6 +83,7 @@ impl Keyring {
         KeyEpochs::change(bucket, catalog, announced).await?;
         if stored.iter().all(|key| key.epoch != epoch) {
             self.reload()?;
+            self.warrant.check()?;
             let (id, secret) = (random()?, Zeroizing::new(random()?));
             let key = DomainKey::new(KeyId(id), epoch, *secret);
             let files = self.keyset_files(bucket, catalog, blobs).await?;

@@ -52,6 +52,7 @@ impl Keyring {
         let Some(found) = self.source.read()? else { return Ok(false) };
         let prints = |keks: &Keks| keks.all().iter().map(|kek| kek.fingerprint()).collect::<Vec<_>>();
         let mut keks = self.keks.write().unwrap_or_else(PoisonError::into_inner);
+        let found = keks.with_file(found);
         if prints(&keks) == prints(&found) {
             return Ok(false);
         }
@@ -60,21 +61,24 @@ impl Keyring {
         Ok(true)
     }
 
-    /// Whether a new KEK can be made here: the one that wraps is a file's.
+    /// Whether a new KEK can be made here: the one that wraps is a file's, or a provider's.
     pub(crate) fn keeps_its_keks(&self) -> bool {
-        self.source.is_file()
+        self.is_provided() || self.source.is_file()
     }
 
-    /// Whether other processes may have the same file.
-    pub(crate) fn is_shared_file(&self) -> bool {
-        self.source.is_shared_file()
+    /// Whether other processes may have the same KEKs.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.source.is_shared_file() || self.has_providers()
     }
 
-    /// A new KEK in the file, which opens and does not wrap yet.
+    /// A new KEK in the file or with the provider, which opens and does not wrap yet.
     ///
     /// # Errors
-    /// [`EngineError::Other`] when it cannot be written.
-    pub(crate) fn add_kek(&self) -> Result<Arc<Kek>, EngineError> {
+    /// [`EngineError::Other`] when it cannot be written; what provider and catalog say.
+    pub(crate) async fn add_kek(&self, catalog: &dyn Catalog) -> Result<Arc<Kek>, EngineError> {
+        if let Some(provider) = &self.providers.active {
+            return self.add_provided(&**provider, catalog).await;
+        }
         let kek = Arc::new(Kek::new(*super::keks::fresh()?));
         self.put(self.keks().with(kek.clone()))?;
         Ok(kek)
@@ -83,17 +87,34 @@ impl Keyring {
     /// From now on this KEK wraps.
     ///
     /// # Errors
-    /// [`EngineError::Other`] when it cannot be written.
-    pub(crate) fn activate(&self, kek: Arc<Kek>) -> Result<(), EngineError> {
+    /// [`EngineError::Other`] when it cannot be written; what the catalog says.
+    pub(crate) async fn activate(&self, kek: Arc<Kek>, catalog: &dyn Catalog) -> Result<(), EngineError> {
+        if self.is_provided() {
+            return self.activate_provided(kek, catalog).await;
+        }
         self.put(self.keks().with_active(kek))
     }
 
-    /// Removes all KEKs but the one that wraps from the file.
+    /// Removes all KEKs but the one that wraps from the file and from the catalog's setting;
+    /// `false` when the configuration goes on naming one.
     ///
     /// # Errors
-    /// [`EngineError::Other`] when it cannot be written.
-    pub(crate) fn drop_others(&self) -> Result<(), EngineError> {
-        self.put(self.keks().active_alone())
+    /// [`EngineError::Other`] when it cannot be written; what the catalog says.
+    pub(crate) async fn drop_others(&self, catalog: &dyn Catalog) -> Result<bool, EngineError> {
+        self.forget_provided(catalog).await?;
+        if !self.is_provided() && self.source.is_file() {
+            self.put(self.keks().active_alone())?;
+            return Ok(true);
+        }
+        // What is configured comes back with the next look at it.
+        let all_gone = self.is_provided() && self.source.remove()?;
+        let mut keks = self.keks.write().unwrap_or_else(PoisonError::into_inner);
+        let alone = keks.active_alone();
+        *keks = Arc::new(match self.source.read()? {
+            Some(file) => alone.with_file(file),
+            None => alone,
+        });
+        Ok(all_gone)
     }
 
     fn put(&self, keks: Keks) -> Result<(), EngineError> {

@@ -12,7 +12,8 @@ use storage_backends::{Backend, FaultSchedule, Faulty, MemoryBackend};
 /// everybody's.
 fn replica(backend: &Arc<dyn Backend>) -> (Keyring, Blobs) {
     let metrics = Metrics::new();
-    let keyring = Keyring::open(Path::new("."), Some(Kek::new([9; 32])), None).unwrap();
+    let given = Given { kek: Some(Kek::new([9; 32])), ..Given::default() };
+    let keyring = Keyring::open(Path::new("."), given, &metrics).unwrap();
     let pool = Arc::new(crate::resources::pool::CodecPool::new(1, PoolKind::Codec, &metrics).unwrap());
     let backends = BTreeMap::from([("cloud".to_owned(), backend.clone())]);
     (keyring, Blobs::new(backends, Reads::Blob, 1 << 20, pool, metrics))

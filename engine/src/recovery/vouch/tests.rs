@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::{
-    deployment::keyring::Keyring,
+    deployment::keyring::{Given, Keyring},
     metrics::Metrics,
     recovery::{
         document::{IndexDocument, PartWriter, decode_journal, decode_part, encode_journal},
@@ -53,8 +53,9 @@ impl Store {
     /// One with a lineage, a backup and a journal, sealed under a key of its own if it has one.
     async fn make(seed: u8, sealed: bool) -> Self {
         let data = TempDir::new().expect("a directory");
-        let keyring = Arc::new(Keyring::open(data.path(), Some(Kek::new([seed; 32])), None).expect("opens"));
         let metrics = Metrics::new();
+        let given = Given { kek: Some(Kek::new([seed; 32])), ..Given::default() };
+        let keyring = Arc::new(Keyring::open(data.path(), given, &metrics).expect("opens"));
         let pool = Arc::new(CodecPool::new(1, PoolKind::Codec, &metrics).expect("a pool"));
         let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::new());
         let vault = Vault::new(backend.clone(), keyring.clone(), pool, metrics);
@@ -111,7 +112,8 @@ impl Store {
     fn unchecked(&self) -> Vault {
         let metrics = Metrics::new();
         let pool = Arc::new(CodecPool::new(1, PoolKind::Codec, &metrics).expect("a pool"));
-        let keyring = Arc::new(Keyring::open(self._data.path(), Some(Kek::new([1; 32])), None).expect("opens"));
+        let given = Given { kek: Some(Kek::new([1; 32])), ..Given::default() };
+        let keyring = Arc::new(Keyring::open(self._data.path(), given, &metrics).expect("opens"));
         Vault::new(self.backend.clone(), keyring, pool, metrics)
     }
 }

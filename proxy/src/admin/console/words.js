@@ -511,6 +511,7 @@ export const words = {
     domains: "Keys of buckets",
     none: "Nothing is encrypted.",
     kek: "KEK",
+    keptBy: "kept by",
     state: "state",
     count: "wraps",
     use: "use",

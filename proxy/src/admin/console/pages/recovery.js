@@ -25,7 +25,7 @@ function damage(quarantine) {
 function keys(told, show) {
   const number = "number";
   const state = ({ active, here }) => (active ? words.sealingKeys.wraps : here ? words.sealingKeys.opens : words.sealingKeys.missing);
-  const keks = told.keks.map((kek) => [h("code", {}, kek.kek), state(kek), count(kek.wraps)]);
+  const keks = told.keks.map((kek) => [h("code", {}, kek.kek), `${kek.provider} ${kek.provider_key}`, state(kek), count(kek.wraps)]);
   const used = ({ epoch, blobs }) => (epoch ? words.sealingKeys.epoch(epoch, count(blobs)) : words.sealingKeys.similarity);
   const domains = told.keys.map((key) => [key.bucket ?? words.sealingKeys.deleted, used(key), h("code", {}, key.kek), acts(key)]);
   const verify = async () => {
@@ -57,7 +57,7 @@ function keys(told, show) {
     bucket && epoch ? h("span", { class: "row" }, newest ? button(words.sealingKeys.reencrypt, () => reencrypt(bucket)) : button(words.sealingKeys.shred, () => shred(bucket))) : "";
   return [
     h("h2", {}, words.sealingKeys.title),
-    keks.length ? table(words.sealingKeys.title, [[words.sealingKeys.kek, "key"], [words.sealingKeys.state], [words.sealingKeys.count, number]], keks) : h("p", { class: "soft" }, words.sealingKeys.none),
+    keks.length ? table(words.sealingKeys.title, [[words.sealingKeys.kek, "key"], [words.sealingKeys.keptBy, "key"], [words.sealingKeys.state], [words.sealingKeys.count, number]], keks) : h("p", { class: "soft" }, words.sealingKeys.none),
     domains.length > 0 && table(words.sealingKeys.domains, [[words.bucket], [words.sealingKeys.use], [words.sealingKeys.kek, "key"], [words.actions]], domains),
     h("div", { class: "row" }, button(words.sealingKeys.verify, verify), button(words.sealingKeys.rotate, rotate)),
   ];

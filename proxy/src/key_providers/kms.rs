@@ -1,0 +1,197 @@
+//! AWS KMS: `Encrypt` and `Decrypt` of its JSON protocol 1.1, signed with Signature Version 4, with
+//! an encryption context that names the KEK.
+
+use super::call::{ProviderClient, Reply};
+use async_trait::async_trait;
+use aws_credential_types::Credentials;
+use aws_sigv4::{
+    http_request::{SignableBody, SignableRequest, SigningSettings, sign},
+    sign::v4,
+};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use engine::{KekContext, KeyProvider, ProviderError};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Value, json};
+use std::{path::PathBuf, time::SystemTime};
+use zeroize::Zeroizing;
+
+/// The encryption context's only name.
+const CONTEXT: &str = "deltaweir:kek";
+const CONTENT_TYPE: &str = "application/x-amz-json-1.1";
+
+/// A key of KMS and who asks for it.
+#[derive(Clone, Debug)]
+pub struct KmsConfig {
+    /// Its id, ARN or alias.
+    pub key: String,
+    /// The region that signs.
+    pub region: String,
+    /// Where KMS is.
+    pub endpoint: String,
+    /// Who asks.
+    pub credentials: KmsCredentials,
+}
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub enum KmsCredentials {
+    /// Always the same.
+    Static {
+        /// The key pair's name.
+        access_key_id: String,
+        /// Its secret.
+        secret_access_key: SecretString,
+        /// Of temporary ones.
+        session_token: Option<SecretString>,
+    },
+    /// A profile of a file of the AWS tools, which is read for each call.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// `default` when there is none.
+        profile: String,
+    },
+}
+
+impl KmsCredentials {
+    fn get(&self) -> Result<Credentials, ProviderError> {
+        let of = |id: &str, secret: &str, token: Option<String>| Credentials::new(id, secret, token, None, "deltaweir");
+        match self {
+            Self::Static { access_key_id, secret_access_key, session_token } => {
+                let token = session_token.as_ref().map(|token| token.expose_secret().to_owned());
+                Ok(of(access_key_id, secret_access_key.expose_secret(), token))
+            }
+            Self::File { path, profile } => {
+                let unusable = |why: &str| ProviderError::Unavailable(format!("{}: {why}", path.display()));
+                let text = std::fs::read_to_string(path).map_err(|error| unusable(&error.to_string()))?;
+                let found = profile_of(&Zeroizing::new(text), profile);
+                let [id, secret, token] = found.map(|value| value.map(Zeroizing::new));
+                let (Some(id), Some(secret)) = (id, secret) else {
+                    return Err(unusable(&format!("profile {profile:?} has no access_key_id and secret_access_key")));
+                };
+                Ok(of(&id, &secret, token.map(|token| token.to_string())))
+            }
+        }
+    }
+}
+
+/// The pair and the token of a profile.
+fn profile_of(text: &str, profile: &str) -> [Option<String>; 3] {
+    let mut found = [None, None, None];
+    let names = ["aws_access_key_id", "aws_secret_access_key", "aws_session_token"];
+    let mut is_it = false;
+    for line in text.lines().map(str::trim) {
+        if let Some(section) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            is_it = section.trim() == profile;
+        } else if let Some((name, value)) = line.split_once('=').filter(|_| is_it)
+            && let Some(index) = names.iter().position(|known| name.trim().eq_ignore_ascii_case(known))
+        {
+            found[index] = Some(value.trim().to_owned());
+        }
+    }
+    found
+}
+
+pub(super) struct AwsKmsKey {
+    config: KmsConfig,
+    caller: ProviderClient,
+}
+
+impl AwsKmsKey {
+    pub(super) fn new(config: KmsConfig, caller: ProviderClient) -> Self {
+        Self { config, caller }
+    }
+
+    /// Signs a call and sends it.
+    async fn call(&self, action: &str, body: &Value) -> Result<Value, ProviderError> {
+        let body = Zeroizing::new(body.to_string());
+        let target = format!("TrentService.{action}");
+        let headers = [("content-type", CONTENT_TYPE), ("x-amz-target", target.as_str())];
+        let unsigned =
+            |why: &dyn std::fmt::Display| ProviderError::Refused(format!("{action} cannot be signed: {why}"));
+        let identity = self.config.credentials.get()?.into();
+        let parameters = v4::SigningParams::builder()
+            .identity(&identity)
+            .region(&self.config.region)
+            .name("kms")
+            .time(SystemTime::now())
+            .settings(SigningSettings::default())
+            .build()
+            .map_err(|error| unsigned(&error))?
+            .into();
+        let url = format!("{}/", self.config.endpoint.trim_end_matches('/'));
+        let signable = SignableRequest::new("POST", &url, headers.into_iter(), SignableBody::Bytes(body.as_bytes()));
+        let signed =
+            sign(signable.map_err(|error| unsigned(&error))?, &parameters).map_err(|error| unsigned(&error))?;
+        let (instructions, _) = signed.into_parts();
+        let mut request = self.caller.post(&url).body(body.as_bytes().to_vec());
+        for (name, value) in headers.into_iter().chain(instructions.headers()) {
+            request = request.header(name, value);
+        }
+        understood(&self.caller.call(request).await?, action)
+    }
+
+    fn context(context: KekContext) -> Value {
+        json!({ CONTEXT: hex::encode(context.fingerprint) })
+    }
+}
+
+fn understood(reply: &Reply, action: &str) -> Result<Value, ProviderError> {
+    let kind = |value: &Value| {
+        let kind = value["__type"].as_str()?;
+        Some(kind.rsplit('#').next().unwrap_or(kind).to_owned())
+    };
+    let said = reply.said(kind);
+    let passes = ["Throttling", "KMSInternal", "DependencyTimeout", "LimitExceeded", "ServiceUnavailable"];
+    match reply.status.as_u16() {
+        200 => reply.json(),
+        429 | 500..=599 => Err(ProviderError::Unavailable(format!("{action}: {said}"))),
+        _ if passes.iter().any(|word| said.contains(word)) => {
+            Err(ProviderError::Unavailable(format!("{action}: {said}")))
+        }
+        _ => Err(ProviderError::Refused(format!("{action}: {said}"))),
+    }
+}
+
+#[async_trait]
+impl KeyProvider for AwsKmsKey {
+    fn kind(&self) -> &'static str {
+        "aws-kms"
+    }
+
+    fn key(&self) -> &str {
+        &self.config.key
+    }
+
+    async fn wrap(&self, kek: &[u8; 32], context: KekContext) -> Result<Vec<u8>, ProviderError> {
+        let plaintext = Zeroizing::new(BASE64_STANDARD.encode(kek));
+        let context = Self::context(context);
+        let body = json!({ "KeyId": self.config.key, "Plaintext": plaintext.as_str(), "EncryptionContext": context });
+        let reply = self.call("Encrypt", &body).await?;
+        let sealed = reply["CiphertextBlob"].as_str().and_then(|text| BASE64_STANDARD.decode(text).ok());
+        sealed.ok_or_else(|| ProviderError::Refused("Encrypt: no ciphertext".into()))
+    }
+
+    async fn unwrap(&self, sealed: &[u8], context: KekContext) -> Result<Zeroizing<Vec<u8>>, ProviderError> {
+        let (sealed, context) = (BASE64_STANDARD.encode(sealed), Self::context(context));
+        let body = json!({ "KeyId": self.config.key, "CiphertextBlob": sealed, "EncryptionContext": context });
+        let reply = self.call("Decrypt", &body).await?;
+        let plain = reply["Plaintext"].as_str().and_then(|text| BASE64_STANDARD.decode(text).ok());
+        plain.map(Zeroizing::new).ok_or_else(|| ProviderError::Refused("Decrypt: no plaintext".into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_of_a_credentials_file_is_found_among_others() {
+        let text = "[default]\naws_access_key_id = A\naws_secret_access_key=B\n\n[ other ]\nAWS_ACCESS_KEY_ID=C\n\
+                    aws_secret_access_key = D=\naws_session_token = T\n";
+        let of = |profile: &str| profile_of(text, profile).map(Option::unwrap_or_default);
+        assert_eq!(of("default"), ["A", "B", ""]);
+        assert_eq!(of("other"), ["C", "D=", "T"]);
+        assert_eq!(of("none"), ["", "", ""]);
+    }
+}
