@@ -8,10 +8,11 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::base::{BaseBytes, Openings, UnitBase, footprint_of, joined};
+use crate::nest::{ParsesOfUnit, decode_unit, encode_unit};
+use crate::recognise::recognise_own;
 use crate::segment::{OPENED_LEN_MAX, OPENING_LEN_MAX, Opening, StoredSegment, UNITS_MAX};
 use crate::{
-    BasePart, Index, Malformed, Opened, ReplayId, Run, StepCounts, StoredUnit, UNIT_LEN_MAX, Unit, decode_parse,
-    encode_parse,
+    BasePart, Index, Malformed, NestedParse, Opened, ReplayId, Run, StepCounts, StoredUnit, UNIT_LEN_MAX, Unit,
 };
 
 /// A stored unit and what it is read from.
@@ -51,34 +52,71 @@ pub struct UnitDelta<'a> {
 impl StoredPiece {
     /// The stored unit, after it gave its object's bytes `own` back; `None` when it did not.
     pub fn of(unit: &Unit, of_text: &UnitDelta<'_>, base: &UnitBase, replaying: Replaying, own: &[u8]) -> Option<Self> {
-        let replayed = Self::with(unit, of_text, base, replaying.id, own)?;
+        let none = ReplayId::default();
+        let nested = if unit.nested_parts() > 0 { recognise_own(unit) } else { none };
         let work_max = replaying.work_per_byte_max.saturating_mul(own.len() as u64);
-        if replayed.work <= work_max || replaying.id == ReplayId::default() {
-            return Some(replayed);
+        // Compressed bytes in compressed bytes are literals, which need no encoder.
+        let mut tried = vec![(replaying.id, nested), (none, nested), (none, none)];
+        tried.dedup();
+        let last = tried.pop()?;
+        for replays in tried {
+            let replayed = Self::with(unit, of_text, base, replays, own)?;
+            if replayed.work <= work_max {
+                return Some(replayed);
+            }
         }
-        Self::with(unit, of_text, base, ReplayId::default(), own)
+        Self::with(unit, of_text, base, last, own)
     }
 
-    fn with(unit: &Unit, of_text: &UnitDelta<'_>, base: &UnitBase, replay: ReplayId, own: &[u8]) -> Option<Self> {
+    /// `replay` is the encoder of the unit's streams, and of those in their plain text.
+    fn with(
+        unit: &Unit,
+        of_text: &UnitDelta<'_>,
+        base: &UnitBase,
+        (replay, nested_replay): (ReplayId, ReplayId),
+        own: &[u8],
+    ) -> Option<Self> {
         let UnitDelta { delta, runs, parts } = of_text;
-        let parts = parts.clone();
-        let opened = parts.iter().filter(|part| matches!(part, BasePart::Plain { .. }));
-        let opened: u64 = opened.map(|part| u64::from(part.len())).sum();
-        let parse = encode_parse(unit, base.parse(), runs, replay);
-        let (rebuilt, _) = decode_parse(&parse.bytes, &unit.text, base.parse(), runs, own.len()).ok()?;
-        if rebuilt != own {
+        let is_base_nested = parts.iter().any(|part| matches!(part, BasePart::Nested { .. }));
+        let ParsesOfUnit { nested, parse } =
+            encode_unit(unit, base.parse(), runs, (replay, nested_replay), is_base_nested)?;
+        let outer_len = unit.outermost().text.len();
+        let stored = StoredUnit {
+            object_len: own.len(),
+            text_len: unit.text.len(),
+            parts: parts.clone(),
+            delta,
+            parse: &parse.bytes,
+            nested: nested.as_ref().map(|nested| NestedParse { outer_len, parse: &nested.bytes }),
+        };
+        if decode_unit(&stored, unit.text.clone(), runs.to_vec(), base.parse()).ok()? != own {
             return None;
         }
         let mut bytes = Vec::new();
-        let stored = StoredUnit { object_len: own.len(), text_len: unit.text.len(), parts, delta, parse: &parse.bytes };
         stored.write(&mut bytes);
         let parts = stored.parts;
         let digest = xxh3_128(own).to_le_bytes();
+        let mut counts = parse.counts;
+        let mut work = opened_work(&parts) + unit.text.len() as u64 + counts.searched * replay.search_work();
+        if let Some(nested) = &nested {
+            work += outer_len as u64 + nested.counts.searched * nested_replay.search_work();
+            counts.add(nested.counts);
+        }
         let object_len = own.len() as u32;
-        let counts = parse.counts;
-        let work = unit.text.len() as u64 + opened + counts.searched * replay.search_work();
-        (bytes.len() <= UNIT_LEN_MAX).then_some(Self { object_len, digest, bytes, parts, counts, work })
+        // What a reader would refuse is not written.
+        let is_readable = bytes.len() <= UNIT_LEN_MAX && StoredUnit::read(&bytes).is_ok();
+        is_readable.then_some(Self { object_len, digest, bytes, parts, counts, work })
     }
+}
+
+/// Plain bytes that are opened for some parts.
+fn opened_work(parts: &[BasePart]) -> u64 {
+    let of_part = |part: &BasePart| match *part {
+        BasePart::Object { .. } => 0,
+        BasePart::Plain { len, .. } => u64::from(len),
+        BasePart::Nested { nested_len, plain_at, len, .. } => u64::from(nested_len) + plain_at + u64::from(len),
+    };
+    parts.iter().map(of_part).sum()
 }
 
 /// A segment of units as it is stored.
@@ -110,10 +148,7 @@ impl StoredView {
                 }
                 used.extend(openings.segment().openings_of(part).ok()?);
             }
-            counts.steps += piece.counts.steps;
-            counts.missed += piece.counts.missed;
-            counts.replayed += piece.counts.replayed;
-            counts.searched += piece.counts.searched;
+            counts.add(piece.counts);
         }
         let work = pieces.iter().map(|piece| piece.work).sum();
         let of_segment: Vec<Opening> = used.iter().map(|number| openings.get(*number).clone()).collect();
@@ -179,7 +214,10 @@ impl SegmentView {
                     work_bytes += u64::from(part.len());
                     match part {
                         BasePart::Object { at, len } => needed.push(at..at + u64::from(len)),
-                        BasePart::Plain { .. } => {
+                        BasePart::Plain { .. } | BasePart::Nested { .. } => {
+                            if let BasePart::Nested { plain_at, len, .. } = part {
+                                work_bytes += plain_at + u64::from(len);
+                            }
                             let numbers = segment.openings_of(&part)?;
                             for number in numbers.clone() {
                                 let opening = &segment.openings[number];
@@ -245,7 +283,7 @@ impl SegmentView {
         let base = UnitBase::of(&stored.parts, &self.segment, view, opened)?;
         let mut text = vec![0; stored.text_len];
         let runs = decode(&base.bytes, stored.delta, &mut text)?;
-        decode_parse(stored.parse, &text, base.parse(), &runs, stored.object_len).map(|(plain, _)| plain)
+        decode_unit(&stored, text, runs, base.parse())
     }
 
     /// Whether these bytes of a unit have its digest.

@@ -1,7 +1,7 @@
 //! Segments of units: every vector, and openings from access points.
 
 use deflate_view::{
-    Base, BasePart, Malformed, Match, Opened, Opening, ScanLimits, Scanner, StoredSegment, StoredUnit, decode_parse,
+    Base, BasePart, Malformed, Match, Opened, Opening, ScanLimits, Scanner, StoredSegment, StoredUnit, decode_unit,
     open,
 };
 use xxhash_rust::xxh3::xxh3_128;
@@ -59,6 +59,7 @@ fn decode(vector: &Vector, object: &[u8]) -> Result<Vec<u8>, Malformed> {
                     }
                     ranges.push(start..bytes.len() as u32);
                 }
+                BasePart::Nested { .. } => return Err(Malformed("no vector has one")),
             }
         }
         if stored.object_len != unit.object_len as usize {
@@ -66,7 +67,7 @@ fn decode(vector: &Vector, object: &[u8]) -> Result<Vec<u8>, Malformed> {
         }
         let (text, runs) = apply(stored.delta, &bytes, stored.text_len);
         let base = Base { matches: &matches, opened: &ranges };
-        let (plain, _) = decode_parse(stored.parse, &text, base, &runs, stored.object_len)?;
+        let plain = decode_unit(&stored, text, runs, base)?;
         if xxh3_128(&plain).to_le_bytes() != unit.digest {
             return Err(Malformed("a unit of another digest"));
         }

@@ -110,6 +110,7 @@ impl<'a> Reader<'a> {
                 BasePart::Object { at, len } => {
                     footprint.bytes.extend_from_slice(&self.object[*at as usize..*at as usize + *len as usize]);
                 }
+                BasePart::Nested { .. } => unreachable!("no view of this study has nested streams"),
                 BasePart::Plain { stream_at, plain_at, len } => {
                     let stream = self.index.streams.binary_search_by_key(stream_at, |stream| stream.start);
                     let stream = stream.expect("a stream that was found");

@@ -97,11 +97,13 @@ fn today(base: &[u8], target: &[u8]) -> usize {
 /// Measures one pair.
 pub(crate) fn measure(base: &[u8], target: &[u8]) -> Value {
     let today_bytes = today(base, target);
+    // Nested streams stay closed: what is measured is one level.
+    let limits = ScanLimits { nested: false, ..ScanLimits::default() };
     let started = Clock::start();
-    let base_index = Scanner::index(base, ScanLimits::default());
+    let base_index = Scanner::index(base, limits);
     let base_scan = started.elapsed();
     let started = Clock::start();
-    let target_index = Scanner::index(target, ScanLimits::default());
+    let target_index = Scanner::index(target, limits);
     let target_scan = started.elapsed();
     let (stored, sums, times) = encode(base, &base_index, target, &target_index);
     let started = Clock::start();
@@ -214,7 +216,8 @@ fn encode(base: &[u8], base_index: &Index, target: &[u8], target_index: &Index) 
 fn store(unit: &Unit, parts: &[BasePart], delta: &[u8], parse: &EncodedParse, sums: &mut Sums) -> Vec<u8> {
     let mut bytes = Vec::new();
     let (object_len, text_len) = (unit.len(), unit.text.len());
-    StoredUnit { object_len, text_len, parts: parts.to_vec(), delta, parse: &parse.bytes }.write(&mut bytes);
+    StoredUnit { object_len, text_len, parts: parts.to_vec(), delta, parse: &parse.bytes, nested: None }
+        .write(&mut bytes);
     sums.delta += delta.len();
     sums.parse += parse.bytes.len();
     sums.headers += parse.header_bytes;
