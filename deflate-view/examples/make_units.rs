@@ -391,6 +391,9 @@ fn segments(vectors: &Vectors) -> io::Result<()> {
     let pointed = [over_the_beginning_of_a_stream(vectors)?];
     let with_point = || Segment::of(vectors, &pointed);
     vectors.segment("access_point", "an opening from an access point", true, &with_point()?, &with_point()?.bytes())?;
+    let in_layer = vectors.made("nested_old", "nested_new", 6, small)?;
+    let of_layer = || Segment::of(vectors, &in_layer);
+    vectors.segment("nested", "streams in the plain text of a stream", true, &of_layer()?, &of_layer()?.bytes())?;
     let windows = with_point()?.windows;
     let refused = |name: &str, about: &str, from: Segment, edit: &dyn Fn(&mut Segment)| {
         let mut segment = from;
@@ -411,6 +414,9 @@ fn segments(vectors: &Vectors) -> io::Result<()> {
     refused("digest_wrong", "another digest than the unit's", good()?, &|segment| segment.units[1].1[3] ^= 1)?;
     refused("unopened", "plain text that nothing opens", good()?, &|segment| {
         segment.openings.truncate(segment.openings.len() - 1)
+    })?;
+    refused("nested_unopened", "a nested stream that nothing opens", of_layer()?, &|segment| {
+        segment.openings[0].plain_len = 2000;
     })?;
     refused("opening_short", "a part longer than its opening", good()?, &|segment| segment.openings[0].plain_len -= 1)?;
     refused("opening_outside", "an opening past the base", good()?, &|segment| segment.openings[0].len += 1 << 20)?;
