@@ -49,8 +49,8 @@ pub struct ScanLimits {
     pub streams_max: usize,
     /// Most access points of all streams; there are none after them. Each takes 32 KiB of memory.
     pub points_max: usize,
-    /// Streams in the plain text of streams are found, too: a jar in a layer. They have the bounds of
-    /// rich streams for themselves, whatever their ratio.
+    /// Streams in the plain text of streams are found, too: a jar in a layer. They have the bounds
+    /// of rich streams for themselves, whatever their ratio.
     pub nested: bool,
 }
 
