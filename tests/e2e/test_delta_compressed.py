@@ -242,8 +242,9 @@ def test_inspect_shows_every_stream_that_the_tool_wrote(folder: Path, kind: str)
     nested = {name: sums["streams"] for one in found["streams"] for name, sums in one.get("nested", {}).items()}
     assert set(nested) == ({NESTED[kind]} if kind in NESTED else set())
     longest = max(found["streams"], key=lambda stream: int(stream["plain_bytes"]))
-    assert longest["encoder"].startswith("zlib ")
-    assert longest["replayed_percent"] > 99
+    if kind not in NESTED:  # of compressed bytes, every encoder makes the same literals
+        assert longest["encoder"].startswith("zlib ")
+        assert longest["replayed_percent"] > 99
     assert longest["predicted_percent"] > 50
     taken = sum(stream["compressed_bytes"] for stream in found["streams"])
     assert found["outside_bytes"] == len(content) - taken
