@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 use deflate_view::{
-    AHEAD_LEN, Base, BasePart, CutLimits, Cutter, Index, Match, Opening, ReplayId, Run, ScanLimits, Scanner,
-    StoredSegment, StoredUnit, Unit, decode_parse, encode_parse, open,
+    AHEAD_LEN, Base, BasePart, CutLimits, Cutter, Index, Match, NestedParse, Opened, Opening, ReplayId, Run,
+    ScanLimits, Scanner, StoredSegment, StoredUnit, TEXT_LEN_MAX, Unit, decode_parse, encode_parse, encode_unit, open,
 };
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_128;
@@ -36,13 +36,45 @@ fn whole(object: &[u8], index: &Index) -> Whole {
         whole.bytes.extend_from_slice(&object[at as usize..stream.start as usize]);
         let opened = open(stream, 0..stream.plain_len, &object[stream.start as usize..stream.end as usize]);
         let opened = opened.expect("a stream that was found");
-        let start = whole.bytes.len() as u32;
-        opened.append_to(0..opened.plain.len(), &mut whole.bytes, &mut whole.matches);
-        whole.opened.push(start..whole.bytes.len() as u32);
-        whole.parts.push(BasePart::Plain { stream_at: stream.start, plain_at: 0, len: opened.plain.len() as u32 });
+        let mut plain_at = 0;
+        for nested in &stream.nested {
+            whole.add_plain(&opened, stream.start, plain_at..nested.start);
+            let own = &opened.plain[nested.start as usize..nested.end as usize];
+            let of_nested = open(nested, 0..nested.plain_len, own).expect("a nested stream that was found");
+            whole.add(&of_nested, 0..nested.plain_len);
+            whole.parts.push(BasePart::Nested {
+                stream_at: stream.start,
+                nested_at: nested.start,
+                nested_len: (nested.end - nested.start) as u32,
+                plain_at: 0,
+                len: nested.plain_len as u32,
+            });
+            plain_at = nested.end;
+        }
+        whole.add_plain(&opened, stream.start, plain_at..stream.plain_len);
         at = stream.end;
     }
     whole
+}
+
+impl Whole {
+    fn add(&mut self, opened: &Opened, plain: std::ops::Range<u64>) {
+        let start = self.bytes.len() as u32;
+        opened.append_to(plain.start as usize..plain.end as usize, &mut self.bytes, &mut self.matches);
+        self.opened.push(start..self.bytes.len() as u32);
+    }
+
+    fn add_plain(&mut self, opened: &Opened, stream_at: u64, plain: std::ops::Range<u64>) {
+        if !plain.is_empty() {
+            let (plain_at, len) = (plain.start, (plain.end - plain.start) as u32);
+            self.parts.push(BasePart::Plain { stream_at, plain_at, len });
+            self.add(opened, plain);
+        }
+    }
+
+    fn is_nested(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, BasePart::Nested { .. }))
+    }
 }
 
 /// Copies of `base` in `text`: the first place with the same 16 bytes, as far as both are equal.
@@ -112,6 +144,7 @@ struct Made {
     runs: Vec<Run>,
     delta: Vec<u8>,
     parse: Vec<u8>,
+    nested: Option<Vec<u8>>,
 }
 
 impl Made {
@@ -122,6 +155,10 @@ impl Made {
             parts: self.whole.parts.clone(),
             delta: &self.delta,
             parse: &self.parse,
+            nested: self
+                .nested
+                .as_ref()
+                .map(|parse| NestedParse { outer_len: self.unit.outermost().text.len(), parse }),
         }
     }
 
@@ -162,9 +199,11 @@ impl Vectors {
             let runs = runs(&whole.bytes, &unit.text);
             let base_of = Base { matches: &whole.matches, opened: &whole.opened };
             let replay = ReplayId::from_number(replay).unwrap_or_default();
-            let parse = encode_parse(&unit, base_of, &runs, replay).bytes;
+            let parses = encode_unit(&unit, base_of, &runs, (replay, replay), whole.is_nested());
+            let parses = parses.ok_or_else(|| io::Error::other("a unit that does not come back"))?;
+            let (parse, nested) = (parses.parse.bytes, parses.nested.map(|nested| nested.bytes));
             let delta = delta(&unit.text, &runs);
-            all.push(Made { base: base.to_owned(), object: object.clone(), unit, whole, runs, delta, parse });
+            all.push(Made { base: base.to_owned(), object: object.clone(), unit, whole, runs, delta, parse, nested });
         }
     }
 
@@ -230,12 +269,12 @@ fn bad(vectors: &Vectors) -> io::Result<()> {
     };
     let object_len = made.unit.len();
     let head = |numbers: &[u8]| [&[1], numbers].concat();
-    let other_form = [&[2], &bytes[1..]].concat();
+    let other_form = [&[3], &bytes[1..]].concat();
     let longer = [made.parse.as_slice(), &[0]].concat();
     let unknown = [&[0xff - 16], &made.parse[1..]].concat();
     for (name, about, bytes) in [
         ("no_bytes", "nothing at all", vec![]),
-        ("form_unknown", "form 2", other_form),
+        ("form_unknown", "form 3", other_form),
         ("cut_in_head", "the head ends early", bytes[..3].to_vec()),
         ("cut_in_table", "the table ends early", bytes[..9].to_vec()),
         ("cut_in_delta", "the delta ends early", bytes[..40].to_vec()),
@@ -352,6 +391,9 @@ fn segments(vectors: &Vectors) -> io::Result<()> {
     let pointed = [over_the_beginning_of_a_stream(vectors)?];
     let with_point = || Segment::of(vectors, &pointed);
     vectors.segment("access_point", "an opening from an access point", true, &with_point()?, &with_point()?.bytes())?;
+    let in_layer = vectors.made("nested_old", "nested_new", 6, small)?;
+    let of_layer = || Segment::of(vectors, &in_layer);
+    vectors.segment("nested", "streams in the plain text of a stream", true, &of_layer()?, &of_layer()?.bytes())?;
     let windows = with_point()?.windows;
     let refused = |name: &str, about: &str, from: Segment, edit: &dyn Fn(&mut Segment)| {
         let mut segment = from;
@@ -373,6 +415,9 @@ fn segments(vectors: &Vectors) -> io::Result<()> {
     refused("unopened", "plain text that nothing opens", good()?, &|segment| {
         segment.openings.truncate(segment.openings.len() - 1)
     })?;
+    refused("nested_unopened", "a nested stream that nothing opens", of_layer()?, &|segment| {
+        segment.openings[0].plain_len = 2000;
+    })?;
     refused("opening_short", "a part longer than its opening", good()?, &|segment| segment.openings[0].plain_len -= 1)?;
     refused("opening_outside", "an opening past the base", good()?, &|segment| segment.openings[0].len += 1 << 20)?;
     refused("opening_empty", "an opening of no bytes", good()?, &|segment| segment.openings[0].plain_len = 0)?;
@@ -387,6 +432,57 @@ fn segments(vectors: &Vectors) -> io::Result<()> {
     refused("windows_cut", "a frame cut short", with_point()?, &|segment| segment.windows.truncate(60))?;
     let longer = frame(&vec![7; 32_769])?;
     refused("windows_longer", "a byte too many", with_point()?, &|segment| segment.windows = longer.clone())
+}
+
+/// Units of form 2.
+fn nested(vectors: &Vectors) -> io::Result<()> {
+    let one = |base: &str, target: &str| {
+        let made = vectors.made(base, target, 6, CutLimits::default())?;
+        made.into_iter().next().ok_or_else(|| io::Error::other("no unit"))
+    };
+    vectors.good("nested", "a jar in a layer from the release before", &one("nested_old", "nested_new")?)?;
+    vectors.good("nested_base", "nested streams in the base alone", &one("nested_old", "zip_plain")?)?;
+    vectors.good("nested_target", "nested streams in the object alone", &one("pair_old", "nested_new")?)?;
+    vectors.good("nested_twice", "a third level stays closed", &one("nested_new", "nested_twice")?)?;
+    let made = one("nested_old", "nested_new")?;
+    let good = made.nested.clone().unwrap_or_default();
+    let outer_len = made.unit.outermost().text.len();
+    let with = |outer_len: usize, parse: &[u8]| {
+        let mut bytes = Vec::new();
+        StoredUnit { nested: Some(NestedParse { outer_len, parse }), ..made.stored() }.write(&mut bytes);
+        bytes
+    };
+    let mut of_form_1 = Vec::new();
+    StoredUnit { nested: None, ..made.stored() }.write(&mut of_form_1);
+    let with_part = |change: &dyn Fn(&mut u64, &mut u32, &mut u64, &mut u32)| {
+        let mut stored = made.stored();
+        for part in &mut stored.parts {
+            if let BasePart::Nested { nested_at, nested_len, plain_at, len, .. } = part {
+                change(nested_at, nested_len, plain_at, len);
+            }
+        }
+        let mut bytes = Vec::new();
+        stored.write(&mut bytes);
+        bytes
+    };
+    for (name, about, bytes) in [
+        ("nested_part_in_form_1", "a part of kind 3 in a unit of form 1", of_form_1),
+        ("nested_outer_empty", "a text of no bytes between", with(0, &good)),
+        ("nested_outer_longer", "a byte of text too many between", with(outer_len + 1, &good)),
+        ("nested_outer_shorter", "a byte of text too few between", with(outer_len - 1, &good)),
+        ("nested_outer_too_long", "a text between that is too long", with(TEXT_LEN_MAX + 1, &good)),
+        ("nested_parse_missing", "no nested parse", with(outer_len, &[])),
+        ("nested_parse_with_tail", "a byte behind the nested parse", with(outer_len, &[&good[..], &[0]].concat())),
+        ("nested_stream_empty", "a nested stream of no bytes", with_part(&|_, len, _, _| *len = 0)),
+        ("nested_stream_too_long", "more than 8 MiB", with_part(&|_, len, _, _| *len = (8 << 20) + 1)),
+        ("nested_stream_cut", "a nested stream that ends early", with_part(&|_, len, _, _| *len /= 2)),
+        ("nested_stream_elsewhere", "a nested stream past its outer one", with_part(&|at, _, _, _| *at += 1 << 20)),
+        ("nested_part_past_its_stream", "more plain bytes than there are", with_part(&|_, _, at, _| *at += 1 << 20)),
+        ("nested_part_empty", "a part of no bytes", with_part(&|_, _, _, len| *len = 0)),
+    ] {
+        vectors.bad(name, about, &made, &bytes)?;
+    }
+    Ok(())
 }
 
 /// One parse for every refusal that changed bytes of good parses lead to.
@@ -427,5 +523,6 @@ fn main() -> io::Result<()> {
     let vectors = Vectors { directory: Path::new(&directory).to_owned() };
     good(&vectors)?;
     bad(&vectors)?;
+    nested(&vectors)?;
     segments(&vectors)
 }

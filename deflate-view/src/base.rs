@@ -5,8 +5,12 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::open::open_from_start;
 use crate::segment::{OPENING_LEN_MAX, Opening, StoredSegment};
 use crate::{Base, BasePart, Index, Malformed, Match, Opened, Stream};
+
+/// Most plain bytes of a nested stream that is opened in a base: it is read from its start.
+const NESTED_PLAIN_LEN_MAX: u64 = 4 << 20;
 
 /// Most ranges of a segment's footprint. Part of the format (docs/format/blob-v1.md §1).
 pub const FOOTPRINT_RANGES_MAX: usize = 16;
@@ -14,6 +18,11 @@ pub const FOOTPRINT_RANGES_MAX: usize = 16;
 /// What two equal streams have in common: digest and length.
 pub fn identity(stream: &Stream) -> (u64, u64) {
     (stream.digest, stream.end - stream.start)
+}
+
+/// Whether a nested stream is opened, where `kept` stay closed.
+fn is_opened(nested: &Stream, kept: &HashSet<(u64, u64)>) -> bool {
+    nested.plain_len.max(nested.end - nested.start) <= NESTED_PLAIN_LEN_MAX && !kept.contains(&identity(nested))
 }
 
 /// A run of a base's text.
@@ -27,8 +36,10 @@ struct TextPiece {
 enum TextFrom {
     /// The base's own bytes from here on.
     Object(u64),
-    /// The plain text of this stream.
-    Stream(usize),
+    /// The plain text of this stream from here on.
+    Stream(usize, u64),
+    /// The plain text of one nested in this stream.
+    Nested(usize, usize),
 }
 
 /// The text of a base: its bytes, the streams opened that the target does not have as they are.
@@ -47,7 +58,15 @@ impl TextMap {
                 continue;
             }
             map.add(TextFrom::Object(at), stream.start - at);
-            map.add(TextFrom::Stream(number), stream.plain_len);
+            let mut plain_at = 0;
+            for (nested_number, nested) in stream.nested.iter().enumerate() {
+                if is_opened(nested, kept) {
+                    map.add(TextFrom::Stream(number, plain_at), nested.start - plain_at);
+                    map.add(TextFrom::Nested(number, nested_number), nested.plain_len);
+                    plain_at = nested.end;
+                }
+            }
+            map.add(TextFrom::Stream(number, plain_at), stream.plain_len - plain_at);
             at = stream.end;
         }
         map.add(TextFrom::Object(at), index.len - at);
@@ -79,8 +98,19 @@ impl TextMap {
             let len = (run.end.min(piece.at + piece.len) - piece.at - start) as u32;
             out.push(match piece.from {
                 TextFrom::Object(at) => BasePart::Object { at: at + start, len },
-                TextFrom::Stream(stream) => {
-                    BasePart::Plain { stream_at: index.streams[stream].start, plain_at: start, len }
+                TextFrom::Stream(stream, at) => {
+                    BasePart::Plain { stream_at: index.streams[stream].start, plain_at: at + start, len }
+                }
+                TextFrom::Nested(stream, number) => {
+                    let outer = &index.streams[stream];
+                    let nested = &outer.nested[number];
+                    BasePart::Nested {
+                        stream_at: outer.start,
+                        nested_at: nested.start,
+                        nested_len: (nested.end - nested.start) as u32,
+                        plain_at: start,
+                        len,
+                    }
                 }
             });
         }
@@ -97,6 +127,25 @@ impl Index {
             starts.zip(ends).map(|(start, end)| end - start).max().unwrap_or(0)
         };
         self.streams.retain(|stream| piece_max(stream) <= OPENING_LEN_MAX as u64);
+    }
+
+    /// What all streams have in common with equal ones, the nested among them.
+    pub fn identities(&self) -> HashSet<(u64, u64)> {
+        self.streams.iter().flat_map(|stream| std::iter::once(stream).chain(&stream.nested)).map(identity).collect()
+    }
+
+    /// What is opened over a base that has `known` streams, and what stays as it is since that has
+    /// it, too.
+    pub fn divided(&self, known: &HashSet<(u64, u64)>) -> (Vec<Stream>, HashSet<(u64, u64)>) {
+        let mut kept = self.identities();
+        kept.retain(|stream| known.contains(stream));
+        let others = self.streams.iter().filter(|stream| !kept.contains(&identity(stream)));
+        let opened = others.map(|stream| {
+            let mut stream = stream.clone();
+            stream.nested.retain(|nested| is_opened(nested, &kept));
+            stream
+        });
+        (opened.collect(), kept)
     }
 }
 
@@ -146,7 +195,7 @@ impl Openings {
         for part in parts {
             match *part {
                 BasePart::Object { at, len } => needed.push(at..at + u64::from(len)),
-                BasePart::Plain { .. } => {
+                BasePart::Plain { .. } | BasePart::Nested { .. } => {
                     needed.extend(self.all.openings[self.all.openings_of(part)?].iter().map(Opening::bytes));
                 }
             }
@@ -228,11 +277,20 @@ impl UnitBase {
                 BasePart::Plain { plain_at, len, .. } => {
                     let start = base.bytes.len() as u32;
                     for number in segment.openings_of(part)? {
-                        let plain = segment.openings[number].plain();
-                        let from = plain.start.max(plain_at) - plain.start;
-                        let to = plain.end.min(plain_at + u64::from(len)) - plain.start;
-                        opened(number)?.append_to(from as usize..to as usize, &mut base.bytes, &mut base.matches);
+                        let range = within(&segment.openings[number], plain_at, len);
+                        opened(number)?.append_to(range, &mut base.bytes, &mut base.matches);
                     }
+                    base.opened.push(start..base.bytes.len() as u32);
+                }
+                BasePart::Nested { nested_at, nested_len, plain_at, len, .. } => {
+                    let start = base.bytes.len() as u32;
+                    let mut own = Vec::with_capacity(nested_len as usize);
+                    for number in segment.openings_of(part)? {
+                        let range = within(&segment.openings[number], nested_at, nested_len);
+                        own.extend_from_slice(&opened(number)?.plain[range]);
+                    }
+                    let plain = open_from_start(plain_at..plain_at + u64::from(len), &own)?;
+                    plain.append_to(0..len as usize, &mut base.bytes, &mut base.matches);
                     base.opened.push(start..base.bytes.len() as u32);
                 }
             }
@@ -244,6 +302,14 @@ impl UnitBase {
     pub fn parse(&self) -> Base<'_> {
         Base { matches: &self.matches, opened: &self.opened }
     }
+}
+
+/// The plain bytes of a stream from `plain_at` on, as far as an opening has them, counted in it.
+fn within(opening: &Opening, plain_at: u64, len: u32) -> Range<usize> {
+    let plain = opening.plain();
+    let from = plain.start.max(plain_at) - plain.start;
+    let to = plain.end.min(plain_at + u64::from(len)) - plain.start;
+    from as usize..to as usize
 }
 
 #[cfg(test)]
@@ -285,6 +351,7 @@ mod tests {
                 .iter()
                 .map(|&plain_at| Point { plain_at, block_bit: 1, bit: 1, window: Vec::new() })
                 .collect(),
+            nested: Vec::new(),
         };
         let streams =
             vec![stream(most, &[]), stream(most + 1, &[]), stream(2 * most, &[most]), stream(3 * most, &[most])];

@@ -16,6 +16,9 @@ use crate::write::Codes;
 const TAIL_LEN: usize = 300;
 /// A part gets at least so much room for its own text, or a unit of its own.
 const ROOM_MIN: usize = 4 << 10;
+/// Most text of a unit some of whose streams have streams in their plain text: the rest of
+/// [`TEXT_LEN_MAX`] is left for the plain text of these.
+const OUTER_TEXT_LEN_MAX: usize = TEXT_LEN_MAX / 4;
 /// Bytes of the object that [`Cutter::next`] may look at behind a unit's start.
 pub const AHEAD_LEN: usize = UNIT_LEN_MAX + (512 << 10);
 
@@ -50,6 +53,8 @@ struct Inside {
     inflater: Inflater,
     is_done: bool,
     plain: Vec<u8>,
+    /// Plain bytes before `plain`.
+    plain_before: u64,
     parse: Parse,
     /// What the next part begins with.
     here: Here,
@@ -66,9 +71,20 @@ struct Here {
     bit: u64,
 }
 
+/// Where plain text of a stream lies in the text of a unit.
+struct Region<S> {
+    stream: S,
+    /// Its bytes in the text.
+    text: Range<usize>,
+    /// Plain bytes of the stream before it.
+    plain_at: u64,
+}
+
 impl<S: Deref<Target = Stream> + Clone> Cutter<S> {
     /// Of an object of `len` bytes, `streams` of which are opened; they are in order and disjoint.
     pub fn new(streams: Vec<S>, len: u64, limits: CutLimits) -> Self {
+        let most = if streams.iter().any(|stream| !stream.nested.is_empty()) { OUTER_TEXT_LEN_MAX } else { usize::MAX };
+        let limits = CutLimits { text_len_max: limits.text_len_max.min(most), ..limits };
         Self { limits, streams, next: 0, at: 0, len, inside: None }
     }
 
@@ -95,7 +111,9 @@ impl<S: Deref<Target = Stream> + Clone> Cutter<S> {
         let start = self.at;
         let until = until.min(self.len);
         let given = bytes.len() as u64;
-        let mut unit = Unit { object: start..start, text: Vec::new(), items: Vec::new(), matches: Vec::new() };
+        let mut unit =
+            Unit { object: start..start, text: Vec::new(), items: Vec::new(), matches: Vec::new(), outer: None };
+        let mut regions = Vec::new();
         while self.at < until && given > self.at - start {
             let own_room = self.limits.unit_len_max - (self.at - start) as usize;
             let room = own_room.min((until - self.at) as usize);
@@ -108,7 +126,7 @@ impl<S: Deref<Target = Stream> + Clone> Cutter<S> {
                     }
                     let input = Input { bytes, at: 0, is_all: true };
                     let before = self.at;
-                    self.part(&stream, input, (start, until), &mut unit)?;
+                    regions.extend(self.part(&stream, input, (start, until), &mut unit)?);
                     if self.inside.is_some() || self.at == before {
                         break;
                     }
@@ -128,18 +146,21 @@ impl<S: Deref<Target = Stream> + Clone> Cutter<S> {
             }
         }
         unit.object.end = self.at;
-        Ok((!unit.is_empty()).then_some(unit))
+        if unit.is_empty() {
+            return Ok(None);
+        }
+        nested(unit, &regions, self.limits.text_len_max).map(Some)
     }
 
     /// Appends the next part of `stream` to the unit that began at `unit_start` and ends at `until`
-    /// at the latest.
+    /// at the latest; where its plain text lies, if there is any.
     fn part(
         &mut self,
-        stream: &Stream,
+        stream: &S,
         input: Input<'_>,
         (unit_start, until): (u64, u64),
         unit: &mut Unit,
-    ) -> Result<(), Malformed> {
+    ) -> Result<Option<Region<S>>, Malformed> {
         let is_inside = self.inside.is_some();
         let mut inside = self.inside.take().unwrap_or_else(Inside::new);
         let context_len = inside.here.plain.min(WINDOW_LEN);
@@ -168,7 +189,7 @@ impl<S: Deref<Target = Stream> + Clone> Cutter<S> {
                     return Err(Malformed("a stream that cannot be cut"));
                 }
                 self.inside = is_inside.then_some(inside);
-                return Ok(());
+                return Ok(None);
             };
             let tail_len = (inside.plain.len() - end.plain).min(TAIL_LEN);
             (end, Some(Cut { tail_len, object_len: (object_end - self.at) as usize }), object_end)
@@ -186,14 +207,53 @@ impl<S: Deref<Target = Stream> + Clone> Cutter<S> {
         let padding = if is_whole { inside.padding(input) } else { 0 };
         unit.items.push(Item::Part(Part { text_at, plain_len: end.plain - here.plain, lead, cut, blocks, padding }));
         self.at = object_end;
+        let plain_at = inside.plain_before + from as u64;
+        let region = Region { stream: stream.clone(), text: text_at..unit.text.len(), plain_at };
         if is_whole {
             self.next += 1;
         } else {
             inside.move_to(end);
             self.inside = Some(inside);
         }
-        Ok(())
+        Ok(Some(region))
     }
+}
+
+/// The unit with the nested streams opened that lie in its text whole; the same unit when there are
+/// none. The text grows to at most five times `text_len_max`.
+///
+/// # Errors
+/// [`Malformed`] when a stream is not what it was when it was found.
+fn nested<S: Deref<Target = Stream>>(
+    unit: Unit,
+    regions: &[Region<S>],
+    text_len_max: usize,
+) -> Result<Unit, Malformed> {
+    let mut streams = Vec::new();
+    for Region { stream, text, plain_at } in regions {
+        let first = stream.nested.partition_point(|nested| nested.start < *plain_at);
+        let place = |at: u64| at - plain_at + text.start as u64;
+        let found = stream.nested[first..].iter().take_while(|nested| place(nested.end) <= text.end as u64);
+        let in_text = |nested: &Stream| Stream { start: place(nested.start), end: place(nested.end), ..nested.clone() };
+        streams.extend(found.map(in_text));
+    }
+    let len = unit.text.len();
+    if streams.is_empty() || len > TEXT_LEN_MAX / 2 {
+        return Ok(unit);
+    }
+    let text_len_max = (TEXT_LEN_MAX - len).min(4 * text_len_max);
+    let mut cutter =
+        Cutter::new(streams.iter().collect(), len as u64, CutLimits { text_len_max, unit_len_max: UNIT_LEN_MAX });
+    let Some(mut inner) = cutter.next(&unit.text)?.filter(|inner| inner.parts() > 0) else { return Ok(unit) };
+    // What there was no room for stays as it is.
+    let rest = &unit.text[inner.len()..];
+    if !rest.is_empty() {
+        inner.text.extend_from_slice(rest);
+        inner.items.push(Item::Raw(rest.len()));
+    }
+    inner.object = unit.object.clone();
+    inner.outer = Some(Box::new(unit));
+    Ok(inner)
 }
 
 impl Inside {
@@ -202,6 +262,7 @@ impl Inside {
             inflater: Inflater::new(),
             is_done: false,
             plain: Vec::new(),
+            plain_before: 0,
             parse: Parse::default(),
             here: Here::default(),
         }
@@ -358,6 +419,7 @@ impl Inside {
     fn move_to(&mut self, end: Here) {
         let dropped = end.plain.saturating_sub(WINDOW_LEN);
         self.plain.drain(..dropped);
+        self.plain_before += dropped as u64;
         self.parse.matches.drain(..end.matched);
         for found in &mut self.parse.matches {
             *found = Match::new(found.at - dropped as u32, found.len, found.distance());

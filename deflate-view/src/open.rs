@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::Malformed;
 use crate::inflate::{Inflater, Input, Stopped};
 use crate::parse::{Match, Parse};
-use crate::scan::Stream;
+use crate::scan::{Container, Stream};
 
 /// Room for a window and for what a reader writes past the end.
 const ROOM_LEN: usize = (32 << 10) + 1024;
@@ -55,6 +55,23 @@ fn clipped(mut matches: Vec<Match>, range: &Range<usize>) -> Vec<Match> {
         *found = Match::new(at.wrapping_sub(start), len as u16, found.distance());
     }
     matches
+}
+
+/// The plain bytes `plain` of a stream that is read from its start, from its own `bytes`.
+///
+/// # Errors
+/// [`Malformed`] when the bytes are not those of the stream.
+pub(crate) fn open_from_start(plain: Range<u64>, bytes: &[u8]) -> Result<Opened, Malformed> {
+    let stream = Stream {
+        container: Container::Gzip,
+        start: 0,
+        end: bytes.len() as u64,
+        plain_len: plain.end,
+        digest: 0,
+        points: Vec::new(),
+        nested: Vec::new(),
+    };
+    open(&stream, plain, bytes)
 }
 
 /// The object's bytes that [`open`] needs for this plain range.

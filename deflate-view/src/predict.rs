@@ -27,6 +27,29 @@ impl Run {
     }
 }
 
+/// Bytes of a text that are bytes of the text it stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RawRun {
+    /// Position in the text.
+    pub(crate) text_at: u32,
+    /// Position in what it stands for.
+    pub(crate) outer_at: u32,
+    /// Bytes.
+    pub(crate) len: u32,
+}
+
+impl RawRun {
+    /// Appends it; one that goes on where the last one ended is part of that.
+    pub(crate) fn add_to(self, raws: &mut Vec<Self>) {
+        match raws.last_mut() {
+            Some(last) if (last.text_at + last.len, last.outer_at + last.len) == (self.text_at, self.outer_at) => {
+                last.len += self.len;
+            }
+            _ => raws.push(self),
+        }
+    }
+}
+
 /// The parse of the base: its matches in ascending order, and where the base is plain text of a
 /// deflate stream.
 #[derive(Clone, Copy, Debug, Default)]
@@ -205,6 +228,14 @@ impl<'a> Predictor<'a> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn raw_bytes_that_lie_end_to_end_on_both_sides_are_one_run() {
+        let raw = |text_at, outer_at, len| RawRun { text_at, outer_at, len };
+        let mut raws = Vec::new();
+        [raw(0, 0, 5), raw(5, 5, 2), raw(7, 9, 1), raw(9, 10, 1)].into_iter().for_each(|raw| raw.add_to(&mut raws));
+        assert_eq!(raws, [raw(0, 0, 7), raw(7, 9, 1), raw(9, 10, 1)]);
+    }
 
     proptest! {
         #[test]

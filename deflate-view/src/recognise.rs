@@ -15,6 +15,12 @@ const SAMPLE_PIECE_LEN: usize = 8 << 10;
 /// The encoder that would have made most of these steps: the one with which a sample of them takes
 /// least. None when no encoder is of use.
 pub fn recognise(unit: &Unit) -> ReplayId {
+    recognise_own(unit.outermost())
+}
+
+/// The same for the streams that the unit's text is opened from: the nested ones where there are
+/// some.
+pub(crate) fn recognise_own(unit: &Unit) -> ReplayId {
     let candidates = std::iter::once(ReplayId::default()).chain(ReplayId::all());
     let first = |replay| sample_cost(unit, replay, SAMPLE_LEN_FIRST, usize::MAX).map(|cost| (cost, replay));
     let mut likely: Vec<_> = candidates.filter_map(first).collect();

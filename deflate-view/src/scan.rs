@@ -49,6 +49,9 @@ pub struct ScanLimits {
     pub streams_max: usize,
     /// Most access points of all streams; there are none after them. Each takes 32 KiB of memory.
     pub points_max: usize,
+    /// Streams in the plain text of streams are found, too: a jar in a layer. They have the bounds
+    /// of rich streams for themselves, whatever their ratio.
+    pub nested: bool,
 }
 
 impl Default for ScanLimits {
@@ -59,6 +62,7 @@ impl Default for ScanLimits {
             rich_plain_len_max: 32 << 20,
             streams_max: 1 << 20,
             points_max: usize::MAX,
+            nested: true,
         }
     }
 }
@@ -91,6 +95,9 @@ pub struct Stream {
     pub digest: u64,
     /// Access points about every [`POINT_SPACING`] plain bytes, the start not among them.
     pub points: Vec<Point>,
+    /// Streams in its plain text, in order and disjoint, their places counted in it. They have no
+    /// access points, and no streams in theirs.
+    pub nested: Vec<Stream>,
 }
 
 /// The streams of an object, in order and disjoint.
@@ -113,6 +120,8 @@ struct Reading {
     points: Vec<Point>,
     digest: Xxh3,
     digested: u64,
+    /// Looks through its plain text.
+    nested: Option<Scanner>,
 }
 
 /// One thing that may be the beginning of a container.
@@ -125,6 +134,16 @@ struct Signature {
     searched: u64,
 }
 
+/// What is bounded for all streams together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    streams: usize,
+    /// Bytes that were read of what turned out to be no stream.
+    vain: u64,
+    /// Plain bytes that were read of rich streams, and of what turned out to be none.
+    rich: u64,
+}
+
 /// Takes the plain text of streams as it is read, that of streams which turn out to be none among
 /// it.
 pub type TextSink = Box<dyn FnMut(&[u8]) + Send>;
@@ -133,6 +152,9 @@ pub type TextSink = Box<dyn FnMut(&[u8]) + Send>;
 pub struct Scanner {
     limits: ScanLimits,
     points_left: usize,
+    /// In the plain text of a stream: most bytes to be read in vain. Then
+    /// `limits` has the most plain bytes of rich streams, and every stream counts as one.
+    vain_max: Option<u64>,
     sink: Option<TextSink>,
     signatures: [Signature; 3],
     pending: Vec<u8>,
@@ -140,10 +162,10 @@ pub struct Scanner {
     pending_at: u64,
     /// Where the scan stands.
     at: u64,
-    /// Bytes that were read of what turned out to be no stream.
-    vain: u64,
-    /// Plain bytes that were read of rich streams, and of what turned out to be none.
-    rich: u64,
+    spent: Spent,
+    /// By the scanners of plain text, one after another: what they find has no bearing on the
+    /// object's own streams.
+    nested_spent: Spent,
     reading: Option<Box<Reading>>,
     streams: Vec<Stream>,
 }
@@ -170,6 +192,7 @@ impl Scanner {
         Self {
             limits,
             points_left: limits.points_max,
+            vain_max: None,
             sink: None,
             signatures: [
                 signature(b"PK\x03\x04", Container::Zip),
@@ -179,11 +202,17 @@ impl Scanner {
             pending: Vec::new(),
             pending_at: 0,
             at: 0,
-            vain: 0,
-            rich: 0,
+            spent: Spent::default(),
+            nested_spent: Spent::default(),
             reading: None,
             streams: Vec::new(),
         }
+    }
+
+    /// Of the plain text of a stream.
+    fn in_plain_text(limits: ScanLimits) -> Self {
+        let limits = ScanLimits { points_max: 0, nested: false, ..limits };
+        Self { vain_max: Some(0), ..Self::new(limits) }
     }
 
     /// The same, telling `sink` the plain text of streams.
@@ -233,7 +262,9 @@ impl Scanner {
             self.at = self.end().saturating_sub(3).max(self.at);
             return false;
         };
-        if self.streams.len() >= self.limits.streams_max || self.vain > VAIN_LEN + found / 4 {
+        if self.spent.streams >= self.limits.streams_max
+            || self.spent.vain > self.vain_max.unwrap_or(VAIN_LEN + found / 4)
+        {
             self.at = found + 1;
             return true;
         }
@@ -282,13 +313,21 @@ impl Scanner {
             points: Vec::new(),
             digest: Xxh3::new(),
             digested: start,
+            nested: self.limits.nested.then(|| Scanner::in_plain_text(self.limits)),
         }));
     }
 
     /// Goes on with a stream; false when more bytes are needed.
-    fn read(&mut self, mut reading: Box<Reading>, is_all: bool) -> bool {
+    fn read(&mut self, reading: Box<Reading>, is_all: bool) -> bool {
+        let pending = std::mem::take(&mut self.pending);
+        let goes_on = self.read_pending(&pending, reading, is_all);
+        self.pending = pending;
+        goes_on
+    }
+
+    fn read_pending(&mut self, pending: &[u8], mut reading: Box<Reading>, is_all: bool) -> bool {
         let from = reading.start.max(self.pending_at);
-        let bytes = self.pending.get((from - self.pending_at) as usize..);
+        let bytes = pending.get((from - self.pending_at) as usize..);
         let input = Input { bytes: bytes.unwrap_or_default(), at: from - reading.start, is_all };
         loop {
             let known = reading.plain.len();
@@ -296,19 +335,30 @@ impl Scanner {
             if let Some(sink) = &mut self.sink {
                 sink(&reading.plain[known..]);
             }
+            if let Some(mut nested) = reading.nested.take() {
+                let read_to = reading.start + reading.inflater.bit() / 8;
+                self.share(&mut nested, read_to, |nested| nested.feed(&reading.plain[known..]));
+                reading.nested = Some(nested);
+            }
             let read_to = reading.start + reading.inflater.bit().div_ceil(8);
-            reading.digest_until(&self.pending, self.pending_at, read_to);
+            reading.digest_until(pending, self.pending_at, read_to);
             let plain_len = reading.plain_before + reading.plain.len() as u64;
             let read_len = read_to - reading.start;
-            let is_rich = plain_len / read_len.max(1) > RICH_RATIO;
+            let is_rich = self.vain_max.is_some() || plain_len / read_len.max(1) > RICH_RATIO;
             let is_too_much = plain_len > self.limits.stream_plain_len_max
-                || (is_rich && self.rich.saturating_add(plain_len) > self.rich_plain_len_max(reading.start));
+                || (is_rich && self.spent.rich.saturating_add(plain_len) > self.rich_plain_len_max(reading.start));
             match stopped {
                 Ok(Stopped::Done) if !is_too_much => {
                     self.at = read_to;
-                    self.rich += if is_rich { plain_len } else { 0 };
+                    self.spent.rich += if is_rich { plain_len } else { 0 };
                     if read_len >= self.limits.stream_len_min {
-                        self.streams.push(reading.stream(read_to));
+                        let mut found = reading.stream(read_to);
+                        if let Some(mut nested) = reading.nested.take() {
+                            self.share(&mut nested, read_to, |nested| nested.work(true));
+                            found.nested = nested.streams;
+                        }
+                        self.spent.streams += 1;
+                        self.streams.push(found);
                     }
                     return true;
                 }
@@ -320,8 +370,8 @@ impl Scanner {
                     return false;
                 }
                 _ => {
-                    self.vain += read_len.max(plain_len / VAIN_PLAIN_PER_BYTE);
-                    self.rich += if is_rich { plain_len } else { 0 };
+                    self.spent.vain += read_len.max(plain_len / VAIN_PLAIN_PER_BYTE);
+                    self.spent.rich += if is_rich { plain_len } else { 0 };
                     // What is still there is looked through for other containers.
                     self.at = reading.start.max(self.pending_at);
                     return true;
@@ -331,8 +381,23 @@ impl Scanner {
         }
     }
 
+    /// Lets a scanner of plain text work within what is left of its level's bounds when `read_to`
+    /// bytes of the object have been read.
+    fn share(&mut self, nested: &mut Self, read_to: u64, work: impl FnOnce(&mut Self)) {
+        nested.limits.rich_plain_len_max = self.rich_plain_len_max(read_to);
+        nested.vain_max = Some(VAIN_LEN + read_to / 4);
+        nested.spent = self.nested_spent;
+        nested.sink = self.sink.take();
+        work(nested);
+        self.sink = nested.sink.take();
+        self.nested_spent = nested.spent;
+    }
+
     /// Most plain bytes of rich streams up to one that begins at `start`.
     fn rich_plain_len_max(&self, start: u64) -> u64 {
+        if self.vain_max.is_some() {
+            return self.limits.rich_plain_len_max;
+        }
         self.limits.rich_plain_len_max.saturating_add(start.saturating_mul(RICH_PLAIN_PER_BYTE))
     }
 
@@ -388,6 +453,7 @@ impl Reading {
             plain_len: self.plain_before + self.plain.len() as u64,
             digest: self.digest.digest(),
             points: std::mem::take(&mut self.points),
+            nested: Vec::new(),
         }
     }
 }

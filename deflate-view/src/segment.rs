@@ -102,6 +102,7 @@ impl Opening {
             plain_len: self.plain().end,
             digest: 0,
             points: if self.plain_at == 0 { Vec::new() } else { vec![point] },
+            nested: Vec::new(),
         };
         open(&stream, self.plain(), bytes)
     }
@@ -211,8 +212,12 @@ impl StoredSegment {
     /// # Errors
     /// [`Malformed`] when there is a part of it that none has.
     pub fn openings_of(&self, part: &BasePart) -> Result<Range<usize>, Malformed> {
-        let BasePart::Plain { stream_at, plain_at, len } = *part else { return Ok(0..0) };
-        let end = plain_at + u64::from(len);
+        let (stream_at, plain_at, len) = match *part {
+            BasePart::Object { .. } => return Ok(0..0),
+            BasePart::Plain { stream_at, plain_at, len } => (stream_at, plain_at, len),
+            BasePart::Nested { stream_at, nested_at, nested_len, .. } => (stream_at, nested_at, nested_len),
+        };
+        let end = plain_at.checked_add(len.into()).ok_or(Malformed("plain text that nothing opens"))?;
         let before = |opening: &Opening| (opening.stream_at, opening.plain().end) <= (stream_at, plain_at);
         let first = self.openings.partition_point(before);
         let (mut at, mut covered) = (first, plain_at);

@@ -61,6 +61,16 @@ pub struct StepCounts {
     pub searched: u64,
 }
 
+impl StepCounts {
+    /// Counts others, too.
+    pub fn add(&mut self, others: Self) {
+        self.steps += others.steps;
+        self.missed += others.missed;
+        self.replayed += others.replayed;
+        self.searched += others.searched;
+    }
+}
+
 /// Where the steps of a block end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepsEnd {

@@ -21,6 +21,8 @@ pub struct Unit {
     pub text: Vec<u8>,
     pub(crate) items: Vec<Item>,
     pub(crate) matches: Vec<Match>,
+    /// Where streams in the plain text of streams are opened: the unit whose text `items` give.
+    pub(crate) outer: Option<Box<Unit>>,
 }
 
 impl Unit {
@@ -36,7 +38,19 @@ impl Unit {
 
     /// How many parts of deflate streams are in it.
     pub fn parts(&self) -> usize {
-        self.items.iter().filter(|item| matches!(item, Item::Part(_))).count()
+        let own = self.items.iter().filter(|item| matches!(item, Item::Part(_))).count();
+        own + self.outer.as_ref().map_or(0, |outer| outer.parts())
+    }
+
+    /// How many of these are in the plain text of others.
+    pub fn nested_parts(&self) -> usize {
+        self.outer.as_ref().map_or(0, |outer| self.parts() - outer.parts())
+    }
+
+    /// The unit as it was before streams in the plain text of streams were opened: itself where
+    /// none were.
+    pub fn outermost(&self) -> &Self {
+        self.outer.as_deref().unwrap_or(self)
     }
 }
 

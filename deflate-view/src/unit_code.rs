@@ -9,7 +9,7 @@ use crate::alphabet::{END_OF_BLOCK, WINDOW_LEN, fixed_lengths};
 use crate::coder::{Coder, Decoder, Encoder, Model, Numbers};
 use crate::headers::{self, HeaderModels};
 use crate::parse::{Header, Match};
-use crate::predict::{Base, Extent, Run};
+use crate::predict::{Base, Extent, RawRun, Run};
 use crate::replay::Replay;
 use crate::steps::{StepCounts, Steps, StepsEnd};
 use crate::unit::{Item, PartBlock, PartKind, TEXT_LEN_MAX, UNIT_LEN_MAX, Unit};
@@ -282,6 +282,18 @@ pub fn encode_parse(unit: &Unit, base: Base<'_>, runs: &[Run], replay: ReplayId)
     EncodedParse { bytes: coder.finish(), counts: steps.counts, header_bytes }
 }
 
+/// A parse of a text without streams.
+pub(crate) fn encode_raw(text_len: usize) -> EncodedParse {
+    let unit = Unit {
+        object: 0..text_len as u64,
+        text: Vec::new(),
+        items: vec![Item::Raw(text_len)],
+        matches: Vec::new(),
+        outer: None,
+    };
+    encode_parse(&unit, Base::default(), &[], ReplayId::default())
+}
+
 /// What is written of a block before its steps; `own` are its matches.
 fn told_of(block: &PartBlock, own: &[Match], is_cut: bool, before: Before) -> BlockHead {
     let matched: usize = own.iter().map(|found| usize::from(found.len)).sum();
@@ -334,6 +346,25 @@ pub fn decode_parse(
     runs: &[Run],
     object_len: usize,
 ) -> Result<(Vec<u8>, StepCounts), Malformed> {
+    decode_with_raws(parse, text, base, runs, object_len).map(|decoded| (decoded.object, decoded.counts))
+}
+
+/// What a parse gave.
+pub(crate) struct DecodedParse {
+    pub(crate) object: Vec<u8>,
+    pub(crate) counts: StepCounts,
+    /// Where raw bytes lie in text and object.
+    pub(crate) raws: Vec<RawRun>,
+}
+
+/// As [`decode_parse`], telling where raw bytes lie.
+pub(crate) fn decode_with_raws(
+    parse: &[u8],
+    text: &[u8],
+    base: Base<'_>,
+    runs: &[Run],
+    object_len: usize,
+) -> Result<DecodedParse, Malformed> {
     if text.len() > TEXT_LEN_MAX || !(1..=UNIT_LEN_MAX).contains(&object_len) {
         return Err(Malformed("impossible lengths"));
     }
@@ -349,6 +380,7 @@ pub fn decode_parse(
         out: BitWriter::with_room(object_len + (1 << 10)),
         object_len,
         matches: Vec::new(),
+        raws: Vec::new(),
     };
     let mut at = 0;
     let mut is_first = true;
@@ -361,7 +393,7 @@ pub fn decode_parse(
     if at != text.len() || object.len() != object_len {
         return Err(Malformed("a text and its object do not fit"));
     }
-    Ok((object, decoding.steps.counts))
+    Ok(DecodedParse { object, counts: decoding.steps.counts, raws: decoding.raws })
 }
 
 /// The state of decoding one unit.
@@ -374,6 +406,7 @@ struct Decoding<'a> {
     out: BitWriter,
     object_len: usize,
     matches: Vec<Match>,
+    raws: Vec<RawRun>,
 }
 
 impl Decoding<'_> {
@@ -392,6 +425,8 @@ impl Decoding<'_> {
             if head.len == 0 || head.len * 8 + self.out.bits() > self.object_len * 8 {
                 return Err(Malformed("an item past its object"));
             }
+            let outer_at = (self.out.bits() / 8) as u32;
+            RawRun { text_at: at as u32, outer_at, len: head.len as u32 }.add_to(&mut self.raws);
             self.out.put_bytes(&self.text[at..end]);
             return Ok(end);
         }

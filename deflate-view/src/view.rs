@@ -8,10 +8,11 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::base::{BaseBytes, Openings, UnitBase, footprint_of, joined};
+use crate::nest::{ParsesOfUnit, decode_unit, encode_unit};
+use crate::recognise::recognise_own;
 use crate::segment::{OPENED_LEN_MAX, OPENING_LEN_MAX, Opening, StoredSegment, UNITS_MAX};
 use crate::{
-    BasePart, EncodedParse, Index, Malformed, Opened, ReplayId, Run, StepCounts, StoredUnit, UNIT_LEN_MAX, Unit,
-    decode_parse, encode_parse,
+    BasePart, Index, Malformed, NestedParse, Opened, ReplayId, Run, StepCounts, StoredUnit, UNIT_LEN_MAX, Unit,
 };
 
 /// What decoding costs, in nanoseconds as measured (docs/decisions/0020-deflate-views.md): constants,
@@ -61,31 +62,40 @@ pub struct UnitDelta<'a> {
 impl StoredPiece {
     /// The stored unit, after it gave its object's bytes `own` back; `None` when it did not.
     pub fn of(unit: &Unit, of_text: &UnitDelta<'_>, base: &UnitBase, replaying: Replaying, own: &[u8]) -> Option<Self> {
-        let parse = chosen_parse(unit, of_text, base, replaying);
+        let CostedParses { parses, ns } = chosen_parses(unit, of_text, base, replaying)?;
+        let ParsesOfUnit { nested, parse } = &parses;
         let UnitDelta { delta, runs, parts } = of_text;
-        let (rebuilt, _) = decode_parse(&parse.parse.bytes, &unit.text, base.parse(), runs, own.len()).ok()?;
-        if rebuilt != own {
+        let outer_len = unit.outermost().text.len();
+        let stored = StoredUnit {
+            object_len: own.len(),
+            text_len: unit.text.len(),
+            parts: parts.clone(),
+            delta,
+            parse: &parse.bytes,
+            nested: nested.as_ref().map(|nested| NestedParse { outer_len, parse: &nested.bytes }),
+        };
+        if decode_unit(&stored, unit.text.clone(), runs.to_vec(), base.parse()).ok()? != own {
             return None;
         }
-        let opened = parts.iter().filter(|part| matches!(part, BasePart::Plain { .. }));
-        let opened: u64 = opened.map(|part| u64::from(part.len())).sum();
-        let reading_ns = opened * OPENED_BYTE_NS + unit.text.len() as u64 * TEXT_BYTE_NS + parse.ns;
-        let (parse, parts) = (parse.parse, parts.clone());
         let mut bytes = Vec::new();
-        let stored = StoredUnit { object_len: own.len(), text_len: unit.text.len(), parts, delta, parse: &parse.bytes };
         stored.write(&mut bytes);
-        let parts = stored.parts;
-        let digest = xxh3_128(own).to_le_bytes();
-        let object_len = own.len() as u32;
-        let (counts, parse_bytes) = (parse.counts, (parse.bytes.len(), parse.header_bytes));
-        (bytes.len() <= UNIT_LEN_MAX).then_some(Self {
-            object_len,
-            digest,
-            bytes,
-            parts,
+        // What a reader would refuse is not written.
+        if bytes.len() > UNIT_LEN_MAX || StoredUnit::read(&bytes).is_err() {
+            return None;
+        }
+        let texts = unit.text.len() + nested.as_ref().map_or(0, |_| outer_len);
+        let mut counts = parse.counts;
+        if let Some(nested) = nested {
+            counts.add(nested.counts);
+        }
+        Some(Self {
+            object_len: own.len() as u32,
+            digest: xxh3_128(own).to_le_bytes(),
             counts,
-            parse_bytes,
-            reading_ns,
+            parse_bytes: (parses.len(), parses.header_len()),
+            reading_ns: opened_len(parts) * OPENED_BYTE_NS + texts as u64 * TEXT_BYTE_NS + ns,
+            parts: stored.parts,
+            bytes,
         })
     }
 
@@ -95,41 +105,74 @@ impl StoredPiece {
     }
 }
 
-/// A parse with what decoding it costs.
-struct CostedParse {
-    parse: EncodedParse,
+/// Parses with what decoding them costs.
+struct CostedParses {
+    parses: ParsesOfUnit,
     ns: u64,
 }
 
-impl CostedParse {
-    fn of(unit: &Unit, of_text: &UnitDelta<'_>, base: &UnitBase, replay: ReplayId) -> Self {
-        let parse = encode_parse(unit, base.parse(), of_text.runs, replay);
-        let counts = &parse.counts;
-        let searches = counts.searched * (SEARCHED_STEP_NS + replay.search_ns());
-        let ns = counts.steps * STEP_NS + counts.missed * MISSED_STEP_NS + searches;
-        Self { parse, ns }
+impl CostedParses {
+    /// `replays` are the encoder of the unit's streams, and that of the streams in their plain text.
+    fn of(unit: &Unit, of_text: &UnitDelta<'_>, base: &UnitBase, replays: (ReplayId, ReplayId)) -> Option<Self> {
+        let is_base_nested = of_text.parts.iter().any(|part| matches!(part, BasePart::Nested { .. }));
+        let parses = encode_unit(unit, base.parse(), of_text.runs, replays, is_base_nested)?;
+        let ns_of = |counts: &StepCounts, replay: ReplayId| {
+            let searches = counts.searched * (SEARCHED_STEP_NS + replay.search_ns());
+            counts.steps * STEP_NS + counts.missed * MISSED_STEP_NS + searches
+        };
+        let nested = parses.nested.as_ref().map_or(0, |nested| ns_of(&nested.counts, replays.1));
+        let ns = ns_of(&parses.parse.counts, replays.0) + nested;
+        Some(Self { parses, ns })
     }
 
-    /// Bytes it takes, with the time it takes as bytes.
+    /// Bytes they take, with the time they take as bytes.
     fn cost(&self, ns_per_byte: u64) -> u64 {
-        self.parse.bytes.len() as u64 + self.ns / ns_per_byte
+        self.parses.len() as u64 + self.ns / ns_per_byte
+    }
+
+    /// Whether an encoder could make these parses cheaper, which were made without one. It searches
+    /// as often, and at best nothing is left of the parse but its headers.
+    fn may_gain_by(&self, replay: ReplayId, ns_per_byte: u64) -> bool {
+        let parse = &self.parses.parse;
+        let spared = parse.counts.missed * MISSED_STEP_NS / ns_per_byte + parse.bytes.len() as u64;
+        let searches = parse.counts.searched * replay.search_ns() / ns_per_byte;
+        searches + (parse.header_bytes as u64) < spared
     }
 }
 
-/// The parse with replays or the one without, whichever costs less in bytes and time.
-fn chosen_parse(unit: &Unit, of_text: &UnitDelta<'_>, base: &UnitBase, replaying: Replaying) -> CostedParse {
-    let with = |id| CostedParse::of(unit, of_text, base, id);
-    let Some(ns_per_byte) = replaying.ns_per_byte_max.map(|most| most.max(1)) else { return with(replaying.id) };
-    let bare = with(ReplayId::default());
-    // As many searches, and at best nothing is left of the parse but its headers.
-    let counts = &bare.parse.counts;
-    let spared = counts.missed * MISSED_STEP_NS / ns_per_byte + bare.parse.bytes.len() as u64;
-    let searches = counts.searched * replaying.id.search_ns() / ns_per_byte;
-    if searches + bare.parse.header_bytes as u64 >= spared {
-        return bare;
+/// The parses with replays or those without, whichever cost least in bytes and time.
+fn chosen_parses(unit: &Unit, of_text: &UnitDelta<'_>, base: &UnitBase, replaying: Replaying) -> Option<CostedParses> {
+    let none = ReplayId::default();
+    let nested = if unit.nested_parts() > 0 { recognise_own(unit) } else { none };
+    let with = |replays| CostedParses::of(unit, of_text, base, replays);
+    let Some(ns_per_byte) = replaying.ns_per_byte_max.map(|most| most.max(1)) else {
+        return with((replaying.id, nested));
+    };
+    let mut best = with((none, none))?;
+    if unit.nested_parts() == 0 && !best.may_gain_by(replaying.id, ns_per_byte) {
+        return Some(best);
     }
-    let replayed = with(replaying.id);
-    if replayed.cost(ns_per_byte) < bare.cost(ns_per_byte) { replayed } else { bare }
+    // Compressed bytes in compressed bytes are literals, which need no encoder.
+    let mut tried = vec![(none, nested), (replaying.id, nested)];
+    tried.dedup();
+    tried.retain(|replays| *replays != (none, none));
+    for replays in tried {
+        let other = with(replays)?;
+        if other.cost(ns_per_byte) < best.cost(ns_per_byte) {
+            best = other;
+        }
+    }
+    Some(best)
+}
+
+/// Plain bytes that are opened for some parts.
+fn opened_len(parts: &[BasePart]) -> u64 {
+    let of_part = |part: &BasePart| match *part {
+        BasePart::Object { .. } => 0,
+        BasePart::Plain { len, .. } => u64::from(len),
+        BasePart::Nested { nested_len, plain_at, len, .. } => u64::from(nested_len) + plain_at + u64::from(len),
+    };
+    parts.iter().map(of_part).sum()
 }
 
 /// A segment of units as it is stored.
@@ -161,10 +204,7 @@ impl StoredView {
                 }
                 used.extend(openings.segment().openings_of(part).ok()?);
             }
-            counts.steps += piece.counts.steps;
-            counts.missed += piece.counts.missed;
-            counts.replayed += piece.counts.replayed;
-            counts.searched += piece.counts.searched;
+            counts.add(piece.counts);
         }
         let reading_ns = pieces.iter().map(|piece| piece.reading_ns).sum();
         let of_segment: Vec<Opening> = used.iter().map(|number| openings.get(*number).clone()).collect();
@@ -230,7 +270,10 @@ impl SegmentView {
                     work_bytes += u64::from(part.len());
                     match part {
                         BasePart::Object { at, len } => needed.push(at..at + u64::from(len)),
-                        BasePart::Plain { .. } => {
+                        BasePart::Plain { .. } | BasePart::Nested { .. } => {
+                            if let BasePart::Nested { plain_at, len, .. } = part {
+                                work_bytes += plain_at + u64::from(len);
+                            }
                             let numbers = segment.openings_of(&part)?;
                             for number in numbers.clone() {
                                 let opening = &segment.openings[number];
@@ -296,7 +339,7 @@ impl SegmentView {
         let base = UnitBase::of(&stored.parts, &self.segment, view, opened)?;
         let mut text = vec![0; stored.text_len];
         let runs = decode(&base.bytes, stored.delta, &mut text)?;
-        decode_parse(stored.parse, &text, base.parse(), &runs, stored.object_len).map(|(plain, _)| plain)
+        decode_unit(&stored, text, runs, base.parse())
     }
 
     /// Whether these bytes of a unit have its digest.

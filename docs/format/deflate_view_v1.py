@@ -49,6 +49,7 @@ LEAD_BITS_MAX = 4096
 TAIL_LEN_MAX = 1024
 UNITS_MAX, OPENINGS_MAX = 1 << 12, 1 << 16
 OPENING_LEN_MAX, OPENED_LEN_MAX = 8 << 20, 128 << 20
+NESTED_LEN_MAX = 8 << 20
 BLOCK_SYMBOLS = 16383
 
 # --- Numbers that an arithmetic coder reads (§4) ---
@@ -369,6 +370,8 @@ class ParseDecoder:
         self.steps = Steps(self.coder, text, base, runs, replay)
         self.out = BitWriter()
         self.kind, self.symbols = 2, BLOCK_SYMBOLS
+        # Which bytes of the text are bytes of the object as they are: position in either, length.
+        self.raws: list[tuple[int, int, int]] = []
 
     def decode(self) -> bytes:
         at, first = 0, True
@@ -403,6 +406,7 @@ class ParseDecoder:
         if not is_part:
             if length == 0 or len(self.out.bits) + length * 8 > self.object_len * 8:
                 raise MalformedError("an item past its object")
+            self.note_raw(at, len(self.out.bits) // 8, length)
             self.out.put_bytes(self.text[at:end])
             return end
         object_end = len(self.out.bits) // 8 + object_len
@@ -411,6 +415,14 @@ class ParseDecoder:
         self.steps.begin(at, end, not inside)
         self.blocks(at + context, at + context + length, not in_block, object_end if ends_inside else None)
         return end
+
+    def note_raw(self, at: int, object_at: int, length: int) -> None:
+        if self.raws:
+            last_at, last_object, last_length = self.raws[-1]
+            if (last_at + last_length, last_object + last_length) == (at, object_at):
+                self.raws[-1] = (last_at, last_object, last_length + length)
+                return
+        self.raws.append((at, object_at, length))
 
     def blocks(self, place: int, own_end: int, written: bool, object_end: int | None) -> None:
         matches: list[Match] = []
@@ -563,25 +575,43 @@ class Part:
     place: int
     plain_at: int
     length: int
+    # Of a nested stream: where it lies in the plain text of the outer one. Its length is 0 for the others.
+    nested_at: int = 0
+    nested_len: int = 0
+
+    @property
+    def opened(self) -> tuple[int, int]:
+        """Which plain bytes of the stream at `place` it is read from."""
+        if self.nested_len:
+            return self.nested_at, self.nested_at + self.nested_len
+        return self.plain_at, self.plain_at + self.length
 
 
-def read_parts(reader: UnitReader) -> list[Part]:
+def read_parts(reader: UnitReader, form: int) -> list[Part]:
     parts: list[Part] = []
     place = total = 0
     for _ in range(reader.number(PARTS_MAX)):
         head = reader.number()
         place += head >> 2
         kind = head & 3
+        nested_at = nested_len = plain_at = 0
         if kind == 3:
-            raise MalformedError("a part of unknown kind")
-        plain_at = reader.number() if kind == 2 else 0
+            if form != 2:
+                raise MalformedError("a part of unknown kind")
+            nested_at, nested_len = reader.number(), reader.number(NESTED_LEN_MAX)
+            plain_at = reader.number(NESTED_LEN_MAX)
+            total += nested_len + plain_at
+            if nested_len == 0:
+                raise MalformedError("a nested stream of no bytes")
+        elif kind == 2:
+            plain_at = reader.number()
         if kind == 2 and plain_at == 0:
             raise MalformedError("a number in the wrong form")
         length = reader.number(FOOTPRINT_LEN_MAX)
         total += length
         if length == 0 or total > FOOTPRINT_LEN_MAX:
             raise MalformedError("a part of impossible length")
-        parts.append(Part(kind > 0, place, plain_at, length))
+        parts.append(Part(kind > 0, place, plain_at, length, nested_at, nested_len))
     return parts
 
 
@@ -595,7 +625,16 @@ def open_parts(parts: list[Part], read: Callable[[int, int], bytes], whole: byte
             data += read(part.place, part.length)
             continue
         end = part.plain_at + part.length
-        plain, matches = inflate(whole, part.place, end)
+        if part.nested_len:
+            until = part.nested_at + part.nested_len
+            outer, _ = inflate(whole, part.place, until)
+            if len(outer) < until:
+                raise MalformedError("a part past its stream")
+            plain, matches = inflate(outer[part.nested_at : until], 0, end)
+            if len(plain) < end:
+                raise MalformedError("a part past its stream")
+        else:
+            plain, matches = inflate(whole, part.place, end)
         data += plain[part.plain_at : end]
         for match in matches:
             at, stop = max(match.at, part.plain_at), min(match.end, end)
@@ -623,19 +662,49 @@ def runs_of(delta: bytes, footprint: bytes, text_len: int) -> list[Run]:
     return runs
 
 
+@dataclass(frozen=True)
+class Head:
+    form: int
+    object_len: int
+    outer_len: int
+    text_len: int
+
+
+def read_head(reader: UnitReader) -> Head:
+    form = reader.byte()
+    if form not in (1, 2):
+        raise MalformedError("a unit of unknown form")
+    object_len = reader.number(UNIT_LEN_MAX)
+    outer_len = reader.number(TEXT_LEN_MAX) if form == 2 else 1
+    text_len = reader.number(TEXT_LEN_MAX)
+    if 0 in (object_len, outer_len, text_len):
+        raise MalformedError("a unit of nothing")
+    return Head(form, object_len, outer_len, text_len)
+
+
+def outer_runs(raws: list[tuple[int, int, int]], runs: list[Run]) -> list[Run]:
+    """The runs of the text that a nested parse gave (§3.1)."""
+    out: list[Run] = []
+    for at, outer_at, length in raws:
+        for run in runs:
+            start, end = max(at, run.at), min(at + length, run.at + run.length)
+            if start < end:
+                out.append(Run(outer_at + start - at, end - start, run.base + start - run.at, run.equal))
+    return out
+
+
 def decode(base_object: bytes, unit: bytes) -> bytes:
     """The unit's bytes of the object; raises MalformedError for whatever must be refused."""
     reader = UnitReader(unit)
-    if reader.byte() != 1:
-        raise MalformedError("a unit of unknown form")
-    object_len, text_len = reader.number(UNIT_LEN_MAX), reader.number(TEXT_LEN_MAX)
-    if object_len == 0 or text_len == 0:
-        raise MalformedError("a unit of nothing")
-    parts = read_parts(reader)
+    head = read_head(reader)
+    parts = read_parts(reader, head.form)
+    nested_len = reader.number(len(unit)) if head.form == 2 else 0
     delta_len = reader.number(len(unit))
-    delta, parse = unit[reader.at : reader.at + delta_len], unit[reader.at + delta_len :]
-    if len(delta) < delta_len:
+    delta, rest = unit[reader.at : reader.at + delta_len], unit[reader.at + delta_len :]
+    nested, parse = rest[:nested_len], rest[nested_len:]
+    if len(delta) < delta_len or len(nested) < nested_len:
         raise MalformedError("a unit ends early")
+    text_len = head.text_len
 
     def read(at: int, length: int) -> bytes:
         if at + length > len(base_object):
@@ -647,7 +716,12 @@ def decode(base_object: bytes, unit: bytes) -> bytes:
         text = delta_v1.decode(base.data, delta, text_len)
     except delta_v1.MalformedDeltaError as error:
         raise MalformedError(str(error)) from error
-    return ParseDecoder(parse, text, base, runs_of(delta, base.data, text_len), object_len).decode()
+    runs = runs_of(delta, base.data, text_len)
+    if head.form == 2:
+        inner = ParseDecoder(nested, text, base, runs, head.outer_len)
+        text = inner.decode()
+        runs = outer_runs(inner.raws, runs)
+    return ParseDecoder(parse, text, base, runs, head.object_len).decode()
 
 
 # --- A segment of units (§12) ---
@@ -688,11 +762,11 @@ def read_openings(reader: UnitReader) -> list[Opening]:
 
 def is_opened(part: Part, openings: list[Opening]) -> bool:
     """Whether a part lies in openings of its stream without a gap."""
-    covered = part.plain_at
+    covered, end = part.opened
     for opening in openings:
         if opening.stream == part.place and opening.plain_at <= covered:
             covered = max(covered, opening.plain_at + opening.plain_len)
-    return covered >= part.plain_at + part.length
+    return covered >= end
 
 
 def check_windows(windows: bytes, length: int) -> None:
@@ -766,6 +840,7 @@ def segment_work(stored: bytes) -> int:
         for part in parts_of(stored[at : at + length]):
             work += part.length
             if part.plain:
+                work += part.plain_at + part.length if part.nested_len else 0
                 used = [opening for opening in openings if opens(opening, part)]
                 work += sum(opening.plain_len for opening in used if opening not in before)
                 before = used
@@ -774,15 +849,14 @@ def segment_work(stored: bytes) -> int:
 
 
 def opens(opening: Opening, part: Part) -> bool:
+    first, behind = part.opened
     end = opening.plain_at + opening.plain_len
-    return opening.stream == part.place and opening.plain_at < part.plain_at + part.length and part.plain_at < end
+    return opening.stream == part.place and opening.plain_at < behind and first < end
 
 
 def parts_of(unit: bytes) -> list[Part]:
     reader = UnitReader(unit)
-    reader.byte()
-    reader.number(), reader.number()
-    return read_parts(reader)
+    return read_parts(reader, read_head(reader).form)
 
 
 def main() -> int:

@@ -184,6 +184,30 @@ def pairs(writer: Writer) -> None:
     writer.write("zlib_points", "long enough for an access point", gzipped(stream, long), [("gzip", stream, long)])
 
 
+def nested(writer: Writer) -> None:
+    """Files in files: two releases of a jar in a layer, a gzip file in a zip file, a bomb in a bomb."""
+    old, same = text(12, 9_000), text(13, 2_500)
+    new = old[:3000] + text(14, 300) + old[3000:6000] + old[6200:]
+    layers = {}
+    for name, plain, note in [("nested_old", old, text(15, 4_000)), ("nested_new", new, text(15, 4_000)[100:])]:
+        member, unchanged = (zip_member(deflated(own, 6), own) for own in (plain, same))
+        layers[name] = note[:1500] + member + note[1500:2000] + unchanged + note[2000:]
+        stream = deflated(layers[name], 6)
+        about = "one of two releases of a gzip file with a zip file in it"
+        writer.write(name, about, gzipped(stream, layers[name]), [("gzip", stream, layers[name])])
+    stream = deflated(layers["nested_new"], 6)
+    inside = gzipped(stream, layers["nested_new"], b"layer")
+    outer = deflated(inside, 9)
+    about = "three levels: the innermost stays closed"
+    writer.write("nested_twice", about, zip_member(outer, inside), [("zip", outer, inside)])
+    with io.BytesIO() as bomb:
+        with gzip.GzipFile(fileobj=bomb, mode="wb", mtime=0) as file:
+            file.write(bytes(40 << 20))
+        inside = bomb.getvalue()
+    outer = deflated(inside, 9)
+    writer.write("nested_bomb", "40 MiB of zeros, compressed twice", gzipped(outer, inside), [("gzip", outer, inside)])
+
+
 def left_raw(writer: Writer) -> None:
     plain = text(6, 5000)
     stream = deflated(plain, 6)
@@ -213,6 +237,7 @@ def main() -> int:
     encoders(writer)
     containers(writer)
     pairs(writer)
+    nested(writer)
     left_raw(writer)
     return 0
 

@@ -1,7 +1,8 @@
 """A hundred thousand damaged containers, each taken through units and back: no wrong byte, no panic, bounded cost.
 
 The crate does it to a thousand of them in every run. Bytes are flipped, cut, repeated, overwritten and mixed with those
-of other containers, whole ones are put into others, and bombs among them. Work (plain text, searches) and memory are
+of other containers, whole ones are put into others, and bombs among them. Every third lies in the plain text of a
+stream. Work (plain text, searches) and memory are
 counted, and compared with what the containers cost before they were damaged. Two bugs on purpose must be noticed.
 """
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from outside.archives import damaged, plain_tar, tar_gz, wheel
+from outside.archives import damaged, layer, plain_tar, tar_gz, wheel
 from outside.buckets import NewServer
 from outside.clients import S3Client, blunt_client, s3_client, upload_parts
 from outside.content import MIB, release
@@ -31,6 +31,7 @@ Archive = Callable[[int], bytes]
 ARCHIVES: dict[str, Archive] = {
     "wheel": lambda version: wheel(1, 16, 60_000, version, data_len=5 * MIB),
     "tar.gz": lambda version: tar_gz(2, 20, 100_000, version),
+    "layer of wheels": lambda version: layer(4, 8, version),
     "fast wheel": lambda version: wheel(3, 10, 60_000, version, level=1),
 }
 
@@ -78,6 +79,8 @@ def test_the_next_release_of_an_archive_takes_at_most_15_percent_and_comes_back(
         taken[bucket] = min(sizes)
         successor = f"package-1.{sizes.index(min(sizes))}"
         assert set(codings(own, bucket, successor)) == {"view"}
+        if kind == "layer of wheels":
+            assert own.metrics().total("deltaweir_view_streams_total", result="nested") > 0
         collect(own)
         own.drop_caches()
         for version, content in enumerate(releases):

@@ -67,6 +67,18 @@ def tar_gz(seed: int, files: int, file_len: int, version: int, level: int = 6, d
     return gzip.compress(plain_tar(seed, files, file_len, version, data_len), level, mtime=0)
 
 
+def layer(seed: int, packages: int, version: int) -> bytes:
+    """Wheels in one `.tar.gz`, as layers of images have them: their streams lie in its plain text."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for number in range(packages):
+            content = wheel(seed + number, 12, 30_000, version)
+            info = tarfile.TarInfo(f"wheels/package_{number}.whl")
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return gzip.compress(out.getvalue(), 6, mtime=0)
+
+
 def damaged(content: bytes, seed: int) -> bytes:
     """The same with a few bytes of another kind in it: some of its streams are streams no more."""
     changed = bytearray(content)

@@ -3,7 +3,8 @@
 #![no_main]
 
 use deflate_view::{
-    AHEAD_LEN, Base, CutLimits, Cutter, ScanLimits, Scanner, decode_parse, encode_parse, recognise,
+    AHEAD_LEN, Base, CutLimits, Cutter, NestedParse, ScanLimits, Scanner, StoredUnit, decode_unit, encode_unit,
+    recognise,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -23,10 +24,18 @@ fuzz_target!(|input: (u16, bool, Vec<u8>)| {
         let ahead = &object[at..object.len().min(at + AHEAD_LEN)];
         let Some(unit) = cutter.next(ahead).expect("streams that were found") else { break };
         let base = Base { matches: &[], opened: &[] };
-        let parse = encode_parse(&unit, base, &[], recognise(&unit));
-        let (bytes, _) =
-            decode_parse(&parse.bytes, &unit.text, base, &[], unit.len()).expect("what was encoded decodes");
-        back.extend(bytes);
+        let replay = recognise(&unit);
+        let parses = encode_unit(&unit, base, &[], (replay, replay), false).expect("its own text");
+        let outer_len = unit.outermost().text.len();
+        let stored = StoredUnit {
+            object_len: unit.len(),
+            text_len: unit.text.len(),
+            parts: Vec::new(),
+            delta: &[],
+            parse: &parses.parse.bytes,
+            nested: parses.nested.as_ref().map(|nested| NestedParse { outer_len, parse: &nested.bytes }),
+        };
+        back.extend(decode_unit(&stored, unit.text.clone(), Vec::new(), base).expect("what was encoded decodes"));
     }
     assert_eq!(back, object);
 });

@@ -1,6 +1,6 @@
 //! Containers that somebody damaged, and bombs.
 
-use crate::kit::{Random, vectors};
+use crate::kit::{Random, vectors, wrapped};
 
 /// One in so many is made of bombs, the first of them early.
 const BOMBS_EVERY: usize = 400;
@@ -45,6 +45,10 @@ impl Mutator {
             if damaged.object.is_empty() {
                 damaged.object.push(0);
             }
+        }
+        // Every third lies in the plain text of a stream, with its bombs.
+        if number % 3 == 2 {
+            damaged.object = wrapped(&damaged.object, 1 + self.random.below(30_000) as u16);
         }
         damaged
     }

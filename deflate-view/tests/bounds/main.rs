@@ -11,13 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use deflate_view::{
-    AHEAD_LEN, CutLimits, Cutter, Index, ReplayId, ScanLimits, Scanner, decode_parse, encode_parse, recognise,
-};
+use deflate_view::{AHEAD_LEN, CutLimits, Cutter, Index, ReplayId, ScanLimits, Scanner, encode_unit, recognise};
 use peak_alloc::PeakAlloc;
 
 use crate::damage::{Damaged, Mutator};
-use crate::kit::OwnedBase;
+use crate::kit::{OwnedBase, decoded};
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
@@ -47,6 +45,8 @@ struct Cost {
     memory: u64,
     elapsed: Duration,
     parts: usize,
+    /// Of these, in the plain text of others.
+    nested: usize,
     /// Units that gave other bytes, or none.
     wrong: u64,
 }
@@ -71,15 +71,19 @@ fn cost(object: &[u8], cut: CutLimits, bug: Bug) -> Cost {
         let Some(mut unit) = cutter.next(ahead).expect("streams that were found") else { break };
         let replay: ReplayId = recognise(&unit);
         let base = OwnedBase::default();
-        let parse = encode_parse(&unit, base.borrow(), &[], replay);
-        cost.units += unit.text.len() as u64 + parse.counts.searched * replay.search_ns() / 10;
+        let parses = encode_unit(&unit, base.borrow(), &[], (replay, replay), false).expect("its own text");
+        let nested = parses.nested.as_ref().map(|nested| nested.counts.searched);
+        let searched = parses.parse.counts.searched + nested.unwrap_or(0);
+        let outer_len = nested.map_or(0, |_| unit.outermost().text.len());
+        cost.units += (unit.text.len() + outer_len) as u64 + searched * replay.search_ns() / 10;
         cost.parts += unit.parts();
+        cost.nested += unit.nested_parts();
         if bug == Bug::WrongText {
             unit.text[0] ^= 1;
         }
-        let decoded = decode_parse(&parse.bytes, &unit.text, base.borrow(), &[], unit.len());
+        let decoded = decoded(&unit, &parses, base.borrow(), &[]);
         let own = &object[unit.object.start as usize..unit.object.end as usize];
-        cost.wrong += u64::from(decoded.is_err() || decoded.is_ok_and(|(bytes, _)| bytes != own));
+        cost.wrong += u64::from(decoded.is_err() || decoded.is_ok_and(|bytes| bytes != own));
     }
     assert_eq!(cutter.position(), object.len() as u64, "all of the object");
     cost.elapsed = started.elapsed();
@@ -109,6 +113,7 @@ struct Found {
     memory_beyond: u64,
     ms_beyond: u128,
     with_parts: usize,
+    with_nested: usize,
     bombs: usize,
 }
 
@@ -143,6 +148,7 @@ fn campaign(count: usize, bug: Bug) -> Found {
             found.ms_beyond = found.ms_beyond.max(cost.elapsed.as_millis().saturating_sub(ms.into()));
         }
         found.with_parts += usize::from(cost.parts > 0);
+        found.with_nested += usize::from(cost.nested > 0);
         found.bombs += bombs;
     }
     found
@@ -156,12 +162,12 @@ fn mutated_containers_come_back_at_a_bounded_cost_and_bugs_are_noticed() {
     let count = asked.map_or(1_000, |count| count.parse().expect("a number"));
     let found = campaign(count, Bug::None);
     let is_noticed = campaign(100, Bug::WrongText).wrong > 0 && !campaign(460, Bug::NoBoundOnBombs).is_bounded();
-    let Found { wrong, work_beyond, memory_beyond, ms_beyond, with_parts, bombs } = found;
+    let Found { wrong, work_beyond, memory_beyond, ms_beyond, with_parts, with_nested, bombs } = found;
     println!(
-        r#"{{"campaign": "containers", "ops": {count}, "bombs": {bombs}, "with_streams": {with_parts}, "wrong": {wrong}, "panics": 0, "work_bytes_beyond_max": {work_beyond}, "memory_bytes_beyond_max": {memory_beyond}, "ms_beyond_max": {ms_beyond}, "mutant_detected": {is_noticed}}}"#
+        r#"{{"campaign": "containers", "ops": {count}, "bombs": {bombs}, "with_streams": {with_parts}, "with_nested": {with_nested}, "wrong": {wrong}, "panics": 0, "work_bytes_beyond_max": {work_beyond}, "memory_bytes_beyond_max": {memory_beyond}, "ms_beyond_max": {ms_beyond}, "mutant_detected": {is_noticed}}}"#
     );
     assert_eq!(found.wrong, 0);
     assert!(found.is_bounded(), "{found:?}");
-    assert!(with_parts > count / 10 && bombs > 0, "{found:?}");
+    assert!(with_parts > count / 10 && with_nested > count / 100 && bombs > 0, "{found:?}");
     assert!(is_noticed);
 }

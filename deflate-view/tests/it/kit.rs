@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use deflate_view::{
-    AHEAD_LEN, Base, CutLimits, Cutter, Index, Malformed, Match, ReplayId, Run, ScanLimits, Scanner, StepCounts, Unit,
-    decode_parse, encode_parse, recognise,
+    AHEAD_LEN, Base, CutLimits, Cutter, Index, Malformed, Match, NestedParse, ParsesOfUnit, ReplayId, Run, ScanLimits,
+    Scanner, StepCounts, StoredUnit, Unit, decode_unit, encode_unit, recognise,
 };
 use sha2::{Digest, Sha256};
 
@@ -106,12 +106,25 @@ pub(crate) fn there_and_back(
     runs: &[Run],
     replay: ReplayId,
 ) -> StepCounts {
-    let parse = encode_parse(unit, base.borrow(), runs, replay);
-    let decoded = decode_parse(&parse.bytes, &unit.text, base.borrow(), runs, unit.len());
-    let (bytes, counts) = decoded.expect("what was encoded decodes");
+    let parses = encode_unit(unit, base.borrow(), runs, (replay, replay), false).expect("its own text");
+    assert_eq!(parses.nested.is_some(), unit.nested_parts() > 0);
+    let bytes = decoded(unit, &parses, base.borrow(), runs).expect("what was encoded decodes");
     assert!(bytes == object[unit.object.start as usize..unit.object.end as usize], "other bytes");
-    assert_eq!(counts, parse.counts);
-    counts
+    parses.parse.counts
+}
+
+/// A unit's bytes from its text and parses.
+pub(crate) fn decoded(unit: &Unit, parses: &ParsesOfUnit, base: Base<'_>, runs: &[Run]) -> Result<Vec<u8>, Malformed> {
+    let outer_len = unit.outermost().text.len();
+    let stored = StoredUnit {
+        object_len: unit.len(),
+        text_len: unit.text.len(),
+        parts: Vec::new(),
+        delta: &[],
+        parse: &parses.parse.bytes,
+        nested: parses.nested.as_ref().map(|nested| NestedParse { outer_len, parse: &nested.bytes }),
+    };
+    decode_unit(&stored, unit.text.clone(), runs.to_vec(), base)
 }
 
 /// Takes an object through units and back without a base; returns how many parts of streams there
@@ -122,13 +135,29 @@ pub(crate) fn whole_there_and_back(object: &[u8], limits: CutLimits) -> usize {
     let mut parts = 0;
     for unit in units(object, &index, limits) {
         assert_eq!(unit.object.start, at);
-        assert!(unit.text.len() <= limits.text_len_max && unit.len() <= limits.unit_len_max);
+        assert!(unit.outermost().text.len() <= limits.text_len_max && unit.text.len() <= 5 * limits.text_len_max);
+        assert!(unit.len() <= limits.unit_len_max);
         at = unit.object.end;
         parts += unit.parts();
         there_and_back(object, &unit, &OwnedBase::default(), &[], recognise(&unit));
     }
     assert_eq!(at, object.len() as u64);
     parts
+}
+
+/// A gzip member with these bytes as they are, in blocks of at most `block_len`: what a container
+/// in the plain text of a stream is, whose place in it is known.
+pub(crate) fn wrapped(plain: &[u8], block_len: u16) -> Vec<u8> {
+    let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
+    for block in plain.chunks(usize::from(block_len)) {
+        out.push(0);
+        out.extend_from_slice(&(block.len() as u16).to_le_bytes());
+        out.extend_from_slice(&(!(block.len() as u16)).to_le_bytes());
+        out.extend_from_slice(block);
+    }
+    out.extend_from_slice(&[1, 0, 0, 0xff, 0xff]);
+    out.extend_from_slice(&[0; 8]);
+    out
 }
 
 /// Random numbers from a seed.

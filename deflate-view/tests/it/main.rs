@@ -3,6 +3,7 @@
 mod containers;
 mod hostile;
 mod kit;
+mod nested;
 mod parses;
 mod segments;
 mod units;

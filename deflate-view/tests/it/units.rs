@@ -1,6 +1,6 @@
 //! Stored units: every vector through the reader.
 
-use deflate_view::{Base, BasePart, Malformed, Run, ScanLimits, Scanner, StoredUnit, decode_parse, open};
+use deflate_view::{Base, BasePart, Malformed, Opening, Run, ScanLimits, Scanner, StoredUnit, decode_unit, open};
 
 use crate::kit::{OwnedBase, Vector, held_against_vectors};
 
@@ -52,7 +52,7 @@ pub(crate) fn apply(delta: &[u8], footprint: &[u8], text_len: usize) -> (Vec<u8>
 }
 
 /// The parts of a base, put together.
-fn open_parts(object: &[u8], parts: &[BasePart]) -> (Vec<u8>, OwnedBase) {
+fn open_parts(object: &[u8], parts: &[BasePart]) -> Result<(Vec<u8>, OwnedBase), Malformed> {
     let index = Scanner::index(object, ScanLimits::default());
     let (mut bytes, mut base) = (Vec::new(), OwnedBase::default());
     for part in parts {
@@ -66,17 +66,29 @@ fn open_parts(object: &[u8], parts: &[BasePart]) -> (Vec<u8>, OwnedBase) {
                 opened.append_to(0..len as usize, &mut bytes, &mut base.matches);
                 base.opened.push(start..bytes.len() as u32);
             }
+            BasePart::Nested { stream_at, nested_at, nested_len, plain_at, len } => {
+                let outer = index.streams.iter().find(|stream| stream.start == stream_at).expect("a stream");
+                let whole = &object[outer.start as usize..outer.end as usize];
+                let own = open(outer, nested_at..nested_at + u64::from(nested_len), whole)?.plain;
+                let plain_len = plain_at as u32 + len;
+                let from_start =
+                    Opening { stream_at: 0, plain_at: 0, plain_len, block_bit: 0, step_bits: 0, len: nested_len };
+                let opened = from_start.open(&[], &own)?;
+                let start = bytes.len() as u32;
+                opened.append_to(plain_at as usize..plain_len as usize, &mut bytes, &mut base.matches);
+                base.opened.push(start..bytes.len() as u32);
+            }
         }
     }
-    (bytes, base)
+    Ok((bytes, base))
 }
 
 fn decode(vector: &Vector, object: &[u8]) -> Result<Vec<u8>, Malformed> {
     let unit = StoredUnit::read(&vector.bytes)?;
-    let (footprint, base) = open_parts(object, &unit.parts);
+    let (footprint, base) = open_parts(object, &unit.parts)?;
     let (text, runs) = apply(unit.delta, &footprint, unit.text_len);
     let base = Base { matches: &base.matches, opened: &base.opened };
-    decode_parse(unit.parse, &text, base, &runs, unit.object_len).map(|(bytes, _)| bytes)
+    decode_unit(&unit, text, runs, base)
 }
 
 #[test]

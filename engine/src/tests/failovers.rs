@@ -87,11 +87,11 @@ async fn put_during_a_failover(hides_runs: bool) -> (Result<PublishedVersion, En
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_the_database_lost_in_a_failover_is_not_acknowledged() {
-    let (told, is_there) = put_during_a_failover(false).await;
+    let (told, is_there) = Box::pin(put_during_a_failover(false)).await;
     assert!(matches!(told, Err(EngineError::Unavailable(_))), "{told:?}");
     assert!(!is_there);
 
     // Where nobody is told of the failover, its number is taken for another change's.
-    let (told, is_there) = put_during_a_failover(true).await;
+    let (told, is_there) = Box::pin(put_during_a_failover(true)).await;
     assert!(told.is_ok() && !is_there, "{told:?}");
 }

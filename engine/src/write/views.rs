@@ -20,7 +20,7 @@ use crate::{
     },
 };
 use catalog::{BlobKey, BlobRow, Extent};
-use deflate_view::{BasePart, Index, Openings, ScanLimits, Scanner, TextMap, UnitBase, identity};
+use deflate_view::{BasePart, Index, Openings, ScanLimits, Scanner, TextMap, UnitBase};
 use delta_codec::{
     BaseIndex, Effort, WindowUnit,
     sketch::{Sketch, Sketcher},
@@ -28,7 +28,7 @@ use delta_codec::{
 use futures::TryStreamExt;
 use object_format::{BlobId, SEGMENT_LEN, ViewRange};
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::VecDeque,
     ops::Range,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -278,8 +278,7 @@ impl BaseViews {
                 continue;
             }
             seen.push(base.ranges.clone());
-            let of_target: HashSet<_> = target.index.streams.iter().map(identity).collect();
-            let has_same = base.scanned.index.streams.iter().any(|stream| of_target.contains(&identity(stream)));
+            let has_same = !target.index.identities().is_disjoint(&base.scanned.index.identities());
             // Where the text is too short to tell, a stream that both have speaks for the base, and
             // so does its name.
             let share = target.text.share_in(&base.scanned.text).unwrap_or(if has_same { 0.5 } else { SHARE_MIN });

@@ -34,11 +34,13 @@ fn today(base: &[u8], target: &[u8]) -> usize {
 pub(crate) fn measure(object: &[u8], target: &[u8], ns_per_byte_max: Option<u64>) -> Value {
     let today_bytes = today(object, target);
     let started = Clock::start();
-    let mut base_index = Scanner::index(object, ScanLimits::default());
+    // Nested streams stay closed: what is measured is one level.
+    let limits = ScanLimits { nested: false, ..ScanLimits::default() };
+    let mut base_index = Scanner::index(object, limits);
     base_index.retain_openable();
     let base_scan = started.elapsed();
     let started = Clock::start();
-    let target_index = Scanner::index(target, ScanLimits::default());
+    let target_index = Scanner::index(target, limits);
     let target_scan = started.elapsed();
     let of_base: HashSet<_> = base_index.streams.iter().map(identity).collect();
     let kept: HashSet<_> = target_index.streams.iter().map(identity).filter(|id| of_base.contains(id)).collect();

@@ -40,7 +40,7 @@ pub(super) async fn merge(
         (Some(from), _) => {
             let fork = open_fork(&from, &config).await?;
             let options = RecoveryOptions { fork: Some(Fork(fork)), manifests: true, ..options };
-            recover::recover(config, options, json).await
+            Box::pin(recover::recover(config, options, json)).await
         }
         (None, CatalogConfig::Postgres { .. }) => {
             Err(Failure("let storage.catalog name an empty database, and name the one that forked with --from".into()))
@@ -77,7 +77,7 @@ async fn merge_in_place(
     }
     let fork = Arc::new(SqliteCatalog::open(&aside, SqliteOptions::default()).await?);
     let options = RecoveryOptions { fork: Some(Fork(fork)), manifests: true, ..options };
-    let done = recover::recover(config, options, json).await;
+    let done = Box::pin(recover::recover(config, options, json)).await;
     if catalog.exists() && is_made(&catalog).await? {
         finish(&data, MARKER)?;
     }

@@ -57,9 +57,18 @@ pub(super) fn streams(found: &Value) -> String {
         ]);
     }
     let mut text = table(&rows);
-    for (kind, sums) in found["containers"].as_object().into_iter().flatten() {
+    let mut line = |before: &str, kind: &str, sums: &Value| {
         let (streams, plain) = (number(&sums["streams"]), bytes(number(&sums["plain_bytes"])));
-        let _ = writeln!(text, "{kind}: {streams} streams, {} for {plain}", bytes(number(&sums["compressed_bytes"])));
+        let compressed = bytes(number(&sums["compressed_bytes"]));
+        let _ = writeln!(text, "{before}{kind}: {streams} streams, {compressed} for {plain}");
+    };
+    for stream in found["streams"].as_array().into_iter().flatten() {
+        for (kind, sums) in stream["nested"].as_object().into_iter().flatten() {
+            line(&format!("in the stream at {}, ", number(&stream["offset"])), kind, sums);
+        }
+    }
+    for (kind, sums) in found["containers"].as_object().into_iter().flatten() {
+        line("", kind, sums);
     }
     let (outside, all) = (bytes(number(&found["outside_bytes"])), bytes(number(&found["bytes"])));
     let _ = write!(text, "{outside} of {all} in no stream");

@@ -83,7 +83,7 @@ fn keep_memory_private() -> std::io::Result<()> {
 /// Makes the catalog again; the configuration to go on with, since keys are taken out of one when
 /// it is used.
 async fn rebuilt(config: ServeConfig, load: &Mutex<Load>) -> Result<ServeConfig, Failure> {
-    damaged::rebuild(config).await?;
+    Box::pin(damaged::rebuild(config)).await?;
     load_again(load)
 }
 

@@ -41,6 +41,14 @@ pub struct Sums {
     pub plain_bytes: u64,
 }
 
+impl Sums {
+    fn add(&mut self, stream: &Stream) {
+        self.streams += 1;
+        self.compressed_bytes += stream.end - stream.start;
+        self.plain_bytes += stream.plain_len;
+    }
+}
+
 /// One deflate stream.
 #[derive(Debug, Serialize)]
 pub struct StreamFound {
@@ -52,6 +60,9 @@ pub struct StreamFound {
     pub compressed_bytes: u64,
     /// Its plain text.
     pub plain_bytes: u64,
+    /// The streams in its plain text, by container.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub nested: BTreeMap<&'static str, Sums>,
     /// The encoder whose choices are nearest to its own, as far as its first megabytes tell.
     pub encoder: Option<String>,
     /// How many of the choices this encoder makes as well, in percent.
@@ -71,15 +82,16 @@ pub fn inspect(path: &Path, base: Option<&Path>) -> Result<Inspected> {
     let index = scan(&file, false, |_| {})?;
     let base = base.map(|path| Source::open(path, "the base")).transpose()?;
     let mut compared = base.as_ref().map(|base| Compared::new(base, &index)).transpose()?;
-    let mut walk =
-        Walk { file: &file, cutter: Cutter::new(index.streams.iter().collect(), index.len, CutLimits::default()) };
+    // Of nested streams those are opened that the base has otherwise; without a base, none.
+    let mut walked = index.streams.clone();
+    for stream in &mut walked {
+        stream.nested.retain(|nested| compared.as_ref().is_some_and(|base| !base.kept.contains(&identity(nested))));
+    }
+    let mut walk = Walk { file: &file, cutter: Cutter::new(walked.iter().collect(), index.len, CutLimits::default()) };
     let mut found = Inspected { bytes: index.len, outside_bytes: index.len, ..Inspected::default() };
     for stream in &index.streams {
         let told = walk.tell(stream, compared.as_mut())?;
-        let sums = found.containers.entry(told.container).or_default();
-        sums.streams += 1;
-        sums.compressed_bytes += told.compressed_bytes;
-        sums.plain_bytes += told.plain_bytes;
+        found.containers.entry(told.container).or_default().add(stream);
         found.outside_bytes -= told.compressed_bytes;
         found.streams.push(told);
     }
@@ -100,8 +112,7 @@ struct Compared<'a> {
 impl<'a> Compared<'a> {
     fn new(base: &'a Source, of_file: &Index) -> Result<Self> {
         let of_base = scan(base, true, |_| {})?;
-        let known: HashSet<_> = of_base.streams.iter().map(identity).collect();
-        let kept = of_file.streams.iter().map(identity).filter(|stream| known.contains(stream)).collect();
+        let (_, kept) = of_file.divided(&of_base.identities());
         let base = OpenedBase::new(base, of_base, &kept, Effort::Balanced);
         Ok(Self { base, kept, coder: Coder::default() })
     }
@@ -127,7 +138,7 @@ impl Walk<'_> {
             let Some((unit, own)) = self.unit(stream.end)? else { break };
             let (replay, _) = *first.get_or_insert_with(|| {
                 let replay = recognise(&unit);
-                (replay, encode_parse(&unit, Base::default(), &[], replay).counts)
+                (replay, encode_parse(unit.outermost(), Base::default(), &[], replay).counts)
             });
             if let Some(Compared { base, coder, .. }) = &mut compared {
                 base.move_window(at, self.file.len())?;
@@ -140,7 +151,12 @@ impl Walk<'_> {
         let nearest = first.filter(|(replay, _)| *replay != ReplayId::default());
         let replayed = nearest.map(|(_, counts)| percent(counts.steps - counts.missed + counts.replayed, counts.steps));
         let predicted = compared.map(|_| percent(predicted.steps - predicted.missed, predicted.steps));
+        let mut nested: BTreeMap<_, Sums> = BTreeMap::new();
+        for one in &stream.nested {
+            nested.entry(name_of(one.container)).or_default().add(one);
+        }
         Ok(StreamFound {
+            nested,
             container: name_of(stream.container),
             offset: stream.start,
             compressed_bytes: stream.end - stream.start,

@@ -10,7 +10,7 @@ use super::{
 use deflate_view::{
     AHEAD_LEN, BaseBytes, BasePart, CutLimits, Cutter, Index, Malformed, Opened, Opening, Openings, ReplayId,
     Replaying, Run, ScanLimits, Scanner, SegmentView, StoredPiece, StoredView, Stream, TextMap, UNIT_LEN_MAX, Unit,
-    UnitBase, UnitDelta, identity, joined, recognise,
+    UnitBase, UnitDelta, joined, recognise,
 };
 use delta_codec::{BaseIndex, Decoder, Effort, EncodeJob, FootprintLimits, WINDOW_LEN_MAX, WindowUnit, whole};
 use rayon::prelude::*;
@@ -209,13 +209,10 @@ impl<'a> ViewEncoder<'a> {
     /// `None` when the target has no stream but such as the base has, too.
     pub(super) fn new(base: &'a Source, of_base: Index, target: &'a Source, effort: Effort) -> Result<Option<Self>> {
         let found = scan(target, false, |_| {})?;
-        let known: HashSet<_> = of_base.streams.iter().map(identity).collect();
-        let (kept, opened): (Vec<_>, Vec<_>) =
-            found.streams.into_iter().partition(|stream| known.contains(&identity(stream)));
+        let (opened, kept) = found.divided(&of_base.identities());
         if opened.is_empty() {
             return Ok(None);
         }
-        let kept = kept.iter().map(identity).collect();
         let opened: Vec<_> = opened.into_iter().map(Arc::new).collect();
         let cutter = Cutter::new(opened.clone(), target.len(), CutLimits::default());
         let base = OpenedBase::new(base, of_base, &kept, effort);

@@ -25,12 +25,12 @@ use crate::{
 };
 use deflate_view::{
     AHEAD_LEN, BasePart, CutLimits, Cutter, ReplayId, Replaying, StoredPiece, StoredView, Stream, TextMap,
-    UNIT_LEN_MAX, Unit, UnitBase, UnitDelta, identity, recognise,
+    UNIT_LEN_MAX, Unit, UnitBase, UnitDelta, recognise,
 };
 use delta_codec::{Effort, EncodeJob, FootprintLimits, whole};
 use futures::StreamExt;
 use object_format::{BlobKind, Coding, SEGMENT_LEN, ViewAddress, blob::segment_digest};
-use std::{collections::HashSet, ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -124,18 +124,12 @@ impl<'a> ViewEncoder<'a> {
         effort: Effort,
         len: u64,
     ) -> Self {
-        let of_base: HashSet<_> = base.scanned.index.streams.iter().map(identity).collect();
-        let (mut kept, mut opened) = (HashSet::new(), Vec::new());
-        for stream in &target.index.streams {
-            if of_base.contains(&identity(stream)) {
-                kept.insert(identity(stream));
-            } else {
-                opened.push(Arc::new(stream.clone()));
-            }
-        }
+        let (opened, kept) = target.index.divided(&base.scanned.index.identities());
         let streams = &encoder.metrics.view_streams_total;
         streams.with_label_values(&["opened"]).inc_by(opened.len() as u64);
         streams.with_label_values(&["same"]).inc_by((target.index.streams.len() - opened.len()) as u64);
+        let nested = opened.iter().map(|stream| stream.nested.len()).sum::<usize>();
+        streams.with_label_values(&["nested"]).inc_by(nested as u64);
         Self {
             encoder,
             views,
@@ -145,7 +139,7 @@ impl<'a> ViewEncoder<'a> {
             // The window's index and the unit's text are all the memory there is for it.
             effort: effort.min(Effort::High),
             cutter: Some(Cutter::new(
-                opened,
+                opened.into_iter().map(Arc::new).collect(),
                 len,
                 CutLimits { text_len_max: UNIT_TEXT_LEN_MAX, ..CutLimits::default() },
             )),
