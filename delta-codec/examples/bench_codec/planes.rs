@@ -143,8 +143,10 @@ fn bf16(value: f64) -> [u8; 2] {
     (((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16).to_le_bytes()
 }
 
+type Maker = fn() -> Vec<u8>;
+
 fn families() -> impl Iterator<Item = (&'static str, Vec<u8>)> {
-    let makers: [(&str, fn() -> Vec<u8>); 8] = [
+    let makers: [(&str, Maker); 8] = [
         ("bf16 weights", || weights(LEN / 2).flat_map(bf16).collect()),
         ("fp32 weights", || weights(LEN / 4).flat_map(|value| (value as f32).to_le_bytes()).collect()),
         ("fp64 weights", || weights(LEN / 8).flat_map(f64::to_le_bytes).collect()),
