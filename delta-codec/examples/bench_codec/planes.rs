@@ -13,6 +13,9 @@ const ROUNDS: usize = 5;
 /// Numbers of one made-up tensor, whose spread is its own.
 const TENSOR: usize = 1 << 16;
 
+/// A name, and what makes its bytes.
+type Family = (&'static str, fn() -> Vec<u8>);
+
 /// What one family came to, in CPU seconds of the best round.
 #[derive(Default)]
 struct Sums {
@@ -144,7 +147,7 @@ fn bf16(value: f64) -> [u8; 2] {
 }
 
 fn families() -> impl Iterator<Item = (&'static str, Vec<u8>)> {
-    let makers: [(&str, fn() -> Vec<u8>); 8] = [
+    let makers: [Family; 8] = [
         ("bf16 weights", || weights(LEN / 2).flat_map(bf16).collect()),
         ("fp32 weights", || weights(LEN / 4).flat_map(|value| (value as f32).to_le_bytes()).collect()),
         ("fp64 weights", || weights(LEN / 8).flat_map(f64::to_le_bytes).collect()),

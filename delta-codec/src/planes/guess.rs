@@ -1,6 +1,7 @@
 //! Whether a segment's bytes are words, and which: judged by a sample.
 
-use super::{WIDTH_MAX, Width, Words, compress_as};
+use super::coding::compress_as;
+use super::words::{WIDTH_MAX, Width, Words};
 use crate::whole;
 
 /// Below this length a zstd frame is as good.
