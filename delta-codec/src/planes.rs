@@ -16,7 +16,7 @@ mod words;
 
 pub use coding::{compress_as, decompress};
 pub use guess::guess;
-pub use words::{Width, Words};
+pub use words::{Width, WordLayout};
 
 /// Appends the planes of `plain` to `out`, in the words that a sample of it suggests. `None` with
 /// `out` as it was when the sample suggests none that would be shorter than `len_max`, or they are

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use super::words::{self, WIDTH_MAX, Width, Words};
+use super::words::{self, WIDTH_MAX, Width, WordLayout};
 use crate::error::DecodeError;
 use crate::whole;
 use crate::zstd::Settings;
@@ -21,7 +21,7 @@ thread_local! {
 
 /// Appends the planes of `plain` in given words to `out`; `None` with `out` as it was when they are
 /// not shorter than `len_max`, or there is no word.
-pub fn compress_as(plain: &[u8], words: Words, level: i32, len_max: usize, out: &mut Vec<u8>) -> Option<usize> {
+pub fn compress_as(plain: &[u8], words: WordLayout, level: i32, len_max: usize, out: &mut Vec<u8>) -> Option<usize> {
     let (place, count) = words.place(plain.len())?;
     let (start, width) = (out.len(), words.width as usize);
     out.extend_from_slice(&[width as u8, u8::from(words.rotated), words.head as u8, 0]);
@@ -114,7 +114,7 @@ pub fn decompress(stored: &[u8], plain: &mut [u8]) -> Result<(), DecodeError> {
 
 const PLANES_END_EARLY: DecodeError = DecodeError("planes end early");
 
-fn read_header(stored: &[u8]) -> Result<(Words, &[u8]), DecodeError> {
+fn read_header(stored: &[u8]) -> Result<(WordLayout, &[u8]), DecodeError> {
     let (&[width, rotated, head, zero], rest) =
         stored.split_first_chunk::<HEADER_LEN>().ok_or(DecodeError("planes without a header"))?;
     let width = match width {
@@ -126,7 +126,7 @@ fn read_header(stored: &[u8]) -> Result<(Words, &[u8]), DecodeError> {
     if rotated > 1 || usize::from(head) >= width as usize || zero != 0 {
         return Err(DecodeError("an impossible header of planes"));
     }
-    Ok((Words { width, head: head.into(), rotated: rotated == 1 }, rest))
+    Ok((WordLayout { width, head: head.into(), rotated: rotated == 1 }, rest))
 }
 
 /// The first `len` bytes of what the thread keeps.

@@ -21,7 +21,7 @@ pub enum Width {
 
 /// How words lie in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Words {
+pub struct WordLayout {
     /// Bytes of a word.
     pub width: Width,
     /// Bytes before the first word; less than the width.
@@ -31,7 +31,7 @@ pub struct Words {
     pub rotated: bool,
 }
 
-impl Words {
+impl WordLayout {
     /// Where the words of `plain_len` bytes are, and how many; `None` when there is none.
     pub(super) fn place(self, plain_len: usize) -> Option<(Range<usize>, usize)> {
         let width = self.width as usize;
@@ -42,7 +42,7 @@ impl Words {
 
 /// Writes the planes of `bytes`, which are whole words, one after another into `planes`, which is
 /// as long.
-pub(super) fn split(words: Words, bytes: &[u8], planes: &mut [u8]) {
+pub(super) fn split(words: WordLayout, bytes: &[u8], planes: &mut [u8]) {
     match words.width {
         Width::Two => two::split(bytes, words.rotated, planes),
         Width::Four => four::split(bytes, words.rotated, planes),
@@ -52,7 +52,7 @@ pub(super) fn split(words: Words, bytes: &[u8], planes: &mut [u8]) {
 
 /// The opposite of [`split`]: `planes` has a plane for each byte of a word, each with a byte for
 /// each word.
-pub(super) fn merge(words: Words, planes: &[&[u8]; WIDTH_MAX], bytes: &mut [u8]) {
+pub(super) fn merge(words: WordLayout, planes: &[&[u8]; WIDTH_MAX], bytes: &mut [u8]) {
     match words.width {
         Width::Two => two::merge(planes, words.rotated, bytes),
         Width::Four => four::merge(planes, words.rotated, bytes),
