@@ -61,7 +61,7 @@ impl Coding {
             2 => Ok(Self::Delta),
             3 => Ok(Self::View),
             4 => Ok(Self::Planes),
-            _ => Err(FormatError::Malformed("unknown coding")),
+            _ => Err(FormatError::Malformed("a coding that this release does not know")),
         }
     }
 }

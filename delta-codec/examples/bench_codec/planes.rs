@@ -13,6 +13,9 @@ const ROUNDS: usize = 5;
 /// Numbers of one made-up tensor, whose spread is its own.
 const TENSOR: usize = 1 << 16;
 
+/// A name, and what makes its bytes.
+type Family = (&'static str, fn() -> Vec<u8>);
+
 /// What one family came to, in CPU seconds of the best round.
 #[derive(Default)]
 struct Sums {
@@ -143,10 +146,8 @@ fn bf16(value: f64) -> [u8; 2] {
     (((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16).to_le_bytes()
 }
 
-type Maker = fn() -> Vec<u8>;
-
 fn families() -> impl Iterator<Item = (&'static str, Vec<u8>)> {
-    let makers: [(&str, Maker); 8] = [
+    let makers: [Family; 8] = [
         ("bf16 weights", || weights(LEN / 2).flat_map(bf16).collect()),
         ("fp32 weights", || weights(LEN / 4).flat_map(|value| (value as f32).to_le_bytes()).collect()),
         ("fp64 weights", || weights(LEN / 8).flat_map(f64::to_le_bytes).collect()),

@@ -1,6 +1,7 @@
 //! Whether a segment's bytes are words, and which: judged by a sample.
 
-use super::{WIDTH_MAX, Width, Words, compress_as};
+use super::coding::compress_as;
+use super::words::{WIDTH_MAX, Width, WordLayout};
 use crate::whole;
 
 /// Below this length a zstd frame is as good.
@@ -27,7 +28,7 @@ const PLANES_GAIN: usize = 128;
 type Counts = [[u32; 256]; WIDTH_MAX];
 
 /// The words that promise less than `len_max` bytes; `None` when no words do.
-pub fn guess(plain: &[u8], len_max: usize) -> Option<Words> {
+pub fn guess(plain: &[u8], len_max: usize) -> Option<WordLayout> {
     if plain.len() < LEN_MIN {
         return None;
     }
@@ -88,13 +89,13 @@ fn share_of_plane(counts: &[u32; 256]) -> f64 {
 
 /// Words as they are, or rotated from wherever the sample is best then: whichever is shorter on the
 /// runs. `None` when a frame of them is as short.
-fn tried(runs: &[u8], sample: &[u8], width: Width) -> Option<Words> {
-    let straight = Words { width, head: 0, rotated: false };
+fn tried(runs: &[u8], sample: &[u8], width: Width) -> Option<WordLayout> {
+    let straight = WordLayout { width, head: 0, rotated: false };
     let head = (0..width as usize)
         .map(|head| (head, share_of_words(&rotated_counts(sample, width as usize, head))))
         .min_by(|one, other| one.1.total_cmp(&other.1))
         .map_or(0, |(head, _)| head);
-    let rotated = Words { width, head, rotated: true };
+    let rotated = WordLayout { width, head, rotated: true };
     let mut bytes = Vec::new();
     let mut len_of = |words| {
         bytes.clear();

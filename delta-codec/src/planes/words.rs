@@ -1,13 +1,48 @@
 //! Words taken apart into planes and put together again.
 
-use super::{WIDTH_MAX, Width, Words};
+use std::ops::Range;
+
+/// Most bytes of a word. Part of the format (docs/format/blob-v1.md §6.3).
+pub(super) const WIDTH_MAX: usize = 8;
 
 /// Words whose bytes stay in the nearest cache while each plane passes over them.
 const BLOCK_WORDS: usize = 2048;
 
+/// How many bytes a word has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    /// bf16, fp16, 16-bit samples.
+    Two = 2,
+    /// fp32.
+    Four = 4,
+    /// fp64.
+    Eight = 8,
+}
+
+/// How words lie in a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WordLayout {
+    /// Bytes of a word.
+    pub width: Width,
+    /// Bytes before the first word; less than the width.
+    pub head: usize,
+    /// Whether words are rotated left by one bit, which puts a float's exponent into one byte and
+    /// its sign to the other end.
+    pub rotated: bool,
+}
+
+impl WordLayout {
+    /// Where the words of `plain_len` bytes are, and how many; `None` when there is none.
+    pub(super) fn place(self, plain_len: usize) -> Option<(Range<usize>, usize)> {
+        let width = self.width as usize;
+        let count = plain_len.checked_sub(self.head)? / width;
+        (self.head < width && count > 0).then(|| (self.head..self.head + count * width, count))
+    }
+}
+
 /// Writes the planes of `bytes`, which are whole words, one after another into `planes`, which is
 /// as long.
-pub(super) fn split(words: Words, bytes: &[u8], planes: &mut [u8]) {
+pub(super) fn split(words: WordLayout, bytes: &[u8], planes: &mut [u8]) {
     match words.width {
         Width::Two => two::split(bytes, words.rotated, planes),
         Width::Four => four::split(bytes, words.rotated, planes),
@@ -17,7 +52,7 @@ pub(super) fn split(words: Words, bytes: &[u8], planes: &mut [u8]) {
 
 /// The opposite of [`split`]: `planes` has a plane for each byte of a word, each with a byte for
 /// each word.
-pub(super) fn merge(words: Words, planes: &[&[u8]; WIDTH_MAX], bytes: &mut [u8]) {
+pub(super) fn merge(words: WordLayout, planes: &[&[u8]; WIDTH_MAX], bytes: &mut [u8]) {
     match words.width {
         Width::Two => two::merge(planes, words.rotated, bytes),
         Width::Four => four::merge(planes, words.rotated, bytes),

@@ -4,22 +4,22 @@
 use proptest::prelude::*;
 
 use super::noise;
-use delta_codec::planes::{self, Width, Words};
+use delta_codec::planes::{self, Width, WordLayout};
 use delta_codec::{SEGMENT_LEN_MAX, whole};
 
 const WIDTHS: [Width; 3] = [Width::Two, Width::Four, Width::Eight];
 
 /// Every way to see words.
-fn ways() -> impl Iterator<Item = Words> {
+fn ways() -> impl Iterator<Item = WordLayout> {
     WIDTHS.into_iter().flat_map(|width| {
-        (0..width as usize).flat_map(move |head| [false, true].map(|rotated| Words { width, head, rotated }))
+        (0..width as usize).flat_map(move |head| [false, true].map(|rotated| WordLayout { width, head, rotated }))
     })
 }
 
-fn any_words() -> impl Strategy<Value = Words> {
+fn any_words() -> impl Strategy<Value = WordLayout> {
     (0usize..3, any::<bool>(), 0usize..8).prop_map(|(width, rotated, head)| {
         let width = WIDTHS[width];
-        Words { width, head: head % width as usize, rotated }
+        WordLayout { width, head: head % width as usize, rotated }
     })
 }
 
@@ -104,13 +104,13 @@ fn text_and_noise_and_short_content_are_no_numbers() {
 #[test]
 fn what_is_not_shorter_than_it_must_be_leaves_nothing_behind() {
     let plain = fp32(50_000, 11);
-    let words = Words { width: Width::Four, head: 0, rotated: true };
+    let words = WordLayout { width: Width::Four, head: 0, rotated: true };
     let mut out = vec![1, 2, 3];
     let len = planes::compress_as(&plain, words, 1, usize::MAX, &mut out).expect("any length is welcome");
     out.truncate(3);
     assert_eq!(planes::compress_as(&plain, words, 1, len, &mut out), None);
     assert_eq!(planes::compress_as(&plain[..3], words, 1, usize::MAX, &mut out), None, "no word");
-    let outside = Words { head: 4, ..words };
+    let outside = WordLayout { head: 4, ..words };
     assert_eq!(planes::compress_as(&plain, outside, 1, usize::MAX, &mut out), None, "no such head");
     assert_eq!(out, [1, 2, 3]);
 }
@@ -130,7 +130,7 @@ fn every_effort_and_a_full_segment_come_back() {
 fn smooth_numbers_are_matched_and_exponents_only_counted() {
     // A ramp: its planes repeat, which an entropy coder alone cannot use.
     let ramp: Vec<u8> = (0..200_000u32).flat_map(|at| (1.0 + at as f32 / 65536.0).to_le_bytes()).collect();
-    let words = Words { width: Width::Four, head: 0, rotated: false };
+    let words = WordLayout { width: Width::Four, head: 0, rotated: false };
     let mut bytes = Vec::new();
     let len = planes::compress_as(&ramp, words, 1, usize::MAX, &mut bytes).expect("planes");
     assert!(len < ramp.len() / 8, "{len}");
@@ -140,7 +140,7 @@ fn smooth_numbers_are_matched_and_exponents_only_counted() {
 #[test]
 fn other_lengths_than_the_segments_are_refused() {
     let plain = fp32(5000, 13);
-    let words = Words { width: Width::Four, head: 1, rotated: true };
+    let words = WordLayout { width: Width::Four, head: 1, rotated: true };
     let mut bytes = Vec::new();
     planes::compress_as(&plain, words, 1, usize::MAX, &mut bytes).expect("planes");
     for len in [0, 1, 4, plain.len() - 1, plain.len() + 1, plain.len() + 4, SEGMENT_LEN_MAX] {

@@ -16,8 +16,8 @@ pub(crate) struct Alone {
 
 impl Alone {
     /// The shorter of a frame and of planes; `None` when the segment looks random or neither is
-    /// shorter than it. Planes have been decoded and compared in `room` (I6). Runs on the codec pool;
-    /// `metrics` count what is to be stored, not trials.
+    /// shorter than it. Planes have been decoded and compared in `room` (I6). Runs on the codec
+    /// pool; `metrics` count what is to be stored, not trials.
     pub(crate) fn encode(plain: &[u8], effort: Effort, room: &mut Vec<u8>, metrics: Option<&Metrics>) -> Option<Self> {
         if whole::looks_incompressible(plain) {
             return None;

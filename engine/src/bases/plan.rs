@@ -309,10 +309,10 @@ pub(crate) fn alone_permille_of(whole: &FormBytes) -> Option<u32> {
     enough.then(|| u32::try_from(permille()).unwrap_or(u32::MAX))
 }
 
-/// True when a delta is so short that nothing else need be tried beside it. `alone_permille` is what
-/// the base or a segment of the same content takes without a base, in thousandths of its length;
-/// without it only a delta that hardly anything could beat settles the matter (text shrinks to a
-/// seventh alone).
+/// True when a delta is so short that nothing else need be tried beside it. `alone_permille` is
+/// what the base or a segment of the same content takes without a base, in thousandths of its
+/// length; without it only a delta that hardly anything could beat settles the matter (text shrinks
+/// to a seventh alone).
 pub(crate) fn delta_settles_it(plain_len: usize, delta_len: usize, alone_permille: Option<u32>) -> bool {
     // Half of what zstd gave elsewhere leaves room for segments that shrink better than that one
     // did.
