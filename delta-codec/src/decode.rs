@@ -8,7 +8,7 @@ use crate::error::DecodeError;
 use crate::format::{FORM_COPY, FORM_PREDICTED, FORM_STREAMS, FORM_WORDS, SAME_DIAGONAL_LITERAL, SAME_DIAGONAL_SUB};
 use crate::instruction::{BYTES_PER_COPY_MIN, Gap, Instruction, place};
 use crate::pieces::Pieces;
-use crate::predict::{PackedPredictor, Predictor};
+use crate::predict::{MovedReferences, PackedReferences};
 use crate::stream::{self, Packed};
 use crate::varint::{Reader, unzigzag};
 use crate::words::{WORD_LEN, WordReader};
@@ -35,7 +35,7 @@ pub struct Decoder {
     diagonals: Vec<u8>,
     sub: Vec<u8>,
     words: Vec<u8>,
-    predictor: Predictor,
+    predictor: MovedReferences,
     literals: Vec<u8>,
     regions: Vec<Region>,
     context: Vec<u8>,
@@ -71,7 +71,7 @@ pub(crate) struct Streams<'a> {
     pub(crate) diagonals: Packed<'a>,
     pub(crate) differences: Differences<'a>,
     pub(crate) literals: Packed<'a>,
-    pub(crate) predictor: Option<Box<PackedPredictor<'a>>>,
+    pub(crate) predictor: Option<Box<PackedReferences<'a>>>,
 }
 
 /// What sub runs add to the base: the difference between the two forms.
@@ -119,7 +119,7 @@ fn parse_streams<'a>(reader: &mut Reader<'a>, target_len: usize, form: u8) -> Re
         copy_lengths: stream::read(reader, instructions_max)?,
         diagonals: stream::read(reader, instructions_max)?,
         predictor: match form {
-            FORM_PREDICTED => Some(Box::new(PackedPredictor::read(reader, target_len)?)),
+            FORM_PREDICTED => Some(Box::new(PackedReferences::read(reader, target_len)?)),
             _ => None,
         },
         differences: match form {
@@ -332,7 +332,7 @@ impl Sub<'_> {
 fn execute(
     instructions: &[Instruction],
     footprint: &Pieces<'_>,
-    predictor: Option<&Predictor>,
+    predictor: Option<&MovedReferences>,
     mut sub: Sub<'_>,
     literals: &[u8],
     target: &mut [u8],

@@ -8,9 +8,9 @@ use crate::footprint::{BaseRange, Footprint, FootprintLimits, WindowUnit, layout
 use crate::format::{FORM_COPY, FORM_PREDICTED, FORM_STREAMS, FORM_WORDS, SAME_DIAGONAL_LITERAL, SAME_DIAGONAL_SUB};
 use crate::index::BaseIndex;
 use crate::instruction::{BYTES_PER_COPY_MIN, Gap, Instruction, Placed, join_sub_runs, place};
-use crate::learn::{self, Run};
+use crate::learn::{self, SubRun};
 use crate::matcher;
-use crate::predict::Predictor;
+use crate::predict::MovedReferences;
 use crate::words::{WORD_LEN, Words};
 use crate::zstd::Compressor;
 use crate::{SEGMENT_LEN_MAX, fill, fine, stream, varint};
@@ -65,7 +65,7 @@ struct Streams {
     gap_lengths: Vec<u8>,
     copy_lengths: Vec<u8>,
     diagonals: Vec<u8>,
-    predictor: Predictor,
+    predictor: MovedReferences,
     /// The base bytes of a sub run with their references predicted.
     predicted: Vec<u8>,
     words: Words,
@@ -197,13 +197,13 @@ impl Source<'_> {
     }
 
     /// Visits the sub runs.
-    fn sub_runs(&self, visit: &mut dyn FnMut(Run<'_>)) {
+    fn sub_runs(&self, visit: &mut dyn FnMut(SubRun<'_>)) {
         let mut seam = Vec::new();
         for placed in place(self.instructions).filter(|placed| placed.gap == Gap::Sub) {
             let Placed { gap_start: at, gap_len, .. } = placed;
             let source = placed.base_start();
             let base = &self.base(source, gap_len, &mut seam)[..gap_len];
-            visit(Run { source, at, base, target: &self.target[at..][..gap_len] });
+            visit(SubRun { source, at, base, target: &self.target[at..][..gap_len] });
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What references are predicted from, learned from a segment and its base. A choice of the
 //! encoder; nothing here is part of the format.
 
-use crate::predict::{BLOCK_LEN, BYTES_PER_KNOT_MIN, Field, Knot, Predictor, SHIFT_MAX, kind};
+use crate::predict::{BLOCK_LEN, BYTES_PER_KNOT_MIN, Field, Knot, MovedReferences, SHIFT_MAX, kind};
 
 /// What a wrong prediction costs beside …
 const MISS_COST: u32 = 10;
@@ -22,7 +22,7 @@ const SAVED_MIN: usize = 128;
 
 /// A sub run: its places, and both sides of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Run<'a> {
+pub(crate) struct SubRun<'a> {
     pub(crate) source: usize,
     pub(crate) at: usize,
     pub(crate) base: &'a [u8],
@@ -40,10 +40,10 @@ struct Vote {
 
 /// Learns from the sub runs that `each` visits. True when it pays.
 pub(crate) fn learn(
-    predictor: &mut Predictor,
+    predictor: &mut MovedReferences,
     seams: Vec<(usize, usize)>,
     target_len: usize,
-    mut each: impl FnMut(&mut dyn FnMut(Run<'_>)),
+    mut each: impl FnMut(&mut dyn FnMut(SubRun<'_>)),
 ) -> bool {
     predictor.clear();
     predictor.seams = seams;
@@ -71,7 +71,7 @@ pub(crate) fn learn(
 }
 
 /// Visits the fields of a run with what the target has in their places.
-fn walk(predictor: &Predictor, run: &Run<'_>, scratch: &mut Vec<u8>, mut visit: impl FnMut(u8, Field, u32)) {
+fn walk(predictor: &MovedReferences, run: &SubRun<'_>, scratch: &mut Vec<u8>, mut visit: impl FnMut(u8, Field, u32)) {
     scratch.clear();
     scratch.extend_from_slice(run.base);
     predictor.walk(scratch, run.source, run.at, |_, kind, field| {
@@ -83,7 +83,7 @@ fn walk(predictor: &Predictor, run: &Run<'_>, scratch: &mut Vec<u8>, mut visit: 
 }
 
 /// Gives each block the kind whose references change most as one.
-fn choose_kinds(predictor: &mut Predictor, target_len: usize, each: &mut impl FnMut(&mut dyn FnMut(Run<'_>))) {
+fn choose_kinds(predictor: &mut MovedReferences, target_len: usize, each: &mut impl FnMut(&mut dyn FnMut(SubRun<'_>))) {
     let blocks = target_len.div_ceil(BLOCK_LEN);
     let mut changes = [(); 3].map(|()| vec![0u32; blocks]);
     let mut scratch = Vec::new();
@@ -178,7 +178,7 @@ fn forget(states: &mut Vec<State>) {
 }
 
 /// Makes blocks plain in which predictions do not help. True when enough is left.
-fn keep_what_helps(predictor: &mut Predictor, each: &mut impl FnMut(&mut dyn FnMut(Run<'_>))) -> bool {
+fn keep_what_helps(predictor: &mut MovedReferences, each: &mut impl FnMut(&mut dyn FnMut(SubRun<'_>))) -> bool {
     let mut counts = vec![(0u32, 0u32); predictor.kinds.len()];
     let mut scratch = Vec::new();
     each(&mut |run| {

@@ -45,7 +45,7 @@ pub(crate) struct Knot {
 
 /// Everything that references are predicted from.
 #[derive(Debug, Default)]
-pub(crate) struct Predictor {
+pub(crate) struct MovedReferences {
     /// The kind of each block of the target.
     pub(crate) kinds: Vec<u8>,
     /// For relative references, ascending.
@@ -69,7 +69,7 @@ pub(crate) struct Field {
 
 /// The streams of a predictor, packed.
 #[derive(Debug)]
-pub(crate) struct PackedPredictor<'a> {
+pub(crate) struct PackedReferences<'a> {
     seams: Vec<(usize, usize)>,
     near: usize,
     far: usize,
@@ -78,7 +78,7 @@ pub(crate) struct PackedPredictor<'a> {
     shifts: Packed<'a>,
 }
 
-impl Predictor {
+impl MovedReferences {
     pub(crate) fn clear(&mut self) {
         self.kinds.clear();
         self.near.clear();
@@ -209,7 +209,7 @@ pub(crate) fn shift_at(knots: &[Knot], address: u32) -> Option<i32> {
     knots[..behind].last()?.shift
 }
 
-impl Predictor {
+impl MovedReferences {
     /// Appends the seams, both numbers of knots and the three streams.
     pub(crate) fn write(&self, settings: Settings, zstd: &mut Compressor, out: &mut Vec<u8>) {
         varint::put(out, self.seams.len() as u32);
@@ -260,7 +260,7 @@ fn read_seams(reader: &mut Reader<'_>) -> Result<Vec<(usize, usize)>, DecodeErro
     Ok(seams)
 }
 
-impl<'a> PackedPredictor<'a> {
+impl<'a> PackedReferences<'a> {
     /// Reads the seams, both numbers of knots and the heads of the three streams.
     pub(crate) fn read(reader: &mut Reader<'a>, target_len: usize) -> Result<Self, DecodeError> {
         let seams = read_seams(reader)?;
@@ -291,7 +291,7 @@ impl<'a> PackedPredictor<'a> {
     /// Unpacks and checks everything. `buffer` is for the plain streams.
     pub(crate) fn unpack(
         &self,
-        into: &mut Predictor,
+        into: &mut MovedReferences,
         zstd: &mut Decompressor,
         buffer: &mut Vec<u8>,
     ) -> Result<(), DecodeError> {
