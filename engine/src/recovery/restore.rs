@@ -100,7 +100,8 @@ pub async fn recover(
     progress: &RecoveryProgress,
 ) -> Result<RecoveryReport, EngineError> {
     let fork = options.fork.as_ref().map(|fork| fork.0.clone());
-    let recovery = Recovery::open(&mut config, stores, options.accept_unsealed_until, fork, metrics).await?;
+    let opening = Recovery::open(&mut config, stores, options.accept_unsealed_until, fork, metrics);
+    let recovery = Box::pin(opening).await?;
     recovery.run(&config, options, progress).await
 }
 
@@ -115,7 +116,7 @@ pub async fn check_fork(
     accept_unsealed_until: Option<Seq>,
     metrics: Arc<Metrics>,
 ) -> Result<(), EngineError> {
-    let recovery = Recovery::open(&mut config, stores, accept_unsealed_until, None, metrics).await?;
+    let recovery = Box::pin(Recovery::open(&mut config, stores, accept_unsealed_until, None, metrics)).await?;
     let lineage = recovery.safety.vault.newest_lineage(None).await?;
     let lineage = lineage.ok_or_else(nothing_to_merge_with)?;
     branches(&recovery.safety, lineage).await.map(drop)
