@@ -15,8 +15,8 @@ use crate::{
     BasePart, Index, Malformed, NestedParse, Opened, ReplayId, Run, StepCounts, StoredUnit, UNIT_LEN_MAX, Unit,
 };
 
-/// What decoding costs, in nanoseconds as measured (docs/decisions/0020-deflate-views.md): constants,
-/// so that what is stored does not depend on the machine.
+/// What decoding costs, in nanoseconds as measured (docs/decisions/0020-deflate-views.md). They are
+/// constants, so that what is stored does not depend on the machine.
 const OPENED_BYTE_NS: u64 = 2;
 const TEXT_BYTE_NS: u64 = 1;
 const STEP_NS: u64 = 12;

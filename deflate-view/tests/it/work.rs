@@ -1,4 +1,5 @@
-//! How long decoding a stored unit takes, as it is reckoned from counts, and what a byte saved may cost.
+//! How long decoding a stored unit takes, as it is reckoned from counts, and what a byte saved may
+//! cost.
 
 use deflate_view::{CutLimits, ReplayId, Replaying, ScanLimits, Scanner, StoredPiece, Unit, UnitBase, UnitDelta};
 

@@ -15,8 +15,8 @@ impl Clock {
     }
 }
 
-/// The time that this thread has run: the first number of Linux's statistics of its scheduling, which
-/// are brought up to date when it gives way.
+/// The time that this thread has run: the first number of Linux's statistics of its scheduling,
+/// which are brought up to date when it gives way.
 fn now() -> Duration {
     thread::yield_now();
     let told = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells how long a thread has run");
