@@ -514,7 +514,8 @@ fn replaced(bytes: &[u8], at: usize, by: &[u8]) -> Vec<u8> {
     [&bytes[..at], by, &bytes[at + 1..]].concat()
 }
 
-/// A delta of form 3 that would decode to 140 bytes: copy 16, a sub run of 100, copy 20, literals 4.
+/// A delta of form 3 that would decode to 140 bytes: copy 16, a sub run of 100, copy 20, literals
+/// 4.
 fn with_references(predictor: Vec<u8>) -> Vec<u8> {
     Hand {
         literals: b"tail".to_vec(),

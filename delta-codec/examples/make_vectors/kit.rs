@@ -2,8 +2,8 @@
 
 use zstd::zstd_safe::{CCtx, CParameter, FrameFormat};
 
-/// A delta of form 1, of form 2 when there are `words`, or of form 3 when there is a `predictor`, as its author wants it. Streams are
-/// stored unless `instead` says otherwise.
+/// A delta of form 1, of form 2 when there are `words`, or of form 3 when there is a `predictor`,
+/// as its author wants it. Streams are stored unless `instead` says otherwise.
 #[derive(Clone, Default)]
 pub(crate) struct Hand {
     /// (gap, copy length, diagonal code) of each copy.
