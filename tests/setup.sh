@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 
 VERSITYGW=v1.8.0  # the other S3 server: tests are tried on it, and it plays the backend store
 RCLONE=v1.76.0     # for `make bench-peers`: Debian's does not serve S3
+VAULT=v1.21.0      # for tests/e2e/test_vault.py, which `make test-all` runs; ten minutes; BUSL: run by tests, never shipped
 CARGO_DENY=0.20.2 # licences and version floors; built without optimisation, which takes a minute
 
 mkdir -p .tools/bin
@@ -47,6 +48,27 @@ rclone() {
     GOBIN=$PWD/.tools/bin GOFLAGS=-mod=mod go install "github.com/rclone/rclone@$RCLONE"
 }
 
+vault() {
+    [ -x .tools/bin/vault ] && go version -m .tools/bin/vault | grep -q "hashicorp/vault[[:space:]]$VAULT" && return
+    echo "setup: Vault $VAULT"
+    local module
+    module=$(mktemp -d)
+    # `go install` refuses a module that replaces others; so do these, which are gone or must be of one version.
+    cat >"$module/go.mod" <<END
+module tools
+go 1.25
+require github.com/hashicorp/vault $VAULT
+replace (
+	github.com/99designs/keyring => github.com/Jeffail/keyring v1.2.3
+	github.com/hashicorp/vault/sdk => github.com/hashicorp/vault/sdk v0.20.0
+	github.com/ma314smith/signedxml v1.1.1 => github.com/moov-io/signedxml v1.1.1
+)
+END
+    (cd "$module" && GOFLAGS=-mod=mod go build -tags minimal -o vault github.com/hashicorp/vault)
+    mv "$module/vault" .tools/bin/vault
+    rm -r "$module"
+}
+
 cargo_deny() {
     [ -x .tools/bin/cargo-deny ] && .tools/bin/cargo-deny --version | grep -q " $CARGO_DENY$" && return
     echo "setup: cargo-deny $CARGO_DENY"
@@ -76,6 +98,10 @@ js_sdk() {
 if [ "${1:-}" = peers ]; then # servers that only a benchmark needs
     versitygw
     rclone
+    exit
+fi
+if [ "${1:-}" = vault ]; then
+    vault
     exit
 fi
 packages
