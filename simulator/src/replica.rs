@@ -282,7 +282,8 @@ fn config(directory: &Path, journal_interval: Duration) -> EngineConfig {
             backend: BACKEND.into(),
             journal_interval,
             backup_interval: Some(Duration::from_secs(45)),
-            backup_retention: Duration::from_secs(6),
+            // Longer than a standby is behind.
+            backup_retention: Duration::from_secs(40),
             anchor: None,
             accept_older_catalog: false,
             encrypts: true,

@@ -145,7 +145,8 @@ impl Safety {
     }
 
     /// Removes backups past their retention, but never the newest; journal blobs that no kept
-    /// backup needs; lineages that are over. The catalog may go back meanwhile, so each removal
+    /// backup needs and a backup past its retention has, so that a catalog that went back by less
+    /// is seen by them; lineages that are over. The catalog may go back meanwhile, so each removal
     /// asks whether it may go on.
     async fn clean(&self, lineage: Lineage) -> Result<(u64, u64), EngineError> {
         let before = now_ms() - i64::try_from(self.config.backup_retention.as_millis()).unwrap_or(i64::MAX / 4);
@@ -153,6 +154,7 @@ impl Safety {
         let newest = self.vault.newest_backup(lineage).await?;
         let mut removed = BTreeSet::new();
         let mut kept = BTreeSet::from_iter(newest);
+        let mut past_retention = None;
         for name in names {
             let taken_ms = match self.vault.index(&name).await {
                 Ok(index) => index.taken_ms,
@@ -162,6 +164,9 @@ impl Safety {
                     continue;
                 }
             };
+            if taken_ms < before && name.lineage == lineage {
+                past_retention = past_retention.max(Some(name.cut));
+            }
             if Some(name) == newest || taken_ms >= before {
                 kept.insert(name);
                 continue;
@@ -177,6 +182,7 @@ impl Safety {
         for past in self.vault.lineages().await? {
             let oldest = kept.iter().find(|name| name.lineage == past);
             let needed_from = match oldest {
+                Some(oldest) if past == lineage => oldest.cut.min(past_retention.unwrap_or(-1)) + 1,
                 Some(oldest) => oldest.cut + 1,
                 None if past < lineage => i64::MAX,
                 None => 0,

@@ -258,3 +258,18 @@ async fn a_catalog_that_knows_blobs_does_not_start_over_an_empty_place() {
     assert!(why.contains("--accept-older-catalog"), "{why}");
     over(kept, place.path().join("right"), hour).await.expect("opens over its own");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_hides_no_fork_that_is_younger_than_its_retention() {
+    let (_blobs, primary, standby) = split(Duration::from_secs(3600), "off", &["before"]).await;
+    let bucket = primary.bucket("off").await;
+    primary.put(&bucket, "lost", &content(9000, 2)).await;
+    primary.engine.ship_journal().await.expect("shipped");
+    let backup = primary.engine.foundation.safety.backup().await.expect("a backup").backup;
+    // It catches up with the numbers of the other one, whose journal the backup has by now.
+    while standby.engine.catalog().last_seq().await.expect("answers") <= backup.seq {
+        try_put(&standby, "early", b"as long as nobody can see the fork").await.expect("stored");
+    }
+    refusal(standby.engine.ship_journal().await);
+    refusal(try_put(&standby, "late", b"x").await);
+}
