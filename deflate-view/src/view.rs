@@ -112,7 +112,7 @@ struct CostedParses {
 }
 
 impl CostedParses {
-    /// `replays` are the encoder of the unit's streams, and that of the streams in their plain text.
+    /// `replays` are the encoder of the unit's streams, and that of those in their text.
     fn of(unit: &Unit, of_text: &UnitDelta<'_>, base: &UnitBase, replays: (ReplayId, ReplayId)) -> Option<Self> {
         let is_base_nested = of_text.parts.iter().any(|part| matches!(part, BasePart::Nested { .. }));
         let parses = encode_unit(unit, base.parse(), of_text.runs, replays, is_base_nested)?;
