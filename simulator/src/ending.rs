@@ -268,7 +268,7 @@ impl World {
             let everything =
                 CollectParameters { now: true, empty_trash: true, sweep: true, ..CollectParameters::default() };
             self.well(0, "everything is collected", |engine| async move { engine.collect_as(everything).await });
-            self.rest(20_000);
+            self.rest(60_000);
         }
         let left = self.shared.store.names("blobs/");
         if !left.is_empty() {
