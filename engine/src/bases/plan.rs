@@ -262,11 +262,11 @@ pub(crate) fn view_gains(before: u64, whole: u64, after: u64) -> bool {
 }
 
 /// Nanoseconds of decoding that a byte saved by a view may cost, by the bucket's effort; `None` for
-/// any time. With 80, what six ecosystems publish is read at over 60 MB/s for each core
+/// any time. With 100, what six ecosystems publish is read at over 60 MB/s for each core
 /// (docs/decisions/0020-deflate-views.md).
 pub(crate) fn view_ns_per_byte_max(effort: EffortSetting) -> Option<u64> {
     match effort {
-        EffortSetting::Auto | EffortSetting::Fast | EffortSetting::Balanced => Some(80),
+        EffortSetting::Auto | EffortSetting::Fast | EffortSetting::Balanced => Some(100),
         EffortSetting::High | EffortSetting::Max => None,
     }
 }
