@@ -209,7 +209,8 @@ def row(result: Line) -> str:
     counted = sum(int(line[name]) for line in lines for name in COUNTS if name in line)
     mutants = [line["mutant_detected"] for line in lines if "mutant_detected" in line]
     caught = f"{sum(mutants)} of {len(mutants)}" if mutants else "none is run"
-    outcome = came_out(lines) if result["outcome"] == "passed" else f"**{result['outcome']}**: {result['pytest']}"
+    harm = came_out(lines) if lines else result["pytest"]
+    outcome = harm if result["outcome"] == "passed" else f"**{result['outcome']}**: {harm}"
     share = f"{1.0 if campaign.is_whole else float(result['share']):.0%}".replace("%", " %")
     cells = [campaign.name, campaign.injected, f"{counted:,}", share, outcome, caught, f"`{result['commit']}`"]
     return f"| {' | '.join(cells)} |"
