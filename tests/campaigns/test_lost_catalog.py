@@ -114,14 +114,7 @@ def ship(server: Server) -> None:
 def burn(server: Server) -> None:
     """The catalog is lost, and the process with it."""
     server.kill()
-    for path in server.data.glob("catalog.sqlite*"):
-        path.unlink()
-
-
-def burn_journal_and_backups(server: Server) -> None:
-    """The backend keeps blobs alone: what they say of themselves is all there is."""
-    for kind in ("journal", "lineage", "backup", "backup-part"):
-        shutil.rmtree(server.blobs / kind, ignore_errors=True)
+    server.lose_catalog()
 
 
 def purge_everything(server: Server) -> None:
@@ -204,7 +197,7 @@ def test_with_neither_backup_nor_journal_manifests_tell_what_they_know(new_serve
     ids: dict[str, Any] = {"Bucket": "delta-00", "Key": "parts"}
     history.put_parts(s3, ids["Bucket"], ids["Key"], parts, {})
     burn(server)
-    burn_journal_and_backups(server)
+    server.lose_journal_and_backups()
     refused = server.run("restore", check=False)
     assert refused.returncode == 1 and "rebuild" in refused.stderr
     report = server.json("rebuild", "--in-place")
@@ -247,7 +240,7 @@ def test_nothing_is_lost_of_an_object_that_was_merged_around_a_part_of_another_o
     ship(server)
     burn(server)
     if not journal:
-        burn_journal_and_backups(server)
+        server.lose_journal_and_backups()
     report = server.json("rebuild", *([] if journal else ["--in-place"]))
     assert report["damage"] is None and report["recovered"]["unreadable"] == []
     server.start()

@@ -33,12 +33,6 @@ def set_back(server: Server, copy: Path) -> None:
     shutil.copytree(copy, server.data, symlinks=True)
 
 
-def lose_catalog(server: Server) -> None:
-    """Nothing but the store is left."""
-    for path in server.data.glob("catalog.sqlite*"):
-        path.unlink()
-
-
 def test_a_store_that_was_set_back_with_its_catalog_is_refused(new_server: NewServer, tmp_path: Path) -> None:
     server, anchor = with_one_object(new_server, tmp_path)
     first = json.loads(anchor.read_text())
@@ -54,14 +48,14 @@ def test_a_store_that_was_set_back_with_its_catalog_is_refused(new_server: NewSe
     refused = server.run("serve", check=False)
     assert refused.returncode != 0
     assert "the anchor" in refused.stderr
-    lose_catalog(server)
+    server.lose_catalog()
     refused = server.run("rebuild", check=False)
     assert refused.returncode != 0
     assert "the anchor" in refused.stderr
     assert json.loads(anchor.read_text()) == second, "a refusal lowers nothing"
 
     set_back(server, copy)
-    lose_catalog(server)
+    server.lose_catalog()
     server.run("rebuild", "--accept-less-than-anchor")
     server.start()
     put(server, "third")

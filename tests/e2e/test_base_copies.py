@@ -251,8 +251,7 @@ def test_what_a_crash_left_of_a_copy_is_collected_and_is_no_blob_to_a_rebuild(ne
 
     assert server.stop() == 0
     place.write("blobs", base, flipped(place.read("blobs", base)))
-    for path in server.data.glob("catalog.sqlite*"):
-        path.unlink()
+    server.lose_catalog()
     rebuilt = server.json("rebuild")
     assert rebuilt["recovered"]["unknown_blobs"] == 0, rebuilt
     server.start()

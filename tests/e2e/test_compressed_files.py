@@ -176,8 +176,7 @@ def test_what_reads_or_moves_stored_objects_knows_views(own: Server, tmp_path: P
         assert body(s3, bucket, key) == releases["package-1.1"]
     assert_accounts_balance(own)
     assert own.stop() == 0
-    for path in own.data.glob("catalog.sqlite*"):
-        path.unlink()
+    own.lose_catalog()
     assert own.json("rebuild")["recovered"]["unknown_blobs"] == 0
     own.start()
     assert body(s3, bucket, "package-1.1") == releases["package-1.1"]

@@ -11,7 +11,7 @@ from outside.buckets import NewServer
 from outside.clients import S3Client, s3_client
 from outside.content import MIB, release
 from outside.failure import error_code
-from outside.server import Server, Value
+from outside.server import Value
 from outside.storage import collect
 from outside.store import Store
 
@@ -64,15 +64,6 @@ def check(s3: S3Client, bucket: str, contents: dict[tuple[str, str], bytes]) -> 
         assert (got["VersionId"], got["Body"].read()) == (version, content)
 
 
-def burn_catalog(server: Server) -> None:
-    """The catalog is no more; blobs and what lies beside them are."""
-    server.stop()
-    gone = list(server.data.glob("catalog.sqlite*"))
-    assert gone
-    for path in gone:
-        path.unlink()
-
-
 @pytest.mark.parametrize("backed_up", [True, False], ids=["backup and journal", "journal alone"])
 def test_a_lost_catalog_comes_back_with_every_version_and_marker(new_server: NewServer, backed_up: bool) -> None:
     server = new_server(backup={"journal_seconds": 1}).start()
@@ -88,7 +79,8 @@ def test_a_lost_catalog_comes_back_with_every_version_and_marker(new_server: New
         del history[bucket][removed]
     before = {bucket: listed(s3, bucket) for bucket in BUCKETS}
     server.admin("/api/v1/journal", "POST")
-    burn_catalog(server)
+    server.stop()
+    server.lose_catalog()
     server.json("rebuild")
     server.start()
     s3 = s3_client(server.endpoint)

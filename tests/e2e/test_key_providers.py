@@ -108,8 +108,7 @@ def test_a_store_whose_kek_a_provider_keeps_has_no_key_of_its_own_and_comes_back
 
     # Wraps say whose their KEK is: blobs and provider are enough.
     server.stop()
-    for path in server.data.glob("catalog.sqlite*"):
-        path.unlink()
+    server.lose_catalog()
     server.run("rebuild")
     server.start()
     check()
@@ -118,12 +117,8 @@ def test_a_store_whose_kek_a_provider_keeps_has_no_key_of_its_own_and_comes_back
 
     # The same where neither journal nor backup is left.
     server.stop()
-    for path in server.data.glob("catalog.sqlite*"):
-        path.unlink()
-    for folder in ("journal", "backup", "backup-part", "lineage"):
-        for path in (server.blobs / folder).rglob("*"):
-            if path.is_file():
-                path.unlink()
+    server.lose_catalog()
+    server.lose_journal_and_backups()
     server.run("rebuild")
     server.start()
     s3 = s3_client(server.endpoint)

@@ -69,8 +69,7 @@ def test_a_rotation_wraps_anew_and_copies_nothing(new_server: NewServer) -> None
 
     # A lost catalog comes back under the new KEK alone.
     server.stop()
-    for path in server.data.glob("catalog.sqlite*"):
-        path.unlink()
+    server.lose_catalog()
     server.run("rebuild")
     server.start()
     s3 = s3_client(server.endpoint)

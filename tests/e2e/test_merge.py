@@ -31,8 +31,7 @@ def forked(server: Server) -> None:
         s3.put_object(Bucket=BUCKET, Key=f"lost-{number:02}", Body=noise(100 + number, 9_000))
     server.admin("/api/v1/journal", "POST")
     server.kill()
-    for path in server.data.glob("catalog.sqlite*"):
-        path.unlink()
+    server.lose_catalog()
     copy.rename(catalog)
 
 

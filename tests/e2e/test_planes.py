@@ -175,8 +175,7 @@ def test_what_reads_or_moves_stored_objects_knows_planes(new_server: NewServer, 
     estimated = server.json("estimate", str(ejected))["stored_bytes"]
     assert estimated["low"] <= taken * 1.02 and estimated["high"] >= taken * 0.98, (estimated, taken)
     assert server.stop() == 0
-    for path in server.data.glob("catalog.sqlite*"):
-        path.unlink()
+    server.lose_catalog()
     assert server.json("rebuild")["recovered"]["unknown_blobs"] == 0
     server.start()
     assert_same(s3, server, bucket, "copy", content)

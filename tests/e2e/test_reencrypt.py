@@ -73,8 +73,7 @@ def test_a_bucket_that_is_killed_half_way_reads_rebuilds_and_goes_on(new_server:
     until(lambda: not server.json("jobs", "reencrypt")["running"], 60, "the run has paused")
     server.run("journal")
     server.kill()
-    for path in server.data.glob("catalog.sqlite*"):
-        path.unlink()
+    server.lose_catalog()
     server.run("rebuild")
     server.tables["convert"] = ALONE
     server.start()
@@ -133,8 +132,7 @@ def test_an_old_key_is_shredded_when_nothing_depends_on_it(new_server: NewServer
 
     # Nothing that a recovery needs went with it.
     server.stop()
-    for path in server.data.glob("catalog.sqlite*"):
-        path.unlink()
+    server.lose_catalog()
     server.run("rebuild")
     server.start()
     assert_whole(server, stored)

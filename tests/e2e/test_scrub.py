@@ -103,8 +103,7 @@ def test_a_scrub_writes_again_what_a_rebuild_will_need(new_server: NewServer) ->
     server.admin("/api/v1/journal", "POST")
 
     server.kill()
-    for path in server.data.glob("catalog.sqlite*"):
-        path.unlink()
+    server.lose_catalog()
     report = json.loads(server.run("rebuild", "--json").stdout)
     assert (report["objects"], report["holes"]) == (13, [])
     s3 = blunt_client(server.start().endpoint)

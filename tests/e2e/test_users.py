@@ -153,8 +153,7 @@ def test_accounts_outlive_a_restart_and_a_rebuild_and_no_secret_is_stored(server
     server.stop()
     holders = [file for file in server.data.rglob("*") if file.is_file() and SECRET.encode() in file.read_bytes()]
     assert holders == []
-    for file in server.data.glob("catalog.sqlite*"):
-        file.unlink()
+    server.lose_catalog()
     server.run("rebuild")
     server.start()
     assert read(ann) == b"here"

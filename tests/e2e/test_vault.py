@@ -116,8 +116,7 @@ def test_vault_keeps_the_kek_and_a_lost_catalog_comes_back(new_server: NewServer
     assert keks(server) == [("vault-transit", True, 2)]
     assert "wraps and unwraps" in server.run("doctor").stdout
     server.stop()
-    for path in server.data.glob("catalog.sqlite*"):
-        path.unlink()
+    server.lose_catalog()
     server.run("rebuild")
     server.start()
     check()

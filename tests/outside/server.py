@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -173,6 +174,18 @@ class Server:
             tables[table] = tables.get(table, {}) | keys
         self.folder.mkdir(parents=True, exist_ok=True)
         self.config.write_text(toml(tables) + self.more_config)
+
+    def lose_catalog(self) -> None:
+        """Of a process that has ended the catalog is no more; blobs and what lies beside them are."""
+        files = list(self.data.glob("catalog.sqlite*"))
+        assert files, f"there is no catalog in {self.data}"
+        for file in files:
+            file.unlink()
+
+    def lose_journal_and_backups(self) -> None:
+        """The backend keeps blobs alone: what they say of themselves is all there is."""
+        for kind in ("journal", "lineage", "backup", "backup-part"):
+            shutil.rmtree(self.blobs / kind, ignore_errors=True)
 
     def launch(self, *flags: str) -> subprocess.Popen[bytes]:
         """Starts the process, with flags of `serve`, and does not wait for it."""
