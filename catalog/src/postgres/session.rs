@@ -217,9 +217,13 @@ impl Session for PostgresSession {
         only(&answers, 0)?.int(0)
     }
 
-    async fn server_run(&mut self) -> Result<ServerRun> {
-        let answers = self.run(vec![statement!(concat!("SELECT ", server_run!()))]).await?;
-        only(&answers, 0)?.int(0)
+    async fn run_noting_server(&mut self, mut statements: Vec<Statement>) -> Result<(Vec<Vec<Row>>, ServerRun)> {
+        statements.push(statement!(concat!("SELECT ", server_run!())));
+        let last = statements.len() - 1;
+        let mut answers = self.run(statements).await?;
+        let run = only(&answers, last)?.int(0)?;
+        answers.truncate(last);
+        Ok((answers, run))
     }
 
     fn now_ms(&self) -> UnixMs {

@@ -169,7 +169,7 @@ fn tell_of_damage<E: Engine, T>(engine: &E, answer: Result<T>) -> Result<T> {
 /// What was found, and the run of the server that has it.
 async fn with_run<S: Session, T>(session: &mut S, found: Option<T>) -> Result<Option<(T, ServerRun)>> {
     match found {
-        Some(found) => Ok(Some((found, session.server_run().await?))),
+        Some(found) => Ok(Some((found, session.run_noting_server(Vec::new()).await?.1))),
         None => Ok(None),
     }
 }

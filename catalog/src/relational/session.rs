@@ -153,11 +153,14 @@ pub(crate) trait Session: Send {
     /// statements travel together, those after the failed one are not carried out either.
     fn run(&mut self, statements: Vec<Statement>) -> impl Future<Output = Result<Vec<Vec<Row>>>> + Send;
 
+    /// The same, and the run of the server that answered; in one journey.
+    fn run_noting_server(
+        &mut self,
+        statements: Vec<Statement>,
+    ) -> impl Future<Output = Result<(Vec<Vec<Row>>, ServerRun)>> + Send;
+
     /// The clock that leases are measured with: the database's where several processes share it.
     fn clock_ms(&mut self) -> impl Future<Output = Result<UnixMs>> + Send;
-
-    /// The run of the server that this connection leads to.
-    fn server_run(&mut self) -> impl Future<Output = Result<ServerRun>> + Send;
 
     /// This process's clock, for records only; nothing is decided by it.
     fn now_ms(&self) -> UnixMs;

@@ -319,14 +319,13 @@ pub(crate) async fn trim<S: Session>(session: &mut S, last: &JournalEntry) -> Re
 }
 
 pub(crate) async fn marks<S: Session>(session: &mut S) -> Result<JournalMarks> {
-    let answers = session
-        .run(vec![statement!(
+    let (answers, run) = session
+        .run_noting_server(vec![statement!(
             "SELECT c.value, COALESCE((SELECT min(seq) FROM journal) - 1, c.value), \
              COALESCE((SELECT d.value FROM counters d WHERE d.name = 'cut'), 0) FROM counters c WHERE c.name = 'seq'"
         )])
         .await?;
     let row = only(&answers, 0)?;
-    let run = session.server_run().await?;
     Ok(JournalMarks { last: row.int(0)?, shipped: row.int(1)?, cut: row.int(2)?, run })
 }
 

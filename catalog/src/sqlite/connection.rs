@@ -123,8 +123,8 @@ impl Session for SqliteSession {
         Ok(now_ms())
     }
 
-    async fn server_run(&mut self) -> Result<ServerRun> {
-        Ok(NO_SERVER)
+    async fn run_noting_server(&mut self, statements: Vec<Statement>) -> Result<(Vec<Vec<Row>>, ServerRun)> {
+        Ok((self.run(statements).await?, NO_SERVER))
     }
 
     fn now_ms(&self) -> UnixMs {

@@ -177,8 +177,8 @@ impl<S: std::borrow::BorrowMut<SqliteSession> + Send> Session for Simulated<S> {
         Ok(self.weather.database_ms())
     }
 
-    async fn server_run(&mut self) -> Result<ServerRun> {
-        Ok(self.run)
+    async fn run_noting_server(&mut self, statements: Vec<Statement>) -> Result<(Vec<Vec<Row>>, ServerRun)> {
+        Ok((self.run(statements).await?, self.run))
     }
 
     fn now_ms(&self) -> UnixMs {
