@@ -4,7 +4,7 @@
 
 use crate::Malformed;
 use crate::predict::{Base, RawRun, Run};
-use crate::stored::StoredUnit;
+use crate::stored::{BasePart, NestedParse, StoredUnit};
 use crate::unit::Unit;
 use crate::unit_code::{EncodedParse, ReplayId, decode_with_raws, encode_parse, encode_raw};
 
@@ -37,6 +37,19 @@ pub struct ParsesOfUnit {
 }
 
 impl ParsesOfUnit {
+    /// The stored unit that these are the parses of.
+    pub fn stored<'a>(&'a self, unit: &Unit, parts: Vec<BasePart>, delta: &'a [u8]) -> StoredUnit<'a> {
+        let outer_len = unit.outermost().text.len();
+        StoredUnit {
+            object_len: unit.len(),
+            text_len: unit.text.len(),
+            parts,
+            delta,
+            parse: &self.parse.bytes,
+            nested: self.nested.as_ref().map(|nested| NestedParse { outer_len, parse: &nested.bytes }),
+        }
+    }
+
     /// Bytes of all of them.
     pub(crate) fn len(&self) -> usize {
         self.parse.bytes.len() + self.nested.as_ref().map_or(0, |nested| nested.bytes.len())
@@ -75,17 +88,16 @@ pub fn encode_unit(
 ///
 /// # Errors
 /// As [`crate::decode_parse`].
-pub fn decode_unit(
-    stored: &StoredUnit<'_>,
-    mut text: Vec<u8>,
-    mut runs: Vec<Run>,
-    base: Base<'_>,
-) -> Result<Vec<u8>, Malformed> {
-    if let Some(nested) = stored.nested {
-        let outer = decode_with_raws(nested.parse, &text, base, &runs, nested.outer_len)?;
-        (text, runs) = (outer.object, outer_runs(&outer.raws, &runs));
-    }
-    decode_with_raws(stored.parse, &text, base, &runs, stored.object_len).map(|decoded| decoded.object)
+pub fn decode_unit(stored: &StoredUnit<'_>, text: &[u8], runs: &[Run], base: Base<'_>) -> Result<Vec<u8>, Malformed> {
+    let decoded = match stored.nested {
+        None => decode_with_raws(stored.parse, text, base, runs, stored.object_len)?,
+        Some(nested) => {
+            let outer = decode_with_raws(nested.parse, text, base, runs, nested.outer_len)?;
+            let runs = outer_runs(&outer.raws, runs);
+            decode_with_raws(stored.parse, &outer.object, base, &runs, stored.object_len)?
+        }
+    };
+    Ok(decoded.object)
 }
 
 #[cfg(test)]

@@ -11,9 +11,7 @@ use crate::base::{BaseBytes, Openings, UnitBase, footprint_of, joined};
 use crate::nest::{ParsesOfUnit, decode_unit, encode_unit};
 use crate::recognise::recognise_own;
 use crate::segment::{OPENED_LEN_MAX, OPENING_LEN_MAX, Opening, StoredSegment, UNITS_MAX};
-use crate::{
-    BasePart, Index, Malformed, NestedParse, Opened, ReplayId, Run, StepCounts, StoredUnit, UNIT_LEN_MAX, Unit,
-};
+use crate::{BasePart, Index, Malformed, Opened, ReplayId, Run, StepCounts, StoredUnit, UNIT_LEN_MAX, Unit};
 
 /// What decoding costs, in nanoseconds as measured (docs/decisions/0020-deflate-views.md). They are
 /// constants, so that what is stored does not depend on the machine.
@@ -65,16 +63,8 @@ impl StoredPiece {
         let CostedParses { parses, ns } = chosen_parses(unit, of_text, base, replaying)?;
         let ParsesOfUnit { nested, parse } = &parses;
         let UnitDelta { delta, runs, parts } = of_text;
-        let outer_len = unit.outermost().text.len();
-        let stored = StoredUnit {
-            object_len: own.len(),
-            text_len: unit.text.len(),
-            parts: parts.clone(),
-            delta,
-            parse: &parse.bytes,
-            nested: nested.as_ref().map(|nested| NestedParse { outer_len, parse: &nested.bytes }),
-        };
-        if decode_unit(&stored, unit.text.clone(), runs.to_vec(), base.parse()).ok()? != own {
+        let stored = parses.stored(unit, parts.clone(), delta);
+        if decode_unit(&stored, &unit.text, runs, base.parse()).ok()? != own {
             return None;
         }
         let mut bytes = Vec::new();
@@ -83,7 +73,7 @@ impl StoredPiece {
         if bytes.len() > UNIT_LEN_MAX || StoredUnit::read(&bytes).is_err() {
             return None;
         }
-        let texts = unit.text.len() + nested.as_ref().map_or(0, |_| outer_len);
+        let texts = unit.text.len() + stored.nested.map_or(0, |nested| nested.outer_len);
         let mut counts = parse.counts;
         if let Some(nested) = nested {
             counts.add(nested.counts);
@@ -339,7 +329,7 @@ impl SegmentView {
         let base = UnitBase::of(&stored.parts, &self.segment, view, opened)?;
         let mut text = vec![0; stored.text_len];
         let runs = decode(&base.bytes, stored.delta, &mut text)?;
-        decode_unit(&stored, text, runs, base.parse())
+        decode_unit(&stored, &text, &runs, base.parse())
     }
 
     /// Whether these bytes of a unit have its digest.

@@ -3,8 +3,7 @@
 #![no_main]
 
 use deflate_view::{
-    AHEAD_LEN, Base, CutLimits, Cutter, NestedParse, ScanLimits, Scanner, StoredUnit, decode_unit, encode_unit,
-    recognise,
+    AHEAD_LEN, Base, CutLimits, Cutter, ScanLimits, Scanner, decode_unit, encode_unit, recognise,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -26,16 +25,8 @@ fuzz_target!(|input: (u16, bool, Vec<u8>)| {
         let base = Base { matches: &[], opened: &[] };
         let replay = recognise(&unit);
         let parses = encode_unit(&unit, base, &[], (replay, replay), false).expect("its own text");
-        let outer_len = unit.outermost().text.len();
-        let stored = StoredUnit {
-            object_len: unit.len(),
-            text_len: unit.text.len(),
-            parts: Vec::new(),
-            delta: &[],
-            parse: &parses.parse.bytes,
-            nested: parses.nested.as_ref().map(|nested| NestedParse { outer_len, parse: &nested.bytes }),
-        };
-        back.extend(decode_unit(&stored, unit.text.clone(), Vec::new(), base).expect("what was encoded decodes"));
+        let stored = parses.stored(&unit, Vec::new(), &[]);
+        back.extend(decode_unit(&stored, &unit.text, &[], base).expect("what was encoded decodes"));
     }
     assert_eq!(back, object);
 });

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use deflate_view::{
-    AHEAD_LEN, Base, CutLimits, Cutter, Index, Malformed, Match, NestedParse, ParsesOfUnit, ReplayId, Run, ScanLimits,
-    Scanner, StepCounts, StoredUnit, Unit, decode_unit, encode_unit, recognise,
+    AHEAD_LEN, Base, CutLimits, Cutter, Index, Malformed, Match, ParsesOfUnit, ReplayId, Run, ScanLimits, Scanner,
+    StepCounts, Unit, decode_unit, encode_unit, recognise,
 };
 use sha2::{Digest, Sha256};
 
@@ -115,16 +115,7 @@ pub(crate) fn there_and_back(
 
 /// A unit's bytes from its text and parses.
 pub(crate) fn decoded(unit: &Unit, parses: &ParsesOfUnit, base: Base<'_>, runs: &[Run]) -> Result<Vec<u8>, Malformed> {
-    let outer_len = unit.outermost().text.len();
-    let stored = StoredUnit {
-        object_len: unit.len(),
-        text_len: unit.text.len(),
-        parts: Vec::new(),
-        delta: &[],
-        parse: &parses.parse.bytes,
-        nested: parses.nested.as_ref().map(|nested| NestedParse { outer_len, parse: &nested.bytes }),
-    };
-    decode_unit(&stored, unit.text.clone(), runs.to_vec(), base)
+    decode_unit(&parses.stored(unit, Vec::new(), &[]), &unit.text, runs, base)
 }
 
 /// Takes an object through units and back without a base; returns how many parts of streams there

@@ -49,7 +49,7 @@ fn decode(vector: &Vector, object: &[u8]) -> Result<Vec<u8>, Malformed> {
             return Err(Malformed("a unit of another length"));
         }
         let (text, runs) = apply(stored.delta, &base.bytes, stored.text_len);
-        let plain = decode_unit(&stored, text, runs, base.parse())?;
+        let plain = decode_unit(&stored, &text, &runs, base.parse())?;
         if xxh3_128(&plain).to_le_bytes() != unit.digest {
             return Err(Malformed("a unit of another digest"));
         }

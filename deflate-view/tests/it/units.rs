@@ -88,7 +88,7 @@ fn decode(vector: &Vector, object: &[u8]) -> Result<Vec<u8>, Malformed> {
     let (footprint, base) = open_parts(object, &unit.parts)?;
     let (text, runs) = apply(unit.delta, &footprint, unit.text_len);
     let base = Base { matches: &base.matches, opened: &base.opened };
-    decode_unit(&unit, text, runs, base)
+    decode_unit(&unit, &text, &runs, base)
 }
 
 #[test]
