@@ -97,6 +97,25 @@ impl AllNamed {
     }
 }
 
+/// Asks a provider again, with growing pauses, while it is away.
+async fn patiently<T, F: Future<Output = Result<T, ProviderError>>>(
+    attempts: u32,
+    provider: &dyn KeyProvider,
+    ask: impl Fn() -> F,
+) -> Result<T, ProviderError> {
+    let mut attempt = 0;
+    loop {
+        match ask().await {
+            Err(ProviderError::Unavailable(why)) if attempt + 1 < attempts => {
+                tracing::warn!(why, provider = provider.kind(), key = provider.key(), "a key provider is asked again");
+                tokio::time::sleep(ATTEMPTS_PAUSE * 2_u32.pow(attempt)).await;
+                attempt += 1;
+            }
+            answer => return answer,
+        }
+    }
+}
+
 impl Keyring {
     /// Whether the KEK of now is to be a provider's.
     pub(crate) fn is_provided(&self) -> bool {
@@ -137,26 +156,10 @@ impl Keyring {
             )));
         }
         let asking = self.asking(&**provider);
-        let mut attempt = 0;
-        loop {
-            match asking.open(origin, fingerprint).await {
-                Ok(kek) => {
-                    self.set(|keks| keks.with(Arc::new(kek)));
-                    return Ok(true);
-                }
-                Err(ProviderError::Unavailable(why)) if attempt + 1 < attempts => {
-                    tracing::warn!(
-                        why,
-                        provider = provider.kind(),
-                        key = provider.key(),
-                        "a key provider is asked again"
-                    );
-                    tokio::time::sleep(ATTEMPTS_PAUSE * 2_u32.pow(attempt)).await;
-                    attempt += 1;
-                }
-                Err(error) => return Err(asking.trouble(&error)),
-            }
-        }
+        let opened = patiently(attempts, &**provider, || asking.open(origin, fingerprint)).await;
+        let kek = opened.map_err(|error| asking.trouble(&error))?;
+        self.set(|keks| keks.with(Arc::new(kek)));
+        Ok(true)
     }
 
     /// Takes up a KEK of a wrap that was found in a store without a catalog.
@@ -269,16 +272,8 @@ impl Keyring {
     async fn make_provided(&self, provider: &dyn KeyProvider) -> Result<Kek, EngineError> {
         let asking = self.asking(provider);
         let secret = fresh()?;
-        let mut attempt = 0;
-        loop {
-            match asking.keep(&secret).await {
-                Err(ProviderError::Unavailable(_)) if attempt + 1 < ATTEMPTS_AT_START => {
-                    tokio::time::sleep(ATTEMPTS_PAUSE * 2_u32.pow(attempt)).await;
-                    attempt += 1;
-                }
-                kept => return kept.map_err(|error| asking.trouble(&error)),
-            }
-        }
+        let kept = patiently(ATTEMPTS_AT_START, provider, || asking.keep(&secret)).await;
+        kept.map_err(|error| asking.trouble(&error))
     }
 
     /// After a recovery has met the wraps of a store: the KEK to wrap with, which may be new.
