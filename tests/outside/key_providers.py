@@ -55,6 +55,9 @@ class Provider:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                if provider._server is not self.server:
+                    self.close_connection = True  # it was kept alive beyond `stop`
+                    return
                 headers = [(name, value) for name, value in self.headers.items()]
                 with contextlib.suppress(OSError):  # whoever asked is gone
                     self.reply(*provider.respond(self.path, headers, body))
@@ -80,11 +83,11 @@ class Provider:
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def stop(self) -> None:
-        """Nobody listens any more."""
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+        """Nobody listens any more, and what comes on connections that are open gets no answer."""
+        if server := self._server:
             self._server = None
+            server.shutdown()
+            server.server_close()
 
     def respond(self, path: str, headers: list[tuple[str, str]], body: bytes) -> tuple[int, bytes]:
         """The answer, in the manner of now."""
