@@ -21,6 +21,9 @@ use storage_backends::{Backend, BlobName, ErrorKind};
 /// Blobs up to this length are fetched in one request and kept whole in the manifest cache while
 /// they are there.
 const ONE_REQUEST_LEN_MAX: u64 = 128 << 10;
+/// The end of a longer blob is fetched with its root, because the tables lie before it: this share
+/// of a long request ([`Backend::request_len`]).
+const TAIL_SHARE: u32 = 64;
 /// Sealed bytes up to this length are opened where they arrive instead of on the codec pool: it
 /// takes microseconds.
 const OPEN_INLINE_LEN_MAX: usize = 256 << 10;
@@ -67,11 +70,14 @@ pub(crate) struct Manifest {
     bytes: BlobBytes,
 }
 
-/// The stored bytes of a blob: where they lie (`None`: in the catalog), and all of them where they
-/// were fetched together.
+/// The stored bytes of a blob: where they lie (`None`: in the catalog), and those that were fetched
+/// when it was opened.
 struct BlobBytes {
     place: Option<Place>,
-    whole: Option<Bytes>,
+    /// Where `fetched` begins.
+    start: u64,
+    /// All of a short blob; the tables of a longer one, as far as they came with its root.
+    fetched: Bytes,
 }
 
 /// One name in one backend.
@@ -177,7 +183,7 @@ impl Blobs {
         self.decoded.weighted_size()
     }
 
-    /// The opened manifest of a blob. A miss costs two requests (header and root), one for a short
+    /// The opened manifest of a blob. A miss costs two requests (header and tail), one for a short
     /// blob.
     pub(crate) async fn manifest(&self, row: &BlobRow, key: Option<&DomainKey>) -> Result<Arc<Manifest>, EngineError> {
         let id = BlobId(row.id.0);
@@ -194,7 +200,7 @@ impl Blobs {
 
     async fn load_manifest(&self, row: &BlobRow, key: Option<&DomainKey>) -> Result<Manifest, EngineError> {
         if let Some(inline) = &row.inline {
-            let bytes = BlobBytes { place: None, whole: Some(Bytes::copy_from_slice(inline)) };
+            let bytes = BlobBytes { place: None, start: 0, fetched: Bytes::copy_from_slice(inline) };
             return self.open(row, key, bytes).await;
         }
         let name = self.only_name(row)?.map_or_else(|| blob_name(BlobId(row.id.0)), Ok)?;
@@ -204,26 +210,37 @@ impl Blobs {
     }
 
     async fn open_at(&self, row: &BlobRow, key: Option<&DomainKey>, place: Place) -> Result<Manifest, EngineError> {
-        let whole = match row.stored_len <= ONE_REQUEST_LEN_MAX {
-            true => Some(fetch(&*place.backend, &place.name, 0..row.stored_len).await?.into()),
-            false => None,
-        };
-        self.open(row, key, BlobBytes { place: Some(place), whole }).await
+        let mut bytes = BlobBytes::at(place.clone());
+        if row.stored_len <= ONE_REQUEST_LEN_MAX {
+            bytes.fetched = fetch(&*place.backend, &place.name, 0..row.stored_len).await?.into();
+        } else {
+            let tail = u64::from(place.backend.request_len() / TAIL_SHARE).max(row.root_len.into());
+            bytes.start = row.root_offset.saturating_add(row.root_len.into()).saturating_sub(tail);
+        }
+        self.open(row, key, bytes).await
     }
 
-    async fn open(&self, row: &BlobRow, key: Option<&DomainKey>, bytes: BlobBytes) -> Result<Manifest, EngineError> {
+    async fn open(
+        &self,
+        row: &BlobRow,
+        key: Option<&DomainKey>,
+        mut bytes: BlobBytes,
+    ) -> Result<Manifest, EngineError> {
         let id = BlobId(row.id.0);
         let place = RootPlace { offset: row.root_offset, len: row.root_len, tag: row.root_tag };
         let root_end = place.offset.checked_add(place.len.into()).ok_or_else(|| damaged("root place"))?;
-        let (header, root) =
-            future::try_join(bytes.read(0..HEADER_LEN as u64), bytes.read(place.offset..root_end)).await?;
+        // Both are in memory already, or neither is.
+        let from = if bytes.fetched.is_empty() { bytes.start } else { place.offset };
+        let (header, tail) = future::try_join(bytes.read(0..HEADER_LEN as u64), bytes.read(from..root_end)).await?;
         let header = Header::decode(&header)?;
-        let opened =
-            BlobOpener::new(&header, id, key).and_then(|opener| Ok((opener.open_root(&place, &root)?, opener)));
+        let root = tail.len().checked_sub(place.len as usize).and_then(|start| tail.get(start..));
+        let root = root.ok_or_else(|| damaged("root place"))?;
+        let opened = BlobOpener::new(&header, id, key).and_then(|opener| Ok((opener.open_root(&place, root)?, opener)));
         let (root, opener) = opened.inspect_err(|_| self.count_failure(header.suite))?;
         if root.plain_len != row.plain_len {
             return Err(damaged("catalog row and root disagree"));
         }
+        bytes.keep_tables(&root, from, &tail[..tail.len() - place.len as usize]);
         Ok(Manifest { id, root, suite: header.suite, opener, bytes })
     }
 
@@ -279,7 +296,7 @@ impl Blobs {
         if outcome.is_ok() {
             return outcome;
         }
-        let again = move |place: Place| again(BlobBytes { place: Some(place), whole: None });
+        let again = move |place: Place| again(BlobBytes::at(place));
         let outcome = self.elsewhere(manifest.id, manifest.bytes.place.as_ref(), outcome, again).await;
         if outcome.is_ok() {
             self.manifests.invalidate(&manifest.id).await;
@@ -581,9 +598,8 @@ impl Manifest {
     }
 
     fn weight(&self) -> usize {
-        let whole = self.bytes.whole.as_ref().map_or(0, Bytes::len);
         let root = &self.root;
-        whole
+        self.bytes.fetched.len()
             + 512
             + root.view.len() * 56
             + (root.segment_pages.len() + root.check_pages.len()) * 40
@@ -593,15 +609,31 @@ impl Manifest {
 }
 
 impl BlobBytes {
+    /// Nothing of them has been fetched.
+    fn at(place: Place) -> Self {
+        Self { place: Some(place), start: 0, fetched: Bytes::new() }
+    }
+
+    /// Keeps the pages that `tail` brought, which is the blob from `from` to its root.
+    fn keep_tables(&mut self, root: &Root, from: u64, tail: &[u8]) {
+        if !self.fetched.is_empty() {
+            return;
+        }
+        let pages = root.segment_pages.iter().chain(&root.check_pages);
+        self.start = pages.map(|page| page.offset).filter(|offset| *offset >= from).min().unwrap_or(from);
+        let tables = usize::try_from(self.start - from).ok().and_then(|start| tail.get(start..));
+        self.fetched = Bytes::copy_from_slice(tables.unwrap_or_default());
+    }
+
     async fn read(&self, range: Range<u64>) -> Result<Vec<u8>, EngineError> {
-        match (&self.whole, &self.place) {
-            (Some(bytes), _) => {
-                let within = usize::try_from(range.start).unwrap_or(usize::MAX)
-                    ..usize::try_from(range.end).unwrap_or(usize::MAX);
-                Ok(bytes.get(within).ok_or_else(|| damaged("blob shorter than its tables say"))?.to_vec())
+        let within = |at: u64| usize::try_from(at.checked_sub(self.start)?).ok();
+        let fetched = within(range.start).zip(within(range.end)).and_then(|(start, end)| self.fetched.get(start..end));
+        match (fetched, &self.place) {
+            (Some(bytes), _) => Ok(bytes.to_vec()),
+            (None, Some(place)) if self.start > 0 || self.fetched.is_empty() => {
+                fetch(&*place.backend, &place.name, range).await
             }
-            (None, Some(place)) => fetch(&*place.backend, &place.name, range).await,
-            (None, None) => Err(damaged("bytes that lie nowhere")),
+            (None, _) => Err(damaged("blob shorter than its tables say")),
         }
     }
 }

@@ -108,3 +108,24 @@ async fn a_store_whose_requests_are_paid_for_is_asked_for_a_segment_at_a_time() 
         assert_eq!(asked, requests, "is_far: {is_far}");
     }
 }
+
+#[tokio::test]
+async fn what_a_first_read_needs_of_a_long_blob_comes_in_two_requests_and_its_bytes_in_one() {
+    let content: Vec<u8> =
+        (0..32 * MIB as u64 / 8).flat_map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect();
+    for is_far in [false, true] {
+        let watched = Watched { is_far, ..Watched::default() };
+        let deployment = watched.deployment("off", Compression::Off).await;
+        let bucket = deployment.bucket("off").await;
+        deployment.put(&bucket, "k", &content).await;
+        watched.ranges.lock().unwrap().clear();
+        let (start, end) = (20 * MIB, 20 * MIB + 100);
+        assert_eq!(deployment.get(&bucket, "k", start..end).await, content[start..end]);
+        // The header; the tables and the root; a chunk.
+        let asked = watched.ranges.lock().unwrap().clone();
+        assert_eq!(asked.len(), 3, "is_far: {is_far}, {asked:?}");
+        watched.ranges.lock().unwrap().clear();
+        assert_eq!(deployment.get(&bucket, "k", 0..100).await, content[..100]);
+        assert_eq!(*watched.ranges.lock().unwrap(), [64 << 10], "is_far: {is_far}");
+    }
+}
