@@ -7,8 +7,8 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-14s %s\n", $$1, $$2 }'
 
 run: ## build, start on 127.0.0.1:9000 (data in ./deltaweir-data), print commands to paste next
-	cargo build --release --locked -p proxy
-	exec target/release/deltaweir serve
+	cargo build --profile quick --locked -p proxy
+	exec target/quick/deltaweir serve
 
 cluster: ## PostgreSQL, an S3 store, three replicas and nginx on loopback, until Ctrl-C; prints commands to paste
 	@tests/setup.sh
