@@ -87,7 +87,11 @@ CAMPAIGNS = (
     Campaign(
         "full disk", "a disk is filled to its last byte or inode under a running server", (f"{HERE}/test_full_disk.py",)
     ),
-    Campaign("slow uploads", "uploads at 8 kB/s for a minute, memory bounded", (f"{HERE}/test_slow_uploads.py",)),
+    Campaign(
+        "slow uploads",
+        "uploads of twenty users at 8 kB/s for ten minutes, memory bounded",
+        (f"{HERE}/test_slow_uploads.py",),
+    ),
     Campaign(
         "linearizability",
         "replicas are killed and stopped, the database restarts, the store dies, while clients write the same keys",
