@@ -127,6 +127,17 @@ CAMPAIGNS = (
         "the KEK is rotated over many blobs while clients read and write",
         (f"{HERE}/test_rotation.py",),
     ),
+    Campaign(
+        "heat",
+        "a delta of a gigabyte is downloaded again and again in ranges, and then left alone",
+        (f"{HERE}/test_heat.py",),
+    ),
+    Campaign(
+        "lost files",
+        "one file of a local store is removed: each blob, pack, copy, keyset and document of the recovery in turn, and "
+        "the catalog",
+        (f"{HERE}/test_lost_files.py",),
+    ),
     Campaign("collector", "every object is deleted, and collected at once", (f"{HERE}/test_collector.py",)),
     Campaign(
         "conversion",
