@@ -33,6 +33,8 @@ HARM = (
     "resurrected",
     "wrong",
     "disorder",
+    "acked_unsynced",
+    "stuck",
     "error_read_as_absent",
     "unexpected",
     "overwritten",
@@ -95,7 +97,7 @@ CAMPAIGNS = (
     Campaign(
         "linearizability",
         "replicas are killed and stopped, the database restarts, the store dies, while clients write the same keys",
-        (f"{HERE}/linearizability/test_runs.py", "-k", "linearizable and not long or stale_cache"),
+        (f"{HERE}/linearizability/test_runs.py", "-k", "linearizable or stale_cache"),
         ("--features", "mutant-stale-cache", "--bin", "deltaweir-mutant"),
     ),
     Campaign(
@@ -132,6 +134,17 @@ CAMPAIGNS = (
         "a delta of a gigabyte is downloaded again and again in ranges, and then left alone",
         (f"{HERE}/test_heat.py",),
     ),
+    Campaign(
+        "failing syncs",
+        "one fsync of a working server fails with EIO, then it is killed",
+        (f"{HERE}/test_system_calls.py", "-k", "sync_failed"),
+    ),
+    Campaign(
+        "failing system calls",
+        "one write, open, link, removal or read of a working server fails, then it is killed",
+        (f"{HERE}/test_system_calls.py", "-k", "tears"),
+    ),
+    Campaign("soak", "every job again and again under mixed load for two hours", (f"{HERE}/test_soak.py",)),
     Campaign(
         "lost files",
         "one file of a local store is removed: each blob, pack, copy, keyset and document of the recovery in turn, and "
