@@ -33,6 +33,8 @@ HARM = (
     "resurrected",
     "wrong",
     "disorder",
+    "acked_unsynced",
+    "stuck",
     "error_read_as_absent",
     "unexpected",
     "overwritten",
@@ -87,11 +89,15 @@ CAMPAIGNS = (
     Campaign(
         "full disk", "a disk is filled to its last byte or inode under a running server", (f"{HERE}/test_full_disk.py",)
     ),
-    Campaign("slow uploads", "uploads at 8 kB/s for a minute, memory bounded", (f"{HERE}/test_slow_uploads.py",)),
+    Campaign(
+        "slow uploads",
+        "uploads of twenty users at 8 kB/s for ten minutes, memory bounded",
+        (f"{HERE}/test_slow_uploads.py",),
+    ),
     Campaign(
         "linearizability",
         "replicas are killed and stopped, the database restarts, the store dies, while clients write the same keys",
-        (f"{HERE}/linearizability/test_runs.py", "-k", "linearizable and not long or stale_cache"),
+        (f"{HERE}/linearizability/test_runs.py", "-k", "linearizable or stale_cache"),
         ("--features", "mutant-stale-cache", "--bin", "deltaweir-mutant"),
     ),
     Campaign(
@@ -122,6 +128,28 @@ CAMPAIGNS = (
         "rotation",
         "the KEK is rotated over many blobs while clients read and write",
         (f"{HERE}/test_rotation.py",),
+    ),
+    Campaign(
+        "heat",
+        "a delta of a gigabyte is downloaded again and again in ranges, and then left alone",
+        (f"{HERE}/test_heat.py",),
+    ),
+    Campaign(
+        "failing syncs",
+        "one fsync of a working server fails with EIO, then it is killed",
+        (f"{HERE}/test_system_calls.py", "-k", "sync_failed"),
+    ),
+    Campaign(
+        "failing system calls",
+        "one write, open, link, removal or read of a working server fails, then it is killed",
+        (f"{HERE}/test_system_calls.py", "-k", "tears"),
+    ),
+    Campaign("soak", "every job again and again under mixed load for two hours", (f"{HERE}/test_soak.py",)),
+    Campaign(
+        "lost files",
+        "one file of a local store is removed: each blob, pack, copy, keyset and document of the recovery in turn, and "
+        "the catalog",
+        (f"{HERE}/test_lost_files.py",),
     ),
     Campaign("collector", "every object is deleted, and collected at once", (f"{HERE}/test_collector.py",)),
     Campaign(

@@ -29,7 +29,7 @@ NOTHING = (
 
 def campaign(ops: int, seed: int) -> dict[str, Any]:
     """Runs the campaign of proxy/tests/it/campaign.rs and gives its line."""
-    command = ["cargo", "test", "--locked", "--all-features", "-q", "-p", "proxy", "--test", "it", "campaign::"]
+    command = ["cargo", "test", "--workspace", "--locked", "--all-features", "-q", "--test", "it", "campaign::"]
     run = subprocess.run(
         [*command, "--", "--nocapture"],
         cwd=ROOT,

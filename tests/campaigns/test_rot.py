@@ -22,10 +22,10 @@ FLIPS = size(1000, share=0.1)
 """A tenth of them among the long tests, all of them in `make campaigns`."""
 
 
-def lines_of(package: str, *tests: str, **environment: object) -> list[dict[str, Any]]:
-    """The JSON lines that tests of the workspace print."""
+def lines_of(*tests: str, **environment: object) -> list[dict[str, Any]]:
+    """The JSON lines that tests of the workspace print, with the features of `make test`."""
     run = subprocess.run(
-        ["cargo", "test", "--locked", "--all-features", "-q", "-p", package, *tests, "--", "--nocapture"],
+        ["cargo", "test", "--workspace", "--locked", "--all-features", "-q", *tests, "--", "--nocapture"],
         cwd=ROOT,
         env=os.environ | {name: str(value) for name, value in environment.items()},
         capture_output=True,
@@ -40,7 +40,7 @@ def lines_of(package: str, *tests: str, **environment: object) -> list[dict[str,
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_every_one_of_ten_thousand_damaged_units_is_found() -> None:
-    lines = lines_of("proxy", "--test", "it", "scrub::", SCRUB_UNITS=UNITS, SCRUB_TRIALS=TRIALS)
+    lines = lines_of("--test", "it", "scrub::", SCRUB_UNITS=UNITS, SCRUB_TRIALS=TRIALS)
     print(*map(json.dumps, lines), sep="\n")
     assert [line["campaign"] for line in lines] == ["B11", "B12"]
     for line in lines:
@@ -50,7 +50,7 @@ def test_every_one_of_ten_thousand_damaged_units_is_found() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_a_thousand_flipped_bits_of_the_catalog_delete_no_live_blob_and_give_no_wrong_byte() -> None:
-    (line,) = lines_of("engine", "--lib", "tests::rot::a_flipped_bit", ROT_FLIPS=FLIPS)
+    (line,) = lines_of("--lib", "tests::rot::a_flipped_bit", ROT_FLIPS=FLIPS)
     print(json.dumps(line))
     assert (line["ops"], line["in_ids"]) == (FLIPS, FLIPS // 2)
     assert (line["lost"], line["wrong"]) == (0, 0)

@@ -64,7 +64,7 @@ def filled(server: Server, objects: dict[str, bytes]) -> Server:
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(lambda key: s3.put_object(Bucket="bucket", Key=key, Body=objects[key]), objects))
     server.settle()
-    server.run("jobs", "copies", "follow")
+    server.run("jobs", "copies", "start")
     collect(server)
     return server
 

@@ -10,12 +10,14 @@ from campaigns.conftest import Alone, make_buckets
 from campaigns.linearizability.campaign import judge_file, run
 from campaigns.linearizability.nemesis import Chaos
 from campaigns.linearizability.workload import Plan
+from campaigns.sizes import size
 from cluster.replicas import Cluster
 from outside.buckets import NewServer
 from outside.clients import s3_client
 from outside.server import BINARY, ROOT
 
 MUTANT = BINARY.with_name("deltaweir-mutant")
+LONG_SEEDS = range(303, 303 + size(10))
 
 
 def test_one_server_is_linearizable(alone: Alone) -> None:
@@ -49,7 +51,7 @@ def test_three_replicas_are_linearizable(cluster: Cluster, seed: int) -> None:
     assert report.acked > 100
 
 
-@pytest.mark.parametrize("seed", [301, 302, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(303, 313))])
+@pytest.mark.parametrize("seed", [301, 302, *(pytest.param(seed, marks=pytest.mark.long) for seed in LONG_SEEDS)])
 def test_three_replicas_are_linearizable_under_faults(cluster: Cluster, seed: int) -> None:
     """30 s of kill -9, SIGSTOP, restarts of the database, a dying store."""
     long = seed > 302
