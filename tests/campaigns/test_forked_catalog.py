@@ -163,6 +163,21 @@ def test_writes_end_within_five_seconds_of_a_fork_and_nothing_is_deleted(
     assert_merged(tmp_path, store, databases, journal_seconds, late)
 
 
+def missing_without_merge(
+    tmp_path: Path, store: Store, forked: str, journal_seconds: int, acknowledged: set[str]
+) -> int:
+    """The mutant: a server that is told to believe the catalog that came back. How much of what was acknowledged it
+    does not know."""
+    mutant = replica(tmp_path / "mutant", store, forked, journal_seconds)
+    try:
+        mutant.launch("--accept-older-catalog")
+        mutant.wait_ready()
+        pages = s3_client(mutant.endpoint).get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
+        return len(acknowledged - {found["Key"] for page in pages for found in page["Contents"]})
+    finally:
+        mutant.kill()
+
+
 def assert_merged(
     tmp_path: Path, store: Store, databases: list[Postgres], journal_seconds: int, late: dict[str, bytes]
 ) -> None:
@@ -191,6 +206,8 @@ def assert_merged(
         "lost": len(acknowledged.keys() - got.keys()),
         "wrong": sum(got[key] != acknowledged[key] for key in got),
         "journal_seconds": journal_seconds,
+        "mutant_detected": missing_without_merge(tmp_path, store, forked, journal_seconds, set(acknowledged)) > 0,
     }
     print(json.dumps(line))
     assert (line["lost"], line["wrong"]) == (0, 0), sorted(acknowledged.keys() - got.keys())
+    assert line["mutant_detected"]

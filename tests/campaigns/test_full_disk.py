@@ -7,9 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
 
 from campaigns.sizes import size
-from e2e.test_full_disk import LAYOUTS, pytestmark, stored_on
+from e2e.test_full_disk import BUCKET, LAYOUTS, pytestmark, stored_on
 from outside.buckets import NewServer
 
 CYCLES = size(50)
@@ -43,3 +44,23 @@ def test_fifty_full_disks_heal_without_a_restart(
         store.server.start()
     print(json.dumps({"campaign": "B07", "layout": layout, "file_system": file_system, "healed": healed}))
     assert healed == CYCLES
+
+
+@pytest.mark.long
+def test_a_server_that_holds_no_reserve_is_found(new_server: NewServer, tmp_path: Path) -> None:
+    """The mutant: what is set aside for deletions is taken away from it, and somebody else fills that, too."""
+    with ExitStack() as stack:
+        store = stored_on(stack, new_server, tmp_path, "one")
+        objects = store.put(0)
+        store.fill()
+        for reserve in store.disk.path.rglob("+reserve/*"):
+            reserve.unlink()
+        store.fill()
+        failed = 0
+        for key in objects:
+            try:
+                store.s3.delete_object(Bucket=BUCKET, Key=key)
+            except ClientError:
+                failed += 1
+        print(json.dumps({"campaign": "no reserve", "refused": failed, "mutant_detected": failed > 0}))
+        assert failed > 0
