@@ -17,6 +17,7 @@ mod rot;
 mod rotation;
 mod scrubbing;
 mod sealing;
+mod starting;
 
 use crate::*;
 use bytes::Bytes;

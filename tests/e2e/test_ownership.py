@@ -80,8 +80,9 @@ def test_a_restored_catalog_has_the_place_and_the_old_process_leaves_it_alone(
     new.data.mkdir()
     shutil.copy(old.data / "keyring.json", new.data / "keyring.json")
     new.run("restore")
-    (first, second) = records(store)
-    assert first["deployment"] != second["deployment"]
+    (first, *taken) = records(store)
+    # Two of them: a write of somebody who gave up may come late, and is for the first of them.
+    assert len(taken) == 2 and len({record["deployment"] for record in taken} - {first["deployment"]}) == 1
     assert old.admin_status("/readyz") == 503, "nobody sends it requests any more"
     until(lambda: old.admin("/api/v1/jobs/gc")["last_result"] == "failed", 60, "the old collector refuses to work")
     with pytest.raises(ClientError, match="ServiceUnavailable"):
@@ -92,5 +93,5 @@ def test_a_restored_catalog_has_the_place_and_the_old_process_leaves_it_alone(
     assert s3_client(new.endpoint).get_object(Bucket="off-00", Key="k")["Body"].read() == BODY
     old.stop()
     assert "restore" in refuses(old)
-    assert records(store) == [first, second]
+    assert records(store) == [first, *taken]
     new.restart()

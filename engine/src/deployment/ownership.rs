@@ -57,6 +57,8 @@ struct Claim {
     generation: u64,
     len: u64,
     record: Record,
+    /// The record before it names the same deployment.
+    is_second: bool,
 }
 
 /// The backends of a running process, and the records by which they were this deployment's at the
@@ -126,7 +128,14 @@ impl Deployment {
         for _ in 0..ROUNDS_MAX {
             let last = last_claim(backend).await?;
             let generation = match &last {
-                Some(claim) if claim.record.deployment == self.id => return Ok(()),
+                // Who takes a place over writes two records: a write of somebody who gave up may
+                // still be on its way, and it is for the name that was free before the first.
+                Some(claim)
+                    if claim.record.deployment == self.id && (strangers == Strangers::Refuse || claim.is_second) =>
+                {
+                    return Ok(());
+                }
+                Some(claim) if claim.record.deployment == self.id => claim.generation + 1,
                 Some(claim) if strangers == Strangers::Refuse => return Err(foreign(name, &claim.record)),
                 Some(claim) => {
                     tracing::warn!(backend = name, from = claim.record.deployment, "a place is taken over");
@@ -314,11 +323,12 @@ async fn read_record(backend: &dyn Backend, name: &BlobName) -> Result<Option<(u
 
 /// The record that counts; records are few, since each takes a restore.
 async fn last_claim(backend: &dyn Backend) -> Result<Option<Claim>, EngineError> {
-    let mut last = None;
+    let mut last: Option<Claim> = None;
     for generation in 1.. {
         let name = record_name(generation)?;
         let Some((len, record)) = read_record(backend, &name).await? else { break };
-        last = Some(Claim { generation, len, record });
+        let is_second = last.is_some_and(|before| before.record.deployment == record.deployment);
+        last = Some(Claim { generation, len, record, is_second });
     }
     Ok(last)
 }
@@ -411,6 +421,39 @@ mod tests {
         refusal(old.own(&places, Strangers::Refuse).await);
         old.own(&places, Strangers::Replace).await.unwrap();
         assert!(has(&old, &places).await && !has(&new, &places).await);
+    }
+
+    /// A take-over that gave up: its record is still on its way, to the name that was free then.
+    async fn late_record(places: &BTreeMap<String, Arc<dyn Backend>>) -> (BlobName, bytes::Bytes) {
+        let free = last_claim(&*places["cloud"]).await.unwrap().map_or(1, |claim| claim.generation + 1);
+        let record = Record { format: FORMAT.to_owned(), deployment: Deployment::new().unwrap().id, since_ms: 1 };
+        (record_name(free).unwrap(), serde_json::to_vec(&record).unwrap().into())
+    }
+
+    #[tokio::test]
+    async fn a_record_that_arrives_after_the_next_take_over_takes_nothing_away() {
+        for earlier_writes in 0..3 {
+            let places = places(MemoryBackend::new());
+            Deployment::new().unwrap().own(&places, Strangers::Refuse).await.unwrap();
+            let mut late = vec![late_record(&places).await];
+            // Further ones gave up behind their first record.
+            for _ in 0..earlier_writes {
+                let (name, bytes) = late_record(&places).await;
+                put_bytes(&*places["cloud"], &name, bytes).await.unwrap();
+                late.push(late_record(&places).await);
+            }
+            let owner = Deployment::new().unwrap();
+            owner.own(&places, Strangers::Replace).await.unwrap();
+            let watched = Places::new(owner.clone(), &places, |_| false);
+            assert!(watched.lost().await.unwrap().is_none());
+            for (name, bytes) in late {
+                // As in a store that knows no conditions: what was there is replaced.
+                places["cloud"].delete(&name).await.unwrap();
+                put_bytes(&*places["cloud"], &name, bytes).await.unwrap();
+                assert!(watched.lost().await.unwrap().is_none() && has(&owner, &places).await, "{name}");
+                owner.own(&places, Strangers::Refuse).await.unwrap();
+            }
+        }
     }
 
     #[tokio::test]

@@ -353,15 +353,22 @@ impl Safety {
         Ok(())
     }
 
-    /// The lineage of a new store. Its random bits follow from the catalog's first mutation, so
-    /// that replicas which start together begin the same one.
+    /// The lineage of a new store: whoever comes first gives the catalog one, and the others take
+    /// it. Who saw none a moment ago may find the journal shipped and trimmed by now.
     async fn begin_first_lineage(&self) -> Result<LineageSetting, EngineError> {
-        let first = self.catalog.journal(0, 1).await?;
-        let first = first.first().ok_or_else(|| EngineError::Other("the catalog has no first mutation".into()))?;
-        let digest = Sha256::digest(format!("{} {} {}", first.seq, first.at_ms, first.mutation));
-        let random = u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]);
-        self.set_lineage(LineageSetting { name: Lineage::after(None, random)?.to_string(), parent: None, start: 0 })
-            .await
+        if let Some(first) = self.catalog.journal(0, 1).await?.first() {
+            let digest = Sha256::digest(format!("{} {} {}", first.seq, first.at_ms, first.mutation));
+            let random = u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]);
+            let name = Lineage::after(None, random)?.to_string();
+            let setting = LineageSetting { name, parent: None, start: 0 };
+            match self.catalog.create_setting(LINEAGE_SETTING, value_of(&setting)?).await {
+                Ok(()) => return Ok(setting),
+                Err(CatalogError::Exists) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let theirs = self.lineage_setting().await?;
+        theirs.ok_or_else(|| EngineError::Other("the catalog has neither a lineage nor a first mutation".into()))
     }
 
     pub(super) async fn lineage_setting(&self) -> Result<Option<LineageSetting>, EngineError> {
@@ -380,10 +387,13 @@ impl Safety {
     }
 
     async fn set_lineage(&self, setting: LineageSetting) -> Result<LineageSetting, EngineError> {
-        let value = serde_json::to_value(&setting).map_err(|error| EngineError::Other(error.to_string()))?;
-        self.catalog.put_setting(LINEAGE_SETTING, value).await?;
+        self.catalog.put_setting(LINEAGE_SETTING, value_of(&setting)?).await?;
         Ok(setting)
     }
+}
+
+fn value_of(setting: &LineageSetting) -> Result<serde_json::Value, EngineError> {
+    serde_json::to_value(setting).map_err(|error| EngineError::Other(error.to_string()))
 }
 
 /// A lineage that follows `parent`.

@@ -6,17 +6,33 @@ use catalog::{Call, SimulatedDatabase, UnixMs, Weather};
 use std::sync::Mutex;
 use tokio::sync::oneshot;
 
-/// A way to the database on which the answer to one change can be held up.
+/// A way to the database on which one answer can be held up.
 #[derive(Default)]
-struct Network {
+pub(super) struct Network {
     hides_runs: bool,
-    held: Mutex<Option<Hold>>,
+    pub(super) held: Mutex<Option<Hold>>,
 }
 
 /// Says that an answer is on its way, and when it may arrive.
-struct Hold {
-    left: oneshot::Sender<()>,
-    arrives: oneshot::Receiver<()>,
+pub(super) struct Hold {
+    /// Which answer: to a read, or else to what changed something.
+    pub(super) call: Call,
+    /// How many of them arrive before.
+    pub(super) passes: u32,
+    pub(super) left: oneshot::Sender<()>,
+    pub(super) arrives: oneshot::Receiver<()>,
+}
+
+impl Network {
+    fn hold(&self, call: Call, is_changed: bool) -> Option<Hold> {
+        let mut held = self.held.lock().expect("no panic");
+        let hold = held.as_mut().filter(|hold| hold.call == call && (call == Call::Read || is_changed))?;
+        if hold.passes > 0 {
+            hold.passes -= 1;
+            return None;
+        }
+        held.take()
+    }
 }
 
 #[async_trait]
@@ -26,8 +42,7 @@ impl Weather for Network {
     }
 
     async fn after(&self, call: Call, is_changed: bool) -> catalog::Result<()> {
-        let held = if call == Call::Change && is_changed { self.held.lock().expect("no panic").take() } else { None };
-        if let Some(Hold { left, arrives }) = held {
+        if let Some(Hold { left, arrives, .. }) = self.hold(call, is_changed) {
             left.send(()).expect("the test listens");
             arrives.await.expect("the test goes on");
         }
@@ -71,7 +86,7 @@ async fn put_during_a_failover(hides_runs: bool) -> (Result<PublishedVersion, En
     let staged = deployment.stage(&bucket, Destination::Object { key: "k".into() }, &content(9000, 2)).await;
     let (left, committed) = oneshot::channel();
     let (release, arrives) = oneshot::channel();
-    *network.held.lock().expect("no panic") = Some(Hold { left, arrives });
+    *network.held.lock().expect("no panic") = Some(Hold { call: Call::Change, passes: 0, left, arrives });
     let failover = async {
         committed.await.expect("it is committed");
         database.go_on_from(copy).expect("the standby opens");
