@@ -200,6 +200,13 @@ SEALING = Row(
             "Of the bytes written to backends. Tables and keysets are not counted as sealed here.",
             width=12,
         ),
+        Panel(
+            "Encrypted writes are refused",
+            [Query(f"max by (instance) ({select('deltaweir_sealing_refused')})", "{{instance}}")],
+            "none",
+            "1 while the key provider has not answered for longer than storage.key_lifetime. Reads go on.",
+            width=24,
+        ),
     ],
 )
 

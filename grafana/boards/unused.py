@@ -3,8 +3,7 @@
 UNUSED = {
     "deltaweir_unsealed_documents_total": "not zero when somebody forges documents: the log names them",
     "deltaweir_unsealed_buckets_total": "not zero when somebody changed a bucket's row: the log names it",
-    "deltaweir_key_provider_calls_total": "there only where a key provider keeps the KEK; its guide says what to watch",
-    "deltaweir_sealing_refused": "as the calls beside it; the log says it, too",
+    "deltaweir_key_provider_calls_total": "there only where a key provider keeps the KEK; its runbook asks for it",
     "deltaweir_memory_waiting": "readers that take nothing are let go while it is not zero; what is refused is shown",
     "deltaweir_spool_bytes": "only segments of bodies that arrive slowly while memory is short are spooled",
     "deltaweir_gc_trash_bytes": "the files beside it are shown; their bytes are in the report of gc",

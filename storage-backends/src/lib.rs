@@ -57,6 +57,6 @@ pub use plain::{PlainDirectory, PlainEntry, PlainObject, PlainPut, PlainRead, Pl
 pub use reserve::{Guarded, MayTakeTheLast, Reserve};
 pub use retry::{Repeats, RetryPolicy, Retrying};
 #[cfg(feature = "s3")]
-pub use s3::{S3Checksum, S3Config, S3Credentials};
+pub use s3::{S3Checksum, S3Config, S3Credentials, read_profile};
 pub use unfinished::{IsNobodys, UnfinishedUploads};
 pub use whole::{body_of, collect, get_all, put_bytes};

@@ -8,7 +8,7 @@ mod credentials;
 pub(crate) mod requests;
 mod unfinished;
 
-pub use credentials::S3Credentials;
+pub use credentials::{S3Credentials, read_profile};
 
 use crate::{
     PlainBucket, Result,

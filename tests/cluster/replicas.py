@@ -78,9 +78,9 @@ class Cluster:
     ) -> Server:
         shared = store.tables()
         storage: dict[str, Value] = {**shared["storage"], "catalog": postgres.url, **tables.get("storage", {})}
-        return Server(
-            folder, {**tables, **shared, "storage": storage}, users(folder), {"DELTAWEIR_KEK": KEK}, binary=binary
-        )
+        # Where a provider keeps the KEK no replica is given one.
+        given = {} if "key_provider" in storage else {"DELTAWEIR_KEK": KEK}
+        return Server(folder, {**tables, **shared, "storage": storage}, users(folder), given, binary=binary)
 
     def stop(self) -> None:
         """Ends all of it."""

@@ -132,6 +132,42 @@ def test_sighup_changes_certificate_and_authorities_and_drops_no_request(new_ser
     assert s3.get_object(Bucket="delta-00", Key="slow")["Body"].read() == body
 
 
+@pytest.mark.parametrize("asked", ["optional", "required"])
+def test_a_revoked_certificate_is_refused_and_sighup_brings_the_next_list(
+    new_server: NewServer, tmp_path: Path, asked: str
+) -> None:
+    authority, tls = authority_and_server(tmp_path)
+    clients = Authority(tmp_path, "clients")
+    lost, kept = clients.issue("lost"), clients.issue("kept")
+    crl = clients.revoke(tmp_path / "revoked.pem", clients.issue("somebody"))
+    server = new_server(
+        server={
+            "tls_client_ca": str(clients.path),
+            "tls_client_crl": str(crl),
+            "tls_client_certs": asked,
+            "admin_client_certs": asked,
+        }
+    )
+    serve_over_tls(server, tls, authority.path, kept)
+    assert greeted(server.port, authority.path, lost)
+    clients.revoke(crl, lost)
+    hang_up(server)
+    for port in (server.port, server.admin_port):
+        assert not greeted(port, authority.path, lost)
+        assert greeted(port, authority.path, kept)
+        assert greeted(port, authority.path, None) == (asked == "optional")
+    crl.write_text("no list")
+    hang_up(server, "nothing was reloaded")
+    assert greeted(server.port, authority.path, kept) and not greeted(server.port, authority.path, lost)
+    clients.revoke(crl, age=datetime.timedelta(days=9))
+    hang_up(server)
+    assert not greeted(server.port, authority.path, kept), "the list is past its next update"
+    (tmp_path / "elsewhere").mkdir(exist_ok=True)
+    Authority(tmp_path / "elsewhere", "others").revoke(crl)
+    hang_up(server)
+    assert not greeted(server.port, authority.path, kept), "no list tells of its authority"
+
+
 def checked(server: Server) -> str:
     """What `config check` says that fails."""
     server.write_config()
@@ -150,13 +186,14 @@ def test_config_check_finds_files_that_cannot_be_read_or_do_not_belong_together(
         "tls_cert": str(tls.cert),
         "tls_key": str(tls.key),
         "tls_client_ca": str(clients.path),
+        "tls_client_crl": str(clients.revoke(tmp_path / "crl.pem")),
         "tls_client_certs": "required",
     }
     server = new_server(server=dict(good))
     server.write_config()
     server.run("config", "check")
     (tmp_path / "text").write_text("no PEM")
-    for key in ("tls_cert", "tls_key", "tls_client_ca"):
+    for key in ("tls_cert", "tls_key", "tls_client_ca", "tls_client_crl"):
         for path in (tmp_path / "nothing", tmp_path / "text", tmp_path):
             server.tables["server"] = good | {key: str(path)}
             said = checked(server)
@@ -164,7 +201,8 @@ def test_config_check_finds_files_that_cannot_be_read_or_do_not_belong_together(
     server.tables["server"] = good | {"tls_key": str(other.key)}
     assert str(tls.cert) in checked(server), "the key of another certificate"
     for change, key in (
-        ({"tls_client_ca": None}, "server.tls_client_ca"),
+        ({"tls_client_ca": None, "tls_client_crl": None}, "server.tls_client_ca"),
+        ({"tls_client_ca": None}, "server.tls_client_crl"),
         ({"tls_client_certs": "off"}, "server.tls_client_ca"),
         ({"tls_client_certs": "sometimes"}, "server.tls_client_certs"),
         ({"admin_client_certs": "required"}, "server.admin_client_certs"),

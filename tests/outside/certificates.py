@@ -61,6 +61,18 @@ class Authority:
             .not_valid_after(began + 2 * DAY)
         )
 
+    def revoke(self, path: Path, *revoked: Pair, age: datetime.timedelta = DAY) -> Path:
+        """Writes a list of revoked certificates that began `age` ago and has an update after two days."""
+        began = datetime.datetime.now(datetime.UTC) - age
+        made = x509.CertificateRevocationListBuilder().issuer_name(named(self.name))
+        made = made.last_update(began).next_update(began + 2 * DAY).add_extension(x509.CRLNumber(1), False)
+        for pair in revoked:
+            number = x509.load_pem_x509_certificate(pair.cert.read_bytes()).serial_number
+            entry = x509.RevokedCertificateBuilder().serial_number(number).revocation_date(began)
+            made = made.add_revoked_certificate(entry.build())
+        signed = made.sign(self.key, hashes.SHA256())
+        return write(path, signed.public_bytes(serialization.Encoding.PEM))
+
     def issue(self, name: str, *, server: bool = False, age: datetime.timedelta = DAY) -> Pair:
         """A certificate for a server on 127.0.0.1 or for a client, and its key."""
         key = ec.generate_private_key(ec.SECP256R1())

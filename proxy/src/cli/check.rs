@@ -17,8 +17,9 @@ use std::path::Path;
 pub(super) fn check(config: &ServeConfig) -> Result<(), Failure> {
     filter_of(&config.log)?;
     if let Some(files) = &config.server.tls {
-        Certificate::read(files)
-            .map_err(|error| Failure(format!("server.tls_cert, server.tls_key, server.tls_client_ca: {error}")))?;
+        Certificate::read(files).map_err(|error| {
+            Failure(format!("server.tls_cert, server.tls_key, server.tls_client_ca, server.tls_client_crl: {error}"))
+        })?;
     }
     check_stores(&config.stores)?;
     if let Some(anchor) = &config.engine.safety.anchor {

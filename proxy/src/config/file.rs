@@ -82,6 +82,8 @@ pub(super) struct Server {
     pub(super) tls_key: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tls_client_ca: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tls_client_crl: Option<PathBuf>,
     pub(super) tls_client_certs: ClientCerts,
     pub(super) admin_client_certs: ClientCerts,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,6 +112,7 @@ impl Default for Server {
             tls_cert: None,
             tls_key: None,
             tls_client_ca: None,
+            tls_client_crl: None,
             tls_client_certs: ClientCerts::Off,
             admin_client_certs: ClientCerts::Off,
             admin_token: None,

@@ -92,6 +92,8 @@ pub struct TlsFiles {
 pub struct TlsClients {
     /// A PEM file: who may sign them.
     pub ca: PathBuf,
+    /// A PEM file: which of them are revoked, if lists are kept.
+    pub crl: Option<PathBuf>,
     /// What the S3 listener asks for.
     pub s3: ClientCerts,
     /// What the admin listener asks for.
@@ -236,12 +238,22 @@ impl Reader<'_> {
                 ));
             }
         }
+        if server.tls_client_crl.is_some() && server.tls_client_ca.is_none() {
+            return Err(ConfigError::at(
+                "server.tls_client_crl",
+                "there is no tls_client_ca whose certificates these are",
+            ));
+        }
         match (&server.tls_client_ca, s3 != ClientCerts::Off || admin != ClientCerts::Off) {
             (None, false) => Ok(None),
             (Some(ca), true) => {
                 let ca = self.directory.join(ca);
                 self.modes.check("server.tls_client_ca", &ca, Holds::Settings)?;
-                Ok(Some(TlsClients { ca, s3, admin }))
+                let crl = server.tls_client_crl.as_ref().map(|crl| self.directory.join(crl));
+                if let Some(crl) = &crl {
+                    self.modes.check("server.tls_client_crl", crl, Holds::Settings)?;
+                }
+                Ok(Some(TlsClients { ca, crl, s3, admin }))
             }
             (None, true) => {
                 Err(ConfigError::at("server.tls_client_ca", "which certificates count? Name who signs them"))

@@ -2,6 +2,7 @@
 //! an encryption context that names the KEK.
 
 use super::call::{ProviderClient, Reply};
+use crate::webhooks::in_words;
 use async_trait::async_trait;
 use aws_credential_types::Credentials;
 use aws_sigv4::{
@@ -13,6 +14,7 @@ use engine::{KekContext, KeyProvider, ProviderError};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use std::{path::PathBuf, time::SystemTime};
+use storage_backends::read_profile;
 use zeroize::Zeroizing;
 
 /// The encryption context's only name.
@@ -54,7 +56,7 @@ pub enum KmsCredentials {
 }
 
 impl KmsCredentials {
-    fn get(&self) -> Result<Credentials, ProviderError> {
+    async fn get(&self) -> Result<Credentials, ProviderError> {
         let of = |id: &str, secret: &str, token: Option<String>| Credentials::new(id, secret, token, None, "deltaweir");
         match self {
             Self::Static { access_key_id, secret_access_key, session_token } => {
@@ -62,34 +64,12 @@ impl KmsCredentials {
                 Ok(of(access_key_id, secret_access_key.expose_secret(), token))
             }
             Self::File { path, profile } => {
-                let unusable = |why: &str| ProviderError::Unavailable(format!("{}: {why}", path.display()));
-                let text = std::fs::read_to_string(path).map_err(|error| unusable(&error.to_string()))?;
-                let found = profile_of(&Zeroizing::new(text), profile);
-                let [id, secret, token] = found.map(|value| value.map(Zeroizing::new));
-                let (Some(id), Some(secret)) = (id, secret) else {
-                    return Err(unusable(&format!("profile {profile:?} has no access_key_id and secret_access_key")));
-                };
-                Ok(of(&id, &secret, token.map(|token| token.to_string())))
+                let unusable = |error| ProviderError::Unavailable(format!("{}: {}", path.display(), in_words(&error)));
+                let found = read_profile(path, profile).await.map_err(unusable)?;
+                Ok(of(&found.key_id, &Zeroizing::new(found.secret_key), found.token))
             }
         }
     }
-}
-
-/// The pair and the token of a profile.
-fn profile_of(text: &str, profile: &str) -> [Option<String>; 3] {
-    let mut found = [None, None, None];
-    let names = ["aws_access_key_id", "aws_secret_access_key", "aws_session_token"];
-    let mut is_it = false;
-    for line in text.lines().map(str::trim) {
-        if let Some(section) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            is_it = section.trim() == profile;
-        } else if let Some((name, value)) = line.split_once('=').filter(|_| is_it)
-            && let Some(index) = names.iter().position(|known| name.trim().eq_ignore_ascii_case(known))
-        {
-            found[index] = Some(value.trim().to_owned());
-        }
-    }
-    found
 }
 
 pub(super) struct AwsKmsKey {
@@ -109,7 +89,7 @@ impl AwsKmsKey {
         let headers = [("content-type", CONTENT_TYPE), ("x-amz-target", target.as_str())];
         let unsigned =
             |why: &dyn std::fmt::Display| ProviderError::Refused(format!("{action} cannot be signed: {why}"));
-        let identity = self.config.credentials.get()?.into();
+        let identity = self.config.credentials.get().await?.into();
         let parameters = v4::SigningParams::builder()
             .identity(&identity)
             .region(&self.config.region)
@@ -178,20 +158,5 @@ impl KeyProvider for AwsKmsKey {
         let reply = self.call("Decrypt", &body).await?;
         let plain = reply["Plaintext"].as_str().and_then(|text| BASE64_STANDARD.decode(text).ok());
         plain.map(Zeroizing::new).ok_or_else(|| ProviderError::Refused("Decrypt: no plaintext".into()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_profile_of_a_credentials_file_is_found_among_others() {
-        let text = "[default]\naws_access_key_id = A\naws_secret_access_key=B\n\n[ other ]\nAWS_ACCESS_KEY_ID=C\n\
-                    aws_secret_access_key = D=\naws_session_token = T\n";
-        let of = |profile: &str| profile_of(text, profile).map(Option::unwrap_or_default);
-        assert_eq!(of("default"), ["A", "B", ""]);
-        assert_eq!(of("other"), ["C", "D=", "T"]);
-        assert_eq!(of("none"), ["", "", ""]);
     }
 }

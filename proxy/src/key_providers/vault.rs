@@ -9,7 +9,7 @@ use reqwest::StatusCode;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 use zeroize::Zeroizing;
@@ -95,7 +95,7 @@ impl TransitKey {
     async fn token(&self, anew: bool) -> Result<SecretString, ProviderError> {
         let (mount, role_id, secret_id) = match &self.config.login {
             VaultLogin::Token(token) => return Ok(token.clone()),
-            VaultLogin::TokenFile(path) => return token_of(path),
+            VaultLogin::TokenFile(path) => return token_of(path).await,
             VaultLogin::AppRole { mount, role_id, secret_id } => (mount, role_id, secret_id),
         };
         let mut session = self.session.lock().await;
@@ -123,9 +123,9 @@ impl TransitKey {
     }
 }
 
-fn token_of(path: &PathBuf) -> Result<SecretString, ProviderError> {
+async fn token_of(path: &Path) -> Result<SecretString, ProviderError> {
     let unreadable = |why: String| ProviderError::Unavailable(format!("the token in {}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+    let text = tokio::fs::read_to_string(path).await.map_err(|error| unreadable(error.to_string()))?;
     let text = Zeroizing::new(text);
     match text.trim() {
         "" => Err(unreadable("it is empty".into())),

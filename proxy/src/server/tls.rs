@@ -12,7 +12,7 @@ use tokio_rustls::{
     TlsAcceptor,
     rustls::{
         RootCertStore, ServerConfig,
-        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+        pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, pem::PemObject as _},
         server::{WebPkiClientVerifier, danger::ClientCertVerifier},
     },
 };
@@ -33,7 +33,8 @@ struct Acceptors {
 }
 
 impl Certificate {
-    /// Reads certificate chain and key, and who signs the certificates of clients.
+    /// Reads certificate chain and key, who signs the certificates of clients, and which of these
+    /// are revoked.
     ///
     /// # Errors
     /// A file that cannot be read or is not PEM; a key that does not belong to the certificate.
@@ -66,10 +67,14 @@ impl Acceptors {
         let chain = certificates(&files.cert)?;
         let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| invalid(&files.key, &error))?;
         let authorities = files.clients.as_ref().map(|clients| authorities(&clients.ca)).transpose()?;
+        let crl = files.clients.as_ref().and_then(|clients| clients.crl.as_deref());
+        let revoked = crl.map(revocation_lists).transpose()?;
         let acceptor = |asked: ClientCerts| {
             let builder = match (&files.clients, &authorities) {
                 (Some(clients), Some(roots)) if asked != ClientCerts::Off => {
-                    let verifier = verifier(roots.clone(), asked).map_err(|error| invalid(&clients.ca, &error))?;
+                    let culprit = clients.crl.as_ref().unwrap_or(&clients.ca);
+                    let verifier = verifier(roots.clone(), revoked.clone(), asked);
+                    let verifier = verifier.map_err(|error| invalid(culprit, &error))?;
                     ServerConfig::builder().with_client_cert_verifier(verifier)
                 }
                 _ => ServerConfig::builder().with_no_client_auth(),
@@ -99,6 +104,16 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     }
 }
 
+fn revocation_lists(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>> {
+    let found = CertificateRevocationListDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>)
+        .map_err(|error| invalid(path, &error))?;
+    match found.is_empty() {
+        true => Err(invalid(path, &"there is no revocation list in it")),
+        false => Ok(found),
+    }
+}
+
 fn authorities(path: &Path) -> Result<Arc<RootCertStore>> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
@@ -107,11 +122,18 @@ fn authorities(path: &Path) -> Result<Arc<RootCertStore>> {
     Ok(Arc::new(roots))
 }
 
+/// Where revocation lists are kept, a certificate of which none tells is refused, and one whose list
+/// is past its next update.
 fn verifier(
     roots: Arc<RootCertStore>,
+    revoked: Option<Vec<CertificateRevocationListDer<'static>>>,
     asked: ClientCerts,
 ) -> std::result::Result<Arc<dyn ClientCertVerifier>, impl Display> {
     let builder = WebPkiClientVerifier::builder(roots);
+    let builder = match revoked {
+        Some(lists) => builder.with_crls(lists).enforce_revocation_expiration(),
+        None => builder,
+    };
     match asked {
         ClientCerts::Required => builder.build(),
         ClientCerts::Optional | ClientCerts::Off => builder.allow_unauthenticated().build(),

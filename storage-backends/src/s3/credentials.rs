@@ -159,11 +159,15 @@ impl CredentialProvider for ProfileFile {
     }
 }
 
-async fn read_profile(path: &Path, profile: &str) -> Result<AwsCredential> {
+/// The key pair of a profile in a file of the AWS tools. The text of the file is wiped.
+///
+/// # Errors
+/// [`ErrorKind::Denied`]: the file cannot be read, or has no such pair.
+pub async fn read_profile(path: &Path, profile: &str) -> Result<AwsCredential> {
     let text = tokio::fs::read_to_string(path)
         .await
         .map_err(|error| BackendError::with_source(ErrorKind::Denied, "cannot read the credentials file", error))?;
-    parse_profile(&text, profile)
+    parse_profile(SecretString::from(text).expose_secret(), profile)
         .ok_or_else(|| BackendError::new(ErrorKind::Denied, format!("no key pair in the profile {profile:?}")))
 }
 
@@ -179,7 +183,8 @@ fn parse_profile(text: &str, profile: &str) -> Option<AwsCredential> {
         if let Some(section) = line.strip_prefix('[') {
             in_profile = section.split(']').next().is_some_and(|name| name.trim() == profile);
         } else if let Some((key, value)) = line.split_once('=').filter(|_| in_profile) {
-            let slot = match key.trim() {
+            // The AWS tools do not look at the case of a key.
+            let slot = match key.trim().to_ascii_lowercase().as_str() {
                 "aws_access_key_id" => &mut key_id,
                 "aws_secret_access_key" => &mut secret_key,
                 "aws_session_token" => &mut token,
@@ -205,7 +210,7 @@ mod tests {
         aws_secret_access_key=se=cret
         [other]
         region = eu-central-1
-        aws_access_key_id = AKID2
+        AWS_Access_Key_ID = AKID2
         ; aws_access_key_id = AKID3
         aws_secret_access_key = secret2
         aws_session_token = token2
