@@ -436,9 +436,9 @@ pub trait Catalog: Send + Sync + 'static {
     /// [`CatalogError::NotEmpty`] when it has a bucket and no import was under way. What follows is
     /// not journaled.
     async fn begin_import(&self) -> Result<()>;
-    /// Takes rows of [`Self::export`], in its order. Columns that are missing get their default;
-    /// [`CatalogError::Invalid`] for unknown ones.
-    async fn import(&self, rows: TableRows) -> Result<()>;
+    /// Takes rows of [`Self::export`], in its order, all or none; the more at a time, the faster.
+    /// Columns that are missing get their default; [`CatalogError::Invalid`] for unknown ones.
+    async fn import(&self, pieces: Vec<TableRows>) -> Result<()>;
     /// Makes mutations again exactly as they were recorded, all or none. [`CatalogError::Invalid`]
     /// when the first does not follow the last mutation, or one does not give now what it gave
     /// then.

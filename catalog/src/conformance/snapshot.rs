@@ -35,9 +35,7 @@ pub async fn a_snapshot_gives_the_catalog_back<F: Factory>(factory: &F) {
 
     let again = Desk { catalog: factory.fresh().await, bucket: desk.bucket.clone(), epoch: desk.epoch };
     again.catalog.begin_import().await.unwrap();
-    for piece in pieces {
-        again.catalog.import(piece).await.unwrap();
-    }
+    again.catalog.import(pieces).await.unwrap();
     assert_eq!(again.rows().await, desk.rows().await);
     again.catalog.end_import(0).await.unwrap();
     assert_eq!(again.catalog.last_seq().await.unwrap(), snapshot.seq);
@@ -81,13 +79,13 @@ pub async fn an_import_that_was_interrupted_begins_again<F: Factory>(factory: &F
     assert!(!catalog.is_importing().await.unwrap());
     catalog.begin_import().await.unwrap();
     for piece in &pieces[..pieces.len() / 2 + 1] {
-        catalog.import(piece.clone()).await.unwrap();
+        catalog.import(vec![piece.clone()]).await.unwrap();
     }
     let catalog = factory.after_crash(catalog).await;
     assert!(catalog.is_importing().await.unwrap());
     catalog.begin_import().await.unwrap();
     for piece in pieces {
-        catalog.import(piece).await.unwrap();
+        catalog.import(vec![piece]).await.unwrap();
     }
     catalog.end_import(0).await.unwrap();
     assert!(!catalog.is_importing().await.unwrap());
@@ -102,7 +100,7 @@ pub async fn only_an_empty_catalog_is_filled<F: Factory>(factory: &F) {
     assert!(matches!(desk.catalog.begin_import().await, Err(CatalogError::NotEmpty)));
     let (pieces, _) = exported(&desk).await;
     for piece in pieces {
-        assert!(matches!(desk.catalog.import(piece).await, Err(CatalogError::Invalid(_))));
+        assert!(matches!(desk.catalog.import(vec![piece]).await, Err(CatalogError::Invalid(_))));
     }
     assert!(matches!(desk.catalog.end_import(9).await, Err(CatalogError::Invalid(_))));
     desk.put("still here").await;
@@ -123,7 +121,7 @@ pub async fn rows_that_no_snapshot_has_are_refused<F: Factory>(factory: &F) {
         piece("settings", "name", vec![]),
         piece("counters", "name", vec![Value::Text("cut".into()), Value::Int(1)]),
     ] {
-        assert!(matches!(catalog.import(wrong.clone()).await, Err(CatalogError::Invalid(_))), "{wrong:?}");
+        assert!(matches!(catalog.import(vec![wrong.clone()]).await, Err(CatalogError::Invalid(_))), "{wrong:?}");
     }
 }
 
@@ -134,7 +132,7 @@ pub async fn epochs_after_an_import_are_greater_than_all_before<F: Factory>(fact
     let catalog = factory.fresh().await;
     catalog.begin_import().await.unwrap();
     for piece in pieces {
-        catalog.import(piece).await.unwrap();
+        catalog.import(vec![piece]).await.unwrap();
     }
     catalog.end_import(41).await.unwrap();
     assert_eq!(catalog.closed_epochs().await.unwrap(), [desk.epoch]);

@@ -28,7 +28,7 @@ pub(crate) async fn apply<S: Session>(session: &mut S, change: &mut Change) -> R
         Change::NoteVerified { blobs, at_ms } => verification::note_verified(session, blobs, *at_ms).await,
         Change::Job(change) => jobs::apply(session, change).await,
         Change::Import(Import::Begin) => snapshot::begin(session).await,
-        Change::Import(Import::Rows(rows)) => snapshot::import(session, rows).await,
+        Change::Import(Import::Rows(pieces)) => snapshot::import(session, pieces).await,
         Change::Import(Import::Replay(entries)) => replay::replay(session, entries).await,
         Change::Import(Import::ReplayBehindHole(entry)) => replay::behind_hole(session, entry).await,
         Change::Import(Import::Skip(seq)) => replay::skip(session, *seq).await,

@@ -45,7 +45,7 @@ pub(crate) enum Import {
     /// Empties it.
     Begin,
     /// Rows of a snapshot.
-    Rows(TableRows),
+    Rows(Vec<TableRows>),
     /// Mutations as they were recorded.
     Replay(Vec<JournalEntry>),
     /// One of them, behind a hole in what was recorded.
@@ -81,6 +81,13 @@ impl Change {
             | Self::NoteVerified { .. }
             | Self::Job(_) => false,
         }
+    }
+
+    /// Whether it is one of the many steps of filling an empty catalog. None of them is relied on
+    /// before the import's end is committed: a catalog that is not filled to its end is filled
+    /// again.
+    pub(crate) fn is_filling(&self) -> bool {
+        matches!(self, Self::Import(Import::Rows(_) | Import::Replay(_)))
     }
 
     /// Whether it brings content, or could as well be made later: a full disk has no space for it.

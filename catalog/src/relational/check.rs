@@ -38,23 +38,11 @@ pub(crate) async fn check<S: Session>(session: &mut S) -> Result<Vec<String>> {
     Ok(broken)
 }
 
-/// Rows that are not what was written, and what an embedded database finds wrong with itself. Quick
-/// checks pass an index that names another blob than its table does, so this is the whole one; rows
-/// that name what is not there are another question.
+/// Rows that are not what was written, and what an embedded database finds wrong with itself: its
+/// pages, indexes that say another thing than their tables, rows that name what is not there.
 pub(crate) async fn storage<S: Session>(session: &mut S) -> Result<Vec<String>> {
     let mut broken = checksum_walk::verify(session, SHOWN_MAX as usize).await?;
-    if !S::EXCLUSIVE {
-        return Ok(broken);
-    }
-    for row in session.query(statement!("PRAGMA integrity_check(100)")).await? {
-        let sentence = row.text(0)?;
-        if sentence != "ok" {
-            broken.push(sentence.to_owned());
-        }
-    }
-    for row in session.query(statement!("PRAGMA foreign_key_check")).await?.iter().take(SHOWN_MAX as usize) {
-        broken.push(format!("a row of {} names one of {} that is not there", row.text(0)?, row.text(2)?));
-    }
+    broken.extend(session.disagreements(SHOWN_MAX as usize).await?);
     Ok(broken)
 }
 

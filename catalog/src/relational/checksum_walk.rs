@@ -1,9 +1,9 @@
 //! Every row with a checksum, page by page: to give it one, or to compare.
 
 use super::{
-    checksums::{compare, of_blob, of_edge, of_entry, of_part, of_version},
+    checksums::{compare, of_blob, of_edge, of_part, of_version},
     rows,
-    session::{Row, Session, Value, statement},
+    session::{Row, Session, Statement, Value, statement},
 };
 use crate::{CatalogError, Result, types::*};
 
@@ -13,50 +13,42 @@ const PAGE: i64 = 512;
 /// A table whose rows carry a checksum.
 struct Summed {
     name: &'static str,
-    /// Its primary key; the first columns of `select`.
+    /// Its primary key.
     key: &'static [&'static str],
-    /// Reads rows of it, named `t`, as [`Summed::sum`] wants them.
+    /// Columns of it, and the table, as [`Summed::sum`] wants them.
     select: &'static str,
 }
 
 const SUMMED: &[Summed] = &[
-    Summed {
-        name: "blobs",
-        key: &["id"],
-        select: concat!("SELECT b.id AS k, ", rows::blob_columns!(), " FROM blobs b"),
-    },
-    Summed {
-        name: "versions",
-        key: &["seq"],
-        select: concat!("SELECT v.seq AS k, ", rows::version_columns!(), " FROM versions v"),
-    },
-    Summed { name: "edges", key: &["delta", "base"], select: "SELECT delta, base, checksum FROM edges" },
+    Summed { name: "blobs", key: &["b.id"], select: concat!(rows::blob_columns!(), " FROM blobs b") },
+    Summed { name: "versions", key: &["v.seq"], select: concat!(rows::version_columns!(), " FROM versions v") },
+    Summed { name: "edges", key: &["delta", "base"], select: "delta, base, checksum FROM edges" },
     Summed {
         name: "parts",
         key: &["upload", "number"],
-        select: "SELECT upload, number, number, id, size, modified_ms, facts, checksum FROM parts",
+        select: "upload, number, id, size, modified_ms, facts, checksum FROM parts",
     },
-    Summed { name: "journal", key: &["seq"], select: "SELECT seq, at_ms, mutation, checksum FROM journal" },
+    Summed { name: "journal", key: &["seq"], select: "seq, at_ms, mutation, checksum FROM journal" },
 ];
 
 impl Summed {
-    /// A page of rows behind `after`, by key.
-    fn page(&self, after: &[Value], only_missing: bool) -> super::session::Statement {
-        let alias = match self.name {
-            "blobs" => "b.",
-            "versions" => "v.",
-            _ => "",
-        };
-        let names = |list: &[&str]| list.iter().map(|name| format!("{alias}{name}")).collect::<Vec<_>>().join(", ");
-        let key = names(self.key);
+    /// In which order its rows are read: by their key, or as they lie where that can be asked for.
+    /// Keys are random, so rows in their order are each on another page.
+    fn order<S: Session>(&self) -> &'static [&'static str] {
+        if S::EXCLUSIVE { &["rowid"] } else { self.key }
+    }
+
+    /// A page of rows behind `after`; each begins with its place in the order.
+    fn page<S: Session>(&self, after: &[Value], only_missing: bool) -> Statement {
+        let order = self.order::<S>().join(", ");
         let mut params = after.to_vec();
         let places = (1..=params.len()).map(|place| format!("${place}")).collect::<Vec<_>>().join(", ");
         let mut conditions = Vec::new();
         if !params.is_empty() {
-            conditions.push(format!("({key}) > ({places})"));
+            conditions.push(format!("({order}) > ({places})"));
         }
         if only_missing {
-            conditions.push(format!("{alias}checksum IS NULL"));
+            conditions.push("checksum IS NULL".to_owned());
         }
         let condition = match conditions.is_empty() {
             true => String::new(),
@@ -64,21 +56,22 @@ impl Summed {
         };
         params.push(PAGE.into());
         let last = params.len();
-        super::session::Statement::made(format!("{}{condition} ORDER BY {key} LIMIT ${last}", self.select), params)
+        Statement::made(format!("SELECT {order}, {}{condition} ORDER BY {order} LIMIT ${last}", self.select), params)
     }
 
-    /// The checksum a row should have. Reading compares it with the one it has.
-    async fn sum<S: Session>(&self, session: &mut S, row: &Row) -> Result<i64> {
+    /// The checksum of a row whose columns begin at `first`. Reading compares it with the one it
+    /// has.
+    async fn sum<S: Session>(&self, session: &mut S, row: &Row, first: usize) -> Result<i64> {
         match self.name {
-            "blobs" => of_blob(&rows::blob(row, 1)?),
-            "versions" => Ok(of_version(&rows::version_at(row, 1)?)),
+            "blobs" => of_blob(&rows::blob(row, first)?),
+            "versions" => Ok(of_version(&rows::version_at(row, first)?)),
             "edges" => {
-                let (delta, base) = rows::edge(row, 0)?;
+                let (delta, base) = rows::edge(row, first)?;
                 Ok(of_edge(&delta.0, &base.0))
             }
             "parts" => {
-                let upload = UploadId(row.array(0)?);
-                let mut part = rows::part(row, 2)?;
+                let upload = UploadId(row.array(first)?);
+                let mut part = rows::part(row, first + 1)?;
                 let found = session
                     .query(statement!(
                         "SELECT blob, plain_offset, plain_len FROM part_extents WHERE upload = $1 AND number = $2 ORDER BY ordinal",
@@ -88,21 +81,28 @@ impl Summed {
                     .await?;
                 part.extents = found.iter().map(|row| rows::extent(row, 0)).collect::<Result<_>>()?;
                 let sum = of_part(upload, &part);
-                compare(row, 7, sum, "part", || format!("{} of upload {}", part.number, hex::encode(upload.0)))?;
+                compare(row, first + 6, sum, "part", || {
+                    format!("{} of upload {}", part.number, hex::encode(upload.0))
+                })?;
                 Ok(sum)
             }
             _ => {
-                let entry = rows::entry(row)?;
-                Ok(of_entry(entry.seq, entry.at_ms, row.text(2)?))
+                let (seq, sum) = rows::entry_sum(row, first)?;
+                compare(row, first + 3, sum, "mutation", || seq.to_string())?;
+                Ok(sum)
             }
         }
     }
 
-    fn set(&self, key: &[Value], sum: i64) -> super::session::Statement {
-        let condition = self.key.iter().enumerate().map(|(at, name)| format!("{name} = ${}", at + 2));
+    fn set<S: Session>(&self, place: &[Value], sum: i64) -> Statement {
+        let condition = self.order::<S>().iter().enumerate().map(|(at, name)| {
+            // A table that is changed has no other name.
+            let name = name.rsplit('.').next().unwrap_or(name);
+            format!("{name} = ${}", at + 2)
+        });
         let condition = condition.collect::<Vec<_>>().join(" AND ");
-        let params = std::iter::once(sum.into()).chain(key.iter().cloned()).collect();
-        super::session::Statement::made(format!("UPDATE {} SET checksum = $1 WHERE {condition}", self.name), params)
+        let params = std::iter::once(sum.into()).chain(place.iter().cloned()).collect();
+        Statement::made(format!("UPDATE {} SET checksum = $1 WHERE {condition}", self.name), params)
     }
 }
 
@@ -111,14 +111,15 @@ impl Summed {
 pub(crate) async fn fill<S: Session>(session: &mut S) -> Result<()> {
     for table in SUMMED {
         let mut after: Vec<Value> = Vec::new();
+        let width = table.order::<S>().len();
         loop {
-            let page = session.query(table.page(&after, true)).await?;
+            let page = session.query(table.page::<S>(&after, true)).await?;
             let Some(last) = page.last() else { break };
-            after = last.0[..table.key.len()].to_vec();
+            after = last.0[..width].to_vec();
             let mut writes = Vec::with_capacity(page.len());
             for row in &page {
-                let sum = table.sum(session, row).await?;
-                writes.push(table.set(&row.0[..table.key.len()], sum));
+                let sum = table.sum(session, row, width).await?;
+                writes.push(table.set::<S>(&row.0[..width], sum));
             }
             session.run(writes).await?;
         }
@@ -132,12 +133,13 @@ pub(crate) async fn verify<S: Session>(session: &mut S, most: usize) -> Result<V
     let mut broken = Vec::new();
     for table in SUMMED {
         let mut after: Vec<Value> = Vec::new();
+        let width = table.order::<S>().len();
         loop {
-            let page = session.query(table.page(&after, false)).await?;
+            let page = session.query(table.page::<S>(&after, false)).await?;
             let Some(last) = page.last() else { break };
-            after = last.0[..table.key.len()].to_vec();
+            after = last.0[..width].to_vec();
             for row in &page {
-                match table.sum(session, row).await {
+                match table.sum(session, row, width).await {
                     Ok(_) => {}
                     Err(CatalogError::Damaged(why)) if broken.len() < most => broken.push(why),
                     Err(CatalogError::Damaged(_)) => return Ok(broken),

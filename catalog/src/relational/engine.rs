@@ -738,8 +738,8 @@ impl<E: Engine> Catalog for E {
         done(self.change(Change::Import(Import::Begin)).await?)
     }
 
-    async fn import(&self, rows: TableRows) -> Result<()> {
-        done(self.change(Change::Import(Import::Rows(rows))).await?)
+    async fn import(&self, pieces: Vec<TableRows>) -> Result<()> {
+        done(self.change(Change::Import(Import::Rows(pieces))).await?)
     }
 
     async fn replay(&self, entries: Vec<JournalEntry>) -> Result<()> {

@@ -173,9 +173,15 @@ pub(crate) fn part(row: &Row, first: usize) -> Result<Part> {
 
 /// Reads a journal row from its columns seq, at_ms, mutation, checksum.
 pub(crate) fn entry(row: &Row) -> Result<JournalEntry> {
-    let (seq, at_ms, text) = (row.int(0)?, row.int(1)?, row.text(2)?);
-    checksums::compare(row, 3, checksums::of_entry(seq, at_ms, text), "mutation", || seq.to_string())?;
-    Ok(JournalEntry { seq, at_ms, mutation: row.json(2)? })
+    let (seq, sum) = entry_sum(row, 0)?;
+    checksums::compare(row, 3, sum, "mutation", || seq.to_string())?;
+    Ok(JournalEntry { seq, at_ms: row.int(1)?, mutation: row.json(2)? })
+}
+
+/// The number of a journal row whose columns begin at `first`, and the checksum it should have.
+pub(crate) fn entry_sum(row: &Row, first: usize) -> Result<(Seq, i64)> {
+    let seq = row.int(first)?;
+    Ok((seq, checksums::of_entry(seq, row.int(first + 1)?, row.text(first + 2)?)))
 }
 
 /// A blob's id, where there is one.

@@ -168,6 +168,18 @@ pub(crate) trait Session: Send {
     /// Sends rows on to whoever waits for them, waiting in turn for room; false when nobody does.
     fn hand_over(&mut self, to: &mpsc::Sender<TableRows>, rows: TableRows) -> impl Future<Output = bool> + Send;
 
+    /// Runs one statement for each row of its parameters.
+    fn run_each(&mut self, sql: &str, rows: &[Vec<Value>]) -> impl Future<Output = Result<()>> + Send {
+        let statements = rows.iter().map(|params| Statement::made(sql.to_owned(), params.clone())).collect();
+        async move { self.run(statements).await.map(drop) }
+    }
+
+    /// What an embedded database finds wrong with itself, in up to about `most` sentences.
+    fn disagreements(&mut self, most: usize) -> impl Future<Output = Result<Vec<String>>> + Send {
+        let _ = most;
+        async { Ok(Vec::new()) }
+    }
+
     /// Runs one statement.
     fn query(&mut self, statement: Statement) -> impl Future<Output = Result<Vec<Row>>> + Send {
         async move { Ok(self.run(vec![statement]).await?.pop().unwrap_or_default()) }

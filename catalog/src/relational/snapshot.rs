@@ -215,39 +215,45 @@ pub(crate) async fn begin<S: Session>(session: &mut S) -> Result<Outcome> {
 }
 
 /// Takes rows as [`export`] gave them.
-pub(crate) async fn import<S: Session>(session: &mut S, piece: &TableRows) -> Result<Outcome> {
+pub(crate) async fn import<S: Session>(session: &mut S, pieces: &[TableRows]) -> Result<Outcome> {
     must_be_importing(session).await?;
-    let mut writes = Vec::with_capacity(piece.rows.len());
-    if piece.table == "counters" {
-        for row in &piece.rows {
-            let row = Row(row.clone());
-            writes.push(match row.text(0)? {
-                "seq" => set_counter("seq", row.int(1)?),
-                "bucket" => set_counter("bucket", row.int(1)?),
-                "epoch" => set_counter("epoch", row.int(1)?),
-                "region" => set_counter("region", row.int(1)?),
-                "accounts" => set_counter("accounts", row.int(1)?),
-                other => return Err(CatalogError::Invalid(format!("counter {other:?} is not known"))),
-            });
-        }
-    } else {
-        let table = TABLES.iter().find(|table| table.name == piece.table);
-        let table =
-            table.ok_or_else(|| CatalogError::Invalid(format!("table {:?} is not in a snapshot", piece.table)))?;
-        if let Some(unknown) = piece.columns.iter().find(|column| !table.columns.contains(&column.as_str())) {
-            return Err(CatalogError::Invalid(format!("column {}.{unknown} is not known", table.name)));
-        }
-        let places = (1..=piece.columns.len()).map(|place| format!("${place}")).collect::<Vec<_>>().join(", ");
-        let sql = format!("INSERT INTO {} ({}) VALUES ({places})", table.name, piece.columns.join(", "));
-        for row in &piece.rows {
-            if row.len() != piece.columns.len() {
-                return Err(CatalogError::Invalid(format!("a row of {} has {} values", table.name, row.len())));
-            }
-            writes.push(Statement::made(sql.clone(), row.clone()));
+    for piece in pieces {
+        match piece.table.as_str() {
+            "counters" => import_counters(session, piece).await?,
+            _ => import_rows(session, piece).await?,
         }
     }
-    session.run(writes).await?;
     Ok(Outcome::Done)
+}
+
+async fn import_counters<S: Session>(session: &mut S, piece: &TableRows) -> Result<()> {
+    let mut writes = Vec::with_capacity(piece.rows.len());
+    for row in &piece.rows {
+        let row = Row(row.clone());
+        writes.push(match row.text(0)? {
+            "seq" => set_counter("seq", row.int(1)?),
+            "bucket" => set_counter("bucket", row.int(1)?),
+            "epoch" => set_counter("epoch", row.int(1)?),
+            "region" => set_counter("region", row.int(1)?),
+            "accounts" => set_counter("accounts", row.int(1)?),
+            other => return Err(CatalogError::Invalid(format!("counter {other:?} is not known"))),
+        });
+    }
+    session.run(writes).await.map(drop)
+}
+
+async fn import_rows<S: Session>(session: &mut S, piece: &TableRows) -> Result<()> {
+    let table = TABLES.iter().find(|table| table.name == piece.table);
+    let table = table.ok_or_else(|| CatalogError::Invalid(format!("table {:?} is not in a snapshot", piece.table)))?;
+    if let Some(unknown) = piece.columns.iter().find(|column| !table.columns.contains(&column.as_str())) {
+        return Err(CatalogError::Invalid(format!("column {}.{unknown} is not known", table.name)));
+    }
+    if let Some(row) = piece.rows.iter().find(|row| row.len() != piece.columns.len()) {
+        return Err(CatalogError::Invalid(format!("a row of {} has {} values", table.name, row.len())));
+    }
+    let places = (1..=piece.columns.len()).map(|place| format!("${place}")).collect::<Vec<_>>().join(", ");
+    let sql = format!("INSERT INTO {} ({}) VALUES ({places})", table.name, piece.columns.join(", "));
+    session.run_each(&sql, &piece.rows).await
 }
 
 /// Ends the import: every writer of before is closed, and new epochs begin above `epoch_min`.

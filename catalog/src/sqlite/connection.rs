@@ -1,6 +1,9 @@
 //! Connections: how they are opened, and how statements run on them.
 
-use super::options::{Place, ReadWork};
+use super::{
+    agreement,
+    options::{Place, ReadWork},
+};
 use crate::{
     CatalogError, Result,
     relational::{
@@ -39,10 +42,24 @@ const LOG_BYTES_KEPT: i64 = 64 << 20;
 /// Bytes of a page: SQLite's default, named because the size bound is counted in pages.
 const PAGE_BYTES: u64 = 4096;
 
+/// SQLite's own, to go back to: KiB of pages as a negative number, and pages of the log.
+const CACHE_DEFAULT: i64 = -2000;
+const CHECKPOINT_DEFAULT: u32 = 1000;
+
+/// What a connection has for pages while an empty catalog is filled, in KiB. Nothing else runs
+/// then.
+const FILLING_CACHE_KIB: u32 = 128 << 10;
+
+/// Pages of the log that are folded into the database together meanwhile: most of them are written
+/// by several commits, and so only once.
+const FILLING_CHECKPOINT_PAGES: u32 = 64 << 10;
+
 /// One connection and what it has done.
 pub(crate) struct SqliteSession {
     pub(super) connection: Connection,
     pub(super) work: ReadWork,
+    /// Whether it is set up for filling an empty catalog.
+    filling: bool,
     /// A statement that gives more rows fails, and [`SqliteSession::gave_up`] says so.
     pub(super) rows_max: usize,
     pub(super) gave_up: bool,
@@ -57,6 +74,25 @@ impl SqliteSession {
     pub(super) fn command(&self, sql: &'static str) -> Result<()> {
         let mut prepared = self.connection.prepare_cached(sql).map_err(catalog_error)?;
         prepared.raw_execute().map(drop).map_err(catalog_error)
+    }
+
+    /// Sets the connection up for filling an empty catalog, or for all else. While it is filled, no
+    /// commit is flushed: the one that ends it flushes them all, since they are in one log.
+    pub(super) fn fill(&mut self, filling: bool, sync: bool) -> Result<()> {
+        if filling == self.filling {
+            return Ok(());
+        }
+        let sync = if sync && !filling { "FULL" } else { "NORMAL" };
+        let (cache, checkpoint) = if filling {
+            (-i64::from(FILLING_CACHE_KIB), FILLING_CHECKPOINT_PAGES)
+        } else {
+            (CACHE_DEFAULT, CHECKPOINT_DEFAULT)
+        };
+        self.execute(&format!(
+            "PRAGMA synchronous = {sync}; PRAGMA cache_size = {cache}; PRAGMA wal_autocheckpoint = {checkpoint};"
+        ))?;
+        self.filling = filling;
+        Ok(())
     }
 
     /// The rows of a question, up to the first that cannot be read.
@@ -109,6 +145,20 @@ impl SqliteSession {
     }
 }
 
+impl SqliteSession {
+    /// A statement that gives no rows, for each row of its parameters.
+    fn step_each(&self, sql: &str, rows: &[Vec<Value>]) -> rusqlite::Result<()> {
+        let mut prepared = self.connection.prepare_cached(sql)?;
+        for row in rows {
+            for (index, value) in row.iter().enumerate() {
+                prepared.raw_bind_parameter(index + 1, value)?;
+            }
+            prepared.raw_execute()?;
+        }
+        Ok(())
+    }
+}
+
 impl Session for SqliteSession {
     const EXCLUSIVE: bool = true;
     const ROUND_TRIPS: bool = false;
@@ -129,6 +179,14 @@ impl Session for SqliteSession {
 
     fn now_ms(&self) -> UnixMs {
         now_ms()
+    }
+
+    async fn run_each(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<()> {
+        self.step_each(sql, rows).map_err(catalog_error)
+    }
+
+    async fn disagreements(&mut self, most: usize) -> Result<Vec<String>> {
+        agreement::disagreements(self, most)
     }
 
     async fn hand_over(&mut self, to: &mpsc::Sender<TableRows>, rows: TableRows) -> bool {
@@ -217,7 +275,7 @@ fn configure(connection: Connection) -> Result<SqliteSession> {
     // value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(catalog_error)?;
     let work = ReadWork::default();
-    let session = SqliteSession { connection, work, rows_max: usize::MAX, gave_up: false };
+    let session = SqliteSession { connection, work, filling: false, rows_max: usize::MAX, gave_up: false };
     session.execute("PRAGMA busy_timeout = 10000; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;")?;
     Ok(session)
 }

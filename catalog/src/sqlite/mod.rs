@@ -8,6 +8,7 @@
 //! A commit's answer is sent after the log is on disk. What waits in the queue meanwhile goes into
 //! the next commit together, so the cost of flushing is shared by however many wait for it.
 
+mod agreement;
 mod at_once;
 mod connection;
 mod options;

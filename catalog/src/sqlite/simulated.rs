@@ -16,7 +16,7 @@ use crate::{
         apply::apply,
         change::{Change, Outcome},
         engine::{Consistency, Engine, Question},
-        session::{Row, Session, Statement},
+        session::{Row, Session, Statement, Value},
     },
     snapshot::TableRows,
     types::{NO_SERVER, ServerRun, UnixMs},
@@ -183,6 +183,10 @@ impl<S: std::borrow::BorrowMut<SqliteSession> + Send> Session for Simulated<S> {
 
     fn now_ms(&self) -> UnixMs {
         self.weather.now_ms()
+    }
+
+    async fn run_each(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<()> {
+        self.session.borrow_mut().run_each(sql, rows).await
     }
 
     async fn hand_over(&mut self, to: &mpsc::Sender<TableRows>, rows: TableRows) -> bool {

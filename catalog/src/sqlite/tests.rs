@@ -1,6 +1,8 @@
 //! What only the embedded catalog promises. The rest is in the conformance suite.
 
+mod agreement;
 mod at_once;
+mod filling;
 mod kept_buckets;
 mod migrations;
 

@@ -196,6 +196,7 @@ impl Committer {
         let Some(session) = self.session.as_mut() else {
             return Err(CatalogError::Unavailable("the catalog could not be opened again".into()));
         };
+        session.fill(group.iter().all(|job| job.change.is_filling()), self.place.options.sync)?;
         let changes_buckets = group.iter().any(|job| job.change.may_change_buckets());
         // Until what it did can be seen, or is gone.
         let readers = Arc::clone(&self.readers);

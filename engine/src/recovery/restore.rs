@@ -31,13 +31,16 @@ use crate::{
     },
 };
 use catalog::{Catalog, CatalogError, JournalEntry, Mutation, Remains, Seq, UnixMs};
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, pin::pin, sync::Arc};
 use storage_backends::{Backend, BlobName};
 
 /// Mutations that are made again in one transaction of the catalog.
 const REPLAY_BATCH: usize = 256;
+
+/// Parts of a backup that are read ahead of the one that is written.
+const PARTS_AHEAD: usize = 2;
 
 /// What a recovery did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -429,17 +432,23 @@ impl Recovery {
                 "part {part} of backup {name} {why}; another backup may be named with `--backup`"
             ))
         };
-        let mut rows = 0;
-        for (number, entry) in index.parts.iter().enumerate() {
+        let read = async |(number, entry)| {
             let part = u32::try_from(number).map_err(|_| EngineError::TooLarge)?;
             let pieces = self.safety.vault.part(name, part, entry).await.map_err(|error| match error {
                 EngineError::Integrity(why) => damaged(number, &why),
                 other => other,
             })?;
-            for piece in pieces.ok_or_else(|| damaged(number, "is missing"))? {
-                rows += piece.rows.len() as u64;
-                self.catalog.import(piece).await?;
-            }
+            pieces.ok_or_else(|| damaged(number, "is missing"))
+        };
+        let mut rows = 0;
+        let mut parts = pin!(stream::iter(index.parts.iter().enumerate()).map(read).buffered(PARTS_AHEAD));
+        let mut next = parts.try_next().await?;
+        while let Some(pieces) = next {
+            rows += pieces.iter().map(|piece| piece.rows.len() as u64).sum::<u64>();
+            // The next one is read while this one is written.
+            let (imported, following) = tokio::join!(self.catalog.import(pieces), parts.try_next());
+            imported?;
+            next = following?;
             progress("rows restored", rows);
         }
         match rows == index.rows {
