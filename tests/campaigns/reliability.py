@@ -130,11 +130,6 @@ CAMPAIGNS = (
         (f"{HERE}/test_rotation.py",),
     ),
     Campaign(
-        "heat",
-        "a delta of a gigabyte is downloaded again and again in ranges, and then left alone",
-        (f"{HERE}/test_heat.py",),
-    ),
-    Campaign(
         "failing syncs",
         "one fsync of a working server fails with EIO, then it is killed",
         (f"{HERE}/test_system_calls.py", "-k", "sync_failed"),

@@ -147,7 +147,11 @@ def test_a_rebuild_gives_back_every_version_that_was_acknowledged_in_time(
     assert report["damage"] is None
     assert report["replayed"] > 0 and report["backup"] is not None
     server.start()
-    assert history.assert_back(s3) == len(history.objects) == report["objects"]
+    # On a busy machine the converter may have been writing something anew when the process died: what only that blob
+    # knows lies in quarantine, and is one object more.
+    in_quarantine = report["recovered"]["versions"]
+    assert history.assert_back(s3) == len(history.objects) == report["objects"] - len(in_quarantine)
+    assert all(entry["has_older"] for entry in in_quarantine), in_quarantine
     assert len(history.objects) > objects_min
     # It goes on as a store does.
     history.put(s3, BUCKETS[1], "after", b"the fire", {})
