@@ -23,7 +23,7 @@ const REQUESTS: [&str; 6] = ["put", "get", "head", "delete", "list", "probe"];
 /// and removed something before, and runs every job as often as servers do. It is asked whether it
 /// is ready each time after `probed_every`.
 pub fn requests_of_an_idle_hour(seed: u64, probed_every: Option<Duration>) -> BTreeMap<String, u64> {
-    let plan = Plan { seed, simulated: Duration::ZERO, mutant: None, keeps_trace: true };
+    let plan = Plan { seed, simulated: Duration::ZERO, mutant: None, keeps_trace: true, is_rough: false };
     let mut world = World::new(&plan, JobPace::Usual);
     world.replicas[0].boot();
     world.until("the start", |world| world.replicas[0].engine().is_some());

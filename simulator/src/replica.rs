@@ -18,7 +18,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     rc::Rc,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     time::Duration,
 };
 use storage_backends::{Backend, Concurrency, Limited, Measured, Repeats, RetryPolicy, Retrying};
@@ -84,7 +84,7 @@ impl Replica {
     pub(crate) fn new(seed: u64, directory: &Path, shared: &Shared, way: Way) -> Self {
         let number = way.replica;
         let dice = RefCell::new(Dice::new(seed, 100 + number as u64));
-        let machine = Rc::new(Made { clock: shared.clock.clone(), skew_ms: way.skew_ms, dice });
+        let machine = Rc::new(Made { clock: shared.clock.clone(), skew_ms: way.skew_ms.clone(), dice });
         Self {
             number,
             seed,
@@ -101,6 +101,11 @@ impl Replica {
             stopped_until_ms: 0,
             starts: 0,
         }
+    }
+
+    /// Its clock jumps, and goes wrong by this much from now on.
+    pub(crate) fn set_clock(&self, skew_ms: i64) {
+        self.way.skew_ms.store(skew_ms, Ordering::Relaxed);
     }
 
     /// The engine, once it serves.

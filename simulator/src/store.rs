@@ -1,5 +1,5 @@
 //! A store that fails as network stores do: errors, throttling, lost answers, requests that arrive
-//! late or without their sender, cut and short bodies, torn listings.
+//! late, twice or without their sender, cut and short bodies, torn and old listings.
 
 use crate::{
     clock::{Clock, Trace},
@@ -13,7 +13,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -45,10 +45,14 @@ pub(crate) enum Fault {
     Short,
     /// A listing lacks some of what is there.
     Torn,
+    /// It is done, and done again later.
+    Twice,
+    /// A listing is of a moment ago: it lacks what was stored since, and has what was removed.
+    Old,
 }
 
 /// How often each happens, in requests of a thousand.
-const RATES: [(Fault, u64); 7] = [
+const RATES: [(Fault, u64); 9] = [
     (Fault::Refused, 15),
     (Fault::Throttled, 15),
     (Fault::LostAnswer, 10),
@@ -56,7 +60,11 @@ const RATES: [(Fault, u64); 7] = [
     (Fault::Cut, 10),
     (Fault::Short, 6),
     (Fault::Torn, 30),
+    (Fault::Twice, 20),
+    (Fault::Old, 100),
 ];
+/// How old an old listing is at most, in milliseconds.
+const OLD_MS_MAX: u64 = 10_000;
 
 /// The store's side.
 pub(crate) struct Store {
@@ -65,12 +73,17 @@ pub(crate) struct Store {
     trace: Arc<Trace>,
     calm: Arc<AtomicBool>,
     mutant: Option<Mutant>,
+    is_rough: bool,
 }
 
 struct State {
     blobs: BTreeMap<BlobName, Bytes>,
-    /// Requests on their way whose senders do not wait any more, by when they arrive.
-    late: Vec<(i64, BlobName, Bytes)>,
+    /// Requests on their way whose senders do not wait any more, by when they arrive: what is
+    /// stored, or removed.
+    late: Vec<(i64, BlobName, Option<Bytes>)>,
+    /// When names came to be, and those that went lately: how long they were, from when to when.
+    came: BTreeMap<BlobName, i64>,
+    went: VecDeque<(BlobName, u64, Range<i64>)>,
     dice: Dice,
     faults: BTreeMap<Fault, u64>,
     overwritten: u64,
@@ -83,10 +96,11 @@ impl Store {
         trace: Arc<Trace>,
         calm: Arc<AtomicBool>,
         mutant: Option<Mutant>,
+        is_rough: bool,
     ) -> Arc<Self> {
-        let (blobs, late, faults) = Default::default();
-        let state = State { blobs, late, dice, faults, overwritten: 0 };
-        Arc::new(Self { state: Mutex::new(state), clock, trace, calm, mutant })
+        let (blobs, late, faults, came, went) = Default::default();
+        let state = State { blobs, late, came, went, dice, faults, overwritten: 0 };
+        Arc::new(Self { state: Mutex::new(state), clock, trace, calm, mutant, is_rough })
     }
 
     /// How a replica reaches it.
@@ -120,9 +134,12 @@ impl Store {
         let mut state = self.state();
         let (come, later) = std::mem::take(&mut state.late).into_iter().partition(|(at, ..)| *at <= now);
         state.late = later;
-        let come: Vec<(i64, BlobName, Bytes)> = come;
+        let come: Vec<(i64, BlobName, Option<Bytes>)> = come;
         for (_, name, bytes) in come {
-            state.take(name, bytes);
+            match bytes {
+                Some(bytes) => state.take(name, bytes, now),
+                None => state.remove(&name, now),
+            }
         }
     }
 
@@ -137,7 +154,9 @@ impl Store {
             end += rate;
             (number < end).then_some(*fault)
         });
-        let met = drawn.filter(|fault| possible.contains(fault) && !self.calm.load(Ordering::Relaxed));
+        let met = drawn
+            .filter(|fault| self.is_rough || !matches!(fault, Fault::Twice | Fault::Old))
+            .filter(|fault| possible.contains(fault) && !self.calm.load(Ordering::Relaxed));
         if let Some(fault) = met {
             *state.faults.entry(fault).or_default() += 1;
         }
@@ -150,10 +169,40 @@ impl Store {
 impl State {
     /// Stores like a store that knows no conditions: what was there is replaced. Documents of
     /// recovery may be: two who write the same rows seal them differently.
-    fn take(&mut self, name: BlobName, bytes: Bytes) {
+    fn take(&mut self, name: BlobName, bytes: Bytes, now: i64) {
         let is_blob = name.as_str().starts_with("blobs/");
+        self.came.entry(name.clone()).or_insert(now);
         let before = self.blobs.insert(name, bytes.clone());
         self.overwritten += u64::from(is_blob && before.is_some_and(|before| before != bytes));
+    }
+
+    fn remove(&mut self, name: &BlobName, now: i64) {
+        let Some(bytes) = self.blobs.remove(name) else { return };
+        let came = self.came.remove(name).unwrap_or(now);
+        self.went.push_back((name.clone(), bytes.len() as u64, came..now));
+        while self.went.front().is_some_and(|(_, _, there)| there.end + (OLD_MS_MAX as i64) < now) {
+            self.went.pop_front();
+        }
+    }
+
+    /// Sends it again later.
+    fn repeat(&mut self, name: &BlobName, bytes: Option<Bytes>, now: i64) {
+        let at = now + i64::try_from(self.dice.between(1, OLD_MS_MAX)).unwrap_or(0);
+        self.late.push((at, name.clone(), bytes));
+    }
+
+    /// What there is under a prefix, or was at a moment.
+    fn listed(&self, prefix: &str, at: Option<i64>) -> Vec<(BlobName, u64)> {
+        let was = |name: &BlobName| at.is_none_or(|at| self.came.get(name).is_none_or(|came| *came <= at));
+        let there = self.blobs.iter().filter(|(name, _)| was(name)).map(|(name, bytes)| (name, bytes.len() as u64));
+        let went = self.went.iter().filter(|(.., there)| at.is_some_and(|at| there.contains(&at)));
+        let mut listed: Vec<(BlobName, u64)> = there
+            .chain(went.map(|(name, len, _)| (name, *len)))
+            .filter(|(name, _)| name.as_str().starts_with(prefix))
+            .map(|(name, len)| (name.clone(), len))
+            .collect();
+        listed.sort();
+        listed
     }
 }
 
@@ -175,7 +224,7 @@ impl Drop for OnTheWay<'_> {
             let mut state = self.store.state();
             if state.dice.permille(500) {
                 let at = now + i64::try_from(state.dice.below(3000)).unwrap_or(0);
-                state.late.push((at, name, bytes));
+                state.late.push((at, name, Some(bytes)));
             }
         }
     }
@@ -190,19 +239,24 @@ pub(crate) struct Link {
 
 impl Link {
     async fn write(&self, name: &BlobName, bytes: Bytes) -> Result<()> {
-        use Fault::{Cut, Late, LostAnswer, Refused, Throttled};
-        let possible = [Refused, Throttled, LostAnswer, Late, Cut];
+        use Fault::{Cut, Late, LostAnswer, Refused, Throttled, Twice};
+        let possible = [Refused, Throttled, LostAnswer, Late, Cut, Twice];
         let (fault, takes) = self.store.meets(self.replica, "put", name.as_str(), &possible);
         let mut way = OnTheWay { store: &self.store, what: Some((name.clone(), bytes.clone())) };
         tokio::time::sleep(takes).await;
         way.what = None;
+        let now = self.store.clock.since_begin_ms();
+        let mut state = self.store.state();
         match fault {
-            None | Some(LostAnswer) => self.store.state().take(name.clone(), bytes),
+            None | Some(LostAnswer) => state.take(name.clone(), bytes, now),
+            Some(Twice) => {
+                state.take(name.clone(), bytes.clone(), now);
+                state.repeat(name, Some(bytes), now);
+                return Ok(());
+            }
             Some(Late) => {
-                let now = self.store.clock.since_begin_ms();
-                let mut state = self.store.state();
                 let at = now + i64::try_from(state.dice.between(1, 30_000)).unwrap_or(0);
-                state.late.push((at, name.clone(), bytes));
+                state.late.push((at, name.clone(), Some(bytes)));
             }
             Some(_) => {}
         }
@@ -271,11 +325,16 @@ impl Backend for Link {
     }
 
     async fn delete(&self, name: &BlobName) -> Result<()> {
-        let possible = [Fault::Refused, Fault::Throttled, Fault::LostAnswer];
+        let possible = [Fault::Refused, Fault::Throttled, Fault::LostAnswer, Fault::Twice];
         let (fault, takes) = self.store.meets(self.replica, "delete", name.as_str(), &possible);
         tokio::time::sleep(takes).await;
-        if matches!(fault, None | Some(Fault::LostAnswer)) {
-            self.store.state().blobs.remove(name);
+        let now = self.store.clock.since_begin_ms();
+        if matches!(fault, None | Some(Fault::LostAnswer | Fault::Twice)) {
+            self.store.state().remove(name, now);
+        }
+        if fault == Some(Fault::Twice) {
+            self.store.state().repeat(name, None, now);
+            return Ok(());
         }
         fault.map_or(Ok(()), |fault| Err(refusal("delete", fault)))
     }
@@ -283,19 +342,16 @@ impl Backend for Link {
     fn list(&self, prefix: &str) -> BoxStream<'static, Result<Listed>> {
         let (link, prefix) = (self.clone(), prefix.to_owned());
         let listed = async move {
-            let possible = [Fault::Refused, Fault::Throttled, Fault::Cut, Fault::Torn];
+            let possible = [Fault::Refused, Fault::Throttled, Fault::Cut, Fault::Torn, Fault::Old];
             let (fault, takes) = link.store.meets(link.replica, "list", &prefix, &possible);
             tokio::time::sleep(takes).await;
             if let Some(fault @ (Fault::Refused | Fault::Throttled)) = fault {
                 return vec![Err(refusal("list", fault))];
             }
             let mut state = link.store.state();
-            let all: Vec<(BlobName, u64)> = state
-                .blobs
-                .iter()
-                .filter(|(name, _)| name.as_str().starts_with(&prefix))
-                .map(|(name, bytes)| (name.clone(), bytes.len() as u64))
-                .collect();
+            let now = link.store.clock.since_begin_ms();
+            let age = (fault == Some(Fault::Old)).then(|| i64::try_from(state.dice.below(OLD_MS_MAX)).unwrap_or(0));
+            let all = state.listed(&prefix, age.map(|age| now - age));
             let cut = (fault == Some(Fault::Cut)).then(|| state.dice.place(all.len() + 1));
             let mut items: Vec<Result<Listed>> = all
                 .into_iter()

@@ -11,7 +11,7 @@ use std::{
     cell::RefCell,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
     time::Duration,
 };
@@ -40,7 +40,8 @@ pub(crate) struct Way {
     pub(crate) dice: SharedDice,
     /// Nothing goes wrong while this is set.
     pub(crate) calm: Arc<AtomicBool>,
-    pub(crate) skew_ms: i64,
+    /// By how much the replica's clock goes wrong.
+    pub(crate) skew_ms: Arc<AtomicI64>,
     pub(crate) mutant: Option<Mutant>,
 }
 
@@ -80,7 +81,7 @@ impl Weather for Way {
     }
 
     fn now_ms(&self) -> UnixMs {
-        self.clock.now_ms() + self.skew_ms
+        self.clock.now_ms() + self.skew_ms.load(Ordering::Relaxed)
     }
 
     fn database_ms(&self) -> UnixMs {
@@ -92,16 +93,16 @@ impl Weather for Way {
     }
 }
 
-/// The machine of one replica: its clock goes wrong by a fixed time, its chance is the seed's.
+/// The machine of one replica: its clock goes wrong, its chance is the seed's.
 pub(crate) struct Made {
     pub(crate) clock: Arc<Clock>,
-    pub(crate) skew_ms: i64,
+    pub(crate) skew_ms: Arc<AtomicI64>,
     pub(crate) dice: RefCell<Dice>,
 }
 
 impl Machine for Made {
     fn now_ms(&self) -> UnixMs {
-        self.clock.now_ms() + self.skew_ms
+        self.clock.now_ms() + self.skew_ms.load(Ordering::Relaxed)
     }
 
     fn fill(&self, bytes: &mut [u8]) {

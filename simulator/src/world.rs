@@ -18,7 +18,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, Once,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
     time::Duration,
 };
@@ -44,6 +44,8 @@ pub struct Plan {
     pub mutant: Option<Mutant>,
     /// Whether the lines of the trace are kept.
     pub keeps_trace: bool,
+    /// Clocks jump, listings are old, and some requests reach the store twice.
+    pub is_rough: bool,
 }
 
 /// What came out.
@@ -73,6 +75,11 @@ fn count_panics() {
     });
 }
 
+/// By how much a clock goes wrong.
+fn skew_ms(dice: &mut Dice) -> i64 {
+    i64::try_from(dice.below(4000)).unwrap_or(0) - 2000
+}
+
 /// Everything there is.
 pub(crate) struct World {
     pub(crate) seed: u64,
@@ -97,6 +104,7 @@ pub(crate) struct World {
     /// Until which moment answers may rest on an older database.
     pub(crate) doubtful_until: u64,
     pub(crate) files: u64,
+    is_rough: bool,
     pub(crate) report: Report,
     pub(crate) directory: TempDir,
 }
@@ -125,13 +133,13 @@ pub fn run(plan: &Plan) -> Outcome {
 
 impl World {
     pub(crate) fn new(plan: &Plan, pace: JobPace) -> Self {
-        let Plan { seed, mutant, .. } = *plan;
+        let Plan { seed, mutant, is_rough, .. } = *plan;
         let mut dice = Dice::new(seed, 1);
         let directory = tempfile::tempdir().expect("there is room for a directory");
         let clock = Arc::<Clock>::default();
         let trace = Arc::new(if plan.keeps_trace { Trace::kept() } else { Trace::default() });
         let calm = Arc::new(AtomicBool::new(true));
-        let store = Store::new(Dice::new(seed, 2), clock.clone(), trace.clone(), calm.clone(), mutant);
+        let store = Store::new(Dice::new(seed, 2), clock.clone(), trace.clone(), calm.clone(), mutant, is_rough);
         let database = SimulatedDatabase::open(directory.path().join("catalog-0")).expect("a database is made");
         // Where nothing is to be lost with the database, the journal is shipped first.
         let journal_interval = if dice.permille(750) { Duration::ZERO } else { Duration::from_secs(2) };
@@ -144,7 +152,7 @@ impl World {
                     trace: shared.trace.clone(),
                     dice: SharedDice::new(seed, 10 + replica as u64),
                     calm: calm.clone(),
-                    skew_ms: i64::try_from(dice.below(4000)).unwrap_or(0) - 2000,
+                    skew_ms: Arc::new(AtomicI64::new(skew_ms(&mut dice))),
                     mutant,
                 };
                 Replica::new(seed, directory.path(), &shared, way)
@@ -167,6 +175,7 @@ impl World {
             forked_ms: None,
             doubtful_until: 0,
             files: 0,
+            is_rough,
             report: Report::default(),
             directory,
         }
@@ -224,6 +233,11 @@ impl World {
                 self.replicas[number].kill();
                 self.replicas[number].stopped_until_ms = now + 1000;
             }
+        }
+        if self.is_rough && self.happens(ms, 20) {
+            let (number, skew_ms) = (self.dice.place(self.replicas.len()), skew_ms(&mut self.dice));
+            self.note(&format!("the clock of {number} goes wrong by {skew_ms}"));
+            self.replicas[number].set_clock(skew_ms);
         }
         if self.happens(ms, 4) {
             self.copy_database();

@@ -5,7 +5,8 @@
 //! how long each is simulated. `SIMULATOR_TRACE` names a file for the trace of the first one.
 //! `SIMULATOR_AGAIN` names seeds that are run again instead of those that ended badly once,
 //! `SIMULATOR_LOG` a file to which each seed is written when it has ended. Seeds run side by side,
-//! each in a thread of its own: `SIMULATOR_THREADS` of them.
+//! each in a thread of its own: `SIMULATOR_THREADS` of them. `SIMULATOR_ROUGH_SEEDS` says how many
+//! are run in rough weather, and `SIMULATOR_ROUGH` makes every run such a one.
 
 use simulator::{Mutant, Outcome, Plan, Report, requests_of_an_idle_hour, run};
 use std::{
@@ -21,7 +22,7 @@ use std::{
 const MUTANT_SEEDS: u64 = 40;
 
 /// Seeds that ended badly once: what was mended stays mended.
-const AGAIN: &str = "10,11,23,39,53,61,67,69,89,103,105,122,138,163,174,224,384,399";
+const AGAIN: &str = "10,11,23,39,53,61,67,69,89,103,105,122,138,163,174,224,384,399,494,795";
 
 fn number(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
@@ -29,7 +30,8 @@ fn number(name: &str, default: u64) -> u64 {
 
 fn plan(seed: u64, mutant: Option<Mutant>) -> Plan {
     let simulated = Duration::from_secs(number("SIMULATOR_SECONDS", 150));
-    Plan { seed, simulated, mutant, keeps_trace: env::var_os("SIMULATOR_TRACE").is_some() }
+    let is_rough = number("SIMULATOR_ROUGH", 0) > 0;
+    Plan { seed, simulated, mutant, keeps_trace: env::var_os("SIMULATOR_TRACE").is_some(), is_rough }
 }
 
 fn keep(outcome: &Outcome, suffix: &str) {
@@ -50,8 +52,8 @@ fn tell(seed: u64, outcome: &Outcome) {
     }
 }
 
-/// Runs `seeds` from `first` on; the sum of what they found.
-fn side_by_side(first: u64, seeds: u64) -> Report {
+/// Runs `seeds` from `first` on as planned; the sum of what they found.
+fn side_by_side(first: u64, seeds: u64, planned: impl Fn(u64) -> Plan + Sync) -> Report {
     let next = AtomicU64::new(first);
     let one = || {
         let mut sum = Report::default();
@@ -60,7 +62,7 @@ fn side_by_side(first: u64, seeds: u64) -> Report {
             if seed >= first + seeds {
                 return sum;
             }
-            let outcome = run(&plan(seed, None));
+            let outcome = run(&planned(seed));
             tell(seed, &outcome);
             sum += &outcome.report;
         }
@@ -68,7 +70,7 @@ fn side_by_side(first: u64, seeds: u64) -> Report {
     let threads = number("SIMULATOR_THREADS", thread::available_parallelism().map_or(1, |count| count.get() as u64));
     let mut sum = Report::default();
     thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(&one)).collect();
         for thread in running {
             sum += &thread.join().expect("a run does not panic");
         }
@@ -111,7 +113,7 @@ fn seeds_that_ended_badly_once_end_well() {
 #[test]
 fn whatever_goes_wrong_nothing_is_lost_nothing_is_stuck_and_bugs_are_found() {
     let (first, seeds) = (number("SIMULATOR_FIRST", 1), number("SIMULATOR_SEEDS", 12));
-    let sum = side_by_side(first, seeds);
+    let sum = side_by_side(first, seeds, |seed| plan(seed, None));
     let missed: Vec<Mutant> = Mutant::ALL
         .into_iter()
         .filter(|mutant| !(first..first + MUTANT_SEEDS).any(|seed| run(&plan(seed, Some(*mutant))).report.is_bad()))
@@ -120,6 +122,17 @@ fn whatever_goes_wrong_nothing_is_lost_nothing_is_stuck_and_bugs_are_found() {
     assert!(!sum.is_bad(), "{sum:#?}");
     assert_eq!(missed, [], "these bugs went by unseen");
     assert!(sum.acked > seeds && sum.faults > seeds && sum.crashes > 0 && sum.stalls > 0, "{sum:?}");
+}
+
+#[test]
+fn clocks_that_jump_old_listings_and_requests_that_come_twice_change_nothing() {
+    let (first, seeds) = (number("SIMULATOR_FIRST", 1), number("SIMULATOR_ROUGH_SEEDS", 4));
+    let sum = side_by_side(first, seeds, |seed| Plan { is_rough: true, ..plan(seed, None) });
+    let mut line = sum.line(seeds, None);
+    line["campaign"] = "simulator, rough weather".into();
+    println!("{line}");
+    assert!(!sum.is_bad(), "{sum:#?}");
+    assert!(sum.acked > seeds && sum.faults > seeds, "{sum:?}");
 }
 
 #[test]
