@@ -40,7 +40,12 @@ async fn journaled<S: Session>(session: &mut S, mutation: &mut Mutation) -> Resu
     // Taking the number locks its row until the transaction ends. Where several processes write,
     // this makes the order of numbers the order of commits, and mutations serial
     // (docs/reference/postgres.md).
-    let mut opening = vec![statement!("UPDATE counters SET value = value + 1 WHERE name = 'seq' RETURNING value")];
+    // Where one process writes, they are so anyway: the number is written with the mutation, and a
+    // refused one has written nothing.
+    let mut opening = vec![match S::EXCLUSIVE {
+        true => statement!("SELECT value + 1 FROM counters WHERE name = 'seq'"),
+        false => statement!("UPDATE counters SET value = value + 1 WHERE name = 'seq' RETURNING value"),
+    }];
     if let Some(epoch) = mutation.epoch() {
         opening.push(Statement::locking(
             "SELECT closed FROM writers WHERE epoch = $1",
@@ -61,6 +66,9 @@ async fn journaled<S: Session>(session: &mut S, mutation: &mut Mutation) -> Resu
     }
     let Decision { outcome, mut writes, charge } = decide(session, seq, mutation).await?;
     if !matches!(outcome, Outcome::Unchanged) {
+        if S::EXCLUSIVE {
+            writes.push(statement!("UPDATE counters SET value = $1 WHERE name = 'seq'", seq));
+        }
         writes.push(journal_row(seq, mutation, session.now_ms())?);
         writes.extend(charge.iter().flat_map(Charge::statements));
         let answers = session.run(writes).await?;

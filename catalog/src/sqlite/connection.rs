@@ -39,6 +39,10 @@ const PREPARED_MAX: usize = 256;
 /// The log is cut back to this after a checkpoint.
 const LOG_BYTES_KEPT: i64 = 64 << 20;
 
+/// Pages that the writing connection keeps. Every put changes a page of five indexes in random
+/// order, and what is not kept is read again.
+const WRITER_CACHE_KIB: u32 = 16 << 10;
+
 /// Bytes of a page: SQLite's default, named because the size bound is counted in pages.
 const PAGE_BYTES: u64 = 4096;
 
@@ -63,6 +67,8 @@ pub(crate) struct SqliteSession {
     /// A statement that gives more rows fails, and [`SqliteSession::gave_up`] says so.
     pub(super) rows_max: usize,
     pub(super) gave_up: bool,
+    /// Whether a statement that can write was run since this was last unset.
+    pub(super) wrote: bool,
 }
 
 impl SqliteSession {
@@ -124,6 +130,7 @@ impl SqliteSession {
             prepared.raw_bind_parameter(index + 1, value)?;
         }
         debug_assert_eq!(prepared.parameter_count(), statement.params.len(), "{}", statement.sql);
+        self.wrote |= !prepared.readonly();
         let columns = prepared.column_count();
         let mut found = Vec::new();
         let mut rows = prepared.raw_query();
@@ -147,8 +154,9 @@ impl SqliteSession {
 
 impl SqliteSession {
     /// A statement that gives no rows, for each row of its parameters.
-    fn step_each(&self, sql: &str, rows: &[Vec<Value>]) -> rusqlite::Result<()> {
+    fn step_each(&mut self, sql: &str, rows: &[Vec<Value>]) -> rusqlite::Result<()> {
         let mut prepared = self.connection.prepare_cached(sql)?;
+        self.wrote |= !prepared.readonly();
         for row in rows {
             for (index, value) in row.iter().enumerate() {
                 prepared.raw_bind_parameter(index + 1, value)?;
@@ -248,7 +256,9 @@ pub(super) fn open_writing(place: &Place) -> Result<SqliteSession> {
     }
     let sync = if place.options.sync { "FULL" } else { "NORMAL" };
     let session = configure(connection)?;
-    session.execute(&format!("PRAGMA synchronous = {sync}; PRAGMA foreign_keys = ON;"))?;
+    session.execute(&format!(
+        "PRAGMA synchronous = {sync}; PRAGMA foreign_keys = ON; PRAGMA cache_size = -{WRITER_CACHE_KIB};"
+    ))?;
     session
         .connection
         .pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_KEPT, |_| Ok(()))
@@ -275,7 +285,8 @@ fn configure(connection: Connection) -> Result<SqliteSession> {
     // value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(catalog_error)?;
     let work = ReadWork::default();
-    let session = SqliteSession { connection, work, filling: false, rows_max: usize::MAX, gave_up: false };
+    let session =
+        SqliteSession { connection, work, filling: false, rows_max: usize::MAX, gave_up: false, wrote: false };
     session.execute("PRAGMA busy_timeout = 10000; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;")?;
     Ok(session)
 }

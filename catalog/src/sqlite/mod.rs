@@ -1,7 +1,7 @@
 //! The embedded catalog: SQLite in write-ahead mode, owned by one process.
 //!
 //! ```text
-//! change ──► bounded queue ──► one writer thread: BEGIN, a savepoint per change, COMMIT (fsync) ──► answers
+//! change ──► bounded queue ──► one writer thread: BEGIN, the changes, COMMIT (fsync) ──► answers
 //! read   ──► a pooled connection: of few rows on the thread that asks, else on a blocking one
 //! ```
 //!

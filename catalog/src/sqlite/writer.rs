@@ -22,6 +22,9 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
+#[cfg(test)]
+mod tests;
+
 /// Changes that may wait; who comes later waits before the queue.
 const QUEUE_MAX: usize = 1024;
 
@@ -192,49 +195,76 @@ impl Committer {
 
     /// Applies and commits. With `full_ends_it`, a change that finds no space ends the whole group;
     /// otherwise it fails alone.
+    ///
+    /// A savepoint for each change would copy every page that the change writes, and it is needed
+    /// only where a change fails after it wrote. So a group is tried without them first.
     fn try_group(&mut self, group: &mut [Job], full_ends_it: bool) -> Result<Applied> {
-        let Some(session) = self.session.as_mut() else {
-            return Err(CatalogError::Unavailable("the catalog could not be opened again".into()));
-        };
+        let session = self.session.as_mut().ok_or_else(not_open)?;
         session.fill(group.iter().all(|job| job.change.is_filling()), self.place.options.sync)?;
         let changes_buckets = group.iter().any(|job| job.change.may_change_buckets());
         // Until what it did can be seen, or is gone.
         let readers = Arc::clone(&self.readers);
         let _changing = changes_buckets.then(|| readers.kept_buckets().changing());
+        let applied = match self.apply_all(group, full_ends_it, Undo::Group)? {
+            Some(applied) => applied,
+            None => match self.apply_all(group, full_ends_it, Undo::Change)? {
+                Some(applied) => applied,
+                None => return Err(CatalogError::Other("a change could not be undone by itself".into())),
+            },
+        };
+        let Applied::All { changes, .. } = applied else { return Ok(applied) };
+        let session = self.session.as_mut().ok_or_else(not_open)?;
+        if changes == 0 {
+            session.execute("ROLLBACK")?;
+            return Ok(applied);
+        }
+        let last = finish(read::last_seq(session))?;
+        match self.commit() {
+            Ok(()) => Ok(applied),
+            Err(error) => self.after_failed_commit(error, last).map(|()| applied),
+        }
+    }
+
+    /// Begins a transaction and applies a group in it. `None`: a change was refused after it had
+    /// written, the transaction is gone, and each change needs its own savepoint.
+    fn apply_all(&mut self, group: &mut [Job], full_ends_it: bool, undo: Undo) -> Result<Option<Applied>> {
+        let session = self.session.as_mut().ok_or_else(not_open)?;
         session.command("BEGIN IMMEDIATE")?;
         let mut outcomes = Vec::with_capacity(group.len());
         let mut changes = 0;
         for (index, job) in group.iter_mut().enumerate() {
-            session.command("SAVEPOINT change")?;
+            session.wrote = false;
+            if undo == Undo::Change {
+                session.command("SAVEPOINT change")?;
+            }
             let outcome = finish(apply(session, &mut job.change));
             if session.connection.is_autocommit() {
                 let error = outcome.err().unwrap_or_else(|| CatalogError::Other("the transaction has ended".into()));
                 return match error {
                     CatalogError::Full if full_ends_it => Err(error),
-                    error => Ok(Applied::AbortedBy { index, error }),
+                    error => Ok(Some(Applied::AbortedBy { index, error })),
                 };
             }
             if full_ends_it && matches!(outcome, Err(CatalogError::Full)) {
                 session.execute("ROLLBACK")?;
                 return Err(CatalogError::Full);
             }
-            if matches!(outcome, Ok(Outcome::Unchanged) | Err(_)) {
-                session.command("ROLLBACK TO change")?;
-            } else {
-                changes += 1;
+            let refused = matches!(outcome, Ok(Outcome::Unchanged) | Err(_));
+            match undo {
+                Undo::Group if refused && session.wrote => {
+                    session.execute("ROLLBACK")?;
+                    return Ok(None);
+                }
+                Undo::Change if refused => session.command("ROLLBACK TO change")?,
+                _ => {}
             }
-            session.command("RELEASE change")?;
+            if undo == Undo::Change {
+                session.command("RELEASE change")?;
+            }
+            changes += usize::from(!refused);
             outcomes.push(outcome);
         }
-        if changes == 0 {
-            session.execute("ROLLBACK")?;
-            return Ok(Applied::All { outcomes, changes });
-        }
-        let last = finish(read::last_seq(session))?;
-        match self.commit() {
-            Ok(()) => Ok(Applied::All { outcomes, changes }),
-            Err(error) => self.after_failed_commit(error, last).map(|()| Applied::All { outcomes, changes }),
-        }
+        Ok(Some(Applied::All { outcomes, changes }))
     }
 
     fn commit(&mut self) -> rusqlite::Result<()> {
@@ -303,6 +333,19 @@ impl Committer {
         self.session = Some(session);
         Ok(())
     }
+}
+
+fn not_open() -> CatalogError {
+    CatalogError::Unavailable("the catalog could not be opened again".into())
+}
+
+/// What is undone when a change is refused after it wrote something.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Undo {
+    /// What it wrote.
+    Change,
+    /// The transaction.
+    Group,
 }
 
 /// How far a group came.

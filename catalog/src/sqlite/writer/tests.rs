@@ -1,0 +1,154 @@
+//! Groups as they are applied, made by hand: how many statements they run, and what a refusal
+//! undoes.
+
+use super::*;
+use crate::{
+    Catalog, SqliteCatalog, SqliteOptions,
+    conformance::desk::Desk,
+    mutation::Mutation,
+    sqlite::ownership::Ownership,
+    types::{Precondition, QuotaLimits, QuotaOf, VersionId},
+};
+use tempfile::TempDir;
+
+/// Statements of a put of new content under a new key: the number, the writer, the bucket, three
+/// about the key; the blob, the version, the extent, the number, the journal, usage and quotas.
+const PUT_STATEMENTS: u64 = 13;
+/// Of a deletion that finds nothing.
+const NOTHING_STATEMENTS: u64 = 6;
+
+/// A catalog whose writer is at hand.
+struct Bench {
+    desk: Desk<SqliteCatalog>,
+    committer: Committer,
+    directory: TempDir,
+}
+
+impl Bench {
+    /// With room for so many objects.
+    async fn new(objects: u64) -> Bench {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("catalog.db");
+        let catalog = SqliteCatalog::open(&path, SqliteOptions::default()).await.unwrap();
+        let desk = Desk::new(Arc::new(catalog)).await;
+        let limits = QuotaLimits { bytes: None, objects: Some(objects) };
+        let setting = QuotaOf::Bucket(desk.bucket.id).setting();
+        desk.catalog.put_setting(&setting, serde_json::json!(limits)).await.unwrap();
+        let Desk { catalog, bucket, epoch } = desk;
+        drop(catalog);
+        let place = Place { path, options: SqliteOptions::default() };
+        let ownership = Arc::new(Ownership::take(&place.path).unwrap());
+        let session = connection::open_writing(&place).unwrap();
+        let readers = Arc::new(Readers::new(place.clone(), ownership));
+        let committer = Committer { place, session: Some(session), readers, fault: Arc::default() };
+        // Only for what is made with it: nobody else may have the file open.
+        let elsewhere = SqliteCatalog::open(directory.path().join("other.db"), SqliteOptions::default()).await;
+        let desk = Desk { catalog: Arc::new(elsewhere.unwrap()), bucket, epoch };
+        Bench { desk, committer, directory }
+    }
+
+    fn put(&self, key: &str) -> Change {
+        let commit = Box::new(self.desk.commit(key, vec![self.desk.inline(b"content")]));
+        Change::Journaled(Mutation::Put { commit, modified_ms: 0, named: false })
+    }
+
+    fn delete(&self, key: &str) -> Change {
+        let (commit, removed) = (Box::new(self.desk.deletion(key)), VersionId([0; 16]));
+        Change::Journaled(Mutation::Delete { commit, removed, modified_ms: None, named: false })
+    }
+
+    fn put_absent(&self, key: &str) -> Change {
+        let mut commit = self.desk.commit(key, vec![self.desk.inline(b"content")]);
+        commit.precondition = Precondition::Absent;
+        Change::Journaled(Mutation::Put { commit: Box::new(commit), modified_ms: 0, named: false })
+    }
+
+    /// What each change of a group gives, and how many statements they took.
+    fn commit(&mut self, group: Vec<Change>) -> (Vec<Result<Outcome>>, u64) {
+        let work = |committer: &Committer| committer.session.as_ref().unwrap().work.statements;
+        let before = work(&self.committer);
+        let (jobs, answers): (Vec<_>, Vec<_>) = group
+            .into_iter()
+            .map(|change| {
+                let (answer, outcome) = oneshot::channel();
+                (Job { change, answer }, outcome)
+            })
+            .unzip();
+        self.committer.commit_group(jobs);
+        let outcomes = answers.into_iter().map(|mut answer| answer.try_recv().unwrap()).collect();
+        (outcomes, work(&self.committer) - before)
+    }
+
+    /// The catalog as others see it, sound.
+    async fn reopened(self) -> (Desk<SqliteCatalog>, TempDir) {
+        let Bench { desk, committer, directory } = self;
+        drop(committer);
+        let path = directory.path().join("catalog.db");
+        let catalog = Arc::new(SqliteCatalog::open(path, SqliteOptions::default()).await.unwrap());
+        let desk = Desk { catalog, bucket: desk.bucket, epoch: desk.epoch };
+        desk.assert_sound().await;
+        (desk, directory)
+    }
+}
+
+#[tokio::test]
+async fn a_group_costs_its_statements_once_and_one_more() {
+    let mut bench = Bench::new(100).await;
+    let alone = vec![bench.put("a")];
+    assert_eq!(bench.commit(alone).1, PUT_STATEMENTS + 1);
+    let together = vec![bench.put("b"), bench.put("c"), bench.put("d")];
+    assert_eq!(bench.commit(together).1, 3 * PUT_STATEMENTS + 1);
+}
+
+#[tokio::test]
+async fn what_is_refused_before_it_wrote_makes_no_group_again() {
+    let mut bench = Bench::new(100).await;
+    let group = vec![bench.put("a"), bench.delete("nothing"), bench.put_absent("a"), bench.put("b")];
+    let (outcomes, statements) = bench.commit(group);
+    assert!(
+        matches!(
+            outcomes.as_slice(),
+            [Ok(Outcome::Committed(_)), Ok(Outcome::Unchanged), Err(_), Ok(Outcome::Committed(_))]
+        ),
+        "{outcomes:?}"
+    );
+    assert_eq!(statements, 2 * PUT_STATEMENTS + 2 * NOTHING_STATEMENTS + 1);
+    let (desk, _directory) = bench.reopened().await;
+    let before = desk.catalog.last_seq().await.unwrap();
+    assert_eq!(desk.content("b").await.version.seq, before, "what was refused took no number");
+}
+
+#[tokio::test]
+async fn what_is_refused_after_it_wrote_is_undone_alone() {
+    let mut bench = Bench::new(2).await;
+    let group = vec![
+        bench.put("a"),
+        bench.put("b"),
+        bench.put("beyond"),
+        bench.delete("nothing"),
+        bench.delete("a"),
+        bench.put("c"),
+    ];
+    let (outcomes, _) = bench.commit(group);
+    assert!(
+        matches!(
+            outcomes.as_slice(),
+            [
+                Ok(Outcome::Committed(_)),
+                Ok(Outcome::Committed(_)),
+                Err(CatalogError::QuotaExceeded("bucket")),
+                Ok(Outcome::Unchanged),
+                Ok(Outcome::Deleted(_)),
+                Ok(Outcome::Committed(_))
+            ]
+        ),
+        "{outcomes:?}"
+    );
+    let (desk, _directory) = bench.reopened().await;
+    for (key, is_there) in [("a", false), ("b", true), ("beyond", false), ("c", true)] {
+        assert_eq!(desk.catalog.current(desk.bucket.id, key).await.unwrap().is_some(), is_there, "{key}");
+    }
+    // An epoch, a bucket, a quota, three puts and a deletion: nothing else left a trace.
+    let journal = desk.catalog.journal(0, 100).await.unwrap();
+    assert!(journal.iter().map(|entry| entry.seq).eq(1..=7), "{journal:?}");
+}
