@@ -8,7 +8,6 @@ use crate::zstd::{Compressor, Decompressor, FrameKind, Settings};
 thread_local! {
     static COMPRESSOR: RefCell<Compressor> = RefCell::default();
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::default();
-    static LAST_SEEN: RefCell<LastSeen> = RefCell::default();
 }
 
 /// Appends one zstd frame of `plain` at `level` to `out`, or returns `None` with `out` as it was
@@ -92,37 +91,15 @@ fn entropy_share(sample: &[u8]) -> f64 {
 
 /// How many four-byte words of the sample equal an earlier one.
 fn pairs(sample: &[u8]) -> usize {
-    LAST_SEEN.with_borrow_mut(|last_seen| last_seen.pairs(sample))
-}
-
-/// The word that was seen last in each slot, beside the number of the sample it was seen in: the
-/// words of earlier samples count as none, so nothing is cleared between samples.
-#[derive(Default)]
-struct LastSeen {
-    slots: Vec<u64>,
-    sample: u32,
-}
-
-impl LastSeen {
     const SLOTS_LOG: u32 = 14;
-
-    fn pairs(&mut self, sample: &[u8]) -> usize {
-        if self.slots.is_empty() || self.sample == u32::MAX {
-            self.slots = vec![0; 1 << Self::SLOTS_LOG];
-            self.sample = 0;
-        }
-        self.sample += 1;
-        let number = u64::from(self.sample) << 32;
-        let mut pairs = 0;
-        for word in sample.windows(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])) {
-            let slot = &mut self.slots[(word.wrapping_mul(0x9e37_79b1) >> (32 - Self::SLOTS_LOG)) as usize];
-            let seen = number | u64::from(word);
-            // A slot of this sample that nothing was seen in holds the word of four zeros.
-            pairs += usize::from(*slot == seen || word == 0 && *slot < number);
-            *slot = seen;
-        }
-        pairs
+    let mut last_seen = vec![0u32; 1 << SLOTS_LOG];
+    let mut pairs = 0;
+    for word in sample.windows(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])) {
+        let slot = &mut last_seen[(word.wrapping_mul(0x9e37_79b1) >> (32 - SLOTS_LOG)) as usize];
+        pairs += usize::from(*slot == word);
+        *slot = word;
     }
+    pairs
 }
 
 /// Whether one of three words comes again soon after itself.
@@ -201,20 +178,6 @@ mod tests {
         assert!(!looks_incompressible(&counting));
         let period: Vec<u8> = noise(40_000).into_iter().cycle().take(1 << 20).collect();
         assert!(!looks_incompressible(&period));
-    }
-
-    #[test]
-    fn pairs_are_those_of_a_cleared_table_whatever_was_counted_before() {
-        let cleared = |sample: &[u8]| LastSeen::default().pairs(sample);
-        let mut kept = LastSeen::default();
-        let sparse: Vec<u8> = noise(3000).iter().map(|byte| byte & (byte >> 4) & 1).collect();
-        for sample in [noise(8192), vec![0; 300], noise(4000), sparse, noise(8192), vec![]] {
-            assert_eq!(kept.pairs(&sample), cleared(&sample));
-        }
-        kept.sample = u32::MAX - 1;
-        for _ in 0..3 {
-            assert_eq!(kept.pairs(&noise(8192)), cleared(&noise(8192)), "when the numbers begin again");
-        }
     }
 
     #[test]

@@ -126,7 +126,9 @@ impl Framing {
                     }
                 }
                 At::Head | At::ChunkSize | At::ChunkEnd | At::Trailers => {
-                    match self.line.push(bytes[place]) {
+                    place += self.line.take_inside(&bytes[place..]);
+                    let byte = bytes.get(place)?;
+                    match self.line.push(*byte) {
                         Pushed::Inside => {}
                         Pushed::Bad => return Some(place),
                         Pushed::Ended => {
@@ -174,7 +176,7 @@ impl Framing {
         }
         self.lines += 1;
         if self.lines == 1 {
-            if !self.later && [line.kept.as_slice(), b"\r\n"].concat() == HTTP_2 {
+            if !self.later && line.is(HTTP_2) {
                 self.at = At::Transparent;
             }
             return Some(());
@@ -198,12 +200,17 @@ impl Framing {
     }
 }
 
-/// One line while it comes in.
-#[derive(Default)]
+/// One line while it comes in. A head has a dozen of them, so none is worth memory of its own.
 struct Line {
-    kept: Vec<u8>,
+    begin: [u8; LINE_BYTES_KEPT],
     len: usize,
     return_seen: bool,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self { begin: [0; LINE_BYTES_KEPT], len: 0, return_seen: false }
+    }
 }
 
 enum Pushed {
@@ -213,19 +220,38 @@ enum Pushed {
 }
 
 impl Line {
+    /// Takes what cannot end it; how many bytes.
+    fn take_inside(&mut self, bytes: &[u8]) -> usize {
+        if self.return_seen {
+            return 0;
+        }
+        let inside = bytes.iter().position(|byte| matches!(byte, b'\r' | b'\n')).unwrap_or(bytes.len());
+        let room = &mut self.begin[self.len.min(LINE_BYTES_KEPT)..];
+        let kept = room.len().min(inside);
+        room[..kept].copy_from_slice(&bytes[..kept]);
+        self.len += inside;
+        inside
+    }
+
+    /// Takes a byte that may end it.
     fn push(&mut self, byte: u8) -> Pushed {
         match (byte, self.return_seen) {
-            (b'\n', true) => return Pushed::Ended,
-            (b'\n', false) | (_, true) => return Pushed::Bad,
-            (b'\r', false) => self.return_seen = true,
-            _ => {
-                self.len += 1;
-                if self.kept.len() < LINE_BYTES_KEPT {
-                    self.kept.push(byte);
-                }
+            (b'\n', true) => Pushed::Ended,
+            (b'\r', false) => {
+                self.return_seen = true;
+                Pushed::Inside
             }
+            _ => Pushed::Bad,
         }
-        Pushed::Inside
+    }
+
+    fn kept(&self) -> &[u8] {
+        &self.begin[..self.len.min(LINE_BYTES_KEPT)]
+    }
+
+    /// Whether it is this one, which has its end.
+    fn is(&self, line: &[u8]) -> bool {
+        line.strip_suffix(b"\r\n") == Some(self.kept()) && self.whole()
     }
 
     fn is_empty(&self) -> bool {
@@ -234,26 +260,28 @@ impl Line {
 
     /// Whether all of it was kept.
     fn whole(&self) -> bool {
-        self.len == self.kept.len()
+        self.len <= LINE_BYTES_KEPT
     }
 
     /// Whether it goes on with the line before, which nobody may send any more.
     fn is_folded(&self) -> bool {
-        matches!(self.kept.first(), Some(b' ' | b'\t'))
+        matches!(self.kept().first(), Some(b' ' | b'\t'))
     }
 
     /// Name and value of a header; `None` when blanks stand before the colon. A line whose name is
     /// longer than what was kept is the parser's business.
     fn field(&self) -> Option<(&[u8], &[u8])> {
-        let Some(colon) = self.kept.iter().position(|byte| *byte == b':') else { return Some((&self.kept, b"")) };
-        let (name, value) = self.kept.split_at(colon);
+        let kept = self.kept();
+        let Some(colon) = kept.iter().position(|byte| *byte == b':') else { return Some((kept, b"")) };
+        let (name, value) = kept.split_at(colon);
         (!name.last().is_some_and(u8::is_ascii_whitespace)).then(|| (name, value[1..].trim_ascii()))
     }
 
     /// The number that begins a chunk; extensions may follow it.
     fn chunk_size(&self) -> Option<u64> {
-        let digits = self.kept.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-        let (size, rest) = self.kept.split_at(digits);
+        let kept = self.kept();
+        let digits = kept.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        let (size, rest) = kept.split_at(digits);
         let ended = matches!(rest.first(), None | Some(b';' | b' ' | b'\t'));
         if ended { number(size, 16) } else { None }
     }
