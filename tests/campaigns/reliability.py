@@ -35,6 +35,7 @@ HARM = (
     "disorder",
     "acked_unsynced",
     "stuck",
+    "not_taken",
     "error_read_as_absent",
     "unexpected",
     "overwritten",

@@ -35,6 +35,8 @@ use tokio::time::Instant;
 const UNIT: u64 = 16 << 10;
 /// How long a request waits for memory before it is told to slow down.
 const WAIT_MAX: Duration = Duration::from_secs(30);
+/// How long a body that has come for long waits at most.
+const WAIT_OF_BODY_MAX: Duration = Duration::from_secs(600);
 /// How long a stream waits for its own client to take the piece before: clients that stall are
 /// given up long before.
 const OWN_CLIENT_WAIT_MAX: Duration = Duration::from_secs(3600);
@@ -227,6 +229,25 @@ impl MemoryBudget {
     /// # Errors
     /// [`EngineError::Busy`] after half a minute.
     pub(crate) async fn acquire_as(&self, party: &Party, bytes: u64) -> Result<Permit, EngineError> {
+        self.acquire_within(party, bytes, WAIT_MAX).await
+    }
+
+    /// The same for a segment of a body that began to come at `began`: it waits as long again, so
+    /// that what a client sent for minutes is not in vain because many segments fill at once.
+    ///
+    /// # Errors
+    /// [`EngineError::Busy`] after half a minute, or as long as the body has come, ten minutes at
+    /// most.
+    pub(crate) async fn acquire_for_body(
+        &self,
+        party: &Party,
+        bytes: u64,
+        began: Instant,
+    ) -> Result<Permit, EngineError> {
+        self.acquire_within(party, bytes, began.elapsed().clamp(WAIT_MAX, WAIT_OF_BODY_MAX)).await
+    }
+
+    async fn acquire_within(&self, party: &Party, bytes: u64, patience: Duration) -> Result<Permit, EngineError> {
         // Held only until the permit is there: it keeps those who come at once from overtaking
         // those who wait.
         let turn = self.turns.free();
@@ -241,7 +262,7 @@ impl MemoryBudget {
             return Ok(self.permit(permit));
         }
         let _waits = Waits::new(&self.metrics.memory_waiting);
-        let deadline = Instant::now() + WAIT_MAX;
+        let deadline = Instant::now() + patience;
         let _turn = match turn {
             Some(turn) => turn,
             None => match tokio::time::timeout_at(deadline, self.turns.wait(party)).await {
@@ -473,6 +494,20 @@ mod tests {
             }
         }
         assert!(of_few.iter().all(|count| (13..=15).contains(count)), "{of_few:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_has_come_for_minutes_waits_as_long_again_and_not_for_ever() {
+        let budget = divided();
+        let work = budget.acquire(1 << 40).await.expect("all of it");
+        for (came_s, waits_s) in [(0, 30), (300, 300), (7200, 600)] {
+            let began = Instant::now();
+            tokio::time::advance(Duration::from_secs(came_s)).await;
+            let asked = Instant::now();
+            assert!(budget.acquire_for_body(&None, MIB, began).await.is_err());
+            assert_eq!(asked.elapsed().as_secs(), waits_s);
+        }
+        drop(work);
     }
 
     #[tokio::test(start_paused = true)]

@@ -123,7 +123,7 @@ struct Tally {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flipped_bit_in_the_catalog_deletes_no_live_blob_and_gives_no_wrong_byte() {
     // The whole campaign is tests/campaigns/test_rot.py.
-    let flips = std::env::var("ROT_FLIPS").map_or(100, |text| text.parse().expect("a number"));
+    let flips = option_env!("ROT_FLIPS").map_or(100, |text| text.parse().expect("a number"));
     let seed = SEED;
     let store = store().await;
     assert!(store.live.len() >= 10, "{:?}", store.live);

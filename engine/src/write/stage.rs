@@ -259,7 +259,7 @@ impl Stager {
             .then(|| SketchLane::new(self.hash_pool.clone(), bucket.similarity_secret()));
         let mut hashing = HashLane::new(self.hash_pool.clone(), self.md5_lanes.clone(), digest);
         let mut reader = BodyReader::new(body);
-        let mut plain_len = 0;
+        let (mut plain_len, began) = (0, Instant::now());
         while !reader.ended {
             let room = len.map_or(SEGMENT_LEN as u64, |len| (len - plain_len).min(SEGMENT_LEN as u64)).max(1);
             let asked = Instant::now();
@@ -267,7 +267,7 @@ impl Stager {
             let arrived = reader.fill(room, self.budget.arriving(), &self.spool).await?;
             let upload = asked.elapsed();
             let bytes = 2 * arrived.len() as u64 + SEGMENT_OVERHEAD;
-            let permit = self.budget.acquire_as(bucket.party(), bytes).await?;
+            let permit = self.budget.acquire_for_body(bucket.party(), bytes, began).await?;
             let plain = arrived.into_memory().await?;
             if plain.is_empty() {
                 break;
