@@ -70,7 +70,7 @@ fn side_by_side(first: u64, seeds: u64, planned: impl Fn(u64) -> Plan + Sync) ->
     let threads = number("SIMULATOR_THREADS", thread::available_parallelism().map_or(1, |count| count.get() as u64));
     let mut sum = Report::default();
     thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(&one)).collect();
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
         for thread in running {
             sum += &thread.join().expect("a run does not panic");
         }
