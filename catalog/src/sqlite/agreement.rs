@@ -6,16 +6,15 @@
 //! its entries ascend and have the fingerprint of the table's rows. Where something differs,
 //! `integrity_check` names it.
 
-use super::connection::{SqliteSession, catalog_error};
+use super::errors::catalog_error;
 use crate::{CatalogError, Result};
 use rusqlite::{Connection, Row, types::ValueRef};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// What is wrong, in up to about `most` sentences.
-pub(super) fn disagreements(session: &SqliteSession, most: usize) -> Result<Vec<String>> {
-    let connection = &session.connection;
+pub(super) fn disagreements(connection: &Connection, most: usize) -> Result<Vec<String>> {
     let mut broken = sentences(connection, &format!("PRAGMA quick_check({most})"))?;
-    for table in Table::all(connection)? {
+    for table in IndexedTable::all(connection)? {
         match table.disagreements(connection) {
             Err(CatalogError::Damaged(why)) => broken.push(why),
             found => broken.extend(found?),
@@ -49,13 +48,13 @@ fn all<T>(
 }
 
 /// A table and the indexes beside it.
-pub(super) struct Table {
+pub(super) struct IndexedTable {
     pub(super) name: String,
-    pub(super) indexes: Vec<Index>,
+    pub(super) indexes: Vec<TableIndex>,
 }
 
 /// An index that is stored beside its table.
-pub(super) struct Index {
+pub(super) struct TableIndex {
     pub(super) name: String,
     unique: bool,
     /// What its rows are, when they are not all of the table's.
@@ -70,15 +69,15 @@ struct Column {
     descends: bool,
 }
 
-impl Table {
-    pub(super) fn all(connection: &Connection) -> Result<Vec<Table>> {
+impl IndexedTable {
+    pub(super) fn all(connection: &Connection) -> Result<Vec<IndexedTable>> {
         let names: Vec<String> = all(
             connection,
             "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite_%'",
             [],
             |row| row.get(0),
         )?;
-        let with_indexes = |name: String| Ok(Table { indexes: Index::of(connection, &name)?, name });
+        let with_indexes = |name: String| Ok(IndexedTable { indexes: TableIndex::of(connection, &name)?, name });
         names.into_iter().map(with_indexes).collect()
     }
 
@@ -101,7 +100,7 @@ impl Table {
 
     /// What the indexes should hold, by the table.
     fn fingerprints(&self, connection: &Connection) -> Result<Vec<Fingerprint>> {
-        let wanted = |index: &Index| {
+        let wanted = |index: &TableIndex| {
             let condition = index.condition.as_deref().unwrap_or("1");
             format!("({condition}), {}", index.column_names())
         };
@@ -125,8 +124,8 @@ impl Table {
     }
 }
 
-impl Index {
-    fn of(connection: &Connection, table: &str) -> Result<Vec<Index>> {
+impl TableIndex {
+    fn of(connection: &Connection, table: &str) -> Result<Vec<TableIndex>> {
         let listed = all(
             connection,
             "SELECT l.name, l.\"unique\", s.sql FROM pragma_index_list(?1) l JOIN sqlite_schema s ON s.name = l.name",
@@ -143,7 +142,7 @@ impl Index {
             let key_len = columns.iter().filter(|(_, is_key)| *is_key).count();
             let columns = columns.into_iter().map(|(column, _)| column).collect();
             let condition = sql.and_then(|sql| Some(sql.split_once(" WHERE ")?.1.to_owned()));
-            Ok(Index { name, unique, condition, columns, key_len })
+            Ok(TableIndex { name, unique, condition, columns, key_len })
         };
         listed.into_iter().map(index).collect()
     }

@@ -2,6 +2,7 @@
 
 use super::{
     agreement,
+    errors::catalog_error,
     options::{Place, ReadWork},
 };
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
     types::{NO_SERVER, ServerRun, UnixMs},
 };
 use rusqlite::{
-    Connection, ErrorCode, OpenFlags, StatementStatus,
+    Connection, OpenFlags, StatementStatus,
     config::DbConfig,
     types::{ToSql, ToSqlOutput, ValueRef},
 };
@@ -194,7 +195,7 @@ impl Session for SqliteSession {
     }
 
     async fn disagreements(&mut self, most: usize) -> Result<Vec<String>> {
-        agreement::disagreements(self, most)
+        agreement::disagreements(&self.connection, most)
     }
 
     async fn hand_over(&mut self, to: &mpsc::Sender<TableRows>, rows: TableRows) -> bool {
@@ -335,25 +336,4 @@ fn migrate_in_transaction(session: &mut SqliteSession) -> Result<()> {
         finish(checksum_walk::fill(session))?;
     }
     Ok(())
-}
-
-/// What SQLite's errors mean to a caller.
-pub(super) fn catalog_error(error: rusqlite::Error) -> CatalogError {
-    use rusqlite::ffi;
-    let Some(code) = error.sqlite_error_code() else { return CatalogError::Other(error.to_string()) };
-    match code {
-        ErrorCode::DiskFull => CatalogError::Full,
-        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => CatalogError::Damaged(error.to_string()),
-        ErrorCode::DatabaseBusy
-        | ErrorCode::DatabaseLocked
-        | ErrorCode::SystemIoFailure
-        | ErrorCode::CannotOpen
-        | ErrorCode::OutOfMemory
-        | ErrorCode::OperationInterrupted => CatalogError::Unavailable(error.to_string()),
-        ErrorCode::ConstraintViolation => match error.sqlite_error().map(|error| error.extended_code) {
-            Some(ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY) => CatalogError::Exists,
-            _ => CatalogError::Other(error.to_string()),
-        },
-        _ => CatalogError::Other(error.to_string()),
-    }
 }

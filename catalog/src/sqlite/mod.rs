@@ -11,6 +11,7 @@
 mod agreement;
 mod at_once;
 mod connection;
+mod errors;
 mod options;
 mod ownership;
 mod readers;

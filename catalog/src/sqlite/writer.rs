@@ -1,7 +1,8 @@
 //! The one thread that writes, and its group commit.
 
 use super::{
-    connection::{self, SqliteSession, catalog_error, finish},
+    connection::{self, SqliteSession, finish},
+    errors::catalog_error,
     options::Place,
     readers::Readers,
 };

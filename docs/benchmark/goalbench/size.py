@@ -33,6 +33,8 @@ RSS_BYTES_EACH = 64
 FILL_S_MAX = 7200.0
 CLIENTS = 4
 CATALOG = "catalog.sqlite"
+REBUILDING = "catalog.sqlite.rebuilding"
+"""There while a damaged catalog is made again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +63,26 @@ def measure(binary: Path, fill: Path, place: Path, objects: int, windows: Window
     with server:
         server.ensure_bucket(BUCKET)
     filled(server, fill, objects)
+    figures: dict[str, Interval] = {}
     with server:
         settle_s(server, FILL_S_MAX)
-    figures: dict[str, Interval] = {}
+        figures["deleting what was packed, ms each"] = one(collected_s(server) * 1000 / objects)
     started = time.perf_counter()
     with server, WorkerPool(CLIENTS, OBJECT_BYTES) as pool:
         figures["restart s"] = one(time.perf_counter() - started)
+        rewritten = Content.write(server.data_dir / "rewritten", b"twice")
+        kinds: tuple[Kind, ...] = ("put", "delete")
+        for kind in kinds:
+            run_checked(pool, server, [ask(kind, rewritten, BUCKET, "rewritten")])
+        collected_s(server)
+        # What is deleted goes once the catalog is verified.
+        figures["restart until verified s"] = one(time.perf_counter() - started)
         settle_s(server, FILL_S_MAX)
         figures |= dict(idle(server, objects, windows))
         figures["catalog bytes each, without content"] = one(catalog_bytes(server) / objects)
         figures |= dict(requests(server, pool, objects, windows))
         figures |= dict(jobs(server))
+    figures |= dict(recoveries(server, objects))
     return Size(objects=objects, figures=figures)
 
 
@@ -123,18 +134,91 @@ def prefix(number: int, objects: int) -> str:
 
 
 def jobs(server: Deltaweir) -> Iterator[tuple[str, Interval]]:
-    """How long collections and a backup take, by the clock. The first one waits until the catalog is verified."""
-    admin = server.admin
-    assert admin is not None
-    works: list[tuple[str, Callable[[], object]]] = [
-        ("gc after a start s", admin.collect),
-        ("gc s", admin.collect),
-        ("backup s", lambda: admin.run_job("backup", FILL_S_MAX)),
-    ]
-    for name, work in works:
-        started = time.perf_counter()
-        work()
-        yield name, one(time.perf_counter() - started)
+    """How long a collection and a backup take, by the clock."""
+    assert server.admin is not None
+    yield "gc s", one(collected_s(server))
+    started = time.perf_counter()
+    server.admin.run_job("backup", FILL_S_MAX)
+    yield "backup s", one(time.perf_counter() - started)
+
+
+def collected_s(server: Deltaweir) -> float:
+    """How long a collection takes that removes all there is to remove."""
+    assert server.admin is not None
+    started = time.perf_counter()
+    server.admin.collect()
+    return time.perf_counter() - started
+
+
+def recoveries(server: Deltaweir, objects: int) -> Iterator[tuple[str, Interval]]:
+    """How long the catalog of a stopped server is not there when it is damaged, and when it is lost.
+
+    # Errors
+    `StudyError` when not every object is back.
+    """
+    damage(server.data_dir / CATALOG)
+    marker = server.data_dir / REBUILDING
+    with server:
+        assert server.admin is not None
+        seen(lambda: bool(aside(server)), "the damage is found")
+        seen(lambda: not marker.exists(), "the catalog is made again")
+        seen(server.admin.ready, "the server is ready")
+        # What is set aside is named after the moment.
+        [begun] = aside(server)
+        yield "damaged catalog until served s", one(time.time() - int(begun.name.rsplit("-", 1)[1]) / 1000)
+        check_objects(server, objects)
+        settle_s(server, FILL_S_MAX)
+        server.admin.run_job("backup", FILL_S_MAX)
+    for file in (CATALOG, f"{CATALOG}-wal", f"{CATALOG}-shm"):
+        (server.data_dir / file).unlink(missing_ok=True)
+    started = time.perf_counter()
+    command = [str(server.binary), "restore", "--config", str(server.config_path)]
+    environment = {**os.environ, **server.environment()}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=FILL_S_MAX, check=False)
+    if done.returncode != 0:
+        raise StudyError(f"the catalog was not made again: {done.stderr[-500:]}")
+    yield "lost catalog, restored s", one(time.perf_counter() - started)
+    with server:
+        check_objects(server, objects)
+
+
+def damage(catalog: Path) -> None:
+    """Overwrites a page that is in use: the first of the index by which keys are found."""
+    opened = sqlite3.connect(f"file:{catalog}?mode=ro", uri=True)
+    try:
+        [page] = opened.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'versions_current'").fetchone()
+        [page_bytes] = opened.execute("PRAGMA page_size").fetchone()
+    finally:
+        opened.close()
+    with catalog.open("r+b") as file:
+        file.seek((page - 1) * page_bytes)
+        file.write(b"\xa5" * page_bytes)
+
+
+def aside(server: Deltaweir) -> list[Path]:
+    """The catalogs that were found damaged."""
+    found = server.data_dir.glob(f"{CATALOG}.damaged-*")
+    return [file for file in found if file.name.rsplit("-", 1)[1].isdigit()]
+
+
+def seen(condition: Callable[[], bool], what: str) -> None:
+    """Waits until it holds.
+
+    # Errors
+    `StudyError` when it does not.
+    """
+    deadline = time.perf_counter() + FILL_S_MAX
+    while not condition():
+        if time.perf_counter() > deadline:
+            raise StudyError(f"never: {what}")
+        time.sleep(0.01)
+
+
+def check_objects(server: Deltaweir, objects: int) -> None:
+    assert server.admin is not None
+    found = server.admin.stats().bucket(BUCKET).objects
+    if found != objects:
+        raise StudyError(f"{found} of {objects} objects are back")
 
 
 def catalog_bytes(server: Deltaweir) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from goalbench import __main__ as program
-from goalbench import cloud, codec, size, table
+from goalbench import cloud, codec, limits, size, table
 from goalbench.goals import GOALS, NO_WAY, Check, Found, Report, Size, line, of_line, verdict
 from goalbench.served import BUCKETS, STUDIES, Load, Round, Study, ask
 from taxbench.progress import Reporter
@@ -213,3 +213,12 @@ def test_a_cloud_bills_writes_and_listings_dearer_than_reads_and_deletions_not_a
     row = cloud.Row("PUT", 1.0, 2.0, 9.0)
     assert row.dollars_per_million == pytest.approx(5.8)
     assert cloud.render([row]).splitlines()[-1] == "| PUT | 1.00 | 2.00 | 9.00 | 5.80 |"
+
+
+def test_parts_of_the_largest_upload_repeat_and_differ_and_end_where_they_should() -> None:
+    contents = limits.Contents(1)
+    whole = b"".join(contents.stream(0, 3 * limits.MIB + 5))
+    assert len(whole) == 3 * limits.MIB + 5
+    assert contents.piece(16, limits.MIB) != contents.piece(0, limits.MIB), "stamped"
+    assert contents.piece(16, limits.MIB)[8:4096] == contents.piece(0, limits.MIB)[8:4096]
+    assert b"".join(contents.stream(0, 100)) == whole[:100]

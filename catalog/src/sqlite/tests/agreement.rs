@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        agreement::{Table, disagreements, push_ordered},
+        agreement::{IndexedTable, disagreements, push_ordered},
         connection::open_reading,
     },
     *,
@@ -28,7 +28,7 @@ fn behind(path: &Path, index: &str, sql: &str) {
 }
 
 fn found(path: &Path) -> Vec<String> {
-    disagreements(&open_reading(path).unwrap(), 100).unwrap()
+    disagreements(&open_reading(path).unwrap().connection, 100).unwrap()
 }
 
 fn copy(whole: &TempDir) -> (TempDir, std::path::PathBuf) {
@@ -47,7 +47,7 @@ async fn an_index_that_is_not_what_its_table_says_is_found() {
     assert_eq!(found(&path), Vec::<String>::new());
     let raw = Connection::open(&path).unwrap();
     let mut tried = 0;
-    for table in Table::all(&raw).unwrap() {
+    for table in IndexedTable::all(&raw).unwrap() {
         for index in table.indexes.iter().filter(|index| !index.name.starts_with("sqlite_")) {
             let condition = index.condition.as_deref().unwrap_or("1");
             let entries = format!("SELECT count(*) FROM {} WHERE {condition}", table.name);
@@ -114,7 +114,7 @@ async fn the_large_indexes_are_read_without_their_tables() {
     drop(open(&directory).await);
     let raw = Connection::open(directory.path().join("catalog.db")).unwrap();
     let mut with_table = Vec::new();
-    for table in Table::all(&raw).unwrap() {
+    for table in IndexedTable::all(&raw).unwrap() {
         for index in &table.indexes {
             let sql = format!("EXPLAIN QUERY PLAN {}", index.sql(&table.name));
             let plan: String = raw.query_row(&sql, [], |row| row.get(3)).unwrap();
