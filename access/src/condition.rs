@@ -139,7 +139,11 @@ impl Condition {
                 };
                 let values = values.iter().map(|value| operand(operator, value, variables));
                 let values = values.collect::<Option<Vec<_>>>().ok_or_else(|| {
-                    PolicyError::with_detail(format!("Invalid Condition value for {name}"), key.as_str())
+                    let message = match name.contains("IpAddress") {
+                        true => "Invalid IP address in Conditions".to_owned(),
+                        false => format!("Invalid Condition value for {name}"),
+                    };
+                    PolicyError::with_detail(message, key.as_str())
                 })?;
                 conditions.push(Self { operator, key: parsed_key, values });
             }

@@ -109,7 +109,7 @@ fn what_is_no_condition_is_refused() {
         (r#"{"ForSomeValues:StringEquals":{"s3:prefix":"a"}}"#, "Invalid Condition type"),
         (r#"{"StringEquals":{"s3:prefx":"a"}}"#, "invalid condition key"),
         (r#"{"NumericEquals":{"s3:max-keys":"ten"}}"#, "Invalid Condition value"),
-        (r#"{"IpAddress":{"aws:SourceIp":"10.0.0.0/33"}}"#, "Invalid Condition value"),
+        (r#"{"IpAddress":{"aws:SourceIp":"10.0.0.0/33"}}"#, "Invalid IP address in Conditions"),
         (r#"{"DateEquals":{"aws:CurrentTime":"soon"}}"#, "Invalid Condition value"),
         (r#"{"Bool":{"aws:SecureTransport":"maybe"}}"#, "Invalid Condition value"),
         (r#"{"StringEquals":{"s3:prefix":{}}}"#, "Invalid Condition value"),

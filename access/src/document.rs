@@ -155,7 +155,8 @@ impl Document {
         if json.first() != Some(&b'{') && bucket.is_some() {
             return Err(not_json());
         }
-        let document: Value = serde_json::from_slice(json).map_err(|_| not_json())?;
+        let document: Value =
+            serde_json::from_slice(json).map_err(|_| PolicyError::new("This policy contains invalid Json"))?;
         let document = document.as_object().ok_or_else(not_json)?;
         known_fields(document, &["Version", "Id", "Statement"])?;
         let variables = match document.get("Version").map(Value::as_str) {

@@ -62,15 +62,18 @@ impl CorsConfiguration {
     /// `BadRequest` without an origin or a method; `AccessForbidden` when no rule allows the
     /// request.
     pub fn preflight(configuration: Option<&Self>, headers: &HeaderMap) -> Result<HeaderMap> {
-        let bad = |message: &'static str| S3Error::with_message(ErrorCode::BadRequest, message);
-        let origin =
-            single(headers, "origin")?.ok_or_else(|| bad("Insufficient information. Origin request header needed."))?;
-        let method = single(headers, "access-control-request-method")?
-            .filter(|method| METHODS.contains(method))
-            .ok_or_else(|| bad("Invalid Access-Control-Request-Method."))?;
+        let bad = |message: String| S3Error::with_message(ErrorCode::BadRequest, message);
+        let origin = single(headers, "origin")?.filter(|origin| !origin.is_empty());
+        let origin = origin.ok_or_else(|| bad("Insufficient information. Origin request header needed.".to_owned()))?;
+        let method = single(headers, "access-control-request-method")?.unwrap_or("null");
+        if !METHODS.contains(&method) {
+            return Err(bad(format!("Invalid Access-Control-Request-Method: {method}")));
+        }
         let asked = single(headers, "access-control-request-headers")?.unwrap_or_default();
-        let asked: Vec<String> =
-            asked.split(',').map(|name| name.trim().to_ascii_lowercase()).filter(|name| !name.is_empty()).collect();
+        if let Some(name) = asked.split(',').find(|name| !name.trim_matches(' ').bytes().all(is_token)) {
+            return Err(bad(format!("Access-Control-Request-Headers \"{name}\" contains invalid character.")));
+        }
+        let asked = names_in(asked);
         let forbidden = |message: &'static str| {
             S3Error::with_message(ErrorCode::AccessForbidden, message)
                 .field("Method", method)
@@ -78,31 +81,32 @@ impl CorsConfiguration {
         };
         let configuration =
             configuration.ok_or_else(|| forbidden("CORSResponse: CORS is not enabled for this bucket."))?;
-        let rule = configuration
-            .rules
-            .iter()
-            .find(|rule| rule.allows(origin, method) && asked.iter().all(|name| rule.allows_header(name)))
-            .ok_or_else(|| {
-                forbidden(
-                    "CORSResponse: This CORS request is not allowed. This is usually because the evalution of Origin, request method / \
-                     Access-Control-Request-Method or Access-Control-Request-Headers are not whitelisted by the resource's CORS spec.",
-                )
-            })?;
-        let mut answer = rule.headers(origin);
-        if !asked.is_empty() {
-            set(&mut answer, header::ACCESS_CONTROL_ALLOW_HEADERS, &asked.join(", "));
-        }
-        Ok(answer)
+        let rule = configuration.rule_for(origin, method, &asked).ok_or_else(|| {
+            forbidden(
+                "CORSResponse: This CORS request is not allowed. This is usually because the evalution of Origin, request method / \
+                 Access-Control-Request-Method or Access-Control-Request-Headers are not whitelisted by the resource's CORS spec.",
+            )
+        })?;
+        Ok(rule.answer(origin, &asked))
     }
 
     /// The headers that let a script read the answer to a request; none when no rule allows it.
     /// A request that names a method of its own in `Access-Control-Request-Method` is held against
-    /// that one, as S3 does; browsers send it in a preflight alone.
+    /// that one, as S3 does, and one with `Access-Control-Request-Headers` against these; browsers
+    /// send them in a preflight alone.
     pub fn answer(&self, origin: &str, method: &str, headers: &HeaderMap) -> HeaderMap {
         let named = headers.get(header::ACCESS_CONTROL_REQUEST_METHOD).and_then(|named| named.to_str().ok());
         let method = named.unwrap_or(method);
-        let rule = self.rules.iter().find(|rule| rule.allows(origin, method));
-        rule.map(|rule| rule.headers(origin)).unwrap_or_default()
+        let asked = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS).and_then(|asked| asked.to_str().ok());
+        let asked = names_in(asked.unwrap_or_default());
+        self.rule_for(origin, method, &asked).map(|rule| rule.answer(origin, &asked)).unwrap_or_default()
+    }
+
+    /// The first rule that allows all of a request.
+    fn rule_for(&self, origin: &str, method: &str, asked: &[String]) -> Option<&CorsRule> {
+        let allows =
+            |rule: &&CorsRule| rule.allows(origin, method) && asked.iter().all(|name| rule.allows_header(name));
+        self.rules.iter().find(allows)
     }
 }
 
@@ -115,6 +119,11 @@ impl CorsRule {
         for (name, patterns) in [("AllowedOrigin", &self.allowed_origins), ("AllowedHeader", &self.allowed_headers)] {
             if let Some(pattern) = patterns.iter().find(|pattern| pattern.matches('*').count() > 1) {
                 return invalid(format!("{name} \"{pattern}\" can not have more than one wildcard."));
+            }
+        }
+        for (kind, names) in [("AllowedHeader", &self.allowed_headers), ("ExposeHeader", &self.expose_headers)] {
+            if let Some(name) = names.iter().find(|name| !name.bytes().all(is_token)) {
+                return invalid(format!("{kind} \"{name}\" contains invalid character."));
             }
         }
         match self.expose_headers.iter().find(|name| name.contains('*')) {
@@ -132,6 +141,15 @@ impl CorsRule {
 
     fn allows_header(&self, name: &str) -> bool {
         self.allowed_headers.iter().any(|pattern| matches(&pattern.to_ascii_lowercase(), name))
+    }
+
+    /// The headers of an answer to a request that names these headers.
+    fn answer(&self, origin: &str, asked: &[String]) -> HeaderMap {
+        let mut answer = self.headers(origin);
+        if !asked.is_empty() {
+            set(&mut answer, header::ACCESS_CONTROL_ALLOW_HEADERS, &asked.join(", "));
+        }
+        answer
     }
 
     fn headers(&self, origin: &str) -> HeaderMap {
@@ -154,6 +172,18 @@ impl CorsRule {
         set(&mut answer, header::VARY, "Origin, Access-Control-Request-Headers, Access-Control-Request-Method");
         answer
     }
+}
+
+/// The names of `Access-Control-Request-Headers`.
+fn names_in(asked: &str) -> Vec<String> {
+    asked.split(',').map(|name| name.trim().to_ascii_lowercase()).filter(|name| !name.is_empty()).collect()
+}
+
+/// Whether a header's name may have this character.
+///
+/// Source: RFC 9110, section 5.6.2.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// Whether a pattern of origins names somebody: what stands behind its `*` is a part of a host, so

@@ -243,7 +243,7 @@ impl LockHeaders {
             }
             (mode, until) => {
                 let (name, value) = if mode.is_some() { (MODE, mode) } else { (UNTIL, until) };
-                let message = "x-amz-object-lock-retain-until-date and x-amz-object-lock-mode must both be supplied";
+                let message = "x-amz-object-lock-retain-until-date and x-amz-object-lock-mode must both be supplied.";
                 return Err(S3Error::invalid_argument(name, value.unwrap_or_default(), message));
             }
         };

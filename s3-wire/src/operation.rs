@@ -348,6 +348,16 @@ pub fn route(method: &Method, target: &Target, headers: &HeaderMap) -> Result<Op
             Resource::Bucket | Resource::Object => Ok(Operation::OptionsObject),
         };
     }
+    let copies_nothing = [Method::GET, Method::HEAD, Method::DELETE].contains(method)
+        || (method == Method::POST && target.query.has("uploadId"));
+    if let Some(source) = headers.get("x-amz-copy-source").filter(|_| copies_nothing) {
+        let message = "You can only specify a copy source header for copy requests.";
+        return Err(S3Error::invalid_argument(
+            "x-amz-copy-source",
+            String::from_utf8_lossy(source.as_bytes()),
+            message,
+        ));
+    }
     let named = subresource_of(target, resource)?;
     let fits = |row: &&OperationRow| {
         row.method == method.as_str()
@@ -358,6 +368,14 @@ pub fn route(method: &Method, target: &Target, headers: &HeaderMap) -> Result<Op
     let Some(row) = TABLE.iter().find(fits) else {
         return Err(match named {
             Some(name) if NOT_IMPLEMENTED.contains(&name) => not_implemented(name),
+            Some("uploads") if method == Method::GET && resource == Resource::Object => S3Error::with_message(
+                ErrorCode::InvalidRequest,
+                "Key is not expected for the GET method ?uploads subresource",
+            ),
+            Some("versions") if method == Method::GET && resource == Resource::Object => S3Error::with_message(
+                ErrorCode::InvalidRequest,
+                "There is no such thing as the ?versions sub-resource for a key",
+            ),
             _ => method_not_allowed(method, resource, named),
         });
     };
@@ -449,12 +467,15 @@ fn check_parameters(operation: Operation, target: &Target) -> Result<()> {
     }
     let part_number = target.query.single("partNumber")?;
     match (operation, part_number) {
-        (UploadPart | UploadPartCopy, None) => {
-            Err(S3Error::invalid_argument("partNumber", "", "The request needs a partNumber."))
-        }
-        (PutObject | CopyObject, Some(number)) => {
-            Err(S3Error::invalid_argument("partNumber", number, "A partNumber needs an uploadId."))
-        }
+        (UploadPart | UploadPartCopy, None) => Err(S3Error::new(ErrorCode::MethodNotAllowed)
+            .field("Method", "PUT")
+            .field("ResourceType", "UPLOAD")
+            .header("allow", "DELETE, POST, GET")),
+        (PutObject | CopyObject, Some(number)) => Err(S3Error::invalid_argument(
+            "partNumber",
+            number,
+            "This operation does not accept partNumber without uploadId",
+        )),
         (ListObjectsV2, _) => match target.query.single("list-type")? {
             Some("2") | None => Ok(()),
             Some(other) => Err(S3Error::invalid_argument("list-type", other, "Invalid List Type specified in Request")),
@@ -592,7 +613,8 @@ mod tests {
             ("POST", "/bucket/key", ErrorCode::MethodNotAllowed),
             ("DELETE", "/bucket?versioning", ErrorCode::MethodNotAllowed),
             ("PUT", "/bucket?versions", ErrorCode::MethodNotAllowed),
-            ("GET", "/bucket/key?versions", ErrorCode::MethodNotAllowed),
+            ("GET", "/bucket/key?versions", ErrorCode::InvalidRequest),
+            ("GET", "/bucket/key?uploads", ErrorCode::InvalidRequest),
             ("PUT", "/bucket?location", ErrorCode::MethodNotAllowed),
             ("PUT", "/bucket?delete", ErrorCode::MethodNotAllowed),
             ("PUT", "/bucket/key?delete", ErrorCode::MethodNotAllowed),
@@ -603,7 +625,7 @@ mod tests {
             ("GET", "/bucket?list-type=1", ErrorCode::InvalidArgument),
             ("GET", "/bucket?list-type", ErrorCode::InvalidArgument),
             ("PUT", "/bucket/key?partNumber=1", ErrorCode::InvalidArgument),
-            ("PUT", "/bucket/key?uploadId=u", ErrorCode::InvalidArgument),
+            ("PUT", "/bucket/key?uploadId=u", ErrorCode::MethodNotAllowed),
             ("PUT", "/bucket/key?uploadId=u&partNumber=1&partNumber=2", ErrorCode::InvalidArgument),
             ("PUT", "/bucket/key?versionId=v", ErrorCode::InvalidArgument),
             ("GET", "/bucket/key?versionId=v&versionId=w", ErrorCode::InvalidArgument),

@@ -72,7 +72,8 @@ impl PostPolicy {
     /// # Errors
     /// `InvalidPolicyDocument`.
     pub fn parse(encoded: &str) -> Result<Self> {
-        let json = BASE64_STANDARD.decode(encoded.trim()).map_err(|_| invalid("Invalid Policy: it is not base64."))?;
+        let json =
+            BASE64_STANDARD.decode(encoded.trim()).map_err(|_| invalid("Invalid Policy: invalid Base64 encoding."))?;
         let document: Value = serde_json::from_slice(&json).map_err(|_| invalid("Invalid Policy: Invalid JSON."))?;
         let expires = document
             .get("expiration")
@@ -152,7 +153,7 @@ impl PostPolicy {
             }
         }
         if !self.conditions.iter().any(|condition| condition.field == "bucket") {
-            return denied("Policy Condition failed: the bucket is not named".to_owned());
+            return denied("Extra input fields: bucket".to_owned());
         }
         let covered = |name: &str| {
             UNCOVERED.contains(&name)
@@ -201,38 +202,40 @@ impl<'f> FormSignature<'f> {
     /// # Errors
     /// `InvalidArgument` for a field that is missing or not well-formed.
     pub(crate) fn of(form: &'f FormFields) -> Result<Self> {
-        let needed = |name: &'static str| {
-            form.get(name).ok_or_else(|| {
-                S3Error::invalid_argument(
-                    name,
-                    "",
-                    format!(
-                        "Bucket POST must contain a field named '{name}'.  If it is specified, please check the order of the fields."
-                    ),
-                )
-            })
-        };
+        let needed =
+            |name: &'static str| form.get(name).filter(|value| !value.is_empty()).ok_or_else(|| missing_field(name));
         if form.get("x-amz-algorithm").is_none() && form.get("x-amz-signature").is_none() {
             return Ok(Self::V2 { access_key_id: needed("awsaccesskeyid")?, signature: needed("signature")? });
         }
         let algorithm = needed("x-amz-algorithm")?;
         if algorithm != "AWS4-HMAC-SHA256" {
-            return Err(S3Error::invalid_argument(
-                "x-amz-algorithm",
-                algorithm,
-                "The algorithm must be AWS4-HMAC-SHA256.",
-            ));
+            return Err(S3Error::invalid_argument("x-amz-algorithm", algorithm, "Only AWS4-HMAC-SHA256 is supported"));
         }
         let credential = needed("x-amz-credential")?;
-        let (access_key_id, date, region) = credential_parts(credential)
-            .ok_or_else(|| S3Error::invalid_argument("x-amz-credential", credential, "the Credential is mal-formed"))?;
+        let (access_key_id, date, region) = credential_parts(credential).ok_or_else(|| {
+            let message =
+                "the Credential is mal-formed; expecting \"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\".";
+            S3Error::invalid_argument("x-amz-credential", credential, message)
+        })?;
         let signed_at = needed("x-amz-date")?;
-        let same_day = timestamp::parse_compact(signed_at).is_some() && signed_at.get(..8) == Some(date);
+        if timestamp::parse_compact(signed_at).is_none() {
+            let message = "X-Amz-Date must be formated via ISO8601 Long format";
+            return Err(S3Error::invalid_argument("X-Amz-Date", signed_at, message));
+        }
+        let same_day = signed_at.get(..8) == Some(date);
         if !same_day {
             return Err(S3Error::invalid_argument("x-amz-date", signed_at, "The date is not that of the Credential."));
         }
         Ok(Self::V4 { access_key_id, date, region, signature: needed("x-amz-signature")? })
     }
+}
+
+/// What S3 says of a form without one of these.
+pub(crate) fn missing_field(name: &'static str) -> S3Error {
+    let message = format!(
+        "Bucket POST must contain a field named '{name}'.  If it is specified, please check the order of the fields."
+    );
+    S3Error::invalid_argument(name, "", message)
 }
 
 /// Access key, date and region of `ACCESS-KEY/DATE/REGION/s3/aws4_request`.

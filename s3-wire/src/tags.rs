@@ -56,7 +56,7 @@ impl TagSet {
     /// space. `None` without the header.
     ///
     /// # Errors
-    /// `InvalidArgument` when it is not well-formed; as [`TagSet::new`].
+    /// `InvalidArgument` when it is not well-formed or has a key twice; as [`TagSet::new`].
     pub fn from_headers(headers: &HeaderMap) -> Result<Option<Self>> {
         const HEADER: &str = "x-amz-tagging";
         let Some(text) = single(headers, HEADER)? else { return Ok(None) };
@@ -68,7 +68,11 @@ impl TagSet {
             )
         };
         let query = Query::parse(text).map_err(|_| malformed())?;
-        Self::new(query.pairs().map(|(key, value)| (key.to_owned(), value.to_owned())), OBJECT_TAGS_MAX).map(Some)
+        let pairs: Vec<_> = query.pairs().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        if pairs.iter().enumerate().any(|(place, (key, _))| pairs[..place].iter().any(|(before, _)| before == key)) {
+            return Err(malformed());
+        }
+        Self::new(pairs, OBJECT_TAGS_MAX).map(Some)
     }
 
     /// The tags by key.
@@ -163,14 +167,15 @@ mod tests {
             format!("{}=v", long(129)),
             format!("k={}", long(257)),
             "aws:k=v".to_owned(),
-            "k=v&k=w".to_owned(),
             "k%22=v".to_owned(),
             "k=%3Cv".to_owned(),
             (0..11).map(|n| format!("k{n}=v")).collect::<Vec<_>>().join("&"),
         ] {
             assert_eq!(of_header(&header).unwrap_err().code(), ErrorCode::InvalidTag, "{header}");
         }
-        assert_eq!(of_header("k=%zz").unwrap_err().code(), ErrorCode::InvalidArgument);
+        for header in ["k=%zz", "k=v&k=w"] {
+            assert_eq!(of_header(header).unwrap_err().code(), ErrorCode::InvalidArgument, "{header}");
+        }
         assert!(of_header(&format!("{}={}", long(128), long(256))).is_ok());
         assert!(of_header(&(0..10).map(|n| format!("k{n}=v")).collect::<Vec<_>>().join("&")).is_ok());
     }

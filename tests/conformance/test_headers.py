@@ -46,7 +46,7 @@ PUTS: list[tuple[str, str, int, str | None]] = [
     ("x-amz-storage-class", "REDUCED_REDUNDANCY", 200, None),
     ("x-amz-server-side-encryption", "AES128", 400, "InvalidArgument"),
     ("x-amz-server-side-encryption", "AES256", 200, None),
-    ("x-amz-tagging", "a=1&a=2", 400, "InvalidTag"),
+    ("x-amz-tagging", "a=1&a=2", 400, "InvalidArgument"),
     ("x-amz-tagging", "aws:a=1", 400, "InvalidTag"),
     ("x-amz-tagging", "=1", 400, "InvalidTag"),
     ("x-amz-tagging", "a", 200, None),

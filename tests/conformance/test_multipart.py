@@ -163,9 +163,7 @@ def test_a_range_to_copy_has_a_first_and_a_last_byte(s3: S3Client, at: dict[str,
 def test_a_range_to_copy_lies_inside_its_source(s3: S3Client, at: dict[str, str], beyond: str) -> None:
     s3.put_object(Bucket=at["Bucket"], Key="source", Body=b"0123456789")
     copy = at | {"PartNumber": 1, "CopySource": f"{at['Bucket']}/source", "CopySourceRange": beyond}
-    status, code = error_code(s3.upload_part_copy, **copy)
-    assert status in (400, 416)
-    assert code == "InvalidRange"
+    assert error_code(s3.upload_part_copy, **copy) == (400, "InvalidArgument")
 
 
 @pytest.mark.parametrize("part", ["bytes=0-0", "bytes=9-9", "bytes=0-9", "bytes=3-7"])

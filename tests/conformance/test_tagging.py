@@ -77,7 +77,10 @@ def test_tags_within_the_limits_come_back(s3: S3Client, bucket: str, way: Callab
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: str(way.__name__))
 @pytest.mark.parametrize("tags", BAD.values(), ids=BAD)
 def test_tags_beyond_the_limits_are_refused(s3: S3Client, bucket: str, way: Callable[..., None], tags: Tags) -> None:
-    assert error_code(way, s3=s3, bucket=bucket, tags=tags) == (400, "InvalidTag")
+    # In a header, a key that stands twice is no list of parameters.
+    in_header = tags == BAD["twice"] and way in (with_put, with_copy, with_upload)
+    wanted = "InvalidArgument" if in_header else "InvalidTag"
+    assert error_code(way, s3=s3, bucket=bucket, tags=tags) == (400, wanted)
 
 
 @pytest.mark.parametrize("way", WAYS[:4], ids=lambda way: str(way.__name__))

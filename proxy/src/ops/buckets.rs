@@ -73,7 +73,7 @@ fn page_len(query: &Query) -> Result<usize> {
     let Some(text) = query.single("max-buckets")? else { return Ok(BUCKETS_MAX) };
     let number = text.parse::<usize>().ok().filter(|number| (1..=BUCKETS_MAX).contains(number));
     number.ok_or_else(|| {
-        S3Error::invalid_argument("max-buckets", text, "max-buckets must be an integer between 1 and 10000.")
+        S3Error::invalid_argument("max-buckets", text, "Argument max-buckets must be an integer between 1 and 10000.")
     })
 }
 
@@ -117,6 +117,7 @@ pub(super) async fn create(request: &S3Request, body: &mut RequestBody) -> Resul
 fn made(name: &str) -> Answer {
     let mut answer = empty(StatusCode::OK);
     set(answer.headers_mut(), "location", &format!("/{name}"));
+    set(answer.headers_mut(), "x-amz-bucket-arn", &format!("arn:aws:s3:::{name}"));
     answer
 }
 

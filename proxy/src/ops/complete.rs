@@ -187,12 +187,16 @@ fn choose(wanted: &CompletedPart, is_last: bool, stored: Option<(Part, PartFacts
     if facts.etag != wanted.etag.as_str() {
         return Err(invalid().field("ETag", wanted.etag.as_str()));
     }
-    if let Some(claimed) = &wanted.checksum
-        && !facts.checksums.is_empty()
-        && object_facts::checksum_of(&facts.checksums, claimed.algorithm())
-            .is_none_or(|kept| kept.bytes() != claimed.bytes())
-    {
-        return Err(invalid());
+    if let Some(claimed) = wanted.checksum.as_ref().filter(|_| !facts.checksums.is_empty()) {
+        let name = claimed.algorithm().as_str().to_ascii_lowercase();
+        let number = wanted.number;
+        let kept = object_facts::checksum_of(&facts.checksums, claimed.algorithm()).ok_or_else(|| {
+            let message = format!("The {name} you specified for part {number} did not match what we received.");
+            S3Error::with_message(ErrorCode::BadDigest, message)
+        })?;
+        if kept.bytes() != claimed.bytes() {
+            return Err(invalid());
+        }
     }
     if !is_last && part.size < PART_BYTES_MIN {
         return Err(S3Error::new(ErrorCode::EntityTooSmall)
@@ -209,11 +213,11 @@ fn facts_of_whole(upload: &VersionFacts, parts: &[(Part, PartFacts)], asked: &Ch
     let internal = || S3Error::new(ErrorCode::InternalError);
     let size = parts.iter().try_fold(0_u64, |sum, (part, _)| sum.checked_add(part.size));
     let size = size.filter(|size| *size <= OBJECT_BYTES_MAX).ok_or_else(|| S3Error::new(ErrorCode::EntityTooLarge))?;
-    if asked.object_size.is_some_and(|asked| asked != size) {
-        return Err(S3Error::with_message(
-            ErrorCode::InvalidRequest,
-            "The provided 'x-amz-mp-object-size' header does not match what was computed.",
-        ));
+    if let Some(asked) = asked.object_size.filter(|asked| *asked != size) {
+        let message = format!(
+            "The provided 'x-amz-mp-object-size' header value {asked} does not match what was computed: {size}"
+        );
+        return Err(S3Error::with_message(ErrorCode::InvalidRequest, message));
     }
     let md5s: Option<Vec<[u8; 16]>> = parts.iter().map(|(_, facts)| ETag::from_wire(&facts.etag).md5()).collect();
     let etag = ETag::of_parts(md5s.ok_or_else(internal)?);
@@ -250,7 +254,10 @@ fn combined_checksum(
     if asked.checksum_type.is_some_and(|asked| asked != kind) {
         return Err(S3Error::with_message(
             ErrorCode::InvalidRequest,
-            format!("The upload was created using the {} checksum type.", kind.as_str()),
+            format!(
+                "The upload was created using the {} checksum mode. The complete request must use the same checksum mode.",
+                kind.as_str()
+            ),
         ));
     }
     let of_part =
@@ -266,7 +273,9 @@ fn combined_checksum(
         && is_looked_at(claimed.algorithm(), asked_for)?
         && (claimed.algorithm() != whole.algorithm() || claimed.bytes() != whole.bytes())
     {
-        return Err(ErrorCode::BadDigest.into());
+        let message =
+            format!("The {} you specified did not match the calculated checksum.", claimed.algorithm().as_str());
+        return Err(S3Error::with_message(ErrorCode::BadDigest, message));
     }
     Ok(Some(whole))
 }

@@ -153,6 +153,8 @@ pub(super) async fn upload_part_copy(request: &S3Request) -> Result<Answer> {
     let key = request.key()?.to_owned();
     let here = request.in_bucket().await?.writing(&key)?;
     let number = part_number(request)?;
+    // What is wrong with the request's own text comes before what the server has.
+    CopySource::from_headers(&request.headers)?;
     let open = here.open_upload(&key).await?;
     let source = request.copy_source().await?;
     let sealing = request.unlock_upload(&open.facts)?;

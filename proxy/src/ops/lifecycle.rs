@@ -17,22 +17,27 @@ use s3_wire::{
 };
 use std::collections::BTreeMap;
 
-/// What S3 answers about the least size of objects that transitions move: its default, since none
-/// is moved here.
-const LEAST_SIZE: [&str; 2] = ["x-amz-transition-default-minimum-object-size", "all_storage_classes_128K"];
+/// The least size of objects that transitions move: kept and told, since none is moved here.
+const LEAST_SIZE: &str = "x-amz-transition-default-minimum-object-size";
+/// Its words; the first is S3's default.
+const LEAST_SIZES: [&str; 2] = ["all_storage_classes_128K", "varies_by_storage_class"];
+/// Where a bucket keeps another than the default.
+const LEAST_SIZE_KEPT: &str = "lifecycle_least_size";
 
 /// Replaces a bucket's rules.
 pub(super) async fn put(request: &S3Request, body: &mut RequestBody) -> Result<Answer> {
     let claims = request.demanded_digest()?;
     let configuration = LifecycleConfiguration::parse(&request.document(claims, body).await?)?;
+    let least_size = least_size(&request.headers)?;
     let here = request.in_bucket().await?;
     let text = String::from_utf8(configuration.to_bytes().to_vec()).map_err(|_| ErrorCode::MalformedXML)?;
     let rules = configuration.rules.iter().filter(|rule| rule.enabled).map(followed).collect();
     let kept = serde_json::to_value(Lifecycle { document: text, rules });
     let kept = kept.map_err(|_| S3Error::new(ErrorCode::InternalError))?;
+    here.configure(LEAST_SIZE_KEPT, Some(least_size.into()).filter(|_| least_size != LEAST_SIZES[0])).await?;
     here.configure(LIFECYCLE, Some(kept)).await?;
     let mut answer = empty(StatusCode::OK);
-    set(answer.headers_mut(), LEAST_SIZE[0], LEAST_SIZE[1]);
+    set(answer.headers_mut(), LEAST_SIZE, least_size);
     Ok(answer)
 }
 
@@ -44,14 +49,25 @@ pub(super) async fn get(request: &S3Request) -> Result<Answer> {
         return Err(error.field("BucketName", &here.bucket.row.name));
     };
     let mut answer = document_of_text(lifecycle.document);
-    set(answer.headers_mut(), LEAST_SIZE[0], LEAST_SIZE[1]);
+    let kept = here.bucket.settings.configurations.get(LEAST_SIZE_KEPT).and_then(|kept| kept.as_str());
+    set(answer.headers_mut(), LEAST_SIZE, kept.unwrap_or(LEAST_SIZES[0]));
     Ok(answer)
 }
 
 /// Removes a bucket's rules.
 pub(super) async fn delete(request: &S3Request) -> Result<Answer> {
-    request.in_bucket().await?.configure(LIFECYCLE, None).await?;
+    let here = request.in_bucket().await?;
+    here.configure(LIFECYCLE, None).await?;
+    here.configure(LEAST_SIZE_KEPT, None).await?;
     Ok(empty(StatusCode::NO_CONTENT))
+}
+
+fn least_size(headers: &HeaderMap) -> Result<&'static str> {
+    let Some(asked) = headers.get(LEAST_SIZE) else { return Ok(LEAST_SIZES[0]) };
+    LEAST_SIZES.into_iter().find(|known| asked == known).ok_or_else(|| {
+        let text = String::from_utf8_lossy(asked.as_bytes());
+        S3Error::invalid_argument(LEAST_SIZE, text, "The least size of objects for transitions is not a known one.")
+    })
 }
 
 /// A rule as the job follows it.

@@ -52,7 +52,11 @@ pub(super) async fn get_configuration(request: &S3Request) -> Result<Answer> {
 /// Lets the versions of a bucket be locked, and replaces what they get by default.
 pub(super) async fn put_configuration(request: &S3Request, body: &mut RequestBody) -> Result<Answer> {
     let claims = request.demanded_digest()?;
-    let configuration = ObjectLockConfiguration::parse(&request.document(claims, body).await?)?;
+    let written = request.document(claims, body).await?;
+    if written.is_empty() {
+        return Err(ErrorCode::MissingRequestBodyError.into());
+    }
+    let configuration = ObjectLockConfiguration::parse(&written)?;
     let here = request.in_bucket().await?;
     if here.bucket.row.versioning != Versioning::Enabled {
         return Err(not_versioned());
@@ -78,8 +82,8 @@ fn not_versioned() -> S3Error {
 /// Answers with the retention of a version.
 pub(super) async fn get_retention(request: &S3Request) -> Result<Answer> {
     let here = request.in_bucket().await?;
-    here.expect_object_lock()?;
     let version = here.addressed(request.key()?).await?.version;
+    here.expect_object_lock()?;
     let retention = version.lock.retention.ok_or(ErrorCode::NoSuchObjectLockConfiguration)?;
     let mut answer = document(&on_wire(retention));
     versions::write(answer.headers_mut(), &here.bucket, version.reference());
@@ -89,8 +93,8 @@ pub(super) async fn get_retention(request: &S3Request) -> Result<Answer> {
 /// Answers with the legal hold of a version.
 pub(super) async fn get_legal_hold(request: &S3Request) -> Result<Answer> {
     let here = request.in_bucket().await?;
-    here.expect_object_lock()?;
     let version = here.addressed(request.key()?).await?.version;
+    here.expect_object_lock()?;
     let hold = version.lock.legal_hold.ok_or(ErrorCode::NoSuchObjectLockConfiguration)?;
     let mut answer = document(&LegalHold(hold));
     versions::write(answer.headers_mut(), &here.bucket, version.reference());
@@ -162,7 +166,10 @@ impl InBucket<'_> {
         if wanted.is_none() {
             return Ok(WantedLock::default());
         }
-        self.expect_object_lock()?;
+        if !self.bucket.row.object_lock {
+            let message = "Bucket is missing ObjectLockConfiguration";
+            return Err(S3Error::with_message(ErrorCode::InvalidRequest, message));
+        }
         Ok(WantedLock(wanted))
     }
 

@@ -40,7 +40,12 @@ pub(crate) const FIELDS_MAX: usize = 200;
 /// Stores the file of a form.
 pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> Result<Answer> {
     let content_type = request.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let boundary = content_type.and_then(|value| multer::parse_boundary(value).ok()).ok_or_else(|| {
+    let boundary = content_type.and_then(|value| multer::parse_boundary(value).ok());
+    let boundary = boundary.ok_or_else(|| {
+        let is_form = content_type.is_some_and(|value| value.to_ascii_lowercase().starts_with("multipart/form-data"));
+        if is_form {
+            return S3Error::new(ErrorCode::MalformedPOSTRequest);
+        }
         S3Error::with_message(
             ErrorCode::PreconditionFailed,
             "Bucket POST must be of the enclosure-type multipart/form-data",
@@ -188,6 +193,8 @@ fn headers_of(fields: &FormFields) -> Result<HeaderMap> {
     for (name, value) in fields.iter() {
         let name = match name {
             "acl" => "x-amz-acl",
+            // A browser that does not know the kind of a file sends it empty.
+            "content-type" if value.is_empty() => continue,
             "cache-control"
             | "content-disposition"
             | "content-encoding"

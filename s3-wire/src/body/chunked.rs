@@ -161,7 +161,7 @@ impl Chunked {
         if self.line.len() + bytes.len() > LINE_BYTES_MAX {
             return Err(match self.state {
                 State::Trailer => malformed("A line of the trailer is too long."),
-                _ => wrong_size("A chunk does not end where its size says, or its header is too long."),
+                _ => broken_framing(),
             });
         }
         self.line.extend_from_slice(bytes);
@@ -171,7 +171,7 @@ impl Chunked {
     fn end_line(&mut self, line: String) -> Result<()> {
         match self.state {
             State::DataEnd if line.is_empty() => self.state = State::Header,
-            State::DataEnd => return Err(wrong_size("A chunk is longer than the size it declares.")),
+            State::DataEnd => return Err(broken_framing()),
             State::Header => self.begin_chunk(&line)?,
             State::Trailer if line.is_empty() => {
                 self.end_trailer()?;
@@ -190,26 +190,27 @@ impl Chunked {
         };
         let hex = (1..=16).contains(&size.len()) && size.bytes().all(|b| b.is_ascii_hexdigit());
         let size = hex.then(|| u64::from_str_radix(size, 16).ok()).flatten();
-        let size = size.ok_or_else(|| wrong_size("A chunk size is not a hexadecimal number."))?;
+        let size = size.ok_or_else(broken_framing)?;
         let signature = extension.and_then(|e| e.strip_prefix(CHUNK_SIGNATURE));
+        let signature = signature.filter(|hex| hex.len() == 64 && hex.bytes().all(|digit| digit.is_ascii_hexdigit()));
         match (&mut self.signatures, extension, signature) {
             (Some(signatures), _, Some(signature)) => signature.clone_into(&mut signatures.claimed),
-            (Some(_), _, None) => {
+            (None, None, _) => {}
+            (Some(_), None, None) => {
                 return Err(S3Error::with_message(ErrorCode::SignatureDoesNotMatch, "A chunk has no signature."));
             }
-            (None, None, _) => {}
-            (None, Some(_), _) => return Err(wrong_size("A chunk has an extension that its framing does not know.")),
+            (_, Some(_), _) => return Err(broken_framing()),
         }
         // Refused now and not when the bytes run out: they might never (C8).
         if size > self.remaining {
-            return Err(incomplete("The chunks are longer than x-amz-decoded-content-length."));
+            return Err(incomplete(ErrorCode::IncompleteBody.message()));
         }
         if size > 0 {
             self.state = State::Data { remaining: size };
             return Ok(());
         }
         if self.remaining > 0 {
-            return Err(incomplete("The chunks are shorter than x-amz-decoded-content-length."));
+            return Err(incomplete(ErrorCode::IncompleteBody.message()));
         }
         self.verify_chunk()?;
         self.state = State::Trailer;
@@ -236,7 +237,7 @@ impl Chunked {
         let expected: Vec<&str> = self.announced.iter().map(|algorithm| algorithm.header()).collect();
         let names: Vec<&str> = self.trailer.lines.iter().map(|(name, _)| name.as_str()).collect();
         if names != expected {
-            return Err(malformed("The trailer is not the one that x-amz-trailer announces.")); // C10
+            return Err(malformed(ErrorCode::MalformedTrailerError.message())); // C10
         }
         let Some(Signatures { signer, .. }) = &mut self.signatures else { return Ok(()) };
         if !self.has_trailer {
@@ -277,8 +278,9 @@ fn malformed(message: &'static str) -> S3Error {
     S3Error::with_message(ErrorCode::MalformedTrailerError, message)
 }
 
-fn wrong_size(message: &'static str) -> S3Error {
-    S3Error::with_message(ErrorCode::InvalidChunkSizeError, message)
+/// Chunks that cannot be told apart.
+fn broken_framing() -> S3Error {
+    incomplete("The request body terminated unexpectedly")
 }
 
 fn incomplete(message: &'static str) -> S3Error {

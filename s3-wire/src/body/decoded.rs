@@ -92,7 +92,7 @@ where
     ///
     /// # Errors
     /// `IncompleteBody` (also when the connection breaks), an [`S3Error`] that the inner body
-    /// itself failed with, `InvalidChunkSizeError`, `SignatureDoesNotMatch`,
+    /// itself failed with, `SignatureDoesNotMatch`,
     /// `MalformedTrailerError`.
     pub async fn next(&mut self) -> Option<Result<Bytes>> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await

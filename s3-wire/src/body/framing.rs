@@ -62,7 +62,9 @@ impl Framing {
 
 /// `x-amz-decoded-content-length`.
 fn decoded(headers: &HeaderMap, wire_len: Option<u64>) -> Result<Option<u64>> {
-    let decoded_len = length(headers, "x-amz-decoded-content-length")?;
+    // S3 says of one that is no number what it says of none.
+    let missing = || S3Error::new(ErrorCode::MissingContentLength).closing();
+    let decoded_len = length(headers, "x-amz-decoded-content-length").map_err(|_| missing())?;
     if let (Some(decoded_len), Some(wire_len)) = (decoded_len, wire_len)
         && decoded_len >= wire_len
     {

@@ -150,6 +150,8 @@ impl Claims {
 /// Names that start like a checksum header and carry no value.
 const NOT_VALUES: [&str; 3] = ["x-amz-checksum-algorithm", "x-amz-checksum-mode", "x-amz-checksum-type"];
 
+const SEVERAL: &str = "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.";
+
 fn checksum_claim(headers: &HeaderMap) -> Result<ChecksumClaim> {
     let invalid = |message: &'static str| S3Error::with_message(ErrorCode::InvalidRequest, message);
     let mut claim = match single(headers, "x-amz-trailer")? {
@@ -160,6 +162,9 @@ fn checksum_claim(headers: &HeaderMap) -> Result<ChecksumClaim> {
         }
         None => ChecksumClaim::None,
     };
+    if ChecksumAlgorithm::ALL.iter().filter(|known| headers.contains_key(known.header())).count() > 1 {
+        return Err(invalid(SEVERAL));
+    }
     for name in headers.keys().map(|name| name.as_str()) {
         if !name.starts_with("x-amz-checksum-") || NOT_VALUES.contains(&name) {
             continue;
@@ -168,7 +173,7 @@ fn checksum_claim(headers: &HeaderMap) -> Result<ChecksumClaim> {
             return Err(S3Error::new(ErrorCode::NotImplemented).field("Header", name));
         };
         if claim != ChecksumClaim::None {
-            return Err(invalid("Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed."));
+            return Err(invalid(SEVERAL));
         }
         let text = single(headers, algorithm.header())?.unwrap_or_default();
         let value = Checksum::parse(algorithm, text)?;

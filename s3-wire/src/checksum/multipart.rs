@@ -26,7 +26,7 @@ pub fn combine_parts(
             format!(
                 "The {} checksum type cannot be used with the {} checksum algorithm.",
                 checksum_type.as_str(),
-                algorithm.as_str()
+                algorithm.as_str().to_ascii_lowercase()
             ),
         )
     };

@@ -1,7 +1,7 @@
 //! Parameters of GetObjectAttributes.
 
 use super::{decimal, single};
-use crate::error::{Result, S3Error};
+use crate::error::{ErrorCode, Result, S3Error};
 use http::HeaderMap;
 
 /// What is asked for, and which page of the parts.
@@ -27,8 +27,8 @@ impl AttributesParams {
     /// Reads `x-amz-object-attributes`, `x-amz-max-parts` and `x-amz-part-number-marker`.
     ///
     /// # Errors
-    /// `InvalidArgument` when no attribute or one that S3 does not have is named, and for numbers
-    /// that are none.
+    /// `InvalidRequest` when no attribute is named; `InvalidArgument` for one that S3 does not
+    /// have, and for numbers that are none.
     pub fn from_headers(headers: &HeaderMap) -> Result<Self> {
         const NAMES: &str = "x-amz-object-attributes";
         let mut params = Self::default();
@@ -49,9 +49,8 @@ impl AttributesParams {
             }
         }
         if !any {
-            return Err(S3Error::invalid_argument(
-                NAMES,
-                "",
+            return Err(S3Error::with_message(
+                ErrorCode::InvalidRequest,
                 "The x-amz-object-attributes header specifying the attributes to be retrieved is either missing or empty",
             ));
         }

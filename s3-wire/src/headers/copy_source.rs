@@ -3,7 +3,7 @@
 use super::{decimal, single};
 use crate::{
     address::{BucketName, ObjectKey, percent},
-    error::{ErrorCode, Result, S3Error},
+    error::{Result, S3Error},
 };
 use http::HeaderMap;
 use std::ops::Range;
@@ -72,13 +72,14 @@ pub struct CopySourceRange {
     last: u64,
 }
 
+const RANGE: &str = "x-amz-copy-source-range";
+
 impl CopySourceRange {
     /// Reads the header.
     ///
     /// # Errors
     /// `InvalidArgument` when it is not well-formed.
     pub fn from_headers(headers: &HeaderMap) -> Result<Option<Self>> {
-        const RANGE: &str = "x-amz-copy-source-range";
         let Some(text) = single(headers, RANGE)? else { return Ok(None) };
         let parse = || {
             let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
@@ -93,14 +94,14 @@ impl CopySourceRange {
     /// The bytes meant in a source of `size` bytes.
     ///
     /// # Errors
-    /// `InvalidRange` unless it lies inside the source (no clamping, unlike GET).
+    /// `InvalidArgument` unless it lies inside the source (no clamping, unlike GET).
     pub fn resolve(self, size: u64) -> Result<Range<u64>> {
         if self.last < size {
             Ok(self.first..self.last + 1)
         } else {
-            Err(S3Error::new(ErrorCode::InvalidRange)
-                .field("RangeRequested", format!("bytes={}-{}", self.first, self.last))
-                .field("ActualObjectSize", size.to_string()))
+            let range = format!("bytes={}-{}", self.first, self.last);
+            let message = format!("Range specified is not valid for source object of size: {size}");
+            Err(S3Error::invalid_argument(RANGE, range, message))
         }
     }
 }
@@ -160,7 +161,7 @@ impl TaggingDirective {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::vectors;
+    use crate::{address::vectors, error::ErrorCode};
     use http::{HeaderName, HeaderValue};
     use proptest::prelude::*;
 
@@ -248,9 +249,9 @@ mod tests {
     fn a_source_range_lies_inside_or_is_refused() {
         let range = |text: &str| CopySourceRange::from_headers(&headers("x-amz-copy-source-range", text));
         assert_eq!(range("bytes=0-9").unwrap().unwrap().resolve(10).unwrap(), 0..10);
-        assert_eq!(range("bytes=0-10").unwrap().unwrap().resolve(10).unwrap_err().code(), ErrorCode::InvalidRange);
+        assert_eq!(range("bytes=0-10").unwrap().unwrap().resolve(10).unwrap_err().code(), ErrorCode::InvalidArgument);
         let huge = range("bytes=0-18446744073709551615").unwrap().unwrap();
-        assert_eq!(huge.resolve(u64::MAX).unwrap_err().code(), ErrorCode::InvalidRange);
+        assert_eq!(huge.resolve(u64::MAX).unwrap_err().code(), ErrorCode::InvalidArgument);
         for text in
             ["", "bytes=", "bytes=1-", "bytes=-1", "bytes=2-1", "0-1", "bytes=0-18446744073709551616", "bytes=0-1,2-3"]
         {

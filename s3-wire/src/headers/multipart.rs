@@ -32,7 +32,7 @@ impl PartNumber {
         let Some(text) = query.single("partNumber")? else { return Ok(None) };
         let number = decimal(text).and_then(|n| u32::try_from(n).ok()).and_then(Self::new);
         number.map(Some).ok_or_else(|| {
-            let message = "Part number must be an integer between 1 and 10000, inclusive";
+            let message = "Part number must be an integer between 1 and 10000, inclusive.";
             S3Error::invalid_argument("partNumber", text, message)
         })
     }
@@ -154,7 +154,11 @@ impl ChecksumRequest {
         let object_size = match single(headers, SIZE)? {
             None => None,
             Some(text) => {
-                let wrong = || invalid("Value for x-amz-mp-object-size header is invalid.");
+                let wrong = || {
+                    let below_zero = text.strip_prefix('-').is_some_and(|digits| decimal(digits).is_some());
+                    let what = if below_zero { "less than zero" } else { "invalid" };
+                    invalid(format!("Value for x-amz-mp-object-size header is {what}: '{text}'"))
+                };
                 Some(decimal(text).ok_or_else(wrong)?)
             }
         };

@@ -113,7 +113,9 @@ impl PayloadClaim {
                         "x-amz-content-sha256",
                         hash,
                         "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, STREAMING-UNSIGNED-PAYLOAD-TRAILER, \
-                         STREAMING-AWS4-HMAC-SHA256-PAYLOAD, STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER or a valid sha256 value.",
+                         STREAMING-AWS4-HMAC-SHA256-PAYLOAD, STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER, \
+                         STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD, STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD-TRAILER \
+                         or a valid sha256 value.",
                     )),
                 }
             }
@@ -165,7 +167,7 @@ impl Request<'_> {
                 "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, Signature query string parameter or the Authorization header should be specified",
             )),
             (Some(value), false) => {
-                let value = value.to_str().map_err(|_| malformed("The authorization header is not printable."))?;
+                let value = value.to_str().map_err(|_| malformed("it is not printable."))?;
                 if let Some(credentials) = value.strip_prefix("AWS ").filter(|_| self.header_v2) {
                     return self.present_header_v2(credentials).map(Some);
                 }
@@ -184,7 +186,10 @@ impl Request<'_> {
     }
 
     fn header_claim<'a>(&'a self, value: &'a str) -> Result<Claim<'a>> {
-        let (algorithm, fields) = value.split_once(' ').unwrap_or((value, ""));
+        let (algorithm, fields) = value.split_once(' ').ok_or_else(|| {
+            let message = "Authorization header is invalid -- one and only one ' ' (space) required.";
+            S3Error::invalid_argument("Authorization", value, message)
+        })?;
         match algorithm {
             ALGORITHM => {}
             "AWS" => return Err(unsupported_mechanism()), // SigV2, C23
@@ -193,23 +198,22 @@ impl Request<'_> {
                 return Err(S3Error::invalid_argument("Authorization", other, "Unsupported Authorization Type"));
             }
         }
-        let [mut credential, mut signed_headers, mut signature] = [None; 3];
-        for field in fields.split(',') {
-            let (name, value) =
-                field.trim().split_once('=').ok_or_else(|| malformed("The authorization header is malformed."))?;
-            let slot = match name {
-                "Credential" => &mut credential,
-                "SignedHeaders" => &mut signed_headers,
-                "Signature" => &mut signature,
-                _ => return Err(malformed("The authorization header holds an unknown field.")),
-            };
-            if slot.replace(value).is_some() {
-                return Err(malformed("The authorization header repeats a field."));
-            }
+        let components: Vec<&str> = fields.split(',').map(str::trim).collect();
+        if components.len() != 3 {
+            return Err(malformed(
+                "the authorization header requires three components: Credential, SignedHeaders, and Signature.",
+            ));
         }
-        let (Some(credential), Some(signed_headers), Some(signature)) = (credential, signed_headers, signature) else {
-            return Err(malformed("The authorization header requires Credential, SignedHeaders and Signature."));
+        if let Some(component) = components.iter().find(|component| !component.contains('=')) {
+            return Err(malformed(format!("the authorization component \"{component}\" is malformed.")));
+        }
+        // Three components that must all be there leave no room for another or a repetition.
+        let needed = |name: &str| {
+            let value = |component: &&'a str| component.split_once('=').filter(|(n, _)| *n == name).map(|(_, v)| v);
+            components.iter().find_map(value).ok_or_else(|| malformed(format!("missing {name}.")))
         };
+        let (credential, signed_headers, signature) =
+            (needed("Credential")?, needed("SignedHeaders")?, needed("Signature")?);
         let signed_at = self.header_date()?;
         self.check_skew(signed_at)?;
         let session_token = single(self.headers, "x-amz-security-token")?;
@@ -239,7 +243,7 @@ impl Request<'_> {
         date.ok_or_else(|| {
             S3Error::with_message(
                 ErrorCode::AccessDenied,
-                "AWS authentication requires a valid Date or x-amz-date header",
+                "AWS authentication requires a valid Date or x-amz-date header.",
             )
         })
     }
@@ -272,7 +276,9 @@ impl Request<'_> {
             (_, digits) => decimal(digits).ok_or_else(|| query_error("X-Amz-Expires should be a number"))?,
         };
         if expires_s > EXPIRES_S_MAX {
-            return Err(query_error("X-Amz-Expires must be less than a week (in seconds) that is 604800")); // C13
+            return Err(query_error(
+                "X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be less than 604800 seconds",
+            )); // C13
         }
         let denied = |message: &'static str| {
             S3Error::with_message(ErrorCode::AccessDenied, message)
@@ -280,12 +286,12 @@ impl Request<'_> {
                 .field("ServerTime", timestamp::iso8601(self.now))
         };
         if signed_at > self.now + SKEW_MAX {
-            return Err(denied("Request is not valid yet"));
+            return Err(denied("Request is not valid yet."));
         }
         let expires_at = signed_at + Duration::from_secs(expires_s);
         // A life of no seconds is over at once.
         if self.now > expires_at || expires_s == 0 {
-            return Err(denied("Request has expired").field("Expires", timestamp::iso8601(expires_at)));
+            return Err(denied("Request has expired.").field("Expires", timestamp::iso8601(expires_at)));
         }
         Ok(Claim {
             kind: SignatureKind::Presigned,
@@ -334,19 +340,27 @@ impl Request<'_> {
     fn check_credential<'c>(&self, claim: &Claim<'c>, timestamp: &str) -> Result<(&'c str, Scope)> {
         let wrong = |message: String| match claim.kind {
             SignatureKind::Header | SignatureKind::HeaderV2 => malformed(message),
-            SignatureKind::Presigned | SignatureKind::PresignedV2 => query_error(message),
+            SignatureKind::Presigned | SignatureKind::PresignedV2 => {
+                query_error(format!("Error parsing the X-Amz-Credential parameter; {message}"))
+            }
+        };
+        let no_scope = || {
+            wrong(
+                "the Credential is mal-formed; expecting \"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\"."
+                    .to_owned(),
+            )
         };
         let mut parts = claim.credential.rsplitn(5, '/');
         let (Some(terminator), Some(service), Some(region), Some(date), Some(access_key_id)) =
             (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
         else {
-            return Err(wrong(
-                "the Credential is mal-formed; expecting \"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\"."
-                    .to_owned(),
-            ));
+            return Err(no_scope());
         };
         if !is_access_key_id(access_key_id) {
             return Err(wrong("the Credential is mal-formed; the access key is not valid.".to_owned()));
+        }
+        if terminator != "aws4_request" && access_key_id.contains('/') {
+            return Err(no_scope());
         }
         if terminator != "aws4_request" {
             return Err(wrong(format!("incorrect terminal \"{terminator}\". This endpoint uses \"aws4_request\".")));
@@ -361,6 +375,11 @@ impl Request<'_> {
         if region != self.region && !is_global {
             let message = format!("the region '{region}' is wrong; expecting '{}'", self.region);
             return Err(wrong(message).field("Region", self.region));
+        }
+        if date.len() != 8 || !date.bytes().all(|digit| digit.is_ascii_digit()) {
+            return Err(wrong(format!(
+                "incorrect date format \"{date}\". This date in the credential must be in the format \"yyyyMMdd\"."
+            )));
         }
         if date != &timestamp[..8] {
             return Err(wrong(format!(
@@ -438,7 +457,8 @@ const V2_MARKS: [&str; 2] = ["Signature", "AWSAccessKeyId"];
 const QUERY_MARKS: [&str; 5] =
     ["X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Signature", "Signature", "AWSAccessKeyId"];
 
-fn malformed(message: impl Into<std::borrow::Cow<'static, str>>) -> S3Error {
+fn malformed(message: impl std::fmt::Display) -> S3Error {
+    let message = format!("The authorization header is malformed; {message}");
     S3Error::with_message(ErrorCode::AuthorizationHeaderMalformed, message)
 }
 

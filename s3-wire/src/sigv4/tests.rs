@@ -303,7 +303,8 @@ fn malformed_authorization_headers_are_refused() {
         (authorization.as_str(), "Basic abc", ErrorCode::InvalidArgument),
         (authorization.as_str(), "Bearer abc", ErrorCode::InvalidArgument),
         (authorization.as_str(), "", ErrorCode::AccessDenied),
-        (authorization.as_str(), "AWS4-HMAC-SHA256", malformed),
+        (authorization.as_str(), "AWS4-HMAC-SHA256", ErrorCode::InvalidArgument),
+        (authorization.as_str(), "AWS4-HMAC-SHA256 Credential=a", malformed),
         (",Signature=", ",Signature=a,Signature=", malformed),
         (",SignedHeaders=", ",Signed=", malformed),
         (",Signature=", ",", malformed),
@@ -405,7 +406,7 @@ fn anonymous_requests_have_a_framing_but_no_signed_one() {
     assert!(matches!(identity(None), Ok(Identity::Anonymous { payload: PayloadMode::Unsigned })));
     let trailer = identity(Some("STREAMING-UNSIGNED-PAYLOAD-TRAILER"));
     assert!(matches!(trailer, Ok(Identity::Anonymous { payload: PayloadMode::StreamingUnsignedTrailer })));
-    assert_eq!(code(identity(Some("STREAMING-AWS4-HMAC-SHA256-PAYLOAD"))), Some(ErrorCode::AccessDenied)); // C7
+    assert_eq!(code(identity(Some("STREAMING-AWS4-HMAC-SHA256-PAYLOAD"))), Some(ErrorCode::InvalidRequest)); // C7
 }
 
 /// Signs a request as the AWS SDKs do.

@@ -12,7 +12,7 @@ use crate::{
     address::Target,
     error::{ErrorCode, Result, S3Error},
     headers::single,
-    post_policy::{FormFields, FormSignature},
+    post_policy::{FormFields, FormSignature, missing_field},
 };
 use http::{HeaderMap, Method};
 use sha2::{Digest as _, Sha256};
@@ -189,7 +189,13 @@ impl Verifier {
     /// `InvalidToken`, `SignatureDoesNotMatch`; `InvalidRequest` for version 2 where it is not
     /// accepted.
     pub fn authenticate_form(&self, form: &FormFields, store: &dyn CredentialStore) -> Result<Option<String>> {
-        let Some(policy) = form.get("policy") else { return Ok(None) };
+        let Some(policy) = form.get("policy").filter(|policy| !policy.is_empty()) else {
+            let signed = ["x-amz-signature", "x-amz-credential", "x-amz-algorithm", "signature"];
+            if signed.iter().any(|name| form.get(name).is_some()) {
+                return Err(missing_field("policy"));
+            }
+            return Ok(None);
+        };
         let stand_in = SecretKey::new("a key nobody has: its signature is computed and never accepted");
         let token = form.get("x-amz-security-token");
         let known = |access_key_id: &str| match store.secret(access_key_id, token) {
@@ -227,7 +233,11 @@ impl Verifier {
             None if token.is_some() => Err(S3Error::new(ErrorCode::InvalidToken)),
             None => Err(S3Error::new(ErrorCode::InvalidAccessKeyId).field("AWSAccessKeyId", access_key_id)),
             Some(_) if !same => {
-                Err(S3Error::new(ErrorCode::SignatureDoesNotMatch).field("AWSAccessKeyId", access_key_id))
+                // What is signed of a form is its policy, which its sender has.
+                Err(S3Error::new(ErrorCode::SignatureDoesNotMatch)
+                    .field("AWSAccessKeyId", access_key_id)
+                    .field("StringToSign", policy)
+                    .field("SignatureProvided", theirs))
             }
             Some(_) => Ok(Some(access_key_id.to_owned())),
         }
@@ -237,14 +247,20 @@ impl Verifier {
 /// The identity of a request that presents no signature: only its payload framing is left to read.
 ///
 /// # Errors
-/// `AccessDenied` when it claims signed chunks (C7); `InvalidArgument` for an unknown framing.
+/// `InvalidRequest` when it claims signed chunks (C7); `InvalidArgument` for an unknown framing.
 pub fn anonymous(headers: &HeaderMap) -> Result<Identity> {
     let claim = single(headers, "x-amz-content-sha256")?.map_or(Ok(PayloadClaim::Unsigned), PayloadClaim::parse)?;
     let payload = match claim {
         PayloadClaim::Unsigned => PayloadMode::Unsigned,
         PayloadClaim::Signed(sha256) => PayloadMode::Signed(sha256),
         PayloadClaim::StreamingUnsignedTrailer => PayloadMode::StreamingUnsignedTrailer,
-        PayloadClaim::StreamingSigned { .. } => return Err(S3Error::new(ErrorCode::AccessDenied)),
+        PayloadClaim::StreamingSigned { .. } => {
+            return Err(S3Error::with_message(
+                ErrorCode::InvalidRequest,
+                "Anonymous requests don't support this x-amz-content-sha256 value. Please use UNSIGNED-PAYLOAD or \
+                 STREAMING-UNSIGNED-PAYLOAD-TRAILER.",
+            ));
+        }
     };
     Ok(Identity::Anonymous { payload })
 }

@@ -216,7 +216,16 @@ fn completed_part(xml: &mut Elements<'_>) -> Result<CompletedPart> {
         "PartNumber" => set_once(&mut number, xml.text()?),
         "ETag" => set_once(&mut etag, ETag::from_wire(&xml.text()?)),
         other => match ChecksumAlgorithm::ALL.into_iter().find(|algorithm| algorithm.element() == other) {
-            Some(algorithm) => set_once(&mut checksum, Checksum::parse(algorithm, xml.text()?.trim())?),
+            Some(algorithm) => {
+                let text = xml.text()?;
+                // One for each part, in base64.
+                let value = Checksum::parse(algorithm, text.trim()).ok().filter(|_| checksum.is_none());
+                checksum = Some(value.ok_or_else(|| {
+                    let message = "Invalid Base64 or multiple checksums present in request";
+                    S3Error::invalid_argument("Checksum", text, message)
+                })?);
+                Ok(())
+            }
             None => xml.skip(),
         },
     })?;

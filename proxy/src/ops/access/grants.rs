@@ -38,7 +38,11 @@ pub(in crate::ops) fn of_new_bucket(request: &S3Request) -> Result<Vec<(&'static
     let ownership = match single(&request.headers, "x-amz-object-ownership")? {
         None => None,
         Some(name) => Some(ObjectOwnership::from_name(name).ok_or_else(|| {
-            S3Error::invalid_argument("x-amz-object-ownership", name, "Invalid x-amz-object-ownership header")
+            S3Error::invalid_argument(
+                "x-amz-object-ownership",
+                name,
+                format!("Invalid x-amz-object-ownership header: {name}"),
+            )
         })?),
     };
     let name = ownership.map_or(NEW_BUCKETS_OWNERSHIP, ObjectOwnership::as_str);
@@ -126,14 +130,12 @@ impl InBucket<'_> {
                 (acl_of_headers(&self.users, &asked, owner, bucket_owner)?, unlisted)
             }
             (None, []) => return Err(ErrorCode::MissingSecurityHeader.into()),
-            (Some(_), _) => {
-                return Err(S3Error::with_message(
-                    ErrorCode::InvalidRequest,
-                    "This request has both a header and a body that say what the ACL is.",
-                ));
-            }
+            (Some(_), _) => return Err(ErrorCode::UnexpectedContent.into()),
             (None, document) => {
                 let request = AccessControlRequest::parse(document)?;
+                if request.grants.iter().any(|grant| Permission::parse(&grant.permission).is_none()) {
+                    return Err(ErrorCode::MalformedACLError.into());
+                }
                 if request.owner.is_some_and(|named| named != owner) {
                     return Err(ErrorCode::AccessDenied.into());
                 }

@@ -134,7 +134,7 @@ fn part_lists_out_of_order_or_out_of_range_are_refused() {
         ("<Part><ETag>e</ETag></Part>".into(), ErrorCode::MalformedXML),
         (
             "<Part><PartNumber>1</PartNumber><ETag>e</ETag><ChecksumCRC32>?</ChecksumCRC32></Part>".into(),
-            ErrorCode::InvalidRequest,
+            ErrorCode::InvalidArgument,
         ),
     ] {
         assert_eq!(complete(&parts).unwrap_err().code(), code, "{parts}");
