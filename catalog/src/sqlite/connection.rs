@@ -47,8 +47,7 @@ const WRITER_CACHE_KIB: u32 = 16 << 10;
 /// Bytes of a page: SQLite's default, named because the size bound is counted in pages.
 const PAGE_BYTES: u64 = 4096;
 
-/// SQLite's own, to go back to: KiB of pages as a negative number, and pages of the log.
-const CACHE_DEFAULT: i64 = -2000;
+/// SQLite's own, to go back to: pages of the log.
 const CHECKPOINT_DEFAULT: u32 = 1000;
 
 /// What a connection has for pages while an empty catalog is filled, in KiB. Nothing else runs
@@ -90,13 +89,12 @@ impl SqliteSession {
             return Ok(());
         }
         let sync = if sync && !filling { "FULL" } else { "NORMAL" };
-        let (cache, checkpoint) = if filling {
-            (-i64::from(FILLING_CACHE_KIB), FILLING_CHECKPOINT_PAGES)
-        } else {
-            (CACHE_DEFAULT, CHECKPOINT_DEFAULT)
+        let (cache, checkpoint) = match filling {
+            true => (FILLING_CACHE_KIB, FILLING_CHECKPOINT_PAGES),
+            false => (WRITER_CACHE_KIB, CHECKPOINT_DEFAULT),
         };
         self.execute(&format!(
-            "PRAGMA synchronous = {sync}; PRAGMA cache_size = {cache}; PRAGMA wal_autocheckpoint = {checkpoint};"
+            "PRAGMA synchronous = {sync}; PRAGMA cache_size = -{cache}; PRAGMA wal_autocheckpoint = {checkpoint};"
         ))?;
         self.filling = filling;
         Ok(())
