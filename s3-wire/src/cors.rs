@@ -56,6 +56,14 @@ impl CorsConfiguration {
         Ok(configuration)
     }
 
+    /// Reads a document that was checked when it came, perhaps by a release that took more.
+    ///
+    /// # Errors
+    /// `MalformedXML`.
+    pub fn kept(document: &[u8]) -> Result<Self> {
+        parse_cors(document)
+    }
+
     /// The headers of the answer to a preflight.
     ///
     /// # Errors
@@ -70,7 +78,7 @@ impl CorsConfiguration {
             return Err(bad(format!("Invalid Access-Control-Request-Method: {method}")));
         }
         let asked = single(headers, "access-control-request-headers")?.unwrap_or_default();
-        if let Some(name) = asked.split(',').find(|name| !name.trim_matches(' ').bytes().all(is_token)) {
+        if let Some(name) = asked.split(',').find(|name| !name.trim_matches([' ', '\t']).bytes().all(is_token)) {
             return Err(bad(format!("Access-Control-Request-Headers \"{name}\" contains invalid character.")));
         }
         let asked = names_in(asked);

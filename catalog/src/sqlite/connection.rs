@@ -54,9 +54,10 @@ const CHECKPOINT_DEFAULT: u32 = 1000;
 /// then.
 const FILLING_CACHE_KIB: u32 = 128 << 10;
 
-/// Pages of the log that are folded into the database together meanwhile: most of them are written
-/// by several commits, and so only once.
-const FILLING_CHECKPOINT_PAGES: u32 = 64 << 10;
+/// Groups whose pages are folded into the database together meanwhile: most pages are written by
+/// several commits, and so only once. The writer does it, not SQLite within a commit: there nobody
+/// would learn that a flush failed.
+const FILLING_GROUPS_FOLDED: u32 = 32;
 
 /// One connection and what it has done.
 pub(crate) struct SqliteSession {
@@ -64,6 +65,8 @@ pub(crate) struct SqliteSession {
     pub(super) work: ReadWork,
     /// Whether it is set up for filling an empty catalog.
     filling: bool,
+    /// Groups with which it was filled.
+    filled: u32,
     /// A statement that gives more rows fails, and [`SqliteSession::gave_up`] says so.
     pub(super) rows_max: usize,
     pub(super) gave_up: bool,
@@ -90,14 +93,34 @@ impl SqliteSession {
         }
         let sync = if sync && !filling { "FULL" } else { "NORMAL" };
         let (cache, checkpoint) = match filling {
-            true => (FILLING_CACHE_KIB, FILLING_CHECKPOINT_PAGES),
+            true => (FILLING_CACHE_KIB, 0),
             false => (WRITER_CACHE_KIB, CHECKPOINT_DEFAULT),
         };
+        // Whatever fails in between, the next group that is none of these sets all of it back.
+        self.filling = true;
         self.execute(&format!(
             "PRAGMA synchronous = {sync}; PRAGMA cache_size = -{cache}; PRAGMA wal_autocheckpoint = {checkpoint};"
         ))?;
         self.filling = filling;
         Ok(())
+    }
+
+    /// Folds the log into the database after every so many groups of filling. A full disk keeps it
+    /// as it is; the next commit will say so.
+    ///
+    /// # Errors
+    /// [`CatalogError::Unavailable`]: what was flushed is not known, and nothing of it counts.
+    pub(super) fn fold_what_was_filled(&mut self) -> Result<()> {
+        self.filled += 1;
+        if !self.filled.is_multiple_of(FILLING_GROUPS_FOLDED) {
+            return Ok(());
+        }
+        match self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
+            Err(error) if !matches!(catalog_error(error), CatalogError::Full) => {
+                Err(CatalogError::Unavailable("a flush failed: the import must be begun again".into()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The rows of a question, up to the first that cannot be read.
@@ -285,7 +308,7 @@ fn configure(connection: Connection) -> Result<SqliteSession> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(catalog_error)?;
     let work = ReadWork::default();
     let session =
-        SqliteSession { connection, work, filling: false, rows_max: usize::MAX, gave_up: false, wrote: false };
+        SqliteSession { connection, work, filling: false, filled: 0, rows_max: usize::MAX, gave_up: false, wrote: false };
     session.execute("PRAGMA busy_timeout = 10000; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;")?;
     Ok(session)
 }

@@ -201,7 +201,8 @@ impl Committer {
     /// only where a change fails after it wrote. So a group is tried without them first.
     fn try_group(&mut self, group: &mut [Job], full_ends_it: bool) -> Result<Applied> {
         let session = self.session.as_mut().ok_or_else(not_open)?;
-        session.fill(group.iter().all(|job| job.change.is_filling()), self.place.options.sync)?;
+        let filling = !group.is_empty() && group.iter().all(|job| job.change.is_filling());
+        session.fill(filling, self.place.options.sync)?;
         let changes_buckets = group.iter().any(|job| job.change.may_change_buckets());
         // Until what it did can be seen, or is gone.
         let readers = Arc::clone(&self.readers);
@@ -221,8 +222,23 @@ impl Committer {
         }
         let last = finish(read::last_seq(session))?;
         match self.commit() {
+            Ok(()) if filling => {
+                let folded = self.session.as_mut().ok_or_else(not_open)?.fold_what_was_filled();
+                if folded.is_err() {
+                    self.session = None;
+                }
+                folded.map(|()| applied)
+            }
             Ok(()) => Ok(applied),
-            Err(error) => self.after_failed_commit(error, last).map(|()| applied),
+            Err(error) => {
+                self.after_failed_commit(error, last)?;
+                // Rows of a backup change no number, so nobody can say whether they are there, nor
+                // what was not flushed before them.
+                if filling {
+                    return Err(CatalogError::Unavailable("a commit failed: the import must be begun again".into()));
+                }
+                Ok(applied)
+            }
         }
     }
 

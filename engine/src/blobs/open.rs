@@ -230,8 +230,17 @@ impl Blobs {
         let place = RootPlace { offset: row.root_offset, len: row.root_len, tag: row.root_tag };
         let root_end = place.offset.checked_add(place.len.into()).ok_or_else(|| damaged("root place"))?;
         // Both are in memory already, or neither is.
-        let from = if bytes.fetched.is_empty() { bytes.start } else { place.offset };
-        let (header, tail) = future::try_join(bytes.read(0..HEADER_LEN as u64), bytes.read(from..root_end)).await?;
+        let mut from = if bytes.fetched.is_empty() { bytes.start } else { place.offset };
+        let (header, tail) = future::join(bytes.read(0..HEADER_LEN as u64), bytes.read(from..root_end)).await;
+        let header = header?;
+        let tail = match tail {
+            // Content before the tables may be damaged, and the root not.
+            Err(error) if error.is_damage() && from < place.offset => {
+                from = place.offset;
+                bytes.read(from..root_end).await?
+            }
+            tail => tail?,
+        };
         let header = Header::decode(&header)?;
         let root = tail.len().checked_sub(place.len as usize).and_then(|start| tail.get(start..));
         let root = root.ok_or_else(|| damaged("root place"))?;
@@ -297,6 +306,17 @@ impl Blobs {
             return outcome;
         }
         let again = move |place: Place| again(BlobBytes::at(place));
+        let outcome = match (&manifest.bytes.place, outcome) {
+            // What was fetched when the blob was opened may not be what lies there.
+            (Some(place), Err(error)) if error.is_damage() && !manifest.bytes.fetched.is_empty() => {
+                self.manifests.invalidate(&manifest.id).await;
+                again(place.clone()).await
+            }
+            (_, outcome) => outcome,
+        };
+        if outcome.is_ok() {
+            return outcome;
+        }
         let outcome = self.elsewhere(manifest.id, manifest.bytes.place.as_ref(), outcome, again).await;
         if outcome.is_ok() {
             self.manifests.invalidate(&manifest.id).await;

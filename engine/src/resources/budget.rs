@@ -37,6 +37,10 @@ const UNIT: u64 = 16 << 10;
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// How long a body that has come for long waits at most.
 const WAIT_OF_BODY_MAX: Duration = Duration::from_secs(600);
+
+/// How long a body that may wait for minutes keeps its turn at a time: less than others wait behind
+/// it, for whom there may be enough.
+const TURN_OF_BODY_MAX: Duration = Duration::from_secs(10);
 /// How long a stream waits for its own client to take the piece before: clients that stall are
 /// given up long before.
 const OWN_CLIENT_WAIT_MAX: Duration = Duration::from_secs(3600);
@@ -263,19 +267,35 @@ impl MemoryBudget {
         }
         let _waits = Waits::new(&self.metrics.memory_waiting);
         let deadline = Instant::now() + patience;
-        let _turn = match turn {
-            Some(turn) => turn,
-            None => match tokio::time::timeout_at(deadline, self.turns.wait(party)).await {
-                Ok(turn) => turn,
-                Err(_) => return Err(EngineError::Busy("memory budget")),
-            },
-        };
+        let turn_max = if patience > WAIT_MAX { TURN_OF_BODY_MAX } else { patience };
+        let mut free = turn;
+        loop {
+            let turn = match free.take() {
+                Some(turn) => turn,
+                None => tokio::time::timeout_at(deadline, self.turns.wait(party))
+                    .await
+                    .map_err(|_| EngineError::Busy("memory budget"))?,
+            };
+            let until = deadline.min(Instant::now() + turn_max);
+            if let Some(permit) = self.acquire_until(bytes, until).await? {
+                return Ok(self.held_by(party, permit));
+            }
+            drop(turn);
+            if Instant::now() >= deadline {
+                return Err(EngineError::Busy("memory budget"));
+            }
+        }
+    }
+
+    /// Waits in the turn of whoever asks; `None` when it has not come by then.
+    async fn acquire_until(&self, bytes: u64, until: Instant) -> Result<Option<Permit>, EngineError> {
         let mut waiting = pin!(self.units.clone().acquire_many_owned(self.units_of(bytes)));
         loop {
             match tokio::time::timeout(LOOK_AGAIN, &mut waiting).await {
-                Ok(Ok(permit)) => return Ok(self.held_by(party, self.permit(permit))),
-                Err(_) if Instant::now() < deadline => self.free_idle(),
-                _ => return Err(EngineError::Busy("memory budget")),
+                Ok(Ok(permit)) => return Ok(Some(self.permit(permit))),
+                Ok(Err(_)) => return Err(EngineError::Busy("memory budget")),
+                Err(_) if Instant::now() < until => self.free_idle(),
+                Err(_) => return Ok(None),
             };
         }
     }
@@ -508,6 +528,24 @@ mod tests {
             assert_eq!(asked.elapsed().as_secs(), waits_s);
         }
         drop(work);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_waits_for_minutes_keeps_nobody_from_what_is_free() {
+        let budget = Arc::new(divided());
+        let _most = budget.acquire_as(&Some("many".into()), 24 * MIB).await.expect("idle");
+        let began = Instant::now();
+        tokio::time::advance(Duration::from_secs(300)).await;
+        let waits = {
+            let budget = budget.clone();
+            tokio::spawn(async move { budget.acquire_for_body(&None, 20 * MIB, began).await })
+        };
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let asked = Instant::now();
+        assert!(budget.acquire_as(&Some("few".into()), MIB).await.is_ok());
+        assert!(asked.elapsed() < WAIT_MAX);
+        assert!(!waits.is_finished());
+        waits.abort();
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use super::*;
 use async_trait::async_trait;
 use futures::{StreamExt, stream::BoxStream};
 use std::{collections::HashMap, sync::Mutex};
-use storage_backends::{Backend, BackendError, BlobName, ByteStream, Listed, MemoryBackend, PutReceipt};
+use storage_backends::{Backend, BackendError, BlobName, ErrorKind, ByteStream, Listed, MemoryBackend, PutReceipt};
 
 /// Remembers the lengths of the pieces of every body, and of every range that was asked for.
 #[derive(Clone, Default)]
@@ -15,6 +15,10 @@ struct Watched {
     is_far: bool,
     pieces: Arc<Mutex<HashMap<String, Vec<usize>>>>,
     ranges: Arc<Mutex<Vec<u64>>>,
+    /// A byte that the medium does not give.
+    lost: Arc<Mutex<Option<u64>>>,
+    /// The next read that is longer than this is wrong, so many bytes before its end.
+    wrong: Arc<Mutex<Option<(u64, usize)>>>,
 }
 
 impl Watched {
@@ -43,8 +47,18 @@ impl Backend for Watched {
     }
 
     async fn get(&self, name: &BlobName, range: Range<u64>) -> Result<Option<ByteStream>, BackendError> {
-        self.ranges.lock().unwrap().push(range.end - range.start);
-        self.inner.get(name, range).await
+        let len = range.end - range.start;
+        self.ranges.lock().unwrap().push(len);
+        if self.lost.lock().unwrap().is_some_and(|lost| range.contains(&lost)) {
+            return Err(BackendError::new(ErrorKind::Other, "a sector cannot be read"));
+        }
+        let wrong = self.wrong.lock().unwrap().take_if(|(longer, _)| len > *longer);
+        let mut found = self.inner.get(name, range).await?;
+        let (Some((_, before_end)), Some(stream)) = (wrong, &mut found) else { return Ok(found) };
+        let mut bytes = stream.map(|piece| piece.expect("it is there").to_vec()).concat().await;
+        let place = bytes.len() - before_end;
+        bytes[place] ^= 1;
+        Ok(Some(futures::stream::iter([Ok(bytes.into())]).boxed()))
     }
 
     fn request_len(&self) -> u32 {
@@ -128,4 +142,37 @@ async fn what_a_first_read_needs_of_a_long_blob_comes_in_two_requests_and_its_by
         assert_eq!(deployment.get(&bucket, "k", 0..100).await, content[..100]);
         assert_eq!(*watched.ranges.lock().unwrap(), [64 << 10], "is_far: {is_far}");
     }
+}
+
+/// An object of 32 MiB, stored as it is and never read, and how long its blob is.
+async fn long_object(watched: &Watched) -> (Deployment, BucketHandle, Vec<u8>, u64) {
+    let content: Vec<u8> =
+        (0..32 * MIB as u64 / 8).flat_map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect();
+    let deployment = watched.deployment("off", Compression::Off).await;
+    let bucket = deployment.bucket("off").await;
+    deployment.put(&bucket, "k", &content).await;
+    let pieces = watched.pieces.lock().unwrap();
+    let stored = pieces.iter().filter(|(name, _)| name.starts_with("blobs/")).map(|(_, lens)| lens.iter().sum()).max();
+    let stored: usize = stored.expect("it is no inline blob");
+    drop(pieces);
+    (deployment, bucket, content, stored as u64)
+}
+
+#[tokio::test]
+async fn content_that_cannot_be_read_before_the_tables_costs_no_other_content() {
+    let watched = Watched::default();
+    let (deployment, bucket, content, _) = long_object(&watched).await;
+    // The payload ends where the tables begin: 160 bytes of header lie before it.
+    *watched.lost.lock().unwrap() = Some(160 + content.len() as u64 - 1);
+    assert_eq!(deployment.get(&bucket, "k", 0..1000).await, content[..1000]);
+}
+
+#[tokio::test]
+async fn tables_that_were_read_wrongly_are_read_again() {
+    let watched = Watched::default();
+    let (deployment, bucket, content, stored) = long_object(&watched).await;
+    assert!(stored > content.len() as u64 + 9000, "pages of checks lie between the content and the root");
+    *watched.wrong.lock().unwrap() = Some((8 << 10, 5000));
+    assert_eq!(deployment.get(&bucket, "k", 5..6).await, content[5..6]);
+    assert!(watched.wrong.lock().unwrap().is_none(), "it was wrong once");
 }

@@ -106,7 +106,7 @@ pub(super) async fn preflight(request: &S3Request) -> Result<Answer> {
 pub fn cors_of(bucket: &BucketHandle) -> Result<Option<CorsConfiguration>, EngineError> {
     let Some(kept) = bucket.settings.configurations.get(CORS) else { return Ok(None) };
     let document = kept.as_str().unwrap_or_default().as_bytes();
-    CorsConfiguration::parse(document)
+    CorsConfiguration::kept(document)
         .map(Some)
         .map_err(|error| EngineError::Other(format!("CORS rules of bucket {}: {error}", bucket.row.name)))
 }

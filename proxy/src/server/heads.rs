@@ -282,7 +282,11 @@ impl Line {
         let kept = self.kept();
         let digits = kept.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
         let (size, rest) = kept.split_at(digits);
-        let ended = matches!(rest.first(), None | Some(b';' | b' ' | b'\t'));
+        let ended = match rest.first() {
+            // What was not kept may be more digits.
+            None => self.whole(),
+            Some(byte) => matches!(byte, b';' | b' ' | b'\t'),
+        };
         if ended { number(size, 16) } else { None }
     }
 }
@@ -349,6 +353,8 @@ mod tests {
         {
             assert!(refused(format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n{chunks}").as_bytes()), "{chunks:?}");
         }
+        let long = format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n{}5\r\nhello\r\n", "0".repeat(LINE_BYTES_KEPT));
+        assert!(refused(long.as_bytes()), "a size with more digits than are kept");
     }
 
     #[test]

@@ -122,8 +122,8 @@ fn authorities(path: &Path) -> Result<Arc<RootCertStore>> {
     Ok(Arc::new(roots))
 }
 
-/// Where revocation lists are kept, a certificate of which none tells is refused, and one whose list
-/// is past its next update.
+/// Where revocation lists are kept, a certificate of which none tells is refused, and one whose
+/// list is past its next update.
 fn verifier(
     roots: Arc<RootCertStore>,
     revoked: Option<Vec<CertificateRevocationListDer<'static>>>,

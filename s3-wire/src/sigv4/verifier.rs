@@ -189,8 +189,8 @@ impl Verifier {
     /// `InvalidToken`, `SignatureDoesNotMatch`; `InvalidRequest` for version 2 where it is not
     /// accepted.
     pub fn authenticate_form(&self, form: &FormFields, store: &dyn CredentialStore) -> Result<Option<String>> {
-        let Some(policy) = form.get("policy").filter(|policy| !policy.is_empty()) else {
-            let signed = ["x-amz-signature", "x-amz-credential", "x-amz-algorithm", "signature"];
+        let Some(policy) = form.get("policy") else {
+            let signed = ["x-amz-signature", "x-amz-credential", "x-amz-algorithm", "signature", "awsaccesskeyid"];
             if signed.iter().any(|name| form.get(name).is_some()) {
                 return Err(missing_field("policy"));
             }

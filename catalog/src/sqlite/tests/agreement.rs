@@ -78,6 +78,10 @@ async fn an_index_with_another_value_is_found() {
             "versions_current",
             "UPDATE versions SET key = x'00' WHERE seq = (SELECT min(seq) FROM versions WHERE current = 1)".into(),
         ),
+        (
+            "versions_current",
+            "UPDATE versions SET current = 0 WHERE seq = (SELECT min(seq) FROM versions WHERE current = 1)".into(),
+        ),
         ("blobs_by_bucket", "UPDATE blobs SET bucket = 2 WHERE rowid = 1".into()),
         ("edges_by_base", "UPDATE edges SET base = delta".into()),
     ] {

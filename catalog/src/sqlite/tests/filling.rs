@@ -29,3 +29,28 @@ fn while_a_catalog_is_filled_no_commit_is_flushed_and_afterwards_each_is() {
     session.fill(false, false).unwrap();
     assert_eq!(settings(&session)[0], normal, "whoever leaves flushing to the system goes on so");
 }
+
+#[tokio::test]
+async fn a_commit_that_failed_while_a_catalog_is_filled_is_never_taken_for_done() {
+    let rows = |name: &str| TableRows {
+        table: "settings".to_owned(),
+        columns: ["name", "value"].map(str::to_owned).to_vec(),
+        rows: vec![vec![Value::Text(name.to_owned()), Value::Text("1".to_owned())]],
+    };
+    for fault in [CommitFault::Lost, CommitFault::Kept] {
+        let directory = tempfile::tempdir().unwrap();
+        let catalog = open(&directory).await;
+        catalog.begin_import().await.unwrap();
+        catalog.import(vec![rows("one")]).await.unwrap();
+        *catalog.writer.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+        let failed = catalog.import(vec![rows("two")]).await;
+        assert!(matches!(failed, Err(CatalogError::Unavailable(_))), "{fault:?}: {failed:?}");
+        // Begun again, it is whole.
+        catalog.begin_import().await.unwrap();
+        catalog.import(vec![rows("one"), rows("two")]).await.unwrap();
+        catalog.end_import(0).await.unwrap();
+        for name in ["one", "two"] {
+            assert!(catalog.setting(name).await.unwrap().is_some(), "{name}");
+        }
+    }
+}
