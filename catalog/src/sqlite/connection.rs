@@ -115,11 +115,10 @@ impl SqliteSession {
         if !self.filled.is_multiple_of(FILLING_GROUPS_FOLDED) {
             return Ok(());
         }
-        match self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
-            Err(error) if !matches!(catalog_error(error), CatalogError::Full) => {
-                Err(CatalogError::Unavailable("a flush failed: the import must be begun again".into()))
-            }
-            _ => Ok(()),
+        let folded = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        match folded.map_err(catalog_error) {
+            Ok(()) | Err(CatalogError::Full) => Ok(()),
+            Err(error) => Err(CatalogError::Unavailable(format!("the import must be begun again: {error}"))),
         }
     }
 
@@ -307,8 +306,15 @@ fn configure(connection: Connection) -> Result<SqliteSession> {
     // value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(catalog_error)?;
     let work = ReadWork::default();
-    let session =
-        SqliteSession { connection, work, filling: false, filled: 0, rows_max: usize::MAX, gave_up: false, wrote: false };
+    let session = SqliteSession {
+        connection,
+        work,
+        filling: false,
+        filled: 0,
+        rows_max: usize::MAX,
+        gave_up: false,
+        wrote: false,
+    };
     session.execute("PRAGMA busy_timeout = 10000; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;")?;
     Ok(session)
 }

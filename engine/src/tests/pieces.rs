@@ -5,7 +5,7 @@ use super::*;
 use async_trait::async_trait;
 use futures::{StreamExt, stream::BoxStream};
 use std::{collections::HashMap, sync::Mutex};
-use storage_backends::{Backend, BackendError, BlobName, ErrorKind, ByteStream, Listed, MemoryBackend, PutReceipt};
+use storage_backends::{Backend, BackendError, BlobName, ByteStream, ErrorKind, Listed, MemoryBackend, PutReceipt};
 
 /// Remembers the lengths of the pieces of every body, and of every range that was asked for.
 #[derive(Clone, Default)]

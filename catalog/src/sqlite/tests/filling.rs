@@ -4,6 +4,7 @@ use super::{
     super::connection::{SqliteSession, open_and_migrate},
     *,
 };
+use crate::snapshot::{TableRows, Value};
 
 #[test]
 fn while_a_catalog_is_filled_no_commit_is_flushed_and_afterwards_each_is() {
