@@ -193,7 +193,7 @@ impl Blobs {
         }
         self.count("manifest", false);
         self.manifests
-            .try_get_with(id, async { self.load_manifest(row, key).await.map(Arc::new) })
+            .try_get_with(id, async { Box::pin(self.load_manifest(row, key)).await.map(Arc::new) })
             .await
             .map_err(|error| EngineError::shared(&error))
     }
@@ -310,7 +310,7 @@ impl Blobs {
             // What was fetched when the blob was opened may not be what lies there.
             (Some(place), Err(error)) if error.is_damage() && !manifest.bytes.fetched.is_empty() => {
                 self.manifests.invalidate(&manifest.id).await;
-                again(place.clone()).await
+                Box::pin(again(place.clone())).await
             }
             (_, outcome) => outcome,
         };

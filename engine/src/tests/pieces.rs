@@ -171,7 +171,7 @@ async fn content_that_cannot_be_read_before_the_tables_costs_no_other_content() 
 async fn tables_that_were_read_wrongly_are_read_again() {
     let watched = Watched::default();
     let (deployment, bucket, content, stored) = long_object(&watched).await;
-    assert!(stored > content.len() as u64 + 9000, "pages of checks lie between the content and the root");
+    assert!(stored > content.len() as u64 + 8192, "pages of checks lie between the content and the root");
     *watched.wrong.lock().unwrap() = Some((8 << 10, 5000));
     assert_eq!(deployment.get(&bucket, "k", 5..6).await, content[5..6]);
     assert!(watched.wrong.lock().unwrap().is_none(), "it was wrong once");

@@ -38,8 +38,8 @@ pub(super) struct ConvertFlags {
 /// [`Failure`] when the order makes no sense, is refused, or fails.
 pub(super) async fn convert(flags: ConvertFlags, store: Store, quiet: bool) -> Result<Value, Failure> {
     match (flags.pause, flags.resume) {
-        (true, _) => act(store, "pause").await,
-        (_, true) => act(store, "resume").await,
+        (true, _) => Box::pin(act(store, "pause")).await,
+        (_, true) => Box::pin(act(store, "resume")).await,
         _ => {
             let (job, parameters) = flags.order()?;
             Box::pin(follow::start(store, job, parameters, quiet)).await

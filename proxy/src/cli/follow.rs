@@ -25,7 +25,7 @@ pub(super) async fn start(store: Store, job: &str, parameters: Value, quiet: boo
         let started = answerer.ask(&Call::post(&format!("jobs/{job}"), &[]).with(parameters)).await?;
         follow(&answerer, job, started["run"].as_i64().unwrap_or(0), quiet).await
     };
-    let report = report.await;
+    let report = Box::pin(report).await;
     answerer.close().await;
     report
 }

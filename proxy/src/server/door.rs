@@ -28,7 +28,7 @@ pub(super) async fn answer(
     request: Request<Incoming>,
 ) -> Response<Either<Full<Bytes>, ResponseBody>> {
     let Some(target) = behind(request.uri()) else {
-        return admin.answer(Caller::Network(ends), request).await.map(Either::Left);
+        return Box::pin(admin.answer(Caller::Network(ends), request)).await.map(Either::Left);
     };
     let (mut parts, body) = request.into_parts();
     if let Err(refused) = admin.let_through(ends, &parts).await {

@@ -35,13 +35,10 @@ async fn a_key_is_found_by_the_thread_that_asks_for_it() {
     // A change is seen by the next question.
     desk.delete("k").await;
     assert_eq!(at_once(catalog.current(id, "k")), Some(None));
-    // Last: it may have a connection for as long as it takes.
-    let list = ListQuery { bucket: id, prefix: String::new(), delimiter: None, after: None, limit: 10 };
-    assert!(at_once(catalog.list(&list)).is_none());
 }
 
 #[test]
-fn content_of_many_extents_is_read_on_a_blocking_thread() {
+fn content_of_many_extents_and_listings_are_read_on_blocking_threads() {
     const PARTS: u32 = 100;
     const THREADS: usize = 8;
     let mut runtime = tokio::runtime::Builder::new_current_thread();
@@ -64,6 +61,8 @@ fn content_of_many_extents_is_read_on_a_blocking_thread() {
             tokio::task::spawn_blocking(move || released.blocking_recv());
         }
         assert!(at_once(catalog.content(id, "k")).is_none());
+        let list = ListQuery { bucket: id, prefix: String::new(), delimiter: None, after: None, limit: 10 };
+        assert!(at_once(catalog.list(&list)).is_none());
         drop(release);
         assert_eq!(catalog.content(id, "k").await.unwrap().unwrap().extents.len(), PARTS as usize);
         assert!(at_once(catalog.current(id, "k")).unwrap().is_some());
