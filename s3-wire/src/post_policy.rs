@@ -231,7 +231,7 @@ impl<'f> FormSignature<'f> {
 }
 
 /// What S3 says of a form without one of these.
-pub(crate) fn missing_field(name: &'static str) -> S3Error {
+pub fn missing_field(name: &'static str) -> S3Error {
     let message = format!(
         "Bucket POST must contain a field named '{name}'.  If it is specified, please check the order of the fields."
     );

@@ -173,15 +173,16 @@ pub(crate) fn part(row: &Row, first: usize) -> Result<Part> {
 
 /// Reads a journal row from its columns seq, at_ms, mutation, checksum.
 pub(crate) fn entry(row: &Row) -> Result<JournalEntry> {
-    let (seq, sum) = entry_sum(row, 0)?;
-    checksums::compare(row, 3, sum, "mutation", || seq.to_string())?;
-    Ok(JournalEntry { seq, at_ms: row.int(1)?, mutation: row.json(2)? })
+    entry_sum(row, 0)?;
+    Ok(JournalEntry { seq: row.int(0)?, at_ms: row.int(1)?, mutation: row.json(2)? })
 }
 
-/// The number of a journal row whose columns begin at `first`, and the checksum it should have.
-pub(crate) fn entry_sum(row: &Row, first: usize) -> Result<(Seq, i64)> {
-    let seq = row.int(first)?;
-    Ok((seq, checksums::of_entry(seq, row.int(first + 1)?, row.text(first + 2)?)))
+/// The checksum of a journal row whose columns begin at `first`, compared with the one it has.
+pub(crate) fn entry_sum(row: &Row, first: usize) -> Result<i64> {
+    let seq: Seq = row.int(first)?;
+    let sum = checksums::of_entry(seq, row.int(first + 1)?, row.text(first + 2)?);
+    checksums::compare(row, first + 3, sum, "mutation", || seq.to_string())?;
+    Ok(sum)
 }
 
 /// A blob's id, where there is one.

@@ -105,6 +105,11 @@ impl SqliteSession {
         Ok(())
     }
 
+    /// Folds the log into the database, as far as nobody reads it.
+    pub(super) fn fold_log(&self) -> Result<()> {
+        self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).map_err(catalog_error)
+    }
+
     /// Folds the log into the database after every so many groups of filling. A full disk keeps it
     /// as it is; the next commit will say so.
     ///
@@ -115,8 +120,7 @@ impl SqliteSession {
         if !self.filled.is_multiple_of(FILLING_GROUPS_FOLDED) {
             return Ok(());
         }
-        let folded = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-        match folded.map_err(catalog_error) {
+        match self.fold_log() {
             Ok(()) | Err(CatalogError::Full) => Ok(()),
             Err(error) => Err(CatalogError::Unavailable(format!("the import must be begun again: {error}"))),
         }
@@ -171,9 +175,7 @@ impl SqliteSession {
         self.work.reprepares += prepared.reset_status(StatementStatus::RePrepare).max(0) as u64;
         Ok(found)
     }
-}
 
-impl SqliteSession {
     /// A statement that gives no rows, for each row of its parameters.
     fn step_each(&mut self, sql: &str, rows: &[Vec<Value>]) -> rusqlite::Result<()> {
         let mut prepared = self.connection.prepare_cached(sql)?;

@@ -186,8 +186,7 @@ impl Committer {
             {
                 tracing::warn!(%error, "a transaction that did not fit on the disk could not be rolled back");
             }
-            let checkpoint = session.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-            if let Err(error) = checkpoint {
+            if let Err(error) = session.fold_log() {
                 tracing::warn!(%error, "the catalog's write-ahead log could not be checkpointed");
             }
         }

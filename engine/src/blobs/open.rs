@@ -201,7 +201,7 @@ impl Blobs {
     async fn load_manifest(&self, row: &BlobRow, key: Option<&DomainKey>) -> Result<Manifest, EngineError> {
         if let Some(inline) = &row.inline {
             let bytes = BlobBytes { place: None, start: 0, fetched: Bytes::copy_from_slice(inline) };
-            return self.open(row, key, bytes).await;
+            return self.open(row, key, bytes, row.root_offset).await;
         }
         let name = self.only_name(row)?.map_or_else(|| blob_name(BlobId(row.id.0)), Ok)?;
         let place = Place { backend: self.backend(&row.backend)?.clone(), name };
@@ -213,24 +213,24 @@ impl Blobs {
         let mut bytes = BlobBytes::at(place.clone());
         if row.stored_len <= ONE_REQUEST_LEN_MAX {
             bytes.fetched = fetch(&*place.backend, &place.name, 0..row.stored_len).await?.into();
-        } else {
-            let tail = u64::from(place.backend.request_len() / TAIL_SHARE).max(row.root_len.into());
-            bytes.start = row.root_offset.saturating_add(row.root_len.into()).saturating_sub(tail);
+            return self.open(row, key, bytes, row.root_offset).await;
         }
-        self.open(row, key, bytes).await
+        let tail = u64::from(place.backend.request_len() / TAIL_SHARE).max(row.root_len.into());
+        let from = row.root_offset.saturating_add(row.root_len.into()).saturating_sub(tail);
+        self.open(row, key, bytes, from).await
     }
 
+    /// Opens a blob, reading what lies between `from` and its root together with the root.
     async fn open(
         &self,
         row: &BlobRow,
         key: Option<&DomainKey>,
         mut bytes: BlobBytes,
+        mut from: u64,
     ) -> Result<Manifest, EngineError> {
         let id = BlobId(row.id.0);
         let place = RootPlace { offset: row.root_offset, len: row.root_len, tag: row.root_tag };
         let root_end = place.offset.checked_add(place.len.into()).ok_or_else(|| damaged("root place"))?;
-        // Both are in memory already, or neither is.
-        let mut from = if bytes.fetched.is_empty() { bytes.start } else { place.offset };
         let (header, tail) = future::join(bytes.read(0..HEADER_LEN as u64), bytes.read(from..root_end)).await;
         let header = header?;
         let tail = match tail {

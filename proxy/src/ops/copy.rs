@@ -58,7 +58,7 @@ pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
     let directive = MetadataDirective::from_headers(&request.headers)?;
     let tagging = TaggingDirective::from_headers(&request.headers)?;
     let wanted = requested_algorithm(&request.headers)?;
-    let source = request.copy_source().await?;
+    let source = request.copy_source(CopySource::from_headers(&request.headers)?).await?;
     if source.size() > PUT_BYTES_MAX {
         return Err(too_large());
     }
@@ -154,9 +154,9 @@ pub(super) async fn upload_part_copy(request: &S3Request) -> Result<Answer> {
     let here = request.in_bucket().await?.writing(&key)?;
     let number = part_number(request)?;
     // What is wrong with the request's own text comes before what the server has.
-    CopySource::from_headers(&request.headers)?;
+    let source = CopySource::from_headers(&request.headers)?;
     let open = here.open_upload(&key).await?;
-    let source = request.copy_source().await?;
+    let source = request.copy_source(source).await?;
     let sealing = request.unlock_upload(&open.facts)?;
     let unlocked = request.unlock_content(source.facts(), CustomerKey::of_copy_source(&request.headers)?)?;
     let keyed = sealing.is_some() || unlocked.is_some();
@@ -221,8 +221,7 @@ struct Copied {
 
 impl S3Request {
     /// Authorizes, finds and pins the source (C29–C33).
-    async fn copy_source(&self) -> Result<Source> {
-        let source = CopySource::from_headers(&self.headers)?;
+    async fn copy_source(&self, source: CopySource) -> Result<Source> {
         let (bucket, key) = (source.bucket.as_str(), source.key.as_str());
         let version = source.version_id.as_deref().map(|text| versions::parse("versionId", text)).transpose()?;
         let bucket = self.bucket(bucket).await?;

@@ -24,7 +24,7 @@ use s3_wire::{
     DecodedBody, ETag, ErrorCode, Framing, ObjectKey, S3Error,
     checksum::{Claims, DigestValues},
     headers,
-    post_policy::{FormFields, PostPolicy},
+    post_policy::{FormFields, PostPolicy, missing_field},
     response,
     sigv4::PayloadMode,
     tags::OBJECT_TAGS_MAX,
@@ -56,11 +56,10 @@ pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> 
     let mut form = Multipart::new(&mut body, boundary);
     let (mut fields, file) = read_fields(&mut form).await?;
     let name = file.file_name().unwrap_or_default().to_owned();
-    let key = fields.get("key").map(|key| key.replace("${filename}", base_name(&name))).ok_or_else(|| {
-        let message =
-            "Bucket POST must contain a field named 'key'.  If it is specified, please check the order of the fields.";
-        S3Error::invalid_argument("key", "", message)
-    })?;
+    let key = fields
+        .get("key")
+        .map(|key| key.replace("${filename}", base_name(&name)))
+        .ok_or_else(|| missing_field("key"))?;
     let key = ObjectKey::new(key)?;
     fields.set("key", key.as_str().to_owned());
 

@@ -12,7 +12,7 @@ use tokio_rustls::{
     TlsAcceptor,
     rustls::{
         RootCertStore, ServerConfig,
-        pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, pem::PemObject as _},
+        pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, pem::PemObject},
         server::{WebPkiClientVerifier, danger::ClientCertVerifier},
     },
 };
@@ -94,24 +94,23 @@ fn invalid(path: &Path, error: &dyn Display) -> Error {
     Error::new(ErrorKind::InvalidInput, format!("{}: {error}", path.display()))
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let found = CertificateDer::pem_file_iter(path)
+/// All of a kind in a PEM file, which has at least one.
+fn all_of<T: PemObject>(kind: &str, path: &Path) -> Result<Vec<T>> {
+    let found = T::pem_file_iter(path)
         .and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>)
         .map_err(|error| invalid(path, &error))?;
     match found.is_empty() {
-        true => Err(invalid(path, &"there is no certificate in it")),
+        true => Err(invalid(path, &format!("there is no {kind} in it"))),
         false => Ok(found),
     }
 }
 
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    all_of("certificate", path)
+}
+
 fn revocation_lists(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>> {
-    let found = CertificateRevocationListDer::pem_file_iter(path)
-        .and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>)
-        .map_err(|error| invalid(path, &error))?;
-    match found.is_empty() {
-        true => Err(invalid(path, &"there is no revocation list in it")),
-        false => Ok(found),
-    }
+    all_of("revocation list", path)
 }
 
 fn authorities(path: &Path) -> Result<Arc<RootCertStore>> {
