@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 const LEAST_SIZE: &str = "x-amz-transition-default-minimum-object-size";
 /// Its words; the first is S3's default.
 const LEAST_SIZES: [&str; 2] = ["all_storage_classes_128K", "varies_by_storage_class"];
-/// Where a bucket keeps another than the default.
-const LEAST_SIZE_KEPT: &str = "lifecycle_least_size";
+/// Where a former release kept it, for rules that it was given.
+const LEAST_SIZE_FORMERLY: &str = "lifecycle_least_size";
 
 /// Replaces a bucket's rules.
 pub(super) async fn put(request: &S3Request, body: &mut RequestBody) -> Result<Answer> {
@@ -32,9 +32,8 @@ pub(super) async fn put(request: &S3Request, body: &mut RequestBody) -> Result<A
     let here = request.in_bucket().await?;
     let text = String::from_utf8(configuration.to_bytes().to_vec()).map_err(|_| ErrorCode::MalformedXML)?;
     let rules = configuration.rules.iter().filter(|rule| rule.enabled).map(followed).collect();
-    let kept = serde_json::to_value(Lifecycle { document: text, rules });
+    let kept = serde_json::to_value(Lifecycle { document: text, rules, least_size: Some(least_size.to_owned()) });
     let kept = kept.map_err(|_| S3Error::new(ErrorCode::InternalError))?;
-    here.configure(LEAST_SIZE_KEPT, Some(least_size.into()).filter(|_| least_size != LEAST_SIZES[0])).await?;
     here.configure(LIFECYCLE, Some(kept)).await?;
     let mut answer = empty(StatusCode::OK);
     set(answer.headers_mut(), LEAST_SIZE, least_size);
@@ -49,16 +48,15 @@ pub(super) async fn get(request: &S3Request) -> Result<Answer> {
         return Err(error.field("BucketName", &here.bucket.row.name));
     };
     let mut answer = document_of_text(lifecycle.document);
-    let kept = here.bucket.settings.configurations.get(LEAST_SIZE_KEPT).and_then(|kept| kept.as_str());
-    set(answer.headers_mut(), LEAST_SIZE, kept.unwrap_or(LEAST_SIZES[0]));
+    let formerly = || here.bucket.settings.configurations.get(LEAST_SIZE_FORMERLY)?.as_str();
+    let least_size = lifecycle.least_size.as_deref().or_else(formerly);
+    set(answer.headers_mut(), LEAST_SIZE, least_size.unwrap_or(LEAST_SIZES[0]));
     Ok(answer)
 }
 
 /// Removes a bucket's rules.
 pub(super) async fn delete(request: &S3Request) -> Result<Answer> {
-    let here = request.in_bucket().await?;
-    here.configure(LIFECYCLE, None).await?;
-    here.configure(LEAST_SIZE_KEPT, None).await?;
+    request.in_bucket().await?.configure(LIFECYCLE, None).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 

@@ -11,6 +11,10 @@ pub struct Lifecycle {
     pub document: String,
     /// What of it is followed.
     pub rules: Vec<LifecycleRule>,
+    /// The least size of objects that transitions move, in S3's words, where the client named one.
+    /// It is told, and nothing is moved.
+    #[serde(default)]
+    pub least_size: Option<String>,
 }
 
 /// One rule that is followed.
