@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import shutil
 import subprocess
 import time
 from collections import Counter
@@ -23,10 +22,9 @@ from campaigns.sizes import size
 from outside.buckets import NewServer
 from outside.clients import S3Client, blunt_client
 from outside.content import noise
+from outside.killing import Key
 from outside.server import Server, until
 from outside.storage import assert_accounts_balance
-
-pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="there is no strace")
 
 SEED = 20_261_126
 BUCKETS = ("off-00", "delta-aes256-00")
@@ -102,16 +100,6 @@ class Tracer:
 
 
 @dataclass
-class Key:
-    """What one key may hold."""
-
-    bucket: str
-    name: str
-    acked: bytes | None = None
-    pending: list[bytes | None] = field(default_factory=list)
-
-
-@dataclass
 class Sweep:
     """One client, and what it was told."""
 
@@ -141,15 +129,15 @@ class Sweep:
         except (ClientError, BotoCoreError):
             self.counts["refused"] += 1
             return None
-        changed = key.acked is not None or after is not None
-        key.acked, key.pending = after, []
+        changed = key.acknowledged is not None or after is not None
+        key.acknowledged, key.pending = after, []
         self.counts["acked"] += 1
         return (began, time.time()) if changed else None
 
     def goes_on(self, s3: S3Client) -> bool:
         """Whether the next write is taken."""
         key = self.rng.choice(self.keys)
-        return self.change(s3, key) is not None or (key.acked is None and not key.pending)
+        return self.change(s3, key) is not None or (key.acknowledged is None and not key.pending)
 
     def run(self, calls: str, error: str, nth: int) -> None:
         """One failing call; then the server is killed, started, and everything looked at."""
@@ -182,14 +170,14 @@ class Sweep:
                     holds: bytes | None = s3.get_object(Bucket=bucket, Key=key.name)["Body"].read()
                 except s3.exceptions.NoSuchKey:
                     holds = None
-                if holds not in [key.acked, *key.pending]:
-                    kind = "lost" if holds is None else "resurrected" if key.acked is None else "wrong"
+                if holds not in key.allowed():
+                    kind = "lost" if holds is None else "resurrected" if key.acknowledged is None else "wrong"
                     self.counts[kind] += 1
                     self.broken.append(f"{what}: {kind} {bucket}/{key.name}")
                 if (holds is not None) != (key.name in listed):
                     self.counts["disorder"] += 1
                     self.broken.append(f"{what}: LIST and GET differ on {bucket}/{key.name}")
-                key.acked, key.pending = holds, []
+                key.acknowledged, key.pending = holds, []
 
     def line(self, campaign: str, runs: int, detected: bool) -> dict[str, object]:
         """What came out."""

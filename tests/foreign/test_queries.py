@@ -9,6 +9,7 @@ import duckdb
 import polars as pl
 import pytest
 
+from outside.clients import object_store_options
 from outside.server import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY
 
 pytestmark = pytest.mark.long
@@ -62,13 +63,7 @@ def test_duckdb_uploads_a_file_of_several_parts(database: duckdb.DuckDBPyConnect
 
 
 def test_polars_scans_a_data_set_and_sinks_into_another(endpoint: str, bucket: str) -> None:
-    options = {
-        "aws_access_key_id": ACCESS_KEY_ID,
-        "aws_secret_access_key": SECRET_ACCESS_KEY,
-        "aws_region": REGION,
-        "aws_endpoint_url": endpoint,
-        "aws_allow_http": "true",
-    }
+    options = object_store_options(endpoint)
     table = pl.DataFrame({"n": range(100_000)}).with_columns(odd=pl.col("n") % 2)
     for half in (0, 1):
         place = f"s3://{bucket}/set/odd={half}/part.parquet"

@@ -8,6 +8,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyarrow import fs
 
+from outside.clients import object_store_options
 from outside.server import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY
 
 pytestmark = pytest.mark.long
@@ -38,13 +39,7 @@ def test_pyarrow_writes_streams_and_reads_a_data_set_in_partitions(endpoint: str
 
 
 def test_delta_rs_commits_reads_its_history_and_vacuums(endpoint: str, bucket: str) -> None:
-    options = {
-        "AWS_ACCESS_KEY_ID": ACCESS_KEY_ID,
-        "AWS_SECRET_ACCESS_KEY": SECRET_ACCESS_KEY,
-        "AWS_REGION": REGION,
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ALLOW_HTTP": "true",
-    }
+    options = object_store_options(endpoint)
     where = f"s3://{bucket}/table"
     for first in (0, 100, 200):
         write_deltalake(where, numbers(first, 100), mode="append", storage_options=options)

@@ -54,6 +54,17 @@ def blunt_client(endpoint: str, **config: Any) -> S3Client:
     return s3_client(endpoint, **({"retries": {"total_max_attempts": 1}} | config))
 
 
+def object_store_options(endpoint: str) -> dict[str, str]:
+    """What programs over the Rust crate object_store are told of a server, as variables of their environment would."""
+    return {
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY_ID,
+        "AWS_SECRET_ACCESS_KEY": SECRET_ACCESS_KEY,
+        "AWS_REGION": REGION,
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ALLOW_HTTP": "true",
+    }
+
+
 def upload_parts(s3: S3Client, bucket: str, key: str, content: bytes) -> None:
     """boto3's `upload_fileobj` as people use it: parts of 8 MiB, several at once."""
     s3.upload_fileobj(io.BytesIO(content), bucket, key, Config=TransferConfig(multipart_chunksize=8 * MIB))
