@@ -82,6 +82,9 @@ pub async fn operate(request: &S3Request, body: &mut RequestBody) -> Result<Answ
         Operation::GetObjectLegalHold => object_lock::get_legal_hold(request).await,
         Operation::PutObjectLegalHold => object_lock::put_legal_hold(request, body).await,
         Operation::GetObjectAttributes => attributes::get_object_attributes(request).await,
+        Operation::PutBucketAccelerateConfiguration
+        | Operation::PutBucketRequestPayment
+        | Operation::PutBucketLogging => configuration::put_switched_off(request, body).await,
         Operation::PutBucketTagging => configuration::put_bucket_tagging(request, body).await,
         Operation::PutBucketPolicy => access::put_policy(request, body).await,
         Operation::GetBucketPolicy => access::get_policy(request).await,

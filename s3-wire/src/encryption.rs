@@ -8,39 +8,60 @@ use crate::{
     xml::{
         Document, XmlWriter,
         reader::Elements,
-        request::{malformed, set_once},
+        request::{either, malformed, set_once},
     },
 };
 
 /// `ServerSideEncryptionConfiguration`: what objects are encrypted with whose writers say nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncryptionConfiguration {
-    /// The keys.
-    pub server: ServerSide,
+    /// The keys, where the rule names them.
+    pub server: Option<ServerSide>,
     /// `BucketKeyEnabled`, which has no effect here.
     pub bucket_key: bool,
+    /// `BlockedEncryptionTypes`, where the rule has them: whether writes with keys of customers
+    /// are refused.
+    pub blocks_customer_keys: Option<bool>,
 }
 
 impl EncryptionConfiguration {
     /// Reads a document.
     ///
     /// # Errors
-    /// `MalformedXML`, also for none or several rules and for unknown algorithms; `NotImplemented`
-    /// for `aws:kms:dsse`; `InvalidArgument` for a key's name without `aws:kms`.
+    /// `MalformedXML`, also for none or several rules, for one that says nothing and for unknown
+    /// algorithms; `NotImplemented` for `aws:kms:dsse`; `InvalidArgument` for a key's name without
+    /// `aws:kms`.
     pub fn parse(document: &[u8]) -> Result<Self> {
-        let (mut rule, mut bucket_key) = (None, None);
+        let (mut rules, mut server, mut bucket_key, mut blocks_customer_keys) = (0, None, None, None);
         Elements::parse(document, "ServerSideEncryptionConfiguration", |xml| {
             xml.children(|xml, name| match name {
-                "Rule" if rule.is_none() => xml.children(|xml, name| match name {
-                    "ApplyServerSideEncryptionByDefault" => set_once(&mut rule, by_default(xml)?),
-                    "BucketKeyEnabled" => set_once(&mut bucket_key, xml.boolean()?),
-                    _ => Err(malformed()),
-                }),
+                "Rule" => {
+                    rules += 1;
+                    xml.children(|xml, name| match name {
+                        "ApplyServerSideEncryptionByDefault" => set_once(&mut server, by_default(xml)?),
+                        "BucketKeyEnabled" => set_once(&mut bucket_key, xml.boolean()?),
+                        "BlockedEncryptionTypes" => set_once(&mut blocks_customer_keys, blocked_types(xml)?),
+                        _ => Err(malformed()),
+                    })
+                }
                 _ => Err(malformed()),
             })
         })?;
-        Ok(Self { server: rule.ok_or_else(malformed)?, bucket_key: bucket_key.unwrap_or(false) })
+        if rules != 1 || (server.is_none() && blocks_customer_keys.is_none()) {
+            return Err(malformed());
+        }
+        Ok(Self { server, bucket_key: bucket_key.unwrap_or(false), blocks_customer_keys })
     }
+}
+
+/// Whether `SSE-C` is among the types: it is that or `NONE`.
+fn blocked_types(xml: &mut Elements<'_>) -> Result<bool> {
+    let mut customer_keys = None;
+    xml.children(|xml, name| match name {
+        "EncryptionType" => set_once(&mut customer_keys, either(&xml.text()?, "SSE-C", "NONE")?),
+        _ => Err(malformed()),
+    })?;
+    customer_keys.ok_or_else(malformed)
 }
 
 fn by_default(xml: &mut Elements<'_>) -> Result<ServerSide> {
@@ -67,15 +88,22 @@ impl Document for EncryptionConfiguration {
     fn write(&self, xml: &mut XmlWriter) {
         xml.open_root("ServerSideEncryptionConfiguration");
         xml.open("Rule");
-        xml.open("ApplyServerSideEncryptionByDefault");
-        match &self.server {
-            ServerSide::Aes256 => xml.text("SSEAlgorithm", "AES256"),
-            ServerSide::Kms(key_id) => {
-                xml.text("SSEAlgorithm", "aws:kms");
-                xml.optional("KMSMasterKeyID", key_id.as_deref());
+        if let Some(server) = &self.server {
+            xml.open("ApplyServerSideEncryptionByDefault");
+            match server {
+                ServerSide::Aes256 => xml.text("SSEAlgorithm", "AES256"),
+                ServerSide::Kms(key_id) => {
+                    xml.text("SSEAlgorithm", "aws:kms");
+                    xml.optional("KMSMasterKeyID", key_id.as_deref());
+                }
             }
+            xml.close();
         }
-        xml.close();
+        if let Some(blocks) = self.blocks_customer_keys {
+            xml.open("BlockedEncryptionTypes");
+            xml.text("EncryptionType", if blocks { "SSE-C" } else { "NONE" });
+            xml.close();
+        }
         xml.value("BucketKeyEnabled", self.bucket_key);
         xml.close();
         xml.close();
@@ -88,9 +116,18 @@ mod tests {
 
     #[test]
     fn a_configuration_is_read_as_it_is_written() {
-        for server in [ServerSide::Aes256, ServerSide::Kms(None), ServerSide::Kms(Some("key".into()))] {
-            let configuration = EncryptionConfiguration { server, bucket_key: true };
-            assert_eq!(EncryptionConfiguration::parse(&configuration.to_bytes()).unwrap(), configuration);
+        let servers = [ServerSide::Aes256, ServerSide::Kms(None), ServerSide::Kms(Some("key".into()))].map(Some);
+        for server in servers.into_iter().chain([None]) {
+            for blocks_customer_keys in [Some(true), Some(false), None] {
+                let configuration =
+                    EncryptionConfiguration { server: server.clone(), bucket_key: true, blocks_customer_keys };
+                let read = EncryptionConfiguration::parse(&configuration.to_bytes());
+                if server.is_none() && blocks_customer_keys.is_none() {
+                    assert_eq!(read.unwrap_err().code(), ErrorCode::MalformedXML, "a rule that says nothing");
+                } else {
+                    assert_eq!(read.unwrap(), configuration);
+                }
+            }
         }
     }
 

@@ -48,6 +48,9 @@ pub enum Operation {
     GetBucketReplication,
     GetBucketAccelerateConfiguration,
     GetBucketRequestPayment,
+    PutBucketAccelerateConfiguration,
+    PutBucketRequestPayment,
+    PutBucketLogging,
     GetBucketNotificationConfiguration,
     GetBucketInventoryConfiguration,
     GetBucketAnalyticsConfiguration,
@@ -222,6 +225,9 @@ table! {
     PutBucketCors           "PUT"    Bucket Some("cors"), None, "s3:PutBucketCORS" RequestBody::Xml { bytes_max: CORS_BYTES_MAX };
     PutBucketLifecycleConfiguration "PUT" Bucket Some("lifecycle"), None, "s3:PutLifecycleConfiguration" RequestBody::Xml { bytes_max: LIFECYCLE_BYTES_MAX };
     PutBucketNotificationConfiguration "PUT" Bucket Some("notification"), None, "s3:PutBucketNotification" RequestBody::Xml { bytes_max: NOTIFICATION_BYTES_MAX };
+    PutBucketAccelerateConfiguration "PUT" Bucket Some("accelerate"), None, "s3:PutAccelerateConfiguration" RequestBody::Xml { bytes_max: LOCK_BYTES_MAX };
+    PutBucketRequestPayment "PUT"    Bucket Some("requestPayment"), None, "s3:PutBucketRequestPayment" RequestBody::Xml { bytes_max: LOCK_BYTES_MAX };
+    PutBucketLogging        "PUT"    Bucket Some("logging"), None, "s3:PutBucketLogging" RequestBody::Xml { bytes_max: ACCESS_BYTES_MAX };
     PutBucketEncryption     "PUT"    Bucket Some("encryption"), None, "s3:PutEncryptionConfiguration" RequestBody::Xml { bytes_max: LOCK_BYTES_MAX };
     PutObjectLockConfiguration "PUT"  Bucket Some("object-lock"), None, "s3:PutBucketObjectLockConfiguration" RequestBody::Xml { bytes_max: LOCK_BYTES_MAX };
     PutBucketPolicy         "PUT"    Bucket Some("policy"), None, "s3:PutBucketPolicy" RequestBody::Xml { bytes_max: ACCESS_BYTES_MAX };
@@ -514,6 +520,9 @@ mod tests {
             ("GET", "/bucket?location", false, GetBucketLocation),
             ("GET", "/bucket?versioning=", false, GetBucketVersioning),
             ("PUT", "/bucket?versioning", false, PutBucketVersioning),
+            ("PUT", "/bucket?accelerate", false, PutBucketAccelerateConfiguration),
+            ("PUT", "/bucket?requestPayment", false, PutBucketRequestPayment),
+            ("PUT", "/bucket?logging", false, PutBucketLogging),
             ("GET", "/bucket?versions&key-marker=k&version-id-marker=v", false, ListObjectVersions),
             ("GET", "/bucket", false, ListObjects),
             ("GET", "/bucket?prefix&delimiter=/&marker=", false, ListObjects),

@@ -209,3 +209,37 @@ def test_a_copy_tells_how_it_is_encrypted(s3: S3Client, bucket: str, kind: str) 
     assert part["ServerSideEncryption"] == kind
     parts = {"Parts": [{"PartNumber": 1, "ETag": part["CopyPartResult"]["ETag"]}]}
     assert s3.complete_multipart_upload(**at, UploadId=upload, MultipartUpload=parts)["ServerSideEncryption"] == kind
+
+
+def test_a_bucket_that_blocks_customers_keys_takes_no_write_with_one(s3: S3Client, bucket: str) -> None:
+    s3.put_object(Bucket=bucket, Key="before", Body=b"x", **customer(KEY))
+
+    def rule(kind: str) -> dict[str, Any]:
+        default = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
+        return {"Rules": [default | {"BlockedEncryptionTypes": {"EncryptionType": [kind]}}]}
+
+    s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration=rule("SSE-C"))
+    told = s3.get_bucket_encryption(Bucket=bucket)["ServerSideEncryptionConfiguration"]["Rules"][0]
+    assert told["BlockedEncryptionTypes"] == {"EncryptionType": ["SSE-C"]}
+    source = {"Bucket": bucket, "Key": "before"}
+    denied = (403, "AccessDenied")
+    assert error_code(s3.put_object, Bucket=bucket, Key="k", Body=b"x", **customer(KEY)) == denied
+    assert error_code(s3.create_multipart_upload, Bucket=bucket, Key="k", **customer(KEY)) == denied
+    both = customer(KEY) | customer(KEY, source=True)
+    assert error_code(s3.copy_object, Bucket=bucket, Key="k", CopySource=source, **both) == denied
+    assert s3.get_object(**source, **customer(KEY))["Body"].read() == b"x"
+    assert s3.put_object(Bucket=bucket, Key="k", Body=b"x")["ServerSideEncryption"] == "AES256"
+    s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration=rule("NONE"))
+    s3.put_object(Bucket=bucket, Key="k", Body=b"x", **customer(KEY))
+
+
+def test_a_rule_that_only_blocks_leaves_the_default_as_it_is(connect: Any, s3: S3Client, bucket: str) -> None:
+    before = s3.put_object(Bucket=bucket, Key="k", Body=b"x").get("ServerSideEncryption")
+    rule = "<Rule><BlockedEncryptionTypes><EncryptionType>SSE-C</EncryptionType></BlockedEncryptionTypes></Rule>"
+    document = f"<ServerSideEncryptionConfiguration>{rule}</ServerSideEncryptionConfiguration>".encode()
+    digest = base64.b64encode(hashlib.md5(document, usedforsecurity=False).digest()).decode()
+    with connect() as connection:
+        request = signed(connection.host, "PUT", f"/{bucket}?encryption", [("content-md5", digest)], document)
+        assert ask(connect, request, "PUT").status == 200
+    assert s3.put_object(Bucket=bucket, Key="k", Body=b"x").get("ServerSideEncryption") == before
+    assert error_code(s3.put_object, Bucket=bucket, Key="k", Body=b"x", **customer(KEY)) == (403, "AccessDenied")

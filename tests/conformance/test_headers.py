@@ -204,10 +204,7 @@ NOT_BUILT = [
     ("POST", "/k?restore"),
     ("POST", "/k?select&select-type=2"),
     ("PUT", "?website"),
-    ("PUT", "?logging"),
     ("PUT", "?replication"),
-    ("PUT", "?accelerate"),
-    ("PUT", "?requestPayment"),
     ("PUT", "?inventory&id=a"),
     ("PUT", "?analytics&id=a"),
     ("PUT", "?metrics&id=a"),
@@ -223,3 +220,31 @@ def test_what_is_not_built_is_501_and_changes_nothing(
     answer = send(method, target, [], b"<Document/>")
     assert (answer.status, answer.code) == (501, "NotImplemented")
     assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"here"
+
+
+def test_what_is_switched_off_may_be_said_to_be_off(s3: S3Client, bucket: str) -> None:
+    s3.put_bucket_request_payment(Bucket=bucket, RequestPaymentConfiguration={"Payer": "BucketOwner"})
+    s3.put_bucket_logging(Bucket=bucket, BucketLoggingStatus={})
+    s3.put_bucket_accelerate_configuration(Bucket=bucket, AccelerateConfiguration={"Status": "Suspended"})
+    assert s3.get_bucket_accelerate_configuration(Bucket=bucket)["Status"] == "Suspended"
+    assert s3.get_bucket_request_payment(Bucket=bucket)["Payer"] == "BucketOwner"
+    assert "LoggingEnabled" not in s3.get_bucket_logging(Bucket=bucket)
+
+
+def test_what_is_switched_off_cannot_be_switched_on(s3: S3Client, bucket: str) -> None:
+    target = {"LoggingEnabled": {"TargetBucket": bucket, "TargetPrefix": "log/"}}
+    not_built = (501, "NotImplemented")
+    payment = {"Payer": "Requester"}
+    assert error_code(s3.put_bucket_logging, Bucket=bucket, BucketLoggingStatus=target) == not_built
+    call = s3.put_bucket_request_payment
+    assert error_code(call, Bucket=bucket, RequestPaymentConfiguration=payment) == not_built
+    fast = {"Status": "Enabled"}
+    call = s3.put_bucket_accelerate_configuration
+    assert error_code(call, Bucket=bucket, AccelerateConfiguration=fast) == not_built
+    assert "Status" not in s3.get_bucket_accelerate_configuration(Bucket=bucket)
+
+
+@pytest.mark.parametrize("query", ["accelerate", "requestPayment", "logging"])
+def test_a_switch_that_says_nothing_known_is_malformed(send: Send, query: str) -> None:
+    answer = send("PUT", f"?{query}", [], b"<Document/>")
+    assert (answer.status, answer.code) == (400, "MalformedXML")

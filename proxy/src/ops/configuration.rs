@@ -13,13 +13,19 @@ use s3_wire::{
     CorsConfiguration, ErrorCode, Operation, S3Error, TagSet,
     checksum::Claims,
     tags::{BUCKET_TAGS_MAX, OBJECT_TAGS_MAX},
-    xml::{Document as _, request::parse_tagging, response::DefaultConfiguration},
+    xml::{
+        Document as _,
+        request::{asks_for_a_log, asks_for_acceleration, asks_the_requester_to_pay, parse_tagging},
+        response::DefaultConfiguration,
+    },
 };
 
 /// The name of a bucket's tags among its configurations.
 const TAGGING: &str = "tagging";
 /// The name of a bucket's CORS rules; kept as their document.
 const CORS: &str = "cors";
+/// The name of what a bucket says of accelerated transfer once it was told: that it is suspended.
+const ACCELERATION: &str = "accelerate";
 
 /// How often tags are set on a key that others overwrite all the time.
 const TRIES_MAX: usize = 16;
@@ -35,6 +41,11 @@ pub(super) async fn of_bucket(request: &S3Request) -> Result<Answer> {
         Operation::GetBucketCors => {
             let configuration = cors_of(&here.bucket).map_err(|error| request.refusal(error))?;
             configuration.map(|rules| document(&rules)).ok_or_else(|| ErrorCode::NoSuchCORSConfiguration.into())
+        }
+        Operation::GetBucketAccelerateConfiguration
+            if here.bucket.settings.configurations.contains_key(ACCELERATION) =>
+        {
+            Ok(document(&DefaultConfiguration::AccelerationSuspended))
         }
         operation => match unset(operation, request.target.query.has("id")) {
             Ok(configuration) => Ok(document(&configuration)),
@@ -72,6 +83,29 @@ pub(super) async fn put_bucket_tagging(request: &S3Request, body: &mut RequestBo
     let here = request.in_bucket().await?;
     here.configure(TAGGING, tagging_value(tags)).await?;
     Ok(empty(StatusCode::NO_CONTENT))
+}
+
+/// Takes a setting that this server has switched off, as long as it is to stay so.
+pub(super) async fn put_switched_off(request: &S3Request, body: &mut RequestBody) -> Result<Answer> {
+    let claims = Claims::from_headers(&request.headers, &request.payload)?;
+    let text = request.document(claims, body).await?;
+    let (asked, message) = match request.operation {
+        Operation::PutBucketAccelerateConfiguration => {
+            (asks_for_acceleration(&text)?, "Accelerated transfer is not implemented; it can be suspended.")
+        }
+        Operation::PutBucketRequestPayment => {
+            (asks_the_requester_to_pay(&text)?, "Requests that requesters pay are not implemented: the owner pays.")
+        }
+        _ => (asks_for_a_log(&text)?, "Logs in buckets are not implemented; the server has an access log of its own."),
+    };
+    let here = request.in_bucket().await?;
+    if asked {
+        return Err(S3Error::with_message(ErrorCode::NotImplemented, message));
+    }
+    if request.operation == Operation::PutBucketAccelerateConfiguration {
+        here.configure(ACCELERATION, Some("Suspended".into())).await?;
+    }
+    Ok(empty(StatusCode::OK))
 }
 
 /// Replaces a bucket's CORS rules.

@@ -314,12 +314,18 @@ impl InBucket<'_> {
     /// `None`: the engine seals it, or nothing does.
     pub(super) fn sealing(&self) -> Result<Option<Sealing>> {
         let asked = EncryptionHeaders::from_headers(&self.headers)?;
+        let by_default = self.default_encryption()?;
         if let Some(key) = self.customer_key(asked.customer)? {
+            if by_default.is_some_and(|configuration| configuration.blocks_customer_keys == Some(true)) {
+                let message =
+                    "This bucket's encryption configuration blocks writes with customer-provided keys (SSE-C).";
+                return Err(S3Error::with_message(ErrorCode::AccessDenied, message));
+            }
             return Sealing::under(key.key, CUSTOMER, None).map(Some);
         }
         let server = match asked.server {
             Some(server) => Some(server),
-            None => self.default_encryption()?.map(|configuration| configuration.server),
+            None => by_default.and_then(|configuration| configuration.server),
         };
         let (algorithm, key_id, root) = match server {
             None => return Ok(None),

@@ -2,6 +2,7 @@
 //! (C70–C72).
 
 mod access;
+mod switches;
 
 use super::reader::Elements;
 pub(crate) use super::reader::malformed;
@@ -16,6 +17,7 @@ use crate::{
 pub use access::{
     AccessControlRequest, GRANTS_MAX, ObjectOwnership, PublicAccessBlockConfiguration, WrittenGrant, WrittenGrantee,
 };
+pub use switches::{asks_for_a_log, asks_for_acceleration, asks_the_requester_to_pay};
 
 /// The most objects of one DeleteObjects.
 pub const DELETE_OBJECTS_MAX: usize = 1000;

@@ -10,6 +10,8 @@ pub enum DefaultConfiguration {
     Empty(&'static str),
     /// A list of configurations that has none.
     EmptyList(&'static str),
+    /// `AccelerateConfiguration`: suspended.
+    AccelerationSuspended,
     /// `RequestPaymentConfiguration`: the owner pays.
     OwnerPays,
     /// `ServerSideEncryptionConfiguration`: `AES256`.
@@ -23,6 +25,10 @@ impl Document for DefaultConfiguration {
             Self::EmptyList(root) => {
                 xml.open_root(root);
                 xml.value("IsTruncated", false);
+            }
+            Self::AccelerationSuspended => {
+                xml.open_root("AccelerateConfiguration");
+                xml.text("Status", "Suspended");
             }
             Self::OwnerPays => {
                 xml.open_root("RequestPaymentConfiguration");
