@@ -8,6 +8,8 @@ cd "$(dirname "$0")/.."
 VERSITYGW=v1.8.0  # the other S3 server: tests are tried on it, and it plays the backend store
 RCLONE=v1.76.0     # for `make bench-peers`: Debian's does not serve S3
 VAULT=v1.21.0      # for tests/e2e/test_vault.py, which `make test-all` runs; ten minutes; BUSL: run by tests, never shipped
+KOPIA=v0.21.1      # for tests/foreign/test_kopia.py; five minutes
+OPENTOFU=v1.12.6   # for tests/foreign/test_opentofu.py; ten minutes; MPL 2.0: run by tests, never shipped
 CARGO_DENY=0.20.2 # licences and version floors; built without optimisation, which takes a minute
 
 mkdir -p .tools/bin
@@ -48,25 +50,38 @@ rclone() {
     GOBIN=$PWD/.tools/bin GOFLAGS=-mod=mod go install "github.com/rclone/rclone@$RCLONE"
 }
 
-vault() {
-    [ -x .tools/bin/vault ] && go version -m .tools/bin/vault | grep -q "hashicorp/vault[[:space:]]$VAULT" && return
-    echo "setup: Vault $VAULT"
-    local module
+# A program whose module `go install` refuses because of its `replace` lines: built in a module that repeats those that
+# matter. PROGRAM MODULE VERSION PACKAGE [go build's options]; the replacements come from standard input.
+in_a_module() {
+    local program=$1 of=$2 version=$3 package=$4 module
+    shift 4
+    [ -x ".tools/bin/$program" ] && go version -m ".tools/bin/$program" | grep -q "$of[[:space:]]$version" && return
+    echo "setup: $program $version"
     module=$(mktemp -d)
-    # `go install` refuses a module that replaces others; so do these, which are gone or must be of one version.
-    cat >"$module/go.mod" <<END
-module tools
-go 1.25
-require github.com/hashicorp/vault $VAULT
+    { printf 'module tools\ngo 1.25\nrequire %s %s\n' "$of" "$version" && cat; } >"$module/go.mod"
+    (cd "$module" && GOFLAGS=-mod=mod go build "$@" -o "$program" "$package")
+    mv "$module/$program" ".tools/bin/$program"
+    rm -r "$module"
+}
+
+vault() {
+    in_a_module vault github.com/hashicorp/vault "$VAULT" github.com/hashicorp/vault -tags minimal <<END
 replace (
 	github.com/99designs/keyring => github.com/Jeffail/keyring v1.2.3
 	github.com/hashicorp/vault/sdk => github.com/hashicorp/vault/sdk v0.20.0
 	github.com/ma314smith/signedxml v1.1.1 => github.com/moov-io/signedxml v1.1.1
 )
 END
-    (cd "$module" && GOFLAGS=-mod=mod go build -tags minimal -o vault github.com/hashicorp/vault)
-    mv "$module/vault" .tools/bin/vault
-    rm -r "$module"
+}
+
+kopia() {
+    in_a_module kopia github.com/kopia/kopia "$KOPIA" github.com/kopia/kopia </dev/null
+}
+
+opentofu() {
+    in_a_module tofu github.com/opentofu/opentofu "$OPENTOFU" github.com/opentofu/opentofu/cmd/tofu <<END
+replace github.com/hashicorp/hcl/v2 => github.com/opentofu/hcl/v2 v2.20.2-0.20251021132045-587d123c2828
+END
 }
 
 cargo_deny() {
@@ -100,10 +115,9 @@ if [ "${1:-}" = peers ]; then # servers that only a benchmark needs
     rclone
     exit
 fi
-if [ "${1:-}" = vault ]; then
-    vault
-    exit
-fi
+case "${1:-}" in # what one test alone needs
+    vault | kopia | opentofu) "$1" && exit ;;
+esac
 packages
 python
 versitygw

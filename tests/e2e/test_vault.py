@@ -17,6 +17,7 @@ from e2e.test_key_providers import LIFETIME, NAMED, fill, keks, put
 from outside.buckets import NewServer
 from outside.clients import blunt_client
 from outside.server import ROOT, Server, Value, free_port, until
+from outside.tools import built_by_setup
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
@@ -95,8 +96,7 @@ class Vault:
 
 @pytest.fixture(name="vault", scope="module")
 def a_vault(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vault]:
-    built = subprocess.run([str(ROOT / "tests" / "setup.sh"), "vault"], capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stdout + built.stderr
+    built_by_setup("vault", BINARY.name)
     vault = Vault(tmp_path_factory.mktemp("vault")).start()
     yield vault
     vault.stop()

@@ -1,0 +1,15 @@
+"""Programs that one test alone needs."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from outside.server import ROOT
+
+
+def built_by_setup(part: str, program: str) -> Path:
+    """A program that `tests/setup.sh PART` builds where it is not there yet, which takes minutes."""
+    done = subprocess.run([str(ROOT / "tests" / "setup.sh"), part], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return ROOT / ".tools" / "bin" / program
