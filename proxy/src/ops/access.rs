@@ -15,9 +15,7 @@ pub(super) use configure::{
 };
 pub(super) use context::user_id;
 pub use grants::NEW_BUCKETS_OWNERSHIP;
-pub(super) use grants::{
-    get_bucket_acl, get_object_acl, of_new_bucket, put_bucket_acl, put_object_acl, reset_bucket_acl,
-};
+pub(super) use grants::{get_acl, of_new_bucket, put_acl, reset_bucket_acl};
 
 pub use trial::{Trial, TrialError, Verdict};
 

@@ -16,7 +16,7 @@ use crate::{
 use access::{Acl, Canned, Grant, Grantee, Permission, PublicAccessBlock};
 use http::StatusCode;
 use s3_wire::{
-    ErrorCode, S3Error,
+    ErrorCode, Operation, S3Error,
     checksum::Claims,
     headers::{AclHeaders, single},
     xml::{
@@ -180,16 +180,30 @@ pub(in crate::ops) async fn reset_bucket_acl(request: &S3Request, bucket: Bucket
     here.configure(ACL, kept.map(|acl| json!(acl))).await
 }
 
-/// Answers with a bucket's grants.
-pub(in crate::ops) async fn get_bucket_acl(request: &S3Request) -> Result<Answer> {
+/// Answers with the grants of a bucket, of an object or of a version of it.
+pub(in crate::ops) async fn get_acl(request: &S3Request) -> Result<Answer> {
+    match request.operation {
+        Operation::GetBucketAcl => get_bucket_acl(request).await,
+        _ => get_object_acl(request).await,
+    }
+}
+
+/// Replaces them.
+pub(in crate::ops) async fn put_acl(request: &S3Request, body: &mut RequestBody) -> Result<Answer> {
+    match request.operation {
+        Operation::PutBucketAcl => put_bucket_acl(request, body).await,
+        _ => put_object_acl(request, body).await,
+    }
+}
+
+async fn get_bucket_acl(request: &S3Request) -> Result<Answer> {
     let here = request.in_bucket().await?;
     let access = request.access_of(&here.bucket)?;
     let acl = access.acl.as_ref().filter(|_| access.ownership.acls_count());
     Ok(here.listed(&here.bucket.row.owner, acl))
 }
 
-/// Replaces a bucket's grants.
-pub(in crate::ops) async fn put_bucket_acl(request: &S3Request, body: &mut RequestBody) -> Result<Answer> {
+async fn put_bucket_acl(request: &S3Request, body: &mut RequestBody) -> Result<Answer> {
     let claims = Claims::from_headers(&request.headers, &request.payload)?;
     let text = request.document(claims, body).await?;
     let here = request.in_bucket().await?;
@@ -200,8 +214,7 @@ pub(in crate::ops) async fn put_bucket_acl(request: &S3Request, body: &mut Reque
     Ok(empty(StatusCode::OK))
 }
 
-/// Answers with the grants of an object or of a version of it.
-pub(in crate::ops) async fn get_object_acl(request: &S3Request) -> Result<Answer> {
+async fn get_object_acl(request: &S3Request) -> Result<Answer> {
     let here = request.in_bucket().await?;
     let info = here.addressed(request.key()?).await?;
     let seen = Seen::of(&info.facts, &here.bucket).map_err(|error| request.refusal(error))?;
@@ -212,8 +225,7 @@ pub(in crate::ops) async fn get_object_acl(request: &S3Request) -> Result<Answer
     Ok(answer)
 }
 
-/// Replaces the grants of an object or of a version of it.
-pub(in crate::ops) async fn put_object_acl(request: &S3Request, body: &mut RequestBody) -> Result<Answer> {
+async fn put_object_acl(request: &S3Request, body: &mut RequestBody) -> Result<Answer> {
     let claims = Claims::from_headers(&request.headers, &request.payload)?;
     let text = request.document(claims, body).await?;
     let here = request.in_bucket().await?;
