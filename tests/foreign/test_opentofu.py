@@ -43,6 +43,11 @@ class Tofu(Command):
         done = self._run(str(TOFU), f"-chdir={self.home}", *arguments, check=check)
         return done.stdout + done.stderr
 
+    def environment(self) -> dict[str, str]:
+        settings = self.home / "tofurc"
+        settings.touch()
+        return super().environment() | {"TF_CLI_CONFIG_FILE": str(settings), "CHECKPOINT_DISABLE": "1"}
+
     def begin(self, bucket: str) -> Tofu:
         """Writes the configuration and connects to the state."""
         self.home.mkdir(parents=True)
