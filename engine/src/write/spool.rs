@@ -56,14 +56,9 @@ impl Spool {
     }
 }
 
-/// The first buffer of a segment, and how much larger each further one is.
-const FIRST_BUFFER: usize = 128 << 10;
-const GROWTH: usize = 8;
-
 /// The bytes of a segment that have come so far.
 pub(crate) struct Arrived {
     len: usize,
-    len_max: usize,
     held: Held,
 }
 
@@ -79,9 +74,8 @@ enum Held {
 impl Arrived {
     /// None yet, of at most `len_max`.
     pub(crate) fn new(len_max: usize, place: Arriving) -> Self {
-        // Not one that holds all of it from the beginning: the allocator makes it of pages that
-        // were written to before, which are memory, whether anything has come for them or not.
-        Self { len: 0, len_max, held: Held::Memory { plain: Vec::new(), place } }
+        // Pages that nothing is written to take no memory.
+        Self { len: 0, held: Held::Memory { plain: Vec::with_capacity(len_max), place } }
     }
 
     /// How many there are.
@@ -100,9 +94,7 @@ impl Arrived {
         self.len += piece.len();
         match &mut self.held {
             Held::Memory { plain, place } => {
-                let capacity = capacity_for(self.len, plain.capacity(), self.len_max);
-                if place.grow_to(capacity as u64) {
-                    plain.reserve_exact(capacity - plain.len());
+                if place.grow_to(self.len as u64) {
                     plain.extend_from_slice(&piece);
                     return Ok(());
                 }
@@ -126,15 +118,6 @@ impl Arrived {
             Held::File(file) => file.read().await,
         }
     }
-}
-
-/// How large the buffer of a segment is to be that holds `len` bytes and may come to hold
-/// `len_max`.
-fn capacity_for(len: usize, capacity: usize, len_max: usize) -> usize {
-    if len <= capacity {
-        return capacity;
-    }
-    (capacity * GROWTH).max(FIRST_BUFFER).min(len_max).max(len)
 }
 
 /// A file without a name, of sealed chunks.
@@ -235,21 +218,6 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
 mod tests {
     use super::*;
     use crate::resources::budget::MemoryBudget;
-    use object_format::SEGMENT_LEN;
-
-    #[test]
-    fn the_buffer_of_a_segment_is_no_larger_than_what_came_makes_likely() {
-        let (mut capacity, mut buffers) = (0, 0);
-        for len in (8000..=SEGMENT_LEN).step_by(8000) {
-            let next = capacity_for(len, capacity, SEGMENT_LEN);
-            assert!((len..=(GROWTH * len).max(FIRST_BUFFER)).contains(&next), "{next} for {len}");
-            buffers += usize::from(next > capacity);
-            capacity = next;
-        }
-        assert_eq!((capacity, buffers), (SEGMENT_LEN, 3), "what comes fast is copied twice, and little of it");
-        assert_eq!(capacity_for(10, 0, 300), 300, "of a small body its length is known");
-        assert_eq!(capacity_for(SEGMENT_LEN, 0, SEGMENT_LEN), SEGMENT_LEN, "one piece is copied once");
-    }
 
     #[tokio::test]
     async fn what_finds_no_place_in_memory_comes_back_from_a_sealed_file() {
