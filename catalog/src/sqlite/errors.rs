@@ -14,7 +14,8 @@ pub(super) fn catalog_error(error: rusqlite::Error) -> CatalogError {
         | ErrorCode::DatabaseLocked
         | ErrorCode::SystemIoFailure
         | ErrorCode::CannotOpen
-        // Files that cannot be opened for writing, since descriptors have run out, say, are opened for reading.
+        // Files that cannot be opened for writing, since descriptors have run out, say, are opened
+        // for reading.
         | ErrorCode::ReadOnly
         | ErrorCode::OutOfMemory
         | ErrorCode::OperationInterrupted => CatalogError::Unavailable(error.to_string()),

@@ -101,7 +101,8 @@ impl Safety {
     }
 
     /// Compares the catalog with its store, and notes what came out. Those who wait for another's
-    /// look share it, whatever it found: a store that does not answer is asked once for all of them.
+    /// look share it, whatever it found: a store that does not answer is asked once for all of
+    /// them.
     async fn look(&self) -> Result<(), EngineError> {
         let asked = Instant::now();
         let _one = self.currency.looking.lock().await;
