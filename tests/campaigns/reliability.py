@@ -36,6 +36,7 @@ HARM = (
     "acked_unsynced",
     "stuck",
     "not_taken",
+    "bytes_over_memory",
     "error_read_as_absent",
     "unexpected",
     "overwritten",
@@ -129,6 +130,11 @@ CAMPAIGNS = (
         "rotation",
         "the KEK is rotated over many blobs while clients read and write",
         (f"{HERE}/test_rotation.py",),
+    ),
+    Campaign(
+        "heat",
+        "a delta of a gigabyte is downloaded again and again in ranges, and then left alone",
+        (f"{HERE}/test_heat.py",),
     ),
     Campaign(
         "failing syncs",

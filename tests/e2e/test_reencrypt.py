@@ -9,6 +9,7 @@ from outside.buckets import NewServer
 from outside.clients import s3_client
 from outside.content import MIB, noise, release
 from outside.server import Server, Value, until
+from outside.storage import assert_accounts_balance
 
 BUCKET = "delta-aes256-00"
 ALONE: dict[str, Value] = {"interval": "1h", "free_bytes_min": 0}
@@ -122,10 +123,15 @@ def test_an_old_key_is_shredded_when_nothing_depends_on_it(new_server: NewServer
     assert "wait for their purge" in refused.stdout
     server.run("journal")
     server.run("gc", "--now")
+    # The account has the keysets as long as they are with two keys each.
+    assert_accounts_balance(server)
     assert "key 1 can be removed" in server.run("keys", "shred", BUCKET).stdout
     assert list(blobs_of(server)) == [1, 2], "to ask changes nothing"
     assert server.json("keys", "shred", BUCKET, "--yes")["shredded"] is True
     assert list(blobs_of(server)) == [2]
+    assert_accounts_balance(server)
+    server.run("keys", "rotate")
+    assert_accounts_balance(server)
     assert_whole(server, stored)
     server.restart()
     assert_whole(server, stored)

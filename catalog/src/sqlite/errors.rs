@@ -14,6 +14,9 @@ pub(super) fn catalog_error(error: rusqlite::Error) -> CatalogError {
         | ErrorCode::DatabaseLocked
         | ErrorCode::SystemIoFailure
         | ErrorCode::CannotOpen
+        // Files that cannot be opened for writing, since descriptors have run out, say, are opened
+        // for reading.
+        | ErrorCode::ReadOnly
         | ErrorCode::OutOfMemory
         | ErrorCode::OperationInterrupted => CatalogError::Unavailable(error.to_string()),
         ErrorCode::ConstraintViolation => match error.sqlite_error().map(|error| error.extended_code) {
@@ -22,4 +25,11 @@ pub(super) fn catalog_error(error: rusqlite::Error) -> CatalogError {
         },
         _ => CatalogError::Other(error.to_string()),
     }
+}
+
+/// Whether another connection may do what this one could not: it has a file open as SQLite found
+/// it in a bad moment, or met an error of the disk. SQLite calls a page that the disk does not give
+/// damaged, too.
+pub(super) fn is_of_connection(error: &CatalogError) -> bool {
+    matches!(error, CatalogError::Unavailable(_) | CatalogError::Damaged(_))
 }

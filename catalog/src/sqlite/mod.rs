@@ -72,7 +72,11 @@ impl SqliteCatalog {
 
     fn open_blocking(place: Place) -> Result<Self> {
         let ownership = Arc::new(Ownership::take(&place.path)?);
-        let session = connection::open_and_migrate(&place)?;
+        let session = match connection::open_and_migrate(&place) {
+            // As for a read: a disk that did not give a page once looks the same.
+            Err(CatalogError::Damaged(_)) => connection::open_and_migrate(&place)?,
+            opened => opened?,
+        };
         let readers = Arc::new(Readers::new(place.clone(), Arc::clone(&ownership)));
         let writer = Writer::start(place, session, Arc::clone(&readers))?;
         Ok(SqliteCatalog { writer, readers, gate: OnceLock::new(), _ownership: ownership })

@@ -3,6 +3,7 @@
 use super::{
     at_once::{AtOnce, ROWS_MAX},
     connection::{self, SqliteSession, finish},
+    errors::is_of_connection,
     options::{Place, ReadWork},
     ownership::Ownership,
 };
@@ -99,12 +100,33 @@ impl Readers {
             return None;
         }
         self.keep(session, &answer);
-        Some(answer)
+        // What looks damaged is asked again, by another connection.
+        match answer {
+            Err(CatalogError::Damaged(_)) => None,
+            answer => Some(answer),
+        }
     }
 
     fn ask_blocking<T>(&self, consistency: Consistency, question: &Question<SqliteSession, T>) -> Result<T> {
         let _in_use = self.in_use.read().unwrap_or_else(PoisonError::into_inner);
         let pooled = self.idle().pop();
+        match self.ask_on(pooled, consistency, question) {
+            // Damage is believed when a connection that has read nothing yet finds it as well: a
+            // page that the disk did not give once looks the same.
+            Err(CatalogError::Damaged(why)) => {
+                tracing::warn!(why, "the catalog looks damaged, and is read again");
+                self.ask_on(None, consistency, question)
+            }
+            answer => answer,
+        }
+    }
+
+    fn ask_on<T>(
+        &self,
+        pooled: Option<SqliteSession>,
+        consistency: Consistency,
+        question: &Question<SqliteSession, T>,
+    ) -> Result<T> {
         let mut session = match pooled {
             Some(session) => session,
             None => connection::open_reading(&self.place.path)?,
@@ -138,7 +160,8 @@ impl Readers {
     /// Keeps a connection for the next read, unless what it answered says that it is not fit for
     /// one.
     fn keep<T>(&self, session: SqliteSession, answer: &Result<T>) {
-        if !matches!(answer, Err(CatalogError::Unavailable(_) | CatalogError::Other(_))) {
+        let is_fit = |error: &CatalogError| !is_of_connection(error) && !matches!(error, CatalogError::Other(_));
+        if answer.as_ref().err().is_none_or(is_fit) {
             self.idle().push(session);
         }
     }
@@ -168,6 +191,12 @@ impl Readers {
             vm_steps: self.vm_steps.load(Ordering::Relaxed),
             reprepares: self.reprepares.load(Ordering::Relaxed),
         }
+    }
+
+    /// Gives a connection to the next read.
+    #[cfg(test)]
+    pub(super) fn pool(&self, session: SqliteSession) {
+        self.idle().push(session);
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<SqliteSession>> {

@@ -2,7 +2,7 @@
 
 use super::{
     connection::{self, SqliteSession, finish},
-    errors::catalog_error,
+    errors::{catalog_error, is_of_connection},
     options::Place,
     readers::Readers,
 };
@@ -138,21 +138,32 @@ impl Committer {
             }
             may_relieve = false;
         }
-        may_relieve = self.place.options.spare.is_some();
+        let mut hope = Hope { space: self.place.options.spare.is_some(), connection: true };
         while !group.is_empty() {
             if self.is_short_of_space() {
                 group = refuse_growth(group);
             }
             let began = Instant::now();
-            match self.try_group(&mut group, may_relieve) {
+            match self.try_group(&mut group, hope) {
                 // Once without a slice too: the log is folded, which may be enough. What nothing
                 // helps fails alone.
-                Err(CatalogError::Full) if may_relieve => may_relieve = self.relieve(),
+                Err(CatalogError::Full) if hope.space => hope.space = self.relieve(),
+                Ok(Applied::Unfit(error)) => {
+                    tracing::warn!(%error, "the catalog's writer opens it again");
+                    hope.connection = false;
+                    self.session = None;
+                    if let Err(error) = self.ensure_open() {
+                        return answer_all(group, || repeat(&error));
+                    }
+                }
                 Ok(Applied::All { outcomes, changes }) => {
                     if changes > 0
                         && let Some(observer) = &self.place.options.observer
                     {
                         observer.committed(changes, began.elapsed());
+                    }
+                    if outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).any(is_of_connection) {
+                        self.session = None;
                     }
                     for (job, outcome) in group.into_iter().zip(outcomes) {
                         // Whoever is not there any more does not want to know.
@@ -165,7 +176,13 @@ impl Committer {
                 Ok(Applied::AbortedBy { index, error }) => {
                     let _ = group.remove(index).answer.send(Err(error));
                 }
-                Err(error) => return answer_all(group, || repeat(&error)),
+                Err(error) => {
+                    // The next group finds out whether another connection can do more.
+                    if is_of_connection(&error) {
+                        self.session = None;
+                    }
+                    return answer_all(group, || repeat(&error));
+                }
             }
         }
     }
@@ -193,12 +210,12 @@ impl Committer {
         more
     }
 
-    /// Applies and commits. With `full_ends_it`, a change that finds no space ends the whole group;
-    /// otherwise it fails alone.
+    /// Applies and commits. A change that fails where there is hope ends the whole group; otherwise
+    /// it fails alone.
     ///
     /// A savepoint for each change would copy every page that the change writes, and it is needed
     /// only where a change fails after it wrote. So a group is tried without them first.
-    fn try_group(&mut self, group: &mut [Job], full_ends_it: bool) -> Result<Applied> {
+    fn try_group(&mut self, group: &mut [Job], hope: Hope) -> Result<Applied> {
         let session = self.session.as_mut().ok_or_else(not_open)?;
         let filling = !group.is_empty() && group.iter().all(|job| job.change.is_filling());
         session.fill(filling, self.place.options.sync)?;
@@ -206,9 +223,9 @@ impl Committer {
         // Until what it did can be seen, or is gone.
         let readers = Arc::clone(&self.readers);
         let _changing = changes_buckets.then(|| readers.kept_buckets().changing());
-        let applied = match self.apply_all(group, full_ends_it, Undo::Group)? {
+        let applied = match self.apply_all(group, hope, Undo::Group)? {
             Some(applied) => applied,
-            None => match self.apply_all(group, full_ends_it, Undo::Change)? {
+            None => match self.apply_all(group, hope, Undo::Change)? {
                 Some(applied) => applied,
                 None => return Err(CatalogError::Other("a change could not be undone by itself".into())),
             },
@@ -219,7 +236,10 @@ impl Committer {
             session.execute("ROLLBACK")?;
             return Ok(applied);
         }
-        let last = finish(read::last_seq(session))?;
+        let last = match finish(read::last_seq(session)) {
+            Err(error) if hope.connection && is_of_connection(&error) => return Ok(Applied::Unfit(error)),
+            last => last?,
+        };
         match self.commit() {
             Ok(()) if filling => {
                 let folded = self.session.as_mut().ok_or_else(not_open)?.fold_what_was_filled();
@@ -243,9 +263,12 @@ impl Committer {
 
     /// Begins a transaction and applies a group in it. `None`: a change was refused after it had
     /// written, the transaction is gone, and each change needs its own savepoint.
-    fn apply_all(&mut self, group: &mut [Job], full_ends_it: bool, undo: Undo) -> Result<Option<Applied>> {
+    fn apply_all(&mut self, group: &mut [Job], hope: Hope, undo: Undo) -> Result<Option<Applied>> {
         let session = self.session.as_mut().ok_or_else(not_open)?;
-        session.command("BEGIN IMMEDIATE")?;
+        match session.command("BEGIN IMMEDIATE") {
+            Err(error) if hope.connection && is_of_connection(&error) => return Ok(Some(Applied::Unfit(error))),
+            begun => begun?,
+        }
         let mut outcomes = Vec::with_capacity(group.len());
         let mut changes = 0;
         for (index, job) in group.iter_mut().enumerate() {
@@ -253,15 +276,18 @@ impl Committer {
             if undo == Undo::Change {
                 session.command("SAVEPOINT change")?;
             }
-            let outcome = finish(apply(session, &mut job.change));
+            let outcome = match finish(apply(session, &mut job.change)) {
+                Err(error) if hope.connection && is_of_connection(&error) => return Ok(Some(Applied::Unfit(error))),
+                outcome => outcome,
+            };
             if session.connection.is_autocommit() {
                 let error = outcome.err().unwrap_or_else(|| CatalogError::Other("the transaction has ended".into()));
                 return match error {
-                    CatalogError::Full if full_ends_it => Err(error),
+                    CatalogError::Full if hope.space => Err(error),
                     error => Ok(Some(Applied::AbortedBy { index, error })),
                 };
             }
-            if full_ends_it && matches!(outcome, Err(CatalogError::Full)) {
+            if hope.space && matches!(outcome, Err(CatalogError::Full)) {
                 session.execute("ROLLBACK")?;
                 return Err(CatalogError::Full);
             }
@@ -325,14 +351,15 @@ impl Committer {
     }
 
     fn ensure_open(&mut self) -> Result<()> {
-        match &self.session {
-            Some(session) if session.connection.is_autocommit() => Ok(()),
-            // A transaction is open although no group is: a rollback failed on the way out.
-            Some(_) => {
-                self.session = None;
-                self.reopen()
-            }
-            None => self.reopen(),
+        // A transaction is open although no group is: a rollback failed on the way out.
+        self.session.take_if(|session| !session.connection.is_autocommit());
+        if self.session.is_some() {
+            return Ok(());
+        }
+        match self.reopen() {
+            // Believed when it is found twice.
+            Err(CatalogError::Damaged(_)) => self.reopen(),
+            reopened => reopened,
         }
     }
 
@@ -355,6 +382,16 @@ fn not_open() -> CatalogError {
     CatalogError::Unavailable("the catalog could not be opened again".into())
 }
 
+/// What may still help a group that fails: it is tried again then.
+#[derive(Clone, Copy)]
+struct Hope {
+    /// Space that is kept for it.
+    space: bool,
+    /// Another connection: this one may have met a passing error of the disk, or lack of
+    /// descriptors.
+    connection: bool,
+}
+
 /// What is undone when a change is refused after it wrote something.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Undo {
@@ -370,6 +407,8 @@ enum Applied {
     All { outcomes: Vec<Result<Outcome>>, changes: usize },
     /// Not at all: this change made SQLite roll the transaction back.
     AbortedBy { index: usize, error: CatalogError },
+    /// Not at all: the connection failed, and another one may not.
+    Unfit(CatalogError),
 }
 
 /// Answers the changes of a group that would take space, and gives the others.

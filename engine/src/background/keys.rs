@@ -368,6 +368,11 @@ impl Keys {
         for bucket in self.catalog.buckets().await? {
             let files = self.keyring.keyset_files(&bucket, &*self.catalog, &self.blobs).await?;
             rewritten += files.rewrap(&self.keyring).await?;
+            match files.note_lengths(&bucket, &*self.catalog).await {
+                // It was deleted meanwhile.
+                Err(EngineError::NoBucket) => {}
+                noted => noted?,
+            }
         }
         if let Some(files) = self.safety.store_keysets().await? {
             rewritten += files.rewrap(&self.keyring).await?;

@@ -51,6 +51,13 @@ pub(crate) struct BackupReport {
     pub removed_journal_blobs: u64,
 }
 
+/// A backup whose parts are in the backend, and whose index is not.
+struct Draft {
+    name: BackupName,
+    key: Option<Arc<DomainKey>>,
+    index: IndexDocument,
+}
+
 impl Safety {
     /// Every backup in the backend, oldest first.
     pub(crate) async fn backups(&self) -> Result<Vec<BackupInfo>, EngineError> {
@@ -76,14 +83,40 @@ impl Safety {
         let lineage = self.ensure_lineage().await?;
         // A backup that begins where the journal has just ended has the least to replay.
         self.ship_once().await?;
-        let backup = self.write_backup(lineage).await?;
+        let draft = self.draft_backup(lineage).await?;
+        let backup = self.prove_backup(draft).await?;
         self.may_delete().await?;
         let (removed_backups, removed_journal_blobs) = self.clean(lineage).await?;
         Ok(BackupReport { backup, removed_backups, removed_journal_blobs })
     }
 
-    /// Streams the catalog into parts, then writes the index that makes them a backup.
+    /// Makes parts a backup once the journal has all that is in them.
+    async fn prove_backup(&self, draft: Draft) -> Result<BackupInfo, EngineError> {
+        // What the snapshot has beyond the journal must get there. Where the catalog has gone back
+        // meanwhile, the store has other mutations under these numbers, and a backup with ours
+        // before that journal would be of a history that never was.
+        let shipped = self.ship_once().await?.seq;
+        if shipped < draft.index.seq {
+            return Err(EngineError::NotCurrent("the catalog went back while it was backed up".into()));
+        }
+        self.finish_backup(draft).await
+    }
+
+    /// A backup that is made while its journal waits to be shipped.
     pub(super) async fn write_backup(&self, lineage: Lineage) -> Result<BackupInfo, EngineError> {
+        let draft = self.draft_backup(lineage).await?;
+        self.finish_backup(draft).await
+    }
+
+    /// Writes the index that makes parts a backup.
+    async fn finish_backup(&self, draft: Draft) -> Result<BackupInfo, EngineError> {
+        let Draft { name, key, index } = draft;
+        self.vault.put(&name.index()?, BlobKind::Backup, key, index.encode(&name)).await?;
+        Ok(info(&name, &index))
+    }
+
+    /// Streams the catalog into parts.
+    async fn draft_backup(&self, lineage: Lineage) -> Result<Draft, EngineError> {
         let taken_ms = now_ms();
         // Read before the snapshot: the chain behind it reaches every mutation that the snapshot
         // lacks.
@@ -103,8 +136,7 @@ impl Safety {
         // A failed part stops the snapshot, so its own reason comes first.
         let (parts, exported) = (parts?, exported?);
         let index = IndexDocument { seq: exported.seq, schema: exported.schema, taken_ms, rows: exported.rows, parts };
-        self.vault.put(&name.index()?, BlobKind::Backup, key, index.encode(&name)).await?;
-        Ok(info(&name, &index))
+        Ok(Draft { name, key, index })
     }
 
     async fn write_parts(
@@ -244,6 +276,12 @@ impl Safety {
 
 #[cfg(test)]
 impl Safety {
+    /// A backup whose snapshot was cut before anything of it was shipped.
+    pub(crate) async fn backup_unshipped(&self) -> Result<BackupInfo, EngineError> {
+        let draft = self.draft_backup(self.ensure_lineage().await?).await?;
+        self.prove_backup(draft).await
+    }
+
     /// Cleans up the journal as after a backup that made what stands before `needed_from` needless.
     pub(crate) async fn remove_journal_before(&self, needed_from: i64) -> Result<u64, EngineError> {
         let lineage = self.ensure_lineage().await?;

@@ -25,6 +25,8 @@ pub(super) const LOOK_MAX: Duration = Duration::from_secs(5);
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(3);
 /// How often it is looked whether what was refused is well again.
 pub(super) const AGAIN_EVERY: Duration = Duration::from_secs(2);
+/// A write looks by itself whether a directory that did not answer is well, once in this time.
+pub(super) const AT_ONCE_EVERY: Duration = Duration::from_millis(250);
 /// A process without writes sends its stores one request in this time, on average.
 pub(super) const IDLE_PER_REQUEST: Duration = Duration::from_secs(60);
 /// How often it is asked whether a look is due; costs nothing.
@@ -190,6 +192,14 @@ pub(super) fn is_due(known: &Known, now: Instant, idle: Duration) -> bool {
     }
 }
 
+/// Whether a look is due before a write. A directory that did not answer, because descriptors had
+/// run out, say, and does so now, `answers`: who writes need not wait until it is looked for them.
+pub(super) fn is_due_for_write(known: &Known, now: Instant, answers: bool) -> bool {
+    let Some(age) = known.looked.map(|looked| now.saturating_duration_since(looked)) else { return true };
+    let may_be_well = answers && known.refusal.as_ref().is_some_and(|refusal| refusal.reason == StaleReason::Place);
+    age >= LOOK_MAX || may_be_well && age >= AT_ONCE_EVERY
+}
+
 /// Whether something that happened `at` is young enough to rest on.
 pub(super) fn is_fresh(at: Option<Instant>) -> bool {
     at.is_some_and(|at| at.elapsed() < LOOK_MAX)
@@ -211,5 +221,20 @@ mod tests {
         assert!(!due(&known, 6) && !due(&known, 239) && due(&known, 240), "none has come for a while");
         known.refusal = Some(Refusal { reason: StaleReason::Behind, why: String::new() });
         assert!(!due(&known, 1) && due(&known, 2) && due(&known, 100), "it may have become well");
+    }
+
+    #[test]
+    fn a_write_looks_at_once_whether_a_directory_that_answers_again_is_well() {
+        let start = Instant::now();
+        let due = |known: &Known, after: Duration, answers| is_due_for_write(known, start + after, answers);
+        let mut known = Known { looked: Some(start), ..Known::default() };
+        assert!(due(&Known::default(), Duration::ZERO, true), "nobody has looked");
+        assert!(!due(&known, AT_ONCE_EVERY, true) && due(&known, LOOK_MAX, true), "nothing is wrong");
+        let refused = |reason| Some(Refusal { reason, why: String::new() });
+        known.refusal = refused(StaleReason::Place);
+        assert!(due(&known, AT_ONCE_EVERY, true) && !due(&known, AT_ONCE_EVERY / 2, true), "it answers");
+        assert!(!due(&known, AT_ONCE_EVERY, false), "it does not");
+        known.refusal = refused(StaleReason::Behind);
+        assert!(!due(&known, AT_ONCE_EVERY, true), "no directory mends a fork");
     }
 }

@@ -2,7 +2,9 @@
 
 use super::{
     anchor::Standing,
-    currency::{IDLE_PER_REQUEST, REQUESTS, Refusal, StaleReason, TICK, damage_refusal, is_due, is_fresh},
+    currency::{
+        IDLE_PER_REQUEST, REQUESTS, Refusal, StaleReason, TICK, damage_refusal, is_due, is_due_for_write, is_fresh,
+    },
     safety::Safety,
 };
 use crate::{deployment::ownership::Places, error::EngineError};
@@ -51,16 +53,18 @@ impl Safety {
     /// [`EngineError::NotCurrent`] in words for the operator.
     pub(crate) async fn may_write(&self) -> Result<(), EngineError> {
         self.currency.known().written = Some(Instant::now());
-        if let Some(places) = self.currency.places.get()
-            && let Some(lost) = places.directory_lost().await
-        {
+        let lost = match self.currency.places.get() {
+            Some(places) => places.directory_lost().await,
+            None => None,
+        };
+        let answers = lost.is_none();
+        if let Some(lost) = lost {
             self.currency.refuse(Refusal { reason: StaleReason::Place, why: lost.to_string() });
         }
-        if !is_fresh(self.currency.known().looked) {
+        let due = is_due_for_write(&self.currency.known(), Instant::now(), answers);
+        if due && let Err(error) = self.look().await {
             // A store that does not answer proves nothing: what needs it fails by itself.
-            if let Err(error) = self.look().await {
-                tracing::warn!(%error, "could not check whether the catalog is the newest state of its store");
-            }
+            tracing::warn!(%error, "could not check whether the catalog is the newest state of its store");
         }
         self.check_not_refused()
     }
@@ -97,12 +101,17 @@ impl Safety {
     }
 
     /// Compares the catalog with its store, and notes what came out. Those who wait for another's
-    /// look share it.
+    /// look share it, whatever it found: a store that does not answer is asked once for all of
+    /// them.
     async fn look(&self) -> Result<(), EngineError> {
         let asked = Instant::now();
         let _one = self.currency.looking.lock().await;
-        if self.currency.known().proven.is_some_and(|proven| proven >= asked) {
-            return Ok(());
+        let known = self.currency.known().clone();
+        if known.looked.is_some_and(|looked| looked >= asked) {
+            return match known.proven.is_some_and(|proven| proven >= asked) || known.refusal.is_some() {
+                true => Ok(()),
+                false => Err(EngineError::Unavailable("the look that was under way found out nothing".into())),
+            };
         }
         let began = Instant::now();
         let found = self.compare().await;

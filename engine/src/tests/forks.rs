@@ -226,6 +226,38 @@ async fn a_directory_that_was_replaced_takes_no_write_until_the_right_one_is_bac
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_catalog_that_forked_makes_no_backup_that_stands_before_the_journal_of_another() {
+    let (_blobs, primary, standby) = split(Duration::from_secs(3600), "off", &["before"]).await;
+    // Nobody can see the fork yet, and the backup has begun: its snapshot has a mutation that the
+    // journal has not.
+    try_put(&standby, "key", b"of the fork").await.expect("stored");
+    let before = standby.engine.foundation.safety.backups().await.expect("listed").len();
+    let bucket = primary.bucket("off").await;
+    primary.put(&bucket, "key", &content(9000, 2)).await;
+    primary.engine.ship_journal().await.expect("shipped");
+    refusal(standby.engine.foundation.safety.backup_unshipped().await);
+    assert_eq!(standby.engine.foundation.safety.backups().await.expect("listed").len(), before, "it is none");
+    primary.engine.foundation.safety.backup_unshipped().await.expect("this one is of the journal's history");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_write_after_a_directory_answers_again_is_taken() {
+    let place = TempDir::new().expect("a temporary directory");
+    let (mounted, away) = (place.path().join("mounted"), place.path().join("away"));
+    let hour = Duration::from_secs(3600);
+    let deployment = over(TempDir::new().expect("a directory"), mounted.clone(), hour).await.expect("opens");
+    deployment.bucket("off").await;
+    for round in 0..3 {
+        std::fs::rename(&mounted, &away).expect("away");
+        refusal(try_put(&deployment, "lost", b"x").await);
+        std::fs::rename(&away, &mounted).expect("back");
+        // A write looks no more often than this, and it does not wait until somebody else looks.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        try_put(&deployment, &format!("round-{round}"), b"x").await.expect("the first write is taken");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_probe_finds_out_stops_writes_and_collections_that_have_nothing_to_remove() {
     let place = TempDir::new().expect("a temporary directory");
     let hour = Duration::from_secs(3600);

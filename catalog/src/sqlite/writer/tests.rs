@@ -6,6 +6,7 @@ use crate::{
     Catalog, SqliteCatalog, SqliteOptions,
     conformance::desk::Desk,
     mutation::Mutation,
+    relational::engine::{Consistency, Question},
     sqlite::ownership::Ownership,
     types::{Precondition, QuotaLimits, QuotaOf, VersionId},
 };
@@ -151,4 +152,45 @@ async fn what_is_refused_after_it_wrote_is_undone_alone() {
     // An epoch, a bucket, a quota, three puts and a deletion: nothing else left a trace.
     let journal = desk.catalog.journal(0, 100).await.unwrap();
     assert!(journal.iter().map(|entry| entry.seq).eq(1..=7), "{journal:?}");
+}
+
+/// A connection to a file that is no database, as SQLite opens one: without a look at it.
+fn connection_to_garbage(bench: &Bench) -> SqliteSession {
+    let garbage = bench.directory.path().join("garbage.db");
+    std::fs::write(&garbage, [7; 4096]).unwrap();
+    connection::open_reading(&garbage).unwrap()
+}
+
+#[tokio::test]
+async fn a_group_whose_connection_fails_is_committed_by_another_one() {
+    let mut bench = Bench::new(100).await;
+    // What SQLite makes of it when descriptors run out while it opens the file.
+    let cannot_write = connection::open_reading(&bench.committer.place.path).unwrap();
+    let finds_damage = connection_to_garbage(&bench);
+    for (key, session) in [("a", cannot_write), ("b", finds_damage)] {
+        bench.committer.session = Some(session);
+        let group = vec![bench.put(key), bench.delete("nothing")];
+        let jobs = group.into_iter().map(|change| {
+            let (answer, outcome) = oneshot::channel();
+            (Job { change, answer }, outcome)
+        });
+        let (jobs, answers): (Vec<_>, Vec<_>) = jobs.unzip();
+        bench.committer.commit_group(jobs);
+        let outcomes: Vec<_> = answers.into_iter().map(|mut answer| answer.try_recv().unwrap()).collect();
+        assert!(outcomes.iter().all(Result::is_ok), "{key}: {outcomes:?}");
+    }
+    let (desk, _directory) = bench.reopened().await;
+    for key in ["a", "b"] {
+        desk.content(key).await;
+    }
+}
+
+#[tokio::test]
+async fn damage_that_one_connection_finds_and_the_next_does_not_is_none() {
+    let bench = Bench::new(100).await;
+    for consistency in [Consistency::Point, Consistency::Snapshot] {
+        bench.committer.readers.pool(connection_to_garbage(&bench));
+        let question: Question<SqliteSession, _> = Box::new(|session| Box::pin(read::last_seq(session)));
+        Readers::ask(&bench.committer.readers, consistency, question).await.unwrap();
+    }
 }

@@ -1,7 +1,7 @@
 //! A keyset is stored twice. A copy that is damaged or missing is written again from the other, or
 //! from the keys that this process has.
 
-use super::{Keyring, KeysetCopy, keyset_name, label_of, other_kek};
+use super::{Keyring, KeysetCopy, epochs::change_settings, keyset_name, label_of, other_kek};
 use crate::{
     blobs::open::Blobs,
     deployment::documents::{Found, Look, look, verdict, write_again},
@@ -12,7 +12,8 @@ use object_format::{
     BlobId, DomainKey, KeyId,
     keyset::{BucketLabel, Keyset, KeysetEntry},
 };
-use std::sync::Arc;
+use serde_json::Value;
+use std::{collections::HashMap, sync::Arc};
 use storage_backends::{Backend, BlobName, get_all};
 
 /// Longest keyset that is read.
@@ -109,6 +110,32 @@ impl KeysetFiles {
             rewritten += 1;
         }
         Ok(rewritten)
+    }
+
+    /// Notes in the settings of the bucket how long its copies are by now: a key more makes them
+    /// longer, and accounting goes by it.
+    ///
+    /// # Errors
+    /// What the backends say, and as [`KeyEpochs::change`](super::KeyEpochs::change).
+    pub(crate) async fn note_lengths(&self, bucket: &Bucket, catalog: &dyn Catalog) -> Result<(), EngineError> {
+        let mut lens = HashMap::new();
+        for file in &self.files {
+            if let Some(len) = file.backend.head(&file.name).await? {
+                lens.insert(file.id.to_string(), len);
+            }
+        }
+        let note = |settings: &mut Value, _: &Bucket| {
+            let mut copies = KeysetCopy::in_settings(settings);
+            for copy in &mut copies {
+                copy.stored_len = lens.get(&copy.id).copied().unwrap_or(copy.stored_len);
+            }
+            if !copies.is_empty() {
+                settings["keysets"] =
+                    serde_json::to_value(copies).map_err(|error| EngineError::Other(error.to_string()))?;
+            }
+            Ok(())
+        };
+        change_settings(bucket, catalog, note).await
     }
 
     fn holds_others(&self, keyset: &Keyset) -> bool {

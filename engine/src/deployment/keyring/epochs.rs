@@ -7,6 +7,7 @@ use crate::error::EngineError;
 use catalog::{Bucket, Catalog, CatalogError, Seq, WrappedKey};
 use object_format::{DomainKey, row};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The setting of a bucket that says which of its domain keys are in force.
@@ -47,22 +48,15 @@ impl KeyEpochs {
         catalog: &dyn Catalog,
         change: impl Fn(Self) -> Self,
     ) -> Result<(), EngineError> {
-        for _ in 0..CHANGES_MAX {
-            let now = catalog.bucket(&bucket.name).await?.filter(|now| now.id == bucket.id);
-            let expected = now.ok_or(EngineError::NoBucket)?;
-            let before = Self::of(&expected);
-            let epochs = change(before);
-            if epochs == before {
-                return Ok(());
+        change_settings(bucket, catalog, |settings, now| {
+            let (before, told) = (Self::of(now), change(Self::of(now)));
+            if told != before {
+                settings[SETTING] =
+                    serde_json::to_value(told).map_err(|error| EngineError::Other(error.to_string()))?;
             }
-            let mut settings = expected.settings.clone();
-            settings[SETTING] = serde_json::to_value(epochs).map_err(|error| EngineError::Other(error.to_string()))?;
-            match catalog.change_bucket_settings(bucket.id, expected.settings, settings).await {
-                Err(CatalogError::Conflict) => {}
-                changed => return Ok(changed?),
-            }
-        }
-        Err(EngineError::Conflict)
+            Ok(())
+        })
+        .await
     }
 
     /// The keys that a bucket was sealed with before.
@@ -91,6 +85,31 @@ impl KeyEpochs {
         };
         Self::change(bucket, catalog, noted).await
     }
+}
+
+/// Changes a bucket's settings as they are now, which `change` is given with the bucket.
+///
+/// # Errors
+/// As [`KeyEpochs::change`].
+pub(super) async fn change_settings(
+    bucket: &Bucket,
+    catalog: &dyn Catalog,
+    change: impl Fn(&mut Value, &Bucket) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
+    for _ in 0..CHANGES_MAX {
+        let now = catalog.bucket(&bucket.name).await?.filter(|now| now.id == bucket.id);
+        let expected = now.ok_or(EngineError::NoBucket)?;
+        let mut settings = expected.settings.clone();
+        change(&mut settings, &expected)?;
+        if settings == expected.settings {
+            return Ok(());
+        }
+        match catalog.change_bucket_settings(bucket.id, expected.settings, settings).await {
+            Err(CatalogError::Conflict) => {}
+            changed => return Ok(changed?),
+        }
+    }
+    Err(EngineError::Conflict)
 }
 
 /// The domain keys of one bucket. Whoever holds a bucket sees those that are opened later, too: a

@@ -96,7 +96,9 @@ impl Keyring {
         }
         // As the catalog has it, also when others have written keysets meanwhile, or elsewhere.
         let now = row_of(bucket, catalog).await?;
-        self.keyset_files(&now, catalog, blobs).await?.rewrap(self).await?;
+        let files = self.keyset_files(&now, catalog, blobs).await?;
+        files.rewrap(self).await?;
+        files.note_lengths(&now, catalog).await?;
         Ok(epoch)
     }
 
@@ -141,7 +143,10 @@ impl Keyring {
         // Also those that others have copied to another backend meanwhile: whoever does that from
         // now on has seen the settings change.
         let now = row_of(bucket, catalog).await?;
-        self.keyset_files(&now, catalog, blobs).await?.without_others(self).await
+        let files = self.keyset_files(&now, catalog, blobs).await?;
+        let rewritten = files.without_others(self).await?;
+        files.note_lengths(&now, catalog).await?;
+        Ok(rewritten)
     }
 }
 
