@@ -18,6 +18,7 @@
 //! format is `docs/format/deflate-view-v1.md`; the document rules, this crate follows.
 
 mod alphabet;
+mod answers;
 mod base;
 mod chains;
 mod coder;
