@@ -37,7 +37,7 @@ impl Answers {
 
 /// Who answers.
 #[derive(Debug)]
-pub(crate) enum Asked<'a> {
+pub(crate) enum Answering<'a> {
     /// Nobody: there is no encoder to replay.
     Nobody,
     /// A replay.
@@ -48,7 +48,7 @@ pub(crate) enum Asked<'a> {
     Before { answers: &'a Answers, next: usize, is_other: bool },
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Answering<'a> {
     /// A replay of `replay` as long as there is one.
     pub(crate) fn replay(replay: Option<Replay>) -> Self {
         replay.map_or(Self::Nobody, |replay| Self::Replay(Box::new(Searcher::new(replay))))
@@ -118,13 +118,13 @@ mod tests {
     fn answers_are_given_again_to_those_who_ask_the_same_and_to_nobody_else() {
         let text: Vec<u8> = (0..600u32).map(|at| (at % 37) as u8).collect();
         let places = [(0, false), (40, true), (100, false), (101, true)];
-        let mut asked = Asked::kept(Some(Replay::ALL[5]));
+        let mut asked = Answering::kept(Some(Replay::ALL[5]));
         asked.begin(0, text.len(), true);
         let said: Vec<_> = places.iter().map(|(at, after)| asked.guess(&text, *at, &[], *after)).collect();
         assert!(said.contains(&Some(Step::Literal)) && said.iter().any(|step| *step != Some(Step::Literal)));
         let answers = asked.into_answers().expect("few answers");
         let again = |places: &[(usize, bool)]| {
-            let mut asked = Asked::before(&answers);
+            let mut asked = Answering::before(&answers);
             let said: Vec<_> = places.iter().map(|(at, after)| asked.guess(&[], *at, &[], *after)).collect();
             (said, asked.is_as_before())
         };
@@ -137,14 +137,14 @@ mod tests {
 
     #[test]
     fn nobody_answers_for_no_encoder_and_too_many_answers_are_not_kept() {
-        assert_eq!(Asked::kept(None).guess(b"abc", 0, &[], false), None);
-        assert!(Asked::kept(None).into_answers().is_none());
-        let mut asked = Asked::kept(Some(Replay::ALL[5]));
+        assert_eq!(Answering::kept(None).guess(b"abc", 0, &[], false), None);
+        assert!(Answering::kept(None).into_answers().is_none());
+        let mut asked = Answering::kept(Some(Replay::ALL[5]));
         asked.begin(0, 2, true);
         for _ in 0..KEPT_MAX {
             asked.guess(b"ab", 0, &[], false);
         }
-        assert!(matches!(&asked, Asked::Kept(_, Some(_))));
+        assert!(matches!(&asked, Answering::Kept(_, Some(_))));
         asked.guess(b"ab", 0, &[], false);
         assert!(asked.into_answers().is_none());
     }

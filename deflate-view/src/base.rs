@@ -255,12 +255,12 @@ impl BaseBytes {
 }
 
 /// The footprint of a unit, put together.
-#[derive(Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct UnitBase {
     /// Its bytes: own ones of the base and plain text.
     pub bytes: Vec<u8>,
-    matches: Vec<Match>,
-    opened: Vec<Range<u32>>,
+    pub(crate) matches: Vec<Match>,
+    pub(crate) opened: Vec<Range<u32>>,
     /// What the openings it was put together from read of their windows, by number.
     pub(crate) window_reads: WindowReads,
 }
@@ -358,7 +358,7 @@ pub(crate) fn window_reads(matches: &[Match], window_len: usize) -> Vec<Range<us
 }
 
 /// The plain bytes of a stream from `plain_at` on, as far as an opening has them, counted in it.
-fn within(opening: &Opening, plain_at: u64, len: u32) -> Range<usize> {
+pub(crate) fn within(opening: &Opening, plain_at: u64, len: u32) -> Range<usize> {
     let plain = opening.plain();
     let from = plain.start.max(plain_at) - plain.start;
     let to = plain.end.min(plain_at + u64::from(len)) - plain.start;

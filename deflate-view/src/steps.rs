@@ -4,7 +4,7 @@
 
 use crate::Malformed;
 use crate::alphabet::{DISTANCE_BASE, DISTANCE_EXTRA, DISTANCE_SYMBOLS, distance_symbol};
-use crate::answers::{Answers, Asked};
+use crate::answers::{Answering, Answers};
 use crate::coder::{Coder, Decoder, Encoder, Model, Numbers};
 use crate::parse::Match;
 use crate::predict::{Base, Extent, Predictor, REASONS, Reason, Run};
@@ -86,7 +86,7 @@ pub(crate) enum StepsEnd {
 pub(crate) struct Steps<'a> {
     text: &'a [u8],
     predictor: Predictor<'a>,
-    asked: Asked<'a>,
+    asked: Answering<'a>,
     extent: Extent,
     models: Box<Models>,
     history: usize,
@@ -98,7 +98,7 @@ pub(crate) struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    pub(crate) fn new(text: &'a [u8], base: Base<'a>, runs: &'a [Run], asked: Asked<'a>) -> Self {
+    pub(crate) fn new(text: &'a [u8], base: Base<'a>, runs: &'a [Run], asked: Answering<'a>) -> Self {
         Self {
             text,
             predictor: Predictor::new(base, runs),

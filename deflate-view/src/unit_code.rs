@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::Malformed;
 use crate::alphabet::{END_OF_BLOCK, WINDOW_LEN, fixed_lengths};
-use crate::answers::{Answers, Asked};
+use crate::answers::{Answering, Answers};
 use crate::coder::{Coder, Decoder, Encoder, Model, Numbers};
 use crate::headers::{self, HeaderModels};
 use crate::parse::{Header, Match};
@@ -234,7 +234,7 @@ pub fn encode_parse(unit: &Unit, base: Base<'_>, runs: &[Run], replay: ReplayId)
     let mut coder = Encoder::new();
     let mut models = Models::new();
     coder.plain(8, replay.0.into());
-    let asked = Asked::kept(replay.replay().unwrap_or_default());
+    let asked = Answering::kept(replay.replay().unwrap_or_default());
     let mut steps = Steps::new(&unit.text, base, runs, asked);
     let mut before = Before { kind: 2, symbols: BLOCK_SYMBOLS };
     let mut header_bytes = 0;
@@ -375,7 +375,7 @@ pub(crate) fn decode_with_raws(
     }
     let mut coder = Decoder::new(parse);
     let replay = ReplayId(coder.plain(8, 0) as u8).replay()?;
-    let asked = answers.map_or_else(|| Asked::replay(replay), Asked::before);
+    let asked = answers.map_or_else(|| Answering::replay(replay), Answering::before);
     let mut decoding = Decoding {
         text,
         coder,
