@@ -1,16 +1,21 @@
 //! A base with its streams opened: its text as one run of bytes, the places that the text is opened
 //! from, and the bytes of a unit's footprint.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::alphabet::WINDOW_LEN;
 use crate::open::open_from_start;
 use crate::segment::{OPENING_LEN_MAX, Opening, StoredSegment};
 use crate::{Base, BasePart, Index, Malformed, Match, Opened, Stream};
 
 /// Most plain bytes of a nested stream that is opened in a base: it is read from its start.
 const NESTED_PLAIN_LEN_MAX: u64 = 4 << 20;
+
+/// Bytes of a window in a row that nothing reads, before they are left out: fewer cost more than
+/// what they were.
+const UNREAD_LEN_MIN: u64 = 8;
 
 /// Most ranges of a segment's footprint. Part of the format (docs/format/blob-v1.md §1).
 pub const FOOTPRINT_RANGES_MAX: usize = 16;
@@ -250,13 +255,18 @@ impl BaseBytes {
 }
 
 /// The footprint of a unit, put together.
-#[derive(Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct UnitBase {
     /// Its bytes: own ones of the base and plain text.
     pub bytes: Vec<u8>,
-    matches: Vec<Match>,
-    opened: Vec<Range<u32>>,
+    pub(crate) matches: Vec<Match>,
+    pub(crate) opened: Vec<Range<u32>>,
+    /// What the openings it was put together from read of their windows, by number.
+    pub(crate) window_reads: WindowReads,
 }
+
+/// The bytes of windows that are read, by number of the opening.
+pub(crate) type WindowReads = BTreeMap<usize, Vec<Range<usize>>>;
 
 impl UnitBase {
     /// The bytes of `parts`; `opened` gives the text of an opening by its number in `segment`.
@@ -264,6 +274,26 @@ impl UnitBase {
     /// # Errors
     /// [`Malformed`] when something of it is not there, and what `opened` says.
     pub fn of(
+        parts: &[BasePart],
+        segment: &StoredSegment,
+        view: &BaseBytes,
+        mut opened: impl FnMut(usize) -> Result<Arc<Opened>, Malformed>,
+    ) -> Result<Self, Malformed> {
+        let mut reads = WindowReads::new();
+        let mut base = Self::to_read(parts, segment, view, |number| {
+            let found = opened(number)?;
+            let opening = &segment.openings[number];
+            if opening.plain_at > 0 {
+                reads.entry(number).or_insert_with(|| found.window_reads(opening.window_len()));
+            }
+            Ok(found)
+        })?;
+        base.window_reads = reads;
+        Ok(base)
+    }
+
+    /// The same for a reader, who has no use for what is read of windows.
+    pub(crate) fn to_read(
         parts: &[BasePart],
         segment: &StoredSegment,
         view: &BaseBytes,
@@ -304,8 +334,31 @@ impl UnitBase {
     }
 }
 
+impl Opened {
+    /// The bytes of the window before it, of so many bytes, that its matches read: ascending,
+    /// disjoint, short gaps between them filled.
+    pub fn window_reads(&self, window_len: usize) -> Vec<Range<usize>> {
+        window_reads(&self.matches, window_len)
+    }
+}
+
+/// The same, from the matches.
+pub(crate) fn window_reads(matches: &[Match], window_len: usize) -> Vec<Range<usize>> {
+    let mut reads = Vec::new();
+    for found in matches.iter().take_while(|found| (found.at as usize) < WINDOW_LEN) {
+        let back = (found.distance() as usize).saturating_sub(found.at as usize).min(window_len);
+        let start = window_len - back;
+        let end = window_len.min(start + usize::from(found.len));
+        if start < end {
+            reads.push(start as u64..end as u64);
+        }
+    }
+    let narrow = |range: Range<u64>| range.start as usize..range.end as usize;
+    joined(reads, UNREAD_LEN_MIN - 1).into_iter().map(narrow).collect()
+}
+
 /// The plain bytes of a stream from `plain_at` on, as far as an opening has them, counted in it.
-fn within(opening: &Opening, plain_at: u64, len: u32) -> Range<usize> {
+pub(crate) fn within(opening: &Opening, plain_at: u64, len: u32) -> Range<usize> {
     let plain = opening.plain();
     let from = plain.start.max(plain_at) - plain.start;
     let to = plain.end.min(plain_at + u64::from(len)) - plain.start;

@@ -18,6 +18,7 @@
 //! format is `docs/format/deflate-view-v1.md`; the document rules, this crate follows.
 
 mod alphabet;
+mod answers;
 mod base;
 mod chains;
 mod coder;
@@ -35,6 +36,7 @@ mod scan;
 mod segment;
 mod steps;
 mod stored;
+mod text;
 mod unit;
 mod unit_code;
 mod view;
@@ -54,6 +56,7 @@ pub use scan::{Container, Index, POINT_SPACING, Point, ScanLimits, Scanner, Stre
 pub use segment::{OPENED_LEN_MAX, OPENING_LEN_MAX, OPENINGS_MAX, Opening, SegmentUnit, StoredSegment, UNITS_MAX};
 pub use steps::StepCounts;
 pub use stored::{BasePart, FOOTPRINT_LEN_MAX, NESTED_LEN_MAX, NestedParse, PARTS_MAX, StoredUnit};
+pub use text::WindowText;
 pub use unit::{TEXT_LEN_MAX, UNIT_LEN_MAX, Unit};
 pub use unit_code::{EncodedParse, ReplayId, decode_parse, encode_parse};
 pub use view::{Plan, Replaying, SegmentView, StoredPiece, StoredView, UnitDelta};

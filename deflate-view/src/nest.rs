@@ -3,6 +3,7 @@
 //! Part of the format (docs/format/deflate-view-v1.md §3.1).
 
 use crate::Malformed;
+use crate::answers::Answers;
 use crate::predict::{Base, RawRun, Run};
 use crate::stored::{BasePart, NestedParse, StoredUnit};
 use crate::unit::Unit;
@@ -50,6 +51,19 @@ impl ParsesOfUnit {
         }
     }
 
+    /// The object's bytes that they give with a unit's text, as a reader would have them. Searches
+    /// of a replayed encoder are not made again.
+    pub(crate) fn decode(
+        &self,
+        stored: &StoredUnit<'_>,
+        text: &[u8],
+        runs: &[Run],
+        base: Base<'_>,
+    ) -> Result<Vec<u8>, Malformed> {
+        let of_nested = self.nested.as_ref().and_then(|nested| nested.answers.as_ref());
+        decode_unit_with(stored, text, runs, base, (of_nested, self.parse.answers.as_ref()))
+    }
+
     /// Bytes of all of them.
     pub(crate) fn len(&self) -> usize {
         self.parse.bytes.len() + self.nested.as_ref().map_or(0, |nested| nested.bytes.len())
@@ -76,7 +90,8 @@ pub fn encode_unit(
         return Some(ParsesOfUnit { nested: None, parse: encode_parse(unit, base, runs, replay) });
     }
     let nested = if has_nested { encode_parse(unit, base, runs, nested_replay) } else { encode_raw(unit.text.len()) };
-    let decoded = decode_with_raws(&nested.bytes, &unit.text, base, runs, outer.text.len()).ok()?;
+    let decoded =
+        decode_with_raws((&nested.bytes, nested.answers.as_ref()), &unit.text, base, runs, outer.text.len()).ok()?;
     if decoded.object != outer.text {
         return None;
     }
@@ -89,12 +104,24 @@ pub fn encode_unit(
 /// # Errors
 /// As [`crate::decode_parse`].
 pub fn decode_unit(stored: &StoredUnit<'_>, text: &[u8], runs: &[Run], base: Base<'_>) -> Result<Vec<u8>, Malformed> {
+    decode_unit_with(stored, text, runs, base, (None, None))
+}
+
+/// The same of a unit whose parses were just encoded, with what the encoders of the nested one and
+/// of its own said.
+fn decode_unit_with(
+    stored: &StoredUnit<'_>,
+    text: &[u8],
+    runs: &[Run],
+    base: Base<'_>,
+    (of_nested, own): (Option<&Answers>, Option<&Answers>),
+) -> Result<Vec<u8>, Malformed> {
     let decoded = match stored.nested {
-        None => decode_with_raws(stored.parse, text, base, runs, stored.object_len)?,
+        None => decode_with_raws((stored.parse, own), text, base, runs, stored.object_len)?,
         Some(nested) => {
-            let outer = decode_with_raws(nested.parse, text, base, runs, nested.outer_len)?;
+            let outer = decode_with_raws((nested.parse, of_nested), text, base, runs, nested.outer_len)?;
             let runs = outer_runs(&outer.raws, runs);
-            decode_with_raws(stored.parse, &outer.object, base, &runs, stored.object_len)?
+            decode_with_raws((stored.parse, own), &outer.object, base, &runs, stored.object_len)?
         }
     };
     Ok(decoded.object)

@@ -32,7 +32,7 @@ impl Opened {
 }
 
 /// Appends the matches within `range`, clipped to it, counted from its start plus `shift`.
-fn append_matches(from: &[Match], range: Range<usize>, shift: u32, to: &mut Vec<Match>) {
+pub(crate) fn append_matches(from: &[Match], range: Range<usize>, shift: u32, to: &mut Vec<Match>) {
     let (start, end) = (range.start as u32, range.end as u32);
     let first = from.partition_point(|found| found.end() <= start);
     let behind = from.partition_point(|found| found.at < end);

@@ -1,5 +1,6 @@
 //! Which encoder made a stream: found by trial, never by name.
 
+use crate::answers::Answering;
 use crate::coder::Encoder;
 use crate::predict::{Base, Extent};
 use crate::steps::Steps;
@@ -38,7 +39,8 @@ pub(crate) fn recognise_own(unit: &Unit) -> ReplayId {
 /// `most`.
 fn sample_cost(unit: &Unit, replay: ReplayId, sample_len: usize, most: usize) -> Option<usize> {
     let mut coder = Encoder::new();
-    let mut steps = Steps::new(&unit.text, Base::default(), &[], replay.replay().unwrap_or_default());
+    let asked = Answering::replay(replay.replay().unwrap_or_default());
+    let mut steps = Steps::new(&unit.text, Base::default(), &[], asked);
     let mut left = sample_len;
     for item in &unit.items {
         let Item::Part(part) = item else { continue };

@@ -4,10 +4,11 @@
 
 use crate::Malformed;
 use crate::alphabet::{DISTANCE_BASE, DISTANCE_EXTRA, DISTANCE_SYMBOLS, distance_symbol};
+use crate::answers::{Answering, Answers};
 use crate::coder::{Coder, Decoder, Encoder, Model, Numbers};
 use crate::parse::Match;
 use crate::predict::{Base, Extent, Predictor, REASONS, Reason, Run};
-use crate::replay::{Replay, Searcher, Step};
+use crate::replay::Step;
 
 /// After so many right predictions the number of further ones is written.
 const STREAK: u32 = 16;
@@ -85,7 +86,7 @@ pub(crate) enum StepsEnd {
 pub(crate) struct Steps<'a> {
     text: &'a [u8],
     predictor: Predictor<'a>,
-    searcher: Option<Searcher>,
+    asked: Answering<'a>,
     extent: Extent,
     models: Box<Models>,
     history: usize,
@@ -97,11 +98,11 @@ pub(crate) struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    pub(crate) fn new(text: &'a [u8], base: Base<'a>, runs: &'a [Run], replay: Option<Replay>) -> Self {
+    pub(crate) fn new(text: &'a [u8], base: Base<'a>, runs: &'a [Run], asked: Answering<'a>) -> Self {
         Self {
             text,
             predictor: Predictor::new(base, runs),
-            searcher: replay.map(Searcher::new),
+            asked,
             extent: Extent { start: 0, end: 0, is_from_start: true },
             models: Box::new(Models::NEW),
             history: 0,
@@ -115,9 +116,17 @@ impl<'a> Steps<'a> {
     /// Begins a stream.
     pub(crate) fn begin(&mut self, extent: Extent) {
         self.extent = extent;
-        if let Some(searcher) = &mut self.searcher {
-            searcher.begin(extent.start, extent.end, extent.is_from_start);
-        }
+        self.asked.begin(extent.start, extent.end, extent.is_from_start);
+    }
+
+    /// What the replayed encoder said, if that is kept.
+    pub(crate) fn into_answers(self) -> Option<Answers> {
+        self.asked.into_answers()
+    }
+
+    /// Whether the encoder was asked just as it was before, where its answers were kept.
+    pub(crate) fn is_as_before(&self) -> bool {
+        self.asked.is_as_before()
     }
 
     /// Codes the steps that make `text[from..to]`: `all` are the stream's matches, from `first` on
@@ -276,7 +285,7 @@ impl<'a> Steps<'a> {
             return Guess { reason, step };
         }
         self.counts.searched += 1;
-        let searched = self.searcher.as_mut().map(|searcher| searcher.guess(self.text, at, all, after_literal));
+        let searched = self.asked.guess(self.text, at, all, after_literal);
         Guess { reason, step: searched.unwrap_or(step) }
     }
 
@@ -287,8 +296,7 @@ impl<'a> Steps<'a> {
             return None;
         }
         self.counts.searched += 1;
-        let searcher = self.searcher.as_mut()?;
-        Some(searcher.guess(self.text, at, all, after_literal)).filter(|step| *step != guess.step)
+        self.asked.guess(self.text, at, all, after_literal).filter(|step| *step != guess.step)
     }
 
     fn flag<C: Coder>(&mut self, coder: &mut C, guess: &Guess, is_right: bool) -> bool {

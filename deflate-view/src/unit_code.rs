@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use crate::Malformed;
 use crate::alphabet::{END_OF_BLOCK, WINDOW_LEN, fixed_lengths};
+use crate::answers::{Answering, Answers};
 use crate::coder::{Coder, Decoder, Encoder, Model, Numbers};
 use crate::headers::{self, HeaderModels};
 use crate::parse::{Header, Match};
@@ -180,6 +181,8 @@ pub struct EncodedParse {
     pub counts: StepCounts,
     /// About how many of the bytes are headers of blocks.
     pub header_bytes: usize,
+    /// What the replayed encoder said, for whoever decodes it at once.
+    pub(crate) answers: Option<Answers>,
 }
 
 /// Which encoder is replayed where the base predicts wrongly: a number of the format
@@ -231,7 +234,8 @@ pub fn encode_parse(unit: &Unit, base: Base<'_>, runs: &[Run], replay: ReplayId)
     let mut coder = Encoder::new();
     let mut models = Models::new();
     coder.plain(8, replay.0.into());
-    let mut steps = Steps::new(&unit.text, base, runs, replay.replay().unwrap_or_default());
+    let asked = Answering::kept(replay.replay().unwrap_or_default());
+    let mut steps = Steps::new(&unit.text, base, runs, asked);
     let mut before = Before { kind: 2, symbols: BLOCK_SYMBOLS };
     let mut header_bytes = 0;
     for (at, item) in unit.items.iter().enumerate() {
@@ -279,7 +283,7 @@ pub fn encode_parse(unit: &Unit, base: Base<'_>, runs: &[Run], replay: ReplayId)
             code_padding(&mut coder, &mut models, part.padding);
         }
     }
-    EncodedParse { bytes: coder.finish(), counts: steps.counts, header_bytes }
+    EncodedParse { bytes: coder.finish(), counts: steps.counts, header_bytes, answers: steps.into_answers() }
 }
 
 /// A parse of a text without streams.
@@ -346,7 +350,7 @@ pub fn decode_parse(
     runs: &[Run],
     object_len: usize,
 ) -> Result<(Vec<u8>, StepCounts), Malformed> {
-    decode_with_raws(parse, text, base, runs, object_len).map(|decoded| (decoded.object, decoded.counts))
+    decode_with_raws((parse, None), text, base, runs, object_len).map(|decoded| (decoded.object, decoded.counts))
 }
 
 /// What a parse gave.
@@ -357,9 +361,10 @@ pub(crate) struct DecodedParse {
     pub(crate) raws: Vec<RawRun>,
 }
 
-/// As [`decode_parse`], telling where raw bytes lie.
+/// As [`decode_parse`], telling where raw bytes lie. A parse that was just encoded may bring what
+/// its encoder said, which then does not search again.
 pub(crate) fn decode_with_raws(
-    parse: &[u8],
+    (parse, answers): (&[u8], Option<&Answers>),
     text: &[u8],
     base: Base<'_>,
     runs: &[Run],
@@ -370,11 +375,12 @@ pub(crate) fn decode_with_raws(
     }
     let mut coder = Decoder::new(parse);
     let replay = ReplayId(coder.plain(8, 0) as u8).replay()?;
+    let asked = answers.map_or_else(|| Answering::replay(replay), Answering::before);
     let mut decoding = Decoding {
         text,
         coder,
         models: Models::new(),
-        steps: Steps::new(text, base, runs, replay),
+        steps: Steps::new(text, base, runs, asked),
         before: Before { kind: 2, symbols: BLOCK_SYMBOLS },
         // A part may write a little more than is its object's.
         out: BitWriter::with_room(object_len + (1 << 10)),
@@ -389,6 +395,9 @@ pub(crate) fn decode_with_raws(
         is_first = false;
     }
     decoding.coder.finish()?;
+    if !decoding.steps.is_as_before() {
+        return Err(Malformed("an encoder that was asked something else before"));
+    }
     let object = decoding.out.into_bytes();
     if at != text.len() || object.len() != object_len {
         return Err(Malformed("a text and its object do not fit"));

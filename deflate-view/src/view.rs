@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::base::{BaseBytes, Openings, UnitBase, footprint_of, joined};
+use crate::base::{BaseBytes, Openings, UnitBase, WindowReads, footprint_of, joined};
 use crate::nest::{ParsesOfUnit, decode_unit, encode_unit};
 use crate::recognise::recognise_own;
 use crate::segment::{OPENED_LEN_MAX, OPENING_LEN_MAX, Opening, StoredSegment, UNITS_MAX};
@@ -29,6 +29,7 @@ pub struct StoredPiece {
     digest: [u8; 16],
     bytes: Vec<u8>,
     parts: Vec<BasePart>,
+    window_reads: WindowReads,
     /// How well its steps were predicted.
     pub counts: StepCounts,
     /// Bytes of its parse, and about how many of them are headers of blocks.
@@ -64,7 +65,7 @@ impl StoredPiece {
         let ParsesOfUnit { nested, parse } = &parses;
         let UnitDelta { delta, runs, parts } = of_text;
         let stored = parses.stored(unit, parts.clone(), delta);
-        if decode_unit(&stored, &unit.text, runs, base.parse()).ok()? != own {
+        if parses.decode(&stored, &unit.text, runs, base.parse()).ok()? != own {
             return None;
         }
         let mut bytes = Vec::new();
@@ -85,6 +86,7 @@ impl StoredPiece {
             parse_bytes: (parses.len(), parses.header_len()),
             reading_ns: opened_len(parts) * OPENED_BYTE_NS + texts as u64 * TEXT_BYTE_NS + ns,
             parts: stored.parts,
+            window_reads: base.window_reads.clone(),
             bytes,
         })
     }
@@ -165,6 +167,16 @@ fn opened_len(parts: &[BasePart]) -> u64 {
     parts.iter().map(of_part).sum()
 }
 
+/// A window with zeros in place of what is not read; all of it where nobody knows.
+fn window_as_read(window: &[u8], reads: Option<&[Range<usize>]>) -> Vec<u8> {
+    let Some(reads) = reads else { return window.to_vec() };
+    let mut kept = vec![0; window.len()];
+    for range in reads {
+        kept[range.clone()].copy_from_slice(&window[range.clone()]);
+    }
+    kept
+}
+
 /// A segment of units as it is stored.
 pub struct StoredView {
     /// Its bytes.
@@ -179,6 +191,7 @@ pub struct StoredView {
 
 impl StoredView {
     /// Puts units together over the base with these `openings`; `compress` makes one zstd frame.
+    /// What no match reads of a window is zeros in it.
     /// `None` when they break a limit of the format.
     pub fn of(
         pieces: Vec<StoredPiece>,
@@ -205,7 +218,13 @@ impl StoredView {
         }
         needed.extend(of_segment.iter().map(Opening::bytes));
         let footprint = footprint_of(needed)?;
-        let windows: Vec<u8> = used.iter().flat_map(|number| openings.window(*number, index)).copied().collect();
+        let windows: Vec<u8> = used
+            .iter()
+            .flat_map(|number| {
+                let reads = pieces.iter().find_map(|piece| piece.window_reads.get(number));
+                window_as_read(openings.window(*number, index), reads.map(Vec::as_slice))
+            })
+            .collect();
         let frame = if windows.is_empty() { Vec::new() } else { compress(&windows)? };
         let units: Vec<_> = pieces.into_iter().map(|piece| (piece.object_len, piece.digest, piece.bytes)).collect();
         Some(Self { bytes: StoredSegment::write(&units, &of_segment, &frame), footprint, counts, reading_ns })
@@ -326,7 +345,7 @@ impl SegmentView {
             let window = self.windows.get(at..at + opening.window_len()).unwrap_or_default();
             open(opening, window, view.get(opening.bytes())?)
         };
-        let base = UnitBase::of(&stored.parts, &self.segment, view, opened)?;
+        let base = UnitBase::to_read(&stored.parts, &self.segment, view, opened)?;
         let mut text = vec![0; stored.text_len];
         let runs = decode(&base.bytes, stored.delta, &mut text)?;
         decode_unit(&stored, &text, &runs, base.parse())

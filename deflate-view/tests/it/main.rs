@@ -6,5 +6,6 @@ mod kit;
 mod nested;
 mod parses;
 mod segments;
+mod text;
 mod units;
 mod work;

@@ -65,6 +65,32 @@ fn every_segment_gives_its_content_or_the_refusal_that_is_expected() {
 }
 
 #[test]
+fn an_opening_is_the_same_whatever_the_bytes_of_its_window_are_that_no_match_reads() {
+    let (mut read, mut all) = (0, 0);
+    for container in vectors("container") {
+        let index = Scanner::index(&container.bytes, ScanLimits::default());
+        let pairs = index.streams.iter().flat_map(Opening::all);
+        for (opening, window) in pairs.filter(|(opening, _)| opening.plain_at > 0) {
+            let bytes = &container.bytes[opening.bytes().start as usize..opening.bytes().end as usize];
+            let open = |window: &[u8]| opening.open(window, bytes).expect("a stream that was found");
+            let as_it_was = open(window);
+            let reads = as_it_was.window_reads(window.len());
+            let mut other: Vec<u8> = window.iter().map(|byte| !byte).collect();
+            reads.iter().for_each(|range| other[range.clone()].copy_from_slice(&window[range.clone()]));
+            assert!(open(&other) == as_it_was, "{} at {}", container.name, opening.plain_at);
+            for range in &reads {
+                let mut spoiled = window.to_vec();
+                spoiled[range.start] ^= 1;
+                assert!(open(&spoiled) != as_it_was, "{} does not read {}", container.name, range.start);
+                read += range.len();
+            }
+            all += window.len();
+        }
+    }
+    assert!(0 < read && read < all, "{read} of {all} bytes are read");
+}
+
+#[test]
 fn what_is_opened_piece_by_piece_is_what_is_opened_at_once() {
     let (mut points, mut streams) = (0, 0);
     for container in vectors("container") {

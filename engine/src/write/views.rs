@@ -20,7 +20,7 @@ use crate::{
     },
 };
 use catalog::{BlobKey, BlobRow, Extent};
-use deflate_view::{BasePart, Index, Openings, ScanLimits, Scanner, TextMap, UnitBase};
+use deflate_view::{BasePart, Index, Malformed, Openings, ScanLimits, Scanner, TextMap, WindowText};
 use delta_codec::{
     BaseIndex, Effort, WindowUnit,
     sketch::{Sketch, Sketcher},
@@ -29,7 +29,6 @@ use futures::TryStreamExt;
 use object_format::{BlobId, SEGMENT_LEN, ViewRange};
 use std::{
     collections::VecDeque,
-    ops::Range,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -45,6 +44,9 @@ const SHARE_MIN: f64 = 0.1;
 const SCANNED_MAX: usize = 4;
 /// Text that is fetched and opened at a time.
 const LOAD_LEN: u64 = 4 << 20;
+/// Matches that are kept with a window's text take one byte for so many of it at most; most texts
+/// have fewer.
+const MATCHES_SHARE: usize = 2;
 
 /// What the text of an object resembles (docs/format/sketch-v1.md §8).
 #[derive(Clone, Debug, Default)]
@@ -292,58 +294,62 @@ impl BaseViews {
 
 /// Text of a base, ready to be encoded against.
 pub(crate) struct TextWindow {
-    /// Which of the text.
-    pub(crate) range: Range<u64>,
-    /// Its bytes.
-    pub(crate) plain: Vec<u8>,
-    /// Their index.
+    /// The text.
+    pub(crate) text: WindowText,
+    /// Its index.
     pub(crate) index: BaseIndex,
     /// For the codec.
     pub(crate) layout: Vec<WindowUnit>,
-    _permit: Permit,
+    permit: Permit,
 }
 
 impl BaseView {
-    /// The window over a range of the text; `None` when there is no memory for it just now.
-    pub(crate) async fn window_over(
+    /// The window that begins at `start`, of `len` bytes; what the `last` one of the same length
+    /// has of them is not opened again. `None` when there is no memory for it just now.
+    pub(crate) async fn window_from(
         self: &Arc<Self>,
-        views: &BaseViews,
-        bucket: &BucketHandle,
+        (views, bucket): (&BaseViews, &BucketHandle),
         map: &TextMap,
-        range: Range<u64>,
+        (start, len): (u64, u64),
         effort: Effort,
+        last: Option<TextWindow>,
     ) -> Result<Option<TextWindow>, EngineError> {
-        let len = usize::try_from(range.end - range.start).map_err(|_| EngineError::TooLarge)?;
-        let memory = len + BaseIndex::memory_bytes_for(len, Effort::Balanced);
-        let Some(permit) = views.budget.try_acquire(memory as u64) else { return Ok(None) };
-        let mut plain = Vec::with_capacity(len);
-        let mut at = range.start;
-        while at < range.end {
-            let end = range.end.min(at + LOAD_LEN);
+        let len = usize::try_from(len).map_err(|_| EngineError::TooLarge)?;
+        let matches_bytes = len / MATCHES_SHARE;
+        let (mut text, permit) = match last {
+            Some(TextWindow { text, permit, .. }) => (text, permit),
+            None => {
+                let memory = len + matches_bytes + BaseIndex::memory_bytes_for(len, Effort::Balanced);
+                let Some(permit) = views.budget.try_acquire(memory as u64) else { return Ok(None) };
+                (WindowText::new(matches_bytes), permit)
+            }
+        };
+        let range_end = start + len as u64;
+        text.move_to((start, len as u64), map, (&self.openings, &self.scanned.index));
+        while text.end() < range_end {
             let mut parts = Vec::new();
-            map.parts(at..end, &self.scanned.index, &mut parts);
-            self.load(&views.blobs, bucket, parts, &mut plain).await?;
-            at = end;
+            map.parts(text.end()..range_end.min(text.end() + LOAD_LEN), &self.scanned.index, &mut parts);
+            text = self.load(&views.blobs, bucket, parts, text).await?;
         }
         let indexing = views.pool.run(move |_| {
-            let index = BaseIndex::build(&plain, effort);
-            (plain, index)
+            let index = BaseIndex::build(text.bytes(), effort);
+            (text, index)
         });
-        let (plain, index) = indexing.await?;
+        let (text, index) = indexing.await?;
         let plain_len = u32::try_from(len).unwrap_or(u32::MAX);
         let unit = WindowUnit { plain_len, stored_len: plain_len, divisible: true };
         let layout = if len == 0 { Vec::new() } else { vec![unit] };
-        Ok(Some(TextWindow { range, plain, index, layout, _permit: permit }))
+        Ok(Some(TextWindow { text, index, layout, permit }))
     }
 
-    /// Appends the bytes of some parts.
+    /// Appends the bytes of some parts to a window's text.
     async fn load(
         self: &Arc<Self>,
         blobs: &Arc<Blobs>,
         bucket: &BucketHandle,
         parts: Vec<BasePart>,
-        plain: &mut Vec<u8>,
-    ) -> Result<(), EngineError> {
+        mut text: WindowText,
+    ) -> Result<WindowText, EngineError> {
         let needed = self.openings.bytes_of(&parts).map_err(|error| EngineError::Other(error.to_string()))?;
         let bases = BaseReader::new(&self.rows, bucket.domain_key());
         let bytes = blobs.view_bytes(&self.ranges, needed, &bases).await?;
@@ -353,10 +359,8 @@ impl BaseView {
                 let opening = base.openings.get(number);
                 texts.open(opening, base.window(number), bytes.get(opening.bytes())?)
             };
-            UnitBase::of(&parts, base.openings.segment(), &bytes, opened)
+            text.load(&parts, &base.openings, &bytes, opened).map(|()| text)
         });
-        let opened = opening.await?.map_err(|error| EngineError::Integrity(error.to_string()))?;
-        plain.extend_from_slice(&opened.bytes);
-        Ok(())
+        opening.await?.map_err(|error: Malformed| EngineError::Integrity(error.to_string()))
     }
 }

@@ -3,7 +3,10 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use deflate_view::{BaseBytes, BasePart, Index, Malformed, Match, Opened, Opening, Openings, TextMap, UnitBase};
+use deflate_view::{
+    BaseBytes, BasePart, Index, Malformed, Match, Opened, Opening, Openings, TextMap, UnitBase, WindowText,
+};
+use delta_codec::WINDOW_LEN_MAX;
 
 /// Opened text and matches that are kept: a server with 512 MiB of memory keeps as much.
 const KEPT_BYTES: usize = 32 << 20;
@@ -24,27 +27,27 @@ impl<'a> Base<'a> {
         Self { index, openings: Openings::of(index), map: TextMap::new(index, kept), bytes }
     }
 
-    /// All of its text.
-    pub(crate) fn text(&self, texts: &mut Texts) -> Vec<u8> {
-        let mut text = Vec::new();
-        let mut at = 0;
-        while at < self.map.len() {
-            let end = self.map.len().min(at + LOAD_LEN);
+    /// Moves a window over its text to where it has to begin.
+    pub(crate) fn load(&self, texts: &mut Texts, window: &mut WindowText, start: u64) {
+        let end = self.map.len().min(start + WINDOW_LEN_MAX as u64);
+        window.move_to((start, end - start), &self.map, (&self.openings, self.index));
+        while window.end() < end {
             let mut parts = Vec::new();
-            self.map.parts(at..end, self.index, &mut parts);
-            text.extend_from_slice(&self.footprint(&parts, texts).bytes);
-            at = end;
+            self.map.parts(window.end()..end.min(window.end() + LOAD_LEN), self.index, &mut parts);
+            let opened = |number| self.open(number, texts);
+            window.load(&parts, &self.openings, &self.bytes, opened).expect("parts of this base");
         }
-        text
     }
 
     /// The footprint that a unit is encoded over.
     pub(crate) fn footprint(&self, parts: &[BasePart], texts: &mut Texts) -> UnitBase {
-        let opened = |number: usize| {
-            let opening = self.openings.get(number);
-            texts.open(opening, self.openings.window(number, self.index), self.bytes.get(opening.bytes())?)
-        };
+        let opened = |number| self.open(number, texts);
         UnitBase::of(parts, self.openings.segment(), &self.bytes, opened).expect("parts of this base")
+    }
+
+    fn open(&self, number: usize, texts: &mut Texts) -> Result<Arc<Opened>, Malformed> {
+        let opening = self.openings.get(number);
+        texts.open(opening, self.openings.window(number, self.index), self.bytes.get(opening.bytes())?)
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use deflate_view::{
     AHEAD_LEN, CutLimits, Cutter, ReplayId, Replaying, Run, StoredPiece, StoredView, Stream, UNIT_LEN_MAX, Unit,
-    UnitDelta, recognise,
+    UnitDelta, WindowText, recognise,
 };
 use delta_codec::{
     BaseIndex, Decoder, Effort, EncodeJob, Encoder, FootprintLimits, SEGMENT_LEN_MAX, WINDOW_LEN_MAX, WindowUnit, whole,
@@ -22,31 +22,29 @@ const LOOK_AHEAD: usize = AHEAD_LEN - UNIT_LEN_MAX;
 
 /// A window of a base, ready to be encoded against.
 pub(crate) struct Window {
-    pub(crate) range: Range<usize>,
     index: BaseIndex,
     layout: Vec<WindowUnit>,
 }
 
 impl Window {
-    pub(crate) fn around(bytes: &[u8], middle: usize) -> Self {
-        let start = middle.saturating_sub(WINDOW_LEN_MAX / 2).min(bytes.len().saturating_sub(WINDOW_LEN_MAX));
-        let range = start..bytes.len().min(start + WINDOW_LEN_MAX);
-        let index = BaseIndex::build(&bytes[range.clone()], EFFORT);
-        let len = range.len() as u32;
+    pub(crate) fn over(bytes: &[u8]) -> Self {
+        let index = BaseIndex::build(bytes, EFFORT);
+        let len = bytes.len() as u32;
         let layout =
             if len == 0 { vec![] } else { vec![WindowUnit { plain_len: len, stored_len: len, divisible: true }] };
-        Self { range, index, layout }
+        Self { index, layout }
     }
 
+    /// The delta, and what of the window it is made from.
     pub(crate) fn encode(
         &self,
-        base: &[u8],
+        window: &[u8],
         target: &[u8],
         encoder: &mut Encoder,
         (len_max, limits): (usize, FootprintLimits),
     ) -> Option<(Vec<u8>, Vec<Range<u64>>)> {
         let job = EncodeJob {
-            window: &base[self.range.clone()],
+            window,
             index: &self.index,
             layout: &self.layout,
             target,
@@ -56,10 +54,7 @@ impl Window {
         };
         let mut delta = Vec::new();
         let encoded = encoder.encode(&job, &mut delta)?;
-        let ranges = encoded.footprint.iter().map(|range| {
-            let start = self.range.start as u64 + range.offset;
-            start..start + u64::from(range.len)
-        });
+        let ranges = encoded.footprint.iter().map(|range| range.offset..range.offset + u64::from(range.len));
         Some((delta, ranges.collect()))
     }
 }
@@ -101,7 +96,7 @@ impl Segment {
 /// Encodes a target.
 pub(crate) struct Encoding<'a> {
     base: &'a Base<'a>,
-    text: Vec<u8>,
+    text: WindowText,
     window: Window,
     encoder: Encoder,
     decoder: Decoder,
@@ -116,8 +111,9 @@ impl<'a> Encoding<'a> {
     pub(crate) fn new(base: &'a Base<'a>, ns_per_byte_max: Option<u64>) -> Self {
         let started = Clock::start();
         let mut texts = Texts::default();
-        let text = base.text(&mut texts);
-        let window = Window::around(&text, 0);
+        let mut text = WindowText::new(usize::MAX);
+        base.load(&mut texts, &mut text, 0);
+        let window = Window::over(text.bytes());
         let times = Times { view: started.elapsed(), ..Times::default() };
         let (encoder, decoder) = (Encoder::new(), Decoder::new());
         let sums = Sums::default();
@@ -148,11 +144,11 @@ impl<'a> Encoding<'a> {
 
     fn move_window(&mut self, at: usize, len: usize) {
         let started = Clock::start();
-        if self.text.len() > WINDOW_LEN_MAX {
-            let middle = (at as f64 / len as f64 * self.text.len() as f64) as usize;
-            if middle.abs_diff((self.window.range.start + self.window.range.end) / 2) > WINDOW_LEN_MAX / 4 {
-                self.window = Window::around(&self.text, middle);
-            }
+        let of_base = self.base.map.len();
+        let place = (at as f64 / len as f64 * of_base as f64) as u64;
+        if let Some(start) = self.text.start_near(place, of_base.min(WINDOW_LEN_MAX as u64), of_base) {
+            self.base.load(&mut self.texts, &mut self.text, start);
+            self.window = Window::over(self.text.bytes());
         }
         self.times.view += started.elapsed();
     }
@@ -160,13 +156,16 @@ impl<'a> Encoding<'a> {
     fn unit(&mut self, unit: &Unit, target: &[u8]) -> StoredPiece {
         let started = Clock::start();
         let limits = FootprintLimits { ranges_max: UNIT_RANGES_MAX, ..FootprintLimits::default() };
-        let encoded = self.window.encode(&self.text, &unit.text, &mut self.encoder, (usize::MAX, limits));
+        let encoded = self.window.encode(self.text.bytes(), &unit.text, &mut self.encoder, (usize::MAX, limits));
         let (delta, ranges) = encoded.expect("a delta of any length");
         self.times.delta += started.elapsed();
         let started = Clock::start();
         let mut parts = Vec::new();
-        ranges.into_iter().for_each(|range| self.base.map.parts(range, self.base.index, &mut parts));
-        let footprint = self.base.footprint(&parts, &mut self.texts);
+        let of_text = |range: Range<u64>| range.start + self.text.start()..range.end + self.text.start();
+        let ranges: Vec<_> = ranges.into_iter().map(of_text).collect();
+        ranges.iter().for_each(|range| self.base.map.parts(range.clone(), self.base.index, &mut parts));
+        let kept = self.text.footprint(&ranges, &parts, &self.base.openings);
+        let footprint = kept.unwrap_or_else(|| self.base.footprint(&parts, &mut self.texts));
         self.times.open += started.elapsed();
         let started = Clock::start();
         let mut text = vec![0; unit.text.len()];

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use deflate_view::{BaseBytes, Malformed, Opening, ScanLimits, Scanner, SegmentView, StepCounts, identity};
-use delta_codec::{Decoder, Encoder, FootprintLimits, SEGMENT_LEN_MAX, whole};
+use delta_codec::{Decoder, Encoder, FootprintLimits, SEGMENT_LEN_MAX, WINDOW_LEN_MAX, whole};
 use serde_json::{Value, json};
 
 use crate::base::{Base, Texts};
@@ -16,7 +16,8 @@ const ROUNDS: usize = 3;
 
 /// What is stored without a view: delta, zstd or raw, by segments.
 fn today(base: &[u8], target: &[u8]) -> usize {
-    let window = Window::around(base, 0);
+    let base = &base[..base.len().min(WINDOW_LEN_MAX)];
+    let window = Window::over(base);
     let mut encoder = Encoder::new();
     let one = |segment: &[u8]| {
         let most = (segment.len(), FootprintLimits::default());

@@ -10,7 +10,7 @@ use super::{
 use deflate_view::{
     AHEAD_LEN, BaseBytes, BasePart, CutLimits, Cutter, Index, Malformed, Opened, Opening, Openings, ReplayId,
     Replaying, Run, ScanLimits, Scanner, SegmentView, StoredPiece, StoredView, Stream, TextMap, UNIT_LEN_MAX, Unit,
-    UnitBase, UnitDelta, joined, recognise,
+    UnitBase, UnitDelta, WindowText, joined, recognise,
 };
 use delta_codec::{BaseIndex, Decoder, Effort, EncodeJob, FootprintLimits, WINDOW_LEN_MAX, WindowUnit, whole};
 use rayon::prelude::*;
@@ -97,10 +97,14 @@ pub(super) fn copied_runs(decoder: &Decoder) -> Vec<Run> {
 
 /// Text of a base, ready to be encoded against.
 struct TextWindow {
-    range: Range<u64>,
-    plain: Vec<u8>,
+    text: WindowText,
     index: BaseIndex,
     layout: Vec<WindowUnit>,
+}
+
+/// Where the base turns out to be another one than it was.
+fn changed(_: Malformed) -> DeltaFileError {
+    DeltaFileError::Changed("the base")
 }
 
 /// A base with its streams opened, those left alone that the target has as they are.
@@ -125,35 +129,52 @@ impl<'a> OpenedBase<'a> {
     /// Moves the window to where a target's byte `at` of `len` presumably came from.
     pub(super) fn move_window(&mut self, at: u64, len: u64) -> Result<()> {
         let most = self.map.len().min(WINDOW_LEN_MAX as u64);
-        let middle = u128::from(at) * u128::from(self.map.len()) / u128::from(len.max(1));
-        let start = u64::try_from(middle).unwrap_or(0).saturating_sub(most / 2).min(self.map.len() - most);
-        if self.window.as_ref().is_some_and(|window| window.range.start.abs_diff(start) <= most / 4) {
-            return Ok(());
-        }
-        self.window = None;
-        let mut plain = Vec::with_capacity(most as usize);
-        let mut from = start;
-        while from < start + most {
-            let end = (start + most).min(from + LOAD_LEN);
+        let place = u128::from(at) * u128::from(self.map.len()) / u128::from(len.max(1));
+        let place = u64::try_from(place).unwrap_or(0);
+        let text = self.window.as_ref().map(|window| &window.text);
+        let start = match text {
+            Some(text) => text.start_near(place, most, self.map.len()),
+            None => Some(WindowText::start_for(place, most, self.map.len())),
+        };
+        let Some(start) = start else { return Ok(()) };
+        let mut text = match self.window.take() {
+            Some(window) => window.text,
+            None => WindowText::new(WINDOW_LEN_MAX / 2),
+        };
+        text.move_to((start, most), &self.map, (&self.openings, &self.index));
+        while text.end() < start + most {
             let mut parts = Vec::new();
-            self.map.parts(from..end, &self.index, &mut parts);
-            plain.extend_from_slice(&self.footprint(&parts, &mut Recent::default())?.bytes);
-            from = end;
+            self.map.parts(text.end()..(start + most).min(text.end() + LOAD_LEN), &self.index, &mut parts);
+            let (view, mut recent) = (self.bytes_of(&parts)?, Recent::default());
+            let opened = |number| self.open(number, &view, &mut recent);
+            text.load(&parts, &self.openings, &view, opened).map_err(changed)?;
         }
-        let index = BaseIndex::build(&plain, self.effort);
+        let index = BaseIndex::build(text.bytes(), self.effort);
         let unit = WindowUnit { plain_len: most as u32, stored_len: most as u32, divisible: true };
         let layout = if most == 0 { Vec::new() } else { vec![unit] };
-        self.window = Some(TextWindow { range: start..start + most, plain, index, layout });
+        self.window = Some(TextWindow { text, index, layout });
         Ok(())
     }
 
-    fn footprint(&self, parts: &[BasePart], recent: &mut Recent) -> Result<UnitBase> {
-        let changed = |_| DeltaFileError::Changed("the base");
-        let view = read_base(self.source, self.openings.bytes_of(parts).map_err(changed)?)?;
-        let opened = |number: usize| {
-            let opening = self.openings.get(number);
-            recent.open(opening, self.openings.window(number, &self.index), view.get(opening.bytes())?)
-        };
+    /// The base's bytes that some parts are read from.
+    fn bytes_of(&self, parts: &[BasePart]) -> Result<BaseBytes> {
+        read_base(self.source, self.openings.bytes_of(parts).map_err(changed)?)
+    }
+
+    /// The text of an opening.
+    fn open(
+        &self,
+        number: usize,
+        view: &BaseBytes,
+        recent: &mut Recent,
+    ) -> std::result::Result<Arc<Opened>, Malformed> {
+        let opening = self.openings.get(number);
+        recent.open(opening, self.openings.window(number, &self.index), view.get(opening.bytes())?)
+    }
+
+    fn footprint(&self, parts: &[BasePart]) -> Result<UnitBase> {
+        let (view, mut recent) = (self.bytes_of(parts)?, Recent::default());
+        let opened = |number| self.open(number, &view, &mut recent);
         UnitBase::of(parts, self.openings.segment(), &view, opened).map_err(changed)
     }
 
@@ -168,7 +189,7 @@ impl<'a> OpenedBase<'a> {
     ) -> Result<Option<StoredPiece>> {
         let Some(window) = &self.window else { return Ok(None) };
         let job = EncodeJob {
-            window: &window.plain,
+            window: window.text.bytes(),
             index: &window.index,
             layout: &window.layout,
             target: &unit.text,
@@ -178,12 +199,17 @@ impl<'a> OpenedBase<'a> {
         };
         let mut delta = Vec::new();
         let Some(encoded) = coder.encoder.encode(&job, &mut delta) else { return Ok(None) };
+        let of_text = |run: &delta_codec::BaseRange| {
+            let start = window.text.start() + run.offset;
+            start..start + u64::from(run.len)
+        };
+        let ranges: Vec<_> = encoded.footprint.iter().map(of_text).collect();
         let mut parts = Vec::new();
-        for run in &encoded.footprint {
-            let start = window.range.start + run.offset;
-            self.map.parts(start..start + u64::from(run.len), &self.index, &mut parts);
-        }
-        let base = self.footprint(&parts, &mut Recent::default())?;
+        ranges.iter().for_each(|range| self.map.parts(range.clone(), &self.index, &mut parts));
+        let base = match window.text.footprint(&ranges, &parts, &self.openings) {
+            Some(base) => base,
+            None => self.footprint(&parts)?,
+        };
         coder.decoded.resize(unit.text.len(), 0);
         let decoded = coder.decoder.decode(&base.bytes, &delta, &mut coder.decoded);
         if decoded.is_err() || coder.decoded != unit.text {

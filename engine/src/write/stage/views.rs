@@ -25,7 +25,7 @@ use crate::{
 };
 use deflate_view::{
     AHEAD_LEN, BasePart, CutLimits, Cutter, ReplayId, Replaying, StoredPiece, StoredView, Stream, TextMap,
-    UNIT_LEN_MAX, Unit, UnitBase, UnitDelta, recognise,
+    UNIT_LEN_MAX, Unit, UnitBase, UnitDelta, WindowText, recognise,
 };
 use delta_codec::{Effort, EncodeJob, FootprintLimits, whole};
 use futures::StreamExt;
@@ -242,17 +242,19 @@ impl<'a> ViewEncoder<'a> {
     /// memory for it.
     async fn window_near(&mut self, at: u64) -> Result<Option<Arc<TextWindow>>, EngineError> {
         let most = self.encoder.bases.windows().whole_len_max().min(self.map.len());
-        let middle = u64::try_from(u128::from(at) * u128::from(self.map.len()) / u128::from(self.len.max(1)));
-        let start = middle.unwrap_or(0).saturating_sub(most / 2).min(self.map.len() - most);
-        if let Some(window) = &self.window
-            && window.range.start.abs_diff(start) <= most / 4
-        {
-            return Ok(Some(window.clone()));
+        let place = u64::try_from(u128::from(at) * u128::from(self.map.len()) / u128::from(self.len.max(1)));
+        let place = place.unwrap_or(0);
+        let start = match &self.window {
+            Some(window) => window.text.start_near(place, most, self.map.len()),
+            None => Some(WindowText::start_for(place, most, self.map.len())),
+        };
+        if let Some(start) = start {
+            // No job has it any more.
+            let last = self.window.take().and_then(Arc::into_inner);
+            let of = (self.views, self.bucket);
+            let window = self.base.window_from(of, &self.map, (start, most), self.effort, last).await?;
+            self.window = window.map(Arc::new);
         }
-        self.window = None;
-        let range = start..start + most;
-        let window = self.base.window_over(self.views, self.bucket, &self.map, range, self.effort).await?;
-        self.window = window.map(Arc::new);
         Ok(self.window.clone())
     }
 
@@ -273,22 +275,21 @@ impl<'a> ViewEncoder<'a> {
             metrics.encode_seconds.with_label_values(&["view"]).observe(started.elapsed().as_secs_f64());
             let (delta, ranges) = delta?;
             let mut parts = Vec::new();
-            ranges.into_iter().for_each(|range| map.parts(range, &base.scanned.index, &mut parts));
-            Some((unit, delta, parts))
+            ranges.iter().for_each(|range| map.parts(range.clone(), &base.scanned.index, &mut parts));
+            let of_unit = window.text.footprint(&ranges, &parts, &base.openings);
+            Some((unit, delta, parts, of_unit))
         });
-        let Some((unit, delta, parts)) = delta.await? else { return Ok(None) };
-        let Ok(needed) = self.base.openings.bytes_of(&parts) else { return Ok(None) };
-        let bases = BaseReader::new(&self.base.rows, self.bucket.domain_key());
-        let view = self.encoder.blobs.view_bytes(&self.base.ranges, needed, &bases).await?;
-        let (base, texts, replay) = (self.base.clone(), self.encoder.blobs.texts.clone(), self.replay);
-        let (ahead, metrics) = (ahead.clone(), self.encoder.metrics.clone());
-        let ns_per_byte_max = self.ns_per_byte_max;
+        let Some((unit, delta, parts, of_unit)) = delta.await? else { return Ok(None) };
+        let of_unit = match of_unit {
+            Some(of_unit) => of_unit,
+            None => match self.opened(&parts).await? {
+                Some(of_unit) => of_unit,
+                None => return Ok(None),
+            },
+        };
+        let (replay, metrics) = (self.replay, self.encoder.metrics.clone());
+        let (ahead, ns_per_byte_max) = (ahead.clone(), self.ns_per_byte_max);
         let stored = self.encoder.pool.run(move |scratch| {
-            let opened = |number: usize| {
-                let opening = base.openings.get(number);
-                texts.open(opening, base.window(number), view.get(opening.bytes())?)
-            };
-            let of_unit = UnitBase::of(&parts, base.openings.segment(), &view, opened).ok()?;
             let own = &ahead[(unit.object.start - start) as usize..(unit.object.end - start) as usize];
             let replay =
                 replay.unwrap_or_else(|| if unit.parts() > 0 { recognise(&unit) } else { ReplayId::default() });
@@ -310,6 +311,22 @@ impl<'a> ViewEncoder<'a> {
         Ok(Some(piece))
     }
 
+    /// The footprint of a unit that the window has not all of; `None` when a part is in no opening.
+    async fn opened(&self, parts: &[BasePart]) -> Result<Option<UnitBase>, EngineError> {
+        let Ok(needed) = self.base.openings.bytes_of(parts) else { return Ok(None) };
+        let bases = BaseReader::new(&self.base.rows, self.bucket.domain_key());
+        let view = self.encoder.blobs.view_bytes(&self.base.ranges, needed, &bases).await?;
+        let (base, texts, parts) = (self.base.clone(), self.encoder.blobs.texts.clone(), parts.to_vec());
+        let opening = self.encoder.pool.run(move |_| {
+            let opened = |number: usize| {
+                let opening = base.openings.get(number);
+                texts.open(opening, base.window(number), view.get(opening.bytes())?)
+            };
+            UnitBase::of(&parts, base.openings.segment(), &view, opened).ok()
+        });
+        Ok(opening.await?)
+    }
+
     /// A segment's units together; `None` when they break a limit of the format.
     fn view_of(&self, pieces: Vec<StoredPiece>) -> Option<StoredView> {
         let compress = |windows: &[u8]| {
@@ -328,7 +345,7 @@ fn delta_of(
     effort: Effort,
 ) -> Option<(Vec<u8>, Vec<Range<u64>>)> {
     let job = EncodeJob {
-        window: &window.plain,
+        window: window.text.bytes(),
         index: &window.index,
         layout: &window.layout,
         target: &unit.text,
@@ -339,7 +356,7 @@ fn delta_of(
     let mut delta = Vec::new();
     let encoded = scratch.encoder.encode(&job, &mut delta)?;
     let range = |run: &delta_codec::BaseRange| {
-        let start = window.range.start + run.offset;
+        let start = window.text.start() + run.offset;
         start..start + u64::from(run.len)
     };
     Some((delta, encoded.footprint.iter().map(range).collect()))
