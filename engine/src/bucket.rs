@@ -3,6 +3,7 @@
 pub(crate) mod compartment;
 pub(crate) mod notify;
 mod quota;
+pub(crate) mod veil;
 
 use crate::{
     blobs::open::Blobs,
@@ -20,6 +21,7 @@ use catalog::{BlobRow, Bucket, BucketId, Catalog, CatalogError, Compartment, Ext
 use object_format::{BlobId, DomainKey, row};
 use serde::{Deserialize, de::IgnoredAny};
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
+use veil::Veil;
 
 /// A bucket as somebody works on it, cheap to clone.
 #[derive(Clone)]
@@ -29,6 +31,8 @@ pub struct BucketHandle {
     compartment: Option<Compartment>,
     /// Who it is that works on it, for the memory that this takes.
     party: Party,
+    /// What new content is encrypted with before it is stored.
+    veil: Option<Arc<dyn Veil>>,
 }
 
 /// See [`BucketHandle`].
@@ -73,7 +77,7 @@ impl<'a> RowPlace<'a> {
 
 impl BucketHandle {
     pub(crate) fn new(state: BucketState) -> Self {
-        Self { state: Arc::new(state), compartment: None, party: None }
+        Self { state: Arc::new(state), compartment: None, party: None, veil: None }
     }
 
     /// The same bucket for work of a principal, who gets a fair share of the memory while others
@@ -108,10 +112,21 @@ impl BucketHandle {
         facts.and_then(|facts| from_json::<Asked>(&facts)).is_ok_and(|facts| facts.encryption.is_none())
     }
 
-    /// The same bucket for content that resembles nothing, because it is encrypted: no time is
+    /// The same bucket for content that is stored under a veil. It resembles nothing, so no time is
     /// spent on trying.
-    pub fn for_opaque_content(&self) -> Self {
-        self.with(|settings| settings.compression = Compression::Off)
+    pub fn veiled(&self, veil: Arc<dyn Veil>) -> Self {
+        let opaque = self.with(|settings| settings.compression = Compression::Off);
+        Self { veil: Some(veil), ..opaque }
+    }
+
+    /// Whether new content is stored under a veil.
+    pub fn is_veiled(&self) -> bool {
+        self.veil.is_some()
+    }
+
+    /// What new content is encrypted with before it is stored.
+    pub(crate) fn veil(&self) -> Option<&Arc<dyn Veil>> {
+        self.veil.as_ref()
     }
 }
 

@@ -166,7 +166,7 @@ metrics! {
     journal_lag_seconds: IntGauge, "seconds", []; "Age of the oldest mutation that is not in the journal: the time span of writes that you would lose with the catalog now."
     journal_shipped_entries_total: IntCounter, "entries", []; "Mutations shipped to the backend's journal."
     journal_errors_total: IntCounter, "errors", []; "Shipments that failed and are tried again."
-    unsealed_documents_total: IntCounter, "documents", []; "Journal and backup documents that were rejected because they are unsealed although the store has keys: they may be forged."
+    unsealed_documents_total: IntCounter, "documents", []; "Journal and backup documents that were rejected in a store that has keys, because they are unsealed, do not open, or are another store's: they may be forged."
     unsealed_buckets_total: IntCounter, "requests", []; "Requests refused because the bucket's row says unencrypted and its keys or the configuration say encrypted: the row may have been altered."
     writes_refused: IntGaugeVec, "1", ["reason"]; "1 while writes and deletions are refused because the catalog is not the newest state of its store: behind (older than the journal), beside (the journal has different changes), lineage (another catalog went on), place (a backend does not, or no longer does, belong to this deployment), damaged (the catalog is damaged)."
     catalog_looks_total: IntCounterVec, "looks", ["outcome"]; "Comparisons of the catalog with its store's journal and owner records: current, refused, failed (the store or the catalog did not answer)."

@@ -18,6 +18,7 @@ mod rotation;
 mod scrubbing;
 mod sealing;
 mod starting;
+mod veils;
 
 use crate::*;
 use bytes::Bytes;
@@ -215,7 +216,7 @@ impl Deployment {
 
     pub(crate) async fn put(&self, bucket: &BucketHandle, key: &str, content: &[u8]) -> PublishedVersion {
         let staged = self.stage(bucket, Destination::Object { key: key.into() }, content).await;
-        assert_eq!(staged.sha256, <[u8; 32]>::from(Sha256::digest(content)));
+        assert_eq!(staged.sha256, (!bucket.is_veiled()).then(|| Sha256::digest(content).into()));
         let facts = VersionFacts { etag: "e".into(), ..VersionFacts::default() };
         self.engine.publisher.publish(bucket, key, staged, facts, Precondition::None).await.expect("published")
     }

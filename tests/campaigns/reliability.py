@@ -120,6 +120,12 @@ CAMPAIGNS = (
         "searched",
         (f"{HERE}/test_canaries.py",),
     ),
+    Campaign(
+        "forging",
+        "documents that a recovery reads are forged: unsealed, replayed, cut, swapped, flipped, another store's, of a "
+        "newer or a saturated generation",
+        (f"{HERE}/test_forging.py",),
+    ),
     Campaign("guessing", "one tenant guesses another's content", (f"{HERE}/test_guessing.py",)),
     Campaign(
         "simulator",

@@ -1,4 +1,5 @@
-"""The KEK is rotated over many blobs while clients read and write: no request fails, and no blob is touched."""
+"""The KEK is rotated over many blobs while clients read and write: no request fails, and no blob is touched. Its
+provider is away for a minute: no read fails."""
 
 from __future__ import annotations
 
@@ -10,9 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from campaigns.sizes import size
+from e2e.test_key_providers import kept_by
 from outside.buckets import NewServer
 from outside.clients import blunt_client
 from outside.content import noise
+from outside.key_providers import transit
 from outside.server import Server
 
 BUCKET = "off-aes256-00"
@@ -22,6 +25,10 @@ BYTES = 5_000
 ROTATIONS = 3
 CLIENTS = 4
 SECONDS_MAX = 10
+AWAY_S = size(60)
+"""How long the provider of the KEK answers nothing."""
+READ = 200
+"""Objects that are read meanwhile."""
 
 
 def blobs(server: Server) -> dict[str, tuple[int, int, int]]:
@@ -99,3 +106,42 @@ def test_rotations_under_load_fail_nobody_and_touch_no_blob(new_server: NewServe
     check = server.json("keys", "verify")
     assert (check["problems"], check["outdated"]) == ([], 0)
     assert max(took_s) < SECONDS_MAX
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_reads_are_unbroken_while_the_provider_of_the_kek_is_away(new_server: NewServer) -> None:
+    with transit() as keeper:
+        server = new_server(**kept_by(keeper, key_lifetime="2s")).start()
+        s3 = blunt_client(server.endpoint)
+        s3.create_bucket(Bucket=BUCKET)
+        for number in range(READ):
+            s3.put_object(Bucket=BUCKET, Key=f"{number:06}", Body=content(number))
+        server.drop_caches()
+        keeper.stop()
+        failed: list[str] = []
+        answered = [0] * CLIENTS
+        ends = time.monotonic() + AWAY_S
+
+        def read(client: int) -> None:
+            number = client
+            while time.monotonic() < ends:
+                try:
+                    key = f"{number % READ:06}"
+                    assert s3.get_object(Bucket=BUCKET, Key=key)["Body"].read() == content(number % READ)
+                except Exception as error:  # whatever a client sees is what counts
+                    failed.append(repr(error))
+                answered[client] += 1
+                number += CLIENTS
+
+        readers = [threading.Thread(target=read, args=[client]) for client in range(CLIENTS)]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+        refused = server.metrics().total("deltaweir_sealing_refused")
+        line = {"campaign": "provider away", "seconds": AWAY_S, "ops": sum(answered), "errors": len(failed)}
+        print(json.dumps(line))
+        assert failed == []
+        assert min(answered) > 0
+        assert refused == 1 or AWAY_S < 10, "it was away for longer than its key lives"

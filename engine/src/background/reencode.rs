@@ -184,10 +184,10 @@ impl Reencoder {
             if !is_view && !reform.gains(old, &staged.content.forms) {
                 return Ok(Reformed::Kept);
             }
-            let object = self.object_facts(bucket, old, &user, staged.sha256).await?;
-            let digest = bucket.content_digest(&staged.sha256);
+            let sha256 = staged.hashed()?;
+            let object = self.object_facts(bucket, old, &user, sha256).await?;
+            let digest = Some(bucket.content_digest(&sha256));
             let (reencoder, handle, old_row) = (self.clone(), bucket.clone(), old.clone());
-            let sha256 = staged.sha256;
             let is_hot = reform.occasion == Occasion::Hot;
             // From here on it goes to its end even when the job is stopped.
             let (arrived, new, hooks) = self
@@ -348,7 +348,7 @@ impl Reencoder {
     /// That what was read of a blob is what it was stored as.
     fn check_restaged(&self, bucket: &BucketHandle, old: &BlobRow, staged: &StagedBody<()>) -> Result<(), EngineError> {
         let other = match old.digest {
-            Some(expected) => bucket.digest_of_blob(old, &staged.sha256)? != expected,
+            Some(expected) => bucket.digest_of_blob(old, &staged.hashed()?)? != expected,
             None => false,
         };
         if other || staged.plain_len != old.plain_len {

@@ -6,7 +6,6 @@ use super::{
     names::{Lineage, journal_name},
     recovered::highest_epoch,
     safety::{LineageSetting, SWEEP_FLOOR, SWEEP_FLOOR_SETTING, Safety, SweepFloor},
-    store_key::SETTING as STORE_KEY_SETTING,
 };
 use crate::{error::EngineError, resources::clock::now_ms};
 use catalog::{JournalMarks, Seq};
@@ -42,8 +41,9 @@ impl Safety {
             ));
         }
         // A catalog that names a store key is of a time when everything was sealed that followed.
-        if self.catalog.setting(STORE_KEY_SETTING).await?.is_some() {
+        if let Some(key) = self.store_key_id().await? {
             self.vault.trust.only_sealed();
+            self.vault.trust.name_store_key(key);
         }
         let (why, newest) = match self.standing_at_start().await? {
             Standing::Older { why, newest, .. } => (why, newest),
@@ -159,7 +159,7 @@ impl Safety {
         let standing = self.standing().await?;
         let (Standing::Newest, Some(setting)) = (&standing, self.lineage_setting().await?) else { return Ok(standing) };
         let mine: Lineage = setting.name.parse()?;
-        let Some(newest) = self.vault.newest_backup(mine).await?.map(|backup| backup.cut) else {
+        let Some(newest) = self.vault.newest_whole_backup(mine).await?.map(|backup| backup.cut) else {
             return Ok(standing);
         };
         let shipped = self.catalog.journal_marks().await?.shipped;

@@ -183,7 +183,7 @@ impl Safety {
     async fn clean(&self, lineage: Lineage) -> Result<(u64, u64), EngineError> {
         let before = now_ms() - i64::try_from(self.config.backup_retention.as_millis()).unwrap_or(i64::MAX / 4);
         let names = self.vault.backup_names("backup/").await?;
-        let newest = self.vault.newest_backup(lineage).await?;
+        let newest = self.vault.newest_whole_backup(lineage).await?;
         let mut removed = BTreeSet::new();
         let mut kept = BTreeSet::from_iter(newest);
         let mut past_retention = None;

@@ -100,11 +100,11 @@ impl Safety {
     ) -> Result<Look<bool>, EngineError> {
         let read = || async {
             let Some(found) = self.vault.read(name, BlobKind::Journal).await? else { return Ok(None) };
-            if sealed_only && !found.sealed {
+            if sealed_only && !found.is_sealed() {
                 return Err(EngineError::Integrity(format!("{name} is not sealed")));
             }
             match LineageDocument::decode(&found.document)? == expected {
-                true => Ok(Some(found.sealed)),
+                true => Ok(Some(found.is_sealed())),
                 false => Err(EngineError::Integrity(format!("{name} says another thing than the catalog"))),
             }
         };

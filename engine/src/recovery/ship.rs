@@ -186,7 +186,7 @@ impl Safety {
     /// Whether the blob is there; an error when it holds something else.
     async fn holds_entries(&self, name: &BlobName, entries: &[JournalEntry]) -> Result<bool, EngineError> {
         let Some(found) = self.vault.read(name, BlobKind::Journal).await? else { return Ok(false) };
-        if self.vault.trust.check(name, found.sealed, &found.document).is_err() {
+        if self.vault.trust.check(name, found.is_sealed(), &found.document).is_err() {
             // It is not ours, or of another process that had not heard of the store's keys. The
             // rows are still in the catalog.
             self.vault.backend().delete(name).await?;
@@ -344,13 +344,23 @@ impl Safety {
         key: Option<Arc<DomainKey>>,
     ) -> Result<(), EngineError> {
         let (name, copy) = (lineage_name(lineage)?, sealed_lineage_name(lineage)?);
-        let sealed = self.vault.read(&name, BlobKind::Journal).await?.is_some_and(|found| found.sealed);
-        if !sealed && !self.vault.holds(&copy).await? {
+        if !self.is_sealed(&name).await? && !self.is_sealed(&copy).await? {
             self.write_backup(lineage).await?;
+            // What lies there is not ours, and would keep ours from being written.
+            self.vault.backend().delete(&copy).await?;
             self.announce(&copy, key, document).await?;
         }
         self.sealed.store(lineage.generation(), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Whether there is a sealed document of this name. One that does not open is none.
+    async fn is_sealed(&self, name: &BlobName) -> Result<bool, EngineError> {
+        match self.vault.read(name, BlobKind::Journal).await {
+            Ok(found) => Ok(found.is_some_and(|found| found.is_sealed())),
+            Err(error) if error.is_damage() => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// The lineage of a new store: whoever comes first gives the catalog one, and the others take

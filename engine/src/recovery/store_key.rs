@@ -47,6 +47,7 @@ impl Safety {
         let Some(id) = self.store_key_id().await? else { return Ok(None) };
         let key = self.vault.key(id).await?;
         self.vault.trust.only_sealed();
+        self.vault.trust.name_store_key(id);
         self.vault.keyring().note_sealed()?;
         Ok(Some(key))
     }

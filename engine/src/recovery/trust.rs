@@ -5,8 +5,9 @@
 use super::names::{BackupName, Lineage};
 use crate::{error::EngineError, metrics::Metrics};
 use catalog::Seq;
+use object_format::KeyId;
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -14,11 +15,21 @@ use std::{
 };
 use storage_backends::BlobName;
 
+/// What a lineage's document says, and what sealed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Voucher {
+    pub(super) parent: Option<Lineage>,
+    /// `None` where documents need no seal.
+    pub(super) sealed_by: Option<KeyId>,
+}
+
 /// What is read although it is not sealed, and what is known to be the store's own.
 pub(super) struct Trust {
     sealed_only: AtomicBool,
     until: OnceLock<Seq>,
-    own: Mutex<BTreeSet<Lineage>>,
+    vouched: Mutex<BTreeMap<Lineage, Voucher>>,
+    /// The store key that the catalog names.
+    store_key: OnceLock<KeyId>,
     /// Named in the log once.
     refused: Mutex<BTreeSet<String>>,
     metrics: Arc<Metrics>,
@@ -29,7 +40,8 @@ impl Trust {
         Self {
             sealed_only: AtomicBool::new(false),
             until: OnceLock::new(),
-            own: Mutex::default(),
+            vouched: Mutex::default(),
+            store_key: OnceLock::new(),
             refused: Mutex::default(),
             metrics,
         }
@@ -51,13 +63,30 @@ impl Trust {
         let _ = self.until.set(seq);
     }
 
-    /// Whether this lineage's document was found to be the store's own.
-    pub(super) fn knows(&self, lineage: Lineage) -> bool {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner).contains(&lineage)
+    /// What is known of a lineage whose document was found to be trustworthy.
+    pub(super) fn voucher(&self, lineage: Lineage) -> Option<Voucher> {
+        self.vouched.lock().unwrap_or_else(PoisonError::into_inner).get(&lineage).copied()
     }
 
-    pub(super) fn know(&self, lineage: Lineage) {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner).insert(lineage);
+    pub(super) fn note_voucher(&self, lineage: Lineage, voucher: Voucher) {
+        self.vouched.lock().unwrap_or_else(PoisonError::into_inner).insert(lineage, voucher);
+    }
+
+    /// The catalog says which key seals its store's documents: it stays the same for good.
+    pub(super) fn name_store_key(&self, key: KeyId) {
+        let _ = self.store_key.set(key);
+    }
+
+    pub(super) fn store_key(&self) -> Option<KeyId> {
+        self.store_key.get().copied()
+    }
+
+    /// Counts a document that is not believed, and names it in the log once.
+    pub(super) fn refuse(&self, name: &BlobName, why: &str) {
+        self.metrics.unsealed_documents_total.inc();
+        if self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(name.as_str().to_owned()) {
+            tracing::error!("{why}");
+        }
     }
 
     /// Refuses a document that anybody may have written.
@@ -75,10 +104,7 @@ impl Trust {
             "{name}{reach}, is not sealed, and this store has keys: anybody who can write to the backend may have put it there. If the \
              store was sealed later than that, `--accept-unsealed-until SEQ` reads unsealed documents up to mutation SEQ"
         );
-        self.metrics.unsealed_documents_total.inc();
-        if self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(name.as_str().to_owned()) {
-            tracing::error!("{why}");
-        }
+        self.refuse(name, &why);
         Err(EngineError::Integrity(why))
     }
 }

@@ -36,15 +36,25 @@ pub(super) struct Vault {
     keys: Mutex<HashMap<KeyId, Arc<DomainKey>>>,
     /// What is read although it is not sealed.
     pub(super) trust: Trust,
+    /// The checks that a test leaves out, to show that it is they who refuse.
+    #[cfg(test)]
+    pub(super) without: super::vouch::Without,
 }
 
 /// A document that was read.
 pub(super) struct OpenedDocument {
     pub(super) document: Vec<u8>,
-    /// Whether it was sealed.
-    pub(super) sealed: bool,
+    /// The key that it was sealed with, if it was.
+    pub(super) sealed_by: Option<KeyId>,
     /// Its bytes in the backend.
     pub(super) stored_len: u64,
+}
+
+impl OpenedDocument {
+    /// Whether it was sealed.
+    pub(super) fn is_sealed(&self) -> bool {
+        self.sealed_by.is_some()
+    }
 }
 
 impl Vault {
@@ -54,7 +64,15 @@ impl Vault {
         pool: Arc<CodecPool>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { backend, keyring, pool, keys: Mutex::default(), trust: Trust::new(metrics) }
+        Self {
+            backend,
+            keyring,
+            pool,
+            keys: Mutex::default(),
+            trust: Trust::new(metrics),
+            #[cfg(test)]
+            without: Default::default(),
+        }
     }
 
     pub(super) fn backend(&self) -> &Arc<dyn Backend> {
@@ -100,7 +118,7 @@ impl Vault {
     /// keys.
     pub(super) async fn get(&self, name: &BlobName, kind: BlobKind) -> Result<Option<OpenedDocument>, EngineError> {
         match self.read(name, kind).await? {
-            Some(found) => self.trust.check(name, found.sealed, &found.document).map(|()| Some(found)),
+            Some(found) => self.trust.check(name, found.is_sealed(), &found.document).map(|()| Some(found)),
             None => Ok(None),
         }
     }
@@ -116,7 +134,7 @@ impl Vault {
         kind: BlobKind,
     ) -> Result<Option<OpenedDocument>, EngineError> {
         let found = self.read(name, kind).await?;
-        Ok(found.filter(|found| self.trust.check(name, found.sealed, &found.document).is_ok()))
+        Ok(found.filter(|found| self.trust.check(name, found.is_sealed(), &found.document).is_ok()))
     }
 
     /// A document by name, sealed or not; `None` when there is no such blob.
@@ -125,6 +143,15 @@ impl Vault {
     /// [`EngineError::Integrity`] naming the blob when it is damaged or another one;
     /// [`EngineError::Other`] when it is sealed and its key cannot be opened.
     pub(super) async fn read(&self, name: &BlobName, kind: BlobKind) -> Result<Option<OpenedDocument>, EngineError> {
+        let found = self.open(name, kind).await;
+        #[cfg(test)]
+        if self.without.damage && found.as_ref().is_err_and(EngineError::is_damage) {
+            return Ok(None);
+        }
+        found
+    }
+
+    async fn open(&self, name: &BlobName, kind: BlobKind) -> Result<Option<OpenedDocument>, EngineError> {
         let Some(bytes) = self.bytes(name).await? else { return Ok(None) };
         let damaged = |error: &dyn std::fmt::Display| EngineError::Integrity(format!("{name} is damaged: {error}"));
         let header = bytes.get(..HEADER_LEN).ok_or_else(|| damaged(&"shorter than a header"))?;
@@ -132,11 +159,14 @@ impl Vault {
         if header.kind != kind {
             return Err(damaged(&"another kind of blob"));
         }
-        let sealed = header.suite == Suite::Aes256Gcm;
-        let key = if sealed { Some(self.key(header.key_id).await?) } else { None };
+        let sealed_by = (header.suite == Suite::Aes256Gcm).then_some(header.key_id);
+        let key = match sealed_by {
+            Some(id) => Some(self.key(id).await?),
+            None => None,
+        };
         let (id, stored_len) = (id_of(name), bytes.len() as u64);
         let document = self.pool.run(move |_| document_of(&bytes, id, key.as_deref())).await?;
-        Ok(Some(OpenedDocument { document: document.map_err(|error| damaged(&error))?, sealed, stored_len }))
+        Ok(Some(OpenedDocument { document: document.map_err(|error| damaged(&error))?, sealed_by, stored_len }))
     }
 
     /// Whether there is a blob of this name.

@@ -8,7 +8,7 @@
 
 use super::{
     document::{IndexDocument, LineageDocument, decode_journal},
-    names::{BackupName, Lineage, journal_first, journal_name, lineage_name, sealed_lineage_name},
+    names::{BackupName, Lineage, journal_first, journal_name, lineage_name},
     safety::{LineageSetting, Safety},
 };
 use crate::{blobs::copy_name::parse_copy_name, deployment::keyring::KeysetCopy, error::EngineError};
@@ -323,7 +323,7 @@ impl super::vault::Vault {
         let Some(blob) = self.get(&name, BlobKind::Journal).await? else { return Ok(None) };
         let entries = decode_journal(&blob.document, first)
             .map_err(|error| EngineError::Integrity(format!("{name} is damaged: {error}")))?;
-        Ok(Some(JournalBlob { entries, sealed: blob.sealed, stored_len: blob.stored_len }))
+        Ok(Some(JournalBlob { entries, sealed: blob.is_sealed(), stored_len: blob.stored_len }))
     }
 
     /// First sequence numbers of a lineage's journal blobs, from one listing.
@@ -358,12 +358,11 @@ impl super::vault::Vault {
     /// # Errors
     /// As [`super::vault::Vault::get`].
     pub(super) async fn start_of(&self, lineage: Lineage) -> Result<Option<Seq>, EngineError> {
-        let copy = self.read(&sealed_lineage_name(lineage)?, BlobKind::Journal).await?.filter(|copy| copy.sealed);
-        let blob = match copy {
-            Some(copy) => Some(copy),
-            None => self.get(&lineage_name(lineage)?, BlobKind::Journal).await?,
-        };
-        blob.map(|blob| Ok(LineageDocument::decode(&blob.document)?.start)).transpose()
+        if let Some((document, _)) = self.sealed_lineage(lineage).await? {
+            return Ok(Some(document.start));
+        }
+        let found = self.get(&lineage_name(lineage)?, BlobKind::Journal).await?;
+        found.map(|found| Ok(LineageDocument::decode(&found.document)?.start)).transpose()
     }
 }
 

@@ -204,13 +204,22 @@ async fn explain_tells_who_was_considered_and_why() {
     assert_eq!(facts.storage.bases, ["x/app-1"], "the row keeps the outcome, the manifest how it came about");
 }
 
+/// A veil that hides nothing: a base would be found if the facts did not say that it is none.
+struct Clear;
+
+impl Veil for Clear {
+    fn apply(&self, _: u64, _: &mut [u8]) -> Result<(), EngineError> {
+        Ok(())
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_customers_key_encrypted_is_no_candidate_by_its_name_either() {
     let deployment = Deployment::start(512 << 20).await;
     for name in ["delta", "sealed"] {
         let bucket = deployment.bucket(name).await;
         let v1 = content(3 * MIB, 211);
-        let opaque = bucket.for_opaque_content();
+        let opaque = bucket.veiled(Arc::new(Clear));
         let staged = deployment.stage(&opaque, Destination::Object { key: "x/app-1".into() }, &v1).await;
         let encryption = Some(ObjectEncryption { algorithm: "SSE-C".into(), ..ObjectEncryption::default() });
         let facts = VersionFacts { etag: "e".into(), encryption, ..VersionFacts::default() };

@@ -5,6 +5,7 @@ use super::{
     collecting::{database, recovered, recovery},
     *,
 };
+use storage_backends::{BlobName, put_bytes};
 
 fn refusal<T>(outcome: Result<T, EngineError>) -> String {
     match outcome {
@@ -69,6 +70,26 @@ async fn a_store_that_is_sealed_later_stands_on_what_is_sealed_from_then_on() {
     let report = recovered(dir.path(), &recovery(false, false)).await.expect("recovered");
     assert_eq!(report.objects, 3, "{report:?}");
     assert!(report.backup.is_some(), "{report:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_lies_in_the_place_of_the_sealed_lineage_does_not_keep_it_from_being_written() {
+    let deployment = Deployment::start(256 << 20).await;
+    let bucket = deployment.bucket("off").await;
+    deployment.put(&bucket, "before", &content(9000, 1)).await;
+    deployment.engine.ship_journal().await.expect("shipped");
+    let disk = LocalBackend::open(deployment.dir.path().join("blobs"), LocalOptions::default()).await.expect("opens");
+    let lineages: Vec<_> = disk.list("lineage/").try_collect().await.expect("listed");
+    let copy = lineages[0].name.as_str().replace("lineage/", "lineage-sealed/");
+    let copy = BlobName::new(copy).expect("a name");
+    put_bytes(&disk, &copy, Bytes::from_static(b"somebody's")).await.expect("planted");
+    let sealed = deployment.bucket("sealed").await;
+    deployment.put(&sealed, "after", &content(9000, 2)).await;
+    deployment.engine.ship_journal().await.expect("shipped");
+    let dir = deployment.stop().await;
+    remove_catalog(dir.path());
+    let report = recovered(dir.path(), &recovery(false, false)).await.expect("it trusts the sealed lineage");
+    assert_eq!(report.objects, 2, "{report:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,9 @@
 use crate::{
     bases::{alone::Alone, plan, region::Region},
     blobs::piece::BasePiece,
+    bucket::veil::Veil,
     config::Compression,
+    error::EngineError,
     metrics::Metrics,
     resources::pool::Scratch,
 };
@@ -83,6 +85,14 @@ pub(crate) struct EncodedSegment {
     pub(crate) footprint: Vec<BasePiece>,
     /// Base bytes a deflate view needs: addresses in the view that its blob has.
     pub(crate) view_footprint: Vec<ViewAddress>,
+}
+
+/// A segment that begins at `at`, under its veil.
+pub(crate) fn under(veil: Option<Arc<dyn Veil>>, at: u64, plain: Arc<Vec<u8>>) -> Result<Arc<Vec<u8>>, EngineError> {
+    let Some(veil) = veil else { return Ok(plain) };
+    let mut bytes = Vec::clone(&plain);
+    veil.apply(at, &mut bytes)?;
+    Ok(Arc::new(bytes))
 }
 
 /// Encodes one segment. Runs on the codec pool.

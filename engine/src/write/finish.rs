@@ -98,7 +98,7 @@ impl Finisher {
         bucket: &BucketHandle,
         mut content: UnfinishedBlob,
         object: &ObjectFacts,
-        digest: [u8; 32],
+        digest: Option<[u8; 32]>,
     ) -> Result<FinishedContent, EngineError> {
         tracing::trace!(target: "path", "finish_blob()");
         let (view, base_view) = match content.view.take() {
@@ -143,7 +143,7 @@ impl Finisher {
             root_offset: finished.root.offset,
             root_len: finished.root.len,
             root_tag: finished.root.tag,
-            digest: Some(digest),
+            digest,
             forms: content.forms,
             inline,
             original: None,
@@ -184,7 +184,7 @@ impl Finisher {
         destination: &Destination,
         delta: Vec<NewBlob>,
         object: &ObjectFacts,
-        digest: [u8; 32],
+        digest: Option<[u8; 32]>,
     ) -> Result<FinishedContent, EngineError> {
         let Some(blob) = delta.into_iter().next() else { return Err(EngineError::Conflict) };
         let extents = vec![Extent { blob: blob.row.id, offset: 0, len: blob.row.plain_len }];
@@ -269,7 +269,7 @@ impl BodyDigest for NoDigest {
 
     fn update(&mut self, _: &[u8]) {}
 
-    fn finish(self) -> ((), [u8; 32]) {
-        ((), [0; 32])
+    fn finish(self) -> ((), Option<[u8; 32]>) {
+        ((), None)
     }
 }

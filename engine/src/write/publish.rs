@@ -126,12 +126,12 @@ impl Publisher {
         bucket: &BucketHandle,
         key: &str,
         content: UnfinishedBlob,
-        sha256: [u8; 32],
+        sha256: Option<[u8; 32]>,
         facts: VersionFacts,
         terms: Terms,
     ) -> Result<PublishedVersion, EngineError> {
         let id = VersionId(random()?);
-        let (size, digest) = (content.plain_len, bucket.content_digest(&sha256));
+        let (size, digest) = (content.plain_len, sha256.map(|sha256| bucket.content_digest(&sha256)));
         let place = VersionPlace { key, id, size, terms: &terms };
         if let Some(duplicate) = self.duplicate(bucket, digest, size).await? {
             match self.commit_version(bucket, place, duplicate, &facts).await? {
@@ -144,7 +144,7 @@ impl Publisher {
             key: key.to_owned(),
             version_id: Some(id.0),
             part: None,
-            sha256: Some(sha256),
+            sha256,
             facts: to_json(&facts)?,
             sketch: Vec::new(),
         };
@@ -176,7 +176,7 @@ impl Publisher {
         let (content, sha256) = (staged.content, staged.sha256);
         self.writer
             .detached(async move {
-                let (size, digest) = (content.plain_len, bucket.content_digest(&sha256));
+                let (size, digest) = (content.plain_len, sha256.map(|sha256| bucket.content_digest(&sha256)));
                 let place = PartPlace { key: &key, upload, number, size };
                 if let Some(duplicate) = publisher.duplicate(&bucket, digest, size).await? {
                     match publisher.commit_part(&bucket, place, duplicate, &facts).await? {
@@ -189,7 +189,7 @@ impl Publisher {
                     key: key.clone(),
                     version_id: None,
                     part: Some((upload.0, number)),
-                    sha256: Some(sha256),
+                    sha256,
                     facts: to_json(&facts)?,
                     sketch: Vec::new(),
                 };
@@ -342,12 +342,13 @@ impl Publisher {
     async fn duplicate(
         &self,
         bucket: &BucketHandle,
-        digest: [u8; 32],
+        digest: Option<[u8; 32]>,
         plain_len: u64,
     ) -> Result<Option<FinishedContent>, EngineError> {
         if plain_len == 0 {
             return Ok(Some(FinishedContent { reason: Reason::Empty, ..FinishedContent::copy_of(Vec::new()) }));
         }
+        let Some(digest) = digest else { return Ok(None) };
         let found = self.catalog.duplicate(&bucket.domain(), digest, plain_len).await?;
         Ok(found.map(|row| FinishedContent::copy_of(vec![Extent { blob: row.id, offset: 0, len: plain_len }])))
     }

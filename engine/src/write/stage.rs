@@ -26,7 +26,7 @@ use crate::{
     },
     write::{
         effort::{self, Trying},
-        encode::{SegmentPlan, Trials, encode_segment},
+        encode::{SegmentPlan, Trials, encode_segment, under},
         parts::{PartsOf, PartsSeen},
         spool::Spool,
     },
@@ -54,19 +54,23 @@ const SEGMENT_OVERHEAD: u64 = 64 << 10;
 // A short body runs on no other thread.
 const _: () = assert!(DELTA_LEN_MIN <= HERE_LEN_MAX);
 
-/// Memory of a full segment while it is encoded.
-const SEGMENT_BYTES: u64 = 2 * SEGMENT_LEN as u64 + SEGMENT_OVERHEAD;
-
 /// A body that has been read to its end and encoded, but is neither visible nor durable. Dropping
 /// it abandons it.
 pub struct StagedBody<T> {
     /// What the digest gave.
     pub digests: T,
-    /// SHA-256 of the body.
-    pub sha256: [u8; 32],
+    /// SHA-256 of what is stored of it; `None` under a veil, where nothing is its duplicate.
+    pub sha256: Option<[u8; 32]>,
     /// Body bytes.
     pub plain_len: u64,
     pub(crate) content: UnfinishedBlob,
+}
+
+impl<T> StagedBody<T> {
+    /// The SHA-256 of what was hashed for itself.
+    pub(crate) fn hashed(&self) -> Result<[u8; 32], EngineError> {
+        self.sha256.ok_or_else(|| EngineError::Other("content was staged without its SHA-256".into()))
+    }
 }
 
 /// Takes bodies in: cut, hashed, encoded and on their way to the backend.
@@ -154,7 +158,7 @@ impl Stager {
         // One byte more, so that a body which is longer than it said is seen to be.
         let room = usize::try_from(len + 1).unwrap_or(usize::MAX);
         let arrived = BodyReader::new(body).fill(room, self.budget.arriving(), &self.spool).await?;
-        let bytes = 2 * arrived.len() as u64 + SEGMENT_OVERHEAD;
+        let bytes = segment_bytes(bucket, arrived.len());
         let permit = self.budget.acquire_as(bucket.party(), bytes).await?;
         let plain = Arc::new(arrived.into_memory().await?);
         let plain_len = plain.len() as u64;
@@ -170,25 +174,26 @@ impl Stager {
                 region: None,
                 trials: Arc::<Trials>::default(),
             };
-            let (bytes, metrics) = (plain.clone(), encoder.metrics.clone());
+            let (metrics, veil) = (encoder.metrics.clone(), bucket.veil().cloned());
             let encoded = encoder.pool.run_on(plain_len, move |scratch| {
-                digest.update(&bytes);
-                (digest, encode_segment(scratch, &bytes, &how, &metrics))
+                digest.update(&plain);
+                let plain = under(veil, 0, plain)?;
+                Ok::<_, EngineError>((digest, encode_segment(scratch, &plain, &how, &metrics), plain))
             });
-            let (hashed, segment) = encoded.await?;
+            let (hashed, segment, plain) = encoded.await??;
             digest = hashed;
             content = send_on(encoder, bucket, content, Encoded { segment, plain, permit, pins: None }).await?;
         }
         content.base_outcome = BaseOutcome::NotWanted;
         let (digests, sha256) = digest.finish();
-        Ok(StagedBody { digests, sha256, plain_len, content })
+        Ok(StagedBody { digests, sha256: sha256.filter(|_| !bucket.is_veiled()), plain_len, content })
     }
 
     fn arriving(&self, bucket: &BucketHandle, target: Target, search: Search, trying: Trying) -> Manner {
         let watch_streams = self.defer && bucket.settings.compression == Compression::Delta;
         // Half of the memory for segments at most, so that a window finds room beside them: one
         // more is being emitted, and one waits for its place.
-        let room = self.budget.work_bytes() / 2 / SEGMENT_BYTES;
+        let room = self.budget.work_bytes() / 2 / segment_bytes(bucket, SEGMENT_LEN);
         let jobs =
             (self.encoder.pool.threads() + 1).min(usize::try_from(room).unwrap_or(usize::MAX).saturating_sub(2)).max(1);
         Manner { target, search, trying, jobs, watch_streams }
@@ -266,7 +271,7 @@ impl Stager {
             let room = usize::try_from(room).unwrap_or(SEGMENT_LEN);
             let arrived = reader.fill(room, self.budget.arriving(), &self.spool).await?;
             let upload = asked.elapsed();
-            let bytes = 2 * arrived.len() as u64 + SEGMENT_OVERHEAD;
+            let bytes = segment_bytes(bucket, arrived.len());
             let permit = self.budget.acquire_for_body(bucket.party(), bytes, began).await?;
             let plain = arrived.into_memory().await?;
             if plain.is_empty() {
@@ -293,8 +298,14 @@ impl Stager {
         let (hashed, sketches, content) = futures::join!(hashing.finish(), sketched, encoding.finish());
         let ((digests, sha256), mut content) = (hashed?, content?);
         content.sketches = sketches?;
-        Ok(StagedBody { digests, sha256, plain_len, content })
+        Ok(StagedBody { digests, sha256: sha256.filter(|_| !bucket.is_veiled()), plain_len, content })
     }
+}
+
+/// Memory of a segment while it is encoded: plain, as it is stored, and under a veil between them.
+fn segment_bytes(bucket: &BucketHandle, len: usize) -> u64 {
+    let copies = if bucket.is_veiled() { 3 } else { 2 };
+    copies * len as u64 + SEGMENT_OVERHEAD
 }
 
 /// Where a body is going.

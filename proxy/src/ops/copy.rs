@@ -2,7 +2,7 @@
 
 use super::{
     digest::{PayloadDigest, digest_of},
-    encryption::{self, Sealing, Unlocked, decrypted, encrypted},
+    encryption::{self, Sealing},
     late::{Done, answer_late},
     multipart::{part_number, wanted_checksum},
     object_facts,
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::engine::{
     BucketHandle, Destination, EngineError, Named, ObjectEncryption, OpenObject, PartFacts, PartName, StoreError,
-    Stretch, Terms, VersionFacts, notify::Event,
+    Stretch, Terms, Veil, VersionFacts, notify::Event,
 };
 use catalog::VersionRef;
 use http::HeaderMap;
@@ -24,7 +24,7 @@ use s3_wire::{
     headers::{CopyConditions, CopySource, CopySourceRange, CustomerKey, MetadataDirective, TaggingDirective, single},
     xml::{Document as _, response::CopyResult},
 };
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 /// Where a copy comes from, allowed, open, and its conditions held.
 struct Source {
@@ -312,19 +312,15 @@ impl S3Request {
         destination: Destination,
         (source, range): (&Source, Range<u64>),
         algorithm: Option<ChecksumAlgorithm>,
-        (unlocked, sealing): (Option<Unlocked>, Option<&Sealing>),
+        (unlocked, sealing): (Option<Arc<dyn Veil>>, Option<&Sealing>),
     ) -> Result<Copied> {
         let engine = &self.service.engine;
         let set = algorithm.map_or(DigestSet::EMPTY, |algorithm| DigestSet::EMPTY.with(algorithm));
         let len = range.end - range.start;
-        let from = range.start;
-        let begun = sealing.map(Sealing::begin).transpose()?;
-        let (salt, to_store, to_digest) =
-            begun.map_or((None, None, None), |(salt, a, b)| (Some(salt), Some(a), Some(b)));
-        let content = encrypted(decrypted(engine.read.read(&source.object, range), unlocked, from), to_store);
-        let bucket = if sealing.is_some() { &bucket.for_opaque_content() } else { bucket };
-        let digest = PayloadDigest::new(set, to_digest);
-        let staged = engine.stager.stage(bucket, destination, Some(len), content, digest).await;
+        let (salt, bucket) = encryption::begun(bucket, sealing)?;
+        let content = engine.read.read_unveiled(&source.object, range, unlocked);
+        let digest = PayloadDigest::new(set, &bucket);
+        let staged = engine.stager.stage(&bucket, destination, Some(len), content, digest).await;
         let staged = staged.map_err(|error: StoreError<EngineError>| match error {
             StoreError::Body(error) | StoreError::Engine(error) => self.refusal(error),
         })?;

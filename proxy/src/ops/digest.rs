@@ -1,40 +1,27 @@
 //! Digests of content: computed while a body arrives, or from content that is stored.
 
-use super::encryption::Cipher;
-use crate::engine::{BodyDigest, EngineError};
+use crate::engine::{BodyDigest, BucketHandle, EngineError};
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
 use hash_lanes::Md5;
 use s3_wire::checksum::{ChecksumAlgorithm, DigestSet, DigestValues, Digests};
-use sha2::{Digest as _, Sha256};
 use std::mem;
 
-/// Every digest a body needs: MD5 for the ETag, SHA-256 for exact duplicates, and what the client
-/// claims.
+/// Every digest a body needs: MD5 for the ETag, SHA-256 for exact duplicates if there can be some,
+/// and what the client claims.
 pub(super) struct PayloadDigest {
     /// All but MD5.
     plain: Digests,
     /// Lent while others feed it.
     md5: Option<Md5>,
-    /// Of content that is encrypted on its way: what decrypts it, and the SHA-256 of what is
-    /// stored.
-    sealed: Option<(Cipher, Sha256)>,
 }
 
 impl PayloadDigest {
-    /// Of content as it is, or as this keystream decrypts it.
-    pub(super) fn new(claimed: DigestSet, cipher: Option<Cipher>) -> Self {
-        let plain = Digests::new(claimed.with(ChecksumAlgorithm::Sha256).without(DigestSet::MD5));
-        Self { plain, md5: Some(Md5::new()), sealed: cipher.map(|cipher| (cipher, Sha256::new())) }
-    }
-}
-
-impl PayloadDigest {
-    fn take(&mut self, plain: &[u8]) {
-        if let Some(md5) = &mut self.md5 {
-            md5.update(plain);
-        }
-        self.plain.update(plain);
+    /// Of content that goes into a bucket. Under a veil nothing is a duplicate: each object has a
+    /// key of its own.
+    pub(super) fn new(claimed: DigestSet, bucket: &BucketHandle) -> Self {
+        let wanted = if bucket.is_veiled() { claimed } else { claimed.with(ChecksumAlgorithm::Sha256) };
+        Self { plain: Digests::new(wanted.without(DigestSet::MD5)), md5: Some(Md5::new()) }
     }
 }
 
@@ -42,30 +29,24 @@ impl BodyDigest for PayloadDigest {
     type Output = DigestValues;
 
     fn update(&mut self, bytes: &[u8]) {
-        match &mut self.sealed {
-            None => self.take(bytes),
-            Some((cipher, stored)) => {
-                stored.update(bytes);
-                let plain = cipher.apply(bytes);
-                self.take(&plain);
-            }
+        if let Some(md5) = &mut self.md5 {
+            md5.update(bytes);
         }
+        self.plain.update(bytes);
     }
 
     fn lend_md5(&mut self) -> Option<Md5> {
-        // What is decrypted on its way is hashed where it is decrypted.
-        if self.sealed.is_some() { None } else { self.md5.take() }
+        self.md5.take()
     }
 
     fn return_md5(&mut self, md5: Md5) {
         self.md5 = Some(md5);
     }
 
-    fn finish(self) -> (DigestValues, [u8; 32]) {
+    fn finish(self) -> (DigestValues, Option<[u8; 32]>) {
         let values = DigestValues { md5: self.md5.map(Md5::finalize), ..self.plain.finish() };
-        let sha256 = values.sha256.expect("SHA-256 is in the set of every payload digest");
-        let stored = self.sealed.map_or(sha256, |(_, stored)| stored.finalize().into());
-        (values, stored)
+        let sha256 = values.sha256;
+        (values, sha256)
     }
 }
 

@@ -1,18 +1,17 @@
 //! Server-side encryption of single objects: by the customer's key (SSE-C), by a named key of the
-//! keyring (SSE-KMS), and by the server's own where the bucket does not seal (SSE-S3). Content is
-//! encrypted before the engine sees it, so it resembles nothing and is nobody's base.
+//! keyring (SSE-KMS), and by the server's own where the bucket does not seal (SSE-S3). The engine
+//! stores content under a veil, whose key it does not know: it resembles nothing and is nobody's
+//! base.
 //!
-//! `docs/decisions/0023-object-encryption.md` says why so, `docs/format/object-encryption-v1.md`
-//! how.
+//! `docs/decisions/0023-object-encryption.md` and `0051-veils.md` say why so,
+//! `docs/format/object-encryption-v1.md` how.
 
 use super::{
     body::RequestBody,
     request::{Answer, InBucket, Result, S3Request, document, document_of_text, empty, set},
 };
-use crate::engine::{BucketHandle, EngineError, ObjectEncryption, PartFacts, Stretch, VersionFacts};
-use aes::cipher::{KeyIvInit as _, StreamCipher as _, StreamCipherSeek as _};
-use bytes::Bytes;
-use futures::{Stream, StreamExt as _, stream::BoxStream};
+use crate::engine::{BucketHandle, EngineError, ObjectEncryption, PartFacts, Stretch, Veil, VersionFacts};
+use aws_lc_rs::cipher::{AES_256, EncryptingKey, EncryptionContext, UnboundCipherKey};
 use hmac::{Hmac, Mac as _};
 use http::{HeaderMap, StatusCode};
 use s3_wire::{
@@ -22,6 +21,7 @@ use s3_wire::{
     xml::{Document as _, response::DefaultConfiguration},
 };
 use sha2::Sha256;
+use std::sync::Arc;
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
@@ -33,8 +33,9 @@ const DEFAULT_KMS_KEY: &str = "aws/s3";
 const AES256: &str = "AES256";
 const KMS: &str = "aws:kms";
 const CUSTOMER: &str = "SSE-C";
+/// Bytes of a block of AES.
+const BLOCK: usize = 16;
 
-type Keystream = ctr::Ctr128BE<aes::Aes256>;
 type Secret = Zeroizing<[u8; 32]>;
 
 /// What one object or upload is encrypted with, unlocked.
@@ -45,23 +46,44 @@ pub(super) struct Sealing {
     root: Secret,
 }
 
-/// The keystream of one stretch of content.
-pub(super) struct Cipher(Box<Keystream>);
+/// What encrypts one stretch of content. Every stretch has a key of its own, so the keystream of
+/// each begins at zero.
+struct Cipher(EncryptingKey);
 
 impl Cipher {
-    fn of(root: &Secret, salt: &[u8], from: u64) -> Self {
+    fn of(root: &Secret, salt: &[u8]) -> Self {
         let key = derive(root, b"content", salt);
-        // Every stretch has a key of its own, so its keystream begins at zero.
-        let mut keystream = Keystream::new((&*key).into(), &[0; 16].into());
-        keystream.seek(from);
-        Self(Box::new(keystream))
+        let key = UnboundCipherKey::new(&AES_256, &*key).and_then(EncryptingKey::ctr);
+        Self(key.expect("a key of 32 bytes is one of AES-256"))
     }
 
-    /// Encrypts, or decrypts: it is the same.
-    pub(super) fn apply(&mut self, bytes: &[u8]) -> Bytes {
-        let mut out = bytes.to_vec();
-        self.0.apply_keystream(&mut out);
-        out.into()
+    /// Encrypts, or decrypts: it is the same. `at` is the place of the first byte in the stretch.
+    fn apply(&self, at: u64, bytes: &mut [u8]) -> Result<(), EngineError> {
+        // Whole blocks where they are; the end of a block before them elsewhere.
+        let (mut block, skip) = (at / BLOCK as u64, usize::try_from(at % BLOCK as u64).unwrap_or(0));
+        let mut whole = bytes;
+        if skip > 0 {
+            let (first, rest) = whole.split_at_mut(whole.len().min(BLOCK - skip));
+            let mut around = [0; BLOCK];
+            around[skip..skip + first.len()].copy_from_slice(first);
+            self.apply_from(block, &mut around)?;
+            first.copy_from_slice(&around[skip..skip + first.len()]);
+            (block, whole) = (block + 1, rest);
+        }
+        self.apply_from(block, whole)
+    }
+
+    fn apply_from(&self, block: u64, bytes: &mut [u8]) -> Result<(), EngineError> {
+        let counter = EncryptionContext::Iv128(u128::from(block).to_be_bytes().into());
+        let applied = self.0.less_safe_encrypt(bytes, counter);
+        applied.map(drop).map_err(|_| EngineError::Other("AES failed".into()))
+    }
+}
+
+/// One stretch.
+impl Veil for Cipher {
+    fn apply(&self, at: u64, bytes: &mut [u8]) -> Result<(), EngineError> {
+        Self::apply(self, at, bytes)
     }
 }
 
@@ -101,12 +123,10 @@ impl Sealing {
         })
     }
 
-    /// A stretch of content to be written: the salt to keep, the keystream for the bytes, and the
-    /// same again for the digests.
-    pub(super) fn begin(&self) -> Result<(String, Cipher, Cipher)> {
+    /// A stretch of content to be written: the salt to keep, and what encrypts it.
+    pub(super) fn begin(&self) -> Result<(String, Arc<dyn Veil>)> {
         let salt = salt()?;
-        let cipher = || Cipher::of(&self.root, &salt, 0);
-        Ok((hex::encode(salt), cipher(), cipher()))
+        Ok((hex::encode(salt), Arc::new(Cipher::of(&self.root, &salt))))
     }
 
     /// The facts of content in these stretches.
@@ -125,65 +145,26 @@ impl Sealing {
     }
 }
 
-/// Content that is read, with what decrypts it.
-#[derive(Clone)]
+/// What decrypts content that is read.
 pub(super) struct Unlocked {
     /// Where each stretch ends, and its salt.
     stretches: Vec<(u64, Vec<u8>)>,
     root: Secret,
 }
 
-/// Decrypts a range of content that begins at `from`.
-pub(super) fn decrypted(
-    content: BoxStream<'static, Result<Bytes, EngineError>>,
-    unlocked: Option<Unlocked>,
-    from: u64,
-) -> BoxStream<'static, Result<Bytes, EngineError>> {
-    let Some(unlocked) = unlocked else { return content };
-    let (mut at, mut open): (u64, Option<(u64, Cipher)>) = (from, None);
-    content
-        .map(move |piece| {
-            let piece = piece?;
-            let mut out = Vec::with_capacity(piece.len());
-            let mut rest = &piece[..];
-            while !rest.is_empty() {
-                let (end, cipher) = match &mut open {
-                    Some((end, cipher)) if *end > at => (*end, cipher),
-                    slot => {
-                        let next = unlocked.cipher_at(at);
-                        let lacks = || EngineError::Integrity(format!("no salt is kept for the byte at {at}"));
-                        let (end, cipher) = slot.insert(next.ok_or_else(lacks)?);
-                        (*end, cipher)
-                    }
-                };
-                let len = usize::try_from(end - at).unwrap_or(usize::MAX).min(rest.len());
-                out.extend_from_slice(&cipher.apply(&rest[..len]));
-                rest = &rest[len..];
-                at += len as u64;
-            }
-            Ok(Bytes::from(out))
-        })
-        .boxed()
-}
-
-impl Unlocked {
-    /// The stretch that has a byte: where it ends, and its keystream from there on.
-    fn cipher_at(&self, at: u64) -> Option<(u64, Cipher)> {
-        let index = self.stretches.partition_point(|(end, _)| *end <= at);
-        let start = index.checked_sub(1).map_or(0, |before| self.stretches[before].0);
-        let (end, salt) = self.stretches.get(index)?;
-        Some((*end, Cipher::of(&self.root, salt, at - start)))
-    }
-}
-
-/// Encrypts a body on its way to the store.
-pub(super) fn encrypted<'b, E: Send + 'b>(
-    body: impl Stream<Item = Result<Bytes, E>> + Send + 'b,
-    cipher: Option<Cipher>,
-) -> BoxStream<'b, Result<Bytes, E>> {
-    match cipher {
-        None => body.boxed(),
-        Some(mut cipher) => body.map(move |piece| piece.map(|bytes| cipher.apply(&bytes))).boxed(),
+impl Veil for Unlocked {
+    fn apply(&self, mut at: u64, mut bytes: &mut [u8]) -> Result<(), EngineError> {
+        let mut index = self.stretches.partition_point(|(end, _)| *end <= at);
+        while !bytes.is_empty() {
+            let start = index.checked_sub(1).map_or(0, |before| self.stretches[before].0);
+            let lacks = || EngineError::Integrity(format!("no salt is kept for the byte at {at}"));
+            let (end, salt) = self.stretches.get(index).ok_or_else(lacks)?;
+            let len = usize::try_from(end - at).unwrap_or(usize::MAX).min(bytes.len());
+            let (here, rest) = bytes.split_at_mut(len);
+            Cipher::of(&self.root, salt).apply(at - start, here)?;
+            (at, bytes, index) = (*end, rest, index + 1);
+        }
+        Ok(())
     }
 }
 
@@ -289,7 +270,11 @@ impl S3Request {
     }
 
     /// As [`S3Request::unlock`] for content that is read.
-    pub(super) fn unlock_content(&self, facts: &VersionFacts, key: Option<CustomerKey>) -> Result<Option<Unlocked>> {
+    pub(super) fn unlock_content(
+        &self,
+        facts: &VersionFacts,
+        key: Option<CustomerKey>,
+    ) -> Result<Option<Arc<dyn Veil>>> {
         let Some(sealing) = self.unlock(facts, key)? else { return Ok(None) };
         let mut end = 0;
         let of = |stretch: &Stretch| {
@@ -298,12 +283,12 @@ impl S3Request {
             Ok((end, salt))
         };
         let stretches = facts.encryption.iter().flat_map(|encryption| &encryption.stretches).map(of);
-        Ok(Some(Unlocked { stretches: stretches.collect::<Result<_>>()?, root: sealing.root }))
+        Ok(Some(Arc::new(Unlocked { stretches: stretches.collect::<Result<_>>()?, root: sealing.root })))
     }
 
     /// As [`S3Request::unlock_content`], with the key that this request brings for the object it
     /// reads.
-    pub(super) fn unlock_addressed(&self, facts: &VersionFacts) -> Result<Option<Unlocked>> {
+    pub(super) fn unlock_addressed(&self, facts: &VersionFacts) -> Result<Option<Arc<dyn Veil>>> {
         refuse_encryption_of_read(&self.headers)?;
         self.unlock_content(facts, CustomerKey::from_headers(&self.headers)?)
     }
@@ -351,11 +336,13 @@ impl InBucket<'_> {
             self.refusal(EngineError::Other(format!("encryption of bucket {}: {error}", self.bucket.row.name)))
         })
     }
+}
 
-    /// The bucket as content that is encrypted here goes into it: nothing is tried on such bytes.
-    pub(super) fn bucket_for(&self, sealing: Option<&Sealing>) -> BucketHandle {
-        if sealing.is_some() { self.bucket.for_opaque_content() } else { self.bucket.clone() }
-    }
+/// The salt of content that is written now, if it is encrypted, and the bucket as it goes there.
+pub(super) fn begun(bucket: &BucketHandle, sealing: Option<&Sealing>) -> Result<(Option<String>, BucketHandle)> {
+    let Some(sealing) = sealing else { return Ok((None, bucket.clone())) };
+    let (salt, veil) = sealing.begin()?;
+    Ok((Some(salt), bucket.veiled(veil)))
 }
 
 /// The facts of the parts of an upload, joined. `None`: a part has no salt.
@@ -426,40 +413,65 @@ pub(super) async fn delete_configuration(request: &S3Request) -> Result<Answer> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures::stream;
+    use aes::cipher::{KeyIvInit as _, StreamCipher as _, StreamCipherSeek as _};
 
     fn root(byte: u8) -> Secret {
         Zeroizing::new([byte; 32])
     }
 
-    #[tokio::test]
-    async fn any_range_of_stretches_is_decrypted_however_it_is_cut() {
+    /// As versions before wrote it: one keystream from the beginning of the stretch to its end.
+    fn by_keystream(salt: &[u8], from: u64, bytes: &mut [u8]) {
+        let key = derive(&root(7), b"content", salt);
+        let mut keystream = ctr::Ctr128BE::<aes::Aes256>::new((&*key).into(), &[0; BLOCK].into());
+        keystream.seek(from);
+        keystream.apply_keystream(bytes);
+    }
+
+    #[test]
+    fn any_range_of_stretches_is_decrypted_however_it_is_cut() {
         let plain: Vec<u8> = (0..5000_u32).map(|n| n as u8).collect();
         let lens = [1_usize, 1000, 16, 3983];
-        let (mut stored, mut stretches, mut at) = (Vec::new(), Vec::new(), 0);
+        let (mut stored, mut stretches, mut at) = (plain.clone(), Vec::new(), 0);
         for (number, len) in lens.into_iter().enumerate() {
             let salt = vec![number as u8; 16];
-            stored.extend_from_slice(&Cipher::of(&root(7), &salt, 0).apply(&plain[at..at + len]));
+            by_keystream(&salt, 0, &mut stored[at..at + len]);
             at += len;
             stretches.push((at as u64, salt));
         }
         let unlocked = Unlocked { stretches, root: root(7) };
         for (from, to, piece) in [(0, 5000, 4096), (0, 5000, 1), (1, 1001, 7), (999, 1020, 3), (1017, 5000, 5000)] {
-            let pieces = stored[from..to].chunks(piece).map(|piece| Ok(Bytes::copy_from_slice(piece)));
-            let pieces = stream::iter(pieces.collect::<Vec<_>>()).boxed();
-            let read: Vec<Bytes> =
-                decrypted(pieces, Some(unlocked.clone()), from as u64).map(|p| p.unwrap()).collect().await;
-            assert_eq!(read.concat(), plain[from..to], "{from}..{to} by {piece}");
+            let mut read = stored[from..to].to_vec();
+            for (number, piece_of) in read.chunks_mut(piece).enumerate() {
+                unlocked.apply((from + number * piece) as u64, piece_of).unwrap();
+            }
+            assert_eq!(read, plain[from..to], "{from}..{to} by {piece}");
         }
-        let beyond = stream::iter([Ok(Bytes::from_static(b"x"))]).boxed();
-        let read: Vec<_> = decrypted(beyond, Some(unlocked), 5000).collect().await;
-        assert!(matches!(read[..], [Err(EngineError::Integrity(_))]), "content without a salt is no content");
+        let beyond = unlocked.apply(4999, &mut [0; 2]);
+        assert!(matches!(beyond, Err(EngineError::Integrity(_))), "content without a salt is no content");
+    }
+
+    #[test]
+    fn a_stretch_is_encrypted_as_it_always_was_wherever_its_counter_stands() {
+        let (salt, wraps) = ([3; 16], (1_u64 << 32) * BLOCK as u64);
+        let cipher = Cipher::of(&root(7), &salt);
+        for from in [0, 1, 15, 16, 17, 4096, wraps - 40, wraps - 1, wraps, (1 << 40) + 5] {
+            for len in [0, 1, 15, 16, 17, 33, 1000] {
+                let (mut old, mut new) = (vec![0x5a; len], vec![0x5a; len]);
+                by_keystream(&salt, from, &mut old);
+                cipher.apply(from, &mut new).unwrap();
+                assert_eq!(new, old, "{len} bytes at {from}");
+            }
+        }
     }
 
     #[test]
     fn no_two_contents_have_the_same_keystream() {
         let sealing = Sealing::under(root(1), CUSTOMER, None).unwrap();
-        let zeros = || sealing.begin().map(|(_, mut cipher, _)| cipher.apply(&[0; 64])).unwrap();
+        let zeros = || {
+            let mut zeros = [0; 64];
+            sealing.begin().unwrap().1.apply(0, &mut zeros).unwrap();
+            zeros
+        };
         assert_ne!(zeros(), zeros());
     }
 

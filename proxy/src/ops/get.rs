@@ -2,12 +2,11 @@
 
 use super::{
     body::AnswerBody,
-    encryption::{self, Unlocked, decrypted},
-    object_facts, object_lock,
+    encryption, object_facts, object_lock,
     request::{Answer, InBucket, Result, S3Request, empty, no_such_key, set, time_of},
     versions,
 };
-use crate::engine::{Form, ObjectInfo, StorageHeaders, VersionFacts};
+use crate::engine::{Form, ObjectInfo, StorageHeaders, Veil, VersionFacts};
 use futures::StreamExt as _;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use s3_wire::{
@@ -19,7 +18,7 @@ use s3_wire::{
     },
     timestamp,
 };
-use std::{ops::Range, time::SystemTime};
+use std::{ops::Range, sync::Arc, time::SystemTime};
 
 /// Answers with an object's content, or a range of it.
 pub(super) async fn get_object(request: &S3Request) -> Result<Answer> {
@@ -46,8 +45,7 @@ pub(super) async fn get_object(request: &S3Request) -> Result<Answer> {
     let body = if len == 0 {
         AnswerBody::Whole(bytes::Bytes::new())
     } else {
-        let from = range.start;
-        let mut content = decrypted(engine.read.read(&object, range), head.unlocked, from);
+        let mut content = engine.read.read_unveiled(&object, range, head.unlocked);
         // The first bytes are awaited so that content that cannot be read is an error status and
         // not a broken 200.
         let first = match content.next().await {
@@ -74,7 +72,7 @@ pub(super) async fn head_object(request: &S3Request) -> Result<Answer> {
 struct Head {
     answer: Answer,
     content: Option<Range<u64>>,
-    unlocked: Option<Unlocked>,
+    unlocked: Option<Arc<dyn Veil>>,
 }
 
 impl InBucket<'_> {

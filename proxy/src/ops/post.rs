@@ -4,8 +4,7 @@
 use super::{
     body::{AnswerBody, RequestBody},
     digest::PayloadDigest,
-    encryption::{self, Sealing, encrypted},
-    object_facts,
+    encryption, object_facts,
     put::DEFAULT_CHECKSUM,
     request::{Answer, InBucket, PUT_BYTES_MAX, Result, S3Request, empty, set},
     versions,
@@ -91,18 +90,16 @@ pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> 
     }
     here.own(&mut facts).await?;
     let sealing = here.sealing()?;
-    let begun = sealing.as_ref().map(Sealing::begin).transpose()?;
-    let (salt, to_store, to_digest) = begun.map_or((None, None, None), |(salt, a, b)| (Some(salt), Some(a), Some(b)));
+    let (salt, bucket) = encryption::begun(&here.bucket, sealing.as_ref())?;
 
     let claims = Claims::from_headers(&request.headers, &PayloadMode::Unsigned)?;
     let lock = here.wanted_lock()?;
     here.expect_digest(lock, &claims)?;
     let algorithm = claims.stored_algorithm().unwrap_or(DEFAULT_CHECKSUM);
     let (least, most) = policy.and_then(|policy| policy.length()).unwrap_or((0, PUT_BYTES_MAX));
-    let content = encrypted(bounded(file, most.min(PUT_BYTES_MAX)), to_store);
-    let digest = PayloadDigest::new(claims.digests().with(algorithm), to_digest);
+    let content = bounded(file, most.min(PUT_BYTES_MAX));
+    let digest = PayloadDigest::new(claims.digests().with(algorithm), &bucket);
     let destination = Destination::Object { key: key.as_str().to_owned() };
-    let bucket = here.bucket_for(sealing.as_ref());
     let staged = Box::pin(request.service.engine.stager.stage(&bucket, destination, None, content, digest)).await;
     let staged: StagedBody<DigestValues> = staged.map_err(|error| request.store_refusal(error))?;
     if staged.plain_len < least {

@@ -3,7 +3,7 @@
 use super::{
     body::RequestBody,
     digest::PayloadDigest,
-    encryption::{self, Sealing, encrypted},
+    encryption::{self, Sealing},
     object_facts,
     request::{Answer, InBucket, PUT_BYTES_MAX, Result, S3Request, empty, set},
     versions,
@@ -105,7 +105,7 @@ impl InBucket<'_> {
                 .closing());
         }
         let engine = &self.service.engine;
-        let bucket = self.bucket_for(sealing);
+        let (salt, bucket) = encryption::begun(&self.bucket, sealing)?;
         let room = engine.publisher.check_room(&bucket, &destination, framing.decoded_len).await;
         room.map_err(|error| self.refusal(error))?;
         let mut claims = Claims::from_headers(&self.headers, &self.payload)?;
@@ -115,12 +115,8 @@ impl InBucket<'_> {
         let set = algorithms.iter().fold(claims.digests(), |set, algorithm| set.with(*algorithm));
         let len = framing.decoded_len;
         let mut body = DecodedBody::new(body, framing);
-        let begun = sealing.map(Sealing::begin).transpose()?;
-        let (salt, to_store, to_digest) =
-            begun.map_or((None, None, None), |(salt, a, b)| (Some(salt), Some(a), Some(b)));
-        let content = encrypted(&mut body, to_store);
-        let digest = PayloadDigest::new(set, to_digest);
-        let staged = Box::pin(engine.stager.stage(&bucket, destination, Some(len), content, digest))
+        let digest = PayloadDigest::new(set, &bucket);
+        let staged = Box::pin(engine.stager.stage(&bucket, destination, Some(len), &mut body, digest))
             .await
             .map_err(|error| self.store_refusal(error))?;
         // Only a body that ended well has trailers, if only empty ones: without them nothing has

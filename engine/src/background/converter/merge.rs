@@ -276,14 +276,15 @@ impl Merger {
             let merged: Vec<BlobKey> = rows.keys().copied().collect();
             // From here on it goes to its end even when the job is stopped.
             let stored = self.writer.detached(async move {
-                let digest = bucket.content_digest(&staged.sha256);
+                let sha256 = staged.hashed()?;
+                let digest = Some(bucket.content_digest(&sha256));
                 let stored = merger.publisher.finisher.finish_blob(&bucket, staged.content, &object, digest).await?;
                 let FinishedContent { mut new_blobs, storage, hooks, held, .. } = stored;
                 let mut blob = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
                 if blob.row.form == BlobForm::Whole {
                     blob.heat_bytes = merger.catalog.heat_of(&merged).await?;
                 }
-                merger.reencoder.verify_stored(&bucket, &blob.row, staged.sha256).await?;
+                merger.reencoder.verify_stored(&bucket, &blob.row, sha256).await?;
                 Ok((blob, storage, hooks, held))
             });
             let (blob, storage, hooks, held) = stored.await?;
@@ -522,7 +523,7 @@ fn object_facts(
         key: version.key.clone(),
         version_id: whole.then_some(version.id.0),
         part: (!whole).then_some(part),
-        sha256: Some(staged.sha256),
+        sha256: staged.sha256,
         facts,
         sketch: Vec::new(),
     })

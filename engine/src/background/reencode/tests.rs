@@ -32,8 +32,9 @@ async fn encoded_anew(deployment: &Deployment, bucket: &BucketHandle, old: &Blob
     let reencoder = reencoder(deployment);
     let user = reencoder.user_of(old).await.expect("read").expect("used");
     let staged = reencoder.restage(bucket, old, &user, &reform(wish)).await.expect("staged");
-    let object = reencoder.object_facts(bucket, old, &user, staged.sha256).await.expect("facts");
-    let digest = bucket.content_digest(&staged.sha256);
+    let sha256 = staged.hashed().expect("hashed");
+    let object = reencoder.object_facts(bucket, old, &user, sha256).await.expect("facts");
+    let digest = Some(bucket.content_digest(&sha256));
     let finisher = &deployment.engine.publisher.finisher;
     finisher.finish_blob(bucket, staged.content, &object, digest).await.expect("durable")
 }

@@ -123,7 +123,7 @@ impl Reencoder {
             key: content.version.key.clone(),
             version_id: Some(content.version.id.0),
             part: None,
-            sha256: Some(staged.sha256),
+            sha256: staged.sha256,
             facts: to_json(&VersionFacts { storage: StorageFacts::default(), ..facts })?,
             sketch: Vec::new(),
         };
@@ -131,11 +131,12 @@ impl Reencoder {
         // From here on it goes to its end even when the job is stopped.
         self.writer
             .detached(async move {
-                let digest = bucket.content_digest(&staged.sha256);
+                let sha256 = staged.hashed()?;
+                let digest = Some(bucket.content_digest(&sha256));
                 let stored = reencoder.publisher.finisher.finish_blob(&bucket, staged.content, &object, digest).await?;
                 let FinishedContent { mut new_blobs, storage, held: _held, .. } = stored;
                 let new = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
-                reencoder.verify_stored(&bucket, &new.row, staged.sha256).await?;
+                reencoder.verify_stored(&bucket, &new.row, sha256).await?;
                 let row = new.row.clone();
                 // Read anew, because its facts may be others by now.
                 let now =

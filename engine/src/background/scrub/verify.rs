@@ -6,7 +6,7 @@ use crate::{
     blobs::open::{BaseReader, Blobs, Manifest},
     bucket::BucketHandle,
     error::EngineError,
-    read::object::VIEW_WORK_BYTES,
+    read::object::pieces::VIEW_WORK_BYTES,
     resources::{budget::MemoryBudget, pool::CodecPool},
 };
 use catalog::{BlobForm, BlobKey, BlobRow, Catalog};

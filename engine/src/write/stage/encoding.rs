@@ -21,7 +21,7 @@ use crate::{
     resources::{budget::Permit, pool::CodecPool, task::joined},
     write::{
         effort::{self, Load, Trying},
-        encode::{EncodedSegment, SegmentPlan, Trials, encode_segment},
+        encode::{EncodedSegment, SegmentPlan, Trials, encode_segment, under},
         stage::content::UnfinishedBlob,
         view::VIEW_RANGES_MAX,
     },
@@ -228,6 +228,7 @@ impl Encoding {
             Some(_) => self.region_here(),
             None => None,
         };
+        let (at, veil) = (self.offset, self.bucket.veil().cloned());
         self.offset += plain.len() as u64;
         self.pushed += 1;
         let (encoder, trials, deflated) = (self.encoder.clone(), self.trials.clone(), self.deflated.clone());
@@ -240,16 +241,17 @@ impl Encoding {
             };
             let pins = region.as_ref().map(|region| region.pins.clone());
             let how = SegmentPlan { compression, effort, region, trials };
-            let (metrics, bytes) = (encoder.metrics.clone(), plain.clone());
+            let metrics = encoder.metrics.clone();
             let encoding = encoder.pool.run(move |scratch| {
+                let plain = under(veil, at, plain)?;
                 if let Some(deflated) = deflated.filter(|deflated| !deflated.load(Ordering::Relaxed)) {
-                    deflated.fetch_or(may_hold_streams(&bytes), Ordering::Relaxed);
+                    deflated.fetch_or(may_hold_streams(&plain), Ordering::Relaxed);
                 }
-                encode_segment(scratch, &bytes, &how, &metrics)
+                Ok::<_, EngineError>((encode_segment(scratch, &plain, &how, &metrics), plain))
             });
-            let segment = encoding.await;
+            let encoded = encoding.await;
             left_pool.send_modify(|count| *count += 1);
-            let segment = segment?;
+            let (segment, plain) = encoded??;
             Ok(Encoded { segment, plain, permit, pins })
         });
         if self.encoded.send(Some(job)).await.is_err() {

@@ -51,7 +51,7 @@ impl BodyDigest for GroupDigest {
         }
     }
 
-    fn finish(self) -> (Self::Output, [u8; 32]) {
-        (GroupDigests { extents: self.done, md5: self.md5.finalize().into() }, self.whole.finalize().into())
+    fn finish(self) -> (Self::Output, Option<[u8; 32]>) {
+        (GroupDigests { extents: self.done, md5: self.md5.finalize().into() }, Some(self.whole.finalize().into()))
     }
 }
