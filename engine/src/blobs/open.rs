@@ -186,6 +186,11 @@ impl Blobs {
     /// The opened manifest of a blob. A miss costs two requests (header and tail), one for a short
     /// blob.
     pub(crate) async fn manifest(&self, row: &BlobRow, key: Option<&DomainKey>) -> Result<Arc<Manifest>, EngineError> {
+        if let Some(inline) = &row.inline {
+            // All of it came with its row. Kept, it would take the place of one that costs requests.
+            let bytes = BlobBytes { place: None, start: 0, fetched: Bytes::copy_from_slice(inline) };
+            return self.open(row, key, bytes, row.root_offset).await.map(Arc::new);
+        }
         let id = BlobId(row.id.0);
         if let Some(hit) = self.manifests.get(&id).await {
             self.count("manifest", true);
@@ -199,10 +204,6 @@ impl Blobs {
     }
 
     async fn load_manifest(&self, row: &BlobRow, key: Option<&DomainKey>) -> Result<Manifest, EngineError> {
-        if let Some(inline) = &row.inline {
-            let bytes = BlobBytes { place: None, start: 0, fetched: Bytes::copy_from_slice(inline) };
-            return self.open(row, key, bytes, row.root_offset).await;
-        }
         let name = self.only_name(row)?.map_or_else(|| blob_name(BlobId(row.id.0)), Ok)?;
         let place = Place { backend: self.backend(&row.backend)?.clone(), name };
         let outcome = self.open_at(row, key, place.clone()).await;
@@ -345,15 +346,17 @@ impl Blobs {
     /// One row of the segment table.
     pub(crate) async fn segment(&self, manifest: &Manifest, index: u64) -> Result<Segment, EngineError> {
         let place = page_of(&manifest.root.segment_pages, index).ok_or_else(|| damaged("segment without a page"))?;
-        let page = self
-            .segment_pages
-            .try_get_with((manifest.id, place.offset), async {
+        let page = if manifest.bytes.came_with_row() {
+            self.segment_page_in(&manifest.bytes, manifest, place).await?
+        } else {
+            let read = Box::pin(async {
                 let outcome = self.segment_page_in(&manifest.bytes, manifest, place).await;
                 let again = move |bytes: BlobBytes| async move { self.segment_page_in(&bytes, manifest, place).await };
                 self.or_elsewhere(manifest, outcome, again).await
-            })
-            .await
-            .map_err(|error: Arc<EngineError>| EngineError::shared(&error))?;
+            });
+            let page = self.segment_pages.try_get_with((manifest.id, place.offset), read).await;
+            page.map_err(|error: Arc<EngineError>| EngineError::shared(&error))?
+        };
         let at = usize::try_from(index - place.first).unwrap_or(usize::MAX);
         page.get(at).cloned().ok_or_else(|| damaged("segment page too short"))
     }
@@ -563,16 +566,18 @@ impl Blobs {
         let mut next = chunks.start;
         while next < chunks.end {
             let place = page_of(&manifest.root.check_pages, next).ok_or_else(|| damaged("chunk without a check"))?;
-            let page = self
-                .check_pages
-                .try_get_with((manifest.id, place.offset), async {
+            let page = if manifest.bytes.came_with_row() {
+                self.check_page_in(&manifest.bytes, manifest, place).await?
+            } else {
+                let read = Box::pin(async {
                     let outcome = self.check_page_in(&manifest.bytes, manifest, place).await;
                     let again =
                         move |bytes: BlobBytes| async move { self.check_page_in(&bytes, manifest, place).await };
                     self.or_elsewhere(manifest, outcome, again).await
-                })
-                .await
-                .map_err(|error: Arc<EngineError>| EngineError::shared(&error))?;
+                });
+                let page = self.check_pages.try_get_with((manifest.id, place.offset), read).await;
+                page.map_err(|error: Arc<EngineError>| EngineError::shared(&error))?
+            };
             let end = chunks.end.min(place.first + u64::from(place.count));
             let within = usize::try_from(next - place.first).unwrap_or(usize::MAX)
                 ..usize::try_from(end - place.first).unwrap_or(usize::MAX);
@@ -643,6 +648,11 @@ impl BlobBytes {
         self.start = pages.map(|page| page.offset).filter(|offset| *offset >= from).min().unwrap_or(from);
         let tables = usize::try_from(self.start - from).ok().and_then(|start| tail.get(start..));
         self.fetched = Bytes::copy_from_slice(tables.unwrap_or_default());
+    }
+
+    /// Whether all of it lay in the catalog's row: no cache keeps it then.
+    fn came_with_row(&self) -> bool {
+        self.place.is_none()
     }
 
     async fn read(&self, range: Range<u64>) -> Result<Vec<u8>, EngineError> {

@@ -14,7 +14,7 @@ use crate::{
     error::EngineError,
     facts::{VersionFacts, from_json},
     metrics::Metrics,
-    read::{adoption::Adopter, base_rows::BaseRows, heat::Heat},
+    read::{adoption::Adopter, base_rows::BaseRows, heat::Heat, opened::OpenedRow},
     resources::{
         budget::{MemoryBudget, Permit, Slot},
         buffers::lent,
@@ -345,6 +345,7 @@ impl ReadPath {
             path: self.clone(),
             bucket: object.bucket.clone(),
             blobs: object.content.blobs.iter().map(|row| (row.id, row.clone())).collect(),
+            opened: OpenedRow::default(),
             _pin: object.pin.clone(),
         });
         let now = Instant::now();
@@ -375,6 +376,7 @@ struct Reader {
     path: Arc<ReadPath>,
     bucket: BucketHandle,
     blobs: HashMap<BlobKey, BlobRow>,
+    opened: OpenedRow,
     _pin: Arc<Pin>,
 }
 
@@ -520,9 +522,12 @@ impl Piece {
 
 impl Reader {
     async fn segment(&self, blob: BlobKey, index: u64) -> Result<Segment, EngineError> {
-        let row = self.row(blob)?;
-        let manifest = self.path.blobs.manifest(row, self.bucket.key_of(row)?.as_deref()).await?;
+        let manifest = self.manifest(self.row(blob)?).await?;
         self.path.blobs.segment(&manifest, index).await
+    }
+
+    async fn manifest(&self, row: &BlobRow) -> Result<Arc<Manifest>, EngineError> {
+        self.opened.manifest(&self.path.blobs, row, self.bucket.key_of(row)?.as_deref()).await
     }
 
     fn request_len(&self, blob: BlobKey) -> Result<u32, EngineError> {
@@ -541,7 +546,7 @@ impl Reader {
         let (blob, index, segment, within) = match piece {
             Piece::Segment { blob, index, segment, within } => (blob, index, segment, within),
             Piece::Original { blob, range } => {
-                let bytes = self.path.originals.read(self.row(blob)?, range).await?;
+                let bytes = Box::pin(self.path.originals.read(self.row(blob)?, range)).await?;
                 permit.shrink(bytes.len() as u64);
                 return Ok(held(bytes, Some(permit)));
             }
@@ -549,14 +554,14 @@ impl Reader {
         let blobs = &self.path.blobs;
         let row = self.row(blob)?;
         let key = self.bucket.key_of(row)?;
-        let manifest = blobs.manifest(row, key.as_deref()).await?;
+        let manifest = self.manifest(row).await?;
         let cut = within.start as usize..within.end as usize;
         let raw = segment.coding == Coding::Raw;
         let bytes = match segment.coding {
             Coding::Raw => blobs.raw_range(&manifest, &segment, within).await?,
             Coding::Zstd if row.pack => {
                 // Whoever reads one member is likely to read its neighbours.
-                let pack = blobs.decoded_segment(&manifest, index).await?;
+                let pack = Box::pin(blobs.decoded_segment(&manifest, index)).await?;
                 let member = pack.get(cut).ok_or_else(too_short)?.to_vec();
                 permit.shrink(member.len() as u64);
                 return Ok(held(member, Some(permit)));
@@ -564,14 +569,14 @@ impl Reader {
             Coding::View => {
                 let rows = self.path.base_rows(&manifest).await?;
                 let bases = BaseReader::new(&rows, key.as_deref());
-                let bytes = blobs.view_range(&manifest, &segment, within, &bases).await?;
+                let bytes = Box::pin(blobs.view_range(&manifest, &segment, within, &bases)).await?;
                 permit.shrink(bytes.len() as u64);
                 return Ok(held(bytes, Some(permit)));
             }
             Coding::Zstd | Coding::Planes | Coding::Delta => {
                 let rows = self.path.base_rows(&manifest).await?;
                 let bases = BaseReader::new(&rows, key.as_deref());
-                blobs.plain_segment(&manifest, &segment, &bases).await?
+                Box::pin(blobs.plain_segment(&manifest, &segment, &bases)).await?
             }
         };
         permit.shrink(bytes.len() as u64);
