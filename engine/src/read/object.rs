@@ -556,9 +556,12 @@ impl Reader {
         let key = self.bucket.key_of(row)?;
         let manifest = self.manifest(row).await?;
         let cut = within.start as usize..within.end as usize;
-        let raw = segment.coding == Coding::Raw;
         let bytes = match segment.coding {
-            Coding::Raw => blobs.raw_range(&manifest, &segment, within).await?,
+            Coding::Raw => {
+                let bytes = blobs.raw_range(&manifest, &segment, within).await?;
+                permit.shrink(bytes.len() as u64);
+                return Ok(held(bytes, Some(permit)));
+            }
             Coding::Zstd if row.pack => {
                 // Whoever reads one member is likely to read its neighbours.
                 let pack = Box::pin(blobs.decoded_segment(&manifest, index)).await?;
@@ -581,10 +584,7 @@ impl Reader {
         };
         permit.shrink(bytes.len() as u64);
         tracing::trace!(blob = %BlobId(blob.0), segment = index, len = cut.len(), "read");
-        if raw {
-            return Ok(held(bytes, Some(permit)));
-        }
-        let bytes = lent(bytes, permit, self.path.pool.shelf());
+        let bytes = lent(bytes, Some(permit), self.path.pool.shelf());
         if cut.end > bytes.len() {
             return Err(too_short());
         }

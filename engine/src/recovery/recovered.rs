@@ -557,7 +557,7 @@ impl Run<'_> {
                 Err(InspectError::Read(missing)) => missing,
             };
             let bytes = fetch(&**backend, &name, missing.clone()).await?;
-            read.insert(missing, bytes);
+            read.insert(missing, bytes.into());
         }
     }
 }
