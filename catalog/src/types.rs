@@ -25,7 +25,7 @@ pub use blobs::{
 pub use buckets::{Bucket, KeyDependents, KeyUse, NewBucket, Rewrap, WrappedKey};
 pub use history::{DeleteVersionCommit, Deleted, VersionEntry, Versioning, VersionsPage, VersionsQuery};
 pub use ids::{BlobKey, BucketId, Compartment, NO_SERVER, Seq, ServerRun, UnixMs, UploadId, VersionId, VersionRef};
-pub use jobs::{JobLease, JobRow, JobTake, JobWish, JournalEntry};
+pub use jobs::{JobLease, JobRow, JobTake, JobWish, JournalEntry, MutationText};
 pub use listing::{ListEntry, ListPage, ListQuery};
 pub use lock::{LockChange, LockCommit, Retention, RetentionMode, VersionLock};
 pub use multipart::{CompleteCommit, CompletedUpload, Part, PartCommit, Upload, UploadsPage, UploadsQuery};

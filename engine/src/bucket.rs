@@ -412,7 +412,7 @@ impl Buckets {
 
     /// The settings of a bucket's row, and those that are the configuration's to say.
     fn settings_of(&self, row: &Bucket) -> Result<BucketSettings, EngineError> {
-        let settings = serde_json::from_value::<BucketSettings>(row.settings.clone())
+        let settings = BucketSettings::deserialize(&row.settings)
             .map_err(|error| EngineError::Other(format!("settings of bucket {}: {error}", row.name)))?;
         let configured = self.configured.get(&row.name).unwrap_or(&self.defaults);
         let (isolation, storage_headers) = (configured.isolation, configured.storage_headers);

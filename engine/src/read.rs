@@ -4,5 +4,6 @@ pub(crate) mod adoption;
 pub(crate) mod base_rows;
 pub(crate) mod heat;
 pub(crate) mod object;
+mod opened;
 #[cfg(feature = "mutant-stale-cache")]
 pub mod stale;

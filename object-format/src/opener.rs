@@ -130,6 +130,45 @@ impl BlobOpener {
         opened.map(|_| ())
     }
 
+    /// Checks consecutive chunks of a blob that is not sealed, whose stored bytes are the plain ones;
+    /// otherwise as [`Self::open_chunks`].
+    ///
+    /// # Errors
+    /// As [`Self::open_chunks`]; [`FormatError::Key`] for a sealed blob.
+    pub fn check_chunks(
+        &self,
+        first: u64,
+        payload_len: u64,
+        stored: &[u8],
+        checks: &[ChunkCheck],
+    ) -> Result<(), FormatError> {
+        if self.protection.is_sealed() {
+            return Err(FormatError::Key("a sealed blob has tags, not checks"));
+        }
+        let chunks = self.chunks_of(first, payload_len, stored.len())?;
+        if checks.len() as u64 != chunks.end - chunks.start {
+            return Err(FormatError::Malformed("another number of checks than of chunks"));
+        }
+        let total = chunk_count(payload_len);
+        for ((index, chunk), check) in chunks.zip(stored.chunks(CHUNK_LEN)).zip(checks) {
+            self.protection.check_plain(unit_of(index, total), chunk_index(index)?, chunk, check)?;
+        }
+        Ok(())
+    }
+
+    /// The chunks from `first` on that exactly `len` stored bytes are; at least one.
+    fn chunks_of(&self, first: u64, payload_len: u64, len: usize) -> Result<Range<u64>, FormatError> {
+        let stride = CHUNK_LEN + self.protection.chunk_overhead() as usize;
+        let count = len.div_ceil(stride) as u64;
+        let end = first.checked_add(count).filter(|end| *end <= chunk_count(payload_len) && count > 0);
+        let end = end.ok_or(FormatError::Malformed("no chunks, or chunks past the payload's end"))?;
+        let whole = self.stored_range(first..end, payload_len);
+        match whole.end - whole.start == len as u64 {
+            true => Ok(first..end),
+            false => Err(FormatError::Malformed("bytes that are not whole chunks")),
+        }
+    }
+
     /// Opens chunk by chunk, moving each down over the tags before it; gives the plain length.
     fn open_each_chunk(
         &self,
@@ -138,34 +177,18 @@ impl BlobOpener {
         stored: &mut [u8],
         checks: &[ChunkCheck],
     ) -> Result<usize, FormatError> {
-        let stride = CHUNK_LEN + self.protection.chunk_overhead() as usize;
-        let count = stored.len().div_ceil(stride);
+        if !self.protection.is_sealed() {
+            return self.check_chunks(first, payload_len, stored, checks).map(|()| stored.len());
+        }
+        let stride = CHUNK_LEN + TAG_LEN;
         let total = chunk_count(payload_len);
-        let end = first.checked_add(count as u64).filter(|end| *end <= total && count > 0);
-        let end = end.ok_or(FormatError::Malformed("no chunks, or chunks past the payload's end"))?;
-        let whole = self.stored_range(first..end, payload_len);
-        if whole.end - whole.start != stored.len() as u64 {
-            return Err(FormatError::Malformed("bytes that are not whole chunks"));
-        }
-        let sealed = self.protection.is_sealed();
-        if !sealed && checks.len() != count {
-            return Err(FormatError::Malformed("another number of checks than of chunks"));
-        }
-        let unit = |index: u32| if u64::from(index) + 1 == total { Unit::LastChunk } else { Unit::Chunk };
         let mut plain_end = 0;
-        for (position, index) in (first..end).enumerate() {
-            let index = chunk_index(index)?;
+        for (position, index) in self.chunks_of(first, payload_len, stored.len())?.enumerate() {
             let start = position * stride;
             let chunk_end = stored.len().min(start + stride);
-            let chunk = &mut stored[start..chunk_end];
-            let (body, tag) = match checks.get(position) {
-                Some(check) if !sealed => (chunk, *check),
-                _ => {
-                    let split = chunk.split_last_chunk_mut::<TAG_LEN>();
-                    split.map(|(body, tag)| (body, *tag)).ok_or(FormatError::Malformed("shorter than a tag"))?
-                }
-            };
-            self.protection.open(unit(index), index, body, &tag)?;
+            let split = stored[start..chunk_end].split_last_chunk_mut::<TAG_LEN>();
+            let (body, tag) = split.ok_or(FormatError::Malformed("shorter than a tag"))?;
+            self.protection.open(unit_of(index, total), chunk_index(index)?, body, tag)?;
             let plain_len = body.len();
             if start != plain_end {
                 stored.copy_within(start..start + plain_len, plain_end);
@@ -174,4 +197,8 @@ impl BlobOpener {
         }
         Ok(plain_end)
     }
+}
+
+fn unit_of(index: u64, total: u64) -> Unit {
+    if index + 1 == total { Unit::LastChunk } else { Unit::Chunk }
 }

@@ -28,6 +28,18 @@ pub(crate) enum Unit {
     Root = 4,
 }
 
+impl Unit {
+    /// That it is not what was written.
+    fn failed(self) -> FormatError {
+        FormatError::Integrity(match self {
+            Self::Chunk | Self::LastChunk => "a chunk",
+            Self::SegmentPage => "a page of the segment table",
+            Self::CheckPage => "a page of checks",
+            Self::Root => "the root",
+        })
+    }
+}
+
 /// The derived keys of one blob, or their absence, and what every unit of it is bound to.
 pub(crate) struct Protection {
     header_hash: [u8; 32],
@@ -102,20 +114,24 @@ impl Protection {
         bytes: &mut [u8],
         tag: &[u8; TAG_LEN],
     ) -> Result<(), FormatError> {
-        let failed = FormatError::Integrity(match unit {
-            Unit::Chunk | Unit::LastChunk => "a chunk",
-            Unit::SegmentPage => "a page of the segment table",
-            Unit::CheckPage => "a page of checks",
-            Unit::Root => "the root",
-        });
         match &self.cipher {
-            None if self.check(unit, index, bytes) == *tag => Ok(()),
-            None => Err(failed),
+            None => self.check_plain(unit, index, bytes, tag),
             Some(cipher) => {
                 let opened = cipher.key.open(cipher.nonce(unit, index), &self.associated(unit), bytes, tag);
-                opened.map_err(|_| failed)
+                opened.map_err(|_| unit.failed())
             }
         }
+    }
+
+    /// Compares a unit that is not sealed with its check.
+    pub(crate) fn check_plain(
+        &self,
+        unit: Unit,
+        index: u32,
+        bytes: &[u8],
+        check: &[u8; TAG_LEN],
+    ) -> Result<(), FormatError> {
+        if self.check(unit, index, bytes) == *check { Ok(()) } else { Err(unit.failed()) }
     }
 
     /// XXH3-128 over what binds the unit to its place, then its bytes.

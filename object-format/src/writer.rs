@@ -12,7 +12,7 @@ use crate::{
     trailer::{self, TRAILER_LEN},
     unit::{Protection, Unit},
 };
-use std::fmt;
+use std::{fmt, ops::Range};
 
 /// How a new blob is to be protected.
 #[derive(Clone, Copy, Debug)]
@@ -103,25 +103,8 @@ impl BlobWriter {
     ///
     /// # Errors
     /// [`FormatError::TooLarge`] at 2^31 chunks: refused, never wrapped.
-    pub fn push(&mut self, mut payload: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
-        let more = (self.pending.len() + payload.len()).div_ceil(CHUNK_LEN) as u64;
-        let room_left = self.chunks.checked_add(more).and_then(|chunks| chunks.checked_sub(1));
-        room_left.map_or(Ok(0), chunk_index)?;
-        if payload.is_empty() {
-            return Ok(());
-        }
-        if !self.pending.is_empty() {
-            let (fill, rest) = payload.split_at(payload.len().min(CHUNK_LEN - self.pending.len()));
-            self.pending.extend_from_slice(fill);
-            payload = rest;
-            if payload.is_empty() {
-                return Ok(());
-            }
-            let full = std::mem::take(&mut self.pending);
-            self.seal_chunk(Unit::Chunk, &full, out)?;
-            self.pending = full;
-            self.pending.clear();
-        }
+    pub fn push(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
+        let mut payload = self.fill_pending(payload, out)?;
         while payload.len() > CHUNK_LEN {
             let (chunk, rest) = payload.split_at(CHUNK_LEN);
             self.seal_chunk(Unit::Chunk, chunk, out)?;
@@ -129,6 +112,46 @@ impl BlobWriter {
         }
         self.pending.extend_from_slice(payload);
         Ok(())
+    }
+
+    /// The same, but for the bytes of a blob that is not sealed which are stored as they are: they
+    /// are not copied. Gives where in `payload` they lie; in the blob they follow what was appended
+    /// to `out`, and what comes next follows them.
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub fn push_in_place(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<Range<usize>, FormatError> {
+        if self.protection.is_sealed() {
+            return self.push(payload, out).map(|()| 0..0);
+        }
+        let mut rest = self.fill_pending(payload, out)?;
+        let start = payload.len() - rest.len();
+        while rest.len() > CHUNK_LEN {
+            let (chunk, behind) = rest.split_at(CHUNK_LEN);
+            self.check_chunk(Unit::Chunk, chunk)?;
+            rest = behind;
+        }
+        self.pending.extend_from_slice(rest);
+        Ok(start..payload.len() - rest.len())
+    }
+
+    /// Fills the chunk that has begun, and seals it where more follows; gives what follows.
+    fn fill_pending<'p>(&mut self, payload: &'p [u8], out: &mut Vec<u8>) -> Result<&'p [u8], FormatError> {
+        let more = (self.pending.len() + payload.len()).div_ceil(CHUNK_LEN) as u64;
+        let room_left = self.chunks.checked_add(more).and_then(|chunks| chunks.checked_sub(1));
+        room_left.map_or(Ok(0), chunk_index)?;
+        if self.pending.is_empty() || payload.is_empty() {
+            return Ok(payload);
+        }
+        let (fill, rest) = payload.split_at(payload.len().min(CHUNK_LEN - self.pending.len()));
+        self.pending.extend_from_slice(fill);
+        if !rest.is_empty() {
+            let full = std::mem::take(&mut self.pending);
+            self.seal_chunk(Unit::Chunk, &full, out)?;
+            self.pending = full;
+            self.pending.clear();
+        }
+        Ok(rest)
     }
 
     /// Seals the last chunk and appends pages, root and trailer. `segments` and `view` are only
@@ -194,12 +217,19 @@ impl BlobWriter {
         let index = chunk_index(self.chunks)?;
         let start = out.len();
         out.extend_from_slice(chunk);
-        if self.protection.is_sealed() {
-            self.protection.close(unit, index, out, start);
-        } else {
-            self.checks.push(self.protection.check(unit, index, chunk));
+        if !self.protection.is_sealed() {
+            return self.check_chunk(unit, chunk);
         }
+        self.protection.close(unit, index, out, start);
         self.written += (out.len() - start) as u64;
+        self.chunks += 1;
+        Ok(())
+    }
+
+    /// Notes the check of the next chunk, which is stored as it is.
+    fn check_chunk(&mut self, unit: Unit, chunk: &[u8]) -> Result<(), FormatError> {
+        self.checks.push(self.protection.check(unit, chunk_index(self.chunks)?, chunk));
+        self.written += chunk.len() as u64;
         self.chunks += 1;
         Ok(())
     }
@@ -230,5 +260,40 @@ mod tests {
         assert_eq!(writer_after(CHUNKS_MAX - 1).push(&[4; CHUNK_LEN + 1], &mut out), refused);
         assert_eq!(writer_after(CHUNKS_MAX).push(&[5], &mut out), refused);
         assert_eq!(writer_after(CHUNKS_MAX - 1).push(&[], &mut out), Ok(()));
+    }
+
+    #[test]
+    fn a_blob_whose_bytes_stay_where_they_are_is_the_same_blob() {
+        let payload: Vec<u8> = (0..5 * CHUNK_LEN + 77).map(|at| ((at / 3) ^ (at >> 9)) as u8).collect();
+        let facts = ObjectFacts::default();
+        for cut in [1, 500, CHUNK_LEN - 1, CHUNK_LEN, CHUNK_LEN + 1, 2 * CHUNK_LEN + 9, payload.len()] {
+            let (mut copied, mut placed) = (Vec::new(), Vec::new());
+            let spec = || BlobSpec { id: BlobId([3; 16]), kind: BlobKind::Whole, seal: Seal::None };
+            let mut one = BlobWriter::new(spec(), &mut copied);
+            let mut other = BlobWriter::new(spec(), &mut placed);
+            let mut in_place = 0;
+            for piece in payload.chunks(cut) {
+                one.push(piece, &mut copied).unwrap();
+                let stays = other.push_in_place(piece, &mut placed).unwrap();
+                in_place += stays.len();
+                placed.extend_from_slice(&piece[stays]);
+                assert_eq!(one.payload_len(), other.payload_len());
+            }
+            assert!(cut <= 2 * CHUNK_LEN || in_place >= 2 * CHUNK_LEN, "{cut}: {in_place}");
+            let segment = Segment {
+                plain_len: payload.len() as u32,
+                stored_offset: 0,
+                stored_len: payload.len() as u32,
+                coding: crate::Coding::Raw,
+                digest: crate::blob::segment_digest(&payload),
+                footprint: Vec::new(),
+            };
+            let ends = [
+                one.finish(std::slice::from_ref(&segment), &[], &facts, &mut copied),
+                other.finish(std::slice::from_ref(&segment), &[], &facts, &mut placed),
+            ];
+            assert_eq!(ends[0], ends[1]);
+            assert!(copied == placed, "{cut}");
+        }
     }
 }

@@ -68,7 +68,7 @@ fn unfit(error: CatalogError) -> CatalogError {
 }
 
 fn recorded(entry: &JournalEntry) -> Result<Mutation> {
-    serde_json::from_value(entry.mutation.clone()).map_err(|error| CatalogError::Invalid(error.to_string()))
+    entry.mutation.read().map_err(|error| CatalogError::Invalid(error.to_string()))
 }
 
 async fn one<S: Session>(session: &mut S, entry: &JournalEntry) -> Result<()> {

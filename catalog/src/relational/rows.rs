@@ -171,10 +171,18 @@ pub(crate) fn part(row: &Row, first: usize) -> Result<Part> {
     })
 }
 
-/// Reads a journal row from its columns seq, at_ms, mutation, checksum.
+/// Reads a journal row from its columns seq, at_ms, mutation, checksum. Text that is what was
+/// written is JSON; without a checksum nothing says that it is.
 pub(crate) fn entry(row: &Row) -> Result<JournalEntry> {
     entry_sum(row, 0)?;
-    Ok(JournalEntry { seq: row.int(0)?, at_ms: row.int(1)?, mutation: row.json(2)? })
+    let (seq, at_ms, text) = (row.int(0)?, row.int(1)?, row.text(2)?.to_owned());
+    let mutation = if row.is_null(3) {
+        let parsed = MutationText::parse(text);
+        parsed.map_err(|error| CatalogError::Damaged(format!("mutation {seq} is not JSON: {error}")))?
+    } else {
+        MutationText::known(text)
+    };
+    Ok(JournalEntry { seq, at_ms, mutation })
 }
 
 /// The checksum of a journal row whose columns begin at `first`, compared with the one it has.

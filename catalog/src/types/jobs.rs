@@ -1,6 +1,10 @@
 //! The journal's entries, and the jobs of background work.
 
 use super::ids::{Seq, UnixMs};
+use serde::{
+    Serialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 
 /// One journal row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,9 +13,64 @@ pub struct JournalEntry {
     pub seq: Seq,
     /// When, by the writer's clock.
     pub at_ms: UnixMs,
-    /// The mutation as JSON.
-    pub mutation: serde_json::Value,
+    /// The mutation.
+    pub mutation: MutationText,
 }
+
+/// A mutation as it is recorded: JSON. It stays text on its way from the catalog to the store,
+/// because each of them passes there, and is read when a catalog is made again. Two are equal when
+/// they say the same, whatever the order of their members.
+#[derive(Clone, Debug)]
+pub struct MutationText(String);
+
+impl MutationText {
+    /// What was recorded elsewhere.
+    ///
+    /// # Errors
+    /// When it is not JSON.
+    pub fn parse(text: String) -> serde_json::Result<Self> {
+        serde_json::from_str::<IgnoredAny>(&text).map(|_| Self(text))
+    }
+
+    /// What is to be recorded.
+    ///
+    /// # Errors
+    /// When it cannot be said in JSON.
+    pub fn of<T: Serialize + ?Sized>(mutation: &T) -> serde_json::Result<Self> {
+        serde_json::to_string(mutation).map(Self)
+    }
+
+    /// Text that is known to be JSON.
+    pub(crate) fn known(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What it says.
+    pub fn value(&self) -> serde_json::Value {
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
+
+    /// What it says, as a mutation.
+    ///
+    /// # Errors
+    /// When it is of another version of this program.
+    pub fn read<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        serde_json::from_str(&self.0)
+    }
+}
+
+impl PartialEq for MutationText {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0 || self.value() == other.value()
+    }
+}
+
+impl Eq for MutationText {}
 
 /// A wish to run a background job.
 #[derive(Clone, Debug, PartialEq, Eq)]

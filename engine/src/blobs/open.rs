@@ -5,7 +5,7 @@ use crate::{
     blobs::{copy_name::copy_name, piece::BasePiece, texts::OpenedTexts},
     error::EngineError,
     metrics::Metrics,
-    resources::pool::CodecPool,
+    resources::{buffers::lent, pool::CodecPool},
 };
 use bytes::Bytes;
 use catalog::{BlobKey, BlobRow, Catalog};
@@ -27,6 +27,9 @@ const TAIL_SHARE: u32 = 64;
 /// Sealed bytes up to this length are opened where they arrive instead of on the codec pool: it
 /// takes microseconds.
 const OPEN_INLINE_LEN_MAX: usize = 256 << 10;
+/// The same of bytes that are only checked, which goes several times as fast: the most that a
+/// reader asks a disk for at a time, and the chunks at its ends.
+const CHECK_INLINE_LEN_MAX: usize = 1280 << 10;
 /// Opened plain text of bases takes so much less memory than decoded segments.
 pub(crate) const TEXT_SHARE: u64 = 2;
 /// Memory of the manifest and page caches.
@@ -39,7 +42,7 @@ pub(crate) struct Blobs {
     manifests: Cache<BlobId, Arc<Manifest>>,
     segment_pages: Cache<(BlobId, u64), Arc<Vec<Segment>>>,
     check_pages: Cache<(BlobId, u64), Arc<Vec<ChunkCheck>>>,
-    decoded: Cache<(BlobId, u64), Arc<Vec<u8>>>,
+    decoded: Cache<(BlobId, u64), Bytes>,
     /// Plain text of deflate streams in bases.
     pub(crate) texts: OpenedTexts,
     pub(crate) pool: Arc<CodecPool>,
@@ -125,7 +128,7 @@ impl Blobs {
                 .build(),
             decoded: Cache::builder()
                 .max_capacity(decoded_bytes_max)
-                .weigher(move |_, plain: &Arc<Vec<u8>>| weigh(plain.len() + 64))
+                .weigher(move |_, plain: &Bytes| weigh(plain.len() + 64))
                 .eviction_listener(move |_, _, cause| {
                     if cause.was_evicted() {
                         base_evictions.inc();
@@ -186,6 +189,11 @@ impl Blobs {
     /// The opened manifest of a blob. A miss costs two requests (header and tail), one for a short
     /// blob.
     pub(crate) async fn manifest(&self, row: &BlobRow, key: Option<&DomainKey>) -> Result<Arc<Manifest>, EngineError> {
+        if let Some(inline) = &row.inline {
+            // All of it came with its row. Kept, it would take the place of one that costs requests.
+            let bytes = BlobBytes { place: None, start: 0, fetched: Bytes::copy_from_slice(inline) };
+            return self.open(row, key, bytes, row.root_offset).await.map(Arc::new);
+        }
         let id = BlobId(row.id.0);
         if let Some(hit) = self.manifests.get(&id).await {
             self.count("manifest", true);
@@ -199,10 +207,6 @@ impl Blobs {
     }
 
     async fn load_manifest(&self, row: &BlobRow, key: Option<&DomainKey>) -> Result<Manifest, EngineError> {
-        if let Some(inline) = &row.inline {
-            let bytes = BlobBytes { place: None, start: 0, fetched: Bytes::copy_from_slice(inline) };
-            return self.open(row, key, bytes, row.root_offset).await;
-        }
         let name = self.only_name(row)?.map_or_else(|| blob_name(BlobId(row.id.0)), Ok)?;
         let place = Place { backend: self.backend(&row.backend)?.clone(), name };
         let outcome = self.open_at(row, key, place.clone()).await;
@@ -212,7 +216,7 @@ impl Blobs {
     async fn open_at(&self, row: &BlobRow, key: Option<&DomainKey>, place: Place) -> Result<Manifest, EngineError> {
         let mut bytes = BlobBytes::at(place.clone());
         if row.stored_len <= ONE_REQUEST_LEN_MAX {
-            bytes.fetched = fetch(&*place.backend, &place.name, 0..row.stored_len).await?.into();
+            bytes.fetched = fetch(&*place.backend, &place.name, 0..row.stored_len).await?;
             return self.open(row, key, bytes, row.root_offset).await;
         }
         let tail = u64::from(place.backend.request_len() / TAIL_SHARE).max(row.root_len.into());
@@ -345,15 +349,17 @@ impl Blobs {
     /// One row of the segment table.
     pub(crate) async fn segment(&self, manifest: &Manifest, index: u64) -> Result<Segment, EngineError> {
         let place = page_of(&manifest.root.segment_pages, index).ok_or_else(|| damaged("segment without a page"))?;
-        let page = self
-            .segment_pages
-            .try_get_with((manifest.id, place.offset), async {
+        let page = if manifest.bytes.came_with_row() {
+            self.segment_page_in(&manifest.bytes, manifest, place).await?
+        } else {
+            let read = Box::pin(async {
                 let outcome = self.segment_page_in(&manifest.bytes, manifest, place).await;
                 let again = move |bytes: BlobBytes| async move { self.segment_page_in(&bytes, manifest, place).await };
                 self.or_elsewhere(manifest, outcome, again).await
-            })
-            .await
-            .map_err(|error: Arc<EngineError>| EngineError::shared(&error))?;
+            });
+            let page = self.segment_pages.try_get_with((manifest.id, place.offset), read).await;
+            page.map_err(|error: Arc<EngineError>| EngineError::shared(&error))?
+        };
         let at = usize::try_from(index - place.first).unwrap_or(usize::MAX);
         page.get(at).cloned().ok_or_else(|| damaged("segment page too short"))
     }
@@ -376,23 +382,15 @@ impl Blobs {
         manifest: &Manifest,
         segment: &Segment,
         within: Range<u32>,
-    ) -> Result<Vec<u8>, EngineError> {
-        let payload = segment.stored_offset + u64::from(within.start)..segment.stored_offset + u64::from(within.end);
-        let mut opened = self.payload(manifest, payload.clone()).await?;
-        let skip = usize::try_from(payload.start % object_format::CHUNK_LEN as u64).unwrap_or(0);
-        opened.truncate(skip + (within.end - within.start) as usize);
-        opened.drain(..skip);
-        Ok(opened)
+    ) -> Result<Bytes, EngineError> {
+        let start = segment.stored_offset + u64::from(within.start);
+        self.payload(manifest, start..start + u64::from(within.end - within.start)).await
     }
 
     /// The stored bytes of a segment, its chunks checked.
-    pub(crate) async fn stored_bytes(&self, manifest: &Manifest, segment: &Segment) -> Result<Vec<u8>, EngineError> {
+    pub(crate) async fn stored_bytes(&self, manifest: &Manifest, segment: &Segment) -> Result<Bytes, EngineError> {
         let payload = segment.stored_offset..segment.stored_offset + u64::from(segment.stored_len);
-        let skip = usize::try_from(payload.start % object_format::CHUNK_LEN as u64).unwrap_or(0);
-        let mut stored = self.payload(manifest, payload).await?;
-        stored.truncate(skip + segment.stored_len as usize);
-        stored.drain(..skip);
-        Ok(stored)
+        self.payload(manifest, payload).await
     }
 
     /// The plain bytes of a whole segment, digest checked (I4). Not cached.
@@ -417,7 +415,7 @@ impl Blobs {
         let segment = segment.clone();
         let metrics = self.metrics.clone();
         let shelf = self.pool.shelf().clone();
-        let footprint_len = footprint.iter().map(|(_, range)| range.len() as u64).sum::<u64>();
+        let footprint_len = footprint.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
         self.pool
             .run_on(u64::from(segment.plain_len) + footprint_len, move |scratch| {
                 let started = tokio::time::Instant::now();
@@ -431,7 +429,7 @@ impl Blobs {
                     Coding::Planes => delta_codec::planes::decompress(&stored, &mut plain)
                         .map_err(|error| EngineError::Integrity(error.to_string()))?,
                     Coding::Delta => {
-                        let base: Vec<&[u8]> = footprint.iter().map(|(bytes, range)| &bytes[range.clone()]).collect();
+                        let base: Vec<&[u8]> = footprint.iter().map(AsRef::as_ref).collect();
                         scratch
                             .decoder
                             .decode_pieces(&base, &stored, &mut plain)
@@ -450,7 +448,7 @@ impl Blobs {
 
     /// The same through the cache of decoded segments: for whole blobs, whose bytes serve many
     /// readers.
-    pub(crate) async fn decoded_segment(&self, manifest: &Manifest, index: u64) -> Result<Arc<Vec<u8>>, EngineError> {
+    pub(crate) async fn decoded_segment(&self, manifest: &Manifest, index: u64) -> Result<Bytes, EngineError> {
         if let Some(hit) = self.decoded.get(&(manifest.id, index)).await {
             self.count("base", true);
             self.metrics.base_fetch_bytes_total.with_label_values(&["cache"]).inc_by(hit.len() as u64);
@@ -464,7 +462,8 @@ impl Blobs {
                     return Err(damaged("a delta where whole content is needed"));
                 }
                 self.metrics.base_fetch_bytes_total.with_label_values(&["backend"]).inc_by(segment.stored_len.into());
-                self.plain_segment(manifest, &segment, &BaseReader::NONE).await.map(Arc::new)
+                let plain = self.plain_segment(manifest, &segment, &BaseReader::NONE).await?;
+                Ok(lent(plain, None, self.pool.shelf()))
             })
             .await
             .map_err(|error| EngineError::shared(&error))
@@ -476,7 +475,7 @@ impl Blobs {
         manifest: &Manifest,
         segment: &Segment,
         bases: &BaseReader<'_>,
-    ) -> Result<Vec<(Arc<Vec<u8>>, Range<usize>)>, EngineError> {
+    ) -> Result<Vec<Bytes>, EngineError> {
         let pieces = view_pieces(&manifest.root, segment)?;
         let reads = pieces.into_iter().map(|piece| async move {
             let base = bases.manifest(self, &piece).await?;
@@ -488,11 +487,7 @@ impl Blobs {
 
     /// Plain bytes of a whole blob as slices of decoded segments; from a raw segment that is not
     /// cached only what is needed is read.
-    pub(crate) async fn base_bytes(
-        &self,
-        base: &Manifest,
-        range: Range<u64>,
-    ) -> Result<Vec<(Arc<Vec<u8>>, Range<usize>)>, EngineError> {
+    pub(crate) async fn base_bytes(&self, base: &Manifest, range: Range<u64>) -> Result<Vec<Bytes>, EngineError> {
         let mut slices = Vec::new();
         for (index, within) in segments_covering(range) {
             let cached = self.decoded.get(&(base.id, index)).await;
@@ -502,8 +497,7 @@ impl Blobs {
                     self.count("base", false);
                     let bytes = self.raw_range(base, &segment, within).await?;
                     self.metrics.base_fetch_bytes_total.with_label_values(&["backend"]).inc_by(bytes.len() as u64);
-                    let len = bytes.len();
-                    slices.push((Arc::new(bytes), 0..len));
+                    slices.push(bytes);
                     continue;
                 }
             }
@@ -512,13 +506,13 @@ impl Blobs {
             if within.end > plain.len() {
                 return Err(damaged("view outside its base"));
             }
-            slices.push((plain, within));
+            slices.push(plain.slice(within));
         }
         Ok(slices)
     }
 
-    /// Opened chunks that cover a run of payload; the first byte is the first chunk's.
-    async fn payload(&self, manifest: &Manifest, payload: Range<u64>) -> Result<Vec<u8>, EngineError> {
+    /// A run of payload, the chunks that cover it opened and checked (I4).
+    async fn payload(&self, manifest: &Manifest, payload: Range<u64>) -> Result<Bytes, EngineError> {
         let outcome = self.payload_in(&manifest.bytes, manifest, payload.clone()).await;
         let again = move |bytes: BlobBytes| {
             let payload = payload.clone();
@@ -532,27 +526,40 @@ impl Blobs {
         bytes: &BlobBytes,
         manifest: &Manifest,
         payload: Range<u64>,
-    ) -> Result<Vec<u8>, EngineError> {
+    ) -> Result<Bytes, EngineError> {
         if payload.is_empty() || payload.end > manifest.root.payload_len {
             return Err(damaged("segment outside the payload"));
         }
         let payload_len = manifest.root.payload_len;
+        let skip = usize::try_from(payload.start % object_format::CHUNK_LEN as u64).unwrap_or(0);
+        let wanted = skip..skip + usize::try_from(payload.end - payload.start).unwrap_or(usize::MAX);
         let chunks = manifest.opener.chunks_covering(payload);
         let first = chunks.start;
         let stored = bytes.read(manifest.opener.stored_range(chunks.clone(), payload_len));
-        let (mut stored, checks) = future::try_join(stored, self.checks(manifest, chunks)).await?;
+        let (stored, checks) = future::try_join(stored, self.checks(manifest, chunks)).await?;
         self.metrics.seal_bytes_total.with_label_values(&["open"]).inc_by(match manifest.suite {
             Suite::Aes256Gcm => stored.len() as u64,
             Suite::None => 0,
         });
-        let opener = manifest.opener.clone();
-        let open = move |stored: &mut Vec<u8>| opener.open_chunks(first, payload_len, stored, &checks);
-        let opened = if stored.len() <= OPEN_INLINE_LEN_MAX {
-            open(&mut stored).map(|()| stored)
-        } else {
-            self.pool.run(move |_| open(&mut stored).map(|()| stored)).await?
+        let (opener, suite) = (manifest.opener.clone(), manifest.suite);
+        let (len, inline_len_max) = match suite {
+            Suite::Aes256Gcm => (stored.len(), OPEN_INLINE_LEN_MAX),
+            Suite::None => (stored.len(), CHECK_INLINE_LEN_MAX),
         };
-        opened.inspect_err(|_| self.count_failure(manifest.suite)).map_err(EngineError::from)
+        let open = move || match suite {
+            // They are the plain bytes, and stay where they are.
+            Suite::None => opener.check_chunks(first, payload_len, &stored, &checks).map(|()| stored),
+            Suite::Aes256Gcm => {
+                let mut bytes = Vec::from(stored);
+                opener.open_chunks(first, payload_len, &mut bytes, &checks).map(|()| bytes.into())
+            }
+        };
+        let opened = if len <= inline_len_max { open() } else { self.pool.run(move |_| open()).await? };
+        let opened = opened.inspect_err(|_| self.count_failure(suite))?;
+        if opened.len() < wanted.end {
+            return Err(damaged("a payload shorter than its chunks"));
+        }
+        Ok(opened.slice(wanted))
     }
 
     async fn checks(&self, manifest: &Manifest, chunks: Range<u64>) -> Result<Vec<ChunkCheck>, EngineError> {
@@ -563,16 +570,18 @@ impl Blobs {
         let mut next = chunks.start;
         while next < chunks.end {
             let place = page_of(&manifest.root.check_pages, next).ok_or_else(|| damaged("chunk without a check"))?;
-            let page = self
-                .check_pages
-                .try_get_with((manifest.id, place.offset), async {
+            let page = if manifest.bytes.came_with_row() {
+                self.check_page_in(&manifest.bytes, manifest, place).await?
+            } else {
+                let read = Box::pin(async {
                     let outcome = self.check_page_in(&manifest.bytes, manifest, place).await;
                     let again =
                         move |bytes: BlobBytes| async move { self.check_page_in(&bytes, manifest, place).await };
                     self.or_elsewhere(manifest, outcome, again).await
-                })
-                .await
-                .map_err(|error: Arc<EngineError>| EngineError::shared(&error))?;
+                });
+                let page = self.check_pages.try_get_with((manifest.id, place.offset), read).await;
+                page.map_err(|error: Arc<EngineError>| EngineError::shared(&error))?
+            };
             let end = chunks.end.min(place.first + u64::from(place.count));
             let within = usize::try_from(next - place.first).unwrap_or(usize::MAX)
                 ..usize::try_from(end - place.first).unwrap_or(usize::MAX);
@@ -645,11 +654,17 @@ impl BlobBytes {
         self.fetched = Bytes::copy_from_slice(tables.unwrap_or_default());
     }
 
-    async fn read(&self, range: Range<u64>) -> Result<Vec<u8>, EngineError> {
+    /// Whether all of it lay in the catalog's row: no cache keeps it then.
+    fn came_with_row(&self) -> bool {
+        self.place.is_none()
+    }
+
+    async fn read(&self, range: Range<u64>) -> Result<Bytes, EngineError> {
         let within = |at: u64| usize::try_from(at.checked_sub(self.start)?).ok();
-        let fetched = within(range.start).zip(within(range.end)).and_then(|(start, end)| self.fetched.get(start..end));
+        let fetched = within(range.start).zip(within(range.end));
+        let fetched = fetched.filter(|(start, end)| start <= end && *end <= self.fetched.len());
         match (fetched, &self.place) {
-            (Some(bytes), _) => Ok(bytes.to_vec()),
+            (Some((start, end)), _) => Ok(self.fetched.slice(start..end)),
             (None, Some(place)) if self.start > 0 || self.fetched.is_empty() => {
                 fetch(&*place.backend, &place.name, range).await
             }
@@ -728,8 +743,8 @@ fn page_of(pages: &[PagePlace], index: u64) -> Option<&PagePlace> {
 }
 
 /// Reads a range of a blob whose row exists; a blob that is not there is damage, not absence of the
-/// object.
-pub(crate) async fn fetch(backend: &dyn Backend, name: &BlobName, range: Range<u64>) -> Result<Vec<u8>, EngineError> {
+/// object. What the backend gives in one piece is not copied.
+pub(crate) async fn fetch(backend: &dyn Backend, name: &BlobName, range: Range<u64>) -> Result<Bytes, EngineError> {
     let len = usize::try_from(range.end.saturating_sub(range.start)).map_err(|_| EngineError::TooLarge)?;
     let found = backend.get(name, range).await.map_err(|error| match error.kind() {
         // The range is from the blob's own tables: a blob that ends before it was cut.
@@ -737,9 +752,15 @@ pub(crate) async fn fetch(backend: &dyn Backend, name: &BlobName, range: Range<u
         _ => error.into(),
     })?;
     let mut stream = found.ok_or_else(|| EngineError::Integrity(format!("blob {name} is missing")))?;
-    let mut bytes = Vec::with_capacity(len);
-    while let Some(piece) = stream.try_next().await? {
-        bytes.extend_from_slice(&piece);
+    let mut bytes = stream.try_next().await?.unwrap_or_default();
+    if let Some(second) = stream.try_next().await? {
+        let mut joined = Vec::with_capacity(len);
+        joined.extend_from_slice(&bytes);
+        joined.extend_from_slice(&second);
+        while let Some(piece) = stream.try_next().await? {
+            joined.extend_from_slice(&piece);
+        }
+        bytes = joined.into();
     }
     if bytes.len() == len { Ok(bytes) } else { Err(damaged("backend gave another length")) }
 }

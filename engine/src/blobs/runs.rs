@@ -27,7 +27,7 @@ impl Blobs {
         self.pool
             .run(move |scratch| {
                 let mut plain = vec![0; plain_len];
-                let base: Vec<&[u8]> = footprint.iter().map(|(bytes, range)| &bytes[range.clone()]).collect();
+                let base: Vec<&[u8]> = footprint.iter().map(AsRef::as_ref).collect();
                 let decoded = scratch.decoder.decode_pieces(&base, &stored, &mut plain);
                 let composed = decoded.and_then(|()| delta_codec::summarize(&stored, plain_len));
                 let composed = composed.map_err(|error| EngineError::Integrity(error.to_string()))?;

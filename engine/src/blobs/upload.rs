@@ -25,19 +25,19 @@ pub(crate) struct Outlet {
 }
 
 /// Bytes that hold memory from the budget until the last reader lets go of them.
-struct Held {
-    bytes: Vec<u8>,
+struct Held<T> {
+    bytes: T,
     _permit: Option<Permit>,
 }
 
-impl AsRef<[u8]> for Held {
+impl<T: AsRef<[u8]>> AsRef<[u8]> for Held<T> {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes
+        self.bytes.as_ref()
     }
 }
 
 /// `bytes` with their permit.
-pub(crate) fn held(bytes: Vec<u8>, permit: Option<Permit>) -> Bytes {
+pub(crate) fn held(bytes: impl AsRef<[u8]> + Send + 'static, permit: Option<Permit>) -> Bytes {
     Bytes::from_owner(Held { bytes, _permit: permit })
 }
 

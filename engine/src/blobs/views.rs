@@ -47,7 +47,7 @@ impl Blobs {
         within: Range<u32>,
         bases: &BaseReader<'_>,
     ) -> Result<Vec<u8>, EngineError> {
-        let stored = self.stored_bytes(manifest, segment).await?;
+        let stored = Vec::from(self.stored_bytes(manifest, segment).await?);
         let (plain_len, range) = (segment.plain_len, within.clone());
         let run = |run: &ViewAddress| run.offset..run.offset + u64::from(run.len);
         let footprint: Vec<Range<u64>> = segment.footprint.iter().map(run).collect();
@@ -89,8 +89,8 @@ impl Blobs {
             let mut bytes = Vec::with_capacity(len as usize);
             for piece in pieces_of(view, &[run])? {
                 let base = bases.manifest(self, &piece).await?;
-                for (slice, within) in self.base_bytes(&base, piece.offset..piece.end()).await? {
-                    bytes.extend_from_slice(&slice[within]);
+                for slice in self.base_bytes(&base, piece.offset..piece.end()).await? {
+                    bytes.extend_from_slice(&slice);
                 }
             }
             Ok::<_, EngineError>((range.start, bytes))

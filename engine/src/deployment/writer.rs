@@ -57,13 +57,17 @@ impl Writer {
     }
 
     /// Runs a commit to its end even when the caller's future is dropped.
-    pub(crate) async fn detached<T: Send + 'static>(
+    pub(crate) fn detached<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, EngineError>> + Send + 'static,
-    ) -> Result<T, EngineError> {
-        let ended = self.commits.spawn(work).await;
-        let lost = |error| Err(EngineError::Other(format!("a commit ended without an answer: {error}")));
-        self.note_fenced(ended.unwrap_or_else(lost))
+    ) -> impl Future<Output = Result<T, EngineError>> + Send {
+        // Behind a pointer before it is anybody's: what becomes a task is moved ten times, and all
+        // of a commit is kilobytes.
+        let work = self.commits.spawn(Box::pin(work));
+        async move {
+            let lost = |error| Err(EngineError::Other(format!("a commit ended without an answer: {error}")));
+            self.note_fenced(work.await.unwrap_or_else(lost))
+        }
     }
 
     /// Whether no commit is under way.

@@ -171,7 +171,9 @@ impl Branches {
 /// # Errors
 /// [`EngineError::Integrity`] for one of another version of this program.
 pub(super) fn mutation_of(entry: &JournalEntry) -> Result<Mutation, EngineError> {
-    serde_json::from_value(entry.mutation.clone())
+    entry
+        .mutation
+        .read()
         .map_err(|error| EngineError::Integrity(format!("mutation {} is not understood: {error}", entry.seq)))
 }
 

@@ -292,7 +292,7 @@ impl Safety {
             let read = || async {
                 let Some(blob) = self.vault.journal(lineage, next).await? else { return Ok(None) };
                 for entry in &blob.entries {
-                    let read = serde_json::from_value::<Mutation>(entry.mutation.clone());
+                    let read = entry.mutation.read::<Mutation>();
                     read.map_err(|error| EngineError::Integrity(format!("{name}: {}: {error}", entry.seq)))?;
                 }
                 if sealed && !blob.sealed {

@@ -2,7 +2,7 @@
 
 use super::names::{BackupName, Lineage};
 use crate::error::EngineError;
-use catalog::{JournalEntry, Seq, TableRows, UnixMs, Value};
+use catalog::{JournalEntry, MutationText, Seq, TableRows, UnixMs, Value};
 
 const VERSION: u8 = 1;
 const HEAD_LEN: usize = 8;
@@ -126,7 +126,7 @@ pub(super) fn encode_journal(entries: &[JournalEntry]) -> Result<Vec<u8>, Engine
     out.extend_from_slice(&first.seq.to_le_bytes());
     out.extend_from_slice(&last.seq.to_le_bytes());
     for entry in entries {
-        let text = entry.mutation.to_string();
+        let text = entry.mutation.as_str();
         out.extend_from_slice(&entry.at_ms.to_le_bytes());
         out.extend_from_slice(&len32(text.len())?);
         out.extend_from_slice(text.as_bytes());
@@ -144,8 +144,9 @@ pub(super) fn decode_journal(document: &[u8], first: Seq) -> Result<Vec<JournalE
     let mut entries = Vec::new();
     for seq in from..=to {
         let at_ms = reader.i64()?;
-        let mutation =
-            serde_json::from_slice(reader.long()?).map_err(|error| malformed(&format!("mutation {seq}: {error}")))?;
+        let len = reader.u32()? as usize;
+        let parsed = MutationText::parse(reader.sized(len)?.to_owned());
+        let mutation = parsed.map_err(|error| malformed(&format!("mutation {seq}: {error}")))?;
         entries.push(JournalEntry { seq, at_ms, mutation });
     }
     reader.end()?;
@@ -374,7 +375,8 @@ mod tests {
         #[test]
         fn a_journal_is_read_back(first in 1i64..1 << 60, texts in prop::collection::vec(".{0,30}", 1..20), at_ms: i64) {
             let entries: Vec<JournalEntry> = (first..).zip(texts)
-                .map(|(seq, text)| JournalEntry { seq, at_ms, mutation: serde_json::json!({"PutSetting": text}) })
+                .map(|(seq, text)| (seq, MutationText::of(&serde_json::json!({"PutSetting": text})).expect("is JSON")))
+                .map(|(seq, mutation)| JournalEntry { seq, at_ms, mutation })
                 .collect();
             let document = encode_journal(&entries).expect("encoded");
             prop_assert_eq!(decode_journal(&document, first).expect("decoded"), entries);

@@ -36,7 +36,8 @@ pub struct LostMutation {
 
 /// A mutation as a report names it.
 pub(super) fn lost_mutation(entry: &JournalEntry, why: String) -> LostMutation {
-    let (kind, members) = entry.mutation.as_object().and_then(|object| object.iter().next()).unzip();
+    let mutation = entry.mutation.value();
+    let (kind, members) = mutation.as_object().and_then(|object| object.iter().next()).unzip();
     let member = |name: &str| {
         let members = members?;
         [members.pointer(&format!("/commit/{name}")), members.pointer(&format!("/upload/{name}")), members.get(name)]

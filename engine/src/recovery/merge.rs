@@ -25,7 +25,7 @@ use crate::{
 };
 use catalog::{
     BlobKey, BlobRow, BlobState, BucketId, Catalog, CatalogError, Content, DeleteVersionCommit, Extent, JournalEntry,
-    Mutation, NewBlob, Precondition, PutCommit, Seq, UnixMs, VersionId, VersionLock, Versioning,
+    Mutation, MutationText, NewBlob, Precondition, PutCommit, Seq, UnixMs, VersionId, VersionLock, Versioning,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use object_format::BlobId;
@@ -452,7 +452,7 @@ impl Merge<'_> {
     /// [`EngineError::Integrity`] when it does not fit.
     async fn make(&self, mutation: Mutation, at_ms: UnixMs) -> Result<(), EngineError> {
         let seq = self.catalog.last_seq().await? + 1;
-        let mutation = serde_json::to_value(mutation).map_err(|error| EngineError::Other(error.to_string()))?;
+        let mutation = MutationText::of(&mutation).map_err(|error| EngineError::Other(error.to_string()))?;
         match self.catalog.replay_behind_hole(JournalEntry { seq, at_ms, mutation }).await {
             Err(CatalogError::Invalid(why)) => Err(EngineError::Integrity(why)),
             outcome => Ok(outcome?),

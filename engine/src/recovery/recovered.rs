@@ -20,8 +20,8 @@ use crate::{
 };
 use catalog::{
     BlobForm, BlobKey, BlobRow, BlobState, Bucket, BucketId, Catalog, CompleteCommit, Extent, FormBytes, JournalEntry,
-    Mutation, NewBlob, Part, PartCommit, Precondition, PutCommit, UnixMs, Upload, UploadId, VersionId, VersionLock,
-    Versioning, WrappedKey,
+    Mutation, MutationText, NewBlob, Part, PartCommit, Precondition, PutCommit, UnixMs, Upload, UploadId, VersionId,
+    VersionLock, Versioning, WrappedKey,
 };
 use futures::TryStreamExt;
 use object_format::{
@@ -114,7 +114,7 @@ pub(super) async fn highest_epoch(backends: &BTreeMap<String, Arc<dyn Backend>>)
 /// Makes a mutation in a catalog that is being filled.
 pub(super) async fn record(catalog: &dyn Catalog, mutation: Mutation) -> Result<(), EngineError> {
     let seq = catalog.last_seq().await? + 1;
-    let mutation = serde_json::to_value(mutation).map_err(|error| EngineError::Other(error.to_string()))?;
+    let mutation = MutationText::of(&mutation).map_err(|error| EngineError::Other(error.to_string()))?;
     Ok(catalog.replay(vec![JournalEntry { seq, at_ms: now_ms(), mutation }]).await?)
 }
 
@@ -557,7 +557,7 @@ impl Run<'_> {
                 Err(InspectError::Read(missing)) => missing,
             };
             let bytes = fetch(&**backend, &name, missing.clone()).await?;
-            read.insert(missing, bytes);
+            read.insert(missing, bytes.into());
         }
     }
 }

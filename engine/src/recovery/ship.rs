@@ -137,7 +137,7 @@ impl Safety {
             }
             let page = self.catalog.journal(from, PAGE).await?;
             let ended = page.len() < PAGE;
-            bytes += page.iter().map(|entry| entry.mutation.to_string().len()).sum::<usize>();
+            bytes += page.iter().map(|entry| entry.mutation.as_str().len()).sum::<usize>();
             entries.extend(page);
             if decided.is_none() && (ended || bytes > BLOB_BYTES) {
                 let Some(last) = entries.last() else { return Ok(None) };
@@ -367,7 +367,7 @@ impl Safety {
     /// it. Who saw none a moment ago may find the journal shipped and trimmed by now.
     async fn begin_first_lineage(&self) -> Result<LineageSetting, EngineError> {
         if let Some(first) = self.catalog.journal(0, 1).await?.first() {
-            let digest = Sha256::digest(format!("{} {} {}", first.seq, first.at_ms, first.mutation));
+            let digest = Sha256::digest(format!("{} {} {}", first.seq, first.at_ms, first.mutation.value()));
             let random = u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]);
             let name = Lineage::after(None, random)?.to_string();
             let setting = LineageSetting { name, parent: None, start: 0 };

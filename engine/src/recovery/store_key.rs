@@ -34,7 +34,11 @@ impl Safety {
         if let Some(key) = self.store_key().await? {
             return Ok(Some(key));
         }
-        let brings_a_key = entries.iter().any(|entry| entry.mutation.get("PutKey").is_some());
+        let brings = |entry: &JournalEntry| {
+            // Few texts have the word at all.
+            entry.mutation.as_str().contains("PutKey") && entry.mutation.value().get("PutKey").is_some()
+        };
+        let brings_a_key = entries.iter().any(brings);
         let asked_for = self.vault.keyring().is_configured() || self.config.encrypts || brings_a_key;
         if !asked_for && !self.has_encrypted_bucket().await? {
             return Ok(None);

@@ -135,7 +135,7 @@ impl<'a> Reading<'a> {
 
     fn entries(&mut self, entries: Vec<JournalEntry>) -> Result<(), EngineError> {
         for entry in entries {
-            let read = serde_json::from_value(entry.mutation);
+            let read = entry.mutation.read();
             self.mutation(read.map_err(|error| {
                 EngineError::Integrity(format!("mutation {} of the journal is not understood: {error}", entry.seq))
             })?);

@@ -18,12 +18,12 @@ pub(crate) struct Shelf {
     most: AtomicUsize,
 }
 
-/// Bytes that hold memory from the budget until the last reader lets go of them, in a buffer that
-/// is then put back.
+/// Bytes that hold memory from the budget, where it is not a cache's, until the last reader lets go
+/// of them, in a buffer that is then put back.
 struct Lent {
     bytes: Vec<u8>,
     shelf: Arc<Shelf>,
-    _permit: Permit,
+    _permit: Option<Permit>,
 }
 
 impl AsRef<[u8]> for Lent {
@@ -73,7 +73,7 @@ impl Shelf {
 }
 
 /// `bytes` with their permit; the buffer goes back to the shelf after the last reader.
-pub(crate) fn lent(bytes: Vec<u8>, permit: Permit, shelf: &Arc<Shelf>) -> Bytes {
+pub(crate) fn lent(bytes: Vec<u8>, permit: Option<Permit>, shelf: &Arc<Shelf>) -> Bytes {
     Bytes::from_owner(Lent { bytes, shelf: shelf.clone(), _permit: permit })
 }
 

@@ -30,6 +30,25 @@ async fn a_small_object_is_staged_found_and_read_without_another_thread() {
     }
 }
 
+/// Its bytes come with its row: kept besides, they would take the place of what costs requests.
+#[tokio::test(flavor = "multi_thread")]
+async fn content_that_lies_in_its_row_is_kept_in_no_cache() {
+    let deployment = Deployment::start(512 << 20).await;
+    let looked = || -> u64 {
+        let counters = [&deployment.metrics.cache_misses_total, &deployment.metrics.cache_hits_total];
+        counters.map(|counter| counter.with_label_values(&["manifest", "memory"]).get()).iter().sum()
+    };
+    for bucket in ["delta", "sealed", "off"] {
+        let bucket = deployment.bucket(bucket).await;
+        for (len, is_looked_for) in [(4000, false), (40_000, true)] {
+            deployment.put(&bucket, "k", &content(len, 9)).await;
+            let before = looked();
+            assert_eq!(deployment.get(&bucket, "k", 0..len).await, content(len, 9));
+            assert_eq!(looked() > before, is_looked_for, "{len} bytes");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn whether_the_directory_is_the_stores_is_asked_before_a_write_without_another_thread() {
     let deployment = Deployment::start(512 << 20).await;

@@ -153,7 +153,8 @@ impl Publisher {
         let (rows, _held) = (stored.new_blobs.clone(), stored.held.clone());
         match self.commit_version(bucket, place, stored, &facts).await? {
             Err(CatalogError::BaseGone) => {
-                let stored = self.finisher.restage_whole(bucket, &destination, rows, &object, digest).await?;
+                let stored = self.finisher.restage_whole(bucket, &destination, rows, &object, digest);
+                let stored = Box::pin(stored).await?;
                 Ok(self.commit_version(bucket, place, stored, &facts).await??)
             }
             outcome => Ok(outcome?),
@@ -198,8 +199,8 @@ impl Publisher {
                 match publisher.commit_part(&bucket, place, stored, &facts).await? {
                     Err(CatalogError::BaseGone) => {
                         let destination = Destination::Part { key: key.clone(), upload, number };
-                        let stored =
-                            publisher.finisher.restage_whole(&bucket, &destination, rows, &object, digest).await?;
+                        let stored = publisher.finisher.restage_whole(&bucket, &destination, rows, &object, digest);
+                        let stored = Box::pin(stored).await?;
                         Ok(publisher.commit_part(&bucket, place, stored, &facts).await??)
                     }
                     outcome => Ok(outcome?),

@@ -132,7 +132,7 @@ impl Stager {
         };
         let manner = self.arriving(bucket, self.target_of(&destination, len), search, trying);
         let upload = wanted.then(|| self.encoder.bases.in_flight().begin());
-        let mut staged = self.stage_with(bucket, manner, body, digest).await?;
+        let mut staged = Box::pin(self.stage_with(bucket, manner, body, digest)).await?;
         let content = &mut staged.content;
         let resembles = upload.is_some_and(|upload| upload.ends(bucket.domain(), &content.sketches));
         // What found a base has no need of those that came at the same time.

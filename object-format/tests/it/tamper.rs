@@ -187,6 +187,16 @@ fn checks_of_suite_0_bind_chunks_to_their_place_and_blob() {
     assert!(!open(&other, 0, 0, 0), "a chunk with its check in another blob");
     let mut two = chunks[..2].concat();
     assert!(opener.open_chunks(0, len, &mut two, &checks[..1]).is_err(), "fewer checks than chunks");
+    two = chunks[..2].concat();
+    let before = two.clone();
+    assert_eq!(opener.check_chunks(0, len, &two, &checks[..2]), Ok(()));
+    assert!(two == before, "checking changes nothing");
+    two[CHUNK_LEN] ^= 1;
+    assert_eq!(opener.check_chunks(0, len, &two, &checks[..2]), Err(FormatError::Integrity("a chunk")));
+    let sealed = Sample::raw(Suite::Aes256Gcm, 4 * CHUNK_LEN);
+    let (opener, _, chunks) = four_chunks(&sealed);
+    let refused = opener.check_chunks(0, len, &chunks[0], &checks[..1]);
+    assert!(matches!(refused, Err(FormatError::Key(_))), "a sealed chunk is never taken for a plain one");
 }
 
 #[test]

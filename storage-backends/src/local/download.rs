@@ -24,6 +24,7 @@ struct Rest {
     file: Arc<File>,
     name: BlobName,
     range: Range<u64>,
+    piece_bytes: u64,
     ahead: Option<JoinHandle<Result<Bytes>>>,
 }
 
@@ -37,7 +38,8 @@ fn open(store: Arc<Store>, name: BlobName, range: Range<u64>) -> Result<Option<(
         let message = format!("bytes {}..{} do not lie inside {name} of {len} bytes", range.start, range.end);
         return Err(BackendError::new(ErrorKind::Invalid, message));
     }
-    let mut rest = Rest { store, file: Arc::new(file), name, range, ahead: None };
+    let piece_bytes = if range.end - range.start <= WHOLE_BYTES_MAX { WHOLE_BYTES_MAX } else { PIECE_BYTES };
+    let mut rest = Rest { store, file: Arc::new(file), name, range, piece_bytes, ahead: None };
     let first = rest.next_range();
     let first = rest.read(first)()?;
     Ok(Some((first, rest)))
@@ -47,7 +49,7 @@ impl Rest {
     /// Cuts the next piece off what is left.
     fn next_range(&mut self) -> Range<u64> {
         let start = self.range.start;
-        self.range.start = self.range.end.min(start + PIECE_BYTES);
+        self.range.start = self.range.end.min(start + self.piece_bytes);
         start..self.range.start
     }
 
@@ -85,5 +87,8 @@ async fn next_piece((first, mut rest): (Option<Bytes>, Rest)) -> Option<(Result<
     Some((piece, (None, rest)))
 }
 
-/// One read. Two of them per reader are in memory at most.
+/// One read of much. Two of them per reader are in memory at most.
 const PIECE_BYTES: u64 = 512 << 10;
+/// What is no longer than a segment and the chunks at its ends is one read, in one piece: whoever
+/// asks for it has room for all of it, and need not put it together.
+const WHOLE_BYTES_MAX: u64 = (4 << 20) + (256 << 10);

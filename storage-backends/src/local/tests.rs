@@ -279,9 +279,9 @@ async fn a_read_error_in_the_middle_is_an_error_not_an_end() {
     let disk = Watched::new(root.path());
     let backend = open(&disk, true);
     let name = name("blobs/abcd");
-    put_bytes(&backend, &name, Bytes::from(vec![1; 2 << 20])).await.unwrap();
+    put_bytes(&backend, &name, Bytes::from(vec![1; 6 << 20])).await.unwrap();
     disk.fail("read", Errno::IO, 2);
-    let stream = backend.get(&name, 0..2 << 20).await.unwrap().unwrap();
+    let stream = backend.get(&name, 0..6 << 20).await.unwrap().unwrap();
     let items: Vec<_> = stream.collect().await;
     assert_eq!(items.iter().filter(|item| item.is_ok()).count(), 2);
     assert!(items.last().unwrap().is_err() && items.len() == 3);
@@ -292,12 +292,12 @@ async fn a_file_cut_short_on_disk_is_corrupt_not_short() {
     let root = tempfile::tempdir().unwrap();
     let backend = LocalBackend::open(root.path(), LocalOptions::default()).await.unwrap();
     let name = name("blobs/abcd");
-    put_bytes(&backend, &name, Bytes::from(vec![1; 3 << 20])).await.unwrap();
-    let mut stream = backend.get(&name, 0..3 << 20).await.unwrap().unwrap();
+    put_bytes(&backend, &name, Bytes::from(vec![1; 6 << 20])).await.unwrap();
+    let mut stream = backend.get(&name, 0..6 << 20).await.unwrap().unwrap();
     stream.next().await.unwrap().unwrap();
     let file = File::options().write(true).open(root.path().join(layout::place(&name).file)).unwrap();
     file.set_len(1 << 20).unwrap();
-    assert_eq!(collect(stream, 3 << 20).await.unwrap_err().kind(), ErrorKind::Corrupt);
+    assert_eq!(collect(stream, 6 << 20).await.unwrap_err().kind(), ErrorKind::Corrupt);
 }
 
 #[tokio::test]
@@ -452,6 +452,23 @@ async fn a_small_blob_is_written_once_and_a_large_one_in_batches() {
     backend.put(&name("b"), chunks, None).await.unwrap();
     assert_eq!(writes(), 11);
     assert_eq!(std::fs::metadata(root.path().join("+b/+/b")).unwrap().size(), 160 * 65_536);
+}
+
+#[tokio::test]
+async fn what_is_no_longer_than_a_segment_and_its_chunks_is_read_once_into_one_piece() {
+    let root = tempfile::tempdir().unwrap();
+    let disk = Watched::new(root.path());
+    let backend = open(&disk, true);
+    let name = name("blobs/abcd");
+    put_bytes(&backend, &name, Bytes::from(vec![1; 6 << 20])).await.unwrap();
+    for (range, pieces) in [(0..1 << 20, 1), (1..(4 << 20) + (128 << 10), 1), (0..6 << 20, 12)] {
+        disk.take_calls();
+        let stream = backend.get(&name, range.clone()).await.unwrap().unwrap();
+        let lens: Vec<usize> = stream.map(|piece| piece.unwrap().len()).collect().await;
+        let reads = disk.take_calls().iter().filter(|call| **call == "read").count();
+        assert_eq!((lens.len(), reads), (pieces, pieces));
+        assert_eq!(lens.iter().sum::<usize>() as u64, range.end - range.start);
+    }
 }
 
 #[tokio::test]

@@ -3,12 +3,13 @@
 use super::{OpenObject, ReadPath};
 use crate::{
     blobs::{
-        open::{BaseReader, segments_covering},
+        open::{BaseReader, Manifest, segments_covering},
         pins::Pin,
         upload::held,
     },
     bucket::{BucketHandle, veil::Veil},
     error::EngineError,
+    read::opened::OpenedRow,
     resources::{
         budget::{Permit, Slot},
         buffers::lent,
@@ -62,6 +63,7 @@ impl ReadPath {
             path: self.clone(),
             bucket: object.bucket.clone(),
             blobs: object.content.blobs.iter().map(|row| (row.id, row.clone())).collect(),
+            opened: OpenedRow::default(),
             _pin: object.pin.clone(),
             veil,
         });
@@ -92,6 +94,7 @@ struct Reader {
     path: Arc<ReadPath>,
     bucket: BucketHandle,
     blobs: HashMap<BlobKey, BlobRow>,
+    opened: OpenedRow,
     _pin: Arc<Pin>,
     veil: Option<Arc<dyn Veil>>,
 }
@@ -272,9 +275,12 @@ impl Piece {
 
 impl Reader {
     async fn segment(&self, blob: BlobKey, index: u64) -> Result<Segment, EngineError> {
-        let row = self.row(blob)?;
-        let manifest = self.path.blobs.manifest(row, self.bucket.key_of(row)?.as_deref()).await?;
+        let manifest = self.manifest(self.row(blob)?).await?;
         self.path.blobs.segment(&manifest, index).await
+    }
+
+    async fn manifest(&self, row: &BlobRow) -> Result<Arc<Manifest>, EngineError> {
+        self.opened.manifest(&self.path.blobs, row, self.bucket.key_of(row)?.as_deref()).await
     }
 
     fn request_len(&self, blob: BlobKey) -> Result<u32, EngineError> {
@@ -308,7 +314,7 @@ impl Reader {
         let (blob, index, segment, within) = match source {
             Source::Segment { blob, index, segment, within } => (blob, index, segment, within),
             Source::Original { blob, range } => {
-                let bytes = self.path.originals.read(self.row(blob)?, range).await?;
+                let bytes = Box::pin(self.path.originals.read(self.row(blob)?, range)).await?;
                 permit.shrink(bytes.len() as u64);
                 return Ok(Fetched::Own(bytes, permit));
             }
@@ -316,14 +322,17 @@ impl Reader {
         let blobs = &self.path.blobs;
         let row = self.row(blob)?;
         let key = self.bucket.key_of(row)?;
-        let manifest = blobs.manifest(row, key.as_deref()).await?;
+        let manifest = self.manifest(row).await?;
         let cut = within.start as usize..within.end as usize;
-        let raw = segment.coding == Coding::Raw;
         let mut bytes = match segment.coding {
-            Coding::Raw => blobs.raw_range(&manifest, &segment, within).await?,
+            Coding::Raw => {
+                let bytes = blobs.raw_range(&manifest, &segment, within).await?;
+                permit.shrink(bytes.len() as u64);
+                return Ok(Fetched::Own(bytes, permit));
+            }
             Coding::Zstd if row.pack => {
                 // Whoever reads one member is likely to read its neighbours.
-                let pack = blobs.decoded_segment(&manifest, index).await?;
+                let pack = Box::pin(blobs.decoded_segment(&manifest, index)).await?;
                 let member = pack.get(cut).ok_or_else(too_short)?.to_vec();
                 permit.shrink(member.len() as u64);
                 return Ok(Fetched::Own(member, permit));
@@ -331,21 +340,18 @@ impl Reader {
             Coding::View => {
                 let rows = self.path.base_rows(&manifest).await?;
                 let bases = BaseReader::new(&rows, key.as_deref());
-                let bytes = blobs.view_range(&manifest, &segment, within, &bases).await?;
+                let bytes = Box::pin(blobs.view_range(&manifest, &segment, within, &bases)).await?;
                 permit.shrink(bytes.len() as u64);
                 return Ok(Fetched::Own(bytes, permit));
             }
             Coding::Zstd | Coding::Planes | Coding::Delta => {
                 let rows = self.path.base_rows(&manifest).await?;
                 let bases = BaseReader::new(&rows, key.as_deref());
-                blobs.plain_segment(&manifest, &segment, &bases).await?
+                Box::pin(blobs.plain_segment(&manifest, &segment, &bases)).await?
             }
         };
         permit.shrink(bytes.len() as u64);
         tracing::trace!(blob = %BlobId(blob.0), segment = index, len = cut.len(), "read");
-        if raw {
-            return Ok(Fetched::Own(bytes, permit));
-        }
         if cut.end > bytes.len() {
             return Err(too_short());
         }
@@ -354,7 +360,7 @@ impl Reader {
             bytes.drain(..cut.start);
             return Ok(Fetched::Own(bytes, permit));
         }
-        Ok(Fetched::Lent(lent(bytes, permit, self.path.pool.shelf()).slice(cut)))
+        Ok(Fetched::Lent(lent(bytes, Some(permit), self.path.pool.shelf()).slice(cut)))
     }
 }
 

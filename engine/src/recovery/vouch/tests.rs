@@ -13,7 +13,7 @@ use crate::{
     },
     resources::pool::{CodecPool, PoolKind},
 };
-use catalog::{JournalEntry, Seq};
+use catalog::{JournalEntry, MutationText, Seq};
 use object_format::{
     DomainKey, Kek, KeyId,
     keyset::{BucketLabel, Keyset, KeysetEntry},
@@ -39,7 +39,10 @@ struct Store {
 }
 
 fn entries(first: Seq, last: Seq, word: &str) -> Vec<JournalEntry> {
-    let mutation = |seq: Seq| json!({ "PutSetting": { "name": word, "value": seq, "creates": false } });
+    let mutation = |seq: Seq| {
+        let setting = json!({ "PutSetting": { "name": word, "value": seq, "creates": false } });
+        MutationText::of(&setting).unwrap()
+    };
     (first..=last).map(|seq| JournalEntry { seq, at_ms: 1, mutation: mutation(seq) }).collect()
 }
 

@@ -1,7 +1,12 @@
 //! A blob on its way: everything but its manifest.
 
 use crate::{
-    bases::{account::ChoiceAccount, choose::Choice, plan::BaseOutcome, similar::RegionSketch},
+    bases::{
+        account::ChoiceAccount,
+        choose::Choice,
+        plan::{BaseOutcome, INLINE_LEN_MAX},
+        similar::RegionSketch,
+    },
     blobs::{piece::BasePiece, pins::Pin, upload::Outlet},
     bucket::BucketHandle,
     deployment::keyring::random,
@@ -10,8 +15,12 @@ use crate::{
     write::{encode::EncodedSegment, views::BaseView},
 };
 use catalog::FormBytes;
-use object_format::{BlobId, BlobKind, BlobSpec, BlobWriter, Coding, Seal, Segment, ViewRange};
-use std::sync::Arc;
+use object_format::{BlobId, BlobKind, BlobSpec, BlobWriter, Coding, Seal, Segment, Suite, ViewRange};
+use std::{ops::Range, sync::Arc};
+
+/// Shorter pieces wait for the next one. A backend that gathers parts copies short pieces together,
+/// and a copy holds no permit (I8).
+pub(super) const PIECE_LEN_MIN: usize = 64 << 10;
 
 /// A blob but for its manifest.
 pub(crate) struct UnfinishedBlob {
@@ -113,10 +122,22 @@ impl UnfinishedBlob {
         self.footprints.push(encoded.footprint.clone());
     }
 
-    pub(super) fn seal(mut self, segment: &EncodedSegment, plain: &[u8]) -> Result<Self, EngineError> {
-        let stored = segment.stored.as_deref().unwrap_or(plain);
+    /// Seals a segment's stored bytes. What leaves as it came is not copied: where in `stored` that
+    /// lies, behind the tail.
+    pub(super) fn seal(mut self, stored: &[u8]) -> Result<(Self, Range<usize>), EngineError> {
+        // What may end in the catalog is put together.
+        if self.writer.header().suite == Suite::None && self.plain_len > INLINE_LEN_MAX {
+            let mut in_place = self.writer.push_in_place(stored, &mut self.tail)?;
+            if !in_place.is_empty() && self.tail.len() < PIECE_LEN_MIN {
+                // Only the header is this short.
+                let end = in_place.end.min(in_place.start + PIECE_LEN_MIN);
+                self.tail.extend_from_slice(&stored[in_place.start..end]);
+                in_place.start = end;
+            }
+            return Ok((self, in_place));
+        }
         self.tail.reserve(stored.len() + stored.len() / 1024 + 256);
         self.writer.push(stored, &mut self.tail)?;
-        Ok(self)
+        Ok((self, 0..0))
     }
 }

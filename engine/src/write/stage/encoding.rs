@@ -22,10 +22,11 @@ use crate::{
     write::{
         effort::{self, Load, Trying},
         encode::{EncodedSegment, SegmentPlan, Trials, encode_segment, under},
-        stage::content::UnfinishedBlob,
+        stage::content::{PIECE_LEN_MIN, UnfinishedBlob},
         view::VIEW_RANGES_MAX,
     },
 };
+use bytes::Bytes;
 use deflate_view::may_hold_streams;
 use delta_codec::Effort;
 use futures::{
@@ -48,9 +49,15 @@ use tokio::{
 
 /// Sealing up to this many bytes happens where it is: it takes microseconds.
 const SEAL_INLINE_LEN_MAX: usize = 64 << 10;
-/// Shorter pieces wait for the next one. A backend that gathers parts copies short pieces together,
-/// and a copy holds no permit (I8).
-const PIECE_LEN_MIN: usize = 64 << 10;
+
+/// The plain bytes of a segment that is stored as it is.
+struct AsItCame(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for AsItCame {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
 
 /// What encoding takes.
 pub(crate) struct Encoder {
@@ -427,23 +434,37 @@ pub(super) async fn send_on(
     mut content: UnfinishedBlob,
     encoded: Encoded,
 ) -> Result<UnfinishedBlob, EngineError> {
-    let Encoded { segment, plain, mut permit, pins } = encoded;
+    let Encoded { mut segment, plain, mut permit, pins } = encoded;
     content.note(&segment);
     content.pins.extend(pins.filter(|_| segment.coding.has_base()));
     content.pins.dedup_by(|a, b| Arc::ptr_eq(a, b));
-    let stored_len = segment.stored.as_ref().map_or(plain.len(), Vec::len);
+    let stored = match segment.stored.take() {
+        Some(stored) => Bytes::from(stored),
+        None => Bytes::from_owner(AsItCame(plain)),
+    };
+    let stored_len = stored.len();
     if bucket.is_sealed() {
         encoder.metrics.seal_bytes_total.with_label_values(&["seal"]).inc_by(stored_len as u64);
     }
-    content = if stored_len <= SEAL_INLINE_LEN_MAX {
-        content.seal(&segment, &plain)?
+    let in_place;
+    (content, in_place) = if stored_len <= SEAL_INLINE_LEN_MAX {
+        content.seal(&stored)?
     } else {
-        encoder.pool.run(move |_| content.seal(&segment, &plain)).await??
+        let bytes = stored.clone();
+        encoder.pool.run(move |_| content.seal(&bytes)).await??
     };
+    let in_place = stored.slice(in_place);
+    drop(stored);
     if content.outlet.is_none() && content.plain_len > INLINE_LEN_MAX {
         content.outlet = Some(Outlet::open(encoder.blobs.backend(&bucket.settings.backend)?.clone(), content.id)?);
     }
     if let Some(outlet) = &mut content.outlet {
+        if !in_place.is_empty() {
+            permit.shrink((content.tail.len() + stored_len) as u64);
+            outlet.send(held(std::mem::take(&mut content.tail), content.tail_permit.take())).await?;
+            outlet.send(held(in_place, Some(permit))).await?;
+            return Ok(content);
+        }
         permit.shrink(content.tail.len() as u64);
         if content.tail.len() < PIECE_LEN_MIN {
             content.tail_permit = Some(permit);
