@@ -46,7 +46,8 @@ impl Opened {
     fn fill(&self, window: &mut WindowText, range: Range<u64>, step: u64) {
         window.move_to((range.start, range.end - range.start), &self.map, (&self.openings, &self.index));
         while window.end() < range.end {
-            let parts = self.parts(&[window.end()..range.end.min(window.end() + step)]);
+            let next = window.end()..range.end.min(window.end() + step);
+            let parts = self.parts(std::slice::from_ref(&next));
             let opened = |number| self.open(number);
             window.load(&parts, &self.openings, &self.bytes, opened).expect("parts of this base");
         }
@@ -98,10 +99,10 @@ fn matches_without_room_and_text_before_the_window_are_opened_again() {
     let parts = opened.parts(std::slice::from_ref(&all));
     let mut window = WindowText::new(0);
     opened.fill(&mut window, all.clone(), 1 << 20);
-    assert!(window.footprint(&[all.clone()], &parts, &opened.openings).is_none());
+    assert!(window.footprint(std::slice::from_ref(&all), &parts, &opened.openings).is_none());
     let mut window = WindowText::new(usize::MAX);
     opened.fill(&mut window, 1..all.end, 1 << 20);
-    assert!(window.footprint(&[all], &parts, &opened.openings).is_none());
+    assert!(window.footprint(std::slice::from_ref(&all), &parts, &opened.openings).is_none());
 }
 
 #[test]
