@@ -117,7 +117,7 @@ enum Source {
 /// What was read of a piece.
 enum Fetched {
     /// A buffer of its own.
-    Own(Vec<u8>, Permit),
+    Own(Bytes, Permit),
     /// Part of a buffer that is lent.
     Lent(Bytes),
 }
@@ -316,7 +316,7 @@ impl Reader {
             Source::Original { blob, range } => {
                 let bytes = Box::pin(self.path.originals.read(self.row(blob)?, range)).await?;
                 permit.shrink(bytes.len() as u64);
-                return Ok(Fetched::Own(bytes, permit));
+                return Ok(Fetched::Own(bytes.into(), permit));
             }
         };
         let blobs = &self.path.blobs;
@@ -335,14 +335,14 @@ impl Reader {
                 let pack = Box::pin(blobs.decoded_segment(&manifest, index)).await?;
                 let member = pack.get(cut).ok_or_else(too_short)?.to_vec();
                 permit.shrink(member.len() as u64);
-                return Ok(Fetched::Own(member, permit));
+                return Ok(Fetched::Own(member.into(), permit));
             }
             Coding::View => {
                 let rows = self.path.base_rows(&manifest).await?;
                 let bases = BaseReader::new(&rows, key.as_deref());
                 let bytes = Box::pin(blobs.view_range(&manifest, &segment, within, &bases)).await?;
                 permit.shrink(bytes.len() as u64);
-                return Ok(Fetched::Own(bytes, permit));
+                return Ok(Fetched::Own(bytes.into(), permit));
             }
             Coding::Zstd | Coding::Planes | Coding::Delta => {
                 let rows = self.path.base_rows(&manifest).await?;
@@ -358,19 +358,19 @@ impl Reader {
         if self.veil.is_some() {
             bytes.truncate(cut.end);
             bytes.drain(..cut.start);
-            return Ok(Fetched::Own(bytes, permit));
+            return Ok(Fetched::Own(bytes.into(), permit));
         }
         Ok(Fetched::Lent(lent(bytes, Some(permit), self.path.pool.shelf()).slice(cut)))
     }
 }
 
 /// Takes a veil away, as a job of the codec pool.
-fn unveil(
-    veil: Arc<dyn Veil>,
-    at: u64,
-    mut bytes: Vec<u8>,
-) -> impl FnOnce(&mut Scratch) -> Result<Vec<u8>, EngineError> {
-    move |_| veil.apply(at, &mut bytes).map(|()| bytes)
+fn unveil(veil: Arc<dyn Veil>, at: u64, bytes: Bytes) -> impl FnOnce(&mut Scratch) -> Result<Bytes, EngineError> {
+    move |_| {
+        // Where nobody else has them, they stay where they are.
+        let mut bytes = Vec::from(bytes);
+        veil.apply(at, &mut bytes).map(|()| bytes.into())
+    }
 }
 
 fn too_short() -> EngineError {

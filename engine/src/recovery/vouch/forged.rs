@@ -13,7 +13,7 @@ use crate::{
     },
     resources::pool::{CodecPool, PoolKind},
 };
-use catalog::{JournalEntry, Seq, TableRows, Value};
+use catalog::{JournalEntry, MutationText, Seq, TableRows, Value};
 use object_format::{
     DomainKey, Kek,
     keyset::{BucketLabel, Keyset, KeysetEntry},
@@ -100,7 +100,8 @@ struct Store {
 }
 
 fn entry(seq: Seq, word: &str) -> JournalEntry {
-    let mutation = json!({ "PutSetting": { "name": word, "value": seq, "creates": false } });
+    let setting = json!({ "PutSetting": { "name": word, "value": seq, "creates": false } });
+    let mutation = MutationText::of(&setting).expect("JSON");
     JournalEntry { seq, at_ms: 1, mutation }
 }
 

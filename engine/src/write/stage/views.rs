@@ -324,7 +324,7 @@ impl<'a> ViewEncoder<'a> {
             };
             UnitBase::of(&parts, base.openings.segment(), &view, opened).ok()
         });
-        Ok(opening.await?)
+        opening.await
     }
 
     /// A segment's units together; `None` when they break a limit of the format.
