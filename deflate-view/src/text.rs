@@ -77,8 +77,8 @@ impl WindowText {
         &self.bytes
     }
 
-    /// Appends the text that follows, whose `parts` these are; `opened` gives the text of an opening
-    /// by its number.
+    /// Appends the text that follows, whose `parts` these are; `opened` gives the text of an
+    /// opening by its number.
     ///
     /// # Errors
     /// As [`UnitBase::of`].

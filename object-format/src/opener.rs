@@ -130,8 +130,8 @@ impl BlobOpener {
         opened.map(|_| ())
     }
 
-    /// Checks consecutive chunks of a blob that is not sealed, whose stored bytes are the plain ones;
-    /// otherwise as [`Self::open_chunks`].
+    /// Checks consecutive chunks of a blob that is not sealed, whose stored bytes are the plain
+    /// ones; otherwise as [`Self::open_chunks`].
     ///
     /// # Errors
     /// As [`Self::open_chunks`]; [`FormatError::Key`] for a sealed blob.

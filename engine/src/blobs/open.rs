@@ -190,7 +190,8 @@ impl Blobs {
     /// blob.
     pub(crate) async fn manifest(&self, row: &BlobRow, key: Option<&DomainKey>) -> Result<Arc<Manifest>, EngineError> {
         if let Some(inline) = &row.inline {
-            // All of it came with its row. Kept, it would take the place of one that costs requests.
+            // All of it came with its row. Kept, it would take the place of one that costs
+            // requests.
             let bytes = BlobBytes { place: None, start: 0, fetched: Bytes::copy_from_slice(inline) };
             return self.open(row, key, bytes, row.root_offset).await.map(Arc::new);
         }

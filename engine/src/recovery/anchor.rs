@@ -6,6 +6,7 @@ use super::{
     names::{Lineage, journal_name},
     recovered::highest_epoch,
     safety::{LineageSetting, SWEEP_FLOOR, SWEEP_FLOOR_SETTING, Safety, SweepFloor},
+    trust::Voucher,
 };
 use crate::{error::EngineError, resources::clock::now_ms};
 use catalog::{JournalMarks, Seq};
@@ -96,12 +97,23 @@ impl Safety {
         Ok(Some((setting.name.parse()?, self.catalog.last_seq().await?)))
     }
 
+    /// The lineage that the catalog names. The catalog says what it follows, too: a merge may have
+    /// named it, under a store key that is new, and not have come to announce it.
+    async fn own_lineage(&self) -> Result<Option<Lineage>, EngineError> {
+        let Some(setting) = self.lineage_setting().await? else { return Ok(None) };
+        let own = setting.name.parse()?;
+        let parent = setting.parent.as_deref().map(str::parse).transpose()?;
+        let sealed_by = self.vault.trust.store_key();
+        self.vault.trust.note_voucher(own, Voucher { parent, sealed_by });
+        Ok(Some(own))
+    }
+
     /// Compares the catalog with the newest lineage and with its journal chain.
     pub(super) async fn standing(&self) -> Result<Standing, EngineError> {
         let older = |reason, newest, why: String| Ok(Standing::Older { why, reason, newest });
         let backend = &self.config.backend;
         // Read first: what the store had then, a catalog that is current has now.
-        let own = self.lineage_setting().await?.map(|setting| setting.name.parse()).transpose()?;
+        let own = self.own_lineage().await?;
         let newest = self.vault.newest_lineage(own).await?;
         let Some(setting) = self.lineage_setting().await? else {
             return match newest {
