@@ -55,12 +55,15 @@ def policy(bucket: str) -> str:
 
 SENSIBLE: dict[str, dict[str, Any]] = {
     "CopyObject": {"Key": "copied"},
+    "PutBucketAccelerateConfiguration": {"AccelerateConfiguration": {"Status": "Suspended"}},
     "PutBucketAcl": {"ACL": "private"},
     "PutBucketCors": {"CORSConfiguration": {"CORSRules": [{"AllowedMethods": ["GET"], "AllowedOrigins": ["*"]}]}},
     "PutBucketLifecycle": {"LifecycleConfiguration": {"Rules": [RULE]}},
     "PutBucketLifecycleConfiguration": {"LifecycleConfiguration": {"Rules": [RULE]}},
+    "PutBucketLogging": {"BucketLoggingStatus": {}},
     "PutBucketNotification": {"NotificationConfiguration": {}},
     "PutBucketNotificationConfiguration": {"NotificationConfiguration": {}},
+    "PutBucketRequestPayment": {"RequestPaymentConfiguration": {"Payer": "BucketOwner"}},
     "PutBucketVersioning": {"VersioningConfiguration": {"Status": "Enabled"}},
     "PutObjectAcl": {"ACL": "private"},
     "PutObjectLegalHold": {"LegalHold": {"Status": "OFF"}},
