@@ -116,7 +116,10 @@ if [ "${1:-}" = peers ]; then # servers that only a benchmark needs
     exit
 fi
 case "${1:-}" in # what one test alone needs
-    vault | kopia | opentofu) "$1" && exit ;;
+    vault | kopia | opentofu)
+        "$1"
+        exit
+        ;;
 esac
 packages
 python

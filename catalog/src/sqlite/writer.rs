@@ -62,6 +62,7 @@ impl Writer {
         let committer = Committer {
             place,
             session: Some(session),
+            is_uncertain: false,
             readers,
             #[cfg(test)]
             fault: Arc::clone(&fault),
@@ -101,8 +102,10 @@ impl Drop for Writer {
 /// The thread's side.
 struct Committer {
     place: Place,
-    /// `None` after a commit failed and the database could not be opened again yet.
+    /// `None` where the database has to be opened again.
     session: Option<SqliteSession>,
+    /// Whether the log may hold what nobody was told of: it is opened while nobody reads.
+    is_uncertain: bool,
     readers: Arc<Readers>,
     #[cfg(test)]
     fault: Arc<std::sync::Mutex<Option<CommitFault>>>,
@@ -219,6 +222,8 @@ impl Committer {
         let session = self.session.as_mut().ok_or_else(not_open)?;
         let filling = !group.is_empty() && group.iter().all(|job| job.change.is_filling());
         session.fill(filling, self.place.options.sync)?;
+        // What an import did before is not flushed: after an error nobody knows that it is there.
+        let hope = Hope { connection: hope.connection && !filling, ..hope };
         let changes_buckets = group.iter().any(|job| job.change.may_change_buckets());
         // Until what it did can be seen, or is gone.
         let readers = Arc::clone(&self.readers);
@@ -245,6 +250,7 @@ impl Committer {
                 let folded = self.session.as_mut().ok_or_else(not_open)?.fold_what_was_filled();
                 if folded.is_err() {
                     self.session = None;
+                    self.is_uncertain = true;
                 }
                 folded.map(|()| applied)
             }
@@ -344,6 +350,7 @@ impl Committer {
         tracing::error!(%error, "a commit to the catalog failed; the catalog is reopened");
         let reason = error.to_string();
         self.session = None;
+        self.is_uncertain = true;
         self.reopen().map_err(|reopening| CatalogError::Unknown(format!("{reason}; then {reopening}")))?;
         let Some(session) = self.session.as_mut() else { return Err(CatalogError::Unknown(reason)) };
         let found = finish(read::last_seq(session)).map_err(|_| CatalogError::Unknown(reason.clone()))?;
@@ -352,14 +359,24 @@ impl Committer {
 
     fn ensure_open(&mut self) -> Result<()> {
         // A transaction is open although no group is: a rollback failed on the way out.
-        self.session.take_if(|session| !session.connection.is_autocommit());
+        if self.session.take_if(|session| !session.connection.is_autocommit()).is_some() {
+            self.is_uncertain = true;
+        }
         if self.session.is_some() {
             return Ok(());
         }
-        match self.reopen() {
+        let open = |committer: &mut Self| match committer.is_uncertain {
+            true => committer.reopen(),
+            // Nothing was committed that was not answered, so readers stay as they are.
+            false => {
+                committer.session = Some(connection::open_writing(&committer.place)?);
+                Ok(())
+            }
+        };
+        match open(self) {
             // Believed when it is found twice.
-            Err(CatalogError::Damaged(_)) => self.reopen(),
-            reopened => reopened,
+            Err(CatalogError::Damaged(_)) => open(self),
+            opened => opened,
         }
     }
 
@@ -374,6 +391,7 @@ impl Committer {
             if busy == 0 { Ok(session) } else { Err(CatalogError::Unavailable("the log is in use".into())) }
         })?;
         self.session = Some(session);
+        self.is_uncertain = false;
         Ok(())
     }
 }

@@ -236,6 +236,11 @@ impl Places {
         Ok(None)
     }
 
+    /// Whether a place is a directory.
+    pub(crate) fn has_directory(&self) -> bool {
+        self.places.iter().any(|place| place.is_local)
+    }
+
     /// The same of directories alone, by whether their last record is where it was: cheap enough to
     /// be asked before every commit.
     pub(crate) async fn directory_lost(&self) -> Option<EngineError> {

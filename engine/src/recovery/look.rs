@@ -53,11 +53,14 @@ impl Safety {
     /// [`EngineError::NotCurrent`] in words for the operator.
     pub(crate) async fn may_write(&self) -> Result<(), EngineError> {
         self.currency.known().written = Some(Instant::now());
-        let lost = match self.currency.places.get() {
-            Some(places) => places.directory_lost().await,
-            None => None,
+        let (lost, answers) = match self.currency.places.get() {
+            Some(places) => {
+                let lost = places.directory_lost().await;
+                let answers = lost.is_none() && places.has_directory();
+                (lost, answers)
+            }
+            None => (None, false),
         };
-        let answers = lost.is_none();
         if let Some(lost) = lost {
             self.currency.refuse(Refusal { reason: StaleReason::Place, why: lost.to_string() });
         }

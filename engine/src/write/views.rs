@@ -317,7 +317,11 @@ impl BaseView {
         let len = usize::try_from(len).map_err(|_| EngineError::TooLarge)?;
         let matches_bytes = len / MATCHES_SHARE;
         let (mut text, permit) = match last {
-            Some(TextWindow { text, permit, .. }) => (text, permit),
+            Some(TextWindow { text, index, permit, .. }) => {
+                // Its place is the next one's.
+                drop(index);
+                (text, permit)
+            }
             None => {
                 let memory = len + matches_bytes + BaseIndex::memory_bytes_for(len, Effort::Balanced);
                 let Some(permit) = views.budget.try_acquire(memory as u64) else { return Ok(None) };

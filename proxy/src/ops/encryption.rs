@@ -8,7 +8,7 @@
 
 use super::{
     body::RequestBody,
-    request::{Answer, InBucket, Result, S3Request, document, document_of_text, empty, set},
+    request::{Answer, InBucket, Result, S3Request, document, empty, set},
 };
 use crate::engine::{BucketHandle, EngineError, ObjectEncryption, PartFacts, Stretch, Veil, VersionFacts};
 use aws_lc_rs::cipher::{AES_256, EncryptingKey, EncryptionContext, UnboundCipherKey};
@@ -383,8 +383,13 @@ pub(super) fn write(
 /// Answers with a bucket's default encryption.
 pub(super) async fn get_configuration(request: &S3Request) -> Result<Answer> {
     let here = request.in_bucket().await?;
-    match here.bucket.settings.configurations.get(ENCRYPTION) {
-        Some(kept) => Ok(document_of_text(kept.as_str().unwrap_or_default().to_owned())),
+    match here.default_encryption()? {
+        Some(mut configuration) => {
+            // A rule that only blocks leaves the default as it is.
+            let sealed = here.bucket.is_sealed().then_some(ServerSide::Aes256);
+            configuration.server = configuration.server.or(sealed);
+            Ok(document(&configuration))
+        }
         None if here.bucket.is_sealed() => Ok(document(&DefaultConfiguration::Aes256)),
         None => {
             let error = S3Error::new(ErrorCode::ServerSideEncryptionConfigurationNotFoundError);
