@@ -217,7 +217,9 @@ impl Blobs {
     async fn open_at(&self, row: &BlobRow, key: Option<&DomainKey>, place: Place) -> Result<Manifest, EngineError> {
         let mut bytes = BlobBytes::at(place.clone());
         if row.stored_len <= ONE_REQUEST_LEN_MAX {
-            bytes.fetched = fetch(&*place.backend, &place.name, 0..row.stored_len).await?;
+            // What the cache keeps is as long as it weighs, and no part of a larger buffer.
+            let fetched = fetch(&*place.backend, &place.name, 0..row.stored_len).await?;
+            bytes.fetched = Bytes::copy_from_slice(&fetched);
             return self.open(row, key, bytes, row.root_offset).await;
         }
         let tail = u64::from(place.backend.request_len() / TAIL_SHARE).max(row.root_len.into());

@@ -7,6 +7,7 @@ use super::{
     document::{LineageDocument, decode_journal, encode_journal},
     names::{Lineage, journal_name, lineage_name, sealed_lineage_name},
     safety::{LINEAGE_SETTING, LineageSetting, Safety},
+    vouch::does_not_open,
 };
 use crate::{deployment::keyring::random, error::EngineError, resources::clock::now_ms};
 use catalog::{CatalogError, Gate, JournalEntry, JournalMarks, Seq, ServerRun};
@@ -358,7 +359,7 @@ impl Safety {
     async fn is_sealed(&self, name: &BlobName) -> Result<bool, EngineError> {
         match self.vault.read(name, BlobKind::Journal).await {
             Ok(found) => Ok(found.is_some_and(|found| found.is_sealed())),
-            Err(error) if error.is_damage() => Ok(false),
+            Err(error) if does_not_open(&error) => Ok(false),
             Err(error) => Err(error),
         }
     }

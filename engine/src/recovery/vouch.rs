@@ -55,11 +55,11 @@ impl Vault {
         let voucher = match (self.voucher(lineage).await, own) {
             (Ok(Some(voucher)), _) => voucher,
             (Ok(None), _) => return Ok(false),
-            (Err(error), Some(_)) if error.is_damage() => {
+            (Err(error), Some(_)) if does_not_open(&error) => {
                 self.trust.refuse(&name, &format!("{name} counts for nothing, because it does not open: {error}"));
                 return Ok(false);
             }
-            (Err(error), None) if error.is_damage() => {
+            (Err(error), None) if does_not_open(&error) => {
                 return Err(EngineError::Integrity(format!(
                     "{name} does not open: {error}. If the store is not newer than what comes before it, somebody has put it there: \
                      delete it"
@@ -84,7 +84,12 @@ impl Vault {
             Some((document, key)) => (document, Some(key)),
             None => match self.get_trusted(&lineage_name(lineage)?, BlobKind::Journal).await? {
                 Some(found) => (LineageDocument::decode(&found.document)?, found.sealed_by),
-                None => return Ok(None),
+                None => {
+                    // A copy that does not open may be the seal of one that was written without: it
+                    // is told, and not taken for absent.
+                    self.read(&sealed_lineage_name(lineage)?, BlobKind::Journal).await?;
+                    return Ok(None);
+                }
             },
         };
         if !lineage.follows(document.parent) {
@@ -104,7 +109,7 @@ impl Vault {
         lineage: Lineage,
     ) -> Result<Option<(LineageDocument, KeyId)>, EngineError> {
         let copy = match self.read(&sealed_lineage_name(lineage)?, BlobKind::Journal).await {
-            Err(error) if error.is_damage() => None,
+            Err(error) if does_not_open(&error) => None,
             found => found?,
         };
         let Some(OpenedDocument { document, sealed_by: Some(key), .. }) = copy else { return Ok(None) };
@@ -123,7 +128,7 @@ impl Vault {
         while let Some(lineage) = at {
             ancestry.insert(lineage);
             at = match self.voucher(lineage).await {
-                Err(error) if error.is_damage() => None,
+                Err(error) if does_not_open(&error) => None,
                 voucher => voucher?.and_then(|voucher| voucher.parent),
             };
         }
@@ -143,7 +148,7 @@ impl Vault {
         let mut keys = BTreeMap::new();
         for lineage in others.iter().chain([&newest]).copied() {
             match self.voucher(lineage).await {
-                Err(error) if error.is_damage() => {}
+                Err(error) if does_not_open(&error) => {}
                 // One that is believed though it has no seal was told to be.
                 voucher => drop(voucher?.and_then(|voucher| keys.insert(lineage, voucher.sealed_by?))),
             }
@@ -186,12 +191,18 @@ impl Vault {
         for name in self.backups_of(lineage).await?.into_iter().rev() {
             match self.index(&name).await {
                 Ok(_) => return Ok(Some(name)),
-                Err(error) if error.is_damage() => {}
+                Err(error) if does_not_open(&error) => {}
                 Err(error) => return Err(error),
             }
         }
         Ok(None)
     }
+}
+
+/// Whether a document is not what was written, rather than that its store, a key or a disk gives
+/// nothing just now.
+pub(super) fn does_not_open(error: &EngineError) -> bool {
+    matches!(error, EngineError::Integrity(_))
 }
 
 /// Checks that are left out: each is what a build without it would read.
