@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from cluster.replicas import Cluster
-from e2e.test_sts import s3_of, sts_client
-from outside.clients import S3Client, s3_client
+from e2e.test_sts import s3_of
+from outside.clients import S3Client, s3_client, sts_client
 from outside.failure import error_code
 from outside.server import Server, until
 from outside.users import key_id, secret

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from outside.clients import s3_client
 from outside.server import ACCESS_KEY_ID, ROOT, SECRET_ACCESS_KEY, Server, Value
+from outside.tools import chromium
 
 HERE = ROOT / "tests" / "console"
 CHECKS_MIN = 250
@@ -57,8 +57,6 @@ def test_every_page_works_by_mouse_keyboard_and_screen_reader(tmp_path: Path) ->
 
 def drive(server: Server, ejected: Path, folder: Path) -> None:
     """Fills a server, and has the browser go through it."""
-    chromium = shutil.which("chromium")
-    assert chromium, "Debian's chromium is not installed: tests/setup.sh"
     with server:
         s3 = s3_client(server.endpoint)
         s3.create_bucket(Bucket="releases")
@@ -74,7 +72,7 @@ def drive(server: Server, ejected: Path, folder: Path) -> None:
             "s3": server.endpoint,
             "token": server.admin_token,
             "readToken": READ_TOKEN,
-            "chromium": chromium,
+            "chromium": chromium(),
             "accessKeyId": ACCESS_KEY_ID,
             "secretAccessKey": SECRET_ACCESS_KEY,
             "bucket": "releases",

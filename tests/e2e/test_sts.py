@@ -12,11 +12,10 @@ from typing import Any
 
 import boto3
 import pytest
-from botocore.config import Config
 
 from e2e.test_reload import hang_up
 from outside.buckets import NewServer
-from outside.clients import s3_client
+from outside.clients import s3_client, sts_client
 from outside.failure import error_code
 from outside.server import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY, Server
 from outside.users import ALT_ID, key_id, secret, users
@@ -37,18 +36,6 @@ canonical_id = "%s"
 duration_max = "2h"
 policy = "readwrite"
 """
-
-
-def sts_client(
-    endpoint: str,
-    key: str = ACCESS_KEY_ID,
-    word: str = SECRET_ACCESS_KEY,
-    token: str | None = None,
-    **config: Any,
-) -> Any:
-    """boto3's STS client as it comes."""
-    session = boto3.session.Session(key, word, token, REGION)
-    return session.client("sts", endpoint_url=endpoint, config=Config(**config))
 
 
 def s3_of(endpoint: str, credentials: dict[str, Any], **config: Any) -> Any:

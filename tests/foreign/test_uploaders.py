@@ -4,17 +4,16 @@ with temporary keys, all under the bucket's CORS rules."""
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
-from outside.clients import S3Client
+from outside.clients import S3Client, sts_client
 from outside.content import MIB
-from outside.server import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY, free_port
+from outside.server import REGION, free_port
+from outside.tools import chromium
 
 pytestmark = pytest.mark.long
 
@@ -37,9 +36,7 @@ def packages() -> Path:
 
 def uploaded(where: Path, port: int, *calls: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """What the page's functions returned, called in order in one browser."""
-    chromium = shutil.which("chromium")
-    assert chromium, "Debian's chromium is not installed: tests/setup.sh"
-    told = json.dumps({"chromium": chromium, "port": port, "calls": calls})
+    told = json.dumps({"chromium": chromium(), "port": port, "calls": calls})
     done = subprocess.run(
         ["node", "drive.mjs"], cwd=where, input=told, capture_output=True, text=True, timeout=180, check=False
     )
@@ -79,8 +76,7 @@ def test_a_page_uploads_by_a_form(packages: Path, s3: S3Client, bucket: str, ori
 def test_a_page_signs_uploads_with_temporary_keys(
     packages: Path, endpoint: str, s3: S3Client, bucket: str, origin: int
 ) -> None:
-    session = boto3.Session(ACCESS_KEY_ID, SECRET_ACCESS_KEY, region_name=REGION)
-    keys = session.client("sts", endpoint_url=endpoint).get_session_token(DurationSeconds=900)["Credentials"]
+    keys = sts_client(endpoint).get_session_token(DurationSeconds=900)["Credentials"]
     told = {
         "endpoint": f"{endpoint}/{bucket}",
         "region": REGION,

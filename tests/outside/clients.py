@@ -54,6 +54,18 @@ def blunt_client(endpoint: str, **config: Any) -> S3Client:
     return s3_client(endpoint, **({"retries": {"total_max_attempts": 1}} | config))
 
 
+def sts_client(
+    endpoint: str,
+    key: str = ACCESS_KEY_ID,
+    word: str = SECRET_ACCESS_KEY,
+    token: str | None = None,
+    **config: Any,
+) -> Any:
+    """boto3's STS client as it comes."""
+    session = boto3.session.Session(key, word, token, REGION)
+    return session.client("sts", endpoint_url=endpoint, config=Config(**config))
+
+
 def object_store_options(endpoint: str) -> dict[str, str]:
     """What programs over the Rust crate object_store are told of a server, as variables of their environment would."""
     return {

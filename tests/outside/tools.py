@@ -1,11 +1,19 @@
-"""Programs that one test alone needs."""
+"""Programs that few tests need."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
 from outside.server import ROOT
+
+
+def chromium() -> str:
+    """Debian's browser, which `tests/setup.sh` installs."""
+    found = shutil.which("chromium")
+    assert found, "Debian's chromium is not installed: tests/setup.sh"
+    return found
 
 
 def built_by_setup(part: str, program: str) -> Path:

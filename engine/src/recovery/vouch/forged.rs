@@ -2,7 +2,7 @@
 //! of every kind. What a recovery then reads is what was written, or an error. Each forgery is
 //! real: without the check it counts.
 
-use super::{super::names::tests::UNBOUNDED, *};
+use super::{super::names::tests::UNBOUNDED, tests::entry, *};
 use crate::{
     deployment::keyring::{Given, Keyring},
     metrics::Metrics,
@@ -13,7 +13,7 @@ use crate::{
     },
     resources::pool::{CodecPool, PoolKind},
 };
-use catalog::{JournalEntry, MutationText, Seq, TableRows, Value};
+use catalog::{JournalEntry, Seq, TableRows, Value};
 use object_format::{
     DomainKey, Kek,
     keyset::{BucketLabel, Keyset, KeysetEntry},
@@ -97,12 +97,6 @@ struct Store {
     pool: Arc<CodecPool>,
     key: Option<Arc<DomainKey>>,
     data: TempDir,
-}
-
-fn entry(seq: Seq, word: &str) -> JournalEntry {
-    let setting = json!({ "PutSetting": { "name": word, "value": seq, "creates": false } });
-    let mutation = MutationText::of(&setting).expect("JSON");
-    JournalEntry { seq, at_ms: 1, mutation }
 }
 
 fn lineage(generation: usize, random: usize) -> Lineage {

@@ -38,12 +38,15 @@ struct Store {
     _data: TempDir,
 }
 
+/// A mutation that says something harmless.
+pub(super) fn entry(seq: Seq, word: &str) -> JournalEntry {
+    let setting = json!({ "PutSetting": { "name": word, "value": seq, "creates": false } });
+    let mutation = MutationText::of(&setting).expect("JSON");
+    JournalEntry { seq, at_ms: 1, mutation }
+}
+
 fn entries(first: Seq, last: Seq, word: &str) -> Vec<JournalEntry> {
-    let mutation = |seq: Seq| {
-        let setting = json!({ "PutSetting": { "name": word, "value": seq, "creates": false } });
-        MutationText::of(&setting).unwrap()
-    };
-    (first..=last).map(|seq| JournalEntry { seq, at_ms: 1, mutation: mutation(seq) }).collect()
+    (first..=last).map(|seq| entry(seq, word)).collect()
 }
 
 fn index(part: &[u8]) -> IndexDocument {

@@ -3,7 +3,7 @@
 use super::{Elements, either, malformed, set_once};
 use crate::error::Result;
 
-/// Whether a `AccelerateConfiguration` asks for accelerated transfer.
+/// Whether an `AccelerateConfiguration` asks for accelerated transfer.
 ///
 /// # Errors
 /// `MalformedXML`, also without a status.
