@@ -75,6 +75,49 @@ pub async fn the_journal_alone_gives_the_catalog_back<F: Factory>(factory: &F) {
     again.assert_sound().await;
 }
 
+/// Puts, overwrites, deletions, deltas and duplicates that share commits have the order that the
+/// journal says, whatever of them is refused.
+pub async fn changes_that_come_at_once_give_what_they_give_in_the_order_of_the_journal<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    let mut random = 0x9e37_79b9_u32;
+    let mut next = move |below: u32| {
+        random ^= random << 13;
+        random ^= random >> 17;
+        random ^= random << 5;
+        random % below
+    };
+    for round in 0..30 {
+        let shared = desk.put("shared").await;
+        let mut changes = tokio::task::JoinSet::new();
+        for _ in 0..24 {
+            let (desk, kind, key) = (desk.clone(), next(8), format!("k{}", next(if round % 2 == 0 { 6 } else { 40 })));
+            let absent = if next(4) == 0 { Precondition::Absent } else { Precondition::None };
+            changes.spawn(async move {
+                let put = match kind {
+                    0..=3 => desk.commit(&key, vec![desk.whole(10)]),
+                    4 => desk.commit(&key, vec![desk.delta(10, &[shared])]),
+                    5 => desk.commit_extents(&key, Vec::new(), vec![Extent { blob: shared, offset: 0, len: 10 }]),
+                    6 => return drop(desk.catalog.delete(desk.deletion(&key)).await.unwrap()),
+                    _ => return drop(desk.catalog.delete(desk.deletion("shared")).await.unwrap()),
+                };
+                match desk.catalog.put(PutCommit { precondition: absent, ..put }).await {
+                    Ok(_) | Err(CatalogError::PreconditionFailed | CatalogError::BaseGone) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            });
+        }
+        changes.join_all().await;
+    }
+    desk.assert_sound().await;
+    let journal = desk.catalog.journal(0, 10_000).await.unwrap();
+    let again = Desk { catalog: factory.fresh().await, bucket: desk.bucket.clone(), epoch: desk.epoch };
+    again.catalog.begin_import().await.unwrap();
+    again.catalog.replay(journal).await.unwrap();
+    assert_eq!(again.rows().await, desk.rows().await);
+    again.catalog.end_import(0).await.unwrap();
+    again.assert_sound().await;
+}
+
 /// What does not follow, or would give something else, is refused with everything that came with
 /// it.
 pub async fn a_record_that_does_not_fit_is_not_replayed<F: Factory>(factory: &F) {

@@ -253,6 +253,7 @@ macro_rules! conformance_tests {
                 sequence_numbers_are_consecutive_over_all_mutations,
                 what_changes_nothing_takes_no_number,
                 the_journal_alone_gives_the_catalog_back,
+                changes_that_come_at_once_give_what_they_give_in_the_order_of_the_journal,
                 a_record_that_does_not_fit_is_not_replayed,
                 behind_a_hole_what_fits_is_made_and_the_rest_only_takes_its_number,
                 where_a_journal_blob_ends_is_decided_once,

@@ -1,15 +1,15 @@
 //! The catalog of several processes: PostgreSQL.
 //!
 //! ```text
-//! change ──► bounded queue ──► one writer task, one connection: BEGIN, lock the sequence's row, a savepoint per change, COMMIT ──► answers
+//! change ──► bounded queue ──► one writer task, one connection: BEGIN, lock the sequence's row, changes, COMMIT ──► answers
 //! read   ──► a pooled connection; several statements in a repeatable-read transaction
 //! ```
 //!
 //! Every transaction that changes anything first locks the row that holds the last sequence number,
 //! and holds it until it is committed. So mutations of all processes are carried out one group
 //! after the other: the order of numbers is the order of commits, no two can deadlock, and each
-//! sees everything before it. A process's changes that wait share a group, which is what makes that
-//! fast enough (docs/reference/postgres.md).
+//! sees everything before it. A process's changes that wait share a group, and those of different keys
+//! share its journeys, which is what makes that fast enough (docs/reference/postgres.md).
 
 mod address;
 mod errors;
@@ -19,6 +19,7 @@ mod pool;
 mod replication;
 mod session;
 mod tls;
+mod together;
 mod writer;
 
 use crate::{

@@ -29,12 +29,30 @@ use tokio_postgres::{
 pub(crate) struct PostgresSession {
     /// `None` only while dropping.
     client: Option<Object>,
-    /// Transaction commands that travel with the next statements.
-    deferred: Vec<&'static str>,
+    /// What travels with the next statements, before them.
+    deferred: Vec<Step>,
+    /// What the deferred statements gave.
+    answers_ahead: Vec<Vec<Row>>,
     in_transaction: bool,
     /// A call was begun and not finished: its future was dropped, or it failed.
     unfinished: bool,
     deadline: Duration,
+}
+
+/// What travels to the database.
+enum Step {
+    /// A transaction command.
+    Command(&'static str),
+    Statement(Statement),
+}
+
+impl Step {
+    fn statement(&self) -> Option<&Statement> {
+        match self {
+            Step::Command(_) => None,
+            Step::Statement(statement) => Some(statement),
+        }
+    }
 }
 
 /// When the server was started, in microseconds, as an expression: another server, or another run
@@ -57,6 +75,7 @@ impl PostgresSession {
         PostgresSession {
             client: Some(client),
             deferred: Vec::new(),
+            answers_ahead: Vec::new(),
             in_transaction: false,
             unfinished: false,
             deadline,
@@ -66,12 +85,25 @@ impl PostgresSession {
     /// Begins a transaction with the next statements.
     pub(super) fn begin(&mut self, command: &'static str) {
         self.in_transaction = true;
-        self.deferred.push(command);
+        self.defer(command);
     }
 
     /// Sends a transaction command with the next statements.
     pub(super) fn defer(&mut self, command: &'static str) {
-        self.deferred.push(command);
+        self.deferred.push(Step::Command(command));
+    }
+
+    /// Sends statements with the next ones; [`answers_ahead`](Self::answers_ahead) has their answers.
+    pub(super) fn send_ahead(&mut self, statements: Vec<Statement>) {
+        self.deferred.extend(statements.into_iter().map(Step::Statement));
+    }
+
+    /// What the statements gave that were sent ahead, in order. They are sent now if they still wait.
+    pub(super) async fn answers_ahead(&mut self) -> Result<Vec<Vec<Row>>> {
+        if self.deferred.iter().any(|deferred| matches!(deferred, Step::Statement(_))) {
+            self.flush().await?;
+        }
+        Ok(std::mem::take(&mut self.answers_ahead))
     }
 
     /// Sends what was deferred now.
@@ -81,19 +113,25 @@ impl PostgresSession {
 
     /// Ends the transaction.
     pub(super) async fn end(&mut self, command: &'static str) -> Result<()> {
-        self.flush().await?;
+        self.answers_ahead().await?;
         self.end_raw(command).await.map_err(|error| match error {
             EndError::Database(error) => catalog_error(&error),
             EndError::NoAnswer => CatalogError::Unavailable("the database does not answer".into()),
         })
     }
 
-    /// Ends the transaction; nothing may be deferred. The error is kept as it is, because what a
-    /// failed commit means depends on it.
+    /// Ends the transaction, with the commands that are deferred; no statement may be. The error is
+    /// kept as it is, because what a failed commit means depends on it.
     pub(super) async fn end_raw(&mut self, command: &'static str) -> std::result::Result<(), EndError> {
         self.unfinished = true;
         let client = self.client.as_ref().ok_or(EndError::NoAnswer)?;
-        match tokio::time::timeout(self.deadline, client.batch_execute(command)).await {
+        let mut script = String::new();
+        for deferred in self.deferred.drain(..) {
+            let Step::Command(earlier) = deferred else { return Err(EndError::NoAnswer) };
+            script.extend([earlier, "; "]);
+        }
+        script.push_str(command);
+        match tokio::time::timeout(self.deadline, client.batch_execute(&script)).await {
             Ok(Ok(())) => {
                 (self.unfinished, self.in_transaction) = (false, false);
                 Ok(())
@@ -112,25 +150,31 @@ impl PostgresSession {
         Ok(())
     }
 
-    async fn pipeline(client: &Object, deferred: &[&'static str], statements: &[Statement]) -> Result<Vec<Vec<Row>>> {
-        let mut prepared = Vec::with_capacity(statements.len());
-        for statement in statements {
+    /// Sends all steps together; the answers of the statements among them.
+    async fn pipeline(client: &Object, steps: &[Step]) -> Result<Vec<Vec<Row>>> {
+        let mut prepared = Vec::with_capacity(steps.len());
+        for statement in steps.iter().filter_map(Step::statement) {
             // Answered from the connection's cache but for the first time.
-            prepared.push(client.prepare_cached(&with_lock(statement)).await.map_err(|error| catalog_error(&error))?);
+            let known = client.prepare_cached(&with_lock(statement)).await.map_err(|error| catalog_error(&error))?;
+            let params: Vec<_> = statement.params.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
+            prepared.push((known, params));
         }
-        let params: Vec<Vec<&(dyn ToSql + Sync)>> = statements
-            .iter()
-            .map(|statement| statement.params.iter().map(|value| value as &(dyn ToSql + Sync)).collect())
-            .collect();
-        let commands = deferred
-            .iter()
-            .map(|command| Box::pin(async { client.batch_execute(command).await.map(|()| Vec::new()) }) as Pending<'_>);
-        let queries = prepared
-            .iter()
-            .zip(&params)
-            .map(|(statement, params)| Box::pin(client.query(statement, params)) as Pending<'_>);
-        let answers = in_order(commands.chain(queries).collect()).await.map_err(|error| catalog_error(&error))?;
-        answers.into_iter().skip(deferred.len()).map(|rows| rows.iter().map(row).collect()).collect()
+        let mut queries = prepared.iter();
+        let send = |step: &Step| -> Pending<'_> {
+            match step {
+                Step::Command(command) => {
+                    let command = *command;
+                    Box::pin(async move { client.batch_execute(command).await.map(|()| Vec::new()) })
+                }
+                Step::Statement(_) => {
+                    let (known, params) = queries.next().expect("each statement was prepared");
+                    Box::pin(client.query(known, params))
+                }
+            }
+        };
+        let answers = in_order(steps.iter().map(send).collect()).await.map_err(|error| catalog_error(&error))?;
+        let of_statements = answers.iter().zip(steps).filter(|(_, step)| step.statement().is_some());
+        of_statements.map(|(rows, _)| rows.iter().map(row).collect()).collect()
     }
 }
 
@@ -201,15 +245,19 @@ impl Session for PostgresSession {
             return Ok(Vec::new());
         }
         self.unfinished = true;
-        let deferred = std::mem::take(&mut self.deferred);
+        let mut steps = std::mem::take(&mut self.deferred);
+        let ahead = steps.iter().filter_map(Step::statement).count();
+        steps.extend(statements.into_iter().map(Step::Statement));
         let client = self.client.as_ref().ok_or_else(closed)?;
-        let answers = tokio::time::timeout(self.deadline, Self::pipeline(client, &deferred, &statements))
+        let answers = tokio::time::timeout(self.deadline, Self::pipeline(client, &steps))
             .await
             .map_err(|_| CatalogError::Unavailable("the database does not answer".into()))?;
         // After an error the connection is good for a rollback, unless it is the connection that is
         // in trouble.
         self.unfinished = matches!(answers, Err(CatalogError::Unavailable(_)));
-        answers
+        let mut answers = answers?;
+        self.answers_ahead.extend(answers.drain(..ahead));
+        Ok(answers)
     }
 
     async fn clock_ms(&mut self) -> Result<UnixMs> {

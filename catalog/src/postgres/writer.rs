@@ -4,12 +4,12 @@ use super::{
     errors::is_refusal,
     options::PostgresOptions,
     pool::{Patience, Pool},
-    session::{CLOCK_MS, EndError, server_run},
+    session::{CLOCK_MS, EndError, PostgresSession, server_run},
+    together,
 };
 use crate::{
     CatalogError, Result,
     relational::{
-        apply::apply,
         change::{Change, Outcome, only},
         session::{Lock, Session, Statement, statement},
     },
@@ -30,6 +30,10 @@ const SILENT_MAX_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// The row that a writing transaction holds until it has ended, and the run of the server.
 const TURN: &str = concat!("SELECT value, ", server_run!(), " FROM counters WHERE name = 'seq'");
+
+/// How a savepoint ends whose changes stay, and one whose changes do not.
+const KEEP: &str = "RELEASE SAVEPOINT change";
+const TAKE_BACK: &str = "ROLLBACK TO SAVEPOINT change; RELEASE SAVEPOINT change";
 
 /// A change and where its outcome goes.
 struct Job {
@@ -147,33 +151,28 @@ impl Committer {
 
     async fn attempt(&self, group: &mut [Job]) -> std::result::Result<(Vec<Result<Outcome>>, ServerRun), Failure> {
         let mut session = self.pool.session().await?;
+        let number = self.groups.fetch_add(1, Ordering::Relaxed) + 1;
         session.begin("BEGIN ISOLATION LEVEL READ COMMITTED");
         // This waits for its turn; each statement after it sees all that was committed before.
-        let turn = session.run(vec![Statement::locking(TURN, vec![], Lock::Update)]).await?;
-        let run = only(&turn, 0)?.int(1)?;
+        session.send_ahead(vec![Statement::locking(TURN, vec![], Lock::Update)]);
+        session.send_ahead(self.signature(number));
         let mut outcomes = Vec::with_capacity(group.len());
-        for job in group.iter_mut() {
-            session.defer("SAVEPOINT change");
-            let outcome = apply(&mut session, &mut job.change).await;
-            if let Err(CatalogError::Unavailable(reason)) = outcome {
-                return Err(Failure::Nothing(CatalogError::Unavailable(reason)));
-            }
-            session.defer(match is_change(&outcome) {
-                true => "RELEASE SAVEPOINT change",
-                false => "ROLLBACK TO SAVEPOINT change; RELEASE SAVEPOINT change",
-            });
-            outcomes.push(outcome);
+        let mut left = group;
+        while !left.is_empty() {
+            let count = together::count_of_first(left.iter().map(|job| &job.change));
+            let (now, later) = left.split_at_mut(count);
+            outcomes.extend(make(&mut session, now).await?);
+            left = later;
+        }
+        let run = only(&session.answers_ahead().await?, 0)?.int(1)?;
+        if !outcomes.iter().any(is_change) {
+            session.end("ROLLBACK").await?;
+            return Ok((outcomes, run));
         }
         // A statement that runs out of time while it waits for a synchronous standby is reported as
         // committed although the standby does not have it; so the commit has no limit but our own,
         // past which it is asked about.
         session.defer("SET LOCAL statement_timeout = 0");
-        if !outcomes.iter().any(is_change) {
-            session.end("ROLLBACK").await?;
-            return Ok((outcomes, run));
-        }
-        let number = self.groups.fetch_add(1, Ordering::Relaxed) + 1;
-        session.run(self.signature(number)).await?;
         match session.end_raw("COMMIT").await {
             Ok(()) => Ok((outcomes, run)),
             Err(EndError::Database(error)) if is_refusal(&error) => {
@@ -227,6 +226,38 @@ impl Committer {
         let last = answers.get(1).and_then(|rows| rows.first()).map(|row| row.int(0)).transpose()?;
         Ok((last, only(&answers, 0)?.int(1)?))
     }
+}
+
+/// Makes changes that can be made together, each of them alone if that does not succeed: a refused
+/// one must leave nothing, and takes no number.
+async fn make(session: &mut PostgresSession, jobs: &mut [Job]) -> std::result::Result<Vec<Result<Outcome>>, Failure> {
+    if jobs.len() > 1 {
+        session.defer("SAVEPOINT change");
+        let outcomes = together::make(session, jobs.iter_mut().map(|job| &mut job.change).collect()).await;
+        let outcomes = unless_unavailable(outcomes)?;
+        if outcomes.iter().all(is_change) {
+            session.defer(KEEP);
+            return Ok(outcomes);
+        }
+        session.defer(TAKE_BACK);
+    }
+    let mut outcomes = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        session.defer("SAVEPOINT change");
+        let alone = unless_unavailable(together::make(session, vec![&mut job.change]).await)?;
+        session.defer(if alone.iter().all(is_change) { KEEP } else { TAKE_BACK });
+        outcomes.extend(alone);
+    }
+    Ok(outcomes)
+}
+
+/// The outcomes, unless the database was lost on the way.
+fn unless_unavailable(outcomes: Vec<Result<Outcome>>) -> std::result::Result<Vec<Result<Outcome>>, Failure> {
+    let lost = outcomes.iter().find_map(|outcome| match outcome {
+        Err(CatalogError::Unavailable(reason)) => Some(reason.clone()),
+        _ => None,
+    });
+    lost.map_or(Ok(outcomes), |reason| Err(Failure::Nothing(CatalogError::Unavailable(reason))))
 }
 
 fn is_change(outcome: &Result<Outcome>) -> bool {

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-static CLUSTER: LazyLock<Cluster> = LazyLock::new(Cluster::start);
+pub(crate) static CLUSTER: LazyLock<Cluster> = LazyLock::new(Cluster::start);
 
 /// A schema per catalog, by the catalog's address.
 #[derive(Default)]
@@ -32,7 +32,7 @@ async fn open(url: &str) -> PostgresCatalog {
     open_with(url, PostgresOptions { readers_max: 4, ..PostgresOptions::default() }).await
 }
 
-async fn open_with(url: &str, options: PostgresOptions) -> PostgresCatalog {
+pub(crate) async fn open_with(url: &str, options: PostgresOptions) -> PostgresCatalog {
     PostgresCatalog::open(url, options).await.unwrap()
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicU32, Ordering},
+    atomic::{AtomicBool, AtomicU32, Ordering},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -37,6 +37,7 @@ struct State {
     next: Mutex<Option<Fault>>,
     closed: Mutex<bool>,
     struck: AtomicU32,
+    journeys: AtomicU32,
 }
 
 impl Wire {
@@ -66,6 +67,11 @@ impl Wire {
         *self.state.closed.lock().unwrap() = false;
     }
 
+    /// How often a client sent something after it had heard from the database: journeys there and back.
+    pub(crate) fn journeys(&self) -> u32 {
+        self.state.journeys.load(Ordering::SeqCst)
+    }
+
     /// How many commits have met one.
     pub(crate) fn struck(&self) -> u32 {
         self.state.struck.load(Ordering::SeqCst)
@@ -81,12 +87,23 @@ impl Drop for Wire {
 async fn carry(client: TcpStream, server: TcpStream, state: Arc<State>) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
-    let back = tokio::spawn(async move {
-        let _ = tokio::io::copy(&mut from_server, &mut to_client).await;
-        from_server
+    let heard = Arc::new(AtomicBool::new(true));
+    let back = tokio::spawn({
+        let heard = Arc::clone(&heard);
+        async move {
+            let mut bytes = vec![0; 64 << 10];
+            while let Ok(count @ 1..) = from_server.read(&mut bytes).await {
+                heard.store(true, Ordering::SeqCst);
+                if to_client.write_all(&bytes[..count]).await.is_err() {
+                    break;
+                }
+            }
+            from_server
+        }
     });
     let mut bytes = vec![0; 64 << 10];
     while let Ok(count @ 1..) = from_client.read(&mut bytes).await {
+        state.journeys.fetch_add(u32::from(heard.swap(false, Ordering::SeqCst)), Ordering::SeqCst);
         let is_commit = bytes[..count].windows(7).any(|window| window == b"COMMIT\0");
         let fault = if is_commit { state.next.lock().unwrap().take() } else { None };
         let Some(fault) = fault else {

@@ -1,0 +1,175 @@
+//! Changes of one group that have nothing to do with each other, in as many journeys as one of
+//! them takes.
+//!
+//! A change asks the database, decides, and asks again. Changes that go together ask at the same
+//! time: the next statements of all of them travel as one, in the order of the group. Each statement still sees what those
+//! before it wrote, and sequence numbers have the order of the group.
+//!
+//! What one of them reads was read before another one wrote. So only those go together that would
+//! have read the same behind the others: puts and deletions of different keys that name no content
+//! of before and leave no notices. Two decisions depend on more than their key, and are made by a
+//! statement among the writes: whether content that lost a reference dies (`blobs::release`), and
+//! whether a quota is exceeded (`quotas::Charge`).
+
+use super::session::{CLOCK_MS, PostgresSession, server_run};
+use crate::{
+    CatalogError, Result,
+    admission::Content,
+    mutation::Mutation,
+    relational::{
+        apply::apply,
+        change::{Change, Outcome, now_ms, only},
+        session::{Row, Session, Statement, statement},
+    },
+    snapshot::TableRows,
+    types::{BucketId, ServerRun, UnixMs},
+};
+use std::{
+    collections::HashSet,
+    future::{Future, poll_fn},
+    pin::Pin,
+    task::{Context, Poll},
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// How many of `changes`, from the first on, can be made together; at least one, if there is one.
+pub(super) fn count_of_first<'a>(changes: impl Iterator<Item = &'a Change>) -> usize {
+    let mut keys = HashSet::new();
+    let mut count = 0;
+    for change in changes {
+        match key_alone(change) {
+            Some(key) if keys.insert(key) => count += 1,
+            _ => return count.max(1),
+        }
+    }
+    count
+}
+
+/// The key that a change is about, if no other key's change can make a difference to it.
+fn key_alone(change: &Change) -> Option<(BucketId, &str)> {
+    let Change::Journaled(mutation) = change else { return None };
+    if !mutation.notices().is_empty() {
+        return None;
+    }
+    match mutation {
+        Mutation::Put { commit, .. } => {
+            let content = Content {
+                bucket: commit.bucket,
+                epoch: commit.epoch,
+                new_blobs: &commit.new_blobs,
+                extents: &commit.extents,
+                size: commit.size,
+            };
+            content.existing().is_empty().then_some((commit.bucket, commit.key.as_str()))
+        }
+        Mutation::Delete { commit, .. } => Some((commit.bucket, commit.key.as_str())),
+        _ => None,
+    }
+}
+
+/// Makes `changes` inside the session's transaction, and says what came of each. Whoever is still
+/// under way when another is refused is not answered, and is an error here. The caller rolls back
+/// to where it began unless all of them changed something.
+pub(super) async fn make(session: &mut PostgresSession, changes: Vec<&mut Change>) -> Vec<Result<Outcome>> {
+    let (asking, mut asked) = mpsc::unbounded_channel();
+    let begin = |change| Step::UnderWay(Box::pin(make_one(Asking(asking.clone()), change)));
+    let mut steps: Vec<Step<'_>> = changes.into_iter().map(begin).collect();
+    loop {
+        let refused = poll_fn(|context| Poll::Ready(steps.iter_mut().any(|step| step.is_refused_after(context)))).await;
+        let mut requests: Vec<Request> = std::iter::from_fn(|| asked.try_recv().ok()).collect();
+        if refused || requests.is_empty() {
+            break;
+        }
+        let statements: Vec<_> =
+            requests.iter_mut().flat_map(|request| std::mem::take(&mut request.statements)).collect();
+        match session.run(statements).await {
+            Ok(answers) => {
+                let mut answers = answers.into_iter();
+                for request in requests {
+                    let own = answers.by_ref().take(request.count).collect();
+                    // Its change waits for this.
+                    let _ = request.answer.send(Ok(own));
+                }
+            }
+            // Which of them it was about is found out one by one.
+            Err(error) => drop(requests.swap_remove(0).answer.send(Err(error))),
+        }
+    }
+    steps.into_iter().map(Step::end).collect()
+}
+
+async fn make_one(mut asking: Asking, change: &mut Change) -> Result<Outcome> {
+    apply(&mut asking, change).await
+}
+
+/// A change on its way.
+enum Step<'a> {
+    UnderWay(Pin<Box<dyn Future<Output = Result<Outcome>> + Send + 'a>>),
+    Ended(Result<Outcome>),
+}
+
+impl Step<'_> {
+    /// Goes on as far as it can without an answer; whether it has come to its end without a change.
+    fn is_refused_after(&mut self, context: &mut Context<'_>) -> bool {
+        if let Step::UnderWay(change) = self
+            && let Poll::Ready(outcome) = change.as_mut().poll(context)
+        {
+            *self = Step::Ended(outcome);
+        }
+        matches!(self, Step::Ended(Ok(Outcome::Unchanged) | Err(_)))
+    }
+
+    fn end(self) -> Result<Outcome> {
+        match self {
+            Step::Ended(outcome) => outcome,
+            Step::UnderWay(_) => Err(CatalogError::Other("a change was given up because of another one".into())),
+        }
+    }
+}
+
+/// What a change wants to know before it goes on.
+struct Request {
+    statements: Vec<Statement>,
+    count: usize,
+    answer: oneshot::Sender<Result<Vec<Vec<Row>>>>,
+}
+
+/// The session of one change: hands its statements to [`make`], which sends them.
+struct Asking(mpsc::UnboundedSender<Request>);
+
+impl Session for Asking {
+    const EXCLUSIVE: bool = PostgresSession::EXCLUSIVE;
+    const ROUND_TRIPS: bool = PostgresSession::ROUND_TRIPS;
+
+    async fn run(&mut self, statements: Vec<Statement>) -> Result<Vec<Vec<Row>>> {
+        if statements.is_empty() {
+            return Ok(Vec::new());
+        }
+        let given_up = || CatalogError::Other("a change was given up".into());
+        let (answer, answered) = oneshot::channel();
+        let count = statements.len();
+        self.0.send(Request { statements, count, answer }).map_err(|_| given_up())?;
+        answered.await.map_err(|_| given_up())?
+    }
+
+    async fn clock_ms(&mut self) -> Result<UnixMs> {
+        let answers = self.run(vec![Statement::made(format!("SELECT {CLOCK_MS}"), vec![])]).await?;
+        only(&answers, 0)?.int(0)
+    }
+
+    async fn run_noting_server(&mut self, mut statements: Vec<Statement>) -> Result<(Vec<Vec<Row>>, ServerRun)> {
+        statements.push(statement!(concat!("SELECT ", server_run!())));
+        let mut answers = self.run(statements).await?;
+        let run = answers.pop().unwrap_or_default();
+        let run = run.first().ok_or_else(|| CatalogError::Other("the server did not name its run".into()))?;
+        Ok((answers, run.int(0)?))
+    }
+
+    fn now_ms(&self) -> UnixMs {
+        now_ms()
+    }
+
+    async fn hand_over(&mut self, to: &mpsc::Sender<TableRows>, rows: TableRows) -> bool {
+        to.send(rows).await.is_ok()
+    }
+}
