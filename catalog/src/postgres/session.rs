@@ -93,12 +93,14 @@ impl PostgresSession {
         self.deferred.push(Step::Command(command));
     }
 
-    /// Sends statements with the next ones; [`answers_ahead`](Self::answers_ahead) has their answers.
+    /// Sends statements with the next ones; [`answers_ahead`](Self::answers_ahead) gives their
+    /// answers.
     pub(super) fn send_ahead(&mut self, statements: Vec<Statement>) {
         self.deferred.extend(statements.into_iter().map(Step::Statement));
     }
 
-    /// What the statements gave that were sent ahead, in order. They are sent now if they still wait.
+    /// What the statements gave that were sent ahead, in order. They are sent now if they still
+    /// wait.
     pub(super) async fn answers_ahead(&mut self) -> Result<Vec<Vec<Row>>> {
         if self.deferred.iter().any(|deferred| matches!(deferred, Step::Statement(_))) {
             self.flush().await?;

@@ -2,8 +2,9 @@
 //! them takes.
 //!
 //! A change asks the database, decides, and asks again. Changes that go together ask at the same
-//! time: the next statements of all of them travel as one, in the order of the group. Each statement still sees what those
-//! before it wrote, and sequence numbers have the order of the group.
+//! time: the next statements of all of them travel as one, in the order of the group. Each
+//! statement still sees what those before it wrote, and sequence numbers have the order of the
+//! group.
 //!
 //! What one of them reads was read before another one wrote. So only those go together that would
 //! have read the same behind the others: puts and deletions of different keys that name no content
