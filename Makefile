@@ -112,7 +112,7 @@ bench-goals: ## every speed and size that has a goal: now, goal, met or not; and
 	@tests/setup.sh
 	cargo build --release --locked -p proxy --bin deltaweir --example fill_store
 	cargo build --release --locked -p delta-codec --example bench_codec
-	PYTHONPATH=docs/benchmark:docs/benchmark/codec $(PY) -m goalbench
+	PYTHONPATH=docs/benchmark:docs/benchmark/codec:tests $(PY) -m goalbench
 
 bench-peers: ## the same corpus, client and machine against versitygw and rclone: speed, CPU, memory, bytes, small files
 	@tests/setup.sh

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from codecbench.codecs import TooSlowError
 
-from goalbench import codec, size, table
+from goalbench import codec, gigabytes, replicas, size, table
 from goalbench.goals import GOALS, Check, Found, Report, Size, line
 from goalbench.served import STUDIES, Load, Round, Study
 from taxbench import machine
@@ -33,6 +33,11 @@ SEED = 20_260_119
 SIZES = (10_000, 100_000)
 LARGE = 1_000_000
 PAIR_BYTES = 16 << 20
+ALL_STUDIES = (
+    *STUDIES,
+    Study("replicas", replicas.several, 12, asked_only=True),
+    Study("files of gigabytes", gigabytes.successive, 14, rounds_max=1, asked_only=True),
+)
 IDLE_LINE = 6
 
 
@@ -52,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
-    wanted = set(options.lines) if options.lines is not None else {goal.number for goal in GOALS}
+    wanted = set(options.lines) if options.lines is not None else unasked()
     reporter = Reporter(options.json)
     try:
         for number in wanted:
@@ -67,6 +72,12 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if complete else 2
 
 
+def unasked() -> set[int]:
+    """The lines of a run that is told none."""
+    only_asked = {number for study in ALL_STUDIES if study.asked_only for number in study.numbers()}
+    return {goal.number for goal in GOALS} - only_asked
+
+
 def run(options: argparse.Namespace, wanted: set[int], reporter: Reporter) -> tuple[Report, bool]:
     """Everything that is wanted; whether all of it could be measured."""
     binary = find_binary(options.binary)
@@ -74,7 +85,7 @@ def run(options: argparse.Namespace, wanted: set[int], reporter: Reporter) -> tu
     found: list[Found] = []
     with tempfile.TemporaryDirectory(prefix="goalbench-", dir=options.place) as scratch:
         place = Path(scratch)
-        for study in STUDIES:
+        for study in ALL_STUDIES:
             if study.numbers() & wanted:
                 found += studied(study, binary, place, options.rounds, reporter)
         found += alone(options.examples / "bench_codec", wanted, place, options.rounds, reporter)

@@ -243,6 +243,8 @@ class Study:
     lines: dict[str, tuple[int, str]] | int
     """The line whose checks its figures are named after; or line and check by figure."""
     rounds_max: int = 100
+    asked_only: bool = False
+    """Whether it runs only when its line is asked for: it needs what not every machine has."""
 
     def numbers(self) -> set[int]:
         return {self.lines} if isinstance(self.lines, int) else {line for line, _ in self.lines.values()}

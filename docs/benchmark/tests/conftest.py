@@ -10,6 +10,8 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "codec"), str(HERE.parent / "compressed")]
+# What starts PostgreSQL, stores and replicas is among the product's own tests.
+sys.path.append(str(HERE.parents[2] / "tests"))
 
 from fake_store import Listeners, Store  # noqa: E402
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +12,9 @@ import numpy as np
 import pytest
 
 from goalbench import __main__ as program
-from goalbench import cloud, codec, limits, size, table
+from goalbench import cloud, codec, gigabytes, limits, replicas, size, table
 from goalbench.goals import GOALS, NO_WAY, Check, Found, Report, Size, line, of_line, verdict
-from goalbench.served import BUCKETS, STUDIES, Load, Round, Study, ask
+from goalbench.served import BUCKETS, Load, Round, Study, ask
 from taxbench.progress import Reporter
 from taxbench.prometheus import parse
 from taxbench.records import MachineFacts, Noise
@@ -89,9 +91,15 @@ def test_growth_stands_in_the_order_of_objects_with_a_dash_where_a_size_lacks_a_
 
 
 def test_every_line_is_measured_by_one_study_or_says_where_it_is() -> None:
-    by_studies = [number for study in STUDIES for number in study.numbers()]
-    elsewhere = [9, 10, program.IDLE_LINE, *NO_WAY]
+    by_studies = [number for study in program.ALL_STUDIES for number in study.numbers()]
+    elsewhere = [9, 10, 11, program.IDLE_LINE]
     assert sorted([*by_studies, *elsewhere]) == [goal.number for goal in GOALS]
+
+
+def test_a_run_that_is_told_no_lines_leaves_out_those_that_need_more_than_a_machine_and_says_why() -> None:
+    left_out = {number for study in program.ALL_STUDIES if study.asked_only for number in study.numbers()}
+    assert left_out == {12, 14} == set(NO_WAY) - {11}
+    assert program.unasked() == set(range(1, 15)) - left_out
 
 
 def test_a_study_that_fails_says_so_in_each_of_its_lines_and_leaves_the_others(tmp_path: Path) -> None:
@@ -181,7 +189,7 @@ def test_a_run_writes_what_it_prints(
 
     binary = tmp_path / "deltaweir"
     binary.touch()
-    monkeypatch.setattr(program, "STUDIES", (Study("small", measure, 1),))
+    monkeypatch.setattr(program, "ALL_STUDIES", (Study("small", measure, 1),))
     command = ["--lines", "1", "--sizes", "--rounds", "2", "--binary", str(binary), "--out", str(tmp_path / "out")]
     (tmp_path / "out").mkdir()
     assert program.main(command) == 0
@@ -213,6 +221,39 @@ def test_a_cloud_bills_writes_and_listings_dearer_than_reads_and_deletions_not_a
     row = cloud.Row("PUT", 1.0, 2.0, 9.0)
     assert row.dollars_per_million == pytest.approx(5.8)
     assert cloud.render([row]).splitlines()[-1] == "| PUT | 1.00 | 2.00 | 9.00 | 5.80 |"
+
+
+def test_a_file_of_gigabytes_is_small_ones_in_a_row_whose_successors_change_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gigabytes, "SMALL_BYTES", 300_000)
+    [small, *_] = gigabytes.files(1, "disk", 300_000)
+    first, second, third = gigabytes.files(1, "disk", 900_000)
+    assert first.startswith(small) and len(first) == 3 * len(small)
+    pieces = [first[at : at + len(small)] for at in range(0, len(first), len(small))]
+    assert len(set(pieces)) == 3
+    assert {piece.count(0) for piece in pieces} == {small.count(0)}, "holes stay holes"
+
+    def changed(one: bytes, other: bytes) -> set[int]:
+        return {at % len(small) for at in range(0, len(one), 4096) if one[at : at + 4096] != other[at : at + 4096]}
+
+    assert 0 < len(changed(first, second)) < len(changed(first, third)) < len(small) // 4096
+
+
+def test_a_distance_holds_what_passes_and_counts_the_journeys() -> None:
+    def answer(listener: socket.socket) -> None:
+        with listener.accept()[0] as peer:
+            while piece := peer.recv(100):
+                peer.sendall(piece.upper())
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=answer, args=(listener,), daemon=True).start()
+        with replicas.Distance(listener.getsockname()[1], 0.001) as distance:
+            with socket.create_connection(("127.0.0.1", distance.port), timeout=10) as client:
+                for word in (b"one", b"two", b"three"):
+                    client.sendall(word)
+                    assert client.recv(100) == word.upper()
+            assert distance.journeys == 3
 
 
 def test_parts_of_the_largest_upload_repeat_and_differ_and_end_where_they_should() -> None:
