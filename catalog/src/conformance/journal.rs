@@ -75,7 +75,7 @@ pub async fn the_journal_alone_gives_the_catalog_back<F: Factory>(factory: &F) {
     again.assert_sound().await;
 }
 
-/// Puts, overwrites, deletions, deltas and duplicates that share commits have the order that the
+/// Puts, overwrites, deletions, deltas, duplicates and parts that share commits have the order that the
 /// journal says, whatever of them is refused.
 pub async fn changes_that_come_at_once_give_what_they_give_in_the_order_of_the_journal<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
@@ -88,16 +88,18 @@ pub async fn changes_that_come_at_once_give_what_they_give_in_the_order_of_the_j
     };
     for round in 0..30 {
         let shared = desk.put("shared").await;
+        let upload = desk.start_upload("upload", NOW).await.id;
         let mut changes = tokio::task::JoinSet::new();
-        for _ in 0..24 {
-            let (desk, kind, key) = (desk.clone(), next(8), format!("k{}", next(if round % 2 == 0 { 6 } else { 40 })));
+        for number in 0..24 {
+            let (desk, kind, key) = (desk.clone(), next(10), format!("k{}", next(if round % 2 == 0 { 6 } else { 40 })));
             let absent = if next(4) == 0 { Precondition::Absent } else { Precondition::None };
             changes.spawn(async move {
                 let put = match kind {
                     0..=3 => desk.commit(&key, vec![desk.whole(10)]),
                     4 => desk.commit(&key, vec![desk.delta(10, &[shared])]),
                     5 => desk.commit_extents(&key, Vec::new(), vec![Extent { blob: shared, offset: 0, len: 10 }]),
-                    6 => return drop(desk.catalog.delete(desk.deletion(&key)).await.unwrap()),
+                    6 | 7 => return drop(desk.put_part(upload, 1 + number % 3, 10).await),
+                    8 => return drop(desk.catalog.delete(desk.deletion(&key)).await.unwrap()),
                     _ => return drop(desk.catalog.delete(desk.deletion("shared")).await.unwrap()),
                 };
                 match desk.catalog.put(PutCommit { precondition: absent, ..put }).await {

@@ -7,8 +7,8 @@
 //! group.
 //!
 //! What one of them reads was read before another one wrote. So only those go together that would
-//! have read the same behind the others: puts and deletions of different keys that name no content
-//! of before and leave no notices. Two decisions depend on more than their key, and are made by a
+//! have read the same behind the others: puts and deletions of different keys, and different parts,
+//! that name no content of before and leave no notices. Two decisions depend on more than their key, and are made by a
 //! statement among the writes: whether content that lost a reference dies (`blobs::release`), and
 //! whether a quota is exceeded (`quotas::Charge`).
 
@@ -23,7 +23,7 @@ use crate::{
         session::{Row, Session, Statement, statement},
     },
     snapshot::TableRows,
-    types::{BucketId, ServerRun, UnixMs},
+    types::{BucketId, ServerRun, UnixMs, UploadId},
 };
 use std::{
     collections::HashSet,
@@ -35,36 +35,44 @@ use tokio::sync::{mpsc, oneshot};
 
 /// How many of `changes`, from the first on, can be made together; at least one, if there is one.
 pub(super) fn count_of_first<'a>(changes: impl Iterator<Item = &'a Change>) -> usize {
-    let mut keys = HashSet::new();
+    let mut places = HashSet::new();
     let mut count = 0;
     for change in changes {
-        match key_alone(change) {
-            Some(key) if keys.insert(key) => count += 1,
+        match Place::of(change) {
+            Some(place) if places.insert(place) => count += 1,
             _ => return count.max(1),
         }
     }
     count
 }
 
-/// The key that a change is about, if no other key's change can make a difference to it.
-fn key_alone(change: &Change) -> Option<(BucketId, &str)> {
-    let Change::Journaled(mutation) = change else { return None };
-    if !mutation.notices().is_empty() {
-        return None;
-    }
-    match mutation {
-        Mutation::Put { commit, .. } => {
-            let content = Content {
-                bucket: commit.bucket,
-                epoch: commit.epoch,
-                new_blobs: &commit.new_blobs,
-                extents: &commit.extents,
-                size: commit.size,
-            };
-            content.existing().is_empty().then_some((commit.bucket, commit.key.as_str()))
+/// All that a change decides by and no change of another place writes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Place<'a> {
+    Key(BucketId, &'a str),
+    Part(UploadId, u32),
+}
+
+impl<'a> Place<'a> {
+    /// `None` for a change that another one may make a difference to, wherever it is.
+    fn of(change: &'a Change) -> Option<Self> {
+        let Change::Journaled(mutation) = change else { return None };
+        if !mutation.notices().is_empty() {
+            return None;
         }
-        Mutation::Delete { commit, .. } => Some((commit.bucket, commit.key.as_str())),
-        _ => None,
+        let (place, bucket, epoch, new_blobs, extents, size) = match mutation {
+            Mutation::Put { commit, .. } => {
+                let place = Place::Key(commit.bucket, &commit.key);
+                (place, commit.bucket, commit.epoch, &commit.new_blobs, &commit.extents, commit.size)
+            }
+            Mutation::PutPart { commit } => {
+                let place = Place::Part(commit.upload, commit.part.number);
+                (place, commit.bucket, commit.epoch, &commit.new_blobs, &commit.part.extents, commit.part.size)
+            }
+            Mutation::Delete { commit, .. } => return Some(Place::Key(commit.bucket, &commit.key)),
+            _ => return None,
+        };
+        Content { bucket, epoch, new_blobs, extents, size }.existing().is_empty().then_some(place)
     }
 }
 

@@ -177,8 +177,7 @@ impl Safety {
             let seen = self.read_history(reader).await?;
             let lineage = self.ensure_lineage().await?;
             // Another process has made a backup, and removed what was before it.
-            let is_overtaken = self.vault.newest_backup(lineage).await? != seen.newest;
-            if seen.is_well() || !is_overtaken {
+            if seen.is_well() || !self.vault.is_overtaken(lineage, seen.newest).await? {
                 break seen;
             }
             if rounds == ROUNDS_MAX {

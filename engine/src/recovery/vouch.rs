@@ -182,6 +182,21 @@ impl Vault {
         Ok(None)
     }
 
+    /// Whether another process has made a backup since `read` was the newest one, or has removed
+    /// that one: a listing may be older than what it lists.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub(super) async fn is_overtaken(&self, lineage: Lineage, read: Option<BackupName>) -> Result<bool, EngineError> {
+        if self.newest_backup(lineage).await? != read {
+            return Ok(true);
+        }
+        match read {
+            Some(name) => Ok(!self.holds(&name.index()?).await?),
+            None => Ok(false),
+        }
+    }
+
     /// The newest backup of a lineage that opens: what anybody can make up neither shows that a
     /// catalog is older nor takes the place of the last one that a recovery can use.
     ///

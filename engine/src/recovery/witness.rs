@@ -224,9 +224,11 @@ impl Safety {
             let newest = self.vault.newest_backup(lineage).await?;
             let read = self.read_record(lineage, &setting, newest, suspects).await;
             // A backup that was made meanwhile has taken away what the one before it stood on.
-            let is_overtaken = read.is_err() && self.vault.newest_backup(lineage).await? != newest;
-            if !is_overtaken || rounds == ROUNDS_MAX {
+            if read.is_ok() || !self.vault.is_overtaken(lineage, newest).await? {
                 return read;
+            }
+            if rounds == ROUNDS_MAX {
+                return Err(EngineError::Unavailable("backups are made faster than they can be read".into()));
             }
             rounds += 1;
         }
