@@ -75,8 +75,8 @@ pub async fn the_journal_alone_gives_the_catalog_back<F: Factory>(factory: &F) {
     again.assert_sound().await;
 }
 
-/// Puts, overwrites, deletions, deltas, duplicates and parts that share commits have the order that the
-/// journal says, whatever of them is refused.
+/// Puts, overwrites, deletions, deltas, duplicates and parts that share commits have the order that
+/// the journal says, whatever of them is refused.
 pub async fn changes_that_come_at_once_give_what_they_give_in_the_order_of_the_journal<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
     let mut random = 0x9e37_79b9_u32;

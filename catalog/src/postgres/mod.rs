@@ -8,8 +8,8 @@
 //! Every transaction that changes anything first locks the row that holds the last sequence number,
 //! and holds it until it is committed. So mutations of all processes are carried out one group
 //! after the other: the order of numbers is the order of commits, no two can deadlock, and each
-//! sees everything before it. A process's changes that wait share a group, and those of different keys
-//! share its journeys, which is what makes that fast enough (docs/reference/postgres.md).
+//! sees everything before it. A process's changes that wait share a group, and those of different
+//! keys share its journeys, which is what makes that fast enough (docs/reference/postgres.md).
 
 mod address;
 mod errors;

@@ -8,9 +8,9 @@
 //!
 //! What one of them reads was read before another one wrote. So only those go together that would
 //! have read the same behind the others: puts and deletions of different keys, and different parts,
-//! that name no content of before and leave no notices. Two decisions depend on more than their key, and are made by a
-//! statement among the writes: whether content that lost a reference dies (`blobs::release`), and
-//! whether a quota is exceeded (`quotas::Charge`).
+//! that name no content of before and leave no notices. Two decisions depend on more than their
+//! key, and are made by a statement among the writes: whether content that lost a reference dies
+//! (`blobs::release`), and whether a quota is exceeded (`quotas::Charge`).
 
 use super::session::{CLOCK_MS, PostgresSession, server_run};
 use crate::{

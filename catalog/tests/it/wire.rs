@@ -67,7 +67,8 @@ impl Wire {
         *self.state.closed.lock().unwrap() = false;
     }
 
-    /// How often a client sent something after it had heard from the database: journeys there and back.
+    /// How often a client sent something after it had heard from the database: journeys there and
+    /// back.
     pub(crate) fn journeys(&self) -> u32 {
         self.state.journeys.load(Ordering::SeqCst)
     }
