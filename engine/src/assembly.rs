@@ -221,7 +221,7 @@ async fn claim(
     }
     deployment.own(backends, strangers).await?;
     let places = Places::new(deployment, backends, is_local);
-    places.lost().await?.map_or(Ok(()), Err)?;
+    places.lost().await?.map_or(Ok(()), |lost| Err(lost.why))?;
     safety.watch(places);
     Ok(())
 }
