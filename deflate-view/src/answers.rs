@@ -10,6 +10,12 @@ use crate::replay::{Replay, Searcher, Step};
 
 /// Most answers that are kept of a unit, 8 bytes each; with more of them it searches again.
 const KEPT_MAX: usize = 1 << 20;
+
+/// Most bytes of memory that the answers about `steps` steps take, a list that grows and its copy
+/// included.
+pub(crate) fn bytes_max(steps: usize) -> usize {
+    steps.min(KEPT_MAX).next_power_of_two() * size_of::<Match>() / 2 * 3
+}
 /// Marks an answer to a step behind a literal.
 const AFTER_LITERAL: u16 = 1 << 15;
 
@@ -147,5 +153,18 @@ mod tests {
         assert!(matches!(&asked, Answering::Kept(_, Some(_))));
         asked.guess(b"ab", 0, &[], false);
         assert!(asked.into_answers().is_none());
+    }
+
+    #[test]
+    fn answers_take_no_more_memory_than_is_told_before() {
+        for steps in [1, 5, 3000, KEPT_MAX + 7] {
+            let mut asked = Answering::kept(Some(Replay::ALL[0]));
+            asked.begin(0, 2, true);
+            for _ in 0..steps.min(KEPT_MAX) {
+                asked.guess(b"ab", 0, &[], false);
+            }
+            let answers = asked.into_answers().expect("few enough");
+            assert!(answers.0.capacity() * size_of::<Match>() <= bytes_max(steps).max(64), "{steps}");
+        }
     }
 }

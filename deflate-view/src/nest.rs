@@ -7,7 +7,7 @@ use crate::answers::Answers;
 use crate::predict::{Base, RawRun, Run};
 use crate::stored::{BasePart, NestedParse, StoredUnit};
 use crate::unit::Unit;
-use crate::unit_code::{EncodedParse, ReplayId, decode_with_raws, encode_parse, encode_raw};
+use crate::unit_code::{EncodedParse, ReplayId, decode_with_raws, encode_parse_keeping, encode_raw};
 
 /// The runs of a text, as far as they lie in raw bytes, as runs of the text that these are part of.
 ///
@@ -52,7 +52,7 @@ impl ParsesOfUnit {
     }
 
     /// The object's bytes that they give with a unit's text, as a reader would have them. Searches
-    /// of a replayed encoder are not made again.
+    /// of a replayed encoder are not made again where its answers were kept.
     pub(crate) fn decode(
         &self,
         stored: &StoredUnit<'_>,
@@ -81,21 +81,36 @@ pub fn encode_unit(
     unit: &Unit,
     base: Base<'_>,
     runs: &[Run],
-    (replay, nested_replay): (ReplayId, ReplayId),
+    replays: (ReplayId, ReplayId),
     is_base_nested: bool,
 ) -> Option<ParsesOfUnit> {
+    encode_unit_keeping(unit, base, runs, (replays, false), is_base_nested)
+}
+
+/// The same; where `keeps` is true, what the encoders said is kept for [`ParsesOfUnit::decode`].
+pub(crate) fn encode_unit_keeping(
+    unit: &Unit,
+    base: Base<'_>,
+    runs: &[Run],
+    ((replay, nested_replay), keeps): ((ReplayId, ReplayId), bool),
+    is_base_nested: bool,
+) -> Option<ParsesOfUnit> {
+    let (replay, nested_replay) = ((replay, keeps), (nested_replay, keeps));
     let outer = unit.outermost();
     let has_nested = unit.nested_parts() > 0;
     if !has_nested && !is_base_nested {
-        return Some(ParsesOfUnit { nested: None, parse: encode_parse(unit, base, runs, replay) });
+        return Some(ParsesOfUnit { nested: None, parse: encode_parse_keeping(unit, base, runs, replay) });
     }
-    let nested = if has_nested { encode_parse(unit, base, runs, nested_replay) } else { encode_raw(unit.text.len()) };
+    let nested = match has_nested {
+        true => encode_parse_keeping(unit, base, runs, nested_replay),
+        false => encode_raw(unit.text.len()),
+    };
     let decoded =
         decode_with_raws((&nested.bytes, nested.answers.as_ref()), &unit.text, base, runs, outer.text.len()).ok()?;
     if decoded.object != outer.text {
         return None;
     }
-    let parse = encode_parse(outer, base, &outer_runs(&decoded.raws, runs), replay);
+    let parse = encode_parse_keeping(outer, base, &outer_runs(&decoded.raws, runs), replay);
     Some(ParsesOfUnit { nested: Some(nested), parse })
 }
 

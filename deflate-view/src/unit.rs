@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::answers;
 use crate::parse::{Header, Match};
 
 /// Most bytes of text in one unit: what delta-v1 encodes at once. Part of the format
@@ -34,6 +35,14 @@ impl Unit {
     /// True for a unit of no bytes, which no cutter makes.
     pub fn is_empty(&self) -> bool {
         self.object.is_empty()
+    }
+
+    /// Most bytes of memory that [`crate::StoredPiece::of`] takes to keep what replayed encoders
+    /// say of it: the best parses so far have theirs beside those that are tried.
+    pub fn answers_bytes_max(&self) -> usize {
+        let matched: usize = self.matches.iter().map(|found| usize::from(found.len)).sum();
+        let steps = self.matches.len() + self.text.len().saturating_sub(matched);
+        2 * answers::bytes_max(steps) + self.outer.as_ref().map_or(0, |outer| outer.answers_bytes_max())
     }
 
     /// How many parts of deflate streams are in it.

@@ -231,10 +231,23 @@ impl ReplayId {
 /// The parse of a unit as bytes, predicted from `base` through `runs` (both those of the unit's
 /// text) and by the replayed encoder.
 pub fn encode_parse(unit: &Unit, base: Base<'_>, runs: &[Run], replay: ReplayId) -> EncodedParse {
+    encode_parse_keeping(unit, base, runs, (replay, false))
+}
+
+/// The same; where `keeps` is true, what the encoder said is kept.
+pub(crate) fn encode_parse_keeping(
+    unit: &Unit,
+    base: Base<'_>,
+    runs: &[Run],
+    (replay, keeps): (ReplayId, bool),
+) -> EncodedParse {
     let mut coder = Encoder::new();
     let mut models = Models::new();
     coder.plain(8, replay.0.into());
-    let asked = Answering::kept(replay.replay().unwrap_or_default());
+    let asked = match (replay.replay().unwrap_or_default(), keeps) {
+        (replay, true) => Answering::kept(replay),
+        (replay, false) => Answering::replay(replay),
+    };
     let mut steps = Steps::new(&unit.text, base, runs, asked);
     let mut before = Before { kind: 2, symbols: BLOCK_SYMBOLS };
     let mut header_bytes = 0;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::base::{BaseBytes, Openings, UnitBase, WindowReads, footprint_of, joined};
-use crate::nest::{ParsesOfUnit, decode_unit, encode_unit};
+use crate::nest::{ParsesOfUnit, decode_unit, encode_unit_keeping};
 use crate::recognise::recognise_own;
 use crate::segment::{OPENED_LEN_MAX, OPENING_LEN_MAX, Opening, StoredSegment, UNITS_MAX};
 use crate::{BasePart, Index, Malformed, Opened, ReplayId, Run, StepCounts, StoredUnit, UNIT_LEN_MAX, Unit};
@@ -46,6 +46,9 @@ pub struct Replaying {
     /// Nanoseconds of decoding ([`StoredPiece::reading_ns`]) that a byte saved may cost: where
     /// replays cost more, a unit is written without them. `None` for any time.
     pub ns_per_byte_max: Option<u64>,
+    /// Whether there is memory for what the encoder says ([`Unit::answers_bytes_max`]), so that it
+    /// need not be asked again when the unit is decoded.
+    pub keeps_answers: bool,
 }
 
 /// What a unit's text was encoded to.
@@ -105,9 +108,14 @@ struct CostedParses {
 
 impl CostedParses {
     /// `replays` are the encoder of the unit's streams, and that of those in their text.
-    fn of(unit: &Unit, of_text: &UnitDelta<'_>, base: &UnitBase, replays: (ReplayId, ReplayId)) -> Option<Self> {
+    fn of(
+        unit: &Unit,
+        of_text: &UnitDelta<'_>,
+        base: &UnitBase,
+        (replays, keeps): ((ReplayId, ReplayId), bool),
+    ) -> Option<Self> {
         let is_base_nested = of_text.parts.iter().any(|part| matches!(part, BasePart::Nested { .. }));
-        let parses = encode_unit(unit, base.parse(), of_text.runs, replays, is_base_nested)?;
+        let parses = encode_unit_keeping(unit, base.parse(), of_text.runs, (replays, keeps), is_base_nested)?;
         let ns_of = |counts: &StepCounts, replay: ReplayId| {
             let searches = counts.searched * (SEARCHED_STEP_NS + replay.search_ns());
             counts.steps * STEP_NS + counts.missed * MISSED_STEP_NS + searches
@@ -136,7 +144,7 @@ impl CostedParses {
 fn chosen_parses(unit: &Unit, of_text: &UnitDelta<'_>, base: &UnitBase, replaying: Replaying) -> Option<CostedParses> {
     let none = ReplayId::default();
     let nested = if unit.nested_parts() > 0 { recognise_own(unit) } else { none };
-    let with = |replays| CostedParses::of(unit, of_text, base, replays);
+    let with = |replays| CostedParses::of(unit, of_text, base, (replays, replaying.keeps_answers));
     let Some(ns_per_byte) = replaying.ns_per_byte_max.map(|most| most.max(1)) else {
         return with((replaying.id, nested));
     };

@@ -126,7 +126,7 @@ impl Foundation {
         metrics.codec_threads.with_label_values(&["total"]).set(i64::try_from(threads).unwrap_or(0));
         let pool = Arc::new(CodecPool::new(threads, PoolKind::Codec, &metrics)?);
         let hash_pool = Arc::new(CodecPool::new(threads, PoolKind::Hash, &metrics)?);
-        let spool = Arc::new(Spool::new(&config.data, config.spool_bytes_max, metrics.clone()));
+        let spool = Arc::new(Spool::new(&config.data, config.spool_bytes_max, metrics.clone())?);
         let budget = Arc::new(MemoryBudget::new(config.memory_bytes_max, metrics.clone()));
         let decoded_bytes_max = divide(&budget, &pool, threads);
         let keeper = backends.get(&config.safety.backend).cloned();
@@ -221,7 +221,7 @@ async fn claim(
     }
     deployment.own(backends, strangers).await?;
     let places = Places::new(deployment, backends, is_local);
-    places.lost().await?.map_or(Ok(()), Err)?;
+    places.lost().await?.map_or(Ok(()), |lost| Err(lost.why))?;
     safety.watch(places);
     Ok(())
 }

@@ -85,7 +85,7 @@ metrics! {
     encode_seconds: HistogramVec, "seconds", ["codec"], SECONDS; "Time a codec thread spent on encoding one segment, its check included."
     decode_seconds: HistogramVec, "seconds", ["codec"], SECONDS; "Time a codec thread spent on decoding one segment for a read."
     codec_queue_seconds: Histogram, "seconds", [], SECONDS; "How long codec jobs waited for a thread of the codec pool."
-    codec_threads: IntGaugeVec, "threads", ["state"]; "Threads of the codec pool: total, busy; and of the hash pool, which has as many: hashing."
+    codec_threads: IntGaugeVec, "threads", ["state"]; "Threads of the codec pool: total, busy; of the hash pool, which has as many: hashing; and the one that spools bodies: spooling."
     effort_level: Gauge, "level", []; "Effort for new uploads: 0 deferred, 1 fast, 2 balanced, 3 high, 4 max."
     wasted_encode_seconds_total: Counter, "seconds", []; "Time codec threads spent on encodings that were discarded."
     base_candidates: Histogram, "bases", [], COUNT; "Bases considered for a region of a body."

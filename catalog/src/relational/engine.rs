@@ -9,7 +9,8 @@ use super::{
     kept_buckets::KeptBuckets,
     keys, list, multipart, notices, quotas, read,
     session::Session,
-    snapshot, stats, trash, verification, versions, writers,
+    snapshot::{self, Snapshot},
+    stats, trash, verification, versions, writers,
 };
 use crate::{
     Catalog, CatalogError, Gate, Result,
@@ -21,10 +22,7 @@ use async_trait::async_trait;
 use std::{
     future::Future,
     pin::Pin,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, OnceLock},
 };
 use tokio::sync::mpsc;
 
@@ -719,19 +717,12 @@ impl<E: Engine> Catalog for E {
     }
 
     async fn export(&self, to: mpsc::Sender<TableRows>) -> Result<Exported> {
-        let begun = Arc::new(AtomicBool::new(false));
+        let snapshot = Arc::new(Snapshot::new(to));
         let question: Question<E::Session, Exported> = Box::new(move |session| {
-            let (to, begun) = (to.clone(), Arc::clone(&begun));
-            Box::pin(async move {
-                // A question may be asked again after passing trouble; rows that have left cannot
-                // be taken back.
-                if begun.swap(true, Ordering::Relaxed) {
-                    return Err(CatalogError::Other("the snapshot was interrupted".into()));
-                }
-                snapshot::export(session, &to).await
-            })
+            let snapshot = Arc::clone(&snapshot);
+            Box::pin(async move { snapshot.export(session).await })
         });
-        self.read(Consistency::Snapshot, question).await
+        tell_of_damage(self, self.read(Consistency::Snapshot, question).await)
     }
 
     async fn begin_import(&self) -> Result<()> {

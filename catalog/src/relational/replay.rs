@@ -59,10 +59,12 @@ pub(crate) async fn behind_hole<S: Session>(session: &mut S, entry: &JournalEntr
     Ok(Outcome::Done)
 }
 
-/// What does not fit is told from what passes.
+/// A mutation that does not fit is told from what passes, and from a catalog whose own rows are
+/// damaged: that says nothing of the mutation.
 fn unfit(error: CatalogError) -> CatalogError {
+    use CatalogError::{Damaged, Full, Unavailable, Unknown};
     match error {
-        error @ (CatalogError::Full | CatalogError::Unavailable(_) | CatalogError::Unknown(_)) => error,
+        error @ (Full | Unavailable(_) | Unknown(_) | Damaged(_)) => error,
         other => CatalogError::Invalid(other.to_string()),
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     snapshot::{Exported, JournalMarks, TableRows},
     types::{JournalEntry, Seq},
 };
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc;
 
 /// A table of a snapshot. Rows are read in pages by its primary key, whose columns come first.
@@ -150,8 +151,50 @@ fn bytes_of(row: &Row) -> usize {
     row.0.iter().map(len).sum()
 }
 
-/// Streams every row of the snapshot that the session is in.
-pub(crate) async fn export<S: Session>(session: &mut S, to: &mpsc::Sender<TableRows>) -> Result<Exported> {
+/// A snapshot that is exported. A question may be asked again after trouble that passes, but rows
+/// that have left cannot be taken back.
+pub(crate) struct Snapshot {
+    to: mpsc::Sender<TableRows>,
+    /// Whether some have.
+    left: AtomicBool,
+    /// Whether damage ended it.
+    damaged: AtomicBool,
+}
+
+impl Snapshot {
+    pub(crate) fn new(to: mpsc::Sender<TableRows>) -> Self {
+        Self { to, left: AtomicBool::new(false), damaged: AtomicBool::new(false) }
+    }
+
+    /// Streams every row of the snapshot that the session is in. Where rows have left before, it
+    /// only looks for the damage that ended that.
+    pub(crate) async fn export<S: Session>(&self, session: &mut S) -> Result<Exported> {
+        let interrupted = || Err(CatalogError::Other("the snapshot was interrupted".into()));
+        let looks_only = self.left.load(Ordering::Relaxed);
+        if looks_only && !self.damaged.load(Ordering::Relaxed) {
+            return interrupted();
+        }
+        match export(session, (!looks_only).then_some(self)).await {
+            Ok(_) if looks_only => interrupted(),
+            Err(error) => {
+                self.damaged.store(matches!(error, CatalogError::Damaged(_)), Ordering::Relaxed);
+                Err(error)
+            }
+            exported => exported,
+        }
+    }
+
+    async fn hand_over<S: Session>(&self, session: &mut S, piece: TableRows) -> Result<()> {
+        self.left.store(true, Ordering::Relaxed);
+        match session.hand_over(&self.to, piece).await {
+            true => Ok(()),
+            false => Err(CatalogError::Other("nobody takes the snapshot's rows any more".into())),
+        }
+    }
+}
+
+/// Reads every row of the snapshot that the session is in, for whoever takes them.
+async fn export<S: Session>(session: &mut S, to: Option<&Snapshot>) -> Result<Exported> {
     let mut rows = 0;
     for table in TABLES {
         let mut after: Option<Vec<Value>> = None;
@@ -166,7 +209,9 @@ pub(crate) async fn export<S: Session>(session: &mut S, to: &mpsc::Sender<TableR
                 bytes if bytes > PAGE_BYTES => (limit / 2).max(1),
                 _ => (limit * 2).min(PAGE_ROWS_MAX),
             };
-            hand_over(session, to, rows_of(table, page)).await?;
+            if let Some(to) = to {
+                to.hand_over(session, rows_of(table, page)).await?;
+            }
             if ended {
                 break;
             }
@@ -180,7 +225,9 @@ pub(crate) async fn export<S: Session>(session: &mut S, to: &mpsc::Sender<TableR
         columns: vec!["name".into(), "value".into()],
         rows: counters.into_iter().map(|row| row.0).collect(),
     };
-    hand_over(session, to, piece).await?;
+    if let Some(to) = to {
+        to.hand_over(session, piece).await?;
+    }
     Ok(Exported { schema: schema::VERSION, seq, rows })
 }
 
@@ -189,13 +236,6 @@ fn rows_of(table: &Table, page: Vec<Row>) -> TableRows {
         table: table.name.to_owned(),
         columns: table.columns.iter().map(|&column| column.to_owned()).collect(),
         rows: page.into_iter().map(|row| row.0).collect(),
-    }
-}
-
-async fn hand_over<S: Session>(session: &mut S, to: &mpsc::Sender<TableRows>, piece: TableRows) -> Result<()> {
-    match session.hand_over(to, piece).await {
-        true => Ok(()),
-        false => Err(CatalogError::Other("nobody takes the snapshot's rows any more".into())),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     agreement,
-    errors::catalog_error,
+    errors::{catalog_error, is_lock},
     options::{Place, ReadWork},
 };
 use crate::{
@@ -74,6 +74,14 @@ pub(crate) struct SqliteSession {
     pub(super) wrote: bool,
 }
 
+/// Why a transaction could not begin.
+pub(super) enum NotBegun {
+    /// Another process has the database locked, and kept it for as long as is waited.
+    Locked(CatalogError),
+    /// All else.
+    Failed(CatalogError),
+}
+
 impl SqliteSession {
     pub(super) fn execute(&self, sql: &str) -> Result<()> {
         self.connection.execute_batch(sql).map_err(catalog_error)
@@ -83,6 +91,16 @@ impl SqliteSession {
     pub(super) fn command(&self, sql: &'static str) -> Result<()> {
         let mut prepared = self.connection.prepare_cached(sql).map_err(catalog_error)?;
         prepared.raw_execute().map(drop).map_err(catalog_error)
+    }
+
+    /// Begins a transaction that writes.
+    pub(super) fn begin_writing(&self) -> std::result::Result<(), NotBegun> {
+        let begun = self.connection.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.raw_execute());
+        match begun {
+            Ok(_) => Ok(()),
+            Err(error) if is_lock(&error) => Err(NotBegun::Locked(catalog_error(error))),
+            Err(error) => Err(NotBegun::Failed(catalog_error(error))),
+        }
     }
 
     /// Sets the connection up for filling an empty catalog, or for all else. While it is filled, no

@@ -33,3 +33,8 @@ pub(super) fn catalog_error(error: rusqlite::Error) -> CatalogError {
 pub(super) fn is_of_connection(error: &CatalogError) -> bool {
     matches!(error, CatalogError::Unavailable(_) | CatalogError::Damaged(_))
 }
+
+/// Whether somebody else has the database locked.
+pub(super) fn is_lock(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}

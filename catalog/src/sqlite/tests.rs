@@ -5,6 +5,7 @@ mod at_once;
 mod filling;
 mod kept_buckets;
 mod migrations;
+mod snapshots;
 
 use super::{writer::CommitFault, *};
 use crate::{Catalog, CommitObserver, conformance::desk::Desk, types::*};

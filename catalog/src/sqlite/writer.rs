@@ -1,7 +1,7 @@
 //! The one thread that writes, and its group commit.
 
 use super::{
-    connection::{self, SqliteSession, finish},
+    connection::{self, NotBegun, SqliteSession, finish},
     errors::{catalog_error, is_of_connection},
     options::Place,
     readers::Readers,
@@ -151,6 +151,7 @@ impl Committer {
                 // Once without a slice too: the log is folded, which may be enough. What nothing
                 // helps fails alone.
                 Err(CatalogError::Full) if hope.space => hope.space = self.relieve(),
+                Ok(Applied::LockedOut(error)) => return answer_all(group, || repeat(&error)),
                 Ok(Applied::Unfit(error)) => {
                     tracing::warn!(%error, "the catalog's writer opens it again");
                     hope.connection = false;
@@ -271,9 +272,13 @@ impl Committer {
     /// written, the transaction is gone, and each change needs its own savepoint.
     fn apply_all(&mut self, group: &mut [Job], hope: Hope, undo: Undo) -> Result<Option<Applied>> {
         let session = self.session.as_mut().ok_or_else(not_open)?;
-        match session.command("BEGIN IMMEDIATE") {
-            Err(error) if hope.connection && is_of_connection(&error) => return Ok(Some(Applied::Unfit(error))),
-            begun => begun?,
+        match session.begin_writing() {
+            Err(NotBegun::Locked(error)) => return Ok(Some(Applied::LockedOut(error))),
+            Err(NotBegun::Failed(error)) if hope.connection && is_of_connection(&error) => {
+                return Ok(Some(Applied::Unfit(error)));
+            }
+            Err(NotBegun::Failed(error)) => return Err(error),
+            Ok(()) => {}
         }
         let mut outcomes = Vec::with_capacity(group.len());
         let mut changes = 0;
@@ -427,6 +432,9 @@ enum Applied {
     AbortedBy { index: usize, error: CatalogError },
     /// Not at all: the connection failed, and another one may not.
     Unfit(CatalogError),
+    /// Not at all: another process has the database locked, and was waited for. Another connection
+    /// would wait as long again.
+    LockedOut(CatalogError),
 }
 
 /// Answers the changes of a group that would take space, and gives the others.

@@ -17,7 +17,7 @@ fn first_unit(name: &str) -> (Unit, Vec<u8>) {
 fn stored(unit: &Unit, own: &[u8], replay: u8, ns_per_byte_max: Option<u64>) -> StoredPiece {
     let id = ReplayId::from_number(replay).expect("an encoder");
     let delta = UnitDelta { delta: &[], runs: &[], parts: Vec::new() };
-    let replaying = Replaying { id, ns_per_byte_max };
+    let replaying = Replaying { id, ns_per_byte_max, keeps_answers: false };
     StoredPiece::of(unit, &delta, &UnitBase::default(), replaying, own).expect("it gives its bytes back")
 }
 

@@ -74,7 +74,8 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// The codec's index for an effort, built by the first who asks. Call it on the codec pool.
+    /// The codec's index for an effort, built by the first who asks; [`index_bytes`] has them
+    /// charged. Call it on the codec pool.
     pub(crate) fn index(&self, effort: Effort) -> &BaseIndex {
         let slot = if effort == Effort::Fast { &self.wide_index } else { &self.narrow_index };
         slot.get_or_init(|| BaseIndex::build(&self.plain, effort))
@@ -99,6 +100,13 @@ impl Window {
     pub(crate) fn piece_count(&self) -> usize {
         self.pieces.len()
     }
+}
+
+/// Memory of the indexes of a window of `len` bytes, whatever efforts it comes to serve: the wide
+/// one, and the narrow one at its largest.
+fn index_bytes(len: u64) -> u64 {
+    let len = usize::try_from(len).unwrap_or(WINDOW_LEN_MAX);
+    [Effort::Fast, Effort::High].into_iter().map(|effort| BaseIndex::memory_bytes_for(len, effort) as u64).sum()
 }
 
 type WindowKey = Vec<(BlobId, u64, u64)>;
@@ -176,9 +184,7 @@ impl Windows {
             .cell
             .get_or_try_init(|| async {
                 let len = pieces.iter().map(|piece| piece.len).sum::<u64>();
-                let index =
-                    BaseIndex::memory_bytes_for(usize::try_from(len).unwrap_or(WINDOW_LEN_MAX), Effort::Balanced);
-                let permit = self.patiently(len + index as u64).await.ok_or(None)?;
+                let permit = self.patiently(len + index_bytes(len)).await.ok_or(None)?;
                 self.load(pieces, len, rows, key, permit).await.map(Arc::new).map_err(Some)
             })
             .await;
@@ -296,5 +302,20 @@ impl Windows {
 
     fn slots(&self) -> MutexGuard<'_, HashMap<WindowKey, Arc<Slot>>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_indexes_of_a_window_take_no_more_than_it_is_charged_for() {
+        for len in [1 << 20, 50 << 20, WINDOW_LEN_MAX] {
+            let plain = vec![0; len];
+            let held = |effort| BaseIndex::build(&plain, effort).memory_bytes() as u64;
+            let narrow = [Effort::Balanced, Effort::High, Effort::Max].into_iter().map(held).max().unwrap_or_default();
+            assert!(held(Effort::Fast) + narrow <= index_bytes(len as u64), "{len}");
+        }
     }
 }

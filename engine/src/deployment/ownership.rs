@@ -181,6 +181,15 @@ impl Deployment {
     }
 }
 
+/// A place that is not this deployment's any more.
+#[derive(Debug)]
+pub(crate) struct LostPlace {
+    /// What to do.
+    pub(crate) why: EngineError,
+    /// Whether it is a directory.
+    pub(crate) is_directory: bool,
+}
+
 impl Places {
     /// The backends that are this deployment's now. One that cannot be asked is not known to be.
     ///
@@ -224,12 +233,13 @@ impl Places {
     ///
     /// # Errors
     /// What a backend says when it cannot be asked.
-    pub(crate) async fn lost(&self) -> Result<Option<EngineError>, EngineError> {
+    pub(crate) async fn lost(&self) -> Result<Option<LostPlace>, EngineError> {
         for place in &self.places {
+            let lost = |why| Some(LostPlace { why, is_directory: place.is_local });
             match place.lost(&self.deployment).await {
                 Ok(None) => {}
-                Ok(lost) => return Ok(lost),
-                Err(error) if place.is_local => return Ok(Some(unreadable(&place.name, &error))),
+                Ok(Some(why)) => return Ok(lost(why)),
+                Err(error) if place.is_local => return Ok(lost(unreadable(&place.name, &error))),
                 Err(error) => return Err(error),
             }
         }
@@ -476,7 +486,9 @@ mod tests {
         let watched = Places::new(owner.clone(), &places, |_| true);
         assert!(watched.lost().await.unwrap().is_none() && watched.directory_lost().await.is_none());
         places["cloud"].delete(&record_name(1).unwrap()).await.unwrap();
-        for lost in [watched.lost().await.unwrap(), watched.directory_lost().await] {
+        let lost = watched.lost().await.unwrap().expect("it is lost");
+        assert!(lost.is_directory);
+        for lost in [Some(lost.why), watched.directory_lost().await] {
             let why = lost.expect("it is lost").to_string();
             assert!(why.contains("has lost its ownership record"), "{why}");
         }
@@ -490,8 +502,8 @@ mod tests {
         let watched = Places::new(old.clone(), &places, |_| false);
         assert!(watched.lost().await.unwrap().is_none());
         new.own(&places, Strangers::Replace).await.unwrap();
-        let why = watched.lost().await.unwrap().expect("it is lost").to_string();
-        assert!(why.contains("belongs to another deployment"), "{why}");
+        let lost = watched.lost().await.unwrap().expect("it is lost");
+        assert!(!lost.is_directory && lost.why.to_string().contains("belongs to another deployment"), "{lost:?}");
     }
 
     #[tokio::test]

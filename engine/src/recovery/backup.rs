@@ -8,7 +8,7 @@ use super::{
     vault::Vault,
 };
 use crate::{deployment::keyring::random, error::EngineError, resources::clock::now_ms};
-use catalog::{Seq, TableRows, UnixMs};
+use catalog::{JournalMarks, Seq, ServerRun, TableRows, UnixMs};
 use futures::TryStreamExt;
 use object_format::{BlobKind, DomainKey};
 use serde::Serialize;
@@ -54,6 +54,8 @@ pub(crate) struct BackupReport {
 /// A backup whose parts are in the backend, and whose index is not.
 struct Draft {
     name: BackupName,
+    /// The run of the database's server that it was begun in.
+    run: ServerRun,
     key: Option<Arc<DomainKey>>,
     index: IndexDocument,
 }
@@ -96,7 +98,9 @@ impl Safety {
         // meanwhile, the store has other mutations under these numbers, and a backup with ours
         // before that journal would be of a history that never was.
         let shipped = self.ship_once().await?.seq;
-        if shipped < draft.index.seq {
+        // Numbers of another run say nothing of what the snapshot has under them.
+        let run = self.catalog.journal_marks().await?.run;
+        if shipped < draft.index.seq || run != draft.run {
             return Err(EngineError::NotCurrent("the catalog went back while it was backed up".into()));
         }
         self.finish_backup(draft).await
@@ -110,7 +114,7 @@ impl Safety {
 
     /// Writes the index that makes parts a backup.
     async fn finish_backup(&self, draft: Draft) -> Result<BackupInfo, EngineError> {
-        let Draft { name, key, index } = draft;
+        let Draft { name, key, index, run: _ } = draft;
         self.vault.put(&name.index()?, BlobKind::Backup, key, index.encode(&name)).await?;
         Ok(info(&name, &index))
     }
@@ -120,7 +124,7 @@ impl Safety {
         let taken_ms = now_ms();
         // Read before the snapshot: the chain behind it reaches every mutation that the snapshot
         // lacks.
-        let cut = self.catalog.journal_marks().await?.shipped;
+        let JournalMarks { shipped: cut, run, .. } = self.catalog.journal_marks().await?;
         let name = BackupName { lineage, cut, id: u64::from_le_bytes(random()?) };
         let key = self.sealing_key(&[]).await?;
         let _memory = match &self.budget {
@@ -136,7 +140,7 @@ impl Safety {
         // A failed part stops the snapshot, so its own reason comes first.
         let (parts, exported) = (parts?, exported?);
         let index = IndexDocument { seq: exported.seq, schema: exported.schema, taken_ms, rows: exported.rows, parts };
-        Ok(Draft { name, key, index })
+        Ok(Draft { name, run, key, index })
     }
 
     async fn write_parts(
@@ -278,7 +282,13 @@ impl Safety {
 impl Safety {
     /// A backup whose snapshot was cut before anything of it was shipped.
     pub(crate) async fn backup_unshipped(&self) -> Result<BackupInfo, EngineError> {
+        self.backup_while(std::future::ready(())).await
+    }
+
+    /// The same, and something happens between the snapshot and its journal's shipment.
+    pub(crate) async fn backup_while(&self, happens: impl Future<Output = ()>) -> Result<BackupInfo, EngineError> {
         let draft = self.draft_backup(self.ensure_lineage().await?).await?;
+        happens.await;
         self.prove_backup(draft).await
     }
 

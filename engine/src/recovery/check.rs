@@ -145,7 +145,7 @@ impl Safety {
     /// catalog has gone on in another lineage.
     async fn prove_own_without_lineage(&self, mine: Lineage) -> Result<(), EngineError> {
         if let Some(places) = self.places() {
-            places.lost().await?.map_or(Ok(()), Err)?;
+            places.lost().await?.map_or(Ok(()), |lost| Err(lost.why))?;
         }
         if let Chain::Differs { why, .. } = self.compare_chain(mine).await? {
             return Err(EngineError::NotCurrent(why));

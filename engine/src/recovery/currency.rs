@@ -11,7 +11,7 @@
 //!                     └───► no answer ────────────────────► writes go on, nothing is deleted
 //! ```
 
-use crate::{deployment::ownership::Places, metrics::Metrics};
+use crate::{deployment::ownership::Places, error::EngineError, metrics::Metrics};
 use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
@@ -110,6 +110,8 @@ pub(super) struct Known {
     pub(super) looked: Option<Instant>,
     /// What it found.
     pub(super) refusal: Option<Refusal>,
+    /// Whether it is a directory that did not answer.
+    pub(super) directory_lost: bool,
     /// When a write last asked.
     pub(super) written: Option<Instant>,
 }
@@ -141,6 +143,16 @@ impl Currency {
 
     /// Refuses writes and deletions from now on. Said once, however often it is found.
     pub(super) fn refuse(&self, refusal: Refusal) {
+        self.refuse_for(refusal, false);
+    }
+
+    /// As [`Currency::refuse`], because of a place that is not this deployment's any more.
+    pub(super) fn refuse_place(&self, lost: &EngineError, is_directory: bool) {
+        self.refuse_for(Refusal { reason: StaleReason::Place, why: lost.to_string() }, is_directory);
+    }
+
+    /// As [`Currency::refuse`], and whether it is because of a directory.
+    pub(super) fn refuse_for(&self, refusal: Refusal, directory_lost: bool) {
         let mut known = self.known();
         // A catalog that is behind comes to be beside as soon as it goes on by itself: the same
         // fork, and the same to be done.
@@ -149,6 +161,7 @@ impl Currency {
             tracing::error!(reason = refusal.reason.name(), "writes and deletions are refused: {}", refusal.why);
         }
         known.refusal = Some(refusal);
+        known.directory_lost = directory_lost;
         known.proven = None;
         let refused = known.refusal.as_ref().map(|refusal| refusal.reason);
         self.show(refused);
@@ -194,9 +207,11 @@ pub(super) fn is_due(known: &Known, now: Instant, idle: Duration) -> bool {
 
 /// Whether a look is due before a write. A directory that did not answer, because descriptors had
 /// run out, say, and does so now, `answers`: who writes need not wait until it is looked for them.
+/// That no directory is lost says nothing of a cloud that is.
 pub(super) fn is_due_for_write(known: &Known, now: Instant, answers: bool) -> bool {
     let Some(age) = known.looked.map(|looked| now.saturating_duration_since(looked)) else { return true };
-    let may_be_well = answers && known.refusal.as_ref().is_some_and(|refusal| refusal.reason == StaleReason::Place);
+    let of_place = known.refusal.as_ref().is_some_and(|refusal| refusal.reason == StaleReason::Place);
+    let may_be_well = answers && known.directory_lost && of_place;
     age >= LOOK_MAX || may_be_well && age >= AT_ONCE_EVERY
 }
 
@@ -232,6 +247,8 @@ mod tests {
         assert!(!due(&known, AT_ONCE_EVERY, true) && due(&known, LOOK_MAX, true), "nothing is wrong");
         let refused = |reason| Some(Refusal { reason, why: String::new() });
         known.refusal = refused(StaleReason::Place);
+        assert!(!due(&known, AT_ONCE_EVERY, true), "it is a cloud that is lost");
+        known.directory_lost = true;
         assert!(due(&known, AT_ONCE_EVERY, true) && !due(&known, AT_ONCE_EVERY / 2, true), "it answers");
         assert!(!due(&known, AT_ONCE_EVERY, false), "it does not");
         known.refusal = refused(StaleReason::Behind);

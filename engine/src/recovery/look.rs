@@ -62,7 +62,7 @@ impl Safety {
             None => (None, false),
         };
         if let Some(lost) = lost {
-            self.currency.refuse(Refusal { reason: StaleReason::Place, why: lost.to_string() });
+            self.currency.refuse_place(&lost, true);
         }
         let due = is_due_for_write(&self.currency.known(), Instant::now(), answers);
         if due && let Err(error) = self.look().await {
@@ -127,23 +127,27 @@ impl Safety {
         self.metrics.catalog_looks_total.with_label_values(&[outcome]).inc();
         match found? {
             None => self.currency.prove(began),
-            Some(refusal) => self.currency.refuse(refusal),
+            Some((refusal, of_directory)) => self.currency.refuse_for(refusal, of_directory),
         }
         Ok(())
     }
 
-    async fn compare(&self) -> Result<Option<Refusal>, EngineError> {
+    /// Why writes are to be refused, and whether it is because of a directory.
+    async fn compare(&self) -> Result<Option<(Refusal, bool)>, EngineError> {
         if let Some(why) = self.currency.damage.borrow().as_deref() {
-            return Ok(Some(damage_refusal(why)));
+            return Ok(Some((damage_refusal(why), false)));
         }
         if let Some(places) = self.currency.places.get()
             && let Some(lost) = places.lost().await?
         {
-            return Ok(Some(Refusal { reason: StaleReason::Place, why: lost.to_string() }));
+            let refusal = Refusal { reason: StaleReason::Place, why: lost.why.to_string() };
+            return Ok(Some((refusal, lost.is_directory)));
         }
         Ok(match self.standing().await? {
             Standing::Newest => None,
-            Standing::Older { why, reason, .. } => Some(Refusal { reason, why: format!("{why}. {}", reason.advice()) }),
+            Standing::Older { why, reason, .. } => {
+                Some((Refusal { reason, why: format!("{why}. {}", reason.advice()) }, false))
+            }
         })
     }
 

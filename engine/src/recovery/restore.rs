@@ -137,6 +137,11 @@ fn not_empty() -> EngineError {
     )
 }
 
+/// Whether a catalog's journal has its first mutation: nothing was shipped and trimmed.
+fn begins_here(remains: &Remains) -> bool {
+    remains.entries.first().is_some_and(|first| first.seq == 1)
+}
+
 /// Whether some backend holds a wrapped key: something in the store is sealed.
 async fn holds_keysets(backends: &BTreeMap<String, Arc<dyn Backend>>) -> Result<bool, EngineError> {
     for backend in backends.values() {
@@ -216,8 +221,7 @@ impl Recovery {
         };
         report.lineage = lineage.map(|lineage| lineage.to_string());
         let remains = options.remains.as_ref();
-        let begins_here = remains.is_some_and(|remains| remains.entries.first().is_some_and(|first| first.seq == 1));
-        if lineage.is_none() && !options.manifests && !begins_here {
+        if lineage.is_none() && !options.manifests && !remains.is_some_and(begins_here) {
             return Err(EngineError::Other(format!(
                 "backend {:?} holds neither journal nor backups that can be trusted; `deltaweir rebuild` recovers what blobs say of \
                  themselves",
@@ -364,13 +368,19 @@ impl Recovery {
         report: &mut RecoveryReport,
     ) -> Result<(), EngineError> {
         let setting = remains.settings.get(LINEAGE_SETTING).and_then(|setting| setting.get("name")?.as_str());
-        let stored = lineage.map(|lineage| lineage.to_string());
-        if setting.is_some() && stored.is_some() && setting != stored.as_deref() {
-            return Err(EngineError::Other(format!(
-                "the catalog that was set aside is of lineage {}, and the store has gone on as {}",
-                setting.unwrap_or_default(),
-                stored.unwrap_or_default()
-            )));
+        let aside = |own: &str| format!("the catalog that was set aside is of lineage {own}");
+        match (setting, lineage.map(|lineage| lineage.to_string())) {
+            (Some(own), Some(stored)) if own != stored => {
+                return Err(EngineError::Other(format!("{}, and the store has gone on as {stored}", aside(own))));
+            }
+            // What it had shipped lies before what is left of its journal.
+            (Some(own), None) if !begins_here(remains) => {
+                return Err(EngineError::Other(format!(
+                    "{}, and the store has no document of any lineage that can be trusted: what was shipped of its journal is missing",
+                    aside(own)
+                )));
+            }
+            _ => {}
         }
         let before = report.replayed;
         let done = self.catalog.last_seq().await?;

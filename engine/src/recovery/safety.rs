@@ -1,11 +1,7 @@
 //! What keeps a catalog from being lost, as long as the process lives: each room of this folder
 //! adds what it does.
 
-use super::{
-    currency::{Currency, Refusal, StaleReason},
-    outside::OutsideAnchor,
-    vault::Vault,
-};
+use super::{currency::Currency, outside::OutsideAnchor, vault::Vault};
 use crate::{
     config::SafetyConfig,
     deployment::keyring::Keyring,
@@ -137,8 +133,8 @@ impl Safety {
     pub(crate) async fn check_ownership(&self) -> Result<(), EngineError> {
         let Some(places) = self.places() else { return Ok(()) };
         let Some(lost) = places.lost().await? else { return Ok(()) };
-        self.currency.refuse(Refusal { reason: StaleReason::Place, why: lost.to_string() });
-        Err(lost)
+        self.currency.refuse_place(&lost.why, lost.is_directory);
+        Err(lost.why)
     }
 
     pub(crate) fn new(

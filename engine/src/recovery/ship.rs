@@ -347,12 +347,34 @@ impl Safety {
         let (name, copy) = (lineage_name(lineage)?, sealed_lineage_name(lineage)?);
         if !self.is_sealed(&name).await? && !self.is_sealed(&copy).await? {
             self.write_backup(lineage).await?;
-            // What lies there is not ours, and would keep ours from being written.
-            self.vault.backend().delete(&copy).await?;
-            self.announce(&copy, key, document).await?;
+            self.announce_sealed(&copy, key, document).await?;
         }
         self.sealed.store(lineage.generation(), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Writes the sealed document where another replica has not done so while the backup was
+    /// written.
+    async fn announce_sealed(
+        &self,
+        copy: &BlobName,
+        key: Option<Arc<DomainKey>>,
+        document: LineageDocument,
+    ) -> Result<(), EngineError> {
+        if self.is_sealed(copy).await? {
+            return Ok(());
+        }
+        if self.vault.holds(copy).await? {
+            // What lies there is not ours, and would keep ours from being written.
+            self.vault.backend().delete(copy).await?;
+        }
+        self.announce(copy, key, document).await?;
+        match self.is_sealed(copy).await? {
+            true => Ok(()),
+            false => {
+                Err(EngineError::Unavailable(format!("{copy} is not what was written there; it is written again")))
+            }
+        }
     }
 
     /// Whether there is a sealed document of this name. One that does not open is none.

@@ -42,9 +42,11 @@ pub(crate) enum PoolKind {
     Codec,
     /// Hashing bodies as they arrive.
     Hash,
+    /// Writing bodies that wait on disk, and reading them back.
+    Spool,
 }
 
-/// Threads for encoding, decoding, sealing; or for hashing.
+/// Threads for encoding, decoding, sealing; for hashing; or for spooling.
 pub(crate) struct CodecPool {
     /// `None` on a machine that is made up: jobs run where they are asked for.
     threads: Option<rayon::ThreadPool>,
@@ -72,6 +74,7 @@ impl CodecPool {
         let (name, state) = match kind {
             PoolKind::Codec => ("codec", "busy"),
             PoolKind::Hash => ("hash", "hashing"),
+            PoolKind::Spool => ("spool", "spooling"),
         };
         let start = || {
             rayon::ThreadPoolBuilder::new()

@@ -174,6 +174,40 @@ pub(super) fn recovery(accept_hole: bool, manifests: bool) -> RecoveryOptions {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_left_of_a_catalog_is_not_added_to_a_store_that_has_lost_what_lies_before_it() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("off").await;
+    for key in ["shipped", "unshipped"] {
+        deployment.put(&bucket, key, &content(LEN, key.len() as u64)).await;
+        if key == "shipped" {
+            deployment.engine.ship_journal().await.expect("shipped");
+        }
+    }
+    let catalog = deployment.engine.catalog();
+    let entries = catalog.journal(0, 100).await.expect("read");
+    assert!(!entries.is_empty() && entries[0].seq > 1, "{entries:?}");
+    let lineage = catalog.setting("lineage").await.expect("read").expect("it has one");
+    let remains = catalog::Remains {
+        last_seq: entries.last().map(|entry| entry.seq),
+        entries,
+        settings: [("lineage".to_owned(), lineage)].into(),
+    };
+    let dir = deployment.stop().await;
+    for file in std::fs::read_dir(dir.path()).expect("readable") {
+        let path = file.expect("readable").path();
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("catalog.sqlite")) {
+            std::fs::remove_file(path).expect("removed");
+        }
+    }
+    for kind in ["lineage", "journal", "backup"] {
+        let _ = std::fs::remove_dir_all(dir.path().join("blobs").join(kind));
+    }
+    let options = RecoveryOptions { remains: Some(remains), ..recovery(false, true) };
+    let why = recovered(dir.path(), &options).await.expect_err("its beginning is missing").to_string();
+    assert!(why.contains("what was shipped of its journal is missing"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_hole_in_the_journal_stops_a_recovery_and_is_passed_only_when_told() {
     let deployment = Deployment::start(512 << 20).await;
     let bucket = deployment.bucket("off").await;

@@ -62,23 +62,28 @@ impl Weather for Network {
     }
 }
 
-/// Puts something, loses the database before the answer arrives, and goes on with an older copy of
-/// it in which another change takes the same number. What the first writer is told, and whether the
-/// catalog has it.
-async fn put_during_a_failover(hides_runs: bool) -> (Result<PublishedVersion, EngineError>, bool) {
+/// An engine over a database of its own.
+async fn over_a_database(network: &Arc<Network>, journal_interval: Duration) -> (Deployment, Arc<SimulatedDatabase>) {
     let dir = TempDir::new().expect("a temporary directory");
     let metrics = Metrics::new();
     let mut config = config(dir.path(), 512 << 20);
-    config.safety.journal_interval = Duration::ZERO;
+    config.safety.journal_interval = journal_interval;
     config.schedule_jobs = false;
-    let network = Arc::new(Network { hides_runs, ..Network::default() });
     make_private_dir(dir.path()).expect("a directory");
     let database = SimulatedDatabase::open(dir.path().join("catalog.sqlite")).expect("a database");
     let catalog = Arc::new(database.connect(network.clone()));
     let stores = stores_over(dir.path(), &metrics, catalog).await.expect("stores open");
     let engine = Engine::open(config, stores, metrics.clone()).await.expect("opens");
-    let copy = dir.path().join("standby.sqlite");
-    let deployment = Deployment { engine, metrics, dir };
+    (Deployment { engine, metrics, dir }, database)
+}
+
+/// Puts something, loses the database before the answer arrives, and goes on with an older copy of
+/// it in which another change takes the same number. What the first writer is told, and whether the
+/// catalog has it.
+async fn put_during_a_failover(hides_runs: bool) -> (Result<PublishedVersion, EngineError>, bool) {
+    let network = Arc::new(Network { hides_runs, ..Network::default() });
+    let (deployment, database) = over_a_database(&network, Duration::ZERO).await;
+    let copy = deployment.dir.path().join("standby.sqlite");
     let bucket = deployment.bucket("off").await;
     deployment.put(&bucket, "before", &content(9000, 1)).await;
     database.copy_to(&copy).expect("copied");
@@ -109,4 +114,28 @@ async fn a_change_that_the_database_lost_in_a_failover_is_not_acknowledged() {
     // Where nobody is told of the failover, its number is taken for another change's.
     let (told, is_there) = Box::pin(put_during_a_failover(true)).await;
     assert!(told.is_ok() && !is_there, "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_during_which_the_database_went_back_is_none_though_the_numbers_fit() {
+    let (deployment, database) = over_a_database(&Arc::default(), Duration::from_secs(3600)).await;
+    let copy = deployment.dir.path().join("standby.sqlite");
+    let bucket = deployment.bucket("off").await;
+    deployment.put(&bucket, "before", &content(9000, 1)).await;
+    deployment.engine.ship_journal().await.expect("shipped");
+    database.copy_to(&copy).expect("copied");
+    let safety = &deployment.engine.foundation.safety;
+    let before = safety.backups().await.expect("listed").len();
+    // The snapshot has this one, the journal gets another under its number.
+    deployment.put(&bucket, "lost", &content(9000, 2)).await;
+    let failover = async {
+        database.go_on_from(copy).expect("the standby opens");
+        for key in ["another", "and one more"] {
+            deployment.put(&bucket, key, &content(9000, 3)).await;
+        }
+    };
+    let backup = safety.backup_while(failover).await;
+    assert!(matches!(backup, Err(EngineError::NotCurrent(_))), "{backup:?}");
+    assert_eq!(safety.backups().await.expect("listed").len(), before, "it is none");
+    safety.backup_unshipped().await.expect("the next one is of the journal's history");
 }

@@ -5,7 +5,10 @@ use super::{
     collecting::{database, recovered, recovery},
     *,
 };
-use storage_backends::{BlobName, put_bytes};
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use std::sync::Mutex;
+use storage_backends::{BlobName, ByteStream, Listed, PutReceipt, put_bytes};
 
 fn refusal<T>(outcome: Result<T, EngineError>) -> String {
     match outcome {
@@ -105,4 +108,102 @@ async fn a_store_that_another_build_sealed_later_is_recovered_only_when_told_unt
     assert!(why.contains("can be trusted"), "{why}");
     let told = RecoveryOptions { accept_unsealed_until: Some(1000), ..recovery(false, false) };
     assert_eq!(recovered(dir.path(), &told).await.expect("recovered").objects, 1);
+}
+
+/// A store that began before it had keys and has them since; where the sealed copy of its lineage
+/// lies.
+async fn sealed_later() -> (TempDir, std::path::PathBuf) {
+    let deployment = Deployment::start(256 << 20).await;
+    deployment.put(&deployment.bucket("off").await, "before", &content(9000, 1)).await;
+    deployment.engine.ship_journal().await.expect("shipped");
+    deployment.put(&deployment.bucket("sealed").await, "after", &content(9000, 2)).await;
+    deployment.engine.ship_journal().await.expect("shipped");
+    let dir = deployment.stop().await;
+    let mut copy = dir.path().join("blobs/lineage-sealed");
+    while copy.is_dir() {
+        let below: Vec<_> = std::fs::read_dir(&copy).expect("readable").collect();
+        assert_eq!(below.len(), 1, "{below:?}");
+        copy = below[0].as_ref().expect("readable").path();
+    }
+    (dir, copy)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flipped_bit_in_the_sealed_copy_of_a_lineage_stops_a_recovery() {
+    let (dir, copy) = sealed_later().await;
+    let good = std::fs::read(&copy).expect("readable");
+    remove_catalog(dir.path());
+    // The header, what is sealed, its tag.
+    for at in [1, 40, good.len() / 2, good.len() - 1] {
+        let mut flipped = good.clone();
+        flipped[at] ^= 4;
+        std::fs::write(&copy, flipped).expect("written");
+        for manifests in [false, true] {
+            let why = recovered(dir.path(), &recovery(false, manifests)).await.expect_err("stopped").to_string();
+            assert!(why.contains("lineage-sealed/"), "bit in byte {at}: {why}");
+        }
+    }
+    std::fs::write(&copy, good).expect("written");
+    assert_eq!(recovered(dir.path(), &recovery(false, false)).await.expect("recovered").objects, 2);
+}
+
+/// A backend into which another replica puts the sealed copy of the lineage while this one writes
+/// its backup.
+struct Shared {
+    inner: Arc<dyn Backend>,
+    copy: BlobName,
+    theirs: Mutex<Option<Vec<u8>>>,
+    deleted: Arc<Mutex<Vec<BlobName>>>,
+}
+
+#[async_trait]
+impl Backend for Shared {
+    async fn put(&self, name: &BlobName, body: ByteStream, len: Option<u64>) -> storage_backends::Result<PutReceipt> {
+        let theirs = name.as_str().starts_with("backup/").then(|| self.theirs.lock().expect("no panic").take());
+        if let Some(theirs) = theirs.flatten() {
+            put_bytes(&*self.inner, &self.copy, theirs.into()).await?;
+        }
+        self.inner.put(name, body, len).await
+    }
+
+    async fn get(&self, name: &BlobName, range: Range<u64>) -> storage_backends::Result<Option<ByteStream>> {
+        self.inner.get(name, range).await
+    }
+
+    async fn head(&self, name: &BlobName) -> storage_backends::Result<Option<u64>> {
+        self.inner.head(name).await
+    }
+
+    async fn delete(&self, name: &BlobName) -> storage_backends::Result<()> {
+        self.deleted.lock().expect("no panic").push(name.clone());
+        self.inner.delete(name).await
+    }
+
+    fn list(&self, prefix: &str) -> BoxStream<'static, storage_backends::Result<Listed>> {
+        self.inner.list(prefix)
+    }
+
+    async fn probe(&self) -> storage_backends::Result<()> {
+        self.inner.probe().await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sealed_lineage_that_another_replica_wrote_meanwhile_is_left_alone() {
+    let (dir, path) = sealed_later().await;
+    let theirs = std::fs::read(&path).expect("readable");
+    std::fs::remove_file(&path).expect("removed");
+    let disk = LocalBackend::open(dir.path().join("blobs"), LocalOptions::default()).await.expect("opens");
+    let lineages: Vec<_> = disk.list("lineage/").try_collect().await.expect("listed");
+    let copy = BlobName::new(lineages[0].name.as_str().replace("lineage/", "lineage-sealed/")).expect("a name");
+    let deleted = Arc::<Mutex<Vec<BlobName>>>::default();
+    let wrap = |inner| -> Arc<dyn Backend> {
+        let theirs = Mutex::new(Some(theirs.clone()));
+        Arc::new(Shared { inner, copy: copy.clone(), theirs, deleted: deleted.clone() })
+    };
+    let deployment = Deployment::wrapped(dir, |_, _| Vec::new(), |_| (), wrap).await;
+    deployment.engine.ship_journal().await.expect("shipped");
+    let deleted = deleted.lock().expect("no panic").clone();
+    assert!(!deleted.contains(&copy), "{deleted:?}");
+    assert_eq!(std::fs::read(path).expect("there again"), theirs);
 }

@@ -3,12 +3,20 @@
 //!
 //! Such a file has no name, lies in the data directory, and is sealed under a key that only this
 //! process's memory has (docs/decisions/0007-no-spool.md).
+//!
+//! Spooling has a thread of its own. A thousand bodies that come slowly would otherwise take a
+//! thread each from those that the catalog and the backends wait on; and the buffers that segments
+//! come back in would lie in as many parts of the allocator's memory, each of which keeps what it
+//! once needed.
 
 use crate::{
     deployment::keyring::random,
     error::EngineError,
     metrics::Metrics,
-    resources::{budget::Arriving, machine},
+    resources::{
+        budget::Arriving,
+        pool::{CodecPool, PoolKind},
+    },
 };
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use bytes::Bytes;
@@ -22,24 +30,46 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
+use tokio::time::Instant;
 
 /// Bytes of a tag.
 const TAG_LEN: usize = 16;
+/// What a segment has room for at first, and the least by which it grows.
+const ROOM_MIN: usize = 128 << 10;
+/// By how much the room of a segment grows that fills slowly.
+const ROOM_GROWTH: usize = 4;
+/// A segment that fills as fast gets its whole room at once: it needs it within a second.
+const FAST_BYTES_PER_SECOND: u64 = 4 << 20;
 
 /// Where bodies wait on disk.
 pub(crate) struct Spool {
     directory: PathBuf,
     bytes_max: u64,
     used: AtomicU64,
+    thread: CodecPool,
     metrics: Arc<Metrics>,
 }
 
 impl Spool {
-    pub(crate) fn new(directory: &Path, bytes_max: u64, metrics: Arc<Metrics>) -> Self {
+    /// # Errors
+    /// [`EngineError::Other`] when its thread cannot be started.
+    pub(crate) fn new(directory: &Path, bytes_max: u64, metrics: Arc<Metrics>) -> Result<Self, EngineError> {
         let gauge = |state: &str, bytes: i64| metrics.spool_bytes.with_label_values(&[state]).set(bytes);
         gauge("limit", i64::try_from(bytes_max).unwrap_or(i64::MAX));
         gauge("used", 0);
-        Self { directory: directory.to_owned(), bytes_max, used: AtomicU64::new(0), metrics }
+        let thread = CodecPool::new(1, PoolKind::Spool, &metrics)?;
+        Ok(Self { directory: directory.to_owned(), bytes_max, used: AtomicU64::new(0), thread, metrics })
+    }
+
+    /// Does `work` on the spool's thread.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        self.thread.run(move |_| work()).await?.map_err(|error| match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => EngineError::Full,
+            _ => EngineError::Unavailable(format!("a body cannot be spooled: {error}")),
+        })
     }
 
     fn take(&self, bytes: u64) -> Result<(), EngineError> {
@@ -57,8 +87,13 @@ impl Spool {
 }
 
 /// The bytes of a segment that have come so far.
+///
+/// The room they have in memory is charged, not their number: pages to which nothing was written
+/// yet hold memory too, where another segment lay in them before.
 pub(crate) struct Arrived {
     len: usize,
+    len_max: usize,
+    began: Option<Instant>,
     held: Held,
 }
 
@@ -74,8 +109,7 @@ enum Held {
 impl Arrived {
     /// None yet, of at most `len_max`.
     pub(crate) fn new(len_max: usize, place: Arriving) -> Self {
-        // Pages that nothing is written to take no memory.
-        Self { len: 0, held: Held::Memory { plain: Vec::with_capacity(len_max), place } }
+        Self { len: 0, len_max, began: None, held: Held::Memory { plain: Vec::new(), place } }
     }
 
     /// How many there are.
@@ -91,10 +125,11 @@ impl Arrived {
         if piece.is_empty() {
             return Ok(());
         }
+        let began = *self.began.get_or_insert_with(Instant::now);
         self.len += piece.len();
         match &mut self.held {
             Held::Memory { plain, place } => {
-                if place.grow_to(self.len as u64) {
+                if has_room(plain, place, self.len, self.len_max, began) {
                     plain.extend_from_slice(&piece);
                     return Ok(());
                 }
@@ -120,6 +155,21 @@ impl Arrived {
     }
 }
 
+/// Makes room for `len` bytes, unless there is no place for it in the budget.
+fn has_room(plain: &mut Vec<u8>, place: &mut Arriving, len: usize, len_max: usize, began: Instant) -> bool {
+    if len <= plain.capacity() {
+        return true;
+    }
+    let is_fast = len > ROOM_MIN && len as u64 >= FAST_BYTES_PER_SECOND * began.elapsed().as_millis() as u64 / 1000;
+    let least = len.next_multiple_of(ROOM_MIN);
+    let wanted = if is_fast { len_max } else { plain.capacity() * ROOM_GROWTH };
+    // Twice at least: what has come is copied with every growth.
+    let rooms = [wanted, plain.capacity() * 2].map(|room| room.max(least).min(len_max.max(len)));
+    let Some(room) = rooms.into_iter().find(|room| place.grow_to(*room as u64)) else { return false };
+    plain.reserve_exact(room - plain.len());
+    true
+}
+
 /// A file without a name, of sealed chunks.
 struct SpoolFile {
     spool: Arc<Spool>,
@@ -135,7 +185,7 @@ impl SpoolFile {
         let key = UnboundKey::new(&AES_256_GCM, &random::<32>()?);
         let key = key.map_err(|_| EngineError::Other("a spool file has no key".into()))?;
         let directory = spool.directory.clone();
-        let file = blocking(move || unnamed_file(&directory)).await?;
+        let file = spool.run(move || unnamed_file(&directory)).await?;
         let key = Arc::new(LessSafeKey::new(key));
         Ok(Self { spool, file: Arc::new(file), key, chunks: Vec::new(), stored_len: 0 })
     }
@@ -147,16 +197,16 @@ impl SpoolFile {
         self.chunks.push(chunk.len());
         self.stored_len += stored;
         let (file, key) = (self.file.clone(), self.key.clone());
-        blocking(move || {
+        let work = move || {
             key.seal_in_place_append_tag(nonce(number), Aad::empty(), &mut chunk).map_err(io::Error::other)?;
             file.write_all_at(&chunk, at)
-        })
-        .await
+        };
+        self.spool.run(work).await
     }
 
     async fn read(self) -> Result<Vec<u8>, EngineError> {
         let (file, key, chunks) = (self.file.clone(), self.key.clone(), self.chunks.clone());
-        blocking(move || {
+        let work = move || {
             let mut plain = Vec::with_capacity(chunks.iter().sum());
             let (mut at, mut chunk) = (0, Vec::new());
             for (number, len) in chunks.into_iter().enumerate() {
@@ -167,8 +217,8 @@ impl SpoolFile {
                 plain.extend_from_slice(opened.map_err(|_| io::Error::other("a spool file was changed"))?);
             }
             Ok(plain)
-        })
-        .await
+        };
+        self.spool.run(work).await
     }
 }
 
@@ -205,15 +255,6 @@ fn unnamed_file(directory: &Path) -> io::Result<File> {
     }
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, EngineError> {
-    let done = machine::blocking(work).await;
-    let done = done.ok_or_else(|| EngineError::Other("spooling was cut off".into()))?;
-    done.map_err(|error| match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => EngineError::Full,
-        _ => EngineError::Unavailable(format!("a body cannot be spooled: {error}")),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,7 +264,7 @@ mod tests {
     async fn what_finds_no_place_in_memory_comes_back_from_a_sealed_file() {
         let dir = tempfile::tempdir().unwrap();
         let metrics = Metrics::new();
-        let spool = Arc::new(Spool::new(dir.path(), 1 << 20, metrics.clone()));
+        let spool = Arc::new(Spool::new(dir.path(), 1 << 20, metrics.clone()).unwrap());
         // Nothing was set aside for arriving bytes.
         let budget = MemoryBudget::new(64 << 20, metrics.clone());
         let mut arrived = Arrived::new(300_000, budget.arriving());
@@ -245,11 +286,62 @@ mod tests {
     #[tokio::test]
     async fn a_spool_has_a_bound() {
         let dir = tempfile::tempdir().unwrap();
-        let spool = Arc::new(Spool::new(dir.path(), 1000, Metrics::new()));
+        let spool = Arc::new(Spool::new(dir.path(), 1000, Metrics::new()).unwrap());
         let budget = MemoryBudget::new(64 << 20, Metrics::new());
         let mut arrived = Arrived::new(2000, budget.arriving());
         arrived.push(Bytes::from(vec![1; 900]), &spool).await.unwrap();
         let refused = arrived.push(Bytes::from(vec![1; 900]), &spool).await.unwrap_err();
         assert!(matches!(refused, EngineError::Busy("spool")), "{refused}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_segment_has_no_more_room_in_memory_than_it_is_charged_for() {
+        const LEN: usize = 4 << 20;
+        let dir = tempfile::tempdir().unwrap();
+        for (piece_ms, growths) in [(1000, 4), (0, 2)] {
+            let metrics = Metrics::new();
+            let used = || metrics.memory_budget_bytes.with_label_values(&["used"]).get() as usize;
+            let spool = Arc::new(Spool::new(dir.path(), 1 << 30, metrics.clone()).unwrap());
+            let budget = MemoryBudget::new(64 << 20, metrics.clone());
+            budget.divide(0);
+            let mut arrived = Arrived::new(LEN, budget.arriving());
+            let mut rooms = std::collections::BTreeSet::new();
+            while arrived.len() < LEN {
+                arrived
+                    .push(Bytes::from_static(&[7; 8000]).slice(..8000.min(LEN - arrived.len())), &spool)
+                    .await
+                    .unwrap();
+                let Held::Memory { plain, .. } = &arrived.held else { panic!("it is spooled") };
+                assert!(plain.capacity() <= used(), "{} of {} charged", plain.capacity(), used());
+                rooms.insert(plain.capacity());
+                tokio::time::advance(std::time::Duration::from_millis(piece_ms)).await;
+            }
+            assert_eq!(rooms.len(), growths, "{rooms:?}");
+            assert_eq!(rooms.last(), Some(&LEN));
+            let plain = arrived.into_memory().await.unwrap();
+            assert!(plain.len() == LEN && plain.iter().all(|byte| *byte == 7));
+        }
+    }
+
+    #[test]
+    fn bodies_are_spooled_while_every_thread_that_others_may_wait_on_is_taken() {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).enable_time().build().unwrap();
+        let (free, taken) = std::sync::mpsc::channel::<()>();
+        let waits = runtime.spawn_blocking(move || taken.recv());
+        let plain = runtime.block_on(async {
+            let dir = tempfile::tempdir().unwrap();
+            let spool = Arc::new(Spool::new(dir.path(), 1 << 20, Metrics::new()).unwrap());
+            let budget = MemoryBudget::new(64 << 20, Metrics::new());
+            let body = async {
+                let mut arrived = Arrived::new(2000, budget.arriving());
+                arrived.push(Bytes::from(vec![1; 900]), &spool).await.unwrap();
+                arrived.into_memory().await.unwrap()
+            };
+            tokio::time::timeout(std::time::Duration::from_secs(60), body).await
+        });
+        drop(free);
+        assert!(runtime.block_on(waits).unwrap().is_err(), "it waited all the while");
+        assert_eq!(plain.expect("nobody else's thread was waited for"), [1; 900]);
     }
 }

@@ -162,7 +162,7 @@ pub(crate) struct BaseViews {
     pins: Arc<Pins>,
     pool: Arc<CodecPool>,
     hash_pool: Arc<CodecPool>,
-    budget: Arc<MemoryBudget>,
+    pub(crate) budget: Arc<MemoryBudget>,
     scans: Scans,
 }
 
@@ -323,7 +323,7 @@ impl BaseView {
                 (text, permit)
             }
             None => {
-                let memory = len + matches_bytes + BaseIndex::memory_bytes_for(len, Effort::Balanced);
+                let memory = len + matches_bytes + BaseIndex::memory_bytes_for(len, effort);
                 let Some(permit) = views.budget.try_acquire(memory as u64) else { return Ok(None) };
                 (WindowText::new(matches_bytes), permit)
             }

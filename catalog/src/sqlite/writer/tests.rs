@@ -195,3 +195,54 @@ async fn damage_that_one_connection_finds_and_the_next_does_not_is_none() {
         Readers::ask(&bench.committer.readers, consistency, question).await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn a_database_that_another_process_has_locked_is_waited_for_once() {
+    let mut bench = Bench::new(100).await;
+    let foreign = rusqlite::Connection::open(&bench.committer.place.path).unwrap();
+    foreign.execute_batch("BEGIN IMMEDIATE").unwrap();
+    bench.committer.session.as_ref().unwrap().execute("PRAGMA busy_timeout = 7").unwrap();
+    let change = bench.put("a");
+    let (outcomes, _) = bench.commit(vec![change]);
+    assert!(matches!(outcomes.as_slice(), [Err(CatalogError::Unavailable(_))]), "{outcomes:?}");
+    let connection = &bench.committer.session.as_ref().unwrap().connection;
+    let waits_ms: i64 = connection.query_row("PRAGMA busy_timeout", [], |row| row.get(0)).unwrap();
+    assert_eq!(waits_ms, 7, "no other connection was opened, to wait as long again");
+    foreign.execute_batch("ROLLBACK").unwrap();
+    let change = bench.put("a");
+    let (outcomes, _) = bench.commit(vec![change]);
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+}
+
+#[tokio::test]
+async fn a_writer_opens_the_database_again_while_a_snapshot_is_read() {
+    let mut bench = Bench::new(100).await;
+    let (begun, mut has_begun) = mpsc::unbounded_channel();
+    let (ends, end) = std::sync::mpsc::channel::<()>();
+    let end = std::sync::Mutex::new(end);
+    let question: Question<SqliteSession, (Seq, Seq)> = Box::new(move |session| {
+        let before = finish(read::last_seq(session));
+        begun.send(()).unwrap();
+        // Ended by a message or, when the test fails, by nobody being there to send one.
+        let _ = end.lock().unwrap().recv();
+        Box::pin(async move { Ok((before?, read::last_seq(session).await?)) })
+    });
+    let readers = bench.committer.readers.clone();
+    let reading = tokio::spawn(async move { Readers::ask(&readers, Consistency::Snapshot, question).await });
+    has_begun.recv().await.unwrap();
+    bench.committer.session = Some(connection_to_garbage(&bench));
+    let writing = tokio::task::spawn_blocking(move || {
+        let change = bench.put("a");
+        let (answer, mut outcome) = oneshot::channel();
+        bench.committer.commit_group(vec![Job { change, answer }]);
+        (bench, outcome.try_recv().unwrap())
+    });
+    let written = tokio::time::timeout(std::time::Duration::from_secs(60), writing).await;
+    let (bench, outcome) = written.expect("the reader was not waited for").unwrap();
+    assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
+    ends.send(()).unwrap();
+    let (before, after) = reading.await.unwrap().unwrap();
+    assert_eq!(before, after, "it read one state all the while");
+    let (desk, _directory) = bench.reopened().await;
+    assert!(desk.content("a").await.version.seq > after);
+}

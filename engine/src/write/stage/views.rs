@@ -289,12 +289,14 @@ impl<'a> ViewEncoder<'a> {
         };
         let (replay, metrics) = (self.replay, self.encoder.metrics.clone());
         let (ahead, ns_per_byte_max) = (ahead.clone(), self.ns_per_byte_max);
+        // Without memory for them the encoder is asked twice.
+        let answers = self.views.budget.try_acquire(unit.answers_bytes_max() as u64);
         let stored = self.encoder.pool.run(move |scratch| {
             let own = &ahead[(unit.object.start - start) as usize..(unit.object.end - start) as usize];
             let replay =
                 replay.unwrap_or_else(|| if unit.parts() > 0 { recognise(&unit) } else { ReplayId::default() });
             let replay_kept = (unit.parts() > 0).then_some(replay);
-            let replaying = Replaying { id: replay, ns_per_byte_max };
+            let replaying = Replaying { id: replay, ns_per_byte_max, keeps_answers: answers.is_some() };
             let piece = stored_piece(scratch, &unit, (&delta, parts), &of_unit, replaying, own);
             if piece.is_none() {
                 // I6: never stored; a person should look.
