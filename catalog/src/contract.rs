@@ -110,7 +110,11 @@ pub trait Catalog: Send + Sync + 'static {
         self.make_bucket(NewBucket { name, owner, settings, object_lock: false, now_ms }).await
     }
     /// A bucket by name.
-    async fn bucket(&self, name: &str) -> Result<Option<Bucket>>;
+    async fn bucket(&self, name: &str) -> Result<Option<Bucket>> {
+        Ok(self.kept_bucket(name).await?.map(Arc::unwrap_or_clone))
+    }
+    /// The same as it is kept: while nothing changes, whoever asks is given the same one.
+    async fn kept_bucket(&self, name: &str) -> Result<Option<Arc<Bucket>>>;
     /// All buckets in byte order of names.
     async fn buckets(&self) -> Result<Vec<Bucket>>;
     /// Replaces a bucket's settings.

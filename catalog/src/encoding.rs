@@ -4,14 +4,25 @@
 //! Part of the journal's format (docs/reference/catalog.md): rows already shipped cannot be
 //! replayed with another encoding.
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error, ser};
+
+/// Bytes as hex digits, which take no memory of their own.
+struct Digits<'b, const N: usize>(&'b [u8; N]);
+
+impl<const N: usize> Serialize for Digits<'_, N> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        let mut digits = [[0; 2]; N];
+        hex::encode_to_slice(self.0, digits.as_flattened_mut()).map_err(ser::Error::custom)?;
+        out.serialize_str(std::str::from_utf8(digits.as_flattened()).map_err(ser::Error::custom)?)
+    }
+}
 
 /// `[u8; N]` as 2N hex digits.
 pub(crate) mod hex_array {
     use super::*;
 
     pub(crate) fn serialize<S: Serializer, const N: usize>(bytes: &[u8; N], out: S) -> Result<S::Ok, S::Error> {
-        out.serialize_str(&hex::encode(bytes))
+        Digits(bytes).serialize(out)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>, const N: usize>(input: D) -> Result<[u8; N], D::Error> {
@@ -30,7 +41,7 @@ pub(crate) mod hex_array_option {
     use super::*;
 
     pub(crate) fn serialize<S: Serializer, const N: usize>(bytes: &Option<[u8; N]>, out: S) -> Result<S::Ok, S::Error> {
-        bytes.map(hex::encode).serialize(out)
+        bytes.as_ref().map(Digits).serialize(out)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>, const N: usize>(
@@ -73,7 +84,7 @@ pub(crate) mod chosen_parts {
     use super::*;
 
     pub(crate) fn serialize<S: Serializer>(parts: &[(u32, [u8; 16])], out: S) -> Result<S::Ok, S::Error> {
-        out.collect_seq(parts.iter().map(|(number, id)| (number, hex::encode(id))))
+        out.collect_seq(parts.iter().map(|(number, id)| (number, Digits(id))))
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<(u32, [u8; 16])>, D::Error> {

@@ -31,6 +31,12 @@ impl From<&str> for Value {
     }
 }
 
+impl From<String> for Value {
+    fn from(value: String) -> Self {
+        Value::Text(value)
+    }
+}
+
 impl From<&[u8]> for Value {
     fn from(value: &[u8]) -> Self {
         Value::Bytes(value.to_vec())

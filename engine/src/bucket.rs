@@ -2,6 +2,7 @@
 
 pub(crate) mod compartment;
 pub(crate) mod notify;
+mod parsed;
 mod quota;
 pub(crate) mod veil;
 
@@ -19,6 +20,7 @@ use crate::{
 };
 use catalog::{BlobRow, Bucket, BucketId, Catalog, CatalogError, Compartment, Extent, NewBucket, NewNotice, Version};
 use object_format::{BlobId, DomainKey, row};
+use parsed::Parsed;
 use serde::{Deserialize, de::IgnoredAny};
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 use veil::Veil;
@@ -38,7 +40,7 @@ pub struct BucketHandle {
 /// See [`BucketHandle`].
 pub struct BucketState {
     /// The catalog's row.
-    pub row: Bucket,
+    pub row: Arc<Bucket>,
     /// Its settings, parsed.
     pub settings: BucketSettings,
     keys: Option<Opened>,
@@ -139,7 +141,7 @@ impl BucketState {
     /// A bucket as a recovery needs it: rows are sealed and blobs opened, nothing looks for what is
     /// similar.
     pub(crate) fn recovered(row: Bucket, settings: BucketSettings, keys: Option<Opened>) -> Self {
-        Self { row, settings, keys }
+        Self { row: Arc::new(row), settings, keys }
     }
 
     /// The key that a blob is sealed with; `None` in a bucket that is not sealed. A blob that says
@@ -241,6 +243,7 @@ pub struct Buckets {
     blobs: Arc<Blobs>,
     keyring: Arc<Keyring>,
     writer: Arc<Writer>,
+    parsed: Parsed<BucketHandle>,
     metrics: Arc<Metrics>,
 }
 
@@ -254,7 +257,7 @@ impl Buckets {
         metrics: Arc<Metrics>,
     ) -> Self {
         let (configured, defaults) = (config.buckets.clone(), config.defaults.clone());
-        Self { configured, defaults, catalog, blobs, keyring, writer, metrics }
+        Self { configured, defaults, catalog, blobs, keyring, writer, parsed: Parsed::default(), metrics }
     }
 
     /// A key of the keyring by its name, for content that is encrypted before it is stored.
@@ -285,10 +288,17 @@ impl Buckets {
     /// # Errors
     /// [`EngineError`] when the catalog fails, or a sealed bucket's key cannot be opened.
     pub async fn bucket(&self, name: &str) -> Result<Option<BucketHandle>, EngineError> {
-        match self.catalog.bucket(name).await? {
-            Some(row) => Ok(Some(self.bucket_of(row).await?)),
-            None => Ok(None),
+        let Some(row) = self.catalog.kept_bucket(name).await? else { return Ok(None) };
+        if let Some(bucket) = self.parsed.of(&row) {
+            Box::pin(self.check_plain(&row)).await?;
+            return Ok(Some(bucket));
         }
+        let bucket = Box::pin(self.bucket_of(row)).await?;
+        // What is sealed has keys, which change without its row.
+        if !bucket.is_sealed() {
+            self.parsed.keep(&bucket.row, &bucket);
+        }
+        Ok(Some(bucket))
     }
 
     /// Every bucket's row, by name. Settings are not parsed and keys not opened.
@@ -326,7 +336,7 @@ impl Buckets {
         let settings = serde_json::to_value(settings).map_err(|error| EngineError::Other(error.to_string()))?;
         let (name, owner, now_ms) = (name.to_owned(), owner.to_owned(), now_ms());
         match self.catalog.make_bucket(NewBucket { name, owner, settings, object_lock, now_ms }).await {
-            Ok(row) => Ok(Some(self.bucket_of(row).await?)),
+            Ok(row) => Ok(Some(self.bucket_of(Arc::new(row)).await?)),
             Err(CatalogError::Exists) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -419,14 +429,19 @@ impl Buckets {
         Ok(BucketSettings { isolation, storage_headers, ..settings })
     }
 
-    async fn bucket_of(&self, mut row: Bucket) -> Result<BucketHandle, EngineError> {
+    /// Refuses a bucket whose row alone says that it is not sealed.
+    async fn check_plain(&self, row: &Bucket) -> Result<(), EngineError> {
+        let configured = self.configured.get(&row.name);
+        let configured = configured.is_some_and(|settings| settings.encryption == Encryption::Aes256);
+        let checked = self.keyring.check_plain(row, configured, &*self.catalog).await;
+        checked.inspect_err(|_| self.metrics.unsealed_buckets_total.inc())
+    }
+
+    async fn bucket_of(&self, mut row: Arc<Bucket>) -> Result<BucketHandle, EngineError> {
         let mut settings = self.settings_of(&row)?;
         let keys = match settings.encryption {
             Encryption::Off => {
-                let configured = self.configured.get(&row.name);
-                let configured = configured.is_some_and(|settings| settings.encryption == Encryption::Aes256);
-                let checked = self.keyring.check_plain(&row, configured, &*self.catalog).await;
-                checked.inspect_err(|_| self.metrics.unsealed_buckets_total.inc())?;
+                self.check_plain(&row).await?;
                 None
             }
             Encryption::Aes256 => {
@@ -435,7 +450,7 @@ impl Buckets {
                     .bucket_keys(&row, &settings.backend, &*self.catalog, &self.blobs, self.writer.epoch())
                     .await?;
                 if settings.keysets.is_empty()
-                    && let Some(fresh) = self.catalog.bucket(&row.name).await?
+                    && let Some(fresh) = self.catalog.kept_bucket(&row.name).await?
                     && fresh.id == row.id
                 {
                     row = fresh;

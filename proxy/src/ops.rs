@@ -29,80 +29,82 @@ mod token;
 mod versions;
 
 use body::RequestBody;
+use futures::future::BoxFuture;
 use request::{Answer, Result, S3Request};
 use s3_wire::Operation;
 
-/// Runs the operation a request names.
+/// Runs the operation a request names. Each stands behind a pointer, so that none has the room of
+/// the largest, which would be moved with it.
 ///
 /// # Errors
 /// What S3 answers.
-pub async fn operate(request: &S3Request, body: &mut RequestBody) -> Result<Answer> {
+pub fn operate<'a>(request: &'a S3Request, body: &'a mut RequestBody) -> BoxFuture<'a, Result<Answer>> {
     tracing::trace!(target: "path", "operate()");
     match request.operation {
-        Operation::ListBuckets => buckets::list(request).await,
-        Operation::CreateBucket => buckets::create(request, body).await,
-        Operation::HeadBucket => buckets::head(request).await,
-        Operation::DeleteBucket => buckets::delete(request).await,
-        Operation::GetBucketLocation => buckets::location(request).await,
-        Operation::GetBucketVersioning => versions::get_versioning(request).await,
-        Operation::PutBucketVersioning => versions::put_versioning(request, body).await,
-        Operation::ListObjectVersions => versions::list(request).await,
-        Operation::PutObject => put::put_object(request, body).await,
-        Operation::GetObject => get::get_object(request).await,
-        Operation::HeadObject => get::head_object(request).await,
-        Operation::DeleteObject => delete::delete_object(request).await,
-        Operation::DeleteObjects => delete::delete_objects(request, body).await,
-        Operation::CopyObject => copy::copy_object(request).await,
-        Operation::ListObjects => list::list_objects(request).await,
-        Operation::ListObjectsV2 => list::list_objects_v2(request).await,
-        Operation::CreateMultipartUpload => multipart::create(request).await,
-        Operation::UploadPart => multipart::upload_part(request, body).await,
-        Operation::UploadPartCopy => copy::upload_part_copy(request).await,
-        Operation::ListParts => multipart::list_parts(request).await,
-        Operation::ListMultipartUploads => list::list_uploads(request).await,
-        Operation::CompleteMultipartUpload => complete::complete(request, body).await,
-        Operation::AbortMultipartUpload => multipart::abort(request).await,
-        Operation::PostObject => Box::pin(post::post_object(request, body)).await,
-        Operation::PutBucketCors => configuration::put_bucket_cors(request, body).await,
-        Operation::OptionsObject => configuration::preflight(request).await,
-        Operation::PutObjectTagging => configuration::put_object_tagging(request, body).await,
-        Operation::DeleteObjectTagging => configuration::delete_object_tagging(request).await,
-        Operation::GetBucketLifecycleConfiguration => lifecycle::get(request).await,
-        Operation::PutBucketLifecycleConfiguration => lifecycle::put(request, body).await,
-        Operation::DeleteBucketLifecycle => lifecycle::delete(request).await,
-        Operation::GetBucketNotificationConfiguration => notification::get(request).await,
-        Operation::PutBucketNotificationConfiguration => notification::put(request, body).await,
-        Operation::GetBucketEncryption => encryption::get_configuration(request).await,
-        Operation::PutBucketEncryption => encryption::put_configuration(request, body).await,
-        Operation::DeleteBucketEncryption => encryption::delete_configuration(request).await,
-        Operation::GetObjectLockConfiguration => object_lock::get_configuration(request).await,
-        Operation::PutObjectLockConfiguration => object_lock::put_configuration(request, body).await,
-        Operation::GetObjectRetention => object_lock::get_retention(request).await,
-        Operation::PutObjectRetention => object_lock::put_retention(request, body).await,
-        Operation::GetObjectLegalHold => object_lock::get_legal_hold(request).await,
-        Operation::PutObjectLegalHold => object_lock::put_legal_hold(request, body).await,
-        Operation::GetObjectAttributes => attributes::get_object_attributes(request).await,
+        Operation::ListBuckets => Box::pin(buckets::list(request)),
+        Operation::CreateBucket => Box::pin(buckets::create(request, body)),
+        Operation::HeadBucket => Box::pin(buckets::head(request)),
+        Operation::DeleteBucket => Box::pin(buckets::delete(request)),
+        Operation::GetBucketLocation => Box::pin(buckets::location(request)),
+        Operation::GetBucketVersioning => Box::pin(versions::get_versioning(request)),
+        Operation::PutBucketVersioning => Box::pin(versions::put_versioning(request, body)),
+        Operation::ListObjectVersions => Box::pin(versions::list(request)),
+        Operation::PutObject => Box::pin(put::put_object(request, body)),
+        Operation::GetObject => Box::pin(get::get_object(request)),
+        Operation::HeadObject => Box::pin(get::head_object(request)),
+        Operation::DeleteObject => Box::pin(delete::delete_object(request)),
+        Operation::DeleteObjects => Box::pin(delete::delete_objects(request, body)),
+        Operation::CopyObject => Box::pin(copy::copy_object(request)),
+        Operation::ListObjects => Box::pin(list::list_objects(request)),
+        Operation::ListObjectsV2 => Box::pin(list::list_objects_v2(request)),
+        Operation::CreateMultipartUpload => Box::pin(multipart::create(request)),
+        Operation::UploadPart => Box::pin(multipart::upload_part(request, body)),
+        Operation::UploadPartCopy => Box::pin(copy::upload_part_copy(request)),
+        Operation::ListParts => Box::pin(multipart::list_parts(request)),
+        Operation::ListMultipartUploads => Box::pin(list::list_uploads(request)),
+        Operation::CompleteMultipartUpload => Box::pin(complete::complete(request, body)),
+        Operation::AbortMultipartUpload => Box::pin(multipart::abort(request)),
+        Operation::PostObject => Box::pin(post::post_object(request, body)),
+        Operation::PutBucketCors => Box::pin(configuration::put_bucket_cors(request, body)),
+        Operation::OptionsObject => Box::pin(configuration::preflight(request)),
+        Operation::PutObjectTagging => Box::pin(configuration::put_object_tagging(request, body)),
+        Operation::DeleteObjectTagging => Box::pin(configuration::delete_object_tagging(request)),
+        Operation::GetBucketLifecycleConfiguration => Box::pin(lifecycle::get(request)),
+        Operation::PutBucketLifecycleConfiguration => Box::pin(lifecycle::put(request, body)),
+        Operation::DeleteBucketLifecycle => Box::pin(lifecycle::delete(request)),
+        Operation::GetBucketNotificationConfiguration => Box::pin(notification::get(request)),
+        Operation::PutBucketNotificationConfiguration => Box::pin(notification::put(request, body)),
+        Operation::GetBucketEncryption => Box::pin(encryption::get_configuration(request)),
+        Operation::PutBucketEncryption => Box::pin(encryption::put_configuration(request, body)),
+        Operation::DeleteBucketEncryption => Box::pin(encryption::delete_configuration(request)),
+        Operation::GetObjectLockConfiguration => Box::pin(object_lock::get_configuration(request)),
+        Operation::PutObjectLockConfiguration => Box::pin(object_lock::put_configuration(request, body)),
+        Operation::GetObjectRetention => Box::pin(object_lock::get_retention(request)),
+        Operation::PutObjectRetention => Box::pin(object_lock::put_retention(request, body)),
+        Operation::GetObjectLegalHold => Box::pin(object_lock::get_legal_hold(request)),
+        Operation::PutObjectLegalHold => Box::pin(object_lock::put_legal_hold(request, body)),
+        Operation::GetObjectAttributes => Box::pin(attributes::get_object_attributes(request)),
         Operation::PutBucketAccelerateConfiguration
         | Operation::PutBucketRequestPayment
-        | Operation::PutBucketLogging => configuration::put_switched_off(request, body).await,
-        Operation::PutBucketTagging => configuration::put_bucket_tagging(request, body).await,
-        Operation::PutBucketPolicy => access::put_policy(request, body).await,
-        Operation::GetBucketPolicy => access::get_policy(request).await,
-        Operation::GetBucketPolicyStatus => access::get_policy_status(request).await,
-        Operation::GetBucketAcl | Operation::GetObjectAcl => access::get_acl(request).await,
-        Operation::PutBucketAcl | Operation::PutObjectAcl => access::put_acl(request, body).await,
-        Operation::GetBucketOwnershipControls => access::get_ownership(request).await,
-        Operation::PutBucketOwnershipControls => access::put_ownership(request, body).await,
-        Operation::DeleteBucketOwnershipControls => access::delete_ownership(request).await,
-        Operation::GetPublicAccessBlock => access::get_public_access_block(request).await,
-        Operation::PutPublicAccessBlock => access::put_public_access_block(request, body).await,
+        | Operation::PutBucketLogging => Box::pin(configuration::put_switched_off(request, body)),
+        Operation::PutBucketTagging => Box::pin(configuration::put_bucket_tagging(request, body)),
+        Operation::PutBucketPolicy => Box::pin(access::put_policy(request, body)),
+        Operation::GetBucketPolicy => Box::pin(access::get_policy(request)),
+        Operation::GetBucketPolicyStatus => Box::pin(access::get_policy_status(request)),
+        Operation::GetBucketAcl | Operation::GetObjectAcl => Box::pin(access::get_acl(request)),
+        Operation::PutBucketAcl | Operation::PutObjectAcl => Box::pin(access::put_acl(request, body)),
+        Operation::GetBucketOwnershipControls => Box::pin(access::get_ownership(request)),
+        Operation::PutBucketOwnershipControls => Box::pin(access::put_ownership(request, body)),
+        Operation::DeleteBucketOwnershipControls => Box::pin(access::delete_ownership(request)),
+        Operation::GetPublicAccessBlock => Box::pin(access::get_public_access_block(request)),
+        Operation::PutPublicAccessBlock => Box::pin(access::put_public_access_block(request, body)),
         Operation::DeleteBucketTagging
         | Operation::DeleteBucketPolicy
         | Operation::DeleteBucketCors
         | Operation::DeletePublicAccessBlock
         | Operation::DeleteBucketWebsite
-        | Operation::DeleteBucketReplication => configuration::delete_of_bucket(request).await,
-        Operation::GetObjectTagging => configuration::of_object(request).await,
+        | Operation::DeleteBucketReplication => Box::pin(configuration::delete_of_bucket(request)),
+        Operation::GetObjectTagging => Box::pin(configuration::of_object(request)),
         Operation::GetBucketTagging
         | Operation::GetBucketCors
         | Operation::GetBucketLogging
@@ -113,6 +115,6 @@ pub async fn operate(request: &S3Request, body: &mut RequestBody) -> Result<Answ
         | Operation::GetBucketInventoryConfiguration
         | Operation::GetBucketAnalyticsConfiguration
         | Operation::GetBucketMetricsConfiguration
-        | Operation::GetBucketIntelligentTieringConfiguration => configuration::of_bucket(request).await,
+        | Operation::GetBucketIntelligentTieringConfiguration => Box::pin(configuration::of_bucket(request)),
     }
 }

@@ -3,6 +3,7 @@
 use crate::{
     address::Target,
     error::{ErrorCode, Result, S3Error},
+    headers::is_given,
 };
 use http::{HeaderMap, Method};
 
@@ -369,7 +370,7 @@ pub fn route(method: &Method, target: &Target, headers: &HeaderMap) -> Result<Op
         row.method == method.as_str()
             && row.resource == resource
             && row.subresource == named
-            && row.header.is_none_or(|header| headers.contains_key(header))
+            && row.header.is_none_or(|header| is_given(headers, header))
     };
     let Some(row) = TABLE.iter().find(fits) else {
         return Err(match named {

@@ -214,13 +214,20 @@ pub async fn a_duplicate_is_found_only_alive_and_in_its_domain<F: Factory>(facto
     desk.put("without a digest").await;
     let found = async |domain: &Domain, digest, len| catalog.duplicate(domain, digest, len).await.unwrap();
     let here = desk.domain();
-    assert_eq!(found(&here, [6; 32], 100).await, Some(row));
+    assert_eq!(found(&here, [6; 32], 100).await, Some(row.clone()));
     for domain in desk.domain_and_others(other.bucket.id).into_iter().skip(1) {
         assert_eq!(found(&domain, [6; 32], 100).await, None, "{domain:?}");
     }
     assert_eq!(found(&here, [7; 32], 100).await, None);
     assert_eq!(found(&here, [6; 32], 101).await, None);
     assert_eq!(found(&here, [6; 32], u64::MAX).await, None);
+    // Of several always the same one.
+    let mut twin = desk.whole(100);
+    twin.row.digest = Some([6; 32]);
+    let first = twin.row.id.min(row.id);
+    catalog.put(desk.commit("twin", vec![twin])).await.unwrap();
+    assert_eq!(found(&here, [6; 32], 100).await.map(|found| found.id), Some(first));
+    desk.delete("twin").await;
     desk.delete("k").await;
     assert_eq!(found(&here, [6; 32], 100).await, None);
 }

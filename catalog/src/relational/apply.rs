@@ -82,11 +82,12 @@ async fn journaled<S: Session>(session: &mut S, mutation: &mut Mutation) -> Resu
 fn journal_row(seq: Seq, mutation: &Mutation, now_ms: UnixMs) -> Result<Statement> {
     let text = serde_json::to_string(mutation).map_err(|error| CatalogError::Other(error.to_string()))?;
     let at_ms = mutation.at_ms().unwrap_or(now_ms);
+    let sum = checksums::of_entry(seq, at_ms, &text);
     Ok(statement!(
         "INSERT INTO journal (seq, at_ms, mutation, checksum) VALUES ($1, $2, $3, $4)",
         seq,
         at_ms,
-        text.as_str(),
-        checksums::of_entry(seq, at_ms, &text),
+        text,
+        sum
     ))
 }

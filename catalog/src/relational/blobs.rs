@@ -158,25 +158,43 @@ pub(crate) struct DuplicateQuery {
     pub(crate) plain_len: u64,
 }
 
+/// Blobs with a content that new versions may reference.
+macro_rules! of_content {
+    ($rest:literal) => {
+        concat!(
+            "SELECT ",
+            rows::blob_columns!(),
+            " FROM blobs b WHERE b.bucket = $1 AND b.digest = $2 AND b.digest IS NOT NULL AND b.state = 0 AND b.damage IS NULL \
+             AND b.key_epoch = $3 AND b.backend = $4 AND b.plain_len = $5 AND b.compartment IS NOT DISTINCT FROM $6 ",
+            $rest
+        )
+    };
+}
+
+/// Whether there is one, or several.
+pub(crate) const ANY_DUPLICATES: &str = of_content!("LIMIT 2");
+/// Which one of several. SQLite makes a table to order them in, so it is asked only then.
+pub(crate) const BEST_DUPLICATE: &str = of_content!("ORDER BY b.form, b.id LIMIT 1");
+
 pub(crate) async fn duplicate<S: Session>(session: &mut S, query: &DuplicateQuery) -> Result<Option<BlobRow>> {
     let Ok(plain_len) = i64::try_from(query.plain_len) else { return Ok(None) };
     let domain = &query.domain;
-    let row = session
-        .first(statement!(
-            concat!(
-                "SELECT ",
-                rows::blob_columns!(),
-                " FROM blobs b WHERE b.bucket = $1 AND b.digest = $2 AND b.digest IS NOT NULL AND b.state = 0 AND b.damage IS NULL \
-                 AND b.key_epoch = $3 AND b.backend = $4 AND b.plain_len = $5 AND b.compartment IS NOT DISTINCT FROM $6 ORDER BY b.form, b.id LIMIT 1"
-            ),
+    let asking = |sql| {
+        statement!(
+            sql,
             domain.bucket.0,
             query.digest,
             domain.key_epoch,
             domain.backend.as_str(),
             plain_len,
             domain.compartment.map(|compartment| compartment.0),
-        ))
-        .await?;
+        )
+    };
+    let found = session.query(asking(ANY_DUPLICATES)).await?;
+    let row = match found.len() {
+        0 | 1 => found.into_iter().next(),
+        _ => session.first(asking(BEST_DUPLICATE)).await?,
+    };
     row.as_ref().map(|row| rows::blob(row, 0)).transpose()
 }
 

@@ -17,38 +17,41 @@ pub(crate) fn damaged(what: &str, name: &str) -> CatalogError {
     CatalogError::Damaged(format!("the row of {what} {name} is not what was written"))
 }
 
-/// A checksum in the making. Every value is told apart from its neighbours by its length.
+/// A checksum in the making. Every value is told apart from its neighbours by its length. It is
+/// half a kilobyte, so it stays where it is.
 struct Sum(Xxh3);
 
 impl Sum {
     /// Begins the checksum of a row of `table`.
     fn of(table: &str) -> Self {
-        Self(Xxh3::new()).bytes(table.as_bytes())
+        let mut sum = Self(Xxh3::new());
+        sum.bytes(table.as_bytes());
+        sum
     }
 
-    fn int(mut self, value: i64) -> Self {
+    fn int(&mut self, value: i64) -> &mut Self {
         self.0.update(&value.to_le_bytes());
         self
     }
 
-    fn unsigned(self, value: u64) -> Self {
+    fn unsigned(&mut self, value: u64) -> &mut Self {
         self.int(value.cast_signed())
     }
 
-    fn bytes(mut self, value: &[u8]) -> Self {
+    fn bytes(&mut self, value: &[u8]) -> &mut Self {
         self.0.update(&(value.len() as u64).to_le_bytes());
         self.0.update(value);
         self
     }
 
-    fn optional(self, value: Option<&[u8]>) -> Self {
+    fn optional(&mut self, value: Option<&[u8]>) -> &mut Self {
         match value {
             Some(value) => self.int(1).bytes(value),
             None => self.int(0),
         }
     }
 
-    fn end(self) -> i64 {
+    fn end(&self) -> i64 {
         self.0.digest().cast_signed()
     }
 }
@@ -58,8 +61,8 @@ impl Sum {
 pub(crate) fn of_blob(row: &BlobRow) -> Result<i64> {
     let original = columns::original_text(row)?;
     let forms = &row.forms;
-    let sum = Sum::of("blobs")
-        .bytes(&row.id.0)
+    let mut sum = Sum::of("blobs");
+    sum.bytes(&row.id.0)
         .int(row.bucket.0)
         .int(row.key_epoch.into())
         .bytes(row.backend.as_bytes())
@@ -80,10 +83,10 @@ pub(crate) fn of_blob(row: &BlobRow) -> Result<i64> {
         .int(row.pack.into())
         .optional(row.copy.as_ref().map(|copy| copy.0.as_slice()));
     // Rows of before there were compartments have the checksum that they had.
-    Ok(match row.compartment {
-        Some(compartment) => sum.bytes(&compartment.0).end(),
-        None => sum.end(),
-    })
+    if let Some(compartment) = row.compartment {
+        sum.bytes(&compartment.0);
+    }
+    Ok(sum.end())
 }
 
 /// Of a version's row. Its extents are bound to it by `extents_digest`; whether it is current
@@ -113,15 +116,17 @@ pub(crate) fn of_edge(delta: &[u8], base: &[u8]) -> i64 {
 
 /// Of a part's row and its extents.
 pub(crate) fn of_part(upload: UploadId, part: &Part) -> i64 {
-    let sum = Sum::of("parts")
-        .bytes(&upload.0)
+    let mut sum = Sum::of("parts");
+    sum.bytes(&upload.0)
         .int(part.number.into())
         .bytes(&part.id)
         .unsigned(part.size)
         .int(part.modified_ms)
         .bytes(&part.facts);
-    let extent = |sum: Sum, extent: &Extent| sum.bytes(&extent.blob.0).unsigned(extent.offset).unsigned(extent.len);
-    part.extents.iter().fold(sum, extent).end()
+    for extent in &part.extents {
+        sum.bytes(&extent.blob.0).unsigned(extent.offset).unsigned(extent.len);
+    }
+    sum.end()
 }
 
 /// Of a journal row.

@@ -278,13 +278,13 @@ impl<E: Engine> Catalog for E {
         }
     }
 
-    async fn bucket(&self, name: &str) -> Result<Option<Bucket>> {
+    async fn kept_bucket(&self, name: &str) -> Result<Option<Arc<Bucket>>> {
         let kept = self.kept_buckets();
         if let Some(row) = kept.and_then(|kept| kept.get(name)) {
             return Ok(Some(row));
         }
         let asked = kept.and_then(KeptBuckets::asked);
-        let found = ask!(self, Point, (name) | session | buckets::by_name(session, &name))?;
+        let found = ask!(self, Point, (name) | session | buckets::by_name(session, &name))?.map(Arc::new);
         if let (Some(kept), Some(asked), Some(row)) = (kept, asked, &found) {
             kept.keep(asked, row);
         }

@@ -8,7 +8,7 @@
 use crate::types::Bucket;
 use std::{
     collections::HashMap,
-    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 /// Rows that are kept; when there are more, all are read anew.
@@ -24,7 +24,7 @@ struct State {
     generation: u64,
     /// Changes under way.
     changing: usize,
-    rows: HashMap<String, Bucket>,
+    rows: HashMap<String, Arc<Bucket>>,
 }
 
 /// When a question was asked: what it finds is kept if nothing has changed since.
@@ -36,7 +36,7 @@ pub(crate) struct Changing<'a>(&'a KeptBuckets);
 
 impl KeptBuckets {
     /// A bucket's row, if it is known.
-    pub(crate) fn get(&self, name: &str) -> Option<Bucket> {
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Bucket>> {
         self.read().rows.get(name).cloned()
     }
 
@@ -47,7 +47,7 @@ impl KeptBuckets {
     }
 
     /// Keeps what a question gave.
-    pub(crate) fn keep(&self, asked: Asked, row: &Bucket) {
+    pub(crate) fn keep(&self, asked: Asked, row: &Arc<Bucket>) {
         let mut state = self.write();
         if state.changing > 0 || state.generation != asked.0 {
             return;
@@ -95,8 +95,8 @@ mod tests {
     use super::*;
     use crate::types::{BucketId, Versioning};
 
-    fn bucket(name: &str) -> Bucket {
-        Bucket {
+    fn bucket(name: &str) -> Arc<Bucket> {
+        Arc::new(Bucket {
             id: BucketId(1),
             name: name.into(),
             owner: "owner".into(),
@@ -104,14 +104,15 @@ mod tests {
             settings: serde_json::json!({}),
             versioning: Versioning::Off,
             object_lock: false,
-        }
+        })
     }
 
     #[test]
     fn a_row_is_kept_until_buckets_change() {
         let kept = KeptBuckets::default();
         kept.keep(kept.asked().unwrap(), &bucket("a"));
-        assert_eq!(kept.get("a"), Some(bucket("a")));
+        let (one, other) = (kept.get("a").unwrap(), kept.get("a").unwrap());
+        assert!(one == bucket("a") && Arc::ptr_eq(&one, &other));
         assert_eq!(kept.get("b"), None);
         let changing = kept.changing();
         assert_eq!(kept.get("a"), None);

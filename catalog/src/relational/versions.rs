@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 /// How many statements [`lock_current`] gives.
 pub(crate) const CURRENT_STATEMENTS: usize = 3;
 
-/// The statements that read and lock a key's current version, name the blobs it references, and
-/// tell whether the key is hidden.
+/// The statements that read and lock a key's current version, name the blobs it references (once
+/// for each extent: for `DISTINCT` SQLite makes a table), and tell whether the key is hidden.
 pub(crate) fn lock_current(bucket: BucketId, key: &str) -> [Statement; CURRENT_STATEMENTS] {
     [
         Statement::locking(
@@ -28,7 +28,7 @@ pub(crate) fn lock_current(bucket: BucketId, key: &str) -> [Statement; CURRENT_S
             Lock::Update,
         ),
         statement!(
-            "SELECT DISTINCT e.blob FROM extents e JOIN versions v ON e.version = v.seq \
+            "SELECT e.blob FROM extents e JOIN versions v ON e.version = v.seq \
              WHERE v.bucket = $1 AND v.key = $2 AND v.current = 1",
             bucket.0,
             rows::key(key),
@@ -80,7 +80,7 @@ impl Older {
                     rows::key(key)
                 ),
                 statement!(
-                    "SELECT DISTINCT e.blob FROM extents e JOIN versions v ON e.version = v.seq \
+                    "SELECT e.blob FROM extents e JOIN versions v ON e.version = v.seq \
                      WHERE v.bucket = $1 AND v.key = $2 AND v.current = 0 AND v.named = 0",
                     bucket.0,
                     rows::key(key)
@@ -374,7 +374,7 @@ pub(crate) async fn delete_version<S: Session>(
         concat!("SELECT ", rows::version_columns!(), " FROM versions v WHERE v.seq IN (?)").replace('?', place),
         params.clone(),
     ));
-    reads.push(Statement::made(format!("SELECT DISTINCT e.blob FROM extents e WHERE e.version IN ({place})"), params));
+    reads.push(Statement::made(format!("SELECT e.blob FROM extents e WHERE e.version IN ({place})"), params));
     // Two, because the newest may be the one that goes.
     reads.push(statement!(
         "SELECT v.seq, v.marker FROM versions v WHERE v.bucket = $1 AND v.key = $2 AND v.current = 0 ORDER BY v.seq DESC LIMIT 2",

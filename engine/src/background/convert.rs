@@ -209,7 +209,7 @@ impl OrderedConverter {
         if !copies.is_empty() {
             // A key that came between the copies and the change is in the catalog by now, or its
             // maker has seen the change.
-            let row = Bucket { settings, ..bucket.row.clone() };
+            let row = Bucket { settings, ..Bucket::clone(&bucket.row) };
             self.keyring.keyset_files(&row, &*self.catalog, &self.blobs).await?.rewrap(&self.keyring).await?;
         }
         Ok(true)

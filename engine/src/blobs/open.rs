@@ -196,15 +196,14 @@ impl Blobs {
             return self.open(row, key, bytes, row.root_offset).await.map(Arc::new);
         }
         let id = BlobId(row.id.0);
-        if let Some(hit) = self.manifests.get(&id).await {
+        if let Some(hit) = Box::pin(self.manifests.get(&id)).await {
             self.count("manifest", true);
             return Ok(hit);
         }
         self.count("manifest", false);
-        self.manifests
-            .try_get_with(id, async { Box::pin(self.load_manifest(row, key)).await.map(Arc::new) })
-            .await
-            .map_err(|error| EngineError::shared(&error))
+        let loaded = Box::pin(async { self.load_manifest(row, key).await.map(Arc::new) });
+        let kept = Box::pin(self.manifests.try_get_with(id, loaded));
+        kept.await.map_err(|error| EngineError::shared(&error))
     }
 
     async fn load_manifest(&self, row: &BlobRow, key: Option<&DomainKey>) -> Result<Manifest, EngineError> {
@@ -517,11 +516,12 @@ impl Blobs {
     /// A run of payload, the chunks that cover it opened and checked (I4).
     async fn payload(&self, manifest: &Manifest, payload: Range<u64>) -> Result<Bytes, EngineError> {
         let outcome = self.payload_in(&manifest.bytes, manifest, payload.clone()).await;
+        let Err(error) = outcome else { return outcome };
         let again = move |bytes: BlobBytes| {
             let payload = payload.clone();
             async move { self.payload_in(&bytes, manifest, payload).await }
         };
-        self.or_elsewhere(manifest, outcome, again).await
+        Box::pin(self.or_elsewhere(manifest, Err(error), again)).await
     }
 
     async fn payload_in(
@@ -557,7 +557,7 @@ impl Blobs {
                 opener.open_chunks(first, payload_len, &mut bytes, &checks).map(|()| bytes.into())
             }
         };
-        let opened = if len <= inline_len_max { open() } else { self.pool.run(move |_| open()).await? };
+        let opened = if len <= inline_len_max { open() } else { Box::pin(self.pool.run(move |_| open())).await? };
         let opened = opened.inspect_err(|_| self.count_failure(suite))?;
         if opened.len() < wanted.end {
             return Err(damaged("a payload shorter than its chunks"));

@@ -55,6 +55,7 @@ struct Record {
 #[derive(Clone)]
 struct Claim {
     generation: u64,
+    name: BlobName,
     len: u64,
     record: Record,
     /// The record before it names the same deployment.
@@ -74,7 +75,7 @@ struct Place {
     /// A directory of this machine: asking it costs next to nothing, and one that does not answer
     /// is gone.
     is_local: bool,
-    seen: Mutex<Option<Claim>>,
+    seen: Mutex<Option<Arc<Claim>>>,
 }
 
 impl Deployment {
@@ -256,18 +257,14 @@ impl Places {
     pub(crate) async fn directory_lost(&self) -> Option<EngineError> {
         for place in self.places.iter().filter(|place| place.is_local) {
             let Some(claim) = place.seen() else { continue };
-            let found = async {
-                let name = record_name(claim.generation)?;
-                let found = match place.backend.head_at_once(&name) {
-                    Some(found) => found,
-                    None => place.backend.head(&name).await,
-                };
-                found.map_err(EngineError::from)
+            let found = match place.backend.head_at_once(&claim.name) {
+                Some(found) => found,
+                None => place.backend.head(&claim.name).await,
             };
-            match found.await {
+            match found {
                 Ok(Some(len)) if len == claim.len => {}
                 Ok(_) => return Some(EngineError::NotCurrent(recordless(&place.name))),
-                Err(error) => return Some(unreadable(&place.name, &error)),
+                Err(error) => return Some(unreadable(&place.name, &EngineError::from(error))),
             }
         }
         None
@@ -275,7 +272,7 @@ impl Places {
 }
 
 impl Place {
-    fn seen(&self) -> Option<Claim> {
+    fn seen(&self) -> Option<Arc<Claim>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -295,18 +292,18 @@ impl Place {
         };
         // What was seen before stays where the place is lost: directories are held against it.
         if found.is_some() {
-            *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = found;
+            *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = found.map(Arc::new);
         }
         Ok(lost)
     }
 
     async fn still_counts(&self, seen: &Claim) -> Result<bool, EngineError> {
-        let name = record_name(seen.generation)?;
+        let name = &seen.name;
         // A directory is the one that was opened, so its record is the one that was read; another
         // store may be another one by now.
         let same = match self.is_local {
-            true => self.backend.head(&name).await? == Some(seen.len),
-            false => match get_all(&*self.backend, &name, seen.len).await? {
+            true => self.backend.head(name).await? == Some(seen.len),
+            false => match get_all(&*self.backend, name, seen.len).await? {
                 Some(bytes) => serde_json::from_slice::<Record>(&bytes).ok().as_ref() == Some(&seen.record),
                 None => false,
             },
@@ -343,7 +340,7 @@ async fn last_claim(backend: &dyn Backend) -> Result<Option<Claim>, EngineError>
         let name = record_name(generation)?;
         let Some((len, record)) = read_record(backend, &name).await? else { break };
         let is_second = last.is_some_and(|before| before.record.deployment == record.deployment);
-        last = Some(Claim { generation, len, record, is_second });
+        last = Some(Claim { generation, name, len, record, is_second });
     }
     Ok(last)
 }

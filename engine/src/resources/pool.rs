@@ -173,7 +173,7 @@ impl CodecPool {
         F: FnOnce(&mut Scratch) -> T + Send + 'static,
     {
         if len > HERE_LEN_MAX {
-            return self.run(job).await;
+            return Box::pin(self.run(job)).await;
         }
         with_scratch(job).map_err(|_| panicked())
     }

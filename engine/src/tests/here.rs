@@ -2,6 +2,7 @@
 //! thread or task.
 
 use super::*;
+use crate::bucket::BucketState;
 use futures::{FutureExt, StreamExt};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -28,6 +29,35 @@ async fn a_small_object_is_staged_found_and_read_without_another_thread() {
         assert_eq!(pieces.concat(), small);
         assert!(read.head(&bucket, "k").now_or_never().is_some());
     }
+}
+
+/// What is moved with each small request, from place to place until it is done.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_small_request_moves_is_small() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("off").await;
+    let (stager, read) = (&deployment.engine.stager, &deployment.engine.read);
+    let body = futures::stream::iter([Ok::<_, Infallible>(Bytes::from_static(b"content"))]);
+    let destination = Destination::Object { key: "k".into() };
+    let staging = stager.stage(&bucket, destination, Some(7), body, ContentDigest::default());
+    let (opening, looking) = (read.open_object(&bucket, "k"), deployment.engine.buckets.bucket("off"));
+    let lens = [size_of_val(&staging), size_of_val(&opening), size_of_val(&looking)];
+    assert!(lens[0] <= 4 << 10 && lens[1] <= 2 << 10 && lens[2] <= 1 << 10, "{lens:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plain_bucket_is_parsed_once_until_it_changes() {
+    let deployment = Deployment::start(512 << 20).await;
+    for (name, is_kept) in [("off", true), ("sealed", false)] {
+        deployment.bucket(name).await;
+        let (one, other) = (deployment.bucket(name).await, deployment.bucket(name).await);
+        assert_eq!(std::ptr::eq::<BucketState>(&*one, &*other), is_kept, "{name}");
+    }
+    let (buckets, before) = (&deployment.engine.buckets, deployment.bucket("off").await);
+    buckets.configure_bucket(&before, "tagging", Some("told".into())).await.expect("configured");
+    let after = deployment.bucket("off").await;
+    assert!(before.settings.configurations.is_empty());
+    assert_eq!(after.settings.configurations["tagging"], "told");
 }
 
 /// Its bytes come with its row: kept besides, they would take the place of what costs requests.

@@ -96,7 +96,7 @@ impl Finisher {
     pub(crate) async fn finish_blob(
         &self,
         bucket: &BucketHandle,
-        mut content: UnfinishedBlob,
+        mut content: Box<UnfinishedBlob>,
         object: &ObjectFacts,
         digest: Option<[u8; 32]>,
     ) -> Result<FinishedContent, EngineError> {

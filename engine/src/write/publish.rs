@@ -125,7 +125,7 @@ impl Publisher {
         self: &Arc<Self>,
         bucket: &BucketHandle,
         key: &str,
-        content: UnfinishedBlob,
+        content: Box<UnfinishedBlob>,
         sha256: Option<[u8; 32]>,
         facts: VersionFacts,
         terms: Terms,

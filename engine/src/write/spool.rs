@@ -133,16 +133,16 @@ impl Arrived {
                     plain.extend_from_slice(&piece);
                     return Ok(());
                 }
-                let mut file = SpoolFile::open(spool.clone()).await?;
+                let mut file = Box::pin(SpoolFile::open(spool.clone())).await?;
                 if !plain.is_empty() {
-                    file.append(std::mem::take(plain)).await?;
+                    Box::pin(file.append(std::mem::take(plain))).await?;
                 }
                 place.clear();
-                file.append(piece.to_vec()).await?;
+                Box::pin(file.append(piece.to_vec())).await?;
                 self.held = Held::File(file);
                 Ok(())
             }
-            Held::File(file) => file.append(piece.to_vec()).await,
+            Held::File(file) => Box::pin(file.append(piece.to_vec())).await,
         }
     }
 
@@ -150,7 +150,7 @@ impl Arrived {
     pub(crate) async fn into_memory(self) -> Result<Vec<u8>, EngineError> {
         match self.held {
             Held::Memory { plain, .. } => Ok(plain),
-            Held::File(file) => file.read().await,
+            Held::File(file) => Box::pin(file.read()).await,
         }
     }
 }

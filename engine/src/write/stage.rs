@@ -63,7 +63,7 @@ pub struct StagedBody<T> {
     pub sha256: Option<[u8; 32]>,
     /// Body bytes.
     pub plain_len: u64,
-    pub(crate) content: UnfinishedBlob,
+    pub(crate) content: Box<UnfinishedBlob>,
 }
 
 impl<T> StagedBody<T> {
@@ -116,7 +116,7 @@ impl Stager {
         // Asked again at the commit; here it spares the body's way, which the shortest bodies do
         // not have: they go into the catalog.
         if len.is_none_or(|len| len > INLINE_LEN_MAX) {
-            self.safety.may_write().await?;
+            Box::pin(self.safety.may_write()).await?;
         }
         self.disks.admit_upload(&bucket.settings.backend).await?;
         let short = len.is_some_and(|len| len < DELTA_LEN_MIN);

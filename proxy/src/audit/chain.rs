@@ -1,6 +1,7 @@
 //! The chain: HMAC-SHA-256 over a line and the hash of the line before it. Pure.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde::Serialize;
 use serde_json::{Map, Value};
 use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
@@ -8,6 +9,8 @@ use zeroize::Zeroizing;
 
 /// Bytes of the key.
 pub(super) const KEY_LEN: usize = 32;
+/// Bytes of most lines.
+const LINE_LEN: usize = 512;
 /// What stands before the first line.
 pub(super) const BEGINNING: [u8; 32] = [0; 32];
 
@@ -72,10 +75,19 @@ impl Position {
     /// The next line, with its line feed, and where the chain is then.
     pub(super) fn next_line(&self, key: &AuditKey, at: &str, fields: &Map<String, Value>) -> (String, Self) {
         let seq = self.seq + 1;
-        let fields = fields.iter().map(|(name, value)| format!(",{}:{value}", Value::from(name.as_str())));
-        let line = format!("{{\"seq\":{seq},\"at\":\"{at}\"{}", fields.collect::<String>());
+        let mut line = format!("{{\"seq\":{seq},\"at\":\"{at}\"");
+        line.reserve(LINE_LEN);
+        for (name, value) in fields {
+            line.push(',');
+            push_json(&mut line, name);
+            line.push(':');
+            push_json(&mut line, value);
+        }
         let link = key.link(&self.link, &line);
-        (format!("{line},\"hash\":\"{}\"}}\n", hex::encode(link)), Self { seq, link })
+        line.push_str(",\"hash\":\"");
+        line.push_str(&hex::encode(link));
+        line.push_str("\"}\n");
+        (line, Self { seq, link })
     }
 
     /// Takes one line, without its line feed.
@@ -96,6 +108,10 @@ impl Position {
         }
         Ok((Self { seq, link }, fields))
     }
+}
+
+fn push_json<T: Serialize + ?Sized>(line: &mut String, value: &T) {
+    line.push_str(&serde_json::to_string(value).expect("text and JSON values can be said in JSON"));
 }
 
 fn hash(text: &str) -> Option<[u8; 32]> {

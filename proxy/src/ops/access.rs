@@ -30,7 +30,7 @@ use http::HeaderMap;
 use rules::{BucketAccess, Seen};
 use s3_wire::{
     ErrorCode, Operation, S3Error, TagSet,
-    headers::{AclHeaders, TaggingDirective, single},
+    headers::{AclHeaders, TaggingDirective, is_given, single},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -45,28 +45,28 @@ struct Asked<'a> {
 
 /// Lets a request in, or refuses it: the addressed bucket is looked up, and every action that the
 /// request is made of must be allowed. Operations whose body matters to the decision, and those on
-/// many keys, go on asking themselves.
+/// many keys, go on asking themselves. The bucket is noted in the request.
 ///
 /// # Errors
 /// `NoSuchBucket`, told to everybody, as S3 does, but by DeleteObjects; `AccessDenied`.
-pub async fn admit(mut request: S3Request) -> Result<S3Request> {
+pub async fn admit(request: &mut S3Request) -> Result<()> {
     tracing::trace!(target: "path", "admit()");
     match request.operation {
         // A preflight is about a request that is still to come; who sends a form stands in it.
-        Operation::OptionsObject | Operation::PostObject => return Ok(request),
+        Operation::OptionsObject | Operation::PostObject => return Ok(()),
         Operation::ListBuckets => {
             request.authorize_nowhere("s3:ListAllMyBuckets", "*")?;
-            return Ok(request);
+            return Ok(());
         }
         Operation::CreateBucket if request.principal.user().is_none() => return Err(ErrorCode::AccessDenied.into()),
-        Operation::CreateBucket => return Ok(request),
+        Operation::CreateBucket => return Ok(()),
         _ => {}
     }
     let bucket = match request.bucket(request.bucket_name()?).await {
         // Its keys are decided one by one, as if the bucket were there: to who may delete none of
         // them, it looks like a bucket of somebody else.
         Err(error) if request.operation == Operation::DeleteObjects && error.code() == ErrorCode::NoSuchBucket => {
-            return if request.principal.user().is_some() { Ok(request) } else { Err(request.denied("anything")) };
+            return if request.principal.user().is_some() { Ok(()) } else { Err(request.denied("anything")) };
         }
         found => found?,
     };
@@ -77,7 +77,7 @@ pub async fn admit(mut request: S3Request) -> Result<S3Request> {
     }
     if matches!(request.operation, Operation::DeleteObjects | Operation::PutObjectTagging) {
         request.refuse_strangers(&bucket)?;
-        return Ok(request);
+        return Ok(());
     }
     let version = request.version().ok().flatten();
     let action = if request.target.query.has("versionId") {
@@ -90,7 +90,7 @@ pub async fn admit(mut request: S3Request) -> Result<S3Request> {
     if matches!(request.operation, Operation::PutObject | Operation::CopyObject | Operation::CreateMultipartUpload) {
         request.authorize_additions(&bucket, request.key()?, None)?;
     }
-    Ok(request)
+    Ok(())
 }
 
 impl S3Request {
@@ -301,7 +301,7 @@ fn additions(headers: &HeaderMap) -> Result<Vec<&'static str>> {
     let mut actions = Vec::new();
     let replaced =
         TaggingDirective::from_headers(headers).is_ok_and(|directive| directive == TaggingDirective::Replace);
-    let copied = headers.contains_key("x-amz-copy-source");
+    let copied = is_given(headers, "x-amz-copy-source");
     if (replaced || !copied) && TagSet::from_headers(headers)?.is_some_and(|tags| !tags.is_empty()) {
         actions.push("s3:PutObjectTagging");
     }
@@ -311,7 +311,7 @@ fn additions(headers: &HeaderMap) -> Result<Vec<&'static str>> {
         Some(AclHeaders::Canned(name)) if matches!(name.as_str(), "private" | "bucket-owner-full-control") => {}
         Some(_) => actions.push("s3:PutObjectAcl"),
     }
-    if headers.contains_key("x-amz-object-lock-mode") || headers.contains_key("x-amz-object-lock-retain-until-date") {
+    if is_given(headers, "x-amz-object-lock-mode") || is_given(headers, "x-amz-object-lock-retain-until-date") {
         actions.push("s3:PutObjectRetention");
     }
     if single(headers, "x-amz-object-lock-legal-hold")?.is_some_and(|hold| hold != "OFF") {

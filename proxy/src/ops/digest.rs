@@ -10,8 +10,8 @@ use std::mem;
 /// Every digest a body needs: MD5 for the ETag, SHA-256 for exact duplicates if there can be some,
 /// and what the client claims.
 pub(super) struct PayloadDigest {
-    /// All but MD5.
-    plain: Digests,
+    /// All but MD5: half a kilobyte, which is moved from hand to hand.
+    plain: Box<Digests>,
     /// Lent while others feed it.
     md5: Option<Md5>,
 }
@@ -21,7 +21,7 @@ impl PayloadDigest {
     /// key of its own.
     pub(super) fn new(claimed: DigestSet, bucket: &BucketHandle) -> Self {
         let wanted = if bucket.is_veiled() { claimed } else { claimed.with(ChecksumAlgorithm::Sha256) };
-        Self { plain: Digests::new(wanted.without(DigestSet::MD5)), md5: Some(Md5::new()) }
+        Self { plain: Box::new(Digests::new(wanted.without(DigestSet::MD5))), md5: Some(Md5::new()) }
     }
 }
 

@@ -53,9 +53,13 @@ pub(super) async fn get_object(request: &S3Request) -> Result<Answer> {
             Some(Err(error)) => return Err(request.refusal(error)),
             None => return Err(request.refusal(crate::engine::EngineError::Other("a range has no content".into()))),
         };
-        let stream =
-            futures::stream::once(async move { Ok(first) }).chain(content.map(|piece| piece.map_err(Into::into)));
-        AnswerBody::Stream { len: Some(len), stream: stream.boxed() }
+        if first.len() as u64 == len {
+            AnswerBody::Whole(first)
+        } else {
+            let rest = content.map(|piece| piece.map_err(Into::into));
+            let stream = futures::stream::once(async move { Ok(first) }).chain(rest);
+            AnswerBody::Stream { len: Some(len), stream: stream.boxed() }
+        }
     };
     Ok(head.answer.map(|_| body))
 }

@@ -14,7 +14,7 @@ use crate::{
 use access::MapContext;
 use bytes::Bytes;
 use catalog::UnixMs;
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use s3_wire::{
     DecodedBody, ErrorCode, Framing, Operation, S3Error, Target,
     checksum::{ChecksumClaim, Claims},
@@ -252,7 +252,8 @@ pub(super) fn document_of_text(text: String) -> Answer {
 pub(super) fn set(headers: &mut HeaderMap, name: &'static str, value: &str) {
     match HeaderValue::from_str(value) {
         Ok(value) => {
-            headers.insert(name, value);
+            // A name of ours is in lower case, and is not taken apart as a client's is.
+            headers.insert(HeaderName::from_static(name), value);
         }
         Err(_) => tracing::warn!(name, "a response header has an invalid value and is left out"),
     }

@@ -128,7 +128,8 @@ impl S3Service {
         let ids = RequestIds::new(random_u64(), self.host_id.clone());
         let span = tracing::info_span!("request", id = %ids.request_id);
         tracing::trace!(target: "path", "answer()");
-        self.answer_in_span(peer, request, ids).instrument(span).await
+        // Behind a pointer: whoever drives the connection moves what it polls from place to place.
+        Box::pin(self.answer_in_span(peer, request, ids)).instrument(span).await
     }
 
     async fn answer_in_span(
@@ -219,7 +220,7 @@ impl S3Service {
         record.user(user.unwrap_or_default());
         self.take_share(&Holder::of(user, peer), Some(operation), record)?;
         headers::refuse_unsupported(&headers)?;
-        let request = S3Request {
+        let mut request = S3Request {
             service: self.shared.clone(),
             operation,
             target: Arc::new(target),
@@ -235,7 +236,7 @@ impl S3Service {
             key_shows: record.key_shows(),
             damage: record.damage(),
         };
-        let request = ops::access::admit(request).await?;
+        ops::access::admit(&mut request).await?;
         record.admitted();
         ops::operate(&request, body).await
     }

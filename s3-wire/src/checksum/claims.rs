@@ -4,7 +4,7 @@ use super::{Checksum, ChecksumAlgorithm, DigestSet, DigestValues};
 use crate::{
     body::Trailers,
     error::{ErrorCode, Result, S3Error},
-    headers::single,
+    headers::{is_given, single},
     sigv4::PayloadMode,
 };
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -162,7 +162,7 @@ fn checksum_claim(headers: &HeaderMap) -> Result<ChecksumClaim> {
         }
         None => ChecksumClaim::None,
     };
-    if ChecksumAlgorithm::ALL.iter().filter(|known| headers.contains_key(known.header())).count() > 1 {
+    if ChecksumAlgorithm::ALL.iter().filter(|known| is_given(headers, known.header())).count() > 1 {
         return Err(invalid(SEVERAL));
     }
     for name in headers.keys().map(|name| name.as_str()) {

@@ -3,7 +3,7 @@
 use crate::{
     error::{ErrorCode, Result, S3Error},
     etag::ETag,
-    headers::{decimal, single},
+    headers::{decimal, given, is_given, single},
     timestamp::{parse_http_date, parse_iso8601},
 };
 use http::HeaderMap;
@@ -26,7 +26,7 @@ impl TagList {
         let invalid = || S3Error::invalid_argument(name, "", "The list of entity tags is not valid.");
         let mut tags = Vec::new();
         let mut any = false;
-        for value in headers.get_all(name) {
+        for value in given(headers, name) {
             let mut rest = std::str::from_utf8(value.as_bytes()).map_err(|_| invalid())?.trim();
             while !rest.is_empty() {
                 let (tag, after) = next_tag(rest).ok_or_else(invalid)?;
@@ -43,7 +43,7 @@ impl TagList {
         match (any, tags.is_empty()) {
             (true, true) => Ok(Some(Self::Any)),
             (false, false) => Ok(Some(Self::Tags(tags))),
-            (false, true) if !headers.contains_key(name) => Ok(None),
+            (false, true) if !is_given(headers, name) => Ok(None),
             _ => Err(invalid()),
         }
     }
@@ -256,7 +256,7 @@ impl WriteConditions {
     /// headers at once (C77); `InvalidArgument` for tags that are not well-formed.
     pub fn from_headers(headers: &HeaderMap) -> Result<Self> {
         for name in [IF_MATCH_LAST_MODIFIED, IF_MATCH_SIZE] {
-            if headers.contains_key(name) {
+            if is_given(headers, name) {
                 return Err(S3Error::new(ErrorCode::NotImplemented).field("Header", name));
             }
         }
@@ -265,7 +265,7 @@ impl WriteConditions {
 
     fn read(headers: &HeaderMap) -> Result<Self> {
         for date in ["if-modified-since", "if-unmodified-since"] {
-            if headers.contains_key(date) {
+            if is_given(headers, date) {
                 return not_implemented(date);
             }
         }

@@ -3,7 +3,7 @@
 //! Source: "Protecting data with server-side encryption" (Amazon S3 User Guide), PutObject and
 //! GetObject (API Reference).
 
-use super::single;
+use super::{is_given, single};
 use crate::{
     checksum::{DigestSet, Digests},
     error::{ErrorCode, Result, S3Error},
@@ -75,7 +75,7 @@ impl EncryptionHeaders {
 /// `InvalidArgument`.
 pub fn refuse_encryption_of_read(headers: &HeaderMap) -> Result<()> {
     for name in [SERVER_SIDE, KMS_KEY_ID] {
-        if headers.contains_key(name) {
+        if is_given(headers, name) {
             return Err(S3Error::invalid_argument(name, "", "The header is not supported for this operation."));
         }
     }

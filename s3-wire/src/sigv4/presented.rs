@@ -8,7 +8,7 @@ use super::{
 use crate::{
     address::{Query, Target},
     error::{ErrorCode, Result, S3Error},
-    headers::{decimal, single},
+    headers::{decimal, is_given, single},
     timestamp,
 };
 use http::{HeaderMap, Method, header};
@@ -397,7 +397,7 @@ impl Request<'_> {
         let names: Vec<&str> = claim.signed_headers.split(';').collect();
         let in_order = names.windows(2).all(|pair| pair[0] < pair[1]);
         let lower = |name: &&str| !name.is_empty() && !name.bytes().any(|b| b.is_ascii_uppercase());
-        let present = |name: &&str| *name == "host" || self.headers.contains_key(*name);
+        let present = |name: &&str| *name == "host" || is_given(self.headers, name);
         if !in_order || !names.iter().all(lower) || !names.iter().all(present) {
             return Err(S3Error::with_message(
                 ErrorCode::SignatureDoesNotMatch,

@@ -35,10 +35,19 @@ pub(super) fn place(name: &BlobName) -> Place {
     let (dirs, leaf) = name.as_str().rsplit_once('/').unwrap_or(("", name.as_str()));
     let (rest, outer) = leaf.split_at(leaf.len().saturating_sub(2));
     let inner = &rest[rest.len().saturating_sub(1)..];
-    let mut dir = PathBuf::from(dirs);
-    dir.push(format!("+{outer}"));
-    dir.push(format!("+{inner}"));
-    Place { file: dir.join(leaf), dir }
+    // A path is asked for with every commit, so it is put together in one piece.
+    let mut path = String::with_capacity(name.as_str().len() + 2 * "/+".len() + outer.len() + inner.len());
+    if !dirs.is_empty() {
+        path.push_str(dirs);
+        path.push('/');
+    }
+    for fan_out in ["+", outer, "/+", inner] {
+        path.push_str(fan_out);
+    }
+    let dir = PathBuf::from(path.as_str());
+    path.push('/');
+    path.push_str(leaf);
+    Place { file: path.into(), dir }
 }
 
 /// The directory that a listing of `prefix` starts in: everything up to the last `/`. `None` when

@@ -6,7 +6,11 @@ use crate::{
     Catalog, SqliteCatalog, SqliteOptions,
     conformance::desk::Desk,
     mutation::Mutation,
-    relational::engine::{Consistency, Question},
+    relational::{
+        blobs,
+        engine::{Consistency, Question},
+        versions,
+    },
     sqlite::ownership::Ownership,
     types::{Precondition, QuotaLimits, QuotaOf, VersionId},
 };
@@ -100,6 +104,30 @@ async fn a_group_costs_its_statements_once_and_one_more() {
     assert_eq!(bench.commit(alone).1, PUT_STATEMENTS + 1);
     let together = vec![bench.put("b"), bench.put("c"), bench.put("d")];
     assert_eq!(bench.commit(together).1, 3 * PUT_STATEMENTS + 1);
+}
+
+/// Whether SQLite makes a table of its own at each run, as it does for `DISTINCT` and for an order
+/// of which only the first is wanted.
+fn makes_a_table(bench: &Bench, sql: &str) -> bool {
+    let session = bench.committer.session.as_ref().unwrap();
+    let mut explained = session.connection.prepare(&format!("EXPLAIN {sql}")).unwrap();
+    let mut steps = explained.raw_query();
+    let mut makes_one = false;
+    while let Some(step) = steps.next().unwrap() {
+        makes_one |= step.get::<_, String>(1).unwrap() == "OpenEphemeral";
+    }
+    makes_one
+}
+
+#[tokio::test]
+async fn what_each_put_and_deletion_asks_takes_no_table_of_its_own() {
+    let bench = Bench::new(1).await;
+    let mut asked: Vec<_> = versions::lock_current(bench.desk.bucket.id, "k").map(|asked| asked.sql).into();
+    asked.push(blobs::ANY_DUPLICATES.into());
+    for sql in asked {
+        assert!(!makes_a_table(&bench, &sql), "{sql}");
+    }
+    assert!(makes_a_table(&bench, blobs::BEST_DUPLICATE), "only where there are several");
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use crate::{
     error::EngineError,
 };
 use futures::TryStreamExt;
+use std::sync::Arc;
 use storage_backends::{Backend, BlobName};
 
 /// A record that is not what it was.
@@ -63,7 +64,7 @@ impl Places {
         outcomes
     }
 
-    fn seen(&self, name: &str) -> Result<(&Place, Claim), EngineError> {
+    fn seen(&self, name: &str) -> Result<(&Place, Arc<Claim>), EngineError> {
         let place = self.places.iter().find(|place| place.name == name);
         let place = place.ok_or_else(|| EngineError::Other(format!("backend {name:?} is not configured")))?;
         let seen = place.seen().ok_or_else(|| EngineError::Unavailable(format!("backend {name:?} was never seen")))?;

@@ -81,10 +81,9 @@ impl ReadPath {
             start += extent.len;
         }
         let ahead = ReadAhead::of(reader, runs, range.start);
-        futures::stream::try_unfold(
-            ahead,
-            |mut ahead| async move { Ok(ahead.next().await?.map(|bytes| (bytes, ahead))) },
-        )
+        futures::stream::try_unfold(ahead, |mut ahead| {
+            Box::pin(async move { Ok(ahead.next().await?.map(|bytes| (bytes, ahead))) })
+        })
         .boxed()
     }
 }
@@ -302,7 +301,10 @@ impl Reader {
             Fetched::Own(bytes, permit) => {
                 let bytes = match self.veil.clone() {
                     None => bytes,
-                    Some(veil) => self.path.pool.run_on(bytes.len() as u64, unveil(veil, piece.at, bytes)).await??,
+                    Some(veil) => {
+                        let len = bytes.len() as u64;
+                        Box::pin(self.path.pool.run_on(len, unveil(veil, piece.at, bytes))).await??
+                    }
                 };
                 Ok(held(bytes, Some(permit)))
             }
@@ -338,14 +340,14 @@ impl Reader {
                 return Ok(Fetched::Own(member.into(), permit));
             }
             Coding::View => {
-                let rows = self.path.base_rows(&manifest).await?;
+                let rows = Box::pin(self.path.base_rows(&manifest)).await?;
                 let bases = BaseReader::new(&rows, key.as_deref());
                 let bytes = Box::pin(blobs.view_range(&manifest, &segment, within, &bases)).await?;
                 permit.shrink(bytes.len() as u64);
                 return Ok(Fetched::Own(bytes.into(), permit));
             }
             Coding::Zstd | Coding::Planes | Coding::Delta => {
-                let rows = self.path.base_rows(&manifest).await?;
+                let rows = Box::pin(self.path.base_rows(&manifest)).await?;
                 let bases = BaseReader::new(&rows, key.as_deref());
                 Box::pin(blobs.plain_segment(&manifest, &segment, &bases)).await?
             }

@@ -22,7 +22,8 @@ use std::{ops::Range, sync::Arc};
 /// and a copy holds no permit (I8).
 pub(super) const PIECE_LEN_MIN: usize = 64 << 10;
 
-/// A blob but for its manifest.
+/// A blob but for its manifest. It is handed on behind a pointer: its writer alone is half a
+/// kilobyte.
 pub(crate) struct UnfinishedBlob {
     pub(crate) id: BlobId,
     pub(crate) writer: BlobWriter,
@@ -53,7 +54,7 @@ pub(crate) struct UnfinishedBlob {
 
 impl UnfinishedBlob {
     /// A blob of which nothing has been written.
-    pub(super) fn begin(epoch: u32, bucket: &BucketHandle, kind: BlobKind) -> Result<Self, EngineError> {
+    pub(super) fn begin(epoch: u32, bucket: &BucketHandle, kind: BlobKind) -> Result<Box<Self>, EngineError> {
         let id = BlobId::new(epoch, random()?);
         let seal = match bucket.domain_key() {
             Some(key) => Seal::Aes256Gcm { key, salt: random()? },
@@ -61,7 +62,7 @@ impl UnfinishedBlob {
         };
         let mut tail = Vec::new();
         let writer = BlobWriter::new(BlobSpec { id, kind, seal }, &mut tail);
-        Ok(Self {
+        Ok(Box::new(Self {
             id,
             writer,
             tail,
@@ -77,7 +78,7 @@ impl UnfinishedBlob {
             base_outcome: BaseOutcome::None,
             deferred: false,
             pins: Vec::new(),
-        })
+        }))
     }
 
     /// How its bases were chosen.
@@ -124,7 +125,7 @@ impl UnfinishedBlob {
 
     /// Seals a segment's stored bytes. What leaves as it came is not copied: where in `stored` that
     /// lies, behind the tail.
-    pub(super) fn seal(mut self, stored: &[u8]) -> Result<(Self, Range<usize>), EngineError> {
+    pub(super) fn seal(mut self: Box<Self>, stored: &[u8]) -> Result<(Box<Self>, Range<usize>), EngineError> {
         // What may end in the catalog is put together.
         if self.writer.header().suite == Suite::None && self.plain_len > INLINE_LEN_MAX {
             let mut in_place = self.writer.push_in_place(stored, &mut self.tail)?;

@@ -153,7 +153,7 @@ pub(super) struct Encoding {
     pushed: u64,
     left_pool: watch::Sender<u64>,
     encoded: mpsc::Sender<Option<JoinHandle<Result<Encoded, EngineError>>>>,
-    content: AbortOnDrop<UnfinishedBlob>,
+    content: AbortOnDrop<Box<UnfinishedBlob>>,
 }
 
 pub(super) struct AbortOnDrop<T>(pub(super) JoinHandle<Result<T, EngineError>>);
@@ -270,7 +270,7 @@ impl Encoding {
         Ok(())
     }
 
-    pub(super) async fn finish(mut self) -> Result<UnfinishedBlob, EngineError> {
+    pub(super) async fn finish(mut self) -> Result<Box<UnfinishedBlob>, EngineError> {
         // A full channel is drained by the emitter; a closed one says why below.
         let _ = self.encoded.send(None).await;
         let mut content = joined_content(&mut self.content).await?;
@@ -404,7 +404,9 @@ fn named_candidates(encoder: &Arc<Encoder>, bucket: &BucketHandle, key: &str, av
     async move { Arc::new(looking.await.unwrap_or_default()) }.boxed().shared()
 }
 
-pub(super) async fn joined_content(content: &mut AbortOnDrop<UnfinishedBlob>) -> Result<UnfinishedBlob, EngineError> {
+pub(super) async fn joined_content(
+    content: &mut AbortOnDrop<Box<UnfinishedBlob>>,
+) -> Result<Box<UnfinishedBlob>, EngineError> {
     (&mut content.0)
         .await
         .unwrap_or_else(|error| Err(EngineError::Other(format!("encoding ended without an answer: {error}"))))
@@ -414,9 +416,9 @@ pub(super) async fn joined_content(content: &mut AbortOnDrop<UnfinishedBlob>) ->
 pub(super) async fn emit(
     encoder: Arc<Encoder>,
     bucket: BucketHandle,
-    mut content: UnfinishedBlob,
+    mut content: Box<UnfinishedBlob>,
     mut encoded: mpsc::Receiver<Option<JoinHandle<Result<Encoded, EngineError>>>>,
-) -> Result<UnfinishedBlob, EngineError> {
+) -> Result<Box<UnfinishedBlob>, EngineError> {
     loop {
         let job = match encoded.recv().await {
             Some(Some(job)) => job,
@@ -431,9 +433,9 @@ pub(super) async fn emit(
 pub(super) async fn send_on(
     encoder: &Encoder,
     bucket: &BucketHandle,
-    mut content: UnfinishedBlob,
+    mut content: Box<UnfinishedBlob>,
     encoded: Encoded,
-) -> Result<UnfinishedBlob, EngineError> {
+) -> Result<Box<UnfinishedBlob>, EngineError> {
     let Encoded { mut segment, plain, mut permit, pins } = encoded;
     content.note(&segment);
     content.pins.extend(pins.filter(|_| segment.coding.has_base()));
