@@ -1,5 +1,5 @@
 //! AES-256-GCM behind one trait, in two implementations that give the same bytes: the quicker one
-//! for content and the journal, the plain one for short messages (sealed rows, keysets).
+//! for content, the plain one for short messages (sealed rows, journal documents, keysets).
 
 use aes_gcm::{AeadInOut as _, Aes256Gcm, KeyInit as _};
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
@@ -32,7 +32,7 @@ pub(crate) trait Aead: Send + Sync {
     ) -> Result<(), Forged>;
 }
 
-/// For content and the journal: aws-lc's, several times as fast as the other on processors with wide AES
+/// For content: aws-lc's, several times as fast as the other on processors with wide AES
 /// instructions.
 pub(crate) struct Bulk(LessSafeKey);
 

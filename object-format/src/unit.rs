@@ -184,10 +184,10 @@ impl Cipher {
         let keys = key.blob_keys(&header.salt, derivation_info(&header.encode()));
         let cipher = Self {
             key: match header.kind {
-                BlobKind::Whole | BlobKind::Delta | BlobKind::Pack | BlobKind::Backup | BlobKind::Journal => {
+                BlobKind::Whole | BlobKind::Delta | BlobKind::Pack | BlobKind::Backup => {
                     Box::new(Bulk::new(&keys.encryption))
                 }
-                BlobKind::Keyset => Box::new(Short::new(&keys.encryption)),
+                BlobKind::Keyset | BlobKind::Journal => Box::new(Short::new(&keys.encryption)),
             },
             nonce_prefix: keys.nonce_prefix,
             base_tag_key: key.tag_key(BASE_PURPOSE),
