@@ -12,7 +12,7 @@ pub use map::CELLS_MAX;
 
 use crate::{
     background::{looks::Looks, packs},
-    bases::account::ChoiceAccount,
+    bases::account::accounts_of,
     blobs::open::{Blobs, Manifest},
     bucket::Buckets,
     deployment::keyring::KeysetCopy,
@@ -20,7 +20,6 @@ use crate::{
     metrics::Metrics,
     read::object::{Named, ReadPath},
     resources::budget::MemoryBudget,
-    write::finish::CHOICES,
 };
 use catalog::{BlobKey, BlobRow, Bucket, BucketStats, Catalog, Original, StoredBytes, UnixMs, VersionRef};
 use object_format::{BlobId, Suite};
@@ -410,8 +409,7 @@ fn add(total: &mut BucketStats, bucket: &BucketStats) {
 /// How a blob's bases were chosen, as its manifest tells it.
 fn choices_json(manifest: &Manifest) -> Value {
     let facts: Value = serde_json::from_slice(&manifest.root.facts.facts).unwrap_or_default();
-    let accounts: Vec<ChoiceAccount> = serde_json::from_value(facts[CHOICES].clone()).unwrap_or_default();
-    json!(accounts)
+    json!(accounts_of(&facts))
 }
 
 fn gauge(value: u64) -> i64 {

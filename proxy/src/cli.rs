@@ -502,7 +502,9 @@ impl Global {
         match action {
             None => self.ask(ask::Call::get(&path, &[])),
             Some(JobCommand::Start) => {
-                let parameters = parameters.map_or(Ok(Value::Null), serde_json::from_str)?;
+                let parameters = parameters
+                    .map_or(Ok(Value::Null), serde_json::from_str)
+                    .map_err(|error| Failure(format!("--parameters is not JSON: {error}")))?;
                 runtime()?.block_on(follow::start(self.store()?, job, parameters, self.json))
             }
             Some(JobCommand::Follow) => runtime()?.block_on(follow::running(self.store()?, job, self.json)),

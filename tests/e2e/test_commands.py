@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import tomllib
+from pathlib import Path
 
 import pytest
 
 from outside.buckets import NewServer
 from outside.clients import s3_client
 from outside.content import MIB, release
-from outside.server import SECRET_ACCESS_KEY, Server
+from outside.server import BINARY, SECRET_ACCESS_KEY, Server
 
 
 @pytest.fixture
@@ -46,6 +48,21 @@ def test_explain_tells_how_an_object_is_stored_and_why(filled: Server) -> None:
     missing = filled.run("explain", "s3://delta-00/none", check=False)
     assert missing.returncode != 0
     assert "no such object" in missing.stderr
+
+
+def test_a_directory_without_a_store_is_left_as_it_is(tmp_path: Path) -> None:
+    for command in (["stats"], ["gc"], ["users", "list"], ["ls"]):
+        refused = subprocess.run(
+            [BINARY, *command, "--data", tmp_path], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert refused.returncode != 0
+        assert f"there is no store at {tmp_path}" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_read_is_named(filled: Server) -> None:
+    assert "--parameters" in filled.run("jobs", "scrub", "start", "--parameters", "{now", check=False).stderr
+    assert "/no/such/file" in filled.run("inspect", "/no/such/file", check=False).stderr
 
 
 def test_inspect_shows_a_blobs_segments(filled: Server) -> None:

@@ -2,6 +2,10 @@
 
 use crate::bases::plan::BaseOutcome;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The member of a manifest's facts that tells how bases were chosen.
+pub(crate) const CHOICES: &str = "base_choices";
 
 /// How a candidate was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,4 +59,15 @@ pub(crate) struct ChoiceAccount {
     /// Who was considered, best first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) candidates: Vec<CandidateAccount>,
+}
+
+/// How the bases of a blob with these facts were chosen.
+pub(crate) fn accounts_of(facts: &Value) -> Vec<ChoiceAccount> {
+    facts.get(CHOICES).and_then(|choices| Vec::deserialize(choices).ok()).unwrap_or_default()
+}
+
+/// True for a blob that was stored whole because a series had drifted from its base.
+pub(crate) fn ends_a_series(facts: &[u8]) -> bool {
+    let facts = serde_json::from_slice(facts).unwrap_or_default();
+    accounts_of(&facts).iter().any(|account| account.outcome == BaseOutcome::Drifted)
 }

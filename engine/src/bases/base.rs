@@ -3,7 +3,8 @@
 
 use crate::{
     bases::{
-        drift::{Drift, drift},
+        account,
+        drift::{Drift, drift, is_apart},
         in_flight::InFlight,
         plan::{self, StoredShare, may_bear_another},
         region::Region,
@@ -95,6 +96,18 @@ impl BaseObject {
         self.extents.get(index).filter(|_| self.extents.len() > 1).map(|(start, _)| *start)
     }
 
+    /// What its deltas take, and what they hold that no base has.
+    fn deltas(&self) -> (StoredShare, StoredShare) {
+        let (mut all, mut own) = (StoredShare::default(), StoredShare::default());
+        for row in self.rows.values().filter(|row| row.form == BlobForm::Delta) {
+            all.plain += row.plain_len;
+            all.stored += row.stored_len;
+            own.plain += row.plain_len;
+            own.stored += row.forms.raw_plain + row.forms.zstd_stored;
+        }
+        (all, own)
+    }
+
     /// Where the first piece of a blob stands.
     pub(crate) fn start_of(&self, blob: BlobKey) -> Option<u64> {
         self.extents.iter().find(|(_, extent)| extent.blob == blob).map(|(start, _)| *start)
@@ -132,29 +145,52 @@ impl Bases {
     }
 
     /// Compares what the base's own deltas took with what their bases took, and with what all
-    /// deltas of these took. Gives these bases, too.
-    pub(crate) async fn drift_of(&self, base: &BaseObject) -> Result<(Drift, Vec<BlobKey>), EngineError> {
-        let mut deltas = StoredShare::default();
+    /// deltas of these took; `kin` are other deltas of the same bases. Gives these bases, too.
+    pub(crate) async fn drift_of(
+        &self,
+        bucket: &BucketHandle,
+        base: &BaseObject,
+        kin: &[Arc<BaseObject>],
+    ) -> Result<(Drift, Vec<BlobKey>), EngineError> {
+        let (deltas, own) = base.deltas();
         let mut bases: Vec<BlobKey> = Vec::new();
+        if deltas.plain == 0 {
+            return Ok((Drift::None, bases));
+        }
         for row in base.rows.values().filter(|row| row.form == BlobForm::Delta) {
-            deltas.plain += row.plain_len;
-            deltas.stored += row.stored_len;
             // A few tell how the series does; an object of ten thousand parts need not be summed
             // up.
             if bases.len() < DRIFT_BASES_MAX {
                 bases.extend(self.catalog.bases_of(row.id).await?);
             }
         }
-        if deltas.plain == 0 {
-            return Ok((Drift::None, bases));
-        }
         let (mut wholes, mut series) = (StoredShare::default(), Vec::new());
-        for row in self.catalog.blobs(&bases).await? {
+        let rows = self.catalog.blobs(&bases).await?;
+        for row in &rows {
             wholes.plain += row.plain_len;
             wholes.stored += row.stored_len;
             series.push(self.catalog.deltas_sum(row.id).await?);
         }
+        let kin = kin.iter().map(|object| object.deltas().1).filter(|own| own.plain > 0);
+        let own: Vec<StoredShare> = std::iter::once(own).chain(kin).collect();
+        if is_apart(&own, wholes, &series, false) {
+            let is_second = self.end_a_series(bucket, &rows).await?;
+            if is_apart(&own, wholes, &series, is_second) {
+                return Ok((Drift::Apart, bases));
+            }
+        }
         Ok((drift(deltas, wholes, &series), bases))
+    }
+
+    /// True when one of these became a base because a series had drifted from the base before.
+    async fn end_a_series(&self, bucket: &BucketHandle, bases: &[BlobRow]) -> Result<bool, EngineError> {
+        for row in bases {
+            let manifest = self.blobs.manifest(row, bucket.key_of(row)?.as_deref()).await?;
+            if account::ends_a_series(&manifest.root.facts.facts) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Uploads under way.

@@ -133,6 +133,8 @@ pub(crate) struct Candidate {
     shift: i64,
     share: Option<f64>,
     trial: Option<Trial>,
+    /// Others by name that differ from the same bases.
+    kin: Vec<Arc<BaseObject>>,
     /// Set when its series gets a new base.
     drifted_from: Vec<BlobKey>,
 }
@@ -155,6 +157,7 @@ impl Candidate {
             shift: 0,
             share: None,
             trial: None,
+            kin: Vec::new(),
             drifted_from: Vec::new(),
         }
     }
@@ -255,7 +258,8 @@ impl Bases {
             let places = wish.places_in(&candidate.object);
             self.look_at(bucket, wish, &places, &mut candidate).await?;
             // Two deltas of one base stand for the same content.
-            if !candidate.wholes.is_empty() && candidates.iter().any(|other| other.shares_a_blob_with(&candidate)) {
+            if let Some(other) = candidates.iter_mut().find(|other| other.shares_a_blob_with(&candidate)) {
+                other.kin.push(candidate.object);
                 continue;
             }
             candidates.push(candidate);
@@ -462,8 +466,9 @@ impl Bases {
                     None => return Ok((Vec::new(), BaseOutcome::Useless)),
                 }
             };
-            let (drift, drifted_from) = self.drift_of(&candidates[winner].object).await?;
-            if drift != Drift::None && candidates[winner].trial.is_none() {
+            let (drift, drifted_from) =
+                self.drift_of(bucket, &candidates[winner].object, &candidates[winner].kin).await?;
+            if matches!(drift, Drift::Paid { .. } | Drift::Far) && candidates[winner].trial.is_none() {
                 candidates[winner].trial = self.trial(bucket, wish, &candidates[winner]).await?;
             }
             // Without memory for a trial, it has.

@@ -16,6 +16,10 @@ pub(crate) enum Drift {
     },
     /// Its last delta took more than half of what whole content takes.
     Far,
+    /// Much of its last delta is content that its bases lack. Lying in a delta, it cannot be a base
+    /// of later versions, which most likely have it, too. What the deltas took has paid for another
+    /// base.
+    Apart,
 }
 
 impl Drift {
@@ -27,6 +31,8 @@ impl Drift {
             Self::None => false,
             Self::Paid { last_permille } => trial.permille().is_none_or(|permille| permille >= last_permille / 4 * 3),
             Self::Far => !trial.helps(false),
+            // A trial sees the beginning alone, which may well be what the bases have.
+            Self::Apart => true,
         }
     }
 }
@@ -59,6 +65,25 @@ pub(crate) fn drift(last: StoredShare, bases: StoredShare, deltas: &[DeltasSum])
         Ok(last_permille) if is_paid && grows && !deltas.is_empty() => Drift::Paid { last_permille },
         _ => Drift::None,
     }
+}
+
+/// How much of what whole content takes a delta holds itself when it stands apart from its bases:
+/// one part of so many.
+const APART_SHARE: u64 = 4;
+
+/// True when a series has drifted [`Apart`](Drift::Apart) from its bases. `own` is the content of its
+/// last deltas that no base has: of one alone it could be that every other version has it.
+/// `is_second`: these bases ended such a series before; they are kept unless they bear a delta that
+/// is shorter by half, which shows that another base helps here.
+pub(crate) fn is_apart(own: &[StoredShare], bases: StoredShare, deltas: &[DeltasSum], is_second: bool) -> bool {
+    let ppm = |share: &StoredShare| share.stored.saturating_mul(1_000_000) / share.plain.max(1);
+    let whole_ppm = ppm(&bases);
+    let own_ppm = own.iter().map(ppm).min().unwrap_or(0);
+    let taken_ppm: u64 = deltas.iter().map(|sum| sum.shares_ppm).sum();
+    let least_ppm = deltas.iter().map(|sum| sum.least_share_ppm).min().unwrap_or(0);
+    own_ppm.saturating_mul(APART_SHARE) > whole_ppm
+        && taken_ppm >= whole_ppm.saturating_mul(deltas.len() as u64)
+        && (!is_second || least_ppm <= own_ppm / 2)
 }
 
 #[cfg(test)]
@@ -111,6 +136,28 @@ mod tests {
         assert_eq!(next_base(1_000_000, |number| 40_000 + number % 7), None);
         // Drifted halfway, and back again.
         assert_eq!(next_base(1_000_000, |number| 500_000 / number), None);
+    }
+
+    #[test]
+    fn content_that_only_deltas_hold_gets_a_base_when_they_have_paid_for_one() {
+        let base = StoredShare { plain: 1000, stored: 1000 };
+        let own = |stored| [StoredShare { plain: 1000, stored }];
+        let sum = |deltas, each| DeltasSum {
+            deltas,
+            plain_bytes: deltas * 1000,
+            shares_ppm: deltas * each,
+            least_share_ppm: each,
+        };
+        assert!(!is_apart(&own(334), base, &[sum(2, 334_000)], false), "two thirds are paid");
+        assert!(is_apart(&own(334), base, &[sum(3, 334_000)], false));
+        assert!(!is_apart(&own(250), base, &[sum(900, 250_000)], false), "too little to matter");
+        assert!(!is_apart(&own(334), base, &[sum(3, 334_000), sum(2, 334_000)], false), "each base bears a part");
+        assert!(!is_apart(&own(334), base, &[sum(900, 334_000)], true), "another base was no help");
+        let both = DeltasSum { least_share_ppm: 1_000, ..sum(900, 334_000) };
+        assert!(is_apart(&own(334), base, &[both], true), "another base was a help once");
+        let every_other = [own(334), own(1)].concat();
+        assert!(!is_apart(&every_other, base, &[sum(900, 334_000)], false));
+        assert!(Drift::Apart.ends_series(Trial { alone: 100, delta: Some(1) }));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::{
     bases::{
+        account::CHOICES,
         choose::Choice,
         plan::{self, Reason},
         series::Between,
@@ -31,8 +32,6 @@ use catalog::{
 use object_format::{BlobId, ObjectFacts};
 use std::{collections::BTreeSet, sync::Arc};
 
-/// The member of a manifest's facts that tells how bases were chosen.
-pub(crate) const CHOICES: &str = "base_choices";
 /// Regions whose choice is kept: enough to see what happened.
 const CHOICES_KEPT: usize = 4;
 

@@ -15,7 +15,7 @@ use crate::{
     engine::Engine,
     metrics::Metrics,
     server::socket_path,
-    stores::open_engine,
+    stores::{BackendConfig, CATALOG_FILE, CatalogConfig, StoresConfig, open_engine},
 };
 use bytes::Bytes;
 use http::{Request, StatusCode, header};
@@ -75,18 +75,31 @@ impl Store {
             Self::Here { data, load } => (data, load),
             Self::Elsewhere(remote) => return Ok(Answerer::Remote(Remote::new(*remote)?)),
         };
+        let no_store = || Failure(format!("there is no store at {}", data.display()));
         if !data.is_dir() {
-            return Err(Failure(format!("there is no store at {}", data.display())));
+            return Err(no_store());
         }
         let (_directory, socket) = socket_path(&data)?;
         match UnixStream::connect(&socket).await {
             Ok(_) => Ok(Answerer::Server { socket, _directory }),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
-                open(load()?).await
+                let config = load()?;
+                if is_nowhere(&data, &config.stores) {
+                    return Err(no_store());
+                }
+                open(config).await
             }
             Err(error) => Err(Failure(format!("the server's admin socket: {error}"))),
         }
     }
+}
+
+/// True when opening a store would make it, which `serve` alone may: elsewhere the directory is a
+/// slip of the pen.
+fn is_nowhere(data: &Path, stores: &StoresConfig) -> bool {
+    let is_new = |backend: &BackendConfig| matches!(backend, BackendConfig::Local { path } if !path.exists());
+    let alone = matches!(stores.catalog, CatalogConfig::Sqlite);
+    alone && !data.join(CATALOG_FILE).exists() && stores.backends.values().all(is_new)
 }
 
 /// Whether a server has the store of this data directory open.

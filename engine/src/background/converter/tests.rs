@@ -316,3 +316,53 @@ async fn a_drifting_series_gets_bases_on_the_way_and_what_lies_between_two_diffe
     assert!(stored < on_arrival, "{stored} of {on_arrival}");
     assert_eq!(deployment.engine.catalog().check().await.expect("checked"), Vec::<String>::new());
 }
+
+/// Versions of 6 MiB whose first 4 are the same in all; `own` gives the rest of each.
+async fn series_apart(deployment: &Deployment, own: impl Fn(u64) -> Vec<u8>) -> (BucketHandle, Vec<Vec<u8>>, usize) {
+    let bucket = deployment.bucket("delta").await.with(|settings| settings.effort = EffortSetting::Balanced);
+    let shared = content(4 * MIB, 91);
+    deployment.put(&bucket, "series/00", &[shared.clone(), content(2 * MIB, 92)].concat()).await;
+    let (mut versions, mut wholes) = (Vec::new(), 0);
+    for number in 1..=12 {
+        let version = [shared.clone(), own(number)].concat();
+        let put = deployment.put(&bucket, &format!("series/{number:02}"), &version).await;
+        wholes += usize::from(put.storage.form != Form::Delta);
+        versions.push(version);
+    }
+    assert!(deployment.engine.jobs.settle(Duration::from_secs(120)).await.expect("settled"));
+    for (number, version) in (1..).zip(&versions) {
+        assert!(deployment.get(&bucket, &format!("series/{number:02}"), 0..version.len()).await == *version);
+    }
+    assert_eq!(deployment.engine.catalog().check().await.expect("checked"), Vec::<String>::new());
+    (bucket, versions, wholes)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn content_that_only_deltas_of_a_series_hold_gets_a_base_and_is_stored_once() {
+    let deployment = start(|_| {}).await;
+    let (bucket, versions, wholes) =
+        series_apart(&deployment, |number| [content(2 * MIB, 95), content(64, 95 + 2 * number)].concat()).await;
+    assert_eq!(wholes, 1, "of {} versions", versions.len());
+    for number in 1..=versions.len() {
+        let key = format!("series/{number:02}");
+        let head = deployment.engine.read.head(&bucket, &key).await.expect("head").expect("exists");
+        let storage = head.facts.storage;
+        assert!(storage.form != Form::Delta || storage.stored_bytes < 64 << 10, "{key}: {storage:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_series_that_another_base_does_not_help_gets_one_more_and_no_third() {
+    let deployment = start(|_| {}).await;
+    let (_, _, wholes) = series_apart(&deployment, |number| content(2 * MIB, 101 + 2 * number)).await;
+    assert_eq!(wholes, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_series_whose_versions_change_to_and_fro_keeps_its_base() {
+    let deployment = start(|_| {}).await;
+    let ends = [92, 95].map(|seed| content(2 * MIB, seed));
+    let own = |number: u64| [ends[number as usize % 2].clone(), content(64, 101 + 2 * number)].concat();
+    let (_, _, wholes) = series_apart(&deployment, own).await;
+    assert_eq!(wholes, 0);
+}
