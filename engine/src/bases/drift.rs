@@ -71,8 +71,8 @@ pub(crate) fn drift(last: StoredShare, bases: StoredShare, deltas: &[DeltasSum])
 /// one part of so many.
 const APART_SHARE: u64 = 4;
 
-/// True when a series has drifted [`Apart`](Drift::Apart) from its bases. `own` is the content of its
-/// last deltas that no base has: of one alone it could be that every other version has it.
+/// True when a series has drifted [`Apart`](Drift::Apart) from its bases. `own` is the content of
+/// its last deltas that no base has: of one alone it could be that every other version has it.
 /// `is_second`: these bases ended such a series before; they are kept unless they bear a delta that
 /// is shorter by half, which shows that another base helps here.
 pub(crate) fn is_apart(own: &[StoredShare], bases: StoredShare, deltas: &[DeltasSum], is_second: bool) -> bool {
