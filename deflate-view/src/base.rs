@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::alphabet::WINDOW_LEN;
-use crate::open::open_from_start;
+use crate::open::{BYTES_PER_MATCH, open_from_start};
 use crate::segment::{OPENING_LEN_MAX, Opening, StoredSegment};
 use crate::{Base, BasePart, Index, Malformed, Match, Opened, Stream};
 
@@ -265,6 +265,12 @@ pub struct UnitBase {
     pub(crate) window_reads: WindowReads,
 }
 
+/// About how many matches lie in some parts.
+pub(crate) fn matches_of(parts: &[BasePart]) -> usize {
+    let opened = parts.iter().filter(|part| !matches!(part, BasePart::Object { .. }));
+    opened.map(|part| part.len() as usize / BYTES_PER_MATCH).sum()
+}
+
 /// The bytes of windows that are read, by number of the opening.
 pub(crate) type WindowReads = BTreeMap<usize, Vec<Range<usize>>>;
 
@@ -301,6 +307,7 @@ impl UnitBase {
     ) -> Result<Self, Malformed> {
         let mut base = Self::default();
         base.bytes.reserve(parts.iter().map(|part| part.len() as usize).sum());
+        base.matches.reserve(matches_of(parts));
         for part in parts {
             match *part {
                 BasePart::Object { at, len } => base.bytes.extend_from_slice(view.get(at..at + u64::from(len))?),

@@ -7,6 +7,8 @@
 //! coder is told the bit, number or symbol that an encoder has, and gives back the one that counts.
 //! A decoder does not look at what it is told.
 
+use std::hint::select_unpredictable;
+
 use crate::Malformed;
 
 /// How sure a model is at most: the probability of either bit is at least 16 of 65,536.
@@ -40,6 +42,17 @@ impl Model {
         }
         self.seen += u8::from(self.seen < SEEN_MAX);
     }
+
+    /// The same without a branch on the bit.
+    #[inline(always)]
+    fn learn_unforeseen(&mut self, bit: bool) {
+        let rate = 8 - (self.seen + 1).leading_zeros();
+        let ones = u16::from(bit).wrapping_neg();
+        // What is missing to all ones shrinks with a one, what is there with a zero.
+        let shrunk = self.one ^ ones;
+        self.one = (shrunk - (shrunk >> rate)) ^ ones;
+        self.seen += u8::from(self.seen < SEEN_MAX);
+    }
 }
 
 /// Either direction.
@@ -52,15 +65,7 @@ pub(crate) trait Coder {
 
     /// A symbol of `bits` bits, highest first, with a model for every place in the tree: `models`
     /// has 2 to the power of `bits` of them.
-    #[inline(always)]
-    fn tree(&mut self, models: &mut [Model], bits: u32, symbol: u32) -> u32 {
-        let mut node = 1usize;
-        for at in (0..bits).rev() {
-            let bit = self.bit(&mut models[node], symbol >> at & 1 == 1);
-            node = node << 1 | usize::from(bit);
-        }
-        node as u32 - (1 << bits)
-    }
+    fn tree(&mut self, models: &mut [Model], bits: u32, symbol: u32) -> u32;
 
     /// A number: how many bits it has, then those below the highest, two of them with a model.
     fn number(&mut self, models: &mut Numbers, value: u32) -> u32 {
@@ -122,6 +127,19 @@ impl Encoder {
         } else {
             self.low = middle + 1;
         }
+        self.shift();
+    }
+
+    /// The same for a bit that is as likely one as the other: a branch on it would be wrong half of
+    /// the time.
+    #[inline(always)]
+    fn narrow_unforeseen(&mut self, middle: u32, bit: bool) {
+        (self.low, self.high) = either_half(self.low, self.high, middle, bit);
+        self.shift();
+    }
+
+    #[inline(always)]
+    fn shift(&mut self) {
         while (self.low ^ self.high) >> 24 == 0 {
             self.out.push((self.high >> 24) as u8);
             self.low <<= 8;
@@ -143,6 +161,18 @@ fn middle(low: u32, high: u32, probability: u32) -> u32 {
     low + ((range * u64::from(probability)) >> 16) as u32
 }
 
+/// The half of a range that a bit means, chosen without a branch.
+#[inline(always)]
+fn either_half(low: u32, high: u32, middle: u32, bit: bool) -> (u32, u32) {
+    (select_unpredictable(bit, low, middle.wrapping_add(1)), select_unpredictable(bit, middle, high))
+}
+
+/// Where a range is cut for a bit that no model knows anything of.
+#[inline(always)]
+fn half(low: u32, high: u32) -> u32 {
+    low + ((high - low) >> 1)
+}
+
 impl Coder for Encoder {
     #[inline(always)]
     fn bit(&mut self, model: &mut Model, bit: bool) -> bool {
@@ -151,9 +181,21 @@ impl Coder for Encoder {
         bit
     }
 
+    #[inline(always)]
+    fn tree(&mut self, models: &mut [Model], bits: u32, symbol: u32) -> u32 {
+        let mut node = 1usize;
+        for at in (0..bits).rev() {
+            let (model, bit) = (&mut models[node], symbol >> at & 1 == 1);
+            self.narrow_unforeseen(middle(self.low, self.high, model.probability()), bit);
+            model.learn_unforeseen(bit);
+            node = node << 1 | usize::from(bit);
+        }
+        symbol
+    }
+
     fn plain(&mut self, count: u32, value: u32) -> u32 {
         for at in (0..count).rev() {
-            self.narrow(middle(self.low, self.high, 1 << 15), value >> at & 1 == 1);
+            self.narrow_unforeseen(half(self.low, self.high), value >> at & 1 == 1);
         }
         value
     }
@@ -200,6 +242,20 @@ impl<'a> Decoder<'a> {
         bit
     }
 
+    /// The same for a bit that is as likely one as the other: a branch on it would be wrong half of
+    /// the time.
+    #[inline(always)]
+    fn narrow_unforeseen(&mut self, middle: u32) -> bool {
+        let bit = self.value <= middle;
+        (self.low, self.high) = either_half(self.low, self.high, middle, bit);
+        while (self.low ^ self.high) >> 24 == 0 {
+            self.low <<= 8;
+            self.high = self.high << 8 | 255;
+            self.shift();
+        }
+        bit
+    }
+
     /// More was read than there is: it means nothing.
     pub(crate) fn is_past_end(&self) -> bool {
         self.at > self.bytes.len()
@@ -224,10 +280,23 @@ impl Coder for Decoder<'_> {
         bit
     }
 
+    #[inline(always)]
+    fn tree(&mut self, models: &mut [Model], bits: u32, _: u32) -> u32 {
+        let mut node = 1usize;
+        for _ in 0..bits {
+            let model = &mut models[node];
+            let bit = self.narrow_unforeseen(middle(self.low, self.high, model.probability()));
+            model.learn_unforeseen(bit);
+            node = node << 1 | usize::from(bit);
+        }
+        node as u32 - (1 << bits)
+    }
+
+    #[inline(always)]
     fn plain(&mut self, count: u32, _: u32) -> u32 {
         let mut value = 0;
         for _ in 0..count {
-            value = value << 1 | u32::from(self.narrow(middle(self.low, self.high, 1 << 15)));
+            value = value << 1 | u32::from(self.narrow_unforeseen(half(self.low, self.high)));
         }
         value
     }
@@ -256,6 +325,29 @@ mod tests {
             let mut decoder = Decoder::new(&bytes);
             prop_assert_eq!(all(&mut decoder, &values.iter().map(|_| (0, false)).collect::<Vec<_>>()), values);
             prop_assert_eq!(decoder.finish(), Ok(()));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_bit_means_the_same_with_a_branch_and_without_one(
+            (low, range, bit) in (any::<u32>(), any::<u32>(), any::<bool>()), (one, seen) in (any::<u16>(), 0..=SEEN_MAX),
+        ) {
+            let high = low.saturating_add(range);
+            prop_assert_eq!(half(low, high), middle(low, high, 1 << 15));
+            let mut models = [Model { one, seen }; 2];
+            let [branching, straight] = &mut models;
+            let cut = middle(low, high, branching.probability());
+            branching.learn(bit);
+            straight.learn_unforeseen(bit);
+            prop_assert_eq!((branching.one, branching.seen), (straight.one, straight.seen));
+            prop_assume!(bit || cut < high);
+            let mut encoders = [(); 2].map(|()| Encoder { low, high, out: Vec::new() });
+            let [branching, straight] = &mut encoders;
+            branching.narrow(cut, bit);
+            straight.narrow_unforeseen(cut, bit);
+            prop_assert_eq!((branching.low, branching.high), (straight.low, straight.high));
+            prop_assert_eq!(&branching.out, &straight.out);
         }
     }
 

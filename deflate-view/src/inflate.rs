@@ -7,22 +7,17 @@ use crate::Malformed;
 use crate::alphabet::{
     CodeLengths, LENGTH_CODE_LEN_MAX, LENGTH_ORDER, LENGTH_SYMBOLS, LITLEN_SYMBOLS, MATCH_LEN_MAX, codes, fixed_lengths,
 };
-use crate::lookup::Lookups;
+use crate::copying::{SLACK, copy_match};
+use crate::lookup::{Entry, Lookups};
 use crate::parse::{Block, Header, Kind, LengthRun, Match, Parse};
 
-/// Bytes behind the room that a step may write over.
-const SLACK: usize = MATCH_LEN_MAX + 32;
 /// Bytes of plain text that room is made for at once: what it is filled with first is written for
 /// nothing, and many streams have fewer.
 const ROOM_LEN: usize = 64 << 10;
+/// What two refills read at most.
+const REFILLS_LEN: usize = 16;
 /// A step takes at most 48 bits; a piece of input shorter than this is read through a padded copy.
 const TAIL_LEN: usize = 32;
-/// Bytes of a match that are copied at once; where it reaches less far back, half as many.
-const CHUNK: usize = 16;
-const HALF_CHUNK: usize = 8;
-/// The least multiple of a distance that is no less than half a chunk.
-const REPEATED: [usize; CHUNK] = [8, 8, 8, 9, 8, 10, 12, 14, 8, 9, 10, 11, 12, 13, 14, 15];
-
 /// A run of a stream's bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Input<'a> {
@@ -105,7 +100,8 @@ impl Inflater {
     }
 
     /// Appends to `out`, whose end is the history, until it has `len_wanted` bytes (or up to 257
-    /// more), the input or the stream ends. Positions in the parse are positions in `out`.
+    /// more), the input or the stream ends. Positions in the parse are positions in `out`, those of
+    /// matches counted from its origin.
     ///
     /// # Errors
     /// [`Malformed`] for a stream that is none, ends early, or has a spelling that the parse does
@@ -155,8 +151,8 @@ impl Inflater {
                 }
                 Phase::Steps => {
                     let ended = match parse.as_deref_mut() {
-                        Some(parse) => self.steps::<true>(input, text, len_wanted, &mut parse.matches)?,
-                        None => self.steps::<false>(input, text, len_wanted, &mut Vec::new())?,
+                        Some(parse) => self.steps::<true>(input, text, len_wanted, parse)?,
+                        None => self.steps::<false>(input, text, len_wanted, &mut Parse::default())?,
                     };
                     match ended {
                         Some(Stopped::Done) => self.end_block(text.len, parse.as_deref_mut()),
@@ -225,7 +221,7 @@ impl Inflater {
         input: Input<'_>,
         text: &mut Text<'_>,
         len_wanted: usize,
-        matches: &mut Vec<Match>,
+        parse: &mut Parse,
     ) -> Result<Option<Stopped>, Malformed> {
         let from = (self.bit / 8).checked_sub(input.at).ok_or(Malformed("input from behind"))? as usize;
         let rest = input.bytes.get(from..).unwrap_or_default();
@@ -234,11 +230,11 @@ impl Inflater {
         let out = text.bytes.as_mut_slice();
         let mut place = Place { at: text.len, bits: 0 };
         let ended = if rest.len() > TAIL_LEN {
-            self.step_loop::<KEEP, false>(rest, shift, rest.len() * 8, out, room, matches, &mut place)
+            self.step_loop::<KEEP, false>(rest, shift, rest.len() * 8, out, room, parse, &mut place)
         } else {
-            let mut padded = [0; TAIL_LEN + 16];
+            let mut padded = [0; TAIL_LEN + 2 * REFILLS_LEN];
             padded[..rest.len()].copy_from_slice(rest);
-            self.step_loop::<KEEP, true>(&padded, shift, rest.len() * 8, out, room, matches, &mut place)
+            self.step_loop::<KEEP, true>(&padded, shift, rest.len() * 8, out, room, parse, &mut place)
         };
         text.len = place.at;
         self.bit += place.bits as u64;
@@ -261,69 +257,60 @@ impl Inflater {
         bits_given: usize,
         out: &mut [u8],
         len_wanted: usize,
-        matches: &mut Vec<Match>,
+        Parse { matches, origin, .. }: &mut Parse,
         place: &mut Place,
     ) -> Result<Option<Stopped>, Malformed> {
         let lookups = &self.lookups;
-        let mut read = 0usize;
-        let mut held = 0u64;
-        let mut count = 0u32;
+        let mut held = Held::from(bytes, shift);
         let mut at = place.at;
-        // Drops the bits of the first byte that have been read.
-        if let Some(word) = bytes.first_chunk::<8>() {
-            held = u64::from_le_bytes(*word) >> shift;
-            read = 7;
-            count = 56 - shift;
-            held &= (1 << count) - 1;
-        }
-        // Nothing of this overflows: at least 56 bits are held before a step, which takes 48.
-        let bits_read = |read: usize, count: u32| read.wrapping_mul(8).wrapping_sub(count as usize);
         let stopped = loop {
-            let before = bits_read(read, count);
             if TAIL {
                 // The place to come back to when the step is not all there.
-                place.at = at;
-                place.bits = before.wrapping_sub(shift as usize);
+                *place = Place { at, bits: held.read_since(shift) };
             }
             if at >= len_wanted {
                 break Some(Stopped::Full);
             }
-            let Some(word) = bytes.get(read..).and_then(<[u8]>::first_chunk::<8>) else {
+            // A step refills twice at most.
+            if bytes.len() < held.read.wrapping_add(REFILLS_LEN) {
                 break Some(Stopped::Starved);
-            };
-            held |= u64::from_le_bytes(*word).wrapping_shl(count);
-            read = read.wrapping_add((63u32.wrapping_sub(count) >> 3) as usize);
-            count |= 56;
-            let mut entry = lookups.litlen(held);
+            }
+            held.refill(bytes);
+            let mut entry = lookups.litlen(held.bits);
             if entry.is_literal() {
                 if TAIL {
-                    if before + entry.bits() as usize > bits_given {
+                    held.take(entry);
+                    if held.read_since(0) > bits_given {
                         break Some(Stopped::Starved);
                     }
                     out[at] = entry.value() as u8;
                     at += 1;
-                    held >>= entry.bits();
-                    count = count.wrapping_sub(entry.bits());
                     continue;
                 }
                 let Some(places) = out.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<4>) else {
-                    return place.failed(at, before.wrapping_sub(shift as usize), "a text without room");
+                    return place.failed(at, held.read_since(shift), "a text without room");
                 };
-                // Three codes of 15 bits are held for sure.
-                for place in &mut places[..3] {
-                    *place = entry.value() as u8;
+                // Three codes of 15 bits are held for sure. They are told apart one by one, since
+                // what follows the first is foreseen better that way than in a loop.
+                places[0] = held.take(entry);
+                entry = lookups.litlen(held.bits);
+                at = at.wrapping_add(1);
+                if entry.is_literal() {
+                    places[1] = held.take(entry);
+                    entry = lookups.litlen(held.bits);
                     at = at.wrapping_add(1);
-                    held >>= entry.bits();
-                    count = count.wrapping_sub(entry.bits());
-                    entry = lookups.litlen(held);
-                    if !entry.is_literal() {
-                        break;
+                    if entry.is_literal() {
+                        places[2] = held.take(entry);
+                        at = at.wrapping_add(1);
+                        continue;
                     }
                 }
-                continue;
+                held.refill(bytes);
             }
-            held >>= entry.bits();
-            count = count.wrapping_sub(entry.bits());
+            let before = held.read_since(0);
+            let len = entry.value_with(held.bits);
+            let is_long_way_round = len == MATCH_LEN_MAX && entry.has_extra_bits();
+            held.take(entry);
             if !entry.is_value() {
                 if !entry.is_end() {
                     // Zeros behind the input's end may look like anything.
@@ -332,25 +319,16 @@ impl Inflater {
                     }
                     return place.failed(at, before.wrapping_sub(shift as usize), "a code without a meaning");
                 }
-                let after = bits_read(read, count);
-                if TAIL && after > bits_given {
+                if TAIL && held.read_since(0) > bits_given {
                     break Some(Stopped::Starved);
                 }
-                place.bits = after.wrapping_sub(shift as usize);
+                place.bits = held.read_since(shift);
                 break Some(Stopped::Done);
             }
-            let extra = (held & ((1 << entry.extra()) - 1)) as u32;
-            let len = entry.value().wrapping_add(extra) as usize;
-            held >>= entry.extra();
-            count = count.wrapping_sub(entry.extra());
-            let is_long_way_round = len == MATCH_LEN_MAX && entry.extra() > 0;
-            let entry = lookups.distance(held);
-            held >>= entry.bits();
-            count = count.wrapping_sub(entry.bits());
-            let distance = (entry.value() as usize).wrapping_add((held & ((1 << entry.extra()) - 1)) as usize);
-            held >>= entry.extra();
-            count = count.wrapping_sub(entry.extra());
-            if TAIL && bits_read(read, count) > bits_given {
+            let entry = lookups.distance(held.bits);
+            let distance = entry.value_with(held.bits);
+            held.take(entry);
+            if TAIL && held.read_since(0) > bits_given {
                 break Some(Stopped::Starved);
             }
             if !entry.is_value() || distance > at || is_long_way_round {
@@ -361,15 +339,55 @@ impl Inflater {
             }
             copy_match(out, at, distance, len);
             if KEEP {
-                matches.push(Match::new(at as u32, len as u16, distance as u32));
+                matches.push(Match::new((at as u32).wrapping_sub(*origin), len as u16, distance as u32));
             }
             at = at.wrapping_add(len);
         };
         if !TAIL {
-            place.at = at;
-            place.bits = bits_read(read, count).wrapping_sub(shift as usize);
+            *place = Place { at, bits: held.read_since(shift) };
         }
         Ok(stopped)
+    }
+}
+
+/// Bits that were read ahead, the next one lowest. Nothing of it overflows: at least 56 are held
+/// before a step, which takes 48.
+struct Held {
+    bits: u64,
+    count: u32,
+    /// Bytes read.
+    read: usize,
+}
+
+impl Held {
+    /// The first bytes but for so many bits.
+    fn from(bytes: &[u8], shift: u32) -> Self {
+        let Some(word) = bytes.first_chunk::<8>() else { return Self { bits: 0, count: 0, read: 0 } };
+        let count = 56 - shift;
+        Self { bits: u64::from_le_bytes(*word) >> shift & ((1 << count) - 1), count, read: 7 }
+    }
+
+    /// Up to 56 bits or more, as long as there are eight bytes.
+    #[inline(always)]
+    fn refill(&mut self, bytes: &[u8]) {
+        let Some(word) = bytes.get(self.read..).and_then(<[u8]>::first_chunk::<8>) else { return };
+        self.bits |= u64::from_le_bytes(*word).wrapping_shl(self.count);
+        self.read = self.read.wrapping_add((63u32.wrapping_sub(self.count) >> 3) as usize);
+        self.count |= 56;
+    }
+
+    /// Drops the bits of a code and those behind it; the literal, if it is that of one.
+    #[inline(always)]
+    fn take(&mut self, entry: Entry) -> u8 {
+        self.bits >>= entry.all_bits();
+        self.count = self.count.wrapping_sub(entry.all_bits());
+        entry.value() as u8
+    }
+
+    /// Bits that were taken, but for the first ones.
+    #[inline(always)]
+    fn read_since(&self, shift: u32) -> usize {
+        self.read.wrapping_mul(8).wrapping_sub(self.count.wrapping_add(shift) as usize)
     }
 }
 
@@ -421,45 +439,6 @@ fn note_progress(parse: &mut Parse, plain_len: usize) {
 
 fn starved(input: Input<'_>) -> Result<Stopped, Malformed> {
     if input.is_all { Err(Malformed("a stream ends early")) } else { Ok(Stopped::Starved) }
-}
-
-#[inline(always)]
-fn copy_match(out: &mut [u8], at: usize, distance: usize, len: usize) {
-    let from = at.wrapping_sub(distance);
-    if distance >= CHUNK {
-        // Nearly every match ends within two chunks: no branch has to foresee how many it takes.
-        let mut done = 0;
-        while done < len.max(CHUNK + 1) {
-            copy_chunk::<CHUNK>(out, from.wrapping_add(done), at.wrapping_add(done));
-            done = done.wrapping_add(CHUNK);
-        }
-    } else if distance == 1 {
-        let byte = out[from];
-        out[at..at + len].fill(byte);
-    } else {
-        // What is copied byte by byte comes again until it is long enough to be copied at once.
-        let mut done = if distance >= HALF_CHUNK { 0 } else { HALF_CHUNK };
-        for k in 0..len.min(done) {
-            out[at + k] = out[from + k];
-        }
-        let back = REPEATED[distance % CHUNK];
-        while done < len {
-            let to = at.wrapping_add(done);
-            copy_chunk::<HALF_CHUNK>(out, to.wrapping_sub(back), to);
-            done = done.wrapping_add(HALF_CHUNK);
-        }
-    }
-}
-
-/// Copies a chunk to a place that lies at least as far behind.
-#[inline(always)]
-fn copy_chunk<const LEN: usize>(out: &mut [u8], from: usize, to: usize) {
-    if let Some((before, behind)) = out.split_at_mut_checked(to)
-        && let (Some(chunk), Some(place)) =
-            (before.get(from..).and_then(<[u8]>::first_chunk::<LEN>), behind.first_chunk_mut::<LEN>())
-    {
-        *place = *chunk;
-    }
 }
 
 /// Reads a few bits at a time, for headers.
@@ -579,22 +558,4 @@ fn read_dynamic(bits: &mut Bits<'_>) -> Result<Option<Header>, Malformed> {
     all.litlen[..litlen_count].copy_from_slice(&lengths[..litlen_count]);
     all.distance[..distance_count].copy_from_slice(&lengths[litlen_count..]);
     Ok(Some(Header { lengths: all, length_lengths, length_count, runs }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_match_is_copied_as_byte_by_byte_whatever_its_distance_and_length() {
-        for distance in 1..40 {
-            for len in 3..=MATCH_LEN_MAX {
-                let mut out: Vec<u8> = (0..40 + MATCH_LEN_MAX + SLACK).map(|at| (at * 7 % 251) as u8).collect();
-                let mut expected = out.clone();
-                (40..40 + len).for_each(|at| expected[at] = expected[at - distance]);
-                copy_match(&mut out, 40, distance, len);
-                assert_eq!(out[..40 + len], expected[..40 + len], "{len} bytes from {distance} before");
-            }
-        }
-    }
 }

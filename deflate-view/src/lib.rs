@@ -22,6 +22,7 @@ mod answers;
 mod base;
 mod chains;
 mod coder;
+mod copying;
 mod cut;
 mod headers;
 mod inflate;

@@ -14,54 +14,73 @@ const DISTANCE_BITS: u32 = 9;
 const LITLEN_ENTRIES: usize = 1 << 12;
 const DISTANCE_ENTRIES: usize = 1 << 10;
 
-/// One entry: the length of its code, its kind, its extra bits, its value.
+/// One entry: the bits of its code with its extra bits (6 bits), its kind (2), the bits of its code
+/// (4), its value (16).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry(u32);
 
 impl Entry {
-    const INVALID: Self = Self(3 << 4);
-    const END: Self = Self(3 << 4 | 1 << 16);
+    const INVALID: Self = Self(3 << 6);
+    const END: Self = Self(3 << 6 | 1 << 16);
 
     fn new(kind: u32, bits: u32, extra: u32, value: u32) -> Self {
-        Self(bits | kind << 4 | extra << 8 | value << 16)
+        Self((bits + extra) | kind << 6 | bits << 8 | value << 16)
     }
 
-    /// Bits of the code.
+    /// To entries for so many more bits, from `start` on.
+    fn link(more: u32, start: usize) -> Self {
+        Self(more | 2 << 6 | (start as u32) << 16)
+    }
+
+    /// Bits of the code and those behind it.
     #[inline(always)]
-    pub(crate) fn bits(self) -> u32 {
-        self.0 & 15
+    pub(crate) fn all_bits(self) -> u32 {
+        self.0 & 63
     }
 
     #[inline(always)]
     pub(crate) fn is_literal(self) -> bool {
-        self.0 & 0x30 == 0
+        self.0 & 0xc0 == 0
     }
 
     /// A length or a distance: a value, and extra bits to add to it.
     #[inline(always)]
     pub(crate) fn is_value(self) -> bool {
-        self.0 & 0x30 == 0x10
+        self.0 & 0xc0 == 0x40
     }
 
     #[inline(always)]
     fn is_link(self) -> bool {
-        self.0 & 0x30 == 0x20
+        self.0 & 0xc0 == 0x80
     }
 
     /// The end of the block; what is neither this nor a literal nor a value has no meaning.
     #[inline(always)]
     pub(crate) fn is_end(self) -> bool {
-        self.0 & 0x30 == 0x30 && self.value() == 1
+        self.0 & 0xc0 == 0xc0 && self.value() == 1
+    }
+
+    /// The bits of the code without those behind it.
+    #[inline(always)]
+    fn code_bits(self) -> u32 {
+        self.0 >> 8 & 15
     }
 
     #[inline(always)]
-    pub(crate) fn extra(self) -> u32 {
-        self.0 >> 8 & 15
+    pub(crate) fn has_extra_bits(self) -> bool {
+        self.all_bits() != self.code_bits()
     }
 
     #[inline(always)]
     pub(crate) fn value(self) -> u32 {
         self.0 >> 16
+    }
+
+    /// The value with the extra bits, `next` being the code and what follows it.
+    #[inline(always)]
+    pub(crate) fn value_with(self, next: u64) -> usize {
+        let extra = (next & ((1 << self.all_bits()) - 1)) >> self.code_bits();
+        (self.value() as usize).wrapping_add(extra as usize)
     }
 }
 
@@ -101,7 +120,7 @@ impl<const BITS: u32, const ENTRIES: usize> Lookup<BITS, ENTRIES> {
             }
             let more = u32::from(longest[code & first]);
             if !entries[code & first].is_link() {
-                entries[code & first] = Entry::new(2, BITS, more, end as u32);
+                entries[code & first] = Entry::link(more, end);
                 let behind = entries.get_mut(end..end + (1 << more)).ok_or(Malformed("a code of too many parts"))?;
                 behind.fill(Entry::INVALID);
                 end += 1 << more;
@@ -117,7 +136,7 @@ impl<const BITS: u32, const ENTRIES: usize> Lookup<BITS, ENTRIES> {
     fn find(&self, next: u64) -> Entry {
         let entry = self.entries[(next & ((1 << BITS) - 1)) as usize % ENTRIES];
         if entry.is_link() {
-            let more = next >> BITS & ((1 << entry.extra()) - 1);
+            let more = next >> BITS & ((1 << entry.all_bits()) - 1);
             return self.entries[(entry.value() as usize).wrapping_add(more as usize) % ENTRIES];
         }
         entry
@@ -142,7 +161,7 @@ impl Lookups {
     pub(crate) fn set(&mut self, lengths: &CodeLengths) -> Result<(), Malformed> {
         self.litlen.build(&lengths.litlen[..lengths.litlen_count], |symbol, len| match symbol {
             0..END_OF_BLOCK => Entry::new(0, len, 0, symbol as u32),
-            END_OF_BLOCK => Entry(Entry::END.0 | len),
+            END_OF_BLOCK => Entry(Entry::END.0 | len | len << 8),
             257..LITLEN_SYMBOLS => {
                 Entry::new(1, len, LENGTH_EXTRA[symbol - 257].into(), LENGTH_BASE[symbol - 257].into())
             }

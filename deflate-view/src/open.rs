@@ -10,7 +10,7 @@ use crate::scan::{Container, Stream};
 /// Room for a window and for what a reader writes past the end.
 const ROOM_LEN: usize = (32 << 10) + 1024;
 /// Plain bytes for which there is room for one match at first: most texts have fewer.
-const BYTES_PER_MATCH: usize = 16;
+pub(crate) const BYTES_PER_MATCH: usize = 8;
 
 /// Plain text of a stream and the matches in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,11 +48,25 @@ pub(crate) fn append_matches(from: &[Match], range: Range<usize>, shift: u32, to
 fn clipped(mut matches: Vec<Match>, range: &Range<usize>) -> Vec<Match> {
     let (start, end) = (range.start as u32, range.end as u32);
     matches.truncate(matches.partition_point(|found| found.at < end));
+    if start == 0 {
+        if let Some(last) = matches.last_mut() {
+            last.len = last.end().min(end).wrapping_sub(last.at) as u16;
+        }
+        return kept(matches);
+    }
     matches.drain(..matches.partition_point(|found| found.end() <= start));
     for found in &mut matches {
         let at = found.at.max(start);
         let len = found.end().min(end).wrapping_sub(at);
         *found = Match::new(at.wrapping_sub(start), len as u16, found.distance());
+    }
+    kept(matches)
+}
+
+/// Opened text is kept, and counts with the room that it takes.
+fn kept(mut matches: Vec<Match>) -> Vec<Match> {
+    if matches.len() < matches.capacity() / 2 {
+        matches.shrink_to_fit();
     }
     matches
 }
@@ -107,7 +121,7 @@ pub fn open(stream: &Stream, plain: Range<u64>, bytes: &[u8]) -> Result<Opened, 
         inflater.skip_to(point.bit);
     }
     let matches = Vec::with_capacity((plain.end - plain.start) as usize / BYTES_PER_MATCH);
-    let mut parse = Parse { matches, ..Parse::default() };
+    let mut parse = Parse { matches, origin: window_len as u32, ..Parse::default() };
     while text.len() < wanted(plain.end) {
         if inflater.run(input, &mut text, wanted(plain.end), Some(&mut parse))? == Stopped::Done {
             break;
@@ -116,9 +130,8 @@ pub fn open(stream: &Stream, plain: Range<u64>, bytes: &[u8]) -> Result<Opened, 
     if text.len() < wanted(plain.end) {
         return Err(Malformed("a stream that is shorter than it was"));
     }
-    let range = wanted(plain.start)..wanted(plain.end);
-    let matches = clipped(parse.matches, &range);
-    text.truncate(range.end);
-    text.drain(..range.start);
+    text.truncate(wanted(plain.end));
+    text.drain(..wanted(plain.start));
+    let matches = clipped(parse.matches, &((plain.start - before) as usize..(plain.end - before) as usize));
     Ok(Opened { plain: text, matches })
 }

@@ -107,4 +107,6 @@ pub(crate) struct Block {
 pub(crate) struct Parse {
     pub(crate) blocks: Vec<Block>,
     pub(crate) matches: Vec<Match>,
+    /// Where in the text the positions of matches count from; no match lies before it.
+    pub(crate) origin: u32,
 }

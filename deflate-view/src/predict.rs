@@ -91,7 +91,7 @@ pub(crate) struct Extent {
     pub(crate) is_from_start: bool,
 }
 
-/// Walks text and base side by side; positions never go back.
+/// Walks text and base side by side; positions in the text never go back.
 #[derive(Debug)]
 pub(crate) struct Predictor<'a> {
     base: Base<'a>,
@@ -101,26 +101,24 @@ pub(crate) struct Predictor<'a> {
     opened: usize,
     /// Where in the base the last prediction was made.
     last: u32,
+    /// The run at hand, and where in the text bytes of it lie beside one opened range.
+    here: Run,
+    within: Range<usize>,
 }
 
 impl<'a> Predictor<'a> {
     pub(crate) fn new(base: Base<'a>, runs: &'a [Run]) -> Self {
-        Self { base, runs, run: 0, next_match: 0, opened: 0, last: 0 }
+        let here = Run { at: 0, len: 0, base: 0, is_equal: false };
+        Self { base, runs, run: 0, next_match: 0, opened: 0, last: 0, here, within: 0..0 }
     }
 
     /// The step that the base suggests for `at`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn predict(&mut self, text: &[u8], extent: &Extent, at: usize) -> (Reason, Step) {
-        while self.runs.get(self.run).is_some_and(|run| run.end() as usize <= at) {
-            self.run += 1;
-        }
-        let Some(run) = self.runs.get(self.run).filter(|run| run.at as usize <= at) else {
+        let Some(place) = self.place_of(at) else {
             return (Reason::Nothing, Step::Literal);
         };
-        let place = run.base + (at as u32 - run.at);
-        if !self.move_to(place) {
-            return (Reason::Nothing, Step::Literal);
-        }
+        let run = self.here;
         let Some(found) = self.base.matches.get(self.next_match).filter(|found| found.at <= place) else {
             return (Reason::Literal, Step::Literal);
         };
@@ -159,21 +157,15 @@ impl<'a> Predictor<'a> {
         steps: u32,
         matches: &mut Vec<Match>,
     ) -> (usize, u32) {
-        while self.runs.get(self.run).is_some_and(|run| run.end() as usize <= from) {
-            self.run += 1;
-        }
-        let Some(run) = self.runs.get(self.run).filter(|run| run.at as usize <= from && run.is_equal) else {
+        let Some(first) = self.place_of(from).filter(|_| self.here.is_equal) else {
             return (from, 0);
         };
-        let first = run.base + (from as u32 - run.at);
-        if !self.move_to(first) {
-            return (from, 0);
-        }
+        let run = self.here;
         // All places count from the base; `shift` leads to the text.
         let shift = (from as u32).wrapping_sub(first);
         let in_base = |place: usize| (place as u32).wrapping_sub(shift);
         let run_end = in_base(run.end() as usize);
-        let end = run_end.min(in_base(limit)).min(self.base.opened[self.opened].end);
+        let end = in_base(self.within.end.min(limit));
         let match_end = in_base(limit.min(extent.end)).min(run_end - 1);
         let source_start = in_base((run.at as usize).max(extent.start).min(from));
         let (mut at, mut left) = (first, steps);
@@ -204,23 +196,48 @@ impl<'a> Predictor<'a> {
         (at.wrapping_add(shift) as usize, steps - left)
     }
 
-    /// Finds the first match that ends behind `place`; false where the base is not opened.
-    #[inline]
-    fn move_to(&mut self, place: u32) -> bool {
-        let base = &self.base;
+    /// The place in the base beside `at`, and the first match that ends behind it; `None` where the
+    /// base is not opened, or says nothing.
+    #[inline(always)]
+    fn place_of(&mut self, at: usize) -> Option<u32> {
+        if !self.within.contains(&at) {
+            self.seek(at)?;
+        }
+        let place = self.here.base + (at as u32 - self.here.at);
+        let matches = self.base.matches;
+        if place < self.last {
+            self.next_match = matches.partition_point(|found| found.end() <= place);
+        }
+        while matches.get(self.next_match).is_some_and(|found| found.end() <= place) {
+            self.next_match += 1;
+        }
+        self.last = place;
+        Some(place)
+    }
+
+    /// Finds the run that holds `at`, and the opened range beside it.
+    #[inline(never)]
+    fn seek(&mut self, at: usize) -> Option<()> {
+        while self.runs.get(self.run).is_some_and(|run| run.end() as usize <= at) {
+            self.run += 1;
+        }
+        let run = *self.runs.get(self.run).filter(|run| run.at as usize <= at)?;
+        let place = run.base + (at as u32 - run.at);
+        let Base { matches, opened } = self.base;
         if place < self.last || place - self.last > 1 << 12 {
-            self.next_match = base.matches.partition_point(|found| found.end() <= place);
-            self.opened = base.opened.partition_point(|range| range.end <= place);
+            self.next_match = matches.partition_point(|found| found.end() <= place);
+            self.opened = opened.partition_point(|range| range.end <= place);
         } else {
-            while base.matches.get(self.next_match).is_some_and(|found| found.end() <= place) {
-                self.next_match += 1;
-            }
-            while base.opened.get(self.opened).is_some_and(|range| range.end <= place) {
+            while opened.get(self.opened).is_some_and(|range| range.end <= place) {
                 self.opened += 1;
             }
         }
         self.last = place;
-        base.opened.get(self.opened).is_some_and(|range| range.start <= place)
+        let range = opened.get(self.opened).filter(|range| range.start <= place)?;
+        // No bytes before `at` are asked for again but those of the same run.
+        let in_text = |place: u32| (run.at + (place.clamp(run.base, run.base + run.len) - run.base)) as usize;
+        (self.here, self.within) = (run, in_text(range.start)..in_text(range.end));
+        Some(())
     }
 }
 

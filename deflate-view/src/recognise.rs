@@ -10,6 +10,10 @@ use crate::unit_code::ReplayId;
 /// Plain bytes that an encoder is recognised by: at first, and to decide.
 const SAMPLE_LEN_FIRST: usize = 16 << 10;
 const SAMPLE_LEN: usize = 96 << 10;
+/// An encoder that takes a quarter and so many bytes more than the best one for the first of them
+/// is not tried with the rest.
+const LIKELY_SHARE: usize = 4;
+const LIKELY_BYTES: usize = 16;
 /// After so many of them it is asked whether another encoder took less.
 const SAMPLE_PIECE_LEN: usize = 8 << 10;
 
@@ -22,9 +26,14 @@ pub fn recognise(unit: &Unit) -> ReplayId {
 /// The same for the streams that the unit's text is opened from: the nested ones where there are
 /// some.
 pub(crate) fn recognise_own(unit: &Unit) -> ReplayId {
-    let candidates = std::iter::once(ReplayId::default()).chain(ReplayId::all());
-    let first = |replay| sample_cost(unit, replay, SAMPLE_LEN_FIRST, usize::MAX).map(|cost| (cost, replay));
-    let mut likely: Vec<_> = candidates.filter_map(first).collect();
+    let mut likely = Vec::new();
+    let mut most = usize::MAX;
+    for replay in std::iter::once(ReplayId::default()).chain(ReplayId::all()) {
+        let Some(cost) = sample_cost(unit, replay, SAMPLE_LEN_FIRST, most) else { continue };
+        most = most.min(cost + cost / LIKELY_SHARE + LIKELY_BYTES);
+        likely.push((cost, replay));
+    }
+    likely.retain(|(cost, _)| *cost <= most);
     likely.sort_unstable();
     let mut best = None;
     for (_, replay) in likely {

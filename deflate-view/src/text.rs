@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::base::{UnitBase, window_reads, within};
+use crate::base::{UnitBase, matches_of, window_reads, within};
 use crate::open::append_matches;
 use crate::{BaseBytes, BasePart, Index, Malformed, Match, Opened, Openings, TextMap};
 
@@ -119,6 +119,7 @@ impl WindowText {
     /// some of it was not kept, or a part is nested.
     pub fn footprint(&self, ranges: &[Range<u64>], parts: &[BasePart], openings: &Openings) -> Option<UnitBase> {
         let mut base = UnitBase::default();
+        base.matches.reserve(matches_of(parts));
         let mut at = 0u32;
         for part in parts {
             let start = at;

@@ -9,6 +9,7 @@ use crate::alphabet::{END_OF_BLOCK, WINDOW_LEN, fixed_lengths};
 use crate::answers::{Answering, Answers};
 use crate::coder::{Coder, Decoder, Encoder, Model, Numbers};
 use crate::headers::{self, HeaderModels};
+use crate::open::BYTES_PER_MATCH;
 use crate::parse::{Header, Match};
 use crate::predict::{Base, Extent, RawRun, Run};
 use crate::replay::Replay;
@@ -398,7 +399,7 @@ pub(crate) fn decode_with_raws(
         // A part may write a little more than is its object's.
         out: BitWriter::with_room(object_len + (1 << 10)),
         object_len,
-        matches: Vec::new(),
+        matches: Vec::with_capacity(text.len() / BYTES_PER_MATCH),
         raws: Vec::new(),
     };
     let mut at = 0;

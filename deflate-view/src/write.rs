@@ -197,7 +197,7 @@ impl Codes {
         let mut pen = out.pen();
         let mut at = from;
         for step in matches {
-            self.write_literals(&plain[at..step.at as usize], &mut pen);
+            self.write_before(plain, at, step.at as usize, &mut pen);
             let (code, bits) = self.lengths[usize::from(step.len)];
             let distance = step.distance();
             let of_distance = self.distances[distance_symbol(distance as usize)];
@@ -208,26 +208,31 @@ impl Codes {
             pen.flush();
             at = step.end() as usize;
         }
-        self.write_literals(&plain[at..to], &mut pen);
+        for &byte in &plain[at..to] {
+            let (code, bits) = self.literals[usize::from(byte)];
+            pen.put(code.into(), bits.into());
+            pen.flush();
+        }
         let state = pen.state();
         out.set(state);
     }
 
+    /// Writes the literals from `at` up to the match at `to`.
     #[inline(always)]
-    fn write_literals(&self, literals: &[u8], pen: &mut Pen<'_>) {
-        let (threes, rest) = literals.as_chunks::<3>();
-        for three in threes {
-            for &byte in three {
+    fn write_before(&self, plain: &[u8], mut at: usize, to: usize, pen: &mut Pen<'_>) {
+        loop {
+            let left = to.wrapping_sub(at);
+            for (number, byte) in next_three(plain, at).into_iter().enumerate() {
                 let (code, bits) = self.literals[usize::from(byte)];
-                pen.put(code.into(), bits.into());
+                let is_one = u32::from(number < left);
+                pen.put(u64::from(u32::from(code) * is_one), u32::from(bits) * is_one);
             }
             pen.flush();
+            if left <= LITERALS {
+                break;
+            }
+            at = at.wrapping_add(LITERALS);
         }
-        for &byte in rest {
-            let (code, bits) = self.literals[usize::from(byte)];
-            pen.put(code.into(), bits.into());
-        }
-        pen.flush();
     }
 
     pub(crate) fn write_end(&self, out: &mut BitWriter) {
@@ -236,35 +241,48 @@ impl Codes {
     }
 }
 
+/// Bytes that are looked at at once before a match, whether they are literals or not: how many are
+/// is not for a branch to foresee. Most matches have no more before them.
+const LITERALS: usize = 3;
+
+/// The bytes from `at` on, where a match or its literals lie.
+#[inline(always)]
+fn next_three(plain: &[u8], at: usize) -> [u8; LITERALS] {
+    plain.get(at..).and_then(<[u8]>::first_chunk::<LITERALS>).copied().unwrap_or_default()
+}
+
 /// How often each symbol stands in these steps, the end of the block not counted.
 pub(crate) fn count(plain: &[u8], from: usize, to: usize, matches: &[Match]) -> Counts {
     let mut counts = Counts::new();
-    // Every other literal is counted apart: the same one twice would have to wait for itself.
-    let mut others = [0u32; 256];
+    // Literals one behind the other are counted apart: the same one twice would have to wait for
+    // itself.
+    let mut literals = [[0u32; 256]; LITERALS];
     let mut at = from;
     for step in matches {
-        count_literals(&plain[at..step.at as usize], &mut counts, &mut others);
+        loop {
+            let left = (step.at as usize).wrapping_sub(at);
+            for (number, byte) in next_three(plain, at).into_iter().enumerate() {
+                let place = &mut literals[number][usize::from(byte)];
+                *place = place.wrapping_add(u32::from(number < left));
+            }
+            if left <= LITERALS {
+                break;
+            }
+            at = at.wrapping_add(LITERALS);
+        }
         let length = &mut counts.litlen[257 + length_symbol(usize::from(step.len))];
         *length = length.wrapping_add(1);
         let distance = &mut counts.distance[distance_symbol(step.distance() as usize)];
         *distance = distance.wrapping_add(1);
         at = step.end() as usize;
     }
-    count_literals(&plain[at..to], &mut counts, &mut others);
-    counts.litlen.iter_mut().zip(others).for_each(|(count, other)| *count += other);
+    for (number, &byte) in plain[at..to].iter().enumerate() {
+        literals[number % LITERALS][usize::from(byte)] += 1;
+    }
+    for (symbol, count) in counts.litlen[..256].iter_mut().enumerate() {
+        *count = literals.iter().map(|counts| counts[symbol]).sum();
+    }
     counts
-}
-
-#[inline(always)]
-fn count_literals(literals: &[u8], counts: &mut Counts, others: &mut [u32; 256]) {
-    let (twos, last) = literals.as_chunks::<2>();
-    for [one, other] in twos {
-        let (one, other) = (&mut counts.litlen[usize::from(*one)], &mut others[usize::from(*other)]);
-        (*one, *other) = (one.wrapping_add(1), other.wrapping_add(1));
-    }
-    if let [last] = last {
-        counts.litlen[usize::from(*last)] += 1;
-    }
 }
 
 /// Writes the code lengths of a dynamic block, from the counts of lengths on.
@@ -283,4 +301,57 @@ pub(crate) fn write_lengths(header: &Header, out: &mut BitWriter) -> Result<(), 
         out.put(run.extra.into(), run.extra_bits());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alphabet::fixed_lengths;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn steps_are_counted_and_written_as_one_after_the_other(
+            steps in prop::collection::vec((prop_oneof![0usize..5, 0usize..40], 3u16..=258, 1u32..=32_768), 0..60),
+            (first, rest, seed) in (0usize..5, 0usize..10, any::<u64>()),
+        ) {
+            let (mut at, mut matches) = (first, Vec::new());
+            for (literals, len, distance) in steps {
+                matches.push(Match::new((at + literals) as u32, len, distance));
+                at += literals + usize::from(len);
+            }
+            let to = at + rest;
+            let plain: Vec<u8> = (0..to as u64).map(|at| (seed.wrapping_mul(at * at + 1) >> 40) as u8 & 15).collect();
+            let codes = Codes::new(&fixed_lengths()).expect("codes");
+            let (mut counts, mut bits) = (Counts::new(), BitWriter::default());
+            let mut place = first;
+            for step in matches.iter().map(Some).chain([None]) {
+                for &byte in &plain[place..step.map_or(to, |step| step.at as usize)] {
+                    counts.litlen[usize::from(byte)] += 1;
+                    let (code, count) = codes.literals[usize::from(byte)];
+                    bits.put(code.into(), count.into());
+                }
+                let Some(step) = step else { break };
+                counts.litlen[257 + length_symbol(usize::from(step.len))] += 1;
+                let symbol = distance_symbol(step.distance() as usize);
+                counts.distance[symbol] += 1;
+                let (code, count) = codes.lengths[usize::from(step.len)];
+                bits.put(code.into(), count.into());
+                bits.put(codes.distances[symbol].code.into(), codes.distances[symbol].bits.into());
+                let extra = DISTANCE_EXTRA[symbol];
+                bits.put((step.distance() - u32::from(DISTANCE_BASE[symbol])).into(), extra.into());
+                place = step.end() as usize;
+            }
+            let counted = count(&plain, first, to, &matches);
+            prop_assert_eq!((counted.litlen, counted.distance), (counts.litlen, counts.distance));
+            let mut written = BitWriter::default();
+            codes.write(&plain, first, to, &matches, &mut written);
+            prop_assert_eq!(written.bits(), bits.bits());
+            for out in [&mut written, &mut bits] {
+                let padding = out.padding();
+                out.put(0, padding);
+            }
+            prop_assert_eq!(written.into_bytes(), bits.into_bytes());
+        }
+    }
 }
