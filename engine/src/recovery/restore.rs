@@ -376,7 +376,8 @@ impl Recovery {
             // What it had shipped lies before what is left of its journal.
             (Some(own), None) if !begins_here(remains) => {
                 return Err(EngineError::Other(format!(
-                    "{}, and the store has no document of any lineage that can be trusted: what was shipped of its journal is missing",
+                    "{}, and the store has no document of any lineage that can be trusted: what was shipped of its journal is missing. \
+                     Put these blobs back; or `deltaweir rebuild` makes a catalog of what blobs say of themselves",
                     aside(own)
                 )));
             }
