@@ -20,7 +20,7 @@ use crate::{
 };
 use catalog::{BlobRow, Bucket, BucketId, Catalog, CatalogError, Compartment, Extent, NewBucket, NewNotice, Version};
 use object_format::{BlobId, DomainKey, row};
-use parsed::Parsed;
+use parsed::RowsParsed;
 use serde::{Deserialize, de::IgnoredAny};
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 use veil::Veil;
@@ -243,7 +243,7 @@ pub struct Buckets {
     blobs: Arc<Blobs>,
     keyring: Arc<Keyring>,
     writer: Arc<Writer>,
-    parsed: Parsed<BucketHandle>,
+    parsed: RowsParsed<BucketHandle>,
     metrics: Arc<Metrics>,
 }
 
@@ -257,7 +257,7 @@ impl Buckets {
         metrics: Arc<Metrics>,
     ) -> Self {
         let (configured, defaults) = (config.buckets.clone(), config.defaults.clone());
-        Self { configured, defaults, catalog, blobs, keyring, writer, parsed: Parsed::default(), metrics }
+        Self { configured, defaults, catalog, blobs, keyring, writer, parsed: RowsParsed::default(), metrics }
     }
 
     /// A key of the keyring by its name, for content that is encrypted before it is stored.

@@ -12,15 +12,15 @@ const KEPT_MAX: usize = 1024;
 
 /// What was made of each row, by the bucket's name. The row is kept too: no other one comes to lie
 /// where it lies.
-pub(super) struct Parsed<T>(RwLock<HashMap<String, (Arc<Bucket>, T)>>);
+pub(super) struct RowsParsed<T>(RwLock<HashMap<String, (Arc<Bucket>, T)>>);
 
-impl<T> Default for Parsed<T> {
+impl<T> Default for RowsParsed<T> {
     fn default() -> Self {
         Self(RwLock::default())
     }
 }
 
-impl<T: Clone> Parsed<T> {
+impl<T: Clone> RowsParsed<T> {
     /// What was made of this very row.
     pub(super) fn of(&self, row: &Arc<Bucket>) -> Option<T> {
         let kept = self.0.read().unwrap_or_else(PoisonError::into_inner);

@@ -31,20 +31,6 @@ async fn a_small_object_is_staged_found_and_read_without_another_thread() {
     }
 }
 
-/// What is moved with each small request, from place to place until it is done.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_a_small_request_moves_is_small() {
-    let deployment = Deployment::start(512 << 20).await;
-    let bucket = deployment.bucket("off").await;
-    let (stager, read) = (&deployment.engine.stager, &deployment.engine.read);
-    let body = futures::stream::iter([Ok::<_, Infallible>(Bytes::from_static(b"content"))]);
-    let destination = Destination::Object { key: "k".into() };
-    let staging = stager.stage(&bucket, destination, Some(7), body, ContentDigest::default());
-    let (opening, looking) = (read.open_object(&bucket, "k"), deployment.engine.buckets.bucket("off"));
-    let lens = [size_of_val(&staging), size_of_val(&opening), size_of_val(&looking)];
-    assert!(lens[0] <= 4 << 10 && lens[1] <= 2 << 10 && lens[2] <= 1 << 10, "{lens:?}");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plain_bucket_is_parsed_once_until_it_changes() {
     let deployment = Deployment::start(512 << 20).await;
