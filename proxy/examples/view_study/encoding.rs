@@ -186,7 +186,7 @@ impl<'a> Encoding<'a> {
         let own = &target[unit.object.start as usize..unit.object.end as usize];
         let of_text = UnitDelta { delta: &delta, runs: &runs, parts };
         let started = Clock::start();
-        let replaying = Replaying { id, ns_per_byte_max: self.ns_per_byte_max };
+        let replaying = Replaying { id, ns_per_byte_max: self.ns_per_byte_max, keeps_answers: true };
         let piece = StoredPiece::of(unit, &of_text, &footprint, replaying, own).expect("a unit gives its bytes back");
         self.times.parse += started.elapsed();
         self.sums.parse += piece.parse_bytes.0;
