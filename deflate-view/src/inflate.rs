@@ -99,7 +99,7 @@ impl Inflater {
         matches!(self.phase, Phase::Stored { .. })
     }
 
-    /// Appends to `out`, whose end is the history, until it has `len_wanted` bytes (or up to 257
+    /// Appends to `out`, whose end is the history, until it has `len_wanted` bytes (or up to 259
     /// more), the input or the stream ends. Positions in the parse are positions in `out`, those of
     /// matches counted from its origin.
     ///

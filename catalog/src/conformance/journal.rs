@@ -79,6 +79,8 @@ pub async fn the_journal_alone_gives_the_catalog_back<F: Factory>(factory: &F) {
 /// the journal says, whatever of them is refused.
 pub async fn changes_that_come_at_once_give_what_they_give_in_the_order_of_the_journal<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
+    let versioned = desk.with_bucket("versioned").await;
+    desk.catalog.set_versioning(versioned.bucket.id, Versioning::Enabled).await.unwrap();
     let mut random = 0x9e37_79b9_u32;
     let mut next = move |below: u32| {
         random ^= random << 13;
@@ -87,11 +89,17 @@ pub async fn changes_that_come_at_once_give_what_they_give_in_the_order_of_the_j
         random % below
     };
     for round in 0..30 {
-        let shared = desk.put("shared").await;
-        let upload = desk.start_upload("upload", NOW).await.id;
+        let shared = [desk.put("shared").await, versioned.put("shared").await];
+        let uploads = [desk.start_upload("upload", NOW).await.id, versioned.start_upload("upload", NOW).await.id];
         let mut changes = tokio::task::JoinSet::new();
         for number in 0..24 {
-            let (desk, kind, key) = (desk.clone(), next(10), format!("k{}", next(if round % 2 == 0 { 6 } else { 40 })));
+            let which = next(2) as usize;
+            let (shared, upload) = (shared[which], uploads[which]);
+            let (desk, kind, key) = (
+                [&desk, &versioned][which].clone(),
+                next(10),
+                format!("k{}", next(if round % 2 == 0 { 6 } else { 40 })),
+            );
             let absent = if next(4) == 0 { Precondition::Absent } else { Precondition::None };
             changes.spawn(async move {
                 let put = match kind {
@@ -102,7 +110,8 @@ pub async fn changes_that_come_at_once_give_what_they_give_in_the_order_of_the_j
                     8 => return drop(desk.catalog.delete(desk.deletion(&key)).await.unwrap()),
                     _ => return drop(desk.catalog.delete(desk.deletion("shared")).await.unwrap()),
                 };
-                match desk.catalog.put(PutCommit { precondition: absent, ..put }).await {
+                let put = PutCommit { precondition: absent, now_ms: NOW + UnixMs::from(number), ..put };
+                match desk.catalog.put(put).await {
                     Ok(_) | Err(CatalogError::PreconditionFailed | CatalogError::BaseGone) => {}
                     Err(error) => panic!("{error}"),
                 }

@@ -99,6 +99,11 @@ impl PostgresSession {
         self.deferred.extend(statements.into_iter().map(Step::Statement));
     }
 
+    /// Whether the statements that were sent ahead have been answered.
+    pub(super) fn has_begun(&self) -> bool {
+        !self.answers_ahead.is_empty()
+    }
+
     /// What the statements gave that were sent ahead, in order. They are sent now if they still
     /// wait.
     pub(super) async fn answers_ahead(&mut self) -> Result<Vec<Vec<Row>>> {
@@ -241,6 +246,10 @@ impl Drop for PostgresSession {
 impl Session for PostgresSession {
     const EXCLUSIVE: bool = false;
     const ROUND_TRIPS: bool = true;
+    // A transaction that locked the row before has an id. Where `BEGIN` failed alone, and what was
+    // sent with it is carried out by itself, there is none: nothing takes a number.
+    const NEXT_NUMBER: &str = "UPDATE counters SET value = value + 1 \
+         WHERE name = 'seq' AND pg_current_xact_id_if_assigned() IS NOT NULL RETURNING value";
 
     async fn run(&mut self, statements: Vec<Statement>) -> Result<Vec<Vec<Row>>> {
         if statements.is_empty() && self.deferred.is_empty() {

@@ -2,9 +2,9 @@
 //! them takes.
 //!
 //! A change asks the database, decides, and asks again. Changes that go together ask at the same
-//! time: the next statements of all of them travel as one, in the order of the group. Each
-//! statement still sees what those before it wrote, and sequence numbers have the order of the
-//! group.
+//! time: the next statements of all of them travel as one, in the order of the group. Nothing is
+//! written before all of them have read what they decide by, and then everything at once. So
+//! numbers and writes have the order of the group.
 //!
 //! What one of them reads was read before another one wrote. So only those go together that would
 //! have read the same behind the others: puts and deletions of different keys, and different parts,
@@ -31,7 +31,10 @@ use std::{
     pin::Pin,
     task::{Context, Poll},
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::unconstrained,
+};
 
 /// How many of `changes`, from the first on, can be made together; at least one, if there is one.
 pub(super) fn count_of_first<'a>(changes: impl Iterator<Item = &'a Change>) -> usize {
@@ -76,39 +79,47 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Makes `changes` inside the session's transaction, and says what came of each. Whoever is still
-/// under way when another is refused is not answered, and is an error here. The caller rolls back
-/// to where it began unless all of them changed something.
-pub(super) async fn make(session: &mut PostgresSession, changes: Vec<&mut Change>) -> Vec<Result<Outcome>> {
+/// Makes `changes` inside the session's transaction, and says what came of each: nothing of one
+/// that was under way when another did not go on. The caller rolls back to where it began unless
+/// all of them changed something.
+pub(super) async fn make(session: &mut PostgresSession, changes: Vec<&mut Change>) -> Vec<Option<Result<Outcome>>> {
     let (asking, mut asked) = mpsc::unbounded_channel();
-    let begin = |change| Step::UnderWay(Box::pin(make_one(Asking(asking.clone()), change)));
-    let mut steps: Vec<Step<'_>> = changes.into_iter().map(begin).collect();
+    let begin = |(of, change)| {
+        let session = Asking { of, requests: 0, asking: asking.clone() };
+        Step::UnderWay(Box::pin(make_one(session, change)))
+    };
+    let mut steps: Vec<Step<'_>> = changes.into_iter().enumerate().map(begin).collect();
+    let mut waiting: Vec<Request> = Vec::new();
     loop {
-        let refused = poll_fn(|context| Poll::Ready(steps.iter_mut().any(|step| step.is_refused_after(context)))).await;
-        let mut requests: Vec<Request> = std::iter::from_fn(|| asked.try_recv().ok()).collect();
-        if refused || requests.is_empty() {
+        // What they wait for is there or is not: none of them may pause for another task.
+        unconstrained(poll_fn(|context| Poll::Ready(steps.iter_mut().for_each(|step| step.go_on(context))))).await;
+        waiting.extend(std::iter::from_fn(|| asked.try_recv().ok()));
+        if steps.iter().any(Step::is_refused) || waiting.is_empty() {
             break;
         }
-        let statements: Vec<_> =
-            requests.iter_mut().flat_map(|request| std::mem::take(&mut request.statements)).collect();
+        let some_read = waiting.iter().any(|request| request.is_read);
+        let (mut now, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|request| request.is_read || !some_read);
+        waiting = later;
+        now.sort_by_key(|request| request.of);
+        let statements: Vec<_> = now.iter_mut().flat_map(|request| std::mem::take(&mut request.statements)).collect();
         match session.run(statements).await {
             Ok(answers) => {
                 let mut answers = answers.into_iter();
-                for request in requests {
+                for request in now {
                     let own = answers.by_ref().take(request.count).collect();
                     // Its change waits for this.
                     let _ = request.answer.send(Ok(own));
                 }
             }
             // Which of them it was about is found out one by one.
-            Err(error) => drop(requests.swap_remove(0).answer.send(Err(error))),
+            Err(error) => drop(now.swap_remove(0).answer.send(Err(error))),
         }
     }
     steps.into_iter().map(Step::end).collect()
 }
 
-async fn make_one(mut asking: Asking, change: &mut Change) -> Result<Outcome> {
-    apply(&mut asking, change).await
+async fn make_one(mut session: Asking, change: &mut Change) -> Result<Outcome> {
+    apply(&mut session, change).await
 }
 
 /// A change on its way.
@@ -118,46 +129,62 @@ enum Step<'a> {
 }
 
 impl Step<'_> {
-    /// Goes on as far as it can without an answer; whether it has come to its end without a change.
-    fn is_refused_after(&mut self, context: &mut Context<'_>) -> bool {
+    /// Goes on as far as it can without an answer.
+    fn go_on(&mut self, context: &mut Context<'_>) {
         if let Step::UnderWay(change) = self
             && let Poll::Ready(outcome) = change.as_mut().poll(context)
         {
             *self = Step::Ended(outcome);
         }
+    }
+
+    /// Whether it has come to its end without a change.
+    fn is_refused(&self) -> bool {
         matches!(self, Step::Ended(Ok(Outcome::Unchanged) | Err(_)))
     }
 
-    fn end(self) -> Result<Outcome> {
+    fn end(self) -> Option<Result<Outcome>> {
         match self {
-            Step::Ended(outcome) => outcome,
-            Step::UnderWay(_) => Err(CatalogError::Other("a change was given up because of another one".into())),
+            Step::Ended(outcome) => Some(outcome),
+            Step::UnderWay(_) => None,
         }
     }
 }
 
-/// What a change wants to know before it goes on.
+/// What a change wants to know or to have written before it goes on.
 struct Request {
+    /// The change's place in the group.
+    of: usize,
+    /// Whether it decides by this. The first thing that each asks for is its number.
+    is_read: bool,
     statements: Vec<Statement>,
     count: usize,
     answer: oneshot::Sender<Result<Vec<Vec<Row>>>>,
 }
 
 /// The session of one change: hands its statements to [`make`], which sends them.
-struct Asking(mpsc::UnboundedSender<Request>);
+struct Asking {
+    of: usize,
+    requests: usize,
+    asking: mpsc::UnboundedSender<Request>,
+}
 
 impl Session for Asking {
     const EXCLUSIVE: bool = PostgresSession::EXCLUSIVE;
     const ROUND_TRIPS: bool = PostgresSession::ROUND_TRIPS;
+    const NEXT_NUMBER: &str = PostgresSession::NEXT_NUMBER;
 
     async fn run(&mut self, statements: Vec<Statement>) -> Result<Vec<Vec<Row>>> {
         if statements.is_empty() {
             return Ok(Vec::new());
         }
-        let given_up = || CatalogError::Other("a change was given up".into());
+        let given_up = || CatalogError::Other("a change was given up because of another one".into());
+        let is_read = self.requests == 0 || statements.iter().all(|statement| statement.sql.starts_with("SELECT"));
+        self.requests += 1;
         let (answer, answered) = oneshot::channel();
         let count = statements.len();
-        self.0.send(Request { statements, count, answer }).map_err(|_| given_up())?;
+        let request = Request { of: self.of, is_read, statements, count, answer };
+        self.asking.send(request).map_err(|_| given_up())?;
         answered.await.map_err(|_| given_up())?
     }
 

@@ -16,7 +16,7 @@ use crate::{
     types::ServerRun,
 };
 use std::{
-    sync::atomic::{AtomicI64, Ordering},
+    sync::atomic::{AtomicBool, AtomicI64, Ordering},
     time::Instant,
 };
 use tokio::sync::{mpsc, oneshot};
@@ -35,6 +35,9 @@ const TURN: &str = concat!("SELECT value, ", server_run!(), " FROM counters WHER
 const KEEP: &str = "RELEASE SAVEPOINT change";
 const TAKE_BACK: &str = "ROLLBACK TO SAVEPOINT change; RELEASE SAVEPOINT change";
 
+/// How often changes are made together, with fewer each time, before each is made alone.
+const TRIES_TOGETHER: usize = 3;
+
 /// A change and where its outcome goes.
 struct Job {
     change: Change,
@@ -51,7 +54,9 @@ impl Writer {
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
         let mut id = [0; 16];
         getrandom::fill(&mut id).map_err(|error| CatalogError::Other(format!("no randomness: {error}")))?;
-        tokio::spawn(Committer { pool, options, id, groups: AtomicI64::new(0) }.run(jobs));
+        tokio::spawn(
+            Committer { pool, options, id, groups: AtomicI64::new(0), has_forgotten: AtomicBool::new(false) }.run(jobs),
+        );
         Ok(Writer { queue })
     }
 
@@ -71,6 +76,8 @@ struct Committer {
     id: [u8; 16],
     /// The number of the last group it tried to commit.
     groups: AtomicI64,
+    /// Whether a committed group has forgotten those that have long been silent.
+    has_forgotten: AtomicBool,
 }
 
 /// Why a group was not committed, or not known to be.
@@ -152,10 +159,11 @@ impl Committer {
     async fn attempt(&self, group: &mut [Job]) -> std::result::Result<(Vec<Result<Outcome>>, ServerRun), Failure> {
         let mut session = self.pool.session().await?;
         let number = self.groups.fetch_add(1, Ordering::Relaxed) + 1;
+        let forgets = !self.has_forgotten.load(Ordering::Relaxed);
         session.begin("BEGIN ISOLATION LEVEL READ COMMITTED");
         // This waits for its turn; each statement after it sees all that was committed before.
         session.send_ahead(vec![Statement::locking(TURN, vec![], Lock::Update)]);
-        session.send_ahead(self.signature(number));
+        session.send_ahead(self.signature(number, forgets));
         let mut outcomes = Vec::with_capacity(group.len());
         let mut left = group;
         while !left.is_empty() {
@@ -174,7 +182,10 @@ impl Committer {
         // past which it is asked about.
         session.defer("SET LOCAL statement_timeout = 0");
         match session.end_raw("COMMIT").await {
-            Ok(()) => Ok((outcomes, run)),
+            Ok(()) => {
+                self.has_forgotten.store(true, Ordering::Relaxed);
+                Ok((outcomes, run))
+            }
             Err(EndError::Database(error)) if is_refusal(&error) => {
                 Err(Failure::Nothing(super::errors::catalog_error(&error)))
             }
@@ -182,15 +193,15 @@ impl Committer {
         }
     }
 
-    /// Statements that leave the group's number in its transaction. A task's first group forgets
+    /// Statements that leave the group's number in its transaction. A task's first group `forgets`
     /// those that have long been silent.
-    fn signature(&self, number: i64) -> Vec<Statement> {
+    fn signature(&self, number: i64, forgets: bool) -> Vec<Statement> {
         let sign = format!(
             "INSERT INTO commit_groups (writer, number, at_ms) VALUES ($1, $2, {CLOCK_MS})
              ON CONFLICT (writer) DO UPDATE SET number = excluded.number, at_ms = excluded.at_ms"
         );
         let mut statements = vec![Statement::made(sign, vec![self.id.to_vec().into(), number.into()])];
-        if number == 1 {
+        if forgets {
             let forget = format!("DELETE FROM commit_groups WHERE at_ms < {CLOCK_MS} - $1");
             statements.push(Statement::made(forget, vec![SILENT_MAX_MS.into()]));
         }
@@ -228,36 +239,71 @@ impl Committer {
     }
 }
 
-/// Makes changes that can be made together, each of them alone if that does not succeed: a refused
-/// one must leave nothing, and takes no number.
+/// Makes changes that can be made together. Those that are refused leave nothing and take no
+/// number: the others are made once more without them, and each alone if that fails, too.
 async fn make(session: &mut PostgresSession, jobs: &mut [Job]) -> std::result::Result<Vec<Result<Outcome>>, Failure> {
-    if jobs.len() > 1 {
-        session.defer("SAVEPOINT change");
-        let outcomes = together::make(session, jobs.iter_mut().map(|job| &mut job.change).collect()).await;
-        let outcomes = unless_unavailable(outcomes)?;
-        if outcomes.iter().all(is_change) {
-            session.defer(KEEP);
-            return Ok(outcomes);
+    let mut ends: Vec<Option<Result<Outcome>>> = jobs.iter().map(|_| None).collect();
+    for _ in 0..TRIES_TOGETHER {
+        let left: Vec<usize> = (0..jobs.len()).filter(|at| ends[*at].is_none()).collect();
+        if left.len() < 2 {
+            break;
         }
-        session.defer(TAKE_BACK);
+        let together = jobs.iter_mut().zip(&ends).filter(|(_, end)| end.is_none());
+        let tried = try_all(session, together.map(|(job, _)| &mut job.change).collect()).await?;
+        let are_made = tried.iter().all(|end| end.as_ref().is_some_and(is_change));
+        for (at, end) in left.iter().zip(tried) {
+            if are_made || end.as_ref().is_some_and(is_refusal_alone) {
+                ends[*at] = end;
+            }
+        }
+        if left.iter().all(|at| ends[*at].is_none()) {
+            break;
+        }
     }
     let mut outcomes = Vec::with_capacity(jobs.len());
-    for job in jobs {
-        session.defer("SAVEPOINT change");
-        let alone = unless_unavailable(together::make(session, vec![&mut job.change]).await)?;
-        session.defer(if alone.iter().all(is_change) { KEEP } else { TAKE_BACK });
-        outcomes.extend(alone);
+    for (job, end) in jobs.iter_mut().zip(ends) {
+        outcomes.push(match end {
+            Some(outcome) => outcome,
+            None => try_all(session, vec![&mut job.change])
+                .await?
+                .into_iter()
+                .flatten()
+                .next()
+                .unwrap_or_else(|| Err(CatalogError::Other("a change neither ended nor failed".into()))),
+        });
     }
     Ok(outcomes)
 }
 
-/// The outcomes, unless the database was lost on the way.
-fn unless_unavailable(outcomes: Vec<Result<Outcome>>) -> std::result::Result<Vec<Result<Outcome>>, Failure> {
-    let lost = outcomes.iter().find_map(|outcome| match outcome {
-        Err(CatalogError::Unavailable(reason)) => Some(reason.clone()),
-        _ => None,
-    });
-    lost.map_or(Ok(outcomes), |reason| Err(Failure::Nothing(CatalogError::Unavailable(reason))))
+/// Makes all of `changes` or none.
+async fn try_all(
+    session: &mut PostgresSession,
+    changes: Vec<&mut Change>,
+) -> std::result::Result<Vec<Option<Result<Outcome>>>, Failure> {
+    session.defer("SAVEPOINT change");
+    let tried = together::make(session, changes).await;
+    if tried.iter().all(|end| end.as_ref().is_some_and(is_change)) {
+        session.defer(KEEP);
+        return Ok(tried);
+    }
+    session.defer(TAKE_BACK);
+    let failed = tried.iter().flatten().find(|outcome| outcome.is_err() && !is_refusal_alone(outcome));
+    if let Some(Err(error)) = failed {
+        // Where the database is lost, or there is no turn, there is nothing to go on with.
+        if matches!(error, CatalogError::Unavailable(_)) || !session.has_begun() {
+            return Err(Failure::Nothing(repeat(error)));
+        }
+        // It may have failed in the database: statements are prepared before anything is sent, which
+        // a transaction that failed does not take.
+        session.flush().await?;
+    }
+    Ok(tried)
+}
+
+/// Whether a change is refused whatever becomes of those that are made together with it.
+fn is_refusal_alone(outcome: &Result<Outcome>) -> bool {
+    use CatalogError::{Fenced, NoBucket, NoUpload, PreconditionFailed};
+    matches!(outcome, Ok(Outcome::Unchanged) | Err(Fenced | NoBucket | NoUpload | PreconditionFailed))
 }
 
 fn is_change(outcome: &Result<Outcome>) -> bool {

@@ -42,10 +42,7 @@ async fn journaled<S: Session>(session: &mut S, mutation: &mut Mutation) -> Resu
     // (docs/reference/postgres.md).
     // Where one process writes, they are so anyway: the number is written with the mutation, and a
     // refused one has written nothing.
-    let mut opening = vec![match S::EXCLUSIVE {
-        true => statement!("SELECT value + 1 FROM counters WHERE name = 'seq'"),
-        false => statement!("UPDATE counters SET value = value + 1 WHERE name = 'seq' RETURNING value"),
-    }];
+    let mut opening = vec![statement!(S::NEXT_NUMBER)];
     if let Some(epoch) = mutation.epoch() {
         opening.push(Statement::locking(
             "SELECT closed FROM writers WHERE epoch = $1",

@@ -149,6 +149,9 @@ pub(crate) trait Session: Send {
     /// Whether a statement is a journey, so that few large ones are better than many small ones.
     const ROUND_TRIPS: bool;
 
+    /// The statement that gives a mutation its number, inside a transaction.
+    const NEXT_NUMBER: &str;
+
     /// Runs statements in order and gives each one's rows. An error ends the run; where several
     /// statements travel together, those after the failed one are not carried out either.
     fn run(&mut self, statements: Vec<Statement>) -> impl Future<Output = Result<Vec<Vec<Row>>>> + Send;

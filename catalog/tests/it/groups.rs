@@ -47,13 +47,14 @@ async fn puts_of_different_keys_share_the_journeys_of_one() {
     desk.assert_sound().await;
 }
 
-/// A refusal in the group costs the others a second try and nothing else.
+/// Refusals in the group cost the others a second try and nothing else.
 #[tokio::test]
 async fn a_refused_put_takes_nothing_from_those_beside_it() {
-    let (desk, _wire) = counted().await;
+    let (desk, wire) = counted().await;
     desk.put("taken").await;
+    put_at_once(&desk, "warm", 4).await;
     let before = desk.catalog.last_seq().await.unwrap();
-    let mut puts = tokio::task::JoinSet::new();
+    let (mut puts, journeys) = (tokio::task::JoinSet::new(), wire.journeys());
     for number in 0..40 {
         let desk = desk.clone();
         let (key, is_refused) =
@@ -68,6 +69,8 @@ async fn a_refused_put_takes_nothing_from_those_beside_it() {
         });
     }
     assert_eq!(puts.join_all().await.len(), 40);
+    let journeys = wire.journeys() - journeys;
+    assert!(journeys <= 16, "{journeys} journeys for a put and a group of 39 of which four are refused");
     let journal = desk.catalog.journal(before, 100).await.unwrap();
     assert!(journal.iter().map(|entry| entry.seq).eq(before + 1..=before + 36), "no gap is left");
     desk.assert_sound().await;

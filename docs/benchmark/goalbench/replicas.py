@@ -35,8 +35,19 @@ CLIENTS = 4
 BUCKETS = 64
 ROUND_TRIP_S = 0.005
 OBJECT_BYTES = 1024
+WRITING = b"BEGIN ISOLATION LEVEL READ COMMITTED"
+"""How a transaction begins that writes."""
 PUTS_EACH = 800
 """By each replica."""
+
+
+@dataclass
+class End:
+    """What is known of one connection."""
+
+    asked: bool = False
+    """Whether the client spoke last."""
+    writes: bool = False
 
 
 @dataclass
@@ -47,7 +58,7 @@ class Distance:
     round_trip_s: float = ROUND_TRIP_S
     port: int = 0
     journeys: int = 0
-    """Times that a client spoke after the other side had."""
+    """Times that a client spoke after the other side had, on connections on which something is written."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
     thread: threading.Thread | None = None
 
@@ -88,18 +99,19 @@ class Distance:
 
     async def _accept(self, near: asyncio.StreamReader, to_near: asyncio.StreamWriter) -> None:
         far, to_far = await asyncio.open_connection("127.0.0.1", self.upstream_port)
-        asked = [False]
-        await asyncio.gather(self._pass(near, to_far, asked, True), self._pass(far, to_near, asked, False))
+        end = End()
+        await asyncio.gather(self._pass(near, to_far, end, True), self._pass(far, to_near, end, False))
 
     async def _pass(
-        self, source: asyncio.StreamReader, to: asyncio.StreamWriter, asked: list[bool], is_client: bool
+        self, source: asyncio.StreamReader, to: asyncio.StreamWriter, end: End, is_client: bool
     ) -> None:
         """Passes on what comes, in its order, each piece half a round trip after it came."""
         with contextlib.suppress(OSError, asyncio.CancelledError):
             while piece := await source.read(1 << 16):
-                if is_client and not asked[0]:
+                end.writes |= is_client and WRITING in piece
+                if is_client and end.writes and not end.asked:
                     self.journeys += 1
-                asked[0] = is_client
+                end.asked = is_client
                 self.loop.call_later(self.round_trip_s / 2, to.write, piece)
         self.loop.call_later(self.round_trip_s / 2, to.close)
 

@@ -250,7 +250,7 @@ def test_a_distance_holds_what_passes_and_counts_the_journeys() -> None:
         threading.Thread(target=answer, args=(listener,), daemon=True).start()
         with replicas.Distance(listener.getsockname()[1], 0.001) as distance:
             with socket.create_connection(("127.0.0.1", distance.port), timeout=10) as client:
-                for word in (b"one", b"two", b"three"):
+                for word in (b"a read", replicas.WRITING, b"two", b"three"):
                     client.sendall(word)
                     assert client.recv(100) == word.upper()
             assert distance.journeys == 3

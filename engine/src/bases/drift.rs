@@ -81,7 +81,8 @@ pub(crate) fn is_apart(own: &[StoredShare], bases: StoredShare, deltas: &[Deltas
     let own_ppm = own.iter().map(ppm).min().unwrap_or(0);
     let taken_ppm: u64 = deltas.iter().map(|sum| sum.shares_ppm).sum();
     let least_ppm = deltas.iter().map(|sum| sum.least_share_ppm).min().unwrap_or(0);
-    own_ppm.saturating_mul(APART_SHARE) > whole_ppm
+    own.len() > 1
+        && own_ppm.saturating_mul(APART_SHARE) > whole_ppm
         && taken_ppm >= whole_ppm.saturating_mul(deltas.len() as u64)
         && (!is_second || least_ppm <= own_ppm / 2)
 }
@@ -141,7 +142,8 @@ mod tests {
     #[test]
     fn content_that_only_deltas_hold_gets_a_base_when_they_have_paid_for_one() {
         let base = StoredShare { plain: 1000, stored: 1000 };
-        let own = |stored| [StoredShare { plain: 1000, stored }];
+        let one = |stored| StoredShare { plain: 1000, stored };
+        let own = |stored| [one(stored); 2];
         let sum = |deltas, each| DeltasSum {
             deltas,
             plain_bytes: deltas * 1000,
@@ -150,6 +152,7 @@ mod tests {
         };
         assert!(!is_apart(&own(334), base, &[sum(2, 334_000)], false), "two thirds are paid");
         assert!(is_apart(&own(334), base, &[sum(3, 334_000)], false));
+        assert!(!is_apart(&[one(334)], base, &[sum(3, 334_000)], false), "of one alone nobody can tell");
         assert!(!is_apart(&own(250), base, &[sum(900, 250_000)], false), "too little to matter");
         assert!(!is_apart(&own(334), base, &[sum(3, 334_000), sum(2, 334_000)], false), "each base bears a part");
         assert!(!is_apart(&own(334), base, &[sum(900, 334_000)], true), "another base was no help");

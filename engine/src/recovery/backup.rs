@@ -101,7 +101,9 @@ impl Safety {
         // Numbers of another run say nothing of what the snapshot has under them.
         let run = self.catalog.journal_marks().await?.run;
         if shipped < draft.index.seq || run != draft.run {
-            return Err(EngineError::NotCurrent("the catalog went back while it was backed up".into()));
+            return Err(EngineError::NotCurrent(
+                "the database went back or was started again during the backup: make it again".into(),
+            ));
         }
         self.finish_backup(draft).await
     }

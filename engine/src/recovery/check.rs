@@ -181,7 +181,9 @@ impl Safety {
                 break seen;
             }
             if rounds == ROUNDS_MAX {
-                return Err(EngineError::Unavailable("backups are made faster than they can be read".into()));
+                return Err(EngineError::Unavailable(
+                    "backups are removed faster than they can be read, or the store lists some that are gone".into(),
+                ));
             }
             rounds += 1;
         };

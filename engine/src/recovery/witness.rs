@@ -228,7 +228,9 @@ impl Safety {
                 return read;
             }
             if rounds == ROUNDS_MAX {
-                return Err(EngineError::Unavailable("backups are made faster than they can be read".into()));
+                return Err(EngineError::Unavailable(
+                    "backups are removed faster than they can be read, or the store lists some that are gone".into(),
+                ));
             }
             rounds += 1;
         }

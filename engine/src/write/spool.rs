@@ -40,6 +40,8 @@ const ROOM_MIN: usize = 128 << 10;
 const ROOM_GROWTH: usize = 4;
 /// A segment that fills as fast gets its whole room at once: it needs it within a second.
 const FAST_BYTES_PER_SECOND: u64 = 4 << 20;
+/// How much must have come before that is judged: a few bytes may have waited in the socket.
+const FAST_BYTES_MIN: usize = 512 << 10;
 
 /// Where bodies wait on disk.
 pub(crate) struct Spool {
@@ -149,7 +151,13 @@ impl Arrived {
     /// All of them, in memory. Whoever calls this holds a permit for them.
     pub(crate) async fn into_memory(self) -> Result<Vec<u8>, EngineError> {
         match self.held {
-            Held::Memory { plain, .. } => Ok(plain),
+            Held::Memory { mut plain, .. } => {
+                // The permit is for what has come.
+                if plain.capacity() - plain.len() > ROOM_MIN {
+                    plain.shrink_to_fit();
+                }
+                Ok(plain)
+            }
             Held::File(file) => Box::pin(file.read()).await,
         }
     }
@@ -160,7 +168,8 @@ fn has_room(plain: &mut Vec<u8>, place: &mut Arriving, len: usize, len_max: usiz
     if len <= plain.capacity() {
         return true;
     }
-    let is_fast = len > ROOM_MIN && len as u64 >= FAST_BYTES_PER_SECOND * began.elapsed().as_millis() as u64 / 1000;
+    let is_fast =
+        len > FAST_BYTES_MIN && len as u64 >= FAST_BYTES_PER_SECOND * began.elapsed().as_millis() as u64 / 1000;
     let least = len.next_multiple_of(ROOM_MIN);
     let wanted = if is_fast { len_max } else { plain.capacity() * ROOM_GROWTH };
     // Twice at least: what has come is copied with every growth.
@@ -198,6 +207,7 @@ impl SpoolFile {
         self.stored_len += stored;
         let (file, key) = (self.file.clone(), self.key.clone());
         let work = move || {
+            chunk.reserve_exact(TAG_LEN);
             key.seal_in_place_append_tag(nonce(number), Aad::empty(), &mut chunk).map_err(io::Error::other)?;
             file.write_all_at(&chunk, at)
         };
@@ -298,7 +308,7 @@ mod tests {
     async fn a_segment_has_no_more_room_in_memory_than_it_is_charged_for() {
         const LEN: usize = 4 << 20;
         let dir = tempfile::tempdir().unwrap();
-        for (piece_ms, growths) in [(1000, 4), (0, 2)] {
+        for (piece_ms, growths) in [(1000, 4), (0, 3)] {
             let metrics = Metrics::new();
             let used = || metrics.memory_budget_bytes.with_label_values(&["used"]).get() as usize;
             let spool = Arc::new(Spool::new(dir.path(), 1 << 30, metrics.clone()).unwrap());

@@ -95,7 +95,7 @@ impl Store {
 }
 
 /// True when opening a store would make it, which `serve` alone may: elsewhere the directory is a
-/// slip of the pen.
+/// typing error.
 fn is_nowhere(data: &Path, stores: &StoresConfig) -> bool {
     let is_new = |backend: &BackendConfig| matches!(backend, BackendConfig::Local { path } if !path.exists());
     let alone = matches!(stores.catalog, CatalogConfig::Sqlite);

@@ -10,7 +10,7 @@ use std::mem;
 /// Every digest a body needs: MD5 for the ETag, SHA-256 for exact duplicates if there can be some,
 /// and what the client claims.
 pub(super) struct PayloadDigest {
-    /// All but MD5: half a kilobyte, which is moved from hand to hand.
+    /// All but MD5: half a kilobyte, which is passed on with each call.
     plain: Box<Digests>,
     /// Lent while others feed it.
     md5: Option<Md5>,

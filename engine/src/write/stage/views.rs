@@ -289,8 +289,9 @@ impl<'a> ViewEncoder<'a> {
         };
         let (replay, metrics) = (self.replay, self.encoder.metrics.clone());
         let (ahead, ns_per_byte_max) = (ahead.clone(), self.ns_per_byte_max);
-        // Without memory for them the encoder is asked twice.
-        let answers = self.views.budget.try_acquire(unit.answers_bytes_max() as u64);
+        // Without memory for them the encoder is asked twice; raw bytes have no encoder.
+        let is_asked = unit.parts() > 0 && replay != Some(ReplayId::default());
+        let answers = is_asked.then(|| self.views.budget.try_acquire(unit.answers_bytes_max() as u64)).flatten();
         let stored = self.encoder.pool.run(move |scratch| {
             let own = &ahead[(unit.object.start - start) as usize..(unit.object.end - start) as usize];
             let replay =
