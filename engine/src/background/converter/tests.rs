@@ -338,18 +338,18 @@ async fn series_apart(deployment: &Deployment, own: impl Fn(u64) -> Vec<u8>) -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_key_whose_content_changes_to_and_fro_keeps_its_base() {
+async fn one_key_whose_content_changes_to_and_fro_gets_one_more_base_at_most() {
     let deployment = start(|_| {}).await;
     let bucket = deployment.bucket("delta").await.with(|settings| settings.effort = EffortSetting::Balanced);
     let (shared, ends) = (content(4 * MIB, 91), [92, 95].map(|seed| content(2 * MIB, seed)));
     deployment.put(&bucket, "kept", &[shared.clone(), ends[0].clone()].concat()).await;
     let mut wholes = 0;
-    for number in 0..12 {
+    for number in 0..24 {
         let version = [shared.clone(), ends[number % 2].clone(), content(64, 101 + number as u64)].concat();
         let put = deployment.put(&bucket, "overwritten", &version).await;
         wholes += usize::from(put.storage.form != Form::Delta);
     }
-    assert_eq!(wholes, 0);
+    assert!(wholes <= 1, "{wholes} of 24");
 }
 
 #[tokio::test(flavor = "multi_thread")]
