@@ -293,8 +293,8 @@ async fn try_all(
         if matches!(error, CatalogError::Unavailable(_)) || !session.has_begun() {
             return Err(Failure::Nothing(repeat(error)));
         }
-        // It may have failed in the database: statements are prepared before anything is sent, which
-        // a transaction that failed does not take.
+        // It may have failed in the database: statements are prepared before anything is sent,
+        // which a transaction that failed does not take.
         session.flush().await?;
     }
     Ok(tried)

@@ -174,7 +174,7 @@ impl Bases {
         let kin = kin.iter().map(|object| object.deltas().1).filter(|own| own.plain > 0);
         let own: Vec<StoredShare> = std::iter::once(own).chain(kin).collect();
         if is_apart(&own, wholes, &series, false) {
-            // A base that cannot be read now is taken for one: another would be a gain, and no more.
+            // A base that cannot be read now is taken for one: another would be a gain, no more.
             let is_second = self.end_a_series(bucket, &rows).await.unwrap_or(true);
             if is_apart(&own, wholes, &series, is_second) {
                 return Ok((Drift::Apart, bases));
