@@ -92,7 +92,11 @@ pub(super) async fn make(session: &mut PostgresSession, changes: Vec<&mut Change
     let mut waiting: Vec<Request> = Vec::new();
     loop {
         // What they wait for is there or is not: none of them may pause for another task.
-        unconstrained(poll_fn(|context| Poll::Ready(steps.iter_mut().for_each(|step| step.go_on(context))))).await;
+        let all_go_on = poll_fn(|context| {
+            steps.iter_mut().for_each(|step| step.go_on(context));
+            Poll::Ready(())
+        });
+        unconstrained(all_go_on).await;
         waiting.extend(std::iter::from_fn(|| asked.try_recv().ok()));
         if steps.iter().any(Step::is_refused) || waiting.is_empty() {
             break;
