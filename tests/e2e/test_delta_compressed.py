@@ -267,7 +267,7 @@ def test_a_file_named_like_a_blob_is_shown_by_its_path(tmp_path: Path) -> None:
     path.write_bytes(wheel(SEED, 3, 5000, 0))
     assert "zip: 3 streams" in deltaweir("inspect", path).stdout
     missing = deltaweir("inspect", tmp_path / "none", check=False)
-    assert (missing.returncode, missing.stderr.startswith(f"deltaweir: {tmp_path / 'none'}: ")) == (1, True)
+    assert (missing.returncode, missing.stderr.startswith("deltaweir: the file")) == (1, True)
 
 
 PEAK = (

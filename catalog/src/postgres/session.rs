@@ -272,17 +272,11 @@ impl Session for PostgresSession {
     }
 
     async fn clock_ms(&mut self) -> Result<UnixMs> {
-        let answers = self.run(vec![Statement::made(format!("SELECT {CLOCK_MS}"), vec![])]).await?;
-        only(&answers, 0)?.int(0)
+        clock_ms(self).await
     }
 
-    async fn run_noting_server(&mut self, mut statements: Vec<Statement>) -> Result<(Vec<Vec<Row>>, ServerRun)> {
-        statements.push(statement!(concat!("SELECT ", server_run!())));
-        let last = statements.len() - 1;
-        let mut answers = self.run(statements).await?;
-        let run = only(&answers, last)?.int(0)?;
-        answers.truncate(last);
-        Ok((answers, run))
+    async fn run_noting_server(&mut self, statements: Vec<Statement>) -> Result<(Vec<Vec<Row>>, ServerRun)> {
+        run_noting_server(self, statements).await
     }
 
     fn now_ms(&self) -> UnixMs {
@@ -292,6 +286,25 @@ impl Session for PostgresSession {
     async fn hand_over(&mut self, to: &mpsc::Sender<TableRows>, rows: TableRows) -> bool {
         to.send(rows).await.is_ok()
     }
+}
+
+/// The database's clock, by a session of it.
+pub(super) async fn clock_ms<S: Session>(session: &mut S) -> Result<UnixMs> {
+    let answers = session.run(vec![Statement::made(format!("SELECT {CLOCK_MS}"), vec![])]).await?;
+    only(&answers, 0)?.int(0)
+}
+
+/// [`Session::run_noting_server`] of a session of this database.
+pub(super) async fn run_noting_server<S: Session>(
+    session: &mut S,
+    mut statements: Vec<Statement>,
+) -> Result<(Vec<Vec<Row>>, ServerRun)> {
+    statements.push(statement!(concat!("SELECT ", server_run!())));
+    let last = statements.len() - 1;
+    let mut answers = session.run(statements).await?;
+    let run = only(&answers, last)?.int(0)?;
+    answers.truncate(last);
+    Ok((answers, run))
 }
 
 fn closed() -> CatalogError {

@@ -12,15 +12,15 @@
 //! key, and are made by a statement among the writes: whether content that lost a reference dies
 //! (`blobs::release`), and whether a quota is exceeded (`quotas::Charge`).
 
-use super::session::{CLOCK_MS, PostgresSession, server_run};
+use super::session::{PostgresSession, clock_ms, run_noting_server};
 use crate::{
     CatalogError, Result,
     admission::Content,
     mutation::Mutation,
     relational::{
         apply::apply,
-        change::{Change, Outcome, now_ms, only},
-        session::{Row, Session, Statement, statement},
+        change::{Change, Outcome, now_ms},
+        session::{Row, Session, Statement},
     },
     snapshot::TableRows,
     types::{BucketId, ServerRun, UnixMs, UploadId},
@@ -193,16 +193,11 @@ impl Session for Asking {
     }
 
     async fn clock_ms(&mut self) -> Result<UnixMs> {
-        let answers = self.run(vec![Statement::made(format!("SELECT {CLOCK_MS}"), vec![])]).await?;
-        only(&answers, 0)?.int(0)
+        clock_ms(self).await
     }
 
-    async fn run_noting_server(&mut self, mut statements: Vec<Statement>) -> Result<(Vec<Vec<Row>>, ServerRun)> {
-        statements.push(statement!(concat!("SELECT ", server_run!())));
-        let mut answers = self.run(statements).await?;
-        let run = answers.pop().unwrap_or_default();
-        let run = run.first().ok_or_else(|| CatalogError::Other("the server did not name its run".into()))?;
-        Ok((answers, run.int(0)?))
+    async fn run_noting_server(&mut self, statements: Vec<Statement>) -> Result<(Vec<Vec<Row>>, ServerRun)> {
+        run_noting_server(self, statements).await
     }
 
     fn now_ms(&self) -> UnixMs {

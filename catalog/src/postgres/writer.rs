@@ -264,12 +264,10 @@ async fn make(session: &mut PostgresSession, jobs: &mut [Job]) -> std::result::R
     for (job, end) in jobs.iter_mut().zip(ends) {
         outcomes.push(match end {
             Some(outcome) => outcome,
-            None => try_all(session, vec![&mut job.change])
-                .await?
-                .into_iter()
-                .flatten()
-                .next()
-                .unwrap_or_else(|| Err(CatalogError::Other("a change neither ended nor failed".into()))),
+            None => {
+                let alone = try_all(session, vec![&mut job.change]).await?.pop().flatten();
+                alone.unwrap_or_else(|| Err(CatalogError::Other("a change neither ended nor failed".into())))
+            }
         });
     }
     Ok(outcomes)

@@ -100,7 +100,8 @@ class Distance:
     async def _accept(self, near: asyncio.StreamReader, to_near: asyncio.StreamWriter) -> None:
         far, to_far = await asyncio.open_connection("127.0.0.1", self.upstream_port)
         end = End()
-        await asyncio.gather(self._pass(near, to_far, end, True), self._pass(far, to_near, end, False))
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(self._pass(near, to_far, end, True), self._pass(far, to_near, end, False))
 
     async def _pass(
         self, source: asyncio.StreamReader, to: asyncio.StreamWriter, end: End, is_client: bool

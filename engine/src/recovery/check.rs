@@ -8,6 +8,7 @@ use super::{
     document::LineageDocument,
     names::{BackupName, Lineage, journal_name, lineage_name, sealed_lineage_name},
     safety::{LineageSetting, Safety},
+    vouch::overtaken_too_often,
 };
 use crate::{
     deployment::documents::{Found, Look, look, verdict},
@@ -181,9 +182,7 @@ impl Safety {
                 break seen;
             }
             if rounds == ROUNDS_MAX {
-                return Err(EngineError::Unavailable(
-                    "backups are removed faster than they can be read, or the store lists some that are gone".into(),
-                ));
+                return Err(overtaken_too_often());
             }
             rounds += 1;
         };

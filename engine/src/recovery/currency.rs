@@ -99,6 +99,20 @@ impl StaleReason {
 pub(super) struct Refusal {
     pub(super) reason: StaleReason,
     pub(super) why: String,
+    /// Whether it is a directory that is lost: it may have failed to answer for a moment only.
+    pub(super) of_directory: bool,
+}
+
+impl Refusal {
+    /// With what to do about it.
+    pub(super) fn advised(reason: StaleReason, why: &str) -> Self {
+        Self { reason, why: format!("{why}. {}", reason.advice()), of_directory: false }
+    }
+
+    /// Because of a place that is not this deployment's any more.
+    pub(super) fn of_place(lost: &EngineError, is_directory: bool) -> Self {
+        Self { reason: StaleReason::Place, why: lost.to_string(), of_directory: is_directory }
+    }
 }
 
 /// What is known, and since when.
@@ -110,8 +124,6 @@ pub(super) struct Known {
     pub(super) looked: Option<Instant>,
     /// What it found.
     pub(super) refusal: Option<Refusal>,
-    /// Whether it is a directory that did not answer.
-    pub(super) directory_lost: bool,
     /// When a write last asked.
     pub(super) written: Option<Instant>,
 }
@@ -143,16 +155,6 @@ impl Currency {
 
     /// Refuses writes and deletions from now on. Said once, however often it is found.
     pub(super) fn refuse(&self, refusal: Refusal) {
-        self.refuse_for(refusal, false);
-    }
-
-    /// As [`Currency::refuse`], because of a place that is not this deployment's any more.
-    pub(super) fn refuse_place(&self, lost: &EngineError, is_directory: bool) {
-        self.refuse_for(Refusal { reason: StaleReason::Place, why: lost.to_string() }, is_directory);
-    }
-
-    /// As [`Currency::refuse`], and whether it is because of a directory.
-    pub(super) fn refuse_for(&self, refusal: Refusal, directory_lost: bool) {
         let mut known = self.known();
         // A catalog that is behind comes to be beside as soon as it goes on by itself: the same
         // fork, and the same to be done.
@@ -161,7 +163,6 @@ impl Currency {
             tracing::error!(reason = refusal.reason.name(), "writes and deletions are refused: {}", refusal.why);
         }
         known.refusal = Some(refusal);
-        known.directory_lost = directory_lost;
         known.proven = None;
         let refused = known.refusal.as_ref().map(|refusal| refusal.reason);
         self.show(refused);
@@ -187,10 +188,7 @@ impl Currency {
 }
 
 pub(super) fn damage_refusal(why: &str) -> Refusal {
-    Refusal {
-        reason: StaleReason::Damaged,
-        why: format!("the catalog is damaged: {why}. {}", StaleReason::Damaged.advice()),
-    }
+    Refusal::advised(StaleReason::Damaged, &format!("the catalog is damaged: {why}"))
 }
 
 /// Whether a look is due in a process that nobody asks.
@@ -210,8 +208,7 @@ pub(super) fn is_due(known: &Known, now: Instant, idle: Duration) -> bool {
 /// That no directory is lost says nothing of a cloud that is.
 pub(super) fn is_due_for_write(known: &Known, now: Instant, answers: bool) -> bool {
     let Some(age) = known.looked.map(|looked| now.saturating_duration_since(looked)) else { return true };
-    let of_place = known.refusal.as_ref().is_some_and(|refusal| refusal.reason == StaleReason::Place);
-    let may_be_well = answers && known.directory_lost && of_place;
+    let may_be_well = answers && known.refusal.as_ref().is_some_and(|refusal| refusal.of_directory);
     age >= LOOK_MAX || may_be_well && age >= AT_ONCE_EVERY
 }
 
@@ -234,7 +231,7 @@ mod tests {
         let mut known = Known { looked: Some(at(0)), written: Some(at(0)), ..Known::default() };
         assert!(!due(&known, 2) && due(&known, 3) && due(&known, 4), "writes come");
         assert!(!due(&known, 6) && !due(&known, 239) && due(&known, 240), "none has come for a while");
-        known.refusal = Some(Refusal { reason: StaleReason::Behind, why: String::new() });
+        known.refusal = Some(Refusal { reason: StaleReason::Behind, why: String::new(), of_directory: false });
         assert!(!due(&known, 1) && due(&known, 2) && due(&known, 100), "it may have become well");
     }
 
@@ -245,10 +242,10 @@ mod tests {
         let mut known = Known { looked: Some(start), ..Known::default() };
         assert!(due(&Known::default(), Duration::ZERO, true), "nobody has looked");
         assert!(!due(&known, AT_ONCE_EVERY, true) && due(&known, LOOK_MAX, true), "nothing is wrong");
-        let refused = |reason| Some(Refusal { reason, why: String::new() });
+        let refused = |reason| Some(Refusal { reason, why: String::new(), of_directory: false });
         known.refusal = refused(StaleReason::Place);
         assert!(!due(&known, AT_ONCE_EVERY, true), "it is a cloud that is lost");
-        known.directory_lost = true;
+        known.refusal = known.refusal.map(|refusal| Refusal { of_directory: true, ..refusal });
         assert!(due(&known, AT_ONCE_EVERY, true) && !due(&known, AT_ONCE_EVERY / 2, true), "it answers");
         assert!(!due(&known, AT_ONCE_EVERY, false), "it does not");
         known.refusal = refused(StaleReason::Behind);

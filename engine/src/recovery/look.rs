@@ -2,9 +2,7 @@
 
 use super::{
     anchor::Standing,
-    currency::{
-        IDLE_PER_REQUEST, REQUESTS, Refusal, StaleReason, TICK, damage_refusal, is_due, is_due_for_write, is_fresh,
-    },
+    currency::{IDLE_PER_REQUEST, REQUESTS, Refusal, TICK, damage_refusal, is_due, is_due_for_write, is_fresh},
     safety::Safety,
 };
 use crate::{deployment::ownership::Places, error::EngineError};
@@ -62,7 +60,7 @@ impl Safety {
             None => (None, false),
         };
         if let Some(lost) = lost {
-            self.currency.refuse_place(&lost, true);
+            self.currency.refuse(Refusal::of_place(&lost, true));
         }
         let due = is_due_for_write(&self.currency.known(), Instant::now(), answers);
         if due && let Err(error) = self.look().await {
@@ -127,27 +125,24 @@ impl Safety {
         self.metrics.catalog_looks_total.with_label_values(&[outcome]).inc();
         match found? {
             None => self.currency.prove(began),
-            Some((refusal, of_directory)) => self.currency.refuse_for(refusal, of_directory),
+            Some(refusal) => self.currency.refuse(refusal),
         }
         Ok(())
     }
 
-    /// Why writes are to be refused, and whether it is because of a directory.
-    async fn compare(&self) -> Result<Option<(Refusal, bool)>, EngineError> {
+    /// Why writes are to be refused.
+    async fn compare(&self) -> Result<Option<Refusal>, EngineError> {
         if let Some(why) = self.currency.damage.borrow().as_deref() {
-            return Ok(Some((damage_refusal(why), false)));
+            return Ok(Some(damage_refusal(why)));
         }
         if let Some(places) = self.currency.places.get()
             && let Some(lost) = places.lost().await?
         {
-            let refusal = Refusal { reason: StaleReason::Place, why: lost.why.to_string() };
-            return Ok(Some((refusal, lost.is_directory)));
+            return Ok(Some(Refusal::of_place(&lost.why, lost.is_directory)));
         }
         Ok(match self.standing().await? {
             Standing::Newest => None,
-            Standing::Older { why, reason, .. } => {
-                Some((Refusal { reason, why: format!("{why}. {}", reason.advice()) }, false))
-            }
+            Standing::Older { why, reason, .. } => Some(Refusal::advised(reason, &why)),
         })
     }
 

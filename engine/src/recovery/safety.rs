@@ -1,7 +1,11 @@
 //! What keeps a catalog from being lost, as long as the process lives: each room of this folder
 //! adds what it does.
 
-use super::{currency::Currency, outside::OutsideAnchor, vault::Vault};
+use super::{
+    currency::{Currency, Refusal},
+    outside::OutsideAnchor,
+    vault::Vault,
+};
 use crate::{
     config::SafetyConfig,
     deployment::keyring::Keyring,
@@ -133,7 +137,7 @@ impl Safety {
     pub(crate) async fn check_ownership(&self) -> Result<(), EngineError> {
         let Some(places) = self.places() else { return Ok(()) };
         let Some(lost) = places.lost().await? else { return Ok(()) };
-        self.currency.refuse_place(&lost.why, lost.is_directory);
+        self.currency.refuse(Refusal::of_place(&lost.why, lost.is_directory));
         Err(lost.why)
     }
 

@@ -204,8 +204,7 @@ impl Safety {
     /// catalog does not.
     fn two_histories(&self, name: &BlobName) -> EngineError {
         let why = format!("{name} holds other mutations than this catalog: two catalogs write to one store");
-        let refusal = Refusal { reason: StaleReason::Beside, why: format!("{why}. {}", StaleReason::Beside.advice()) };
-        self.currency.refuse(refusal);
+        self.currency.refuse(Refusal::advised(StaleReason::Beside, &why));
         EngineError::NotCurrent(why)
     }
 

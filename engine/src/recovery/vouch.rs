@@ -214,6 +214,13 @@ impl Vault {
     }
 }
 
+/// Whoever reads backups has been overtaken ([`Vault::is_overtaken`]) as often as it looks again.
+pub(super) fn overtaken_too_often() -> EngineError {
+    EngineError::Unavailable(
+        "backups are removed faster than they can be read, or the store lists some that are gone".into(),
+    )
+}
+
 /// Whether a document is not what was written, rather than that its store, a key or a disk gives
 /// nothing just now.
 pub(super) fn does_not_open(error: &EngineError) -> bool {

@@ -10,6 +10,7 @@ use super::{
     document::{IndexDocument, LineageDocument, decode_journal},
     names::{BackupName, Lineage, journal_first, journal_name, lineage_name},
     safety::{LineageSetting, Safety},
+    vouch::overtaken_too_often,
 };
 use crate::{blobs::copy_name::parse_copy_name, deployment::keyring::KeysetCopy, error::EngineError};
 use catalog::{BlobKey, BucketId, JournalEntry, Mutation, NewBlob, Seq, TableRows, Value};
@@ -228,9 +229,7 @@ impl Safety {
                 return read;
             }
             if rounds == ROUNDS_MAX {
-                return Err(EngineError::Unavailable(
-                    "backups are removed faster than they can be read, or the store lists some that are gone".into(),
-                ));
+                return Err(overtaken_too_often());
             }
             rounds += 1;
         }

@@ -77,10 +77,6 @@ pub(super) fn run(action: DeltaAction, json: bool) -> Outcome {
 
 /// `deltaweir inspect FILE`.
 pub(super) fn inspect(file: &Path, base: Option<&Path>, json: bool) -> Outcome {
-    // A file that is not there is named.
-    for path in [Some(file), base].into_iter().flatten() {
-        len(path)?;
-    }
     show(json, &serde_json::to_value(delta_file::inspect(file, base)?)?, print::streams)
 }
 

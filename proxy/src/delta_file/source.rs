@@ -29,12 +29,14 @@ impl Stamp {
 }
 
 impl Source {
-    /// Opens the file that is called `what` in messages.
+    /// Opens the file that is called `what` in messages; a failure names its path, too.
     pub(super) fn open(path: &Path, what: &'static str) -> Result<Self> {
-        let file = File::open(path).map_err(io_error(what))?;
-        let metadata = file.metadata().map_err(io_error(what))?;
+        let named =
+            |error: io::Error| io_error(what)(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
+        let file = File::open(path).map_err(named)?;
+        let metadata = file.metadata().map_err(named)?;
         if !metadata.is_file() {
-            return Err(io_error(what)(io::Error::other("not a regular file")));
+            return Err(named(io::Error::other("not a regular file")));
         }
         Ok(Self { file, what, found: Stamp::of(&metadata) })
     }
