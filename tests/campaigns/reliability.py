@@ -159,6 +159,12 @@ CAMPAIGNS = (
         "the catalog",
         (f"{HERE}/test_lost_files.py",),
     ),
+    Campaign(
+        "idle store",
+        "nothing: a store of a million blobs is restarted and left alone for an hour, and listings are counted",
+        (f"{HERE}/test_idle_store.py",),
+        ("--example", "fill_store"),
+    ),
     Campaign("collector", "every object is deleted, and collected at once", (f"{HERE}/test_collector.py",)),
     Campaign(
         "conversion",
