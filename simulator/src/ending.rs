@@ -134,7 +134,9 @@ impl World {
                     other => self.unexpected(format!("{} {key}, at the end: {other:?}", bucket_name)),
                 }
             }
-            let listed = self.well(1, "a listing", |engine| async move {
+            // Another one than those that wrote and read, where there is one.
+            let other = 1.min(self.replicas.len() - 1);
+            let listed = self.well(other, "a listing", |engine| async move {
                 match engine.buckets.bucket(bucket_name).await? {
                     Some(bucket) => operations::listed(&engine, &bucket).await,
                     None => Ok(Vec::new()),

@@ -22,6 +22,7 @@ mod ending;
 mod history;
 mod idle;
 mod operations;
+mod points;
 mod repair;
 mod replica;
 mod report;
@@ -30,6 +31,7 @@ mod weather;
 mod world;
 
 pub use idle::requests_of_an_idle_hour;
+pub use points::{Death, run_to_a_point};
 pub use report::Report;
 pub use weather::Mutant;
 pub use world::{Outcome, Plan, run};

@@ -4,6 +4,7 @@
 use crate::{
     clock::{Clock, Trace},
     dice::Dice,
+    points::Points,
     store::Store,
     weather::{Made, Way},
 };
@@ -74,6 +75,7 @@ pub(crate) struct Replica {
 pub(crate) struct Shared {
     pub(crate) clock: Arc<Clock>,
     pub(crate) trace: Arc<Trace>,
+    pub(crate) points: Arc<Points>,
     pub(crate) store: Arc<Store>,
     pub(crate) database: Arc<SimulatedDatabase>,
     pub(crate) journal_interval: Duration,

@@ -4,6 +4,7 @@
 use crate::{
     clock::{Clock, Trace},
     dice::Dice,
+    points::Points,
     weather::Mutant,
 };
 use async_trait::async_trait;
@@ -65,12 +66,15 @@ const RATES: [(Fault, u64); 9] = [
 ];
 /// How old an old listing is at most, in milliseconds.
 const OLD_MS_MAX: u64 = 10_000;
+/// How long a mutant keeps what it has taken in no safe place.
+const UNFLUSHED_MS: i64 = 5_000;
 
 /// The store's side.
 pub(crate) struct Store {
     state: Mutex<State>,
     clock: Arc<Clock>,
     trace: Arc<Trace>,
+    points: Arc<Points>,
     calm: Arc<AtomicBool>,
     mutant: Option<Mutant>,
     is_rough: bool,
@@ -87,20 +91,21 @@ struct State {
     dice: Dice,
     faults: BTreeMap<Fault, u64>,
     overwritten: u64,
+    /// What a mutant has answered and not kept yet: until when, and whose it is.
+    unflushed: Vec<(i64, usize, BlobName)>,
 }
 
 impl Store {
     pub(crate) fn new(
         dice: Dice,
-        clock: Arc<Clock>,
-        trace: Arc<Trace>,
+        (clock, trace, points): (Arc<Clock>, Arc<Trace>, Arc<Points>),
         calm: Arc<AtomicBool>,
         mutant: Option<Mutant>,
         is_rough: bool,
     ) -> Arc<Self> {
-        let (blobs, late, faults, came, went) = Default::default();
-        let state = State { blobs, late, came, went, dice, faults, overwritten: 0 };
-        Arc::new(Self { state: Mutex::new(state), clock, trace, calm, mutant, is_rough })
+        let (blobs, late, faults, came, went, unflushed) = Default::default();
+        let state = State { blobs, late, came, went, dice, faults, overwritten: 0, unflushed };
+        Arc::new(Self { state: Mutex::new(state), clock, trace, points, calm, mutant, is_rough })
     }
 
     /// How a replica reaches it.
@@ -122,6 +127,17 @@ impl Store {
     pub(crate) fn names(&self, prefix: &str) -> Vec<BlobName> {
         self.arrivals();
         self.state().blobs.keys().filter(|name| name.as_str().starts_with(prefix)).cloned().collect()
+    }
+
+    /// A replica dies, and with it what its requests left in no safe place.
+    pub(crate) fn dies(&self, replica: usize) {
+        let now = self.clock.since_begin_ms();
+        let mut state = self.state();
+        for (until, _, name) in state.unflushed.extract_if(.., |(_, of, _)| *of == replica).collect::<Vec<_>>() {
+            if now < until {
+                state.remove(&name, now);
+            }
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -238,29 +254,43 @@ pub(crate) struct Link {
 }
 
 impl Link {
+    /// The request is on its way.
+    async fn takes(&self, takes: Duration) {
+        tokio::time::sleep(takes).await;
+        self.store.points.pass().await;
+    }
+
     async fn write(&self, name: &BlobName, bytes: Bytes) -> Result<()> {
         use Fault::{Cut, Late, LostAnswer, Refused, Throttled, Twice};
         let possible = [Refused, Throttled, LostAnswer, Late, Cut, Twice];
         let (fault, takes) = self.store.meets(self.replica, "put", name.as_str(), &possible);
         let mut way = OnTheWay { store: &self.store, what: Some((name.clone(), bytes.clone())) };
-        tokio::time::sleep(takes).await;
+        self.takes(takes).await;
         way.what = None;
+        self.arrives(name, bytes, fault);
+        self.store.points.pass().await;
+        fault.filter(|fault| *fault != Twice).map_or(Ok(()), |fault| Err(refusal("put", fault)))
+    }
+
+    /// What a write does to the store.
+    fn arrives(&self, name: &BlobName, bytes: Bytes, fault: Option<Fault>) {
         let now = self.store.clock.since_begin_ms();
         let mut state = self.store.state();
+        if self.store.mutant == Some(Mutant::EarlyAnswer) {
+            state.unflushed.push((now + UNFLUSHED_MS, self.replica, name.clone()));
+        }
         match fault {
-            None | Some(LostAnswer) => state.take(name.clone(), bytes, now),
-            Some(Twice) => {
+            None | Some(Fault::LostAnswer) => state.take(name.clone(), bytes, now),
+            Some(Fault::Twice) => {
                 state.take(name.clone(), bytes.clone(), now);
                 state.repeat(name, Some(bytes), now);
-                return Ok(());
             }
-            Some(Late) => {
+            Some(Fault::Late) => {
                 let at = now + i64::try_from(state.dice.between(1, 30_000)).unwrap_or(0);
                 state.late.push((at, name.clone(), Some(bytes)));
             }
             Some(_) => {}
         }
-        fault.map_or(Ok(()), |fault| Err(refusal("put", fault)))
     }
 
     fn absence<T>(&self, op: &str, fault: Fault) -> Result<Option<T>> {
@@ -289,7 +319,7 @@ impl Backend for Link {
     async fn get(&self, name: &BlobName, range: Range<u64>) -> Result<Option<ByteStream>> {
         let possible = [Fault::Refused, Fault::Throttled, Fault::LostAnswer, Fault::Cut, Fault::Short];
         let (fault, takes) = self.store.meets(self.replica, "get", name.as_str(), &possible);
-        tokio::time::sleep(takes).await;
+        self.takes(takes).await;
         if let Some(fault @ (Fault::Refused | Fault::Throttled | Fault::LostAnswer)) = fault {
             return self.absence("get", fault);
         }
@@ -317,7 +347,7 @@ impl Backend for Link {
     async fn head(&self, name: &BlobName) -> Result<Option<u64>> {
         let possible = [Fault::Refused, Fault::Throttled, Fault::LostAnswer];
         let (fault, takes) = self.store.meets(self.replica, "head", name.as_str(), &possible);
-        tokio::time::sleep(takes).await;
+        self.takes(takes).await;
         if let Some(fault) = fault {
             return self.absence("head", fault);
         }
@@ -327,7 +357,7 @@ impl Backend for Link {
     async fn delete(&self, name: &BlobName) -> Result<()> {
         let possible = [Fault::Refused, Fault::Throttled, Fault::LostAnswer, Fault::Twice];
         let (fault, takes) = self.store.meets(self.replica, "delete", name.as_str(), &possible);
-        tokio::time::sleep(takes).await;
+        self.takes(takes).await;
         let now = self.store.clock.since_begin_ms();
         if matches!(fault, None | Some(Fault::LostAnswer | Fault::Twice)) {
             self.store.state().remove(name, now);
@@ -336,6 +366,7 @@ impl Backend for Link {
             self.store.state().repeat(name, None, now);
             return Ok(());
         }
+        self.store.points.pass().await;
         fault.map_or(Ok(()), |fault| Err(refusal("delete", fault)))
     }
 
@@ -344,7 +375,7 @@ impl Backend for Link {
         let listed = async move {
             let possible = [Fault::Refused, Fault::Throttled, Fault::Cut, Fault::Torn, Fault::Old];
             let (fault, takes) = link.store.meets(link.replica, "list", &prefix, &possible);
-            tokio::time::sleep(takes).await;
+            link.takes(takes).await;
             if let Some(fault @ (Fault::Refused | Fault::Throttled)) = fault {
                 return vec![Err(refusal("list", fault))];
             }
@@ -367,7 +398,7 @@ impl Backend for Link {
 
     async fn probe(&self) -> Result<()> {
         let (fault, takes) = self.store.meets(self.replica, "probe", "", &[Fault::Refused]);
-        tokio::time::sleep(takes).await;
+        self.takes(takes).await;
         fault.map_or(Ok(()), |fault| Err(refusal("probe", fault)))
     }
 }

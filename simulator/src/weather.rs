@@ -3,6 +3,7 @@
 use crate::{
     clock::{Clock, Trace},
     dice::{Dice, SharedDice},
+    points::Points,
 };
 use async_trait::async_trait;
 use catalog::{Call, CatalogError, UnixMs, Weather};
@@ -25,11 +26,13 @@ pub enum Mutant {
     ErrorIsSuccess,
     /// A read of the store that failed counts as absence (E2, I10).
     ErrorIsAbsence,
+    /// A write to the store counts as done before it is, as on a disk that is not flushed (I9).
+    EarlyAnswer,
 }
 
 impl Mutant {
     /// Every bug.
-    pub const ALL: [Self; 3] = [Self::ForgottenGate, Self::ErrorIsSuccess, Self::ErrorIsAbsence];
+    pub const ALL: [Self; 4] = [Self::ForgottenGate, Self::ErrorIsSuccess, Self::ErrorIsAbsence, Self::EarlyAnswer];
 }
 
 /// The way to the database.
@@ -37,6 +40,7 @@ pub(crate) struct Way {
     pub(crate) replica: usize,
     pub(crate) clock: Arc<Clock>,
     pub(crate) trace: Arc<Trace>,
+    pub(crate) points: Arc<Points>,
     pub(crate) dice: SharedDice,
     /// Nothing goes wrong while this is set.
     pub(crate) calm: Arc<AtomicBool>,
@@ -61,6 +65,7 @@ impl Way {
 impl Weather for Way {
     async fn before(&self, call: Call) -> catalog::Result<()> {
         self.takes_a_moment().await;
+        self.points.pass().await;
         let fails = self.happens(8);
         self.trace
             .note(&self.clock, &format!("{} {call:?} {}", self.replica, if fails { "is cut" } else { "arrives" }));
@@ -72,6 +77,7 @@ impl Weather for Way {
 
     async fn after(&self, call: Call, is_changed: bool) -> catalog::Result<()> {
         self.trace.note(&self.clock, &format!("{} {call:?} changed {is_changed}", self.replica));
+        self.points.pass().await;
         self.takes_a_moment().await;
         match (self.happens(8), call) {
             (false, _) => Ok(()),

@@ -6,6 +6,7 @@ use crate::{
     dice::{Dice, SharedDice},
     history::Event,
     operations::Answer,
+    points::Points,
     replica::{JobPace, Replica, Shared},
     report::Report,
     store::Store,
@@ -111,45 +112,64 @@ pub(crate) struct World {
 
 /// Runs a plan to its end.
 pub fn run(plan: &Plan) -> Outcome {
-    count_panics();
-    let panics = PANICS.get();
-    let mut world = World::new(plan, JobPace::Hurried);
-    world.begin();
-    let end = i64::try_from(plan.simulated.as_millis()).unwrap_or(i64::MAX);
-    while world.shared.clock.since_begin_ms() < end {
-        world.step();
-    }
-    world.end();
-    let World { shared, mut replicas, mut report, .. } = world;
-    for replica in &mut replicas {
-        replica.kill();
-    }
-    report.faults = shared.store.faults();
-    report.wrong += shared.store.overwritten();
-    report.panics = PANICS.get() - panics;
-    report.events = shared.trace.count();
-    Outcome { report, hash: shared.trace.hash(), trace: shared.trace.lines() }
+    World::new(plan, JobPace::Hurried).run(|world| {
+        world.calm.store(false, Ordering::Relaxed);
+        let end = i64::try_from(plan.simulated.as_millis()).unwrap_or(i64::MAX);
+        while world.shared.clock.since_begin_ms() < end {
+            world.step();
+        }
+    })
 }
 
 impl World {
     pub(crate) fn new(plan: &Plan, pace: JobPace) -> Self {
+        Self::of(plan, pace, REPLICAS)
+    }
+
+    /// With one replica.
+    pub(crate) fn alone(plan: &Plan, pace: JobPace) -> Self {
+        Self::of(plan, pace, 1)
+    }
+
+    /// From the first start to the end, with `goes_wrong` in between.
+    pub(crate) fn run(mut self, goes_wrong: impl FnOnce(&mut Self)) -> Outcome {
+        count_panics();
+        let panics = PANICS.get();
+        self.begin();
+        goes_wrong(&mut self);
+        self.end();
+        let Self { shared, mut replicas, mut report, .. } = self;
+        for replica in &mut replicas {
+            replica.kill();
+        }
+        report.faults = shared.store.faults();
+        report.wrong += shared.store.overwritten();
+        report.panics = PANICS.get() - panics;
+        report.events = shared.trace.count();
+        Outcome { report, hash: shared.trace.hash(), trace: shared.trace.lines() }
+    }
+
+    fn of(plan: &Plan, pace: JobPace, replicas: usize) -> Self {
         let Plan { seed, mutant, is_rough, .. } = *plan;
         let mut dice = Dice::new(seed, 1);
         let directory = tempfile::tempdir().expect("there is room for a directory");
         let clock = Arc::<Clock>::default();
         let trace = Arc::new(if plan.keeps_trace { Trace::kept() } else { Trace::default() });
         let calm = Arc::new(AtomicBool::new(true));
-        let store = Store::new(Dice::new(seed, 2), clock.clone(), trace.clone(), calm.clone(), mutant, is_rough);
+        let points = Arc::<Points>::default();
+        let world = (clock.clone(), trace.clone(), points.clone());
+        let store = Store::new(Dice::new(seed, 2), world, calm.clone(), mutant, is_rough);
         let database = SimulatedDatabase::open(directory.path().join("catalog-0")).expect("a database is made");
         // Where nothing is to be lost with the database, the journal is shipped first.
         let journal_interval = if dice.permille(750) { Duration::ZERO } else { Duration::from_secs(2) };
-        let shared = Shared { clock, trace, store, database, journal_interval, pace };
-        let replicas = (0..REPLICAS)
+        let shared = Shared { clock, trace, points, store, database, journal_interval, pace };
+        let replicas = (0..replicas)
             .map(|replica| {
                 let way = Way {
                     replica,
                     clock: shared.clock.clone(),
                     trace: shared.trace.clone(),
+                    points: shared.points.clone(),
                     dice: SharedDice::new(seed, 10 + replica as u64),
                     calm: calm.clone(),
                     skew_ms: Arc::new(AtomicI64::new(skew_ms(&mut dice))),
@@ -190,13 +210,19 @@ impl World {
             replica.boot();
         }
         self.until("all start", |world| world.replicas.iter().all(|replica| replica.engine().is_some()));
-        self.calm.store(false, Ordering::Relaxed);
     }
 
     /// Some time with whatever it brings.
     fn step(&mut self) {
         let by = self.dice.between(1, TURN_MS_MAX);
         self.trouble(by);
+        self.ask_as_clients();
+        self.turn(Duration::from_millis(by));
+    }
+
+    /// Some time in which nothing goes wrong.
+    pub(crate) fn go_on(&mut self) {
+        let by = self.dice.between(1, TURN_MS_MAX);
         self.ask_as_clients();
         self.turn(Duration::from_millis(by));
     }
@@ -254,6 +280,7 @@ impl World {
         self.note(&format!("{number} dies"));
         self.report.crashes += 1;
         self.replicas[number].kill();
+        self.shared.store.dies(number);
         self.lose_pending_of(number);
     }
 

@@ -130,7 +130,12 @@ CAMPAIGNS = (
     Campaign(
         "simulator",
         "three replicas die, stand still and race over a store and a database that fail; the database goes back",
-        (f"{HERE}/test_simulator.py",),
+        (f"{HERE}/test_simulator.py", "-k", "seeds"),
+    ),
+    Campaign(
+        "points",
+        "a process dies at each call it makes to its store and its database, before it is carried out and after",
+        (f"{HERE}/test_simulator.py", "-k", "death"),
     ),
     Campaign(
         "rotation",

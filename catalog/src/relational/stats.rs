@@ -1,7 +1,7 @@
 //! Sums per bucket, by recounting. Cost: one pass over versions, extents and blobs.
 
 use super::session::{Row, Session, statement};
-use crate::{CatalogError, Result, types::*};
+use crate::{Result, types::*};
 use std::collections::BTreeMap;
 
 pub(crate) async fn stats<S: Session>(session: &mut S) -> Result<Vec<BucketStats>> {
@@ -17,6 +17,8 @@ pub(crate) async fn stats<S: Session>(session: &mut S) -> Result<Vec<BucketStats
                  GROUP BY u.bucket"
             ),
             statement!(BLOB_SUMS),
+            statement!(BASE_ONLY_SUMS),
+            statement!(REFERRER_SUMS),
             statement!(
                 "SELECT bucket, marker, count(*), COALESCE(CAST(sum(size) AS BIGINT), 0) FROM versions WHERE current = 0 \
                  GROUP BY bucket, marker"
@@ -42,6 +44,15 @@ pub(crate) async fn stats<S: Session>(session: &mut S) -> Result<Vec<BucketStats
     }
     for row in &answers[5] {
         let bucket = sums.entry(row.int(0)?).or_default();
+        bucket.stored.base_only = tell_apart(bucket, row.unsigned(1)?);
+    }
+    for row in &answers[6] {
+        let bucket = sums.entry(row.int(0)?).or_default();
+        bucket.stored.shared = tell_apart(bucket, row.unsigned(1)?);
+        bucket.noncurrent_stored = row.unsigned(2)?;
+    }
+    for row in &answers[7] {
+        let bucket = sums.entry(row.int(0)?).or_default();
         match row.int(1)? {
             0 => (bucket.noncurrent_versions, bucket.noncurrent_bytes) = (row.unsigned(2)?, row.unsigned(3)?),
             _ => bucket.delete_markers = row.unsigned(2)?,
@@ -50,63 +61,75 @@ pub(crate) async fn stats<S: Session>(session: &mut S) -> Result<Vec<BucketStats
     Ok(by_name(sums.into_values()))
 }
 
-/// Stored bytes by why they are kept: each blob is in exactly one class, so the classes add up
-/// (`class` as [`add_blobs`] reads it). A second copy is overhead while its blob lives, and dies
-/// with it.
-const BLOB_SUMS: &str = "
+/// Sums over the blobs of each bucket. An index has them by bucket, so nothing is sorted: what is
+/// sorted takes the contents that lie in rows along, and holds them all.
+pub(crate) const BLOB_SUMS: &str = "
     SELECT b.bucket,
-      CASE WHEN b.state = 1 THEN 'tombstoned' WHEN b.inline_bytes IS NOT NULL THEN 'inline'
-           WHEN r.referrers = 1 THEN 'exclusive' WHEN r.referrers > 1 THEN 'shared' ELSE 'base only' END AS class,
-      b.form,
-      CAST(sum(b.stored_len) AS BIGINT),
-      CAST(sum(b.raw_plain) AS BIGINT),
-      CAST(sum(b.zstd_plain) AS BIGINT),
-      CAST(sum(b.zstd_stored) AS BIGINT),
-      CAST(sum(b.delta_plain) AS BIGINT),
-      CAST(sum(b.delta_stored) AS BIGINT),
-      CAST(sum(CASE WHEN b.original IS NULL THEN 0 ELSE b.plain_len END) AS BIGINT),
-      count(b.copy_id),
-      CAST(sum(CASE WHEN b.copy_id IS NULL THEN 0 ELSE b.stored_len END) AS BIGINT),
-      CAST(sum(CASE WHEN r.current = 0 THEN b.stored_len ELSE 0 END) AS BIGINT)
-    FROM blobs b LEFT JOIN (
-      SELECT n.blob, CAST(sum(n.referrers) AS BIGINT) AS referrers, max(n.current) AS current FROM (
-        SELECT e.blob, count(DISTINCT e.version) AS referrers, max(v.current) AS current
-        FROM extents e JOIN versions v ON v.seq = e.version GROUP BY e.blob
-        UNION ALL
-        SELECT d.blob, count(*), 1 FROM (SELECT DISTINCT p.blob, p.upload, p.number FROM part_extents p) d GROUP BY d.blob
-      ) n GROUP BY n.blob
-    ) r ON r.blob = b.id
-    GROUP BY 1, 2, 3";
+      CAST(sum(CASE WHEN b.state = 0 AND b.inline_bytes IS NOT NULL THEN b.stored_len ELSE 0 END) AS BIGINT),
+      CAST(sum(CASE WHEN b.state = 0 AND b.inline_bytes IS NULL THEN b.stored_len ELSE 0 END) AS BIGINT),
+      CAST(sum(CASE WHEN b.state = 0 AND b.form = 0 THEN b.stored_len ELSE 0 END) AS BIGINT),
+      CAST(sum(CASE WHEN b.state = 0 AND b.form = 1 THEN b.stored_len ELSE 0 END) AS BIGINT),
+      CAST(sum(CASE WHEN b.state = 0 THEN b.raw_plain ELSE 0 END) AS BIGINT),
+      CAST(sum(CASE WHEN b.state = 0 THEN b.zstd_plain ELSE 0 END) AS BIGINT),
+      CAST(sum(CASE WHEN b.state = 0 THEN b.zstd_stored ELSE 0 END) AS BIGINT),
+      CAST(sum(CASE WHEN b.state = 0 THEN b.delta_plain ELSE 0 END) AS BIGINT),
+      CAST(sum(CASE WHEN b.state = 0 THEN b.delta_stored ELSE 0 END) AS BIGINT),
+      CAST(sum(CASE WHEN b.state = 0 AND b.original IS NOT NULL THEN b.plain_len ELSE 0 END) AS BIGINT),
+      count(CASE WHEN b.state = 0 THEN b.copy_id END),
+      CAST(sum(CASE WHEN b.state = 0 AND b.copy_id IS NOT NULL THEN b.stored_len ELSE 0 END) AS BIGINT),
+      CAST(sum(CASE WHEN b.state = 0 THEN 0 WHEN b.copy_id IS NULL THEN b.stored_len ELSE 2 * b.stored_len END) AS BIGINT)
+    FROM blobs b GROUP BY b.bucket";
 
+/// Bytes of live blobs that neither a version nor a part names: deltas need them.
+pub(crate) const BASE_ONLY_SUMS: &str = "
+    SELECT b.bucket, CAST(sum(b.stored_len) AS BIGINT) FROM blobs b
+    WHERE b.state = 0 AND b.inline_bytes IS NULL
+      AND NOT EXISTS (SELECT 1 FROM extents e WHERE e.blob = b.id)
+      AND NOT EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = b.id)
+    GROUP BY b.bucket";
+
+/// Bytes of live blobs that several versions or parts name, and of those that no current version
+/// and no part does. Both are looked for along the indexes by blob; only what is found is held.
+const REFERRER_SUMS: &str = "
+    SELECT b.bucket,
+      CAST(sum(CASE WHEN r.shared = 1 AND b.inline_bytes IS NULL THEN b.stored_len ELSE 0 END) AS BIGINT),
+      CAST(sum(CASE WHEN r.past = 1 THEN b.stored_len ELSE 0 END) AS BIGINT)
+    FROM (
+      SELECT e.blob AS blob,
+        CASE WHEN count(DISTINCT e.version) > 1 OR EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = e.blob) THEN 1 ELSE 0 END AS shared,
+        CASE WHEN max(v.current) = 0 AND NOT EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = e.blob) THEN 1 ELSE 0 END AS past
+      FROM extents e JOIN versions v ON v.seq = e.version GROUP BY e.blob
+      HAVING count(DISTINCT e.version) > 1 OR max(v.current) = 0 OR EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = e.blob)
+      UNION ALL
+      SELECT d.blob, 1, 0 FROM (SELECT DISTINCT p.blob, p.upload, p.number FROM part_extents p) d
+      WHERE NOT EXISTS (SELECT 1 FROM extents e WHERE e.blob = d.blob)
+      GROUP BY d.blob HAVING count(*) > 1
+    ) r JOIN blobs b ON b.id = r.blob WHERE b.state = 0 GROUP BY b.bucket";
+
+/// What lies in backends and is not told apart yet counts as one version's own. Each live blob is in
+/// exactly one class, so the classes add up. A second copy is overhead while its blob lives, and
+/// dies with it.
 fn add_blobs(bucket: &mut BucketStats, row: &Row) -> Result<()> {
-    let (stored, copies) = (row.unsigned(3)?, row.unsigned(11)?);
-    let class = match row.text(1)? {
-        "tombstoned" => {
-            bucket.stored.tombstoned += stored + copies;
-            return Ok(());
-        }
-        "inline" => &mut bucket.stored.inline,
-        "exclusive" => &mut bucket.stored.exclusive,
-        "shared" => &mut bucket.stored.shared,
-        "base only" => &mut bucket.stored.base_only,
-        other => return Err(CatalogError::Other(format!("unknown class of bytes: {other}"))),
+    (bucket.stored.inline, bucket.stored.exclusive) = (row.unsigned(1)?, row.unsigned(2)?);
+    (bucket.whole_bytes, bucket.delta_bytes) = (row.unsigned(3)?, row.unsigned(4)?);
+    bucket.forms = FormBytes {
+        raw_plain: row.unsigned(5)?,
+        zstd_plain: row.unsigned(6)?,
+        zstd_stored: row.unsigned(7)?,
+        delta_plain: row.unsigned(8)?,
+        delta_stored: row.unsigned(9)?,
     };
-    *class += stored;
-    match row.int(2)? {
-        0 => bucket.whole_bytes += stored,
-        _ => bucket.delta_bytes += stored,
-    }
-    bucket.forms.raw_plain += row.unsigned(4)?;
-    bucket.forms.zstd_plain += row.unsigned(5)?;
-    bucket.forms.zstd_stored += row.unsigned(6)?;
-    bucket.forms.delta_plain += row.unsigned(7)?;
-    bucket.forms.delta_stored += row.unsigned(8)?;
-    bucket.foreign_bytes += row.unsigned(9)?;
-    bucket.copies += row.unsigned(10)?;
-    bucket.copy_bytes += copies;
-    bucket.noncurrent_stored += row.unsigned(12)?;
-    bucket.stored.overhead += copies;
+    bucket.foreign_bytes = row.unsigned(10)?;
+    (bucket.copies, bucket.copy_bytes) = (row.unsigned(11)?, row.unsigned(12)?);
+    bucket.stored.overhead = bucket.copy_bytes;
+    bucket.stored.tombstoned = row.unsigned(13)?;
     Ok(())
+}
+
+/// Takes bytes that are not one version's own out of those that are.
+fn tell_apart(bucket: &mut BucketStats, bytes: u64) -> u64 {
+    bucket.stored.exclusive = bucket.stored.exclusive.saturating_sub(bytes);
+    bytes
 }
 
 /// Sorts by name, with the dying bytes of all deleted buckets, which have none, in one.
