@@ -22,8 +22,8 @@ from outside.server import Server
 BUCKET = "off-00"
 BLOBS = size(1_000_000)
 IDLE_S = size(3_600)
-BYTES = 4_096
-"""More than what lies in the catalog itself, and a block of a file system."""
+BYTES = 5_000
+"""More than what lies in the catalog itself."""
 FILL_S_MAX = 7_200
 END_OF_LISTING = re.compile(r"getdents64\(\d+<(?P<place>[^>]+)>.* = 0$")
 

@@ -154,6 +154,7 @@ def grown(binary: Path, fill: Path, place: Path, sizes: Sequence[int], reporter:
             with tempfile.TemporaryDirectory(dir=place) as here:
                 found.append(size.measure(binary, fill, Path(here), objects, size.Windows()))
         except (StudyError, TargetError, AdminError, OSError, subprocess.TimeoutExpired) as error:
+            reporter.say(f"{objects:,} objects were not measured: {error}")
             return found, str(error)[:200]
     return found, ""
 

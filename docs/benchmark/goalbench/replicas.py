@@ -103,9 +103,7 @@ class Distance:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.gather(self._pass(near, to_far, end, True), self._pass(far, to_near, end, False))
 
-    async def _pass(
-        self, source: asyncio.StreamReader, to: asyncio.StreamWriter, end: End, is_client: bool
-    ) -> None:
+    async def _pass(self, source: asyncio.StreamReader, to: asyncio.StreamWriter, end: End, is_client: bool) -> None:
         """Passes on what comes, in its order, each piece half a round trip after it came."""
         with contextlib.suppress(OSError, asyncio.CancelledError):
             while piece := await source.read(1 << 16):

@@ -120,10 +120,10 @@ class AdminClient:
     def drop_caches(self) -> None:
         self._call("POST", "/api/v1/cache/drop", REQUEST_TIMEOUT_S)
 
-    def collect(self) -> bool:
+    def collect(self, timeout_s: float = COLLECT_TIMEOUT_S) -> bool:
         """Asks for collection now, so that what was deleted is gone before the next cell. `False`: not offered."""
         try:
-            self._call("POST", "/api/v1/gc?now=true", COLLECT_TIMEOUT_S)
+            self._call("POST", "/api/v1/gc?now=true", timeout_s)
         except AdminError as error:
             if "HTTP 404" in str(error):
                 return False
