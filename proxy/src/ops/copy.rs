@@ -24,7 +24,10 @@ use s3_wire::{
     headers::{CopyConditions, CopySource, CopySourceRange, CustomerKey, MetadataDirective, TaggingDirective, single},
     xml::{Document as _, response::CopyResult},
 };
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::SystemTime};
+
+/// Headers of which one makes a copy of an object to itself a change.
+const CHANGES: [&str; 3] = ["x-amz-storage-class", "x-amz-website-redirect-location", "x-amz-server-side-encryption"];
 
 /// Where a copy comes from, allowed, open, and its conditions held.
 struct Source {
@@ -248,7 +251,7 @@ impl S3Request {
         };
         let etag = ETag::from_wire(&object.info.facts.etag);
         let modified = time_of(object.info.version.modified_ms);
-        CopyConditions::from_headers(&self.headers)?.evaluate(&etag, modified)?;
+        CopyConditions::from_headers(&self.headers)?.evaluate(&etag, modified, SystemTime::now())?;
         Ok(Source { bucket, key: source.key.into_string(), version, object })
     }
 
