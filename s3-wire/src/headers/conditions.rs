@@ -174,8 +174,8 @@ impl ReadConditions {
         *self == Self::default()
     }
 
-    /// Decides for an object that exists. Like S3, ignores an `If-Modified-Since` that is later than
-    /// `now`: nothing can have been modified since.
+    /// Decides for an object that exists. Like S3, ignores an `If-Modified-Since` that is later
+    /// than `now`: nothing can have been modified since.
     ///
     /// # Errors
     /// `PreconditionFailed` with its `Condition`.
