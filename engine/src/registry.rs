@@ -105,14 +105,14 @@ pub(crate) fn all(config: &EngineConfig, workers: &Workers) -> Vec<JobSpec> {
             ("import", "Registers the objects of a store as versions of a bucket.", "objects"),
             |worker, run| async move { report(worker.import_once(&run).await) },
         )
-        .takes::<ImportParameters>()
+        .admits(&workers.importer, |importer, wanted: ImportParameters| async move { importer.admit(&wanted).await })
         .resumes(),
         JobSpec::of(
             &workers.ejector,
             ("eject", "Writes the objects of a bucket as plain files or objects.", "objects"),
             |worker, run| async move { report(worker.eject_once(&run).await) },
         )
-        .takes::<EjectParameters>()
+        .admits(&workers.ejector, |ejector, wanted: EjectParameters| async move { ejector.admit(&wanted).await })
         .resumes(),
         JobSpec::of(
             &workers.lifecycle,
@@ -136,14 +136,14 @@ pub(crate) fn all(config: &EngineConfig, workers: &Workers) -> Vec<JobSpec> {
             ("convert", "Re-encodes a bucket or a prefix on demand.", "objects"),
             |worker, run| async move { report(worker.convert_as_ordered(&run).await) },
         )
-        .takes::<ConvertOrder>()
+        .admits(&workers.ordered, |worker, order: ConvertOrder| async move { worker.admit(&order).await })
         .resumes(),
         JobSpec::of(
             &workers.reencryptor,
             ("reencrypt", "Seals a bucket anew, under another domain key.", "objects"),
             |worker, run| async move { report(worker.reencrypt(&run).await) },
         )
-        .takes::<ReencryptOrder>()
+        .admits(&workers.reencryptor, |worker, order: ReencryptOrder| async move { worker.admit(&order).await })
         .resumes(),
     ]
 }

@@ -37,7 +37,7 @@ use crate::{
 };
 use ask::Store;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
-use outcome::{Failure, Outcome, out, runtime, show};
+use outcome::{Failure, Outcome, note, out, runtime, show};
 use serde_json::Value;
 use std::{path::PathBuf, process::ExitCode};
 
@@ -317,7 +317,7 @@ pub fn main() -> ExitCode {
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure(message)) => {
-            eprintln!("deltaweir: {message}");
+            note(format_args!("deltaweir: {message}"));
             ExitCode::FAILURE
         }
     }
@@ -520,7 +520,7 @@ impl Global {
         if self.json {
             return show(true, &serde_json::json!({ "ok": true, "warnings": config.warnings }), print::outline);
         }
-        config.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        config.warnings.iter().for_each(|warning| note(format_args!("warning: {warning}")));
         out("the configuration is good")
     }
 }

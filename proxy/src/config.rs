@@ -12,6 +12,7 @@ mod error;
 mod file;
 mod key_providers;
 mod modes;
+mod names;
 mod notifications;
 mod oidc;
 mod prices;
@@ -181,6 +182,7 @@ impl ServeConfig {
         let shown = toml::to_string_pretty(&shown).map_err(|error| ConfigError::whole(error.to_string()))?;
         let modes = Modes::default();
         let reader = Reader { file: &file, environment, directory, modes: &modes };
+        reader.check_names()?;
         let root = reader.root()?;
         let users = reader.users(root.as_ref())?;
         let roles = reader.roles()?;

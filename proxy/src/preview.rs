@@ -7,23 +7,24 @@
 use crate::{
     engine::{
         BucketHandle, BucketSettings, Compression, DISK_RESERVE_BYTES, EffortSetting, Encryption, Engine, EngineError,
-        VersionFacts, free_bytes_at, make_private_dir,
+        Named, VersionFacts, free_bytes_at, key_order::prefix_of, make_private_dir,
     },
     estimate::{Estimate, EstimateOptions, Prediction, PriceTable, Sample, estimate},
 };
 use async_trait::async_trait;
-use catalog::{ListEntry, ListQuery, Version};
+use catalog::{Version, VersionEntry, VersionRef, VersionsQuery};
 use futures::{
     StreamExt, TryStreamExt,
     stream::{self, BoxStream},
 };
 use serde::Serialize;
 use std::{
+    collections::HashMap,
     io,
     ops::Range,
     path::Path,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -32,10 +33,12 @@ use tempfile::TempDir;
 
 /// The directory of temporary stores, below the data directory.
 pub const PREVIEW_DIRECTORY: &str = "preview";
-/// Keys that a preview looks at.
-pub const KEYS_MAX: u64 = 20_000;
-/// Keys that are read from the catalog at a time.
-const PAGE_KEYS: usize = 1000;
+/// Versions that a preview looks at.
+pub const VERSIONS_MAX: u64 = 20_000;
+/// Versions that are read from the catalog at a time.
+const PAGE_VERSIONS: usize = 1000;
+/// The number of a key's newest version in a listing; those before it count down.
+const NEWEST: u64 = 999_999;
 /// For whom memory is taken.
 const PARTY: &str = "preview";
 
@@ -64,7 +67,8 @@ pub struct Preview {
     pub compression: Compression,
     /// As there. `auto` is tried as `balanced`.
     pub effort: EffortSetting,
-    /// Objects that were looked at: the first ones of the prefix.
+    /// Objects that were looked at: the first ones of the prefix. Of a bucket that keeps versions,
+    /// every version is one.
     pub objects: u64,
     /// Whether there are more.
     pub more: bool,
@@ -156,9 +160,22 @@ fn has_room(free_bytes: u64, sample_bytes: u64) -> std::result::Result<(), Engin
 struct Looked {
     stored_bytes: AtomicU64,
     more: AtomicBool,
+    /// Which version each name of the listing stands for.
+    named: Mutex<HashMap<String, (String, VersionRef)>>,
 }
 
-/// The current versions of a bucket, as a store of plain objects.
+impl Looked {
+    fn note(&self, name: &str, version: &Version) {
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        named.insert(name.to_owned(), (version.key.clone(), version.reference()));
+    }
+
+    fn version(&self, name: &str) -> Option<(String, VersionRef)> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+}
+
+/// The versions of a bucket, as a store of plain objects.
 struct OwnBucket {
     engine: Arc<Engine>,
     bucket: BucketHandle,
@@ -170,24 +187,32 @@ struct Listing {
     engine: Arc<Engine>,
     bucket: BucketHandle,
     looked: Arc<Looked>,
-    query: ListQuery,
+    query: VersionsQuery,
     left: u64,
+    /// The key of the last version, and how many newer ones of it there were.
+    last: Option<(String, u64)>,
 }
 
 impl Listing {
     /// The next page; `None` at the end.
     async fn page(mut self) -> Result<Option<(Vec<PlainEntry>, Option<Self>)>> {
-        self.query.limit = usize::try_from(self.left).unwrap_or(PAGE_KEYS).min(PAGE_KEYS);
-        let page = self.engine.catalog().list(&self.query).await.map_err(EngineError::from).map_err(backend_error)?;
+        self.query.limit = usize::try_from(self.left).unwrap_or(PAGE_VERSIONS).min(PAGE_VERSIONS);
+        let page = self.engine.catalog().list_versions(&self.query).await;
+        let page = page.map_err(EngineError::from).map_err(backend_error)?;
         let mut entries = Vec::with_capacity(page.entries.len());
         for entry in page.entries {
-            let ListEntry::Key(version) = entry else { continue };
+            let VersionEntry::Version { version, .. } = entry else { continue };
             self.left -= 1;
+            let name = self.name_of(&version);
+            if version.marker {
+                continue;
+            }
             let facts = self.engine.read.open_facts(&self.bucket, &version).map_err(backend_error)?;
             // What has a key of its own resembles nothing, and is stored as it is in any case.
             if facts.encryption.is_none() {
                 self.looked.stored_bytes.fetch_add(facts.storage.stored_bytes, Ordering::Relaxed);
-                entries.push(PlainEntry { key: version.key, len: version.size, etag: Some(facts.etag) });
+                self.looked.note(&name, &version);
+                entries.push(PlainEntry { key: name, len: version.size, etag: Some(facts.etag) });
             }
         }
         let next = match page.next {
@@ -196,13 +221,34 @@ impl Listing {
                 self.looked.more.store(true, Ordering::Relaxed);
                 None
             }
-            after => {
-                self.query.after = after;
+            Some((key, version)) => {
+                (self.query.key_after, self.query.version_after) = (Some(key), version);
                 Some(self)
             }
         };
         Ok(Some((entries, next)))
     }
+
+    /// What a version is called in the listing: its key, and in a bucket that keeps versions a
+    /// number in it, so that those of a key are a series, the oldest first.
+    fn name_of(&mut self, version: &Version) -> String {
+        if self.bucket.row.versioning.is_off() {
+            return version.key.clone();
+        }
+        let newer = match self.last.take() {
+            Some((key, newer)) if key == version.key => newer + 1,
+            _ => 0,
+        };
+        self.last = Some((version.key.clone(), newer));
+        numbered(&version.key, NEWEST - newer)
+    }
+}
+
+/// A key with a number before its extension.
+fn numbered(key: &str, number: u64) -> String {
+    let file = prefix_of(key).len();
+    let (start, extension) = key.split_at(key[file..].rfind('.').map_or(key.len(), |dot| file + dot));
+    format!("{start}~{number}{extension}")
 }
 
 impl OwnBucket {
@@ -219,15 +265,16 @@ impl OwnBucket {
 #[async_trait]
 impl PlainStore for OwnBucket {
     fn list(&self, prefix: &str, after: Option<&str>) -> BoxStream<'static, Result<PlainEntry>> {
-        let query = ListQuery {
+        let query = VersionsQuery {
             bucket: self.bucket.row.id,
             prefix: prefix.to_owned(),
             delimiter: None,
-            after: after.map(str::to_owned),
-            limit: PAGE_KEYS,
+            key_after: after.map(str::to_owned),
+            version_after: None,
+            limit: PAGE_VERSIONS,
         };
         let (engine, bucket, looked) = (self.engine.clone(), self.bucket.clone(), self.looked.clone());
-        let first = Listing { engine, bucket, looked, query, left: KEYS_MAX };
+        let first = Listing { engine, bucket, looked, query, left: VERSIONS_MAX, last: None };
         let pages = stream::try_unfold(Some(first), |listing| async {
             match listing {
                 None => Ok(None),
@@ -237,14 +284,19 @@ impl PlainStore for OwnBucket {
         pages.map_ok(|entries| stream::iter(entries.into_iter().map(Ok))).try_flatten().boxed()
     }
 
-    async fn head(&self, key: &str) -> Result<Option<PlainObject>> {
-        let found = self.engine.read.head(&self.bucket, key).await.map_err(backend_error)?;
-        Ok(found.map(|found| Self::object(&found.version, found.facts)))
+    async fn head(&self, name: &str) -> Result<Option<PlainObject>> {
+        let Some((key, version)) = self.looked.version(name) else { return Ok(None) };
+        let found = self.engine.read.head_version(&self.bucket, &key, version).await.map_err(backend_error)?;
+        Ok(match found {
+            Some(Named::Object(found)) => Some(Self::object(&found.version, found.facts)),
+            Some(Named::Marker(_)) | None => None,
+        })
     }
 
-    async fn read(&self, key: &str, etag: &str, range: Range<u64>) -> Result<PlainRead> {
-        let object = self.engine.read.open_object(&self.bucket, key).await.map_err(backend_error)?;
-        let Some(object) = object else { return Ok(PlainRead::Absent) };
+    async fn read(&self, name: &str, etag: &str, range: Range<u64>) -> Result<PlainRead> {
+        let Some((key, version)) = self.looked.version(name) else { return Ok(PlainRead::Absent) };
+        let found = self.engine.read.open_version(&self.bucket, &key, version).await.map_err(backend_error)?;
+        let Some(Named::Object(object)) = found else { return Ok(PlainRead::Absent) };
         if Self::etag(&object.info.version) != etag {
             return Ok(PlainRead::Changed);
         }
@@ -275,6 +327,19 @@ fn backend_error(error: EngineError) -> BackendError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_versions_of_a_key_are_a_series_that_keeps_its_extension() {
+        for (key, name) in [
+            ("a/dump.sql", "a/dump~7.sql"),
+            ("a.b/dump", "a.b/dump~7"),
+            ("a/", "a/~7"),
+            (".env", "~7.env"),
+            ("x.tar.gz", "x.tar~7.gz"),
+        ] {
+            assert_eq!(numbered(key, 7), name);
+        }
+    }
 
     #[test]
     fn a_sample_leaves_the_reserve_of_the_disk_alone() {

@@ -111,7 +111,15 @@ def test_nobody_lists_buckets_without_a_signature(nobody: S3Client) -> None:
 
 def test_head_tells_the_region(s3: S3Client, bucket: str) -> None:
     headers = s3.head_bucket(Bucket=bucket)["ResponseMetadata"]["HTTPHeaders"]
-    assert headers["x-amz-bucket-region"] == "us-east-1"
+    assert (headers["x-amz-bucket-region"], headers["x-amz-access-point-alias"]) == ("us-east-1", "false")
+
+
+def test_a_list_with_any_parameter_tells_each_buckets_region(s3: S3Client, bucket: str) -> None:
+    asked: list[dict[str, Any]] = [{"Prefix": bucket}, {"BucketRegion": "us-east-1"}, {"MaxBuckets": 1000}]
+    for parameter in asked:
+        regions = {found.get("BucketRegion") for found in s3.list_buckets(**parameter)["Buckets"]}
+        assert regions == {"us-east-1"}, parameter
+    assert {found.get("BucketRegion") for found in s3.list_buckets()["Buckets"]} == {None}
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])

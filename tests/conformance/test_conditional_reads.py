@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Any
 
@@ -51,6 +51,14 @@ def expected(words: tuple[str | None, ...]) -> int:
 def name_of(words: tuple[str | None, ...]) -> str:
     named = [f"{name}-{word}" for name, word in zip(NAMES, words, strict=True) if word is not None]
     return "-".join(named) or "none"
+
+
+def test_a_date_in_the_future_is_no_condition(s3: S3Client, at: dict[str, str]) -> None:
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    assert s3.get_object(**at, IfModifiedSince=tomorrow)["Body"].read() == b"content"
+    assert s3.head_object(**at, IfModifiedSince=tomorrow, IfUnmodifiedSince=tomorrow)["ContentLength"] == 7
+    to = {"Bucket": at["Bucket"], "Key": "copy", "CopySource": f"{at['Bucket']}/k"}
+    s3.copy_object(**to, CopySourceIfModifiedSince=tomorrow)
 
 
 @pytest.mark.parametrize("words", COMBINATIONS, ids=name_of)

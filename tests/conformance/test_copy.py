@@ -8,6 +8,7 @@ import pytest
 
 from outside.buckets import MakeBucket
 from outside.clients import S3Client
+from outside.content import MIB, md5, noise
 from outside.failure import error_code
 from outside.wire import ask, signed
 
@@ -74,9 +75,22 @@ def test_an_object_is_not_copied_onto_itself_unchanged(s3: S3Client, source: str
     assert error_code(s3.copy_object, **itself, **more) == (400, "InvalidRequest")
 
 
+def test_what_a_copy_onto_itself_does_not_name_is_no_change(s3: S3Client, bucket: str) -> None:
+    kept: dict[str, Any] = {"StorageClass": "STANDARD_IA", "WebsiteRedirectLocation": "/there"}
+    s3.put_object(Bucket=bucket, Key="k", Body=b"content", **kept)
+    itself = {"Bucket": bucket, "Key": "k", "CopySource": f"{bucket}/k"}
+    assert error_code(s3.copy_object, **itself) == (400, "InvalidRequest")
+    head = s3.head_object(Bucket=bucket, Key="k")
+    assert {name: head[name] for name in kept} == kept
+    for name, value in kept.items():
+        s3.copy_object(**itself, **{name: value})
+        assert s3.head_object(Bucket=bucket, Key="k")[name] == value
+
+
 CHANGES: list[dict[str, Any]] = [
     {"MetadataDirective": "REPLACE"},
     {"StorageClass": "STANDARD_IA"},
+    {"StorageClass": "STANDARD"},
     {"ServerSideEncryption": "AES256"},
     {"TaggingDirective": "REPLACE", "Tagging": "new=1", "MetadataDirective": "REPLACE"},
 ]
@@ -141,6 +155,28 @@ def test_a_copy_tells_its_etag_and_its_time(s3: S3Client, source: str) -> None:
     head = s3.head_object(Bucket=source, Key="to")
     assert result["ETag"] == head["ETag"]
     assert result["LastModified"].replace(microsecond=0) == head["LastModified"]
+
+
+@pytest.mark.parametrize("algorithm", ["CRC64NVME", "SHA256"], ids=["full object", "composite"])
+def test_a_copy_of_an_upload_in_parts_is_one_object_with_the_md5_of_its_content(
+    s3: S3Client, bucket: str, algorithm: Any
+) -> None:
+    pieces = [noise(7, 5 * MIB), b"the last part"]
+    at = {"Bucket": bucket, "Key": "from"}
+    at["UploadId"] = s3.create_multipart_upload(**at, ChecksumAlgorithm=algorithm, Metadata={"m": "1"})["UploadId"]
+    told = f"Checksum{algorithm}"
+    parts = []
+    for number, piece in enumerate(pieces, 1):
+        part: Any = s3.upload_part(**at, PartNumber=number, Body=piece, ChecksumAlgorithm=algorithm)
+        parts.append({"PartNumber": number, "ETag": part["ETag"], told: part[told]})
+    s3.complete_multipart_upload(**at, MultipartUpload={"Parts": parts})
+    content = b"".join(pieces)
+    alone: Any = s3.put_object(Bucket=bucket, Key="alone", Body=content, ChecksumAlgorithm=algorithm)
+    s3.copy_object(Bucket=bucket, Key="to", CopySource=f"{bucket}/from")
+    head: Any = s3.head_object(Bucket=bucket, Key="to", PartNumber=1, ChecksumMode="ENABLED")
+    assert (head["ETag"], head[told]) == (f'"{md5(content)}"', alone[told])
+    assert (head["ContentLength"], head["Metadata"], "PartsCount" in head) == (len(content), {"m": "1"}, False)
+    assert s3.get_object(Bucket=bucket, Key="to")["Body"].read() == content
 
 
 @pytest.mark.parametrize("version", ["x", "null", "0" * 32])

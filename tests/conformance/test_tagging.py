@@ -127,6 +127,13 @@ def test_tags_do_not_touch_the_object(s3: S3Client, bucket: str) -> None:
         assert before[name] == after[name]
 
 
+def test_who_may_not_see_tags_is_not_told_how_many_there_are(s3: S3Client, alt: S3Client, bucket: str) -> None:
+    s3.put_object(Bucket=bucket, Key="k", Body=b"x", ACL="public-read", Tagging="a=b")
+    assert s3.get_object(Bucket=bucket, Key="k")["TagCount"] == 1
+    for told in (alt.get_object(Bucket=bucket, Key="k"), alt.head_object(Bucket=bucket, Key="k")):
+        assert "TagCount" not in told
+
+
 @pytest.mark.parametrize("call", ["get_object_tagging", "put_object_tagging", "delete_object_tagging"])
 def test_a_stranger_sees_and_sets_no_tags(s3: S3Client, alt: S3Client, bucket: str, call: str) -> None:
     s3.put_object(Bucket=bucket, Key="k", Body=b"x", ACL="public-read")

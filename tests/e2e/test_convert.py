@@ -280,6 +280,31 @@ def test_orders_that_make_no_sense_are_refused_in_words(new_server: NewServer) -
         refused = own.run("convert", *arguments, check=False)
         assert refused.returncode != 0, arguments
         assert why in refused.stderr, (arguments, refused.stderr)
+    nothing_failed(own)
+
+
+def nothing_failed(server: Server) -> None:
+    """No job has begun and failed, or waits for somebody to resume or cancel it."""
+    for job in server.admin("/api/v1/jobs"):
+        assert (job["last_result"], job["waiting"]) in ((None, False), ("ok", False)), job
+    assert " ERROR " not in server.log.read_text()
+
+
+def test_an_order_about_what_is_not_there_is_refused_before_it_begins(new_server: NewServer) -> None:
+    own = new_server().start()
+    s3_client(own.endpoint).create_bucket(Bucket="delta-00")
+    folder = str(own.folder / "ejected")
+    for command, why in (
+        (("keys", "reencrypt", "nowhere"), "no such bucket"),
+        (("keys", "reencrypt", "delta-00"), "not encrypted"),
+        (("eject", "s3://nowhere", folder), "no such bucket"),
+        (("eject", "s3://delta-00", "store:nowhere"), "there is no"),
+        (("import", "nowhere", "s3://delta-00"), "there is no"),
+    ):
+        refused = own.run(*command, check=False)
+        assert refused.returncode != 0, command
+        assert why in refused.stderr, (command, refused.stderr)
+    nothing_failed(own)
 
 
 def requests_of_a_cold_read(server: Server, s3: S3Client, bucket: str, key: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from outside.buckets import NewServer
+from outside.disks import MIB, mounted
 from outside.server import BINARY, Server, Value, until
 from outside.store import Store
 
@@ -102,6 +104,20 @@ def test_a_store_that_cannot_be_reached_is_found(new_server: NewServer, store: S
     assert code == 1
     assert checks["store cloud"]["state"] == "failed"
     assert "endpoint" in checks["store cloud"]["remedy"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_a_disk_that_is_mounted_read_only_is_told_from_missing_rights(new_server: NewServer) -> None:
+    server = new_server()
+    with mounted(server.data, 32 * MIB) as disk:
+        server.start()
+        assert server.stop() == 0
+        subprocess.run(["mount", "-o", "remount,ro", disk.path], check=True)
+        code, checks = examined(server)
+    assert code == 1
+    for name in ("data directory", "store local"):
+        assert "remount" in checks[name]["remedy"], checks[name]
+    assert "read-only" in checks["data directory"]["detail"]
 
 
 def test_a_certificate_is_judged_by_its_end(new_server: NewServer, tmp_path: Path) -> None:

@@ -126,8 +126,10 @@ def test_answers_say_when_an_object_expires_and_by_which_rule(s3: S3Client, buck
     copied = s3.copy_object(Bucket=bucket, Key="p/copy", CopySource={"Bucket": bucket, "Key": "other"})
     assert expiration(copied)[1] == "rule%20one"
     created = s3.create_multipart_upload(Bucket=bucket, Key="p/k")
-    assert created["AbortRuleId"] == "abort"
-    assert timedelta(days=1) <= created["AbortDate"] - now <= timedelta(days=2, minutes=1)
+    parts = s3.list_parts(Bucket=bucket, Key="p/k", UploadId=created["UploadId"])
+    for told in (created, parts):
+        assert told["AbortRuleId"] == "abort"
+        assert timedelta(days=1) <= told["AbortDate"] - now <= timedelta(days=2, minutes=1)
 
 
 def expiration(answer: Any) -> tuple[datetime, str]:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import json
+import os
 import re
+import signal
+import subprocess
 import urllib.parse
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -66,6 +71,34 @@ def test_the_s3_port_carries_s3_only(server: Server) -> None:
         assert answer.status == 404
         assert b"<Code>NoSuchBucket</Code>" in answer.read()
         connection.close()
+
+
+@pytest.mark.parametrize("why", ["full disk", "closed pipe"])
+def test_a_server_whose_log_cannot_be_written_serves_all_the_same(new_server: NewServer, why: str) -> None:
+    server = new_server()
+    server.write_config()
+    with contextlib.ExitStack() as stack:
+        if why == "full disk":
+            output = stack.enter_context(Path("/dev/full").open("wb")).fileno()
+        else:
+            reader, output = os.pipe()
+            os.close(reader)
+            stack.callback(os.close, output)
+        command = [str(server.binary), "serve", "--config", str(server.config)]
+        environment = server.variables() | {"DELTAWEIR_LOG": "debug"}
+        server.process = subprocess.Popen(command, env=environment, cwd=server.folder, stdout=output, stderr=output)
+    server.wait_ready()
+    s3 = s3_client(server.endpoint)
+    s3.create_bucket(Bucket="delta-00")
+    contents = {f"app-{version}": release(3, 3 * MIB, version) for version in range(4)}
+    for key, content in contents.items():
+        s3.put_object(Bucket="delta-00", Key=key, Body=content)
+    server.settle()
+    for key, content in contents.items():
+        assert s3.get_object(Bucket="delta-00", Key=key)["Body"].read() == content
+    assert error_code(s3.get_object, Bucket="delta-00", Key="none") == (404, "NoSuchKey")
+    os.kill(server.process.pid, signal.SIGHUP)
+    assert server.stop() == 0
 
 
 def test_every_metric_the_dashboards_need_has_a_value(new_server: NewServer) -> None:

@@ -75,6 +75,15 @@ def test_a_form_stores_its_file_with_what_its_fields_say(s3: S3Client, bucket: s
     assert "ChecksumCRC64NVME" in got
 
 
+def test_a_form_is_told_when_its_file_expires(s3: S3Client, bucket: str, presign: Presign) -> None:
+    rule: Any = {"ID": "soon", "Status": "Enabled", "Filter": {"Prefix": "logs/"}, "Expiration": {"Days": 1}}
+    s3.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": [rule]})
+    for key, expires in (("logs/a", True), ("docs/a", False)):
+        made = presign(key)
+        status, headers, _ = post(made["url"], form(made["fields"], b"by a form"))
+        assert (status, 'rule-id="soon"' in headers.get("x-amz-expiration", "")) == (204, expires)
+
+
 @pytest.mark.parametrize(("asked", "status"), [("200", 200), ("201", 201), ("204", 204), ("404", 204), ("", 204)])
 def test_the_form_chooses_among_three_statuses(bucket: str, presign: Presign, asked: str, status: int) -> None:
     field = {"success_action_status": asked}

@@ -70,6 +70,25 @@ def test_each_setting_is_predicted_as_it_turns_out(new_server: NewServer) -> Non
     assert [line.split()[0] for line in shown.splitlines()[2:]] == list(SETTINGS)
 
 
+def test_the_history_of_a_bucket_that_keeps_versions_counts(new_server: NewServer) -> None:
+    made = {key: content for key, content in objects().items() if "v-0" not in key}
+    server = new_server().start()
+    s3 = s3_client(server.endpoint)
+    for bucket in ("zstd-00", "delta-00"):
+        s3.create_bucket(Bucket=bucket)
+        s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+        for key, content in made.items():
+            s3.put_object(Bucket=bucket, Key=f"{key.rpartition('/')[0]}/app.bin", Body=content)
+        s3.delete_object(Bucket=bucket, Key="builds/app-a/app.bin")
+    server.settle()
+    truth = {bucket: int(bucket_stats(server, bucket)["stored"]["total"]) for bucket in ("zstd-00", "delta-00")}
+    found = previews(server, "s3://zstd-00", "--compression", "delta")["delta"]
+    assert (found["objects"], found["logical_bytes"]) == (len(made), sum(map(len, made.values())))
+    assert abs(found["stored_now_bytes"] - truth["zstd-00"]) < truth["zstd-00"] * 0.1
+    predicted = found["stored_bytes"]["predicted"]
+    assert abs(predicted - truth["delta-00"]) < truth["delta-00"] * 0.1, (predicted, truth)
+
+
 def test_a_preview_changes_nothing_and_leaves_nothing(new_server: NewServer) -> None:
     made = objects()
     server = new_server().start()

@@ -262,7 +262,7 @@ def test_a_batch_deletes_versions_and_makes_markers(s3: S3Client, kept: str) -> 
     assert unmarked == {"Key": "gone", "VersionId": marker, "DeleteMarker": True, "DeleteMarkerVersionId": marker}
     assert marked["DeleteMarker"] is True and "VersionId" not in marked
     assert unknown == {"Key": "k", "VersionId": UNKNOWN}
-    assert [(error["Code"], error["VersionId"]) for error in answer["Errors"]] == [("InvalidArgument", "what?")]
+    assert [(error["Code"], error["VersionId"]) for error in answer["Errors"]] == [("NoSuchVersion", "what?")]
     assert history(s3, kept) == [
         ("k", marked["DeleteMarkerVersionId"], True, True),
         ("k", second, False, False),

@@ -50,6 +50,14 @@ pub(crate) struct EjectParameters {
     overwrite: bool,
 }
 
+impl EjectParameters {
+    /// The name and prefix of the store that is written to; `None` for a directory.
+    fn store(&self) -> Option<(&str, &str)> {
+        let store = self.target.strip_prefix(STORE)?;
+        Some(store.split_once('/').unwrap_or((store, "")))
+    }
+}
+
 /// What an ejection did.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
@@ -103,6 +111,38 @@ pub(crate) struct Ejector {
 }
 
 impl Ejector {
+    /// Refuses what nothing here can write out, and gives the bucket.
+    ///
+    /// # Errors
+    /// [`EngineError::NoBucket`]; [`EngineError::JobRefused`] for a target that is none, or that an
+    /// encrypted bucket may not be written to.
+    async fn admitted(&self, parameters: &EjectParameters) -> Result<BucketHandle, EngineError> {
+        let bucket = self.buckets.bucket(&parameters.bucket).await?.ok_or(EngineError::NoBucket)?;
+        if bucket.is_sealed() {
+            check_directory(&self.roots, parameters)?;
+        }
+        let refused = |error: EngineError| EngineError::JobRefused(format!("eject: {error}"));
+        match parameters.store() {
+            Some((name, _)) => self.originals.writer(name).map(|_| ()).map_err(refused)?,
+            None if Path::new(&parameters.target).is_absolute() => {}
+            None => {
+                return Err(EngineError::JobRefused(format!(
+                    "{:?} is neither an absolute path nor store:NAME",
+                    parameters.target
+                )));
+            }
+        }
+        Ok(bucket)
+    }
+
+    /// The same before a run begins.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn admit(&self, parameters: &EjectParameters) -> Result<(), EngineError> {
+        self.admitted(parameters).await.map(drop)
+    }
+
     /// One run of the eject job.
     ///
     /// # Errors
@@ -110,10 +150,7 @@ impl Ejector {
     /// written stays, and the next run goes on.
     pub(crate) async fn eject_once(self: &Arc<Self>, run: &JobRun) -> Result<EjectReport, EngineError> {
         let parameters: EjectParameters = run.parameters()?;
-        let bucket = self.buckets.bucket(&parameters.bucket).await?.ok_or(EngineError::NoBucket)?;
-        if bucket.is_sealed() {
-            check_directory(&self.roots, &parameters)?;
-        }
+        let bucket = self.admitted(&parameters).await?;
         let mut cursor: Cursor = run.cursor()?.unwrap_or_default();
         let target = self.target(&parameters, &cursor).await?;
         loop {
@@ -157,8 +194,7 @@ impl Ejector {
     }
 
     async fn target(&self, parameters: &EjectParameters, cursor: &Cursor) -> Result<Target, EngineError> {
-        if let Some(store) = parameters.target.strip_prefix(STORE) {
-            let (name, prefix) = store.split_once('/').unwrap_or((store, ""));
+        if let Some((name, prefix)) = parameters.store() {
             return Ok(Target::Bucket(BucketTarget {
                 writer: self.originals.writer(name)?.clone(),
                 store: self.originals.store(name)?.clone(),
@@ -167,12 +203,6 @@ impl Ejector {
             }));
         }
         let root = PathBuf::from(&parameters.target);
-        if !root.is_absolute() {
-            return Err(EngineError::JobRefused(format!(
-                "{:?} is neither an absolute path nor store:NAME",
-                parameters.target
-            )));
-        }
         DirectoryTarget::open(root, cursor.after.is_none(), cursor.manifest_len).await.map(Target::Directory)
     }
 

@@ -52,6 +52,13 @@ pub(crate) struct ImportParameters {
     verify: bool,
 }
 
+impl ImportParameters {
+    /// The name of the store, and the prefix of the keys in it.
+    fn store(&self) -> (&str, &str) {
+        self.source.split_once('/').unwrap_or((&self.source, ""))
+    }
+}
+
 /// What an import did.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
@@ -151,6 +158,16 @@ pub(crate) struct Importer {
 }
 
 impl Importer {
+    /// Refuses what nothing here can register.
+    ///
+    /// # Errors
+    /// [`EngineError::NoBucket`]; [`EngineError::JobRefused`] for a store that is not configured.
+    pub(crate) async fn admit(&self, parameters: &ImportParameters) -> Result<(), EngineError> {
+        let refused = |error: EngineError| EngineError::JobRefused(format!("import: {error}"));
+        self.originals.store(parameters.store().0).map_err(refused)?;
+        self.buckets.bucket(&parameters.bucket).await?.map(drop).ok_or(EngineError::NoBucket)
+    }
+
     /// One run of the import job.
     ///
     /// # Errors
@@ -158,7 +175,7 @@ impl Importer {
     /// stays, and the next run goes on.
     pub(crate) async fn import_once(self: &Arc<Self>, run: &JobRun) -> Result<ImportReport, EngineError> {
         let parameters: ImportParameters = run.parameters()?;
-        let (name, prefix) = parameters.source.split_once('/').unwrap_or((&parameters.source, ""));
+        let (name, prefix) = parameters.store();
         let import = Import {
             importer: self.clone(),
             bucket: self.buckets.bucket(&parameters.bucket).await?.ok_or(EngineError::NoBucket)?,

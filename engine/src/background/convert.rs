@@ -98,6 +98,24 @@ pub(crate) struct OrderedConverter {
 }
 
 impl OrderedConverter {
+    /// Refuses an order that nothing here can follow.
+    ///
+    /// # Errors
+    /// [`EngineError::NoBucket`]; [`EngineError::JobRefused`] for a backend that is not configured,
+    /// and for one that a part of a bucket is to move to.
+    pub(crate) async fn admit(&self, order: &ConvertOrder) -> Result<(), EngineError> {
+        let refused = |why: &str| Err(EngineError::JobRefused(format!("convert: {why}")));
+        if order.backend.is_some() && !order.prefix.is_empty() {
+            return refused("a bucket moves to another backend as a whole");
+        }
+        if let Some(backend) = &order.backend
+            && self.blobs.backend(backend).is_err()
+        {
+            return refused(&format!("backend {backend:?} is not configured"));
+        }
+        self.buckets.bucket(&order.bucket).await?.map(drop).ok_or(EngineError::NoBucket)
+    }
+
     /// The job `convert`.
     pub(crate) async fn convert_as_ordered(self: &Arc<Self>, run: &JobRun) -> Result<OrderReport, EngineError> {
         let order: ConvertOrder = run.parameters()?;
@@ -153,15 +171,7 @@ impl OrderedConverter {
     /// Changes the bucket's settings as a whole bucket's order says, before anything is converted:
     /// what is written from now on is as it is to be.
     async fn settle_order(&self, order: &ConvertOrder) -> Result<(), EngineError> {
-        let refused = |why: &str| Err(EngineError::JobRefused(format!("convert: {why}")));
-        if order.backend.is_some() && !order.prefix.is_empty() {
-            return refused("a bucket moves to another backend as a whole");
-        }
-        if let Some(backend) = &order.backend
-            && self.blobs.backend(backend).is_err()
-        {
-            return refused(&format!("backend {backend:?} is not configured"));
-        }
+        self.admit(order).await?;
         for _ in 0..CHANGES_MAX {
             let bucket = self.buckets.bucket(&order.bucket).await?.ok_or(EngineError::NoBucket)?;
             if !order.prefix.is_empty() || self.settled(order, &bucket).await? {

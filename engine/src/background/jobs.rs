@@ -140,7 +140,8 @@ impl Jobs {
     ///
     /// # Errors
     /// [`EngineError::NoJob`]; [`EngineError::JobRefused`] when it runs already, is paused or waits
-    /// to be resumed, or does not take the parameters; or what the catalog says.
+    /// to be resumed, or does not take the parameters; [`EngineError::NoBucket`] when they name a
+    /// bucket that is not there; or what the catalog says.
     pub async fn start_job(self: &Arc<Self>, name: &str, parameters: Value) -> Result<Started, EngineError> {
         self.begin(name, parameters).await.map(|running| running.started())
     }
@@ -167,7 +168,7 @@ impl Jobs {
 
     async fn begin(self: &Arc<Self>, name: &str, parameters: Value) -> Result<Arc<Running>, EngineError> {
         let spec = self.spec(name)?;
-        spec.check(&parameters).map_err(|error| EngineError::JobRefused(format!("{name}: {error}")))?;
+        spec.admit(&parameters).await?;
         let row = self.take_job(spec, Duration::ZERO).await?;
         let row = row.ok_or_else(|| EngineError::JobRuns(name.to_owned()))?;
         let state = JobState::of(&row);

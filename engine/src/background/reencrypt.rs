@@ -97,11 +97,26 @@ pub(crate) struct Reencryptor {
 }
 
 impl Reencryptor {
+    /// Refuses an order that nothing here can follow.
+    ///
+    /// # Errors
+    /// [`EngineError::NoBucket`]; [`EngineError::JobRefused`] for a bucket that is not encrypted.
+    pub(crate) async fn admit(&self, order: &ReencryptOrder) -> Result<(), EngineError> {
+        let name = &order.bucket;
+        match self.bucket(name).await?.is_sealed() {
+            true => Ok(()),
+            false => Err(EngineError::JobRefused(format!(
+                "reencrypt: bucket {name} is not encrypted. Copy its objects into one that is"
+            ))),
+        }
+    }
+
     /// The job `reencrypt`.
     pub(crate) async fn reencrypt(self: &Arc<Self>, run: &JobRun) -> Result<ReencryptReport, EngineError> {
         let order: ReencryptOrder = run.parameters()?;
         let mut position: Position = run.cursor()?.unwrap_or_default();
         if position.epoch == 0 {
+            self.admit(&order).await?;
             position.epoch = self.open_epoch(&order.bucket).await?;
             position.report.epoch = position.epoch;
             run.checkpoint(&position).await?;
@@ -181,11 +196,6 @@ impl Reencryptor {
     /// Opens another epoch of a bucket, and lets it seal once every process can read it.
     async fn open_epoch(&self, name: &str) -> Result<u32, EngineError> {
         let bucket = self.bucket(name).await?;
-        if !bucket.is_sealed() {
-            return Err(EngineError::JobRefused(format!(
-                "reencrypt: bucket {name} is not encrypted. Copy its objects into one that is"
-            )));
-        }
         let epoch = self.ordered.keyring.open_epoch(&bucket.row, &*self.ordered.catalog, &self.ordered.blobs).await?;
         if !self.alone {
             tokio::time::sleep(SETTLING).await;

@@ -2,7 +2,7 @@
 
 use super::{
     ask::{Call, Store},
-    outcome::{Failure, Outcome, out, show},
+    outcome::{Failure, Outcome, note, out, show},
 };
 use crate::{
     admin::audit_time,
@@ -106,7 +106,7 @@ pub(super) async fn run_remote(store: Store, action: &AuditAction, json: bool) -
         AuditAction::Search(flags) => {
             let found = lines(&flags.wanted(SystemTime::now())?, flags.limit.unwrap_or(LINES_MAX)).await?;
             if flags.limit.is_none() && found.len() == LINES_MAX {
-                eprintln!("these are the newest {LINES_MAX}: narrow the search, or set -n");
+                note(format_args!("these are the newest {LINES_MAX}: narrow the search, or set -n"));
             }
             found.iter().try_for_each(|line| out(&line.to_string()))
         }

@@ -33,6 +33,11 @@ pub(super) fn out(text: &str) -> Outcome {
     }
 }
 
+/// Says something beside what a command prints. Nothing depends on whether anybody takes it.
+pub(super) fn note(text: impl Display) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
 pub(super) fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()
 }

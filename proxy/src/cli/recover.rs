@@ -1,7 +1,7 @@
 //! `deltaweir restore` and `deltaweir rebuild`: a catalog is made again while no server runs.
 
 use super::{
-    outcome::{Failure, Outcome, show},
+    outcome::{Failure, Outcome, note, show},
     print,
 };
 use crate::{
@@ -78,7 +78,7 @@ pub(super) async fn recover(config: ServeConfig, options: RecoveryOptions, json:
     let report = engine::recover(config.engine, stores, &options, metrics.clone(), &*progress).await?;
     show(json, &serde_json::to_value(&report)?, print::outline)?;
     if let Some(warning) = &report.anchor_warning {
-        eprintln!("warning: {warning}");
+        note(format_args!("warning: {warning}"));
     }
     match report.damage {
         None if report.holes.is_empty() => Ok(()),
@@ -109,7 +109,7 @@ fn progress(json: bool) -> Box<engine::RecoveryProgress> {
         let mut last = last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if last.elapsed() >= PROGRESS_EVERY {
             *last = Instant::now();
-            eprintln!("{done} {what}");
+            note(format_args!("{done} {what}"));
         }
     })
 }

@@ -2,7 +2,7 @@
 
 use super::{
     call::{ANSWER_BYTES_MAX, Call, answer_of},
-    outcome::Failure,
+    outcome::{Failure, note},
 };
 use crate::{config::RemoteConfig, webhooks::in_words};
 use reqwest::{Client, Response, Url, header, redirect};
@@ -28,7 +28,7 @@ impl Remote {
     /// # Errors
     /// [`Failure`] when TLS cannot be set up.
     pub(super) fn new(config: RemoteConfig) -> Result<Self, Failure> {
-        config.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        config.warnings.iter().for_each(|warning| note(format_args!("warning: {warning}")));
         // A redirect would carry the token elsewhere.
         let mut client = Client::builder()
             .redirect(redirect::Policy::none())

@@ -135,12 +135,12 @@ async fn serve_once(
     };
     let scheme = if server.is_tls() { "https" } else { "http" };
     if let (Some(root), Some(secret)) = (&root, &printed_once) {
-        out(&first_steps(root, secret, &config.server.region, &format!("{scheme}://{address}"), &data))?;
+        say(&first_steps(root, secret, &config.server.region, &format!("{scheme}://{address}"), &data));
     }
     let admin_token = token_of(&config.server, &data)?;
     let admin_scheme = server.admin_scheme();
-    out(&format!("S3 on {scheme}://{address}, admin on {admin_scheme}://{}", listen.admin))?;
-    out(&console_line(admin_scheme, listen.admin, config.server.admin_token.is_some(), &data))?;
+    say(&format!("S3 on {scheme}://{address}, admin on {admin_scheme}://{}", listen.admin));
+    say(&console_line(admin_scheme, listen.admin, config.server.admin_token.is_some(), &data));
     tracing::info!(version = crate::metrics::VERSION, commit = crate::metrics::COMMIT, "serving");
     warn_about_reach(address, server.is_tls());
 
@@ -186,6 +186,13 @@ async fn serve_once(
     }
     tracing::info!(in_time, "stopped");
     Ok(if is_damaged { End::Damaged(listen) } else { End::Stopped })
+}
+
+/// Prints. What cannot be printed, on a disk that is full, is no reason not to serve.
+fn say(text: &str) {
+    if let Err(Failure(error)) = out(text) {
+        tracing::warn!(error, "standard output cannot be written to");
+    }
 }
 
 /// Tells the admin API what the configuration has for it.
@@ -384,10 +391,13 @@ pub(super) fn filter_of(log: &LogConfig) -> Result<EnvFilter, Failure> {
     EnvFilter::try_new(&log.filter).map_err(|error| Failure(format!("log.filter: {error}")))
 }
 
-/// Log lines go to stderr, so that what commands print stays apart.
+/// Log lines go to stderr, so that what commands print stays apart. A line that cannot be written,
+/// on a disk that is full or to a reader that has gone, is lost and stops nothing: to say so on
+/// stderr as well would panic wherever the line came from.
 fn start_log(log: &LogConfig) -> Result<SetFilter, Failure> {
     let filter = filter_of(log)?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = builder.log_internal_errors(false);
     Ok(match log.format {
         LogFormat::Text => {
             let builder = builder.with_ansi(std::io::stderr().is_terminal()).with_filter_reloading();

@@ -2,7 +2,7 @@
 
 use super::{
     ask::{Answerer, Call, Store},
-    outcome::{Failure, Outcome, out, show},
+    outcome::{Failure, Outcome, note, out, show},
     print::{bytes, date, number, table, word},
 };
 use clap::{Args, ValueEnum};
@@ -198,7 +198,7 @@ async fn many(answerer: &Answerer, flags: &RequestsFlags, json: bool) -> Outcome
     }
     loop {
         if number(&told["missed"]) > 0 {
-            eprintln!("{} requests came and went between two looks", told["missed"]);
+            note(format_args!("{} requests came and went between two looks", told["missed"]));
         }
         for request in told["requests"].as_array().into_iter().flatten() {
             out(&if json { request.to_string() } else { line(request).join("  ") })?;

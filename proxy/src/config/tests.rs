@@ -260,6 +260,28 @@ fn an_anchor_with_a_relative_path_lies_beneath_the_configurations_directory() {
 }
 
 #[test]
+fn names_that_no_file_and_no_host_can_have_are_refused() {
+    for (table, key, values) in [
+        ("storage", "data", &[r#""""#][..]),
+        ("storage", "keyring", &[r#""""#]),
+        ("backup", "anchor", &[r#""""#]),
+        ("audit", "path", &[r#""""#]),
+        ("access_log", "path", &[r#""""#]),
+        ("eject", "roots", &[r#"[""]"#, r#"["/srv", ""]"#]),
+        ("backends.local", "path", &["\"\"\ntype = \"local\""]),
+        ("server", "domains", &[r#"[""]"#, r#"["*.s3"]"#, r#"["s3:9000"]"#, r#"["https://s3"]"#, r#"["."]"#]),
+        ("server", "admin_hosts", &[r#"[""]"#, r#"["a b"]"#, r#"["s3:9001"]"#, r#"["::1"]"#, r#"["[s3]"]"#]),
+    ] {
+        for value in values {
+            let error = refused(&format!("[{table}]\n{key} = {value}"));
+            assert!(error.starts_with(&format!("{table}.{key}: ")), "{value}: {error}");
+        }
+    }
+    let named = "[server]\ndomains = [\".s3.example.com.\"]\nadmin_hosts = [\"weir_1\", \"10.0.0.1\", \"[::1]\"]";
+    assert_eq!(read(named).unwrap().server.admin_hosts.len(), 3);
+}
+
+#[test]
 fn what_is_shown_holds_no_secret() {
     // C115
     let environment = Environment::from([

@@ -46,7 +46,8 @@ impl fmt::Display for ByteSize {
     }
 }
 
-/// A span of time: text such as `"250ms"`, `"30s"`, `"15m"`, `"24h"`, `"7d"`.
+/// A span of time: text such as `"250ms"`, `"30s"`, `"15m"`, `"24h"`, `"7d"`. At most
+/// [`INTERVAL_MAX`], which any clock can be moved by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interval(pub(super) Duration);
 
@@ -65,9 +66,13 @@ impl Interval {
             "d" => seconds(86_400),
             _ => None,
         }
+        .filter(|interval| *interval <= INTERVAL_MAX)
         .map(Self)
     }
 }
+
+/// 100 years.
+const INTERVAL_MAX: Duration = Duration::from_secs(36_500 * 86_400);
 
 impl fmt::Display for Interval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -107,7 +112,8 @@ impl<'de> Deserialize<'de> for Interval {
 }
 
 const SIZE_EXPECTED: &str = "expected a size such as 1048576, \"64MiB\" or \"1GiB\"";
-const INTERVAL_EXPECTED: &str = "expected a duration such as \"250ms\", \"30s\", \"15m\", \"24h\" or \"7d\"";
+const INTERVAL_EXPECTED: &str =
+    "expected a duration such as \"250ms\", \"30s\", \"15m\", \"24h\" or \"7d\", at most \"36500d\"";
 
 impl Serialize for ByteSize {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -220,7 +226,8 @@ mod tests {
     fn durations_need_a_unit() {
         assert_eq!(Interval::parse("250ms"), Some(Interval(Duration::from_millis(250))));
         assert_eq!(Interval::parse("7d"), Some(Interval(Duration::from_secs(7 * 86_400))));
-        for text in ["", "5", "s", "1.5h", "-3s", "99999999999999999999s", "18446744073709551615d"] {
+        assert_eq!(Interval::parse("36500d"), Some(Interval(INTERVAL_MAX)));
+        for text in ["", "5", "s", "1.5h", "-3s", "99999999999999999999s", "18446744073709551615d", "36501d"] {
             assert_eq!(Interval::parse(text), None, "{text}");
         }
     }

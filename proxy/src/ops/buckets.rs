@@ -22,6 +22,9 @@ use std::sync::Arc;
 /// The most buckets of a page, and without paging of a list.
 const BUCKETS_MAX: usize = 10_000;
 
+/// The parameters of ListBuckets. The answer to any of them tells each bucket's region.
+const PARAMETERS: [&str; 4] = ["max-buckets", "prefix", "continuation-token", "bucket-region"];
+
 /// The region in which a bucket may be made again by its owner: S3 keeps that for old clients, and
 /// gives the bucket the ACL of the request.
 const FORGIVING_REGION: &str = "us-east-1";
@@ -53,7 +56,7 @@ pub(super) async fn list(request: &S3Request) -> Result<Answer> {
     });
     let page: Vec<_> = visible.by_ref().take(limit).collect();
     let more = visible.next().is_some();
-    let paged = query.has("max-buckets");
+    let with_region = PARAMETERS.iter().any(|name| query.has(name));
     Ok(document(&ListAllMyBucketsResult {
         owner: request.service.users().owner(principal.canonical_id()),
         prefix: Some(prefix.to_owned()).filter(|prefix| !prefix.is_empty()),
@@ -62,7 +65,7 @@ pub(super) async fn list(request: &S3Request) -> Result<Answer> {
             .into_iter()
             .map(|bucket| BucketEntry {
                 created: time_of(bucket.created_ms),
-                region: paged.then(|| region.clone()),
+                region: with_region.then(|| region.clone()),
                 name: bucket.name,
             })
             .collect(),
@@ -139,6 +142,7 @@ pub(super) async fn head(request: &S3Request) -> Result<Answer> {
     request.in_bucket().await?;
     let mut answer = empty(StatusCode::OK);
     set(answer.headers_mut(), "x-amz-bucket-region", &request.service.region);
+    set(answer.headers_mut(), "x-amz-access-point-alias", "false");
     Ok(answer)
 }
 

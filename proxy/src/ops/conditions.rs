@@ -56,7 +56,9 @@ impl S3Request {
             Err(error) => self.refusal(error),
             Ok(winner) => match conditions.evaluate(winner.as_ref().map(held).as_ref()) {
                 Err(error) => error,
-                Ok(()) => ErrorCode::ConditionalRequestConflict.into(),
+                Ok(()) => S3Error::new(ErrorCode::ConditionalRequestConflict)
+                    .field("Condition", conditions.header())
+                    .field("Key", key),
             },
         }
     }

@@ -7,7 +7,7 @@ use super::{
     request::{Answer, InBucket, Result, S3Request, document, empty},
     versions,
 };
-use crate::engine::{BucketHandle, EngineError, notify::Event};
+use crate::engine::{BucketHandle, EngineError, ObjectInfo, notify::Event};
 use http::StatusCode;
 use s3_wire::{
     CorsConfiguration, ErrorCode, Operation, S3Error, TagSet,
@@ -57,7 +57,7 @@ pub(super) async fn of_bucket(request: &S3Request) -> Result<Answer> {
 /// Answers with a configuration of an object.
 pub(super) async fn of_object(request: &S3Request) -> Result<Answer> {
     let here = request.in_bucket().await?;
-    let info = here.addressed(request.key()?).await?;
+    let info = here.tagged(request.key()?).await?;
     let mut answer = document(&TagSet::kept(info.facts.tags));
     versions::write(answer.headers_mut(), &here.bucket, info.version.reference());
     Ok(answer)
@@ -170,7 +170,7 @@ async fn tag_object(request: &S3Request, tags: TagSet, done: StatusCode) -> Resu
     let key = request.key()?;
     let tags = tags.into_map();
     for _ in 0..TRIES_MAX {
-        let version = here.addressed(key).await?.version;
+        let version = here.tagged(key).await?.version;
         let cause = request.cause(&here.bucket, event);
         let set = request
             .service
@@ -198,6 +198,20 @@ fn tagging_value(tags: TagSet) -> Option<serde_json::Value> {
 }
 
 impl InBucket<'_> {
+    /// The version whose tags a request is about. Of a delete marker S3 says that it has none,
+    /// whether its id names it or it is what the key holds.
+    async fn tagged(&self, key: &str) -> Result<ObjectInfo> {
+        let missing = match self.addressed(key).await {
+            Err(error) if error.code() == ErrorCode::NoSuchKey => error,
+            found => return found,
+        };
+        let marker = self.service.engine.read.newest_marker(&self.bucket, key).await;
+        match marker.map_err(|error| self.refusal(error))? {
+            Some(marker) => Err(versions::not_for_markers(&marker)),
+            None => Err(missing),
+        }
+    }
+
     fn tags(&self) -> Result<TagSet> {
         match self.bucket.settings.configurations.get(TAGGING) {
             None => Ok(TagSet::default()),

@@ -1,4 +1,5 @@
-//! CopyObject and UploadPartCopy: a row inside one domain, a read and a write between two.
+//! CopyObject and UploadPartCopy: a row inside one domain, a read and a write between two. A source
+//! whose tag is no MD5 is read inside a domain too: the copy is one object with a tag of its own.
 
 use super::{
     digest::{PayloadDigest, digest_of},
@@ -21,10 +22,15 @@ use http::HeaderMap;
 use s3_wire::{
     ETag, ErrorCode, S3Error,
     checksum::{Checksum, ChecksumAlgorithm, DigestSet},
-    headers::{CopyConditions, CopySource, CopySourceRange, CustomerKey, MetadataDirective, TaggingDirective, single},
+    headers::{
+        CopyConditions, CopySource, CopySourceRange, CustomerKey, MetadataDirective, TaggingDirective, is_given, single,
+    },
     xml::{Document as _, response::CopyResult},
 };
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::SystemTime};
+
+/// Headers of which one makes a copy of an object to itself a change.
+const CHANGES: [&str; 3] = ["x-amz-storage-class", "x-amz-website-redirect-location", "x-amz-server-side-encryption"];
 
 /// Where a copy comes from, allowed, open, and its conditions held.
 struct Source {
@@ -68,14 +74,12 @@ pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
     let redirect_location = object_facts::redirect_location(&request.headers)?;
     // Copying a named version to its own key is how an older one is brought back.
     let to_itself = source.bucket.row.id == here.bucket.row.id && source.key == key && source.version.is_none();
-    if to_itself
-        && directive == MetadataDirective::Copy
-        && tagging == TaggingDirective::Copy
-        && storage_class == source.facts().storage_class
-        && redirect_location == source.facts().redirect_location
-        && !keyed
-        && !request.headers.contains_key("x-amz-server-side-encryption")
-    {
+    // What a header says anew counts as a change, whatever it was; what none says does not.
+    let changed = keyed
+        || directive == MetadataDirective::Replace
+        || tagging == TaggingDirective::Replace
+        || CHANGES.iter().any(|name| is_given(&request.headers, name));
+    if to_itself && !changed {
         return Err(S3Error::with_message(
             ErrorCode::InvalidRequest,
             "This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, \
@@ -248,37 +252,23 @@ impl S3Request {
         };
         let etag = ETag::from_wire(&object.info.facts.etag);
         let modified = time_of(object.info.version.modified_ms);
-        CopyConditions::from_headers(&self.headers)?.evaluate(&etag, modified)?;
+        CopyConditions::from_headers(&self.headers)?.evaluate(&etag, modified, SystemTime::now())?;
         Ok(Source { bucket, key: source.key.into_string(), version, object })
     }
 
-    /// The facts of a copy that shares its source's extents: its tag and parts are the source's. A
-    /// checksum the source has not is computed from its content.
+    /// The facts of a copy that shares its source's extents. Its tag and its checksum are the
+    /// source's, as far as they cover the content: what an upload in parts was combined from is
+    /// computed, and so is a checksum that the source has not.
     async fn facts_of_shared(
         &self,
         source: &Source,
         described: VersionFacts,
         wanted: Option<ChecksumAlgorithm>,
     ) -> Result<VersionFacts> {
-        let of_source = source.facts();
-        let mut facts = VersionFacts {
-            etag: of_source.etag.clone(),
-            checksums: of_source.checksums.clone(),
-            checksum_type: of_source.checksum_type.clone(),
-            parts: of_source.parts.clone(),
-            ..described
-        };
-        let kept = object_facts::first_checksum(&of_source.checksums);
-        if let Some(wanted) = wanted.filter(|wanted| kept.is_none_or(|kept| kept.algorithm() != *wanted)) {
-            let content = self.service.engine.read.read(&source.object, 0..source.size());
-            let values =
-                digest_of(content, DigestSet::EMPTY.with(wanted)).await.map_err(|error| self.refusal(error))?;
-            let checksum = values.checksum(wanted);
-            facts.checksums = checksum.iter().map(object_facts::kept).collect();
-            facts.checksum_type = checksum.map(|checksum| checksum.checksum_type().as_str().to_owned());
-            facts.parts.iter_mut().for_each(|part| part.checksum = None);
-        }
-        Ok(facts)
+        let kept = object_facts::first_checksum(&source.facts().checksums);
+        let algorithm = wanted.or_else(|| kept.map(|kept| kept.algorithm()));
+        let (etag, checksum) = self.digests_of(source, 0..source.size(), algorithm, Some(DEFAULT_CHECKSUM)).await?;
+        Ok(described_by(described, &etag, checksum))
     }
 
     /// MD5 and checksum of a range, read only where the source's facts do not say them. A `welcome`

@@ -2,7 +2,7 @@
 
 use super::{
     body::RequestBody,
-    request::{Answer, Result, S3Request, document, empty, set},
+    request::{Answer, Result, S3Request, document, empty, no_such_version, set},
     versions::{self, DELETE_MARKER},
 };
 use crate::engine::{BucketHandle, EngineError, notify::Event};
@@ -159,7 +159,9 @@ fn action_of(version: Option<&str>) -> &'static str {
 async fn delete_entry(request: &S3Request, bucket: &BucketHandle, entry: &DeleteEntry) -> Result<Gone> {
     let key = ObjectKey::new(entry.key.as_str())?;
     let key = key.as_str();
-    let version = entry.version_id.as_deref().map(|text| versions::parse("VersionId", text));
+    // Unlike the parameter of a request, an id of a list that is none is one that nothing has.
+    let parse = |text| versions::parse("VersionId", text).map_err(|_| no_such_version(text));
+    let version = entry.version_id.as_deref().map(parse);
     let action = action_of(entry.version_id.as_deref());
     let version = version.transpose();
     request.authorize_version(action, bucket, key, version.as_ref().ok().copied().flatten()).await?;

@@ -117,7 +117,8 @@ impl InBucket<'_> {
         let overrides = ResponseOverrides::from_query(&self.target.query, self.principal.user().is_none())?;
         let checksum_wanted = checksum_mode(&self.headers)?;
         let content = overrides.apply(object_facts::content_headers(facts));
-        if ReadConditions::from_headers(&self.headers)?.evaluate(&etag, modified)? == Outcome::NotModified {
+        let conditions = ReadConditions::from_headers(&self.headers)?;
+        if conditions.evaluate(&etag, modified, SystemTime::now())? == Outcome::NotModified {
             let mut answer = empty(StatusCode::NOT_MODIFIED);
             let headers = answer.headers_mut();
             object_facts::write_validators(headers, &etag, modified);
@@ -144,6 +145,7 @@ impl InBucket<'_> {
         }
         let may = |action: &str| self.may(action, &self.bucket, Some(&info.version.key)).unwrap_or(false);
         object_lock::write(headers, &info.version.lock, &self.bucket, may);
+        object_facts::write_tag_count(headers, facts, || may(self.tagging_action()));
         // What lies in an original is not sealed, whatever its bucket is.
         if facts.storage.form != Form::Foreign {
             encryption::write(headers, facts.encryption.as_ref(), &self.headers, &self.bucket);
@@ -166,6 +168,14 @@ impl InBucket<'_> {
             object_facts::write_storage(headers, facts, sizes, may_read);
         }
         Ok(Head { answer, content: Some(selection.range), unlocked })
+    }
+
+    /// What shows the tags of the version that the request is about.
+    fn tagging_action(&self) -> &'static str {
+        match self.target.query.has("versionId") {
+            true => "s3:GetObjectVersionTagging",
+            false => "s3:GetObjectTagging",
+        }
     }
 
     fn select(&self, facts: &VersionFacts, size: u64, etag: &ETag, modified: SystemTime) -> Result<Selection> {

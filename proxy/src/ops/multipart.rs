@@ -193,7 +193,7 @@ pub(super) async fn list_parts(request: &S3Request) -> Result<Answer> {
                 .filter(|kept| asked || kept.algorithm() != DEFAULT_CHECKSUM),
         })
         .collect();
-    Ok(document(&ListPartsResult {
+    let mut answer = document(&ListPartsResult {
         bucket: here.bucket.row.name.clone(),
         key: key.to_owned(),
         upload_id: id_text(open.id),
@@ -207,7 +207,9 @@ pub(super) async fn list_parts(request: &S3Request) -> Result<Answer> {
         encoding_type_url: params.encoding_type_url,
         checksum: wanted_checksum(&open.facts).and_then(|_| object_facts::checksum_kind(&open.facts)),
         parts: entries,
-    }))
+    });
+    here.write_abort(answer.headers_mut(), key, open.upload.created_ms)?;
+    Ok(answer)
 }
 
 impl InBucket<'_> {

@@ -132,10 +132,14 @@ pub(super) fn write_description(headers: &mut HeaderMap, content: ContentHeaders
     if let Some(location) = &facts.redirect_location {
         set(headers, REDIRECT_LOCATION, location);
     }
-    if !facts.tags.is_empty() {
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+}
+
+/// `x-amz-tagging-count`, for those who may see the tags.
+pub(super) fn write_tag_count(headers: &mut HeaderMap, facts: &VersionFacts, may_see: impl FnOnce() -> bool) {
+    if !facts.tags.is_empty() && may_see() {
         headers.insert("x-amz-tagging-count", HeaderValue::from(facts.tags.len()));
     }
-    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
 }
 
 /// How exactly stored sizes are told.

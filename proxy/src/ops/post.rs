@@ -127,6 +127,7 @@ pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> 
     facts.etag = etag.as_str().to_owned();
     facts.checksums = checksum.iter().map(object_facts::kept).collect();
     facts.checksum_type = checksum.map(|checksum| checksum.checksum_type().as_str().to_owned());
+    let (size, tags) = (staged.plain_len, facts.tags.clone());
     let cause = request.cause(&here.bucket, Event::Post);
     let terms = Terms { precondition: Precondition::None, lock: here.lock_now(lock)?, cause };
     let published = request.service.engine.publisher.publish(&here.bucket, key.as_str(), staged, facts, terms).await;
@@ -135,6 +136,7 @@ pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> 
     object_facts::note_form(answer.extensions_mut(), published.storage.form);
     versions::write_made(answer.headers_mut(), published.reference());
     encryption::write(answer.headers_mut(), encryption.as_ref(), &request.headers, &here.bucket);
+    here.write_expiration(answer.headers_mut(), key.as_str(), size, &tags, published.committed.modified_ms)?;
     if let Some(checksum) = &checksum {
         object_facts::write_checksum(answer.headers_mut(), checksum);
     }

@@ -60,11 +60,16 @@ pub(super) fn write_made(headers: &mut HeaderMap, version: VersionRef) {
 pub(super) fn object_of<T>(found: Named<T>) -> Result<T> {
     match found {
         Named::Object(object) => Ok(object),
-        Named::Marker(marker) => Err(marked(S3Error::new(ErrorCode::MethodNotAllowed), &marker)
-            .field("ResourceType", "DeleteMarker")
-            .header("allow", "DELETE")
-            .header("last-modified", timestamp::http_date(time_of(marker.modified_ms)))),
+        Named::Marker(marker) => Err(not_for_markers(&marker)),
     }
+}
+
+/// What a delete marker says to everything but its deletion.
+pub(super) fn not_for_markers(marker: &Version) -> S3Error {
+    marked(S3Error::new(ErrorCode::MethodNotAllowed), marker)
+        .field("ResourceType", "DeleteMarker")
+        .header("allow", "DELETE")
+        .header("last-modified", timestamp::http_date(time_of(marker.modified_ms)))
 }
 
 /// An error about what a delete marker hides.

@@ -174,11 +174,12 @@ impl ReadConditions {
         *self == Self::default()
     }
 
-    /// Decides for an object that exists.
+    /// Decides for an object that exists. Like S3, ignores an `If-Modified-Since` that is later
+    /// than `now`: nothing can have been modified since.
     ///
     /// # Errors
     /// `PreconditionFailed` with its `Condition`.
-    pub fn evaluate(&self, etag: &ETag, last_modified: SystemTime) -> Result<Outcome> {
+    pub fn evaluate(&self, etag: &ETag, last_modified: SystemTime, now: SystemTime) -> Result<Outcome> {
         let modified = whole_seconds(last_modified);
         match (&self.if_match, self.if_unmodified_since) {
             (Some(tags), _) if !tags.has_strongly(etag) => return Err(failed("If-Match")),
@@ -187,7 +188,7 @@ impl ReadConditions {
         }
         match (&self.if_none_match, self.if_modified_since) {
             (Some(tags), _) if tags.has(etag) => Ok(Outcome::NotModified),
-            (None, Some(since)) if modified <= whole_seconds(since) => Ok(Outcome::NotModified),
+            (None, Some(since)) if since <= now && modified <= whole_seconds(since) => Ok(Outcome::NotModified),
             _ => Ok(Outcome::Proceed),
         }
     }
@@ -215,8 +216,8 @@ impl CopyConditions {
     ///
     /// # Errors
     /// `PreconditionFailed` with its `Condition`.
-    pub fn evaluate(&self, etag: &ETag, last_modified: SystemTime) -> Result<()> {
-        match self.0.evaluate(etag, last_modified) {
+    pub fn evaluate(&self, etag: &ETag, last_modified: SystemTime, now: SystemTime) -> Result<()> {
+        match self.0.evaluate(etag, last_modified, now) {
             Ok(Outcome::Proceed) => Ok(()),
             Ok(Outcome::NotModified) if self.0.if_none_match.is_some() => {
                 Err(failed("x-amz-copy-source-If-None-Match"))
@@ -296,6 +297,11 @@ impl WriteConditions {
         *self == Self::default()
     }
 
+    /// The header that a conflict is told with: whether nothing or something was to be there.
+    pub fn header(&self) -> &'static str {
+        if self.if_none_match_any || self.if_none_match.is_some() { "If-None-Match" } else { "If-Match" }
+    }
+
     /// Whether a condition is about what an object is: its tag, its time, its size.
     pub fn needs_object(&self) -> bool {
         self.if_match_any
@@ -367,6 +373,7 @@ mod tests {
     const BEFORE: &str = "Fri, 24 May 2013 00:00:00 GMT";
     const AT: &str = "Sat, 25 May 2013 00:00:00 GMT";
     const AFTER: &str = "Sun, 26 May 2013 00:00:00 GMT";
+    const FUTURE: &str = "Tue, 28 May 2013 00:00:00 GMT";
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         pairs.iter().map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_static(v))).collect()
@@ -374,6 +381,11 @@ mod tests {
 
     fn last_modified() -> SystemTime {
         parse_http_date(AT).unwrap() + Duration::from_millis(700)
+    }
+
+    /// Between `AFTER` and `FUTURE`.
+    fn now() -> SystemTime {
+        parse_http_date(FUTURE).unwrap() - Duration::from_secs(1)
     }
 
     #[test]
@@ -395,9 +407,11 @@ mod tests {
             (&[("if-modified-since", BEFORE)], Some(Outcome::Proceed)),
             (&[("if-modified-since", AT)], Some(Outcome::NotModified)),
             (&[("if-modified-since", AFTER)], Some(Outcome::NotModified)),
+            (&[("if-modified-since", FUTURE)], Some(Outcome::Proceed)),
             (&[("if-modified-since", "yesterday")], Some(Outcome::Proceed)),
             (&[("if-unmodified-since", BEFORE)], None),
             (&[("if-unmodified-since", AT)], Some(Outcome::Proceed)),
+            (&[("if-unmodified-since", FUTURE)], Some(Outcome::Proceed)),
             // A tag outranks a date.
             (&[("if-match", "\"tag\""), ("if-unmodified-since", BEFORE)], Some(Outcome::Proceed)),
             (&[("if-none-match", "\"other\""), ("if-modified-since", AFTER)], Some(Outcome::Proceed)),
@@ -408,7 +422,7 @@ mod tests {
         ];
         for (pairs, expected) in cases {
             let conditions = ReadConditions::from_headers(&headers(pairs)).unwrap();
-            let outcome = conditions.evaluate(&ETag::from_wire("tag"), last_modified());
+            let outcome = conditions.evaluate(&ETag::from_wire("tag"), last_modified(), now());
             assert_eq!(outcome.ok(), *expected, "{pairs:?}");
         }
     }
@@ -418,13 +432,14 @@ mod tests {
         for (pairs, condition) in [
             (&[("x-amz-copy-source-if-none-match", "\"tag\"")][..], Some("x-amz-copy-source-If-None-Match")),
             (&[("x-amz-copy-source-if-modified-since", AFTER)], Some("x-amz-copy-source-If-Modified-Since")),
+            (&[("x-amz-copy-source-if-modified-since", FUTURE)], None),
             (&[("x-amz-copy-source-if-match", "\"other\"")], Some("x-amz-copy-source-If-Match")),
             (&[("x-amz-copy-source-if-unmodified-since", BEFORE)], Some("x-amz-copy-source-If-Unmodified-Since")),
             (&[("x-amz-copy-source-if-match", "\"tag\"")], None),
             (&[("if-match", "\"other\"")], None),
         ] {
             let conditions = CopyConditions::from_headers(&headers(pairs)).unwrap();
-            let error = conditions.evaluate(&ETag::from_wire("tag"), last_modified()).err();
+            let error = conditions.evaluate(&ETag::from_wire("tag"), last_modified(), now()).err();
             assert_eq!(error.as_ref().and_then(|e| e.get_field("Condition")), condition, "{pairs:?}");
         }
     }

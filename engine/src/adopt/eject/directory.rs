@@ -12,7 +12,10 @@
 use super::outcome::{Fate, ManifestLine, ObjectReader};
 use crate::{error::EngineError, read::object::OpenObject};
 use futures::TryStreamExt;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::{
+    fs::{AtFlags, CWD, RenameFlags, linkat, renameat_with},
+    io::Errno,
+};
 use sha2::{Digest, Sha256};
 use std::{
     io::{self, ErrorKind as Io},
@@ -201,7 +204,12 @@ impl DirectoryTarget {
             self.make_parents(parent).await?;
         }
         let (from, path) = (from.to_owned(), to.to_owned());
-        tokio::task::spawn_blocking(move || renameat_with(CWD, &from, CWD, &path, RenameFlags::NOREPLACE)).await??;
+        let renamed =
+            tokio::task::spawn_blocking(move || match renameat_with(CWD, &from, CWD, &path, RenameFlags::NOREPLACE) {
+                Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => name_anew(&from, &path),
+                outcome => Ok(outcome?),
+            });
+        renamed.await??;
         sync_directory(to).await
     }
 
@@ -241,6 +249,25 @@ impl DirectoryTarget {
     }
 }
 
+/// Gives a file another name, which nothing has, where the file system has no such renaming (NFS
+/// and many behind FUSE). A hard link replaces nothing either. Where there are none of those, what
+/// stands there is looked for first: the directory is this run's own.
+fn name_anew(from: &Path, to: &Path) -> io::Result<()> {
+    match linkat(CWD, from, CWD, to, AtFlags::empty()) {
+        Ok(()) => std::fs::remove_file(from),
+        Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) => rename_where_nothing_is(from, to),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn rename_where_nothing_is(from: &Path, to: &Path) -> io::Result<()> {
+    match to.symlink_metadata() {
+        Ok(_) => Err(Io::AlreadyExists.into()),
+        Err(error) if error.kind() == Io::NotFound => std::fs::rename(from, to),
+        Err(error) => Err(error),
+    }
+}
+
 /// Makes a directory, or finds one; a link to one is none.
 async fn make_directory(path: &Path) -> io::Result<()> {
     let owned = path.to_owned();
@@ -264,7 +291,11 @@ async fn sync_directory(file: &Path) -> io::Result<()> {
 
 fn sync_parent(path: &Path) -> io::Result<()> {
     match path.parent() {
-        Some(parent) => std::fs::File::open(parent)?.sync_all(),
+        Some(parent) => match std::fs::File::open(parent)?.sync_all() {
+            // Some network file systems cannot flush a directory: their server does.
+            Err(error) if matches!(error.kind(), Io::InvalidInput | Io::Unsupported) => Ok(()),
+            outcome => outcome,
+        },
         None => Ok(()),
     }
 }
@@ -315,6 +346,20 @@ mod tests {
                 prop_assert!(path.components().all(|part| !matches!(part, std::path::Component::ParentDir)));
                 prop_assert_eq!(path.to_str().unwrap(), format!("/target/{key}"));
             }
+        }
+    }
+
+    #[test]
+    fn without_a_renaming_that_replaces_nothing_a_name_is_still_given_once() {
+        for give in [name_anew, rename_where_nothing_is] {
+            let root = tempfile::tempdir().unwrap();
+            let [new, other, taken] = ["new", "other", "taken"].map(|name| root.path().join(name));
+            std::fs::write(&new, "new").unwrap();
+            std::fs::write(&other, "other").unwrap();
+            give(&new, &taken).unwrap();
+            assert_eq!(give(&other, &taken).unwrap_err().kind(), Io::AlreadyExists);
+            assert_eq!((std::fs::read(&taken).unwrap(), new.exists()), (b"new".to_vec(), false));
+            assert_eq!(std::fs::read(&other).unwrap(), b"other", "what found no place is still there");
         }
     }
 

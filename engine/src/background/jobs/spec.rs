@@ -10,6 +10,9 @@ use std::{future::Future, sync::Arc, time::Duration};
 /// How many things wait for a job.
 type Backlog = Box<dyn Fn() -> BoxFuture<'static, Result<u64, EngineError>> + Send + Sync>;
 
+/// Whether a run with these parameters could do anything.
+type Admission = Box<dyn Fn(&Value) -> BoxFuture<'static, Result<(), EngineError>> + Send + Sync>;
+
 /// A job's function over its run.
 type Work = Box<dyn Fn(JobRun) -> BoxFuture<'static, Result<Value, EngineError>> + Send + Sync>;
 
@@ -29,6 +32,7 @@ pub(crate) struct JobSpec {
     pub(super) backlog: Option<Backlog>,
     pub(super) work: Work,
     check: fn(&Value) -> Result<(), String>,
+    admission: Option<Admission>,
 }
 
 impl JobSpec {
@@ -54,6 +58,7 @@ impl JobSpec {
             backlog: None,
             work: Box::new(move |run| Box::pin(work(run))),
             check,
+            admission: None,
         }
     }
 
@@ -75,6 +80,24 @@ impl JobSpec {
     /// Its parameters are a `T`; null is `T` of an empty object.
     pub(crate) fn takes<T: DeserializeOwned>(self) -> Self {
         Self { check: |parameters| run::parse::<T>(parameters).map(drop), ..self }
+    }
+
+    /// Its parameters are a `T`, and its worker says before a run begins whether they can be met at
+    /// all. What could only fail would otherwise wait to be resumed until somebody cancels it.
+    pub(crate) fn admits<T, W, F, R>(self, worker: &Arc<W>, admits: F) -> Self
+    where
+        T: DeserializeOwned + Send + 'static,
+        W: Send + Sync + 'static,
+        F: Fn(Arc<W>, T) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Result<(), EngineError>> + Send + 'static,
+    {
+        let (worker, job) = (worker.clone(), self.name);
+        let admission = move |parameters: &Value| -> BoxFuture<'static, Result<(), EngineError>> {
+            let parsed = run::parse(parameters).map_err(|error| EngineError::JobRefused(format!("{job}: {error}")));
+            let (worker, admits) = (worker.clone(), admits.clone());
+            Box::pin(async move { admits(worker, parsed?).await })
+        };
+        Self { admission: Some(Box::new(admission)), ..self.takes::<T>() }
     }
 
     /// It runs on its own when it last ended so long ago.
@@ -102,8 +125,20 @@ impl JobSpec {
         Self { backlog: Some(Box::new(move || Box::pin(backlog()))), ..self }
     }
 
-    pub(super) fn check(&self, parameters: &Value) -> Result<(), String> {
+    fn check(&self, parameters: &Value) -> Result<(), String> {
         (self.check)(parameters)
+    }
+
+    /// Whether a run with these parameters may begin.
+    ///
+    /// # Errors
+    /// [`EngineError::JobRefused`] for parameters that are none; what the worker says of others.
+    pub(super) async fn admit(&self, parameters: &Value) -> Result<(), EngineError> {
+        self.check(parameters).map_err(|error| EngineError::JobRefused(format!("{}: {error}", self.name)))?;
+        match &self.admission {
+            Some(admission) => admission(parameters).await,
+            None => Ok(()),
+        }
     }
 
     /// Its name, when it runs by an interval.

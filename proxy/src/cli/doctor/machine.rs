@@ -8,7 +8,10 @@ use crate::{
     },
     stores::BackendConfig,
 };
-use rustix::fs::{Access, StatVfs, access, statvfs};
+use rustix::{
+    fs::{Access, StatVfs, access, statvfs},
+    io::Errno,
+};
 use std::{
     collections::BTreeMap,
     fs,
@@ -84,21 +87,35 @@ fn judge_open_files(descriptors: u64, wanted: usize) -> Check {
     }
 }
 
+/// What no mode or owner of a file changes.
+const READ_ONLY: &str = "a file system that is mounted read-only";
+pub(super) const REMOUNT: &str =
+    "mount it read-write (mount -o remount,rw); if it was, dmesg says why the kernel made it read-only";
+
+/// Whether what is below a path cannot be written, whoever asks.
+pub(super) fn is_read_only(path: &Path) -> bool {
+    access(path, Access::WRITE_OK) == Err(Errno::ROFS)
+}
+
 /// The data directory: ours, and nobody else's.
 pub(super) fn data_directory(data: &Path) -> Check {
     let shown = data.display();
     let Ok(found) = fs::metadata(data) else { return to_be_made("data directory", data) };
     let own = rustix::process::geteuid().as_raw();
     let (owner, mode) = (found.uid(), found.mode() & 0o777);
+    let writable = access(data, Access::WRITE_OK | Access::EXEC_OK);
     match () {
         () if !found.is_dir() => {
             Check::failed("data directory", format!("{shown} is no directory"), "set storage.data")
+        }
+        () if writable == Err(Errno::ROFS) => {
+            Check::failed("data directory", format!("{shown} lies on {READ_ONLY}"), REMOUNT)
         }
         () if owner != own && own != 0 => {
             let said = format!("{shown} belongs to user {owner}, and this is user {own}");
             Check::failed("data directory", said, "run as its owner, or chown it")
         }
-        () if access(data, Access::WRITE_OK | Access::EXEC_OK).is_err() => {
+        () if writable.is_err() => {
             Check::failed("data directory", format!("{shown} cannot be written to"), "chmod u+rwx it")
         }
         () if mode & 0o077 != 0 => {
@@ -115,6 +132,9 @@ pub(super) fn to_be_made(check: &str, path: &Path) -> Check {
     let said = format!("{} is not there yet", path.display());
     match access(&parent, Access::WRITE_OK | Access::EXEC_OK) {
         Ok(()) => Check::ok(check, format!("{said}, and can be made")),
+        Err(Errno::ROFS) => {
+            Check::failed(check, format!("{said}, and {} lies on {READ_ONLY}", parent.display()), REMOUNT)
+        }
         Err(error) => {
             let remedy = format!("make it, or let this user write to {}", parent.display());
             Check::failed(check, format!("{said}, and {} refuses: {error}", parent.display()), remedy)

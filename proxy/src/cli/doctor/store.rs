@@ -1,7 +1,10 @@
 //! A backend: whether an object can be stored, read, listed and removed in it, and whether its
 //! clock and ours agree.
 
-use super::{finding::Check, machine::to_be_made};
+use super::{
+    finding::Check,
+    machine::{REMOUNT, is_read_only, to_be_made},
+};
 use crate::stores::BackendConfig;
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -49,7 +52,10 @@ pub(super) async fn examine(name: &str, config: &BackendConfig) -> Vec<Check> {
             let rights = Check::ok(check, "objects can be stored, read, listed and removed");
             [Some(rights), skew.map(|skew| clock(name, skew))].into_iter().flatten().collect()
         }
-        Err(trouble) => vec![Check::failed(check, trouble.said(), trouble.remedy())],
+        Err(trouble) => {
+            let read_only = matches!(config, BackendConfig::Local { path } if is_read_only(path));
+            vec![Check::failed(check, trouble.said(), if read_only { REMOUNT } else { trouble.remedy() })]
+        }
     }
 }
 
