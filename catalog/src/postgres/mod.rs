@@ -60,8 +60,8 @@ impl PostgresCatalog {
         if let Some(password) = &options.password {
             address.config.password(password);
         }
-        let writing = Pool::new(&address, &options, Use::Writing)?;
         let readers = Pool::new(&address, &options, Use::Reading)?;
+        let writing = Pool::new(&address, &options, Use::Writing)?.before(&readers);
         migrate::migrate(&writing).await?;
         Ok(PostgresCatalog { writer: Writer::start(writing, options)?, readers, gate: OnceLock::new() })
     }

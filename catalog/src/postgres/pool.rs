@@ -10,7 +10,7 @@ use super::{
 use crate::{CatalogError, Result};
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, PoolError, RecyclingMethod, Runtime};
 use std::time::{Duration, Instant};
-use tokio_postgres::NoTls;
+use tokio_postgres::{NoTls, error::SqlState};
 
 /// What a pool's connections are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub(super) struct Pool {
     pool: deadpool_postgres::Pool,
     purpose: Use,
     patience: Duration,
+    /// Connections that are closed, as far as they are idle, when the database allows no more.
+    yielding: Option<deadpool_postgres::Pool>,
 }
 
 impl Pool {
@@ -66,13 +68,21 @@ impl Pool {
             }))
             .build()
             .map_err(|error| CatalogError::Other(error.to_string()))?;
-        Ok(Pool { pool, purpose, patience: options.patience })
+        Ok(Pool { pool, purpose, patience: options.patience, yielding: None })
+    }
+
+    /// This pool, before whose connections idle ones of `other` give way.
+    pub(super) fn before(self, other: &Pool) -> Self {
+        Pool { yielding: Some(other.pool.clone()), ..self }
     }
 
     /// A connection, new or used before.
     pub(super) async fn session(&self) -> Result<PostgresSession> {
         let client = self.pool.get().await.map_err(|error| match error {
             PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
+                if let (Some(idle), Some(&SqlState::TOO_MANY_CONNECTIONS)) = (&self.yielding, error.code()) {
+                    idle.retain(|_, _| false);
+                }
                 match errors::catalog_error(&error) {
                     // Whatever keeps a connection from being made, it was not this call's doing.
                     CatalogError::Other(why) => CatalogError::Unavailable(why),

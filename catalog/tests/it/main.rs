@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod cluster;
+mod connections;
 mod groups;
 mod journal_rows;
 mod postgres;

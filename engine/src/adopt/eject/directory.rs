@@ -255,8 +255,9 @@ impl DirectoryTarget {
 fn name_anew(from: &Path, to: &Path) -> io::Result<()> {
     match linkat(CWD, from, CWD, to, AtFlags::empty()) {
         Ok(()) => std::fs::remove_file(from),
-        Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) => rename_where_nothing_is(from, to),
-        Err(error) => Err(error.into()),
+        Err(error @ Errno::EXIST) => Err(error.into()),
+        // rclone's mounts say EIO for what they have not.
+        Err(_) => rename_where_nothing_is(from, to),
     }
 }
 
