@@ -190,6 +190,15 @@ pub struct Sketch {
 }
 
 impl Sketch {
+    /// The sketch of all of some contents, of which each has one under the same key.
+    pub fn joined<'a>(sketches: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut ranking: Vec<u64> = sketches.into_iter().flat_map(|sketch| sketch.ranking.iter().copied()).collect();
+        ranking.sort_unstable();
+        ranking.dedup();
+        ranking.truncate(RANKING_MAX);
+        Self { ranking }
+    }
+
     /// At most [`HOOKS_MAX`] values for an inverted index: two objects with much content in common
     /// share some.
     ///

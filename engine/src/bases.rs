@@ -13,4 +13,5 @@ pub(crate) mod plan;
 pub(crate) mod region;
 pub(crate) mod series;
 pub(crate) mod similar;
+pub(crate) mod text;
 pub(crate) mod window;

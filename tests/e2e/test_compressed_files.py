@@ -263,16 +263,42 @@ def test_a_disk_that_fills_up_while_the_converter_opens_streams_loses_nothing(ne
     with mounted(own.data, 112 * MIB) as disk, own.start():
         s3_client(own.endpoint).create_bucket(Bucket=BUCKETS[1])
         releases, rng = Releases(BUCKETS[1]), random.Random(7)
-        for _ in range(3):
+        for _ in range(6):
             releases.add(s3_client(own.endpoint))
             with converting(own, rng):
                 disk.fill()
             assert releases.harm(own) == (0, 0)
             disk.empty()
+            collect(own)
+        releases.add(s3_client(own.endpoint))
         own.settle(120)
+        assert own.metrics().total("deltaweir_deferred_blobs") == 0, "the converter works again as soon as it can"
         assert releases.harm(own) == (0, 0)
         assert releases.views(own) > 0
         assert_accounts_balance(own)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_who_waits_after_a_full_disk_gets_the_converters_next_run_at_once(new_server: NewServer) -> None:
+    """A run that failed for want of space rests for half a minute, if nobody waits. The disk has bytes left here, and
+    no inode, so that the converter begins its work."""
+    own = new_server(convert={"interval": "1h", "free_bytes_min": 0})
+    with mounted(own.data, 112 * MIB, inodes=900) as disk, own.start():
+        s3, bucket = s3_client(own.endpoint), BUCKETS[0]
+        s3.create_bucket(Bucket=bucket)
+        releases = {f"package-1.{version}": tar_gz(8, 12, 60_000, version) for version in range(2)}
+        for key, content in releases.items():
+            s3.put_object(Bucket=bucket, Key=key, Body=content)
+        disk.fill_inodes()
+        own.settle(60)
+        (converter,) = (job for job in own.admin("/api/v1/jobs") if job["name"] == "converter")
+        assert converter["last_result"] == "failed" and "full" in converter["last_outcome"]["error"]
+        disk.empty()
+        own.settle(60)
+        assert own.metrics().total("deltaweir_deferred_blobs") == 0
+        assert "view" in [coding for key in releases for coding in codings(own, bucket, key)]
+        for key, content in releases.items():
+            assert body(s3, bucket, key) == content
 
 
 def try_to_settle(server: Server) -> None:

@@ -19,7 +19,8 @@ impl<C: Catalog> Desk<C> {
     /// Puts `key` as a whole blob with the hooks of one region.
     async fn put_with_hooks(&self, key: &str, hooks: Vec<u32>) -> BlobKey {
         let blob = self.put(key).await;
-        let known = self.catalog.remember_hooks(vec![BlobHooks { blob, regions: vec![hooks] }]).await.unwrap();
+        let known =
+            self.catalog.remember_hooks(vec![BlobHooks { blob, first: 0, regions: vec![hooks] }]).await.unwrap();
         assert_eq!(known, 1);
         blob
     }
@@ -35,7 +36,7 @@ pub async fn what_shares_most_hooks_is_found_first<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
     let near = desk.put("near").await;
     let regions = vec![hooks(1), [&hooks(2)[..20], &hooks(9)[..4]].concat()];
-    desk.catalog.remember_hooks(vec![BlobHooks { blob: near, regions }]).await.unwrap();
+    desk.catalog.remember_hooks(vec![BlobHooks { blob: near, first: 0, regions }]).await.unwrap();
     let far = desk.put_with_hooks("far", [&hooks(2)[..3], &hooks(8)[..5]].concat()).await;
     desk.put_with_hooks("other", hooks(7)).await;
     assert_eq!(desk.found(hooks(2)).await, [(near, 1, 20), (far, 0, 3)]);
@@ -75,7 +76,7 @@ pub async fn hooks_are_found_in_the_compartment_of_their_blob_alone<F: Factory>(
         blobs.push(blob.row.clone());
         let id = blob.row.id;
         desk.catalog.put(desk.commit(&format!("k{index}"), vec![blob])).await.unwrap();
-        desk.catalog.remember_hooks(vec![BlobHooks { blob: id, regions: vec![hooks(1)] }]).await.unwrap();
+        desk.catalog.remember_hooks(vec![BlobHooks { blob: id, first: 0, regions: vec![hooks(1)] }]).await.unwrap();
     }
     for (row, compartment) in blobs.iter().zip(compartments) {
         let domain = Domain { compartment, ..desk.domain() };
@@ -120,16 +121,58 @@ pub async fn only_live_whole_blobs_have_hooks<F: Factory>(factory: &F) {
     let dying = desk.put("gone").await;
     desk.delete("gone").await;
     let before = desk.catalog.last_seq().await.unwrap();
-    let told = [delta_id, dying, BlobKey([9; 16])].map(|blob| BlobHooks { blob, regions: vec![hooks(1)] });
+    let told = [delta_id, dying, BlobKey([9; 16])].map(|blob| BlobHooks { blob, first: 0, regions: vec![hooks(1)] });
     assert_eq!(desk.catalog.remember_hooks(told.to_vec()).await.unwrap(), 0);
-    assert_eq!(desk.catalog.remember_hooks(vec![BlobHooks { blob: base, regions: Vec::new() }]).await.unwrap(), 0);
-    let twice = BlobHooks { blob: base, regions: vec![hooks(2)] };
+    assert_eq!(
+        desk.catalog.remember_hooks(vec![BlobHooks { blob: base, first: 0, regions: Vec::new() }]).await.unwrap(),
+        0
+    );
+    let twice = BlobHooks { blob: base, first: 0, regions: vec![hooks(2)] };
     assert_eq!(desk.catalog.remember_hooks(vec![twice.clone(), twice.clone()]).await.unwrap(), 1);
     assert_eq!(desk.catalog.remember_hooks(vec![twice]).await.unwrap(), 0);
     assert_eq!(desk.found(hooks(1)).await, []);
     assert_eq!(desk.found(hooks(2)).await, [(base, 0, 24)]);
     assert_eq!(desk.catalog.last_seq().await.unwrap(), before, "advice takes no number");
     desk.assert_sound().await;
+}
+
+/// Those of its text come when somebody has opened it: before or after those of its bytes, or with
+/// them. All go with the blob.
+pub async fn a_blob_gets_further_regions_and_keeps_those_it_has<F: Factory>(factory: &F) {
+    let desk = Desk::new(factory.fresh().await).await;
+    let mut blobs = Vec::new();
+    for (key, order) in [("after", [0, 2]), ("before", [2, 0])] {
+        let blob = desk.put(key).await;
+        for first in order {
+            let told = BlobHooks { blob, first, regions: vec![hooks(first + 1), hooks(first + 2)] };
+            assert_eq!(desk.catalog.remember_hooks(vec![told.clone()]).await.unwrap(), 1);
+            assert_eq!(desk.catalog.remember_hooks(vec![told]).await.unwrap(), 0, "they are known");
+        }
+        blobs.push(blob);
+    }
+    let together = desk.put("together").await;
+    let told =
+        [0, 2].map(|first| BlobHooks { blob: together, first, regions: vec![hooks(first + 1), hooks(first + 2)] });
+    assert_eq!(desk.catalog.remember_hooks(told.to_vec()).await.unwrap(), 1);
+    blobs.push(together);
+    desk.assert_sound().await;
+    for region in 0..4 {
+        let found: Vec<_> = blobs.iter().rev().map(|blob| (*blob, region, 24)).collect();
+        assert_eq!(desk.found(hooks(region + 1)).await, found);
+    }
+    let last = REGIONS_MAX as u32 - 1;
+    let told = BlobHooks { blob: blobs[0], first: last, regions: vec![hooks(8), hooks(9)] };
+    assert_eq!(desk.catalog.remember_hooks(vec![told]).await.unwrap(), 1);
+    assert_eq!(desk.found(hooks(8)).await, [(blobs[0], last, 24)]);
+    assert_eq!(desk.found(hooks(9)).await, []);
+    for (key, blob) in ["after", "before", "together"].into_iter().zip(blobs) {
+        desk.delete(key).await;
+        desk.catalog.purge(blob, NOW).await.unwrap();
+        desk.assert_sound().await;
+    }
+    for region in 0..4 {
+        assert_eq!(desk.found(hooks(region + 1)).await, []);
+    }
 }
 
 /// More regions than a blob can have, and more hooks than a region keeps, are cut.
@@ -140,7 +183,7 @@ pub async fn a_blob_of_many_regions_is_remembered_and_forgotten_whole<F: Factory
     let extents = vec![all_of(&blob.row)];
     desk.catalog.put(desk.commit_extents("large", vec![blob], extents)).await.unwrap();
     let regions: Vec<_> = (100..200).map(hooks).collect();
-    desk.catalog.remember_hooks(vec![BlobHooks { blob: id, regions }]).await.unwrap();
+    desk.catalog.remember_hooks(vec![BlobHooks { blob: id, first: 0, regions }]).await.unwrap();
     let last = REGIONS_MAX as u32 - 1;
     assert_eq!(desk.found(hooks(100 + last)).await, [(id, last, 24)]);
     assert_eq!(desk.found(hooks(101 + last)).await, []);
@@ -157,7 +200,7 @@ pub async fn a_hook_of_very_many_blobs_leads_to_the_newest<F: Factory>(factory: 
     for index in 0..70 {
         blobs.push(desk.put(&format!("k{index}")).await);
     }
-    let told = blobs.iter().map(|blob| BlobHooks { blob: *blob, regions: vec![vec![5]] }).collect();
+    let told = blobs.iter().map(|blob| BlobHooks { blob: *blob, first: 0, regions: vec![vec![5]] }).collect();
     assert_eq!(desk.catalog.remember_hooks(told).await.unwrap(), 70);
     let found = desk.catalog.resembling(&desk.query(vec![5])).await.unwrap();
     assert_eq!(found.len(), 8);

@@ -224,6 +224,7 @@ macro_rules! conformance_tests {
                 a_dead_blob_is_not_found_and_its_hooks_go_with_it,
                 a_blob_in_quarantine_is_not_found,
                 only_live_whole_blobs_have_hooks,
+                a_blob_gets_further_regions_and_keeps_those_it_has,
                 a_blob_of_many_regions_is_remembered_and_forgotten_whole,
                 a_hook_of_very_many_blobs_leads_to_the_newest,
             }

@@ -21,67 +21,103 @@ const SPARE: usize = 3;
 /// Bytes of one stored hook.
 const HOOK_LEN: usize = 4;
 
-/// Takes in the hooks of blobs that are live, whole and not known yet; the others are left out.
-/// Gives how many.
+/// A blob whose hooks are taken in.
+struct Taken {
+    /// The number of its first region, if one is known.
+    first: Option<i64>,
+    /// What is to be known of it, by region: hooks as they stand in the index.
+    regions: BTreeMap<u32, BTreeSet<u32>>,
+}
+
+/// Takes in the hooks of those regions of blobs that are live and whole which are not known yet;
+/// the others are left out. Gives of how many blobs it took some.
+///
+/// The numbers of a blob's regions lie side by side, so one that gets further regions gets other
+/// numbers for all of them.
 pub(crate) async fn remember<S: Session>(session: &mut S, blobs: &[BlobHooks]) -> Result<Outcome> {
-    let one = |blob: &BlobHooks| {
-        Statement::locking(
-            "SELECT id, bucket, key_epoch, backend, compartment FROM blobs WHERE id = $1 AND state = 0 AND form = 0 \
-             AND original IS NULL AND first_region IS NULL",
-            vec![blob.blob.0.into()],
-            Lock::Update,
-        )
-    };
-    let known = session.run(blobs.iter().map(one).collect()).await?;
-    let mut fresh: BTreeMap<BlobKey, (&BlobHooks, u32)> = BTreeMap::new();
-    for (blob, row) in blobs.iter().zip(&known) {
-        if let Some(row) = row.first().filter(|_| !blob.regions.is_empty()) {
-            let domain = Domain {
-                bucket: BucketId(row.int(1)?),
-                key_epoch: row.small(2)?,
-                backend: row.text(3)?.to_owned(),
-                compartment: if row.is_null(4) { None } else { Some(Compartment(row.array(4)?)) },
-            };
-            fresh.insert(blob.blob, (blob, salt(&domain)));
+    let mut fresh = taken(session, blobs).await?;
+    let mut writes = Vec::new();
+    for (id, blob) in &mut fresh {
+        let Some(first) = blob.first else { continue };
+        let known = regions_of(session, *id, first).await?;
+        blob.regions.retain(|region, _| known.iter().all(|(other, _)| other != region));
+        if blob.regions.is_empty() {
+            continue;
         }
+        writes.extend(forgetting(first, &known));
+        blob.regions.extend(known);
     }
-    let regions: usize = fresh.values().map(|(blob, _)| blob.regions.len().min(REGIONS_MAX)).sum();
-    if regions == 0 {
+    fresh.retain(|_, blob| !blob.regions.is_empty());
+    let numbers: i64 = fresh.values().map(Taken::numbers).sum();
+    if numbers == 0 {
         return Ok(Outcome::Unchanged);
     }
     let last = session
-        .run(vec![statement!(
-            "UPDATE counters SET value = value + $1 WHERE name = 'region' RETURNING value",
-            regions as i64
-        )])
+        .run(vec![statement!("UPDATE counters SET value = value + $1 WHERE name = 'region' RETURNING value", numbers)])
         .await?;
-    let mut number = only(&last, 0)?.int(0)? - regions as i64;
-    let mut writes = Vec::new();
-    for (blob, salt) in fresh.values() {
-        writes.push(statement!("UPDATE blobs SET first_region = $1 WHERE id = $2", number + 1, blob.blob.0));
-        for (region, hooks) in (0i64..).zip(blob.regions.iter().take(REGIONS_MAX)) {
-            number += 1;
-            let hooks: BTreeSet<u32> = hooks.iter().take(REGION_HOOKS_MAX).map(|hook| hook ^ salt).collect();
+    let mut first = only(&last, 0)?.int(0)? - numbers + 1;
+    for (id, blob) in &fresh {
+        writes.push(statement!("UPDATE blobs SET first_region = $1 WHERE id = $2", first, id.0));
+        for (region, hooks) in &blob.regions {
+            let number = first + i64::from(*region);
             writes.push(statement!(
                 "INSERT INTO sketched_regions (number, blob, region, hooks) VALUES ($1, $2, $3, $4)",
                 number,
-                blob.blob.0,
-                region,
+                id.0,
+                i64::from(*region),
                 hooks.iter().flat_map(|hook| hook.to_le_bytes()).collect::<Vec<u8>>(),
             ));
-            writes.extend(
-                hooks
-                    .into_iter()
-                    .map(|hook| statement!("INSERT INTO hooks (hook, number) VALUES ($1, $2)", stored(hook), number)),
-            );
+            let posting =
+                |hook: &u32| statement!("INSERT INTO hooks (hook, number) VALUES ($1, $2)", stored(*hook), number);
+            writes.extend(hooks.iter().map(posting));
         }
+        first += blob.numbers();
     }
     session.run(writes).await?;
     Ok(Outcome::Count(fresh.len() as u64))
 }
 
-/// The statements that remove what is remembered of a blob whose first region has number `first`.
-pub(crate) async fn forget<S: Session>(session: &mut S, blob: BlobKey, first: i64) -> Result<Vec<Statement>> {
+impl Taken {
+    /// Numbers that its regions take.
+    fn numbers(&self) -> i64 {
+        self.regions.last_key_value().map_or(0, |(region, _)| i64::from(*region) + 1)
+    }
+}
+
+/// What is told of blobs that are live and whole.
+async fn taken<S: Session>(session: &mut S, blobs: &[BlobHooks]) -> Result<BTreeMap<BlobKey, Taken>> {
+    let one = |blob: &BlobHooks| {
+        Statement::locking(
+            "SELECT bucket, key_epoch, backend, compartment, first_region FROM blobs WHERE id = $1 AND state = 0 \
+             AND form = 0 AND original IS NULL",
+            vec![blob.blob.0.into()],
+            Lock::Update,
+        )
+    };
+    let rows = session.run(blobs.iter().map(one).collect()).await?;
+    let mut taken: BTreeMap<BlobKey, Taken> = BTreeMap::new();
+    for (blob, row) in blobs.iter().zip(&rows) {
+        let Some(row) = row.first() else { continue };
+        let domain = Domain {
+            bucket: BucketId(row.int(0)?),
+            key_epoch: row.small(1)?,
+            backend: row.text(2)?.to_owned(),
+            compartment: if row.is_null(3) { None } else { Some(Compartment(row.array(3)?)) },
+        };
+        let first = if row.is_null(4) { None } else { Some(row.int(4)?) };
+        let salt = salt(&domain);
+        let blob_taken = taken.entry(blob.blob).or_insert_with(|| Taken { first, regions: BTreeMap::new() });
+        for (region, hooks) in (blob.first..REGIONS_MAX as u32).zip(&blob.regions) {
+            let hooks = hooks.iter().take(REGION_HOOKS_MAX).map(|hook| hook ^ salt);
+            blob_taken.regions.insert(region, hooks.collect());
+        }
+    }
+    Ok(taken)
+}
+
+/// The known regions of a blob whose first one has number `first`, with the hooks of each as they
+/// stand in the index.
+async fn regions_of<S: Session>(session: &mut S, blob: BlobKey, first: i64) -> Result<Vec<(u32, BTreeSet<u32>)>> {
     let rows = session
         .query(statement!(
             "SELECT number, hooks FROM sketched_regions WHERE number >= $1 AND number < $2 AND blob = $3",
@@ -90,20 +126,35 @@ pub(crate) async fn forget<S: Session>(session: &mut S, blob: BlobKey, first: i6
             blob.0,
         ))
         .await?;
-    let mut writes = Vec::new();
+    let mut regions = Vec::with_capacity(rows.len());
     for row in rows {
         let number = row.int(0)?;
         let (hooks, rest) = row.bytes(1)?.as_chunks::<HOOK_LEN>();
         if !rest.is_empty() {
             return Err(CatalogError::Other(format!("the hooks of region {number} have an impossible length")));
         }
-        writes.extend(hooks.iter().map(|hook| {
-            let hook = stored(u32::from_le_bytes(*hook));
-            statement!("DELETE FROM hooks WHERE hook = $1 AND number = $2", hook, number)
-        }));
+        let region = u32::try_from(number - first).unwrap_or_default();
+        regions.push((region, hooks.iter().map(|hook| u32::from_le_bytes(*hook)).collect()));
+    }
+    Ok(regions)
+}
+
+/// The statements that remove what is remembered of a blob whose first region has number `first`.
+pub(crate) async fn forget<S: Session>(session: &mut S, blob: BlobKey, first: i64) -> Result<Vec<Statement>> {
+    Ok(forgetting(first, &regions_of(session, blob, first).await?))
+}
+
+/// The statements that remove these regions.
+fn forgetting(first: i64, regions: &[(u32, BTreeSet<u32>)]) -> Vec<Statement> {
+    let mut writes = Vec::new();
+    for (region, hooks) in regions {
+        let number = first + i64::from(*region);
+        let posting =
+            |hook: &u32| statement!("DELETE FROM hooks WHERE hook = $1 AND number = $2", stored(*hook), number);
+        writes.extend(hooks.iter().map(posting));
         writes.push(statement!("DELETE FROM sketched_regions WHERE number = $1", number));
     }
-    Ok(writes)
+    writes
 }
 
 pub(crate) async fn resembling<S: Session>(session: &mut S, query: &HookQuery) -> Result<Vec<Resembling>> {

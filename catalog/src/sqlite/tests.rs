@@ -387,7 +387,7 @@ async fn something_of_everything(directory: &TempDir) {
     history.delete("marked").await;
     let upload = desk.start_upload("upload", 1).await;
     desk.put_part(upload.id, 1, 10).await;
-    let hooks = BlobHooks { blob: base, regions: vec![vec![1, 2, 3]] };
+    let hooks = BlobHooks { blob: base, first: 0, regions: vec![vec![1, 2, 3]] };
     assert_eq!(desk.catalog.remember_hooks(vec![hooks]).await.unwrap(), 1);
     desk.assert_sound().await;
 }
@@ -458,6 +458,7 @@ async fn the_hooks_of_a_region_take_at_most_600_bytes() {
     for batch in (1..=REGIONS as u128).collect::<Vec<_>>().chunks(1000) {
         let blobs = batch.iter().map(|blob| BlobHooks {
             blob: BlobKey(blob.to_be_bytes()),
+            first: 0,
             regions: vec![(0..32).map(|_| random()).collect()],
         });
         assert_eq!(catalog.remember_hooks(blobs.collect()).await.unwrap(), batch.len() as u64);

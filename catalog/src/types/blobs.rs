@@ -257,8 +257,11 @@ pub const REGION_HOOKS_MAX: usize = 24;
 pub struct BlobHooks {
     /// The blob.
     pub blob: BlobKey,
-    /// The hooks of its regions, in order: at most [`REGIONS_MAX`] regions of [`REGION_HOOKS_MAX`]
-    /// hooks are remembered.
+    /// The number of the first of these regions: 0 for those of its bytes, behind which follow
+    /// those of its text.
+    pub first: u32,
+    /// The hooks of its regions, in order: [`REGION_HOOKS_MAX`] hooks of each are remembered, and
+    /// no region from the number [`REGIONS_MAX`] on.
     pub regions: Vec<Vec<u32>>,
 }
 

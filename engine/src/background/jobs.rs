@@ -39,7 +39,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::sync::{Notify, broadcast};
+use tokio::{
+    sync::{Notify, broadcast},
+    time::Instant,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Between two looks at a job that another process runs.
@@ -301,17 +304,19 @@ impl Jobs {
     }
 
     /// Waits until no commit is under way and no job runs, is due or has something waiting for it,
-    /// at most `timeout`; true when it got there. Paused jobs and failed ones do not count.
+    /// at most `timeout`; true when it got there. Paused jobs do not count. A failed
+    /// one is tried once more where its trouble may have passed.
     ///
     /// # Errors
     /// What the catalog says.
     pub async fn settle(self: &Arc<Self>, timeout: Duration) -> Result<bool, EngineError> {
-        let _settling = self.settling.wait();
+        let (_settling, began) = (self.settling.wait(), Instant::now());
         let idle = async {
             loop {
                 let ended = self.ended.notified();
                 self.hooks.settle().await;
-                if self.writer.is_idle() && !self.start_due_jobs(Urgency::Settle).await? {
+                let urgency = Urgency::Settle { waited: began.elapsed() };
+                if self.writer.is_idle() && !self.start_due_jobs(urgency).await? {
                     return Ok(());
                 }
                 let _ = tokio::time::timeout(Duration::from_millis(20), ended).await;

@@ -43,14 +43,17 @@ use catalog::{
 use delta_codec::Effort;
 use futures::{StreamExt, TryStreamExt};
 use object_format::ObjectFacts;
-use sha2::{Digest, Sha256};
 use std::{collections::HashMap, sync::Arc};
 
 mod occasion;
+mod opened;
+mod opening;
 mod resealed;
+mod verify;
 mod views;
 
 pub(crate) use occasion::Occasion;
+use opened::{OpenedText, given_up};
 
 /// Versions that are moved over between two looks at who references the old blob.
 const REFERRERS_AT_ONCE: usize = 256;
@@ -154,9 +157,30 @@ impl Reencoder {
         old: &BlobRow,
         reform: &Reform,
     ) -> Result<Reformed, EngineError> {
-        let bucket = &bucket.within(old.compartment);
+        let (bucket, mut text) = (&bucket.within(old.compartment), OpenedText::default());
+        let reformed = self.reencode_opening(bucket, old, reform, &mut text).await?;
+        match &reformed {
+            Reformed::Moved(new) => self.remember_text(new, text).await,
+            Reformed::Kept => self.remember_text(old, text).await,
+            Reformed::Unused => {}
+        }
+        Ok(reformed)
+    }
+
+    /// The same, and what the text of the streams resembles that were opened for it.
+    async fn reencode_opening(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        old: &BlobRow,
+        reform: &Reform,
+        text: &mut OpenedText,
+    ) -> Result<Reformed, EngineError> {
         let stays_inline = old.inline.is_some() && reform.occasion != Occasion::Reencrypt;
-        if stays_inline || self.serves_as_base(old, reform).await? {
+        if stays_inline {
+            return Ok(Reformed::Kept);
+        }
+        if self.serves_as_base(old, reform).await? {
+            given_up(self.open_text(bucket, old, reform, text).await)?;
             return Ok(Reformed::Kept);
         }
         let Some(user) = self.user_of(old).await? else { return Ok(Reformed::Unused) };
@@ -170,16 +194,16 @@ impl Reencoder {
                 Arrival::Unused | Arrival::BaseGone => Reformed::Unused,
             });
         }
-        if let Some(joined) = given_up(self.join_in_view(bucket, old, &user, reform).await)? {
+        if let Some(joined) = given_up(self.join_in_view(bucket, old, &user, reform, text).await)? {
             return Ok(joined);
         }
         let mut reform = reform.clone();
-        let mut in_view = given_up(self.restage_in_view(bucket, old, &user, &reform).await)?;
+        let mut in_view = given_up(self.restage_in_view(bucket, old, &user, &reform, text).await)?;
         loop {
             let is_view = in_view.is_some();
             let staged = match in_view.take() {
                 Some(staged) => staged,
-                None => self.restage(bucket, old, &user, &reform).await?,
+                None => self.restage(bucket, old, &user, &reform, text).await?,
             };
             if !is_view && !reform.gains(old, &staged.content.forms) {
                 return Ok(Reformed::Kept);
@@ -313,15 +337,17 @@ impl Reencoder {
         old: &BlobRow,
         user: &User,
         reform: &Reform,
+        text: &mut OpenedText,
     ) -> Result<StagedBody<()>, EngineError> {
         let key = &user.version.key;
         let search = self.wished_base(bucket, old, key, reform).await?;
         let source = self.read.open_stored(bucket, old)?;
-        let pace = reform.pace.clone();
-        let body = self.read.read(&source, 0..old.plain_len).and_then(move |bytes| {
-            let pace = pace.clone();
+        let scanning = self.scanning_beside(bucket, old, text);
+        let body = self.read.read(&source, 0..old.plain_len).and_then(|bytes| {
+            let (pace, scanning, beside) = (reform.pace.clone(), scanning.clone(), self.views.clone());
             async move {
                 pace.take(bytes.len() as u64).await;
+                beside.feed_beside(&scanning, &bytes).await?;
                 Ok(bytes)
             }
         });
@@ -342,6 +368,9 @@ impl Reencoder {
             StoreError::Body(error) | StoreError::Engine(error) => error,
         })?;
         self.check_restaged(bucket, old, &staged)?;
+        if let Some(scanning) = scanning.lock().await.take() {
+            text.note(&self.views.end(scanning).await?);
+        }
         Ok(staged)
     }
 
@@ -402,30 +431,6 @@ impl Reencoder {
             }
         }
         Ok(present)
-    }
-
-    /// Reads a blob back from its backend before it takes the place of content that is well. One
-    /// that is not what was written is forgotten.
-    pub(crate) async fn verify_stored(
-        self: &Arc<Self>,
-        bucket: &BucketHandle,
-        row: &BlobRow,
-        sha256: [u8; 32],
-    ) -> Result<(), EngineError> {
-        let read = self.sha256_of_stored(bucket, row).await;
-        if matches!(&read, Ok(read) if *read == sha256) {
-            return Ok(());
-        }
-        self.publisher.finisher.forget_blob(row).await;
-        match read {
-            Ok(_) => Err(EngineError::Integrity("a blob read back from its backend is not what was written".into())),
-            Err(error) => Err(error),
-        }
-    }
-
-    async fn sha256_of_stored(self: &Arc<Self>, bucket: &BucketHandle, row: &BlobRow) -> Result<[u8; 32], EngineError> {
-        let body = self.read.read(&self.read.open_stored(bucket, row)?, 0..row.plain_len);
-        Ok(self.hash_pool.hash_all(Sha256::new(), body).await?.finalize().into())
     }
 
     /// Moves every version that uses `old` over to `new`. `brought`: `new` is not in the catalog
@@ -534,18 +539,6 @@ impl Reencoder {
             },
             Err(error) => Err(error.into()),
         }
-    }
-}
-
-/// What became of content over a base whose streams are opened; nothing where that is damaged,
-/// because encoding may give up (I7). Damage of the content itself is met again without a base.
-fn given_up<T>(outcome: Result<Option<T>, EngineError>) -> Result<Option<T>, EngineError> {
-    match outcome {
-        Err(error) if error.is_damage() => {
-            tracing::warn!(%error, "a base cannot be read: encoded without its streams");
-            Ok(None)
-        }
-        outcome => outcome,
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{
         plan::{self, BaseOutcome, DELTA_LEN_MIN, Outlook, Prospect, Trial},
         region::{self, Region},
         similar::{self, Head, REGION_LEN, RegionSketch, UNSKETCHED_LEN_MAX},
+        text::is_in_text,
     },
     bucket::BucketHandle,
     error::EngineError,
@@ -38,6 +39,8 @@ const NEIGHBOURS: usize = 48;
 const NAMED_MAX: usize = 3;
 /// Candidates whose sketches are compared.
 const CANDIDATES_MAX: usize = 8;
+/// Regions that share hooks: those of texts must not take the places of those of bytes.
+const HOOKED_MAX: usize = 2 * CANDIDATES_MAX;
 /// Blobs of one candidate whose sketches are looked at.
 const BLOBS_PER_CANDIDATE: usize = 4;
 /// Objects that one window is made from.
@@ -56,6 +59,8 @@ pub(crate) struct Choice {
     pub(crate) outcome: BaseOutcome,
     /// The bases that this content comes after, where its series has drifted from them.
     pub(crate) drifted_from: Vec<BlobKey>,
+    /// Whether the streams of some object have content of it in their text.
+    pub(crate) in_text: bool,
     /// The same for people.
     pub(crate) account: ChoiceAccount,
 }
@@ -121,6 +126,14 @@ impl RegionTarget {
         let part = self.part.and_then(|number| object.start_of_part(number));
         std::iter::once(self.position).chain(part.map(|start| start + self.offset)).collect()
     }
+}
+
+/// An object that shares hooks.
+pub(crate) struct Hooked {
+    /// The object.
+    pub(crate) object: Arc<BaseObject>,
+    /// Whether it shares some in the text of its streams.
+    pub(crate) in_text: bool,
 }
 
 /// An object that may be a base.
@@ -213,7 +226,7 @@ impl Choice {
     pub(crate) fn settled(objects: &[Arc<BaseObject>]) -> Self {
         let account = ChoiceAccount { offset: 0, outcome: BaseOutcome::Tried, candidates: Vec::new() };
         let bases = objects.iter().map(|object| Placed { object: object.clone(), shift: 0 }).collect();
-        Self { bases, outcome: BaseOutcome::Tried, drifted_from: Vec::new(), account }
+        Self { bases, outcome: BaseOutcome::Tried, drifted_from: Vec::new(), in_text: false, account }
     }
 }
 
@@ -264,7 +277,7 @@ impl Bases {
             }
             candidates.push(candidate);
         }
-        self.add_hooked(bucket, wish, &mut candidates).await?;
+        let in_text = self.add_hooked(bucket, wish, &mut candidates).await?;
         #[expect(clippy::cast_precision_loss, reason = "at most a dozen")]
         self.metrics.base_candidates.observe(candidates.len() as f64);
         candidates.sort_by(|a, b| plan::rank_of(b.share).total_cmp(&plan::rank_of(a.share)));
@@ -281,6 +294,7 @@ impl Bases {
             bases: chosen.iter().map(|index| candidates[*index].placed()).collect(),
             drifted_from: candidates.iter().flat_map(|candidate| candidate.drifted_from.iter().copied()).collect(),
             outcome,
+            in_text,
         })
     }
 
@@ -340,19 +354,22 @@ impl Bases {
         Ok(Whole { blob: BlobId(row.id.0), at, regions })
     }
 
-    /// Adds what shares the region's hooks and is not known by name.
+    /// Adds what shares the region's hooks and is not known by name. True when there are objects
+    /// that share them in the text of their streams: those are left to the converter.
     async fn add_hooked(
         &self,
         bucket: &BucketHandle,
         wish: &RegionTarget,
         candidates: &mut Vec<Candidate>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<bool, EngineError> {
         let hooks = wish.head.sketch.hooks();
         if hooks.is_empty() || wish.first.len() as u64 <= UNSKETCHED_LEN_MAX {
-            return Ok(());
+            return Ok(false);
         }
         let query = hook_query(bucket, hooks);
-        for Resembling { blob, .. } in self.catalog.resembling(&query).await? {
+        let (by_text, by_bytes): (Vec<_>, Vec<_>) =
+            self.catalog.resembling(&query).await?.into_iter().partition(is_in_text);
+        for Resembling { blob, .. } in by_bytes.into_iter().take(CANDIDATES_MAX) {
             let known = candidates.iter().any(|candidate| candidate.has_blob(BlobId(blob.id.0)));
             if known || candidates.len() >= CANDIDATES_MAX || wish.avoid.contains(&blob.id) {
                 continue;
@@ -363,7 +380,7 @@ impl Bases {
                 candidates.push(candidate);
             }
         }
-        Ok(())
+        Ok(by_text.iter().any(|found| !wish.avoid.contains(&found.blob.id)))
     }
 
     /// The objects that share most of some hooks, those that share more first.
@@ -372,16 +389,22 @@ impl Bases {
         bucket: &BucketHandle,
         hooks: Vec<u32>,
         avoid: &Avoided,
-    ) -> Result<Vec<Arc<BaseObject>>, EngineError> {
+    ) -> Result<Vec<Hooked>, EngineError> {
         if hooks.is_empty() {
             return Ok(Vec::new());
         }
-        let query = hook_query(bucket, hooks);
+        let found = self.catalog.resembling(&hook_query(bucket, hooks)).await?;
+        let in_text: HashSet<BlobKey> =
+            found.iter().filter(|found| is_in_text(found)).map(|found| found.blob.id).collect();
+        let mut seen = HashSet::new();
         let mut objects = Vec::new();
-        for Resembling { blob, .. } in self.catalog.resembling(&query).await? {
-            if !avoid.contains(&blob.id) {
-                objects.extend(self.hooked_object(bucket, blob, avoid).await?.map(|(object, _)| Arc::new(object)));
+        for Resembling { blob, .. } in found {
+            if avoid.contains(&blob.id) || !seen.insert(blob.id) {
+                continue;
             }
+            let in_text = in_text.contains(&blob.id);
+            let object = self.hooked_object(bucket, blob, avoid).await?;
+            objects.extend(object.map(|(object, _)| Hooked { object: Arc::new(object), in_text }));
         }
         Ok(objects)
     }
@@ -553,5 +576,5 @@ fn permille(share: f64) -> u32 {
 }
 
 fn hook_query(bucket: &BucketHandle, hooks: Vec<u32>) -> HookQuery {
-    HookQuery { domain: bucket.domain(), hooks, limit: CANDIDATES_MAX }
+    HookQuery { domain: bucket.domain(), hooks, limit: HOOKED_MAX }
 }

@@ -261,6 +261,12 @@ pub(crate) fn view_gains(before: u64, whole: u64, after: u64) -> bool {
     after <= before / 10 * 9 && after <= whole / 8 * 5
 }
 
+/// True when plain content over the text of an archive takes so much less than otherwise that its
+/// reads may open the archive: a fifth.
+pub(crate) fn text_is_better(otherwise: u64, in_text: u64) -> bool {
+    in_text <= otherwise / 5 * 4
+}
+
 /// Nanoseconds of decoding that a byte saved by a view may cost, by the bucket's effort; `None` for
 /// any time. With 100, what six ecosystems publish is read at over 60 MB/s for each core
 /// (docs/decisions/0020-deflate-views.md).
@@ -460,6 +466,7 @@ mod tests {
         assert!(view_is_worth_reading(1000, 400, 48_000, Some(80)), "600 bytes at 80 ns");
         assert!(!view_is_worth_reading(1000, 400, 48_001, Some(80)));
         assert!(view_is_worth_reading(1000, 400, u64::MAX, None) && !view_is_worth_reading(400, 400, 1, Some(80)));
+        assert!(text_is_better(1000, 800) && !text_is_better(1000, 801));
         assert!(view_gains(1000, 1000, 620) && !view_gains(1000, 1000, 626) && !view_gains(600, 1000, 550));
     }
 

@@ -153,7 +153,8 @@ impl Finisher {
         let (form, reason) =
             plan::form_of(&content.forms, bucket.settings.compression, content.base_outcome, content.plain_len);
         let regions: Vec<Vec<u32>> = sketches.iter().map(RegionSketch::hooks).collect();
-        let hooks = regions.iter().any(|hooks| !hooks.is_empty()).then_some(BlobHooks { blob: row.id, regions });
+        let hooks =
+            regions.iter().any(|hooks| !hooks.is_empty()).then_some(BlobHooks { blob: row.id, first: 0, regions });
         Ok(FinishedContent {
             ends: if bases.is_empty() { ended_by(row.id, &content.choices) } else { Vec::new() },
             extents: vec![Extent { blob: row.id, offset: 0, len: row.plain_len }],

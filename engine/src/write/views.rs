@@ -4,7 +4,7 @@
 use crate::{
     bases::{
         base::{Avoided, BaseObject, Bases, VIEW_LEN_MAX},
-        similar::RegionSketch,
+        text::{TextSketch, TextSketcher},
     },
     blobs::{
         open::{BaseReader, Blobs},
@@ -19,14 +19,12 @@ use crate::{
         pool::CodecPool,
     },
 };
+use bytes::Bytes;
 use catalog::{BlobKey, BlobRow, Extent};
 use deflate_view::{BasePart, Index, Malformed, Openings, ScanLimits, Scanner, TextMap, WindowText};
-use delta_codec::{
-    BaseIndex, Effort, WindowUnit,
-    sketch::{Sketch, Sketcher},
-};
+use delta_codec::{BaseIndex, Effort, WindowUnit};
 use futures::TryStreamExt;
-use object_format::{BlobId, SEGMENT_LEN, ViewRange};
+use object_format::{BlobId, ViewRange};
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, PoisonError},
@@ -48,63 +46,73 @@ const LOAD_LEN: u64 = 4 << 20;
 /// have fewer.
 const MATCHES_SHARE: usize = 2;
 
-/// What the text of an object resembles (docs/format/sketch-v1.md §8).
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TextSketch {
-    /// The first segment's length of it.
-    head: Sketch,
-    /// All of it.
-    all: Sketch,
-}
-
-impl TextSketch {
-    /// How much of it is in another, as the sketches estimate it.
-    pub(crate) fn share_in(&self, base: &Self) -> Option<f64> {
-        let shares = [self.all.share_in(&base.all), self.head.share_in(&base.all), self.head.share_in(&base.head)];
-        shares.into_iter().flatten().reduce(f64::max)
-    }
-}
-
-impl TextSketch {
-    /// What the catalog's index is asked for; it keeps none of it (sketch-v1 §8).
-    pub(crate) fn hooks(&self) -> Vec<u32> {
-        RegionSketch { head: self.head.clone(), all: Some(self.all.clone()) }.hooks()
-    }
-}
-
-struct TextSketcher {
-    all: Sketcher,
-    head: Option<Sketch>,
-    len: usize,
-}
-
-impl TextSketcher {
-    fn update(&mut self, mut plain: &[u8]) {
-        if self.head.is_none() {
-            let (first, rest) = plain.split_at(plain.len().min(SEGMENT_LEN - self.len));
-            self.all.update(first);
-            self.len += first.len();
-            if self.len == SEGMENT_LEN {
-                self.head = Some(self.all.clone().finish());
-            }
-            plain = rest;
-        }
-        self.all.update(plain);
-    }
-
-    fn finish(&self) -> TextSketch {
-        let all = self.all.clone().finish();
-        TextSketch { head: self.head.clone().unwrap_or_else(|| all.clone()), all }
-    }
-}
-
-/// The streams of an object, and what their text resembles.
+/// The streams of an object, and what it resembles.
 pub(crate) struct Scanned {
     /// The streams.
     pub(crate) index: Index,
     /// Their text.
     pub(crate) text: TextSketch,
+    /// Its own bytes: the same where it has no streams.
+    bytes: TextSketch,
 }
+
+impl Scanned {
+    /// True for content that has no streams.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.index.streams.is_empty()
+    }
+
+    /// What the catalog's index is asked for.
+    fn asked(&self) -> Vec<u32> {
+        let mut hooks = self.text.asked();
+        hooks.extend(self.bytes.asked());
+        hooks.sort_unstable();
+        hooks.dedup();
+        hooks
+    }
+}
+
+/// Content on its way through a scanner.
+pub(crate) struct Scanning {
+    scanner: Scanner,
+    text: Arc<Mutex<TextSketcher>>,
+    bytes: TextSketcher,
+    is_base: bool,
+}
+
+impl Scanning {
+    fn new(bucket: &BucketHandle, points_max: usize, is_base: bool) -> Self {
+        let limits = ScanLimits { streams_max: STREAMS_MAX, points_max, ..ScanLimits::default() };
+        let empty = || TextSketcher::new(bucket.similarity_secret());
+        let text = Arc::new(Mutex::new(empty()));
+        let sink = text.clone();
+        let sink = move |plain: &[u8]| sink.lock().unwrap_or_else(PoisonError::into_inner).update(plain);
+        Self { scanner: Scanner::with_sink(limits, Box::new(sink)), text, bytes: empty(), is_base }
+    }
+
+    fn feed(&mut self, bytes: &[u8]) {
+        self.scanner.feed(bytes);
+        self.bytes.update(bytes);
+    }
+
+    fn finish(self) -> Scanned {
+        let mut index = self.scanner.finish();
+        if self.is_base {
+            // Its text is opened piece by piece, within the memory that one piece may take.
+            index.retain_openable();
+        }
+        let bytes = self.bytes.finish();
+        // Without streams, an unpacked tree for example, its own bytes are its text.
+        let text = match Arc::into_inner(self.text).filter(|_| !index.streams.is_empty()) {
+            Some(text) => text.into_inner().unwrap_or_else(PoisonError::into_inner).finish(),
+            None => bytes.clone(),
+        };
+        Scanned { index, text, bytes }
+    }
+}
+
+/// A scan beside something else.
+pub(crate) type ScanningBeside = Arc<tokio::sync::Mutex<Option<Scanning>>>;
 
 /// Scans of bases, by what these consist of: immutable content, never stale.
 #[derive(Default)]
@@ -199,33 +207,42 @@ impl BaseViews {
     ) -> Result<Scanned, EngineError> {
         let points_max = Self::scan_bytes_max(self.budget.bytes_max()) / SCANS_KEPT as u64 / POINT_BYTES;
         let points_max = if is_base { usize::try_from(points_max).unwrap_or(usize::MAX) } else { 0 };
-        let limits = ScanLimits { streams_max: STREAMS_MAX, points_max, ..ScanLimits::default() };
-        let empty = || TextSketcher { all: Sketcher::new(bucket.similarity_secret()), head: None, len: 0 };
-        let (sketcher, mut own) = (Arc::new(Mutex::new(empty())), empty());
-        let sink = sketcher.clone();
-        let sink = move |plain: &[u8]| sink.lock().unwrap_or_else(PoisonError::into_inner).update(plain);
-        let mut scanner = Scanner::with_sink(limits, Box::new(sink));
+        let mut scanning = Scanning::new(bucket, points_max, is_base);
         let mut body = self.read.read(source, 0..source.info.version.size);
         while let Some(bytes) = body.try_next().await? {
             pace.take(bytes.len() as u64).await;
             let scanned = self.hash_pool.run(move |_| {
-                scanner.feed(&bytes);
-                own.update(&bytes);
-                (scanner, own)
+                scanning.feed(&bytes);
+                scanning
             });
-            (scanner, own) = scanned.await?;
+            scanning = scanned.await?;
         }
-        let mut index = self.hash_pool.run(move |_| scanner.finish()).await?;
-        if is_base {
-            // Its text is opened piece by piece, within the memory that one piece may take.
-            index.retain_openable();
+        self.end(scanning).await
+    }
+
+    /// A scan of content that is read for something else; one that does nothing for no bucket.
+    pub(crate) fn scanning_beside(&self, bucket: Option<&BucketHandle>) -> ScanningBeside {
+        let scanning = bucket.map(|bucket| Scanning::new(bucket, 0, false));
+        Arc::new(tokio::sync::Mutex::new(scanning))
+    }
+
+    /// Takes the next bytes in.
+    pub(crate) async fn feed_beside(&self, beside: &ScanningBeside, bytes: &Bytes) -> Result<(), EngineError> {
+        let mut beside = beside.lock().await;
+        if let Some(mut scanning) = beside.take() {
+            let bytes = bytes.clone();
+            let fed = self.hash_pool.run(move |_| {
+                scanning.feed(&bytes);
+                scanning
+            });
+            *beside = Some(fed.await?);
         }
-        // Without streams, an unpacked tree for example, its own bytes are its text.
-        let text = match index.streams.is_empty() {
-            true => own.finish(),
-            false => sketcher.lock().unwrap_or_else(PoisonError::into_inner).finish(),
-        };
-        Ok(Scanned { index, text })
+        Ok(())
+    }
+
+    /// What a scan found.
+    pub(crate) async fn end(&self, scanning: Scanning) -> Result<Scanned, EngineError> {
+        self.hash_pool.run(move |_| scanning.finish()).await
     }
 
     /// An object as the base of a view, scanned; `None` when it may not be one.
@@ -255,7 +272,8 @@ impl BaseViews {
     }
 
     /// The base for a text: of what the key's name leads to and what shares the text's hooks, the
-    /// object whose text has most of it.
+    /// object whose text has most of it. For plain content, it is among those that have it in their
+    /// streams.
     pub(crate) async fn choose_view(
         &self,
         bucket: &BucketHandle,
@@ -264,11 +282,14 @@ impl BaseViews {
         avoid: &Avoided,
         pace: &Pace,
     ) -> Result<Option<BaseView>, EngineError> {
-        let mut objects = self.bases.hooked_objects(bucket, target.text.hooks(), avoid).await?;
-        objects.truncate(SCANNED_MAX / 2);
-        objects.extend(
-            self.bases.named_candidates(bucket, key, avoid).await?.iter().map(|candidate| candidate.object().clone()),
-        );
+        let mut hooked = self.bases.hooked_objects(bucket, target.asked(), avoid).await?;
+        hooked.retain(|hooked| hooked.in_text || !target.is_plain());
+        hooked.truncate(SCANNED_MAX / 2);
+        let mut objects: Vec<_> = hooked.into_iter().map(|hooked| hooked.object).collect();
+        if !target.is_plain() {
+            let named = self.bases.named_candidates(bucket, key, avoid).await?;
+            objects.extend(named.iter().map(|candidate| candidate.object().clone()));
+        }
         let mut best: Option<(f64, BaseView)> = None;
         let mut seen: Vec<Vec<ViewRange>> = Vec::new();
         for object in objects {
@@ -276,7 +297,7 @@ impl BaseViews {
                 continue;
             }
             let Some(base) = self.base_view(bucket, object, avoid, pace).await? else { continue };
-            if seen.contains(&base.ranges) {
+            if seen.contains(&base.ranges) || target.is_plain() && base.scanned.is_plain() {
                 continue;
             }
             seen.push(base.ranges.clone());

@@ -16,7 +16,10 @@ pub(super) enum Urgency {
     /// As time goes by.
     Routine,
     /// Somebody waits for everything to be done.
-    Settle,
+    Settle {
+        /// For so long already.
+        waited: Duration,
+    },
 }
 
 /// What is to be done about a job now.
@@ -56,9 +59,11 @@ pub(super) fn due(spec: &JobSpec, row: Option<&JobRow>, backlog: u64, urgency: U
         every => every.map_or(RETRY_AFTER, |every| every.min(RETRY_AFTER)),
     };
     let rested = idle.is_none_or(|idle| idle >= rest);
+    // Trouble that was there before somebody waited is looked at again, once.
+    let failed = |waited| state.failed() && !(state.may_pass() && idle.is_none_or(|idle| idle >= waited));
     match urgency {
         Urgency::Start if spec.at_start => Due::Begin { rest: Duration::ZERO },
-        Urgency::Settle if backlog > 0 && !state.failed() => Due::Begin { rest: Duration::ZERO },
+        Urgency::Settle { waited } if backlog > 0 && !failed(waited) => Due::Begin { rest: Duration::ZERO },
         _ if rested && (spec.every.is_some() || backlog > 0) => Due::Begin { rest },
         _ => Due::No,
     }
@@ -90,6 +95,7 @@ mod tests {
     }
 
     const AT_ONCE: Due = Due::Begin { rest: Duration::ZERO };
+    const SETTLE: Urgency = Urgency::Settle { waited: Duration::ZERO };
 
     #[test]
     fn a_job_runs_by_its_interval_at_the_start_or_when_something_waits() {
@@ -100,9 +106,9 @@ mod tests {
         assert_eq!(due(&hourly(), None, 0, Urgency::Routine), AT_ONCE);
         assert_eq!(due(&hourly().at_start(), Some(&row(1)), 0, Urgency::Start), AT_ONCE);
         assert_eq!(due(&hourly().at_start(), Some(&row(1)), 0, Urgency::Routine), Due::No);
-        assert_eq!(due(&spec(), None, 0, Urgency::Settle), Due::No, "it runs when it is asked for");
+        assert_eq!(due(&spec(), None, 0, SETTLE), Due::No, "it runs when it is asked for");
         assert_eq!(due(&spec(), Some(&row(60)), 1, Urgency::Routine), Due::Begin { rest: RETRY_AFTER });
-        assert_eq!(due(&hourly(), Some(&row(1)), 1, Urgency::Settle), AT_ONCE);
+        assert_eq!(due(&hourly(), Some(&row(1)), 1, SETTLE), AT_ONCE);
     }
 
     #[test]
@@ -110,7 +116,7 @@ mod tests {
         let hourly = spec().every(Duration::from_secs(1)).at_start();
         let held = JobRow { held: true, ..row(9) };
         let paused = JobRow { paused: true, ..row(9) };
-        for urgency in [Urgency::Start, Urgency::Routine, Urgency::Settle] {
+        for urgency in [Urgency::Start, Urgency::Routine, SETTLE] {
             assert_eq!(due(&hourly, Some(&held), 1, urgency), Due::Held);
             assert_eq!(due(&hourly, Some(&paused), 1, urgency), Due::No);
         }
@@ -124,8 +130,23 @@ mod tests {
         assert_eq!(due(&spec(), Some(&interrupted), 0, Urgency::Routine), Due::No, "it has no cursor to go on from");
         let failed = state.after(&Err(EngineError::Unavailable("net".into())), None, true, 0);
         let failed = |idle| JobRow { state: json!(failed), ..row(idle) };
-        assert_eq!(due(&spec().resumes(), Some(&failed(29)), 0, Urgency::Settle), Due::No);
+        assert_eq!(due(&spec().resumes(), Some(&failed(29)), 0, SETTLE), Due::No);
         assert_eq!(due(&spec().resumes(), Some(&failed(30)), 0, Urgency::Routine), Due::GoOn);
+    }
+
+    /// The disk that was full has room again; nobody would wait half a minute for the next try.
+    #[test]
+    fn who_waits_starts_once_more_what_failed_before_and_not_what_failed_meanwhile() {
+        let hourly = || spec().every(Duration::from_secs(3600));
+        let after = |error| json!(JobState::default().after(&Err(error), None, false, 0));
+        let at = |state: &Value, idle| JobRow { state: state.clone(), ..row(idle) };
+        let waited = |seconds| Urgency::Settle { waited: Duration::from_secs(seconds) };
+        let full = after(EngineError::Full);
+        assert_eq!(due(&hourly(), Some(&at(&full, 1)), 1, waited(0)), AT_ONCE);
+        assert_eq!(due(&hourly(), Some(&at(&full, 1)), 0, waited(0)), Due::No, "nothing waits");
+        assert_eq!(due(&hourly(), Some(&at(&full, 1)), 1, waited(2)), Due::No, "it has been tried");
+        let lasting = after(EngineError::Integrity("bit".into()));
+        assert_eq!(due(&hourly(), Some(&at(&lasting, 1)), 1, waited(0)), Due::No, "it is for a person");
     }
 
     #[test]

@@ -31,7 +31,8 @@ fn reencoder(deployment: &Deployment) -> &Arc<Reencoder> {
 async fn encoded_anew(deployment: &Deployment, bucket: &BucketHandle, old: &BlobRow, wish: Wish) -> FinishedContent {
     let reencoder = reencoder(deployment);
     let user = reencoder.user_of(old).await.expect("read").expect("used");
-    let staged = reencoder.restage(bucket, old, &user, &reform(wish)).await.expect("staged");
+    let staged =
+        reencoder.restage(bucket, old, &user, &reform(wish), &mut OpenedText::default()).await.expect("staged");
     let sha256 = staged.hashed().expect("hashed");
     let object = reencoder.object_facts(bucket, old, &user, sha256).await.expect("facts");
     let digest = Some(bucket.content_digest(&sha256));
@@ -245,7 +246,10 @@ async fn a_process_that_dies_between_two_steps_loses_nothing_and_leaves_only_gar
     // Once after the blob is durable, once while it is being written.
     drop(encoded_anew(&deployment, &bucket, &old, Wish::Whole).await);
     let user = reencoder(&deployment).user_of(&old).await.expect("read").expect("used");
-    let half = reencoder(&deployment).restage(&bucket, &old, &user, &reform(Wish::Whole)).await.expect("staged");
+    let half = reencoder(&deployment)
+        .restage(&bucket, &old, &user, &reform(Wish::Whole), &mut OpenedText::default())
+        .await
+        .expect("staged");
     assert_eq!(deployment.blob_files().len(), 3);
     drop(half);
     let Deployment { engine: died, metrics: _, dir } = deployment;
@@ -319,4 +323,117 @@ async fn damaged_content_is_not_encoded_anew() {
     let outcome = reencoder(&deployment).reencode(&bucket, &lying, &reform(Wish::Whole)).await;
     assert!(matches!(outcome, Err(EngineError::Integrity(_))), "{outcome:?}");
     assert_eq!(blob_of(&deployment, &bucket, "x").await, old);
+}
+
+/// Words in an order of their own: what a compressor shrinks.
+fn prose(len: usize, seed: u64) -> Vec<u8> {
+    let words: Vec<Vec<u8>> =
+        content(4000, seed).chunks(8).map(|word| word.iter().map(|byte| b'A' + (byte & 0x1f)).collect()).collect();
+    let order = content(len / 4, seed + 1);
+    let word = |pair: &[u8]| words[(usize::from(pair[0]) * 64 + usize::from(pair[1])) % words.len()].clone();
+    order.chunks_exact(2).flat_map(|pair| [word(pair), b" ".to_vec()].concat()).collect()
+}
+
+/// A gzip stream as the tool itself writes it.
+fn gzip(plain: &[u8]) -> Vec<u8> {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    std::io::Write::write_all(&mut file, plain).expect("written");
+    let done = std::process::Command::new("gzip").args(["-6", "-n", "-c"]).arg(file.path()).output().expect("gzip");
+    assert!(done.status.success());
+    done.stdout
+}
+
+/// What the converter makes of a key that waited.
+async fn converted(deployment: &Deployment, bucket: &BucketHandle, key: &str) -> BlobRow {
+    let old = blob_of(deployment, bucket, key).await;
+    let reform = Reform { occasion: Occasion::Deferred, regardless: false, ..reform(Wish::Best) };
+    reencoder(deployment).reencode(bucket, &old, &reform).await.expect("looked at");
+    blob_of(deployment, bucket, key).await
+}
+
+/// Archive or plain, in either direction, and never across the bounds of a domain.
+#[tokio::test(flavor = "multi_thread")]
+async fn content_of_another_name_is_found_by_the_text_of_streams() {
+    let deployment = Deployment::start(512 << 20).await;
+    let (first, second) = (prose(600_000, 301), edited(&prose(600_000, 301), 302));
+    let others: Vec<Vec<u8>> = (0..4).map(|seed| gzip(&prose(600_000, 310 + 2 * seed))).collect();
+    for name in ["delta", "sealed"] {
+        let bucket = deployment.bucket(name).await;
+        for (number, other) in others.iter().enumerate() {
+            let key = format!("{number}/other");
+            deployment.put(&bucket, &key, other).await;
+            assert_eq!(converted(&deployment, &bucket, &key).await.form, BlobForm::Whole);
+        }
+        deployment.put(&bucket, "a/8f3a2c", &gzip(&first)).await;
+        let base = converted(&deployment, &bucket, "a/8f3a2c").await;
+        assert_eq!(base.form, BlobForm::Whole, "{name}: what other domains have is no base");
+        for (key, body) in [("nightly/77aa01", gzip(&second)), ("trees/here", second.clone())] {
+            assert_eq!(deployment.put(&bucket, key, &body).await.storage.bases, Vec::<String>::new());
+            let view = converted(&deployment, &bucket, key).await;
+            assert_eq!(deployment.engine.catalog().bases_of(view.id).await.expect("read"), [base.id], "{name} {key}");
+            assert!(view.stored_len < body.len() as u64 / 10, "{name} {key}: {} of {}", view.stored_len, body.len());
+            assert!(deployment.get(&bucket, key, 0..body.len()).await == body);
+            let middle = body.len() / 2..body.len() / 2 + 1000;
+            assert!(deployment.get(&bucket, key, middle.clone()).await == body[middle]);
+        }
+    }
+    assert_sound(&deployment).await;
+}
+
+/// Whoever encodes it anew as a whole: what was a delta has no hooks.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_made_whole_is_found_by_its_text() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("delta").await;
+    let first = prose(600_000, 321);
+    let second = edited(&first, 322);
+    deployment.put(&bucket, "a/first", &gzip(&first)).await;
+    converted(&deployment, &bucket, "a/first").await;
+    deployment.put(&bucket, "b/second", &gzip(&second)).await;
+    let view = converted(&deployment, &bucket, "b/second").await;
+    assert_eq!(view.form, BlobForm::Delta);
+    let outcome = reencoder(&deployment).reencode(&bucket, &view, &reform(Wish::Whole)).await.expect("made whole");
+    assert!(matches!(outcome, Reformed::Moved(_)), "{outcome:?}");
+    deployment.delete(&bucket, "a/first").await;
+    deployment.engine.collect(true).await.expect("collected");
+    deployment.put(&bucket, "trees/here", &edited(&second, 323)).await;
+    converted(&deployment, &bucket, "trees/here").await;
+    let (new, base) =
+        (blob_of(&deployment, &bucket, "trees/here").await, blob_of(&deployment, &bucket, "b/second").await);
+    assert_eq!(deployment.engine.catalog().bases_of(new.id).await.expect("read"), [base.id]);
+    assert_sound(&deployment).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_that_is_a_base_is_found_by_its_text_though_it_stays_as_it_is() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("delta").await;
+    let first = prose(600_000, 331);
+    deployment.put(&bucket, "app/1.0", &gzip(&first)).await;
+    let base = blob_of(&deployment, &bucket, "app/1.0").await;
+    // By its name; nobody has opened it yet.
+    deployment.put(&bucket, "app/1.1", &gzip(&edited(&first, 332))).await;
+    assert_eq!(converted(&deployment, &bucket, "app/1.1").await.form, BlobForm::Delta);
+    assert_eq!(converted(&deployment, &bucket, "app/1.0").await.id, base.id);
+    deployment.put(&bucket, "trees/here", &edited(&first, 333)).await;
+    let view = converted(&deployment, &bucket, "trees/here").await;
+    assert_eq!(deployment.engine.catalog().bases_of(view.id).await.expect("read"), [base.id]);
+}
+
+/// A plain base that does as well is read with less work.
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_content_differs_from_a_plain_base_rather_than_from_an_archive() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("delta").await;
+    let first = prose(600_000, 341);
+    deployment.put(&bucket, "a/first", &gzip(&first)).await;
+    converted(&deployment, &bucket, "a/first").await;
+    let wish = Wish::Whole;
+    deployment.put(&bucket, "trees/1", &first).await;
+    let plain = blob_of(&deployment, &bucket, "trees/1").await;
+    reencoder(&deployment).reencode(&bucket, &plain, &reform(wish)).await.expect("whole");
+    let plain = blob_of(&deployment, &bucket, "trees/1").await;
+    deployment.put(&bucket, "trees/2", &edited(&first, 342)).await;
+    let delta = converted(&deployment, &bucket, "trees/2").await;
+    assert_eq!(deployment.engine.catalog().bases_of(delta.id).await.expect("read"), [plain.id]);
 }

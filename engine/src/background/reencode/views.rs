@@ -1,11 +1,12 @@
 //! Content with deflate streams, encoded anew over a base whose streams are opened.
 
-use super::{Reencoder, Reform, Reformed, Swap, User, Wish, payload_len};
+use super::{
+    Reencoder, Reform, Reformed, Swap, User, Wish,
+    opened::{OpenedText, may_be_opened},
+    payload_len,
+};
 use crate::{
-    bases::{
-        base::VIEW_LEN_MAX,
-        plan::{self, DELTA_LEN_MIN},
-    },
+    bases::{base::VIEW_LEN_MAX, plan},
     bucket::BucketHandle,
     config::Compression,
     error::EngineError,
@@ -17,7 +18,7 @@ use crate::{
     },
 };
 use catalog::{BlobForm, BlobRow, BlobState, Content, Extent};
-use object_format::ObjectFacts;
+use object_format::{Coding, ObjectFacts};
 use std::sync::Arc;
 
 impl Reencoder {
@@ -29,16 +30,16 @@ impl Reencoder {
         old: &BlobRow,
         user: &User,
         reform: &Reform,
+        text: &mut OpenedText,
     ) -> Result<Option<StagedBody<()>>, EngineError> {
-        let may_be = bucket.settings.compression == Compression::Delta
-            && (DELTA_LEN_MIN..=VIEW_LEN_MAX).contains(&old.plain_len);
         let keeps_whole = matches!(reform.wish, Wish::Kept) && old.form == BlobForm::Whole;
-        if !may_be || keeps_whole || matches!(reform.wish, Wish::Whole) {
+        if !may_be_opened(bucket, old) || keeps_whole || matches!(reform.wish, Wish::Whole) {
             return Ok(None);
         }
         let source = self.read.open_stored(bucket, old)?;
         let target = self.views.scan(bucket, &source, false, &reform.pace).await?;
-        if target.index.streams.is_empty() {
+        text.note(&target);
+        if target.is_plain() && !self.may_lie_in_text(bucket, old, reform).await? {
             return Ok(None);
         }
         let Some(base) = self.wished_view(bucket, old, user, &target, reform).await? else { return Ok(None) };
@@ -48,6 +49,13 @@ impl Reencoder {
             .await?;
         let Some(staged) = staged else { return Ok(None) };
         self.check_restaged(bucket, old, &staged)?;
+        if target.is_plain() {
+            // What a delta over bytes does as well is read with less work.
+            let other = self.restage(bucket, old, user, reform, text).await?;
+            if !plan::text_is_better(payload_len(&other.content.forms), payload_len(&staged.content.forms)) {
+                return Ok(Some(other).filter(|other| reform.gains(old, &other.content.forms)));
+            }
+        }
         let before = if reform.regardless { u64::MAX } else { payload_len(&old.forms) };
         let gains = plan::view_gains(before, old.plain_len, payload_len(&staged.content.forms));
         Ok(gains.then_some(staged))
@@ -61,6 +69,7 @@ impl Reencoder {
         first: &BlobRow,
         user: &User,
         reform: &Reform,
+        text: &mut OpenedText,
     ) -> Result<Option<Reformed>, EngineError> {
         let may_be = matches!(reform.wish, Wish::Best) && bucket.settings.compression == Compression::Delta;
         if !may_be || user.version.size > VIEW_LEN_MAX {
@@ -75,7 +84,8 @@ impl Reencoder {
         }
         let source = self.read.open_extents(bucket, content.extents.clone(), content.blobs.clone())?;
         let target = self.views.scan(bucket, &source, false, &reform.pace).await?;
-        if target.index.streams.is_empty() {
+        text.note(&target);
+        if target.is_plain() {
             return Ok(None);
         }
         let avoid = Arc::new(content.blobs.iter().map(|row| row.id).collect());
@@ -180,5 +190,20 @@ impl Reencoder {
             Some(base) => self.views.base_view(bucket, Arc::new(base), &avoid, &reform.pace).await,
             None => Ok(None),
         }
+    }
+
+    /// Whether plain content may differ from the text of an archive: what waits for a better
+    /// encoding, and what is a view already.
+    async fn may_lie_in_text(
+        &self,
+        bucket: &BucketHandle,
+        old: &BlobRow,
+        reform: &Reform,
+    ) -> Result<bool, EngineError> {
+        if matches!(reform.wish, Wish::Best) || old.form == BlobForm::Whole {
+            return Ok(matches!(reform.wish, Wish::Best));
+        }
+        let manifest = self.blobs.manifest(old, bucket.key_of(old)?.as_deref()).await?;
+        Ok(self.blobs.segment(&manifest, 0).await?.coding == Coding::View)
     }
 }

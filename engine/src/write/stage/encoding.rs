@@ -281,8 +281,12 @@ impl Encoding {
             true => BaseOutcome::Deferred,
             false => self.outcome(&content.choices),
         };
+        let lies_in_text = self.deflated.is_some()
+            && matches!(content.base_outcome, BaseOutcome::None | BaseOutcome::Useless)
+            && content.choices.iter().any(|choice| choice.in_text);
         content.deferred = content.plain_len >= DELTA_LEN_MIN
             && (self.deferred
+                || lies_in_text
                 || matches!(self.trying, Trying::Fixed { later: true, .. })
                 || self.deflated.is_some_and(|deflated| deflated.load(Ordering::Relaxed)));
         Ok(content)

@@ -1,0 +1,48 @@
+//! What is known of the streams of content that is being encoded anew.
+
+use crate::{
+    bases::{base::VIEW_LEN_MAX, plan::DELTA_LEN_MIN, text::TextSketch},
+    bucket::BucketHandle,
+    config::Compression,
+    error::EngineError,
+    write::views::Scanned,
+};
+use catalog::BlobRow;
+
+/// What is known of the streams of some content.
+#[derive(Default)]
+pub(super) enum OpenedText {
+    /// Nothing: nobody has looked.
+    #[default]
+    Unknown,
+    /// There are none, or they were opened as a part of more.
+    Nothing,
+    /// What their text resembles.
+    Text(Box<TextSketch>),
+}
+
+impl OpenedText {
+    /// Takes in what a scan found. The first one counts: it is that of the whole object.
+    pub(super) fn note(&mut self, scanned: &Scanned) {
+        if matches!(self, Self::Unknown | Self::Nothing) {
+            *self = if scanned.is_plain() { Self::Nothing } else { Self::Text(Box::new(scanned.text.clone())) };
+        }
+    }
+}
+
+/// Whether content may have streams that are opened for others.
+pub(super) fn may_be_opened(bucket: &BucketHandle, old: &BlobRow) -> bool {
+    bucket.settings.compression == Compression::Delta && (DELTA_LEN_MIN..=VIEW_LEN_MAX).contains(&old.plain_len)
+}
+
+/// What became of content over a base whose streams are opened; nothing where that is damaged,
+/// because encoding may give up (I7). Damage of the content itself is met again without a base.
+pub(super) fn given_up<T>(outcome: Result<Option<T>, EngineError>) -> Result<Option<T>, EngineError> {
+    match outcome {
+        Err(error) if error.is_damage() => {
+            tracing::warn!(%error, "a base cannot be read: encoded without its streams");
+            Ok(None)
+        }
+        outcome => outcome,
+    }
+}

@@ -1,0 +1,33 @@
+//! What was written is read back before it takes the place of anything.
+
+use super::Reencoder;
+use crate::{bucket::BucketHandle, error::EngineError};
+use catalog::BlobRow;
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+
+impl Reencoder {
+    /// Reads a blob back from its backend before it takes the place of content that is well. One
+    /// that is not what was written is forgotten.
+    pub(crate) async fn verify_stored(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        row: &BlobRow,
+        sha256: [u8; 32],
+    ) -> Result<(), EngineError> {
+        let read = self.sha256_of_stored(bucket, row).await;
+        if matches!(&read, Ok(read) if *read == sha256) {
+            return Ok(());
+        }
+        self.publisher.finisher.forget_blob(row).await;
+        match read {
+            Ok(_) => Err(EngineError::Integrity("a blob read back from its backend is not what was written".into())),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn sha256_of_stored(self: &Arc<Self>, bucket: &BucketHandle, row: &BlobRow) -> Result<[u8; 32], EngineError> {
+        let body = self.read.read(&self.read.open_stored(bucket, row)?, 0..row.plain_len);
+        Ok(self.hash_pool.hash_all(Sha256::new(), body).await?.finalize().into())
+    }
+}
