@@ -13,6 +13,7 @@
 
 mod address;
 mod errors;
+mod foresight;
 mod migrate;
 mod options;
 mod pool;

@@ -1,6 +1,6 @@
 //! One connection: statements travel together and are answered in order.
 
-use super::errors::{catalog_error, describe};
+use super::errors::{catalog_error, describe, is_refusal};
 use crate::{
     CatalogError, Result,
     relational::{
@@ -66,6 +66,9 @@ pub(super) use server_run;
 
 /// The database's clock in milliseconds, as an expression.
 pub(super) const CLOCK_MS: &str = "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)";
+
+/// A statement that the server knows.
+type Prepared = tokio_postgres::Statement;
 
 /// A request on its way.
 type Pending<'a> = Pin<Box<dyn Future<Output = std::result::Result<Vec<tokio_postgres::Row>, Error>> + Send + 'a>>;
@@ -157,16 +160,66 @@ impl PostgresSession {
         Ok(())
     }
 
+    /// Sends the last statements and `end`, which ends with `COMMIT`, together. Committed is what
+    /// is here when this is `Ok`.
+    pub(super) async fn run_and_commit(
+        &mut self,
+        statements: Vec<Statement>,
+        end: &'static str,
+    ) -> std::result::Result<(), CommitError> {
+        self.unfinished = true;
+        let mut steps = std::mem::take(&mut self.deferred);
+        steps.extend(statements.into_iter().map(Step::Statement));
+        let client = self.client.as_ref().ok_or_else(|| CommitError::None(closed()))?;
+        let until = tokio::time::Instant::now() + self.deadline;
+        let silent = || CatalogError::Unavailable("the database does not answer".into());
+        // Nothing of it is on its way before all of it is prepared.
+        let prepared = tokio::time::timeout_at(until, Self::prepare(client, &steps)).await;
+        let prepared = prepared.map_err(|_| CommitError::None(silent()))?.map_err(CommitError::None)?;
+        steps.push(Step::Command(end));
+        match tokio::time::timeout_at(until, Self::send(client, &steps, &prepared)).await {
+            Ok(Ok(_)) => {
+                (self.unfinished, self.in_transaction) = (false, false);
+                Ok(())
+            }
+            // A statement that the server refused has ended the transaction: the commit behind it
+            // rolled back.
+            Ok(Err(error)) if is_refusal(&error) => Err(CommitError::None(catalog_error(&error))),
+            Ok(Err(error)) => Err(CommitError::InDoubt(describe(&error))),
+            Err(_) => Err(CommitError::InDoubt(silent().to_string())),
+        }
+    }
+
     /// Sends all steps together; the answers of the statements among them.
     async fn pipeline(client: &Object, steps: &[Step]) -> Result<Vec<Vec<Row>>> {
+        let prepared = Self::prepare(client, steps).await?;
+        let answers = Self::send(client, steps, &prepared).await.map_err(|error| catalog_error(&error))?;
+        let of_statements = answers.iter().zip(steps).filter(|(_, step)| step.statement().is_some());
+        of_statements.map(|(rows, _)| rows.iter().map(row).collect()).collect()
+    }
+
+    /// The statements among `steps`, prepared: answered from the connection's cache but for the
+    /// first time.
+    async fn prepare(client: &Object, steps: &[Step]) -> Result<Vec<Prepared>> {
         let mut prepared = Vec::with_capacity(steps.len());
         for statement in steps.iter().filter_map(Step::statement) {
-            // Answered from the connection's cache but for the first time.
-            let known = client.prepare_cached(&with_lock(statement)).await.map_err(|error| catalog_error(&error))?;
-            let params: Vec<_> = statement.params.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
-            prepared.push((known, params));
+            prepared.push(client.prepare_cached(&with_lock(statement)).await.map_err(|error| catalog_error(&error))?);
         }
-        let mut queries = prepared.iter();
+        Ok(prepared)
+    }
+
+    /// Sends all steps together; the first error in their order.
+    async fn send(
+        client: &Object,
+        steps: &[Step],
+        prepared: &[Prepared],
+    ) -> std::result::Result<Vec<Vec<tokio_postgres::Row>>, Error> {
+        let params: Vec<Vec<_>> = steps
+            .iter()
+            .filter_map(Step::statement)
+            .map(|statement| statement.params.iter().map(parameter).collect())
+            .collect();
+        let mut queries = prepared.iter().zip(&params);
         let send = |step: &Step| -> Pending<'_> {
             match step {
                 Step::Command(command) => {
@@ -179,10 +232,16 @@ impl PostgresSession {
                 }
             }
         };
-        let answers = in_order(steps.iter().map(send).collect()).await.map_err(|error| catalog_error(&error))?;
-        let of_statements = answers.iter().zip(steps).filter(|(_, step)| step.statement().is_some());
-        of_statements.map(|(rows, _)| rows.iter().map(row).collect()).collect()
+        in_order(steps.iter().map(send).collect()).await
     }
+}
+
+/// Why a commit that travelled with statements was not confirmed.
+pub(super) enum CommitError {
+    /// There was none.
+    None(CatalogError),
+    /// Nobody knows whether there was one.
+    InDoubt(String),
 }
 
 /// Why a transaction's end was not confirmed.
@@ -305,6 +364,10 @@ pub(super) async fn run_noting_server<S: Session>(
     let run = only(&answers, last)?.int(0)?;
     answers.truncate(last);
     Ok((answers, run))
+}
+
+fn parameter(value: &Value) -> &(dyn ToSql + Sync) {
+    value
 }
 
 fn closed() -> CatalogError {

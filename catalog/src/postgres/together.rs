@@ -4,29 +4,37 @@
 //! A change asks the database, decides, and asks again. Changes that go together ask at the same
 //! time: the next statements of all of them travel as one, in the order of the group. Nothing is
 //! written before all of them have read what they decide by, and then everything at once. So
-//! numbers and writes have the order of the group.
+//! numbers and writes have the order of the group. What a change will read travels with what asks
+//! for its number, and `COMMIT` with the last writes when nothing else is to be done.
 //!
 //! What one of them reads was read before another one wrote. So only those go together that would
 //! have read the same behind the others: puts and deletions of different keys, and different parts,
-//! that name no content of before and leave no notices. Two decisions depend on more than their
-//! key, and are made by a statement among the writes: whether content that lost a reference dies
-//! (`blobs::release`), and whether a quota is exceeded (`quotas::Charge`).
+//! that leave no notices, and what begins and ends other uploads. Three decisions depend on more
+//! than that. Whether content that lost a reference dies (`blobs::release`), and whether a quota is
+//! exceeded (`quotas::Charge`), is said by a statement among the writes. Content of before must
+//! live to be referenced: where one change names what another one may let die, all are taken back
+//! before anything is written, and that one is made alone.
 
-use super::session::{PostgresSession, clock_ms, run_noting_server};
+use super::{
+    foresight::{Foreseen, Foresight},
+    session::{CommitError, PostgresSession, clock_ms, run_noting_server},
+};
 use crate::{
     CatalogError, Result,
-    admission::Content,
     mutation::Mutation,
     relational::{
         apply::apply,
+        blobs,
         change::{Change, Outcome, now_ms},
+        multipart,
         session::{Row, Session, Statement},
+        versions,
     },
     snapshot::TableRows,
-    types::{BucketId, ServerRun, UnixMs, UploadId},
+    types::{BlobKey, BucketId, ServerRun, UnixMs, UploadId},
 };
 use std::{
-    collections::HashSet,
+    collections::{BTreeSet, HashMap, HashSet},
     future::{Future, poll_fn},
     pin::Pin,
     task::{Context, Poll},
@@ -36,59 +44,128 @@ use tokio::{
     task::unconstrained,
 };
 
+/// Puts those first that can be made together; order is kept among them, among the others, and
+/// where one touches what another one does. Nobody has had an answer to any of them, so none of
+/// them comes after another one.
+pub(super) fn sort<T>(group: &mut Vec<T>, change: impl Fn(&T) -> &Change) {
+    let mut places = TakenPlaces::default();
+    let are_first: Vec<bool> = group.iter().map(|job| places.take(change(job))).collect();
+    let (first, others): (Vec<_>, Vec<_>) = group.drain(..).zip(are_first).partition(|(_, is_first)| *is_first);
+    group.extend(first.into_iter().chain(others).map(|(job, _)| job));
+}
+
 /// How many of `changes`, from the first on, can be made together; at least one, if there is one.
 pub(super) fn count_of_first<'a>(changes: impl Iterator<Item = &'a Change>) -> usize {
-    let mut places = HashSet::new();
+    let mut places = TakenPlaces::default();
     let mut count = 0;
     for change in changes {
-        match Place::of(change) {
-            Some(place) if places.insert(place) => count += 1,
-            _ => return count.max(1),
+        if !places.take(change) {
+            return count.max(1);
         }
+        count += 1;
     }
     count
 }
 
-/// All that a change decides by and no change of another place writes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Place<'a> {
-    Key(BucketId, &'a str),
-    Part(UploadId, u32),
+/// All that changes decide by and no change of another place writes.
+#[derive(Default)]
+struct TakenPlaces<'a> {
+    keys: HashSet<(BucketId, &'a str)>,
+    parts: HashSet<(UploadId, u32)>,
+    uploads_of_parts: HashSet<UploadId>,
+    /// With all their parts.
+    uploads: HashSet<UploadId>,
 }
 
-impl<'a> Place<'a> {
-    /// `None` for a change that another one may make a difference to, wherever it is.
-    fn of(change: &'a Change) -> Option<Self> {
-        let Change::Journaled(mutation) = change else { return None };
-        if !mutation.notices().is_empty() {
-            return None;
-        }
-        let (place, bucket, epoch, new_blobs, extents, size) = match mutation {
-            Mutation::Put { commit, .. } => {
-                let place = Place::Key(commit.bucket, &commit.key);
-                (place, commit.bucket, commit.epoch, &commit.new_blobs, &commit.extents, commit.size)
-            }
+impl<'a> TakenPlaces<'a> {
+    /// Takes a change's places. False if one is taken already, or if another change may make a
+    /// difference to this one wherever it is.
+    fn take(&mut self, change: &'a Change) -> bool {
+        let Change::Journaled(mutation) = change else { return false };
+        let is_free = match mutation {
+            Mutation::Put { commit, .. } => self.keys.insert((commit.bucket, &commit.key)),
+            Mutation::Delete { commit, .. } => self.keys.insert((commit.bucket, &commit.key)),
+            Mutation::DeleteVersion { commit, .. } => self.keys.insert((commit.bucket, &commit.key)),
             Mutation::PutPart { commit } => {
-                let place = Place::Part(commit.upload, commit.part.number);
-                (place, commit.bucket, commit.epoch, &commit.new_blobs, &commit.part.extents, commit.part.size)
+                self.uploads_of_parts.insert(commit.upload);
+                self.parts.insert((commit.upload, commit.part.number)) & !self.uploads.contains(&commit.upload)
             }
-            Mutation::Delete { commit, .. } => return Some(Place::Key(commit.bucket, &commit.key)),
-            _ => return None,
+            Mutation::CreateUpload { upload } => self.take_upload(upload.id),
+            Mutation::Abort { upload, .. } => self.take_upload(*upload),
+            Mutation::Complete { commit, .. } => {
+                self.keys.insert((commit.bucket, &commit.key)) & self.take_upload(commit.upload)
+            }
+            _ => false,
         };
-        Content { bucket, epoch, new_blobs, extents, size }.existing().is_empty().then_some(place)
+        is_free && mutation.notices().is_empty()
+    }
+
+    fn take_upload(&mut self, upload: UploadId) -> bool {
+        self.uploads.insert(upload) & !self.uploads_of_parts.contains(&upload)
     }
 }
 
-/// Makes `changes` inside the session's transaction, and says what came of each: nothing of one
-/// that was under way when another did not go on. The caller rolls back to where it began unless
-/// all of them changed something.
-pub(super) async fn make(session: &mut PostgresSession, changes: Vec<&mut Change>) -> Vec<Option<Result<Outcome>>> {
-    let (asking, mut asked) = mpsc::unbounded_channel();
-    let begin = |(of, change)| {
-        let session = Asking { of, requests: 0, asking: asking.clone() };
-        Step::UnderWay(Box::pin(make_one(session, change)))
+/// The content of before that a change names.
+fn named_by(change: &Change) -> BTreeSet<BlobKey> {
+    match change {
+        Change::Journaled(Mutation::Put { commit, .. }) => versions::content_of_put(commit).existing(),
+        Change::Journaled(Mutation::PutPart { commit }) => multipart::content_of_part(commit).existing(),
+        _ => BTreeSet::new(),
+    }
+}
+
+/// Those of the changes that name content which another one of them may let die.
+fn clashing(named: &[BTreeSet<BlobKey>], writing: &[Request]) -> Vec<usize> {
+    let mut dying: HashMap<BlobKey, Vec<usize>> = HashMap::new();
+    for request in writing {
+        for blob in request.statements.iter().filter_map(blobs::dying) {
+            dying.entry(blob).or_default().push(request.of);
+        }
+    }
+    let clashes = |of: &usize| {
+        let by = named[*of].iter().filter_map(|blob| dying.get(blob)).flatten();
+        by.into_iter().any(|by| by != of)
     };
-    let mut steps: Vec<Step<'_>> = changes.into_iter().enumerate().map(begin).collect();
+    (0..named.len()).filter(clashes).collect()
+}
+
+/// What came of changes that were made together.
+pub(super) struct GroupEnds {
+    /// Of each: nothing of one that was under way when another did not go on.
+    pub(super) ends: Vec<Option<Result<Outcome>>>,
+    pub(super) commit: Commit,
+    /// Those that cannot be made beside the others after all. Then nothing is written.
+    pub(super) clashing: Vec<usize>,
+}
+
+/// What became of the transaction.
+pub(super) enum Commit {
+    /// It goes on.
+    NotAsked,
+    Done,
+    /// The server carried out nothing of the transaction.
+    Refused(CatalogError),
+    InDoubt(String),
+}
+
+/// Makes `changes` inside the session's transaction. Where `end` is given, it ends with the last
+/// writes if they are known to be the last of all. Else the caller rolls back to where it began
+/// unless all of them changed something.
+pub(super) async fn make(
+    session: &mut PostgresSession,
+    foresight: &Foresight,
+    changes: Vec<&mut Change>,
+    end: Option<&'static str>,
+) -> GroupEnds {
+    let (asking, mut asked) = mpsc::unbounded_channel();
+    let mut steps = Vec::with_capacity(changes.len());
+    let named: Vec<_> = changes.iter().map(|change| named_by(change)).collect();
+    let mut clashes = Vec::new();
+    for (of, change) in changes.into_iter().enumerate() {
+        let session = Asking::new(of, foresight, change, asking.clone());
+        steps.push(Step::UnderWay(Box::pin(make_one(session, change))));
+    }
+    let mut commit = Commit::NotAsked;
     let mut waiting: Vec<Request> = Vec::new();
     loop {
         // What they wait for is there or is not: none of them may pause for another task.
@@ -105,7 +182,29 @@ pub(super) async fn make(session: &mut PostgresSession, changes: Vec<&mut Change
         let (mut now, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|request| request.is_read || !some_read);
         waiting = later;
         now.sort_by_key(|request| request.of);
+        if !some_read {
+            clashes = clashing(&named, &now);
+        }
+        if !clashes.is_empty() {
+            break;
+        }
         let statements: Vec<_> = now.iter_mut().flat_map(|request| std::mem::take(&mut request.statements)).collect();
+        if let Some(end) = end
+            && now.len() == steps.len()
+            && now.iter().all(|request| request.is_last)
+        {
+            commit = match session.run_and_commit(statements, end).await {
+                Ok(()) => Commit::Done,
+                Err(CommitError::InDoubt(reason)) => Commit::InDoubt(reason),
+                Err(CommitError::None(error)) => {
+                    commit = Commit::Refused(error);
+                    break;
+                }
+            };
+            // None of them looks at an answer: each says what it is if this went through.
+            now.into_iter().for_each(|request| drop(request.answer.send(Ok(Vec::new()))));
+            continue;
+        }
         match session.run(statements).await {
             Ok(answers) => {
                 let mut answers = answers.into_iter();
@@ -119,10 +218,10 @@ pub(super) async fn make(session: &mut PostgresSession, changes: Vec<&mut Change
             Err(error) => drop(now.swap_remove(0).answer.send(Err(error))),
         }
     }
-    steps.into_iter().map(Step::end).collect()
+    GroupEnds { ends: steps.into_iter().map(Step::end).collect(), commit, clashing: clashes }
 }
 
-async fn make_one(mut session: Asking, change: &mut Change) -> Result<Outcome> {
+async fn make_one(mut session: Asking<'_>, change: &mut Change) -> Result<Outcome> {
     apply(&mut session, change).await
 }
 
@@ -161,35 +260,66 @@ struct Request {
     of: usize,
     /// Whether it decides by this. The first thing that each asks for is its number.
     is_read: bool,
+    /// Whether nothing of it is looked at by its change, which then is made.
+    is_last: bool,
     statements: Vec<Statement>,
     count: usize,
     answer: oneshot::Sender<Result<Vec<Vec<Row>>>>,
 }
 
 /// The session of one change: hands its statements to [`make`], which sends them.
-struct Asking {
+struct Asking<'a> {
     of: usize,
-    requests: usize,
+    has_asked: bool,
     asking: mpsc::UnboundedSender<Request>,
+    foresight: &'a Foresight,
+    /// What will be asked after the first statements, and travels with them.
+    ahead: Vec<Statement>,
+    foreseen: Foreseen,
 }
 
-impl Session for Asking {
+impl<'a> Asking<'a> {
+    fn new(of: usize, foresight: &'a Foresight, change: &Change, asking: mpsc::UnboundedSender<Request>) -> Self {
+        let (ahead, foreseen) = (foresight.reads(change), Foreseen::default());
+        Asking { of, has_asked: false, asking, foresight, ahead, foreseen }
+    }
+
+    async fn ask(&mut self, statements: Vec<Statement>, is_read: bool, is_last: bool) -> Result<Vec<Vec<Row>>> {
+        let given_up = || CatalogError::Other("a change was given up because of another one".into());
+        self.has_asked = true;
+        let (answer, answered) = oneshot::channel();
+        let count = statements.len();
+        let request = Request { of: self.of, is_read, is_last, statements, count, answer };
+        self.asking.send(request).map_err(|_| given_up())?;
+        answered.await.map_err(|_| given_up())?
+    }
+}
+
+impl Session for Asking<'_> {
     const EXCLUSIVE: bool = PostgresSession::EXCLUSIVE;
     const ROUND_TRIPS: bool = PostgresSession::ROUND_TRIPS;
-    const NEXT_NUMBER: &str = PostgresSession::NEXT_NUMBER;
+    const NEXT_NUMBER: &'static str = PostgresSession::NEXT_NUMBER;
 
     async fn run(&mut self, statements: Vec<Statement>) -> Result<Vec<Vec<Row>>> {
         if statements.is_empty() {
             return Ok(Vec::new());
         }
-        let given_up = || CatalogError::Other("a change was given up because of another one".into());
-        let is_read = self.requests == 0 || statements.iter().all(|statement| statement.sql.starts_with("SELECT"));
-        self.requests += 1;
-        let (answer, answered) = oneshot::channel();
-        let count = statements.len();
-        let request = Request { of: self.of, is_read, statements, count, answer };
-        self.asking.send(request).map_err(|_| given_up())?;
-        answered.await.map_err(|_| given_up())?
+        if !self.has_asked {
+            let (first, ahead) = (statements.len(), std::mem::take(&mut self.ahead));
+            let mut answers = self.ask([statements, ahead.clone()].concat(), true, false).await?;
+            self.foreseen = Foreseen::of(ahead, answers.split_off(first));
+            return Ok(answers);
+        }
+        if let Some(answers) = self.foreseen.answers(&statements) {
+            return Ok(answers);
+        }
+        self.foresight.learn(&statements);
+        let is_read = statements.iter().all(|statement| statement.sql.starts_with("SELECT"));
+        self.ask(statements, is_read, false).await
+    }
+
+    async fn run_last(&mut self, statements: Vec<Statement>) -> Result<()> {
+        self.ask(statements, false, true).await.map(drop)
     }
 
     async fn clock_ms(&mut self) -> Result<UnixMs> {

@@ -2,10 +2,11 @@
 
 use super::{
     errors::is_refusal,
+    foresight::Foresight,
     options::PostgresOptions,
     pool::{Patience, Pool},
     session::{CLOCK_MS, EndError, PostgresSession, server_run},
-    together,
+    together::{self, Commit, GroupEnds},
 };
 use crate::{
     CatalogError, Result,
@@ -16,6 +17,7 @@ use crate::{
     types::ServerRun,
 };
 use std::{
+    collections::HashSet,
     sync::atomic::{AtomicBool, AtomicI64, Ordering},
     time::Instant,
 };
@@ -34,6 +36,9 @@ const TURN: &str = concat!("SELECT value, ", server_run!(), " FROM counters WHER
 /// How a savepoint ends whose changes stay, and one whose changes do not.
 const KEEP: &str = "RELEASE SAVEPOINT change";
 const TAKE_BACK: &str = "ROLLBACK TO SAVEPOINT change; RELEASE SAVEPOINT change";
+
+/// What travels with the last writes of a group.
+const KEEP_AND_COMMIT: &str = "RELEASE SAVEPOINT change; SET LOCAL statement_timeout = 0; COMMIT";
 
 /// How often changes are made together, with fewer each time, before each is made alone.
 const TRIES_TOGETHER: usize = 3;
@@ -55,7 +60,15 @@ impl Writer {
         let mut id = [0; 16];
         getrandom::fill(&mut id).map_err(|error| CatalogError::Other(format!("no randomness: {error}")))?;
         tokio::spawn(
-            Committer { pool, options, id, groups: AtomicI64::new(0), has_forgotten: AtomicBool::new(false) }.run(jobs),
+            Committer {
+                pool,
+                options,
+                id,
+                groups: AtomicI64::new(0),
+                has_forgotten: AtomicBool::new(false),
+                foresight: Foresight::default(),
+            }
+            .run(jobs),
         );
         Ok(Writer { queue })
     }
@@ -78,12 +91,16 @@ struct Committer {
     groups: AtomicI64,
     /// Whether a committed group has forgotten those that have long been silent.
     has_forgotten: AtomicBool,
+    foresight: Foresight,
 }
 
 /// Why a group was not committed, or not known to be.
 enum Failure {
     /// Nothing was changed.
     Nothing(CatalogError),
+    /// Nothing was changed because of one of the changes. They are made again with a commit of its
+    /// own, so that the others do not suffer.
+    Apart,
     /// The commit was sent and not answered.
     InDoubt {
         /// The group's number.
@@ -109,6 +126,7 @@ impl Committer {
             {
                 group.push(job);
             }
+            together::sort(&mut group, |job| &job.change);
             self.commit_group(group).await;
         }
     }
@@ -141,9 +159,11 @@ impl Committer {
     /// Tries until the group is committed, or refused for good, or patience ends.
     async fn commit(&self, group: &mut [Job]) -> Result<(Vec<Result<Outcome>>, ServerRun)> {
         let mut patience = Patience::new(&self.pool);
+        let mut is_apart = false;
         loop {
-            match self.attempt(group).await {
+            match self.attempt(group, is_apart).await {
                 Ok(committed) => return Ok(committed),
+                Err(Failure::Apart) => is_apart = true,
                 Err(Failure::Nothing(error)) => patience.wait_after(error).await?,
                 Err(Failure::InDoubt { group, outcomes, reason }) => {
                     tracing::warn!(group, reason, "no answer to a commit to the catalog");
@@ -156,7 +176,12 @@ impl Committer {
         }
     }
 
-    async fn attempt(&self, group: &mut [Job]) -> std::result::Result<(Vec<Result<Outcome>>, ServerRun), Failure> {
+    /// `is_apart`: nothing travels with `COMMIT`.
+    async fn attempt(
+        &self,
+        group: &mut [Job],
+        is_apart: bool,
+    ) -> std::result::Result<(Vec<Result<Outcome>>, ServerRun), Failure> {
         let mut session = self.pool.session().await?;
         let number = self.groups.fetch_add(1, Ordering::Relaxed) + 1;
         let forgets = !self.has_forgotten.load(Ordering::Relaxed);
@@ -165,14 +190,27 @@ impl Committer {
         session.send_ahead(vec![Statement::locking(TURN, vec![], Lock::Update)]);
         session.send_ahead(self.signature(number, forgets));
         let mut outcomes = Vec::with_capacity(group.len());
-        let mut left = group;
+        let (mut left, mut commit) = (group, Commit::NotAsked);
         while !left.is_empty() {
             let count = together::count_of_first(left.iter().map(|job| &job.change));
             let (now, later) = left.split_at_mut(count);
-            outcomes.extend(make(&mut session, now).await?);
+            let end = (later.is_empty() && !is_apart).then_some(KEEP_AND_COMMIT);
+            let made = make(&mut session, &self.foresight, now, end).await?;
+            outcomes.extend(made.0);
+            commit = made.1;
             left = later;
         }
+        match commit {
+            Commit::Refused(error @ CatalogError::Unavailable(_)) => return Err(Failure::Nothing(error)),
+            Commit::Refused(_) => return Err(Failure::Apart),
+            Commit::InDoubt(reason) => return Err(Failure::InDoubt { group: number, outcomes, reason }),
+            Commit::NotAsked | Commit::Done => {}
+        }
         let run = only(&session.answers_ahead().await?, 0)?.int(1)?;
+        if matches!(commit, Commit::Done) {
+            self.has_forgotten.store(true, Ordering::Relaxed);
+            return Ok((outcomes, run));
+        }
         if !outcomes.iter().any(is_change) {
             session.end("ROLLBACK").await?;
             return Ok((outcomes, run));
@@ -240,49 +278,81 @@ impl Committer {
 }
 
 /// Makes changes that can be made together. Those that are refused leave nothing and take no
-/// number: the others are made once more without them, and each alone if that fails, too.
-async fn make(session: &mut PostgresSession, jobs: &mut [Job]) -> std::result::Result<Vec<Result<Outcome>>, Failure> {
+/// number: the others are made once more without them, and each alone if that fails, too. The last
+/// of them that are made travel with `end`, if there is one.
+async fn make(
+    session: &mut PostgresSession,
+    foresight: &Foresight,
+    jobs: &mut [Job],
+    end: Option<&'static str>,
+) -> std::result::Result<(Vec<Result<Outcome>>, Commit), Failure> {
+    let mut commit = Commit::NotAsked;
+    let mut alone = HashSet::new();
     let mut ends: Vec<Option<Result<Outcome>>> = jobs.iter().map(|_| None).collect();
     for _ in 0..TRIES_TOGETHER {
-        let left: Vec<usize> = (0..jobs.len()).filter(|at| ends[*at].is_none()).collect();
+        let left: Vec<usize> = (0..jobs.len()).filter(|at| ends[*at].is_none() && !alone.contains(at)).collect();
         if left.len() < 2 {
             break;
         }
-        let together = jobs.iter_mut().zip(&ends).filter(|(_, end)| end.is_none());
-        let tried = try_all(session, together.map(|(job, _)| &mut job.change).collect()).await?;
-        let are_made = tried.iter().all(|end| end.as_ref().is_some_and(is_change));
+        let together = jobs.iter_mut().enumerate().filter(|(at, _)| left.binary_search(at).is_ok());
+        let together = together.map(|(_, job)| &mut job.change).collect();
+        // The end is theirs if no other one follows.
+        let end = end.filter(|_| alone.is_empty());
+        let GroupEnds { ends: tried, commit: ended, clashing } = try_all(session, foresight, together, end).await?;
+        alone.extend(clashing.into_iter().map(|of| left[of]));
+        if let Commit::Refused(_) = ended {
+            return Ok((Vec::new(), ended));
+        }
+        commit = ended;
+        let is_over = !matches!(commit, Commit::NotAsked);
+        let are_made = is_over || tried.iter().all(|end| end.as_ref().is_some_and(is_change));
         for (at, end) in left.iter().zip(tried) {
             if are_made || end.as_ref().is_some_and(is_refusal_alone) {
                 ends[*at] = end;
+            } else if matches!(&end, Some(Err(error)) if is_of_change(error)) {
+                alone.insert(*at);
             }
         }
-        if left.iter().all(|at| ends[*at].is_none()) {
+        if left.iter().all(|at| ends[*at].is_none() && !alone.contains(at)) {
             break;
         }
     }
+    let last = ends.iter().rposition(Option::is_none);
     let mut outcomes = Vec::with_capacity(jobs.len());
-    for (job, end) in jobs.iter_mut().zip(ends) {
-        outcomes.push(match end {
+    for (at, (job, ended)) in jobs.iter_mut().zip(ends).enumerate() {
+        outcomes.push(match ended {
             Some(outcome) => outcome,
             None => {
-                let alone = try_all(session, vec![&mut job.change]).await?.pop().flatten();
-                alone.unwrap_or_else(|| Err(CatalogError::Other("a change neither ended nor failed".into())))
+                let end = end.filter(|_| last == Some(at));
+                let mut alone = try_all(session, foresight, vec![&mut job.change], end).await?;
+                if let Commit::Refused(_) = alone.commit {
+                    return Ok((Vec::new(), alone.commit));
+                }
+                commit = alone.commit;
+                let outcome = alone.ends.pop().flatten();
+                outcome.unwrap_or_else(|| Err(CatalogError::Other("a change neither ended nor failed".into())))
             }
         });
     }
-    Ok(outcomes)
+    Ok((outcomes, commit))
 }
 
 /// Makes all of `changes` or none.
 async fn try_all(
     session: &mut PostgresSession,
+    foresight: &Foresight,
     changes: Vec<&mut Change>,
-) -> std::result::Result<Vec<Option<Result<Outcome>>>, Failure> {
+    end: Option<&'static str>,
+) -> std::result::Result<GroupEnds, Failure> {
     session.defer("SAVEPOINT change");
-    let tried = together::make(session, changes).await;
+    let made = together::make(session, foresight, changes, end).await;
+    if !matches!(made.commit, Commit::NotAsked) {
+        return Ok(made);
+    }
+    let tried = &made.ends;
     if tried.iter().all(|end| end.as_ref().is_some_and(is_change)) {
         session.defer(KEEP);
-        return Ok(tried);
+        return Ok(made);
     }
     session.defer(TAKE_BACK);
     let failed = tried.iter().flatten().find(|outcome| outcome.is_err() && !is_refusal_alone(outcome));
@@ -291,17 +361,25 @@ async fn try_all(
         if matches!(error, CatalogError::Unavailable(_)) || !session.has_begun() {
             return Err(Failure::Nothing(repeat(error)));
         }
-        // It may have failed in the database: statements are prepared before anything is sent,
-        // which a transaction that failed does not take.
-        session.flush().await?;
+        // If it failed in the database: statements are prepared before anything is sent, which a
+        // transaction that failed does not take.
+        if !is_of_change(error) {
+            session.flush().await?;
+        }
     }
-    Ok(tried)
+    Ok(made)
 }
 
 /// Whether a change is refused whatever becomes of those that are made together with it.
 fn is_refusal_alone(outcome: &Result<Outcome>) -> bool {
     use CatalogError::{Fenced, NoBucket, NoUpload, PreconditionFailed};
     matches!(outcome, Ok(Outcome::Unchanged) | Err(Fenced | NoBucket | NoUpload | PreconditionFailed))
+}
+
+/// Whether a change was refused by what was read for it, and not by the database.
+fn is_of_change(error: &CatalogError) -> bool {
+    use CatalogError::{BaseGone, BucketState, Conflict, KeyGone, Locked, QuotaExceeded};
+    matches!(error, BaseGone | BucketState | Conflict | KeyGone | Locked | QuotaExceeded(_))
 }
 
 fn is_change(outcome: &Result<Outcome>) -> bool {

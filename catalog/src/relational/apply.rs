@@ -5,7 +5,7 @@ use super::{
     checksums,
     decide::decide,
     hooks, jobs, keys,
-    quotas::Charge,
+    quotas::{self, Charge},
     replay,
     session::{Lock, Session, Statement, statement},
     snapshot, verification, writers,
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     CatalogError, Result,
     mutation::Mutation,
-    types::{Seq, UnixMs},
+    types::{BucketId, Seq, UnixMs},
 };
 
 /// Makes one change inside the session's transaction. After an error, or [`Outcome::Unchanged`],
@@ -50,6 +50,10 @@ async fn journaled<S: Session>(session: &mut S, mutation: &mut Mutation) -> Resu
             Lock::Share,
         ));
     }
+    // Where asking is a journey it is asked now whether a quota can refuse this.
+    let limits = grown_bucket(mutation).filter(|_| S::ROUND_TRIPS).map(quotas::are_limited);
+    let is_asked_for_limits = limits.is_some();
+    opening.extend(limits);
     let seals = mutation.seals();
     opening.extend(seals.as_ref().map(keys::present));
     let answers = session.run(opening).await?;
@@ -61,19 +65,36 @@ async fn journaled<S: Session>(session: &mut S, mutation: &mut Mutation) -> Resu
         // Mutations are serial, so a key that is there now is there until this one is committed.
         keys::check_present(seals, answers.last().map_or(&[][..], Vec::as_slice))?;
     }
+    let at = 1 + usize::from(mutation.epoch().is_some());
+    // Quotas are set by mutations: none is set before this one is committed.
+    let is_unlimited = is_asked_for_limits && answers[at].is_empty();
     let Decision { outcome, mut writes, charge } = decide(session, seq, mutation).await?;
+    let charge = charge.map(|charge| if is_unlimited { charge.unrefused() } else { charge });
     if !matches!(outcome, Outcome::Unchanged) {
         if S::EXCLUSIVE {
             writes.push(statement!("UPDATE counters SET value = $1 WHERE name = 'seq'", seq));
         }
         writes.push(journal_row(seq, mutation, session.now_ms())?);
         writes.extend(charge.iter().flat_map(Charge::statements));
-        let answers = session.run(writes).await?;
-        if let Some(charge) = charge {
-            charge.check(answers.last().and_then(|rows| rows.first()))?;
+        match charge.filter(Charge::grows) {
+            Some(charge) => {
+                let answers = session.run(writes).await?;
+                charge.check(answers.last().and_then(|rows| rows.first()))?;
+            }
+            None => session.run_last(writes).await?,
         }
     }
     Ok(outcome)
+}
+
+/// The bucket that a mutation may make hold more.
+fn grown_bucket(mutation: &Mutation) -> Option<BucketId> {
+    match mutation {
+        Mutation::Put { commit, .. } => Some(commit.bucket),
+        Mutation::PutPart { commit } => Some(commit.bucket),
+        Mutation::Complete { commit, .. } => Some(commit.bucket),
+        _ => None,
+    }
 }
 
 fn journal_row(seq: Seq, mutation: &Mutation, now_ms: UnixMs) -> Result<Statement> {

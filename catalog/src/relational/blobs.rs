@@ -74,16 +74,27 @@ pub(crate) fn insert(new_blobs: &[NewBlob], now_ms: UnixMs) -> Result<Vec<Statem
     Ok(writes)
 }
 
+/// How a blob dies unless something still references it.
+pub(crate) const LET_DIE: &str = "UPDATE blobs SET state = 1 WHERE id = $1 AND state = 0 \
+    AND NOT EXISTS (SELECT 1 FROM extents e WHERE e.blob = $1) \
+    AND NOT EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = $1) \
+    AND NOT EXISTS (SELECT 1 FROM edges d WHERE d.base = $1)";
+
+/// The blob that a statement of [`release`] may let die.
+#[cfg(feature = "postgres")]
+pub(crate) fn dying(statement: &Statement) -> Option<BlobKey> {
+    match statement.params.first() {
+        Some(super::session::Value::Bytes(id)) if statement.sql == LET_DIE => {
+            id.as_slice().try_into().ok().map(BlobKey)
+        }
+        _ => None,
+    }
+}
+
 /// Lets a blob die unless something still references it.
 pub(crate) fn release(blob: BlobKey, now_ms: UnixMs) -> [Statement; 2] {
     [
-        statement!(
-            "UPDATE blobs SET state = 1 WHERE id = $1 AND state = 0 \
-             AND NOT EXISTS (SELECT 1 FROM extents e WHERE e.blob = $1) \
-             AND NOT EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = $1) \
-             AND NOT EXISTS (SELECT 1 FROM edges d WHERE d.base = $1)",
-            blob.0
-        ),
+        statement!(LET_DIE, blob.0),
         statement!(
             "INSERT INTO tombstones (blob, since_ms) SELECT b.id, CAST($1 AS BIGINT) FROM blobs b \
              WHERE b.id = $2 AND b.state = 1 ON CONFLICT (blob) DO NOTHING",

@@ -47,30 +47,31 @@ fn lock_open(upload: UploadId, lock: Lock) -> Statement {
     )
 }
 
+pub(crate) fn content_of_part(commit: &PartCommit) -> Content<'_> {
+    let PartCommit { part, bucket, epoch, new_blobs, .. } = commit;
+    Content { bucket: *bucket, epoch: *epoch, new_blobs, extents: &part.extents, size: part.size }
+}
+
+/// What [`put_part`] reads.
+pub(crate) fn reads_of_part(commit: &PartCommit) -> Vec<Statement> {
+    let number = commit.part.number;
+    let mut reads = vec![
+        lock_open(commit.upload, Lock::Share),
+        statement!("SELECT DISTINCT blob FROM part_extents WHERE upload = $1 AND number = $2", commit.upload.0, number),
+        statement!("SELECT size FROM parts WHERE upload = $1 AND number = $2", commit.upload.0, number),
+    ];
+    reads.extend(blobs::lock_existing(&content_of_part(commit)));
+    reads
+}
+
 pub(crate) async fn put_part<S: Session>(session: &mut S, commit: &PartCommit) -> Result<Decision> {
     let part = &commit.part;
     if !(1..=10_000).contains(&part.number) {
         return Err(CatalogError::Invalid(format!("part number {}", part.number)));
     }
-    let content = Content {
-        bucket: commit.bucket,
-        epoch: commit.epoch,
-        new_blobs: &commit.new_blobs,
-        extents: &part.extents,
-        size: part.size,
-    };
+    let content = content_of_part(commit);
     content.check_shape()?;
-    let mut reads = vec![
-        lock_open(commit.upload, Lock::Share),
-        statement!(
-            "SELECT DISTINCT blob FROM part_extents WHERE upload = $1 AND number = $2",
-            commit.upload.0,
-            part.number
-        ),
-        statement!("SELECT size FROM parts WHERE upload = $1 AND number = $2", commit.upload.0, part.number),
-    ];
-    reads.extend(blobs::lock_existing(&content));
-    let answers = session.run(reads).await?;
+    let answers = session.run(reads_of_part(commit)).await?;
     match answers[0].first() {
         Some(row) if row.int(0)? == commit.bucket.0 => {}
         _ => return Err(CatalogError::NoUpload),
@@ -115,15 +116,8 @@ fn drop_part(upload: UploadId, number: u32) -> [Statement; 2] {
     ]
 }
 
-pub(crate) async fn complete<S: Session>(
-    session: &mut S,
-    seq: Seq,
-    commit: &CompleteCommit,
-    (modified_ms, named): (&mut UnixMs, &mut bool),
-) -> Result<Decision> {
-    if commit.parts.is_empty() || !commit.parts.is_sorted_by(|a, b| a.0 < b.0) {
-        return Err(CatalogError::Invalid("chosen parts are none, or not ascending".into()));
-    }
+/// What [`complete`] reads.
+pub(crate) fn reads_of_completion(commit: &CompleteCommit) -> Vec<Statement> {
     let mut reads = vec![
         buckets::lock_bucket(commit.bucket),
         lock_open(commit.upload, Lock::Update),
@@ -134,7 +128,19 @@ pub(crate) async fn complete<S: Session>(
         ),
     ];
     reads.extend(versions::lock_current(commit.bucket, &commit.key));
-    let answers = session.run(reads).await?;
+    reads
+}
+
+pub(crate) async fn complete<S: Session>(
+    session: &mut S,
+    seq: Seq,
+    commit: &CompleteCommit,
+    (modified_ms, named): (&mut UnixMs, &mut bool),
+) -> Result<Decision> {
+    if commit.parts.is_empty() || !commit.parts.is_sorted_by(|a, b| a.0 < b.0) {
+        return Err(CatalogError::Invalid("chosen parts are none, or not ascending".into()));
+    }
+    let answers = session.run(reads_of_completion(commit)).await?;
     let current = versions::Current::read(session, (commit.bucket, &commit.key), &answers, (0, 3)).await?;
     match answers[1].first() {
         Some(row) if row.int(0)? == commit.bucket.0 && row.key(1)? == commit.key => {}

@@ -79,7 +79,8 @@ impl Charge {
         statements
     }
 
-    fn grows(&self) -> bool {
+    /// Whether a quota decides about it; then [`Charge::check`] needs an answer.
+    pub(crate) fn grows(&self) -> bool {
         self.refusable && (self.bytes > 0 || self.objects > 0)
     }
 
@@ -145,6 +146,15 @@ pub(crate) async fn has_room<S: Session>(session: &mut S, bucket: BucketId, grow
     let charge = Charge { objects: i64::from(growth.is_version && growth.replaces.is_none()), ..charge };
     let rows = session.query(statement!(HELD_OF_ANY, bucket.0)).await?;
     charge.compare(rows.first(), (charge.bytes, charge.objects))
+}
+
+/// Asks whether there is a quota for a bucket or its owner: a row if so.
+pub(crate) fn are_limited(bucket: BucketId) -> Statement {
+    statement!(
+        "SELECT 1 FROM buckets b WHERE b.id = $1 AND EXISTS \
+         (SELECT 1 FROM settings s WHERE s.name IN ('quota/bucket/' || CAST(b.id AS TEXT), 'quota/owner/' || b.owner))",
+        bucket.0
+    )
 }
 
 fn limits(row: &Row, column: usize) -> Result<Option<QuotaLimits>> {

@@ -156,7 +156,13 @@ pub(crate) trait Session: Send {
     /// statements travel together, those after the failed one are not carried out either.
     fn run(&mut self, statements: Vec<Statement>) -> impl Future<Output = Result<Vec<Vec<Row>>>> + Send;
 
-    /// The same, and the run of the server that answered; in one journey.
+    /// Runs the last statements of a change, whose answers decide nothing: once they are carried
+    /// out, the change is what was decided.
+    fn run_last(&mut self, statements: Vec<Statement>) -> impl Future<Output = Result<()>> + Send {
+        async move { self.run(statements).await.map(drop) }
+    }
+
+    /// The same as [`run`](Self::run), and the run of the server that answered; in one journey.
     fn run_noting_server(
         &mut self,
         statements: Vec<Statement>,

@@ -65,28 +65,31 @@ struct Older {
     null_blobs: Vec<BlobKey>,
 }
 
+/// The statements that read what lies behind a key's current version.
+pub(crate) fn read_older(bucket: BucketId, key: &str) -> [Statement; 3] {
+    [
+        statement!(NEWEST_NONCURRENT, bucket.0, rows::key(key)),
+        statement!(
+            concat!(
+                "SELECT ",
+                rows::version_columns!(),
+                " FROM versions v WHERE v.bucket = $1 AND v.key = $2 AND v.current = 0 AND v.named = 0"
+            ),
+            bucket.0,
+            rows::key(key)
+        ),
+        statement!(
+            "SELECT e.blob FROM extents e JOIN versions v ON e.version = v.seq \
+             WHERE v.bucket = $1 AND v.key = $2 AND v.current = 0 AND v.named = 0",
+            bucket.0,
+            rows::key(key)
+        ),
+    ]
+}
+
 impl Older {
     async fn read<S: Session>(session: &mut S, bucket: BucketId, key: &str) -> Result<Older> {
-        let answers = session
-            .run(vec![
-                statement!(NEWEST_NONCURRENT, bucket.0, rows::key(key)),
-                statement!(
-                    concat!(
-                        "SELECT ",
-                        rows::version_columns!(),
-                        " FROM versions v WHERE v.bucket = $1 AND v.key = $2 AND v.current = 0 AND v.named = 0"
-                    ),
-                    bucket.0,
-                    rows::key(key)
-                ),
-                statement!(
-                    "SELECT e.blob FROM extents e JOIN versions v ON e.version = v.seq \
-                     WHERE v.bucket = $1 AND v.key = $2 AND v.current = 0 AND v.named = 0",
-                    bucket.0,
-                    rows::key(key)
-                ),
-            ])
-            .await?;
+        let answers = session.run(read_older(bucket, key).into()).await?;
         Ok(Older {
             newest: answers[0].first().map(rows::version).transpose()?,
             null: answers[1].first().map(rows::version).transpose()?,
@@ -229,24 +232,39 @@ fn insert_extents(version: Seq, extents: &[Extent]) -> Result<Vec<Statement>> {
     extents.iter().enumerate().map(one).collect()
 }
 
+pub(crate) fn content_of_put(commit: &PutCommit) -> Content<'_> {
+    Content {
+        bucket: commit.bucket,
+        epoch: commit.epoch,
+        new_blobs: &commit.new_blobs,
+        extents: &commit.extents,
+        size: commit.size,
+    }
+}
+
+/// What [`put`] reads.
+pub(crate) fn reads_of_put(commit: &PutCommit) -> Vec<Statement> {
+    let mut reads = reads_of_key(commit.bucket, &commit.key);
+    reads.extend(blobs::lock_existing(&content_of_put(commit)));
+    reads
+}
+
+/// What [`delete`] reads.
+pub(crate) fn reads_of_key(bucket: BucketId, key: &str) -> Vec<Statement> {
+    let mut reads = vec![buckets::lock_bucket(bucket)];
+    reads.extend(lock_current(bucket, key));
+    reads
+}
+
 pub(crate) async fn put<S: Session>(
     session: &mut S,
     seq: Seq,
     commit: &PutCommit,
     (modified_ms, named): (&mut UnixMs, &mut bool),
 ) -> Result<Decision> {
-    let content = Content {
-        bucket: commit.bucket,
-        epoch: commit.epoch,
-        new_blobs: &commit.new_blobs,
-        extents: &commit.extents,
-        size: commit.size,
-    };
+    let content = content_of_put(commit);
     content.check_shape()?;
-    let mut reads = vec![buckets::lock_bucket(commit.bucket)];
-    reads.extend(lock_current(commit.bucket, &commit.key));
-    reads.extend(blobs::lock_existing(&content));
-    let answers = session.run(reads).await?;
+    let answers = session.run(reads_of_put(commit)).await?;
     let current = Current::read(session, (commit.bucket, &commit.key), &answers, (0, 1)).await?;
     current.check(commit.precondition)?;
     current.check_lock(&commit.lock)?;
@@ -296,9 +314,7 @@ pub(crate) async fn delete<S: Session>(
     commit: &DeleteCommit,
     choices: DeleteChoices<'_>,
 ) -> Result<Decision> {
-    let mut reads = vec![buckets::lock_bucket(commit.bucket)];
-    reads.extend(lock_current(commit.bucket, &commit.key));
-    let answers = session.run(reads).await?;
+    let answers = session.run(reads_of_key(commit.bucket, &commit.key)).await?;
     let current = Current::read(session, (commit.bucket, &commit.key), &answers, (0, 1)).await?;
     current.check(commit.precondition)?;
     let marks = !current.versioning.is_off();

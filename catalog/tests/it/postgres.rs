@@ -53,7 +53,7 @@ impl Factory for Schemas {
 catalog::conformance_tests!(Schemas::default());
 
 /// Two replicas of one store, the second by another address.
-async fn replicas(first: &str, second: &str) -> (Desk<PostgresCatalog>, Desk<PostgresCatalog>) {
+pub(crate) async fn replicas(first: &str, second: &str) -> (Desk<PostgresCatalog>, Desk<PostgresCatalog>) {
     let first = Desk::new(Arc::new(open(first).await)).await;
     let catalog = Arc::new(open(second).await);
     let epoch = catalog.open_epoch().await.unwrap();
@@ -163,7 +163,7 @@ async fn a_commit_whose_answer_was_lost_is_found_out() {
     let schema = CLUSTER.schema().await;
     let wire = Wire::to(CLUSTER.port()).await;
     let (desk, other) = replicas(&CLUSTER.url_by(wire.port, &schema), &CLUSTER.url(&schema)).await;
-    for (fault, key) in [(Fault::CutAfter, "after"), (Fault::CutBefore, "before")] {
+    for (fault, key) in [(Fault::CutAfter, "after"), (Fault::CutBefore, "before"), (Fault::CutAmid, "amid")] {
         let (struck, before) = (wire.struck(), other.catalog.last_seq().await.unwrap());
         wire.arm(fault);
         let committed = desk.catalog.put(desk.commit(key, vec![desk.whole(10)])).await.unwrap();

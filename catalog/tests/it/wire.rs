@@ -17,6 +17,9 @@ pub(crate) enum Fault {
     CutBefore,
     /// As [`Fault::CutBefore`], and nobody gets through until [`Wire::mend`].
     CutBeforeForGood,
+    /// What travels before it reaches the database and is carried out, it does not; both ends are
+    /// closed.
+    CutAmid,
     /// It reaches the database and is carried out; the answer does not come back.
     CutAfter,
     /// As [`Fault::CutAfter`], and nobody gets through until [`Wire::mend`].
@@ -89,12 +92,16 @@ async fn carry(client: TcpStream, server: TcpStream, state: Arc<State>) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
     let heard = Arc::new(AtomicBool::new(true));
+    let is_silent = Arc::new(AtomicBool::new(false));
     let back = tokio::spawn({
-        let heard = Arc::clone(&heard);
+        let (heard, is_silent) = (Arc::clone(&heard), Arc::clone(&is_silent));
         async move {
             let mut bytes = vec![0; 64 << 10];
             while let Ok(count @ 1..) = from_server.read(&mut bytes).await {
                 heard.store(true, Ordering::SeqCst);
+                if is_silent.load(Ordering::SeqCst) {
+                    continue;
+                }
                 if to_client.write_all(&bytes[..count]).await.is_err() {
                     break;
                 }
@@ -105,8 +112,8 @@ async fn carry(client: TcpStream, server: TcpStream, state: Arc<State>) {
     let mut bytes = vec![0; 64 << 10];
     while let Ok(count @ 1..) = from_client.read(&mut bytes).await {
         state.journeys.fetch_add(u32::from(heard.swap(false, Ordering::SeqCst)), Ordering::SeqCst);
-        let is_commit = bytes[..count].windows(7).any(|window| window == b"COMMIT\0");
-        let fault = if is_commit { state.next.lock().unwrap().take() } else { None };
+        let commit = bytes[..count].windows(7).position(|window| window == b"COMMIT\0");
+        let fault = if commit.is_some() { state.next.lock().unwrap().take() } else { None };
         let Some(fault) = fault else {
             if to_server.write_all(&bytes[..count]).await.is_err() {
                 break;
@@ -117,11 +124,17 @@ async fn carry(client: TcpStream, server: TcpStream, state: Arc<State>) {
         state.struck.fetch_add(1, Ordering::SeqCst);
         match fault {
             Fault::CutBefore | Fault::CutBeforeForGood => back.abort(),
+            Fault::CutAmid => {
+                back.abort();
+                to_server.write_all(&bytes[..commit.unwrap()]).await.unwrap();
+            }
             Fault::CutAfter | Fault::CutAfterForGood => {
                 // Nothing comes back from here on; ending our side lets the server finish what it
-                // has and close.
-                back.abort();
+                // has and close. What it says is taken, or it would not go on to the commit.
+                is_silent.store(true, Ordering::SeqCst);
                 to_server.write_all(&bytes[..count]).await.unwrap();
+                drop(to_server);
+                drop(back.await);
             }
             Fault::Stall => drop(back.await),
         }
