@@ -2,7 +2,8 @@
 //! out and once it has been; after each death nothing may be lost. Prints a line of JSON.
 //!
 //! `POINTS_SEEDS` and `POINTS_FIRST` say how many runs are gone through, from which seed on;
-//! `POINTS_SECONDS` how long each is; `POINTS_EVERY` at which of its points it dies: 1 means at each.
+//! `POINTS_SECONDS` how long each is; `POINTS_EVERY` at which of its points it dies: 1 means at
+//! each.
 
 use simulator::{Death, Mutant, Outcome, Plan, Report, run_to_a_point};
 use std::{

@@ -106,8 +106,8 @@ const REFERRER_SUMS: &str = "
       GROUP BY d.blob HAVING count(*) > 1
     ) r JOIN blobs b ON b.id = r.blob WHERE b.state = 0 GROUP BY b.bucket";
 
-/// What lies in backends and is not told apart yet counts as one version's own. Each live blob is in
-/// exactly one class, so the classes add up. A second copy is overhead while its blob lives, and
+/// What lies in backends and is not told apart yet counts as one version's own. Each live blob is
+/// in exactly one class, so the classes add up. A second copy is overhead while its blob lives, and
 /// dies with it.
 fn add_blobs(bucket: &mut BucketStats, row: &Row) -> Result<()> {
     (bucket.stored.inline, bucket.stored.exclusive) = (row.unsigned(1)?, row.unsigned(2)?);
