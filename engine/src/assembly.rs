@@ -484,6 +484,7 @@ fn converters(foundation: &Foundation, paths: &Paths) -> (Arc<Converter>, Arc<Or
         writer: writer.clone(),
         hooks: hooks.clone(),
         hash_pool: hash_pool.clone(),
+        opened: Default::default(),
     });
     let allowance = Arc::new(Allowance {
         config: config.convert.clone(),

@@ -17,6 +17,7 @@ mod asked;
 mod clients;
 mod clock;
 mod content;
+mod deaths;
 mod dice;
 mod ending;
 mod history;
@@ -30,8 +31,8 @@ mod store;
 mod weather;
 mod world;
 
+pub use deaths::{Death, run_to_a_point};
 pub use idle::requests_of_an_idle_hour;
-pub use points::{Death, run_to_a_point};
 pub use report::Report;
 pub use weather::Mutant;
 pub use world::{Outcome, Plan, run};

@@ -134,7 +134,7 @@ CAMPAIGNS = (
     ),
     Campaign(
         "points",
-        "a process dies at each call it makes to its store and its database, before it is carried out and after",
+        "a working process dies at each call to its store and its database, before it is carried out and after",
         (f"{HERE}/test_simulator.py", "-k", "death"),
     ),
     Campaign(

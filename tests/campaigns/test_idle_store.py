@@ -17,7 +17,7 @@ import pytest
 from campaigns.sizes import size
 from outside.buckets import NewServer
 from outside.clients import blunt_client
-from outside.server import Server
+from outside.server import Server, until
 
 BUCKET = "off-00"
 BLOBS = size(1_000_000)
@@ -25,26 +25,40 @@ IDLE_S = size(3_600)
 BYTES = 5_000
 """More than what lies in the catalog itself."""
 FILL_S_MAX = 7_200
-END_OF_LISTING = re.compile(r"getdents64\(\d+<(?P<place>[^>]+)>.* = 0$")
+LISTING = re.compile(r"^(?P<thread>\d+) +(?:<\.\.\. )?getdents64(?:\(\d+<(?P<place>[^>]+)>)?(?P<rest>.*)$")
+
+
+def ended_listings(calls: str) -> Iterator[str]:
+    """The directories that were read to their end, each as often; a call that another thread's interrupted in the
+    output takes two lines, and the first one names the directory."""
+    places: dict[str, str] = {}
+    for line in calls.splitlines():
+        found = LISTING.match(line)
+        if found is None:
+            continue
+        place = found["place"] or places.get(found["thread"], "")
+        places[found["thread"]] = place
+        if found["rest"].endswith("= 0"):
+            yield place
 
 
 @contextmanager
 def listed(server: Server) -> Iterator[Counter[str]]:
     """How often the server reads each directory of its blobs to its end; filled when the block is left."""
     assert server.process is not None
-    output = server.folder / "listings"
+    output, said = server.folder / "listings", server.folder / "strace.log"
     command = ["strace", "-f", "-y", "-e", "trace=getdents64", "-o", str(output), "-p", str(server.process.pid)]
-    tracer = subprocess.Popen(command, stderr=subprocess.PIPE)
-    assert tracer.stderr is not None and b"attached" in tracer.stderr.readline()
     times: Counter[str] = Counter()
-    yield times
-    tracer.terminate()
-    tracer.communicate(timeout=60)
+    with said.open("wb") as log:
+        tracer = subprocess.Popen(command, stderr=log)
+    try:
+        until(lambda: b"attached" in said.read_bytes(), 30, "strace is there")
+        yield times
+    finally:
+        tracer.terminate()
+        tracer.wait(60)
     place = str(server.blobs / "blobs")
-    for line in output.read_text(errors="replace").splitlines():
-        found = END_OF_LISTING.search(line)
-        if found and found["place"].startswith(place):
-            times[found["place"]] += 1
+    times.update(found for found in ended_listings(output.read_text(errors="replace")) if found.startswith(place))
 
 
 def fill(server: Server) -> None:

@@ -1,7 +1,10 @@
 //! What the database's errors mean to a caller.
 
 use crate::CatalogError;
-use tokio_postgres::{Error, error::SqlState};
+use tokio_postgres::{
+    Error,
+    error::{Severity, SqlState},
+};
 
 /// The meaning of an error of a statement that is not a commit. [`CatalogError::Unavailable`] means
 /// that the connection is not to be used any more, and that another may be tried.
@@ -22,10 +25,10 @@ pub(super) fn catalog_error(error: &Error) -> CatalogError {
     }
 }
 
-/// Whether the server itself refused, with the transaction rolled back and the connection alive:
-/// then a failed commit is none.
+/// Whether the server itself refused, so that a commit that failed, or came behind what failed, is
+/// none. The severity is read where no language of messages changes it.
 pub(super) fn is_refusal(error: &Error) -> bool {
-    error.as_db_error().is_some_and(|database| database.severity() == "ERROR")
+    error.as_db_error().is_some_and(|database| database.parsed_severity() == Some(Severity::Error))
 }
 
 /// Classes of SQLSTATE that another attempt may not meet: connection trouble (08), rollbacks for

@@ -182,8 +182,8 @@ impl PostgresSession {
                 (self.unfinished, self.in_transaction) = (false, false);
                 Ok(())
             }
-            // A statement that the server refused has ended the transaction: the commit behind it
-            // rolled back.
+            // Behind a statement that the server refused, the first command of the end fails and its
+            // commit is skipped. The connection is closed with the transaction that is left in it.
             Ok(Err(error)) if is_refusal(&error) => Err(CommitError::None(catalog_error(&error))),
             Ok(Err(error)) => Err(CommitError::InDoubt(describe(&error))),
             Err(_) => Err(CommitError::InDoubt(silent().to_string())),
@@ -272,6 +272,10 @@ async fn in_order(mut pending: Vec<Pending<'_>>) -> std::result::Result<Vec<Vec<
                 Poll::Ready(answer) => Some(answer),
                 Poll::Pending => None,
             });
+            // What cannot be sent keeps back what would come behind it.
+            if let Some(Some(Err(_))) = early.last() {
+                break;
+            }
         }
         Poll::Ready(())
     })

@@ -170,6 +170,8 @@ impl Committer {
                     if let Some(run) = self.run_that_has(group, &reason).await? {
                         return Ok((outcomes, run));
                     }
+                    // Whatever it was: with a commit of its own it is one change's trouble.
+                    is_apart = true;
                     patience.wait_after(CatalogError::Unavailable(reason)).await?;
                 }
             }

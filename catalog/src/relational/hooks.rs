@@ -18,6 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const POSTINGS_PER_HOOK: i64 = 64;
 /// Candidates looked up among the blobs for every one that is asked for: some may have died.
 const SPARE: usize = 3;
+/// Regions of one blob in an answer: a long repetitive text must not crowd out what others have.
+const REGIONS_OF_ONE: usize = 2;
 /// Bytes of one stored hook.
 const HOOK_LEN: usize = 4;
 
@@ -37,9 +39,15 @@ struct Taken {
 pub(crate) async fn remember<S: Session>(session: &mut S, blobs: &[BlobHooks]) -> Result<Outcome> {
     let mut fresh = taken(session, blobs).await?;
     let mut writes = Vec::new();
-    for (id, blob) in &mut fresh {
-        let Some(first) = blob.first else { continue };
-        let known = regions_of(session, *id, first).await?;
+    let known = fresh.iter_mut().filter_map(|(id, blob)| {
+        let first = blob.first?;
+        Some((*id, blob, first))
+    });
+    let known: Vec<(BlobKey, &mut Taken, i64)> = known.collect();
+    let asked = known.iter().map(|(id, _, first)| regions_asked(*id, *first)).collect();
+    let answers = session.run(asked).await?;
+    for ((_, blob, first), rows) in known.into_iter().zip(&answers) {
+        let known = regions_of(rows, first)?;
         blob.regions.retain(|region, _| known.iter().all(|(other, _)| other != region));
         if blob.regions.is_empty() {
             continue;
@@ -115,17 +123,18 @@ async fn taken<S: Session>(session: &mut S, blobs: &[BlobHooks]) -> Result<BTree
     Ok(taken)
 }
 
-/// The known regions of a blob whose first one has number `first`, with the hooks of each as they
-/// stand in the index.
-async fn regions_of<S: Session>(session: &mut S, blob: BlobKey, first: i64) -> Result<Vec<(u32, BTreeSet<u32>)>> {
-    let rows = session
-        .query(statement!(
-            "SELECT number, hooks FROM sketched_regions WHERE number >= $1 AND number < $2 AND blob = $3",
-            first,
-            first + REGIONS_MAX as i64,
-            blob.0,
-        ))
-        .await?;
+/// Asks for the known regions of a blob whose first one has number `first`.
+fn regions_asked(blob: BlobKey, first: i64) -> Statement {
+    statement!(
+        "SELECT number, hooks FROM sketched_regions WHERE number >= $1 AND number < $2 AND blob = $3",
+        first,
+        first + REGIONS_MAX as i64,
+        blob.0,
+    )
+}
+
+/// Those regions, with the hooks of each as they stand in the index.
+fn regions_of(rows: &[Row], first: i64) -> Result<Vec<(u32, BTreeSet<u32>)>> {
     let mut regions = Vec::with_capacity(rows.len());
     for row in rows {
         let number = row.int(0)?;
@@ -141,7 +150,8 @@ async fn regions_of<S: Session>(session: &mut S, blob: BlobKey, first: i64) -> R
 
 /// The statements that remove what is remembered of a blob whose first region has number `first`.
 pub(crate) async fn forget<S: Session>(session: &mut S, blob: BlobKey, first: i64) -> Result<Vec<Statement>> {
-    Ok(forgetting(first, &regions_of(session, blob, first).await?))
+    let rows = session.query(regions_asked(blob, first)).await?;
+    Ok(forgetting(first, &regions_of(&rows, first)?))
 }
 
 /// The statements that remove these regions.
@@ -200,7 +210,15 @@ pub(crate) async fn resembling<S: Session>(session: &mut S, query: &HookQuery) -
         };
         Some(rows::blob(row, 1).map(|blob| Resembling { blob, region, shared }))
     };
-    best.iter().map(|(shared, _)| *shared).zip(&found).filter_map(resembling).take(query.limit).collect()
+    let mut of_blob: BTreeMap<BlobKey, usize> = BTreeMap::new();
+    let is_among_best = |found: &Result<Resembling>| {
+        let Ok(Resembling { blob, .. }) = found else { return true };
+        let count = of_blob.entry(blob.id).or_default();
+        *count += 1;
+        *count <= REGIONS_OF_ONE
+    };
+    let found = best.iter().map(|(shared, _)| *shared).zip(&found).filter_map(resembling);
+    found.filter(is_among_best).take(query.limit).collect()
 }
 
 /// What a domain's hooks are mixed with, so that what is common in one bucket does not crowd the

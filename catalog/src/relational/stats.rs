@@ -18,7 +18,8 @@ pub(crate) async fn stats<S: Session>(session: &mut S) -> Result<Vec<BucketStats
             ),
             statement!(BLOB_SUMS),
             statement!(BASE_ONLY_SUMS),
-            statement!(REFERRER_SUMS),
+            statement!(SHARED_SUMS),
+            statement!(PAST_SUMS),
             statement!(
                 "SELECT bucket, marker, count(*), COALESCE(CAST(sum(size) AS BIGINT), 0) FROM versions WHERE current = 0 \
                  GROUP BY bucket, marker"
@@ -49,9 +50,11 @@ pub(crate) async fn stats<S: Session>(session: &mut S) -> Result<Vec<BucketStats
     for row in &answers[6] {
         let bucket = sums.entry(row.int(0)?).or_default();
         bucket.stored.shared = tell_apart(bucket, row.unsigned(1)?);
-        bucket.noncurrent_stored = row.unsigned(2)?;
     }
     for row in &answers[7] {
+        sums.entry(row.int(0)?).or_default().noncurrent_stored = row.unsigned(1)?;
+    }
+    for row in &answers[8] {
         let bucket = sums.entry(row.int(0)?).or_default();
         match row.int(1)? {
             0 => (bucket.noncurrent_versions, bucket.noncurrent_bytes) = (row.unsigned(2)?, row.unsigned(3)?),
@@ -88,22 +91,26 @@ pub(crate) const BASE_ONLY_SUMS: &str = "
       AND NOT EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = b.id)
     GROUP BY b.bucket";
 
-/// Bytes of live blobs that several versions or parts name, and of those that no current version
-/// and no part does. Both are looked for along the indexes by blob; only what is found is held.
-const REFERRER_SUMS: &str = "
-    SELECT b.bucket,
-      CAST(sum(CASE WHEN r.shared = 1 AND b.inline_bytes IS NULL THEN b.stored_len ELSE 0 END) AS BIGINT),
-      CAST(sum(CASE WHEN r.past = 1 THEN b.stored_len ELSE 0 END) AS BIGINT)
+/// Bytes of live blobs that several versions or parts name. They are looked for along the indexes
+/// by blob; only what is found is held. A content in its row is none of these, and no sum may be of
+/// it: what is grouped takes the columns of its sums along.
+const SHARED_SUMS: &str = "
+    SELECT b.bucket, CAST(sum(b.stored_len) AS BIGINT)
     FROM (
-      SELECT e.blob AS blob,
-        CASE WHEN count(DISTINCT e.version) > 1 OR EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = e.blob) THEN 1 ELSE 0 END AS shared,
-        CASE WHEN max(v.current) = 0 AND NOT EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = e.blob) THEN 1 ELSE 0 END AS past
-      FROM extents e JOIN versions v ON v.seq = e.version GROUP BY e.blob
-      HAVING count(DISTINCT e.version) > 1 OR max(v.current) = 0 OR EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = e.blob)
+      SELECT e.blob AS blob FROM extents e GROUP BY e.blob
+      HAVING count(DISTINCT e.version) > 1 OR EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = e.blob)
       UNION ALL
-      SELECT d.blob, 1, 0 FROM (SELECT DISTINCT p.blob, p.upload, p.number FROM part_extents p) d
+      SELECT d.blob FROM (SELECT DISTINCT p.blob, p.upload, p.number FROM part_extents p) d
       WHERE NOT EXISTS (SELECT 1 FROM extents e WHERE e.blob = d.blob)
       GROUP BY d.blob HAVING count(*) > 1
+    ) r JOIN blobs b ON b.id = r.blob WHERE b.state = 0 AND b.inline_bytes IS NULL GROUP BY b.bucket";
+
+/// Bytes of live blobs that versions name, and no current one and no part.
+const PAST_SUMS: &str = "
+    SELECT b.bucket, CAST(sum(b.stored_len) AS BIGINT)
+    FROM (
+      SELECT e.blob AS blob FROM extents e JOIN versions v ON v.seq = e.version GROUP BY e.blob
+      HAVING max(v.current) = 0 AND NOT EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = e.blob)
     ) r JOIN blobs b ON b.id = r.blob WHERE b.state = 0 GROUP BY b.bucket";
 
 /// What lies in backends and is not told apart yet counts as one version's own. Each live blob is

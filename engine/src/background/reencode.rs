@@ -53,6 +53,7 @@ mod verify;
 mod views;
 
 pub(crate) use occasion::Occasion;
+pub(crate) use opened::OpenedLately;
 use opened::{OpenedText, given_up};
 
 /// Versions that are moved over between two looks at who references the old blob.
@@ -141,6 +142,7 @@ pub(crate) struct Reencoder {
     pub(crate) writer: Arc<Writer>,
     pub(crate) hooks: Arc<HookQueue>,
     pub(crate) hash_pool: Arc<CodecPool>,
+    pub(crate) opened: OpenedLately,
 }
 
 impl Reencoder {

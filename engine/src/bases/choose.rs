@@ -380,7 +380,8 @@ impl Bases {
                 candidates.push(candidate);
             }
         }
-        Ok(by_text.iter().any(|found| !wish.avoid.contains(&found.blob.id)))
+        // One hook is common where a licence is.
+        Ok(by_text.iter().any(|found| found.shared >= 2 && !wish.avoid.contains(&found.blob.id)))
     }
 
     /// The objects that share most of some hooks, those that share more first.

@@ -21,7 +21,10 @@ use std::{
     io::{self, ErrorKind as Io},
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, UNIX_EPOCH},
 };
 use tokio::{
@@ -42,6 +45,8 @@ const READ_BACK_BYTES: usize = 1 << 20;
 pub(super) struct DirectoryTarget {
     root: PathBuf,
     next_temporary: AtomicU64,
+    /// Held by who gives a name where nothing but a look keeps it from being given twice.
+    naming: Arc<Mutex<()>>,
 }
 
 impl DirectoryTarget {
@@ -51,7 +56,7 @@ impl DirectoryTarget {
     /// # Errors
     /// [`EngineError::Other`] when it cannot be written to, or is not empty.
     pub(super) async fn open(root: PathBuf, fresh: bool, manifest_len: u64) -> Result<Self, EngineError> {
-        let target = Self { root, next_temporary: AtomicU64::new(0) };
+        let target = Self { root, next_temporary: AtomicU64::new(0), naming: Arc::default() };
         let prepare = async {
             make_directory(&target.root).await?;
             // An attempt that never came to its first checkpoint left nothing but what is ours or
@@ -203,10 +208,13 @@ impl DirectoryTarget {
         if let Some(parent) = to.parent() {
             self.make_parents(parent).await?;
         }
-        let (from, path) = (from.to_owned(), to.to_owned());
+        let (from, path, naming) = (from.to_owned(), to.to_owned(), self.naming.clone());
         let renamed =
             tokio::task::spawn_blocking(move || match renameat_with(CWD, &from, CWD, &path, RenameFlags::NOREPLACE) {
-                Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => name_anew(&from, &path),
+                Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => {
+                    let _alone = naming.lock().unwrap_or_else(PoisonError::into_inner);
+                    name_anew(&from, &path)
+                }
                 outcome => Ok(outcome?),
             });
         renamed.await??;
@@ -307,7 +315,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn target(root: &Path) -> DirectoryTarget {
-        DirectoryTarget { root: root.to_owned(), next_temporary: AtomicU64::new(0) }
+        DirectoryTarget { root: root.to_owned(), next_temporary: AtomicU64::new(0), naming: Arc::default() }
     }
 
     #[test]

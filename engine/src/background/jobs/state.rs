@@ -139,8 +139,10 @@ impl JobState {
             Outcome::Paused | Outcome::Interrupted => resumes,
             Outcome::Failed => resumes && passing,
         };
-        let cursor = match result {
-            Outcome::Ok | Outcome::Cancelled => None,
+        let cursor = match (result, ended) {
+            (Outcome::Ok | Outcome::Cancelled, _) => None,
+            // What it was about is gone: there is nothing to resume, and others need not wait.
+            (Outcome::Failed, Err(EngineError::NoBucket | EngineError::JobRefused(_))) => None,
             _ => self.cursor.filter(|_| resumes),
         };
         Self {
@@ -159,6 +161,15 @@ mod tests {
 
     fn at(cursor: u64) -> JobState {
         JobState { unfinished: true, cursor: Some(json!(cursor)), ..JobState::default() }
+    }
+
+    #[test]
+    fn a_job_whose_bucket_has_gone_leaves_nothing_to_resume() {
+        for error in [EngineError::NoBucket, EngineError::JobRefused("no such store".into())] {
+            let after = at(7).after(&Err(error), None, true, 0);
+            assert!(after.failed() && after.cursor.is_none() && !after.unfinished);
+        }
+        assert_eq!(at(7).after(&Err(EngineError::Full), None, true, 0).cursor, Some(json!(7)));
     }
 
     #[test]

@@ -7,7 +7,30 @@ use crate::{
     error::EngineError,
     write::views::Scanned,
 };
-use catalog::BlobRow;
+use catalog::{BlobKey, BlobRow};
+use std::{
+    collections::HashSet,
+    sync::{Mutex, PoisonError},
+};
+
+/// Blobs that are remembered as opened.
+const OPENED_MAX: usize = 16_384;
+
+/// The blobs whose streams were opened lately although they stay as they are.
+#[derive(Default)]
+pub(crate) struct OpenedLately(Mutex<HashSet<BlobKey>>);
+
+impl OpenedLately {
+    /// True when a blob is asked about for the first time; when there are too many, all are
+    /// forgotten.
+    pub(super) fn is_first(&self, blob: BlobKey) -> bool {
+        let mut opened = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if opened.len() >= OPENED_MAX {
+            opened.clear();
+        }
+        opened.insert(blob)
+    }
+}
 
 /// What is known of the streams of some content.
 #[derive(Default)]

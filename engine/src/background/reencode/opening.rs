@@ -15,7 +15,7 @@ impl Reencoder {
     /// costs a base that is not found.
     pub(super) async fn remember_text(&self, row: &BlobRow, text: OpenedText) {
         let OpenedText::Text(text) = text else { return };
-        if row.form != BlobForm::Whole || row.plain_len <= UNSKETCHED_LEN_MAX {
+        if row.form != BlobForm::Whole || row.pack || row.plain_len <= UNSKETCHED_LEN_MAX {
             return;
         }
         // Not through the queue: the next blob that is encoded anew may look for this one.
@@ -24,7 +24,8 @@ impl Reencoder {
         }
     }
 
-    /// Opens the streams of content that stays as it is.
+    /// Opens the streams of content that stays as it is. What was opened lately is known: a base is
+    /// met once for each version that names it.
     pub(super) async fn open_text(
         &self,
         bucket: &BucketHandle,
@@ -32,7 +33,7 @@ impl Reencoder {
         reform: &Reform,
         text: &mut OpenedText,
     ) -> Result<Option<()>, EngineError> {
-        if may_be_opened(bucket, old) {
+        if may_be_opened(bucket, old) && !old.pack && self.opened.is_first(old.id) {
             let source = self.read.open_stored(bucket, old)?;
             text.note(&self.views.scan(bucket, &source, false, &reform.pace).await?);
         }
