@@ -182,8 +182,8 @@ impl PostgresSession {
                 (self.unfinished, self.in_transaction) = (false, false);
                 Ok(())
             }
-            // Behind a statement that the server refused, the first command of the end fails and its
-            // commit is skipped. The connection is closed with the transaction that is left in it.
+            // Behind a statement that the server refused, the first command of the end fails and
+            // its commit is skipped. The connection is closed with the transaction left in it.
             Ok(Err(error)) if is_refusal(&error) => Err(CommitError::None(catalog_error(&error))),
             Ok(Err(error)) => Err(CommitError::InDoubt(describe(&error))),
             Err(_) => Err(CommitError::InDoubt(silent().to_string())),
