@@ -209,10 +209,11 @@ def test_an_archive_finds_the_tree_that_is_in_it(new_server: NewServer, bucket: 
     s3.create_bucket(Bucket=bucket)
     for number in range(6):
         s3.put_object(Bucket=bucket, Key=f"others/{number}.tar", Body=plain_tar(20 + number, 12, 60_000, 0))
-    # A third of it under the next name: worth less than the tree, which has all of it.
-    s3.put_object(Bucket=bucket, Key="published/package-0.whl", Body=wheel(9, 4, 60_000, 0, level=1))
-    own.settle(60)
     s3.put_object(Bucket=bucket, Key="trees/here", Body=plain_tar(9, 12, 60_000, 0))
+    own.settle(60)
+    # A third of it under the next name: worth less than the tree, which has all of it. Before the
+    # tree it would be the tree's base, and the tree none.
+    s3.put_object(Bucket=bucket, Key="published/package-0.whl", Body=wheel(9, 4, 60_000, 0, level=1))
     own.settle(60)
     content = wheel(9, 12, 60_000, 0)
     s3.put_object(Bucket=bucket, Key="published/package.whl", Body=content)
