@@ -5,17 +5,11 @@
 //! `POINTS_SECONDS` how long each is; `POINTS_EVERY` at which of its points it dies: 1 means at
 //! each.
 
-use simulator::{Death, Mutant, Outcome, Plan, Report, run_to_a_point};
-use std::{
-    env,
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
-    time::Duration,
-};
+mod common;
 
-fn number(name: &str, default: u64) -> u64 {
-    env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
-}
+use common::{number, processors, side_by_side};
+use simulator::{Death, Mutant, Outcome, Plan, Report, run_to_a_point};
+use std::time::Duration;
 
 fn plan(seed: u64, mutant: Option<Mutant>) -> Plan {
     let simulated = Duration::from_secs(number("POINTS_SECONDS", 30));
@@ -31,27 +25,14 @@ fn dies_at(seed: u64, at: u64, mutant: Option<Mutant>) -> Outcome {
 
 /// Runs of `seed` that die at `points`, on all processors; the sum of what they found.
 fn deaths(seed: u64, points: &[u64]) -> Report {
-    let next = AtomicUsize::new(0);
-    let some = || {
-        let mut sum = Report::default();
-        while let Some(at) = points.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let outcome = dies_at(seed, *at, None);
-            if outcome.report.is_bad() {
-                println!("seed {seed}, point {at}: {:#?}", outcome.report);
-            }
-            sum += &outcome.report;
+    side_by_side(0..points.len() as u64, processors(), |number| {
+        let at = points[number as usize];
+        let report = dies_at(seed, at, None).report;
+        if report.is_bad() {
+            println!("seed {seed}, point {at}: {report:#?}");
         }
-        sum
-    };
-    let mut sum = Report::default();
-    thread::scope(|scope| {
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(some)).collect();
-        for thread in running {
-            sum += &thread.join().expect("a run does not panic");
-        }
-    });
-    sum
+        report
+    })
 }
 
 #[test]

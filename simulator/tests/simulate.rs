@@ -8,15 +8,11 @@
 //! each in a thread of its own: `SIMULATOR_THREADS` of them. `SIMULATOR_ROUGH_SEEDS` says how many
 //! are run in rough weather, and `SIMULATOR_ROUGH` makes every run such a one.
 
+mod common;
+
+use common::{number, processors, side_by_side};
 use simulator::{Mutant, Outcome, Plan, Report, requests_of_an_idle_hour, run};
-use std::{
-    env,
-    fs::OpenOptions,
-    io::Write as _,
-    sync::atomic::{AtomicU64, Ordering},
-    thread,
-    time::Duration,
-};
+use std::{env, fs::OpenOptions, io::Write as _, time::Duration};
 
 /// Seeds within which a bug must show.
 const MUTANT_SEEDS: u64 = 40;
@@ -26,10 +22,6 @@ const AGAIN: &str = "10,11,23,39,53,61,67,69,89,103,105,122,138,163,174,224,378,
 
 /// Those of rough weather.
 const AGAIN_ROUGH: [u64; 1] = [130];
-
-fn number(name: &str, default: u64) -> u64 {
-    env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
-}
 
 fn plan(seed: u64, mutant: Option<Mutant>) -> Plan {
     let simulated = Duration::from_secs(number("SIMULATOR_SECONDS", 150));
@@ -56,29 +48,12 @@ fn tell(seed: u64, outcome: &Outcome) {
 }
 
 /// Runs `seeds` from `first` on as planned; the sum of what they found.
-fn side_by_side(first: u64, seeds: u64, planned: impl Fn(u64) -> Plan + Sync) -> Report {
-    let next = AtomicU64::new(first);
-    let one = || {
-        let mut sum = Report::default();
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first + seeds {
-                return sum;
-            }
-            let outcome = run(&planned(seed));
-            tell(seed, &outcome);
-            sum += &outcome.report;
-        }
-    };
-    let threads = number("SIMULATOR_THREADS", thread::available_parallelism().map_or(1, |count| count.get() as u64));
-    let mut sum = Report::default();
-    thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
-        for thread in running {
-            sum += &thread.join().expect("a run does not panic");
-        }
-    });
-    sum
+fn runs(first: u64, seeds: u64, planned: impl Fn(u64) -> Plan + Sync) -> Report {
+    side_by_side(first..first + seeds, number("SIMULATOR_THREADS", processors()), |seed| {
+        let outcome = run(&planned(seed));
+        tell(seed, &outcome);
+        outcome.report
+    })
 }
 
 #[test]
@@ -119,7 +94,7 @@ fn seeds_that_ended_badly_once_end_well() {
 #[test]
 fn whatever_goes_wrong_nothing_is_lost_nothing_is_stuck_and_bugs_are_found() {
     let (first, seeds) = (number("SIMULATOR_FIRST", 1), number("SIMULATOR_SEEDS", 12));
-    let sum = side_by_side(first, seeds, |seed| plan(seed, None));
+    let sum = runs(first, seeds, |seed| plan(seed, None));
     let missed: Vec<Mutant> = Mutant::ALL
         .into_iter()
         .filter(|mutant| !(first..first + MUTANT_SEEDS).any(|seed| run(&plan(seed, Some(*mutant))).report.is_bad()))
@@ -133,7 +108,7 @@ fn whatever_goes_wrong_nothing_is_lost_nothing_is_stuck_and_bugs_are_found() {
 #[test]
 fn clocks_that_jump_old_listings_and_requests_that_come_twice_change_nothing() {
     let (first, seeds) = (number("SIMULATOR_FIRST", 1), number("SIMULATOR_ROUGH_SEEDS", 4));
-    let sum = side_by_side(first, seeds, |seed| Plan { is_rough: true, ..plan(seed, None) });
+    let sum = runs(first, seeds, |seed| Plan { is_rough: true, ..plan(seed, None) });
     let mut line = sum.line(seeds, None);
     line["campaign"] = "simulator, rough weather".into();
     println!("{line}");

@@ -14,7 +14,7 @@ from outside.archives import plain_tar, tar_gz, wheel
 from outside.buckets import NewServer
 from outside.clients import S3Client, s3_client, upload_parts
 from outside.content import MIB
-from outside.server import Server
+from outside.server import Server, Value
 from outside.storage import assert_accounts_balance, collect, stored
 
 BUCKETS = ("delta-00", "delta-aes256-00")
@@ -114,7 +114,7 @@ def test_an_archive_in_parts_is_found_by_the_text_of_all_parts(own: Server) -> N
 
 
 def test_an_archive_that_moved_is_still_found_by_its_text(new_server: NewServer, tmp_path: Path) -> None:
-    second = {"type": "local", "path": str(tmp_path / "second")}
+    second: dict[str, Value] = {"type": "local", "path": str(tmp_path / "second")}
     own = new_server(convert={"interval": "1h", "free_bytes_min": 0}, **{"backends.second": second}).start()
     s3, bucket = s3_client(own.endpoint), BUCKETS[0]
     s3.create_bucket(Bucket=bucket)
@@ -129,7 +129,7 @@ def test_an_archive_that_moved_is_still_found_by_its_text(new_server: NewServer,
 
 
 def test_a_tree_over_an_archive_moves_and_stays_a_view(new_server: NewServer, tmp_path: Path) -> None:
-    second = {"type": "local", "path": str(tmp_path / "second")}
+    second: dict[str, Value] = {"type": "local", "path": str(tmp_path / "second")}
     own = new_server(convert={"interval": "1h", "free_bytes_min": 0}, **{"backends.second": second}).start()
     s3, bucket = s3_client(own.endpoint), BUCKETS[0]
     s3.create_bucket(Bucket=bucket)

@@ -126,13 +126,19 @@ impl PostgresSession {
         self.answers_ahead().await?;
         self.end_raw(command).await.map_err(|error| match error {
             EndError::Database(error) => catalog_error(&error),
-            EndError::NoAnswer => CatalogError::Unavailable("the database does not answer".into()),
+            EndError::NoAnswer => CatalogError::Unavailable(SILENT.into()),
         })
+    }
+
+    /// Ends the transaction by a command that ends with `COMMIT`. Committed is what is here when
+    /// this is `Ok`.
+    pub(super) async fn commit(&mut self, end: &'static str) -> std::result::Result<(), CommitError> {
+        self.end_raw(end).await.map_err(CommitError::from)
     }
 
     /// Ends the transaction, with the commands that are deferred; no statement may be. The error is
     /// kept as it is, because what a failed commit means depends on it.
-    pub(super) async fn end_raw(&mut self, command: &'static str) -> std::result::Result<(), EndError> {
+    async fn end_raw(&mut self, command: &'static str) -> std::result::Result<(), EndError> {
         self.unfinished = true;
         let client = self.client.as_ref().ok_or(EndError::NoAnswer)?;
         let mut script = String::new();
@@ -160,8 +166,7 @@ impl PostgresSession {
         Ok(())
     }
 
-    /// Sends the last statements and `end`, which ends with `COMMIT`, together. Committed is what
-    /// is here when this is `Ok`.
+    /// The same as [`commit`](Self::commit), with the last statements, together.
     pub(super) async fn run_and_commit(
         &mut self,
         statements: Vec<Statement>,
@@ -172,10 +177,11 @@ impl PostgresSession {
         steps.extend(statements.into_iter().map(Step::Statement));
         let client = self.client.as_ref().ok_or_else(|| CommitError::None(closed()))?;
         let until = tokio::time::Instant::now() + self.deadline;
-        let silent = || CatalogError::Unavailable("the database does not answer".into());
         // Nothing of it is on its way before all of it is prepared.
         let prepared = tokio::time::timeout_at(until, Self::prepare(client, &steps)).await;
-        let prepared = prepared.map_err(|_| CommitError::None(silent()))?.map_err(CommitError::None)?;
+        let prepared = prepared
+            .map_err(|_| CommitError::None(CatalogError::Unavailable(SILENT.into())))?
+            .map_err(CommitError::None)?;
         steps.push(Step::Command(end));
         match tokio::time::timeout_at(until, Self::send(client, &steps, &prepared)).await {
             Ok(Ok(_)) => {
@@ -184,9 +190,8 @@ impl PostgresSession {
             }
             // Behind a statement that the server refused, the first command of the end fails and
             // its commit is skipped. The connection is closed with the transaction left in it.
-            Ok(Err(error)) if is_refusal(&error) => Err(CommitError::None(catalog_error(&error))),
-            Ok(Err(error)) => Err(CommitError::InDoubt(describe(&error))),
-            Err(_) => Err(CommitError::InDoubt(silent().to_string())),
+            Ok(Err(error)) => Err(EndError::Database(error).into()),
+            Err(_) => Err(EndError::NoAnswer.into()),
         }
     }
 
@@ -236,7 +241,10 @@ impl PostgresSession {
     }
 }
 
-/// Why a commit that travelled with statements was not confirmed.
+/// What is said of a database from which nothing comes in time.
+const SILENT: &str = "the database does not answer";
+
+/// Why a commit was not confirmed.
 pub(super) enum CommitError {
     /// There was none.
     None(CatalogError),
@@ -245,16 +253,17 @@ pub(super) enum CommitError {
 }
 
 /// Why a transaction's end was not confirmed.
-pub(super) enum EndError {
+enum EndError {
     Database(Error),
     NoAnswer,
 }
 
-impl EndError {
-    pub(super) fn describe(&self) -> String {
-        match self {
-            EndError::Database(error) => describe(error),
-            EndError::NoAnswer => "the database does not answer".into(),
+impl From<EndError> for CommitError {
+    fn from(error: EndError) -> Self {
+        match error {
+            EndError::Database(error) if is_refusal(&error) => CommitError::None(catalog_error(&error)),
+            EndError::Database(error) => CommitError::InDoubt(describe(&error)),
+            EndError::NoAnswer => CommitError::InDoubt(SILENT.into()),
         }
     }
 }
@@ -325,7 +334,7 @@ impl Session for PostgresSession {
         let client = self.client.as_ref().ok_or_else(closed)?;
         let answers = tokio::time::timeout(self.deadline, Self::pipeline(client, &steps))
             .await
-            .map_err(|_| CatalogError::Unavailable("the database does not answer".into()))?;
+            .map_err(|_| CatalogError::Unavailable(SILENT.into()))?;
         // After an error the connection is good for a rollback, unless it is the connection that is
         // in trouble.
         self.unfinished = matches!(answers, Err(CatalogError::Unavailable(_)));

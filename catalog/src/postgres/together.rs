@@ -306,7 +306,8 @@ impl Session for Asking<'_> {
         }
         if !self.has_asked {
             let (first, ahead) = (statements.len(), std::mem::take(&mut self.ahead));
-            let mut answers = self.ask([statements, ahead.clone()].concat(), true, false).await?;
+            let asked = statements.into_iter().chain(ahead.iter().cloned()).collect();
+            let mut answers = self.ask(asked, true, false).await?;
             self.foreseen = Foreseen::of(ahead, answers.split_off(first));
             return Ok(answers);
         }

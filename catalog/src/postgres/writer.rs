@@ -1,11 +1,10 @@
 //! The one task of this process that writes, and its group commit.
 
 use super::{
-    errors::is_refusal,
     foresight::Foresight,
     options::PostgresOptions,
     pool::{Patience, Pool},
-    session::{CLOCK_MS, EndError, PostgresSession, server_run},
+    session::{CLOCK_MS, CommitError, PostgresSession, server_run},
     together::{self, Commit, GroupEnds},
 };
 use crate::{
@@ -197,10 +196,9 @@ impl Committer {
             let count = together::count_of_first(left.iter().map(|job| &job.change));
             let (now, later) = left.split_at_mut(count);
             let end = (later.is_empty() && !is_apart).then_some(KEEP_AND_COMMIT);
-            let made = make(&mut session, &self.foresight, now, end).await?;
-            outcomes.extend(made.0);
-            commit = made.1;
-            left = later;
+            let (made, ended) = make(&mut session, &self.foresight, now, end).await?;
+            outcomes.extend(made);
+            (left, commit) = (later, ended);
         }
         match commit {
             Commit::Refused(error @ CatalogError::Unavailable(_)) => return Err(Failure::Nothing(error)),
@@ -221,15 +219,13 @@ impl Committer {
         // committed although the standby does not have it; so the commit has no limit but our own,
         // past which it is asked about.
         session.defer("SET LOCAL statement_timeout = 0");
-        match session.end_raw("COMMIT").await {
+        match session.commit("COMMIT").await {
             Ok(()) => {
                 self.has_forgotten.store(true, Ordering::Relaxed);
                 Ok((outcomes, run))
             }
-            Err(EndError::Database(error)) if is_refusal(&error) => {
-                Err(Failure::Nothing(super::errors::catalog_error(&error)))
-            }
-            Err(error) => Err(Failure::InDoubt { group: number, outcomes, reason: error.describe() }),
+            Err(CommitError::None(error)) => Err(Failure::Nothing(error)),
+            Err(CommitError::InDoubt(reason)) => Err(Failure::InDoubt { group: number, outcomes, reason }),
         }
     }
 

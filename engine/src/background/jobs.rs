@@ -304,8 +304,8 @@ impl Jobs {
     }
 
     /// Waits until no commit is under way and no job runs, is due or has something waiting for it,
-    /// at most `timeout`; true when it got there. Paused jobs do not count. A failed
-    /// one is tried once more where its trouble may have passed.
+    /// at most `timeout`; true when it got there. Paused jobs do not count. A failed one is tried
+    /// once more where its trouble may have passed.
     ///
     /// # Errors
     /// What the catalog says.

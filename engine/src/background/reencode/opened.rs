@@ -38,16 +38,17 @@ pub(super) enum OpenedText {
     /// Nothing: nobody has looked.
     #[default]
     Unknown,
-    /// There are none, or they were opened as a part of more.
+    /// There are none.
     Nothing,
     /// What their text resembles.
     Text(Box<TextSketch>),
 }
 
 impl OpenedText {
-    /// Takes in what a scan found. The first one counts: it is that of the whole object.
+    /// Takes in what a scan found. The first that has streams counts: it is that of the whole
+    /// object.
     pub(super) fn note(&mut self, scanned: &Scanned) {
-        if matches!(self, Self::Unknown | Self::Nothing) {
+        if !matches!(self, Self::Text(_)) {
             *self = if scanned.is_plain() { Self::Nothing } else { Self::Text(Box::new(scanned.text.clone())) };
         }
     }
