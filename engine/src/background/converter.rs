@@ -332,7 +332,8 @@ impl Converter {
     }
 
     /// Encodes anew what differs from a base that its series has drifted from: over that one and
-    /// the one that came after it, most of it is found in one of the two.
+    /// the one that came after it, most of it is found in one of the two. A delta changes its base
+    /// for no single change, so what lies nearer to the later one may have to be shown that alone.
     async fn fill_between(self: &Arc<Self>, round: &mut Round<'_>) -> Result<(), EngineError> {
         let ends = self.reencoder.bases.ends();
         while let Some(between) = ends.next() {
@@ -346,7 +347,10 @@ impl Converter {
             let after = self.catalog.referrers(between.after, 1).await?;
             let key = after.into_iter().next().map_or_else(String::new, |referrer| referrer.key);
             for row in self.catalog.deltas_of(between.before, DELTAS_MAX).await? {
-                round.run.check()?;
+                if let Err(stopped) = round.run.check() {
+                    ends.tell(between);
+                    return Err(stopped);
+                }
                 if self.catalog.bases_of(row.id).await? != [between.before] {
                     continue;
                 }
@@ -358,9 +362,14 @@ impl Converter {
                     round.tallies.without_room += 1;
                     continue;
                 }
-                let wish = Wish::Each(key.clone(), both.clone());
-                let reform = round.reform(Occasion::Between, wish, Effort::Balanced);
-                self.reencode_counted(&bucket, &row, &reform, &mut round.tallies).await?;
+                let later = both.iter().filter(|base| base.id == between.after).cloned().collect();
+                for wish in [Wish::Each(key.clone(), both.clone()), Wish::These(key.clone(), later)] {
+                    let reform = round.reform(Occasion::Between, wish, Effort::Balanced);
+                    let outcome = self.reencode_counted(&bucket, &row, &reform, &mut round.tallies).await?;
+                    if !matches!(outcome, Some(Reformed::Kept)) {
+                        break;
+                    }
+                }
                 round.show();
             }
         }

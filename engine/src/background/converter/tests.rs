@@ -305,7 +305,7 @@ async fn a_drifting_series_gets_bases_on_the_way_and_what_lies_between_two_diffe
     assert!((2..=6).contains(&wholes), "{wholes} of {VERSIONS} are whole");
     assert!(deployment.engine.jobs.settle(Duration::from_secs(120)).await.expect("settled"));
     let converted = deployment.metrics.convert_blobs_total.with_label_values(&["between", "converted"]).get();
-    assert!(converted > 10, "{converted}");
+    assert!(converted > 20, "what is nearer to the later base differs from that: {converted}");
     let mut stored = 0;
     for (number, version) in versions.iter().enumerate() {
         let key = format!("series/{number:04}");
