@@ -136,7 +136,12 @@ impl Stager {
         let content = &mut staged.content;
         let resembles = upload.is_some_and(|upload| upload.ends(bucket.domain(), &content.sketches));
         // What found a base has no need of those that came at the same time.
-        content.deferred |= self.defer && resembles && content.base_outcome == BaseOutcome::None;
+        content.deferred |= self.defer
+            && match content.base_outcome {
+                BaseOutcome::Busy => true,
+                BaseOutcome::None => resembles,
+                _ => false,
+            };
         Ok(staged)
     }
 

@@ -244,6 +244,28 @@ async fn what_is_read_often_in_ranges_grows_by_a_twentieth_of_what_deltas_save_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_finds_no_memory_for_a_window_is_encoded_later() {
+    const LEN: usize = 16 * MIB;
+    let deployment = start(|_| {}).await;
+    let bucket = deployment.bucket("delta").await.with(|settings| settings.effort = EffortSetting::Balanced);
+    let v1 = content(LEN, 71);
+    let v2 = edited(&v1, 72);
+    deployment.put(&bucket, "v-1", &v1).await;
+    deployment.engine.foundation.bases.windows().drop_idle();
+    let budget = &deployment.engine.foundation.budget;
+    let mut others: Vec<_> = std::iter::from_fn(|| budget.try_acquire(MIB as u64)).collect();
+    others.truncate(others.len() - 12);
+    let put = deployment.put(&bucket, "v-2", &v2).await;
+    assert_eq!((put.storage.form, put.storage.reason.as_str()), (Form::Zstd, "busy"));
+    assert_eq!(waiting(&deployment).await, 1);
+    drop(others);
+    assert!(deployment.engine.jobs.settle(Duration::from_secs(60)).await.expect("settled"));
+    let head = deployment.engine.read.head(&bucket, "v-2").await.expect("head").expect("exists");
+    assert_eq!(head.facts.storage.form, Form::Delta);
+    assert!(deployment.get(&bucket, "v-2", 0..v2.len()).await == v2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn of_versions_uploaded_side_by_side_one_stays_whole_and_the_others_differ_from_it() {
     let deployment = start(|_| {}).await;
     let bucket = deployment.bucket("delta").await;
