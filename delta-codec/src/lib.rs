@@ -15,6 +15,7 @@
 //!
 //! The format is `docs/format/delta-v1.md`; the document rules, this crate follows.
 
+mod across;
 mod compare;
 mod context;
 mod decode;

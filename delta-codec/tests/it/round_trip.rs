@@ -224,6 +224,48 @@ fn buffers_kept_between_segments_leave_nothing_behind() {
     }
 }
 
+/// The last of `steps` versions, each of which changes 16 bytes at 40 places, and adds one where the
+/// series is `uneven`.
+fn drifted(first: &[u8], steps: u64, uneven: bool) -> Vec<u8> {
+    let mut version = first.to_vec();
+    for step in 0..steps {
+        for change in noise(40 * 19, 1000 + step).chunks_exact(19) {
+            let at = change[..3].iter().fold(0, |sum, byte| sum * 256 + usize::from(*byte)) % (version.len() - 16);
+            version[at..at + 16].copy_from_slice(&change[3..]);
+        }
+        if uneven {
+            version.insert(version.len() / 2, step as u8);
+        }
+    }
+    version
+}
+
+#[test]
+fn a_version_between_two_bases_takes_less_than_half_over_both() {
+    let first = noise(250_000, 31);
+    for uneven in [false, true] {
+        let [before, target, after] = [4, 14, 24].map(|steps| drifted(&first, steps, uneven));
+        let window = [before, after].concat();
+        let layout = raw_layout(window.len());
+        let index = BaseIndex::build(&window, Effort::Balanced);
+        let job = EncodeJob {
+            window: &window,
+            index: &index,
+            layout: &layout,
+            target: &target,
+            effort: Effort::Balanced,
+            limits: FootprintLimits::default(),
+            delta_len_max: usize::MAX,
+        };
+        let (mut over_one, mut over_both) = (Vec::new(), Vec::new());
+        Encoder::new().encode(&job, &mut over_one).expect("a delta of any length is welcome");
+        let encoded = Encoder::new().encode_across(&job, &mut over_both).expect("a delta of any length is welcome");
+        assert!(over_both.len() * 2 < over_one.len(), "{} of {}", over_both.len(), over_one.len());
+        let back = decode(&gather(&window, &encoded.footprint), &over_both, target.len());
+        assert!(back.as_ref() == Ok(&target), "uneven: {uneven}");
+    }
+}
+
 #[test]
 fn copied_runs_say_which_bytes_of_the_footprint_lie_beside_which_of_the_target() {
     let window = noise(200_000, 1);

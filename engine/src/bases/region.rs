@@ -53,6 +53,6 @@ pub(super) fn trial(scratch: &mut Scratch, segment: &[u8], window: &Window, effo
         limits: FootprintLimits::default(),
         delta_len_max: sample.len() - sample.len() / 8,
     };
-    let delta = scratch.encoder.encode(&job, &mut bytes).map(|_| bytes.len());
+    let delta = window.encode(&mut scratch.encoder, &job, &mut bytes).map(|_| bytes.len());
     plan::Trial { alone, delta }
 }
