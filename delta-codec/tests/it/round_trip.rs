@@ -224,8 +224,8 @@ fn buffers_kept_between_segments_leave_nothing_behind() {
     }
 }
 
-/// The last of `steps` versions, each of which changes 16 bytes at 40 places, and adds one where the
-/// series is `uneven`.
+/// The last of `steps` versions. Each changes 16 bytes at 40 places, and adds one where the series
+/// is `uneven`.
 fn drifted(first: &[u8], steps: u64, uneven: bool) -> Vec<u8> {
     let mut version = first.to_vec();
     for step in 0..steps {
