@@ -161,7 +161,7 @@ impl Vault {
         }
         let sealed_by = (header.suite == Suite::Aes256Gcm).then_some(header.key_id);
         let key = match sealed_by {
-            Some(id) => Some(self.key(id).await?),
+            Some(id) => Some(self.key(id).await.map_err(|error| self.or_a_strangers(name, id, error))?),
             None => None,
         };
         let (id, stored_len) = (id_of(name), bytes.len() as u64);
@@ -192,6 +192,17 @@ impl Vault {
             }
         }
         Err(trouble)
+    }
+
+    /// Why a document does not open. A process that knows its store's key can tell that a document
+    /// was sealed with another one; what its own key does not give may only be missing just now.
+    fn or_a_strangers(&self, name: &BlobName, id: KeyId, error: EngineError) -> EngineError {
+        match (error, self.trust.store_key()) {
+            (EngineError::Other(why), Some(own)) if own != id => {
+                EngineError::Integrity(format!("{name} is sealed with the key {id}, which is not this store's: {why}"))
+            }
+            (error, _) => error,
+        }
     }
 
     async fn keyset_key(&self, name: &BlobName, id: KeyId) -> Result<Option<DomainKey>, EngineError> {

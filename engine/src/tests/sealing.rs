@@ -75,6 +75,45 @@ async fn a_store_that_is_sealed_later_stands_on_what_is_sealed_from_then_on() {
     assert!(report.backup.is_some(), "{report:?}");
 }
 
+/// Copies what lies under `from` and not under `to`.
+fn copy_missing(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).into_iter().flatten() {
+        let entry = entry.expect("readable");
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            std::fs::create_dir_all(&target).expect("made");
+            copy_missing(&entry.path(), &target);
+        } else if !target.exists() {
+            std::fs::copy(entry.path(), target).expect("copied");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_history_under_a_strangers_key_keeps_nobody_with_a_catalog_from_serving() {
+    let stranger = Deployment::start(256 << 20).await;
+    stranger.put(&stranger.bucket("sealed").await, "theirs", &content(9000, 1)).await;
+    stranger.engine.ship_journal().await.expect("shipped");
+    let theirs = stranger.stop().await;
+    for _ in 0..2 {
+        remove_catalog(theirs.path());
+        recovered(theirs.path(), &recovery(false, false)).await.expect("recovered");
+    }
+    let own = Deployment::start(256 << 20).await;
+    let body = content(9000, 2);
+    own.put(&own.bucket("sealed").await, "ours", &body).await;
+    own.engine.ship_journal().await.expect("shipped");
+    let dir = own.stop().await;
+    for kind in ["lineage", "lineage-sealed", "journal", "backup", "backup-part", "keyset"] {
+        copy_missing(&theirs.path().join("blobs").join(kind), &dir.path().join("blobs").join(kind));
+    }
+    let again = Deployment::reopened(dir, |_, _| Vec::new(), |_| ()).await;
+    let bucket = again.bucket("sealed").await;
+    assert!(again.get(&bucket, "ours", 0..body.len()).await == body);
+    again.put(&bucket, "later", &body).await;
+    assert!(again.metrics.unsealed_documents_total.get() > 0, "what is not believed is counted");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_lies_in_the_place_of_the_sealed_lineage_does_not_keep_it_from_being_written() {
     let deployment = Deployment::start(256 << 20).await;
