@@ -10,7 +10,8 @@ use crate::{
 /// Most streams that advance together.
 pub const LANES_MAX: usize = 16;
 
-/// How many streams advance together on this processor: 16 with AVX-512, 8 with AVX2, else 1.
+/// How many streams advance together on this processor: 16 with AVX-512, 8 with AVX2, else a
+/// few.
 pub fn lanes() -> usize {
     #[cfg(target_arch = "x86_64")]
     {
@@ -21,20 +22,20 @@ pub fn lanes() -> usize {
             return avx2::LANES;
         }
     }
-    1
+    scalar::BESIDE_MAX
 }
 
 /// Advances as many states as there are runs by as many blocks as the shortest run has whole.
 /// Returns the bytes each has taken.
 ///
-/// One after the other where that is not slower.
+/// Few go side by side without vectors: a vector takes the same time however few lanes it has.
 pub(crate) fn advance(states: &mut [State], runs: &[&[u8]]) -> usize {
     debug_assert_eq!(states.len(), runs.len());
     let blocks = runs.iter().map(|run| run.len() / BLOCK).min().unwrap_or(0);
     let len = blocks * BLOCK;
     #[cfg(target_arch = "x86_64")]
     {
-        if states.len() >= LANES_MIN && states.len() <= avx512::LANES && avx512::is_there() {
+        if (LANES_MIN..=avx512::LANES).contains(&states.len()) && avx512::is_there() {
             avx512::advance(states, runs, len);
             return len;
         }
@@ -52,6 +53,6 @@ pub(crate) fn advance(states: &mut [State], runs: &[&[u8]]) -> usize {
     len
 }
 
-/// Fewest streams for which the lanes are faster than one stream after the other.
+/// Fewest streams for which vectors are faster.
 #[cfg(target_arch = "x86_64")]
-const LANES_MIN: usize = 2;
+const LANES_MIN: usize = scalar::BESIDE_MAX + 1;

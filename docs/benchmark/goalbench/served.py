@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from goalbench.seen import Seen, seen
 from taxbench.admin import AdminClient
 from taxbench.client.operation import Kind, Operation
 from taxbench.client.pool import Batch, WorkerPool
@@ -46,6 +47,16 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class Timed:
+    """A batch that was timed, and what it took."""
+
+    operations: int
+    payload_bytes: int
+    cpu_s: float
+    seen: Seen
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
     """Where one round of one line runs, on what."""
 
@@ -53,6 +64,8 @@ class Round:
     place: Path
     load: Load
     seed: int
+    timed: list[Timed] | None = None
+    """Where counts of what is timed go, when somebody wants them."""
 
     def server(self, defer: bool = True) -> Deltaweir:
         return Deltaweir(self.binary, self.place / "server", BUCKETS, defer=defer)
@@ -72,15 +85,20 @@ class Served:
 
     server: Deltaweir
     pool: WorkerPool
+    counts: list[Timed] | None = None
 
     def all_well(self, operations: Sequence[Operation]) -> Batch:
         return run_checked(self.pool, self.server, list(operations))
 
     def timed(self, operations: Sequence[Operation]) -> tuple[Batch, float]:
         """The batch, and the server's CPU seconds while it ran."""
-        before_s = cpu_s(self.server)
+        process = self.server.process_ids()[0]
+        before, before_s = seen(process), cpu_s(self.server)
         batch = self.all_well(operations)
-        return batch, cpu_s(self.server) - before_s
+        took_s = cpu_s(self.server) - before_s
+        if self.counts is not None:
+            self.counts.append(Timed(len(operations), batch.payload_bytes, took_s, seen(process).since(before)))
+        return batch, took_s
 
     def settle(self) -> None:
         settle_s(self.server, 1800.0)
@@ -112,7 +130,7 @@ def serving(round_: Round, clients: int, object_bytes_max: int, defer: bool = Tr
         with server, WorkerPool(clients, object_bytes_max) as pool:
             for bucket in BUCKETS:
                 server.ensure_bucket(bucket)
-            yield Served(server, pool)
+            yield Served(server, pool, round_.timed)
     finally:
         shutil.rmtree(server.data_dir, ignore_errors=True)
 

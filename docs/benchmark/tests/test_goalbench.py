@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import mmap
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,8 +14,9 @@ import numpy as np
 import pytest
 
 from goalbench import __main__ as program
-from goalbench import cloud, codec, gigabytes, limits, replicas, size, table
+from goalbench import cloud, codec, counts, gigabytes, limits, replicas, size, table
 from goalbench.goals import GOALS, NO_WAY, Check, Found, Report, Size, line, of_line, verdict
+from goalbench.seen import seen
 from goalbench.served import BUCKETS, Load, Round, Study, ask
 from taxbench.progress import Reporter
 from taxbench.prometheus import parse
@@ -263,3 +266,25 @@ def test_parts_of_the_largest_upload_repeat_and_differ_and_end_where_they_should
     assert contents.piece(16, limits.MIB) != contents.piece(0, limits.MIB), "stamped"
     assert contents.piece(16, limits.MIB)[8:4096] == contents.piece(0, limits.MIB)[8:4096]
     assert b"".join(contents.stream(0, 100)) == whole[:100]
+
+
+def test_a_process_is_seen_to_touch_fresh_pages_and_to_write(tmp_path: Path) -> None:
+    before = seen(os.getpid())
+    with mmap.mmap(-1, 300 * mmap.PAGESIZE) as fresh, (tmp_path / "file").open("wb", buffering=0) as file:
+        for page in range(300):
+            fresh[page * mmap.PAGESIZE] = 1
+        for _ in range(50):
+            file.write(b"x")
+    took = seen(os.getpid()).since(before)
+    assert took.faults >= 300
+    assert took.writes >= 50
+
+
+def test_counts_are_medians_of_the_rounds_in_the_order_of_the_work() -> None:
+    rounds = [(1.0, 2.0, 0.0, 0.0, 0.0, 0.0), (3.0, 9.0, 0.0, 0.0, 0.0, 0.0), (2.0, 4.0, 0.0, 0.0, 0.0, 0.0)]
+    lines = counts.render({("PUT", 1): rounds, ("GET", 0): rounds[:1], ("PUT", 0): rounds[1:2]}).splitlines()
+    assert [line.split(" | ")[:4] for line in lines[2:]] == [
+        ["| PUT", "1", "3", "9"],
+        ["| PUT", "2", "2", "4"],
+        ["| GET", "1", "1", "2"],
+    ]

@@ -32,6 +32,9 @@ const FETCH_PER_BYTE_MAX: u64 = 4;
 const FETCH_LEN_MIN: u64 = 1 << 20;
 /// Hot content may add one part in so many of what deltas save.
 const HEAT_SHARE: u64 = 20;
+/// Up to this part of what a sample takes alone, in thousandths, a delta of it leaves hope for the
+/// rest.
+const DOUBTFUL_PERMILLE_MAX: u32 = 900;
 /// Useless trials after which an upload or part stops looking at its bases.
 pub(crate) const USELESS_TRIALS_MAX: u32 = 2;
 
@@ -211,6 +214,12 @@ impl Trial {
     pub(crate) fn helps(self, is_watched: bool) -> bool {
         let (part, of) = if is_watched { (5, 8) } else { (1, 2) };
         self.delta.is_some_and(|delta| delta <= self.alone / of * part)
+    }
+
+    /// True when the sample gains something, and all of it may gain enough. Content that has
+    /// nothing to do with its base takes about as much as a delta as alone, or is no delta at all.
+    pub(crate) fn leaves_doubt(self) -> bool {
+        !self.helps(false) && self.permille().is_some_and(|permille| permille <= DOUBTFUL_PERMILLE_MAX)
     }
 
     /// The delta in thousandths of what the sample takes alone.
@@ -453,6 +462,9 @@ mod tests {
         assert!(trial(Some(400)).helps(false) && !trial(Some(401)).helps(false));
         assert!(!trial(None).helps(true));
         assert_eq!(trial(Some(400)).permille(), Some(500));
+        let leaves_doubt = |delta| trial(delta).leaves_doubt();
+        assert!(!leaves_doubt(Some(400)) && leaves_doubt(Some(401)) && leaves_doubt(Some(720)));
+        assert!(!leaves_doubt(Some(721)) && !leaves_doubt(None), "other content is not looked at twice");
     }
 
     #[test]

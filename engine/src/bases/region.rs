@@ -26,8 +26,8 @@ impl Region {
 pub(super) const TRIAL_SAMPLE_LEN: usize = 512 << 10;
 const TRIAL_PIECES: usize = 8;
 
-/// Encodes a sample of a segment with and without a base. Nothing of it is kept. Runs on the codec
-/// pool.
+/// Encodes a sample of a segment with and without a base, and all of it where the sample leaves
+/// doubt. Nothing of it is kept. Runs on the codec pool.
 pub(super) fn trial(scratch: &mut Scratch, segment: &[u8], window: &Window, effort: Effort) -> plan::Trial {
     let mut sample = Vec::new();
     let sample = if segment.len() <= TRIAL_SAMPLE_LEN {
@@ -41,18 +41,31 @@ pub(super) fn trial(scratch: &mut Scratch, segment: &[u8], window: &Window, effo
         }
         &sample
     };
+    let Some(delta) = delta_len(scratch, sample, window, effort) else {
+        return plan::Trial { alone: sample.len(), delta: None };
+    };
     let alone = Alone::encode(sample, effort, &mut scratch.plain, None);
-    let alone = alone.map_or(sample.len(), |alone| alone.bytes.len());
+    let trial = plan::Trial { alone: alone.map_or(sample.len(), |alone| alone.bytes.len()), delta: Some(delta) };
+    if !trial.leaves_doubt() || sample.len() == segment.len() {
+        return trial;
+    }
+    // A piece of the sample with nothing equal in it is lost. In the segment, the bytes before it
+    // lead to its place in the base.
+    let of_segment = delta_len(scratch, segment, window, effort).map(|len| len / (segment.len() / sample.len()));
+    plan::Trial { delta: of_segment.into_iter().chain([delta]).min(), ..trial }
+}
+
+/// What bytes take as a delta; `None` when that is hardly less than they are.
+fn delta_len(scratch: &mut Scratch, target: &[u8], window: &Window, effort: Effort) -> Option<usize> {
     let mut bytes = Vec::new();
     let job = EncodeJob {
         window: &window.plain,
         index: window.index(effort),
         layout: &window.layout,
-        target: sample,
+        target,
         effort,
         limits: FootprintLimits::default(),
-        delta_len_max: sample.len() - sample.len() / 8,
+        delta_len_max: target.len() - target.len() / 8,
     };
-    let delta = window.encode(&mut scratch.encoder, &job, &mut bytes).map(|_| bytes.len());
-    plan::Trial { alone, delta }
+    window.encode(&mut scratch.encoder, &job, &mut bytes).map(|_| bytes.len())
 }

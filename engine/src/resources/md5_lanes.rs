@@ -46,7 +46,7 @@ struct Stretch {
 impl Md5Lanes {
     /// On the threads of a pool.
     pub(crate) fn new(pool: Arc<CodecPool>) -> Self {
-        let lanes = hash_lanes::lanes().max(2);
+        let lanes = hash_lanes::lanes();
         Self { pool, lanes, queue: Mutex::default(), widest: AtomicUsize::new(0) }
     }
 

@@ -266,6 +266,34 @@ async fn what_was_good_for_one_part_is_not_tried_again_for_the_next() {
     assert_eq!(trials() - trials_before, 1);
 }
 
+/// Code whose addresses all moved. A run that is equal leads to its place in the base, and to what
+/// stands around it; most pieces of the trial's sample have none.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_a_samples_pieces_find_too_little_the_segment_is_tried() {
+    let deployment = Deployment::start(1 << 30).await;
+    let bucket = deployment.bucket("delta").await;
+    let mut v1 = noise(4 * MIB, 161);
+    for record in v1.as_chunks_mut::<8>().0 {
+        // One of 64 instructions, and an address of three bytes.
+        let instruction = u32::from(record[0] % 64).wrapping_mul(0x9e37_79b1);
+        record[..4].copy_from_slice(&instruction.to_le_bytes());
+        record[7] = 0;
+    }
+    let mut v2 = v1.clone();
+    for (number, record) in v2.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let address = u32::from_le_bytes([record[4], record[5], record[6], 0]);
+        let stays = number * 8 % (3 * MIB - MIB / 8 - MIB / 16) < 1 << 10;
+        let moved = if stays { address } else { (address + 0x1_3572) & 0xff_ffff };
+        record[4..].copy_from_slice(&moved.to_le_bytes());
+    }
+    deployment.put(&bucket, "m/code-1", &v1).await;
+    let published = deployment.put(&bucket, "m/code-2", &v2).await;
+    let told = deployment.engine.reports.explain("delta", "m/code-2", None).await.expect("explained").expect("exists");
+    assert_eq!(published.storage.form, Form::Delta, "{told:#}");
+    assert!(published.storage.stored_bytes < v2.len() as u64 / 8, "{:?}", published.storage);
+    assert!(deployment.get(&bucket, "m/code-2", 0..v2.len()).await == v2);
+}
+
 /// The study in small (docs/benchmark/basestudy): objects of several families in one bucket, in an
 /// order and under names that say nothing.
 #[tokio::test(flavor = "multi_thread")]
