@@ -6,6 +6,14 @@ use crate::pieces::Cutting;
 
 /// Bytes before a signature that are looked at: what a container says of a stream's first piece.
 pub(crate) const BEFORE_LEN: usize = 5;
+/// Uploads are looked through for zlib streams in this much of each mebibyte: what has such streams
+/// has many, as a rule.
+const LOOKED_LEN: usize = 256 << 10;
+const LOOKED_EVERY: usize = 1 << 20;
+/// What an archive of `pg_dump` begins with. It may have one stream alone.
+const DUMP_MAGIC: &[u8] = b"PGDMP";
+/// Bytes that are compared with zlib's headers at once.
+const BLOCK_LEN: usize = 64;
 /// Bytes of a zlib stream that are read to see whether it may be one.
 const TRIAL_LEN: usize = 512;
 /// Steps of a block with fixed codes that are read before anything is made ready for more.
@@ -109,17 +117,24 @@ pub(crate) struct FirstPiece {
 /// Whether the bytes hold what looks like the beginning of a stream: cheap, and mostly right. One
 /// that begins in other bytes is not seen.
 pub fn may_hold_streams(bytes: &[u8]) -> bool {
-    Signature::ALL.into_iter().any(|signature| {
-        let mut at = 0;
-        while let Some(found) = signature.find(&bytes[at..]) {
-            at += found;
-            if is_likely(signature, &bytes[at..]) {
-                return true;
-            }
-            at += 1;
+    let announced = [Signature::Zip, Signature::Gzip, Signature::Png];
+    bytes.starts_with(DUMP_MAGIC)
+        || announced.into_iter().any(|signature| is_among(signature, bytes, bytes.len()))
+        || bytes.chunks(LOOKED_EVERY).any(|bytes| is_among(Signature::Zlib, bytes, LOOKED_LEN))
+}
+
+/// Whether a likely one begins among the first so many bytes.
+fn is_among(signature: Signature, bytes: &[u8], len: usize) -> bool {
+    let looked = &bytes[..bytes.len().min(len)];
+    let mut at = 0;
+    while let Some(found) = signature.find(&looked[at..]) {
+        at += found;
+        if is_likely(signature, &bytes[at..]) {
+            return true;
         }
-        false
-    })
+        at += 1;
+    }
+    false
 }
 
 /// Whether what begins with a signature is a container, as far as its header tells.
@@ -197,11 +212,24 @@ fn is_zlib_header(method: u8, flags: u8) -> bool {
 /// A zlib header where no container says so: with a window of 32 KiB, or as Adobe's library writes
 /// it in PDF files. Others are rare, and found by chance too often.
 fn find_zlib(bytes: &[u8]) -> Option<usize> {
-    memchr::memchr2_iter(0x78, 0x48, bytes).find(|at| match bytes.get(at + 1) {
-        Some(0x01 | 0x5e | 0x9c | 0xda) => bytes[*at] == 0x78,
-        Some(0x89) => bytes[*at] == 0x48,
-        _ => false,
-    })
+    let is_one = |first: u8, second: u8| {
+        let usual = (second == 0x9c) | (second == 0xda) | (second == 0x01) | (second == 0x5e);
+        ((first == 0x78) & usual) | ((first == 0x48) & (second == 0x89))
+    };
+    let seconds = bytes.get(1..)?;
+    let (firsts, last_firsts) = bytes[..seconds.len()].as_chunks::<BLOCK_LEN>();
+    let (blocks, last_seconds) = seconds.as_chunks::<BLOCK_LEN>();
+    // Without branches, so that a block is compared in a few instructions.
+    let holds_one = |(firsts, seconds): (&[u8; BLOCK_LEN], &[u8; BLOCK_LEN])| {
+        firsts.iter().zip(seconds).fold(0, |found, (first, second)| found | u8::from(is_one(*first, *second))) != 0
+    };
+    let block = firsts.iter().zip(blocks).position(holds_one);
+    let start = block.unwrap_or(blocks.len()) * BLOCK_LEN;
+    let (firsts, seconds) = match block {
+        Some(number) => (&firsts[number][..], &blocks[number][..]),
+        None => (last_firsts, last_seconds),
+    };
+    firsts.iter().zip(seconds).position(|(first, second)| is_one(*first, *second)).map(|at| start + at)
 }
 
 /// A zlib header with what looks like a stream behind it. A block's length before it may be that of
@@ -332,5 +360,45 @@ impl FixedBits<'_> {
     /// So many bits, the first the highest.
     fn high(&mut self, count: u32) -> Option<u32> {
         (0..count).try_fold(0, |value, _| Some(value << 1 | self.next()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn zlib_headers_are_found_as_byte_by_byte(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..400),
+            places in prop::collection::vec((any::<prop::sample::Index>(), 0usize..7), 0..4),
+        ) {
+            const PAIRS: [[u8; 2]; 7] =
+                [[0x78, 0x01], [0x78, 0x5e], [0x78, 0x9c], [0x78, 0xda], [0x48, 0x89], [0x48, 0x9c], [0x78, 0x89]];
+            for (place, pair) in places.into_iter().filter(|_| bytes.len() > 1).collect::<Vec<_>>() {
+                let at = place.index(bytes.len() - 1);
+                bytes[at..at + 2].copy_from_slice(&PAIRS[pair]);
+            }
+            let expected = bytes.windows(2).position(|pair| PAIRS[..5].iter().any(|known| known == pair));
+            prop_assert_eq!(find_zlib(&bytes), expected);
+        }
+    }
+
+    #[test]
+    fn noise_holds_no_streams_and_headers_in_it_are_no_streams() {
+        let mut state = 7u64;
+        let mut noise: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        })
+        .take(2 << 20)
+        .collect();
+        assert!(!may_hold_streams(&noise));
+        for at in (0..noise.len() - 2).step_by(97) {
+            noise[at..at + 2].copy_from_slice(&[0x78, 0x9c]);
+        }
+        assert!(!may_hold_streams(&noise));
+        assert!(may_hold_streams(b"PGDMP\x01\x0e"));
     }
 }
