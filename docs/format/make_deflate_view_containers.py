@@ -283,6 +283,8 @@ def in_pieces(writer: Writer) -> None:
     writer.write("png_pieces_apart", "another chunk between two of the stream", other, [])
     writer.write("png_pieces_short", "chunks of eight bytes", png_in_pieces(split, 8), [])
     writer.write("png_pieces_missing", "the last chunk is missing", png_in_pieces(split[:-900], 1000), [])
+    small = [("png", split[2:-4], text(27, 9_000), runs(len(split) - 6, 500, 12))]
+    writer.write("png_pieces_small", "short chunks", png_in_pieces(split, 500), small)
     wrong = split[:-1] + bytes([split[-1] ^ 1])
     writer.write("png_check_wrong", "a stream with another check", png_in_pieces(wrong, 1000), [])
 
