@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from cluster.postgres import Postgres, binaries
@@ -90,6 +91,18 @@ for number in range(150):
 pdf.output(out)
 """
 
+
+class MadeServer(DefaultServer):
+    """One whose bucket has an effort of its own."""
+
+    effort = "auto"
+
+    def write_config(self) -> None:
+        super().write_config()
+        with self.config.open("a") as config:
+            config.write(f'\n[buckets."{BUCKET}"]\neffort = "{self.effort}"\n')
+
+
 Make = Callable[[Path, str], tuple[bytes, bytes]]
 
 
@@ -115,8 +128,8 @@ def of_script(script: str) -> Make:
     return make
 
 
-def pg_dump(folder: Path, _python: str) -> tuple[bytes, bytes]:
-    """A database of two tables before and after a day: 1 row in 50 changed, 1 in 100 is new."""
+def pg_dump(one_in: int, folder: Path, _python: str) -> tuple[bytes, bytes]:
+    """A database of two tables before and after a day: 1 row in so many changed, 1 in 100 is new."""
     rng = random.Random(8)
     lines = (
         f"{number}\t{sentence(rng, 6)}\t{number * 37 % 100_000}\t2026-{number % 12 + 1:02}-{number % 28 + 1:02}\n"
@@ -126,9 +139,9 @@ def pg_dump(folder: Path, _python: str) -> tuple[bytes, bytes]:
     schema = "CREATE TABLE orders (id int, note text, cents int, day date); CREATE TABLE notes (id int, body text);\n"
     notes = "".join(f"INSERT INTO notes VALUES ({number}, '{sentence(rng, 60)}');\n" for number in range(4000))
     day = (
-        "UPDATE orders SET cents = cents + 1 WHERE id % 50 = 7;"
+        f"UPDATE orders SET cents = cents + 1 WHERE id % {one_in} = 7;"
         "INSERT INTO orders SELECT 100000 + i, 'new ' || md5(i::text), i, '2026-11-26' FROM generate_series(1, 1000) i;"
-        "UPDATE notes SET body = body || ' done' WHERE id % 40 = 3;"
+        f"UPDATE notes SET body = body || ' done' WHERE id % {one_in} = 3;"
     )
     postgres, dumps = Postgres().make().start(), []
     try:
@@ -184,7 +197,8 @@ def squashfs(folder: Path, _python: str) -> tuple[bytes, bytes]:
 
 
 KINDS: dict[str, Make] = {
-    "pg_dump": pg_dump,
+    "pg_dump, 1 row in 50 changed": partial(pg_dump, 50),
+    "pg_dump, 1 row in 1,000 changed": partial(pg_dump, 1000),
     "png-drawing": of_script(PICTURE.replace("PAINTED", DRAWING)),
     "png-photo": of_script(PICTURE.replace("PAINTED", PHOTO)),
     "pdf-reportlab": of_script(REPORTLAB),
@@ -197,27 +211,37 @@ KINDS: dict[str, Make] = {
 }
 
 
-def measured(kind: str, contents: tuple[bytes, bytes], binary: Path) -> str:
+def measured(kind: str, contents: tuple[bytes, bytes], binary: Path, effort: str) -> str:
     """A row: sizes, and what is stored of the second after `settle`, over the first."""
-    with tempfile.TemporaryDirectory() as folder, DefaultServer(Path(folder), binary=binary) as server:
+    with tempfile.TemporaryDirectory() as folder:
+        server = MadeServer(Path(folder), binary=binary)
+        server.effort = effort
+        first, second = stored_of(server, contents)
+    shares = f"{first / len(contents[0]):.1%} | {second / len(contents[1]):.1%}"
+    return f"| {kind} | {effort} | {len(contents[1]) / 1e6:.2f} MB | {shares} |"
+
+
+def stored_of(server: MadeServer, contents: tuple[bytes, bytes]) -> tuple[int, int]:
+    """Stored bytes of both, which come back."""
+    with server:
         s3 = s3_client(server.endpoint)
         s3.create_bucket(Bucket=BUCKET)
         for number, content in enumerate(contents):
-            s3.put_object(Bucket=BUCKET, Key=f"{kind}-{number}", Body=content)
+            s3.put_object(Bucket=BUCKET, Key=f"file-{number}", Body=content)
             server.settle(SETTLE_S_MAX)
         server.drop_caches()
         for number, content in enumerate(contents):
-            if s3.get_object(Bucket=BUCKET, Key=f"{kind}-{number}")["Body"].read() != content:
-                raise ValueError(f"{kind}: what was read back is not what was put")
-        first, second = (stored(s3, BUCKET, f"{kind}-{number}").stored_bytes for number in range(2))
-    shares = f"{first / len(contents[0]):.1%} | {second / len(contents[1]):.1%}"
-    return f"| {kind} | {len(contents[1]) / 1e6:.2f} MB | {shares} |"
+            if s3.get_object(Bucket=BUCKET, Key=f"file-{number}")["Body"].read() != content:
+                raise ValueError("what was read back is not what was put")
+        first, second = (stored(s3, BUCKET, f"file-{number}").stored_bytes for number in range(2))
+        return first, second
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=Path, action="append")
     parser.add_argument("--kinds", nargs="*", default=list(KINDS))
+    parser.add_argument("--efforts", nargs="*", default=["auto", "high"])
     parser.add_argument("--python", default=sys.executable)
     asked = parser.parse_args()
     failed = 0
@@ -230,7 +254,8 @@ def main() -> int:
                 failed += 1
                 continue
         for binary in asked.binary or [BINARY]:
-            print(binary.parent.name, measured(kind, contents, binary.resolve()), flush=True)
+            for effort in asked.efforts:
+                print(binary.parent.name, measured(kind, contents, binary.resolve(), effort), flush=True)
     return int(failed > 0)
 
 
