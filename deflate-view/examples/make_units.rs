@@ -11,7 +11,8 @@ use std::{env, fs, io};
 
 use deflate_view::{
     AHEAD_LEN, Base, BasePart, CutLimits, Cutter, Index, Match, NestedParse, Opened, Opening, ReplayId, Run,
-    ScanLimits, Scanner, StoredSegment, StoredUnit, TEXT_LEN_MAX, Unit, decode_parse, encode_parse, encode_unit, open,
+    ScanLimits, Scanner, SegmentForm, StoredSegment, StoredUnit, TEXT_LEN_MAX, Unit, decode_parse, encode_parse,
+    encode_unit, open,
 };
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_128;
@@ -155,6 +156,7 @@ impl Made {
             parts: self.whole.parts.clone(),
             delta: &self.delta,
             parse: &self.parse,
+            gaps: self.unit.outermost().gaps().clone(),
             nested: self
                 .nested
                 .as_ref()
@@ -269,12 +271,12 @@ fn bad(vectors: &Vectors) -> io::Result<()> {
     };
     let object_len = made.unit.len();
     let head = |numbers: &[u8]| [&[1], numbers].concat();
-    let other_form = [&[3], &bytes[1..]].concat();
+    let other_form = [&[5], &bytes[1..]].concat();
     let longer = [made.parse.as_slice(), &[0]].concat();
     let unknown = [&[0xff - 16], &made.parse[1..]].concat();
     for (name, about, bytes) in [
         ("no_bytes", "nothing at all", vec![]),
-        ("form_unknown", "form 3", other_form),
+        ("form_unknown", "form 5", other_form),
         ("cut_in_head", "the head ends early", bytes[..3].to_vec()),
         ("cut_in_table", "the table ends early", bytes[..9].to_vec()),
         ("cut_in_delta", "the delta ends early", bytes[..40].to_vec()),
@@ -322,6 +324,7 @@ struct Segment {
     units: Vec<(u32, [u8; 16], Vec<u8>)>,
     openings: Vec<Opening>,
     windows: Vec<u8>,
+    form: SegmentForm,
 }
 
 impl Segment {
@@ -336,11 +339,12 @@ impl Segment {
             units: made.iter().map(unit).collect(),
             openings: openings().map(|(opening, _)| opening).collect(),
             windows: if windows.is_empty() { windows } else { frame(&windows)? },
+            form: SegmentForm::Whole,
         })
     }
 
     fn bytes(&self) -> Vec<u8> {
-        StoredSegment::write(&self.units, &self.openings, &self.windows)
+        StoredSegment::write(&self.units, &self.openings, &self.windows, self.form)
     }
 }
 
@@ -355,16 +359,18 @@ impl Vectors {
     fn segment(&self, name: &str, about: &str, is_good: bool, of: &Segment, bytes: &[u8]) -> io::Result<()> {
         let expect = if is_good { hex::encode(Sha256::digest(&of.object)) } else { "malformed".to_owned() };
         let (base, len) = (&of.base, of.object.len());
-        let header = format!("about: {about}\ntype: segment\nexpect: {expect}\nbase: {base}\nplain-length: {len}");
+        let coding = if of.form == SegmentForm::Gapped { "\ncoding: 5" } else { "" };
+        let header =
+            format!("about: {about}\ntype: segment\nexpect: {expect}\nbase: {base}\nplain-length: {len}{coding}");
         self.write_file(&format!("segment_{name}"), &header, bytes)
     }
 }
 
 /// A unit over the first bytes of a base whose stream has an access point behind them.
-fn over_the_beginning_of_a_stream(vectors: &Vectors) -> io::Result<Made> {
+fn over_the_beginning_of_a_stream(vectors: &Vectors, base: &str) -> io::Result<Made> {
     const PLAIN_LEN: u32 = 2000;
-    let mut made = vectors.made("zlib_points", "zlib_5", 5, CutLimits::default())?.swap_remove(0);
-    let stream_at = Scanner::index(&vectors.container("zlib_points")?, ScanLimits::default()).streams[0].start;
+    let mut made = vectors.made(base, "zlib_5", 5, CutLimits::default())?.swap_remove(0);
+    let stream_at = Scanner::index(&vectors.container(base)?, ScanLimits::default()).streams[0].start;
     let Whole { parts, bytes, matches, opened } = &mut made.whole;
     parts.truncate(1);
     parts.push(BasePart::Plain { stream_at, plain_at: 0, len: PLAIN_LEN });
@@ -388,7 +394,7 @@ fn segments(vectors: &Vectors) -> io::Result<()> {
     let made = vectors.made("pair_old", "pair_new", 6, small)?;
     let good = || Segment::of(vectors, &made);
     vectors.segment("next_release", "several units over the release before", true, &good()?, &good()?.bytes())?;
-    let pointed = [over_the_beginning_of_a_stream(vectors)?];
+    let pointed = [over_the_beginning_of_a_stream(vectors, "zlib_points")?];
     let with_point = || Segment::of(vectors, &pointed);
     vectors.segment("access_point", "an opening from an access point", true, &with_point()?, &with_point()?.bytes())?;
     let in_layer = vectors.made("nested_old", "nested_new", 6, small)?;
@@ -485,6 +491,98 @@ fn nested(vectors: &Vectors) -> io::Result<()> {
     Ok(())
 }
 
+/// Units of forms 3 and 4.
+fn gapped(vectors: &Vectors) -> io::Result<()> {
+    let whole = CutLimits::default();
+    let small = CutLimits { text_len_max: 64 << 10, unit_len_max: 4 << 10 };
+    let made = vectors.made("pair_old", "png_pieces_new", 9, whole)?;
+    vectors.good("gaps", "a picture in several chunks", &made[0])?;
+    vectors.good("gaps_nested", "a zip file in a dump", &vectors.made("pair_old", "dump_new", 6, whole)?[0])?;
+    for (number, made) in vectors.made("pair_old", "png_pieces_new", 9, small)?.iter().enumerate().take(3) {
+        vectors.good(&format!("gaps_part_{number}"), "a stream in pieces, cut into units", made)?;
+    }
+    // The head of the good one, and what follows its table.
+    let made = &made[0];
+    let stored = made.stored();
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    stored.write(&mut with);
+    StoredUnit { gaps: Default::default(), ..made.stored() }.write(&mut without);
+    let numbers = |numbers: &[u32]| {
+        let mut out = Vec::new();
+        numbers.iter().for_each(|value| number(&mut out, *value));
+        out
+    };
+    let head = [&[3], &numbers(&[made.unit.len() as u32, made.unit.text.len() as u32])[..]].concat();
+    let rest = &without[head.len()..];
+    let with_table = |table: &[u32]| [&head, &numbers(table)[..], rest].concat();
+    let object_len = made.unit.len() as u32;
+    for (name, about, table) in [
+        ("empty", "a table of no gaps", vec![0]),
+        ("of_nothing", "a gap of no bytes", vec![1, 9, 0, 1]),
+        ("never", "a gap that is there no time", vec![1, 9, 9, 0]),
+        ("at_once_twice", "two gaps with nothing between", vec![1, 0, 9, 2]),
+        ("without_piece", "no piece before the second run", vec![2, 9, 9, 1, 0, 9, 1]),
+        ("past_object", "gaps past the unit's bytes", vec![1, object_len, 1, 1]),
+        ("too_many_times", "as often as they have no room", vec![1, 1, 1, object_len]),
+        ("piece_too_long", "a piece of 2 GiB", vec![1, 1 << 31, 1, 1]),
+        ("runs_too_many", "65,537 runs", vec![(1 << 16) + 1]),
+    ] {
+        vectors.bad(&format!("gaps_{name}"), about, made, &with_table(&table))?;
+    }
+    vectors.bad("gaps_cut", "a table that ends early", made, &with[..head.len() + 2])
+}
+
+/// Segments of coding 5.
+fn gapped_segments(vectors: &Vectors) -> io::Result<()> {
+    let segment = |base: &str, target: &str, replay: u8, limits: CutLimits| {
+        let mut segment = Segment::of(vectors, &vectors.made(base, target, replay, limits)?)?;
+        segment.form = SegmentForm::Gapped;
+        Ok::<_, io::Error>(segment)
+    };
+    let whole = CutLimits::default();
+    let small = CutLimits { text_len_max: 64 << 10, unit_len_max: 4 << 10 };
+    let picture = || segment("png_pieces_old", "png_pieces_new", 9, whole);
+    for (name, about, good) in [
+        ("gaps_picture", "a picture over the one before", picture()?),
+        ("gaps_units", "the same in several units", segment("png_pieces_old", "png_pieces_new", 9, small)?),
+        ("gaps_dump", "a dump over the one before", segment("dump_old", "dump_new", 6, whole)?),
+        ("gaps_base", "gaps in the base alone", segment("dump_old", "pair_new", 6, whole)?),
+        ("gaps_point", "an access point in a stream with gaps", {
+            let mut pointed = Segment::of(vectors, &[over_the_beginning_of_a_stream(vectors, "dump_points")?])?;
+            pointed.form = SegmentForm::Gapped;
+            pointed
+        }),
+    ] {
+        vectors.segment(name, about, true, &good, &good.bytes())?;
+    }
+    let refused = |name: &str, about: &str, edit: &dyn Fn(&mut Segment)| {
+        let mut segment = picture()?;
+        edit(&mut segment);
+        let bytes = segment.bytes();
+        vectors.segment(&format!("gaps_{name}"), about, false, &segment, &bytes)
+    };
+    refused("untold", "a base whose gaps are not told", &|segment| segment.openings[0].gaps = None)?;
+    let others = Segment::of(vectors, &vectors.made("dump_old", "pair_new", 6, whole)?)?.openings[0].gaps.clone();
+    refused("of_another", "gaps at other places", &|segment| segment.openings[0].gaps = others.clone())?;
+    // The same bytes read as coding 3, and the table's numbers changed.
+    let mut as_whole = picture()?;
+    let good = as_whole.bytes();
+    let tables = |from: &Segment| StoredSegment::write(&from.units, &from.openings, &from.windows, SegmentForm::Whole);
+    let table_at = good.iter().zip(&tables(&as_whole)).take_while(|(one, other)| one == other).count();
+    let at = |place: usize, value: u8| {
+        let mut bytes = good.clone();
+        bytes[table_at + place] = value;
+        bytes
+    };
+    let gapped = picture()?;
+    vectors.segment("gaps_streams_too_many", "more tables than there are", false, &gapped, &at(0, 2))?;
+    vectors.segment("gaps_streams_none", "no table", false, &gapped, &at(0, 0))?;
+    vectors.segment("gaps_elsewhere", "a table of no stream", false, &gapped, &at(1, good[table_at + 1] ^ 1))?;
+    vectors.segment("gaps_runs_none", "a table of no gaps", false, &gapped, &at(2, 0))?;
+    as_whole.form = SegmentForm::Whole;
+    vectors.segment("gaps_in_coding_3", "gaps in a segment of coding 3", false, &as_whole, &tables(&as_whole))
+}
+
 /// One parse for every refusal that changed bytes of good parses lead to.
 fn refusals(vectors: &Vectors, all: &[Made]) -> io::Result<()> {
     let mut found = BTreeMap::new();
@@ -524,5 +622,7 @@ fn main() -> io::Result<()> {
     good(&vectors)?;
     bad(&vectors)?;
     nested(&vectors)?;
-    segments(&vectors)
+    segments(&vectors)?;
+    gapped(&vectors)?;
+    gapped_segments(&vectors)
 }

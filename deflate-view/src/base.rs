@@ -375,7 +375,7 @@ pub(crate) fn within(opening: &Opening, plain_at: u64, len: u32) -> Range<usize>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scan::{Container, Point};
+    use crate::{Container, Point};
 
     #[test]
     fn ranges_are_joined_where_they_touch_or_nearly_so() {
@@ -412,6 +412,7 @@ mod tests {
                 .map(|&plain_at| Point { plain_at, block_bit: 1, bit: 1, window: Vec::new() })
                 .collect(),
             nested: Vec::new(),
+            gaps: None,
         };
         let streams =
             vec![stream(most, &[]), stream(most + 1, &[]), stream(2 * most, &[most]), stream(3 * most, &[most])];

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use crate::Malformed;
 use crate::alphabet::{MATCH_LEN_MAX, WINDOW_LEN, fixed_lengths};
+use crate::gapped::Gapped;
+use crate::gaps::Gaps;
 use crate::inflate::{Inflater, Input, Stopped};
 use crate::parse::{Block, Kind, Match, Parse};
-use crate::scan::Stream;
+use crate::stream::Stream;
 use crate::unit::{Cut, Item, Lead, Part, PartBlock, PartKind, TEXT_LEN_MAX, UNIT_LEN_MAX, Unit};
 use crate::write::Codes;
 
@@ -41,11 +43,23 @@ impl Default for CutLimits {
 pub struct Cutter<S> {
     limits: CutLimits,
     /// Streams that are opened, in order; the others are raw.
-    streams: Vec<S>,
+    streams: Vec<Placed<S>>,
     next: usize,
+    /// Bytes of the object before the next unit, and those of them that are in no gap: all places
+    /// below are counted without gaps.
+    place: u64,
     at: u64,
     len: u64,
+    gapped: Gapped,
     inside: Option<Inside>,
+}
+
+/// A stream, and where it lies in the object without gaps.
+#[derive(Clone)]
+struct Placed<S> {
+    of: S,
+    start: u64,
+    end: u64,
 }
 
 /// A stream of which a part has been cut.
@@ -85,12 +99,18 @@ impl<S: Deref<Target = Stream> + Clone> Cutter<S> {
     pub fn new(streams: Vec<S>, len: u64, limits: CutLimits) -> Self {
         let most = if streams.iter().any(|stream| !stream.nested.is_empty()) { OUTER_TEXT_LEN_MAX } else { usize::MAX };
         let limits = CutLimits { text_len_max: limits.text_len_max.min(most), ..limits };
-        Self { limits, streams, next: 0, at: 0, len, inside: None }
+        let gapped = Gapped::new(streams.iter().map(|stream| &**stream));
+        let placed = |of: S| {
+            let (start, end) = (gapped.joined_before(of.start), gapped.joined_before(of.end));
+            Placed { of, start, end }
+        };
+        let streams = streams.into_iter().map(placed).collect();
+        Self { limits, streams, next: 0, place: 0, at: 0, len, gapped, inside: None }
     }
 
     /// The object's bytes before the next unit.
     pub fn position(&self) -> u64 {
-        self.at
+        self.place
     }
 
     /// The next unit, or `None` at the object's end. `bytes` are those of the object from
@@ -108,11 +128,46 @@ impl<S: Deref<Target = Stream> + Clone> Cutter<S> {
     /// # Errors
     /// As [`Cutter::next`].
     pub fn next_until(&mut self, bytes: &[u8], until: u64) -> Result<Option<Unit>, Malformed> {
+        let start = self.place;
+        let mut until = until.min(self.len);
+        if !self.gapped.is_empty() {
+            // So that what stands in its gaps has room in the text.
+            until = until.min(start + self.limits.unit_len_max.min(self.limits.text_len_max) as u64);
+        }
+        if until <= start {
+            return Ok(None);
+        }
+        let joined = self.gapped.joined(start, bytes);
+        let room = self.limits.text_len_max - self.gapped.len_within(start..until) as usize;
+        let (mut unit, regions) = self.unit(&joined, self.gapped.joined_before(until), room)?;
+        self.place = self.gapped.place_of(self.at).min(until);
+        unit.object = start..self.place;
+        let own = bytes.get(..unit.len()).ok_or(Malformed("an object that ends early"))?;
+        let (gaps, between) = self.gapped.unit(start, own);
+        if !between.is_empty() {
+            unit.text.extend_from_slice(&between);
+            unit.items.push(Item::Raw(between.len()));
+            unit.gaps = gaps;
+        }
+        if unit.is_empty() {
+            return Ok(None);
+        }
+        nested(unit, &regions, self.limits.text_len_max).map(Some)
+    }
+
+    /// The next unit without what stands in its gaps, with at most so much text, and where plain
+    /// text lies in it. Bytes and places are without gaps.
+    fn unit(&mut self, bytes: &[u8], until: u64, text_len_max: usize) -> Result<(Unit, Vec<Region<S>>), Malformed> {
         let start = self.at;
-        let until = until.min(self.len);
         let given = bytes.len() as u64;
-        let mut unit =
-            Unit { object: start..start, text: Vec::new(), items: Vec::new(), matches: Vec::new(), outer: None };
+        let mut unit = Unit {
+            object: start..start,
+            text: Vec::new(),
+            items: Vec::new(),
+            matches: Vec::new(),
+            outer: None,
+            gaps: Gaps::default(),
+        };
         let mut regions = Vec::new();
         while self.at < until && given > self.at - start {
             let own_room = self.limits.unit_len_max - (self.at - start) as usize;
@@ -120,20 +175,20 @@ impl<S: Deref<Target = Stream> + Clone> Cutter<S> {
             let stream = self.streams.get(self.next).cloned();
             match stream {
                 Some(stream) if stream.start <= self.at => {
-                    let is_enough = unit.text.len() + WINDOW_LEN + TAIL_LEN + ROOM_MIN <= self.limits.text_len_max;
+                    let is_enough = unit.text.len() + WINDOW_LEN + TAIL_LEN + ROOM_MIN <= text_len_max;
                     if !unit.items.is_empty() && (!is_enough || own_room < 1024) {
                         break;
                     }
                     let input = Input { bytes, at: 0, is_all: true };
                     let before = self.at;
-                    regions.extend(self.part(&stream, input, (start, until), &mut unit)?);
+                    regions.extend(self.part(&stream, input, (start, until), text_len_max, &mut unit)?);
                     if self.inside.is_some() || self.at == before {
                         break;
                     }
                 }
                 _ => {
-                    let end = stream.as_ref().map_or(self.len, |stream| stream.start).min(start + given);
-                    let left = self.limits.text_len_max - unit.text.len();
+                    let end = stream.as_ref().map_or(until, |stream| stream.start).min(start + given);
+                    let left = text_len_max - unit.text.len();
                     let taken = ((end - self.at) as usize).min(room).min(left);
                     if taken == 0 {
                         break;
@@ -145,26 +200,23 @@ impl<S: Deref<Target = Stream> + Clone> Cutter<S> {
                 }
             }
         }
-        unit.object.end = self.at;
-        if unit.is_empty() {
-            return Ok(None);
-        }
-        nested(unit, &regions, self.limits.text_len_max).map(Some)
+        Ok((unit, regions))
     }
 
     /// Appends the next part of `stream` to the unit that began at `unit_start` and ends at `until`
     /// at the latest; where its plain text lies, if there is any.
     fn part(
         &mut self,
-        stream: &S,
+        stream: &Placed<S>,
         input: Input<'_>,
         (unit_start, until): (u64, u64),
+        text_len_max: usize,
         unit: &mut Unit,
     ) -> Result<Option<Region<S>>, Malformed> {
         let is_inside = self.inside.is_some();
         let mut inside = self.inside.take().unwrap_or_else(Inside::new);
         let context_len = inside.here.plain.min(WINDOW_LEN);
-        let room = self.limits.text_len_max - unit.text.len() - context_len - TAIL_LEN;
+        let room = text_len_max - unit.text.len() - context_len - TAIL_LEN;
         let wanted = inside.here.plain + room;
         // The input's bytes counted from the stream's start; a stream that began before them is
         // read from where it stands.
@@ -184,7 +236,8 @@ impl<S: Deref<Target = Stream> + Clone> Cutter<S> {
         let (end, cut, object_end) = if is_whole {
             (inside.end(), None, stream.end)
         } else {
-            let Some((end, object_end)) = inside.find_cut(stream, wanted, object_max, self.at)? else {
+            let Some((end, object_end)) = inside.find_cut(stream.start..stream.end, wanted, object_max, self.at)?
+            else {
                 if unit.items.is_empty() {
                     return Err(Malformed("a stream that cannot be cut"));
                 }
@@ -208,7 +261,7 @@ impl<S: Deref<Target = Stream> + Clone> Cutter<S> {
         unit.items.push(Item::Part(Part { text_at, plain_len: end.plain - here.plain, lead, cut, blocks, padding }));
         self.at = object_end;
         let plain_at = inside.plain_before + from as u64;
-        let region = Region { stream: stream.clone(), text: text_at..unit.text.len(), plain_at };
+        let region = Region { stream: stream.of.clone(), text: text_at..unit.text.len(), plain_at };
         if is_whole {
             self.next += 1;
         } else {
@@ -290,7 +343,7 @@ impl Inside {
     /// place behind the last step that begins before the cut, and the cut in the object.
     fn find_cut(
         &self,
-        stream: &Stream,
+        stream: Range<u64>,
         wanted: usize,
         object_max: u64,
         object_at: u64,

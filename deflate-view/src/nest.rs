@@ -47,6 +47,7 @@ impl ParsesOfUnit {
             parts,
             delta,
             parse: &self.parse.bytes,
+            gaps: unit.outermost().gaps.clone(),
             nested: self.nested.as_ref().map(|nested| NestedParse { outer_len, parse: &nested.bytes }),
         }
     }
@@ -139,7 +140,7 @@ fn decode_unit_with(
             decode_with_raws((stored.parse, own), &outer.object, base, &runs, stored.object_len)?
         }
     };
-    Ok(decoded.object)
+    if stored.gaps.is_empty() { Ok(decoded.object) } else { stored.gaps.put_into(&decoded.object) }
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! A part of a stream as plain text and matches, read from the access point before it.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::Malformed;
+use crate::containers::Container;
 use crate::inflate::{Inflater, Input, Stopped};
 use crate::parse::{Match, Parse};
-use crate::scan::{Container, Stream};
+use crate::stream::Stream;
 
 /// Room for a window and for what a reader writes past the end.
 const ROOM_LEN: usize = (32 << 10) + 1024;
@@ -84,6 +86,7 @@ pub(crate) fn open_from_start(plain: Range<u64>, bytes: &[u8]) -> Result<Opened,
         digest: 0,
         points: Vec::new(),
         nested: Vec::new(),
+        gaps: None,
     };
     open(&stream, plain, bytes)
 }
@@ -93,11 +96,11 @@ pub fn bytes_to_open(stream: &Stream, plain: &Range<u64>) -> Range<u64> {
     let first = point_before(stream, plain.start).map_or(0, |point| point.block_bit / 8);
     let end = stream.points.iter().find(|point| point.plain_at >= plain.end);
     // A step that begins before the point may end behind it, and a header is read whole.
-    let end = end.map_or(stream.end, |point| (stream.start + point.bit / 8 + 64).min(stream.end));
-    stream.start + first..end
+    let end = end.map_or(stream.end, |point| stream.place_after(point.bit / 8 + 64));
+    stream.place_of(first)..end
 }
 
-fn point_before(stream: &Stream, plain_at: u64) -> Option<&crate::scan::Point> {
+fn point_before(stream: &Stream, plain_at: u64) -> Option<&crate::stream::Point> {
     let after = stream.points.partition_point(|point| point.plain_at <= plain_at);
     after.checked_sub(1).map(|at| &stream.points[at])
 }
@@ -109,8 +112,10 @@ fn point_before(stream: &Stream, plain_at: u64) -> Option<&crate::scan::Point> {
 /// [`Malformed`] when the bytes are not those of the stream.
 pub fn open(stream: &Stream, plain: Range<u64>, bytes: &[u8]) -> Result<Opened, Malformed> {
     let point = point_before(stream, plain.start);
-    let at = bytes_to_open(stream, &plain).start - stream.start;
-    let input = Input { bytes, at, is_all: true };
+    let first = bytes_to_open(stream, &plain).start - stream.start;
+    let at = point.map_or(0, |point| point.block_bit / 8);
+    let joined = stream.gaps.as_ref().map_or(Cow::Borrowed(bytes), |gaps| gaps.joined(first, bytes));
+    let input = Input { bytes: &joined, at, is_all: true };
     let mut text = Vec::with_capacity((plain.end - point.map_or(0, |point| point.plain_at)) as usize + ROOM_LEN);
     text.extend_from_slice(point.map_or(&[][..], |point| &point.window));
     let (before, window_len) = (point.map_or(0, |point| point.plain_at), text.len());

@@ -3,14 +3,18 @@
 //!
 //! Part of the format (docs/format/deflate-view-v1.md §12).
 
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::alphabet::WINDOW_LEN;
+use crate::containers::Container;
+use crate::gaps::{GAP_RUNS_MAX, Gaps};
+use crate::numbers::{put, take, take_up_to};
 use crate::open::{Opened, open};
-use crate::scan::{Container, Point, Stream};
-use crate::stored::{put, take, take_up_to};
+use crate::stream::{Point, Stream};
 use crate::unit::UNIT_LEN_MAX;
-use crate::{BasePart, Malformed};
+use crate::{BasePart, Malformed, StoredUnit};
 
 /// Most units of a segment. Part of the format.
 pub const UNITS_MAX: usize = 1 << 12;
@@ -22,6 +26,32 @@ pub const OPENING_LEN_MAX: usize = 8 << 20;
 pub const OPENED_LEN_MAX: usize = 128 << 20;
 /// Bytes of a unit's digest. Part of the format.
 const DIGEST_LEN: usize = 16;
+
+/// Most streams with gaps of a segment. Part of the format.
+const GAPPED_MAX: usize = 1 << 16;
+
+/// How a segment's bytes are to be read: which coding of blob-v1 it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentForm {
+    /// Coding 3: every stream lies in one piece.
+    Whole,
+    /// Coding 5: streams of the object or of the base have gaps.
+    Gapped,
+}
+
+impl SegmentForm {
+    /// Takes one of its units apart.
+    ///
+    /// # Errors
+    /// As [`StoredUnit::read`], and for a unit that it may not have.
+    pub fn unit(self, bytes: &[u8]) -> Result<StoredUnit<'_>, Malformed> {
+        let unit = StoredUnit::read(bytes)?;
+        match self {
+            Self::Whole if !unit.gaps.is_empty() => Err(Malformed("gaps where none can be")),
+            _ => Ok(unit),
+        }
+    }
+}
 
 /// Plain text of a stream of the base that is read from one place on, the stream's start or an
 /// access point.
@@ -39,6 +69,8 @@ pub struct Opening {
     pub step_bits: u64,
     /// The base's bytes it is read from.
     pub len: u32,
+    /// The stream's gaps, in bytes from its first one on.
+    pub gaps: Option<Arc<Gaps>>,
 }
 
 impl Opening {
@@ -49,9 +81,9 @@ impl Opening {
             let (plain_at, block_bit) = point.map_or((0, 0), |point| (point.plain_at, point.block_bit));
             let next = stream.points.get(number);
             let plain_end = next.map_or(stream.plain_len, |next| next.plain_at);
-            let first = stream.start + block_bit / 8;
+            let first = stream.place_of(block_bit / 8);
             // The reader of steps looks some bytes ahead.
-            let end = next.map_or(stream.end, |next| (stream.start + next.bit / 8 + 64).min(stream.end));
+            let end = next.map_or(stream.end, |next| stream.place_after(next.bit / 8 + 64));
             let opening = Self {
                 stream_at: stream.start,
                 plain_at,
@@ -59,6 +91,7 @@ impl Opening {
                 block_bit,
                 step_bits: point.map_or(0, |point| point.bit - point.block_bit),
                 len: u32::try_from(end - first).ok()?,
+                gaps: stream.gaps.clone(),
             };
             Some((opening, point.map_or(&[][..], |point| &point.window)))
         })
@@ -66,8 +99,20 @@ impl Opening {
 
     /// The base's bytes it is read from.
     pub fn bytes(&self) -> Range<u64> {
-        let first = self.stream_at + self.block_bit / 8;
+        let first = self.stream_at + self.first();
         first..first + u64::from(self.len)
+    }
+
+    /// Bytes of the stream, its gaps among them, before the first one that it is read from.
+    fn first(&self) -> u64 {
+        let at = self.block_bit / 8;
+        self.gaps.as_ref().map_or(at, |gaps| gaps.place_of(at))
+    }
+
+    /// The gaps in the bytes that [`Opening::bytes`] names, counted from there.
+    pub fn own_gaps(&self) -> Option<Gaps> {
+        let first = self.first();
+        self.gaps.as_ref().map(|gaps| gaps.part(first..first + u64::from(self.len))).filter(|gaps| !gaps.is_empty())
     }
 
     /// Its plain bytes, counted in the stream.
@@ -98,11 +143,12 @@ impl Opening {
         let stream = Stream {
             container: Container::Gzip,
             start: 0,
-            end: self.block_bit / 8 + u64::from(self.len),
+            end: self.first() + u64::from(self.len),
             plain_len: self.plain().end,
             digest: 0,
             points: if self.plain_at == 0 { Vec::new() } else { vec![point] },
             nested: Vec::new(),
+            gaps: self.gaps.clone(),
         };
         open(&stream, self.plain(), bytes)
     }
@@ -133,7 +179,12 @@ pub struct StoredSegment {
 impl StoredSegment {
     /// The stored bytes of a segment: `units` are object length, digest and stored unit each,
     /// `windows` one frame with the windows of `openings`.
-    pub fn write(units: &[(u32, [u8; DIGEST_LEN], Vec<u8>)], openings: &[Opening], windows: &[u8]) -> Vec<u8> {
+    pub fn write(
+        units: &[(u32, [u8; DIGEST_LEN], Vec<u8>)],
+        openings: &[Opening],
+        windows: &[u8],
+        form: SegmentForm,
+    ) -> Vec<u8> {
         let mut out = Vec::new();
         put(&mut out, units.len() as u64);
         for (object_len, digest, bytes) in units {
@@ -154,6 +205,9 @@ impl StoredSegment {
             put(&mut out, u64::from(opening.plain_len));
             put(&mut out, u64::from(opening.len));
         }
+        if form == SegmentForm::Gapped {
+            write_gaps(openings, &mut out);
+        }
         put(&mut out, windows.len() as u64);
         out.extend_from_slice(windows);
         units.iter().for_each(|(_, _, bytes)| out.extend_from_slice(bytes));
@@ -165,7 +219,7 @@ impl StoredSegment {
     ///
     /// # Errors
     /// [`Malformed`] for what the format document tells a decoder to refuse.
-    pub fn read(bytes: &[u8], plain_len: u32) -> Result<Self, Malformed> {
+    pub fn read(bytes: &[u8], plain_len: u32, form: SegmentForm) -> Result<Self, Malformed> {
         let mut rest = bytes;
         let count = take_up_to(&mut rest, UNITS_MAX)?;
         let mut units = Vec::with_capacity(count.min(64));
@@ -185,7 +239,10 @@ impl StoredSegment {
         if object_left > 0 {
             return Err(Malformed("units that end before their segment"));
         }
-        let openings = read_openings(&mut rest)?;
+        let mut openings = read_openings(&mut rest)?;
+        if form == SegmentForm::Gapped {
+            read_gaps(&mut rest, &mut openings)?;
+        }
         let windows_len = take_up_to(&mut rest, bytes.len())?;
         let windows_at = bytes.len() - rest.len();
         let units_at = windows_at + windows_len;
@@ -230,6 +287,40 @@ impl StoredSegment {
     }
 }
 
+/// Appends the gaps of every stream that some of the openings are of.
+fn write_gaps(openings: &[Opening], out: &mut Vec<u8>) {
+    let gapped = openings.iter().filter_map(|opening| Some((opening.stream_at, opening.gaps.as_ref()?)));
+    let gapped: BTreeMap<u64, &Arc<Gaps>> = gapped.collect();
+    put(out, gapped.len() as u64);
+    let mut last = 0;
+    for (stream_at, gaps) in gapped {
+        put(out, stream_at - last);
+        last = stream_at;
+        gaps.write(out);
+    }
+}
+
+/// Gives openings the gaps of their streams.
+fn read_gaps(rest: &mut &[u8], openings: &mut [Opening]) -> Result<(), Malformed> {
+    let (mut stream_at, mut runs) = (0u64, 0);
+    for number in 0..take_up_to(rest, GAPPED_MAX)? {
+        let further = take(rest)?;
+        stream_at =
+            stream_at.checked_add(further).filter(|at| *at < 1 << 62).ok_or(Malformed("gaps past every object"))?;
+        let gaps = Gaps::read(rest, 1 << 62)?;
+        runs += gaps.runs();
+        if (further == 0 && number > 0) || gaps.begins() || runs > GAP_RUNS_MAX {
+            return Err(Malformed("gaps where none can be"));
+        }
+        let gaps = Arc::new(gaps);
+        let first = openings.partition_point(|opening| opening.stream_at < stream_at);
+        for opening in openings[first..].iter_mut().take_while(|opening| opening.stream_at == stream_at) {
+            opening.gaps = Some(Arc::clone(&gaps));
+        }
+    }
+    Ok(())
+}
+
 fn read_openings(rest: &mut &[u8]) -> Result<Vec<Opening>, Malformed> {
     let count = take_up_to(rest, OPENINGS_MAX)?;
     let mut openings: Vec<Opening> = Vec::with_capacity(count.min(1024));
@@ -252,7 +343,7 @@ fn read_openings(rest: &mut &[u8]) -> Result<Vec<Opening>, Malformed> {
         if plain_len == 0 || len == 0 || total > OPENED_LEN_MAX || far {
             return Err(Malformed("an opening of impossible length"));
         }
-        let opening = Opening { stream_at, plain_at, plain_len, block_bit, step_bits, len };
+        let opening = Opening { stream_at, plain_at, plain_len, block_bit, step_bits, len, gaps: None };
         if openings.last().is_some_and(|last| (last.stream_at, last.plain().end) > (stream_at, plain_at)) {
             return Err(Malformed("openings that do not ascend"));
         }
@@ -275,33 +366,41 @@ mod tests {
         fn a_segment_comes_back(
             units in prop::collection::vec((1u32..1000, any::<[u8; 16]>(), prop::collection::vec(any::<u8>(), 1..50)), 1..9),
             openings in prop::collection::vec(opening(), 0..20),
+            gapped in prop::option::of(prop::collection::vec((1u32..200, 1u32..20), 1..9)),
         ) {
+            let form = if gapped.is_some() { SegmentForm::Gapped } else { SegmentForm::Whole };
+            let gaps = gapped.map(|pieces| {
+                let mut gaps = Gaps::default();
+                pieces.into_iter().for_each(|(piece, gap)| gaps.push(piece, gap));
+                Arc::new(gaps)
+            });
             let mut at = 0;
             let openings: Vec<_> = openings
                 .into_iter()
                 .map(|(further, plain_at, plain_len, block_bit, step_bits, len)| {
                     at += further + 1;
                     let (block_bit, step_bits) = if plain_at == 0 { (0, 0) } else { (block_bit, step_bits) };
-                    Opening { stream_at: at, plain_at, plain_len, block_bit, step_bits, len }
+                    Opening { stream_at: at, plain_at, plain_len, block_bit, step_bits, len, gaps: gaps.clone().filter(|_| at % 2 == 0) }
                 })
                 .collect();
             let windows = if openings.iter().all(|opening| opening.plain_at == 0) { vec![] } else { vec![7; 9] };
-            let bytes = StoredSegment::write(&units, &openings, &windows);
+            let bytes = StoredSegment::write(&units, &openings, &windows, form);
             let plain_len = units.iter().map(|(len, ..)| len).sum();
-            let read = StoredSegment::read(&bytes, plain_len).expect("what was written reads");
+            let read = StoredSegment::read(&bytes, plain_len, form).expect("what was written reads");
             prop_assert_eq!(&read.openings, &openings);
             prop_assert_eq!(&bytes[read.windows.clone()], &windows[..]);
             for (unit, (len, digest, stored)) in read.units.iter().zip(&units) {
                 prop_assert_eq!((unit.object_len, unit.digest), (*len, *digest));
                 prop_assert_eq!(&bytes[unit.place.clone()], &stored[..]);
             }
-            prop_assert!(StoredSegment::read(&bytes, plain_len + 1).is_err());
-            prop_assert!(StoredSegment::read(&bytes[..bytes.len() - 1], plain_len).is_err());
+            prop_assert!(StoredSegment::read(&bytes, plain_len + 1, form).is_err());
+            prop_assert!(StoredSegment::read(&bytes[..bytes.len() - 1], plain_len, form).is_err());
         }
 
         #[test]
         fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), len in 0u32..100) {
-            let _ = StoredSegment::read(&bytes, len);
+            let _ = StoredSegment::read(&bytes, len, SegmentForm::Whole);
+            let _ = StoredSegment::read(&bytes, len, SegmentForm::Gapped);
         }
     }
 }

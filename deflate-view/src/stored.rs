@@ -3,6 +3,8 @@
 //! Part of the format (docs/format/deflate-view-v1.md §3).
 
 use crate::Malformed;
+use crate::gaps::Gaps;
+use crate::numbers::{put, take, take_up_to};
 use crate::unit::{TEXT_LEN_MAX, UNIT_LEN_MAX};
 
 /// The form of a unit with one parse. Part of the format.
@@ -10,6 +12,8 @@ const FORM: u8 = 1;
 /// The form of a unit with streams in the plain text of streams, its own or the base's. Part of the
 /// format.
 const FORM_NESTED: u8 = 2;
+/// What is added to either where the unit has gaps. Part of the format.
+const WITH_GAPS: u8 = 2;
 /// Most parts of a base that one unit may need. Part of the format.
 pub const PARTS_MAX: usize = 1 << 16;
 /// Most bytes of a base that one unit may need: what delta-v1 allows. Part of the format.
@@ -38,7 +42,7 @@ pub enum BasePart {
         len: u32,
     },
     /// Plain text of a deflate stream that lies in the plain text of another. Only in a unit of
-    /// form 2.
+    /// form 2 or 4.
     Nested {
         /// The object's bytes before the outer stream's first.
         stream_at: u64,
@@ -87,7 +91,9 @@ pub struct StoredUnit<'a> {
     pub delta: &'a [u8],
     /// The parse.
     pub parse: &'a [u8],
-    /// In form 2, what makes of the text the one that the parse is of.
+    /// Where gaps lie in the object's bytes, in forms 3 and 4.
+    pub gaps: Gaps,
+    /// In forms 2 and 4, what makes of the text the one that the parse is of.
     pub nested: Option<NestedParse<'a>>,
 }
 
@@ -103,12 +109,16 @@ pub struct NestedParse<'a> {
 impl<'a> StoredUnit<'a> {
     /// Appends the unit's bytes.
     pub fn write(&self, out: &mut Vec<u8>) {
-        out.push(if self.nested.is_some() { FORM_NESTED } else { FORM });
+        let form = if self.nested.is_some() { FORM_NESTED } else { FORM };
+        out.push(form + if self.gaps.is_empty() { 0 } else { WITH_GAPS });
         put(out, self.object_len as u64);
         if let Some(nested) = &self.nested {
             put(out, nested.outer_len as u64);
         }
         put(out, self.text_len as u64);
+        if !self.gaps.is_empty() {
+            self.gaps.write(out);
+        }
         put(out, self.parts.len() as u64);
         let mut last = 0;
         for part in &self.parts {
@@ -153,10 +163,12 @@ impl<'a> StoredUnit<'a> {
     pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut rest = bytes;
         let (&form, behind) = rest.split_first().ok_or(Malformed("a unit ends early"))?;
-        let is_nested = form == FORM_NESTED;
-        if form != FORM && !is_nested {
-            return Err(Malformed("a unit of unknown form"));
-        }
+        let (is_nested, has_gaps) = match form {
+            FORM | FORM_NESTED => (form == FORM_NESTED, false),
+            _ if form == FORM + WITH_GAPS => (false, true),
+            _ if form == FORM_NESTED + WITH_GAPS => (true, true),
+            _ => return Err(Malformed("a unit of unknown form")),
+        };
         rest = behind;
         let object_len = take_up_to(&mut rest, UNIT_LEN_MAX)?;
         let outer_len = if is_nested { take_up_to(&mut rest, TEXT_LEN_MAX)? } else { 1 };
@@ -164,13 +176,14 @@ impl<'a> StoredUnit<'a> {
         if object_len == 0 || text_len == 0 || outer_len == 0 {
             return Err(Malformed("a unit of nothing"));
         }
+        let gaps = if has_gaps { Gaps::read(&mut rest, object_len as u64)? } else { Gaps::default() };
         let parts = read_parts(&mut rest, is_nested)?;
         let nested_len = if is_nested { take_up_to(&mut rest, bytes.len())? } else { 0 };
         let delta_len = take_up_to(&mut rest, bytes.len())?;
         let (delta, parse) = rest.split_at_checked(delta_len).ok_or(Malformed("a unit ends early"))?;
         let (nested, parse) = parse.split_at_checked(nested_len).ok_or(Malformed("a unit ends early"))?;
         let nested = is_nested.then_some(NestedParse { outer_len, parse: nested });
-        Ok(Self { object_len, text_len, parts, delta, parse, nested })
+        Ok(Self { object_len, text_len, parts, delta, parse, gaps, nested })
     }
 }
 
@@ -209,35 +222,6 @@ fn read_parts(rest: &mut &[u8], is_nested: bool) -> Result<Vec<BasePart>, Malfor
     Ok(parts)
 }
 
-/// Appends a number, seven bits a byte, the lowest first.
-pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-/// The next number, which has to be as short as it can be and below 2 to the power of 63.
-pub(crate) fn take(rest: &mut &[u8]) -> Result<u64, Malformed> {
-    let mut value = 0;
-    for at in 0..9 {
-        let (&byte, behind) = rest.split_first().ok_or(Malformed("a unit ends early"))?;
-        *rest = behind;
-        value |= u64::from(byte & 0x7f) << (7 * at);
-        if byte < 0x80 {
-            return if byte == 0 && at > 0 { Err(Malformed("a number is not minimal")) } else { Ok(value) };
-        }
-    }
-    Err(Malformed("a number is too long"))
-}
-
-/// The next number, at most `most`.
-pub(crate) fn take_up_to(rest: &mut &[u8], most: usize) -> Result<usize, Malformed> {
-    let value = take(rest)?;
-    usize::try_from(value).ok().filter(|value| *value <= most).ok_or(Malformed("a number is too large"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,6 +239,7 @@ mod tests {
             delta in prop::collection::vec(any::<u8>(), 0..100),
             parse in prop::collection::vec(any::<u8>(), 0..100),
             nested in prop::option::of((1usize..=TEXT_LEN_MAX, prop::collection::vec(any::<u8>(), 0..100))),
+            pieces in prop::collection::vec((1u32..200, 1u32..20), 0..9),
         ) {
             let mut at = 0;
             let mut has_nested = false;
@@ -269,8 +254,10 @@ mod tests {
             };
             let parts: Vec<_> = parts.into_iter().map(one).collect();
             let nested = nested.as_ref().map(|(outer_len, parse)| NestedParse { outer_len: *outer_len, parse });
-            let is_allowed = nested.is_some() || !has_nested;
-            let unit = StoredUnit { object_len: lens.0, text_len: lens.1, parts, delta: &delta, parse: &parse, nested };
+            let mut gaps = Gaps::default();
+            pieces.into_iter().for_each(|(piece, gap)| gaps.push(piece, gap));
+            let is_allowed = (nested.is_some() || !has_nested) && gaps.len() + gaps.place_of(0) <= lens.0 as u64;
+            let unit = StoredUnit { object_len: lens.0, text_len: lens.1, parts, delta: &delta, parse: &parse, gaps, nested };
             let mut bytes = Vec::new();
             unit.write(&mut bytes);
             prop_assert_eq!(StoredUnit::read(&bytes).ok(), is_allowed.then_some(unit));
@@ -280,7 +267,7 @@ mod tests {
         fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut bytes = bytes;
             if let Some(first) = bytes.first_mut() {
-                *first = FORM + (*first & 1);
+                *first = FORM + (*first & 3);
             }
             let _ = StoredUnit::read(&bytes);
         }

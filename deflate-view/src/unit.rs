@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::answers;
+use crate::gaps::Gaps;
 use crate::parse::{Header, Match};
 
 /// Most bytes of text in one unit: what delta-v1 encodes at once. Part of the format
@@ -24,6 +25,9 @@ pub struct Unit {
     pub(crate) matches: Vec<Match>,
     /// Where streams in the plain text of streams are opened: the unit whose text `items` give.
     pub(crate) outer: Option<Box<Unit>>,
+    /// Where in the object's bytes gaps lie; what stands in them is raw at the end of the text, of
+    /// the outermost unit where there are several.
+    pub(crate) gaps: Gaps,
 }
 
 impl Unit {
@@ -54,6 +58,11 @@ impl Unit {
     /// How many of these are in the plain text of others.
     pub fn nested_parts(&self) -> usize {
         self.outer.as_ref().map_or(0, |outer| self.parts() - outer.parts())
+    }
+
+    /// Where gaps lie in its bytes of the object.
+    pub fn gaps(&self) -> &Gaps {
+        &self.gaps
     }
 
     /// The unit as it was before streams in the plain text of streams were opened: itself where

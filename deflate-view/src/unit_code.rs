@@ -308,6 +308,7 @@ pub(crate) fn encode_raw(text_len: usize) -> EncodedParse {
         items: vec![Item::Raw(text_len)],
         matches: Vec::new(),
         outer: None,
+        gaps: Default::default(),
     };
     encode_parse(&unit, Base::default(), &[], ReplayId::default())
 }

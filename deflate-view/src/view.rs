@@ -1,16 +1,17 @@
 //! A segment of units, made from pieces and read by range: what stands between a format's segment
-//! of coding 3 and the units in it. Deltas and zstd frames are the caller's.
+//! of coding 3 or 5 and the units in it. Deltas and zstd frames are the caller's.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::base::{BaseBytes, Openings, UnitBase, WindowReads, footprint_of, joined};
+use crate::gaps::GAP_RUNS_MAX;
 use crate::nest::{ParsesOfUnit, decode_unit, encode_unit_keeping};
 use crate::recognise::recognise_own;
-use crate::segment::{OPENED_LEN_MAX, OPENING_LEN_MAX, Opening, StoredSegment, UNITS_MAX};
+use crate::segment::{OPENED_LEN_MAX, OPENING_LEN_MAX, Opening, SegmentForm, StoredSegment, UNITS_MAX};
 use crate::{BasePart, Index, Malformed, Opened, ReplayId, Run, StepCounts, StoredUnit, UNIT_LEN_MAX, Unit};
 
 /// What decoding costs, in nanoseconds as measured (docs/decisions/0020-deflate-views.md). They are
@@ -28,6 +29,7 @@ pub struct StoredPiece {
     pub object_len: u32,
     digest: [u8; 16],
     bytes: Vec<u8>,
+    has_gaps: bool,
     parts: Vec<BasePart>,
     window_reads: WindowReads,
     /// How well its steps were predicted.
@@ -88,6 +90,7 @@ impl StoredPiece {
             counts,
             parse_bytes: (parses.len(), parses.header_len()),
             reading_ns: opened_len(parts) * OPENED_BYTE_NS + texts as u64 * TEXT_BYTE_NS + ns,
+            has_gaps: !stored.gaps.is_empty(),
             parts: stored.parts,
             window_reads: base.window_reads.clone(),
             bytes,
@@ -189,6 +192,8 @@ fn window_as_read(window: &[u8], reads: Option<&[Range<usize>]>) -> Vec<u8> {
 pub struct StoredView {
     /// Its bytes.
     pub bytes: Vec<u8>,
+    /// How they are to be read.
+    pub form: SegmentForm,
     /// The base bytes it is read from: ascending, disjoint.
     pub footprint: Vec<Range<u64>>,
     /// How well its steps were predicted.
@@ -234,8 +239,16 @@ impl StoredView {
             })
             .collect();
         let frame = if windows.is_empty() { Vec::new() } else { compress(&windows)? };
+        let gapped: BTreeMap<_, _> =
+            of_segment.iter().filter_map(|one| Some((one.stream_at, one.gaps.as_ref()?))).collect();
+        if gapped.values().map(|gaps| gaps.runs()).sum::<usize>() > GAP_RUNS_MAX {
+            return None;
+        }
+        let has_gaps = !gapped.is_empty() || pieces.iter().any(|piece| piece.has_gaps);
+        let form = if has_gaps { SegmentForm::Gapped } else { SegmentForm::Whole };
         let units: Vec<_> = pieces.into_iter().map(|piece| (piece.object_len, piece.digest, piece.bytes)).collect();
-        Some(Self { bytes: StoredSegment::write(&units, &of_segment, &frame), footprint, counts, reading_ns })
+        let bytes = StoredSegment::write(&units, &of_segment, &frame, form);
+        Some(Self { bytes, form, footprint, counts, reading_ns })
     }
 }
 
@@ -246,6 +259,7 @@ pub struct SegmentView {
     /// The windows of its openings, and where in them each begins.
     windows: Vec<u8>,
     windows_at: Vec<usize>,
+    form: SegmentForm,
 }
 
 /// What a range of a segment needs.
@@ -269,12 +283,12 @@ impl SegmentView {
     /// [`Malformed`] for what the format document tells a decoder to refuse.
     pub fn plan(
         stored: Vec<u8>,
-        plain_len: u32,
+        (plain_len, form): (u32, SegmentForm),
         within: &Range<u32>,
         footprint: &[Range<u64>],
         decompress: impl FnOnce(&[u8], &mut [u8]) -> Result<(), Malformed>,
     ) -> Result<(Self, Plan), Malformed> {
-        let segment = StoredSegment::read(&stored, plain_len)?;
+        let segment = StoredSegment::read(&stored, plain_len, form)?;
         let (mut units, mut needed, mut at, mut start) = (Vec::new(), Vec::new(), 0, None);
         let (mut needs_windows, mut work_bytes) = (false, 0u64);
         for (number, unit) in segment.units.iter().enumerate() {
@@ -283,7 +297,7 @@ impl SegmentView {
                 start.get_or_insert(at);
                 units.push(number);
                 let mut opened = 0..0;
-                for part in StoredUnit::read(&stored[unit.place.clone()])?.parts {
+                for part in form.unit(&stored[unit.place.clone()])?.parts {
                     work_bytes += u64::from(part.len());
                     match part {
                         BasePart::Object { at, len } => needed.push(at..at + u64::from(len)),
@@ -321,7 +335,7 @@ impl SegmentView {
         });
         let windows_at = windows_at.collect();
         let plan = Plan { units, needed, start: start.unwrap_or(0), work_bytes };
-        Ok((Self { stored, segment, windows, windows_at }, plan))
+        Ok((Self { stored, segment, windows, windows_at, form }, plan))
     }
 
     /// How many units there are.
@@ -343,7 +357,7 @@ impl SegmentView {
         decode: impl FnOnce(&[u8], &[u8], &mut [u8]) -> Result<Vec<Run>, Malformed>,
     ) -> Result<Vec<u8>, Malformed> {
         let unit = &self.segment.units[number];
-        let stored = StoredUnit::read(&self.stored[unit.place.clone()])?;
+        let stored = self.form.unit(&self.stored[unit.place.clone()])?;
         if stored.object_len != unit.object_len as usize {
             return Err(Malformed("a unit of another length"));
         }

@@ -53,7 +53,7 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 SUITE_NONE, SUITE_AES_256_GCM = 0, 1
 KIND_DELTA, KIND_KEYSET, KIND_MAX = 1, 4, 5
 CHUNK, LAST_CHUNK, SEGMENT_PAGE, CHECK_PAGE, ROOT = range(5)
-RAW, ZSTD, DELTA, VIEW, PLANES = range(5)
+RAW, ZSTD, DELTA, VIEW, PLANES, GAPPED_VIEW = range(6)
 
 
 class FormatError(ValueError):
@@ -436,7 +436,7 @@ class Blob:
 
     def _read_segment(self, fields: Fields, number: int, stored_at: int) -> Segment:
         plain_len, stored_len, coding, ranges = (fields.number(width) for width in (4, 4, 1, 1))
-        require(coding <= PLANES, "unknown coding")
+        require(coding <= GAPPED_VIEW, "unknown coding")
         fields.zero(2)
         digest = fields.take(16)
         require(ranges <= FOOTPRINT_RANGES_MAX, "more than 16 footprint ranges", TooLargeError)
@@ -452,7 +452,7 @@ class Blob:
         return Segment(plain_len, stored_at, stored_len, coding, digest, footprint)
 
     def _check_footprint(self, coding: int, footprint: list[tuple[int, int]]) -> None:
-        if coding not in (DELTA, VIEW):
+        if coding not in (DELTA, VIEW, GAPPED_VIEW):
             require(not footprint, "a footprint without a delta")
             return
         require(self.header.kind == KIND_DELTA, "a delta in a blob of another kind")
@@ -481,7 +481,11 @@ class Blob:
 
     def content(self, base_of: Callable[[bytes], Base] = no_bases) -> bytes:
         """The plain content. `base_of` opens the blob of an id, for deltas."""
-        view = self._view_bytes(base_of) if any(segment.coding in (DELTA, VIEW) for segment in self.segments) else b""
+        view = (
+            self._view_bytes(base_of)
+            if any(segment.coding in (DELTA, VIEW, GAPPED_VIEW) for segment in self.segments)
+            else b""
+        )
         plain = bytearray()
         for segment in self.segments:
             stored = self.payload[segment.stored_offset : segment.stored_offset + segment.stored_len]
@@ -491,7 +495,7 @@ class Blob:
                 decoded = unzstd(stored, segment.plain_len)
             elif segment.coding == PLANES:
                 decoded = from_planes(stored, segment.plain_len)
-            elif segment.coding == VIEW:
+            elif segment.coding in (VIEW, GAPPED_VIEW):
                 decoded = decode_view(view, segment, stored)
             else:
                 footprint = b"".join(view[offset : offset + length] for offset, length in segment.footprint)
@@ -516,9 +520,9 @@ class Blob:
 
 
 def decode_view(view: bytes, segment: Segment, stored: bytes) -> bytes:
-    """A segment of coding 3 (deflate-view-v1.md, §12)."""
+    """A segment of coding 3 or 5 (deflate-view-v1.md, §12)."""
     try:
-        units = deflate_view_v1.decode_segment(view, segment.footprint, stored, segment.plain_len)
+        units = deflate_view_v1.decode_segment(view, segment.footprint, stored, segment.plain_len, segment.coding)
     except deflate_streams.MalformedError as error:
         raise FormatError(f"deflate view: {error}") from error
     for plain, digest in units:
@@ -714,7 +718,7 @@ def describe(blob: Blob) -> dict[str, object]:
                 "plain_bytes": segment.plain_len,
                 "stored_offset": segment.stored_offset,
                 "stored_bytes": segment.stored_len,
-                "coding": ("raw", "zstd", "delta", "view", "planes")[segment.coding],
+                "coding": ("raw", "zstd", "delta", "view", "planes", "gapped-view")[segment.coding],
                 "footprint": segment.footprint,
             }
             for segment in blob.segments

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import delta_v1
 import zstandard
+from deflate_gaps import Gaps, gaps_before, put_gaps, read_gapped, read_gaps, without_gaps
 from deflate_streams import (
     DISTANCE_BASE,
     DISTANCE_EXTRA,
@@ -596,7 +597,7 @@ def read_parts(reader: UnitReader, form: int) -> list[Part]:
         kind = head & 3
         nested_at = nested_len = plain_at = 0
         if kind == 3:
-            if form != 2:
+            if form not in (2, 4):
                 raise MalformedError("a part of unknown kind")
             nested_at, nested_len = reader.number(), reader.number(NESTED_LEN_MAX)
             plain_at = reader.number(NESTED_LEN_MAX)
@@ -615,7 +616,7 @@ def read_parts(reader: UnitReader, form: int) -> list[Part]:
     return parts
 
 
-def open_parts(parts: list[Part], read: Callable[[int, int], bytes], whole: bytes) -> Base:
+def open_parts(parts: list[Part], read: Callable[[int, int], bytes], whole: bytes, gapped: dict[int, Gaps]) -> Base:
     """The base: the parts' bytes one after another, the matches in them, and which of them are plain text."""
     base = Base()
     data = bytearray()
@@ -625,16 +626,19 @@ def open_parts(parts: list[Part], read: Callable[[int, int], bytes], whole: byte
             data += read(part.place, part.length)
             continue
         end = part.plain_at + part.length
+        stream, place = whole, part.place
+        if part.place in gapped:
+            stream, place = without_gaps(gapped[part.place], whole[part.place :]), 0
         if part.nested_len:
             until = part.nested_at + part.nested_len
-            outer, _ = inflate(whole, part.place, until)
+            outer, _ = inflate(stream, place, until)
             if len(outer) < until:
                 raise MalformedError("a part past its stream")
             plain, matches = inflate(outer[part.nested_at : until], 0, end)
             if len(plain) < end:
                 raise MalformedError("a part past its stream")
         else:
-            plain, matches = inflate(whole, part.place, end)
+            plain, matches = inflate(stream, place, end)
         data += plain[part.plain_at : end]
         for match in matches:
             at, stop = max(match.at, part.plain_at), min(match.end, end)
@@ -668,18 +672,24 @@ class Head:
     object_len: int
     outer_len: int
     text_len: int
+    gaps: Gaps
+
+    @property
+    def nested(self) -> bool:
+        return self.form in (2, 4)
 
 
 def read_head(reader: UnitReader) -> Head:
     form = reader.byte()
-    if form not in (1, 2):
+    if form not in (1, 2, 3, 4):
         raise MalformedError("a unit of unknown form")
     object_len = reader.number(UNIT_LEN_MAX)
-    outer_len = reader.number(TEXT_LEN_MAX) if form == 2 else 1
+    outer_len = reader.number(TEXT_LEN_MAX) if form in (2, 4) else 1
     text_len = reader.number(TEXT_LEN_MAX)
     if 0 in (object_len, outer_len, text_len):
         raise MalformedError("a unit of nothing")
-    return Head(form, object_len, outer_len, text_len)
+    gaps = read_gaps(reader.number, object_len, True) if form > 2 else []
+    return Head(form, object_len, outer_len, text_len, gaps)
 
 
 def outer_runs(raws: list[tuple[int, int, int]], runs: list[Run]) -> list[Run]:
@@ -693,12 +703,13 @@ def outer_runs(raws: list[tuple[int, int, int]], runs: list[Run]) -> list[Run]:
     return out
 
 
-def decode(base_object: bytes, unit: bytes) -> bytes:
-    """The unit's bytes of the object; raises MalformedError for whatever must be refused."""
+def decode(base_object: bytes, unit: bytes, gapped: dict[int, Gaps] | None = None) -> bytes:
+    """The unit's bytes of the object; raises MalformedError for whatever must be refused. `gapped` has the gaps of the
+    base's streams by their places."""
     reader = UnitReader(unit)
     head = read_head(reader)
     parts = read_parts(reader, head.form)
-    nested_len = reader.number(len(unit)) if head.form == 2 else 0
+    nested_len = reader.number(len(unit)) if head.nested else 0
     delta_len = reader.number(len(unit))
     delta, rest = unit[reader.at : reader.at + delta_len], unit[reader.at + delta_len :]
     nested, parse = rest[:nested_len], rest[nested_len:]
@@ -711,17 +722,17 @@ def decode(base_object: bytes, unit: bytes) -> bytes:
             raise MalformedError("a part past its base")
         return base_object[at : at + length]
 
-    base = open_parts(parts, read, base_object)
+    base = open_parts(parts, read, base_object, gapped or {})
     try:
         text = delta_v1.decode(base.data, delta, text_len)
     except delta_v1.MalformedDeltaError as error:
         raise MalformedError(str(error)) from error
     runs = runs_of(delta, base.data, text_len)
-    if head.form == 2:
+    if head.nested:
         inner = ParseDecoder(nested, text, base, runs, head.outer_len)
         text = inner.decode()
         runs = outer_runs(inner.raws, runs)
-    return ParseDecoder(parse, text, base, runs, head.object_len).decode()
+    return put_gaps(head.gaps, ParseDecoder(parse, text, base, runs, head.object_len).decode())
 
 
 # --- A segment of units (§12) ---
@@ -734,8 +745,12 @@ class Opening:
     stream: int
     plain_at: int
     plain_len: int
-    first: int
+    block_at: int
     length: int
+
+    def first(self, gapped: dict[int, Gaps]) -> int:
+        """Where the bytes begin that it is read from."""
+        return self.stream + self.block_at + gaps_before(gapped.get(self.stream, []), self.block_at)
 
     @property
     def window_len(self) -> int:
@@ -756,7 +771,7 @@ def read_openings(reader: UnitReader) -> list[Opening]:
             raise MalformedError("an opening of impossible length")
         if openings and (openings[-1].stream, openings[-1].plain_at + openings[-1].plain_len) > (stream, plain_at):
             raise MalformedError("openings that do not ascend")
-        openings.append(Opening(stream, plain_at, plain_len, stream + block_bit // 8, length))
+        openings.append(Opening(stream, plain_at, plain_len, block_bit // 8, length))
     return openings
 
 
@@ -786,7 +801,7 @@ def check_windows(windows: bytes, length: int) -> None:
 
 
 def decode_segment(
-    view: bytes, footprint: list[tuple[int, int]], stored: bytes, plain_len: int
+    view: bytes, footprint: list[tuple[int, int]], stored: bytes, plain_len: int, coding: int
 ) -> list[tuple[bytes, bytes]]:
     """The bytes of each unit and the digest they must have. `footprint`: ranges of the view by offset and length."""
     reader = UnitReader(stored)
@@ -797,6 +812,7 @@ def decode_segment(
     if any(0 in (row[0], row[1]) for row in table) or sum(row[0] for row in table) != plain_len:
         raise MalformedError("units that do not cover their segment")
     openings = read_openings(reader)
+    gapped = read_gapped(reader.number) if coding == 5 else {}
     windows_len = reader.number(len(stored))
     windows = stored[reader.at : reader.at + windows_len]
     at = reader.at + windows_len
@@ -807,23 +823,25 @@ def decode_segment(
     def within(first: int, length: int) -> bool:
         return any(offset <= first and first + length <= offset + size for offset, size in footprint)
 
-    if not all(within(opening.first, opening.length) for opening in openings):
+    if not all(within(opening.first(gapped), opening.length) for opening in openings):
         raise MalformedError("an opening outside of the footprint")
     units: list[tuple[bytes, bytes]] = []
     for object_len, length, digest in table:
         unit = stored[at : at + length]
         at += length
+        if coding == 3 and read_head(UnitReader(unit)).gaps:
+            raise MalformedError("gaps in a segment of coding 3")
         for part in parts_of(unit):
             if not (is_opened(part, openings) if part.plain else within(part.place, part.length)):
                 raise MalformedError("base bytes outside of footprint or openings")
-        decoded = decode(view, unit)
+        decoded = decode(view, unit, gapped)
         if len(decoded) != object_len:
             raise MalformedError("a unit of another length")
         units.append((decoded, digest))
     return units
 
 
-def segment_work(stored: bytes) -> int:
+def segment_work(stored: bytes, coding: int) -> int:
     """Bytes of all units' parts, and plain bytes of their openings as often as they are opened (delta-file-v1, §2)."""
     reader = UnitReader(stored)
     lens: list[int] = []
@@ -833,6 +851,8 @@ def segment_work(stored: bytes) -> int:
         for _ in range(16):
             reader.byte()
     openings = read_openings(reader)
+    if coding == 5:
+        read_gapped(reader.number)
     windows_len = reader.number(len(stored))
     at, work = reader.at + windows_len, 0
     for length in lens:

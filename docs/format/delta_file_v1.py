@@ -1,4 +1,4 @@
-"""An independent decoder of delta-file-v1 in both versions, from docs/format/delta-file-v1.md and nothing else.
+"""An independent decoder of delta-file-v1 in all versions, from docs/format/delta-file-v1.md and nothing else.
 
 python delta_file_v1.py BASE DELTA > TARGET
 """
@@ -18,31 +18,34 @@ from delta_v1 import FOOTPRINT_LEN_MAX, SEGMENT_LEN_MAX, MalformedDeltaError, Re
 RANGES_MAX = 16
 VIEW_WORK_MAX = 1 << 30
 RAW, ZSTD, DELTA, VIEW = range(4)
+GAPPED_VIEW = 5
+BASED = (DELTA, VIEW, GAPPED_VIEW)
+CODINGS = {1: (RAW, ZSTD, DELTA), 2: (RAW, ZSTD, DELTA, VIEW), 3: (RAW, ZSTD, DELTA, VIEW, GAPPED_VIEW)}
 
 
 def decode_file(base: bytes, file: bytes) -> bytes:
     """The target; raises MalformedDeltaError for whatever must be refused (§3)."""
     reader = Reader(file)
     head = reader.take(8)
-    if head not in (b"DWDF\x01\0\0\0", b"DWDF\x02\0\0\0"):
+    if head not in [b"DWDF%c\0\0\0" % version for version in CODINGS]:
         raise MalformedDeltaError("another magic or version")
-    last_coding = VIEW if head[4] == 2 else DELTA
+    codings = CODINGS[head[4]]
     base_len, target_len = big_endian(reader, 8), big_endian(reader, 8)
     if len(base) != base_len or hashlib.sha256(base).digest() != reader.take(32):
         raise MalformedDeltaError("another base")
     target = bytearray()
     while len(target) < target_len:
-        target += read_segment(reader, base, min(SEGMENT_LEN_MAX, target_len - len(target)), last_coding)
+        target += read_segment(reader, base, min(SEGMENT_LEN_MAX, target_len - len(target)), codings)
     if hashlib.sha256(target).digest() != reader.take(32) or not reader.at_end():
         raise MalformedDeltaError("another target, or bytes after the end")
     return bytes(target)
 
 
-def read_segment(reader: Reader, base: bytes, plain_len: int, last_coding: int) -> bytes:
+def read_segment(reader: Reader, base: bytes, plain_len: int, codings: tuple[int, ...]) -> bytes:
     """One segment (§2)."""
     stored_len = big_endian(reader, 4)
     coding, ranges, *zero = reader.take(4)
-    if any(zero) or coding > last_coding or ranges > (RANGES_MAX if coding in (DELTA, VIEW) else 0):
+    if any(zero) or coding not in codings or ranges > (RANGES_MAX if coding in BASED else 0):
         raise MalformedDeltaError("an impossible head")
     if stored_len != plain_len if coding == RAW else not 1 <= stored_len < plain_len:
         raise MalformedDeltaError("an impossible stored length")
@@ -53,8 +56,8 @@ def read_segment(reader: Reader, base: bytes, plain_len: int, last_coding: int) 
         plain = stored
     elif coding == ZSTD:
         plain = unzip(stored, plain_len)
-    elif coding == VIEW:
-        plain = decode_view(base, footprint, stored, plain_len)
+    elif coding in (VIEW, GAPPED_VIEW):
+        plain = decode_view(base, footprint, stored, plain_len, coding)
     else:
         plain = decode(b"".join(base[at : at + length] for at, length in footprint), stored, plain_len)
     if xxhash.xxh3_128_digest(plain)[::-1] != digest:
@@ -62,12 +65,12 @@ def read_segment(reader: Reader, base: bytes, plain_len: int, last_coding: int) 
     return plain
 
 
-def decode_view(base: bytes, footprint: list[tuple[int, int]], stored: bytes, plain_len: int) -> bytes:
-    """A segment of coding 3 (deflate-view-v1.md, §12)."""
+def decode_view(base: bytes, footprint: list[tuple[int, int]], stored: bytes, plain_len: int, coding: int) -> bytes:
+    """A segment of coding 3 or 5 (deflate-view-v1.md, §12)."""
     try:
-        if deflate_view_v1.segment_work(stored) > VIEW_WORK_MAX:
+        if deflate_view_v1.segment_work(stored, coding) > VIEW_WORK_MAX:
             raise MalformedDeltaError("a view that asks for too much work")
-        units = deflate_view_v1.decode_segment(base, footprint, stored, plain_len)
+        units = deflate_view_v1.decode_segment(base, footprint, stored, plain_len, coding)
     except MalformedError as error:
         raise MalformedDeltaError(str(error)) from error
     if any(xxhash.xxh3_128_digest(plain)[::-1] != digest for plain, digest in units):

@@ -20,7 +20,11 @@ import sys
 import tempfile
 import zipfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
+
+Runs = list[tuple[int, int, int]]
+Found = tuple[str, bytes, bytes] | tuple[str, bytes, bytes, Runs]
 
 GO = """package main
 import ("compress/flate"; "io"; "os"; "strconv")
@@ -81,12 +85,43 @@ def zip_member(stream: bytes, plain: bytes, flags: int = 0, method: int = 8, ext
 
 def png(plain: bytes) -> bytes:
     """A picture's chunks, whatever the picture."""
+    return png_in_pieces(zlib.compress(plain, 9), 1 << 20)
 
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
+def chunk(kind: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+def cut(data: bytes, piece: int) -> list[bytes]:
+    return [data[at : at + piece] for at in range(0, len(data), piece)]
+
+
+def png_in_pieces(stream: bytes, piece: int) -> bytes:
+    """A picture whose zlib stream lies in several IDAT chunks."""
     header = struct.pack(">IIBBBBB", 64, 64, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(plain, 9)) + chunk(b"IEND", b"")
+    chunks = b"".join(chunk(b"IDAT", part) for part in cut(stream, piece))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunks + chunk(b"IEND", b"")
+
+
+def signed(number: int) -> bytes:
+    """A number as pg_dump writes it: a sign, then four bytes."""
+    return b"\0" + struct.pack("<I", number)
+
+
+def dump(tables: list[bytes], piece: int = 4096) -> bytes:
+    """Something like a custom archive of pg_dump: for each table its number and its zlib stream in blocks."""
+    out = b"PGDMP\x01\x0e\0\x04\x08\x01" + signed(6) + text(20, 600)
+    for number, stream in enumerate(tables):
+        blocks = b"".join(signed(len(part)) + part for part in cut(stream, piece))
+        out += b"\x01" + signed(3000 + number) + blocks + signed(0)
+    return out
+
+
+def runs(length: int, piece: int, gap: int) -> Runs:
+    """The gaps in a stream of so many bytes: its first piece has two bytes less, which are zlib's header."""
+    first = [(piece - 2, gap, 1)] if length > piece - 2 else []
+    others = (length - piece + 1) // piece
+    return first + ([(piece, gap, others)] if others > 0 else [])
 
 
 class Writer:
@@ -95,14 +130,16 @@ class Writer:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def write(
-        self, name: str, about: str, file: bytes, streams: list[tuple[str, bytes, bytes]], replay: str = "any"
-    ) -> None:
+    def write(self, name: str, about: str, file: bytes, streams: Sequence[Found], replay: str = "any") -> None:
         found, at = [], 0
-        for kind, stream, plain in streams:
-            at = file.index(stream, at)
-            found.append(f"{kind}:{at}:{at + len(stream)}:{len(plain)}:{hashlib.sha256(plain).hexdigest()[:16]}")
-            at += len(stream)
+        for kind, stream, plain, *more in streams:
+            gaps: Runs = more[0] if more else []
+            at = file.index(stream[: gaps[0][0] if gaps else len(stream)], at)
+            end = at + len(stream) + sum(gap * times for _, gap, times in gaps)
+            told = f"{kind}:{at}:{end}:{len(plain)}:{hashlib.sha256(plain).hexdigest()[:16]}"
+            told += "".join(f"{'+' if number else ':'}{'/'.join(map(str, run))}" for number, run in enumerate(gaps))
+            found.append(told)
+            at = end
         lines = [f"about: {about}", "type: container", f"streams: {' '.join(found) or 'none'}", f"replay: {replay}"]
         digits = file.hex()
         body = "\n".join(digits[at : at + 96] for at in range(0, len(digits), 96))
@@ -208,6 +245,68 @@ def nested(writer: Writer) -> None:
     writer.write("nested_bomb", "40 MiB of zeros, compressed twice", gzipped(outer, inside), [("gzip", outer, inside)])
 
 
+def in_pieces(writer: Writer) -> None:
+    """Streams that their container cuts, two releases of each kind."""
+    old = text(21, 90_000)
+    new = old[:20_000] + text(22, 700) + old[20_000:60_000] + old[60_900:]
+    for name, plain in {"png_pieces_old": old, "png_pieces_new": new}.items():
+        stream = zlib.compress(plain, 9)
+        own = stream[2:-4]
+        picture = [("png", own, plain, runs(len(own), 1500, 12))]
+        writer.write(name, "IDAT chunks of 1,500 bytes", png_in_pieces(stream, 1500), picture)
+    member = zip_member(deflated(text(23, 9_000), 6), text(23, 9_000))
+    changed = zip_member(deflated(text(23, 9_000)[700:], 6), text(23, 9_000)[700:])
+    for name, first, inside in [("dump_old", old, member), ("dump_new", new, changed)]:
+        second = text(24, 12_000) + inside + text(25, 6_000)
+        tables = [zlib.compress(first, 6), zlib.compress(second, 6), zlib.compress(text(26, 900), 6)]
+        plains = [first, second, text(26, 900)]
+        found = [
+            ("pg_dump", stream[2:-4], plain, runs(len(stream) - 6, 4096, 5))
+            for stream, plain in zip(tables, plains, strict=True)
+        ]
+        writer.write(name, "blocks of 4 KiB, and a zip file in a table", dump(tables), found)
+    long = text(11, 20_000) * 75
+    stream = zlib.compress(long, 6)
+    pointed = [("pg_dump", stream[2:-4], long, runs(len(stream) - 6, 4096, 5))]
+    writer.write("dump_points", "long enough for an access point", dump([stream]), pointed)
+    short = zlib.compress(text(27, 9_000), 6)
+    # The length before the stream is that of its plain text's first half, and no block follows.
+    counted = signed(1000) + short + b"\xff" * 40
+    writer.write("zlib_counted", "a number before it that is no block's length", counted, [
+        ("pg_dump", short[2:-4], text(27, 9_000)),
+    ])  # fmt: skip
+    split = zlib.compress(text(27, 9_000), 6)
+    at = len(split) - 2
+    chunks = chunk(b"IDAT", split[:at]) + chunk(b"IDAT", split[at:])
+    writer.write("png_check_cut", "a gap in the check", chunks, [("png", split[2:-4], text(27, 9_000))])
+    other = chunk(b"IDAT", split[:1000]) + chunk(b"tEXt", b"between") + chunk(b"IDAT", split[1000:])
+    writer.write("png_pieces_apart", "another chunk between two of the stream", other, [])
+    writer.write("png_pieces_short", "chunks of eight bytes", png_in_pieces(split, 8), [])
+    writer.write("png_pieces_missing", "the last chunk is missing", png_in_pieces(split[:-900], 1000), [])
+    small = [("png", split[2:-4], text(27, 9_000), runs(len(split) - 6, 500, 12))]
+    writer.write("png_pieces_small", "short chunks", png_in_pieces(split, 500), small)
+    wrong = split[:-1] + bytes([split[-1] ^ 1])
+    writer.write("png_check_wrong", "a stream with another check", png_in_pieces(wrong, 1000), [])
+
+
+def by_content(writer: Writer) -> None:
+    """zlib streams that nothing announces."""
+    plains = [text(30 + number, 4_000 + 500 * number) for number in range(5)]
+    streams = [zlib.compress(plain, level) for plain, level in zip(plains, (1, 5, 6, 9, 6), strict=True)]
+    # As Adobe's library writes it.
+    streams[4] = b"\x48\x89" + streams[4][2:]
+    file = b"".join(text(40 + number, 200) + stream for number, stream in enumerate(streams)) + b"the end"
+    writer.write("zlib_headers", "headers of each level, and one of another window", file, [
+        ("zlib", stream[2:-4], plain) for stream, plain in zip(streams, plains, strict=True)
+    ])  # fmt: skip
+    stream = streams[2]
+    writer.write("zlib_check_wrong", "another check", b"begin" + stream[:-1] + b"?" + b"the end", [])
+    writer.write("zlib_truncated", "a stream that ends early", b"begin" + stream[:-60], [])
+    writer.write("zlib_headers_alone", "headers and nothing else", b"\x78\x9c\x78\xda\x78\x01\x48\x89" * 300, [])
+    short = zlib.compress(b"tiny", 6)
+    writer.write("zlib_tiny", "a stream too short to gain anything", b"begin" + short + b"the end", [])
+
+
 def left_raw(writer: Writer) -> None:
     plain = text(6, 5000)
     stream = deflated(plain, 6)
@@ -238,6 +337,8 @@ def main() -> int:
     containers(writer)
     pairs(writer)
     nested(writer)
+    in_pieces(writer)
+    by_content(writer)
     left_raw(writer)
     return 0
 

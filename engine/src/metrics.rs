@@ -99,7 +99,7 @@ metrics! {
     heat_bytes: IntGauge, "bytes", []; "Extra stored bytes of deltas that were made whole because they are read often: at most a twentieth of what deltas save."
     convert_blobs_total: IntCounterVec, "blobs", ["reason", "result"]; "Blobs the converter has processed, by reason (deferred, hot, cooled, rebase, between, merge, move, reencrypt, asked) and result (converted, kept, unused, failed)."
     convert_stored_bytes_total: IntCounterVec, "bytes", ["reason", "when"]; "Stored bytes of converted blobs: before, after."
-    view_streams_total: IntCounterVec, "streams", ["result"]; "Deflate streams of content that was encoded over a base whose streams are opened: opened, nested (in the plain text of these), same (left as it is, because the base has it bit for bit)."
+    view_streams_total: IntCounterVec, "streams", ["result"]; "Deflate streams of content that was encoded over a base whose streams are opened: opened, nested (in the plain text of these), gapped (of the opened ones, those that lie in pieces), same (left as it is, because the base has it bit for bit)."
     view_steps_total: IntCounterVec, "steps", ["result"]; "Literals and matches of opened deflate streams in stored segments: predicted from the base, replayed by a known encoder, written out."
     view_text_bytes_total: IntCounter, "bytes", []; "Plain bytes of opened deflate streams that were encoded."
     merged_extents_total: IntCounter, "extents", []; "Small extents of large objects that the converter has merged."

@@ -35,6 +35,8 @@ pub enum Coding {
     View = 3,
     /// Byte planes of words (docs/format/blob-v1.md §6.3).
     Planes = 4,
+    /// As [`Coding::View`], with streams that their container cuts into pieces (§12.1 there).
+    GappedView = 5,
 }
 
 impl Coding {
@@ -46,12 +48,18 @@ impl Coding {
             Self::Delta => "delta",
             Self::View => "view",
             Self::Planes => "planes",
+            Self::GappedView => "gapped-view",
         }
     }
 
     /// Whether the segment is read over base bytes.
     pub fn has_base(self) -> bool {
-        matches!(self, Self::Delta | Self::View)
+        matches!(self, Self::Delta | Self::View | Self::GappedView)
+    }
+
+    /// Whether its bytes are units of a deflate view.
+    pub fn is_view(self) -> bool {
+        matches!(self, Self::View | Self::GappedView)
     }
 
     fn from_byte(byte: u8) -> Result<Self, FormatError> {
@@ -61,6 +69,7 @@ impl Coding {
             2 => Ok(Self::Delta),
             3 => Ok(Self::View),
             4 => Ok(Self::Planes),
+            5 => Ok(Self::GappedView),
             _ => Err(FormatError::Malformed("a coding that this release does not know")),
         }
     }

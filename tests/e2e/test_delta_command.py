@@ -113,7 +113,7 @@ def test_a_damaged_delta_is_refused_and_leaves_nothing_behind(
     whole = delta.read_bytes()
     damaged = {
         "magic": b"X" + whole[1:],
-        "version": whole[:4] + b"\x03" + whole[5:],
+        "version": whole[:4] + b"\x04" + whole[5:],
         "head": whole[:60] + bytes([whole[60] ^ 4]) + whole[61:],
         "digest": whole[:64] + bytes([whole[64] ^ 1]) + whole[65:],
         "middle": whole[: len(whole) // 2] + bytes([whole[len(whole) // 2] ^ 1]) + whole[len(whole) // 2 + 1 :],

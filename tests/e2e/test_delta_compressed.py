@@ -19,7 +19,7 @@ import pytest
 from delta_file_v1 import decode_file
 from delta_v1 import MalformedDeltaError
 
-from outside.archives import damaged, plain_tar, tar_gz, tree, wheel
+from outside.archives import damaged, dump, picture, plain_tar, tar_gz, tree, wheel
 from outside.content import MIB, noise
 from outside.server import BINARY
 
@@ -147,6 +147,27 @@ def test_the_next_release_is_a_small_delta_and_both_decoders_give_it_back(
     deltaweir("delta", "decode", base, delta, out)
     assert out.read_bytes() == target.read_bytes()
     assert decode_file(base.read_bytes(), delta.read_bytes()) == target.read_bytes()
+
+
+@pytest.mark.parametrize("container", ["png", "pg_dump"])
+def test_streams_in_pieces_make_a_small_delta_of_version_3(tmp_path: Path, container: str) -> None:
+    base, target, delta, out = (tmp_path / name for name in ("base", "target", "delta", "out"))
+    for version, path in enumerate((base, target)):
+        content = picture(SEED, 400, version) if container == "png" else dump(SEED, 7, 300_000, version)
+        path.write_bytes(content)
+    deltaweir("delta", "encode", base, target, delta)
+    whole = delta.read_bytes()
+    assert len(whole) < target.stat().st_size * 0.15
+    assert whole[4] == 3, "the version that has gaps"
+    deltaweir("delta", "decode", base, delta, out)
+    assert out.read_bytes() == target.read_bytes()
+    assert decode_file(base.read_bytes(), whole) == target.read_bytes()
+    delta.write_bytes(whole[:4] + b"\x02" + whole[5:])
+    assert "unknown coding" in deltaweir("delta", "decode", base, delta, tmp_path / "none", check=False).stderr
+    found = json.loads(deltaweir("--json", "inspect", target, "--base", base).stdout)
+    assert set(found["containers"]) == {container}
+    assert max(stream.get("gaps", 0) for stream in found["streams"]) > 3
+    assert f"{container}: {len(found['streams'])} streams" in deltaweir("inspect", target).stdout
 
 
 def test_a_release_is_a_small_delta_over_its_unpacked_tree_too(tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import io
+import struct
 import tarfile
 import zipfile
+import zlib
 from functools import cache
 
 from outside.content import noise, text
@@ -77,6 +79,52 @@ def layer(seed: int, packages: int, version: int) -> bytes:
             info.size = len(content)
             archive.addfile(info, io.BytesIO(content))
     return gzip.compress(out.getvalue(), 6, mtime=0)
+
+
+def _cut(content: bytes, piece_len: int) -> list[bytes]:
+    return [content[at : at + piece_len] for at in range(0, len(content), piece_len)]
+
+
+def picture(seed: int, height: int, version: int) -> bytes:
+    """A PNG file of 1,024 grey dots in a row, as libpng writes it: one zlib stream in chunks of 8 KiB."""
+    dots = noise(seed, 1024)
+    lines: list[bytes] = []
+    for row in range(height):
+        dots = bytes(dots[1:] + dots[:1]) if row % 3 else noise(seed * 1000 + row, 256) * 4
+        lines.append(b"\0" + dots)
+    for step in range(1, version + 1):
+        for row in range(step * 37 % height, height, height // 6):
+            lines[row] = b"\0" + noise(seed * 7 + step, 1024)
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header = struct.pack(">IIBBBBB", 1024, height, 8, 0, 0, 0, 0)
+    data = b"".join(chunk(b"IDAT", piece) for piece in _cut(zlib.compress(b"".join(lines), 6), 8192))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + data + chunk(b"IEND", b"")
+
+
+def dump(seed: int, tables: int, table_len: int, version: int) -> bytes:
+    """The data of a custom archive of `pg_dump`: a zlib stream for each table, in blocks of 4 KiB."""
+
+    def number(value: int) -> bytes:
+        return b"\0" + struct.pack("<I", value)
+
+    out = b"PGDMP\x01\x0e\0\x04\x08\x01" + text(seed, 2000)
+    for table, (_, content) in enumerate(tree(seed, tables, table_len, version)):
+        blocks = b"".join(number(len(piece)) + piece for piece in _cut(zlib.compress(content, 6), 4096))
+        out += b"\x01" + number(3000 + table) + blocks + number(0)
+    return out
+
+
+def report(seed: int, pages: int, version: int) -> bytes:
+    """A PDF file: a zlib stream for each page, and nothing else says that there is one."""
+    out = b"%PDF-1.7\n"
+    for page, (_, content) in enumerate(tree(seed, pages, 30_000, version)):
+        stream = zlib.compress(content, 6)
+        head = f"{page + 1} 0 obj\n<< /Length {len(stream)} /Filter /FlateDecode >>\nstream\n"
+        out += head.encode() + stream + b"\nendstream\nendobj\n"
+    return out + b"%%EOF\n"
 
 
 def damaged(content: bytes, seed: int) -> bytes:

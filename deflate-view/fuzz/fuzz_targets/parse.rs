@@ -15,7 +15,7 @@ fuzz_target!(|input: (u32, Vec<u8>, Vec<u8>)| {
     // The same parse as that of nested streams, and of what it gives.
     let nested = Some(NestedParse { outer_len: len, parse: &parse });
     let (text_len, parts) = (text.len(), Vec::new());
-    let stored = StoredUnit { object_len: len, text_len, parts, delta: &[], parse: &parse, nested };
+    let stored = StoredUnit { object_len: len, text_len, parts, delta: &[], parse: &parse, gaps: Default::default(), nested };
     if let Ok(bytes) = decode_unit(&stored, &text, &[], Base::default()) {
         assert_eq!(bytes.len(), len);
     }

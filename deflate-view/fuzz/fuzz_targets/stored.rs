@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use deflate_view::{StoredSegment, StoredUnit};
+use deflate_view::{SegmentForm, StoredSegment, StoredUnit};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u32, Vec<u8>)| {
@@ -12,11 +12,16 @@ fuzz_target!(|input: (u32, Vec<u8>)| {
         unit.write(&mut written);
         assert_eq!(StoredUnit::read(&written), Ok(unit));
     }
-    let Ok(segment) = StoredSegment::read(&bytes, plain_len % (8 << 20)) else { return };
-    for unit in &segment.units {
-        let Ok(stored) = StoredUnit::read(&bytes[unit.place.clone()]) else { continue };
-        for part in &stored.parts {
-            let _ = segment.openings_of(part);
+    for form in [SegmentForm::Whole, SegmentForm::Gapped] {
+        let Ok(segment) = StoredSegment::read(&bytes, plain_len % (8 << 20), form) else { continue };
+        for unit in &segment.units {
+            let Ok(stored) = form.unit(&bytes[unit.place.clone()]) else { continue };
+            for part in &stored.parts {
+                let _ = segment.openings_of(part);
+            }
+        }
+        for opening in &segment.openings {
+            let _ = (opening.bytes(), opening.own_gaps());
         }
     }
 });

@@ -18,6 +18,10 @@ pub(crate) struct Vector {
 }
 
 impl Vector {
+    pub(crate) fn has(&self, name: &str, value: &str) -> bool {
+        self.fields.get(name).is_some_and(|found| found == value)
+    }
+
     pub(crate) fn field(&self, name: &str) -> &str {
         self.fields.get(name).unwrap_or_else(|| panic!("{} has no {name}", self.name))
     }

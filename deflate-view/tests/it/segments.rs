@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use deflate_view::{
-    BaseBytes, Malformed, Opened, Opening, ScanLimits, Scanner, StoredSegment, StoredUnit, UnitBase, decode_unit, open,
+    BaseBytes, Malformed, Opened, Opening, ScanLimits, Scanner, SegmentForm, StoredSegment, UnitBase, decode_unit, open,
 };
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -37,13 +37,14 @@ fn opened(object: &[u8], segment: &StoredSegment, windows: &[u8]) -> Result<Vec<
 
 fn decode(vector: &Vector, object: &[u8]) -> Result<Vec<u8>, Malformed> {
     let plain_len = vector.field("plain-length").parse().expect("a length");
-    let segment = StoredSegment::read(&vector.bytes, plain_len)?;
+    let form = if vector.has("coding", "5") { SegmentForm::Gapped } else { SegmentForm::Whole };
+    let segment = StoredSegment::read(&vector.bytes, plain_len, form)?;
     let windows = windows(&vector.bytes[segment.windows.clone()], segment.windows_len())?;
     let opened = opened(object, &segment, &windows)?;
     let view = BaseBytes(vec![(0, object.to_vec())]);
     let mut content = Vec::new();
     for unit in &segment.units {
-        let stored = StoredUnit::read(&vector.bytes[unit.place.clone()])?;
+        let stored = form.unit(&vector.bytes[unit.place.clone()])?;
         let base = UnitBase::of(&stored.parts, &segment, &view, |number| Ok(Arc::new(opened[number].clone())))?;
         if stored.object_len != unit.object_len as usize {
             return Err(Malformed("a unit of another length"));

@@ -71,8 +71,15 @@ fn open_parts(object: &[u8], parts: &[BasePart]) -> Result<(Vec<u8>, OwnedBase),
                 let whole = &object[outer.start as usize..outer.end as usize];
                 let own = open(outer, nested_at..nested_at + u64::from(nested_len), whole)?.plain;
                 let plain_len = plain_at as u32 + len;
-                let from_start =
-                    Opening { stream_at: 0, plain_at: 0, plain_len, block_bit: 0, step_bits: 0, len: nested_len };
+                let from_start = Opening {
+                    stream_at: 0,
+                    plain_at: 0,
+                    plain_len,
+                    block_bit: 0,
+                    step_bits: 0,
+                    len: nested_len,
+                    gaps: None,
+                };
                 let opened = from_start.open(&[], &own)?;
                 let start = bytes.len() as u32;
                 opened.append_to(plain_at as usize..plain_len as usize, &mut bytes, &mut base.matches);

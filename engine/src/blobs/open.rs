@@ -403,14 +403,14 @@ impl Blobs {
         bases: &BaseReader<'_>,
     ) -> Result<Vec<u8>, EngineError> {
         tracing::trace!(target: "path", "plain_segment()");
-        if segment.coding == Coding::View {
+        if segment.coding.is_view() {
             return self.view_range(manifest, segment, 0..segment.plain_len, bases).await;
         }
         let stored = self.stored_bytes(manifest, segment);
         let footprint = async {
             match segment.coding {
                 Coding::Delta => self.footprint(manifest, segment, bases).await,
-                Coding::Raw | Coding::Zstd | Coding::Planes | Coding::View => Ok(Vec::new()),
+                Coding::Raw | Coding::Zstd | Coding::Planes | Coding::View | Coding::GappedView => Ok(Vec::new()),
             }
         };
         let (stored, footprint) = future::try_join(stored, footprint).await?;
@@ -425,7 +425,9 @@ impl Blobs {
                 let mut plain = shelf.take(segment.plain_len as usize);
                 match segment.coding {
                     Coding::Raw if stored.len() == plain.len() => plain.copy_from_slice(&stored),
-                    Coding::Raw | Coding::View => return Err(damaged("raw segment of another length")),
+                    Coding::Raw | Coding::View | Coding::GappedView => {
+                        return Err(damaged("raw segment of another length"));
+                    }
                     Coding::Zstd => delta_codec::whole::decompress(&stored, &mut plain)
                         .map_err(|error| EngineError::Integrity(error.to_string()))?,
                     Coding::Planes => delta_codec::planes::decompress(&stored, &mut plain)

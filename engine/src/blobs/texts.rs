@@ -37,6 +37,9 @@ impl OpenedTexts {
         for number in [opening.plain_at, opening.block_bit % 8, opening.step_bits, u64::from(opening.plain_len)] {
             name.extend_from_slice(&number.to_le_bytes());
         }
+        if let Some(gaps) = opening.own_gaps() {
+            name.extend_from_slice(&gaps.name());
+        }
         name.extend_from_slice(window);
         name.extend_from_slice(bytes);
         // Units that lie side by side are decoded at the same time and share an opening: the second

@@ -14,9 +14,9 @@ use crate::{
     metrics::Metrics,
     resources::pool::Scratch,
 };
-use deflate_view::{BaseBytes, Malformed, Opening, Run, SegmentView, joined};
+use deflate_view::{BaseBytes, Malformed, Opening, Run, SegmentForm, SegmentView, joined};
 use futures::{StreamExt, TryStreamExt, future};
-use object_format::{Segment, ViewAddress, ViewRange, blob::segment_digest};
+use object_format::{Coding, Segment, ViewAddress, ViewRange, blob::segment_digest};
 use std::{ops::Range, sync::Arc};
 use tokio::time::Instant;
 
@@ -48,7 +48,7 @@ impl Blobs {
         bases: &BaseReader<'_>,
     ) -> Result<Vec<u8>, EngineError> {
         let stored = Vec::from(self.stored_bytes(manifest, segment).await?);
-        let (plain_len, range) = (segment.plain_len, within.clone());
+        let (plain_len, range) = ((segment.plain_len, form_of(segment.coding)), within.clone());
         let run = |run: &ViewAddress| run.offset..run.offset + u64::from(run.len);
         let footprint: Vec<Range<u64>> = segment.footprint.iter().map(run).collect();
         let planned = self.pool.run(move |_| SegmentView::plan(stored, plain_len, &range, &footprint, decompress));
@@ -97,6 +97,11 @@ impl Blobs {
         });
         Ok(BaseBytes(futures::stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await?))
     }
+}
+
+/// How the bytes of a segment that is a view are to be read.
+fn form_of(coding: Coding) -> SegmentForm {
+    if coding == Coding::GappedView { SegmentForm::Gapped } else { SegmentForm::Whole }
 }
 
 /// The windows of a segment, unpacked.

@@ -508,7 +508,7 @@ impl Run<'_> {
                 Coding::Zstd | Coding::Planes => {
                     (forms.zstd_plain, forms.zstd_stored) = (forms.zstd_plain + plain, forms.zstd_stored + stored)
                 }
-                Coding::Delta | Coding::View => {
+                Coding::Delta | Coding::View | Coding::GappedView => {
                     (forms.delta_plain, forms.delta_stored) = (forms.delta_plain + plain, forms.delta_stored + stored);
                 }
             }

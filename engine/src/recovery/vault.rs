@@ -263,7 +263,7 @@ fn document_of(bytes: &[u8], id: object_format::BlobId, key: Option<&DomainKey>)
                 delta_codec::whole::decompress(stored, &mut document[at..])
                     .map_err(|error| EngineError::Integrity(error.to_string()))?;
             }
-            Coding::Delta | Coding::View | Coding::Planes => {
+            Coding::Delta | Coding::View | Coding::GappedView | Coding::Planes => {
                 return Err(damaged("a coding that documents do not have"));
             }
         }

@@ -307,7 +307,7 @@ impl Reports {
         match segment.coding {
             Coding::Raw => drawing.paint(here, len, Kind::Raw),
             Coding::Zstd | Coding::Planes => drawing.paint(here, len, Kind::Compressed),
-            Coding::View => drawing.paint(here, len, Kind::Opened),
+            Coding::View | Coding::GappedView => drawing.paint(here, len, Kind::Opened),
             Coding::Delta => match drawing.decode_left.checked_sub(segment.plain_len.into()) {
                 Some(left) => {
                     drawing.decode_left = left;

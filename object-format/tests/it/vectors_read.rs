@@ -68,7 +68,8 @@ impl File {
                     let base = ranges.map(|range| &view[range.offset as usize..][..range.len as usize]);
                     copy_delta(&base.collect::<Vec<_>>().concat(), stored, segment.plain_len as usize)?
                 }
-                Coding::View => view_content(stored, segment.plain_len)?,
+                Coding::View => view_content("segment_next_release", "pair_new", stored, segment.plain_len)?,
+                Coding::GappedView => view_content("segment_gaps_dump", "dump_new", stored, segment.plain_len)?,
                 Coding::Planes => from_planes(stored, segment.plain_len as usize)
                     .ok_or(FormatError::Malformed("planes that are not as they must be"))?,
             };
@@ -152,15 +153,15 @@ fn copy_delta(footprint: &[u8], delta: &[u8], plain_len: usize) -> Result<Vec<u8
 
 /// What the vectors of docs/format/deflate-view-v1.md say of these stored bytes, so that this crate
 /// needs no codec.
-fn view_content(stored: &[u8], plain_len: u32) -> Result<Vec<u8>, FormatError> {
+fn view_content(segment: &str, content: &str, stored: &[u8], plain_len: u32) -> Result<Vec<u8>, FormatError> {
     let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../tests/vectors/deflate-view"].iter().collect();
     let body = |name: &str| {
-        let text = fs::read_to_string(folder.join(name)).unwrap();
+        let text = fs::read_to_string(folder.join(format!("{name}.vec"))).unwrap();
         let digits: String = text.split_once("\n\n").unwrap().1.split_whitespace().collect();
         hex::decode(digits).unwrap()
     };
-    let content = body("pair_new.vec");
-    let is_it = stored == body("segment_next_release.vec") && plain_len as usize == content.len();
+    let content = body(content);
+    let is_it = stored == body(segment) && plain_len as usize == content.len();
     is_it.then_some(content).ok_or(FormatError::Malformed("a deflate view that is no vector"))
 }
 

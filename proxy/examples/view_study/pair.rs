@@ -171,7 +171,7 @@ fn decode(base: &BaseBytes, target: &[u8], segments: &[Segment]) -> Decoded {
             let len = segment.object.len() as u32;
             let stored = view.bytes.clone();
             let started = Clock::start();
-            let planned = SegmentView::plan(stored, len, &(0..len), &view.footprint, decompress);
+            let planned = SegmentView::plan(stored, (len, view.form), &(0..len), &view.footprint, decompress);
             let (segment_view, _) = planned.expect("what was written reads");
             decoded.plan += started.elapsed();
             let mut at = segment.object.start;

@@ -9,6 +9,7 @@ use super::{
     source::Source,
     threads, views,
 };
+use deflate_view::SegmentForm;
 use delta_codec::{Decoder, whole};
 use object_format::{Coding, blob::segment_digest};
 use rayon::prelude::*;
@@ -144,10 +145,11 @@ impl Coder {
             Coding::Raw => std::mem::swap(plain, bytes),
             Coding::Zstd => whole::decompress(bytes, plain).map_err(|error| DeltaFileError::Malformed(error.0))?,
             Coding::Planes => return Err(DeltaFileError::Malformed("an unknown coding")),
-            Coding::View => {
+            Coding::View | Coding::GappedView => {
+                let form = if head.coding == Coding::GappedView { SegmentForm::Gapped } else { SegmentForm::Whole };
                 let footprint: Vec<_> =
                     head.footprint.iter().map(|run| run.offset..run.offset + u64::from(run.len)).collect();
-                views::decode(base, std::mem::take(bytes), &footprint, plain, &mut self.decoder)?;
+                views::decode(base, (std::mem::take(bytes), form), &footprint, plain, &mut self.decoder)?;
             }
             Coding::Delta => {
                 let total: usize = head.footprint.iter().map(|range| range.len as usize).sum();

@@ -4,14 +4,14 @@ use super::{
     OnProgress,
     coder::{Coder, with_own},
     error::{Result, io_error},
-    format::{DELTA, FIRST, Head, Header, Range, WITH_VIEWS},
+    format::{DELTA, FIRST, Head, Header, Range, version_of},
     pool,
     source::Source,
     threads,
     tiles::{self, TILE_LEN, Tiles},
     views::{self, ViewEncoder},
 };
-use deflate_view::{Index, Scanner};
+use deflate_view::{Index, Scanner, SegmentForm};
 use delta_codec::{BaseIndex, Effort, EncodeJob, FootprintLimits, WINDOW_LEN_MAX, WindowUnit, whole};
 use object_format::{Coding, SEGMENT_LEN, blob::segment_digest};
 use rayon::prelude::*;
@@ -98,8 +98,12 @@ pub fn encode(
             let mut at = offset;
             for (segment, plain) in encoded.iter_mut().zip(region.chunks(SEGMENT_LEN)) {
                 if let Some(view) = views.segment(at, plain, segment.bytes.len(), (&pool, &coders))? {
-                    *segment = Encoded::of(Coding::View, plain, view.bytes, ranges(&view.footprint));
-                    header.version = WITH_VIEWS;
+                    let coding = match view.form {
+                        SegmentForm::Whole => Coding::View,
+                        SegmentForm::Gapped => Coding::GappedView,
+                    };
+                    *segment = Encoded::of(coding, plain, view.bytes, ranges(&view.footprint));
+                    header.version = header.version.max(version_of(coding));
                 }
                 at += plain.len() as u64;
             }

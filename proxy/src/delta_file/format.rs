@@ -14,6 +14,8 @@ const MAGIC: [u8; 4] = *b"DWDF";
 /// The version of a file without deflate views, and of one that has some. Part of the format.
 pub(super) const FIRST: u8 = 1;
 pub(super) const WITH_VIEWS: u8 = 2;
+/// That of a file with views of streams with gaps. Part of the format.
+pub(super) const WITH_GAPS: u8 = 3;
 /// Most bytes that the parts of a view's units have and that are opened for them. Part of the
 /// format (§2).
 pub(super) const VIEW_WORK_BYTES_MAX: u64 = 1 << 30;
@@ -65,8 +67,8 @@ impl Header {
             return Err(DeltaFileError::Malformed("it does not begin like one"));
         }
         let version = match fields.array()? {
-            [version @ (FIRST | WITH_VIEWS), 0, 0, 0] => version,
-            [version, 0, 0, 0] if version > WITH_VIEWS => return Err(DeltaFileError::Malformed("of a later version")),
+            [version @ FIRST..=WITH_GAPS, 0, 0, 0] => version,
+            [version, 0, 0, 0] if version > WITH_GAPS => return Err(DeltaFileError::Malformed("of a later version")),
             _ => return Err(DeltaFileError::Malformed("an impossible header")),
         };
         Ok(Self { version, base_len: fields.u64()?, target_len: fields.u64()?, base_sha256: fields.array()? })
@@ -102,13 +104,13 @@ impl Head {
             return Err(DeltaFileError::Malformed("an impossible segment head"));
         };
         let digest = fields.array()?;
-        let coding = [Coding::Raw, Coding::Zstd, Coding::Delta, Coding::View]
+        let coding = [Coding::Raw, Coding::Zstd, Coding::Delta, Coding::View, Coding::GappedView]
             .into_iter()
-            .find(|known| *known as u8 == coding && (*known != Coding::View || header.version == WITH_VIEWS))
+            .find(|known| *known as u8 == coding && header.version >= version_of(*known))
             .ok_or(DeltaFileError::Malformed("an unknown coding"))?;
         let fits = match coding {
             Coding::Raw => stored_len as usize == plain_len,
-            Coding::Zstd | Coding::Delta | Coding::View | Coding::Planes => {
+            Coding::Zstd | Coding::Delta | Coding::View | Coding::GappedView | Coding::Planes => {
                 (1..plain_len).contains(&(stored_len as usize))
             }
         };
@@ -126,6 +128,15 @@ impl Head {
     /// Bytes it takes in the file.
     pub(super) fn len(&self) -> usize {
         HEAD_LEN + RANGE_LEN * self.footprint.len()
+    }
+}
+
+/// The first version that has a coding.
+pub(super) fn version_of(coding: Coding) -> u8 {
+    match coding {
+        Coding::GappedView => WITH_GAPS,
+        Coding::View => WITH_VIEWS,
+        Coding::Raw | Coding::Zstd | Coding::Delta | Coding::Planes => FIRST,
     }
 }
 
@@ -225,7 +236,7 @@ mod tests {
         assert_eq!(Header::read(&mut &bytes[..]).unwrap(), HEADER);
         let later = Header { version: WITH_VIEWS, ..HEADER };
         assert_eq!(Header::read(&mut &later.encode()[..]).unwrap(), later);
-        for (at, value) in [(0, b'X'), (4, 0), (4, 3), (5, 1), (7, 1)] {
+        for (at, value) in [(0, b'X'), (4, 0), (4, 4), (5, 1), (7, 1)] {
             let mut altered = bytes;
             altered[at] = value;
             assert!(Header::read(&mut &altered[..]).is_err(), "byte {at} as {value}");
@@ -246,16 +257,20 @@ mod tests {
         let read = |coding, stored_len, ranges: usize| {
             let footprint = (0..ranges as u64).map(|at| Range { offset: 8 * at, len: 8 }).collect();
             let bytes = Head { stored_len, coding, digest: [0; 16], footprint }.encode();
-            let version = if coding == Coding::View { WITH_VIEWS } else { FIRST };
+            let version = version_of(coding);
             Head::read(&mut &bytes[..], &Header { version, ..HEADER }, 100).is_ok()
         };
         assert!(read(Coding::Raw, 100, 0) && !read(Coding::Raw, 99, 0) && !read(Coding::Raw, 100, 1));
         assert!(read(Coding::Zstd, 99, 0) && !read(Coding::Zstd, 100, 0) && !read(Coding::Zstd, 0, 0));
         assert!(!read(Coding::Zstd, 50, 1));
-        for with_base in [Coding::Delta, Coding::View] {
+        for with_base in [Coding::Delta, Coding::View, Coding::GappedView] {
             assert!(read(with_base, 99, 16) && !read(with_base, 99, 17) && !read(with_base, 100, 1));
         }
-        let view = Head { stored_len: 9, coding: Coding::View, digest: [0; 16], footprint: Vec::new() }.encode();
-        assert!(Head::read(&mut &view[..], &HEADER, 100).is_err(), "version 1 has no views");
+        for (coding, version) in [(Coding::View, FIRST), (Coding::GappedView, FIRST), (Coding::GappedView, WITH_VIEWS)]
+        {
+            let view = Head { stored_len: 9, coding, digest: [0; 16], footprint: Vec::new() }.encode();
+            let header = Header { version, ..HEADER };
+            assert!(Head::read(&mut &view[..], &header, 100).is_err(), "version {version} has no {coding:?}");
+        }
     }
 }

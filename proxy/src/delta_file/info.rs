@@ -91,7 +91,7 @@ pub fn info(path: &Path) -> Result<Info> {
                 totals.footprint_bytes += head.footprint.iter().map(|range| u64::from(range.len)).sum::<u64>();
                 totals.add_delta(&bytes, plain_len)?;
             }
-            Coding::View => {
+            Coding::View | Coding::GappedView => {
                 segments.view += 1;
                 totals.footprint_bytes += head.footprint.iter().map(|range| u64::from(range.len)).sum::<u64>();
                 totals.view_bytes += plain_len as u64;

@@ -7,8 +7,7 @@ use super::{
     views::{OpenedBase, scan},
 };
 use deflate_view::{
-    AHEAD_LEN, Base, Container, CutLimits, Cutter, Index, ReplayId, StepCounts, Stream, Unit, encode_parse, identity,
-    recognise,
+    AHEAD_LEN, Base, CutLimits, Cutter, Index, ReplayId, StepCounts, Stream, Unit, encode_parse, identity, recognise,
 };
 use delta_codec::Effort;
 use serde::Serialize;
@@ -60,6 +59,9 @@ pub struct StreamFound {
     pub compressed_bytes: u64,
     /// Its plain text.
     pub plain_bytes: u64,
+    /// How many gaps its container puts between its pieces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gaps: Option<u64>,
     /// The streams in its plain text, by container.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub nested: BTreeMap<&'static str, Sums>,
@@ -153,14 +155,15 @@ impl Walk<'_> {
         let predicted = compared.map(|_| percent(predicted.steps - predicted.missed, predicted.steps));
         let mut nested: BTreeMap<_, Sums> = BTreeMap::new();
         for one in &stream.nested {
-            nested.entry(name_of(one.container)).or_default().add(one);
+            nested.entry(one.container.name()).or_default().add(one);
         }
         Ok(StreamFound {
             nested,
-            container: name_of(stream.container),
+            container: stream.container.name(),
             offset: stream.start,
             compressed_bytes: stream.end - stream.start,
             plain_bytes: stream.plain_len,
+            gaps: stream.gaps.as_ref().map(|gaps| gaps.count()),
             encoder: nearest.map(|(replay, _)| replay.name()),
             replayed_percent: replayed,
             predicted_percent: if is_kept { Some(100.0) } else { predicted },
@@ -182,12 +185,4 @@ impl Walk<'_> {
 
 fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 100.0 } else { (part as f64 / whole as f64 * 1000.0).round() / 10.0 }
-}
-
-fn name_of(container: Container) -> &'static str {
-    match container {
-        Container::Zip => "zip",
-        Container::Gzip => "gzip",
-        Container::Png => "png",
-    }
 }

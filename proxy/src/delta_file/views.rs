@@ -9,8 +9,8 @@ use super::{
 };
 use deflate_view::{
     AHEAD_LEN, BaseBytes, BasePart, CutLimits, Cutter, Index, Malformed, Opened, Opening, Openings, ReplayId,
-    Replaying, Run, ScanLimits, Scanner, SegmentView, StoredPiece, StoredView, Stream, TextMap, UNIT_LEN_MAX, Unit,
-    UnitBase, UnitDelta, WindowText, joined, recognise,
+    Replaying, Run, ScanLimits, Scanner, SegmentForm, SegmentView, StoredPiece, StoredView, Stream, TextMap,
+    UNIT_LEN_MAX, Unit, UnitBase, UnitDelta, WindowText, joined, recognise,
 };
 use delta_codec::{BaseIndex, Decoder, Effort, EncodeJob, FootprintLimits, WINDOW_LEN_MAX, WindowUnit, whole};
 use rayon::prelude::*;
@@ -331,7 +331,7 @@ impl<'a> ViewEncoder<'a> {
 /// Whether a decoder may do the work that a view asks for.
 fn work_bytes(view: &StoredView, plain_len: usize) -> bool {
     let len = plain_len as u32;
-    let planned = SegmentView::plan(view.bytes.clone(), len, &(0..len), &view.footprint, decompress);
+    let planned = SegmentView::plan(view.bytes.clone(), (len, view.form), &(0..len), &view.footprint, decompress);
     planned.is_ok_and(|(_, plan)| plan.work_bytes <= VIEW_WORK_BYTES_MAX)
 }
 
@@ -340,18 +340,18 @@ fn decompress(frame: &[u8], windows: &mut [u8]) -> std::result::Result<(), Malfo
     whole::decompress(frame, windows).map_err(|error| Malformed(error.0))
 }
 
-/// Decodes a segment of coding 3 into `plain`; `footprint` lies in the base. The digest of each
-/// unit is checked.
+/// Decodes a segment of coding 3 or 5 into `plain`; `footprint` lies in the base. The digest of
+/// each unit is checked.
 pub(super) fn decode(
     base: &Source,
-    stored: Vec<u8>,
+    (stored, form): (Vec<u8>, SegmentForm),
     footprint: &[Range<u64>],
     plain: &mut [u8],
     decoder: &mut Decoder,
 ) -> Result<()> {
     let malformed = |error: Malformed| DeltaFileError::Malformed(error.0);
     let len = plain.len() as u32;
-    let (view, plan) = SegmentView::plan(stored, len, &(0..len), footprint, decompress).map_err(malformed)?;
+    let (view, plan) = SegmentView::plan(stored, (len, form), &(0..len), footprint, decompress).map_err(malformed)?;
     if plan.work_bytes > VIEW_WORK_BYTES_MAX {
         return Err(DeltaFileError::Malformed("a view that asks for too much work"));
     }

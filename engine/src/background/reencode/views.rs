@@ -18,7 +18,7 @@ use crate::{
     },
 };
 use catalog::{BlobForm, BlobRow, BlobState, Content, Extent};
-use object_format::{Coding, ObjectFacts, SEGMENT_LEN};
+use object_format::{ObjectFacts, SEGMENT_LEN};
 use std::sync::Arc;
 
 impl Reencoder {
@@ -206,7 +206,7 @@ impl Reencoder {
         let manifest = self.blobs.manifest(old, bucket.key_of(old)?.as_deref()).await?;
         // Some of its segments may be less than a view of them: zeros, or what has changed.
         for index in 0..old.plain_len.div_ceil(SEGMENT_LEN as u64) {
-            if self.blobs.segment(&manifest, index).await?.coding == Coding::View {
+            if self.blobs.segment(&manifest, index).await?.coding.is_view() {
                 return Ok(true);
             }
         }

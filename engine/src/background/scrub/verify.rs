@@ -133,7 +133,7 @@ impl Verifier<'_> {
                 Err(error) => return Err(error),
             };
             let footprint: u64 = segment.footprint.iter().map(|run| u64::from(run.len)).sum();
-            let work = if segment.coding == Coding::View { VIEW_WORK_BYTES } else { 0 };
+            let work = if segment.coding.is_view() { VIEW_WORK_BYTES } else { 0 };
             let cost = u64::from(segment.plain_len) + u64::from(segment.stored_len) + footprint + work;
             let _permit = self.budget.acquire(cost).await?;
             match self.blobs.plain_segment(manifest, &segment, &bases).await {

@@ -265,7 +265,7 @@ impl Piece {
             Source::Segment { segment, .. } if segment.coding == Coding::Raw => 2 * self.len() + RAW_OVERHEAD,
             Source::Segment { segment, .. } => {
                 let footprint: u64 = segment.footprint.iter().map(|run| u64::from(run.len)).sum();
-                let text = if segment.coding == Coding::View { VIEW_WORK_BYTES } else { 0 };
+                let text = if segment.coding.is_view() { VIEW_WORK_BYTES } else { 0 };
                 u64::from(segment.plain_len) + u64::from(segment.stored_len) + footprint + text
             }
         }
@@ -339,7 +339,7 @@ impl Reader {
                 permit.shrink(member.len() as u64);
                 return Ok(Fetched::Own(member.into(), permit));
             }
-            Coding::View => {
+            Coding::View | Coding::GappedView => {
                 let rows = Box::pin(self.path.base_rows(&manifest)).await?;
                 let bases = BaseReader::new(&rows, key.as_deref());
                 let bytes = Box::pin(blobs.view_range(&manifest, &segment, within, &bases)).await?;

@@ -106,7 +106,7 @@ impl UnfinishedBlob {
                 self.forms.zstd_plain += plain_len;
                 self.forms.zstd_stored += stored_len;
             }
-            Coding::Delta | Coding::View => {
+            Coding::Delta | Coding::View | Coding::GappedView => {
                 self.forms.delta_plain += plain_len;
                 self.forms.delta_stored += stored_len;
             }

@@ -24,7 +24,7 @@ use crate::{
     },
 };
 use deflate_view::{
-    AHEAD_LEN, BasePart, CutLimits, Cutter, ReplayId, Replaying, StoredPiece, StoredView, Stream, TextMap,
+    AHEAD_LEN, BasePart, CutLimits, Cutter, ReplayId, Replaying, SegmentForm, StoredPiece, StoredView, Stream, TextMap,
     UNIT_LEN_MAX, Unit, UnitBase, UnitDelta, WindowText, recognise,
 };
 use delta_codec::{Effort, EncodeJob, FootprintLimits, whole};
@@ -130,6 +130,8 @@ impl<'a> ViewEncoder<'a> {
         streams.with_label_values(&["same"]).inc_by((target.index.streams.len() - opened.len()) as u64);
         let nested = opened.iter().map(|stream| stream.nested.len()).sum::<usize>();
         streams.with_label_values(&["nested"]).inc_by(nested as u64);
+        let gapped = opened.iter().filter(|stream| stream.gaps.is_some()).count();
+        streams.with_label_values(&["gapped"]).inc_by(gapped as u64);
         Self {
             encoder,
             views,
@@ -218,8 +220,8 @@ impl<'a> ViewEncoder<'a> {
         let view_len = view.as_ref().map(|view| view.bytes.len());
         let alone_len = alone.as_ref().map(|alone| (alone.coding, alone.bytes.len()));
         match plan::pick_view(plain.len(), view_len, alone_len) {
-            Coding::View => {
-                let Some(StoredView { bytes, footprint, counts, .. }) = view else {
+            Coding::View | Coding::GappedView => {
+                let Some(StoredView { bytes, form, footprint, counts, .. }) = view else {
                     return done(Coding::Raw, None, Vec::new());
                 };
                 let steps = &self.encoder.metrics.view_steps_total;
@@ -231,7 +233,11 @@ impl<'a> ViewEncoder<'a> {
                     steps.with_label_values(&[result]).inc_by(count);
                 }
                 let address = |run: &Range<u64>| ViewAddress { offset: run.start, len: (run.end - run.start) as u32 };
-                done(Coding::View, Some(bytes), footprint.iter().map(address).collect())
+                let coding = match form {
+                    SegmentForm::Whole => Coding::View,
+                    SegmentForm::Gapped => Coding::GappedView,
+                };
+                done(coding, Some(bytes), footprint.iter().map(address).collect())
             }
             coding @ (Coding::Zstd | Coding::Planes) => done(coding, alone.map(|alone| alone.bytes), Vec::new()),
             Coding::Raw | Coding::Delta => done(Coding::Raw, None, Vec::new()),

@@ -47,7 +47,8 @@ pub(crate) fn all() -> Vec<Vector> {
     let footprint =
         |name, comment, ranges: &[(u64, u32)]| bad(name, "malformed", comment, with_footprint(ranges.to_vec()));
     let mut all = vec![
-        row("row_coding_5", "an unknown coding", &|row| row.coding = 5),
+        row("row_coding_5", "a view with gaps in a blob of kind whole", &|row| row.coding = 5),
+        row("row_coding_6", "an unknown coding", &|row| row.coding = 6),
         row("row_reserved", "reserved bytes of a row", &|row| row.reserved = 1),
         row("row_plain_0", "a segment without content", &|row| row.plain_len = 0),
         row("row_raw_lengths_differ", "raw, and shorter than its content", &|row| row.plain_len = 101),

@@ -1,6 +1,6 @@
-//! Blobs with a deflate view (coding 3). What is inside of such a segment has vectors of its own
-//! (tests/vectors/deflate-view, `type: segment`): one of them lies here in a blob, and what is
-//! tried is the way to it.
+//! Blobs with a deflate view (coding 3 or 5). What is inside of such a segment has vectors of its
+//! own (tests/vectors/deflate-view, `type: segment`): some of them lie here in blobs, and what is
+//! tried is the way to them.
 
 use super::{
     Vector, bad,
@@ -31,13 +31,18 @@ fn inner(name: &str) -> Inner {
 /// The segment that both vectors of a wheel make, in a blob whose view is the base whole, after 5
 /// bytes of another range of it.
 fn draft() -> (Vec<u8>, String, Draft) {
-    let (segment, content, base) = (inner("segment_next_release"), inner("pair_new").body, inner("pair_old").body);
+    draft_of(["segment_next_release", "pair_new", "pair_old"], 3)
+}
+
+/// The same of a segment, its content and its base.
+fn draft_of([segment, content, base]: [&str; 3], coding: u8) -> (Vec<u8>, String, Draft) {
+    let (segment, content, base) = (inner(segment), inner(content).body, inner(base).body);
     assert_eq!(segment.fields["plain-length"], content.len().to_string());
     let mut draft = Draft::raw(&[]);
     draft.header[8] = DELTA;
     draft.payload = segment.body;
     let footprint = vec![(0, base.len() as u32)];
-    draft.rows = vec![Row { footprint, ..Row::new(&content, draft.payload.len(), 3) }];
+    draft.rows = vec![Row { footprint, ..Row::new(&content, draft.payload.len(), coding) }];
     draft.view = [view_range(OTHER_ID, 0, base.len() as u64, TAG), view_range(OTHER_ID, 3, 5, TAG)].concat();
     let listed = format!("{}:{}:whole:{}", hex(&OTHER_ID), hex(&TAG), hex(&base));
     (content, listed, draft)
@@ -51,9 +56,15 @@ pub(crate) fn all() -> Vec<Vector> {
         bad(name, expect, comment, draft.blob()).with("bases", bases.clone())
     };
     let segment = "a release over the one before, its streams opened";
+    let (dump, dump_bases, of_dump) = draft_of(["segment_gaps_dump", "dump_new", "dump_old"], 5);
+    let gapped = "a dump over the one before, its streams put together and opened";
+    let of_coding_3 = draft_of(["segment_gaps_dump", "dump_new", "dump_old"], 3).2;
     vec![
         plain_blob("deflate_view", segment, &content, good.blob()).with("bases", bases.clone()),
         sealed_blob("deflate_view_sealed", segment, &content, draft().2.sealed().blob()).with("bases", bases.clone()),
+        plain_blob("gapped_view", gapped, &dump, of_dump.blob()).with("bases", dump_bases.clone()),
+        bad("gapped_view_as_coding_3", "malformed", "gaps in a segment of coding 3", of_coding_3.blob())
+            .with("bases", dump_bases.clone()),
         refused("deflate_view_in_whole", "malformed", "a deflate view in a blob of kind whole", &|draft| {
             draft.header[8] = 0;
             draft.view.clear();

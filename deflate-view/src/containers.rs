@@ -1,0 +1,404 @@
+//! What containers put before a deflate stream, and what looks like it.
+
+use crate::checksum::Adler;
+use crate::inflate::{Inflater, Input, Stopped};
+use crate::pieces::Cutting;
+
+/// Bytes before a signature that are looked at: what a container says of a stream's first piece.
+pub(crate) const BEFORE_LEN: usize = 5;
+/// Uploads are looked through for zlib streams in this much of each mebibyte: what has such streams
+/// has many, as a rule.
+const LOOKED_LEN: usize = 256 << 10;
+const LOOKED_EVERY: usize = 1 << 20;
+/// What an archive of `pg_dump` begins with. It may have one stream alone.
+const DUMP_MAGIC: &[u8] = b"PGDMP";
+/// Bytes that are compared with zlib's headers at once.
+const BLOCK_LEN: usize = 64;
+/// Bytes of a zlib stream that are read to see whether it may be one.
+const TRIAL_LEN: usize = 512;
+/// Steps of a block with fixed codes that are read before anything is made ready for more.
+const TRIAL_STEPS: usize = 48;
+/// The shortest zlib stream because of which content is looked at again.
+const WORTH_LEN_MIN: u64 = 48;
+/// Bytes of what zlib puts before a stream, and after it.
+const ZLIB_HEADER_LEN: usize = 2;
+pub(crate) const ZLIB_CHECK_LEN: usize = 4;
+
+/// Which container said that there is a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Container {
+    /// A member of a zip file (also a wheel, jar, office document …).
+    Zip,
+    /// A member of a gzip file.
+    Gzip,
+    /// The IDAT chunks of a PNG file.
+    Png,
+    /// The data of a table in a custom archive of PostgreSQL's `pg_dump`.
+    PgDump,
+    /// A zlib stream, whatever it lies in.
+    Zlib,
+}
+
+impl Container {
+    /// Every kind there is.
+    pub const ALL: [Self; 5] = [Self::Zip, Self::Gzip, Self::Png, Self::PgDump, Self::Zlib];
+
+    /// What reports call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Zip => "zip",
+            Self::Gzip => "gzip",
+            Self::Png => "png",
+            Self::PgDump => "pg_dump",
+            Self::Zlib => "zlib",
+        }
+    }
+
+    /// Whether the stream has zlib's header, and its check behind it.
+    pub(crate) fn has_check(self) -> bool {
+        matches!(self, Self::Png | Self::PgDump | Self::Zlib)
+    }
+}
+
+/// What a container begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signature {
+    Zip,
+    Gzip,
+    Png,
+    Zlib,
+}
+
+impl Signature {
+    pub(crate) const ALL: [Self; 4] = [Self::Zip, Self::Gzip, Self::Png, Self::Zlib];
+    /// Bytes of the longest one.
+    pub(crate) const LEN_MAX: usize = 4;
+
+    /// The first one there is.
+    pub(crate) fn find(self, bytes: &[u8]) -> Option<usize> {
+        match self {
+            Self::Zip => memchr::memmem::find(bytes, b"PK\x03\x04"),
+            Self::Gzip => memchr::memmem::find(bytes, b"\x1f\x8b\x08"),
+            Self::Png => memchr::memmem::find(bytes, b"IDAT"),
+            Self::Zlib => find_zlib(bytes),
+        }
+    }
+
+    /// What a header says that begins with it, `before` being the bytes before it; no more will
+    /// come when `is_all`.
+    pub(crate) fn read(self, before: &[u8], bytes: &[u8], is_all: bool) -> Announced {
+        match self {
+            Self::Zip => zip_header(bytes),
+            Self::Gzip => gzip_header(bytes),
+            Self::Png => png_header(before, bytes),
+            Self::Zlib => zlib_header(before, bytes, is_all),
+        }
+    }
+}
+
+/// What a header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Announced {
+    /// A stream begins so many bytes further on.
+    Stream(usize, Container, Option<FirstPiece>),
+    /// It is none.
+    None,
+    /// The rest of it is not there yet.
+    Short,
+}
+
+/// How a stream is cut, and bytes of its first piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FirstPiece {
+    pub(crate) cutting: Cutting,
+    pub(crate) len: u32,
+}
+
+/// Whether the bytes hold what looks like the beginning of a stream: cheap, and mostly right. One
+/// that begins in other bytes is not seen.
+pub fn may_hold_streams(bytes: &[u8]) -> bool {
+    let announced = [Signature::Zip, Signature::Gzip, Signature::Png];
+    bytes.starts_with(DUMP_MAGIC)
+        || announced.into_iter().any(|signature| is_among(signature, bytes, bytes.len()))
+        || bytes.chunks(LOOKED_EVERY).any(|bytes| is_among(Signature::Zlib, bytes, LOOKED_LEN))
+}
+
+/// Whether a likely one begins among the first so many bytes.
+fn is_among(signature: Signature, bytes: &[u8], len: usize) -> bool {
+    let looked = &bytes[..bytes.len().min(len)];
+    let mut at = 0;
+    while let Some(found) = signature.find(&looked[at..]) {
+        at += found;
+        if is_likely(signature, &bytes[at..]) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+/// Whether what begins with a signature is a container, as far as its header tells.
+fn is_likely(signature: Signature, bytes: &[u8]) -> bool {
+    match signature {
+        Signature::Zip => zip_header(bytes) != Announced::None,
+        // Three bytes and a few flags are found in noise, too; what encoders write behind them is
+        // not (RFC 1952 §2.3.1).
+        Signature::Gzip => {
+            let is_usual = match bytes.get(8..10) {
+                Some(&[level, system]) => matches!(level, 0 | 2 | 4) && matches!(system, 0..14 | 255),
+                _ => true,
+            };
+            is_usual && gzip_header(bytes) != Announced::None
+        }
+        Signature::Png => png_header(&[], bytes) != Announced::None,
+        Signature::Zlib => is_zlib(&bytes[ZLIB_HEADER_LEN..], true),
+    }
+}
+
+/// A local header (APPNOTE 4.3.7): deflated, not encrypted. Lengths may come after the stream or in
+/// an extra field; the stream says itself where it ends.
+fn zip_header(bytes: &[u8]) -> Announced {
+    let Some(fixed) = bytes.first_chunk::<30>() else { return Announced::Short };
+    let number = |at: usize| u16::from_le_bytes([fixed[at], fixed[at + 1]]);
+    let (flags, method) = (number(6), number(8));
+    let len = 30 + usize::from(number(26)) + usize::from(number(28));
+    match () {
+        () if method != 8 || flags & 1 != 0 => Announced::None,
+        () if bytes.len() < len => Announced::Short,
+        () => Announced::Stream(len, Container::Zip, None),
+    }
+}
+
+/// RFC 1952 §2.3.
+fn gzip_header(bytes: &[u8]) -> Announced {
+    let Some(fixed) = bytes.first_chunk::<10>() else { return Announced::Short };
+    let flags = fixed[3];
+    if flags & 0xe0 != 0 {
+        return Announced::None;
+    }
+    let mut len = 10;
+    if flags & 4 != 0 {
+        let Some(extra) = bytes.get(len..).and_then(<[u8]>::first_chunk::<2>) else { return Announced::Short };
+        len += 2 + usize::from(u16::from_le_bytes(*extra));
+    }
+    for text in [8, 16] {
+        if flags & text != 0 {
+            let rest = bytes.get(len..).unwrap_or_default();
+            let Some(end) = memchr::memchr(0, &rest[..rest.len().min(4096)]) else {
+                return if rest.len() >= 4096 { Announced::None } else { Announced::Short };
+            };
+            len += end + 1;
+        }
+    }
+    len += usize::from(flags & 2 != 0) * 2;
+    if bytes.len() < len { Announced::Short } else { Announced::Stream(len, Container::Gzip, None) }
+}
+
+/// `IDAT` and a zlib header (RFC 1950) without a dictionary; before it the chunk's length.
+fn png_header(before: &[u8], bytes: &[u8]) -> Announced {
+    let Some(&[_, _, _, _, method, flags]) = bytes.first_chunk::<6>() else { return Announced::Short };
+    if !is_zlib_header(method, flags) {
+        return Announced::None;
+    }
+    let len = before.last_chunk::<4>().map(|len| u32::from_be_bytes(*len));
+    let first = len.and_then(|len| len.checked_sub(ZLIB_HEADER_LEN as u32)).filter(|len| *len > 0);
+    Announced::Stream(6, Container::Png, first.map(|len| FirstPiece { cutting: Cutting::Png, len }))
+}
+
+fn is_zlib_header(method: u8, flags: u8) -> bool {
+    method & 15 == 8 && method >> 4 <= 7 && flags & 32 == 0 && u16::from_be_bytes([method, flags]).is_multiple_of(31)
+}
+
+/// A zlib header where no container says so: with a window of 32 KiB, or as Adobe's library writes
+/// it in PDF files. Others are rare, and found by chance too often.
+fn find_zlib(bytes: &[u8]) -> Option<usize> {
+    let is_one = |first: u8, second: u8| {
+        let usual = (second == 0x9c) | (second == 0xda) | (second == 0x01) | (second == 0x5e);
+        ((first == 0x78) & usual) | ((first == 0x48) & (second == 0x89))
+    };
+    let seconds = bytes.get(1..)?;
+    let (firsts, last_firsts) = bytes[..seconds.len()].as_chunks::<BLOCK_LEN>();
+    let (blocks, last_seconds) = seconds.as_chunks::<BLOCK_LEN>();
+    // Without branches, so that a block is compared in a few instructions.
+    let holds_one = |(firsts, seconds): (&[u8; BLOCK_LEN], &[u8; BLOCK_LEN])| {
+        firsts.iter().zip(seconds).fold(0, |found, (first, second)| found | u8::from(is_one(*first, *second))) != 0
+    };
+    let block = firsts.iter().zip(blocks).position(holds_one);
+    let start = block.unwrap_or(blocks.len()) * BLOCK_LEN;
+    let (firsts, seconds) = match block {
+        Some(number) => (&firsts[number][..], &blocks[number][..]),
+        None => (last_firsts, last_seconds),
+    };
+    firsts.iter().zip(seconds).position(|(first, second)| is_one(*first, *second)).map(|at| start + at)
+}
+
+/// A zlib header with what looks like a stream behind it. A block's length before it may be that of
+/// a piece in an archive of `pg_dump`.
+fn zlib_header(before: &[u8], bytes: &[u8], is_all: bool) -> Announced {
+    let rest = bytes.get(ZLIB_HEADER_LEN..).unwrap_or_default();
+    if rest.len() < TRIAL_LEN && !is_all {
+        return Announced::Short;
+    }
+    if !is_zlib(rest, false) {
+        return Announced::None;
+    }
+    let first = before.last_chunk::<5>().and_then(|before| Cutting::PgDump.piece_len(before));
+    let first = first.and_then(|len| len.checked_sub(ZLIB_HEADER_LEN as u32)).filter(|len| *len > 0);
+    match first {
+        Some(len) => {
+            Announced::Stream(ZLIB_HEADER_LEN, Container::PgDump, Some(FirstPiece { cutting: Cutting::PgDump, len }))
+        }
+        None => Announced::Stream(ZLIB_HEADER_LEN, Container::Zlib, None),
+    }
+}
+
+/// Whether the first of these bytes read as a stream. One that ends among them has its right check;
+/// for content to be looked at again, it has some length, too.
+fn is_zlib(bytes: &[u8], is_worth: bool) -> bool {
+    let given = &bytes[..bytes.len().min(TRIAL_LEN)];
+    if !begins_like_a_block(given) {
+        return false;
+    }
+    let (mut inflater, mut plain) = (Inflater::new(), Vec::new());
+    // A stream of 512 bytes has half a megabyte of text at most.
+    match inflater.run(Input { bytes: given, at: 0, is_all: false }, &mut plain, usize::MAX >> 1, None) {
+        Ok(Stopped::Done) => {
+            let end = inflater.bit().div_ceil(8);
+            let mut check = Adler::default();
+            check.update(&plain);
+            let told = bytes.get(end as usize..).and_then(<[u8]>::first_chunk::<ZLIB_CHECK_LEN>);
+            told.is_some_and(|told| u32::from_be_bytes(*told) == check.value()) && (!is_worth || end >= WORTH_LEN_MIN)
+        }
+        Ok(_) => given.len() == TRIAL_LEN,
+        Err(_) => false,
+    }
+}
+
+/// Whether a block begins here, as far as can be told in little time: most of what is none ends
+/// here.
+fn begins_like_a_block(bytes: &[u8]) -> bool {
+    let Some(&[first, second, third]) = bytes.first_chunk::<3>() else { return false };
+    match first >> 1 & 3 {
+        0 => {
+            let Some(&[_, a, b, c, d]) = bytes.first_chunk::<5>() else { return false };
+            u16::from_le_bytes([a, b]) ^ u16::from_le_bytes([c, d]) == 0xffff
+        }
+        1 => fixed_goes_on(bytes),
+        2 => {
+            // Encoders write complete codes, since others refuse what is none.
+            let count = 4 + usize::from(second >> 5 | third << 3 & 8);
+            let mut bits = FixedBits { bytes, bit: 17 };
+            let lens = (0..count).filter_map(|_| bits.low(3)).filter(|len| *len > 0);
+            first >> 3 <= 29 && lens.map(|len| 128 >> len).sum::<u32>() == 128
+        }
+        _ => false,
+    }
+}
+
+/// Whether the first steps of a block with fixed codes have a meaning (RFC 1951 §3.2.6).
+fn fixed_goes_on(bytes: &[u8]) -> bool {
+    let mut bits = FixedBits { bytes, bit: 3 };
+    let mut at = 0;
+    for _ in 0..TRIAL_STEPS {
+        let Some(code) = bits.high(7) else { return true };
+        let symbol = match code {
+            0 => return true,
+            1..24 => code,
+            _ => {
+                let code = code << 1 | bits.high(1).unwrap_or(0);
+                match code {
+                    0xc0..0xc8 => code - 0xc0 + 24,
+                    0xc8.. => bits.high(1).map_or(0, |_| 0),
+                    _ => 0,
+                }
+            }
+        };
+        if symbol == 0 {
+            at += 1;
+            continue;
+        }
+        if symbol > 29 {
+            return false;
+        }
+        let symbol = symbol as usize - 1;
+        let len = u32::from(crate::alphabet::LENGTH_BASE[symbol]);
+        let len = len + bits.low(crate::alphabet::LENGTH_EXTRA[symbol].into()).unwrap_or(0);
+        let Some(distance) = bits.high(5) else { return true };
+        let (Some(base), Some(extra)) = (
+            crate::alphabet::DISTANCE_BASE.get(distance as usize),
+            crate::alphabet::DISTANCE_EXTRA.get(distance as usize),
+        ) else {
+            return false;
+        };
+        let Some(extra) = bits.low((*extra).into()) else { return true };
+        if u32::from(*base) + extra > at {
+            return false;
+        }
+        at += len;
+    }
+    true
+}
+
+/// Bits one by one.
+struct FixedBits<'a> {
+    bytes: &'a [u8],
+    bit: usize,
+}
+
+impl FixedBits<'_> {
+    fn next(&mut self) -> Option<u32> {
+        let byte = self.bytes.get(self.bit / 8)?;
+        self.bit += 1;
+        Some(u32::from(byte >> ((self.bit - 1) % 8) & 1))
+    }
+
+    /// So many bits, the first the lowest.
+    fn low(&mut self, count: u32) -> Option<u32> {
+        (0..count).try_fold(0, |value, at| Some(value | self.next()? << at))
+    }
+
+    /// So many bits, the first the highest.
+    fn high(&mut self, count: u32) -> Option<u32> {
+        (0..count).try_fold(0, |value, _| Some(value << 1 | self.next()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn zlib_headers_are_found_as_byte_by_byte(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..400),
+            places in prop::collection::vec((any::<prop::sample::Index>(), 0usize..7), 0..4),
+        ) {
+            const PAIRS: [[u8; 2]; 7] =
+                [[0x78, 0x01], [0x78, 0x5e], [0x78, 0x9c], [0x78, 0xda], [0x48, 0x89], [0x48, 0x9c], [0x78, 0x89]];
+            for (place, pair) in places.into_iter().filter(|_| bytes.len() > 1).collect::<Vec<_>>() {
+                let at = place.index(bytes.len() - 1);
+                bytes[at..at + 2].copy_from_slice(&PAIRS[pair]);
+            }
+            let expected = bytes.windows(2).position(|pair| PAIRS[..5].iter().any(|known| known == pair));
+            prop_assert_eq!(find_zlib(&bytes), expected);
+        }
+    }
+
+    #[test]
+    fn noise_holds_no_streams_and_headers_in_it_are_no_streams() {
+        let mut state = 7u64;
+        let mut noise: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        })
+        .take(2 << 20)
+        .collect();
+        assert!(!may_hold_streams(&noise));
+        for at in (0..noise.len() - 2).step_by(97) {
+            noise[at..at + 2].copy_from_slice(&[0x78, 0x9c]);
+        }
+        assert!(!may_hold_streams(&noise));
+        assert!(may_hold_streams(b"PGDMP\x01\x0e"));
+    }
+}
