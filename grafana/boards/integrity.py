@@ -52,6 +52,7 @@ DAMAGE = Row(
                 Query(rate("deltaweir_aead_failures_total", "reason"), "seal: {{reason}}"),
                 Query(rate("deltaweir_audit_failures_total"), "lines of the audit log"),
                 Query(rate("deltaweir_access_log_failures_total"), "lines of the access log"),
+                Query(rate("deltaweir_log_failures_total"), "lines of the log"),
             ],
             "ops",
             "request: a client's body was not what the client said; that one is not damage here. "

@@ -41,6 +41,7 @@ use crate::{
     stores::{CatalogConfig, StoresConfig},
     webhooks::WebhookConfig,
 };
+use catalog::PostgresCatalog;
 use engine::EngineConfig;
 use file::{
     File,
@@ -395,6 +396,8 @@ impl Reader<'_> {
         if !is_shared(&storage.catalog) {
             return Err(ConfigError::at("storage.catalog", "expected \"sqlite\" or a postgres:// URL"));
         }
+        let checked = PostgresCatalog::check_address(&storage.catalog);
+        checked.map_err(|error| ConfigError::at("storage.catalog", error.to_string()))?;
         if !(1..=500).contains(&storage.catalog_connections) {
             return Err(ConfigError::at("storage.catalog_connections", "expected 1 to 500"));
         }

@@ -5,7 +5,7 @@
 //! takes. `audit` writes down who changed what. `stores` opens what the engine works over. `config`
 //! alone reads files and environment; `metrics` shows every metric; `webhooks` brings events to
 //! those who are told of changes, and `key_providers` has KEKs wrapped and unwrapped by those who
-//! keep them.
+//! keep them. `lines` brings the lines of logs to files and pipes, and waits for none.
 
 pub mod admin;
 pub mod audit;
@@ -17,6 +17,7 @@ pub mod estimate;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod key_providers;
+pub mod lines;
 pub mod metrics;
 pub mod oidc;
 pub mod ops;

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from outside.clients import S3Client
 from outside.failure import error_code
+from outside.wire import Connection, ask, signed
 
 ABSENT = "0123456789abcdef0123456789abcdef"
 
@@ -68,6 +70,23 @@ def test_a_delete_marker_named_by_its_version_is_not_an_object(
     marker = s3.delete_object(Bucket=kept, Key="k")["VersionId"]
     status, _ = error_code(getattr(s3, call), Bucket=kept, Key="k", VersionId=marker, **more)
     assert status == 405
+
+
+@pytest.mark.parametrize(("method", "parameter"), [("GET", ""), ("GET", "tagging"), ("PUT", "tagging"), ("GET", "acl")])
+def test_a_marker_says_which_method_it_does_not_allow(
+    connect: Callable[[], Connection], s3: S3Client, kept: str, method: str, parameter: str
+) -> None:
+    put(s3, kept, b"1")
+    marker = s3.delete_object(Bucket=kept, Key="k")["VersionId"]
+    body = b"<Tagging><TagSet/></Tagging>" if method == "PUT" else b""
+    target = f"/{kept}/k?{parameter}&versionId={marker}" if parameter else f"/{kept}/k?versionId={marker}"
+    with connect() as connection:
+        host = connection.host
+    answer = ask(connect, signed(host, method, target, body=body), method)
+    assert (answer.status, answer.code) == (405, "MethodNotAllowed")
+    assert f"<Method>{method}</Method>".encode() in answer.body
+    assert b"<ResourceType>DeleteMarker</ResourceType>" in answer.body
+    assert answer.header("allow") == "DELETE"
 
 
 @pytest.mark.parametrize(("call", "more"), CALLS, ids=[call for call, _ in CALLS])

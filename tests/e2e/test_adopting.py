@@ -13,7 +13,7 @@ from outside.buckets import NewServer
 from outside.clients import S3Client, s3_client, upload_parts
 from outside.content import KIB, MIB, noise, release, sha256
 from outside.failure import error_code
-from outside.server import Server, until
+from outside.server import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Server, Value, until
 from outside.storage import bucket_stats, stored
 from outside.store import Store
 
@@ -297,3 +297,31 @@ def test_a_bucket_is_ejected_into_another_store_with_everything_beside_content(
     assert theirs.get_object(Bucket=originals.BUCKET, Key="back/app-1")["Body"].read() == b"theirs"
     assert server.json("eject", "s3://delta-00", "store:old/back/", "--overwrite")["failed"] == 0
     assert theirs.get_object(Bucket=originals.BUCKET, Key="back/app-1")["Body"].read() == expected["app-1"]
+
+
+def test_a_key_that_is_too_long_below_a_prefix_keeps_back_no_other_object(new_server: NewServer) -> None:
+    """The report names it, and the run ends."""
+    other = new_server("other").start()
+    theirs = s3_client(other.endpoint)
+    theirs.create_bucket(Bucket="there")
+    store: dict[str, Value] = {
+        "type": "s3",
+        "endpoint": other.endpoint,
+        "bucket": "there",
+        "access_key_id": ACCESS_KEY_ID,
+        "secret_access_key": SECRET_ACCESS_KEY,
+    }
+    server = new_server(**{"stores.other": store}).start()
+    s3 = s3_client(server.endpoint)
+    s3.create_bucket(Bucket="delta-00")
+    long, fits = "k/" * 511 + "kk", "k/" * 508 + "kk"
+    for key in ("a", long, fits, "z"):
+        s3.put_object(Bucket="delta-00", Key=key, Body=key.encode())
+    done = server.run("eject", "s3://delta-00", "store:other/below/", "--json", check=False)
+    assert done.returncode == 1
+    report = json.loads(done.stdout)
+    assert (report["written"], [failure["key"] for failure in report["failures"]]) == (3, [long])
+    assert "longer than 1024 bytes" in report["failures"][0]["error"]
+    for key in ("a", fits, "z"):
+        assert theirs.get_object(Bucket="there", Key=f"below/{key}")["Body"].read() == key.encode()
+    assert server.json("eject", "s3://delta-00", "store:other")["failed"] == 0, "without the prefix it fits"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,7 @@ from outside.buckets import MakeBucket
 from outside.clients import S3Client
 from outside.content import noise
 from outside.failure import error_code
-from outside.server import DELTA, DELTA_SEALED, Mode
+from outside.server import DELTA, DELTA_SEALED, Mode, until
 
 FAILED = (412, "PreconditionFailed")
 GONE = (404, "NoSuchKey")
@@ -203,6 +204,48 @@ def test_of_writers_that_replace_the_same_content_one_wins(s3: S3Client, bucket:
     results = race([partial(put, s3, bucket, "k", body, IfMatch=etag) for body in bodies])
     assert results.count(None) == 1, results
     assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == bodies[results.index(None)]
+
+
+@pytest.mark.parametrize("versions", [False, True], ids=["one version", "versions"])
+def test_an_upload_during_which_the_key_was_changed_is_begun_again(s3: S3Client, bucket: str, versions: bool) -> None:
+    """Also where the condition holds by now: `409 ConditionalRequestConflict`, as in S3."""
+    if versions:
+        s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    at: dict[str, Any] = {"Bucket": bucket, "Key": "k"}
+
+    def begun() -> Callable[..., Any]:
+        named = at | {"UploadId": s3.create_multipart_upload(**at)["UploadId"]}
+        etag = s3.upload_part(**named, PartNumber=1, Body=b"part")["ETag"]
+        listed = {"Parts": [{"PartNumber": 1, "ETag": etag}]}
+        return partial(s3.complete_multipart_upload, **named, MultipartUpload=listed)
+
+    conflict, before = (409, "ConditionalRequestConflict"), put(s3, bucket, "k", b"0")
+    until_later()
+    complete = begun()
+    until_later()
+    etag = put(s3, bucket, "k", b"1")
+    assert error_code(complete, IfMatch=before) == FAILED
+    assert error_code(complete, IfMatch=etag) == conflict
+    until_later()
+    begun()(IfMatch=etag)
+    if versions:
+        until_later()
+        complete = begun()
+        until_later()
+        s3.delete_object(**at)
+        assert error_code(complete, IfNoneMatch="*") == conflict
+        until_later()
+        begun()(IfNoneMatch="*")
+    complete = begun()
+    put(s3, bucket, "k", b"2")
+    complete()
+    assert s3.get_object(**at)["Body"].read() == b"part"
+
+
+def until_later() -> None:
+    """The server's clock, in milliseconds, has gone on since the last request."""
+    seen = time.time_ns() // 1_000_000
+    until(lambda: time.time_ns() // 1_000_000 > seen + 1, 5, "a millisecond goes by", interval_s=0.001)
 
 
 def test_of_deletions_of_the_same_content_one_wins(s3: S3Client, bucket: str) -> None:

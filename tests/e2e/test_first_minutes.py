@@ -9,6 +9,8 @@ import subprocess
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from e2e.test_startup import without_credentials
 from outside.buckets import NewServer
 from outside.clients import AWS, s3_client
@@ -84,9 +86,10 @@ def test_the_lines_to_paste_run_as_they_stand_and_show_a_ratio(new_server: NewSe
     assert re.search(r"delta +4.0 MiB +\S+ \S+ +[\d.]+ +build-2$", pasted.stdout, re.MULTILINE), pasted.stdout
 
 
-def test_the_console_is_named_with_what_opens_it(new_server: NewServer, tmp_path: Path) -> None:
-    server = new_server().start()
-    found = re.search(r"^console on (http://\S+)/, its token: (cat '\S+')$", server.log.read_text(), re.MULTILINE)
+@pytest.mark.parametrize("folder", ["server", "ada's own $HOME"])
+def test_the_console_is_named_with_what_opens_it(new_server: NewServer, tmp_path: Path, folder: str) -> None:
+    server = new_server(folder).start()
+    found = re.search(r"^console on (http://\S+)/, its token: (cat '.+')$", server.log.read_text(), re.MULTILINE)
     assert found, server.log.read_text()
     assert found[1] == f"http://127.0.0.1:{server.admin_port}"
     shown = subprocess.run(["bash", "-c", found[2]], cwd=tmp_path, capture_output=True, text=True, check=True)

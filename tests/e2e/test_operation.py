@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import http.client
 import json
 import os
@@ -73,32 +74,39 @@ def test_the_s3_port_carries_s3_only(server: Server) -> None:
         connection.close()
 
 
-@pytest.mark.parametrize("why", ["full disk", "closed pipe"])
+@pytest.mark.parametrize("why", ["full disk", "closed pipe", "a reader that stalls"])
 def test_a_server_whose_log_cannot_be_written_serves_all_the_same(new_server: NewServer, why: str) -> None:
     server = new_server()
     server.write_config()
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack, contextlib.ExitStack() as stalled:
         if why == "full disk":
             output = stack.enter_context(Path("/dev/full").open("wb")).fileno()
         else:
             reader, output = os.pipe()
-            os.close(reader)
             stack.callback(os.close, output)
+            if why == "closed pipe":
+                os.close(reader)
+            else:
+                fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, 4096)
+                stalled.callback(os.close, reader)
+        # Lines to paste are for a terminal; what goes on to be written is the log.
+        pasted = subprocess.DEVNULL if why == "a reader that stalls" else output
         command = [str(server.binary), "serve", "--config", str(server.config)]
         environment = server.variables() | {"DELTAWEIR_LOG": "debug"}
-        server.process = subprocess.Popen(command, env=environment, cwd=server.folder, stdout=output, stderr=output)
-    server.wait_ready()
-    s3 = s3_client(server.endpoint)
-    s3.create_bucket(Bucket="delta-00")
-    contents = {f"app-{version}": release(3, 3 * MIB, version) for version in range(4)}
-    for key, content in contents.items():
-        s3.put_object(Bucket="delta-00", Key=key, Body=content)
-    server.settle()
-    for key, content in contents.items():
-        assert s3.get_object(Bucket="delta-00", Key=key)["Body"].read() == content
-    assert error_code(s3.get_object, Bucket="delta-00", Key="none") == (404, "NoSuchKey")
-    os.kill(server.process.pid, signal.SIGHUP)
-    assert server.stop() == 0
+        server.process = subprocess.Popen(command, env=environment, cwd=server.folder, stdout=pasted, stderr=output)
+        server.wait_ready()
+        s3 = s3_client(server.endpoint)
+        s3.create_bucket(Bucket="delta-00")
+        contents = {f"app-{version}": release(3, 3 * MIB, version) for version in range(4)}
+        for key, content in contents.items():
+            s3.put_object(Bucket="delta-00", Key=key, Body=content)
+        server.settle()
+        for key, content in contents.items():
+            assert s3.get_object(Bucket="delta-00", Key=key)["Body"].read() == content
+        for _ in range(100):
+            assert error_code(s3.get_object, Bucket="delta-00", Key="none") == (404, "NoSuchKey")
+        os.kill(server.process.pid, signal.SIGHUP)
+        assert server.stop() == 0
 
 
 def test_every_metric_the_dashboards_need_has_a_value(new_server: NewServer) -> None:

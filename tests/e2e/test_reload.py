@@ -115,6 +115,30 @@ def test_new_connections_get_the_new_certificate(new_server: NewServer, tmp_path
     assert served(server.port) == made[1][0].read_text()
 
 
+def test_a_reload_that_fails_at_the_access_log_changes_no_certificate(new_server: NewServer, tmp_path: Path) -> None:
+    made, logs = [], tmp_path / "logs"
+    logs.mkdir()
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        made.append(certificate(tmp_path / name))
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    server = new_server(server={"tls_cert": str(cert), "tls_key": str(key)})
+    server.tables["access_log"] = {"format": "json", "path": str(logs / "access.log")}
+    for number in (0, 1):
+        shutil.copy(made[number][0], cert)
+        shutil.copy(made[number][1], key)
+        if number == 0:
+            server.start()
+    (logs / "access.log").rename(logs / "moved")
+    (logs / "access.log").mkdir()
+    hang_up(server, "nothing was reloaded")
+    assert served(server.port) == made[0][0].read_text()
+    (logs / "access.log").rmdir()
+    hang_up(server)
+    assert served(server.port) == made[1][0].read_text()
+    assert (logs / "access.log").exists()
+
+
 def test_descriptors_bound_connections(new_server: NewServer) -> None:
     """With 128 descriptors and many clients there are refusals, and never a request that fails for want of one."""
     server = new_server()

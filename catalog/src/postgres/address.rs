@@ -53,6 +53,9 @@ impl Address {
         let mut config: Config = format!("{url}?{}", kept.join("&"))
             .parse()
             .map_err(|error: tokio_postgres::Error| CatalogError::Invalid(format!("the catalog's address: {error}")))?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err(CatalogError::Invalid("the catalog's address names no host".into()));
+        }
         let security = match mode.as_deref() {
             Some("disable") => Security::Plain,
             Some("verify-full") => Security::Verified { roots },

@@ -48,6 +48,14 @@ pub struct PostgresCatalog {
 }
 
 impl PostgresCatalog {
+    /// Whether `url` is the address of a database; asks none.
+    ///
+    /// # Errors
+    /// [`CatalogError::Invalid`] with what is wrong; never with the URL itself.
+    pub fn check_address(url: &str) -> Result<()> {
+        Address::parse(url).map(drop)
+    }
+
     /// Connects to the database at `url` (docs/reference/postgres.md, "Address") and brings its
     /// schema up to date. Needs a Tokio runtime.
     ///

@@ -311,7 +311,13 @@ impl Place {
         if !same {
             return Ok(false);
         }
-        Ok(self.backend.head(&record_name(seen.generation + 1)?).await?.is_none())
+        let next = record_name(seen.generation + 1)?;
+        // Stores answer HEAD without a code, so an absent name costs a second question there: GET
+        // is one.
+        match self.is_local {
+            true => Ok(self.backend.head(&next).await?.is_none()),
+            false => Ok(self.backend.get(&next, 0..1).await?.is_none()),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{
     auth::{Accounts, Credentials, FileAccounts, admin_token, root},
     config::{AccessLogConfig, ConfigError, LogConfig, LogFormat, OidcConfig, Prices, ServeConfig, ServerConfig},
     engine::{Engine, EngineError},
+    lines::LogLines,
     metrics::Metrics,
     oidc::Oidc,
     server::{AccessLog, Certificate, S3Service, Server, Traces, TracesConfig},
@@ -21,6 +22,7 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpabl
 use secrecy::SecretString;
 use std::{
     collections::BTreeMap,
+    fs::File,
     io::IsTerminal as _,
     net::SocketAddr,
     path::Path,
@@ -42,18 +44,33 @@ const DESCRIPTORS_PER_CONNECTION: u64 = 2;
 /// How long the last traces may take when the server ends.
 const TRACES_END: Duration = Duration::from_secs(5);
 
+/// How long the last lines of a log may take when the server ends.
+const LAST_LINES: Duration = Duration::from_secs(2);
+
 /// Loads the configuration again, from the same flags, file and environment.
 pub(super) type Load = Box<dyn Fn() -> Result<ServeConfig, ConfigError> + Send>;
 /// Replaces the log's filter.
-type SetFilter = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
+type SetFilter = Arc<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
+
+/// The log, and what decides which lines it has.
+struct Logs {
+    lines: Arc<LogLines>,
+    set_filter: SetFilter,
+}
 
 /// Runs until SIGTERM or SIGINT, then lets requests end. A damaged SQLite catalog is made again in
 /// between.
-pub(super) async fn serve(mut config: ServeConfig, load: Load) -> Outcome {
+pub(super) async fn serve(config: ServeConfig, load: Load) -> Outcome {
     // Before anything else: until somebody listens for it, SIGHUP ends a process.
     let _hangups = signal(SignalKind::hangup())?;
     keep_memory_private()?;
-    let logs = Arc::new(start_log(&config.log)?);
+    let logs = start_log(&config.log)?;
+    let ended = Box::pin(until_stopped(config, load, &logs)).await;
+    logs.lines.settle(LAST_LINES);
+    ended
+}
+
+async fn until_stopped(mut config: ServeConfig, load: Load, logs: &Logs) -> Outcome {
     let (load, stop) = (Arc::new(Mutex::new(load)), stop_signal()?);
     if damaged::is_rebuilding(&config) {
         config = Box::pin(rebuilt(config, &load)).await?;
@@ -61,7 +78,7 @@ pub(super) async fn serve(mut config: ServeConfig, load: Load) -> Outcome {
     loop {
         bound_connections(&mut config)?;
         config.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-        let listen = match serve_once(config, &load, &logs, stop.clone()).await? {
+        let listen = match serve_once(config, &load, logs, stop.clone()).await? {
             End::Stopped => return Ok(()),
             End::Damaged(listen) => listen,
         };
@@ -110,10 +127,11 @@ struct Listen {
 async fn serve_once(
     config: ServeConfig,
     load: &Arc<Mutex<Load>>,
-    set_filter: &Arc<SetFilter>,
+    logs: &Logs,
     stop: watch::Receiver<bool>,
 ) -> Result<End, Failure> {
     let metrics = Metrics::new()?;
+    logs.lines.count_in(metrics.log_failures_total.clone());
     let may_rebuild = damaged::may_rebuild(&config);
     let mut server = Server::bind(config.server.clone()).await?;
     let listen = Listen { s3: server.s3_address()?, admin: server.admin_address()? };
@@ -165,8 +183,8 @@ async fn serve_once(
     });
     let reload = Reload {
         load: load.clone(),
-        access_log,
-        set_filter: set_filter.clone(),
+        access_log: access_log.clone(),
+        set_filter: logs.set_filter.clone(),
         root,
         accounts,
         audit,
@@ -177,15 +195,23 @@ async fn serve_once(
         tokio::join!(server.run(s3, admin, end), until_end(&engine, stop, may_rebuild, &ending));
     reloading.abort();
     following.abort();
-    if let Some(traces) = traces {
-        traces.end(TRACES_END).await;
-    }
+    end_records(traces, access_log).await;
     engine.shutdown().await;
     if let Some(auditing) = auditing {
         auditing.abort();
     }
     tracing::info!(in_time, "stopped");
     Ok(if is_damaged { End::Damaged(listen) } else { End::Stopped })
+}
+
+/// Brings what is said of the last requests to whoever wants to know.
+async fn end_records(traces: Option<Arc<Traces>>, access_log: Option<Arc<AccessLog>>) {
+    if let Some(traces) = traces {
+        traces.end(TRACES_END).await;
+    }
+    if let Some(access_log) = access_log {
+        access_log.settle(LAST_LINES);
+    }
 }
 
 /// Prints. What cannot be printed, on a disk that is full, is no reason not to serve.
@@ -266,7 +292,7 @@ async fn until_end(
 struct Reload {
     load: Arc<Mutex<Load>>,
     access_log: Option<Arc<AccessLog>>,
-    set_filter: Arc<SetFilter>,
+    set_filter: SetFilter,
     root: Option<Credentials>,
     accounts: Arc<Accounts>,
     audit: Option<Arc<AuditLog>>,
@@ -289,15 +315,23 @@ impl Reload {
     async fn apply(&self) -> Result<(), Failure> {
         let config = load_again(&self.load)?;
         let filter = filter_of(&config.log)?;
-        match (&self.certificate, &config.server.tls) {
-            (Some(certificate), Some(files)) => certificate.replace(files)?,
-            (None, None) => {}
+        // Whatever can fail comes before the first thing that changes.
+        let certificate = match (&self.certificate, &config.server.tls) {
+            (Some(certificate), Some(files)) => Some((certificate, Certificate::read(files)?)),
+            (None, None) => None,
             _ => return Err(Failure("TLS is turned on or off by a restart only".into())),
-        }
-        if let Some(log) = &self.access_log {
-            log.reopen()?;
-        }
+        };
+        let access_log = match &self.access_log {
+            Some(log) => Some((log, log.open_anew()?)),
+            None => None,
+        };
         (self.set_filter)(filter).map_err(Failure)?;
+        if let Some((certificate, fresh)) = certificate {
+            certificate.replace(fresh);
+        }
+        if let Some((log, fresh)) = access_log {
+            log.go_on_in(fresh);
+        }
         // Without a root pair in the configuration it is the one this process started with, unless
         // users took its place.
         let root = config.root.or_else(|| self.root.clone());
@@ -347,13 +381,19 @@ pub(super) fn connections_within(descriptors: u64, wanted: usize) -> Option<usiz
 
 /// Where the console is, and what opens it.
 fn console_line(scheme: &str, address: SocketAddr, has_token: bool, data: &Path) -> String {
-    let token = if has_token { "server.admin_token".into() } else { format!("cat '{}'", whole(data, "admin-token")) };
+    let token =
+        if has_token { "server.admin_token".into() } else { format!("cat {}", quoted(&whole(data, "admin-token"))) };
     format!("console on {scheme}://{address}/, its token: {token}")
 }
 
 /// A path below the data directory, for another terminal: that may stand elsewhere.
 fn whole(data: &Path, name: &str) -> String {
     std::path::absolute(data).unwrap_or_else(|_| data.to_owned()).join(name).display().to_string()
+}
+
+/// A word for a shell to take as it is, whatever stands in it.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// What a newcomer pastes. Printed once: the secret is in the data directory afterwards.
@@ -368,16 +408,16 @@ fn first_steps(root: &Credentials, secret: &str, region: &str, endpoint: &str, d
 /// Lines to paste: where the store is, its keys, and two builds of this program with their ratio.
 pub(super) fn steps(root: &Credentials, secret: &str, region: &str, endpoint: &str, data: &Path) -> String {
     let program = std::env::current_exe().unwrap_or_else(|_| "deltaweir".into());
-    let (id, program, data) = (&root.access_key_id, program.display(), whole(data, ""));
+    let (id, program, data) = (&root.access_key_id, quoted(&program.display().to_string()), quoted(&whole(data, "")));
     format!(
         "\nexport AWS_ENDPOINT_URL={endpoint}\n\
          export AWS_ACCESS_KEY_ID={id}\n\
          export AWS_SECRET_ACCESS_KEY={secret}\n\
          export AWS_REGION={region} AWS_DEFAULT_REGION={region}\n\n\
          aws s3 mb s3://first\n\
-         aws s3 cp '{program}' s3://first/build-1\n\
-         (cat '{program}'; date) | aws s3 cp - s3://first/build-2\n\
-         '{program}' --data '{data}' ls s3://first\n"
+         aws s3 cp {program} s3://first/build-1\n\
+         (cat {program}; date) | aws s3 cp - s3://first/build-2\n\
+         {program} --data {data} ls s3://first\n"
     )
 }
 
@@ -393,25 +433,29 @@ pub(super) fn filter_of(log: &LogConfig) -> Result<EnvFilter, Failure> {
 
 /// Log lines go to stderr, so that what commands print stays apart. A line that cannot be written,
 /// on a disk that is full or to a reader that has gone, is lost and stops nothing: to say so on
-/// stderr as well would panic wherever the line came from.
-fn start_log(log: &LogConfig) -> Result<SetFilter, Failure> {
+/// stderr as well would panic wherever the line came from. Nobody waits for its reader either.
+fn start_log(log: &LogConfig) -> Result<Logs, Failure> {
     let filter = filter_of(log)?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A descriptor of its own: whoever else writes to stderr does not wait for this one.
+    let stderr = File::from(rustix::io::dup(std::io::stderr())?);
+    let lines = Arc::new(LogLines::start("log", Box::new(stderr))?);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines.clone());
     let builder = builder.log_internal_errors(false);
-    Ok(match log.format {
+    let set_filter: SetFilter = match log.format {
         LogFormat::Text => {
             let builder = builder.with_ansi(std::io::stderr().is_terminal()).with_filter_reloading();
             let handle = builder.reload_handle();
             builder.init();
-            Box::new(move |filter: EnvFilter| handle.reload(filter).map_err(|error| error.to_string()))
+            Arc::new(move |filter: EnvFilter| handle.reload(filter).map_err(|error| error.to_string()))
         }
         LogFormat::Json => {
             let builder = builder.json().flatten_event(true).with_filter_reloading();
             let handle = builder.reload_handle();
             builder.init();
-            Box::new(move |filter: EnvFilter| handle.reload(filter).map_err(|error| error.to_string()))
+            Arc::new(move |filter: EnvFilter| handle.reload(filter).map_err(|error| error.to_string()))
         }
-    })
+    };
+    Ok(Logs { lines, set_filter })
 }
 
 /// True once SIGTERM or SIGINT came; a second one ends the process at once.
@@ -459,6 +503,8 @@ mod tests {
         let address = SocketAddr::from(([127, 0, 0, 1], 9001));
         let line = console_line("http", address, false, Path::new("/srv/data"));
         assert_eq!(line, "console on http://127.0.0.1:9001/, its token: cat '/srv/data/admin-token'");
+        let line = console_line("http", address, false, Path::new("/srv/ada's data"));
+        assert!(line.ends_with(r": cat '/srv/ada'\''s data/admin-token'"), "{line}");
         assert!(console_line("https", address, true, Path::new("x")).ends_with("its token: server.admin_token"));
     }
 }

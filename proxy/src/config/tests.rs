@@ -296,6 +296,26 @@ fn what_is_shown_holds_no_secret() {
 }
 
 #[test]
+fn a_catalog_is_an_address_that_could_be_connected_to() {
+    let refused = |url: &str| {
+        let refused = read(&format!("[storage]\ncatalog = \"{url}\"\n")).err().expect("this is refused").to_string();
+        assert!(refused.contains("storage.catalog"), "{refused}");
+        refused
+    };
+    for nowhere in
+        ["postgres://", "postgresql://", "postgres:///weir", "postgres://weir@/weir", "postgres://?dbname=weir"]
+    {
+        assert!(refused(nowhere).contains("names no host"), "{nowhere}");
+    }
+    refused("postgres://db:port/weir");
+    assert!(refused("postgres://db/weir?sslmode=require").contains("verify-full"));
+    assert!(refused("mysql://db/weir").contains("postgres://"));
+    for address in ["postgres://db", "postgres:///weir?host=/run/postgresql", "postgresql://a,b:6432/weir"] {
+        assert!(read(&format!("[storage]\ncatalog = \"{address}\"\n")).is_ok(), "{address}");
+    }
+}
+
+#[test]
 fn a_variable_without_meaning_is_pointed_out() {
     let warnings = read_with("", Environment::from([("DELTAWEIR_LISTN", "x")])).unwrap().warnings;
     assert_eq!(warnings, ["DELTAWEIR_LISTN is set but has no meaning"]);

@@ -80,7 +80,8 @@ async fn complete_now(
     list: &[CompletedPart],
     asked: &ChecksumRequest,
 ) -> Result<Done> {
-    let (conditions, precondition) = here.precondition(&here.bucket, key).await?;
+    let begun_ms = open.upload.created_ms;
+    let (conditions, precondition) = here.precondition_of_upload(&here.bucket, key, begun_ms).await?;
     check_listed(&open.facts, list)?;
     let chosen = here.chosen_parts(key, open.id, list).await?;
     let facts = facts_of_whole(&open.facts, &chosen, asked)?;

@@ -207,7 +207,7 @@ impl InBucket<'_> {
         };
         let marker = self.service.engine.read.newest_marker(&self.bucket, key).await;
         match marker.map_err(|error| self.refusal(error))? {
-            Some(marker) => Err(versions::not_for_markers(&marker)),
+            Some(marker) => Err(versions::not_for_markers(self.request, &marker)),
             None => Err(missing),
         }
     }

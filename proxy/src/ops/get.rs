@@ -36,7 +36,7 @@ pub(super) async fn get_object(request: &S3Request) -> Result<Answer> {
         Some(version) => {
             let found = engine.read.open_version(&here.bucket, key, version).await;
             let found = found.map_err(|error| request.refusal(error))?;
-            versions::object_of(found.ok_or_else(|| here.missing_version(key, version))?)?
+            versions::object_of(request, found.ok_or_else(|| here.missing_version(key, version))?)?
         }
     };
     let head = here.head_of(&object.info)?;
@@ -90,7 +90,7 @@ impl InBucket<'_> {
             };
         };
         let found = engine.read.head_version(&self.bucket, key, version).await.map_err(|error| self.refusal(error))?;
-        versions::object_of(found.ok_or_else(|| self.missing_version(key, version))?)
+        versions::object_of(self.request, found.ok_or_else(|| self.missing_version(key, version))?)
     }
 
     /// A key that is not there, or hidden by a delete marker. Whoever may not list the bucket is

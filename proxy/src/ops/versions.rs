@@ -57,16 +57,17 @@ pub(super) fn write_made(headers: &mut HeaderMap, version: VersionRef) {
 
 /// A version that was asked for, unless it is a delete marker: those have no content, and can only
 /// be deleted.
-pub(super) fn object_of<T>(found: Named<T>) -> Result<T> {
+pub(super) fn object_of<T>(request: &S3Request, found: Named<T>) -> Result<T> {
     match found {
         Named::Object(object) => Ok(object),
-        Named::Marker(marker) => Err(not_for_markers(&marker)),
+        Named::Marker(marker) => Err(not_for_markers(request, &marker)),
     }
 }
 
 /// What a delete marker says to everything but its deletion.
-pub(super) fn not_for_markers(marker: &Version) -> S3Error {
+pub(super) fn not_for_markers(request: &S3Request, marker: &Version) -> S3Error {
     marked(S3Error::new(ErrorCode::MethodNotAllowed), marker)
+        .field("Method", request.operation.row().method)
         .field("ResourceType", "DeleteMarker")
         .header("allow", "DELETE")
         .header("last-modified", timestamp::http_date(time_of(marker.modified_ms)))

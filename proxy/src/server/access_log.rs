@@ -1,17 +1,17 @@
 //! The access log: one line for each request that has ended, among the log's own lines, or as JSON
 //! or CLF on its own.
 
+use crate::lines::{LogLines, Sink};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use prometheus::IntCounter;
 use s3_wire::timestamp;
 use serde::{Serialize, Serializer};
 use std::{
     fs::{File, OpenOptions},
-    io::{self, Write as _},
+    io,
     net::IpAddr,
     os::unix::fs::OpenOptionsExt as _,
     path::PathBuf,
-    sync::{Mutex, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use time::{OffsetDateTime, macros::format_description};
@@ -190,12 +190,11 @@ pub enum LineFormat {
     Clf,
 }
 
-/// Lines of their own, in a file or on stderr.
+/// Lines of their own, in a file or on stderr. Requests wait for neither.
 pub struct AccessLog {
     format: LineFormat,
     path: Option<PathBuf>,
-    to: Mutex<Box<dyn io::Write + Send>>,
-    failures: IntCounter,
+    lines: LogLines,
 }
 
 impl AccessLog {
@@ -205,38 +204,41 @@ impl AccessLog {
     /// # Errors
     /// The file cannot be written to.
     pub fn open(format: LineFormat, path: Option<PathBuf>, failures: IntCounter) -> io::Result<Self> {
-        let to = Mutex::new(writer(path.as_ref())?);
-        Ok(Self { format, path, to, failures })
+        let lines = LogLines::start("access log", sink(path.as_ref())?)?;
+        lines.count_in(failures);
+        Ok(Self { format, path, lines })
     }
 
-    /// Opens the file anew: the old one was moved away.
+    /// Opens the file anew, since the old one may have been moved away; lines go on into the old
+    /// one.
     ///
     /// # Errors
-    /// It cannot be written to; lines go on into the old one.
-    pub fn reopen(&self) -> io::Result<()> {
-        let fresh = writer(self.path.as_ref())?;
-        *self.to.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
-        Ok(())
+    /// It cannot be written to.
+    pub fn open_anew(&self) -> io::Result<Sink> {
+        sink(self.path.as_ref())
     }
 
-    /// Writes a line. Trouble is counted, and said when it begins.
+    /// Lines go there from now on.
+    pub fn go_on_in(&self, fresh: Sink) {
+        self.lines.go_on_in(fresh);
+    }
+
+    /// Waits until every line is written, or not longer.
+    pub fn settle(&self, patience: Duration) {
+        self.lines.settle(patience);
+    }
+
+    /// Has a line written. Trouble is counted, and said when it begins.
     pub(super) fn write(&self, ended: &Ended) {
         let line = match self.format {
             LineFormat::Json => ended.json(),
             LineFormat::Clf => ended.clf(),
         } + "\n";
-        let written = self.to.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes());
-        if let Err(error) = written {
-            if self.failures.get() == 0 {
-                tracing::error!(%error, "a line of the access log is lost");
-            }
-            self.failures.inc();
-        }
+        self.lines.push(line.into_bytes());
     }
 }
 
-/// Each line is one write: none is lost in a buffer, and none is torn by another process's.
-fn writer(path: Option<&PathBuf>) -> io::Result<Box<dyn io::Write + Send>> {
+fn sink(path: Option<&PathBuf>) -> io::Result<Sink> {
     let Some(path) = path else { return Ok(Box::new(io::stderr())) };
     let opened: io::Result<File> = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
     let opened = opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;

@@ -42,15 +42,11 @@ impl Certificate {
         Ok(Self(RwLock::new(Acceptors::read(files)?)))
     }
 
-    /// Reads them anew; on an error the ones before stay. A session of before cannot be resumed,
-    /// so whoever comes back shows a certificate anew.
-    ///
-    /// # Errors
-    /// As [`Certificate::read`].
-    pub fn replace(&self, files: &TlsFiles) -> Result<()> {
-        let acceptors = Acceptors::read(files)?;
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = acceptors;
-        Ok(())
+    /// Becomes `fresh`. A session of before cannot be resumed, so whoever comes back shows a
+    /// certificate anew.
+    pub fn replace(&self, fresh: Self) {
+        let fresh = fresh.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = fresh;
     }
 
     pub(super) fn acceptor(&self, listener: Listener) -> TlsAcceptor {

@@ -1,0 +1,256 @@
+//! Lines of a log, written by a thread of their own: a reader that stalls, or a disk that does not
+//! answer, stops nobody who has a line to write. What waits is bounded; lines beyond it are lost
+//! and counted.
+
+use prometheus::IntCounter;
+use std::{
+    collections::VecDeque,
+    io::{self, Write},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+/// Most bytes that wait to be written.
+const WAITING_BYTES_MAX: usize = 4 << 20;
+
+/// Where the lines go.
+pub type Sink = Box<dyn Write + Send>;
+
+/// The way of lines to a file or a pipe. Ends its thread when it is dropped.
+pub struct LogLines(Arc<Shared>);
+
+struct Shared {
+    /// What they are lines of, in words.
+    log: &'static str,
+    waiting: Mutex<Waiting>,
+    /// Something waits, or nothing does any more.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    steps: VecDeque<Step>,
+    bytes: usize,
+    /// Whether the thread is at a step that it took off the queue.
+    writing: bool,
+    ended: bool,
+    /// Lines there was no room for since it was last told.
+    lost: u64,
+    /// Lines that could not be written, those without room included.
+    failures: u64,
+    counter: Option<IntCounter>,
+}
+
+enum Step {
+    Line(Vec<u8>),
+    /// From here on the lines go there.
+    GoOnIn(Sink),
+}
+
+impl LogLines {
+    /// Starts the thread. `log` names the log in words.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn start(log: &'static str, sink: Sink) -> io::Result<Self> {
+        let shared = Arc::new(Shared { log, waiting: Mutex::default(), changed: Condvar::new() });
+        let written = shared.clone();
+        thread::Builder::new().name("log".into()).spawn(move || written.write_all(sink))?;
+        Ok(Self(shared))
+    }
+
+    /// Has a line written, which ends with its own line feed. Waits for nobody.
+    pub fn push(&self, line: Vec<u8>) {
+        let mut waiting = self.0.lock();
+        if waiting.bytes + line.len() > WAITING_BYTES_MAX {
+            waiting.lost += 1;
+            waiting.fail(1);
+            return;
+        }
+        waiting.bytes += line.len();
+        waiting.steps.push_back(Step::Line(line));
+        self.0.changed.notify_all();
+    }
+
+    /// Has the lines after this go elsewhere.
+    pub fn go_on_in(&self, sink: Sink) {
+        self.0.lock().steps.push_back(Step::GoOnIn(sink));
+        self.0.changed.notify_all();
+    }
+
+    /// Counts lines that could not be written here from now on, those of before included.
+    pub fn count_in(&self, counter: IntCounter) {
+        let mut waiting = self.0.lock();
+        counter.inc_by(waiting.failures);
+        waiting.counter = Some(counter);
+    }
+
+    /// Waits until everything is written, or not longer.
+    pub fn settle(&self, patience: Duration) {
+        let waiting = self.0.lock();
+        let unsettled = |waiting: &mut Waiting| waiting.writing || !waiting.steps.is_empty();
+        drop(self.0.changed.wait_timeout_while(waiting, patience, unsettled).unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Drop for LogLines {
+    fn drop(&mut self) {
+        self.0.lock().ended = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Each write is a line.
+impl Write for &LogLines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.push(line.to_vec());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Waiting {
+    fn fail(&mut self, lines: u64) {
+        self.failures += lines;
+        if let Some(counter) = &self.counter {
+            counter.inc_by(lines);
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next step, and how many lines were lost before it, told once; `None` at the end.
+    fn next(&self) -> Option<(Step, u64)> {
+        let mut waiting = self.lock();
+        waiting.writing = false;
+        loop {
+            if let Some(step) = waiting.steps.pop_front() {
+                waiting.writing = true;
+                if let Step::Line(line) = &step {
+                    waiting.bytes -= line.len();
+                }
+                // Told when there is room again: a line that says so is one of these lines itself.
+                let told = if waiting.bytes < WAITING_BYTES_MAX / 2 { std::mem::take(&mut waiting.lost) } else { 0 };
+                return Some((step, told));
+            }
+            if waiting.ended {
+                return None;
+            }
+            self.changed.notify_all();
+            waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Each line is one write: none is lost in a buffer, and none is torn by another process's.
+    fn write_all(&self, mut sink: Sink) {
+        let mut first = true;
+        while let Some((step, lost)) = self.next() {
+            if lost > 0 {
+                let log = self.log;
+                tracing::warn!(lines = lost, log, "lines are lost: what reads them was too slow");
+            }
+            let line = match step {
+                Step::Line(line) => line,
+                Step::GoOnIn(fresh) => {
+                    sink = fresh;
+                    continue;
+                }
+            };
+            if let Err(error) = sink.write_all(&line) {
+                self.lock().fail(1);
+                if std::mem::take(&mut first) {
+                    tracing::error!(%error, log = self.log, "a line is lost");
+                }
+            }
+        }
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    /// A reader that takes a line whenever it is told to, and shows what it took.
+    struct Stalling {
+        go: Receiver<()>,
+        taken: Sender<Vec<u8>>,
+    }
+
+    impl Write for Stalling {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            self.go.recv().map_err(io::Error::other)?;
+            self.taken.send(line.to_vec()).map_err(io::Error::other)?;
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn stalling() -> (LogLines, Sender<()>, Receiver<Vec<u8>>) {
+        let ((told, go), (taken, shown)) = (channel(), channel());
+        (LogLines::start("log", Box::new(Stalling { go, taken })).unwrap(), told, shown)
+    }
+
+    #[test]
+    fn a_reader_that_stalls_stops_nobody_and_what_it_misses_is_counted() {
+        let (lines, go, shown) = stalling();
+        let counter = IntCounter::new("lost", "lost").unwrap();
+        let line = vec![b'x'; 64 << 10];
+        let (fit, all) = (WAITING_BYTES_MAX / line.len(), 200);
+        for _ in 0..100 {
+            lines.push(line.clone());
+        }
+        lines.count_in(counter.clone());
+        for _ in 100..all {
+            lines.push(line.clone());
+        }
+        let lost = usize::try_from(counter.get()).unwrap();
+        // The thread may have taken one line off the queue by now.
+        assert!((fit..=fit + 1).contains(&(all - lost)), "{lost}");
+        for _ in lost..all {
+            go.send(()).unwrap();
+        }
+        lines.settle(Duration::from_secs(60));
+        assert_eq!(shown.try_iter().count(), all - lost);
+    }
+
+    #[test]
+    fn lines_keep_their_order_also_where_they_go_on_elsewhere() {
+        let ((lines, go, shown), (told, next)) = (stalling(), channel());
+        lines.push(b"1\n".to_vec());
+        lines.push(b"2\n".to_vec());
+        let (fresh, elsewhere) = channel();
+        lines.go_on_in(Box::new(Stalling { go: next, taken: fresh }));
+        lines.push(b"3\n".to_vec());
+        go.send(()).unwrap();
+        go.send(()).unwrap();
+        told.send(()).unwrap();
+        lines.settle(Duration::from_secs(60));
+        assert_eq!(shown.try_iter().collect::<Vec<_>>(), [b"1\n", b"2\n"]);
+        assert_eq!(elsewhere.try_iter().collect::<Vec<_>>(), [b"3\n"]);
+    }
+
+    #[test]
+    fn lines_that_cannot_be_written_are_counted() {
+        let (lines, go, _) = stalling();
+        drop(go);
+        lines.push(b"1\n".to_vec());
+        lines.push(b"2\n".to_vec());
+        lines.settle(Duration::from_secs(60));
+        let counter = IntCounter::new("lost", "lost").unwrap();
+        lines.count_in(counter.clone());
+        assert_eq!(counter.get(), 2);
+    }
+}
