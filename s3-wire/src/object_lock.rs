@@ -278,15 +278,13 @@ fn flag(headers: &HeaderMap, name: &'static str) -> Result<bool> {
     }
 }
 
-/// The header with which a client asks to end a retention in governance mode.
-pub const BYPASS_GOVERNANCE: &str = "x-amz-bypass-governance-retention";
-
-/// [`BYPASS_GOVERNANCE`]: whether the client wants to end a retention that it may end.
+/// `x-amz-bypass-governance-retention`: whether the client wants to end a retention that it may
+/// end.
 ///
 /// # Errors
 /// `InvalidArgument` for another value than `true` and `false`.
 pub fn bypasses_governance(headers: &HeaderMap) -> Result<bool> {
-    flag(headers, BYPASS_GOVERNANCE)
+    flag(headers, "x-amz-bypass-governance-retention")
 }
 
 /// `x-amz-bucket-object-lock-enabled`: whether the versions of a new bucket can be locked.

@@ -140,17 +140,6 @@ def test_a_retention_is_prolonged_by_all_and_ended_by_bypass_of_governance_alone
         assert error_code(call, **at, VersionId=version, **more) == (403, "AccessDenied")
 
 
-def test_a_bypass_is_refused_where_nothing_can_be_locked(s3: S3Client, bucket: str) -> None:
-    s3.put_object(Bucket=bucket, Key="k", Body=b"")
-    batch = {"Objects": [{"Key": "k"}]}
-    refused = (400, "InvalidArgument")
-    assert error_code(s3.delete_object, Bucket=bucket, Key="k", BypassGovernanceRetention=True) == refused
-    assert error_code(s3.delete_objects, Bucket=bucket, Delete=batch, BypassGovernanceRetention=True) == refused
-    s3.head_object(Bucket=bucket, Key="k")
-    gone = s3.delete_objects(Bucket=bucket, Delete=batch, BypassGovernanceRetention=False)
-    assert [entry["Key"] for entry in gone["Deleted"]] == ["k"]
-
-
 @pytest.mark.parametrize("bypass", [False, True], ids=["plain", "bypassing"])
 def test_a_legal_hold_stands_beside_a_retention(s3: S3Client, locked: str, bypass: bool) -> None:
     version = put(s3, locked, ObjectLockLegalHoldStatus="ON")

@@ -110,7 +110,6 @@ pub(super) async fn delete_objects(request: &S3Request, body: &mut RequestBody) 
         return delete_nowhere(request, delete);
     }
     let here = request.in_bucket().await?;
-    request.asks_to_bypass_governance(&here.bucket)?;
     let quiet = delete.quiet;
     let mut result = DeleteResult::default();
     let bucket = &here.bucket;

@@ -14,8 +14,8 @@ use s3_wire::{
     ErrorCode, S3Error,
     checksum::Claims,
     object_lock::{
-        BYPASS_GOVERNANCE, LEGAL_HOLD, LegalHold, LockHeaders, ObjectLockConfiguration, Retention, RetentionMode,
-        bypasses_governance, wanted_for_bucket,
+        LEGAL_HOLD, LegalHold, LockHeaders, ObjectLockConfiguration, Retention, RetentionMode, bypasses_governance,
+        wanted_for_bucket,
     },
     xml::Document as _,
 };
@@ -136,20 +136,8 @@ async fn change(request: &S3Request, change: LockChange) -> Result<Answer> {
 impl S3Request {
     /// Whether the request asks to end a retention in governance mode, and may.
     pub(super) fn may_bypass_governance(&self, bucket: &BucketHandle, key: &str) -> Result<bool> {
-        let asked = self.asks_to_bypass_governance(bucket)?;
-        Ok(asked && self.may("s3:BypassGovernanceRetention", bucket, Some(key))?)
-    }
-
-    /// Whether the request asks to. Where nothing can be locked, S3 refuses to be asked.
-    pub(super) fn asks_to_bypass_governance(&self, bucket: &BucketHandle) -> Result<bool> {
         let asked = bypasses_governance(&self.headers)?;
-        if asked && !bucket.row.object_lock {
-            let message = format!("{BYPASS_GOVERNANCE} is only applicable to Object Lock enabled buckets.");
-            return Err(
-                S3Error::with_message(ErrorCode::InvalidArgument, message).field("ArgumentName", BYPASS_GOVERNANCE)
-            );
-        }
-        Ok(asked)
+        Ok(asked && self.may("s3:BypassGovernanceRetention", bucket, Some(key))?)
     }
 }
 
