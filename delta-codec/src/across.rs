@@ -1,9 +1,11 @@
-//! Leaves a base for another one where that has what this one lacks.
+//! Leaves a diagonal for another one where that has what this one lacks.
 //!
-//! A window may hold several bases of one series, end to end. A version between two of them has
-//! each change in one of the two. The matcher stays on its diagonal past a few changed bytes, and
-//! rightly so in one base. Here each gap that it left is looked for in the other bases, and where
-//! one has it, the target goes on there until that one differs, too:
+//! The matcher stays on its diagonal past a few changed bytes. That is right where a word changed,
+//! and wrong in two kinds of content. Rows of a table resemble each other, so behind a row that was
+//! taken out the diagonal leads from each row to its neighbour, whose words between the values are
+//! equal, for the rest of the table. And a window may hold two bases of a series, end to end: a
+//! version between them has each change in one of the two. So each gap that was left is looked for
+//! elsewhere in the window. Where it is found, the target goes on there until that differs, too:
 //!
 //! ```text
 //! base 1   ────────x────────────────     x: the base differs from the target here
@@ -21,18 +23,20 @@ use crate::word;
 /// of a sub run, whose bytes are mostly equal.
 const LITERAL_LEN_MIN: usize = 8;
 const SUB_LEN_MIN: usize = 16;
-/// Equal bytes that must follow the gap in the other base.
+/// Shortest gap for which the index is asked.
+const ASKED_LEN_MIN: usize = 12;
+/// Equal bytes that must follow the gap on the other diagonal.
 const BEYOND_LEN_MIN: usize = 8;
 /// Distances between diagonals that are tried without the index.
 const SHIFTS_KEPT: usize = 4;
 /// Words that are asked for at a gap: as many as lie between two positions in the index.
 const PROBES: usize = 16;
-/// After so many gaps in a row that no other base has, the index is asked no more.
+/// After so many gaps in a row that are nowhere else, the index is asked no more.
 const MISSES_MAX: usize = 64;
 
 /// Writes `found`, whose sources are in `window`, to `crossed`, with copies from elsewhere in the
 /// window in place of gaps. O(gaps · [`PROBES`] + target).
-pub(crate) fn cross_bases(
+pub(crate) fn look_across(
     index: &BaseIndex,
     window: &[u8],
     target: &[u8],
@@ -105,9 +109,9 @@ struct Search<'a> {
     index: &'a BaseIndex,
     window: &'a [u8],
     target: &'a [u8],
-    /// How far apart the diagonals of two bases were, the last one first.
+    /// How far apart two diagonals were between which it went, the last one first.
     shifts: Vec<isize>,
-    /// Gaps since the last that another base had.
+    /// Gaps since the last that was found.
     misses: usize,
 }
 
@@ -120,7 +124,7 @@ impl Search<'_> {
             self.misses = 0;
             return Some(other);
         }
-        if self.misses >= MISSES_MAX {
+        if self.misses >= MISSES_MAX || end - start < ASKED_LEN_MIN {
             return None;
         }
         let asked = match self.index.word_len() {
@@ -140,9 +144,15 @@ impl Search<'_> {
 
     fn ask<const WORD: usize>(&self, start: usize, end: usize, diagonal: isize) -> Option<isize> {
         let first = start.saturating_sub(WORD / 2);
-        (first..first + PROBES).find_map(|probe| {
-            let word = self.target.get(probe..)?.first_chunk::<WORD>()?;
-            let other = self.index.look_up(word::hash(word))? as isize - probe as isize;
+        let mut hashes = [0; PROBES];
+        let words = (first..first + PROBES).zip(&mut hashes).map_while(|(probe, hash)| {
+            *hash = word::hash(self.target.get(probe..)?.first_chunk::<WORD>()?);
+            self.index.prefetch(*hash);
+            Some(())
+        });
+        let count = words.count();
+        (first..).zip(&hashes[..count]).find_map(|(probe, hash)| {
+            let other = self.index.look_up(*hash)? as isize - probe as isize;
             (other != diagonal && self.has(start, end, other)).then_some(other)
         })
     }
@@ -176,7 +186,7 @@ mod tests {
         let index = BaseIndex::build(window, Effort::Balanced);
         let (mut found, mut crossed) = (Vec::new(), Vec::new());
         find_copies(&index, window, target, &mut found);
-        cross_bases(&index, window, target, &found, &mut crossed);
+        look_across(&index, window, target, &found, &mut crossed);
         assert_eq!(rebuild(window, target, &crossed), target);
         (found, crossed)
     }
@@ -213,6 +223,19 @@ mod tests {
             assert!(gap_bytes(&found) > 1000, "{}", gap_bytes(&found));
             assert!(gap_bytes(&crossed) * 8 < gap_bytes(&found), "{} of {}", gap_bytes(&crossed), gap_bytes(&found));
         }
+    }
+
+    #[test]
+    fn behind_a_row_that_was_taken_out_the_rows_are_found_again() {
+        let row = |number: usize| {
+            let digest: String = noise(16, number as u64).iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{number}\tThe words of every row are the same, and so is their length\t{digest}\n")
+        };
+        let rows: Vec<String> = (10_000..11_000).map(row).collect();
+        let kept = rows.iter().enumerate().filter(|(number, _)| number % 50 != 7).map(|(_, row)| row.as_str());
+        let (found, crossed) = crossed(rows.concat().as_bytes(), kept.collect::<String>().as_bytes());
+        assert!(gap_bytes(&found) > 20_000, "{}", gap_bytes(&found));
+        assert!(gap_bytes(&crossed) < 1_000, "{}", gap_bytes(&crossed));
     }
 
     #[test]

@@ -92,28 +92,16 @@ impl Encoder {
     /// at once when nothing can be copied and `delta_len_max` is no more than the target's length:
     /// such a delta is a zstd frame with a detour.
     pub fn encode(&mut self, job: &EncodeJob<'_>, out: &mut Vec<u8>) -> Option<Encoded> {
-        self.encode_over(job, false, out)
-    }
-
-    /// The same, of a window that holds several bases which resemble each other: what one of them
-    /// lacks is looked for in the others.
-    pub fn encode_across(&mut self, job: &EncodeJob<'_>, out: &mut Vec<u8>) -> Option<Encoded> {
-        self.encode_over(job, true, out)
-    }
-
-    fn encode_over(&mut self, job: &EncodeJob<'_>, is_across: bool, out: &mut Vec<u8>) -> Option<Encoded> {
         let target_len = job.target.len();
         if !(1..=SEGMENT_LEN_MAX).contains(&target_len) || !layout_fits(job.layout, job.window.len()) {
             return None;
         }
         self.found.clear();
         matcher::find_copies(job.index, job.window, job.target, &mut self.found);
-        if is_across {
-            across::cross_bases(job.index, job.window, job.target, &self.found, &mut self.instructions);
-            // Gaps that are close together leave no room for ways there and back.
-            if self.instructions.len() <= target_len / (2 * BYTES_PER_COPY_MIN) {
-                std::mem::swap(&mut self.found, &mut self.instructions);
-            }
+        across::look_across(job.index, job.window, job.target, &self.found, &mut self.instructions);
+        // Gaps that are close together leave no room for ways there and back.
+        if self.instructions.len() <= target_len / (2 * BYTES_PER_COPY_MIN) {
+            std::mem::swap(&mut self.found, &mut self.instructions);
         }
         fill::fill_gaps(job.window, job.target, &self.found, &mut self.instructions);
         std::mem::swap(&mut self.found, &mut self.instructions);

@@ -7,7 +7,6 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u8, u32, u8, Vec<(u16, bool)>, Vec<u8>, Vec<u8>)| {
     let (effort, stored_bytes_max, ranges_max, cuts, window, target) = input;
-    let is_across = effort >= 128;
     let effort = [Effort::Fast, Effort::Balanced, Effort::High, Effort::Max][usize::from(effort % 4)];
     let index = BaseIndex::build(&window, effort);
     let mut layout = Vec::new();
@@ -32,9 +31,7 @@ fuzz_target!(|input: (u8, u32, u8, Vec<(u16, bool)>, Vec<u8>, Vec<u8>)| {
         delta_len_max: usize::MAX,
     };
     let mut delta = Vec::new();
-    let mut encoder = Encoder::new();
-    let encoded = if is_across { encoder.encode_across(&job, &mut delta) } else { encoder.encode(&job, &mut delta) };
-    let Some(encoded) = encoded else {
+    let Some(encoded) = Encoder::new().encode(&job, &mut delta) else {
         assert!(target.is_empty(), "a delta of any length is welcome");
         return;
     };

@@ -67,5 +67,5 @@ fn delta_len(scratch: &mut Scratch, target: &[u8], window: &Window, effort: Effo
         limits: FootprintLimits::default(),
         delta_len_max: target.len() - target.len() / 8,
     };
-    window.encode(&mut scratch.encoder, &job, &mut bytes).map(|_| bytes.len())
+    scratch.encoder.encode(&job, &mut bytes).map(|_| bytes.len())
 }

@@ -20,7 +20,7 @@ use crate::{
     },
 };
 use catalog::BlobRow;
-use delta_codec::{BaseIndex, BaseRange, Effort, EncodeJob, Encoded, Encoder, WINDOW_LEN_MAX, WindowUnit};
+use delta_codec::{BaseIndex, BaseRange, Effort, WINDOW_LEN_MAX, WindowUnit};
 use futures::{StreamExt, TryStreamExt};
 use object_format::{BlobId, Coding, DomainKey};
 use std::{
@@ -94,17 +94,6 @@ impl Window {
             }
         }
         pieces
-    }
-
-    /// Appends a delta over the window to `out`, or gives up, as [`Encoder::encode`] does. `job` is
-    /// about the window's bytes.
-    pub(crate) fn encode(&self, encoder: &mut Encoder, job: &EncodeJob<'_>, out: &mut Vec<u8>) -> Option<Encoded> {
-        let first = self.pieces.first().map(|(_, piece)| piece.blob);
-        if self.pieces.iter().any(|(_, piece)| Some(piece.blob) != first) {
-            encoder.encode_across(job, out)
-        } else {
-            encoder.encode(job, out)
-        }
     }
 
     /// How many pieces it has: each may become a range of the blob's view.

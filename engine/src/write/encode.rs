@@ -169,7 +169,7 @@ fn encode_delta(
         delta_len_max: plain.len() - plain.len() / 8,
     };
     let mut bytes = Vec::new();
-    let encoded = window.encode(&mut scratch.encoder, &job, &mut bytes);
+    let encoded = scratch.encoder.encode(&job, &mut bytes);
     metrics.encode_seconds.with_label_values(&["delta"]).observe(started.elapsed().as_secs_f64());
     let Some(encoded) = encoded else {
         metrics.wasted_encode_seconds_total.inc_by(started.elapsed().as_secs_f64());
