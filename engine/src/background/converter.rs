@@ -336,7 +336,7 @@ impl Converter {
     /// for no single change, so what lies nearer to the later one may have to be shown that alone.
     async fn fill_between(self: &Arc<Self>, round: &mut Round<'_>) -> Result<(), EngineError> {
         let ends = self.reencoder.bases.ends();
-        while let Some(between) = ends.next() {
+        while let Some(mut between) = ends.next() {
             let both = self.catalog.blobs(&[between.before, between.after]).await?;
             let are_bases = both.iter().all(|row| row.form == BlobForm::Whole && row.state == BlobState::Live);
             let bucket = match both.first() {
@@ -351,7 +351,7 @@ impl Converter {
                     ends.tell(between);
                     return Err(stopped);
                 }
-                if self.catalog.bases_of(row.id).await? != [between.before] {
+                if between.done >= Some(row.id) || self.catalog.bases_of(row.id).await? != [between.before] {
                     continue;
                 }
                 if !self.allowance.may_work(round, i64::MAX).await {
@@ -370,6 +370,7 @@ impl Converter {
                         break;
                     }
                 }
+                between.done = Some(row.id);
                 round.show();
             }
         }

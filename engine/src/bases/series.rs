@@ -17,6 +17,8 @@ pub(crate) struct Between {
     pub(crate) before: BlobKey,
     /// The base after it.
     pub(crate) after: BlobKey,
+    /// Deltas of the first up to this one, in the order of ids, have been looked at.
+    pub(crate) done: Option<BlobKey>,
 }
 
 /// What waits for the converter: advice, kept in memory. Without it a series takes more bytes.
@@ -27,7 +29,8 @@ impl Ends {
     /// A new base was stored.
     pub(crate) fn tell(&self, between: Between) {
         let mut waiting = self.waiting();
-        if waiting.len() < WAITING_MAX && !waiting.contains(&between) {
+        let is_same = |other: &Between| (other.before, other.after) == (between.before, between.after);
+        if waiting.len() < WAITING_MAX && !waiting.iter().any(is_same) {
             waiting.push_back(between);
         }
     }

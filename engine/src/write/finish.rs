@@ -78,7 +78,7 @@ impl FinishedContent {
 /// The series that whole content is the next one of.
 fn ended_by(after: BlobKey, choices: &[Arc<Choice>]) -> Vec<Between> {
     let drifted_from = choices.iter().flat_map(|choice| choice.drifted_from.iter().copied());
-    drifted_from.map(|before| Between { before, after }).collect()
+    drifted_from.map(|before| Between { before, after, done: None }).collect()
 }
 
 /// Finishes blobs, and removes those that came to nothing.
