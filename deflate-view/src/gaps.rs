@@ -12,7 +12,7 @@ use crate::numbers::{put, take_up_to};
 /// Most runs of gaps in one table. Part of the format.
 pub const GAP_RUNS_MAX: usize = 1 << 16;
 /// Most bytes of a piece, or of a gap. Part of the format.
-const PIECE_LEN_MAX: usize = (1 << 31) - 1;
+pub(crate) const PIECE_LEN_MAX: usize = (1 << 31) - 1;
 /// Most times that a piece and a gap follow each other. Part of the format.
 const TIMES_MAX: usize = (1 << 31) - 1;
 
@@ -57,10 +57,16 @@ impl Gaps {
         self.runs.len()
     }
 
+    /// How many there would be with such a gap.
+    pub(crate) fn runs_with(&self, piece: u32, gap: u32) -> usize {
+        let is_another = self.runs.last().is_none_or(|run| (run.piece, run.gap) != (piece, gap));
+        self.runs.len() + usize::from(is_another)
+    }
+
     /// Another gap, `piece` bytes after the one before.
     pub(crate) fn push(&mut self, piece: u32, gap: u32) {
         match self.runs.last_mut() {
-            Some(run) if (run.piece, run.gap) == (piece, gap) => run.times += 1,
+            Some(run) if (run.piece, run.gap) == (piece, gap) && run.times < TIMES_MAX as u32 => run.times += 1,
             _ => self.runs.push(GapRun { piece, gap, times: 1 }),
         }
     }
