@@ -211,6 +211,11 @@ impl Scanner {
                 self.at = found;
                 false
             }
+            Announced::Vain(vain) => {
+                self.spent.vain += vain;
+                self.at = found + 1;
+                true
+            }
             Announced::Short | Announced::None => {
                 self.at = found + 1;
                 true
@@ -412,6 +417,15 @@ mod tests {
             let one = FALSE_START_LEN + 6;
             assert!((bound - one..=bound + one).contains(&scanner.spent.vain), "{}", scanner.spent.vain);
         }
+    }
+
+    #[test]
+    fn trials_of_zlib_streams_share_the_bound_on_bytes_read_in_vain() {
+        let object = b"\x78\x9c\x02\x1c".repeat(1 << 20);
+        let mut scanner = Scanner::new(ScanLimits::default());
+        object.chunks(1 << 20).for_each(|piece| scanner.feed(piece));
+        let bound = VAIN_LEN + object.len() as u64 / 4;
+        assert!((bound - 512..=bound + 512).contains(&scanner.spent.vain), "{}", scanner.spent.vain);
     }
 
     #[test]
