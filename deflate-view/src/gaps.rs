@@ -221,6 +221,34 @@ impl Gaps {
     }
 }
 
+/// A table of gaps to look many places up in.
+pub(crate) struct GapPlaces {
+    /// Of each run: the bytes before it without gaps, those of the gaps before it, and the run.
+    runs: Vec<(u64, u64, GapRun)>,
+}
+
+impl GapPlaces {
+    pub(crate) fn of(gaps: &Gaps) -> Self {
+        let (mut before, mut between) = (0, 0);
+        let one = |run: &GapRun| {
+            let place = (before, between, *run);
+            before += u64::from(run.piece) * u64::from(run.times);
+            between += u64::from(run.gap) * u64::from(run.times);
+            place
+        };
+        Self { runs: gaps.runs.iter().map(one).collect() }
+    }
+
+    /// What [`Gaps::place_of`] says.
+    pub(crate) fn place_of(&self, joined: u64) -> u64 {
+        let after = self.runs.partition_point(|(before, ..)| *before <= joined);
+        let Some((before, between, run)) = after.checked_sub(1).map(|at| self.runs[at]) else { return joined };
+        let times = u64::from(run.times);
+        let passed = (joined - before).checked_div(run.piece.into()).map_or(times, |passed| passed.min(times));
+        joined + between + passed * u64::from(run.gap)
+    }
+}
+
 /// Bytes from `start` on without the gaps in them, and the bytes of these.
 pub(crate) fn without(gaps: impl Iterator<Item = Range<u64>>, start: u64, bytes: &[u8]) -> (Cow<'_, [u8]>, Vec<u8>) {
     let mut gaps = gaps.peekable();
@@ -270,6 +298,7 @@ mod tests {
                 prop_assert_eq!(gaps.joined_before(place), joined);
                 if !is_gap[place as usize] {
                     prop_assert_eq!(gaps.place_of(joined), place);
+                    prop_assert_eq!(GapPlaces::of(&gaps).place_of(joined), place);
                     joined += 1;
                     prop_assert_eq!(gaps.end_of(joined), place + 1);
                 }
