@@ -18,6 +18,16 @@ const BLOCK_LEN: usize = 64;
 const TRIAL_LEN: usize = 512;
 /// Steps of a block with fixed codes that are read before anything is made ready for more.
 const TRIAL_STEPS: usize = 48;
+/// Blocks and plain bytes after which it is believed: codes are made ready for each block, and few
+/// bytes may have much text.
+const TRIAL_BLOCKS: u64 = 4;
+const TRIAL_PLAIN_LEN: usize = 16 << 10;
+/// Bytes read in vain that a trial counts as: one that ends before codes are made ready, and one
+/// that does not.
+const LOOK_VAIN: u64 = 16;
+const TRIAL_VAIN: u64 = 512;
+/// What trials may count as in one look through content: 512 that do not end at once.
+const LOOKED_VAIN_MAX: u64 = 512 * TRIAL_VAIN;
 /// The shortest zlib stream because of which content is looked at again.
 const WORTH_LEN_MIN: u64 = 48;
 /// Bytes of what zlib puts before a stream, and after it.
@@ -103,6 +113,8 @@ pub(crate) enum Announced {
     Stream(usize, Container, Option<FirstPiece>),
     /// It is none.
     None,
+    /// It is none, which took as long as it takes to read so many bytes.
+    Vain(u64),
     /// The rest of it is not there yet.
     Short,
 }
@@ -118,18 +130,19 @@ pub(crate) struct FirstPiece {
 /// that begins in other bytes is not seen.
 pub fn may_hold_streams(bytes: &[u8]) -> bool {
     let announced = [Signature::Zip, Signature::Gzip, Signature::Png];
+    let mut vain = 0;
     bytes.starts_with(DUMP_MAGIC)
-        || announced.into_iter().any(|signature| is_among(signature, bytes, bytes.len()))
-        || bytes.chunks(LOOKED_EVERY).any(|bytes| is_among(Signature::Zlib, bytes, LOOKED_LEN))
+        || announced.into_iter().any(|signature| is_among(signature, bytes, bytes.len(), &mut 0))
+        || bytes.chunks(LOOKED_EVERY).any(|bytes| is_among(Signature::Zlib, bytes, LOOKED_LEN, &mut vain))
 }
 
-/// Whether a likely one begins among the first so many bytes.
-fn is_among(signature: Signature, bytes: &[u8], len: usize) -> bool {
+/// Whether a likely one begins among the first so many bytes. Trials add to `vain`, up to a bound.
+fn is_among(signature: Signature, bytes: &[u8], len: usize, vain: &mut u64) -> bool {
     let looked = &bytes[..bytes.len().min(len)];
     let mut at = 0;
-    while let Some(found) = signature.find(&looked[at..]) {
+    while let Some(found) = signature.find(&looked[at..]).filter(|_| *vain < LOOKED_VAIN_MAX) {
         at += found;
-        if is_likely(signature, &bytes[at..]) {
+        if is_likely(signature, &bytes[at..], vain) {
             return true;
         }
         at += 1;
@@ -138,7 +151,7 @@ fn is_among(signature: Signature, bytes: &[u8], len: usize) -> bool {
 }
 
 /// Whether what begins with a signature is a container, as far as its header tells.
-fn is_likely(signature: Signature, bytes: &[u8]) -> bool {
+fn is_likely(signature: Signature, bytes: &[u8], vain: &mut u64) -> bool {
     match signature {
         Signature::Zip => zip_header(bytes) != Announced::None,
         // Three bytes and a few flags are found in noise, too; what encoders write behind them is
@@ -151,7 +164,11 @@ fn is_likely(signature: Signature, bytes: &[u8]) -> bool {
             is_usual && gzip_header(bytes) != Announced::None
         }
         Signature::Png => png_header(&[], bytes) != Announced::None,
-        Signature::Zlib => is_zlib(&bytes[ZLIB_HEADER_LEN..], true),
+        Signature::Zlib => {
+            let tried = is_zlib(&bytes[ZLIB_HEADER_LEN..], true);
+            *vain += tried.err().unwrap_or(0);
+            tried.is_ok()
+        }
     }
 }
 
@@ -236,11 +253,11 @@ fn find_zlib(bytes: &[u8]) -> Option<usize> {
 /// a piece in an archive of `pg_dump`.
 fn zlib_header(before: &[u8], bytes: &[u8], is_all: bool) -> Announced {
     let rest = bytes.get(ZLIB_HEADER_LEN..).unwrap_or_default();
-    if rest.len() < TRIAL_LEN && !is_all {
+    if rest.len() < TRIAL_LEN + ZLIB_CHECK_LEN && !is_all {
         return Announced::Short;
     }
-    if !is_zlib(rest, false) {
-        return Announced::None;
+    if let Err(vain) = is_zlib(rest, false) {
+        return Announced::Vain(vain);
     }
     let first = before.last_chunk::<5>().and_then(|before| Cutting::PgDump.piece_len(before));
     let first = first.and_then(|len| len.checked_sub(ZLIB_HEADER_LEN as u32)).filter(|len| *len > 0);
@@ -252,16 +269,17 @@ fn zlib_header(before: &[u8], bytes: &[u8], is_all: bool) -> Announced {
     }
 }
 
-/// Whether the first of these bytes read as a stream. One that ends among them has its right check;
-/// for content to be looked at again, it has some length, too.
-fn is_zlib(bytes: &[u8], is_worth: bool) -> bool {
+/// Whether the first of these bytes read as a stream; if not, how many bytes read in vain that
+/// counts as. One that ends among them has its right check; for content to be looked at again, it
+/// has some length, too.
+fn is_zlib(bytes: &[u8], is_worth: bool) -> Result<(), u64> {
     let given = &bytes[..bytes.len().min(TRIAL_LEN)];
     if !begins_like_a_block(given) {
-        return false;
+        return Err(LOOK_VAIN);
     }
-    let (mut inflater, mut plain) = (Inflater::new(), Vec::new());
-    // A stream of 512 bytes has half a megabyte of text at most.
-    match inflater.run(Input { bytes: given, at: 0, is_all: false }, &mut plain, usize::MAX >> 1, None) {
+    let (mut inflater, mut plain) = (Inflater::of_blocks(TRIAL_BLOCKS), Vec::new());
+    let input = Input { bytes: given, at: 0, is_all: false };
+    let is_one = match inflater.run(input, &mut plain, TRIAL_PLAIN_LEN, None) {
         Ok(Stopped::Done) => {
             let end = inflater.bit().div_ceil(8);
             let mut check = Adler::default();
@@ -269,9 +287,11 @@ fn is_zlib(bytes: &[u8], is_worth: bool) -> bool {
             let told = bytes.get(end as usize..).and_then(<[u8]>::first_chunk::<ZLIB_CHECK_LEN>);
             told.is_some_and(|told| u32::from_be_bytes(*told) == check.value()) && (!is_worth || end >= WORTH_LEN_MIN)
         }
-        Ok(_) => given.len() == TRIAL_LEN,
+        Ok(Stopped::Full) => true,
+        Ok(Stopped::Starved) => given.len() == TRIAL_LEN,
         Err(_) => false,
-    }
+    };
+    if is_one { Ok(()) } else { Err(TRIAL_VAIN) }
 }
 
 /// Whether a block begins here, as far as can be told in little time: most of what is none ends
@@ -366,6 +386,7 @@ impl FixedBits<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scan::{ScanLimits, Scanner};
     use proptest::prelude::*;
 
     proptest! {
@@ -383,6 +404,51 @@ mod tests {
             let expected = bytes.windows(2).position(|pair| PAIRS[..5].iter().any(|known| known == pair));
             prop_assert_eq!(find_zlib(&bytes), expected);
         }
+    }
+
+    #[test]
+    fn trials_of_content_are_bounded_however_many_headers_it_has() {
+        // A block of no bytes with fixed codes, then one of a type that there is not.
+        let dear = b"\x78\x9c\x02\x1c".repeat(1 << 18);
+        let mut vain = 0;
+        assert!(!is_among(Signature::Zlib, &dear, dear.len(), &mut vain));
+        assert_eq!(vain, LOOKED_VAIN_MAX);
+        // One that ends at once counts less.
+        let cheap = b"\x78\x9c\x07\x00".repeat(1000);
+        let mut vain = 0;
+        assert!(!is_among(Signature::Zlib, &cheap, cheap.len(), &mut vain));
+        assert_eq!(vain, 1000 * LOOK_VAIN);
+        let index = Scanner::index(&[dear, cheap].concat(), ScanLimits::default());
+        assert!(index.streams.is_empty());
+    }
+
+    #[test]
+    fn a_trial_reads_a_few_blocks_and_little_text() {
+        // Blocks of no bytes, 10 bits each.
+        let blocks = [0x02, 0x08, 0x20, 0x80, 0x00].repeat(100);
+        let mut inflater = Inflater::of_blocks(TRIAL_BLOCKS);
+        let input = Input { bytes: &blocks, at: 0, is_all: false };
+        assert_eq!(inflater.run(input, &mut Vec::new(), TRIAL_PLAIN_LEN, None), Ok(Stopped::Full));
+        assert_eq!(inflater.bit(), TRIAL_BLOCKS * 10);
+    }
+
+    #[test]
+    fn a_short_stream_with_much_text_is_found_at_an_objects_end() {
+        const MATCHES: u32 = 200;
+        // A last block with fixed codes: a zero, and matches of 258 bytes one byte back.
+        let mut bits = vec![true, true, false];
+        let mut code = |value: u32, count: u32| bits.extend((0..count).rev().map(|at| value >> at & 1 == 1));
+        code(0x30, 8);
+        (0..MATCHES).for_each(|_| code(0xc5 << 5, 13));
+        code(0, 7);
+        let byte = |bits: &[bool]| bits.iter().rev().fold(0, |byte, bit| byte << 1 | u8::from(*bit));
+        let mut object = b"some bytes\x78\x9c".to_vec();
+        object.extend(bits.chunks(8).map(byte));
+        object.extend_from_slice(&(((1 + MATCHES * 258) << 16) | 1).to_be_bytes());
+        assert!(may_hold_streams(&object));
+        let index = Scanner::index(&object, ScanLimits::default());
+        let plain_lens: Vec<u64> = index.streams.iter().map(|stream| stream.plain_len).collect();
+        assert_eq!(plain_lens, [1 + u64::from(MATCHES) * 258]);
     }
 
     #[test]

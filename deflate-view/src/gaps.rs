@@ -12,7 +12,7 @@ use crate::numbers::{put, take_up_to};
 /// Most runs of gaps in one table. Part of the format.
 pub const GAP_RUNS_MAX: usize = 1 << 16;
 /// Most bytes of a piece, or of a gap. Part of the format.
-const PIECE_LEN_MAX: usize = (1 << 31) - 1;
+pub(crate) const PIECE_LEN_MAX: usize = (1 << 31) - 1;
 /// Most times that a piece and a gap follow each other. Part of the format.
 const TIMES_MAX: usize = (1 << 31) - 1;
 
@@ -57,10 +57,16 @@ impl Gaps {
         self.runs.len()
     }
 
+    /// How many there would be with such a gap.
+    pub(crate) fn runs_with(&self, piece: u32, gap: u32) -> usize {
+        let is_another = self.runs.last().is_none_or(|run| (run.piece, run.gap) != (piece, gap));
+        self.runs.len() + usize::from(is_another)
+    }
+
     /// Another gap, `piece` bytes after the one before.
     pub(crate) fn push(&mut self, piece: u32, gap: u32) {
         match self.runs.last_mut() {
-            Some(run) if (run.piece, run.gap) == (piece, gap) => run.times += 1,
+            Some(run) if (run.piece, run.gap) == (piece, gap) && run.times < TIMES_MAX as u32 => run.times += 1,
             _ => self.runs.push(GapRun { piece, gap, times: 1 }),
         }
     }
@@ -215,6 +221,34 @@ impl Gaps {
     }
 }
 
+/// A table of gaps to look many places up in.
+pub(crate) struct GapPlaces {
+    /// Of each run: the bytes before it without gaps, those of the gaps before it, and the run.
+    runs: Vec<(u64, u64, GapRun)>,
+}
+
+impl GapPlaces {
+    pub(crate) fn of(gaps: &Gaps) -> Self {
+        let (mut before, mut between) = (0, 0);
+        let one = |run: &GapRun| {
+            let place = (before, between, *run);
+            before += u64::from(run.piece) * u64::from(run.times);
+            between += u64::from(run.gap) * u64::from(run.times);
+            place
+        };
+        Self { runs: gaps.runs.iter().map(one).collect() }
+    }
+
+    /// What [`Gaps::place_of`] says.
+    pub(crate) fn place_of(&self, joined: u64) -> u64 {
+        let after = self.runs.partition_point(|(before, ..)| *before <= joined);
+        let Some((before, between, run)) = after.checked_sub(1).map(|at| self.runs[at]) else { return joined };
+        let times = u64::from(run.times);
+        let passed = (joined - before).checked_div(run.piece.into()).map_or(times, |passed| passed.min(times));
+        joined + between + passed * u64::from(run.gap)
+    }
+}
+
 /// Bytes from `start` on without the gaps in them, and the bytes of these.
 pub(crate) fn without(gaps: impl Iterator<Item = Range<u64>>, start: u64, bytes: &[u8]) -> (Cow<'_, [u8]>, Vec<u8>) {
     let mut gaps = gaps.peekable();
@@ -264,6 +298,7 @@ mod tests {
                 prop_assert_eq!(gaps.joined_before(place), joined);
                 if !is_gap[place as usize] {
                     prop_assert_eq!(gaps.place_of(joined), place);
+                    prop_assert_eq!(GapPlaces::of(&gaps).place_of(joined), place);
                     joined += 1;
                     prop_assert_eq!(gaps.end_of(joined), place + 1);
                 }

@@ -57,13 +57,30 @@ pub(crate) struct Inflater {
     is_last: bool,
     /// Bits of the stream before the header of the block at hand.
     header_bit: u64,
+    /// Headers of blocks that are read at most.
+    headers_left: u64,
     lookups: Lookups,
+    /// Those of fixed codes: a block that has them may be a few bits long.
+    are_fixed: bool,
 }
 
 impl Inflater {
     /// At the start of a stream.
     pub(crate) fn new() -> Self {
-        Self { bit: 0, phase: Phase::Header, is_last: false, header_bit: 0, lookups: Lookups::default() }
+        Self {
+            bit: 0,
+            phase: Phase::Header,
+            is_last: false,
+            header_bit: 0,
+            headers_left: u64::MAX,
+            lookups: Lookups::default(),
+            are_fixed: false,
+        }
+    }
+
+    /// The same, reading at most so many blocks: it is [`Stopped::Full`] before the next one.
+    pub(crate) fn of_blocks(count: u64) -> Self {
+        Self { headers_left: count, ..Self::new() }
     }
 
     /// Before the header of the block that begins at this bit.
@@ -130,6 +147,7 @@ impl Inflater {
             match self.phase {
                 Phase::Done => return Ok(Stopped::Done),
                 _ if text.len >= len_wanted => return Ok(Stopped::Full),
+                Phase::Header if self.headers_left == 0 => return Ok(Stopped::Full),
                 Phase::Header => {
                     if !self.header(input, text.len, parse.as_deref_mut())? {
                         return starved(input);
@@ -186,16 +204,21 @@ impl Inflater {
     fn header(&mut self, input: Input<'_>, plain_at: usize, parse: Option<&mut Parse>) -> Result<bool, Malformed> {
         let mut bits = Bits { input, bit: self.bit };
         let Some((is_last, kind)) = read_header(&mut bits)? else { return Ok(false) };
+        self.headers_left -= 1;
         self.header_bit = self.bit;
         self.bit = bits.bit;
         self.is_last = is_last;
         self.phase = match &kind {
             Kind::Stored { len, .. } => Phase::Stored { left: u32::from(*len) },
             Kind::Fixed => {
-                self.lookups.set(&fixed_lengths())?;
+                if !self.are_fixed {
+                    self.lookups.set(&fixed_lengths())?;
+                    self.are_fixed = true;
+                }
                 Phase::Steps
             }
             Kind::Dynamic(header) => {
+                self.are_fixed = false;
                 self.lookups.set(&header.lengths)?;
                 Phase::Steps
             }

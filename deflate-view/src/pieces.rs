@@ -1,7 +1,6 @@
 //! Streams that their container cuts into pieces, put together while they are read.
 
-use crate::Malformed;
-use crate::gaps::Gaps;
+use crate::gaps::{Gaps, PIECE_LEN_MAX};
 use crate::inflate::Input;
 
 /// A piece before another has at least so many bytes: shorter ones would take more in framing than
@@ -44,16 +43,32 @@ impl Cutting {
     }
 }
 
+/// Bytes that are taken beyond those that were read: as many as were read, but no fewer than the
+/// longest header of a block has, and no more than the caches of a core hold.
+const AHEAD_LEN_MIN: u64 = 1 << 10;
+const AHEAD_LEN_MAX: u64 = 64 << 10;
+
+/// How far [`Joiner::take`] came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// As far as is worth it for now.
+    Enough,
+    /// To the end of what is there, or of the stream's pieces.
+    All,
+    /// The first piece is followed by no other: the stream lies in one piece.
+    Whole,
+}
+
 /// Takes an object's bytes and gives those of a stream.
 pub(crate) struct Joiner {
     cutting: Cutting,
     /// Bytes of the piece at hand, and how many are left of it.
     piece: u32,
-    left: u64,
+    left: u32,
     /// Bytes of the object from the stream's first one on that were taken.
     taken: u64,
     gaps: Gaps,
-    /// No piece follows.
+    /// No piece follows, or none that is worth it.
     is_over: bool,
     joined: Vec<u8>,
     /// Bytes of the stream before `joined`.
@@ -66,7 +81,7 @@ impl Joiner {
         Self {
             cutting,
             piece,
-            left: piece.into(),
+            left: piece,
             taken: 0,
             gaps: Gaps::default(),
             is_over: false,
@@ -75,43 +90,51 @@ impl Joiner {
         }
     }
 
-    /// Takes what follows of `bytes`, the first of which lies at `at` of the object, in which the
-    /// stream starts at `start`.
-    ///
-    /// # Errors
-    /// [`Malformed`] when it is cut in a way that is not worth opening it.
-    pub(crate) fn take(&mut self, bytes: &[u8], at: u64, start: u64) -> Result<(), Malformed> {
+    /// Takes what follows of `rest`, the object's bytes from the first one on that was not taken,
+    /// and of which no more will come when `is_all`. So many bytes of the stream have been `read`.
+    pub(crate) fn take(&mut self, mut rest: &[u8], read: u64, is_all: bool) -> Taken {
+        let wanted = read + read.clamp(AHEAD_LEN_MIN, AHEAD_LEN_MAX);
         while !self.is_over {
-            let rest = bytes.get((start + self.taken - at) as usize..).unwrap_or_default();
+            let room = wanted.saturating_sub(self.joined_at + self.joined.len() as u64);
+            let taken = rest.len().min(self.left as usize).min(room as usize);
+            self.joined.extend_from_slice(&rest[..taken]);
+            self.taken += taken as u64;
+            self.left -= taken as u32;
+            rest = &rest[taken..];
             if self.left > 0 {
-                let taken = rest.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
-                self.joined.extend_from_slice(&rest[..taken]);
-                self.taken += taken as u64;
-                self.left -= taken as u64;
-                if taken == rest.len() {
-                    return Ok(());
-                }
+                return if rest.is_empty() { Taken::All } else { Taken::Enough };
             }
             let gap_len = self.cutting.gap_len();
-            let Some(gap) = bytes.get((start + self.taken - at) as usize..).and_then(|rest| rest.get(..gap_len)) else {
-                return Ok(());
+            let piece = match rest.get(..gap_len) {
+                Some(gap) => self.cutting.piece_len(gap),
+                None if is_all => None,
+                None => return Taken::All,
             };
-            match self.cutting.piece_len(gap) {
-                Some(piece) => {
+            match piece {
+                Some(piece) if self.is_worth_it() => {
                     self.gaps.push(self.piece, gap_len as u32);
-                    if self.piece < PIECE_LEN_MIN || self.gaps.runs() > RUNS_MAX {
-                        return Err(Malformed("a stream in too many pieces"));
-                    }
-                    self.piece = piece;
-                    self.left = piece.into();
+                    (self.piece, self.left) = (piece, piece);
                     self.taken += gap_len as u64;
+                    rest = &rest[gap_len..];
                 }
                 // What looked like the length of a piece was something else.
-                None if self.gaps.is_empty() => self.left = u64::MAX,
-                None => self.is_over = true,
+                None if self.gaps.is_empty() => return Taken::Whole,
+                // A stream that goes on behind this ends too early, and stays closed.
+                _ => self.is_over = true,
             }
         }
-        Ok(())
+        Taken::All
+    }
+
+    /// Whether opening it is worth another gap behind the piece at hand.
+    fn is_worth_it(&self) -> bool {
+        (PIECE_LEN_MIN..=PIECE_LEN_MAX as u32).contains(&self.piece)
+            && self.gaps.runs_with(self.piece, self.cutting.gap_len() as u32) <= RUNS_MAX
+    }
+
+    /// Bytes of the object from the stream's first one on that were taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
     }
 
     /// Bytes of the stream that were taken; no more will come when `is_all`, or when they are over.

@@ -11,6 +11,8 @@ use crate::stream::{POINT_SPACING, Point, Stream};
 
 pub(crate) struct Reading {
     pub(crate) container: Container,
+    /// Bytes of the header that announced it.
+    pub(crate) header_len: u64,
     /// The object's bytes before it.
     pub(crate) start: u64,
     pub(crate) inflater: Inflater,
@@ -27,10 +29,12 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    pub(crate) fn new(container: Container, start: u64, first: Option<FirstPiece>) -> Self {
+    /// Of a stream behind a header that was found there.
+    pub(crate) fn new(container: Container, found: u64, header_len: u64, first: Option<FirstPiece>) -> Self {
         Self {
             container,
-            start,
+            header_len,
+            start: found + header_len,
             inflater: Inflater::new(),
             plain: Vec::new(),
             plain_before: 0,
@@ -106,7 +110,12 @@ impl Reading {
     /// The object's bytes up to where it stands: all of them are needed from here on.
     pub(crate) fn place(&self) -> u64 {
         let read = self.inflater.bit() / 8;
-        self.start + self.joiner.as_ref().map_or(read, |joiner| joiner.gaps().place_of(read))
+        self.start + self.joiner.as_ref().map_or(read, |joiner| joiner.gaps().end_of(read))
+    }
+
+    /// The object's bytes up to the last one that was read.
+    pub(crate) fn end(&self) -> u64 {
+        self.start + self.joiner.as_ref().map_or(self.len(), |joiner| joiner.gaps().end_of(self.len()))
     }
 
     /// The stream, which ends here.

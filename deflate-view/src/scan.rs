@@ -3,6 +3,7 @@
 
 use crate::containers::{Announced, BEFORE_LEN, Container, FirstPiece, Signature};
 use crate::inflate::{Input, Stopped};
+use crate::pieces::{Joiner, Taken};
 use crate::reading::Reading;
 use crate::stream::{Index, Stream};
 
@@ -14,6 +15,8 @@ const KEPT_LEN: usize = 256 << 10;
 const HEADER_LEN_MAX: usize = 30 + 2 * 65_535;
 /// Bytes that may be read in vain before others have been seen.
 const VAIN_LEN: u64 = 1 << 20;
+/// Bytes that a stream counts besides its own when it turns out to be none: it is made ready for.
+const FALSE_START_LEN: u64 = 512;
 /// Plain bytes that count as one byte read in vain.
 const VAIN_PLAIN_PER_BYTE: u64 = 8;
 /// Plain bytes for each of a stream's own above which it counts as rich.
@@ -40,6 +43,9 @@ pub struct ScanLimits {
     pub nested: bool,
     /// Streams that their container cuts into pieces are found, too.
     pub cut: bool,
+    /// Most runs of gaps of all streams; one that has more is left alone. Each takes 12 bytes of
+    /// memory.
+    pub gap_runs_max: usize,
 }
 
 impl Default for ScanLimits {
@@ -52,6 +58,7 @@ impl Default for ScanLimits {
             points_max: usize::MAX,
             nested: true,
             cut: true,
+            gap_runs_max: 1 << 16,
         }
     }
 }
@@ -79,6 +86,7 @@ enum Read {
 #[derive(Clone, Copy, Debug, Default)]
 struct Spent {
     streams: usize,
+    gap_runs: usize,
     /// Bytes that were read of what turned out to be no stream.
     vain: u64,
     /// Plain bytes that were read of rich streams, and of what turned out to be none.
@@ -196,12 +204,17 @@ impl Scanner {
         let before = &self.pending[place.saturating_sub(BEFORE_LEN)..place];
         match signature.read(before, &self.pending[place..], is_all) {
             Announced::Stream(len, container, first) => {
-                self.begin(container, found + len as u64, first);
+                self.begin(container, found, len as u64, first);
                 true
             }
             Announced::Short if !is_all && self.pending.len() - place <= HEADER_LEN_MAX => {
                 self.at = found;
                 false
+            }
+            Announced::Vain(vain) => {
+                self.spent.vain += vain;
+                self.at = found + 1;
+                true
             }
             Announced::Short | Announced::None => {
                 self.at = found + 1;
@@ -229,10 +242,10 @@ impl Scanner {
         nearest.min_by_key(|(next, _)| *next)
     }
 
-    fn begin(&mut self, container: Container, start: u64, first: Option<FirstPiece>) {
+    fn begin(&mut self, container: Container, found: u64, header_len: u64, first: Option<FirstPiece>) {
         self.nested = self.limits.nested.then(|| Box::new(Self::in_plain_text(self.limits)));
         let first = first.filter(|_| self.limits.cut);
-        self.reading = Some(Box::new(Reading::new(container, start, first)));
+        self.reading = Some(Box::new(Reading::new(container, found, header_len, first)));
     }
 
     /// Goes on with a stream; false when more bytes are needed.
@@ -244,32 +257,50 @@ impl Scanner {
     }
 
     fn read_pending(&mut self, pending: &[u8], mut reading: Box<Reading>, is_all: bool) -> bool {
-        let mut joiner = reading.joiner.take();
-        let taken = joiner.as_mut().map_or(Ok(()), |joiner| joiner.take(pending, self.pending_at, reading.start));
-        let input = match &joiner {
-            Some(joiner) => joiner.input(is_all),
-            None => reading.input(pending, self.pending_at, is_all),
+        let read = match reading.joiner.take() {
+            Some(joiner) => self.inflate_pieces(pending, &mut reading, joiner, is_all),
+            None => {
+                let input = reading.input(pending, self.pending_at, is_all);
+                self.inflate(&mut reading, input)
+            }
         };
-        let read = if taken.is_ok() { self.inflate(&mut reading, input) } else { Read::None };
-        reading.joiner = joiner;
         match read {
             Read::Done => self.found(*reading),
             Read::Starved => {
-                if let Some(joiner) = &mut reading.joiner {
-                    joiner.forget(reading.inflater.bit() / 8);
-                }
                 self.reading = Some(reading);
                 return false;
             }
             Read::None => {
                 let plain_len = reading.plain_len();
-                self.spent.vain += reading.len().max(plain_len / VAIN_PLAIN_PER_BYTE);
+                let vain = reading.len().max(plain_len / VAIN_PLAIN_PER_BYTE);
+                self.spent.vain += reading.header_len + FALSE_START_LEN + vain;
                 self.spent.rich += if self.is_rich(&reading) { plain_len } else { 0 };
-                // What is still there is looked through for other containers.
-                self.at = reading.start.max(self.pending_at);
+                // What is kept is looked through for other containers, however it was fed.
+                let end = reading.end();
+                self.at = if end - reading.start > KEPT_LEN as u64 { end } else { reading.start };
             }
         }
         true
+    }
+
+    /// Reads on in a stream that may lie in pieces, a little of which is taken at a time: it may
+    /// turn out to be none at once.
+    fn inflate_pieces(&mut self, pending: &[u8], reading: &mut Reading, mut joiner: Joiner, is_all: bool) -> Read {
+        loop {
+            let rest = (reading.start + joiner.taken() - self.pending_at) as usize;
+            let rest = pending.get(rest..).unwrap_or_default();
+            let taken = joiner.take(rest, reading.inflater.bit() / 8, is_all);
+            if taken == Taken::Whole {
+                let input = reading.input(pending, self.pending_at, is_all);
+                return self.inflate(reading, input);
+            }
+            let read = self.inflate(reading, joiner.input(is_all && taken == Taken::All));
+            joiner.forget(reading.inflater.bit() / 8);
+            if !matches!(read, Read::Starved) || taken == Taken::All {
+                reading.joiner = Some(joiner);
+                return read;
+            }
+        }
     }
 
     /// Reads on as far as the input goes.
@@ -319,7 +350,9 @@ impl Scanner {
         let mut found = reading.stream();
         self.at = found.end;
         self.spent.rich += if self.is_rich(&reading) { found.plain_len } else { 0 };
-        if found.end - found.start >= self.limits.stream_len_min {
+        let gap_runs = self.spent.gap_runs + found.gaps.as_ref().map_or(0, |gaps| gaps.runs());
+        if found.end - found.start >= self.limits.stream_len_min && gap_runs <= self.limits.gap_runs_max {
+            self.spent.gap_runs = gap_runs;
             if let Some(mut nested) = self.nested.take() {
                 self.share(&mut nested, found.end, |nested| nested.work(true));
                 found.nested = nested.streams;
@@ -361,5 +394,71 @@ impl Scanner {
         let dropped = (needed.saturating_sub(self.pending_at) as usize).min(self.pending.len());
         self.pending.drain(..dropped);
         self.pending_at += dropped as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pieces::Cutting;
+
+    /// Bytes that look like the beginning of a stream in pieces, and are refused at their first bit.
+    fn false_starts(len: usize) -> Vec<u8> {
+        b"\x7f\xff\xff\xffIDAT\x78\x9c\x07".iter().copied().cycle().take(len).collect()
+    }
+
+    #[test]
+    fn streams_that_end_at_their_first_bit_share_the_bound_on_bytes_read_in_vain() {
+        let object = false_starts(8 << 20);
+        for size in [1 << 20, 4 << 20] {
+            let mut scanner = Scanner::new(ScanLimits::default());
+            object.chunks(size).for_each(|piece| scanner.feed(piece));
+            let bound = VAIN_LEN + object.len() as u64 / 4;
+            let one = FALSE_START_LEN + 6;
+            assert!((bound - one..=bound + one).contains(&scanner.spent.vain), "{}", scanner.spent.vain);
+        }
+    }
+
+    #[test]
+    fn trials_of_zlib_streams_share_the_bound_on_bytes_read_in_vain() {
+        let object = b"\x78\x9c\x02\x1c".repeat(1 << 20);
+        let mut scanner = Scanner::new(ScanLimits::default());
+        object.chunks(1 << 20).for_each(|piece| scanner.feed(piece));
+        let bound = VAIN_LEN + object.len() as u64 / 4;
+        assert!((bound - 512..=bound + 512).contains(&scanner.spent.vain), "{}", scanner.spent.vain);
+    }
+
+    #[test]
+    fn a_stream_is_taken_as_far_as_it_is_worth_it_and_not_at_all_when_it_lies_in_one_piece() {
+        let object = vec![7; 4 << 20];
+        let mut joiner = Joiner::new(Cutting::Png, 1 << 30);
+        let mut read = 0;
+        for expected in [1 << 10, 2 << 10, 4 << 10] {
+            assert_eq!(joiner.take(&object[joiner.taken() as usize..], read, false), Taken::Enough);
+            assert_eq!(joiner.taken(), expected);
+            read = expected;
+            joiner.forget(read);
+        }
+        joiner.take(&object[joiner.taken() as usize..], 1 << 20, false);
+        assert_eq!(joiner.taken(), (1 << 20) + (64 << 10));
+        let mut joiner = Joiner::new(Cutting::Png, 100);
+        assert_eq!(joiner.take(&object, 0, false), Taken::Whole);
+        assert_eq!(joiner.taken(), 100);
+    }
+
+    #[test]
+    fn a_piece_too_long_for_a_table_of_gaps_is_the_last_one() {
+        let mut joiner = Joiner::new(Cutting::Png, u32::MAX - 2);
+        let piece = vec![7; 1 << 20];
+        let mut read = 0;
+        while joiner.taken() < u64::from(u32::MAX - 2) {
+            let left = u64::from(u32::MAX - 2) - joiner.taken();
+            let before = joiner.taken();
+            joiner.take(&piece[..left.min(1 << 20) as usize], read + (1 << 20), false);
+            read += joiner.taken() - before;
+            joiner.forget(read);
+        }
+        assert_eq!(joiner.take(b"\0\0\0\0\0\0\x10\0IDAT1234", read, false), Taken::All);
+        assert!(joiner.gaps().is_empty() && joiner.input(false).is_all);
     }
 }

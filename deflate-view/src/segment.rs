@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::alphabet::WINDOW_LEN;
 use crate::containers::Container;
-use crate::gaps::{GAP_RUNS_MAX, Gaps};
+use crate::gaps::{GAP_RUNS_MAX, GapPlaces, Gaps};
 use crate::numbers::{put, take, take_up_to};
 use crate::open::{Opened, open};
 use crate::stream::{Point, Stream};
@@ -103,6 +103,14 @@ impl Opening {
         first..first + u64::from(self.len)
     }
 
+    /// Bytes that reading it takes at most: its plain ones, and where its stream has gaps, those it
+    /// is read from, which are copied, and a byte for each run that is walked along. Part of the
+    /// format of delta files.
+    pub(crate) fn work(&self) -> u64 {
+        let gaps = self.gaps.as_ref().map_or(0, |gaps| u64::from(self.len) + gaps.runs() as u64);
+        u64::from(self.plain_len) + gaps
+    }
+
     /// Bytes of the stream, its gaps among them, before the first one that it is read from.
     fn first(&self) -> u64 {
         let at = self.block_bit / 8;
@@ -151,6 +159,23 @@ impl Opening {
             gaps: self.gaps.clone(),
         };
         open(&stream, self.plain(), bytes)
+    }
+}
+
+/// Where many openings begin: each table of gaps is walked along once, and not for each of them.
+#[derive(Default)]
+pub(crate) struct Places(BTreeMap<u64, GapPlaces>);
+
+impl Places {
+    /// What [`Opening::bytes`] says.
+    pub(crate) fn bytes(&mut self, opening: &Opening) -> Range<u64> {
+        let at = opening.block_bit / 8;
+        let first = opening.stream_at
+            + opening
+                .gaps
+                .as_ref()
+                .map_or(at, |gaps| self.0.entry(opening.stream_at).or_insert_with(|| GapPlaces::of(gaps)).place_of(at));
+        first..first + u64::from(opening.len)
     }
 }
 

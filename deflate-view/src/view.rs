@@ -11,7 +11,7 @@ use crate::base::{BaseBytes, Openings, UnitBase, WindowReads, footprint_of, join
 use crate::gaps::GAP_RUNS_MAX;
 use crate::nest::{ParsesOfUnit, decode_unit, encode_unit_keeping};
 use crate::recognise::recognise_own;
-use crate::segment::{OPENED_LEN_MAX, OPENING_LEN_MAX, Opening, SegmentForm, StoredSegment, UNITS_MAX};
+use crate::segment::{OPENED_LEN_MAX, OPENING_LEN_MAX, Opening, Places, SegmentForm, StoredSegment, UNITS_MAX};
 use crate::{BasePart, Index, Malformed, Opened, ReplayId, Run, StepCounts, StoredUnit, UNIT_LEN_MAX, Unit};
 
 /// What decoding costs, in nanoseconds as measured (docs/decisions/0020-deflate-views.md). They are
@@ -270,7 +270,8 @@ pub struct Plan {
     pub needed: Vec<Range<u64>>,
     /// Where the first of them begins in the segment.
     pub start: u32,
-    /// Plain bytes that are opened for them, once for each unit, and bytes of their parts.
+    /// Plain bytes that are opened for them, once for each unit, and bytes of their parts. Where a
+    /// stream has gaps, also the bytes it is read from and the runs of its table.
     pub work_bytes: u64,
 }
 
@@ -291,6 +292,7 @@ impl SegmentView {
         let segment = StoredSegment::read(&stored, plain_len, form)?;
         let (mut units, mut needed, mut at, mut start) = (Vec::new(), Vec::new(), 0, None);
         let (mut needs_windows, mut work_bytes) = (false, 0u64);
+        let mut places = Places::default();
         for (number, unit) in segment.units.iter().enumerate() {
             let end = at + unit.object_len;
             if end > within.start && at < within.end {
@@ -306,11 +308,11 @@ impl SegmentView {
                                 work_bytes += plain_at + u64::from(len);
                             }
                             let numbers = segment.openings_of(&part)?;
-                            for number in numbers.clone() {
+                            for number in numbers.clone().filter(|number| !opened.contains(number)) {
                                 let opening = &segment.openings[number];
                                 needs_windows |= opening.plain_at > 0;
-                                needed.push(opening.bytes());
-                                work_bytes += if opened.contains(&number) { 0 } else { u64::from(opening.plain_len) };
+                                needed.push(places.bytes(opening));
+                                work_bytes += opening.work();
                             }
                             opened = numbers;
                         }

@@ -842,7 +842,7 @@ def decode_segment(
 
 
 def segment_work(stored: bytes, coding: int) -> int:
-    """Bytes of all units' parts, and plain bytes of their openings as often as they are opened (delta-file-v1, §2)."""
+    """Bytes of all units' parts, and those of their openings as often as they are opened (delta-file-v1, §2)."""
     reader = UnitReader(stored)
     lens: list[int] = []
     for _ in range(reader.number(UNITS_MAX)):
@@ -851,8 +851,12 @@ def segment_work(stored: bytes, coding: int) -> int:
         for _ in range(16):
             reader.byte()
     openings = read_openings(reader)
-    if coding == 5:
-        read_gapped(reader.number)
+    gapped = read_gapped(reader.number) if coding == 5 else {}
+
+    def opened(opening: Opening) -> int:
+        gaps = gapped.get(opening.stream)
+        return opening.plain_len + (opening.length + len(gaps) if gaps else 0)
+
     windows_len = reader.number(len(stored))
     at, work = reader.at + windows_len, 0
     for length in lens:
@@ -862,7 +866,7 @@ def segment_work(stored: bytes, coding: int) -> int:
             if part.plain:
                 work += part.plain_at + part.length if part.nested_len else 0
                 used = [opening for opening in openings if opens(opening, part)]
-                work += sum(opening.plain_len for opening in used if opening not in before)
+                work += sum(opened(opening) for opening in used if opening not in before)
                 before = used
         at += length
     return work

@@ -11,7 +11,7 @@ import pytest
 import xxhash
 from deflate_gaps import without_gaps
 from deflate_streams import MalformedError, inflate
-from deflate_view_v1 import decode, decode_segment
+from deflate_view_v1 import decode, decode_segment, segment_work
 
 VECTORS = Path(__file__).resolve().parents[2] / "tests" / "vectors" / "deflate-view"
 
@@ -102,3 +102,17 @@ def test_a_segment_gives_its_content_or_is_refused(vector: Vector) -> None:
     else:
         content = segment_content(vector, vector.data)
         assert hashlib.sha256(content).hexdigest() == vector.header["expect"]
+
+
+@pytest.mark.parametrize(
+    ("name", "work"),
+    [
+        ("segment_gaps_base", 279_142),
+        ("segment_gaps_dump", 279_142),
+        ("segment_gaps_picture", 208_186),
+        ("segment_gaps_point", 1_067_833),
+        ("segment_gaps_units", 1_457_302),
+    ],
+)
+def test_the_work_of_a_segment_with_gaps_counts_the_bytes_that_are_joined_for_it(name: str, work: int) -> None:
+    assert segment_work(read(name).data, 5) == work

@@ -3,7 +3,7 @@
 use deflate_view::{CutLimits, Index, ReplayId, ScanLimits, Scanner, Stream, bytes_to_open, open};
 use sha2::{Digest, Sha256};
 
-use crate::kit::{OwnedBase, Vector, there_and_back, units, vectors, whole_there_and_back};
+use crate::kit::{OwnedBase, Random, Vector, there_and_back, units, vectors, whole_there_and_back};
 
 const SMALL: CutLimits = CutLimits { text_len_max: 64 << 10, unit_len_max: 4 << 10 };
 
@@ -65,6 +65,93 @@ fn pieces_of_any_size_give_the_same_streams_and_access_points_as_near_to_each_ot
             assert_eq!(points(&index), points(&whole), "{} in pieces of {size}", vector.name);
         }
     }
+}
+
+/// A container with some bytes changed, removed or repeated.
+fn mutated(seed: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut object = seed.to_vec();
+    for _ in 0..random.below(4) {
+        let at = random.below(object.len());
+        let to = object.len().min(at + 1 + random.below(40));
+        match random.below(4) {
+            0 => drop(object.drain(at..to)),
+            1 => object = [&object[..to], &object[at..]].concat(),
+            2 => object.extend_from_slice(&seed[at.min(seed.len())..]),
+            _ => object[at] ^= 1 << random.below(8),
+        }
+        if object.is_empty() {
+            return seed.to_vec();
+        }
+    }
+    object
+}
+
+#[test]
+fn a_mutated_container_has_the_same_streams_however_it_is_fed() {
+    let cut = |vector: &Vector| vector.field("streams").contains('/') && vector.bytes.len() < 60_000;
+    let seeds: Vec<Vector> = vectors("container").into_iter().filter(cut).collect();
+    assert!(seeds.len() >= 3, "{}", seeds.len());
+    let mut random = Random(11);
+    let (mut found, mut lost) = (0, 0);
+    for number in 0..90 {
+        let seed = &seeds[number % seeds.len()];
+        let object = mutated(&seed.bytes, &mut random);
+        let told = |sizes: &mut dyn FnMut() -> usize| {
+            let mut scanner = Scanner::new(ScanLimits::default());
+            let mut rest = &object[..];
+            while !rest.is_empty() {
+                let (piece, behind) = rest.split_at(sizes().min(rest.len()));
+                scanner.feed(piece);
+                rest = behind;
+            }
+            let index = scanner.finish();
+            index.streams.into_iter().map(|stream| Stream { points: Vec::new(), ..stream }).collect::<Vec<_>>()
+        };
+        let whole = told(&mut || usize::MAX);
+        assert!(told(&mut || 1) == whole, "{}, {number}, byte by byte", seed.name);
+        assert!(told(&mut || 1 + random.below(3000)) == whole, "{}, {number}, in pieces", seed.name);
+        if whole.iter().any(|stream| stream.gaps.is_some()) { found += 1 } else { lost += 1 }
+    }
+    assert!(found > 15 && lost > 15, "{found} {lost}");
+}
+
+#[test]
+fn what_follows_a_stream_in_pieces_has_no_bearing_on_it() {
+    // A piece of one byte, and another behind it: no stream is cut so, but the one before is over.
+    let seeds = vectors("container").into_iter().filter(|vector| vector.field("streams").contains('/'));
+    let mut tried = 0;
+    for seed in seeds {
+        let whole = Scanner::index(&seed.bytes, ScanLimits::default()).streams;
+        let [stream] = &whole[..] else { continue };
+        if stream.container.name() != "png" {
+            continue;
+        }
+        let end = stream.end as usize + 4;
+        let tail = [&[0; 4][..], &1u32.to_be_bytes(), b"IDATx", &[0; 4], &1u32.to_be_bytes(), b"IDATy"].concat();
+        let mut object = [&seed.bytes[..end], &tail].concat();
+        object.extend_from_slice(&tail);
+        let index = Scanner::index(&object, ScanLimits::default());
+        assert!(index.streams == whole, "{}", seed.name);
+        tried += 1;
+    }
+    assert!(tried > 0);
+}
+
+#[test]
+fn all_streams_in_pieces_share_one_bound_on_the_runs_of_their_gaps() {
+    let one = vectors("container")
+        .into_iter()
+        .find(|vector| vector.field("streams").contains('/') && !vector.field("streams").contains(' '))
+        .expect("a stream in pieces");
+    let object = one.bytes.repeat(5);
+    let of = |gap_runs_max| {
+        let index = Scanner::index(&object, ScanLimits { gap_runs_max, ..ScanLimits::default() });
+        index.streams.iter().filter(|stream| stream.gaps.is_some()).count()
+    };
+    let runs = one.field("streams").matches('/').count() / 2;
+    assert_eq!(of(usize::MAX), 5);
+    assert_eq!(of(3 * runs), 3);
+    assert_eq!(of(runs - 1), 0);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use deflate_view::{
-    BaseBytes, Malformed, Opened, Opening, ScanLimits, Scanner, SegmentForm, StoredSegment, UnitBase, decode_unit, open,
+    BaseBytes, Malformed, Opened, Opening, ScanLimits, Scanner, SegmentForm, SegmentView, StoredSegment, UnitBase,
+    decode_unit, open,
 };
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -63,6 +64,28 @@ fn decode(vector: &Vector, object: &[u8]) -> Result<Vec<u8>, Malformed> {
 fn every_segment_gives_its_content_or_the_refusal_that_is_expected() {
     let (good, bad) = held_against_vectors("segment", decode);
     assert!(good >= 3 && bad >= 14, "{good} good, {bad} bad");
+}
+
+/// The same numbers as in docs/format/test_deflate_view_v1.py.
+#[test]
+fn the_work_of_a_segment_with_gaps_counts_the_bytes_that_are_joined_for_it() {
+    let works = [
+        ("segment_gaps_base", 279_142),
+        ("segment_gaps_dump", 279_142),
+        ("segment_gaps_picture", 208_186),
+        ("segment_gaps_point", 1_067_833),
+        ("segment_gaps_units", 1_457_302),
+    ];
+    for vector in vectors("segment").iter().filter(|vector| works.iter().any(|(name, _)| *name == vector.name)) {
+        let plain_len: u32 = vector.field("plain-length").parse().expect("a length");
+        let unpack =
+            |frame: &[u8], plain: &mut [u8]| windows(frame, plain.len()).map(|found| plain.copy_from_slice(&found));
+        let whole = [0..u64::MAX];
+        let of = (plain_len, SegmentForm::Gapped);
+        let (_, plan) = SegmentView::plan(vector.bytes.clone(), of, &(0..plain_len), &whole, unpack).expect("a plan");
+        let found = (vector.name.as_str(), plan.work_bytes);
+        assert!(works.contains(&found), "{found:?}");
+    }
 }
 
 #[test]
