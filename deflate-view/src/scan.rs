@@ -402,7 +402,7 @@ mod tests {
     use super::*;
     use crate::pieces::Cutting;
 
-    /// Bytes that look like the beginning of a stream in pieces, and are refused at their first bit.
+    /// Bytes that look like the beginning of a stream in pieces, refused at their first bit.
     fn false_starts(len: usize) -> Vec<u8> {
         b"\x7f\xff\xff\xffIDAT\x78\x9c\x07".iter().copied().cycle().take(len).collect()
     }

@@ -164,9 +164,9 @@ impl Opening {
 
 /// Where many openings begin: each table of gaps is walked along once, and not for each of them.
 #[derive(Default)]
-pub(crate) struct Places(BTreeMap<u64, GapPlaces>);
+pub(crate) struct OpeningPlaces(BTreeMap<u64, GapPlaces>);
 
-impl Places {
+impl OpeningPlaces {
     /// What [`Opening::bytes`] says.
     pub(crate) fn bytes(&mut self, opening: &Opening) -> Range<u64> {
         let at = opening.block_bit / 8;

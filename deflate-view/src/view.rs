@@ -11,7 +11,7 @@ use crate::base::{BaseBytes, Openings, UnitBase, WindowReads, footprint_of, join
 use crate::gaps::GAP_RUNS_MAX;
 use crate::nest::{ParsesOfUnit, decode_unit, encode_unit_keeping};
 use crate::recognise::recognise_own;
-use crate::segment::{OPENED_LEN_MAX, OPENING_LEN_MAX, Opening, Places, SegmentForm, StoredSegment, UNITS_MAX};
+use crate::segment::{OPENED_LEN_MAX, OPENING_LEN_MAX, Opening, OpeningPlaces, SegmentForm, StoredSegment, UNITS_MAX};
 use crate::{BasePart, Index, Malformed, Opened, ReplayId, Run, StepCounts, StoredUnit, UNIT_LEN_MAX, Unit};
 
 /// What decoding costs, in nanoseconds as measured (docs/decisions/0020-deflate-views.md). They are
@@ -292,7 +292,7 @@ impl SegmentView {
         let segment = StoredSegment::read(&stored, plain_len, form)?;
         let (mut units, mut needed, mut at, mut start) = (Vec::new(), Vec::new(), 0, None);
         let (mut needs_windows, mut work_bytes) = (false, 0u64);
-        let mut places = Places::default();
+        let mut places = OpeningPlaces::default();
         for (number, unit) in segment.units.iter().enumerate() {
             let end = at + unit.object_len;
             if end > within.start && at < within.end {

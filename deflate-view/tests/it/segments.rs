@@ -80,9 +80,9 @@ fn the_work_of_a_segment_with_gaps_counts_the_bytes_that_are_joined_for_it() {
         let plain_len: u32 = vector.field("plain-length").parse().expect("a length");
         let unpack =
             |frame: &[u8], plain: &mut [u8]| windows(frame, plain.len()).map(|found| plain.copy_from_slice(&found));
-        let whole = [0..u64::MAX];
+        let whole = std::slice::from_ref(&(0..u64::MAX));
         let of = (plain_len, SegmentForm::Gapped);
-        let (_, plan) = SegmentView::plan(vector.bytes.clone(), of, &(0..plain_len), &whole, unpack).expect("a plan");
+        let (_, plan) = SegmentView::plan(vector.bytes.clone(), of, &(0..plain_len), whole, unpack).expect("a plan");
         let found = (vector.name.as_str(), plan.work_bytes);
         assert!(works.contains(&found), "{found:?}");
     }
