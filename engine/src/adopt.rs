@@ -3,6 +3,5 @@
 pub(crate) mod eject;
 pub(crate) mod import;
 
-/// The bound on keys of S3 and of Google, in bytes. Azure counts characters: no key of fewer bytes
-/// is too long there.
+/// Most bytes of a key here, as in S3.
 const KEY_LEN_MAX: usize = 1024;

@@ -2,7 +2,7 @@
 //! encrypted buckets.
 
 use crate::error::EngineError;
-use catalog::VersionLock;
+use catalog::{VersionId, VersionLock};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -113,6 +113,14 @@ pub struct Stretch {
     pub salt: String,
 }
 
+/// What the key of an upload held when the upload began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BegunOver {
+    /// The version that was current; `None` when the key held nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current: Option<VersionId>,
+}
+
 /// A version's facts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionFacts {
@@ -138,6 +146,10 @@ pub struct VersionFacts {
     /// row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock: Option<VersionLock>,
+    /// For uploads that have not been completed: what their key held. `None` for those that were
+    /// begun before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun_over: Option<BegunOver>,
     /// Storage class as the client gave it; `None` is STANDARD.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_class: Option<String>,

@@ -77,7 +77,9 @@ pub use config::{
 pub use deployment::accounts::{AccountKind, AccountName, AccountRecord, AccountRecords, Accounts, AccountsWrite};
 pub use deployment::keyring::provider::{KekContext, KeyProvider, KeyProviders, ProviderError};
 pub use error::{EngineError, StoreError};
-pub use facts::{Checksum, Form, ObjectEncryption, PartFacts, PartSize, StorageFacts, Stretch, VersionFacts};
+pub use facts::{
+    BegunOver, Checksum, Form, ObjectEncryption, PartFacts, PartSize, StorageFacts, Stretch, VersionFacts,
+};
 pub use metrics::Metrics;
 pub use read::object::{Named, ObjectInfo, OpenObject, ReadPath};
 #[cfg(feature = "mutant-stale-cache")]

@@ -5,6 +5,7 @@
 use prometheus::IntCounter;
 use std::{
     collections::VecDeque,
+    fs::File,
     io::{self, Write},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
@@ -17,12 +18,62 @@ const WAITING_BYTES_MAX: usize = 4 << 20;
 /// Where the lines go.
 pub type Sink = Box<dyn Write + Send>;
 
+/// Which log lines are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinesOf {
+    /// The one that trouble with either is told in.
+    MainLog,
+    /// A line for each request.
+    AccessLog,
+}
+
+impl LinesOf {
+    fn name(self) -> &'static str {
+        match self {
+            LinesOf::MainLog => "log",
+            LinesOf::AccessLog => "access log",
+        }
+    }
+}
+
+/// Standard error, line by line: both logs may go there, each from a thread of its own. Who else
+/// writes to it waits for neither.
+pub struct Stderr(File);
+
+/// Held while a line goes to standard error: a pipe takes long lines in pieces.
+static STDERR_LINE: Mutex<()> = Mutex::new(());
+
+impl Stderr {
+    /// With a descriptor of its own.
+    ///
+    /// # Errors
+    /// There is none to be had.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self(File::from(rustix::io::dup(io::stderr())?)))
+    }
+}
+
+impl Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _line = STDERR_LINE.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.write(bytes)
+    }
+
+    fn write_all(&mut self, line: &[u8]) -> io::Result<()> {
+        let _line = STDERR_LINE.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.write_all(line)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The way of lines to a file or a pipe. Ends its thread when it is dropped.
 pub struct LogLines(Arc<Shared>);
 
 struct Shared {
-    /// What they are lines of, in words.
-    log: &'static str,
+    of: LinesOf,
     waiting: Mutex<Waiting>,
     /// Something waits, or nothing does any more.
     changed: Condvar,
@@ -49,23 +100,29 @@ enum Step {
 }
 
 impl LogLines {
-    /// Starts the thread. `log` names the log in words.
+    /// Starts the thread.
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub fn start(log: &'static str, sink: Sink) -> io::Result<Self> {
-        let shared = Arc::new(Shared { log, waiting: Mutex::default(), changed: Condvar::new() });
+    pub fn start(of: LinesOf, sink: Sink) -> io::Result<Self> {
+        let shared = Arc::new(Shared { of, waiting: Mutex::default(), changed: Condvar::new() });
         let written = shared.clone();
         thread::Builder::new().name("log".into()).spawn(move || written.write_all(sink))?;
         Ok(Self(shared))
     }
 
-    /// Has a line written, which ends with its own line feed. Waits for nobody.
+    /// Has a line written, which ends with its own line feed. Waits for nobody. The main log says
+    /// when another begins to lose lines; when it loses its own, nothing would be heard.
     pub fn push(&self, line: Vec<u8>) {
         let mut waiting = self.0.lock();
         if waiting.bytes + line.len() > WAITING_BYTES_MAX {
             waiting.lost += 1;
             waiting.fail(1);
+            let first = waiting.lost == 1;
+            drop(waiting);
+            if first && self.0.of != LinesOf::MainLog {
+                tracing::warn!(log = self.0.of.name(), "lines are lost from now on: what reads them is too slow");
+            }
             return;
         }
         waiting.bytes += line.len();
@@ -73,9 +130,24 @@ impl LogLines {
         self.0.changed.notify_all();
     }
 
-    /// Has the lines after this go elsewhere.
+    /// Has the lines after this go elsewhere. Where an earlier change still waits, the place takes
+    /// the place of that one's.
     pub fn go_on_in(&self, sink: Sink) {
-        self.0.lock().steps.push_back(Step::GoOnIn(sink));
+        let mut waiting = self.0.lock();
+        let earlier = waiting.steps.iter_mut().find_map(|step| match step {
+            Step::GoOnIn(earlier) => Some(earlier),
+            Step::Line(_) => None,
+        });
+        let replaced = match earlier {
+            Some(earlier) => Some(std::mem::replace(earlier, sink)),
+            None => {
+                waiting.steps.push_back(Step::GoOnIn(sink));
+                None
+            }
+        };
+        drop(waiting);
+        // Closed when nobody waits for it.
+        drop(replaced);
         self.0.changed.notify_all();
     }
 
@@ -154,7 +226,7 @@ impl Shared {
         let mut first = true;
         while let Some((step, lost)) = self.next() {
             if lost > 0 {
-                let log = self.log;
+                let log = self.of.name();
                 tracing::warn!(lines = lost, log, "lines are lost: what reads them was too slow");
             }
             let line = match step {
@@ -167,7 +239,7 @@ impl Shared {
             if let Err(error) = sink.write_all(&line) {
                 self.lock().fail(1);
                 if std::mem::take(&mut first) {
-                    tracing::error!(%error, log = self.log, "a line is lost");
+                    tracing::error!(%error, log = self.of.name(), "a line is lost");
                 }
             }
         }
@@ -198,9 +270,24 @@ mod tests {
         }
     }
 
+    /// Keeps what is said in the main log.
+    #[derive(Clone, Default)]
+    struct Overheard(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Overheard {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(line);
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
     fn stalling() -> (LogLines, Sender<()>, Receiver<Vec<u8>>) {
         let ((told, go), (taken, shown)) = (channel(), channel());
-        (LogLines::start("log", Box::new(Stalling { go, taken })).unwrap(), told, shown)
+        (LogLines::start(LinesOf::AccessLog, Box::new(Stalling { go, taken })).unwrap(), told, shown)
     }
 
     #[test]
@@ -240,6 +327,61 @@ mod tests {
         lines.settle(Duration::from_secs(60));
         assert_eq!(shown.try_iter().collect::<Vec<_>>(), [b"1\n", b"2\n"]);
         assert_eq!(elsewhere.try_iter().collect::<Vec<_>>(), [b"3\n"]);
+    }
+
+    #[test]
+    fn an_access_log_that_stalls_for_good_is_told_of_at_its_first_lost_line() {
+        let told = Overheard::default();
+        let writer = told.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+        let (lines, _go, _shown) = stalling();
+        tracing::subscriber::with_default(subscriber, || {
+            for _ in 0..200 {
+                lines.push(vec![b'x'; 64 << 10]);
+            }
+        });
+        let told = String::from_utf8(told.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(told.matches("lines are lost from now on").count(), 1, "{told}");
+    }
+
+    #[test]
+    fn of_changes_of_place_that_wait_the_last_is_made() {
+        let (lines, go, shown) = stalling();
+        let (fresh, elsewhere) = channel();
+        lines.push(b"1\n".to_vec());
+        let mut places = Vec::new();
+        for _ in 0..9 {
+            let (told, next) = channel();
+            lines.go_on_in(Box::new(Stalling { go: next, taken: fresh.clone() }));
+            places.push(told);
+        }
+        lines.push(b"2\n".to_vec());
+        assert!(lines.0.lock().steps.len() <= 3, "a line, a place and a line");
+        let open = places.iter().filter(|place| place.send(()).is_ok()).count();
+        assert_eq!(open, 1, "the others are closed");
+        go.send(()).unwrap();
+        lines.settle(Duration::from_secs(60));
+        assert_eq!(shown.try_iter().collect::<Vec<_>>(), [b"1\n"]);
+        assert_eq!(elsewhere.try_iter().collect::<Vec<_>>(), [b"2\n"]);
+    }
+
+    #[test]
+    fn both_logs_write_whole_lines_into_one_pipe() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let file = || Stderr(File::from(std::os::fd::OwnedFd::from(writer.try_clone().unwrap())));
+        let logs = [LinesOf::MainLog, LinesOf::AccessLog].map(|of| LogLines::start(of, Box::new(file())).unwrap());
+        drop(writer);
+        // Longer than a pipe holds.
+        let long = |byte| [vec![byte; 200_000], b"\n".to_vec()].concat();
+        for _ in 0..9 {
+            logs[0].push(long(b'm'));
+            logs[1].push(long(b'a'));
+        }
+        drop(logs);
+        let mut read = String::new();
+        io::Read::read_to_string(&mut reader, &mut read).unwrap();
+        let mixed = read.lines().filter(|line| line.contains('m') && line.contains('a')).count();
+        assert_eq!((read.lines().count(), mixed), (18, 0));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! removed: Azure drops them after a week.
 
 use crate::{
-    BackendError, ErrorKind, Result,
+    BackendError, ErrorKind, KeyBound, Result,
     cloud::{
         CloudBackend,
         bucket::Bucket,
@@ -129,6 +129,7 @@ impl AzureConfig {
             exclusive: ExclusiveCreate::new(),
             confirms_single_puts: true,
             listing_lacks_the_prefix: true,
+            key_bound: KeyBound::Characters,
             repeats: std::sync::OnceLock::new(),
         })
     }

@@ -5,7 +5,7 @@
 //! confirmed by the length the store then reports.
 
 use crate::{
-    BackendError, ErrorKind, Result,
+    BackendError, ErrorKind, KeyBound, Result,
     cloud::{
         CloudBackend,
         bucket::Bucket,
@@ -104,6 +104,7 @@ impl GcsConfig {
             exclusive: ExclusiveCreate::new(),
             confirms_single_puts: true,
             listing_lacks_the_prefix: false,
+            key_bound: KeyBound::Bytes,
             repeats: std::sync::OnceLock::new(),
         })
     }

@@ -53,7 +53,9 @@ pub use observer::{Direction, Observer, Op, Outcome, Unobserved};
 pub use plain::PlainBucket;
 #[cfg(feature = "cloud")]
 pub use plain::PlainCloud;
-pub use plain::{PlainDirectory, PlainEntry, PlainObject, PlainPut, PlainRead, PlainRemoval, PlainStore, PlainWriter};
+pub use plain::{
+    KeyBound, PlainDirectory, PlainEntry, PlainObject, PlainPut, PlainRead, PlainRemoval, PlainStore, PlainWriter,
+};
 pub use reserve::{Guarded, MayTakeTheLast, Reserve};
 pub use retry::{Repeats, RetryPolicy, Retrying};
 #[cfg(feature = "s3")]

@@ -20,7 +20,7 @@ mod wrapped;
 #[cfg(feature = "cloud")]
 pub use cloud::PlainCloud;
 pub use directory::PlainDirectory;
-pub use put::{PlainPut, PlainWriter};
+pub use put::{KeyBound, PlainPut, PlainWriter};
 #[cfg(feature = "s3")]
 pub use s3::PlainBucket;
 

@@ -11,7 +11,7 @@ mod unfinished;
 pub use credentials::{S3Credentials, read_profile};
 
 use crate::{
-    PlainBucket, Result,
+    KeyBound, PlainBucket, Result,
     cloud::{
         CloudBackend,
         bucket::Bucket,
@@ -116,6 +116,7 @@ impl S3Config {
             // The store has checked the signed SHA-256 of what it acknowledges.
             confirms_single_puts: false,
             listing_lacks_the_prefix: false,
+            key_bound: KeyBound::Bytes,
             repeats: std::sync::OnceLock::new(),
         })
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,11 @@ def databases() -> Iterator[list[Postgres]]:
     yield made
     for database in made:
         database.remove()
+
+
+def refusals(process: Server) -> list[str]:
+    """Lines of the log that say that writes are refused."""
+    return [line for line in process.log.read_text().splitlines() if "writes and deletions are refused" in line]
 
 
 Fork = Callable[[list[Postgres]], Callable[[], None]]
@@ -146,7 +152,7 @@ def test_writes_end_within_five_seconds_of_a_fork_and_nothing_is_deleted(
             assert process.admin_status("/readyz") == 503
             refused = process.metrics()
             assert refused.total("deltaweir_writes_refused") == 1
-            said = [line for line in process.log.read_text().splitlines() if "writes and deletions are refused" in line]
+            said = until(partial(refusals, process), 20, "the log says that writes are refused")
             assert len(said) == 1 and "deltaweir" in said[0], said
         until(
             lambda: bystander.admin("/api/v1/jobs/gc")["last_result"] == "failed", 60, "the collector refuses to work"

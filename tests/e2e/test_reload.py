@@ -148,7 +148,7 @@ def test_descriptors_bound_connections(new_server: NewServer) -> None:
     script.chmod(0o700)
     server.binary = script
     server.start()
-    assert "bounded by RLIMIT_NOFILE" in server.log.read_text()
+    until(lambda: "bounded by RLIMIT_NOFILE" in server.log.read_text(), 20, "the bound is in the log")
     s3 = s3_client(server.endpoint)
     s3.create_bucket(Bucket="delta-00")
     statuses: list[int] = []

@@ -12,7 +12,7 @@ from e2e.test_reload import CAROL, hang_up
 from outside.buckets import NewServer
 from outside.clients import S3Client, s3_client
 from outside.failure import error_code
-from outside.server import ACCESS_KEY_ID, Server
+from outside.server import ACCESS_KEY_ID, Server, until
 
 REFUSED = (403, "InvalidAccessKeyId")
 DENIED = (403, "AccessDenied")
@@ -182,7 +182,8 @@ def test_the_file_seeds_and_does_not_bring_back_who_was_removed(new_server: NewS
     server.stop()
     server.start()
     assert error_code(carol.list_buckets) == REFUSED
-    assert 'user "carol" was removed, and the configuration file still has it' in server.log.read_text()
+    said = 'user "carol" was removed, and the configuration file still has it'
+    until(lambda: said in server.log.read_text(), 20, "the log says so")
     again = added(server, "carol", "--policy", "readonly")
     assert [found["Name"] for found in again.list_buckets()["Buckets"]] == ["bucket"]
 
@@ -212,7 +213,7 @@ def test_a_lost_keyring_costs_the_accounts_and_not_the_users_of_the_file(new_ser
     server.stop()
     (server.data / "keyring.json").unlink()
     server.start()
-    assert "are sealed under a lost KEK" in server.log.read_text()
+    until(lambda: "are sealed under a lost KEK" in server.log.read_text(), 20, "the log says so")
     carol = s3_client(server.endpoint, "AKIACAROL", "carols-secret-key")
     carol.create_bucket(Bucket="bucket")
     assert [user["name"] for user in users(server, "list")["users"]] == ["carol"]

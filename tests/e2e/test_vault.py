@@ -163,6 +163,6 @@ def test_a_sealed_vault_is_taken_for_away(new_server: NewServer, tmp_path: Path)
         vault.call("POST", "sys/seal")
         until(lambda: put(s3) == 503, 30, "writes are refused")
         check()
-        assert "sealed" in server.log.read_text(errors="replace")
+        until(lambda: "sealed" in server.log.read_text(errors="replace"), 20, "the log says why")
     finally:
         vault.stop()

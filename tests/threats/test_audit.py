@@ -113,7 +113,7 @@ def test_damage_is_written_down_with_request_and_key(new_server: NewServer) -> N
     until(lambda: any(line["kind"] == "corruption" for line in lines(server)), 20, "the damage is written down")
     [told] = [line for line in lines(server) if line["kind"] == "corruption"][:1]
     assert (told["bucket"], told["key"], told["op"]) == ("off-00", "kept", "GetObject")
-    assert told["request_id"] in server.log.read_text()
+    until(lambda: told["request_id"] in server.log.read_text(), 20, "the log has the request")
     assert told["why"]
 
 

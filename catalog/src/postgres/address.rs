@@ -53,7 +53,10 @@ impl Address {
         let mut config: Config = format!("{url}?{}", kept.join("&"))
             .parse()
             .map_err(|error: tokio_postgres::Error| CatalogError::Invalid(format!("the catalog's address: {error}")))?;
-        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+        let hosts = config.get_hosts();
+        // An empty name is a host to the driver; only an address beside it would be connected to.
+        let nameless = |host: &Host| matches!(host, Host::Tcp(name) if name.is_empty());
+        if config.get_hostaddrs().is_empty() && (hosts.is_empty() || hosts.iter().any(nameless)) {
             return Err(CatalogError::Invalid("the catalog's address names no host".into()));
         }
         let security = match mode.as_deref() {

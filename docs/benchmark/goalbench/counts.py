@@ -3,6 +3,9 @@
 Seconds differ by a tenth between two runs on a machine that others use; faults, calls and bytes hardly do. Each round
 runs every build once, so that what drifts meets them all. A cell is the median of the rounds: for each request of
 line 1, with CPU in ms, and for each gigabyte of line 2, with CPU in s.
+
+Run it as root: a server is not dumpable, and the kernel shows the calls of such a process to nobody else
+(`CAP_SYS_PTRACE`). `goalbench` itself counts none and needs no such right.
 """
 
 from __future__ import annotations

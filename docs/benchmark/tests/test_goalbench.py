@@ -9,15 +9,17 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from goalbench import __main__ as program
-from goalbench import cloud, codec, counts, gigabytes, limits, replicas, size, table
+from goalbench import cloud, codec, counts, gigabytes, limits, replicas, served, size, table
 from goalbench.goals import GOALS, NO_WAY, Check, Found, Report, Size, line, of_line, verdict
 from goalbench.seen import seen
-from goalbench.served import BUCKETS, Load, Round, Study, ask
+from goalbench.served import BUCKETS, Load, Round, Served, Study, Timed, ask
 from taxbench.progress import Reporter
 from taxbench.prometheus import parse
 from taxbench.records import MachineFacts, Noise
@@ -41,6 +43,21 @@ def report(measured: list[Found], growth: list[Size]) -> Report:
 
 def one(value: float) -> Interval:
     return Interval(median=value, values=[value])
+
+
+def test_who_wants_no_counts_needs_no_right_to_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(process: int) -> None:
+        raise PermissionError(f"/proc/{process}/io")
+
+    monkeypatch.setattr(served, "seen", refused)
+    monkeypatch.setattr(served, "cpu_s", lambda _: 1.5)
+    monkeypatch.setattr(served, "run_checked", lambda *_: "batch")
+    server: Any = SimpleNamespace(process_ids=lambda: [7])
+    pool: Any = None
+    assert Served(server, pool).timed([]) == ("batch", 0.0)
+    wanted: list[Timed] = []
+    with pytest.raises(PermissionError):
+        Served(server, pool, wanted).timed([])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ use crate::{
     auth::{Accounts, Credentials, FileAccounts, admin_token, root},
     config::{AccessLogConfig, ConfigError, LogConfig, LogFormat, OidcConfig, Prices, ServeConfig, ServerConfig},
     engine::{Engine, EngineError},
-    lines::LogLines,
+    lines::{LinesOf, LogLines, Stderr},
     metrics::Metrics,
     oidc::Oidc,
     server::{AccessLog, Certificate, S3Service, Server, Traces, TracesConfig},
@@ -22,7 +22,6 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpabl
 use secrecy::SecretString;
 use std::{
     collections::BTreeMap,
-    fs::File,
     io::IsTerminal as _,
     net::SocketAddr,
     path::Path,
@@ -436,9 +435,7 @@ pub(super) fn filter_of(log: &LogConfig) -> Result<EnvFilter, Failure> {
 /// stderr as well would panic wherever the line came from. Nobody waits for its reader either.
 fn start_log(log: &LogConfig) -> Result<Logs, Failure> {
     let filter = filter_of(log)?;
-    // A descriptor of its own: whoever else writes to stderr does not wait for this one.
-    let stderr = File::from(rustix::io::dup(std::io::stderr())?);
-    let lines = Arc::new(LogLines::start("log", Box::new(stderr))?);
+    let lines = Arc::new(LogLines::start(LinesOf::MainLog, Box::new(Stderr::open()?))?);
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines.clone());
     let builder = builder.log_internal_errors(false);
     let set_filter: SetFilter = match log.format {

@@ -302,15 +302,29 @@ fn a_catalog_is_an_address_that_could_be_connected_to() {
         assert!(refused.contains("storage.catalog"), "{refused}");
         refused
     };
-    for nowhere in
-        ["postgres://", "postgresql://", "postgres:///weir", "postgres://weir@/weir", "postgres://?dbname=weir"]
-    {
+    for nowhere in [
+        "postgres://",
+        "postgresql://",
+        "postgres:///weir",
+        "postgres://weir@/weir",
+        "postgres://?dbname=weir",
+        "postgres://:5432/weir",
+        "postgres://weir@:5432/weir",
+        "postgres://,/weir",
+        "postgres://a,/weir",
+        "postgres:///weir?host=",
+    ] {
         assert!(refused(nowhere).contains("names no host"), "{nowhere}");
     }
     refused("postgres://db:port/weir");
     assert!(refused("postgres://db/weir?sslmode=require").contains("verify-full"));
     assert!(refused("mysql://db/weir").contains("postgres://"));
-    for address in ["postgres://db", "postgres:///weir?host=/run/postgresql", "postgresql://a,b:6432/weir"] {
+    for address in [
+        "postgres://db",
+        "postgres:///weir?host=/run/postgresql",
+        "postgresql://a,b:6432/weir",
+        "postgres://:5432/weir?hostaddr=127.0.0.1",
+    ] {
         assert!(read(&format!("[storage]\ncatalog = \"{address}\"\n")).is_ok(), "{address}");
     }
 }

@@ -80,8 +80,7 @@ async fn complete_now(
     list: &[CompletedPart],
     asked: &ChecksumRequest,
 ) -> Result<Done> {
-    let begun_ms = open.upload.created_ms;
-    let (conditions, precondition) = here.precondition_of_upload(&here.bucket, key, begun_ms).await?;
+    let (conditions, precondition) = here.precondition_of_upload(&here.bucket, key, &open.facts).await?;
     check_listed(&open.facts, list)?;
     let chosen = here.chosen_parts(key, open.id, list).await?;
     let facts = facts_of_whole(&open.facts, &chosen, asked)?;
@@ -232,6 +231,7 @@ fn facts_of_whole(upload: &VersionFacts, parts: &[(Part, PartFacts)], asked: &Ch
         etag: etag.as_str().to_owned(),
         checksum_algorithm: None,
         lock: None,
+        begun_over: None,
         encryption: upload.encryption.as_ref().map(joined).transpose()?,
         checksum_type: checksum.map(|checksum| checksum.checksum_type().as_str().to_owned()),
         parts: parts

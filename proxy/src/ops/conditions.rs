@@ -1,13 +1,12 @@
 //! Conditional writes: what must hold, before the body and in the commit, and who lost a race.
 
-use super::request::{Result, S3Request, ms_of, time_of};
-use crate::engine::{BucketHandle, EngineError, ObjectInfo};
-use catalog::{Precondition, UnixMs};
+use super::request::{Result, S3Request, time_of};
+use crate::engine::{BucketHandle, EngineError, ObjectInfo, VersionFacts};
+use catalog::Precondition;
 use s3_wire::{
     ETag, ErrorCode, S3Error,
     headers::{Current, WriteConditions},
 };
-use std::time::SystemTime;
 
 impl S3Request {
     /// What the key must hold for a conditional write to go through, from what it holds now.
@@ -21,31 +20,22 @@ impl S3Request {
         Ok((conditions, precondition))
     }
 
-    /// The same for whoever completes an upload that began at `begun_ms`. A key that was written or
-    /// deleted since then is a conflict, as in S3, also where the conditions hold: what was
-    /// uploaded was made without it.
+    /// The same for whoever completes an upload. A key that was written or deleted since the upload
+    /// began is a conflict, as in S3, also where the conditions hold: what was uploaded was made
+    /// without it.
     pub(super) async fn precondition_of_upload(
         &self,
         bucket: &BucketHandle,
         key: &str,
-        begun_ms: UnixMs,
+        upload: &VersionFacts,
     ) -> Result<(WriteConditions, Precondition)> {
         let (conditions, precondition) = self.precondition(bucket, key).await?;
-        let read = &self.service.engine.read;
-        let changed = match precondition {
-            Precondition::None | Precondition::Adoptable => return Ok((conditions, precondition)),
-            Precondition::Absent => read.newest_marker(bucket, key).await.map(|found| found.map(|it| it.modified_ms)),
-            Precondition::Current(_) => {
-                read.head(bucket, key).await.map(|found| found.map(|it| it.version.modified_ms))
-            }
+        let changed = match (&precondition, upload.begun_over) {
+            (Precondition::None | Precondition::Adoptable, _) | (_, None) => false,
+            (Precondition::Absent, Some(then)) => then.current.is_some(),
+            (Precondition::Current(now), Some(then)) => then.current != Some(*now),
         };
-        match changed.map_err(|error| self.refusal(error))? {
-            // A change that lies ahead was made before the clock went back: it tells nothing.
-            Some(changed_ms) if changed_ms > begun_ms && changed_ms <= ms_of(SystemTime::now()) => {
-                Err(conflict(&conditions, key))
-            }
-            _ => Ok((conditions, precondition)),
-        }
+        if changed { Err(conflict(&conditions, key)) } else { Ok((conditions, precondition)) }
     }
 
     /// What the key must still hold when conditions, which hold now, are to hold in the commit.

@@ -6,7 +6,7 @@ use super::{
     put::{DEFAULT_CHECKSUM, Wanted},
     request::{Answer, InBucket, Result, S3Request, document, empty, ms_of, set, time_of},
 };
-use crate::engine::{Destination, PartFacts, PartName, VersionFacts};
+use crate::engine::{BegunOver, Destination, PartFacts, PartName, VersionFacts};
 use catalog::UploadId;
 use http::StatusCode;
 use s3_wire::{
@@ -43,6 +43,8 @@ pub(super) async fn create(request: &S3Request) -> Result<Answer> {
     }
     let owner = request.principal.canonical_id();
     let engine = &request.service.engine;
+    let current = engine.read.head(&here.bucket, key).await.map_err(|error| request.refusal(error))?;
+    facts.begun_over = Some(BegunOver { current: current.map(|info| info.version.id) });
     let id =
         engine.uploads.create_upload(&here.bucket, key, owner, facts).await.map_err(|error| request.refusal(error))?;
     let mut answer = document(&InitiateMultipartUploadResult {

@@ -1,7 +1,7 @@
 //! The access log: one line for each request that has ended, among the log's own lines, or as JSON
 //! or CLF on its own.
 
-use crate::lines::{LogLines, Sink};
+use crate::lines::{LinesOf, LogLines, Sink, Stderr};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use prometheus::IntCounter;
 use s3_wire::timestamp;
@@ -204,7 +204,7 @@ impl AccessLog {
     /// # Errors
     /// The file cannot be written to.
     pub fn open(format: LineFormat, path: Option<PathBuf>, failures: IntCounter) -> io::Result<Self> {
-        let lines = LogLines::start("access log", sink(path.as_ref())?)?;
+        let lines = LogLines::start(LinesOf::AccessLog, sink(path.as_ref())?)?;
         lines.count_in(failures);
         Ok(Self { format, path, lines })
     }
@@ -228,7 +228,8 @@ impl AccessLog {
         self.lines.settle(patience);
     }
 
-    /// Has a line written. Trouble is counted, and said when it begins.
+    /// Has a line written. Lines that are lost are counted; the log says when the first is, and how
+    /// many were once there is room again.
     pub(super) fn write(&self, ended: &Ended) {
         let line = match self.format {
             LineFormat::Json => ended.json(),
@@ -239,7 +240,7 @@ impl AccessLog {
 }
 
 fn sink(path: Option<&PathBuf>) -> io::Result<Sink> {
-    let Some(path) = path else { return Ok(Box::new(io::stderr())) };
+    let Some(path) = path else { return Ok(Box::new(Stderr::open()?)) };
     let opened: io::Result<File> = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
     let opened = opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
     Ok(Box::new(opened))

@@ -1,7 +1,7 @@
 //! What all calls to one bucket of a cloud share.
 
 use super::{connector::ExclusiveCreate, queue::Removals, refusal::failure, settings::UploadOptions};
-use crate::{BackendError, BlobName, ErrorKind, Listed, Repeats, Result, UnfinishedUploads};
+use crate::{BackendError, BlobName, ErrorKind, KeyBound, Listed, Repeats, Result, UnfinishedUploads};
 use object_store::{
     GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, list::PaginatedListStore, multipart::MultipartStore,
     path::Path,
@@ -28,6 +28,7 @@ pub(crate) struct Bucket {
     /// Whether a listing lacks the object that is called exactly like the prefix, as `object_store`
     /// makes it for Azure.
     pub(crate) listing_lacks_the_prefix: bool,
+    pub(crate) key_bound: KeyBound,
     /// Where the store takes lists of names to remove.
     pub(crate) removals: Option<Removals>,
     /// What repeats the requests of uploads and lists of removals; without it none is.

@@ -4,7 +4,7 @@
 //! and one with a slash at its end is found without it: such objects cannot be adopted from these
 //! stores.
 
-use super::{PlainEntry, PlainObject, PlainPut, PlainRead, PlainRemoval, PlainStore, PlainWriter, unnamable};
+use super::{KeyBound, PlainEntry, PlainObject, PlainPut, PlainRead, PlainRemoval, PlainStore, PlainWriter, unnamable};
 use crate::{
     BackendError, ByteStream, ErrorKind, Result,
     cloud::{
@@ -52,6 +52,10 @@ impl PlainCloud {
 
 #[async_trait]
 impl PlainWriter for PlainCloud {
+    fn key_bound(&self) -> KeyBound {
+        self.0.bucket.key_bound
+    }
+
     async fn write(&self, key: &str, object: &PlainPut, body: ByteStream) -> Result<()> {
         let part_bytes = usize::try_from(object.part_bytes())
             .map_err(|_| BackendError::new(ErrorKind::Invalid, "a part does not fit in memory"))?;

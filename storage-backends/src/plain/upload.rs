@@ -1,7 +1,7 @@
 //! Writing a plain object into a bucket: with the headers and the metadata it had, in parts when it
 //! is long.
 
-use super::{PlainBucket, PlainPut, PlainWriter};
+use super::{KeyBound, PlainBucket, PlainPut, PlainWriter};
 use crate::{
     BackendError, ByteStream, ErrorKind, Result,
     batches::Batches,
@@ -15,6 +15,10 @@ use std::fmt::Write;
 
 #[async_trait]
 impl PlainWriter for PlainBucket {
+    fn key_bound(&self) -> KeyBound {
+        KeyBound::Bytes
+    }
+
     async fn write(&self, key: &str, object: &PlainPut, body: ByteStream) -> Result<()> {
         self.put(key, object, body).await.map(drop)
     }

@@ -1,7 +1,7 @@
 //! A bucket of a cloud that objects are written into with their headers and metadata.
 
 use super::outcome::{Fate, ObjectReader};
-use crate::{adopt::KEY_LEN_MAX, error::EngineError, facts::VersionFacts, read::object::OpenObject};
+use crate::{error::EngineError, facts::VersionFacts, read::object::OpenObject};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::{StreamExt, TryStreamExt};
 use sha2::{Digest, Sha256};
@@ -32,8 +32,9 @@ impl BucketTarget {
         object: &OpenObject,
     ) -> Result<Fate, EngineError> {
         let name = format!("{}{key}", self.prefix);
-        if name.len() > KEY_LEN_MAX {
-            return Ok(Fate::Failed(format!("its key is longer than {KEY_LEN_MAX} bytes below this prefix")));
+        let bound = self.writer.key_bound();
+        if !bound.admits(&name) {
+            return Ok(Fate::Failed(format!("its key is longer than {bound} below this prefix")));
         }
         match self.try_write(reader, &name, object).await {
             // Of this object alone: its key or a header cannot be sent, or the store gave back
