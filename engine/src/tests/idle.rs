@@ -41,10 +41,13 @@ async fn costs_with(objects: usize) -> Costs {
         engine.workers.converter.backlog().await.expect("looked");
         sqlite.read_work().vm_steps - before
     };
+    // A shipment reads, too: none is under way in the rounds.
+    deployment.engine.ship_journal().await.expect("shipped");
     let first = round().await;
     let idle = round().await;
     assert_eq!(idle, round().await, "idle rounds are all alike");
     deployment.put(&bucket, "one-more", b"").await;
+    deployment.engine.ship_journal().await.expect("shipped");
     // A recount is not due so soon; the others look at what is new.
     let after_a_change = round().await;
     deployment.stop().await;
