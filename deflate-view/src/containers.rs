@@ -1,5 +1,6 @@
 //! What containers put before a deflate stream, and what looks like it.
 
+use crate::alphabet::{DISTANCE_BASE, DISTANCE_EXTRA, LENGTH_BASE, LENGTH_EXTRA};
 use crate::checksum::Adler;
 use crate::inflate::{Inflater, Input, Stopped};
 use crate::pieces::Cutting;
@@ -126,6 +127,13 @@ pub(crate) struct FirstPiece {
     pub(crate) len: u32,
 }
 
+impl FirstPiece {
+    /// What a piece of so many bytes has of the stream behind zlib's header; `None` for nothing.
+    fn behind_header(cutting: Cutting, piece: u32) -> Option<Self> {
+        piece.checked_sub(ZLIB_HEADER_LEN as u32).filter(|len| *len > 0).map(|len| Self { cutting, len })
+    }
+}
+
 /// Whether the bytes hold what looks like the beginning of a stream: cheap, and mostly right. One
 /// that begins in other bytes is not seen.
 pub fn may_hold_streams(bytes: &[u8]) -> bool {
@@ -217,9 +225,9 @@ fn png_header(before: &[u8], bytes: &[u8]) -> Announced {
     if !is_zlib_header(method, flags) {
         return Announced::None;
     }
-    let len = before.last_chunk::<4>().map(|len| u32::from_be_bytes(*len));
-    let first = len.and_then(|len| len.checked_sub(ZLIB_HEADER_LEN as u32)).filter(|len| *len > 0);
-    Announced::Stream(6, Container::Png, first.map(|len| FirstPiece { cutting: Cutting::Png, len }))
+    let piece = before.last_chunk::<4>().map(|len| u32::from_be_bytes(*len));
+    let first = piece.and_then(|piece| FirstPiece::behind_header(Cutting::Png, piece));
+    Announced::Stream(6, Container::Png, first)
 }
 
 fn is_zlib_header(method: u8, flags: u8) -> bool {
@@ -259,14 +267,10 @@ fn zlib_header(before: &[u8], bytes: &[u8], is_all: bool) -> Announced {
     if let Err(vain) = is_zlib(rest, false) {
         return Announced::Vain(vain);
     }
-    let first = before.last_chunk::<5>().and_then(|before| Cutting::PgDump.piece_len(before));
-    let first = first.and_then(|len| len.checked_sub(ZLIB_HEADER_LEN as u32)).filter(|len| *len > 0);
-    match first {
-        Some(len) => {
-            Announced::Stream(ZLIB_HEADER_LEN, Container::PgDump, Some(FirstPiece { cutting: Cutting::PgDump, len }))
-        }
-        None => Announced::Stream(ZLIB_HEADER_LEN, Container::Zlib, None),
-    }
+    let piece = before.last_chunk::<5>().and_then(|before| Cutting::PgDump.piece_len(before));
+    let first = piece.and_then(|piece| FirstPiece::behind_header(Cutting::PgDump, piece));
+    let container = if first.is_some() { Container::PgDump } else { Container::Zlib };
+    Announced::Stream(ZLIB_HEADER_LEN, container, first)
 }
 
 /// Whether the first of these bytes read as a stream; if not, how many bytes read in vain that
@@ -324,30 +328,23 @@ fn fixed_goes_on(bytes: &[u8]) -> bool {
         let symbol = match code {
             0 => return true,
             1..24 => code,
-            _ => {
-                let code = code << 1 | bits.high(1).unwrap_or(0);
-                match code {
-                    0xc0..0xc8 => code - 0xc0 + 24,
-                    0xc8.. => bits.high(1).map_or(0, |_| 0),
-                    _ => 0,
+            _ => match code << 1 | bits.next().unwrap_or(0) {
+                code @ 0xc0..0xc8 => code - 0xc0 + 24,
+                literal => {
+                    if literal > 0xc7 {
+                        bits.next();
+                    }
+                    at += 1;
+                    continue;
                 }
-            }
+            },
         };
-        if symbol == 0 {
-            at += 1;
-            continue;
-        }
-        if symbol > 29 {
-            return false;
-        }
         let symbol = symbol as usize - 1;
-        let len = u32::from(crate::alphabet::LENGTH_BASE[symbol]);
-        let len = len + bits.low(crate::alphabet::LENGTH_EXTRA[symbol].into()).unwrap_or(0);
+        let (Some(base), Some(extra)) = (LENGTH_BASE.get(symbol), LENGTH_EXTRA.get(symbol)) else { return false };
+        let len = u32::from(*base) + bits.low((*extra).into()).unwrap_or(0);
         let Some(distance) = bits.high(5) else { return true };
-        let (Some(base), Some(extra)) = (
-            crate::alphabet::DISTANCE_BASE.get(distance as usize),
-            crate::alphabet::DISTANCE_EXTRA.get(distance as usize),
-        ) else {
+        let distance = distance as usize;
+        let (Some(base), Some(extra)) = (DISTANCE_BASE.get(distance), DISTANCE_EXTRA.get(distance)) else {
             return false;
         };
         let Some(extra) = bits.low((*extra).into()) else { return true };

@@ -109,32 +109,32 @@ impl Reading {
 
     /// The object's bytes up to where it stands: all of them are needed from here on.
     pub(crate) fn place(&self) -> u64 {
-        let read = self.inflater.bit() / 8;
-        self.start + self.joiner.as_ref().map_or(read, |joiner| joiner.gaps().end_of(read))
+        self.place_behind(self.inflater.bit() / 8)
     }
 
     /// The object's bytes up to the last one that was read.
     pub(crate) fn end(&self) -> u64 {
-        self.start + self.joiner.as_ref().map_or(self.len(), |joiner| joiner.gaps().end_of(self.len()))
+        self.place_behind(self.len())
+    }
+
+    /// The object's bytes up to the last one of so many of the stream's.
+    fn place_behind(&self, read: u64) -> u64 {
+        self.start + self.joiner.as_ref().map_or(read, |joiner| joiner.gaps().end_of(read))
     }
 
     /// The stream, which ends here.
     pub(crate) fn stream(&mut self) -> Stream {
-        let len = self.len();
-        let gaps = self.joiner.as_ref().map(|joiner| {
-            let len = joiner.gaps().end_of(len);
-            (len, joiner.gaps().before(len))
-        });
-        let (len, gaps) = gaps.unwrap_or_else(|| (len, Default::default()));
+        let end = self.end();
+        let gaps = self.joiner.as_ref().map(|joiner| joiner.gaps().before(end - self.start));
         Stream {
             container: self.container,
             start: self.start,
-            end: self.start + len,
+            end,
             plain_len: self.plain_len(),
             digest: self.digest.digest(),
             points: std::mem::take(&mut self.points),
             nested: Vec::new(),
-            gaps: (!gaps.is_empty()).then(|| gaps.into()),
+            gaps: gaps.filter(|gaps| !gaps.is_empty()).map(Into::into),
         }
     }
 }

@@ -84,23 +84,14 @@ impl Written<'_> {
         let gap_is_sub = gap_is_sub && gap_len > 0;
         if gap_is_sub && self.source.unwrap_or(0) + gap_len != source {
             // Off the diagonal of what was copied last: an empty copy leads back.
-            self.push(0, false, 0, source - gap_len);
+            self.instructions.push(Instruction::new(0, false, 0, source - gap_len));
         }
         if len == 0 && gap_len == 0 && self.source == Some(source) {
             return;
         }
-        self.push(gap_len, gap_is_sub, len, source);
+        self.instructions.push(Instruction::new(gap_len, gap_is_sub, len, source));
         self.at = start + len;
         self.source = Some(source + len);
-    }
-
-    fn push(&mut self, gap_len: usize, gap_is_sub: bool, copy_len: usize, source: usize) {
-        self.instructions.push(Instruction {
-            gap_len: gap_len as u32,
-            gap_is_sub,
-            copy_len: copy_len as u32,
-            source: source as u32,
-        });
     }
 }
 
@@ -158,10 +149,9 @@ impl Search<'_> {
     }
 
     fn has(&self, start: usize, end: usize, diagonal: isize) -> bool {
-        let beyond = (end + BEYOND_LEN_MIN).min(self.target.len());
-        let base =
-            start.checked_add_signed(diagonal).and_then(|source| self.window.get(source..source + beyond - start));
-        base.is_some_and(|base| base == &self.target[start..beyond])
+        let wanted = &self.target[start..(end + BEYOND_LEN_MIN).min(self.target.len())];
+        let base = start.checked_add_signed(diagonal).and_then(|source| self.window.get(source..));
+        base.is_some_and(|base| base.starts_with(wanted))
     }
 }
 
@@ -171,16 +161,8 @@ mod tests {
     use crate::Effort;
     use crate::instruction::rebuild;
     use crate::matcher::find_copies;
+    use crate::noise::noise;
     use proptest::prelude::*;
-
-    fn noise(len: usize, seed: u64) -> Vec<u8> {
-        let mut state = seed;
-        let next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 56) as u8
-        };
-        std::iter::repeat_with(next).take(len).collect()
-    }
 
     fn crossed(window: &[u8], target: &[u8]) -> (Vec<Instruction>, Vec<Instruction>) {
         let index = BaseIndex::build(window, Effort::Balanced);

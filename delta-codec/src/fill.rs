@@ -132,8 +132,7 @@ fn write(stretches: &mut Vec<Stretch>, start: usize, before: Option<isize>, fill
 
 /// Adds an empty copy after a gap that ends at `end` of the target.
 fn push_empty(gap_len: usize, gap_is_sub: bool, end: usize, diagonal: isize, filled: &mut Vec<Instruction>) {
-    let source = end.wrapping_add_signed(diagonal) as u32;
-    filled.push(Instruction { gap_len: gap_len as u32, gap_is_sub, copy_len: 0, source });
+    filled.push(Instruction::new(gap_len, gap_is_sub, 0, end.wrapping_add_signed(diagonal)));
 }
 
 /// How much a stretch resembles the base.
@@ -284,7 +283,7 @@ mod tests {
     }
 
     fn copy(gap_len: usize, copy_len: usize, source: usize) -> Instruction {
-        Instruction { gap_len: gap_len as u32, gap_is_sub: false, copy_len: copy_len as u32, source: source as u32 }
+        Instruction::new(gap_len, false, copy_len, source)
     }
 
     /// Entries of 24 bytes, of which a number in 2 and another in 3 bytes may have grown by as much

@@ -303,13 +303,8 @@ fn reach_backward(target: &[u8], base: &[u8]) -> Reach {
 fn write(alignment: &Alignment, covered: usize, footprint: &[u8], target: &[u8], found: &mut Vec<Instruction>) {
     let Alignment { start, source, len } = *alignment;
     let (to, from) = (&target[start..start + len], &footprint[source..source + len]);
-    let mut push = |gap_len: usize, gap_is_sub, copy_len: usize, source: usize| {
-        found.push(Instruction {
-            gap_len: gap_len as u32,
-            gap_is_sub,
-            copy_len: copy_len as u32,
-            source: source as u32,
-        });
+    let mut push = |gap_len, gap_is_sub, copy_len, source| {
+        found.push(Instruction::new(gap_len, gap_is_sub, copy_len, source));
     };
     let first = common_prefix_len(to, from);
     // The first copy sets the diagonal, if need be with no bytes.

@@ -22,6 +22,14 @@ pub(crate) struct Instruction {
     pub(crate) source: u32,
 }
 
+impl Instruction {
+    /// Of lengths and a place within a target and a window, which are below 4 GiB.
+    #[inline(always)]
+    pub(crate) fn new(gap_len: usize, gap_is_sub: bool, copy_len: usize, source: usize) -> Self {
+        Self { gap_len: gap_len as u32, gap_is_sub, copy_len: copy_len as u32, source: source as u32 }
+    }
+}
+
 /// What one gap before a copy is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gap {

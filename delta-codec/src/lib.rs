@@ -31,6 +31,8 @@ mod index;
 mod instruction;
 mod learn;
 mod matcher;
+#[cfg(test)]
+mod noise;
 mod pieces;
 pub mod planes;
 mod predict;

@@ -178,12 +178,7 @@ impl<M: EqualMask> Search<'_, M> {
 
     #[inline(always)]
     fn push(&mut self, gap_len: usize, gap_is_sub: bool, copy_len: usize, source: usize) {
-        self.found.push(Instruction {
-            gap_len: gap_len as u32,
-            gap_is_sub,
-            copy_len: copy_len as u32,
-            source: source as u32,
-        });
+        self.found.push(Instruction::new(gap_len, gap_is_sub, copy_len, source));
     }
 
     /// Adds literal bytes, then a sub run, then a copy from `source`.

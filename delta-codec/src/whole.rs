@@ -115,18 +115,7 @@ fn repeats_far(plain: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Bytes of a xorshift generator: random enough for zstd.
-    fn noise(len: usize) -> Vec<u8> {
-        let mut state = 0x2545_f491_4f6c_dd1du64;
-        let next = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 32) as u8
-        };
-        std::iter::repeat_with(next).take(len).collect()
-    }
+    use crate::noise::noise;
 
     #[test]
     fn frames_come_back_and_are_bounded() {
@@ -143,7 +132,7 @@ mod tests {
 
     #[test]
     fn noise_does_not_fit_into_less_than_itself() {
-        let plain = noise(50_000);
+        let plain = noise(50_000, 1);
         let mut out = Vec::new();
         assert_eq!(compress(&plain, 3, plain.len(), &mut out), None);
         assert!(out.is_empty());
@@ -168,7 +157,7 @@ mod tests {
     #[test]
     fn noise_looks_incompressible_at_any_length() {
         for len in [256, 1000, 8192, 8193, 65_536, 1_000_000] {
-            assert!(looks_incompressible(&noise(len)), "{len}");
+            assert!(looks_incompressible(&noise(len, 1)), "{len}");
         }
     }
 
@@ -176,7 +165,7 @@ mod tests {
     fn a_flat_histogram_is_not_enough() {
         let counting: Vec<u8> = (0..100_000u32).map(|at| at as u8).collect();
         assert!(!looks_incompressible(&counting));
-        let period: Vec<u8> = noise(40_000).into_iter().cycle().take(1 << 20).collect();
+        let period: Vec<u8> = noise(40_000, 1).into_iter().cycle().take(1 << 20).collect();
         assert!(!looks_incompressible(&period));
     }
 
@@ -184,7 +173,7 @@ mod tests {
     fn text_and_zeros_and_hex_are_worth_trying() {
         assert!(!looks_incompressible(&[0; 5000]));
         assert!(!looks_incompressible(&b"The quick brown fox jumps over the lazy dog. ".repeat(50)));
-        let hex: Vec<u8> = noise(100_000).iter().map(|byte| b"0123456789abcdef"[usize::from(byte & 15)]).collect();
+        let hex: Vec<u8> = noise(100_000, 1).iter().map(|byte| b"0123456789abcdef"[usize::from(byte & 15)]).collect();
         assert!(!looks_incompressible(&hex));
         assert!(!looks_incompressible(&[]));
     }

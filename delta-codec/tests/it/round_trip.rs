@@ -246,20 +246,10 @@ fn a_version_between_two_bases_takes_less_than_half_over_both() {
     for uneven in [false, true] {
         let [before, target, after] = [4, 14, 24].map(|steps| drifted(&first, steps, uneven));
         let window = [&before[..], &after].concat();
-        let layout = raw_layout(window.len());
-        let index = BaseIndex::build(&window, Effort::Balanced);
-        let job = EncodeJob {
-            window: &window,
-            index: &index,
-            layout: &layout,
-            target: &target,
-            effort: Effort::Balanced,
-            limits: FootprintLimits::default(),
-            delta_len_max: usize::MAX,
+        let over = |window: &[u8]| {
+            encode(window, &raw_layout(window.len()), &target, Effort::Balanced, FootprintLimits::default())
         };
-        let mut delta = Vec::new();
-        let encoded = Encoder::new().encode(&job, &mut delta).expect("a delta of any length is welcome");
-        let (_, over_one) = encode(&before, &raw_layout(before.len()), &target, Effort::Balanced, job.limits);
+        let ((encoded, delta), (_, over_one)) = (over(&window), over(&before));
         assert!(delta.len() * 2 < over_one.len(), "{} of {}", delta.len(), over_one.len());
         let back = decode(&gather(&window, &encoded.footprint), &delta, target.len());
         assert!(back.as_ref() == Ok(&target), "uneven: {uneven}");

@@ -2,7 +2,6 @@
 //! and a HEAD for each; no content moves.
 
 use crate::{
-    adopt::KEY_LEN_MAX,
     background::jobs::run::JobRun,
     blobs::{originals::Originals, piece::BLOB_PLAIN_LEN_MAX},
     bucket::{BucketHandle, Buckets},
@@ -389,6 +388,9 @@ fn is_sampled(key: &str) -> bool {
     let digest = Md5::digest(key.as_bytes());
     u64::from_le_bytes([digest[0], digest[1], digest[2], digest[3], 0, 0, 0, 0]).is_multiple_of(SAMPLE_ONE_IN)
 }
+
+/// S3's bound on keys, in bytes.
+const KEY_LEN_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests;

@@ -135,7 +135,8 @@ impl Stager {
         let mut staged = Box::pin(self.stage_with(bucket, manner, body, digest)).await?;
         let content = &mut staged.content;
         let resembles = upload.is_some_and(|upload| upload.ends(bucket.domain(), &content.sketches));
-        // What found a base has no need of those that came at the same time.
+        // A window may have memory later. What found a base has no need of those that came at the
+        // same time.
         content.deferred |= self.defer
             && match content.base_outcome {
                 BaseOutcome::Busy => true,
