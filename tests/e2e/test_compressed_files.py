@@ -268,7 +268,7 @@ def test_a_kill_while_the_converter_opens_streams_loses_nothing(new_server: NewS
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 def test_a_disk_that_fills_up_while_the_converter_opens_streams_loses_nothing(new_server: NewServer) -> None:
     own = new_server(convert={"interval": "1h", "free_bytes_min": 0})
-    with mounted(own.data, 112 * MIB) as disk, own.start():
+    with mounted(own.data, 112 * MIB) as disk, own:
         s3_client(own.endpoint).create_bucket(Bucket=BUCKETS[1])
         releases, rng = Releases(BUCKETS[1]), random.Random(7)
         for _ in range(6):
@@ -295,7 +295,7 @@ def test_who_waits_after_a_full_disk_gets_the_converters_next_run_at_once(new_se
     """A run that failed for want of space rests for half a minute, if nobody waits. The disk has bytes left here, and
     no inode, so that the converter begins its work."""
     own = new_server(convert={"interval": "1h", "free_bytes_min": 0})
-    with mounted(own.data, 112 * MIB, inodes=900) as disk, own.start():
+    with mounted(own.data, 112 * MIB, inodes=900) as disk, own:
         s3, bucket = s3_client(own.endpoint), BUCKETS[0]
         s3.create_bucket(Bucket=bucket)
         releases = {f"package-1.{version}": tar_gz(8, 12, 60_000, version) for version in range(2)}

@@ -202,7 +202,8 @@ class Server:
         return self.process
 
     def start(self) -> Server:
-        """Starts the process and waits until it is ready."""
+        """Starts the process and waits until it is ready. `with server` starts it, too, and nobody ends a first one."""
+        assert self.process is None or self.process.poll() is not None, "it runs already"
         self.launch()
         self.wait_ready()
         return self
