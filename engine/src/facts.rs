@@ -97,6 +97,9 @@ pub struct ObjectEncryption {
     /// The name of the key, for `aws:kms`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_id: Option<String>,
+    /// The context that the key is bound to, for `aws:kms`: JSON, names in order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
     /// Salt and check value of the key, hex: they tell the key from another one, and nothing of it.
     pub check: String,
     /// The content in order; empty for an upload that is not completed.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from typing import Any
 
 import pytest
@@ -182,6 +183,61 @@ def test_the_key_of_a_default_is_looked_up_when_something_is_written(s3: S3Clien
     told = s3.get_bucket_encryption(Bucket=bucket)["ServerSideEncryptionConfiguration"]["Rules"][0]
     assert told["ApplyServerSideEncryptionByDefault"] == rule["ApplyServerSideEncryptionByDefault"]
     assert error_code(s3.put_object, Bucket=bucket, Key="k", Body=b"x") == (400, "KMS.NotFoundException")
+
+
+CONTEXT = {"project": "aurora", "stage": "größer"}
+
+
+def encoded(pairs: Any) -> str:
+    return base64.b64encode(json.dumps(pairs).encode()).decode()
+
+
+@pytest.mark.parametrize("how", ["put", "copy", "upload"])
+def test_a_context_is_kept_and_told_to_the_writer_alone(s3: S3Client, bucket: str, how: str) -> None:
+    body = noise(11, 6 * MIB)
+    asked: dict[str, Any] = {"ServerSideEncryption": "aws:kms", "SSEKMSEncryptionContext": encoded(CONTEXT)}
+    here = {"Bucket": bucket, "Key": "k"}
+    if how == "put":
+        told = s3.put_object(**here, **asked, Body=body)
+    elif how == "copy":
+        s3.put_object(Bucket=bucket, Key="source", Body=body)
+        told = s3.copy_object(**here, **asked, CopySource=f"{bucket}/source")
+    else:
+        told = s3.create_multipart_upload(**here, **asked)
+        ids = here | {"UploadId": told["UploadId"]}
+        parts = [
+            {"PartNumber": number, "ETag": s3.upload_part(**ids, PartNumber=number, Body=part)["ETag"]}
+            for number, part in enumerate((body[: 5 * MIB], body[5 * MIB :]), 1)
+        ]
+        s3.complete_multipart_upload(**ids, MultipartUpload={"Parts": parts})
+    assert json.loads(base64.b64decode(told["SSEKMSEncryptionContext"])) == CONTEXT
+    read = s3.get_object(**here)
+    assert read["Body"].read() == body
+    assert s3.get_object(**here, Range="bytes=5242870-5242889")["Body"].read() == body[5242870:5242890]
+    assert "x-amz-server-side-encryption-context" not in read["ResponseMetadata"]["HTTPHeaders"]
+    plain = s3.copy_object(Bucket=bucket, Key="copy", CopySource=f"{bucket}/k", ServerSideEncryption="aws:kms")
+    assert "SSEKMSEncryptionContext" not in plain, "a copy takes it from its own request"
+    assert s3.get_object(Bucket=bucket, Key="copy")["Body"].read() == body
+
+
+WRONG_CONTEXTS: dict[str, tuple[str, str]] = {
+    "no base64": ("aws:kms", "???"),
+    "no json": ("aws:kms", base64.b64encode(b"{").decode()),
+    "a list": ("aws:kms", encoded(["a"])),
+    "a number": ("aws:kms", encoded({"a": 1})),
+    "nothing": ("aws:kms", encoded({})),
+    "too long": ("aws:kms", encoded({"a": "x" * 8192})),
+    "another algorithm": ("AES256", encoded(CONTEXT)),
+}
+
+
+@pytest.mark.parametrize(("algorithm", "context"), WRONG_CONTEXTS.values(), ids=WRONG_CONTEXTS)
+def test_a_context_is_an_object_of_strings_beside_a_named_key(
+    s3: S3Client, bucket: str, algorithm: Any, context: str
+) -> None:
+    asked = {"ServerSideEncryption": algorithm, "SSEKMSEncryptionContext": context}
+    assert error_code(s3.put_object, Bucket=bucket, Key="k", Body=b"x", **asked) == (400, "InvalidArgument")
+    assert error_code(s3.head_object, Bucket=bucket, Key="k") == (404, "404")
 
 
 @pytest.mark.parametrize("given", [None, KEY, OTHER], ids=["no key", "the key", "another"])

@@ -109,6 +109,7 @@ pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
     let mut told = HeaderMap::new();
     let kept = sealing.as_ref().map(|sealing| sealing.facts_of(Vec::new()));
     encryption::write(&mut told, kept.as_ref(), &request.headers, &here.bucket);
+    encryption::write_context(&mut told, kept.as_ref());
 
     let (bucket, request) = (here.bucket, request.clone());
     let resource = request.target.resource();
@@ -142,6 +143,7 @@ pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
             checksum: object_facts::first_checksum(&facts.checksums),
         };
         let mut done = done(&result, &source, facts.encryption.as_ref(), &request, &bucket);
+        encryption::write_context(done.answer.headers_mut(), facts.encryption.as_ref());
         versions::write_made(done.answer.headers_mut(), published.reference());
         let here = InBucket { request: &request, bucket: bucket.clone() };
         let modified_ms = published.committed.modified_ms;

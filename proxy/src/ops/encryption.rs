@@ -17,7 +17,7 @@ use http::{HeaderMap, StatusCode};
 use s3_wire::{
     ETag, ErrorCode, S3Error,
     encryption::EncryptionConfiguration,
-    headers::{CustomerKey, EncryptionHeaders, ServerSide, refuse_encryption_of_read},
+    headers::{CustomerKey, EncryptionHeaders, KmsContext, ServerSide, refuse_encryption_of_read},
     xml::{Document as _, response::DefaultConfiguration},
 };
 use sha2::Sha256;
@@ -97,6 +97,11 @@ fn derive(root: &Secret, purpose: &[u8], salt: &[u8]) -> Secret {
     Zeroizing::new(mac.finalize().into_bytes().into())
 }
 
+/// A named key bound to a context: another key for each.
+fn bound(root: Secret, context: Option<&str>) -> Secret {
+    context.map_or_else(|| root.clone(), |context| derive(&root, b"context", context.as_bytes()))
+}
+
 fn salt() -> Result<[u8; 16]> {
     let mut salt = [0; 16];
     getrandom::fill(&mut salt).map_err(|_| S3Error::new(ErrorCode::InternalError))?;
@@ -114,13 +119,10 @@ fn is_key(root: &Secret, check: &str) -> bool {
 }
 
 impl Sealing {
-    /// Of something new under this key.
-    fn under(root: Secret, algorithm: &str, key_id: Option<String>) -> Result<Self> {
+    /// Of something new under this key; `facts` say which one it is.
+    fn under(root: Secret, facts: ObjectEncryption) -> Result<Self> {
         let check = check_of(&root, &salt()?);
-        Ok(Self {
-            facts: ObjectEncryption { algorithm: algorithm.to_owned(), key_id, check, stretches: Vec::new() },
-            root,
-        })
+        Ok(Self { facts: ObjectEncryption { check, ..facts }, root })
     }
 
     /// A stretch of content to be written: the salt to keep, and what encrypts it.
@@ -201,7 +203,6 @@ impl S3Request {
                 )),
             };
         };
-        let is_root = |root: &Secret| is_key(root, &encryption.check);
         let root = match (encryption.algorithm.as_str(), key) {
             (CUSTOMER, None) => {
                 return Err(S3Error::with_message(
@@ -209,7 +210,7 @@ impl S3Request {
                     "The object was stored using a form of Server Side Encryption. The correct parameters must be provided to retrieve the object.",
                 ));
             }
-            (CUSTOMER, Some(key)) if is_root(&key.key) => key.key,
+            (CUSTOMER, Some(key)) if is_key(&key.key, &encryption.check) => key.key,
             (CUSTOMER, Some(_)) => {
                 return Err(S3Error::with_message(
                     ErrorCode::InvalidRequest,
@@ -230,16 +231,17 @@ impl S3Request {
                 if algorithm == KMS {
                     self.check_name(name)?;
                 }
-                self.root_of(name, is_root)?
+                self.root_of(name, encryption)?
             }
         };
         Ok(Some(Sealing { facts: ObjectEncryption { stretches: Vec::new(), ..encryption.clone() }, root }))
     }
 
     /// The key of a name that content was encrypted under, whichever KEK it is of.
-    fn root_of(&self, name: &str, is_root: impl Fn(&Secret) -> bool) -> Result<Secret> {
+    fn root_of(&self, name: &str, encryption: &ObjectEncryption) -> Result<Secret> {
         let buckets = &self.service.engine.buckets;
-        let find = || buckets.object_keys(name).into_iter().find(&is_root);
+        let bound = |root| bound(root, encryption.context.as_deref());
+        let find = || buckets.object_keys(name).into_iter().map(bound).find(|root| is_key(root, &encryption.check));
         let found = match find() {
             // Another process may have taken up a new KEK.
             None if buckets.reload_keyring().map_err(|error| self.refusal(error))? => find(),
@@ -306,7 +308,8 @@ impl InBucket<'_> {
                     "This bucket's encryption configuration blocks writes with customer-provided keys (SSE-C).";
                 return Err(S3Error::with_message(ErrorCode::AccessDenied, message));
             }
-            return Sealing::under(key.key, CUSTOMER, None).map(Some);
+            let facts = ObjectEncryption { algorithm: CUSTOMER.to_owned(), ..ObjectEncryption::default() };
+            return Sealing::under(key.key, facts).map(Some);
         }
         let server = match asked.server {
             Some(server) => Some(server),
@@ -323,7 +326,10 @@ impl InBucket<'_> {
                 (KMS, Some(name), root)
             }
         };
-        Sealing::under(root, algorithm, key_id).map(Some)
+        let context = asked.context.map(|context| context.to_json());
+        let root = bound(root, context.as_deref());
+        let algorithm = algorithm.to_owned();
+        Sealing::under(root, ObjectEncryption { algorithm, key_id, context, ..ObjectEncryption::default() }).map(Some)
     }
 
     fn object_key(&self, name: &str) -> Result<Secret> {
@@ -377,6 +383,14 @@ pub(super) fn write(
                 set(headers, "x-amz-server-side-encryption-aws-kms-key-id", key_id);
             }
         }
+    }
+}
+
+/// Says what the key of a new object or upload is bound to. Reads are not told, as in S3.
+pub(super) fn write_context(headers: &mut HeaderMap, encryption: Option<&ObjectEncryption>) {
+    if let Some(context) = encryption.and_then(|encryption| encryption.context.as_deref()) {
+        let (name, value) = KmsContext::told(context);
+        set(headers, name, &value);
     }
 }
 
@@ -471,7 +485,7 @@ mod tests {
 
     #[test]
     fn no_two_contents_have_the_same_keystream() {
-        let sealing = Sealing::under(root(1), CUSTOMER, None).unwrap();
+        let sealing = Sealing::under(root(1), ObjectEncryption::default()).unwrap();
         let zeros = || {
             let mut zeros = [0; 64];
             sealing.begin().unwrap().1.apply(0, &mut zeros).unwrap();

@@ -54,6 +54,7 @@ pub(super) async fn create(request: &S3Request) -> Result<Answer> {
     });
     let headers = answer.headers_mut();
     encryption::write(headers, encryption.as_ref(), &request.headers, &here.bucket);
+    encryption::write_context(headers, encryption.as_ref());
     here.write_abort(headers, key, ms_of(SystemTime::now()))?;
     if let Some((algorithm, kind)) = checksum {
         set(headers, "x-amz-checksum-algorithm", algorithm.as_str());

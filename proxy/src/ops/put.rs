@@ -51,6 +51,7 @@ pub(super) async fn put_object(request: &S3Request, body: &mut RequestBody) -> R
     set(headers, "etag", &received.etag.quoted());
     versions::write_made(headers, published.reference());
     encryption::write(headers, encryption.as_ref(), &request.headers, &here.bucket);
+    encryption::write_context(headers, encryption.as_ref());
     here.write_expiration(headers, key, size, &tags, published.committed.modified_ms)?;
     if let Some(checksum) = received.checksums.first() {
         object_facts::write_checksum(headers, checksum);

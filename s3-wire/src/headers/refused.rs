@@ -3,8 +3,8 @@
 use crate::error::{ErrorCode, Result, S3Error};
 use http::HeaderMap;
 
-/// Refuses requests whose meaning depends on a header we would otherwise ignore: an encryption
-/// context, multi-factor authentication… Call it for every request with the effective headers,
+/// Refuses requests whose meaning depends on a header we would otherwise ignore: multi-factor
+/// authentication, an append… Call it for every request with the effective headers,
 /// before the operation runs.
 ///
 /// # Errors
@@ -31,8 +31,7 @@ pub fn refuse_unsupported(headers: &HeaderMap) -> Result<()> {
 const REFUSED_PREFIXES: [&str; 1] = ["x-amz-rename-source"];
 
 /// These, except with a value that says what is the case anyway.
-const REFUSED_UNLESS: [(&str, &[&str]); 3] =
-    [("x-amz-mfa", &[]), ("x-amz-server-side-encryption-context", &[]), ("x-amz-write-offset-bytes", &[])];
+const REFUSED_UNLESS: [(&str, &[&str]); 2] = [("x-amz-mfa", &[]), ("x-amz-write-offset-bytes", &[])];
 
 #[cfg(test)]
 mod tests {

@@ -10,12 +10,15 @@ use crate::{
 };
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::HeaderMap;
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
 const SERVER_SIDE: &str = "x-amz-server-side-encryption";
 const KMS_KEY_ID: &str = "x-amz-server-side-encryption-aws-kms-key-id";
+const KMS_CONTEXT: &str = "x-amz-server-side-encryption-context";
+/// Bytes of a context at most, as JSON (AWS KMS Developer Guide, "Encryption context").
+const CONTEXT_BYTES_MAX: usize = 8192;
 
 /// Encryption with keys of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +34,8 @@ pub enum ServerSide {
 pub struct EncryptionHeaders {
     /// Keys of the server.
     pub server: Option<ServerSide>,
+    /// What the key of `aws:kms` is bound to.
+    pub context: Option<KmsContext>,
     /// The customer's key.
     pub customer: Option<CustomerKey>,
 }
@@ -60,12 +65,17 @@ impl EncryptionHeaders {
             let message = "Server Side Encryption with AWS KMS managed key requires HTTP header x-amz-server-side-encryption : aws:kms";
             return Err(S3Error::invalid_argument(KMS_KEY_ID, key_id, message));
         }
+        let context = KmsContext::from_headers(headers)?;
+        if context.is_some() && !matches!(server, Some(ServerSide::Kms(_))) {
+            let message = "An encryption context requires the HTTP header x-amz-server-side-encryption : aws:kms";
+            return Err(S3Error::invalid_argument(KMS_CONTEXT, "", message));
+        }
         let customer = CustomerKey::from_headers(headers)?;
         if server.is_some() && customer.is_some() {
             let message = "Server Side Encryption with Customer provided key is incompatible with the encryption method specified";
             return Err(S3Error::invalid_argument(SERVER_SIDE, "", message));
         }
-        Ok(Self { server, customer })
+        Ok(Self { server, context, customer })
     }
 }
 
@@ -74,12 +84,48 @@ impl EncryptionHeaders {
 /// # Errors
 /// `InvalidArgument`.
 pub fn refuse_encryption_of_read(headers: &HeaderMap) -> Result<()> {
-    for name in [SERVER_SIDE, KMS_KEY_ID] {
+    for name in [SERVER_SIDE, KMS_KEY_ID, KMS_CONTEXT] {
         if is_given(headers, name) {
             return Err(S3Error::invalid_argument(name, "", "The header is not supported for this operation."));
         }
     }
     Ok(())
+}
+
+/// An encryption context: names and values that the key of an object is bound to. They are no
+/// secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KmsContext(BTreeMap<String, String>);
+
+impl KmsContext {
+    /// Reads `x-amz-server-side-encryption-context`: an object of strings as JSON, base64.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for anything else, for no name at all, and for more than 8,192 bytes.
+    pub fn from_headers(headers: &HeaderMap) -> Result<Option<Self>> {
+        let Some(text) = single(headers, KMS_CONTEXT)? else { return Ok(None) };
+        let json = BASE64_STANDARD.decode(text).ok().filter(|json| json.len() <= CONTEXT_BYTES_MAX);
+        let pairs = json.and_then(|json| serde_json::from_slice::<BTreeMap<String, String>>(&json).ok());
+        match pairs.filter(|pairs| !pairs.is_empty()) {
+            Some(pairs) => Ok(Some(Self(pairs))),
+            None => {
+                let message =
+                    "The encryption context must be the base64 of a JSON object of strings, at most 8192 bytes.";
+                Err(S3Error::invalid_argument(KMS_CONTEXT, "", message))
+            }
+        }
+    }
+
+    /// The same text for the same pairs, in whatever order a client wrote them: JSON, names in
+    /// order.
+    pub fn to_json(&self) -> String {
+        serde_json::json!(self.0).to_string()
+    }
+
+    /// The header that tells of a context in an answer, of what [`KmsContext::to_json`] gave.
+    pub fn told(json: &str) -> (&'static str, String) {
+        (KMS_CONTEXT, BASE64_STANDARD.encode(json))
+    }
 }
 
 /// A key that the customer keeps. `Debug` shows nothing of it.
@@ -202,6 +248,25 @@ mod tests {
         }
         let other = [(algorithm, "AES128"), (key, KEY), (md5, MD5)];
         assert_eq!(read(&other).err(), Some(ErrorCode::InvalidEncryptionAlgorithmError));
+    }
+
+    #[test]
+    fn a_context_comes_with_a_named_key_and_is_an_object_of_strings() {
+        let encoded = |json: &str| HeaderValue::from_str(&BASE64_STANDARD.encode(json)).unwrap();
+        let asked = |algorithm: &'static str, context: HeaderValue| {
+            let algorithm = (HeaderName::from_static(SERVER_SIDE), HeaderValue::from_static(algorithm));
+            let headers = [algorithm, (HeaderName::from_static(KMS_CONTEXT), context)].into_iter().collect();
+            EncryptionHeaders::from_headers(&headers).map_err(|error| error.code())
+        };
+        let context = asked("aws:kms", encoded(r#"{"b": "2", "a": "\u00e9"}"#)).unwrap().context.unwrap();
+        assert_eq!(context.to_json(), r#"{"a":"é","b":"2"}"#);
+        assert_eq!(KmsContext::told(&context.to_json()).1, BASE64_STANDARD.encode(r#"{"a":"é","b":"2"}"#));
+        let long = format!(r#"{{"a": "{}"}}"#, "x".repeat(CONTEXT_BYTES_MAX));
+        for wrong in ["", "{}", "[]", r#"{"a": 1}"#, r#"{"a": {"b": "c"}}"#, "{", long.as_str()] {
+            assert_eq!(asked("aws:kms", encoded(wrong)).err(), Some(ErrorCode::InvalidArgument), "{wrong:.20}");
+        }
+        assert_eq!(asked("aws:kms", HeaderValue::from_static("?")).err(), Some(ErrorCode::InvalidArgument));
+        assert_eq!(asked("AES256", encoded(r#"{"a": "b"}"#)).err(), Some(ErrorCode::InvalidArgument));
     }
 
     #[test]
