@@ -16,7 +16,8 @@ from outside.server import ROOT
 pytestmark = [pytest.mark.long, pytest.mark.timeout(2400)]
 
 MODULE = ROOT / "tests" / "versitygw-suite"
-PASSED_MIN = 533
+RIGHT_MIN = 575
+"""Cases with the right code and status at least, whatever the words."""
 WORDS = "expected error message to be"
 """How a case ends that got the right code and status, in other words than versitygw's."""
 OWN_COMMAND = "./versitygw"
@@ -50,5 +51,5 @@ def test_every_case_passes_but_those_that_are_known(program: Path, new_server: N
     }
     unexpected = {name: error for name, error in failed.items() if name not in known()}
     assert not unexpected, "\n".join(f"{name}: {error}" for name, error in unexpected.items())
-    passed = sum(not each["error"] for each in told)
-    assert passed >= PASSED_MIN, f"{passed} of {len(told)}"
+    right = sum(not each["error"] or WORDS in each["error"] for each in told)
+    assert right >= RIGHT_MIN, f"{right} of {len(told)}"
