@@ -6,7 +6,7 @@
 //! is asked about.
 
 use crate::parse::Match;
-use crate::replay::{Replay, Searcher, Step};
+use crate::replay::{Replay, SearchWork, Searcher, Step};
 
 /// Most answers that are kept of a unit, 8 bytes each; with more of them it searches again.
 const KEPT_MAX: usize = 1 << 20;
@@ -99,6 +99,14 @@ impl<'a> Answering<'a> {
                 *is_other |= answer != Some(Answers::of(at, after_literal, step));
                 Some(step)
             }
+        }
+    }
+
+    /// What the searches of a replay took so far; nothing where there is none.
+    pub(crate) fn work(&self) -> SearchWork {
+        match self {
+            Self::Replay(searcher) | Self::Kept(searcher, _) => searcher.work(),
+            Self::Nobody | Self::Before { .. } => SearchWork::default(),
         }
     }
 

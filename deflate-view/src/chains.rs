@@ -179,13 +179,14 @@ impl Chains {
     }
 
     /// Walks the chain of the bytes at `at`, whose hash this is, and takes what is longer than
-    /// anything before.
-    pub(crate) fn walk(&self, text: &[u8], at: usize, hash: usize, bounds: Bounds) -> Found {
+    /// anything before. Counts the places that it looks at.
+    pub(crate) fn walk(&self, text: &[u8], at: usize, hash: usize, bounds: Bounds, looks: &mut u64) -> Found {
         let mut best = Found { len: bounds.least, distance: 0 };
         let Some(mut place) = self.last_before(hash, at) else { return Found::default() };
         let mut limit = bounds.far;
         let mut last = last_two(text, at + best.len);
         for _ in 0..bounds.tries {
+            *looks += 1;
             if place < limit {
                 break;
             }
@@ -209,10 +210,10 @@ impl Chains {
     /// The same over zlib's chains, in which every place of the window before `entered` is. A match
     /// longer than the best so far has that one's bytes, too: the chain of the rarest of them leads
     /// to it past most places that a walk would look at.
-    pub(crate) fn leap(&self, text: &[u8], at: usize, bounds: Bounds, entered: usize) -> Found {
+    pub(crate) fn leap(&self, text: &[u8], at: usize, bounds: Bounds, entered: usize, looks: &mut u64) -> Found {
         let hash = hash_of_three(text, at);
         let Some(sixes) = self.sixes.as_ref().filter(|_| entered <= at + LEAP_AHEAD_MAX) else {
-            return self.walk(text, at, hash, bounds);
+            return self.walk(text, at, hash, bounds, looks);
         };
         let first = self.last_before(hash, at).filter(|place| *place >= bounds.far && bounds.tries > 0);
         let Some(first) = first else { return Found::default() };
@@ -232,11 +233,13 @@ impl Chains {
                 start = None;
                 let mut there = head;
                 while there.is_some_and(|there| there > place + rare.offset) {
+                    *looks += 1;
                     there = there.and_then(|there| self.previous_in(sixes, rare, there));
                 }
                 let Some(there) = there else { break };
                 (place, chain) = (there, rare);
             }
+            *looks += 1;
             let Some(candidate) = place.checked_sub(chain.offset) else { break };
             if candidate < bounds.near && candidate != first {
                 break;
@@ -244,8 +247,8 @@ impl Chains {
             if last_two(text, candidate + best.len) == last {
                 let len = common(text, candidate, at, bounds.room);
                 if len > best.len {
-                    let looks = looks_before(candidate);
-                    if looks >= bounds.tries {
+                    let before = looks_before(candidate);
+                    if before >= bounds.tries {
                         break;
                     }
                     best = Found { len, distance: at - candidate };
@@ -254,7 +257,7 @@ impl Chains {
                     }
                     last = last_two(text, at + len);
                     start = None;
-                    left = bounds.tries - looks;
+                    left = bounds.tries - before;
                     let leaps = left >= LEAP_TRIES_MIN && leaps_left > 0;
                     chain = if leaps { self.rarest_within(sixes, candidate, len, entered) } else { Chain::WALK };
                     place = candidate + chain.offset;
@@ -405,8 +408,8 @@ mod tests {
                 room, least, tries, far, nice: nice.min(room), near: far + usize::from(far > start),
                 short_reach: WINDOW_LEN,
             };
-            let walked = chains.walk(&text, at, hash_of_three(&text, at), bounds);
-            prop_assert_eq!(chains.leap(&text, at, bounds, entered), walked);
+            let walked = chains.walk(&text, at, hash_of_three(&text, at), bounds, &mut 0);
+            prop_assert_eq!(chains.leap(&text, at, bounds, entered, &mut 0), walked);
         }
     }
 
@@ -432,8 +435,8 @@ mod tests {
             let far = at.saturating_sub(32_506);
             for (least, tries) in [(2, 4096), (2, 128), (5, 1024), (11, 40)] {
                 let bounds = Bounds { room: 258, least, nice: 258, tries, near: far + 1, far, short_reach: WINDOW_LEN };
-                let walked = chains.walk(&text, at, hash_of_three(&text, at), bounds);
-                assert_eq!(chains.leap(&text, at, bounds, entered), walked, "at {at}, more than {least}");
+                let walked = chains.walk(&text, at, hash_of_three(&text, at), bounds, &mut 0);
+                assert_eq!(chains.leap(&text, at, bounds, entered, &mut 0), walked, "at {at}, more than {least}");
                 leapt += usize::from(walked.len > 0);
             }
         }

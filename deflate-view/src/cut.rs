@@ -108,6 +108,11 @@ impl<S: Deref<Target = Stream> + Clone> Cutter<S> {
         Self { limits, streams, next: 0, place: 0, at: 0, len, gapped, inside: None }
     }
 
+    /// Gives units from here on at most so much text.
+    pub fn limit_text(&mut self, text_len_max: usize) {
+        self.limits.text_len_max = self.limits.text_len_max.min(text_len_max);
+    }
+
     /// The object's bytes before the next unit.
     pub fn position(&self) -> u64 {
         self.place

@@ -63,6 +63,7 @@ pub use open::{Opened, bytes_to_open, open};
 pub use parse::Match;
 pub use predict::{Base, Run};
 pub use recognise::recognise;
+pub use replay::SearchWork;
 pub use scan::{ScanLimits, Scanner, TextSink};
 pub use segment::{
     OPENED_LEN_MAX, OPENING_LEN_MAX, OPENINGS_MAX, Opening, SegmentForm, SegmentUnit, StoredSegment, UNITS_MAX,

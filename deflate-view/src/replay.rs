@@ -83,18 +83,16 @@ impl Replay {
         Self { style, good, lazy, nice, chain }
     }
 
-    /// About how many nanoseconds one search takes, as measured
-    /// (docs/decisions/0020-deflate-views.md), with entering the places before it.
-    pub(crate) fn search_ns(self) -> u64 {
-        match (self.style, self.chain) {
-            (_, ..128) => 100,
-            (Style::Go, 128) => 120,
-            (Style::Go, 129..1024) => 200,
-            (Style::Go, _) => 320,
-            (_, 128) => 180,
-            (_, 129..1024) => 400,
-            _ => 650,
-        }
+    /// About how many nanoseconds this work takes, as measured
+    /// (docs/decisions/0069-the-price-of-reading.md).
+    pub(crate) fn searches_ns(self, work: SearchWork) -> u64 {
+        let (enter_tenths, look_tenths) = if self.leaps() { (55, 37) } else { (20, 27) };
+        (work.entered * enter_tenths + work.looks * look_tenths) / 10
+    }
+
+    /// Whether its chains are long enough for leaps ([`Chains::leap`]).
+    fn leaps(self) -> bool {
+        self.style == Style::Lazy && self.chain > 128
     }
 
     /// Bytes that are hashed, and the shortest match.
@@ -119,6 +117,16 @@ pub(crate) struct Searcher {
     steps_entered: usize,
     /// What the search at a place has found already, with the length it had to beat.
     known: Option<(usize, Found)>,
+    work: SearchWork,
+}
+
+/// What searching took, in counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SearchWork {
+    /// Places that were entered into the chains.
+    pub entered: u64,
+    /// Places that were looked at.
+    pub looks: u64,
 }
 
 impl Searcher {
@@ -127,7 +135,7 @@ impl Searcher {
             replay,
             chains: match replay.style {
                 Style::Greedy => Chains::new(THREE_HASHES, false),
-                Style::Lazy => Chains::new(THREE_HASHES, replay.chain > 128),
+                Style::Lazy => Chains::new(THREE_HASHES, replay.leaps()),
                 Style::Go => Chains::new(1 << HASH_BITS_GO, false),
             },
             start: 0,
@@ -136,7 +144,13 @@ impl Searcher {
             entered: 0,
             steps_entered: 0,
             known: None,
+            work: SearchWork::default(),
         }
+    }
+
+    /// What all searches took so far.
+    pub(crate) fn work(&self) -> SearchWork {
+        self.work
     }
 
     /// Begins a stream whose bytes known are `text[start..end]`. Places never go back.
@@ -231,6 +245,7 @@ impl Searcher {
         } else {
             self.chains.enter_all(text, from..at, self.end);
         }
+        self.work.entered += at.saturating_sub(from) as u64;
         self.entered = self.entered.max(at);
     }
 
@@ -254,6 +269,7 @@ impl Searcher {
                 place += 1;
             }
         }
+        self.work.entered += at.saturating_sub(from) as u64;
         self.entered = self.entered.max(at);
     }
 
@@ -263,7 +279,7 @@ impl Searcher {
     }
 
     /// zlib's `longest_match`.
-    fn search(&self, text: &[u8], at: usize, least: usize) -> Found {
+    fn search(&mut self, text: &[u8], at: usize, least: usize) -> Found {
         let room = self.room(at);
         if room < MATCH_LEN_MIN || least >= room {
             return Found::default();
@@ -277,14 +293,17 @@ impl Searcher {
         let nice = self.replay.nice.min(room);
         let bounds = Bounds { room, least, nice, tries, near, far, short_reach: WINDOW_LEN };
         match self.replay.style {
-            Style::Lazy => self.chains.leap(text, at, bounds, self.entered),
-            Style::Greedy | Style::Go => self.chains.walk(text, at, self.hash(text, at), bounds),
+            Style::Lazy => self.chains.leap(text, at, bounds, self.entered, &mut self.work.looks),
+            Style::Greedy | Style::Go => {
+                let hash = self.hash(text, at);
+                self.chains.walk(text, at, hash, bounds, &mut self.work.looks)
+            }
         }
     }
 
     /// `findMatch` of Go's `compress/flate`. What has to be beaten is only three bytes, whatever
     /// was found before.
-    fn search_as_go(&self, text: &[u8], at: usize, least: usize) -> Found {
+    fn search_as_go(&mut self, text: &[u8], at: usize, least: usize) -> Found {
         let room = self.room(at);
         if room < 4 || at < self.start {
             return Found::default();
@@ -292,7 +311,8 @@ impl Searcher {
         let first = self.start.max(at.saturating_sub(WINDOW_LEN));
         let (tries, nice) = (self.replay.chain, self.replay.nice.min(room));
         let bounds = Bounds { room, least: 3, nice, tries, near: first, far: first, short_reach: TOO_FAR };
-        let best = self.chains.walk(text, at, self.hash(text, at), bounds);
+        let hash = self.hash(text, at);
+        let best = self.chains.walk(text, at, hash, bounds, &mut self.work.looks);
         if best.len <= least { Found::default() } else { best }
     }
 }

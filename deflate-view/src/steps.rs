@@ -8,7 +8,7 @@ use crate::answers::{Answering, Answers};
 use crate::coder::{Coder, Decoder, Encoder, Model, Numbers};
 use crate::parse::Match;
 use crate::predict::{Base, Extent, Predictor, REASONS, Reason, Run};
-use crate::replay::Step;
+use crate::replay::{SearchWork, Step};
 
 /// After so many right predictions the number of further ones is written.
 const STREAK: u32 = 16;
@@ -60,6 +60,8 @@ pub struct StepCounts {
     pub replayed: u64,
     /// Times that the replayed encoder was asked, or would have been if there was one.
     pub searched: u64,
+    /// Places that it entered into its chains for that, and places that it looked at.
+    pub work: SearchWork,
 }
 
 impl StepCounts {
@@ -69,6 +71,8 @@ impl StepCounts {
         self.missed += others.missed;
         self.replayed += others.replayed;
         self.searched += others.searched;
+        self.work.entered += others.work.entered;
+        self.work.looks += others.work.looks;
     }
 }
 
@@ -284,8 +288,7 @@ impl<'a> Steps<'a> {
         if reason != Reason::Nothing {
             return Guess { reason, step };
         }
-        self.counts.searched += 1;
-        let searched = self.asked.guess(self.text, at, all, after_literal);
+        let searched = self.ask(at, all, after_literal);
         Guess { reason, step: searched.unwrap_or(step) }
     }
 
@@ -295,8 +298,14 @@ impl<'a> Steps<'a> {
         if guess.reason == Reason::Nothing {
             return None;
         }
+        self.ask(at, all, after_literal).filter(|step| *step != guess.step)
+    }
+
+    fn ask(&mut self, at: usize, all: &[Match], after_literal: bool) -> Option<Step> {
+        let step = self.asked.guess(self.text, at, all, after_literal);
         self.counts.searched += 1;
-        self.asked.guess(self.text, at, all, after_literal).filter(|step| *step != guess.step)
+        self.counts.work = self.asked.work();
+        step
     }
 
     fn flag<C: Coder>(&mut self, coder: &mut C, guess: &Guess, is_right: bool) -> bool {

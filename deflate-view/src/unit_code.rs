@@ -12,7 +12,7 @@ use crate::headers::{self, HeaderModels};
 use crate::open::BYTES_PER_MATCH;
 use crate::parse::{Header, Match};
 use crate::predict::{Base, Extent, RawRun, Run};
-use crate::replay::Replay;
+use crate::replay::{Replay, SearchWork};
 use crate::steps::{StepCounts, Steps, StepsEnd};
 use crate::unit::{Item, PartBlock, PartKind, TEXT_LEN_MAX, UNIT_LEN_MAX, Unit};
 use crate::write::{BitWriter, Codes, count, write_lengths};
@@ -216,9 +216,9 @@ impl ReplayId {
         }
     }
 
-    /// About how many nanoseconds one of its searches takes; 0 for none.
-    pub fn search_ns(self) -> u64 {
-        self.replay().ok().flatten().map_or(0, Replay::search_ns)
+    /// About how many nanoseconds this work of its searches takes; 0 for none.
+    pub fn searches_ns(self, work: SearchWork) -> u64 {
+        self.replay().ok().flatten().map_or(0, |replay| replay.searches_ns(work))
     }
 
     pub(crate) fn replay(self) -> Result<Option<Replay>, Malformed> {

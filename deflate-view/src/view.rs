@@ -12,15 +12,19 @@ use crate::gaps::GAP_RUNS_MAX;
 use crate::nest::{ParsesOfUnit, decode_unit, encode_unit_keeping};
 use crate::recognise::recognise_own;
 use crate::segment::{OPENED_LEN_MAX, OPENING_LEN_MAX, Opening, OpeningPlaces, SegmentForm, StoredSegment, UNITS_MAX};
-use crate::{BasePart, Index, Malformed, Opened, ReplayId, Run, StepCounts, StoredUnit, UNIT_LEN_MAX, Unit};
+use crate::{
+    BasePart, Index, Malformed, Opened, ReplayId, Run, SearchWork, StepCounts, StoredUnit, UNIT_LEN_MAX, Unit,
+};
 
-/// What decoding costs, in nanoseconds as measured (docs/decisions/0020-deflate-views.md). They are
-/// constants, so that what is stored does not depend on the machine.
-const OPENED_BYTE_NS: u64 = 2;
-const TEXT_BYTE_NS: u64 = 1;
+/// What decoding costs, as measured (docs/decisions/0069-the-price-of-reading.md). They are
+/// constants, so that what is stored does not depend on the machine. These two are in tenths of a
+/// nanosecond.
+const OPENED_BYTE_TENTHS: u64 = 5;
+const TEXT_BYTE_TENTHS: u64 = 3;
+/// Nanoseconds.
 const STEP_NS: u64 = 12;
-const MISSED_STEP_NS: u64 = 300;
-/// A step of which the base says nothing or something wrong, beside a search for it.
+const MISSED_STEP_NS: u64 = 145;
+/// A step of which the base says nothing or something wrong, and for which an encoder is asked.
 const SEARCHED_STEP_NS: u64 = 40;
 
 /// A stored unit and what it is read from.
@@ -38,6 +42,8 @@ pub struct StoredPiece {
     pub parse_bytes: (usize, usize),
     /// About how many nanoseconds decoding it takes (docs/decisions/0020-deflate-views.md).
     pub reading_ns: u64,
+    /// About how many the looks of one search of the encoder took; `None` where it was not asked.
+    pub search_ns: Option<u64>,
 }
 
 /// Which encoder to replay, and what it may cost.
@@ -48,6 +54,9 @@ pub struct Replaying {
     /// Nanoseconds of decoding ([`StoredPiece::reading_ns`]) that a byte saved may cost: where
     /// replays cost more, a unit is written without them. `None` for any time.
     pub ns_per_byte_max: Option<u64>,
+    /// [`StoredPiece::search_ns`] of a unit before this one, or less, or 0: an encoder is not asked
+    /// where that would cost more than it can spare.
+    pub search_ns: u64,
     /// Whether there is memory for what the encoder says ([`Unit::answers_bytes_max`]), so that it
     /// need not be asked again when the unit is decoded.
     pub keeps_answers: bool,
@@ -66,7 +75,7 @@ pub struct UnitDelta<'a> {
 impl StoredPiece {
     /// The stored unit, after it gave its object's bytes `own` back; `None` when it did not.
     pub fn of(unit: &Unit, of_text: &UnitDelta<'_>, base: &UnitBase, replaying: Replaying, own: &[u8]) -> Option<Self> {
-        let CostedParses { parses, ns } = chosen_parses(unit, of_text, base, replaying)?;
+        let (CostedParses { parses, ns }, search_ns) = chosen_parses(unit, of_text, base, replaying)?;
         let ParsesOfUnit { nested, parse } = &parses;
         let UnitDelta { delta, runs, parts } = of_text;
         let stored = parses.stored(unit, parts.clone(), delta);
@@ -89,7 +98,8 @@ impl StoredPiece {
             digest: xxh3_128(own).to_le_bytes(),
             counts,
             parse_bytes: (parses.len(), parses.header_len()),
-            reading_ns: opened_len(parts) * OPENED_BYTE_NS + texts as u64 * TEXT_BYTE_NS + ns,
+            reading_ns: (opened_len(parts) * OPENED_BYTE_TENTHS + texts as u64 * TEXT_BYTE_TENTHS) / 10 + ns,
+            search_ns,
             has_gaps: !stored.gaps.is_empty(),
             parts: stored.parts,
             window_reads: base.window_reads.clone(),
@@ -120,7 +130,7 @@ impl CostedParses {
         let is_base_nested = of_text.parts.iter().any(|part| matches!(part, BasePart::Nested { .. }));
         let parses = encode_unit_keeping(unit, base.parse(), of_text.runs, (replays, keeps), is_base_nested)?;
         let ns_of = |counts: &StepCounts, replay: ReplayId| {
-            let searches = counts.searched * (SEARCHED_STEP_NS + replay.search_ns());
+            let searches = counts.searched * SEARCHED_STEP_NS + replay.searches_ns(counts.work);
             counts.steps * STEP_NS + counts.missed * MISSED_STEP_NS + searches
         };
         let nested = parses.nested.as_ref().map_or(0, |nested| ns_of(&nested.counts, replays.1));
@@ -135,37 +145,50 @@ impl CostedParses {
 
     /// Whether an encoder could make these parses cheaper, which were made without one. It searches
     /// as often, and at best nothing is left of the parse but its headers.
-    fn may_gain_by(&self, replay: ReplayId, ns_per_byte: u64) -> bool {
+    fn may_gain_by(&self, search_ns: u64, ns_per_byte: u64) -> bool {
         let parse = &self.parses.parse;
         let spared = parse.counts.missed * MISSED_STEP_NS / ns_per_byte + parse.bytes.len() as u64;
-        let searches = parse.counts.searched * replay.search_ns() / ns_per_byte;
+        let searches = parse.counts.searched * search_ns / ns_per_byte;
         searches + (parse.header_bytes as u64) < spared
     }
 }
 
-/// The parses with replays or those without, whichever cost least in bytes and time.
-fn chosen_parses(unit: &Unit, of_text: &UnitDelta<'_>, base: &UnitBase, replaying: Replaying) -> Option<CostedParses> {
+/// The parses with replays or those without, whichever cost least in bytes and time; and what one
+/// search takes.
+fn chosen_parses(
+    unit: &Unit,
+    of_text: &UnitDelta<'_>,
+    base: &UnitBase,
+    replaying: Replaying,
+) -> Option<(CostedParses, Option<u64>)> {
     let none = ReplayId::default();
     let nested = if unit.nested_parts() > 0 { recognise_own(unit) } else { none };
     let with = |replays| CostedParses::of(unit, of_text, base, (replays, replaying.keeps_answers));
     let Some(ns_per_byte) = replaying.ns_per_byte_max.map(|most| most.max(1)) else {
-        return with((replaying.id, nested));
+        return Some((with((replaying.id, nested))?, None));
     };
     let mut best = with((none, none))?;
-    if unit.nested_parts() == 0 && !best.may_gain_by(replaying.id, ns_per_byte) {
-        return Some(best);
+    if unit.nested_parts() == 0 && !best.may_gain_by(replaying.search_ns, ns_per_byte) {
+        return Some((best, None));
     }
     // Compressed bytes in compressed bytes are literals, which need no encoder.
+    let mut search_ns = None;
     let mut tried = vec![(none, nested), (replaying.id, nested)];
     tried.dedup();
     tried.retain(|replays| *replays != (none, none));
     for replays in tried {
         let other = with(replays)?;
+        if replays.0 != none {
+            let counts = other.parses.parse.counts;
+            // What it enters depends on how far its searches lie apart.
+            let looks = SearchWork { entered: 0, ..counts.work };
+            search_ns = replaying.id.searches_ns(looks).checked_div(counts.searched);
+        }
         if other.cost(ns_per_byte) < best.cost(ns_per_byte) {
             best = other;
         }
     }
-    Some(best)
+    Some((best, search_ns))
 }
 
 /// Plain bytes that are opened for some parts.

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from outside.archives import damaged, dump, layer, picture, plain_tar, report, tar_gz, wheel
+from outside.archives import damaged, dump, dump_of_rows, layer, picture, plain_tar, report, tar_gz, wheel
 from outside.buckets import NewServer
 from outside.clients import S3Client, blunt_client, s3_client, upload_parts
 from outside.content import MIB, release
@@ -35,9 +35,10 @@ ARCHIVES: dict[str, Archive] = {
     "fast wheel": lambda version: wheel(3, 10, 60_000, version, level=1),
     "picture": lambda version: picture(8, 3000, version),
     "dump": lambda version: dump(9, 8, 400_000, version),
+    "dump with one row in fifty moved": lambda version: dump_of_rows(11, 60_000, version),
     "report": lambda version: report(10, 40, version),
 }
-IN_PIECES = ("picture", "dump")
+IN_PIECES = ("picture", "dump", "dump with one row in fifty moved")
 """Their container cuts the streams."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import random
 import struct
 import tarfile
 import zipfile
@@ -106,12 +107,26 @@ def picture(seed: int, height: int, version: int) -> bytes:
 
 def dump(seed: int, tables: int, table_len: int, version: int) -> bytes:
     """The data of a custom archive of `pg_dump`: a zlib stream for each table, in blocks of 4 KiB."""
+    return _dumped(seed, [content for _, content in tree(seed, tables, table_len, version)])
 
+
+def dump_of_rows(seed: int, rows: int, version: int) -> bytes:
+    """The dump of a table of which one row in fifty has moved to its end with each version, as an update leaves it."""
+    rng = random.Random(seed)
+    words = ["".join(rng.choices("abcdefghij", k=rng.randrange(4, 8))) for _ in range(60)]
+    lines = [f"{row}\t{' '.join(rng.choices(words, k=6))}\t{row * 37 % 100_000}\n" for row in range(rows)]
+    for step in range(version):
+        moved = {row for row in range(rows) if row % 50 == 7 + step}
+        lines = [line for row, line in enumerate(lines) if row not in moved] + [lines[row] for row in sorted(moved)]
+    return _dumped(seed, ["".join(lines).encode()])
+
+
+def _dumped(seed: int, tables: list[bytes]) -> bytes:
     def number(value: int) -> bytes:
         return b"\0" + struct.pack("<I", value)
 
     out = b"PGDMP\x01\x0e\0\x04\x08\x01" + text(seed, 2000)
-    for table, (_, content) in enumerate(tree(seed, tables, table_len, version)):
+    for table, content in enumerate(tables):
         blocks = b"".join(number(len(piece)) + piece for piece in _cut(zlib.compress(content, 6), 4096))
         out += b"\x01" + number(3000 + table) + blocks + number(0)
     return out

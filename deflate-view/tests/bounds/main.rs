@@ -72,10 +72,10 @@ fn cost(object: &[u8], cut: CutLimits, bug: Bug) -> Cost {
         let replay: ReplayId = recognise(&unit);
         let base = OwnedBase::default();
         let parses = encode_unit(&unit, base.borrow(), &[], (replay, replay), false).expect("its own text");
-        let nested = parses.nested.as_ref().map(|nested| nested.counts.searched);
-        let searched = parses.parse.counts.searched + nested.unwrap_or(0);
+        let nested = parses.nested.as_ref().map(|nested| replay.searches_ns(nested.counts.work));
+        let searches_ns = replay.searches_ns(parses.parse.counts.work) + nested.unwrap_or(0);
         let outer_len = nested.map_or(0, |_| unit.outermost().text.len());
-        cost.units += (unit.text.len() + outer_len) as u64 + searched * replay.search_ns() / 10;
+        cost.units += (unit.text.len() + outer_len) as u64 + searches_ns / 10;
         cost.parts += unit.parts();
         cost.nested += unit.nested_parts();
         if bug == Bug::WrongText {

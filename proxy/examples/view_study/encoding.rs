@@ -17,6 +17,8 @@ use crate::clock::Clock;
 pub(crate) const EFFORT: Effort = Effort::Balanced;
 /// As in the store (`engine/src/write/stage/views.rs`).
 const UNIT_TEXT_LEN_MAX: usize = 2 << 20;
+const UNIT_TEXT_LEN_MIN: usize = 256 << 10;
+const UNIT_NS_MAX: u64 = 45_000_000;
 const UNIT_RANGES_MAX: usize = 3;
 const LOOK_AHEAD: usize = AHEAD_LEN - UNIT_LEN_MAX;
 
@@ -102,6 +104,7 @@ pub(crate) struct Encoding<'a> {
     decoder: Decoder,
     texts: Texts,
     replay: Option<ReplayId>,
+    search_ns: u64,
     ns_per_byte_max: Option<u64>,
     pub(crate) times: Times,
     pub(crate) sums: Sums,
@@ -117,13 +120,14 @@ impl<'a> Encoding<'a> {
         let times = Times { view: started.elapsed(), ..Times::default() };
         let (encoder, decoder) = (Encoder::new(), Decoder::new());
         let sums = Sums::default();
-        Self { base, text, window, encoder, decoder, texts, replay: None, ns_per_byte_max, times, sums }
+        Self { base, text, window, encoder, decoder, texts, replay: None, search_ns: 0, ns_per_byte_max, times, sums }
     }
 
     /// All segments.
     pub(crate) fn segments(&mut self, target: &[u8], opened: Vec<&Stream>) -> Vec<Segment> {
-        let limits = CutLimits { text_len_max: UNIT_TEXT_LEN_MAX, ..CutLimits::default() };
-        let mut cutter = Cutter::new(opened, target.len() as u64, limits);
+        let limits_of = |text_len_max| CutLimits { text_len_max, ..CutLimits::default() };
+        let mut text_len_max = UNIT_TEXT_LEN_MAX;
+        let mut cutter = Cutter::new(opened.clone(), target.len() as u64, limits_of(text_len_max));
         let mut segments = Vec::new();
         for start in (0..target.len()).step_by(SEGMENT_LEN_MAX) {
             let end = target.len().min(start + SEGMENT_LEN_MAX);
@@ -135,7 +139,18 @@ impl<'a> Encoding<'a> {
                 let unit = cutter.next_until(&ahead[cutter.position() as usize..], end as u64);
                 self.times.cut += started.elapsed();
                 let Some(unit) = unit.expect("streams that were found") else { break };
-                pieces.push(self.unit(&unit, target));
+                let piece = self.unit(&unit, target);
+                let is_slow = self.ns_per_byte_max.is_some() && piece.reading_ns > UNIT_NS_MAX;
+                if is_slow && text_len_max > UNIT_TEXT_LEN_MIN {
+                    text_len_max /= 2;
+                    if start == 0 {
+                        cutter = Cutter::new(opened.clone(), target.len() as u64, limits_of(text_len_max));
+                        pieces.clear();
+                        continue;
+                    }
+                    cutter.limit_text(text_len_max);
+                }
+                pieces.push(piece);
             }
             segments.push(self.segment(start..end, &target[start..end], pieces));
         }
@@ -186,9 +201,11 @@ impl<'a> Encoding<'a> {
         let own = &target[unit.object.start as usize..unit.object.end as usize];
         let of_text = UnitDelta { delta: &delta, runs: &runs, parts };
         let started = Clock::start();
-        let replaying = Replaying { id, ns_per_byte_max: self.ns_per_byte_max, keeps_answers: true };
+        let (ns_per_byte_max, search_ns) = (self.ns_per_byte_max, self.search_ns);
+        let replaying = Replaying { id, ns_per_byte_max, search_ns, keeps_answers: true };
         let piece = StoredPiece::of(unit, &of_text, &footprint, replaying, own).expect("a unit gives its bytes back");
         self.times.parse += started.elapsed();
+        self.search_ns = piece.search_ns.unwrap_or(search_ns / 2);
         self.sums.parse += piece.parse_bytes.0;
         self.sums.headers += piece.parse_bytes.1;
         piece

@@ -3,7 +3,7 @@
 //!
 //! `view_study [--ns-per-byte N] BASE TARGET [BASE TARGET …]`. Every target is rebuilt from what
 //! would be stored, segment by segment, and compared. A byte saved may cost `N` nanoseconds of
-//! decoding: 100 as in the store's default settings, 0 for any time.
+//! decoding: 250 as in the store's default settings, 0 for any time.
 
 mod base;
 mod clock;
@@ -13,7 +13,7 @@ mod pair;
 use std::{env, fs, io, process::ExitCode};
 
 /// As in the store (`engine/src/bases/plan.rs`).
-const NS_PER_BYTE: u64 = 100;
+const NS_PER_BYTE: u64 = 250;
 
 fn main() -> io::Result<ExitCode> {
     let mut paths: Vec<_> = env::args_os().skip(1).collect();

@@ -75,6 +75,8 @@ pub(crate) fn measure(object: &[u8], target: &[u8], ns_per_byte_max: Option<u64>
         "missed": sum(|counts| counts.missed),
         "replayed": sum(|counts| counts.replayed),
         "searched": sum(|counts| counts.searched),
+        "entered": sum(|counts| counts.work.entered),
+        "looks": sum(|counts| counts.work.looks),
         "replay": sums.replays,
         "base_opened_bytes": decoded.opened_bytes,
         "encode_s": encode_s,

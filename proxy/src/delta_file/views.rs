@@ -216,7 +216,7 @@ impl<'a> OpenedBase<'a> {
             return Ok(None);
         }
         let runs = copied_runs(&coder.decoder);
-        let replaying = Replaying { id: replay, ns_per_byte_max: None, keeps_answers: true };
+        let replaying = Replaying { id: replay, ns_per_byte_max: None, search_ns: 0, keeps_answers: true };
         Ok(StoredPiece::of(unit, &UnitDelta { delta: &delta, runs: &runs, parts }, &base, replaying, own))
     }
 }

@@ -39,6 +39,11 @@ const WORK_BYTES: u64 = 64 << 20;
 /// Text of a unit: half of the most there can be. A short range costs half as much to read, and
 /// the stored form grows by one to four hundredths.
 const UNIT_TEXT_LEN_MAX: usize = 2 << 20;
+/// The same where a unit of the most would take too long to read: halved until it does not, but no
+/// further than this.
+const UNIT_TEXT_LEN_MIN: usize = 256 << 10;
+/// Nanoseconds that a unit may take to read: a short range reads two of them at most.
+const UNIT_NS_MAX: u64 = 45_000_000;
 /// Ranges of the base's text that a unit copies from. Each opens up to a mebibyte that the unit may
 /// need little of, and adds a window to the segment: more of them make it larger and slower to
 /// read.
@@ -54,10 +59,16 @@ struct ViewEncoder<'a> {
     base: Arc<BaseView>,
     map: Arc<TextMap>,
     effort: Effort,
+    /// Streams of the object that are opened.
+    opened: Vec<Arc<Stream>>,
+    /// Most text of a unit.
+    unit_text_len_max: usize,
     /// `None` while a job of the pool has it.
     cutter: Option<Cutter<Arc<Stream>>>,
     window: Option<Arc<TextWindow>>,
     replay: Option<ReplayId>,
+    /// What a search of it took, in the unit that told last.
+    search_ns: u64,
     /// Nanoseconds of decoding that a byte saved may cost.
     ns_per_byte_max: Option<u64>,
     /// Bytes of the object before the next segment, and in all.
@@ -132,6 +143,7 @@ impl<'a> ViewEncoder<'a> {
         streams.with_label_values(&["nested"]).inc_by(nested as u64);
         let gapped = opened.iter().filter(|stream| stream.gaps.is_some()).count();
         streams.with_label_values(&["gapped"]).inc_by(gapped as u64);
+        let opened: Vec<_> = opened.into_iter().map(Arc::new).collect();
         Self {
             encoder,
             views,
@@ -140,13 +152,12 @@ impl<'a> ViewEncoder<'a> {
             base,
             // The window's index and the unit's text are all the memory there is for it.
             effort: effort.min(Effort::High),
-            cutter: Some(Cutter::new(
-                opened.into_iter().map(Arc::new).collect(),
-                len,
-                CutLimits { text_len_max: UNIT_TEXT_LEN_MAX, ..CutLimits::default() },
-            )),
+            cutter: Some(Cutter::new(opened.clone(), len, limits_of(UNIT_TEXT_LEN_MAX))),
+            opened,
+            unit_text_len_max: UNIT_TEXT_LEN_MAX,
             window: None,
             replay: None,
+            search_ns: 0,
             ns_per_byte_max: plan::view_ns_per_byte_max(bucket.settings.effort),
             at: 0,
             len,
@@ -181,6 +192,11 @@ impl<'a> ViewEncoder<'a> {
                         Some(_) => self.unit(unit, start, &ahead, window.clone()).await?,
                         None => None,
                     };
+                    let is_slow = piece.as_ref().is_some_and(|piece| piece.reading_ns > UNIT_NS_MAX);
+                    if is_slow && self.ns_per_byte_max.is_some() && self.shorter_units(start) {
+                        pieces = Some(Vec::new());
+                        continue;
+                    }
                     pieces = pieces.zip(piece).map(|(mut pieces, piece)| {
                         pieces.push(piece);
                         pieces
@@ -197,6 +213,23 @@ impl<'a> ViewEncoder<'a> {
             move |scratch: &mut Scratch| Alone::encode(&bytes, compression_effort, &mut scratch.plain, Some(&metrics));
         let alone = self.encoder.pool.run(encode).await?;
         Ok(Some(self.choose(plain, pieces.and_then(|pieces| self.view_of(pieces)), alone)))
+    }
+
+    /// Halves the text of the units behind. True where the object begins with them anew, since its
+    /// first segment is at hand.
+    fn shorter_units(&mut self, start: u64) -> bool {
+        if self.unit_text_len_max / 2 < UNIT_TEXT_LEN_MIN {
+            return false;
+        }
+        self.unit_text_len_max /= 2;
+        if start > 0 {
+            if let Some(cutter) = &mut self.cutter {
+                cutter.limit_text(self.unit_text_len_max);
+            }
+            return false;
+        }
+        self.cutter = Some(Cutter::new(self.opened.clone(), self.len, limits_of(self.unit_text_len_max)));
+        true
     }
 
     /// The coding that takes least, a view only where what it saves is worth the time of reading
@@ -293,7 +326,7 @@ impl<'a> ViewEncoder<'a> {
                 None => return Ok(None),
             },
         };
-        let (replay, metrics) = (self.replay, self.encoder.metrics.clone());
+        let (replay, search_ns, metrics) = (self.replay, self.search_ns, self.encoder.metrics.clone());
         let (ahead, ns_per_byte_max) = (ahead.clone(), self.ns_per_byte_max);
         // Without memory for them the encoder is asked twice; raw bytes have no encoder.
         let is_asked = unit.parts() > 0 && replay != Some(ReplayId::default());
@@ -303,7 +336,7 @@ impl<'a> ViewEncoder<'a> {
             let replay =
                 replay.unwrap_or_else(|| if unit.parts() > 0 { recognise(&unit) } else { ReplayId::default() });
             let replay_kept = (unit.parts() > 0).then_some(replay);
-            let replaying = Replaying { id: replay, ns_per_byte_max, keeps_answers: answers.is_some() };
+            let replaying = Replaying { id: replay, ns_per_byte_max, search_ns, keeps_answers: answers.is_some() };
             let piece = stored_piece(scratch, &unit, (&delta, parts), &of_unit, replaying, own);
             if piece.is_none() {
                 // I6: never stored; a person should look.
@@ -317,6 +350,7 @@ impl<'a> ViewEncoder<'a> {
         });
         let Some((piece, replay)) = stored.await? else { return Ok(None) };
         self.replay = replay;
+        self.search_ns = piece.search_ns.unwrap_or(self.search_ns / 2);
         Ok(Some(piece))
     }
 
@@ -344,6 +378,11 @@ impl<'a> ViewEncoder<'a> {
         };
         StoredView::of(pieces, (&self.base.openings, &self.base.scanned.index), compress)
     }
+}
+
+/// Units of at most so much text.
+fn limits_of(text_len_max: usize) -> CutLimits {
+    CutLimits { text_len_max, ..CutLimits::default() }
 }
 
 /// A unit's text as a delta over the window, and which of the base's text it needs.
