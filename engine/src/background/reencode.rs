@@ -102,6 +102,8 @@ pub(crate) enum Reformed {
     Moved(Box<BlobRow>),
     /// Left as it was: it would have gained nothing.
     Kept,
+    /// Left as it was: there was no memory for its base.
+    NoMemory,
     /// No version uses the blob (any more), or every one that did changed meanwhile.
     Unused,
 }
@@ -164,7 +166,7 @@ impl Reencoder {
         match &reformed {
             Reformed::Moved(new) => self.remember_text(new, text).await,
             Reformed::Kept => self.remember_text(old, text).await,
-            Reformed::Unused => {}
+            Reformed::NoMemory | Reformed::Unused => {}
         }
         Ok(reformed)
     }
@@ -207,6 +209,10 @@ impl Reencoder {
                 Some(staged) => staged,
                 None => self.restage(bucket, old, &user, &reform, text).await?,
             };
+            // Without the base that it has, content would stay whole for good.
+            if !is_view && !reform.regardless && staged.content.base_outcome == BaseOutcome::Busy {
+                return Ok(Reformed::NoMemory);
+            }
             if !is_view && !reform.gains(old, &staged.content.forms) {
                 return Ok(Reformed::Kept);
             }
