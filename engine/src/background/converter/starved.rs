@@ -17,11 +17,11 @@ const BLOBS_MAX: usize = 4096;
 
 /// What found no memory lately. Advice: a process that starts tries everything at once.
 #[derive(Default)]
-pub(super) struct Starved(Mutex<HashMap<BlobKey, Rest>>);
+pub(super) struct Starved(Mutex<HashMap<BlobKey, Pausing>>);
 
 /// A pause between two tries.
 #[derive(Clone, Copy)]
-struct Rest {
+struct Pausing {
     until: Instant,
     pause: Duration,
 }
@@ -39,7 +39,7 @@ impl Starved {
             None if is_full => return,
             None => PAUSE_MIN,
         };
-        resting.insert(blob, Rest { until: now + pause, pause });
+        resting.insert(blob, Pausing { until: now + pause, pause });
     }
 
     /// It needs no other try.
@@ -57,7 +57,7 @@ impl Starved {
         self.lock().values().filter(|rest| rest.until > now).count() as u64
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<BlobKey, Rest>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<BlobKey, Pausing>> {
         // Nothing panics while it holds the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
