@@ -97,7 +97,7 @@ metrics! {
     deferred_bytes: IntGauge, "bytes", []; "Plain bytes of the blobs that wait for the converter."
     deferred_oldest_age_seconds: IntGauge, "seconds", []; "How long the oldest deferred blob has waited."
     heat_bytes: IntGauge, "bytes", []; "Extra stored bytes of deltas that were made whole because they are read often: at most a twentieth of what deltas save."
-    convert_blobs_total: IntCounterVec, "blobs", ["reason", "result"]; "Blobs the converter has processed, by reason (deferred, hot, cooled, rebase, between, merge, move, reencrypt, asked) and result (converted, kept, unused, failed)."
+    convert_blobs_total: IntCounterVec, "blobs", ["reason", "result"]; "Blobs the converter has processed, by reason (deferred, hot, cooled, rebase, between, merge, move, reencrypt, asked) and result (converted, kept, busy (no memory for the base), unused, failed)."
     convert_stored_bytes_total: IntCounterVec, "bytes", ["reason", "when"]; "Stored bytes of converted blobs: before, after."
     view_streams_total: IntCounterVec, "streams", ["result"]; "Deflate streams of content that was encoded over a base whose streams are opened: opened, nested (in the plain text of these), gapped (of the opened ones, those that lie in pieces), same (left as it is, because the base has it bit for bit)."
     view_steps_total: IntCounterVec, "steps", ["result"]; "Literals and matches of opened deflate streams in stored segments: predicted from the base, replayed by a known encoder, written out."

@@ -14,6 +14,7 @@ mod branches;
 mod check;
 mod currency;
 mod document;
+mod known;
 mod look;
 mod lost;
 mod merge;

@@ -7,9 +7,9 @@ use std::{
     collections::VecDeque,
     fs::File,
     io::{self, Write},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Most bytes that wait to be written.
@@ -69,6 +69,18 @@ impl Write for Stderr {
     }
 }
 
+/// Whatever has lines that may wait, for the end of the process.
+static WRITERS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+
+/// Waits until every line of every log is written, or not longer: for whoever ends the process.
+pub fn settle_all(patience: Duration) {
+    let until = Instant::now() + patience;
+    let writers = WRITERS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    for shared in writers.iter().filter_map(Weak::upgrade) {
+        shared.settle(until.saturating_duration_since(Instant::now()));
+    }
+}
+
 /// The way of lines to a file or a pipe. Ends its thread when it is dropped.
 pub struct LogLines(Arc<Shared>);
 
@@ -108,6 +120,9 @@ impl LogLines {
         let shared = Arc::new(Shared { of, waiting: Mutex::default(), changed: Condvar::new() });
         let written = shared.clone();
         thread::Builder::new().name("log".into()).spawn(move || written.write_all(sink))?;
+        let mut writers = WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
+        writers.retain(|writer| writer.strong_count() > 0);
+        writers.push(Arc::downgrade(&shared));
         Ok(Self(shared))
     }
 
@@ -160,9 +175,7 @@ impl LogLines {
 
     /// Waits until everything is written, or not longer.
     pub fn settle(&self, patience: Duration) {
-        let waiting = self.0.lock();
-        let unsettled = |waiting: &mut Waiting| waiting.writing || !waiting.steps.is_empty();
-        drop(self.0.changed.wait_timeout_while(waiting, patience, unsettled).unwrap_or_else(PoisonError::into_inner));
+        self.0.settle(patience);
     }
 }
 
@@ -197,6 +210,12 @@ impl Waiting {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn settle(&self, patience: Duration) {
+        let waiting = self.lock();
+        let unsettled = |waiting: &mut Waiting| waiting.writing || !waiting.steps.is_empty();
+        drop(self.changed.wait_timeout_while(waiting, patience, unsettled).unwrap_or_else(PoisonError::into_inner));
     }
 
     /// The next step, and how many lines were lost before it, told once; `None` at the end.

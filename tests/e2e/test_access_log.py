@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import urllib.error
@@ -15,6 +16,7 @@ import pytest
 
 from outside.buckets import NewServer
 from outside.clients import s3_client
+from outside.failure import error_code
 from outside.policies import allow, put_policy
 from outside.server import Server, Value, until
 
@@ -94,7 +96,7 @@ def test_json_lines_stand_in_a_file_of_their_own(new_server: NewServer) -> None:
     assert read["program"].startswith("Boto3/")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", read["at"])
     assert "hidden name" not in (server.folder / "access.log").read_text()
-    assert "deltaweir::access" not in server.log.read_text()
+    assert "deltaweir::access" not in server.final_log()
     assert (server.folder / "access.log").stat().st_mode & 0o777 == 0o600
 
 
@@ -200,3 +202,20 @@ def test_the_file_of_the_log_must_be_writable(new_server: NewServer, tmp_path: P
     process = server.launch()
     assert process.wait(30) == 1
     assert "none/access.log" in server.log.read_text()
+
+
+def test_a_pipe_that_nobody_reads_yet_is_a_log_like_others(new_server: NewServer, tmp_path: Path) -> None:
+    server = new_server()
+    path = tmp_path / "access.log"
+    os.mkfifo(path)
+    server.tables["access_log"] = {"format": "json", "path": str(path)}
+    server.start()
+    assert error_code(s3_client(server.endpoint).head_bucket, Bucket="none")[0] == 404
+    with path.open("rb") as reader:
+        assert json.loads(reader.readline())["op"] == "HeadBucket"
+        assert server.process is not None
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: "were reloaded" in server.log.read_text(), 20, "the log is opened anew")
+        assert error_code(s3_client(server.endpoint).head_bucket, Bucket="none")[0] == 404
+        assert json.loads(reader.readline())["op"] == "HeadBucket"
+    assert server.stop() == 0

@@ -47,7 +47,7 @@ def test_a_token_is_made_at_the_first_start_and_asked_for(new_server: NewServer)
     assert server.json("stats")["totals"]["objects"] == 0, "the command line needs no token"
     server.restart()
     assert made.read_text() == token
-    assert token not in server.log.read_text()
+    assert token not in server.final_log()
 
 
 @pytest.mark.parametrize(

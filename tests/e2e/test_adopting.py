@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,34 @@ def test_an_import_that_was_killed_goes_on(store: Store, new_server: NewServer) 
         until(lambda: server.admin("/api/v1/jobs/import")["last_result"] == "ok", 120, "it went on")
     assert originals.listed(s3, "delta-00") == originals.listed(store.client(), originals.BUCKET)
     assert len(made) == bucket_stats(server, "delta-00")["objects"]
+
+
+def test_an_eject_that_was_killed_goes_on_where_the_command_is_given_again(
+    new_server: NewServer, tmp_path: Path
+) -> None:
+    server = new_server().start()
+    s3 = s3_client(server.endpoint)
+    s3.create_bucket(Bucket="delta-00")
+    keys = [f"k{number:03}" for number in range(400)]
+    for key in keys:
+        s3.put_object(Bucket="delta-00", Key=key, Body=key.encode())
+    server.stop()
+    target = tmp_path / "out"
+    command = ["eject", "s3://delta-00", str(target)]
+    first = subprocess.Popen(
+        [str(server.binary), *command, "--config", str(server.config)], env=server.variables(), cwd=server.folder
+    )
+    until(lambda: len(list(target.glob("k*"))) >= 50, 60, "some are written")
+    first.kill()
+    first.wait()
+    assert len(list(target.glob("k*"))) < len(keys), "it was under way"
+    other = server.run("eject", "s3://delta-00", str(tmp_path / "other"), check=False)
+    assert other.returncode == 1
+    assert "resume or cancel it first" in other.stderr, "another target is another run"
+    again = server.run(*command)
+    assert "eject had begun with these parameters as run 1: it goes on from " in again.stderr
+    assert sorted(path.name for path in target.glob("k*")) == keys
+    assert "goes on" not in server.run(*command).stderr, "that run has ended"
 
 
 def reading_through(store: Store, new_server: NewServer) -> tuple[Server, S3Client]:

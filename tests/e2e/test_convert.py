@@ -287,7 +287,7 @@ def nothing_failed(server: Server) -> None:
     """No job has begun and failed, or waits for somebody to resume or cancel it."""
     for job in server.admin("/api/v1/jobs"):
         assert (job["last_result"], job["waiting"]) in ((None, False), ("ok", False)), job
-    assert " ERROR " not in server.log.read_text()
+    assert " ERROR " not in server.final_log()
 
 
 def test_an_order_about_what_is_not_there_is_refused_before_it_begins(new_server: NewServer) -> None:

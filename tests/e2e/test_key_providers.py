@@ -379,7 +379,7 @@ def test_doctor_asks_the_provider_and_no_secret_shows(new_server: NewServer, kee
     failed = server.run("doctor", check=False)
     assert failed.returncode != 0
     assert "FAILED" in failed.stdout
-    shown = server.run("config", "show").stdout + server.log.read_text(errors="replace") + failed.stdout + good
+    shown = server.run("config", "show").stdout + server.final_log() + failed.stdout + good
     plain = [body.get("plaintext") or body.get("Plaintext") for body in keeper.bodies]
     for secret in [TOKEN, SECRET_ACCESS_KEY, *filter(None, plain)]:
         assert secret not in shown

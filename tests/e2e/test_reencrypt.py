@@ -57,6 +57,22 @@ def start(server: Server) -> None:
     server.admin("/api/v1/jobs/reencrypt", "POST", body={"bucket": BUCKET})
 
 
+def test_a_rebuild_takes_no_copy_of_a_killed_run_for_a_lost_version(new_server: NewServer) -> None:
+    """What the run had moved was not in the shipped journal yet: its blobs are in no row of the rebuilt catalog."""
+    server = new_server(convert=SLOWLY, backup={"journal_seconds": 3600}).start()
+    stored = filled(server)
+    server.run("journal")
+    start(server)
+    until(lambda: done(server) >= 4, 60, "a part of the bucket is sealed anew")
+    server.kill()
+    server.lose_catalog()
+    recovered = server.json("rebuild")["recovered"]
+    assert (recovered["versions"], recovered["unreadable"]) == ([], []), recovered
+    assert recovered["rewrites"] > 0, "there was something to take for a lost version"
+    server.start()
+    assert_whole(server, stored)
+
+
 def test_a_bucket_that_is_killed_half_way_reads_rebuilds_and_goes_on(new_server: NewServer) -> None:
     server = new_server(convert=SLOWLY).start()
     stored = filled(server)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
 import socket
 
@@ -75,3 +77,39 @@ def test_an_idle_server_ends_at_once_with_0(new_server: NewServer, number: signa
     server.process.send_signal(number)
     assert server.process.wait(10) == 0
     idle.socket.close()
+
+
+def test_a_second_signal_ends_a_server_behind_its_last_lines(new_server: NewServer) -> None:
+    """The reader of the log stalls until the server is told for the second time."""
+    requests = 300
+    server = new_server()
+    server.tables["access_log"] = {"format": "json", "path": str(server.folder / "access.log")}
+    server.write_config()
+    os.mkfifo(server.folder / "access.log")
+    reader = os.open(server.folder / "access.log", os.O_RDONLY | os.O_NONBLOCK)
+    fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
+    try:
+        server.start()
+        assert server.process is not None
+        s3 = blunt_client(server.endpoint)
+        s3.create_bucket(Bucket="delta-00")
+        for _ in range(requests - 1):
+            s3.head_bucket(Bucket="delta-00")
+        with Connection(server.port) as connection:
+            # It keeps the server from ending by itself.
+            connection.send(signed(f"127.0.0.1:{server.port}", "PUT", "/delta-00/k", body=noise(1, MIB))[:9000])
+            until(
+                lambda: server.metrics().total("deltaweir_http_inflight", op="PutObject") == 1,
+                20,
+                "an upload is under way",
+            )
+            server.process.send_signal(signal.SIGTERM)
+            until(lambda: refuses_connections(server), 20, "it is about to end")
+            assert server.process.poll() is None
+            server.process.send_signal(signal.SIGTERM)
+            os.set_blocking(reader, True)
+            read = b"".join(iter(lambda: os.read(reader, 1 << 16), b""))
+            assert server.process.wait(30) == 130
+    finally:
+        os.close(reader)
+    assert read.count(b"\n") == requests

@@ -125,7 +125,7 @@ def test_the_claim_decides_what_a_session_may_do(new_server: NewServer, issuer: 
     assert [json.loads(line)["user"] for line in told] == ["oidc:ann", "oidc:bea@example.com"]
     collected = server.run("audit", "search", "--user", "oidc:ann", "--action", "/api/v1/gc").stdout
     assert len(collected.splitlines()) == 1
-    log = server.log.read_text()
+    log = server.final_log()
     assert not any(secret in log for secret in (CLIENT_SECRET, verifier, ops.key))
 
 

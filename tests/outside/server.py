@@ -225,6 +225,11 @@ class Server:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout_s)
 
+    def final_log(self) -> str:
+        """Everything that it said. Ends it first: a thread writes the lines, so before its end any may be missing."""
+        assert self.stop() == 0, self.tail()
+        return self.log.read_text(errors="replace")
+
     def kill(self) -> None:
         """SIGKILL; nothing happens when it has ended already."""
         if self.process is not None and self.process.poll() is None:

@@ -9,6 +9,7 @@
 pub(crate) mod merge;
 mod order;
 pub(crate) mod round;
+mod starved;
 
 use crate::{
     background::{
@@ -45,6 +46,7 @@ const DELTAS_MAX: usize = 1_000;
 #[derive(Default)]
 pub(crate) struct ConverterMemory {
     gains: order::Gains,
+    starved: starved::Starved,
 }
 
 /// How a background run is asked for.
@@ -92,7 +94,9 @@ impl Converter {
         let bases = self.looks.bases_are_due(self.catalog.last_seq().await?, self.allowance.settling.is_on());
         let merging = self.merger.backlog().await?;
         let between = self.reencoder.bases.ends().len() as u64;
-        Ok(self.catalog.deferred_sum().await?.blobs + hot + merging + u64::from(bases) + between)
+        // What found no memory lately waits by itself.
+        let deferred = self.catalog.deferred_sum().await?.blobs.saturating_sub(self.memory.starved.resting(now));
+        Ok(deferred + hot + merging + u64::from(bases) + between)
     }
 
     /// Sets the gauges of the queue.
@@ -120,6 +124,9 @@ impl Converter {
             for Deferred { row, since_ms } in fresh {
                 undecided.remove(&row.id);
                 round.run.check()?;
+                if !round.now && self.memory.starved.rests(row.id, Instant::now()) {
+                    continue;
+                }
                 if !self.allowance.may_work(round, since_ms).await {
                     return Ok(());
                 }
@@ -140,10 +147,15 @@ impl Converter {
                 };
                 let worked = self.allowance.pool.worked().saturating_sub(worked);
                 self.memory.gains.note(order::class_of(&row), saved_bytes, worked);
-                // What failed stays in the queue and is tried again in the next round. A blob that
-                // parts of open uploads still use is done with too.
-                if outcome.is_some() {
-                    self.catalog.undefer(row.id).await?;
+                match outcome {
+                    Some(Reformed::NoMemory) => self.memory.starved.note(row.id, Instant::now()),
+                    // A blob that parts of open uploads still use is done with too.
+                    Some(Reformed::Moved(_) | Reformed::Kept | Reformed::Unused) => {
+                        self.memory.starved.forget(row.id);
+                        self.catalog.undefer(row.id).await?;
+                    }
+                    // What failed stays in the queue and is tried again in the next round.
+                    None => {}
                 }
                 round.show();
             }
@@ -256,7 +268,7 @@ impl Converter {
                 }
                 let reform = round.reform(Occasion::Cooled, Wish::Best, Effort::Balanced);
                 match self.reencode_counted(&bucket, &row, &reform, &mut round.tallies).await? {
-                    Some(Reformed::Moved(_)) | None => {}
+                    Some(Reformed::Moved(_) | Reformed::NoMemory) | None => {}
                     // Its base is gone, or it has become one: it is whole content like any other
                     // now.
                     Some(Reformed::Kept | Reformed::Unused) => drop(self.catalog.cool(row.id).await?),
@@ -366,7 +378,7 @@ impl Converter {
                 for wish in [Wish::Each(key.clone(), both.clone()), Wish::These(key.clone(), later)] {
                     let reform = round.reform(Occasion::Between, wish, Effort::Balanced);
                     let outcome = self.reencode_counted(&bucket, &row, &reform, &mut round.tallies).await?;
-                    if !matches!(outcome, Some(Reformed::Kept)) {
+                    if !matches!(outcome, Some(Reformed::Kept | Reformed::NoMemory)) {
                         break;
                     }
                 }
@@ -410,6 +422,10 @@ impl Converter {
                     Reformed::Kept => {
                         count("kept");
                         tallies.kept += 1;
+                    }
+                    Reformed::NoMemory => {
+                        count("busy");
+                        tallies.without_memory += 1;
                     }
                     Reformed::Unused => count("unused"),
                 }

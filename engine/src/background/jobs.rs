@@ -139,14 +139,39 @@ impl Jobs {
         self.endings.subscribe()
     }
 
-    /// Starts a run of a job with parameters, here and now.
+    /// Starts a run of a job with parameters, here and now. A run with the same parameters that
+    /// could be resumed is joined: one that was interrupted goes on here, one under way stays where
+    /// it is.
     ///
     /// # Errors
-    /// [`EngineError::NoJob`]; [`EngineError::JobRefused`] when it runs already, is paused or waits
-    /// to be resumed, or does not take the parameters; [`EngineError::NoBucket`] when they name a
-    /// bucket that is not there; or what the catalog says.
+    /// [`EngineError::NoJob`]; [`EngineError::JobRuns`] when another run is under way;
+    /// [`EngineError::JobRefused`] when one is paused or waits to be resumed, or when it does not
+    /// take the parameters; [`EngineError::NoBucket`] when they name a bucket that is not there; or
+    /// what the catalog says.
     pub async fn start_job(self: &Arc<Self>, name: &str, parameters: Value) -> Result<Started, EngineError> {
-        self.begin(name, parameters).await.map(|running| running.started())
+        match self.begin(name, parameters.clone()).await {
+            Err(EngineError::JobRuns(runs)) => {
+                self.under_way(name, &parameters).await?.ok_or(EngineError::JobRuns(runs))
+            }
+            begun => begun.map(|running| running.started()),
+        }
+    }
+
+    /// The run under way, wherever it is, if it was asked for the same and is one that goes on
+    /// after its process was killed.
+    async fn under_way(&self, name: &str, parameters: &Value) -> Result<Option<Started>, EngineError> {
+        let spec = self.spec(name)?;
+        if let Some(running) = self.run_of(name) {
+            let same = spec.resumes && run::are_same(&running.parameters(), parameters);
+            return Ok(same.then(|| Started { joined: true, ..running.started() }));
+        }
+        let row = self.catalog.jobs().await?.into_iter().find(|row| row.name == name && row.held);
+        Ok(row.and_then(|row| {
+            let state = JobState::of(&row);
+            let same = spec.resumes && state.unfinished && run::are_same(&state.parameters, parameters);
+            let first_run = state.first_run.unwrap_or(row.fence);
+            same.then_some(Started { job: spec.name, run: row.fence, first_run, joined: true })
+        }))
     }
 
     /// Runs a job and gives its report. Waits for a run of it that is under way, here or elsewhere.
@@ -175,6 +200,9 @@ impl Jobs {
         let row = self.take_job(spec, Duration::ZERO).await?;
         let row = row.ok_or_else(|| EngineError::JobRuns(name.to_owned()))?;
         let state = JobState::of(&row);
+        if spec.resumes && state.unfinished && !row.paused && run::are_same(&state.parameters, &parameters) {
+            return Ok(self.launch(spec, &row, state));
+        }
         if spec.resumes && state.waits() {
             self.give_back(&row, &state).await?;
             let message = format!("{name} has a run that is {}: resume or cancel it first", state.word(row.paused));
@@ -285,11 +313,14 @@ impl Jobs {
             None => None,
         };
         let word = state.outcome.as_ref().map(|last| last.result);
+        let run = row.map_or(0, |row| row.fence);
+        let first_run = here.as_ref().map_or(state.first_run, |here| Some(here.started().first_run));
         json!({
             "name": spec.name,
             "about": spec.about,
             "interval_s": spec.every.map(|every| every.as_secs_f64()),
-            "run": row.map_or(0, |row| row.fence),
+            "run": run,
+            "first_run": first_run.unwrap_or(run),
             "running": here.is_some() || row.is_some_and(|row| row.held),
             "here": here.is_some(),
             "paused": row.is_some_and(|row| row.paused),

@@ -102,6 +102,8 @@ pub(crate) enum Reformed {
     Moved(Box<BlobRow>),
     /// Left as it was: it would have gained nothing.
     Kept,
+    /// Left as it was: there was no memory for its base.
+    NoMemory,
     /// No version uses the blob (any more), or every one that did changed meanwhile.
     Unused,
 }
@@ -164,7 +166,7 @@ impl Reencoder {
         match &reformed {
             Reformed::Moved(new) => self.remember_text(new, text).await,
             Reformed::Kept => self.remember_text(old, text).await,
-            Reformed::Unused => {}
+            Reformed::NoMemory | Reformed::Unused => {}
         }
         Ok(reformed)
     }
@@ -177,8 +179,7 @@ impl Reencoder {
         reform: &Reform,
         text: &mut OpenedText,
     ) -> Result<Reformed, EngineError> {
-        let stays_inline = old.inline.is_some() && reform.occasion != Occasion::Reencrypt;
-        if stays_inline {
+        if old.inline.is_some() && reform.occasion != Occasion::Reencrypt {
             return Ok(Reformed::Kept);
         }
         if self.serves_as_base(old, reform).await? {
@@ -202,14 +203,16 @@ impl Reencoder {
         let mut reform = reform.clone();
         let mut in_view = given_up(self.restage_in_view(bucket, old, &user, &reform, text).await)?;
         loop {
-            let is_view = in_view.is_some();
             let staged = match in_view.take() {
                 Some(staged) => staged,
-                None => self.restage(bucket, old, &user, &reform, text).await?,
+                None => {
+                    let staged = self.restage(bucket, old, &user, &reform, text).await?;
+                    if let Some(left) = reform.leaves(old, &staged.content.forms, &staged.content.base_outcome) {
+                        return Ok(left);
+                    }
+                    staged
+                }
             };
-            if !is_view && !reform.gains(old, &staged.content.forms) {
-                return Ok(Reformed::Kept);
-            }
             let sha256 = staged.hashed()?;
             let object = self.object_facts(bucket, old, &user, sha256).await?;
             let digest = Some(bucket.content_digest(&sha256));
@@ -231,12 +234,8 @@ impl Reencoder {
                         new.heat_bytes = reencoder.catalog.heat_of(&[old_row.id]).await?;
                     }
                     reencoder.verify_stored(&handle, &new.row, sha256).await?;
-                    let row = new.row.clone();
-                    Ok((
-                        reencoder.move_over(&handle, &old_row, row.clone(), Some((new, Some(storage)))).await?,
-                        row,
-                        hooks,
-                    ))
+                    let (row, more) = (new.row.clone(), Some((new, Some(storage))));
+                    Ok((reencoder.move_over(&handle, &old_row, row.clone(), more).await?, row, hooks))
                 })
                 .await?;
             match arrived {
@@ -550,10 +549,17 @@ impl Reform {
         Arc::new(self.avoid.iter().copied().chain([old.id]).collect())
     }
 
-    /// Whether content is worth having in another encoding.
-    fn gains(&self, old: &BlobRow, new: &FormBytes) -> bool {
+    /// How content ends that is left as it was; `None` for what is worth having in another
+    /// encoding. What found no memory for its base would stay whole for good.
+    fn leaves(&self, old: &BlobRow, new: &FormBytes, outcome: &BaseOutcome) -> Option<Reformed> {
+        if self.regardless {
+            return None;
+        }
+        if *outcome == BaseOutcome::Busy {
+            return Some(Reformed::NoMemory);
+        }
         let (old, new) = (payload_len(&old.forms), payload_len(new));
-        self.regardless || new + new / 32 < old
+        (new + new / 32 >= old).then_some(Reformed::Kept)
     }
 }
 

@@ -6,6 +6,7 @@
 //! bucket, where any S3 client can look at it.
 
 use super::{
+    known::version_is_there,
     lost::{KEY_LEN_MAX, QUARANTINE},
     options::{RecoveryOptions, RecoveryProgress},
 };
@@ -69,6 +70,9 @@ pub struct Recovered {
     pub unknown_blobs: u64,
     /// Of those, written well before the last known mutation: left alone, the collector's business.
     pub never_acknowledged: u64,
+    /// Of those, with a version that the catalog has anyway: a rewrite that was killed left them,
+    /// and they are the collector's business too.
+    pub rewrites: u64,
     /// Versions recovered.
     pub versions: Vec<LostVersion>,
     /// Parts of uploads that are open in the catalog, or whose upload cannot be put together; their
@@ -270,6 +274,12 @@ impl Run<'_> {
         let facts = &manifest.root.facts;
         if facts.key.is_empty() {
             return Err(other("its manifest names no key"));
+        }
+        let found = self.keys.get(&layout.header.key_id);
+        let name = found.map_or(facts.bucket.as_str(), |found| found.bucket_name.as_str());
+        if version_is_there(&**self.sources.catalog, name, facts).await? {
+            self.report.rewrites += 1;
+            return Ok(true);
         }
         if let Some((upload, number)) = facts.part {
             let bucket = self.bucket_of(blob, &layout).await?;

@@ -240,6 +240,41 @@ async fn a_hole_in_the_journal_stops_a_recovery_and_is_passed_only_when_told() {
     assert_eq!((back.versions[0].key.as_str(), back.never_acknowledged), ("second", 0));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_killed_rewrite_left_is_no_lost_version() {
+    const LEN: usize = 300_000;
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("off").await;
+    let body = content(LEN, 1);
+    deployment.put(&bucket, "k", &body).await;
+    let stored = deployment.engine.catalog().current(bucket.row.id, "k").await.expect("read").expect("exists");
+    // As a rewrite: written and durable, and not committed.
+    let staged = deployment.stage(&bucket, crate::Destination::Object { key: "k".into() }, &body).await;
+    let object = object_format::ObjectFacts {
+        bucket: "off".into(),
+        key: "k".into(),
+        version_id: Some(stored.id.0),
+        part: None,
+        sha256: None,
+        facts: Vec::new(),
+        sketch: Vec::new(),
+    };
+    let finisher = &deployment.engine.publisher.finisher;
+    finisher.finish_blob(&bucket, staged.content, &object, None).await.expect("written");
+    deployment.engine.ship_journal().await.expect("shipped");
+    let dir = deployment.stop().await;
+    for file in std::fs::read_dir(dir.path()).expect("readable") {
+        let path = file.expect("readable").path();
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("catalog.sqlite")) {
+            std::fs::remove_file(path).expect("removed");
+        }
+    }
+    let report = recovered(dir.path(), &recovery(false, true)).await.expect("recovered");
+    let back = report.recovered.expect("manifests were read");
+    assert_eq!((report.objects, back.unknown_blobs, back.rewrites, back.versions.len()), (1, 1, 1, 0), "{back:?}");
+    assert_eq!(back.unreadable, []);
+}
+
 pub(super) async fn recovered(dir: &Path, options: &RecoveryOptions) -> Result<RecoveryReport, EngineError> {
     let metrics = Metrics::new();
     recover(config(dir, 512 << 20), stores(dir, &metrics), options, metrics.clone(), &|_, _| {}).await

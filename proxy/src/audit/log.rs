@@ -253,5 +253,8 @@ impl State {
 }
 
 fn open_lines(file: &LinesFile) -> io::Result<File> {
+    if fs::metadata(&file.path).is_ok_and(|found| !found.is_file()) {
+        return Err(io::Error::other(format!("{} is no regular file", file.path.display())));
+    }
     OpenOptions::new().append(true).create(true).mode(0o600).open(&file.path)
 }

@@ -2,7 +2,7 @@
 
 use super::{
     ask::{Answerer, Call, Store},
-    outcome::Failure,
+    outcome::{Failure, note},
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
@@ -23,7 +23,11 @@ pub(super) async fn start(store: Store, job: &str, parameters: Value, quiet: boo
     let answerer = store.connect().await?;
     let report = async {
         let started = answerer.ask(&Call::post(&format!("jobs/{job}"), &[]).with(parameters)).await?;
-        follow(&answerer, job, started["run"].as_i64().unwrap_or(0), quiet).await
+        if started["joined"] == true {
+            let seen = answerer.ask(&Call::get(&format!("jobs/{job}"), &[])).await?;
+            note(goes_on(job, &started, &seen["progress"]));
+        }
+        follow(&answerer, job, RunNumber::of(&started), quiet).await
     };
     let report = Box::pin(report).await;
     answerer.close().await;
@@ -37,15 +41,41 @@ pub(super) async fn start(store: Store, job: &str, parameters: Value, quiet: boo
 pub(super) async fn running(store: Store, job: &str, quiet: bool) -> Result<Value, Failure> {
     let answerer = store.connect().await?;
     let report = async {
-        let run = answerer.ask(&Call::get(&format!("jobs/{job}"), &[])).await?["run"].as_i64().unwrap_or(0);
-        follow(&answerer, job, run, quiet).await
+        let seen = answerer.ask(&Call::get(&format!("jobs/{job}"), &[])).await?;
+        follow(&answerer, job, RunNumber::of(&seen), quiet).await
     };
     let report = report.await;
     answerer.close().await;
     report
 }
 
-async fn follow(answerer: &Answerer, job: &str, run: i64, quiet: bool) -> Result<Value, Failure> {
+/// Which run is followed: also when a process that died leaves it to another.
+#[derive(Clone, Copy)]
+struct RunNumber {
+    first: i64,
+    latest: i64,
+}
+
+impl RunNumber {
+    fn of(answer: &Value) -> Self {
+        let latest = answer["run"].as_i64().unwrap_or(0);
+        Self { first: answer["first_run"].as_i64().unwrap_or(latest), latest }
+    }
+
+    fn is_in(self, seen: &Value) -> bool {
+        let now = Self::of(seen);
+        now.latest == self.latest || now.first == self.first
+    }
+}
+
+/// Says that a run was under way before the command.
+fn goes_on(job: &str, started: &Value, progress: &Value) -> String {
+    let (done, unit) = (progress["done"].as_u64().unwrap_or(0), progress["unit"].as_str().unwrap_or_default());
+    let run = started["first_run"].as_i64().unwrap_or(0);
+    format!("{job} had begun with these parameters as run {run}: it goes on from {done} {unit}")
+}
+
+async fn follow(answerer: &Answerer, job: &str, run: RunNumber, quiet: bool) -> Result<Value, Failure> {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     if quiet {
         bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -63,8 +93,10 @@ async fn follow(answerer: &Answerer, job: &str, run: i64, quiet: bool) -> Result
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
         let seen = answerer.ask(&Call::get(&format!("jobs/{job}"), &[])).await?;
-        let over = seen["run"].as_i64() != Some(run);
-        if !over && seen["running"] == true {
+        let over = !run.is_in(&seen);
+        // One whose process ended waits until another takes it.
+        let interrupted = seen["waiting"] == true && seen["paused"] == false && seen["last_result"] != "failed";
+        if !over && (seen["running"] == true || interrupted) {
             draw(&bar, &seen["progress"]);
             continue;
         }

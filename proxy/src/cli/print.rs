@@ -119,6 +119,7 @@ pub(super) fn jobs(jobs: &Value) -> String {
     for job in jobs.as_array().into_iter().flatten() {
         let is = |name: &str| job[name].as_bool() == Some(true);
         let state = match (is("running"), is("paused"), is("waiting")) {
+            (true, ..) if job["first_run"].is_i64() && job["first_run"] != job["run"] => "resumed",
             (true, ..) => "running",
             (_, true, _) => "paused",
             (_, _, true) => "can go on",

@@ -11,7 +11,7 @@ use crate::{
     auth::{Accounts, Credentials, FileAccounts, admin_token, root},
     config::{AccessLogConfig, ConfigError, LogConfig, LogFormat, OidcConfig, Prices, ServeConfig, ServerConfig},
     engine::{Engine, EngineError},
-    lines::{LinesOf, LogLines, Stderr},
+    lines::{LinesOf, LogLines, Stderr, settle_all},
     metrics::Metrics,
     oidc::Oidc,
     server::{AccessLog, Certificate, S3Service, Server, Traces, TracesConfig},
@@ -43,8 +43,10 @@ const DESCRIPTORS_PER_CONNECTION: u64 = 2;
 /// How long the last traces may take when the server ends.
 const TRACES_END: Duration = Duration::from_secs(5);
 
-/// How long the last lines of a log may take when the server ends.
+/// How long the last lines of all logs may take when the server ends.
 const LAST_LINES: Duration = Duration::from_secs(2);
+/// And when it is told to for the second time.
+const LAST_LINES_AT_ONCE: Duration = Duration::from_secs(1);
 
 /// Loads the configuration again, from the same flags, file and environment.
 pub(super) type Load = Box<dyn Fn() -> Result<ServeConfig, ConfigError> + Send>;
@@ -64,9 +66,17 @@ pub(super) async fn serve(config: ServeConfig, load: Load) -> Outcome {
     let _hangups = signal(SignalKind::hangup())?;
     keep_memory_private()?;
     let logs = start_log(&config.log)?;
-    let ended = Box::pin(until_stopped(config, load, &logs)).await;
-    logs.lines.settle(LAST_LINES);
-    ended
+    let _last = LastLines;
+    Box::pin(until_stopped(config, load, &logs)).await
+}
+
+/// Writes the last lines of every log however the server ends: told to, by an error, or by a panic.
+struct LastLines;
+
+impl Drop for LastLines {
+    fn drop(&mut self) {
+        settle_all(LAST_LINES);
+    }
 }
 
 async fn until_stopped(mut config: ServeConfig, load: Load, logs: &Logs) -> Outcome {
@@ -455,7 +465,8 @@ fn start_log(log: &LogConfig) -> Result<Logs, Failure> {
     Ok(Logs { lines, set_filter })
 }
 
-/// True once SIGTERM or SIGINT came; a second one ends the process at once.
+/// True once SIGTERM or SIGINT came; a second one ends the process as soon as its last lines are
+/// written.
 fn stop_signal() -> std::io::Result<watch::Receiver<bool>> {
     let (sender, receiver) = watch::channel(false);
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -466,6 +477,7 @@ fn stop_signal() -> std::io::Result<watch::Receiver<bool>> {
                 _ = interrupt.recv() => (),
             }
             if !first {
+                settle_all(LAST_LINES_AT_ONCE);
                 std::process::exit(130);
             }
             tracing::info!("stopping");

@@ -7,11 +7,11 @@ use prometheus::IntCounter;
 use s3_wire::timestamp;
 use serde::{Serialize, Serializer};
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io,
     net::IpAddr,
-    os::unix::fs::OpenOptionsExt as _,
-    path::PathBuf,
+    os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use time::{OffsetDateTime, macros::format_description};
@@ -241,9 +241,18 @@ impl AccessLog {
 
 fn sink(path: Option<&PathBuf>) -> io::Result<Sink> {
     let Some(path) = path else { return Ok(Box::new(Stderr::open()?)) };
-    let opened: io::Result<File> = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-    let opened = opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    let opened = opened(path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
     Ok(Box::new(opened))
+}
+
+/// Waits for nobody: a pipe that nobody reads yet takes lines, as one does whose reader stalls.
+fn opened(path: &Path) -> io::Result<File> {
+    let is_pipe = fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
+    if is_pipe {
+        // With a reader of its own the open returns at once, and no write fails for want of one.
+        return OpenOptions::new().read(true).write(true).open(path);
+    }
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
 /// Milliseconds since 1970.

@@ -30,6 +30,9 @@ pub(crate) struct Tallies {
     pub(super) failed: u64,
     /// Blobs left for want of room in their backend's file system.
     pub(super) without_room: u64,
+    /// Blobs left for want of memory for their base.
+    #[serde(default)]
+    pub(super) without_memory: u64,
 }
 
 /// Sums of one occasion.

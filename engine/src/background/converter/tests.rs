@@ -266,6 +266,37 @@ async fn an_upload_that_finds_no_memory_for_a_window_is_encoded_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_finds_no_memory_in_the_converter_either_waits_until_there_is_some() {
+    const LEN: usize = 16 * MIB;
+    let deployment = start(|_| {}).await;
+    let bucket = deployment.bucket("delta").await.with(|settings| settings.effort = EffortSetting::Balanced);
+    let v1 = content(LEN, 73);
+    let v2 = edited(&v1, 74);
+    deployment.put(&bucket, "v-1", &v1).await;
+    deployment.engine.foundation.bases.windows().drop_idle();
+    let budget = &deployment.engine.foundation.budget;
+    let mut others: Vec<_> = std::iter::from_fn(|| budget.try_acquire(MIB as u64)).collect();
+    // Enough to read and encode it, and not for a window over its base.
+    others.truncate(others.len() - 18);
+    let put = deployment.put(&bucket, "v-2", &v2).await;
+    assert_eq!(put.storage.reason.as_str(), "busy");
+    for tried in 1..=2 {
+        let report = run(&deployment, json!({ "now": true })).await;
+        assert_eq!((&report["without_memory"], &report["kept"]), (&json!(1), &json!(0)), "{report}");
+        let busy = deployment.metrics.convert_blobs_total.with_label_values(&["deferred", "busy"]).get();
+        assert_eq!((busy, waiting(&deployment).await), (tried, 1));
+    }
+    assert_eq!(deployment.engine.workers.converter.backlog().await.expect("counted"), 0, "nobody waits for it");
+    assert_eq!(run(&deployment, json!({})).await["without_memory"], 0, "it is too soon to try it again");
+    drop(others);
+    run(&deployment, json!({ "now": true })).await;
+    assert_eq!(waiting(&deployment).await, 0);
+    let head = deployment.engine.read.head(&bucket, "v-2").await.expect("head").expect("exists");
+    assert_eq!(head.facts.storage.form, Form::Delta);
+    assert!(deployment.get(&bucket, "v-2", 0..v2.len()).await == v2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn of_versions_uploaded_side_by_side_one_stays_whole_and_the_others_differ_from_it() {
     let deployment = start(|_| {}).await;
     let bucket = deployment.bucket("delta").await;

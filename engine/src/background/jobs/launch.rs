@@ -21,7 +21,8 @@ const RELEASE_ATTEMPTS: usize = 5;
 impl Jobs {
     /// Starts a run under a lease that was just taken.
     pub(super) fn launch(self: &Arc<Self>, spec: &JobSpec, row: &JobRow, state: JobState) -> Arc<Running> {
-        let state = JobState { unfinished: true, ..state };
+        let first_run = state.first_run.or(Some(row.fence));
+        let state = JobState { unfinished: true, first_run, ..state };
         let running = Running::of(spec.name, row, self.catalog.clone(), state);
         self.running().insert(spec.name, running.clone());
         self.metrics.job_running.with_label_values(&[spec.name]).set(1);

@@ -30,6 +30,10 @@ pub struct Started {
     pub job: &'static str,
     /// The run's number: grows with every run of the job, in the whole deployment.
     pub run: i64,
+    /// The number under which it began, before it was interrupted.
+    pub first_run: i64,
+    /// It had begun before it was asked for.
+    pub joined: bool,
 }
 
 /// A run under way in this process.
@@ -143,7 +147,9 @@ impl Running {
     }
 
     pub(super) fn started(&self) -> Started {
-        Started { job: self.job, run: self.lease.fence }
+        let run = self.lease.fence;
+        let first_run = self.memory().state.first_run.unwrap_or(run);
+        Started { job: self.job, run, first_run, joined: first_run != run }
     }
 
     pub(super) fn parameters(&self) -> Value {
@@ -215,6 +221,12 @@ impl Running {
 /// A row's lease, as its holder shows it.
 pub(super) fn lease_of(row: &JobRow) -> JobLease {
     JobLease { name: row.name.clone(), fence: row.fence }
+}
+
+/// Whether two ask for the same. None are an empty object.
+pub(super) fn are_same(one: &Value, other: &Value) -> bool {
+    let named = |parameters: &Value| parameters.as_object().is_some_and(|fields| !fields.is_empty());
+    one == other || !(named(one) || named(other))
 }
 
 /// Parameters as their type.

@@ -13,6 +13,8 @@ pub(super) struct JobState {
     pub(super) parameters: Value,
     /// A run began and did not end: it is gone on with.
     pub(super) unfinished: bool,
+    /// The number it began under: each lease that it goes on under has another.
+    pub(super) first_run: Option<i64>,
     /// Where it is.
     pub(super) cursor: Option<Value>,
     /// How far that is.

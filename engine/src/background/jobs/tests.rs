@@ -105,7 +105,9 @@ async fn a_job_runs_with_its_parameters_shows_its_progress_and_gives_a_report() 
     assert!(matches!(engine.jobs.start_job("nothing", Value::Null).await, Err(EngineError::NoJob(_))));
 
     let started = engine.jobs.start_job("count", json!({ "to": 3 })).await.expect("started");
-    assert!(matches!(engine.jobs.start_job("count", json!({ "to": 3 })).await, Err(EngineError::JobRuns(_))));
+    assert!(matches!(engine.jobs.start_job("count", json!({ "to": 4 })).await, Err(EngineError::JobRuns(_))));
+    let again = engine.jobs.start_job("count", json!({ "to": 3 })).await.expect("joined");
+    assert_eq!((again.run, started.joined, again.joined), (started.run, false, true));
     counter.steps.add_permits(2);
     let seen = until(engine, |seen| seen["progress"]["done"] == 2).await;
     assert_eq!((&seen["running"], &seen["progress"]["total"]), (&json!(true), &json!(3)));
@@ -164,6 +166,35 @@ async fn a_run_that_its_process_interrupted_goes_on_in_the_next() {
     let seen = until(&next.engine, |seen| seen["last_result"] == "ok").await;
     assert_eq!(seen["last_outcome"], json!({ "counted": 3 }));
     assert_eq!(counter.counted(), [1, 2, 3], "nothing was counted twice");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_for_the_same_as_an_interrupted_run_goes_on_with_it() {
+    let counter = Counter::new();
+    let deployment = start(&counter).await;
+    let began = deployment.engine.jobs.start_job("count", json!({ "to": 3 })).await.expect("started");
+    counter.steps.add_permits(1);
+    counter.has_counted(1).await;
+    let dir = deployment.stop().await;
+
+    let unscheduled = |config: &mut EngineConfig| config.schedule_jobs = false;
+    let next = Deployment::reopened(dir, |_, _| vec![counter.spec()], unscheduled).await;
+    let jobs = &next.engine.jobs;
+    let refused = jobs.start_job("count", json!({ "to": 9 })).await;
+    assert!(matches!(refused, Err(EngineError::JobRefused(_))), "another run waits");
+    let on = jobs.start_job("count", json!({ "to": 3 })).await.expect("goes on");
+    assert_eq!((on.joined, on.first_run), (true, began.run));
+    assert!(on.run > began.run);
+    let same = jobs.start_job("count", json!({ "to": 3 })).await.expect("joined");
+    assert_eq!((same.joined, same.run, same.first_run), (true, on.run, began.run));
+    let seen = until(&next.engine, |seen| seen["running"] == true).await;
+    assert_eq!((&seen["run"], &seen["first_run"]), (&json!(on.run), &json!(began.run)));
+    counter.steps.add_permits(2);
+    let seen = until(&next.engine, |seen| seen["running"] == false).await;
+    assert_eq!((&seen["last_outcome"], &seen["first_run"]), (&json!({ "counted": 3 }), &json!(began.run)));
+    assert_eq!(counter.counted(), [1, 2, 3], "nothing was counted twice");
+    let fresh = jobs.start_job("count", json!({ "to": 3 })).await.expect("started");
+    assert_eq!((fresh.joined, fresh.first_run), (false, fresh.run), "that one has ended");
 }
 
 #[tokio::test(flavor = "multi_thread")]
