@@ -55,7 +55,7 @@ error_codes! {
     BadRequest 400 "Bad Request";
     BucketAlreadyExists 409 "The requested bucket name is not available. The bucket namespace is shared by all users of the system. Please select a different name and try again.";
     BucketAlreadyOwnedByYou 409 "Your previous request to create the named bucket succeeded and you already own it.";
-    BucketNotEmpty 409 "The bucket you tried to delete is not empty.";
+    BucketNotEmpty 409 "The bucket you tried to delete is not empty";
     ConditionalRequestConflict 409 "A conflicting operation occurred during this request. Please retry.";
     EntityTooLarge 400 "Your proposed upload exceeds the maximum allowed object size.";
     EntityTooSmall 400 "Your proposed upload is smaller than the minimum allowed size";
@@ -98,7 +98,7 @@ error_codes! {
     MissingContentLength 411 "You must provide the Content-Length HTTP header.";
     MissingRequestBodyError 400 "Request Body is empty";
     MissingSecurityHeader 400 "Your request was missing a required header.";
-    NoSuchBucket 404 "The specified bucket does not exist.";
+    NoSuchBucket 404 "The specified bucket does not exist";
     NoSuchBucketPolicy 404 "The bucket policy does not exist.";
     NoSuchCORSConfiguration 404 "The CORS configuration does not exist";
     NoSuchConfiguration 404 "The specified configuration does not exist.";

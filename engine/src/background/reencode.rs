@@ -207,8 +207,11 @@ impl Reencoder {
                 Some(staged) => staged,
                 None => {
                     let staged = self.restage(bucket, old, &user, &reform, text).await?;
-                    if let Some(left) = reform.leaves(old, &staged.content.forms, &staged.content.base_outcome) {
-                        return Ok(left);
+                    if !reform.regardless && staged.content.base_outcome == BaseOutcome::Busy {
+                        return Ok(Reformed::NoMemory);
+                    }
+                    if !reform.gains(old, &staged.content.forms) {
+                        return Ok(Reformed::Kept);
                     }
                     staged
                 }
@@ -549,17 +552,10 @@ impl Reform {
         Arc::new(self.avoid.iter().copied().chain([old.id]).collect())
     }
 
-    /// How content ends that is left as it was; `None` for what is worth having in another
-    /// encoding. What found no memory for its base would stay whole for good.
-    fn leaves(&self, old: &BlobRow, new: &FormBytes, outcome: &BaseOutcome) -> Option<Reformed> {
-        if self.regardless {
-            return None;
-        }
-        if *outcome == BaseOutcome::Busy {
-            return Some(Reformed::NoMemory);
-        }
+    /// Whether content is worth having in another encoding.
+    fn gains(&self, old: &BlobRow, new: &FormBytes) -> bool {
         let (old, new) = (payload_len(&old.forms), payload_len(new));
-        (new + new / 32 >= old).then_some(Reformed::Kept)
+        self.regardless || new + new / 32 < old
     }
 }
 
