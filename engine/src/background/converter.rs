@@ -94,9 +94,22 @@ impl Converter {
         let bases = self.looks.bases_are_due(self.catalog.last_seq().await?, self.allowance.settling.is_on());
         let merging = self.merger.backlog().await?;
         let between = self.reencoder.bases.ends().len() as u64;
-        // What found no memory lately waits by itself.
-        let deferred = self.catalog.deferred_sum().await?.blobs.saturating_sub(self.memory.starved.resting(now));
-        Ok(deferred + hot + merging + u64::from(bases) + between)
+        Ok(self.waiting(now).await? + hot + merging + u64::from(bases) + between)
+    }
+
+    /// Blobs of the queue, without those that found no memory lately and wait by themselves. Of
+    /// these, some may have left the queue otherwise.
+    async fn waiting(&self, now: Instant) -> Result<u64, EngineError> {
+        let sum = self.catalog.deferred_sum().await?.blobs;
+        let starved = &self.memory.starved;
+        let resting_max = starved.resting(now);
+        if resting_max == 0 {
+            return Ok(sum);
+        }
+        // If none waits but those that rest, all of them are among the first.
+        let first = self.catalog.deferred(i64::MAX, resting_max + 1).await?;
+        let resting = first.iter().filter(|waiting| starved.rests(waiting.row.id, now)).count() as u64;
+        Ok(sum.saturating_sub(resting))
     }
 
     /// Sets the gauges of the queue.

@@ -53,8 +53,8 @@ impl Starved {
     }
 
     /// How many it is too soon for.
-    pub(super) fn resting(&self, now: Instant) -> u64 {
-        self.lock().values().filter(|rest| rest.until > now).count() as u64
+    pub(super) fn resting(&self, now: Instant) -> usize {
+        self.lock().values().filter(|rest| rest.until > now).count()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<BlobKey, Pausing>> {
@@ -91,7 +91,7 @@ mod tests {
         let (starved, now) = (Starved::default(), Instant::now());
         let blob = |number: usize| BlobKey(u128::to_be_bytes(number as u128));
         (0..=BLOBS_MAX).for_each(|number| starved.note(blob(number), now));
-        assert_eq!(starved.resting(now), BLOBS_MAX as u64);
+        assert_eq!(starved.resting(now), BLOBS_MAX);
         assert!(!starved.rests(blob(BLOBS_MAX), now));
         starved.note(blob(BLOBS_MAX), now + PAUSE_MIN);
         assert!(starved.rests(blob(BLOBS_MAX), now + PAUSE_MIN), "the others may be tried again");

@@ -297,6 +297,25 @@ async fn what_finds_no_memory_in_the_converter_either_waits_until_there_is_some(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn content_that_is_deleted_while_it_waits_for_memory_keeps_nothing_else_from_its_turn() {
+    const LEN: usize = 16 * MIB;
+    let deployment = start(|_| {}).await;
+    let bucket = deployment.bucket("delta").await.with(|settings| settings.effort = EffortSetting::Balanced);
+    let v1 = content(LEN, 75);
+    deployment.put(&bucket, "v-1", &v1).await;
+    deployment.engine.foundation.bases.windows().drop_idle();
+    let budget = &deployment.engine.foundation.budget;
+    let mut others: Vec<_> = std::iter::from_fn(|| budget.try_acquire(MIB as u64)).collect();
+    others.truncate(others.len() - 18);
+    deployment.put(&bucket, "v-2", &edited(&v1, 76)).await;
+    assert_eq!(run(&deployment, json!({ "now": true })).await["without_memory"], 1);
+    deployment.delete(&bucket, "v-2").await;
+    let put = deployment.put(&bucket, "v-3", &edited(&v1, 77)).await;
+    assert_eq!((put.storage.reason.as_str(), waiting(&deployment).await), ("busy", 1));
+    assert_eq!(deployment.engine.workers.converter.backlog().await.expect("counted"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn of_versions_uploaded_side_by_side_one_stays_whole_and_the_others_differ_from_it() {
     let deployment = start(|_| {}).await;
     let bucket = deployment.bucket("delta").await;
