@@ -108,9 +108,19 @@ impl<S: Deref<Target = Stream> + Clone> Cutter<S> {
         Self { limits, streams, next: 0, place: 0, at: 0, len, gapped, inside: None }
     }
 
-    /// Gives units from here on at most so much text.
-    pub fn limit_text(&mut self, text_len_max: usize) {
-        self.limits.text_len_max = self.limits.text_len_max.min(text_len_max);
+    /// Gives units from here on at most half as much text; `false`, and nothing else, where that
+    /// would be less than `least`.
+    pub fn halve_text(&mut self, least: usize) -> bool {
+        let half = self.limits.text_len_max / 2;
+        if half >= least {
+            self.limits.text_len_max = half;
+        }
+        half >= least
+    }
+
+    /// Goes back to the object's first byte.
+    pub fn begin_anew(&mut self) {
+        (self.next, self.place, self.at, self.inside) = (0, 0, 0, None);
     }
 
     /// The object's bytes before the next unit.

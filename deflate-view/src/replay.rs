@@ -3,6 +3,8 @@
 //! Part of the format (docs/format/deflate-view-v1.md §7): parses already stored cannot be read
 //! with another search.
 
+use std::ops::Range;
+
 use crate::alphabet::{MATCH_LEN_MAX, MATCH_LEN_MIN, WINDOW_LEN};
 use crate::chains::{Bounds, Chains, Found, THREE_HASHES, hash_of_three};
 use crate::parse::Match;
@@ -238,24 +240,29 @@ impl Searcher {
         }
     }
 
-    fn enter_until(&mut self, text: &[u8], at: usize) {
+    /// The places before `at` that are to be entered now, counted as if they were.
+    fn places_until(&mut self, at: usize) -> Range<usize> {
         let from = self.entered.max(at.saturating_sub(WINDOW_LEN));
-        if self.replay.style == Style::Go {
-            (from..at).for_each(|place| self.enter(text, place));
-        } else {
-            self.chains.enter_all(text, from..at, self.end);
-        }
         self.work.entered += at.saturating_sub(from) as u64;
         self.entered = self.entered.max(at);
+        from..at
+    }
+
+    fn enter_until(&mut self, text: &[u8], at: usize) {
+        let places = self.places_until(at);
+        if self.replay.style == Style::Go {
+            places.for_each(|place| self.enter(text, place));
+        } else {
+            self.chains.enter_all(text, places, self.end);
+        }
     }
 
     /// Enters every place that is no inside of a match too long for that.
     fn enter_greedily(&mut self, text: &[u8], at: usize, steps: &[Match]) {
-        let from = self.entered.max(at.saturating_sub(WINDOW_LEN));
-        while steps.get(self.steps_entered).is_some_and(|step| (step.end() as usize) <= from) {
+        let mut place = self.places_until(at).start;
+        while steps.get(self.steps_entered).is_some_and(|step| (step.end() as usize) <= place) {
             self.steps_entered += 1;
         }
-        let mut place = from;
         while place < at {
             if let Some(step) = steps.get(self.steps_entered).filter(|step| step.at as usize <= place) {
                 let is_long = usize::from(step.len) > self.replay.lazy;
@@ -269,8 +276,6 @@ impl Searcher {
                 place += 1;
             }
         }
-        self.work.entered += at.saturating_sub(from) as u64;
-        self.entered = self.entered.max(at);
     }
 
     /// Bytes that a match at `at` can have.

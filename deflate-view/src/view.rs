@@ -40,7 +40,7 @@ pub struct StoredPiece {
     pub counts: StepCounts,
     /// Bytes of its parse, and about how many of them are headers of blocks.
     pub parse_bytes: (usize, usize),
-    /// About how many nanoseconds decoding it takes (docs/decisions/0020-deflate-views.md).
+    /// About how many nanoseconds decoding it takes (docs/decisions/0069-the-price-of-reading.md).
     pub reading_ns: u64,
     /// About how many the looks of one search of the encoder took; `None` where it was not asked.
     pub search_ns: Option<u64>,

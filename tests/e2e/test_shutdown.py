@@ -25,6 +25,12 @@ def refuses_connections(server: Server) -> bool:
     return False
 
 
+def begin_upload(server: Server, connection: Connection, sent: bytes) -> None:
+    """Sends a part of a PUT, and waits until the server has begun with it."""
+    connection.send(sent)
+    until(lambda: server.metrics().total("deltaweir_http_inflight", op="PutObject") == 1, 20, "the upload is under way")
+
+
 def test_an_upload_under_way_is_finished_before_the_server_ends(new_server: NewServer) -> None:
     server = new_server().start()
     blunt_client(server.endpoint).create_bucket(Bucket="delta-00")
@@ -32,12 +38,7 @@ def test_an_upload_under_way_is_finished_before_the_server_ends(new_server: NewS
     request = signed(f"127.0.0.1:{server.port}", "PUT", "/delta-00/k", body=body)
     assert server.process is not None
     with Connection(server.port) as connection:
-        connection.send(request[: len(request) // 2])
-        until(
-            lambda: server.metrics().total("deltaweir_http_inflight", op="PutObject") == 1,
-            20,
-            "the upload is under way",
-        )
+        begin_upload(server, connection, request[: len(request) // 2])
         server.process.send_signal(signal.SIGTERM)
         until(lambda: refuses_connections(server), 20, "new connections are refused")
         assert server.process.poll() is None
@@ -97,12 +98,8 @@ def test_a_second_signal_ends_a_server_behind_its_last_lines(new_server: NewServ
             s3.head_bucket(Bucket="delta-00")
         with Connection(server.port) as connection:
             # It keeps the server from ending by itself.
-            connection.send(signed(f"127.0.0.1:{server.port}", "PUT", "/delta-00/k", body=noise(1, MIB))[:9000])
-            until(
-                lambda: server.metrics().total("deltaweir_http_inflight", op="PutObject") == 1,
-                20,
-                "an upload is under way",
-            )
+            request = signed(f"127.0.0.1:{server.port}", "PUT", "/delta-00/k", body=noise(1, MIB))
+            begin_upload(server, connection, request[:9000])
             server.process.send_signal(signal.SIGTERM)
             until(lambda: refuses_connections(server), 20, "it is about to end")
             assert server.process.poll() is None

@@ -2,6 +2,8 @@
 //! vectors of the format.
 
 mod hostile;
+#[path = "../../src/noise.rs"]
+mod noise;
 mod paths;
 mod planes;
 mod round_trip;
@@ -10,6 +12,7 @@ mod vectors;
 use delta_codec::{
     BaseIndex, BaseRange, DecodeError, Decoder, Effort, EncodeJob, Encoded, Encoder, FootprintLimits, WindowUnit,
 };
+use noise::noise;
 
 /// Every effort.
 const EFFORTS: [Effort; 4] = [Effort::Fast, Effort::Balanced, Effort::High, Effort::Max];
@@ -58,18 +61,6 @@ fn decode(footprint: &[u8], delta: &[u8], target_len: usize) -> Result<Vec<u8>, 
     assert_eq!(in_pieces, outcome);
     assert!(outcome.is_err() || again == target, "a footprint in pieces decodes to something else");
     outcome.map(|()| target)
-}
-
-/// Random-looking bytes.
-fn noise(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8
-    };
-    std::iter::repeat_with(next).take(len).collect()
 }
 
 /// Code that calls functions all over itself, then a table of their addresses; `insert` bytes come

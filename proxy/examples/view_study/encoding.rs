@@ -125,9 +125,8 @@ impl<'a> Encoding<'a> {
 
     /// All segments.
     pub(crate) fn segments(&mut self, target: &[u8], opened: Vec<&Stream>) -> Vec<Segment> {
-        let limits_of = |text_len_max| CutLimits { text_len_max, ..CutLimits::default() };
-        let mut text_len_max = UNIT_TEXT_LEN_MAX;
-        let mut cutter = Cutter::new(opened.clone(), target.len() as u64, limits_of(text_len_max));
+        let limits = CutLimits { text_len_max: UNIT_TEXT_LEN_MAX, ..CutLimits::default() };
+        let mut cutter = Cutter::new(opened, target.len() as u64, limits);
         let mut segments = Vec::new();
         for start in (0..target.len()).step_by(SEGMENT_LEN_MAX) {
             let end = target.len().min(start + SEGMENT_LEN_MAX);
@@ -141,14 +140,10 @@ impl<'a> Encoding<'a> {
                 let Some(unit) = unit.expect("streams that were found") else { break };
                 let piece = self.unit(&unit, target);
                 let is_slow = self.ns_per_byte_max.is_some() && piece.reading_ns > UNIT_NS_MAX;
-                if is_slow && text_len_max > UNIT_TEXT_LEN_MIN {
-                    text_len_max /= 2;
-                    if start == 0 {
-                        cutter = Cutter::new(opened.clone(), target.len() as u64, limits_of(text_len_max));
-                        pieces.clear();
-                        continue;
-                    }
-                    cutter.limit_text(text_len_max);
+                if is_slow && cutter.halve_text(UNIT_TEXT_LEN_MIN) && start == 0 {
+                    cutter.begin_anew();
+                    pieces.clear();
+                    continue;
                 }
                 pieces.push(piece);
             }

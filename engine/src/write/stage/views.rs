@@ -59,10 +59,6 @@ struct ViewEncoder<'a> {
     base: Arc<BaseView>,
     map: Arc<TextMap>,
     effort: Effort,
-    /// Streams of the object that are opened.
-    opened: Vec<Arc<Stream>>,
-    /// Most text of a unit.
-    unit_text_len_max: usize,
     /// `None` while a job of the pool has it.
     cutter: Option<Cutter<Arc<Stream>>>,
     window: Option<Arc<TextWindow>>,
@@ -143,7 +139,6 @@ impl<'a> ViewEncoder<'a> {
         streams.with_label_values(&["nested"]).inc_by(nested as u64);
         let gapped = opened.iter().filter(|stream| stream.gaps.is_some()).count();
         streams.with_label_values(&["gapped"]).inc_by(gapped as u64);
-        let opened: Vec<_> = opened.into_iter().map(Arc::new).collect();
         Self {
             encoder,
             views,
@@ -152,9 +147,11 @@ impl<'a> ViewEncoder<'a> {
             base,
             // The window's index and the unit's text are all the memory there is for it.
             effort: effort.min(Effort::High),
-            cutter: Some(Cutter::new(opened.clone(), len, limits_of(UNIT_TEXT_LEN_MAX))),
-            opened,
-            unit_text_len_max: UNIT_TEXT_LEN_MAX,
+            cutter: Some(Cutter::new(
+                opened.into_iter().map(Arc::new).collect(),
+                len,
+                CutLimits { text_len_max: UNIT_TEXT_LEN_MAX, ..CutLimits::default() },
+            )),
             window: None,
             replay: None,
             search_ns: 0,
@@ -218,18 +215,12 @@ impl<'a> ViewEncoder<'a> {
     /// Halves the text of the units behind. True where the object begins with them anew, since its
     /// first segment is at hand.
     fn shorter_units(&mut self, start: u64) -> bool {
-        if self.unit_text_len_max / 2 < UNIT_TEXT_LEN_MIN {
-            return false;
+        let Some(cutter) = &mut self.cutter else { return false };
+        let begins_anew = cutter.halve_text(UNIT_TEXT_LEN_MIN) && start == 0;
+        if begins_anew {
+            cutter.begin_anew();
         }
-        self.unit_text_len_max /= 2;
-        if start > 0 {
-            if let Some(cutter) = &mut self.cutter {
-                cutter.limit_text(self.unit_text_len_max);
-            }
-            return false;
-        }
-        self.cutter = Some(Cutter::new(self.opened.clone(), self.len, limits_of(self.unit_text_len_max)));
-        true
+        begins_anew
     }
 
     /// The coding that takes least, a view only where what it saves is worth the time of reading
@@ -378,11 +369,6 @@ impl<'a> ViewEncoder<'a> {
         };
         StoredView::of(pieces, (&self.base.openings, &self.base.scanned.index), compress)
     }
-}
-
-/// Units of at most so much text.
-fn limits_of(text_len_max: usize) -> CutLimits {
-    CutLimits { text_len_max, ..CutLimits::default() }
 }
 
 /// A unit's text as a delta over the window, and which of the base's text it needs.
