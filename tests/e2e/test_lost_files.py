@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -119,3 +120,23 @@ def test_a_backend_that_is_told_to_keeps_no_second_copies(new_server: NewServer)
     assert lost(server, objects) == set()
     files(server)[0].unlink()
     assert len(lost(server, objects)) > LOST_MAX, "a pack was lost"
+
+
+def test_a_rebuild_that_died_before_it_announced_its_lineage_is_served(new_server: NewServer) -> None:
+    server = new_server().start()
+    s3 = blunt_client(server.endpoint)
+    s3.create_bucket(Bucket="bucket")
+    content = noise(7, 200 * KIB)
+    s3.put_object(Bucket="bucket", Key="k", Body=content)
+    assert server.stop() == 0
+    server.lose_catalog()
+    server.lose_journal_and_backups()
+    server.run("rebuild")
+    # Its backup is there, and it died before this.
+    shutil.rmtree(server.blobs / "lineage")
+    server.start()
+    s3 = blunt_client(server.endpoint)
+    assert s3.get_object(Bucket="bucket", Key="deltaweir-recovered/k")["Body"].read() == content
+    s3.put_object(Bucket="bucket", Key="next", Body=content)
+    server.restart()
+    assert (server.blobs / "lineage").exists()
