@@ -79,3 +79,24 @@ def test_what_differs_from_more_blobs_than_a_window_holds_is_read_back_as_it_was
             own.restart()
             s3 = s3_client(own.endpoint)
     assert_accounts_balance(own)
+
+
+def test_a_base_whose_blob_is_lost_keeps_no_other_from_being_one(new_server: NewServer) -> None:
+    own = new_server(convert={"interval": "1h", "defer": False}).start()
+    s3 = s3_client(own.endpoint)
+    bucket = "delta-00"
+    s3.create_bucket(Bucket=bucket)
+    halves = [noise(number, MIB) for number in (301, 302)]
+    for number, half in enumerate(halves):
+        s3.put_object(Bucket=bucket, Key=f"app-{number}", Body=half)
+    own.settle()
+    (blob,) = own.admin(f"/api/v1/explain?bucket={bucket}&key=app-1")["blobs"]
+    (lost,) = own.blobs.rglob(blob["id"])
+    lost.unlink()
+    own.drop_caches()
+    s3.put_object(Bucket=bucket, Key="app-2", Body=b"".join(halves))
+    found = stored(s3, bucket, "app-2")
+    assert (found.form, found.bases) == ("delta", ("app-0",))
+    assert found.stored_bytes < 1.1 * MIB
+    own.drop_caches()
+    assert s3.get_object(Bucket=bucket, Key="app-2")["Body"].read() == b"".join(halves)

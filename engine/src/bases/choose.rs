@@ -269,7 +269,9 @@ impl Bases {
         for candidate in named {
             let mut candidate = candidate.clone();
             let places = wish.places_in(&candidate.object);
-            self.look_at(bucket, wish, &places, &mut candidate).await?;
+            if readable(self.look_at(bucket, wish, &places, &mut candidate).await).is_none() {
+                continue;
+            }
             // Two deltas of one base stand for the same content.
             if let Some(other) = candidates.iter_mut().find(|other| other.shares_a_blob_with(&candidate)) {
                 other.kin.push(candidate.object);
@@ -374,10 +376,10 @@ impl Bases {
             if known || candidates.len() >= CANDIDATES_MAX || wish.avoid.contains(&blob.id) {
                 continue;
             }
-            if let Some((object, at)) = self.hooked_object(bucket, blob, &wish.avoid).await? {
+            if let Some((object, at)) = readable(self.hooked_object(bucket, blob, &wish.avoid).await).flatten() {
                 let mut candidate = Candidate::new(object, Source::Hooks);
-                self.look_at(bucket, wish, &[at.unwrap_or(wish.position)], &mut candidate).await?;
-                candidates.push(candidate);
+                let looked = self.look_at(bucket, wish, &[at.unwrap_or(wish.position)], &mut candidate).await;
+                candidates.extend(readable(looked).map(|()| candidate));
             }
         }
         // One hook is common where a licence is.
@@ -404,7 +406,7 @@ impl Bases {
                 continue;
             }
             let in_text = in_text.contains(&blob.id);
-            let object = self.hooked_object(bucket, blob, avoid).await?;
+            let object = readable(self.hooked_object(bucket, blob, avoid).await).flatten();
             objects.extend(object.map(|(object, _)| Hooked { object: Arc::new(object), in_text }));
         }
         Ok(objects)
@@ -525,10 +527,11 @@ impl Bases {
         candidate: &Candidate,
     ) -> Result<Option<Trial>, EngineError> {
         let reach = wish.reach.min(TRIAL_REACH);
-        let region: Arc<Region> = match self.region(bucket, &[candidate.placed()], wish.position, reach).await? {
-            RegionOutcome::Ready(region) => region,
-            RegionOutcome::Nothing => return Ok(Some(Trial::default())),
-            RegionOutcome::Busy => return Ok(None),
+        let region: Arc<Region> = match readable(self.region(bucket, &[candidate.placed()], wish.position, reach).await)
+        {
+            Some(RegionOutcome::Ready(region)) => region,
+            Some(RegionOutcome::Nothing) | None => return Ok(Some(Trial::default())),
+            Some(RegionOutcome::Busy) => return Ok(None),
         };
         let (first, effort, metrics) = (wish.first.clone(), wish.effort, self.metrics.clone());
         let trial = self.pool.run(move |scratch| {
@@ -539,6 +542,12 @@ impl Bases {
         });
         Ok(Some(trial.await?))
     }
+}
+
+/// What was read of a candidate; `None`, and a line in the log, where that failed: another one may
+/// serve (I7).
+fn readable<T>(read: Result<T, EngineError>) -> Option<T> {
+    read.inspect_err(|error| tracing::warn!(%error, "a base cannot be read: others are looked at")).ok()
 }
 
 /// The winner, and those of `others` that have what it has not: together they make the window.
