@@ -153,6 +153,24 @@ impl Decoder {
         Self::default()
     }
 
+    /// Bytes that it keeps between two jobs.
+    pub fn memory_bytes(&self) -> usize {
+        let bytes = [
+            &self.gap_lengths,
+            &self.copy_lengths,
+            &self.diagonals,
+            &self.sub,
+            &self.words,
+            &self.literals,
+            &self.context,
+        ];
+        bytes.into_iter().map(Vec::capacity).sum::<usize>()
+            + self.instructions.capacity() * size_of::<Instruction>()
+            + self.predictor.memory_bytes()
+            + self.regions.capacity() * size_of::<Region>()
+            + self.zstd.memory_bytes()
+    }
+
     /// Fills `target` (whose length the segment table gives) from `delta` and the concatenated
     /// bytes of its footprint.
     ///

@@ -85,6 +85,14 @@ impl Encoder {
         Self::default()
     }
 
+    /// Bytes that it keeps between two jobs.
+    pub fn memory_bytes(&self) -> usize {
+        (self.found.capacity() + self.instructions.capacity()) * size_of::<Instruction>()
+            + self.footprint.memory_bytes()
+            + self.streams.memory_bytes()
+            + self.zstd.memory_bytes()
+    }
+
     /// Appends the delta of `job.target` to `out`, or returns `None` with `out` as it was when the
     /// delta would not be smaller than `job.delta_len_max` (I7: encoding may give up).
     ///
@@ -251,6 +259,23 @@ impl Scan for Fill<'_> {
 }
 
 impl Streams {
+    fn memory_bytes(&self) -> usize {
+        let bytes = [
+            &self.gap_lengths,
+            &self.copy_lengths,
+            &self.diagonals,
+            &self.predicted,
+            &self.words.distances,
+            &self.words.words,
+            &self.sub,
+            &self.literals,
+            &self.seam,
+        ];
+        bytes.into_iter().map(Vec::capacity).sum::<usize>()
+            + self.predictor.memory_bytes()
+            + self.regions.capacity() * size_of::<Region>()
+    }
+
     fn context(&self) -> &[u8] {
         &self.literals[..self.context_len]
     }

@@ -96,6 +96,15 @@ pub(crate) struct Footprint {
     parts: Vec<Part>,
 }
 
+impl Footprint {
+    /// Bytes that it keeps.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.blocks.capacity() * size_of::<Block>()
+            + self.runs.capacity() * size_of::<Run>()
+            + self.parts.capacity() * size_of::<Part>()
+    }
+}
+
 /// True when `layout` describes a window of this length that a segment may be encoded against.
 pub(crate) fn layout_fits(layout: &[WindowUnit], window_len: usize) -> bool {
     let total: u64 = layout.iter().map(|unit| u64::from(unit.plain_len)).sum();

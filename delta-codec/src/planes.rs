@@ -14,7 +14,7 @@ mod coding;
 mod guess;
 mod words;
 
-pub use coding::{compress_as, decompress};
+pub use coding::{compress_as, decompress, forget, memory_bytes};
 pub use guess::guess;
 pub use words::{Width, WordLayout};
 

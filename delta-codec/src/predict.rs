@@ -57,6 +57,15 @@ pub(crate) struct MovedReferences {
     pub(crate) seams: Vec<(usize, usize)>,
 }
 
+impl MovedReferences {
+    /// Bytes that it keeps.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.kinds.capacity()
+            + (self.near.capacity() + self.far.capacity()) * size_of::<Knot>()
+            + self.seams.capacity() * size_of::<(usize, usize)>()
+    }
+}
+
 /// A reference that a kind of block may hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field {

@@ -10,6 +10,17 @@ thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::default();
 }
 
+/// Bytes that this module keeps for the calling thread.
+pub fn memory_bytes() -> usize {
+    COMPRESSOR.with_borrow(Compressor::memory_bytes) + DECOMPRESSOR.with_borrow(Decompressor::memory_bytes)
+}
+
+/// Gives back what this module keeps for the calling thread.
+pub fn forget() {
+    COMPRESSOR.take();
+    DECOMPRESSOR.take();
+}
+
 /// Appends one zstd frame of `plain` at `level` to `out`, or returns `None` with `out` as it was
 /// when the frame would not be shorter than `len_max`.
 ///

@@ -84,6 +84,11 @@ impl fmt::Debug for Compressor {
 }
 
 impl Compressor {
+    /// Bytes that it keeps between two frames.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.context.as_ref().map_or(0, CCtx::sizeof) + self.scratch.capacity()
+    }
+
     /// The frame of `plain` after `prefix`, or `None` when it would be longer than `len_max` (or
     /// the library fails).
     pub(crate) fn compress(
@@ -170,6 +175,11 @@ impl fmt::Debug for Decompressor {
 }
 
 impl Decompressor {
+    /// Bytes that it keeps between two frames.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.context.as_ref().map_or(0, DCtx::sizeof)
+    }
+
     /// Fills `plain` from exactly one frame after `prefix`.
     pub(crate) fn decompress(
         &mut self,

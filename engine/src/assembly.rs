@@ -31,7 +31,8 @@ use crate::{
     },
     bases::{base::Bases, hook_queue::HookQueue, window::Windows},
     blobs::{
-        open::{Blobs, Reads, TEXT_SHARE},
+        caches::CacheBytes,
+        open::{Blobs, Reads},
         originals::Originals,
         pins::Pins,
         stores::Stores,
@@ -128,7 +129,7 @@ impl Foundation {
         let hash_pool = Arc::new(CodecPool::new(threads, PoolKind::Hash, &metrics)?);
         let spool = Arc::new(Spool::new(&config.data, config.spool_bytes_max, metrics.clone())?);
         let budget = Arc::new(MemoryBudget::new(config.memory_bytes_max, metrics.clone()));
-        let decoded_bytes_max = divide(&budget, &pool, threads);
+        let cache_bytes = divide(&budget, &pool, threads);
         let keeper = backends.get(&config.safety.backend).cloned();
         let keeper = keeper
             .ok_or_else(|| EngineError::Other(format!("backend {:?} is not configured", config.safety.backend)))?;
@@ -146,13 +147,8 @@ impl Foundation {
         }
         claim(&config, &*catalog, &safety, &backends, |name| directories.contains_key(name)).await?;
         catalog.acknowledge_behind(safety.gate());
-        let blobs = Arc::new(Blobs::new(
-            backends,
-            Reads::Either(catalog.clone()),
-            decoded_bytes_max,
-            pool.clone(),
-            metrics.clone(),
-        ));
+        let blobs =
+            Arc::new(Blobs::new(backends, Reads::Either(catalog.clone()), cache_bytes, pool.clone(), metrics.clone()));
         let windows = Windows::new(budget.clone(), blobs.clone(), pool.clone());
         let pins = Arc::<Pins>::default();
         let bases =
@@ -187,21 +183,18 @@ impl Foundation {
     }
 }
 
-/// Divides the memory between caches, threads and requests; gives the bytes of decoded segments
-/// that are kept.
-fn divide(budget: &MemoryBudget, pool: &CodecPool, threads: usize) -> u64 {
-    let decoded_bytes_max = budget.bytes_max() / 8;
+/// Divides the memory between caches, threads and requests; gives what the caches may take.
+fn divide(budget: &MemoryBudget, pool: &CodecPool, threads: usize) -> CacheBytes {
+    let cache_bytes = CacheBytes::of(budget.bytes_max());
     let buffers = buffers::buffers_of(budget.bytes_max(), threads);
     pool.shelf().keep(buffers);
-    let texts_bytes_max = decoded_bytes_max / TEXT_SHARE;
     budget.divide(
-        decoded_bytes_max
-            + texts_bytes_max
+        cache_bytes.all()
             + BaseViews::scan_bytes_max(budget.bytes_max())
             + CODEC_THREAD_BYTES * threads as u64
             + (buffers * SEGMENT_LEN) as u64,
     );
-    decoded_bytes_max
+    cache_bytes
 }
 
 /// Makes sure that the stores are this deployment's and no older than the catalog, and watches them
@@ -318,7 +311,7 @@ fn read_path(foundation: &Foundation, adopter: &Arc<Adopter>) -> Arc<ReadPath> {
     Arc::new(ReadPath {
         catalog: catalog.clone(),
         blobs: blobs.clone(),
-        base_rows: base_rows(),
+        base_rows: base_rows(CacheBytes::of(budget.bytes_max()).tables, metrics),
         pins: pins.clone(),
         heat: heat.clone(),
         budget: budget.clone(),

@@ -334,8 +334,11 @@ impl Engine {
         let bytes = |kind: &str, value: u64| {
             metrics.cache_bytes.with_label_values(&[kind, "memory"]).set(i64::try_from(value).unwrap_or(i64::MAX));
         };
-        bytes("base", blobs.decoded_bytes());
+        blobs.cache_bytes().into_iter().for_each(|(kind, value)| bytes(kind, value));
+        bytes("buffer", self.foundation.pool.shelf().bytes());
         bytes("window", bases.windows().bytes());
+        bytes("base_row", self.read.base_rows.weighted_size());
+        bytes("codec", resources::pool::kept_bytes());
     }
 
     /// Says when a failover of the database may lose what was acknowledged, and again when that has
@@ -388,6 +391,7 @@ impl Engine {
                 biased;
                 () = stopping.cancelled() => return,
                 _ = gauges.tick() => {
+                    self.foundation.blobs.tidy().await;
                     self.refresh_gauges();
                     disks.measure().await;
                     safety.measure().await;

@@ -169,7 +169,7 @@ CATALOG = Row(
             "Cache size",
             [Query(total("deltaweir_cache_bytes", "kind, tier"), "{{kind}} ({{tier}})")],
             "bytes",
-            "Decoded base segments, and base windows in use or idle.",
+            "Decoded base segments, base windows in use or idle, tables of blobs, and what codecs keep.",
             stacked=True,
         ),
         Panel(

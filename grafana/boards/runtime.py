@@ -31,6 +31,18 @@ PROCESS = Row(
             "codec job holds a permit (I8).",
         ),
         Panel(
+            "Allocator",
+            [
+                Query(each("deltaweir_allocator_bytes", state="allocated"), "{{instance}} allocated"),
+                Query(each("deltaweir_allocator_bytes", state="resident"), "{{instance}} resident"),
+                Query(each("deltaweir_resident_bytes", kind="anonymous"), "{{instance}} anonymous"),
+                Query(each("deltaweir_resident_bytes", kind="file"), "{{instance}} pages of files"),
+            ],
+            "bytes",
+            "What is allocated is in use: the panel Cache size says by what. Resident beyond that is kept for "
+            "the next allocation, and given back when idle. Anonymous beyond the allocator's is SQLite's and zstd's.",
+        ),
+        Panel(
             "Address space",
             [Query(each("process_virtual_memory_bytes"), "{{instance}}")],
             "bytes",

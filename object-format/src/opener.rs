@@ -29,6 +29,11 @@ impl fmt::Debug for BlobOpener {
 }
 
 impl BlobOpener {
+    /// Memory that it takes beside itself.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Protection>()
+    }
+
     /// From a header that was read from the backend, the id the reader expects there, and the
     /// domain key when the blob must be sealed: a key says that it must, and a blob of suite 0 is
     /// then refused.

@@ -37,6 +37,7 @@ use crate::{
     auth::Accounts,
     config::Prices,
     engine::Engine,
+    memory,
     metrics::Metrics,
     oidc::Oidc,
     peers::Ends,
@@ -307,6 +308,7 @@ impl AdminService {
 
     fn rendered_metrics(&self) -> Answer {
         self.engine.refresh_gauges();
+        memory::observe(&self.metrics);
         match self.metrics.render() {
             Ok(page) => {
                 let mut answer = text(StatusCode::OK, page);

@@ -18,6 +18,7 @@ pub mod estimate;
 pub mod fuzzing;
 pub mod key_providers;
 pub mod lines;
+mod memory;
 pub mod metrics;
 pub mod oidc;
 pub mod ops;

@@ -32,6 +32,9 @@ RSS_SLOPE_MAX = 2 * MIB
 """Bytes a minute that the noise of a run may look like, once it lasts longer than the caches take to fill. A leak of
 what requests carry would be a hundred times that."""
 SLOPES_FROM_MINUTES = 20
+MEMORY_MIB = 256
+BESIDE = 150_000_000
+"""What a process may hold besides `memory_bytes_max`."""
 JOBS: tuple[tuple[str, ...], ...] = (
     ("gc", "--now"),
     ("jobs", "pack", "start"),
@@ -148,13 +151,18 @@ def run_jobs(server: Server, stop: threading.Event, runs: Counter[str], failures
 def watched(server: Server) -> dict[str, float]:
     """What is watched."""
     disk = sum(path.stat().st_size for path in server.blob_files() if path.exists())
-    return {"rss": server.status_bytes("VmRSS"), "descriptors": server.open_files(), "disk": disk}
+    return {
+        "rss": server.status_bytes("VmRSS"),
+        "allocated": server.metrics().total("deltaweir_allocator_bytes", state="allocated"),
+        "descriptors": server.open_files(),
+        "disk": disk,
+    }
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3 * 3600)
 def test_a_soak_with_every_job_leaks_nothing(new_server: NewServer) -> None:
-    server = new_server(gc={"grace": "1s"}, limits={"memory_bytes_max": "256MiB"}).start()
+    server = new_server(gc={"grace": "1s"}, limits={"memory_bytes_max": f"{MEMORY_MIB}MiB"}).start()
     s3 = blunt_client(server.endpoint)
     for bucket in BUCKETS:
         s3.create_bucket(Bucket=bucket)
@@ -165,7 +173,7 @@ def test_a_soak_with_every_job_leaks_nothing(new_server: NewServer) -> None:
     threads.append(threading.Thread(target=run_jobs, args=(server, clients.stop, runs, failures)))
     for thread in threads:
         thread.start()
-    samples: dict[str, list[tuple[float, float]]] = {"rss": [], "descriptors": [], "disk": []}
+    samples: dict[str, list[tuple[float, float]]] = {"rss": [], "allocated": [], "descriptors": [], "disk": []}
     began = time.monotonic()
     try:
         while (elapsed := time.monotonic() - began) < 60 * MINUTES:
@@ -181,6 +189,7 @@ def test_a_soak_with_every_job_leaks_nothing(new_server: NewServer) -> None:
     files = server.blob_files()
     unaccounted = sum(path.stat().st_size for path in files) - counted
     slopes = {name: round(slope(found), 3) for name, found in samples.items()}
+    rss_most = max(value for _, value in samples["rss"])
     line = {
         "campaign": "soak",
         "minutes": MINUTES,
@@ -192,7 +201,8 @@ def test_a_soak_with_every_job_leaks_nothing(new_server: NewServer) -> None:
         "panics": server.log.read_text(errors="replace").count("panicked at"),
         "slopes_a_minute": slopes,
         "unaccounted_bytes": unaccounted,
-        "rss_most": max(value for _, value in samples["rss"]),
+        "rss_most": rss_most,
+        "allocated_most": max(value for _, value in samples["allocated"]),
         "descriptors_most": max(value for _, value in samples["descriptors"]),
         "cores": os.cpu_count(),
         "notes": [*clients.notes, *failures][:10],
@@ -201,4 +211,5 @@ def test_a_soak_with_every_job_leaks_nothing(new_server: NewServer) -> None:
     assert not (clients.counts["errors"] or clients.counts["lost"] or clients.counts["wrong"] or line["panics"])
     assert not failures and all(runs[" ".join(command[:2])] for command in JOBS)
     assert MINUTES < SLOPES_FROM_MINUTES or slopes["rss"] <= RSS_SLOPE_MAX
+    assert rss_most <= MEMORY_MIB * MIB + BESIDE
     assert unaccounted == 0

@@ -8,8 +8,9 @@ import pytest
 
 from outside.buckets import NewServer
 from outside.clients import S3Client, blunt_client
-from outside.content import MIB, noise, release
+from outside.content import MIB, noise, release, text
 from outside.server import Server, until
+from outside.storage import stored
 from outside.wire import Connection, signed
 
 BUCKET = "delta-00"
@@ -98,3 +99,29 @@ def test_a_budget_that_is_too_small_for_its_threads_has_fewer_of_them(
         assert s3.get_object(Bucket=BUCKET, Key=f"app-{version}")["Body"].read() == body
     assert s3.get_object(Bucket=BUCKET, Key=OTHERS)["Body"].read() == content
     assert "fewer are used" in server.tail(200)
+
+
+def test_cached_bases_hold_no_more_memory_than_they_are_long(new_server: NewServer) -> None:
+    """A buffer of a whole segment goes round between reads. A short base that is kept must not keep such a buffer."""
+    families, length = 48, 100_000
+    server, s3, _ = start(new_server, memory_bytes_max="256MiB")
+    whole = text(99, 4 * MIB)
+    s3.put_object(Bucket=BUCKET, Key="whole", Body=whole)
+    newest = {}
+    for family in range(families):
+        older = text(family, length)
+        newest[f"family-{family:02}/2.log"] = older + b"one more line\n"
+        s3.put_object(Bucket=BUCKET, Key=f"family-{family:02}/1.log", Body=older)
+    for key, content in newest.items():
+        s3.put_object(Bucket=BUCKET, Key=key, Body=content)
+        assert stored(s3, BUCKET, key).form == "delta"
+    server.drop_caches()
+    before = server.metrics().total("deltaweir_allocator_bytes", state="allocated")
+    for key, content in newest.items():
+        assert s3.get_object(Bucket=BUCKET, Key="whole")["Body"].read() == whole
+        assert s3.get_object(Bucket=BUCKET, Key=key)["Body"].read() == content
+    metrics = server.metrics()
+    kept = metrics.total("deltaweir_cache_bytes", kind="base")
+    grown = metrics.total("deltaweir_allocator_bytes", state="allocated") - before
+    assert kept >= families * length * 3 // 4, "the bases are cached"
+    assert grown <= kept + 32 * MIB, f"{grown / 1e6:.0f} MB for {kept / 1e6:.0f} MB that are cached"

@@ -19,6 +19,16 @@ thread_local! {
     static PLANES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Bytes that this module keeps for the calling thread.
+pub fn memory_bytes() -> usize {
+    PLANES.with_borrow(Vec::capacity)
+}
+
+/// Gives back what this module keeps for the calling thread.
+pub fn forget() {
+    PLANES.take();
+}
+
 /// Appends the planes of `plain` in given words to `out`; `None` with `out` as it was when they are
 /// not shorter than `len_max`, or there is no word.
 pub fn compress_as(plain: &[u8], words: WordLayout, level: i32, len_max: usize, out: &mut Vec<u8>) -> Option<usize> {

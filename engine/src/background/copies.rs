@@ -18,6 +18,7 @@ use crate::{
         scrub::{pace::ScrubPace, verify::Verifier},
     },
     blobs::{
+        caches::CacheBytes,
         copy_name::copy_name,
         open::{Blobs, Reads, blob_name, damaged},
         pins::Pins,
@@ -240,7 +241,7 @@ impl Copier {
             backend.put(name, body, Some(row.stored_len)).await?;
         }
         let row = BlobRow { copy: Some(copy), ..row.clone() };
-        let blobs = self.blobs.afresh(Reads::Copy, 0);
+        let blobs = self.blobs.afresh(Reads::Copy, CacheBytes::NONE);
         let found =
             Verifier { catalog: &*self.catalog, budget: &self.budget, hash_pool: &self.hash_pool, blobs: &blobs, pace }
                 .verify(bucket, &row)

@@ -29,6 +29,7 @@ use crate::{
         },
     },
     blobs::{
+        caches::CacheBytes,
         open::{Blobs, Reads},
         pins::Pins,
     },
@@ -58,8 +59,8 @@ const NOTED_AT_ONCE: usize = 200;
 const DEPENDENTS_MAX: usize = 1_000_000;
 /// So many blobs in a row that cannot be asked for end the run: the backend is away.
 const UNREACHABLE_IN_A_ROW_MAX: u64 = 50;
-/// The share of the memory budget that decoded bases of a scrub may take.
-const DECODED_SHARE: u64 = 32;
+/// The caches of a scrub are those of a budget that is so much smaller.
+const CACHES_PART: u64 = 4;
 /// The setting that says where the next partial scrub begins, in percent of all blobs.
 const NEXT_SETTING: &str = "scrub_next_percent";
 
@@ -215,12 +216,12 @@ impl Scrubber {
         };
         cursor.recovery = Some(recovery);
         run.checkpoint(&cursor).await?;
-        let decoded_bytes_max = self.budget.bytes_max() / DECODED_SHARE;
-        let _decoded = self.budget.acquire(decoded_bytes_max).await?;
+        let cache_bytes = CacheBytes::of(self.budget.bytes_max() / CACHES_PART);
+        let _caches = self.budget.acquire(cache_bytes.all()).await?;
         let scrub = Scrub {
             scrubber: self,
             run,
-            blobs: self.blobs.afresh(Reads::Either(self.catalog.clone()), decoded_bytes_max),
+            blobs: self.blobs.afresh(Reads::Either(self.catalog.clone()), cache_bytes),
             pace,
             buckets: HashMap::new(),
             cursor,
@@ -466,7 +467,7 @@ impl Scrub<'_> {
         row: &BlobRow,
         reads: Option<Reads>,
     ) -> Result<Option<Damage>, EngineError> {
-        let alone = reads.map(|reads| self.scrubber.blobs.afresh(reads, 0));
+        let alone = reads.map(|reads| self.scrubber.blobs.afresh(reads, CacheBytes::NONE));
         let blobs = alone.as_ref().unwrap_or(&self.blobs);
         let verifier = Verifier {
             catalog: &*self.scrubber.catalog,

@@ -27,7 +27,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -96,6 +96,10 @@ impl Window {
         pieces
     }
 
+    fn indexed_bytes(&self) -> usize {
+        [&self.wide_index, &self.narrow_index].into_iter().filter_map(OnceLock::get).map(BaseIndex::memory_bytes).sum()
+    }
+
     /// How many pieces it has: each may become a range of the blob's view.
     pub(crate) fn piece_count(&self) -> usize {
         self.pieces.len()
@@ -111,9 +115,29 @@ fn index_bytes(len: u64) -> u64 {
 
 type WindowKey = Vec<(BlobId, u64, u64)>;
 
+#[derive(Default)]
 struct Slot {
     cell: OnceCell<Arc<Window>>,
     used: AtomicU64,
+    askers: AtomicUsize,
+}
+
+/// Somebody who asks for a window. When the last of them goes without it, because it cannot be
+/// loaded or nobody waits for it any more, its place goes too.
+struct Asked<'a> {
+    windows: &'a Windows,
+    name: &'a WindowKey,
+    slot: Arc<Slot>,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let mut slots = self.windows.slots();
+        // Counted under the lock: of several who go at once, one is the last.
+        if self.slot.askers.fetch_sub(1, Ordering::Relaxed) == 1 && self.slot.cell.get().is_none() {
+            slots.remove(self.name);
+        }
+    }
 }
 
 /// Windows by what they hold. Immutable content under immutable ids: never stale.
@@ -174,13 +198,9 @@ impl Windows {
         tracing::trace!(target: "path", "get()");
         let pieces = in_order(pieces);
         let name = pieces.iter().map(|piece| (piece.blob, piece.offset, piece.len)).collect::<WindowKey>();
-        let slot = self
-            .slots()
-            .entry(name.clone())
-            .or_insert_with(|| Arc::new(Slot { cell: OnceCell::new(), used: AtomicU64::new(0) }))
-            .clone();
-        slot.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        let loaded = slot
+        let asked = self.ask(&name);
+        let loaded = asked
+            .slot
             .cell
             .get_or_try_init(|| async {
                 let len = pieces.iter().map(|piece| piece.len).sum::<u64>();
@@ -190,11 +210,17 @@ impl Windows {
             .await;
         match loaded {
             Ok(window) => Ok(Some(window.clone())),
-            Err(failure) => {
-                self.slots().remove(&name);
-                failure.map_or(Ok(None), Err)
-            }
+            Err(failure) => failure.map_or(Ok(None), Err),
         }
+    }
+
+    /// The place of a window, which may have to be loaded.
+    fn ask<'a>(&'a self, name: &'a WindowKey) -> Asked<'a> {
+        let mut slots = self.slots();
+        let slot = slots.entry(name.clone()).or_default().clone();
+        slot.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        slot.askers.fetch_add(1, Ordering::Relaxed);
+        Asked { windows: self, name, slot }
     }
 
     async fn load(
@@ -284,9 +310,16 @@ impl Windows {
         while self.free_one_idle() {}
     }
 
-    /// Bytes of windows held.
+    /// Bytes of windows held, with the indexes that were built over them.
     pub(crate) fn bytes(&self) -> u64 {
-        self.slots().values().filter_map(|slot| slot.cell.get()).map(|window| window.plain.len() as u64).sum()
+        let bytes = |window: &Arc<Window>| (window.plain.len() + window.indexed_bytes()) as u64;
+        self.slots().values().filter_map(|slot| slot.cell.get()).map(bytes).sum()
+    }
+
+    /// How many windows are held or asked for.
+    #[cfg(test)]
+    pub(crate) fn places(&self) -> usize {
+        self.slots().len()
     }
 
     fn free_one_idle(&self) -> bool {

@@ -2,7 +2,12 @@
 //! each cached under the blob's immutable id, so that staleness is impossible (E16).
 
 use crate::{
-    blobs::{copy_name::copy_name, piece::BasePiece, texts::OpenedTexts},
+    blobs::{
+        caches::{CacheBytes, Caches},
+        copy_name::copy_name,
+        piece::BasePiece,
+        texts::OpenedTexts,
+    },
     error::EngineError,
     metrics::Metrics,
     resources::{buffers::lent, pool::CodecPool},
@@ -10,7 +15,6 @@ use crate::{
 use bytes::Bytes;
 use catalog::{BlobKey, BlobRow, Catalog};
 use futures::{StreamExt, TryStreamExt, future};
-use moka::future::Cache;
 use object_format::{
     BlobId, BlobOpener, ChunkCheck, Coding, DomainKey, HEADER_LEN, Header, PagePlace, Root, RootPlace, SEGMENT_LEN,
     Segment, Suite, TRAILER_LEN, ViewAddress, ViewRange, blob::segment_digest,
@@ -30,21 +34,11 @@ const OPEN_INLINE_LEN_MAX: usize = 256 << 10;
 /// The same of bytes that are only checked, which goes several times as fast: the most that a
 /// reader asks a disk for at a time, and the chunks at its ends.
 const CHECK_INLINE_LEN_MAX: usize = 1280 << 10;
-/// Opened plain text of bases takes so much less memory than decoded segments.
-pub(crate) const TEXT_SHARE: u64 = 2;
-/// Memory of the manifest and page caches.
-const MANIFEST_CACHE_BYTES_MAX: u64 = 16 << 20;
-
 /// Backends by name and everything that has been read from them.
 pub(crate) struct Blobs {
     backends: BTreeMap<String, Arc<dyn Backend>>,
     reads: Reads,
-    manifests: Cache<BlobId, Arc<Manifest>>,
-    segment_pages: Cache<(BlobId, u64), Arc<Vec<Segment>>>,
-    check_pages: Cache<(BlobId, u64), Arc<Vec<ChunkCheck>>>,
-    decoded: Cache<(BlobId, u64), Bytes>,
-    /// Plain text of deflate streams in bases.
-    pub(crate) texts: OpenedTexts,
+    caches: Caches<Manifest>,
     pub(crate) pool: Arc<CodecPool>,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -99,51 +93,16 @@ impl Blobs {
     pub(crate) fn new(
         backends: BTreeMap<String, Arc<dyn Backend>>,
         reads: Reads,
-        decoded_bytes_max: u64,
+        cache_bytes: CacheBytes,
         pool: Arc<CodecPool>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let weigh = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
-        let evictions = |kind: &str| metrics.cache_evictions_total.with_label_values(&[kind, "memory"]);
-        let (manifest_evictions, base_evictions) = (evictions("manifest"), evictions("base"));
-        Self {
-            backends,
-            reads,
-            manifests: Cache::builder()
-                .max_capacity(MANIFEST_CACHE_BYTES_MAX)
-                .weigher(move |_, manifest: &Arc<Manifest>| weigh(manifest.weight()))
-                .eviction_listener(move |_, _, cause| {
-                    if cause.was_evicted() {
-                        manifest_evictions.inc();
-                    }
-                })
-                .build(),
-            segment_pages: Cache::builder()
-                .max_capacity(MANIFEST_CACHE_BYTES_MAX)
-                .weigher(move |_, page: &Arc<Vec<Segment>>| weigh(page.len() * 160 + 64))
-                .build(),
-            check_pages: Cache::builder()
-                .max_capacity(MANIFEST_CACHE_BYTES_MAX)
-                .weigher(move |_, page: &Arc<Vec<ChunkCheck>>| weigh(page.len() * 16 + 64))
-                .build(),
-            decoded: Cache::builder()
-                .max_capacity(decoded_bytes_max)
-                .weigher(move |_, plain: &Bytes| weigh(plain.len() + 64))
-                .eviction_listener(move |_, _, cause| {
-                    if cause.was_evicted() {
-                        base_evictions.inc();
-                    }
-                })
-                .build(),
-            texts: OpenedTexts::new(decoded_bytes_max / TEXT_SHARE),
-            pool,
-            metrics,
-        }
+        Self { backends, reads, caches: Caches::new(cache_bytes, Manifest::weight, &metrics), pool, metrics }
     }
 
     /// The same backends with nothing read yet.
-    pub(crate) fn afresh(&self, reads: Reads, decoded_bytes_max: u64) -> Self {
-        Self::new(self.backends.clone(), reads, decoded_bytes_max, self.pool.clone(), self.metrics.clone())
+    pub(crate) fn afresh(&self, reads: Reads, cache_bytes: CacheBytes) -> Self {
+        Self::new(self.backends.clone(), reads, cache_bytes, self.pool.clone(), self.metrics.clone())
     }
 
     /// The one name under which a blob in a backend is read; `None` when there are two.
@@ -174,16 +133,22 @@ impl Blobs {
 
     /// Forgets everything that was read.
     pub(crate) fn drop_caches(&self) {
-        self.manifests.invalidate_all();
-        self.segment_pages.invalidate_all();
-        self.check_pages.invalidate_all();
-        self.decoded.invalidate_all();
-        self.texts.clear();
+        self.caches.clear();
     }
 
-    /// Bytes of decoded segments held.
-    pub(crate) fn decoded_bytes(&self) -> u64 {
-        self.decoded.weighted_size()
+    /// Plain text of deflate streams in bases.
+    pub(crate) fn texts(&self) -> &OpenedTexts {
+        &self.caches.texts
+    }
+
+    /// Gives back what the caches have dropped; by themselves they do so when somebody reads.
+    pub(crate) async fn tidy(&self) {
+        self.caches.tidy().await;
+    }
+
+    /// Bytes that the caches hold, by their kinds.
+    pub(crate) fn cache_bytes(&self) -> [(&'static str, u64); 4] {
+        self.caches.bytes()
     }
 
     /// The opened manifest of a blob. A miss costs two requests (header and tail), one for a short
@@ -196,13 +161,13 @@ impl Blobs {
             return self.open(row, key, bytes, row.root_offset).await.map(Arc::new);
         }
         let id = BlobId(row.id.0);
-        if let Some(hit) = Box::pin(self.manifests.get(&id)).await {
+        if let Some(hit) = Box::pin(self.caches.manifests.get(&id)).await {
             self.count("manifest", true);
             return Ok(hit);
         }
         self.count("manifest", false);
         let loaded = Box::pin(async { self.load_manifest(row, key).await.map(Arc::new) });
-        let kept = Box::pin(self.manifests.try_get_with(id, loaded));
+        let kept = Box::pin(self.caches.manifests.try_get_with(id, loaded));
         kept.await.map_err(|error| EngineError::shared(&error))
     }
 
@@ -315,7 +280,7 @@ impl Blobs {
         let outcome = match (&manifest.bytes.place, outcome) {
             // What was fetched when the blob was opened may not be what lies there.
             (Some(place), Err(error)) if error.is_damage() && !manifest.bytes.fetched.is_empty() => {
-                self.manifests.invalidate(&manifest.id).await;
+                self.caches.manifests.invalidate(&manifest.id).await;
                 Box::pin(again(place.clone())).await
             }
             (_, outcome) => outcome,
@@ -325,7 +290,7 @@ impl Blobs {
         }
         let outcome = self.elsewhere(manifest.id, manifest.bytes.place.as_ref(), outcome, again).await;
         if outcome.is_ok() {
-            self.manifests.invalidate(&manifest.id).await;
+            self.caches.manifests.invalidate(&manifest.id).await;
         }
         outcome
     }
@@ -359,7 +324,7 @@ impl Blobs {
                 let again = move |bytes: BlobBytes| async move { self.segment_page_in(&bytes, manifest, place).await };
                 self.or_elsewhere(manifest, outcome, again).await
             });
-            let page = self.segment_pages.try_get_with((manifest.id, place.offset), read).await;
+            let page = self.caches.segment_pages.try_get_with((manifest.id, place.offset), read).await;
             page.map_err(|error: Arc<EngineError>| EngineError::shared(&error))?
         };
         let at = usize::try_from(index - place.first).unwrap_or(usize::MAX);
@@ -453,20 +418,23 @@ impl Blobs {
     /// The same through the cache of decoded segments: for whole blobs, whose bytes serve many
     /// readers.
     pub(crate) async fn decoded_segment(&self, manifest: &Manifest, index: u64) -> Result<Bytes, EngineError> {
-        if let Some(hit) = self.decoded.get(&(manifest.id, index)).await {
+        if let Some(hit) = self.caches.decoded.get(&(manifest.id, index)).await {
             self.count("base", true);
             self.metrics.base_fetch_bytes_total.with_label_values(&["cache"]).inc_by(hit.len() as u64);
             return Ok(hit);
         }
         self.count("base", false);
-        self.decoded
+        self.caches
+            .decoded
             .try_get_with((manifest.id, index), async {
                 let segment = self.segment(manifest, index).await?;
                 if segment.coding.has_base() {
                     return Err(damaged("a delta where whole content is needed"));
                 }
                 self.metrics.base_fetch_bytes_total.with_label_values(&["backend"]).inc_by(segment.stored_len.into());
-                let plain = self.plain_segment(manifest, &segment, &BaseReader::NONE).await?;
+                let mut plain = self.plain_segment(manifest, &segment, &BaseReader::NONE).await?;
+                // The cache counts what is kept by its length.
+                plain.shrink_to_fit();
                 Ok(lent(plain, None, self.pool.shelf()))
             })
             .await
@@ -494,7 +462,7 @@ impl Blobs {
     pub(crate) async fn base_bytes(&self, base: &Manifest, range: Range<u64>) -> Result<Vec<Bytes>, EngineError> {
         let mut slices = Vec::new();
         for (index, within) in segments_covering(range) {
-            let cached = self.decoded.get(&(base.id, index)).await;
+            let cached = self.caches.decoded.get(&(base.id, index)).await;
             if cached.is_none() {
                 let segment = self.segment(base, index).await?;
                 if segment.coding == Coding::Raw && (within.end - within.start) * 2 <= segment.plain_len {
@@ -584,7 +552,7 @@ impl Blobs {
                         move |bytes: BlobBytes| async move { self.check_page_in(&bytes, manifest, place).await };
                     self.or_elsewhere(manifest, outcome, again).await
                 });
-                let page = self.check_pages.try_get_with((manifest.id, place.offset), read).await;
+                let page = self.caches.check_pages.try_get_with((manifest.id, place.offset), read).await;
                 page.map_err(|error: Arc<EngineError>| EngineError::shared(&error))?
             };
             let end = chunks.end.min(place.first + u64::from(place.count));
@@ -631,14 +599,16 @@ impl Manifest {
         self.opener.base_tag(self.root.plain_len, digests.iter()) == self.root.base_tag
     }
 
+    /// Memory that it takes.
     fn weight(&self) -> usize {
         let root = &self.root;
         self.bytes.fetched.len()
-            + 512
-            + root.view.len() * 56
-            + (root.segment_pages.len() + root.check_pages.len()) * 40
-            + root.facts.facts.len()
-            + root.facts.sketch.len()
+            + size_of::<Self>()
+            + self.opener.memory_bytes()
+            + root.view.capacity() * size_of::<ViewRange>()
+            + (root.segment_pages.capacity() + root.check_pages.capacity()) * size_of::<PagePlace>()
+            + root.facts.facts.capacity()
+            + root.facts.sketch.capacity()
     }
 }
 

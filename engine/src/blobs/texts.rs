@@ -25,6 +25,16 @@ impl OpenedTexts {
         Self(cache)
     }
 
+    /// Bytes that they take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.weighted_size()
+    }
+
+    /// Gives back what was dropped.
+    pub(crate) fn tidy(&self) {
+        self.0.run_pending_tasks();
+    }
+
     /// Forgets them all.
     pub(crate) fn clear(&self) {
         self.0.invalidate_all();

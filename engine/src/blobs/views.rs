@@ -57,7 +57,7 @@ impl Blobs {
         let decoding = Arc::new(Decoding { segment: view, base });
         let units = plan.units.iter().map(|number| {
             let (decoding, number) = (decoding.clone(), *number);
-            let (texts, metrics) = (self.texts.clone(), self.metrics.clone());
+            let (texts, metrics) = (self.texts().clone(), self.metrics.clone());
             async move {
                 self.pool.run(move |scratch| decode_unit(scratch, &decoding, number, &texts, &metrics)).await?
             }

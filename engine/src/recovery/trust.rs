@@ -15,6 +15,9 @@ use std::{
 };
 use storage_backends::BlobName;
 
+/// Documents that are named in the log; all are counted.
+const NAMED_MAX: usize = 10_000;
+
 /// What a lineage's document says, and what sealed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Voucher {
@@ -84,7 +87,9 @@ impl Trust {
     /// Counts a document that is not believed, and names it in the log once.
     pub(super) fn refuse(&self, name: &BlobName, why: &str) {
         self.metrics.unsealed_documents_total.inc();
-        if self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(name.as_str().to_owned()) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever forges documents can make up names without end.
+        if refused.len() < NAMED_MAX && refused.insert(name.as_str().to_owned()) {
             tracing::error!("{why}");
         }
     }
@@ -123,5 +128,22 @@ fn reach_of(name: &BlobName, document: &[u8]) -> Option<Seq> {
         ("backup", name) => Some(name.parse::<BackupName>().map_or(Seq::MAX, |name| name.cut)),
         ("backup-part", _) => None,
         _ => Some(Seq::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forged_documents_are_all_counted_and_so_many_of_them_are_remembered() {
+        let metrics = Metrics::new();
+        let trust = Trust::new(metrics.clone());
+        for number in 0..=NAMED_MAX {
+            let name = BlobName::new(format!("journal/{number}")).expect("a name");
+            trust.refuse(&name, "it is not sealed");
+        }
+        assert_eq!(trust.refused.lock().expect("no panic").len(), NAMED_MAX);
+        assert_eq!(metrics.unsealed_documents_total.get(), NAMED_MAX as u64 + 1);
     }
 }

@@ -6,7 +6,7 @@ use crate::resources::budget::Permit;
 use bytes::Bytes;
 use object_format::SEGMENT_LEN;
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicUsize, Ordering},
 };
 
@@ -50,25 +50,34 @@ impl Shelf {
         self.most.store(most, Ordering::Relaxed);
     }
 
-    /// A buffer of `len` bytes with whatever its last user left in it.
+    /// A buffer of `len` bytes; one of a whole segment may have what its last user left in it.
+    ///
+    /// For anything shorter it is a fresh one of that length: whoever keeps those bytes, such as
+    /// the cache of decoded segments, is charged for them and not for the room behind them.
     pub(crate) fn take(&self, len: usize) -> Vec<u8> {
-        match self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop() {
-            Some(mut buffer) => {
-                buffer.resize(len, 0);
-                buffer
-            }
-            None => vec![0; len],
-        }
+        let kept = if len == SEGMENT_LEN { self.lock().pop() } else { None };
+        kept.unwrap_or_else(|| vec![0; len])
+    }
+
+    /// Bytes of the buffers that lie here.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.lock().len() * SEGMENT_LEN) as u64
     }
 
     /// Puts a buffer back, if it is one of a whole segment and there is room.
-    pub(crate) fn put(&self, buffer: Vec<u8>) {
+    pub(crate) fn put(&self, mut buffer: Vec<u8>) {
         if buffer.capacity() == SEGMENT_LEN {
-            let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+            // Without a change: it was as long when it was taken, unless its user cut it.
+            buffer.resize(SEGMENT_LEN, 0);
+            let mut buffers = self.lock();
             if buffers.len() < self.most.load(Ordering::Relaxed) {
                 buffers.push(buffer);
             }
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,17 +93,31 @@ mod tests {
     #[test]
     fn a_shelf_keeps_whole_segments_up_to_its_number() {
         let shelf = Shelf::default();
-        let lie = || shelf.buffers.lock().expect("not poisoned").len();
         shelf.put(vec![1; SEGMENT_LEN]);
-        assert_eq!(lie(), 0);
+        assert_eq!(shelf.bytes(), 0);
         shelf.keep(2);
         (0..3).for_each(|_| shelf.put(vec![1; SEGMENT_LEN]));
         shelf.put(vec![1; SEGMENT_LEN / 2]);
-        assert_eq!(lie(), 2);
-        assert_eq!(shelf.take(10).len(), 10);
-        assert_eq!(shelf.take(SEGMENT_LEN).len(), SEGMENT_LEN);
-        assert_eq!(lie(), 0);
+        assert_eq!(shelf.bytes(), 2 * SEGMENT_LEN as u64);
+        assert_eq!((shelf.take(SEGMENT_LEN).len(), shelf.take(SEGMENT_LEN).len()), (SEGMENT_LEN, SEGMENT_LEN));
+        assert_eq!(shelf.bytes(), 0);
         assert_eq!(shelf.take(7), [0; 7]);
+    }
+
+    #[test]
+    fn what_is_shorter_than_a_segment_takes_no_more_room_than_it_is_long() {
+        let shelf = Shelf::default();
+        shelf.keep(2);
+        for len in [10, 1 << 20, SEGMENT_LEN - 1] {
+            shelf.put(vec![1; SEGMENT_LEN]);
+            let taken = shelf.take(len);
+            assert_eq!((taken.len(), taken.capacity()), (len, len));
+        }
+        let mut cut = vec![1; SEGMENT_LEN];
+        cut.truncate(3);
+        shelf.keep(3);
+        shelf.put(cut);
+        assert_eq!(shelf.take(SEGMENT_LEN).len(), SEGMENT_LEN);
     }
 
     #[test]

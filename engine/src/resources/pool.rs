@@ -6,11 +6,11 @@ use crate::{
     resources::{buffers::Shelf, machine::is_made_up},
 };
 use bytes::Bytes;
-use delta_codec::{Decoder, Encoder};
+use delta_codec::{Decoder, Encoder, planes, whole};
 use futures::{Stream, TryStreamExt as _};
 use sha2::{Digest as _, Sha256};
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     panic::AssertUnwindSafe,
     sync::{
         Arc,
@@ -33,6 +33,32 @@ pub(crate) struct Scratch {
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
+    /// What this thread has added to [`KEPT_BYTES`].
+    static KEPT_HERE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Bytes that all threads together keep between two jobs.
+static KEPT_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes that threads keep between two jobs: work buffers and contexts of their codecs.
+pub(crate) fn kept_bytes() -> u64 {
+    KEPT_BYTES.load(Ordering::Relaxed)
+}
+
+impl Scratch {
+    /// Bytes that the calling thread keeps: these, and what `delta_codec` keeps beside them.
+    fn memory_bytes(&self) -> u64 {
+        let here = self.encoder.memory_bytes() + self.decoder.memory_bytes() + self.plain.capacity();
+        (here + whole::memory_bytes() + planes::memory_bytes()) as u64
+    }
+
+    /// Takes note of what is kept after a job.
+    fn settle(&mut self) {
+        let now = self.memory_bytes();
+        let before = KEPT_HERE.replace(now);
+        // Modulo 2^64: the sum over all threads is what they keep.
+        KEPT_BYTES.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+    }
 }
 
 /// What a pool is for.
@@ -205,6 +231,7 @@ fn with_scratch<T>(job: impl FnOnce(&mut Scratch) -> T) -> std::thread::Result<T
         if outcome.is_err() {
             *scratch = Scratch::default();
         }
+        scratch.settle();
         outcome
     })
 }

@@ -14,6 +14,8 @@ use tokio::time::Instant;
 const COUNT_EVERY: u64 = 1000;
 /// How long an owner who had too many is refused without another count.
 const REFUSED_FOR: Duration = Duration::from_secs(1);
+/// Owners that are remembered; when there are more, all are counted anew.
+const OWNERS_MAX: usize = 10_000;
 
 /// The bound, and what is left of it to whom.
 pub(crate) struct OpenUploads {
@@ -61,10 +63,29 @@ impl OpenUploads {
     }
 
     fn set(&self, owner: &str, standing: Standing) {
-        self.owners().insert(owner.to_owned(), standing);
+        let mut owners = self.owners();
+        if owners.len() >= OWNERS_MAX && !owners.contains_key(owner) {
+            owners.clear();
+        }
+        owners.insert(owner.to_owned(), standing);
     }
 
     fn owners(&self) -> MutexGuard<'_, HashMap<String, Standing>> {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_owners_are_remembered_than_there_is_room_for() {
+        let open = OpenUploads::new(1000);
+        (0..=OWNERS_MAX).for_each(|owner| open.set(&owner.to_string(), Standing::Left(1)));
+        assert_eq!(open.owners().len(), 1, "all were forgotten for the last one");
+        open.set("another", Standing::Left(1));
+        open.set("another", Standing::Left(2));
+        assert_eq!(open.owners().len(), 2);
     }
 }

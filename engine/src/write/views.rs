@@ -378,7 +378,7 @@ impl BaseView {
         let needed = self.openings.bytes_of(&parts).map_err(|error| EngineError::Other(error.to_string()))?;
         let bases = BaseReader::new(&self.rows, bucket.domain_key());
         let bytes = blobs.view_bytes(&self.ranges, needed, &bases).await?;
-        let (base, texts) = (self.clone(), blobs.texts.clone());
+        let (base, texts) = (self.clone(), blobs.texts().clone());
         let opening = blobs.pool.run(move |_| {
             let opened = |number: usize| {
                 let opening = base.openings.get(number);

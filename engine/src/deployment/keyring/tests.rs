@@ -1,7 +1,11 @@
 //! Replicas that make the keys of one bucket at the same time.
 
 use super::*;
-use crate::{blobs::open::Reads, metrics::Metrics, resources::pool::PoolKind};
+use crate::{
+    blobs::{caches::CacheBytes, open::Reads},
+    metrics::Metrics,
+    resources::pool::PoolKind,
+};
 use catalog::{SqliteCatalog, SqliteOptions};
 use futures::TryStreamExt;
 use serde_json::json;
@@ -16,7 +20,7 @@ fn replica(backend: &Arc<dyn Backend>) -> (Keyring, Blobs) {
     let keyring = Keyring::open(Path::new("."), given, &metrics).unwrap();
     let pool = Arc::new(crate::resources::pool::CodecPool::new(1, PoolKind::Codec, &metrics).unwrap());
     let backends = BTreeMap::from([("cloud".to_owned(), backend.clone())]);
-    (keyring, Blobs::new(backends, Reads::Blob, 1 << 20, pool, metrics))
+    (keyring, Blobs::new(backends, Reads::Blob, CacheBytes::of(8 << 20), pool, metrics))
 }
 
 #[tokio::test]

@@ -350,7 +350,7 @@ impl<'a> ViewEncoder<'a> {
         let Ok(needed) = self.base.openings.bytes_of(parts) else { return Ok(None) };
         let bases = BaseReader::new(&self.base.rows, self.bucket.domain_key());
         let view = self.encoder.blobs.view_bytes(&self.base.ranges, needed, &bases).await?;
-        let (base, texts, parts) = (self.base.clone(), self.encoder.blobs.texts.clone(), parts.to_vec());
+        let (base, texts, parts) = (self.base.clone(), self.encoder.blobs.texts().clone(), parts.to_vec());
         let opening = self.encoder.pool.run(move |_| {
             let opened = |number: usize| {
                 let opening = base.openings.get(number);
