@@ -9,6 +9,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -318,3 +319,34 @@ def try_to_settle(server: Server) -> None:
     """Until the server is killed."""
     with contextlib.suppress(Exception):
         server.settle(60)
+
+
+def test_a_compressed_successor_is_put_together_once_for_all_its_readers(own: Server) -> None:
+    s3, releases = s3_client(own.endpoint), [ARCHIVES["wheel"](version) for version in range(2)]
+    s3.create_bucket(Bucket=BUCKETS[1])
+    for version, content in enumerate(releases):
+        s3.put_object(Bucket=BUCKETS[1], Key=f"package-1.{version}", Body=content)
+        own.settle()
+    views = codings(own, BUCKETS[1], "package-1.1").count("view")
+    assert views > 0
+
+    def put_together() -> float:
+        """How many units were decoded since the start."""
+        return own.metrics().total("deltaweir_decode_seconds_count", codec="view")
+
+    own.drop_caches()
+    before = put_together()
+    assert body(s3, BUCKETS[1], "package-1.1") == releases[1]
+    once = put_together() - before
+    assert once >= views
+    own.drop_caches()
+    before = put_together()
+    with ThreadPoolExecutor(6) as pool:
+        read = [pool.submit(body, s3, BUCKETS[1], "package-1.1") for _ in range(6)]
+        assert all(one.result() == releases[1] for one in read)
+    assert body(s3, BUCKETS[1], "package-1.1", 70_000, 90_000) == releases[1][70_000:90_000], "a range of what is kept"
+    assert put_together() - before == once
+    own.drop_caches()
+    assert body(s3, BUCKETS[1], "package-1.1", 70_000, 90_000) == releases[1][70_000:90_000]
+    assert body(s3, BUCKETS[1], "package-1.1", 70_000, 90_000) == releases[1][70_000:90_000]
+    assert put_together() - before > once, "a range alone is not kept"

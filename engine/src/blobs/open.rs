@@ -141,6 +141,25 @@ impl Blobs {
         &self.caches.texts
     }
 
+    /// A view's segment as the last reader of all of it had it.
+    pub(super) async fn kept_view(&self, manifest: &Manifest, index: u64) -> Option<Bytes> {
+        let kept = self.caches.decoded.get(&(manifest.id, index)).await;
+        self.count("view", kept.is_some());
+        kept
+    }
+
+    /// Keeps a view's segment for the next reader. Those who ask for it meanwhile wait for the same
+    /// work.
+    pub(super) async fn keep_view(
+        &self,
+        manifest: &Manifest,
+        index: u64,
+        decode: impl Future<Output = Result<Bytes, EngineError>>,
+    ) -> Result<Bytes, EngineError> {
+        let kept = self.caches.decoded.try_get_with((manifest.id, index), decode).await;
+        kept.map_err(|error| EngineError::shared(&error))
+    }
+
     /// Gives back what the caches have dropped; by themselves they do so when somebody reads.
     pub(crate) async fn tidy(&self) {
         self.caches.tidy().await;

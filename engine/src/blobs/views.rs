@@ -14,6 +14,7 @@ use crate::{
     metrics::Metrics,
     resources::pool::Scratch,
 };
+use bytes::Bytes;
 use deflate_view::{BaseBytes, Malformed, Opening, Run, SegmentForm, SegmentView, joined};
 use futures::{StreamExt, TryStreamExt, future};
 use object_format::{Coding, Segment, ViewAddress, ViewRange, blob::segment_digest};
@@ -31,6 +32,10 @@ pub(crate) fn copied_runs(scratch: &Scratch) -> Vec<Run> {
     scratch.decoder.copied_runs().map(one).collect()
 }
 
+fn too_short() -> EngineError {
+    damaged("segment shorter than its row says")
+}
+
 /// A segment taken apart, and the base bytes that were read for it.
 struct Decoding {
     segment: SegmentView,
@@ -38,6 +43,32 @@ struct Decoding {
 }
 
 impl Blobs {
+    /// The same for whoever downloads them. All of a segment is kept for the next one: its streams
+    /// take tens of times as long to put together as to send.
+    pub(crate) async fn view_piece(
+        &self,
+        manifest: &Manifest,
+        (index, segment): (u64, &Segment),
+        within: Range<u32>,
+        bases: &BaseReader<'_>,
+    ) -> Result<Bytes, EngineError> {
+        let whole = match self.kept_view(manifest, index).await {
+            Some(kept) => kept,
+            None if within == (0..segment.plain_len) => {
+                let decode = async {
+                    let mut plain = self.view_range(manifest, segment, within.clone(), bases).await?;
+                    // The cache counts what is kept by its length.
+                    plain.shrink_to_fit();
+                    Ok(plain.into())
+                };
+                self.keep_view(manifest, index, decode).await?
+            }
+            None => return Ok(self.view_range(manifest, segment, within, bases).await?.into()),
+        };
+        let cut = within.start as usize..within.end as usize;
+        (cut.end <= whole.len()).then(|| whole.slice(cut)).ok_or_else(too_short)
+    }
+
     /// Bytes `within` of a segment that is a deflate view, the digests of its units checked, or
     /// that of the segment where all of it is read (I4).
     pub(crate) async fn view_range(
@@ -72,7 +103,7 @@ impl Blobs {
         match plain.get(cut.clone()) {
             Some(_) if cut == (0..plain.len()) => Ok(plain),
             Some(bytes) => Ok(bytes.to_vec()),
-            None => Err(damaged("segment shorter than its row says")),
+            None => Err(too_short()),
         }
     }
 

@@ -342,9 +342,9 @@ impl Reader {
             Coding::View | Coding::GappedView => {
                 let rows = Box::pin(self.path.base_rows(&manifest)).await?;
                 let bases = BaseReader::new(&rows, key.as_deref());
-                let bytes = Box::pin(blobs.view_range(&manifest, &segment, within, &bases)).await?;
+                let bytes = Box::pin(blobs.view_piece(&manifest, (index, &segment), within, &bases)).await?;
                 permit.shrink(bytes.len() as u64);
-                return Ok(Fetched::Own(bytes.into(), permit));
+                return Ok(Fetched::Own(bytes, permit));
             }
             Coding::Zstd | Coding::Planes | Coding::Delta => {
                 let rows = Box::pin(self.path.base_rows(&manifest)).await?;
