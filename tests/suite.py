@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from outside.features import FEATURES
+
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv" / "bin"
 
@@ -75,7 +77,7 @@ class Count:
 
 def steps(long: bool) -> list[Step]:
     """What is checked, cheapest first; `long` adds the campaigns of minutes and gigabytes."""
-    locked = ("--workspace", "--locked", "--all-features")
+    locked = ("--workspace", "--locked", *FEATURES)
     pytest = (str(VENV / "python"), "-m", "pytest", "--color=no")
     plan = [
         Step("setup", ("tests/setup.sh",), timeout_s=900, essential=True),

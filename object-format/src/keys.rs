@@ -3,9 +3,7 @@
 
 use crate::{error::FormatError, fields::Fields, provided::KekOrigin};
 use aws_lc_rs::key_wrap::{AES_256, AesKek, KeyWrapPadded};
-use hkdf::Hkdf;
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::{Sha256, Sha512};
+use crypto::{HmacSha256, KeyInit, Mac};
 use std::{fmt, sync::Arc};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
@@ -151,10 +149,7 @@ impl Kek {
 
     /// What all keys are derived from that this KEK does not wrap.
     pub fn roots(&self) -> Roots {
-        let (mut prk, _) = Hkdf::<Sha512>::extract(None, &self.secret);
-        let roots = Roots { of: self.fingerprint(), secret: prk.into() };
-        prk.as_mut_slice().zeroize();
-        roots
+        Roots { of: self.fingerprint(), secret: *crypto::extract(&self.secret) }
     }
 
     /// Wraps the roots of another KEK, so that what was derived from it outlives it.
@@ -311,10 +306,7 @@ impl Roots {
 
     fn expand<const N: usize>(&self, info: &[&[u8]]) -> Zeroizing<[u8; N]> {
         let mut okm = Zeroizing::new([0; N]);
-        Hkdf::<Sha512>::from_prk(&self.secret)
-            .expect("64 bytes are as many as SHA-512 gives")
-            .expand_multi_info(info, &mut *okm)
-            .expect("HKDF-SHA-512 gives up to 16,320 bytes, far more than any use here");
+        crypto::expand(&self.secret, info, &mut *okm);
         okm
     }
 }
@@ -322,12 +314,10 @@ impl Roots {
 /// HKDF-SHA-512 (RFC 5869); an absent salt is 64 zero bytes.
 fn derive<const N: usize>(secret: &[u8; 32], salt: Option<&[u8]>, info: &[&[u8]]) -> Zeroizing<[u8; N]> {
     let mut okm = Zeroizing::new([0; N]);
-    Hkdf::<Sha512>::new(salt, secret)
-        .expand_multi_info(info, &mut *okm)
-        .expect("HKDF-SHA-512 gives up to 16,320 bytes, far more than any use here");
+    crypto::derive(secret, salt, info, &mut *okm);
     okm
 }
 
-pub(crate) fn keyed_mac(key: &[u8; 32]) -> Hmac<Sha256> {
-    Hmac::new_from_slice(key).expect("HMAC takes keys of any length")
+pub(crate) fn keyed_mac(key: &[u8; 32]) -> HmacSha256 {
+    HmacSha256::new_from_slice(key).expect("HMAC takes keys of any length")
 }

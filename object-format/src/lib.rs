@@ -10,7 +10,6 @@
 //! keeps of encrypted buckets, [`keyset`] stores the wrapped keys beside the blobs, [`inspect`]
 //! describes a blob and [`whole`] opens one that is in memory.
 
-mod aead;
 pub mod blob;
 mod error;
 mod fields;

@@ -1,7 +1,6 @@
 //! Opening the parts of one blob, each checked before a byte of it is given out (I4).
 
 use crate::{
-    aead::TAG_LEN,
     error::FormatError,
     geometry::{CHUNK_LEN, chunk_count, chunk_index, stored_range},
     header::{BlobId, BlobKind, Header},
@@ -12,6 +11,7 @@ use crate::{
     trailer,
     unit::{Protection, Unit},
 };
+use crypto::aead::TAG_LEN;
 use std::{fmt, ops::Range, sync::Arc};
 
 /// Opens the parts of one blob. Cheap to clone, holds derived keys.

@@ -2,12 +2,12 @@
 //! (docs/format/blob-v1.md §6).
 
 use crate::{
-    aead::TAG_LEN,
     error::FormatError,
     fields::{Fields, PutFields},
     segment::{Segment, TableBounds},
     unit::{Protection, Unit},
 };
+use crypto::aead::TAG_LEN;
 
 /// Most bytes of a page, its tag included. Part of the format.
 pub const PAGE_LEN_MAX: usize = 64 << 10;

@@ -2,13 +2,15 @@
 //! extents (docs/format/blob-v1.md §5.3).
 
 use crate::{
-    aead::{Aead as _, Short, TAG_LEN},
     error::FormatError,
     fields::Fields,
     header::BlobId,
     keys::{DomainKey, KeyId},
 };
-use sha2::{Digest, Sha256};
+use crypto::{
+    Digest, Sha256,
+    aead::{Aead as _, Short, TAG_LEN},
+};
 
 const VERSION: u8 = 1;
 const CONTEXT_LABEL: &[u8] = b"deltaweir row v1";

@@ -1,12 +1,12 @@
 //! The trailer: where the root is, for readers without a catalog row (docs/format/blob-v1.md §9).
 
 use crate::{
-    aead::TAG_LEN,
     error::FormatError,
     fields::{Fields, PutFields},
     header::{HEADER_LEN, VERSION},
     root::{ROOT_LEN_MAX, RootPlace},
 };
+use crypto::aead::TAG_LEN;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes of the trailer. Part of the format.

@@ -2,13 +2,14 @@
 //! (docs/format/blob-v1.md §4).
 
 use crate::{
-    aead::{Aead, Bulk, NONCE_LEN, Short, TAG_LEN},
     error::FormatError,
     header::{BlobKind, HEADER_LEN, Header, Suite, derivation_info},
     keys::{DomainKey, keyed_mac},
 };
-use hmac::Mac;
-use sha2::{Digest, Sha256};
+use crypto::{
+    Digest, Mac, Sha256,
+    aead::{Aead, Bulk, NONCE_LEN, Short, TAG_LEN},
+};
 use subtle::ConstantTimeEq;
 use xxhash_rust::xxh3::Xxh3Default;
 use zeroize::Zeroizing;

@@ -1,7 +1,6 @@
 //! Writing one blob front to back.
 
 use crate::{
-    aead::TAG_LEN,
     error::FormatError,
     geometry::{CHUNK_LEN, PLAIN_LEN_MAX, chunk_index},
     header::{BlobId, BlobKind, Header, Suite},
@@ -12,6 +11,7 @@ use crate::{
     trailer::{self, TRAILER_LEN},
     unit::{Protection, Unit},
 };
+use crypto::aead::TAG_LEN;
 use std::{fmt, ops::Range};
 
 /// How a new blob is to be protected.

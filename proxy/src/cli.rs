@@ -11,6 +11,7 @@ mod damaged;
 mod delta;
 mod demo;
 mod doctor;
+mod fips;
 mod follow;
 mod generate;
 mod keys;
@@ -43,7 +44,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 /// An S3 endpoint that stores less.
 #[derive(Parser)]
-#[command(name = "deltaweir", version = metrics::VERSION_AND_COMMIT, arg_required_else_help = true)]
+#[command(name = "deltaweir", version = metrics::BUILD, arg_required_else_help = true)]
 struct Arguments {
     #[command(flatten)]
     global: Global,
@@ -314,7 +315,7 @@ const OF_HERE: &str = "this command works on this machine: leave --remote out";
 /// Runs the program.
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match run(arguments) {
+    match fips::module().and_then(|_| run(arguments)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure(message)) => {
             note(format_args!("deltaweir: {message}"));

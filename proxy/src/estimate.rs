@@ -163,7 +163,7 @@ pub async fn estimate(
 /// A KEK that nobody else has, and that ends with the temporary store.
 fn new_kek() -> Result<Kek, EngineError> {
     let mut secret = [0; 32];
-    getrandom::fill(&mut secret).map_err(|error| EngineError::Other(format!("no randomness: {error}")))?;
+    crypto::fill_random(&mut secret).map_err(|error| EngineError::Other(error.to_string()))?;
     Ok(Kek::new(secret))
 }
 

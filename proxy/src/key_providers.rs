@@ -44,7 +44,7 @@ impl ProviderConfig {
 /// What it says; [`ProviderError::Refused`] when it gives something else back.
 pub(crate) async fn try_out(provider: &dyn KeyProvider) -> Result<(), ProviderError> {
     let mut secret = zeroize::Zeroizing::new([0; 32]);
-    getrandom::fill(&mut *secret).map_err(|error| ProviderError::Unavailable(format!("no randomness: {error}")))?;
+    crypto::fill_random(&mut *secret).map_err(|error| ProviderError::Unavailable(error.to_string()))?;
     let context = KekContext { fingerprint: [0; 8] };
     let sealed = provider.wrap(&secret, context).await?;
     match *provider.unwrap(&sealed, context).await? == *secret {

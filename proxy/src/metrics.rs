@@ -244,8 +244,12 @@ fn exposed_histogram(bounds: &[f64], counts: &[u64], sum: f64) -> proto::Histogr
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Commit of this build, or `unknown`; `proxy/build.rs` says where it is from.
 pub const COMMIT: &str = env!("DELTAWEIR_COMMIT");
-/// Both, as `--version` tells them.
-pub const VERSION_AND_COMMIT: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("DELTAWEIR_COMMIT"), ")");
+/// Both, as `--version` tells them, and whether it is a FIPS build.
+pub const BUILD: &str = if crypto::FIPS {
+    concat!(env!("CARGO_PKG_VERSION"), " (", env!("DELTAWEIR_COMMIT"), "), FIPS build")
+} else {
+    concat!(env!("CARGO_PKG_VERSION"), " (", env!("DELTAWEIR_COMMIT"), ")")
+};
 
 impl Metrics {
     /// Everything, in the Prometheus text format.

@@ -12,6 +12,7 @@ use crate::{
     webhooks::{in_words, outward},
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use crypto::{Digest as _, Sha256};
 use flow::Flows;
 use jsonwebtoken::jwk::JwkSet;
 use reqwest::{Client, RequestBuilder, Url, header};
@@ -21,7 +22,6 @@ use serde::{
     de::{DeserializeOwned, Error as _},
 };
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 use std::{
     sync::Arc,
     time::{Duration, Instant, SystemTime},

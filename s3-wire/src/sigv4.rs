@@ -4,6 +4,7 @@
 mod canonical;
 mod header_v2;
 mod identity;
+mod outgoing;
 mod presented;
 mod presign_v2;
 mod secret;
@@ -11,6 +12,7 @@ mod signing;
 mod verifier;
 
 pub use identity::{Authenticated, Identity, PayloadMode, SignatureKind};
+pub use outgoing::Sender;
 pub use presented::Presented;
 pub use secret::{CredentialStore, NoSecret, SecretKey};
 #[cfg(test)]

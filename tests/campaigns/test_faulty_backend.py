@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from campaigns.sizes import size
+from outside.features import FEATURES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 OPS = size(100_000)
@@ -29,7 +30,7 @@ NOTHING = (
 
 def campaign(ops: int, seed: int) -> dict[str, Any]:
     """Runs the campaign of proxy/tests/it/campaign.rs and gives its line."""
-    command = ["cargo", "test", "--workspace", "--locked", "--all-features", "-q", "--test", "it", "campaign::"]
+    command = ["cargo", "test", "--workspace", "--locked", *FEATURES, "-q", "--test", "it", "campaign::"]
     run = subprocess.run(
         [*command, "--", "--nocapture"],
         cwd=ROOT,

@@ -20,13 +20,14 @@ from campaigns.sizes import size
 from outside.buckets import NewServer, mode_tables
 from outside.clients import blunt_client, s3_client
 from outside.content import noise
+from outside.features import FEATURES
 from outside.server import ROOT, Server
 
 FORGERIES = size(6_300)
 CLASSES = 9
 CASES_PER_TRY = 4
 """As in forged.rs."""
-CARGO = ("cargo", "test", "--quiet", "--workspace", "--locked", "--all-features", "--lib")
+CARGO = ("cargo", "test", "--quiet", "--workspace", "--locked", *FEATURES, "--lib")
 TEST = "recovery::vouch::forged::a_recovery_reads_what_was_written_or_nothing_whatever_was_put_into_the_store"
 BUCKET = "delta-aes256-00"
 OWN, STRANGE = (base64.b64encode(noise(seed, 32)).decode() for seed in (11, 12))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from campaigns.sizes import size
+from outside.features import FEATURES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 UNITS = size(10_000)
@@ -25,7 +26,7 @@ FLIPS = size(1000, share=0.1)
 def lines_of(*tests: str, **environment: object) -> list[dict[str, Any]]:
     """The JSON lines that tests of the workspace print, with the features of `make test`."""
     run = subprocess.run(
-        ["cargo", "test", "--workspace", "--locked", "--all-features", "-q", *tests, "--", "--nocapture"],
+        ["cargo", "test", "--workspace", "--locked", *FEATURES, "-q", *tests, "--", "--nocapture"],
         cwd=ROOT,
         env=os.environ | {name: str(value) for name, value in environment.items()},
         capture_output=True,

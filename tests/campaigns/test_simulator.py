@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from campaigns.sizes import size
+from outside.features import FEATURES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SEEDS = size(1000)
@@ -21,7 +22,7 @@ POINT_SEEDS = size(4)
 
 def run_told(test: str, timeout_s: float, **variables: int) -> tuple[dict[str, dict[str, Any]], str]:
     """Runs a test of the simulator; the lines that it told, by campaign, and all that it said if it failed."""
-    cargo = ["cargo", "test", "--locked", "-q", "--workspace", "--all-features", "--test", test]
+    cargo = ["cargo", "test", "--locked", "-q", "--workspace", *FEATURES, "--test", test]
     run = subprocess.run(
         [*cargo, "--", "--nocapture", "--test-threads=1"],
         cwd=ROOT,

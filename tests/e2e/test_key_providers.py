@@ -6,7 +6,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +27,8 @@ BUCKET = "delta-aes256-00"
 PLAIN = "off-00"
 NAMED: dict[str, dict[str, Value]] = {"kms.keys": {"payroll": "keyring"}}
 LIFETIME = "2s"
+AWAY_S = 60
+READERS = 2
 
 
 @pytest.fixture(name="vault")
@@ -221,6 +227,107 @@ def test_while_the_provider_is_away_reads_go_on_and_writes_wait_for_it(new_serve
     until(lambda: server.metrics().total("deltaweir_sealing_refused") == 0, 20, "the gauge shows it")
     assert server.metrics().total("deltaweir_key_provider_calls_total", outcome="unavailable") > 0
     check()
+
+
+@dataclass
+class Reads:
+    """Threads that read the same objects again and again, each over a connection of its own, until they are told."""
+
+    server: Server
+    objects: list[tuple[str, str, bytes, dict[str, str]]]
+    """Bucket, key, content, and the headers of its key."""
+    done: Counter[str] = field(default_factory=Counter)
+    failed: list[str] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def read(self) -> None:
+        """One thread's work."""
+        s3 = blunt_client(self.server.endpoint)
+        while not self.ended.is_set():
+            for bucket, key, content, sealing in self.objects:
+                try:
+                    whole = s3.get_object(Bucket=bucket, Key=key, **sealing)["Body"].read() == content
+                    trouble = "" if whole else "another content"
+                except Exception as error:  # whatever it is, a read failed
+                    trouble = str(error)
+                self.done[bucket] += 1
+                if trouble:
+                    self.failed.append(f"{bucket}/{key}: {trouble}")
+
+    def __enter__(self) -> Reads:
+        self.threads = [threading.Thread(target=self.read) for _ in range(READERS)]
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.set()
+        for thread in self.threads:
+            thread.join()
+
+
+@pytest.mark.long
+def test_a_minute_without_the_provider_fails_no_read_and_writes_go_on_behind_it(
+    new_server: NewServer, keeper: Provider
+) -> None:
+    server = new_server(**kept_by(keeper, key_lifetime=LIFETIME)).start()
+    check = fill(server)
+    s3 = blunt_client(server.endpoint)
+    # One bucket was wrapped anew under a second KEK; the others know no other.
+    contents = {
+        bucket: release(8, 400_000, n) for n, bucket in enumerate((BUCKET, "delta-aes256-01", "zstd-aes256-00"))
+    }
+    for bucket, content in contents.items():
+        if bucket != BUCKET:
+            s3.create_bucket(Bucket=bucket)
+        s3.put_object(Bucket=bucket, Key="one", Body=content)
+        if bucket == BUCKET:
+            server.json("keys", "rotate")
+    customer = {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": "0123456789abcdef0123456789abcdef"}
+    s3.put_object(Bucket=PLAIN, Key="customer", Body=b"the customer's", **customer)
+    # No domain key but that of one bucket has been opened since the start.
+    server.restart()
+    until(lambda: put(s3) == 200, 20, "it seals")
+    objects: list[tuple[str, str, bytes, dict[str, str]]] = [
+        (BUCKET, "one", contents[BUCKET], {}),
+        (PLAIN, "sse", b"by the server", {}),
+        (PLAIN, "kms", b"by name", {}),
+        (PLAIN, "customer", b"the customer's", customer),
+    ]
+    keeper.stop()
+    began = time.monotonic()
+    accepted, refused, others = 0, 0, 0
+    with Reads(server, objects) as reads:
+        while (away_s := time.monotonic() - began) < AWAY_S:
+            status = put(s3)
+            accepted += status == 200
+            refused += status == 503
+            others += status not in (200, 503)
+            # Sealed anew it is never again, whatever the caches hold.
+            assert not (refused and status == 200), "a write was taken behind a refused one"
+            assert put(s3, PLAIN, "plain") == 200, "what is not encrypted is written"
+            if away_s > AWAY_S / 2 and len(objects) == 4:
+                # Buckets that nobody has touched since the start: their keys are opened now.
+                objects += [(bucket, "one", content, {}) for bucket, content in contents.items() if bucket != BUCKET]
+                server.drop_caches()
+    print(
+        f"away {away_s:.0f} s: {sum(reads.done.values())} reads, {len(reads.failed)} failed {dict(reads.done)}; ",
+        end="",
+    )
+    print(f"writes that encrypt: {accepted} taken, {refused} refused, {others} otherwise")
+    assert reads.failed == []
+    assert all(reads.done[bucket] > 0 for bucket in (PLAIN, *contents))
+    assert refused > 0 and others == 0
+    check()
+
+    keeper.start()
+    until(lambda: put(s3) == 200, 30, "writes go on by themselves")
+    until(lambda: server.metrics().total("deltaweir_sealing_refused") == 0, 20, "the gauge shows it")
+    for bucket, content in contents.items():
+        assert put(s3, bucket, "behind") == 200
+        assert s3.get_object(Bucket=bucket, Key="one")["Body"].read() == content
+    check()
+    assert server.json("keys", "verify")["problems"] == []
 
 
 def test_a_server_does_not_start_without_its_provider_and_says_which(new_server: NewServer, keeper: Provider) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from outside.features import FEATURES
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 LEAVES = (
     "access",
@@ -20,7 +22,13 @@ LEAVES = (
     "catalog",
     "storage-backends",
 )
-CRATES = (*LEAVES, "engine", "proxy")
+BELOW_LEAVES = "crypto"
+"""The crate that leaves share."""
+CRATES = (BELOW_LEAVES, *LEAVES, "engine", "proxy")
+BESIDE = ("house", "models", "simulator")
+"""Crates for tests alone."""
+CRYPTOGRAPHY = {"aes", "aes-gcm", "aws-sigv4", "chacha20poly1305", "ctr", "hkdf", "hmac", "ring", "sha2"}
+"""Libraries that a FIPS build has no use for."""
 HOT_LOOPS = ("delta-codec", "hash-lanes")
 """Crates that may hold unsafe code."""
 FAR_FROM_THE_ENGINE = (
@@ -114,7 +122,39 @@ def test_a_leaf_knows_no_other_crate_of_ours(crate: str) -> None:
     manifest = tomllib.loads((ROOT / crate / "Cargo.toml").read_text())
     tables = ("dependencies", "dev-dependencies", "build-dependencies")
     named = {name for table in tables for name in manifest.get(table, {})}
-    assert named & (set(CRATES) - {crate}) == set()
+    assert named & (set(CRATES) - {crate, BELOW_LEAVES}) == set()
+
+
+def test_the_crate_below_the_leaves_knows_none_of_ours() -> None:
+    manifest = tomllib.loads((ROOT / BELOW_LEAVES / "Cargo.toml").read_text())
+    assert set(manifest["dependencies"]) & set(CRATES) == set()
+
+
+@pytest.mark.parametrize("crate", CRATES)
+def test_cryptography_comes_from_one_crate_that_a_fips_build_takes_from_its_module(crate: str) -> None:
+    named = set(tomllib.loads((ROOT / crate / "Cargo.toml").read_text()).get("dependencies", {}))
+    # The keys of a signature are aws-sigv4's in the default build alone (s3-wire/src/sigv4/signing.rs).
+    allowed = {BELOW_LEAVES: {"aes-gcm", "hkdf", "hmac", "sha2"}, "s3-wire": {"aws-sigv4"}}
+    assert named & CRYPTOGRAPHY == allowed.get(crate, set())
+
+
+def test_lints_and_tests_are_built_with_every_feature_but_fips() -> None:
+    """`--all-features` would compile the FIPS module: minutes of C."""
+    members = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["members"]
+    assert set(members) == {*CRATES, *BESIDE}
+    features = {
+        name
+        for crate in members
+        for name in tomllib.loads((ROOT / crate / "Cargo.toml").read_text()).get("features", {})
+    }
+    assert set(FEATURES[1].split(",")) == features - {"fips"}
+    commands = re.compile(r"cargo\W+(build|clippy|test|check)\b[^\n]*--all-features")
+    asked = [
+        relative(path)
+        for path in tracked(".py", ".sh", ".md", ".yml", "Makefile", "run")
+        if commands.search(path.read_text())
+    ]
+    assert asked == []
 
 
 def test_the_proxy_depends_on_all_leaves() -> None:

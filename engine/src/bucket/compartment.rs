@@ -7,7 +7,7 @@
 use super::{BucketHandle, BucketState};
 use crate::{deployment::keyring::random, error::EngineError};
 use catalog::{BlobRow, Compartment, Domain};
-use sha2::{Digest as _, Sha256};
+use crypto::{Digest as _, Sha256};
 
 /// Whose content may be the base or the duplicate of something new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

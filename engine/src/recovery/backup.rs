@@ -9,10 +9,10 @@ use super::{
 };
 use crate::{deployment::keyring::random, error::EngineError, resources::clock::now_ms};
 use catalog::{JournalMarks, Seq, ServerRun, TableRows, UnixMs};
+use crypto::{Digest, Sha256};
 use futures::TryStreamExt;
 use object_format::{BlobKind, DomainKey};
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use storage_backends::BlobName;
 use tokio::sync::mpsc;

@@ -3,8 +3,8 @@
 
 use crate::error::EngineError;
 use catalog::Seq;
+use crypto::{Digest, Sha256};
 use object_format::{BlobId, KeyId};
-use sha2::{Digest, Sha256};
 use std::{fmt, str::FromStr};
 use storage_backends::BlobName;
 

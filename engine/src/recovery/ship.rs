@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{deployment::keyring::random, error::EngineError, resources::clock::now_ms};
 use catalog::{CatalogError, Gate, JournalEntry, JournalMarks, Seq, ServerRun};
+use crypto::{Digest, Sha256};
 use object_format::{BlobKind, DomainKey};
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 use std::{
     sync::{
         Arc, Weak,

@@ -60,7 +60,7 @@ pub(crate) fn now_ms() -> UnixMs {
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], EngineError> {
     let mut bytes = [0; N];
     if STAND_IN.with_borrow(|machine| machine.as_ref().map(|machine| machine.fill(&mut bytes))).is_none() {
-        getrandom::fill(&mut bytes).map_err(|error| EngineError::Other(format!("no randomness: {error}")))?;
+        crypto::fill_random(&mut bytes).map_err(|error| EngineError::Other(error.to_string()))?;
     }
     Ok(bytes)
 }

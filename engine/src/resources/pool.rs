@@ -6,9 +6,9 @@ use crate::{
     resources::{buffers::Shelf, machine::is_made_up},
 };
 use bytes::Bytes;
+use crypto::{Digest as _, Sha256};
 use delta_codec::{Decoder, Encoder, planes, whole};
 use futures::{Stream, TryStreamExt as _};
-use sha2::{Digest as _, Sha256};
 use std::{
     cell::{Cell, RefCell},
     panic::AssertUnwindSafe,

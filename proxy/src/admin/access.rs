@@ -13,10 +13,10 @@ use crate::{
     engine::check_eject,
     peers::{Ends, Failures, Held},
 };
+use crypto::{Digest as _, Sha256};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts, uri::Authority};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 use std::{net::IpAddr, path::PathBuf, sync::Arc};
 use subtle::ConstantTimeEq as _;
 

@@ -29,9 +29,9 @@ struct Waiting {
 
 impl Claims {
     /// A code for who signed in.
-    pub(super) fn leave(&self, state: String, who: Identity) -> Result<String, getrandom::Error> {
+    pub(super) fn leave(&self, state: String, who: Identity) -> Result<String, crypto::NoRandomness> {
         let mut random = [0; 32];
-        getrandom::fill(&mut random)?;
+        crypto::fill_random(&mut random)?;
         let code = hex::encode(random);
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();

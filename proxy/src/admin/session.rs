@@ -2,8 +2,8 @@
 //! halves, and a request must show both (docs/decisions/0028-console-sessions.md).
 
 use super::scope::Scope;
+use crypto::{Digest as _, NoRandomness, Sha256, fill_random};
 use http::{HeaderMap, HeaderValue, header};
-use sha2::{Digest as _, Sha256};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -57,8 +57,8 @@ impl Sessions {
     /// Opens a session.
     ///
     /// # Errors
-    /// The operating system gives no random bytes.
-    pub(super) fn open(&self, sought: Sought, tls: bool) -> Result<Opened, getrandom::Error> {
+    /// [`NoRandomness`].
+    pub(super) fn open(&self, sought: Sought, tls: bool) -> Result<Opened, NoRandomness> {
         let Sought { scope, lifetime, who } = sought;
         let who: Option<Arc<str>> = who.map(Arc::from);
         let (half, key) = (random()?, random()?);
@@ -111,9 +111,9 @@ fn digest(text: &str) -> [u8; 32] {
     Sha256::digest(text.as_bytes()).into()
 }
 
-fn random() -> Result<String, getrandom::Error> {
+fn random() -> Result<String, NoRandomness> {
     let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes)?;
+    fill_random(&mut bytes)?;
     Ok(hex::encode(bytes))
 }
 

@@ -1,9 +1,8 @@
 //! The chain: HMAC-SHA-256 over a line and the hash of the line before it. Pure.
 
-use hmac::{Hmac, KeyInit as _, Mac as _};
+use crypto::{HmacSha256, KeyInit as _, Mac as _};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
@@ -31,7 +30,7 @@ impl AuditKey {
     }
 
     fn mac(&self, purpose: &[u8], parts: &[&[u8]]) -> [u8; 32] {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&*self.0).expect("HMAC takes a key of any length");
+        let mut mac = HmacSha256::new_from_slice(&*self.0).expect("HMAC takes a key of any length");
         mac.update(purpose);
         parts.iter().for_each(|part| mac.update(part));
         mac.finalize().into_bytes().into()

@@ -26,7 +26,7 @@ pub fn load_or_create(data: &Path) -> io::Result<SecretString> {
         };
     }
     let mut random = Zeroizing::new([0_u8; BYTES_MIN]);
-    getrandom::fill(&mut *random).map_err(|error| io::Error::other(error.to_string()))?;
+    crypto::fill_random(&mut *random).map_err(io::Error::other)?;
     let token = Zeroizing::new(hex::encode(*random));
     private_file::create(data, FILE_NAME, token.as_bytes())?;
     Ok(SecretString::from(token.to_string()))

@@ -32,7 +32,7 @@ pub fn load_or_create(data: &Path) -> io::Result<AuditKey> {
         return Ok(key);
     }
     let mut random = Zeroizing::new([0_u8; 32]);
-    getrandom::fill(&mut *random).map_err(|error| io::Error::other(error.to_string()))?;
+    crypto::fill_random(&mut *random).map_err(io::Error::other)?;
     private_file::create(data, FILE_NAME, &*random)?;
     Ok(AuditKey::new(*random))
 }

@@ -75,7 +75,7 @@ fn make() -> io::Result<Stored> {
 pub(in crate::auth) fn random_text<const N: usize>() -> io::Result<String> {
     const ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
     let mut random = Zeroizing::new([0_u8; N]);
-    getrandom::fill(&mut *random).map_err(|error| io::Error::other(error.to_string()))?;
+    crypto::fill_random(&mut *random).map_err(io::Error::other)?;
     Ok(random.iter().map(|byte| char::from(ALPHABET[usize::from(byte & 31)])).collect())
 }
 

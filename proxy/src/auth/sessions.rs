@@ -8,8 +8,11 @@ use super::{
     users::{Key, User, Users},
 };
 use access::{Caller, Document, RoleSession};
-use aes_gcm::{AeadInOut as _, Aes256Gcm, KeyInit as _, Nonce};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use crypto::{
+    aead::{Aead as _, NONCE_LEN, Short, TAG_LEN},
+    fill_random,
+};
 use s3_wire::sigv4::{NoSecret, SecretKey};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -22,7 +25,8 @@ use zeroize::{ZeroizeOnDrop, Zeroizing};
 const VERSION: u8 = 1;
 /// Bytes that make the key of each token its own.
 const SALT_LEN: usize = 16;
-const TAG_LEN: usize = 16;
+/// A key is used once.
+const NONCE: [u8; NONCE_LEN] = [0; NONCE_LEN];
 /// Longer tokens are nobody's: the longest policy and names are far shorter.
 const TOKEN_BYTES_MAX: usize = 32 << 10;
 
@@ -185,11 +189,10 @@ fn seal(key: &Key, sealed: &Sealed) -> Result<String, IssueError> {
     let mut token = vec![VERSION, u8::try_from(parent.len()).map_err(|_| IssueError::Failed)?];
     token.extend_from_slice(parent.as_bytes());
     let mut salt = [0_u8; SALT_LEN];
-    getrandom::fill(&mut salt).map_err(|_| IssueError::Failed)?;
+    fill_random(&mut salt).map_err(|_| IssueError::Failed)?;
     token.extend_from_slice(&salt);
     let mut plain = Zeroizing::new(serde_json::to_vec(sealed).map_err(|_| IssueError::Failed)?);
-    let tag = cipher(&key.secret, &salt).encrypt_inout_detached(&Nonce::default(), &token, plain.as_mut_slice().into());
-    let tag = tag.map_err(|_| IssueError::Failed)?;
+    let tag = cipher(&key.secret, &salt).seal(NONCE, &token, &mut plain);
     token.extend_from_slice(&plain);
     token.extend_from_slice(&tag);
     Ok(STANDARD.encode(token))
@@ -211,18 +214,12 @@ fn open<'u>(users: &'u Users, token: &str) -> Option<(&'u Arc<Key>, Sealed)> {
     let (sealed, tag) = rest.split_last_chunk::<TAG_LEN>()?;
     let mut plain = Zeroizing::new(sealed.to_vec());
     let associated = &token[..token.len() - rest.len()];
-    let opened = cipher(&key.secret, salt).decrypt_inout_detached(
-        &Nonce::default(),
-        associated,
-        plain.as_mut_slice().into(),
-        tag.into(),
-    );
-    opened.ok()?;
+    cipher(&key.secret, salt).open(NONCE, associated, &mut plain, tag).ok()?;
     Some((key, serde_json::from_slice(&plain).ok()?))
 }
 
 /// The cipher of one token. Its key is used once, so its nonce may be zero.
-fn cipher(secret: &SecretKey, salt: &[u8; SALT_LEN]) -> Aes256Gcm {
+fn cipher(secret: &SecretKey, salt: &[u8; SALT_LEN]) -> Short {
     let purpose = [b"deltaweir session token v1\0".as_slice(), salt].concat();
-    Aes256Gcm::new((&*secret.derived(&purpose)).into())
+    Short::new(&secret.derived(&purpose))
 }

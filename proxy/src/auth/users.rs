@@ -7,8 +7,8 @@ use super::{
     policy::{Policy, Rights},
 };
 use access::{Caller, ResourceOwner};
+use crypto::{Digest as _, Sha256};
 use s3_wire::{sigv4::SecretKey, xml::response::Owner};
-use sha2::{Digest as _, Sha256};
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,

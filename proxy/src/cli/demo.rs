@@ -16,9 +16,9 @@ use crate::{
 use bytes::Bytes;
 use catalog::Precondition;
 use clap::Args;
+use crypto::Digest as _;
 use indicatif::ProgressBar;
 use md5::Md5;
-use sha2::Digest as _;
 use std::{collections::BTreeMap, net::TcpListener, path::PathBuf, sync::Arc};
 use storage_backends::BackendError;
 

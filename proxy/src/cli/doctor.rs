@@ -9,6 +9,7 @@ mod store;
 use super::{
     ask,
     check::check,
+    fips,
     outcome::{Failure, Outcome, out, show},
     print::table,
 };
@@ -48,6 +49,8 @@ async fn examine(config: ServeConfig) -> Vec<Check> {
     for warning in &config.warnings {
         checks.push(Check::warning("configuration", warning, "see docs/reference/configuration.md"));
     }
+    // Without its module a FIPS build does not come here.
+    checks.extend(fips::module().ok().flatten().map(|module| Check::ok("cryptography", module)));
     checks.extend(config.server.tls.as_ref().map(|files| certificate(files, SystemTime::now())));
     checks.push(machine::memory(config.engine.memory_bytes_max));
     checks.push(machine::open_files(config.server.connections_max));

@@ -2,7 +2,7 @@
 //! what can change meanwhile.
 
 use super::{
-    audit_log, damaged,
+    audit_log, damaged, fips,
     outcome::{Failure, Outcome, out},
 };
 use crate::{
@@ -67,6 +67,9 @@ pub(super) async fn serve(config: ServeConfig, load: Load) -> Outcome {
     keep_memory_private()?;
     let logs = start_log(&config.log)?;
     let _last = LastLines;
+    if let Some(module) = fips::module()? {
+        tracing::info!(module, "a FIPS build: cryptography is the module's");
+    }
     Box::pin(until_stopped(config, load, &logs)).await
 }
 

@@ -9,11 +9,11 @@ use super::{
     source::Source,
     threads, views,
 };
+use crypto::{Digest as _, Sha256};
 use deflate_view::SegmentForm;
 use delta_codec::{Decoder, whole};
 use object_format::{Coding, blob::segment_digest};
 use rayon::prelude::*;
-use sha2::{Digest as _, Sha256};
 use std::{
     fs::File,
     io::{BufReader, Read, Write},

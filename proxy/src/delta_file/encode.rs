@@ -11,11 +11,11 @@ use super::{
     tiles::{self, TILE_LEN, Tiles},
     views::{self, ViewEncoder},
 };
+use crypto::{Digest as _, Sha256};
 use deflate_view::{Index, Scanner, SegmentForm};
 use delta_codec::{BaseIndex, Effort, EncodeJob, FootprintLimits, WINDOW_LEN_MAX, WindowUnit, whole};
 use object_format::{Coding, SEGMENT_LEN, blob::segment_digest};
 use rayon::prelude::*;
-use sha2::{Digest as _, Sha256};
 use std::{
     io::{Seek, SeekFrom, Write},
     ops,

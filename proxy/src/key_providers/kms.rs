@@ -4,13 +4,10 @@
 use super::call::{ProviderClient, Reply};
 use crate::webhooks::in_words;
 use async_trait::async_trait;
-use aws_credential_types::Credentials;
-use aws_sigv4::{
-    http_request::{SignableBody, SignableRequest, SigningSettings, sign},
-    sign::v4,
-};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use engine::{KekContext, KeyProvider, ProviderError};
+use reqwest::Url;
+use s3_wire::sigv4::{SecretKey, Sender};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use std::{path::PathBuf, time::SystemTime};
@@ -55,9 +52,16 @@ pub enum KmsCredentials {
     },
 }
 
+/// A key pair.
+struct Pair {
+    id: String,
+    secret: SecretKey,
+    token: Option<String>,
+}
+
 impl KmsCredentials {
-    async fn get(&self) -> Result<Credentials, ProviderError> {
-        let of = |id: &str, secret: &str, token: Option<String>| Credentials::new(id, secret, token, None, "deltaweir");
+    async fn get(&self) -> Result<Pair, ProviderError> {
+        let of = |id: &str, secret: &str, token| Pair { id: id.to_owned(), secret: SecretKey::new(secret), token };
         match self {
             Self::Static { access_key_id, secret_access_key, session_token } => {
                 let token = session_token.as_ref().map(|token| token.expose_secret().to_owned());
@@ -87,25 +91,21 @@ impl AwsKmsKey {
         let body = Zeroizing::new(body.to_string());
         let target = format!("TrentService.{action}");
         let headers = [("content-type", CONTENT_TYPE), ("x-amz-target", target.as_str())];
-        let unsigned =
-            |why: &dyn std::fmt::Display| ProviderError::Refused(format!("{action} cannot be signed: {why}"));
-        let identity = self.config.credentials.get().await?.into();
-        let parameters = v4::SigningParams::builder()
-            .identity(&identity)
-            .region(&self.config.region)
-            .name("kms")
-            .time(SystemTime::now())
-            .settings(SigningSettings::default())
-            .build()
-            .map_err(|error| unsigned(&error))?
-            .into();
-        let url = format!("{}/", self.config.endpoint.trim_end_matches('/'));
-        let signable = SignableRequest::new("POST", &url, headers.into_iter(), SignableBody::Bytes(body.as_bytes()));
-        let signed =
-            sign(signable.map_err(|error| unsigned(&error))?, &parameters).map_err(|error| unsigned(&error))?;
-        let (instructions, _) = signed.into_parts();
-        let mut request = self.caller.post(&url).body(body.as_bytes().to_vec());
-        for (name, value) in headers.into_iter().chain(instructions.headers()) {
+        let url = Url::parse(&format!("{}/", self.config.endpoint.trim_end_matches('/')))
+            .map_err(|error| ProviderError::Refused(format!("{}: {error}", self.config.endpoint)))?;
+        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        let host = format!("{}{port}", url.host_str().unwrap_or_default());
+        let pair = self.config.credentials.get().await?;
+        let sender = Sender {
+            access_key_id: &pair.id,
+            secret: &pair.secret,
+            session_token: pair.token.as_deref(),
+            region: &self.config.region,
+            service: "kms",
+        };
+        let signed = sender.sign_post((&host, url.path()), &headers, body.as_bytes(), SystemTime::now());
+        let mut request = self.caller.post(url.as_str()).body(body.as_bytes().to_vec());
+        for (name, value) in headers.into_iter().chain(signed.iter().map(|(name, value)| (*name, value.as_str()))) {
             request = request.header(name, value);
         }
         understood(&self.caller.call(request).await?, action)

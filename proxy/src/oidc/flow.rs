@@ -1,15 +1,17 @@
 //! A sign-in between its two ends. The browser carries it, sealed under a key of this process:
 //! nothing is kept here, so nobody can fill it up.
 
-use aes_gcm::{AeadInOut as _, Aes256Gcm, KeyInit as _, Nonce};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use crypto::{
+    NoRandomness,
+    aead::{Aead as _, NONCE_LEN, Short, TAG_LEN},
+    fill_random,
+};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long somebody may take to sign in.
 const FLOW_LIFETIME: Duration = Duration::from_secs(600);
-const NONCE_LEN: usize = 12;
-const TAG_LEN: usize = 16;
 /// Longer cookies are none of ours.
 const SEALED_LEN_MAX: usize = 1024;
 
@@ -26,15 +28,15 @@ pub struct Flow {
 }
 
 /// Seals and opens sign-ins.
-pub(super) struct Flows(Aes256Gcm);
+pub(super) struct Flows(Short);
 
 impl Flows {
     /// # Errors
-    /// The operating system gives no random bytes.
-    pub(super) fn new() -> Result<Self, getrandom::Error> {
+    /// [`NoRandomness`].
+    pub(super) fn new() -> Result<Self, NoRandomness> {
         let mut key = zeroize::Zeroizing::new([0; 32]);
-        getrandom::fill(&mut *key)?;
-        Ok(Self(Aes256Gcm::new((&*key).into())))
+        fill_random(&mut *key)?;
+        Ok(Self(Short::new(&key)))
     }
 
     /// A new sign-in, and what the browser carries.
@@ -42,14 +44,13 @@ impl Flows {
     /// # Errors
     /// In words, when there are no random bytes.
     pub(super) fn begin(&self, now: SystemTime) -> Result<(Flow, String), String> {
-        let failed = |error: getrandom::Error| error.to_string();
+        let failed = |error: NoRandomness| error.to_string();
         let text = || random().map_err(failed);
         let flow = Flow { state: text()?, nonce: text()?, verifier: text()?, began_s: seconds(now) };
         let mut nonce = [0; NONCE_LEN];
-        getrandom::fill(&mut nonce).map_err(failed)?;
+        fill_random(&mut nonce).map_err(failed)?;
         let mut sealed = serde_json::to_vec(&flow).map_err(|error| error.to_string())?;
-        let tag = self.0.encrypt_inout_detached(&Nonce::from(nonce), b"", sealed.as_mut_slice().into());
-        let tag = tag.map_err(|error| error.to_string())?;
+        let tag = self.0.seal(nonce, b"", &mut sealed);
         Ok((flow, URL_SAFE_NO_PAD.encode([&nonce[..], &sealed, &tag[..]].concat())))
     }
 
@@ -60,8 +61,7 @@ impl Flows {
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
         let (sealed, tag) = sealed.split_last_chunk::<TAG_LEN>()?;
         let mut plain = zeroize::Zeroizing::new(sealed.to_vec());
-        let opened = self.0.decrypt_inout_detached(nonce.into(), b"", plain.as_mut_slice().into(), tag.into());
-        opened.ok()?;
+        self.0.open(*nonce, b"", &mut plain, tag).ok()?;
         let flow: Flow = serde_json::from_slice(&plain).ok()?;
         let age_s = seconds(now).checked_sub(flow.began_s)?;
         (age_s <= FLOW_LIFETIME.as_secs()).then_some(flow)
@@ -73,9 +73,9 @@ fn seconds(now: SystemTime) -> u64 {
 }
 
 /// 32 random bytes as 43 characters: enough for a verifier of PKCE.
-fn random() -> Result<String, getrandom::Error> {
+fn random() -> Result<String, NoRandomness> {
     let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes)?;
+    fill_random(&mut bytes)?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 

@@ -16,6 +16,7 @@ use crate::engine::{
     BucketHandle, Completion, EngineError, ObjectEncryption, PartFacts, PartSize, Terms, VersionFacts, notify::Event,
 };
 use catalog::{Part, UploadId};
+use crypto::{Digest as _, Sha256};
 use http::HeaderMap;
 use s3_wire::{
     ETag, ErrorCode, S3Error,
@@ -27,7 +28,6 @@ use s3_wire::{
         response::CompleteMultipartUploadResult,
     },
 };
-use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 
 /// The smallest part, except for the last one: 5 MiB.

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::engine::{BucketHandle, EngineError, ObjectEncryption, PartFacts, Stretch, Veil, VersionFacts};
 use aws_lc_rs::cipher::{AES_256, EncryptingKey, EncryptionContext, UnboundCipherKey};
-use hmac::{Hmac, Mac as _};
+use crypto::{HmacSha256, KeyInit as _, Mac as _, fill_random};
 use http::{HeaderMap, StatusCode};
 use s3_wire::{
     ETag, ErrorCode, S3Error,
@@ -20,7 +20,6 @@ use s3_wire::{
     headers::{CustomerKey, EncryptionHeaders, KmsContext, ServerSide, refuse_encryption_of_read},
     xml::{Document as _, response::DefaultConfiguration},
 };
-use sha2::Sha256;
 use std::sync::Arc;
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
@@ -89,7 +88,7 @@ impl Veil for Cipher {
 
 /// A key for one purpose.
 fn derive(root: &Secret, purpose: &[u8], salt: &[u8]) -> Secret {
-    let mut mac = <Hmac<Sha256> as hmac::KeyInit>::new_from_slice(&**root).expect("HMAC takes keys of any length");
+    let mut mac = HmacSha256::new_from_slice(&**root).expect("HMAC takes keys of any length");
     mac.update(b"deltaweir object encryption 1 ");
     mac.update(purpose);
     mac.update(&[0]);
@@ -104,7 +103,7 @@ fn bound(root: Secret, context: Option<&str>) -> Secret {
 
 fn salt() -> Result<[u8; 16]> {
     let mut salt = [0; 16];
-    getrandom::fill(&mut salt).map_err(|_| S3Error::new(ErrorCode::InternalError))?;
+    fill_random(&mut salt).map_err(|_| S3Error::new(ErrorCode::InternalError))?;
     Ok(salt)
 }
 

@@ -371,5 +371,5 @@ fn host_id() -> String {
 }
 
 fn random_u64() -> u64 {
-    getrandom::u64().expect("the operating system gives random bytes once it has booted")
+    crypto::random_u64().expect("the operating system gives random bytes once it has booted")
 }

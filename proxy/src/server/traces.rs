@@ -174,7 +174,7 @@ impl Kept {
         }
         let mut drawn = [0; 4];
         // Without randomness nothing is sent: a share is a bound.
-        getrandom::fill(&mut drawn).is_ok() && f64::from(u32::from_le_bytes(drawn)) / 4_294_967_296.0 < self.0
+        crypto::fill_random(&mut drawn).is_ok() && f64::from(u32::from_le_bytes(drawn)) / 4_294_967_296.0 < self.0
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     sigv4::{ChunkSigner, PayloadMode},
 };
 use bytes::{Buf, Bytes};
-use sha2::{Digest, Sha256};
+use crypto::{Digest, Sha256};
 
 /// Longest chunk header or trailer line, with its line break. A chunk header has at most 16 + 17 +
 /// 64 + 2 bytes.

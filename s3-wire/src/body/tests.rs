@@ -5,10 +5,10 @@ use crate::{
     sigv4::{ChunkSigner, PayloadMode, Scope, SecretKey, SigningKey, SigningService},
 };
 use bytes::Bytes;
+use crypto::{Digest, Sha256};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
 use proptest::prelude::*;
-use sha2::{Digest, Sha256};
 use std::{
     collections::VecDeque,
     convert::Infallible,

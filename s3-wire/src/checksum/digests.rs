@@ -2,9 +2,9 @@
 
 use super::{Checksum, ChecksumAlgorithm};
 use crc_fast::CrcAlgorithm;
+use crypto::{Digest, Sha256, Sha512};
 use md5::Md5;
 use sha1::Sha1;
-use sha2::{Digest, Sha256, Sha512};
 use xxhash_rust::{xxh3::Xxh3, xxh64::Xxh64};
 
 /// Which digests to compute.

@@ -4,8 +4,8 @@
 //! encoded once and not normalised.
 
 use crate::address::{Target, percent};
+use crypto::{Digest, Sha256};
 use http::{HeaderMap, Method, header};
-use sha2::{Digest, Sha256};
 
 /// The canonical request. `signed_headers` are in order; the payload line is what the client said
 /// it signed.

@@ -18,9 +18,8 @@ use crate::{
     timestamp,
 };
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use hmac::{Hmac, KeyInit, Mac};
+use crypto::{HmacSha1, KeyInit, Mac};
 use http::Method;
-use sha1::Sha1;
 use std::{
     collections::BTreeMap,
     time::{Duration, UNIX_EPOCH},
@@ -148,7 +147,7 @@ fn is_signed_v2(name: &str) -> bool {
 /// The signature of a string: base64 of its HMAC-SHA1.
 pub(super) fn sign_v2(secret: &SecretKey, string_to_sign: &str) -> String {
     let mut mac =
-        <Hmac<Sha1> as KeyInit>::new_from_slice(secret.expose().as_bytes()).expect("HMAC takes keys of any length");
+        <HmacSha1 as KeyInit>::new_from_slice(secret.expose().as_bytes()).expect("HMAC takes keys of any length");
     mac.update(string_to_sign.as_bytes());
     BASE64_STANDARD.encode(mac.finalize().into_bytes())
 }

@@ -1,7 +1,6 @@
 //! Secrets that never print themselves and are wiped when dropped.
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use crypto::{HmacSha256, KeyInit, Mac};
 use std::fmt;
 use zeroize::Zeroizing;
 
@@ -24,7 +23,7 @@ impl SecretKey {
     /// has the one cannot find the other.
     pub fn derived(&self, purpose: &[u8]) -> Zeroizing<[u8; 32]> {
         let mut mac =
-            <Hmac<Sha256> as KeyInit>::new_from_slice(self.0.as_bytes()).expect("HMAC takes keys of any length");
+            <HmacSha256 as KeyInit>::new_from_slice(self.0.as_bytes()).expect("HMAC takes keys of any length");
         mac.update(purpose);
         Zeroizing::new(mac.finalize().into_bytes().into())
     }

@@ -3,7 +3,7 @@
 use super::SecretKey;
 use crate::timestamp;
 use aws_sigv4::sign::v4;
-use sha2::{Digest, Sha256};
+use crypto::{Digest, FIPS, HmacSha256, KeyInit, Mac, Sha256};
 use std::{fmt, time::UNIX_EPOCH};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
@@ -53,16 +53,41 @@ impl SigningKey {
     /// signs with.
     pub(crate) fn derive(secret: &SecretKey, scope: &Scope) -> Self {
         let day = timestamp::parse_compact(&format!("{}T000000Z", scope.date)).unwrap_or(UNIX_EPOCH);
+        if FIPS {
+            return Self::chained(secret, &timestamp::compact(day)[..8], &scope.region, scope.service.as_str());
+        }
         let derived = v4::generate_signing_key(secret.expose(), day, &scope.region, scope.service.as_str());
         let mut key = Zeroizing::new([0; 32]);
         key.copy_from_slice(derived.as_ref());
         Self(key)
     }
 
+    /// The same from the HMAC of this build: the chain that `aws_sigv4` has of its own.
+    pub(super) fn chained(secret: &SecretKey, date: &str, region: &str, service: &str) -> Self {
+        let start = Zeroizing::new(format!("AWS4{}", secret.expose()));
+        let of_date = hmac(start.as_bytes(), date.as_bytes());
+        let steps = [region, service, "aws4_request"];
+        Self(steps.iter().fold(of_date, |key, step| hmac(&*key, step.as_bytes())))
+    }
+
     /// The signature of a string, in lower-case hex.
     pub(crate) fn sign(&self, string_to_sign: &str) -> String {
+        if FIPS {
+            return self.sign_here(string_to_sign);
+        }
         v4::calculate_signature(self.0.as_slice(), string_to_sign.as_bytes())
     }
+
+    /// The same from the HMAC of this build.
+    pub(super) fn sign_here(&self, string_to_sign: &str) -> String {
+        hex::encode(*hmac(&*self.0, string_to_sign.as_bytes()))
+    }
+}
+
+fn hmac(key: &[u8], message: &[u8]) -> Zeroizing<[u8; 32]> {
+    let mut mac = <HmacSha256 as KeyInit>::new_from_slice(key).expect("HMAC takes keys of any length");
+    mac.update(message);
+    Zeroizing::new(mac.finalize().into_bytes().into())
 }
 
 /// Compares two signatures without telling by its time where they differ (C27).
@@ -133,15 +158,8 @@ impl fmt::Debug for ChunkSigner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hmac::{Hmac, KeyInit, Mac};
     use proptest::prelude::*;
     use std::time::Duration;
-
-    fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
-        let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key).expect("HMAC takes keys of any length");
-        mac.update(message);
-        mac.finalize().into_bytes().into()
-    }
 
     proptest! {
         #[test]
@@ -151,7 +169,13 @@ mod tests {
             let start = format!("AWS4{secret}").into_bytes();
             let chain = steps.iter().fold(start, |key, step| hmac(&key, step.as_bytes()).to_vec());
             let scope = Scope { date: date.clone(), region: region.clone(), service: SigningService::S3 };
-            prop_assert_eq!(SigningKey::derive(&SecretKey::new(secret.clone()), &scope).sign(&text), hex::encode(chain));
+            let secret = SecretKey::new(secret);
+            let derived = SigningKey::derive(&secret, &scope);
+            prop_assert_eq!(derived.sign(&text), hex::encode(chain));
+            // A build with `fips` signs so; the other one as `aws_sigv4` does.
+            let chained = SigningKey::chained(&secret, &date, &region, "s3");
+            prop_assert_eq!(&*chained.0, &*derived.0);
+            prop_assert_eq!(chained.sign_here(&text), derived.sign(&text));
         }
     }
 

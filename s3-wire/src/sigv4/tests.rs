@@ -12,9 +12,9 @@ use aws_sigv4::{
     },
     sign::v4,
 };
+use crypto::{Digest as _, Sha256};
 use http::{HeaderValue, Request, request::Parts};
 use proptest::prelude::*;
-use sha2::{Digest as _, Sha256};
 use std::time::{Duration, SystemTime};
 
 const ACCESS_KEY: &str = "AKIAIOSFODNN7EXAMPLE";

@@ -14,8 +14,8 @@ use crate::{
     headers::single,
     post_policy::{FormFields, FormSignature, missing_field},
 };
+use crypto::{Digest as _, Sha256};
 use http::{HeaderMap, Method};
-use sha2::{Digest as _, Sha256};
 use std::time::SystemTime;
 
 /// Verifies signatures for one region and service `s3`.

@@ -3,8 +3,8 @@
 use super::outcome::{Fate, ObjectReader};
 use crate::{error::EngineError, facts::VersionFacts, read::object::OpenObject};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use crypto::{Digest, Sha256};
 use futures::{StreamExt, TryStreamExt};
-use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, PoisonError};
 use storage_backends::{BackendError, ErrorKind, PlainPut, PlainRead, PlainStore, PlainWriter};
 

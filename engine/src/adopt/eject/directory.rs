@@ -11,12 +11,12 @@
 
 use super::outcome::{Fate, ManifestLine, ObjectReader};
 use crate::{error::EngineError, read::object::OpenObject};
+use crypto::{Digest, Sha256};
 use futures::TryStreamExt;
 use rustix::{
     fs::{AtFlags, CWD, RenameFlags, linkat, renameat_with},
     io::Errno,
 };
-use sha2::{Digest, Sha256};
 use std::{
     io::{self, ErrorKind as Io},
     os::unix::fs::DirBuilderExt,

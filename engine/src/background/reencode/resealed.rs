@@ -7,9 +7,9 @@ use crate::{
     error::EngineError,
 };
 use catalog::{BlobForm, BlobKey, BlobRow, BlobState, NewBlob};
+use crypto::{Digest, Sha256};
 use futures::TryStreamExt;
 use object_format::{BlobId, ObjectFacts};
-use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 impl Reencoder {

@@ -3,7 +3,7 @@
 use super::Reencoder;
 use crate::{bucket::BucketHandle, error::EngineError};
 use catalog::BlobRow;
-use sha2::{Digest, Sha256};
+use crypto::{Digest, Sha256};
 use std::sync::Arc;
 
 impl Reencoder {

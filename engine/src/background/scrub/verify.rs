@@ -10,9 +10,9 @@ use crate::{
     resources::{budget::MemoryBudget, pool::CodecPool},
 };
 use catalog::{BlobForm, BlobKey, BlobRow, Catalog};
+use crypto::{Digest, Sha256};
 use object_format::{CHUNK_LEN, Coding, SEGMENT_LEN, Segment};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 /// What is wrong with a blob. Kept in the catalog as JSON (docs/reference/catalog.md,
 /// `Quarantine`).

@@ -230,7 +230,7 @@ impl Source {
 /// 32 bytes from the operating system's generator.
 pub(super) fn fresh() -> Result<Zeroizing<[u8; 32]>, EngineError> {
     let mut secret = Zeroizing::new([0; 32]);
-    getrandom::fill(&mut *secret).map_err(|error| EngineError::Other(format!("no randomness: {error}")))?;
+    crypto::fill_random(&mut *secret).map_err(|error| EngineError::Other(error.to_string()))?;
     Ok(secret)
 }
 

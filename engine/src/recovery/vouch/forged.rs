@@ -14,13 +14,13 @@ use crate::{
     resources::pool::{CodecPool, PoolKind},
 };
 use catalog::{JournalEntry, Seq, TableRows, Value};
+use crypto::{Digest, Sha256};
 use object_format::{
     DomainKey, Kek,
     keyset::{BucketLabel, Keyset, KeysetEntry},
 };
 use proptest::prelude::ProptestConfig;
 use serde_json::json;
-use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use storage_backends::{Backend, BlobName, MemoryBackend, get_all, put_bytes};
 use tempfile::TempDir;

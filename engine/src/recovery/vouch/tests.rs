@@ -50,7 +50,7 @@ fn entries(first: Seq, last: Seq, word: &str) -> Vec<JournalEntry> {
 }
 
 fn index(part: &[u8]) -> IndexDocument {
-    use sha2::{Digest, Sha256};
+    use crypto::{Digest, Sha256};
     let part = crate::recovery::document::PartEntry { stored_len: 1, digest: Sha256::digest(part).into() };
     IndexDocument { seq: 20, schema: 1, taken_ms: 1, rows: 0, parts: vec![part] }
 }

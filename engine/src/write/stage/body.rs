@@ -11,9 +11,9 @@ use crate::{
     write::spool::{Arrived, Spool},
 };
 use bytes::Bytes;
+use crypto::{Digest, Sha256};
 use futures::{FutureExt, Stream, StreamExt, future::BoxFuture};
 use hash_lanes::Md5;
-use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// What hashes a body while it arrives; runs on a pool of its own, segment by segment, in order.

@@ -102,7 +102,7 @@ impl FailedStep {
 /// tells when the object was stored: positive when it is ahead.
 async fn try_out(backend: &impl Backend) -> Result<Option<Skew>, FailedStep> {
     let at = |step| move |error| FailedStep { step, error };
-    let random = getrandom::u64().unwrap_or_default();
+    let random = crypto::random_u64().unwrap_or_default();
     let name = BlobName::new(format!("{FOLDER}/{random:016x}")).map_err(at("name an object"))?;
     let body = stream::iter([Ok(Bytes::from_static(CONTENT))]).boxed();
     let stored = backend.put(&name, body, Some(CONTENT.len() as u64)).await;

@@ -2,8 +2,8 @@
 
 use crate::write::stage::BodyDigest;
 use catalog::Extent;
+use crypto::{Digest, Sha256};
 use md5::Md5;
-use sha2::{Digest, Sha256};
 use std::collections::VecDeque;
 
 /// The digests of a group's content.

@@ -20,9 +20,9 @@ use crate::{
 };
 use bytes::Bytes;
 use catalog::{Precondition, Seq};
+use crypto::{Digest, Sha256};
 use md5::Md5;
 use serde_json::json;
-use sha2::{Digest, Sha256};
 use std::{sync::OnceLock, time::Duration};
 
 /// Facts of an object as a client made it.

@@ -1,21 +1,23 @@
 //! AES-256-GCM behind one trait, in two implementations that give the same bytes: the quicker one
-//! for content, the plain one for short messages (sealed rows, journal documents, keysets).
+//! for content, the plain one for short messages (sealed rows, journal documents, keysets). A build
+//! with `fips` has the first alone.
 
+#[cfg(not(feature = "fips"))]
 use aes_gcm::{AeadInOut as _, Aes256Gcm, KeyInit as _};
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use zeroize::Zeroize as _;
 
-/// Bytes of a tag or check. Part of the format.
-pub(crate) const TAG_LEN: usize = 16;
+/// Bytes of a tag.
+pub const TAG_LEN: usize = 16;
 /// Bytes of a nonce.
-pub(crate) const NONCE_LEN: usize = 12;
+pub const NONCE_LEN: usize = 12;
 
 /// The bytes, their nonce, their associated data or their tag are not those that were sealed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Forged;
+pub struct Forged;
 
 /// A key of AES-256-GCM (NIST SP 800-38D). A nonce is used once with it.
-pub(crate) trait Aead: Send + Sync {
+pub trait Aead: Send + Sync {
     /// Encrypts in place and gives the tag.
     fn seal(&self, nonce: [u8; NONCE_LEN], associated: &[u8], bytes: &mut [u8]) -> [u8; TAG_LEN];
 
@@ -34,10 +36,11 @@ pub(crate) trait Aead: Send + Sync {
 
 /// For content: aws-lc's, several times as fast as the other on processors with wide AES
 /// instructions.
-pub(crate) struct Bulk(LessSafeKey);
+pub struct Bulk(LessSafeKey);
 
 impl Bulk {
-    pub(crate) fn new(key: &[u8; 32]) -> Self {
+    /// The cipher of a key.
+    pub fn new(key: &[u8; 32]) -> Self {
         Self(LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key).expect("the key has 32 bytes")))
     }
 }
@@ -66,15 +69,22 @@ impl Aead for Bulk {
     }
 }
 
-/// For short messages: RustCrypto's, in Rust alone. Wipes its key when dropped.
-pub(crate) struct Short(Aes256Gcm);
+#[cfg(feature = "fips")]
+pub use Bulk as Short;
 
+/// For short messages: RustCrypto's, in Rust alone. Wipes its key when dropped.
+#[cfg(not(feature = "fips"))]
+pub struct Short(Aes256Gcm);
+
+#[cfg(not(feature = "fips"))]
 impl Short {
-    pub(crate) fn new(key: &[u8; 32]) -> Self {
+    /// The cipher of a key.
+    pub fn new(key: &[u8; 32]) -> Self {
         Self(Aes256Gcm::new(key.into()))
     }
 }
 
+#[cfg(not(feature = "fips"))]
 impl Aead for Short {
     fn seal(&self, nonce: [u8; NONCE_LEN], associated: &[u8], bytes: &mut [u8]) -> [u8; TAG_LEN] {
         let tag = self.0.encrypt_inout_detached(&nonce.into(), associated, bytes.into());
