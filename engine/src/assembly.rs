@@ -56,7 +56,7 @@ use crate::{
         disks::Disks,
         files::make_private_dir,
         md5_lanes::Md5Lanes,
-        pool::{CodecPool, PoolKind},
+        pool::{CODEC_THREAD_BYTES, CodecPool, PoolKind},
     },
     write::{
         change::Changes,
@@ -75,9 +75,6 @@ use object_format::SEGMENT_LEN;
 use std::{collections::BTreeMap, sync::Arc};
 use storage_backends::{Backend, UnfinishedUploads};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-
-/// Memory one codec thread's encoder and decoder take at most.
-pub(crate) const CODEC_THREAD_BYTES: u64 = 12 << 20;
 
 /// What everything stands on: the stores, open and ours, keys, threads and memory.
 pub(crate) struct Foundation {
@@ -189,7 +186,7 @@ fn divide(budget: &MemoryBudget, pool: &CodecPool, threads: usize) -> CacheBytes
     let buffers = buffers::buffers_of(budget.bytes_max(), threads);
     pool.shelf().keep(buffers);
     budget.divide(
-        cache_bytes.all()
+        cache_bytes.charged()
             + BaseViews::scan_bytes_max(budget.bytes_max())
             + CODEC_THREAD_BYTES * threads as u64
             + (buffers * SEGMENT_LEN) as u64,

@@ -516,8 +516,9 @@ async fn an_abandoned_upload_leaves_nothing() {
     assert!(matches!(outcome, Err(StoreError::Body("cut"))));
     // Caches (decoded segments, texts, scans), codec threads and buffers have memory for good;
     // everything else comes back.
-    let caches = blobs::caches::CacheBytes::of(512 << 20).all() + write::views::BaseViews::scan_bytes_max(512 << 20);
-    let reserved = caches + 2 * assembly::CODEC_THREAD_BYTES + 2 * SEGMENT_LEN as u64;
+    let caches =
+        blobs::caches::CacheBytes::of(512 << 20).charged() + write::views::BaseViews::scan_bytes_max(512 << 20);
+    let reserved = caches + 2 * resources::pool::CODEC_THREAD_BYTES + 2 * SEGMENT_LEN as u64;
     let mut left = (usize::MAX, 0);
     for _ in 0..500 {
         left = (

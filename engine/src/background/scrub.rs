@@ -217,7 +217,7 @@ impl Scrubber {
         cursor.recovery = Some(recovery);
         run.checkpoint(&cursor).await?;
         let cache_bytes = CacheBytes::of(self.budget.bytes_max() / CACHES_PART);
-        let _caches = self.budget.acquire(cache_bytes.all()).await?;
+        let _caches = self.budget.acquire(cache_bytes.charged()).await?;
         let scrub = Scrub {
             scrubber: self,
             run,

@@ -1,6 +1,6 @@
 //! What has been read of blobs, kept for the next reader: under immutable ids, so that staleness is
-//! impossible (E16), and weighed as it lies in memory. Each cache has a part of the one budget
-//! (I8), taken out of it when the engine is opened.
+//! impossible (E16), and weighed as it lies in memory. Content has a part of the one budget (I8),
+//! taken out of it when the engine is opened; tables are bounded by it and lie beside it.
 
 use crate::{
     blobs::texts::OpenedTexts,
@@ -13,15 +13,15 @@ use std::{hash::Hash, sync::Arc};
 
 /// What an entry takes beside its key and what its value says of itself: its nodes in the table and
 /// in the queues that decide what goes, counts of references, and what the allocator rounds up.
-const ENTRY_BYTES: usize = 480;
+const ENTRY_BYTES: usize = 400;
 /// Opened plain text of bases takes so much less memory than decoded segments.
 const TEXT_SHARE: u64 = 2;
 /// Decoded segments take this part of a budget.
 const DECODED_SHARE: u64 = 8;
-/// Manifests, pages of segments, pages of checks, and rows of bases take this part each.
+/// Manifests, pages of segments, pages of checks, and rows of bases take a part of this size each …
 const TABLES_SHARE: u64 = 64;
-/// They gain nothing from more.
-const TABLES_BYTES_MAX: u64 = 64 << 20;
+/// … and no more than this: they lie beside the budget, in what the process itself takes.
+const TABLES_BYTES_MAX: u64 = 16 << 20;
 
 /// How many bytes caches may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +41,15 @@ impl CacheBytes {
         Self { decoded: budget_bytes / DECODED_SHARE, tables: (budget_bytes / TABLES_SHARE).min(TABLES_BYTES_MAX) }
     }
 
-    /// Of all caches together.
+    /// What of it the budget is charged for: content. The tables are small beside it.
+    pub(crate) fn charged(self) -> u64 {
+        self.decoded + self.texts()
+    }
+
+    /// Of all caches together, with the rows of bases.
+    #[cfg(test)]
     pub(crate) fn all(self) -> u64 {
-        self.decoded + self.texts() + 4 * self.tables
+        self.charged() + 4 * self.tables
     }
 
     fn texts(self) -> u64 {
@@ -134,4 +140,37 @@ where
 fn bytes_of_segments(page: &Vec<Segment>) -> usize {
     let footprints: usize = page.iter().map(|segment| segment.footprint.capacity()).sum();
     page.capacity() * size_of::<Segment>() + footprints * size_of::<ViewAddress>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn tables_of_small_blobs_are_weighed_with_what_their_place_takes() {
+        let metrics = Metrics::new();
+        let bytes = CacheBytes::of(64 << 20);
+        let caches = Caches::<u64>::new(bytes, |_| size_of::<u64>(), &metrics);
+        for number in 0..10_000 {
+            let id = BlobId::new(number, [0; 12]);
+            caches.manifests.insert(id, Arc::new(1)).await;
+            caches.check_pages.insert((id, 0), Arc::new(vec![[1; 16]])).await;
+        }
+        caches.tidy().await;
+        assert_eq!(bytes.tables, 1 << 20);
+        for entries in [caches.manifests.entry_count(), caches.check_pages.entry_count()] {
+            assert!((1000..=(1 << 20) / ENTRY_BYTES as u64).contains(&entries), "{entries} entries in 1 MiB");
+        }
+        let kept: u64 = caches.bytes().iter().map(|(_, bytes)| bytes).sum();
+        assert!(kept <= bytes.all(), "{kept} bytes");
+    }
+
+    #[test]
+    fn content_takes_three_sixteenths_of_any_budget_and_tables_no_more_than_64_mib_beside_it() {
+        for budget in [64 << 20, 256 << 20, 1 << 30, 64_u64 << 30] {
+            let bytes = CacheBytes::of(budget);
+            assert_eq!(bytes.charged(), budget * 3 / 16);
+            assert_eq!(bytes.all() - bytes.charged(), (budget / 16).min(64 << 20));
+        }
+    }
 }

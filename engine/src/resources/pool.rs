@@ -31,6 +31,12 @@ pub(crate) struct Scratch {
     pub(crate) plain: Vec<u8>,
 }
 
+/// Memory that one codec thread's encoder and decoder take: what jobs of the usual effort leave.
+pub(crate) const CODEC_THREAD_BYTES: u64 = 12 << 20;
+/// A thread that keeps more than this after a job gives all of it back: zstd's strongest levels
+/// take several times as much, and the thread would keep it for good.
+const KEPT_BYTES_MAX: u64 = 2 * CODEC_THREAD_BYTES;
+
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
     /// What this thread has added to [`KEPT_BYTES`].
@@ -52,8 +58,13 @@ impl Scratch {
         (here + whole::memory_bytes() + planes::memory_bytes()) as u64
     }
 
-    /// Takes note of what is kept after a job.
+    /// Takes note of what is kept after a job, and gives it all back if that is too much.
     fn settle(&mut self) {
+        if self.memory_bytes() > KEPT_BYTES_MAX {
+            *self = Self::default();
+            whole::forget();
+            planes::forget();
+        }
         let now = self.memory_bytes();
         let before = KEPT_HERE.replace(now);
         // Modulo 2^64: the sum over all threads is what they keep.
@@ -238,4 +249,26 @@ fn with_scratch<T>(job: impl FnOnce(&mut Scratch) -> T) -> std::thread::Result<T
 
 fn panicked() -> EngineError {
     EngineError::Other("a codec job panicked".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object_format::SEGMENT_LEN;
+
+    #[tokio::test]
+    async fn a_thread_gives_back_what_a_job_of_the_strongest_level_took() {
+        let pool = CodecPool::new(1, PoolKind::Codec, &Metrics::new()).expect("a thread");
+        let of_level = |level: i32| {
+            pool.run(move |scratch| {
+                whole::compress(&vec![7; SEGMENT_LEN], level, SEGMENT_LEN, &mut Vec::new());
+                scratch.memory_bytes()
+            })
+        };
+        let kept = || pool.run(|scratch| scratch.memory_bytes());
+        let usual = of_level(1).await.expect("no panic");
+        assert_eq!(kept().await.expect("no panic"), usual, "the next job needs it again");
+        assert!(of_level(19).await.expect("no panic") > KEPT_BYTES_MAX);
+        assert!(kept().await.expect("no panic") < usual);
+    }
 }
