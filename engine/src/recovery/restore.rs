@@ -270,12 +270,10 @@ impl Recovery {
         // missing.
         let floor = SweepFloor { epoch: highest, until_ms: now_ms() + SWEEP_FLOOR.as_millis() as i64 };
         self.put_setting(SWEEP_FLOOR_SETTING, &floor).await?;
-        // A deployment of its own, which has the place from here on: what still runs over it with
-        // the old catalog stops collecting.
+        // It has the place from here on: what still runs with the old catalog stops collecting.
         let deployment = Deployment::new()?;
         self.put_setting(DEPLOYMENT_SETTING, &deployment).await?;
-        // Last of what the catalog counts: one that ends behind its lineage's start must have been
-        // announced, and this one may die before.
+        // The last change that counts: a catalog that is further has announced its lineage.
         let start = self.catalog.last_seq().await? + 1;
         let next = new_lineage(lineage, start)?;
         self.put_setting(LINEAGE_SETTING, &next).await?;

@@ -103,9 +103,13 @@ impl AwsKmsKey {
             region: &self.config.region,
             service: "kms",
         };
-        let signed = sender.sign_post((&host, url.path()), &headers, body.as_bytes(), SystemTime::now());
+        let signed = sender
+            .sign_post((&host, url.path()), &headers, body.as_bytes(), SystemTime::now())
+            .map_err(|why| ProviderError::Refused(format!("{action} cannot be signed: {why}")))?;
         let mut request = self.caller.post(url.as_str()).body(body.as_bytes().to_vec());
-        for (name, value) in headers.into_iter().chain(signed.iter().map(|(name, value)| (*name, value.as_str()))) {
+        for (name, value) in
+            headers.into_iter().chain(signed.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+        {
             request = request.header(name, value);
         }
         understood(&self.caller.call(request).await?, action)

@@ -7,6 +7,7 @@ use quick_xml::{
     Writer,
     events::{BytesEnd, BytesStart, BytesText, Event},
 };
+use std::borrow::Cow;
 
 /// Something that can be written as an XML document.
 pub trait Document {
@@ -112,7 +113,12 @@ impl XmlWriter {
 /// control characters and U+FFFE/U+FFFF cannot stand in an XML 1.0 document in any form; like S3
 /// they are written as references (`&#x1;`), which lenient parsers read; clients that list such
 /// keys ask for `encoding-type=url` (C73).
-fn escape(text: &str) -> String {
+fn escape(text: &str) -> Cow<'_, str> {
+    // U+FFFE and U+FFFF begin with this byte.
+    let may_matter = |byte: &u8| matches!(byte, b'&' | b'<' | b'>' | b'"' | b'\'' | 0..=0x1f | 0x7f | 0xef);
+    if !text.as_bytes().iter().any(may_matter) {
+        return Cow::Borrowed(text);
+    }
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         match c {
@@ -127,5 +133,5 @@ fn escape(text: &str) -> String {
             c => out.push(c),
         }
     }
-    out
+    Cow::Owned(out)
 }
