@@ -86,7 +86,7 @@ impl InBucket<'_> {
     }
 
     fn entries(&self, entries: Vec<ListEntry>, owner: Option<&Owner>) -> Result<(Vec<ObjectEntry>, Vec<String>)> {
-        let mut objects = Vec::new();
+        let mut objects = Vec::with_capacity(entries.len());
         let mut common_prefixes = Vec::new();
         for entry in entries {
             match entry {

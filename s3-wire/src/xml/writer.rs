@@ -14,16 +14,21 @@ pub trait Document {
     /// Writes the root element and what is in it.
     fn write(&self, xml: &mut XmlWriter);
 
+    /// About how many bytes that makes: room for so many is taken at once.
+    fn len_hint(&self) -> usize {
+        512
+    }
+
     /// The document with its declaration.
     fn to_bytes(&self) -> Bytes {
-        let mut xml = XmlWriter::with_prefix(DECLARATION);
+        let mut xml = XmlWriter::with_prefix(DECLARATION, self.len_hint());
         self.write(&mut xml);
         xml.finish()
     }
 
     /// The document without its declaration, for answers that have sent it already.
     fn to_bytes_bare(&self) -> Bytes {
-        let mut xml = XmlWriter::with_prefix("");
+        let mut xml = XmlWriter::with_prefix("", self.len_hint());
         self.write(&mut xml);
         xml.finish()
     }
@@ -36,8 +41,10 @@ pub struct XmlWriter {
 }
 
 impl XmlWriter {
-    fn with_prefix(prefix: &str) -> Self {
-        Self { writer: Writer::new(prefix.as_bytes().to_vec()), open: Vec::new() }
+    fn with_prefix(prefix: &str, len_hint: usize) -> Self {
+        let mut document = Vec::with_capacity(prefix.len() + len_hint);
+        document.extend_from_slice(prefix.as_bytes());
+        Self { writer: Writer::new(document), open: Vec::new() }
     }
 
     fn finish(self) -> Bytes {

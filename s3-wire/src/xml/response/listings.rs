@@ -92,6 +92,9 @@ impl Document for VersioningConfiguration {
     }
 }
 
+/// About how long an object's entry is, with a key of usual length.
+const ENTRY_LEN: usize = 448;
+
 fn contents(xml: &mut XmlWriter, encoding: Encoding, objects: &[ObjectEntry]) {
     for object in objects {
         xml.open("Contents");
@@ -157,6 +160,10 @@ impl Document for ListVersionsResult {
 }
 
 impl Document for ListObjectsResult {
+    fn len_hint(&self) -> usize {
+        ENTRY_LEN * (1 + self.objects.len() + self.common_prefixes.len())
+    }
+
     fn write(&self, xml: &mut XmlWriter) {
         let encoding = Encoding { url: self.encoding_type_url };
         xml.open_root("ListBucketResult");
@@ -175,6 +182,10 @@ impl Document for ListObjectsResult {
 }
 
 impl Document for ListObjectsV2Result {
+    fn len_hint(&self) -> usize {
+        ENTRY_LEN * (1 + self.objects.len() + self.common_prefixes.len())
+    }
+
     fn write(&self, xml: &mut XmlWriter) {
         let encoding = Encoding { url: self.encoding_type_url };
         xml.open_root("ListBucketResult");
