@@ -10,6 +10,27 @@ use ::hmac::digest::{
 use aws_lc_rs::{digest, hkdf, hmac, rand};
 use zeroize::Zeroizing;
 
+/// What digests and MACs have in common: bytes go in, and so many come out when it ends.
+macro_rules! of_a_stream {
+    ($name:ident, $len:ty, $end:ident) => {
+        impl OutputSizeUser for $name {
+            type OutputSize = $len;
+        }
+
+        impl Update for $name {
+            fn update(&mut self, data: &[u8]) {
+                self.0.update(data);
+            }
+        }
+
+        impl FixedOutput for $name {
+            fn finalize_into(self, out: &mut Output<Self>) {
+                out.copy_from_slice(self.0.$end().as_ref());
+            }
+        }
+    };
+}
+
 macro_rules! hash {
     ($name:ident, $algorithm:ident, $len:ty) => {
         #[doc = concat!("The module's ", stringify!($algorithm), ".")]
@@ -24,21 +45,7 @@ macro_rules! hash {
 
         impl HashMarker for $name {}
 
-        impl OutputSizeUser for $name {
-            type OutputSize = $len;
-        }
-
-        impl Update for $name {
-            fn update(&mut self, data: &[u8]) {
-                self.0.update(data);
-            }
-        }
-
-        impl FixedOutput for $name {
-            fn finalize_into(self, out: &mut Output<Self>) {
-                out.copy_from_slice(self.0.finish().as_ref());
-            }
-        }
+        of_a_stream!($name, $len, finish);
 
         impl Reset for $name {
             fn reset(&mut self) {
@@ -76,21 +83,7 @@ macro_rules! mac {
             }
         }
 
-        impl OutputSizeUser for $name {
-            type OutputSize = $len;
-        }
-
-        impl Update for $name {
-            fn update(&mut self, data: &[u8]) {
-                self.0.update(data);
-            }
-        }
-
-        impl FixedOutput for $name {
-            fn finalize_into(self, out: &mut Output<Self>) {
-                out.copy_from_slice(self.0.sign().as_ref());
-            }
-        }
+        of_a_stream!($name, $len, sign);
     };
 }
 

@@ -121,7 +121,7 @@ metrics! {
     cache_hits_total: IntCounterVec, "lookups", ["kind", "tier"]; "Lookups answered by a cache."
     cache_misses_total: IntCounterVec, "lookups", ["kind", "tier"]; "Lookups that had to fetch."
     cache_evictions_total: IntCounterVec, "entries", ["kind", "tier"]; "Entries dropped for room."
-    cache_bytes: IntGaugeVec, "bytes", ["kind", "tier"]; "Bytes held in a cache, by kind: base (decoded segments), window (bases that encoders see, with their indexes), text (plain text of compressed bases), manifest, page (of tables of segments and checks), base_row (rows of bases), buffer (free buffers of segments), codec (what codecs keep between two jobs)."
+    cache_bytes: IntGaugeVec, "bytes", ["kind", "tier"]; "Bytes held in a cache, by kind: base (decoded segments of bases, and of compressed files that were read whole), window (bases that encoders see, with their indexes), text (plain text of compressed bases), manifest, page (of tables of segments and checks), base_row (rows of bases), buffer (free buffers of segments), codec (what codecs keep between two jobs)."
 
     backend_requests_total: IntCounterVec, "requests", ["backend", "op", "code"]; "Calls to a backend, by outcome."
     backend_seconds: HistogramVec, "seconds", ["backend", "op"], SECONDS; "How long calls to a backend took; for reads, to the first byte."

@@ -14,7 +14,7 @@ from e2e.test_keys import keks
 from outside.buckets import NewServer
 from outside.clients import S3Client, s3_client
 from outside.content import noise
-from outside.server import Server
+from outside.server import Server, Value
 from outside.storage import assert_accounts_balance
 
 SEALED = tuple(f"sealed-{number}" for number in range(3))
@@ -24,6 +24,7 @@ CALLS = {
     "unlinkat,unlink": (1, 2),
     "pwrite64,pwritev,write": (1, 4, 9),
 }
+PLACES = [(calls, nth) for calls, places in CALLS.items() for nth in places]
 """Where it is killed: a thread's n-th call of these."""
 
 
@@ -60,35 +61,34 @@ def assert_reads(s3: S3Client, stored: dict[tuple[str, str], bytes], below: str 
         assert s3.get_object(Bucket=bucket, Key=below + key)["Body"].read() == content, (bucket, key)
 
 
-def tables() -> dict[str, dict[str, object]]:
+def tables() -> dict[str, dict[str, Value]]:
     """Sealed buckets; nothing but what is asked for writes."""
-    sealed: dict[str, dict[str, object]] = {f"buckets.{name}": {"encryption": "aes256"} for name in SEALED}
+    sealed: dict[str, dict[str, Value]] = {f"buckets.{name}": {"encryption": "aes256"} for name in SEALED}
     return {**sealed, "gc": {"interval": "1h"}, "convert": {"interval": "1h", "defer": False}}
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_rotation_that_is_killed_anywhere_reads_and_is_ended_by_the_next_one(new_server: NewServer) -> None:
-    server = new_server(**tables())  # type: ignore[arg-type]
+    server = new_server(**tables())
     stored = filled(server)
     killed = 0
-    for calls, places in CALLS.items():
-        for nth in places:
-            assert server.process is not None
-            command = [*killing(calls, nth), "-p", str(server.process.pid)]
-            with subprocess.Popen(command, stderr=subprocess.PIPE) as tracer:
-                assert tracer.stderr is not None
-                assert b"attached" in tracer.stderr.readline()
-                server.run("keys", "rotate", "--remove-needless", check=False)
-                # It may have made fewer such calls.
-                killed += server.process.poll() is not None
-                server.kill()
-            server.start()
-            assert_reads(s3_client(server.endpoint), stored)
-            server.run("keys", "rotate", "--remove-needless")
-            assert len(keks(server)) == 1
-            check = server.json("keys", "verify")
-            assert (check["problems"], check["outdated"], check["unbound"]) == ([], 0, 0)
+    for calls, nth in PLACES:
+        assert server.process is not None
+        command = [*killing(calls, nth), "-p", str(server.process.pid)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE) as tracer:
+            assert tracer.stderr is not None
+            assert b"attached" in tracer.stderr.readline()
+            server.run("keys", "rotate", "--remove-needless", check=False)
+            # It may have made fewer such calls.
+            killed += server.process.poll() is not None
+            server.kill()
+        server.start()
+        assert_reads(s3_client(server.endpoint), stored)
+        server.run("keys", "rotate", "--remove-needless")
+        assert len(keks(server)) == 1
+        check = server.json("keys", "verify")
+        assert (check["problems"], check["outdated"], check["unbound"]) == ([], 0, 0)
     assert killed >= 6, "most of these were killed"
     server.stop()
     server.lose_catalog()
@@ -101,7 +101,7 @@ def test_a_rotation_that_is_killed_anywhere_reads_and_is_ended_by_the_next_one(n
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("journal", ["with its journal", "from blobs alone"])
 def test_a_rebuild_that_is_killed_anywhere_is_ended_by_the_next_one(new_server: NewServer, journal: str) -> None:
-    server = new_server(**tables())  # type: ignore[arg-type]
+    server = new_server(**tables())
     stored = filled(server)
     assert server.stop() == 0
     below = ""
@@ -110,24 +110,23 @@ def test_a_rebuild_that_is_killed_anywhere_is_ended_by_the_next_one(new_server: 
         below = "deltaweir-recovered/"
         stored = {at: content for at, content in stored.items() if at[1].startswith("large")}
     killed = 0
-    for calls, places in CALLS.items():
-        for nth in places:
-            server.lose_catalog()
-            if below:
-                server.lose_journal_and_backups()
-            command = [*killing(calls, nth), str(server.binary), "rebuild", "--config", str(server.config)]
-            done = subprocess.run(command, env=server.variables(), cwd=server.folder, capture_output=True, check=False)
-            if done.returncode != 0:
-                killed += 1
-                done_again = server.run("rebuild", check=False)
-                if done_again.returncode != 0:
-                    # It had ended but for its last words: the catalog is there, and whole.
-                    assert "serve it" in done_again.stderr, done_again.stderr
-            server.start()
-            assert_reads(s3_client(server.endpoint), stored, below)
-            server.run("gc", "--now", "--empty-trash")
-            # Keysets of a run that died are younger than what a sweep after a recovery takes.
-            if not below:
-                assert_accounts_balance(server)
-            assert server.stop() == 0
+    for calls, nth in PLACES:
+        server.lose_catalog()
+        if below:
+            server.lose_journal_and_backups()
+        command = [*killing(calls, nth), str(server.binary), "rebuild", "--config", str(server.config)]
+        done = subprocess.run(command, env=server.variables(), cwd=server.folder, capture_output=True, check=False)
+        if done.returncode != 0:
+            killed += 1
+            done_again = server.run("rebuild", check=False)
+            if done_again.returncode != 0:
+                # It had ended but for its last words: the catalog is there, and whole.
+                assert "serve it" in done_again.stderr, done_again.stderr
+        server.start()
+        assert_reads(s3_client(server.endpoint), stored, below)
+        server.run("gc", "--now", "--empty-trash")
+        # Keysets of a run that died are younger than what a sweep after a recovery takes.
+        if not below:
+            assert_accounts_balance(server)
+        assert server.stop() == 0
     assert killed >= 6, "most of these were killed"

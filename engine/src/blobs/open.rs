@@ -34,6 +34,7 @@ const OPEN_INLINE_LEN_MAX: usize = 256 << 10;
 /// The same of bytes that are only checked, which goes several times as fast: the most that a
 /// reader asks a disk for at a time, and the chunks at its ends.
 const CHECK_INLINE_LEN_MAX: usize = 1280 << 10;
+
 /// Backends by name and everything that has been read from them.
 pub(crate) struct Blobs {
     backends: BTreeMap<String, Arc<dyn Backend>>,
@@ -139,25 +140,6 @@ impl Blobs {
     /// Plain text of deflate streams in bases.
     pub(crate) fn texts(&self) -> &OpenedTexts {
         &self.caches.texts
-    }
-
-    /// A view's segment as the last reader of all of it had it.
-    pub(super) async fn kept_view(&self, manifest: &Manifest, index: u64) -> Option<Bytes> {
-        let kept = self.caches.decoded.get(&(manifest.id, index)).await;
-        self.count("view", kept.is_some());
-        kept
-    }
-
-    /// Keeps a view's segment for the next reader. Those who ask for it meanwhile wait for the same
-    /// work.
-    pub(super) async fn keep_view(
-        &self,
-        manifest: &Manifest,
-        index: u64,
-        decode: impl Future<Output = Result<Bytes, EngineError>>,
-    ) -> Result<Bytes, EngineError> {
-        let kept = self.caches.decoded.try_get_with((manifest.id, index), decode).await;
-        kept.map_err(|error| EngineError::shared(&error))
     }
 
     /// Gives back what the caches have dropped; by themselves they do so when somebody reads.
@@ -437,27 +419,44 @@ impl Blobs {
     /// The same through the cache of decoded segments: for whole blobs, whose bytes serve many
     /// readers.
     pub(crate) async fn decoded_segment(&self, manifest: &Manifest, index: u64) -> Result<Bytes, EngineError> {
-        if let Some(hit) = self.caches.decoded.get(&(manifest.id, index)).await {
-            self.count("base", true);
+        if let Some(hit) = self.kept_segment("base", manifest, index).await {
             self.metrics.base_fetch_bytes_total.with_label_values(&["cache"]).inc_by(hit.len() as u64);
             return Ok(hit);
         }
-        self.count("base", false);
-        self.caches
-            .decoded
-            .try_get_with((manifest.id, index), async {
-                let segment = self.segment(manifest, index).await?;
-                if segment.coding.has_base() {
-                    return Err(damaged("a delta where whole content is needed"));
-                }
-                self.metrics.base_fetch_bytes_total.with_label_values(&["backend"]).inc_by(segment.stored_len.into());
-                let mut plain = self.plain_segment(manifest, &segment, &BaseReader::NONE).await?;
-                // The cache counts what is kept by its length.
-                plain.shrink_to_fit();
-                Ok(lent(plain, None, self.pool.shelf()))
-            })
-            .await
-            .map_err(|error| EngineError::shared(&error))
+        let decode = async {
+            let segment = self.segment(manifest, index).await?;
+            if segment.coding.has_base() {
+                return Err(damaged("a delta where whole content is needed"));
+            }
+            self.metrics.base_fetch_bytes_total.with_label_values(&["backend"]).inc_by(segment.stored_len.into());
+            self.plain_segment(manifest, &segment, &BaseReader::NONE).await
+        };
+        Box::pin(self.keep_segment(manifest, index, decode)).await
+    }
+
+    /// A segment as the last reader had it who left it in the cache of decoded segments.
+    pub(super) async fn kept_segment(&self, kind: &str, manifest: &Manifest, index: u64) -> Option<Bytes> {
+        let kept = self.caches.decoded.get(&(manifest.id, index)).await;
+        self.count(kind, kept.is_some());
+        kept
+    }
+
+    /// Decodes a segment and leaves it in that cache. Those who ask for it meanwhile wait for the
+    /// same work.
+    pub(super) async fn keep_segment(
+        &self,
+        manifest: &Manifest,
+        index: u64,
+        decode: impl Future<Output = Result<Vec<u8>, EngineError>>,
+    ) -> Result<Bytes, EngineError> {
+        let decoded = Box::pin(async {
+            let mut plain = decode.await?;
+            // The cache counts what is kept by its length.
+            plain.shrink_to_fit();
+            Ok(lent(plain, None, self.pool.shelf()))
+        });
+        let kept = Box::pin(self.caches.decoded.try_get_with((manifest.id, index), decoded));
+        kept.await.map_err(|error: Arc<EngineError>| EngineError::shared(&error))
     }
 
     /// The pieces of base bytes that a delta segment needs, in order.

@@ -43,30 +43,24 @@ struct Decoding {
 }
 
 impl Blobs {
-    /// The same for whoever downloads them. All of a segment is kept for the next one: its streams
-    /// take tens of times as long to put together as to send.
+    /// Bytes `within` of a view's segment for whoever downloads them; `decode` gives these. All of
+    /// a segment is kept for the next one: its streams take tens of times as long to put together
+    /// as to send.
     pub(crate) async fn view_piece(
         &self,
         manifest: &Manifest,
         (index, segment): (u64, &Segment),
         within: Range<u32>,
-        bases: &BaseReader<'_>,
+        decode: impl Future<Output = Result<Vec<u8>, EngineError>>,
     ) -> Result<Bytes, EngineError> {
-        let whole = match self.kept_view(manifest, index).await {
-            Some(kept) => kept,
-            None if within == (0..segment.plain_len) => {
-                let decode = async {
-                    let mut plain = self.view_range(manifest, segment, within.clone(), bases).await?;
-                    // The cache counts what is kept by its length.
-                    plain.shrink_to_fit();
-                    Ok(plain.into())
-                };
-                self.keep_view(manifest, index, decode).await?
-            }
-            None => return Ok(self.view_range(manifest, segment, within, bases).await?.into()),
-        };
-        let cut = within.start as usize..within.end as usize;
-        (cut.end <= whole.len()).then(|| whole.slice(cut)).ok_or_else(too_short)
+        if let Some(kept) = self.kept_segment("view", manifest, index).await {
+            let cut = within.start as usize..within.end as usize;
+            return (cut.end <= kept.len()).then(|| kept.slice(cut)).ok_or_else(too_short);
+        }
+        if within == (0..segment.plain_len) {
+            return self.keep_segment(manifest, index, decode).await;
+        }
+        decode.await.map(Bytes::from)
     }
 
     /// Bytes `within` of a segment that is a deflate view, the digests of its units checked, or

@@ -340,9 +340,12 @@ impl Reader {
                 return Ok(Fetched::Own(member.into(), permit));
             }
             Coding::View | Coding::GappedView => {
-                let rows = Box::pin(self.path.base_rows(&manifest)).await?;
-                let bases = BaseReader::new(&rows, key.as_deref());
-                let bytes = Box::pin(blobs.view_piece(&manifest, (index, &segment), within, &bases)).await?;
+                let decode = async {
+                    let rows = Box::pin(self.path.base_rows(&manifest)).await?;
+                    let bases = BaseReader::new(&rows, key.as_deref());
+                    blobs.view_range(&manifest, &segment, within.clone(), &bases).await
+                };
+                let bytes = Box::pin(blobs.view_piece(&manifest, (index, &segment), within.clone(), decode)).await?;
                 permit.shrink(bytes.len() as u64);
                 return Ok(Fetched::Own(bytes, permit));
             }
