@@ -114,11 +114,11 @@ bench-goals: ## every speed and size that has a goal: now, goal, met or not; and
 	cargo build --release --locked -p delta-codec --example bench_codec
 	PYTHONPATH=docs/benchmark:docs/benchmark/codec:tests $(PY) -m goalbench
 
-bench-peers: ## the same corpus, client and machine against versitygw and rclone: speed, CPU, memory, bytes, small files
+bench-peers: ## versitygw, rclone, MinIO and s3proxy beside ours, same corpus and client: speed, CPU, memory, bytes, small files
 	@tests/setup.sh
 	@tests/setup.sh peers
 	cargo build --release --locked -p proxy
-	PYTHONPATH=docs/benchmark $(PY) -m taxbench local --comparators versitygw,rclone --studies small_files
+	PYTHONPATH=docs/benchmark $(PY) -m taxbench local --comparators versitygw,rclone,minio,s3proxy --studies small_files
 
 bench-report: ## the cost of compression and encryption on this machine: docs/benchmark/results/…/report.html
 	@tests/setup.sh

@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 
 VERSITYGW=v1.8.0  # the other S3 server: tests are tried on it, and it plays the backend store
 RCLONE=v1.76.0     # for `make bench-peers`: Debian's does not serve S3
+MINIO=v0.0.0-20260212201848-7aac2a2c5b7c # for `make bench-peers`; eight minutes; AGPL: run beside ours, never shipped
 VAULT=v1.21.0      # for tests/e2e/test_vault.py, which `make test-all` runs; ten minutes; BUSL: run by tests, never shipped
 KOPIA=v0.21.1      # for tests/foreign/test_kopia.py; five minutes
 OPENTOFU=v1.12.6   # for tests/foreign/test_opentofu.py; ten minutes; MPL 2.0: run by tests, never shipped
@@ -48,6 +49,23 @@ rclone() {
     [ -x .tools/bin/rclone ] && go version -m .tools/bin/rclone | grep -q "rclone/rclone[[:space:]]$RCLONE" && return
     echo "setup: rclone $RCLONE"
     GOBIN=$PWD/.tools/bin GOFLAGS=-mod=mod go install "github.com/rclone/rclone@$RCLONE"
+}
+
+minio() {
+    [ -x .tools/bin/minio ] && go version -m .tools/bin/minio | grep -q "minio/minio[[:space:]]$MINIO" && return
+    echo "setup: minio $MINIO"
+    GOBIN=$PWD/.tools/bin GOFLAGS=-mod=mod go install -ldflags "-X github.com/minio/minio/cmd.ReleaseTag=$MINIO" \
+        "github.com/minio/minio@$MINIO"
+}
+
+s3proxy() { # its jars, by Maven, which tests/apt-packages.txt installs
+    local pom=docs/benchmark/peers/pom.xml wanted
+    wanted=$(sha256sum $pom | cut -d' ' -f1)
+    [ "$(cat .tools/s3proxy/pom.sha256 2>/dev/null)" = "$wanted" ] && return
+    echo "setup: s3proxy"
+    rm -rf .tools/s3proxy
+    mvn -q -B -f $pom dependency:copy-dependencies -DincludeScope=runtime "-DoutputDirectory=$PWD/.tools/s3proxy"
+    echo "$wanted" >.tools/s3proxy/pom.sha256
 }
 
 # A program whose module `go install` refuses because of its `replace` lines: built in a module that repeats those that
@@ -113,6 +131,8 @@ js_sdk() {
 if [ "${1:-}" = peers ]; then # servers that only a benchmark needs
     versitygw
     rclone
+    minio
+    s3proxy
     exit
 fi
 case "${1:-}" in # what one test alone needs

@@ -19,17 +19,14 @@ from taxbench.runner import Study, UsageError, execute
 from taxbench.servers.deltaweir import BucketSettings, Deltaweir, find_binary, mode_buckets
 from taxbench.servers.fileserver import FileServer
 from taxbench.servers.nginx import Nginx, find_nginx
-from taxbench.servers.rclone import Rclone, find_rclone
+from taxbench.servers.peers import PEERS
 from taxbench.servers.remote import Remote
 from taxbench.servers.target import Target
-from taxbench.servers.versitygw import Versitygw, find_versitygw
 from taxbench.studies import adaptive, codec_table, level_sweep, memory, small_files
 from taxbench.studies.bench import StudyBench
 
 STUDIES = ("level_sweep", "adaptive", "codec_table", "small_files", "memory")
 DIRECT_SYNC = "direct_sync"
-VERSITYGW = "versitygw"
-RCLONE = "rclone"
 
 
 def add(commands: Any) -> None:
@@ -49,12 +46,12 @@ def add(commands: Any) -> None:
         "--no-defer", action="store_true", help="encode every upload before it is answered ([convert] defer = false)"
     )
     group.add_argument("--direct", choices=("auto", "nginx", "fileserver"), default="auto", help="what `direct` is")
-    group.add_argument("--versitygw", default="", help="versitygw binary (default: .tools/bin, else the PATH)")
-    group.add_argument("--rclone", default="", help="rclone binary, 1.65 or later (default: .tools/bin, else the PATH)")
+    for name, peer in PEERS.items():
+        group.add_argument(f"--{name}", default="", help=peer.help)
     group.add_argument(
         "--comparators",
         default="auto",
-        help="auto, none, or a list of versitygw, rclone, direct_sync (a file server that syncs); auto: versitygw",
+        help=f"auto, none, or a list of {', '.join(PEERS)}, direct_sync (a file server that syncs); auto: versitygw",
     )
     group.add_argument(
         "--compare-endpoint",
@@ -91,17 +88,21 @@ def run(options: argparse.Namespace) -> int:
 def _comparators(options: argparse.Namespace) -> list[str]:
     if options.comparators == "none":
         return []
-    if options.comparators == "auto":
-        return [VERSITYGW] if find_versitygw(options.versitygw) else []
     names = [n.strip() for n in options.comparators.split(",") if n.strip()]
-    unknown = set(names) - {VERSITYGW, RCLONE, DIRECT_SYNC}
+    if names == ["auto"]:
+        return ["versitygw"] if _command_of("versitygw", options) else []
+    unknown = set(names) - {*PEERS, DIRECT_SYNC}
     if unknown:
         raise UsageError(f"unknown comparators: {', '.join(sorted(unknown))}")
-    if VERSITYGW in names and not find_versitygw(options.versitygw):
-        raise UsageError("versitygw was asked for and is not installed")
-    if RCLONE in names and not find_rclone(options.rclone):
-        raise UsageError("rclone was asked for, and none that serves S3 (1.65 or later) is installed")
+    for name in names:
+        if name in PEERS and not _command_of(name, options):
+            raise UsageError(f"{name} was asked for and is not installed: --{name} is its {PEERS[name].help}")
     return names
+
+
+def _command_of(peer: str, options: argparse.Namespace) -> str:
+    """An empty string when it is not installed."""
+    return PEERS[peer].find(getattr(options, peer))
 
 
 def _endpoints(options: argparse.Namespace) -> dict[str, str]:
@@ -129,10 +130,9 @@ def _target(options: argparse.Namespace, binary: Path, endpoints: dict[str, str]
         if options.direct == "nginx" and not nginx:
             raise UsageError("nginx was asked for and is not installed")
         return Nginx(nginx, place, options.timeout) if nginx else FileServer(place, timeout_s=options.timeout)
-    if mode == VERSITYGW:
-        return Versitygw(find_versitygw(options.versitygw), place, flags.payload_hash_of(options), options.timeout)
-    if mode == RCLONE:
-        return Rclone(find_rclone(options.rclone), place, flags.payload_hash_of(options), options.timeout)
+    if mode in PEERS:
+        command = _command_of(mode, options)
+        return PEERS[mode].server(command, place, flags.payload_hash_of(options), options.timeout)
     if mode not in MODES:
         raise UsageError(f"unknown mode {mode!r}")
     names = {flags.bucket_of(options, m): settings for m, settings in zip(MODES, mode_buckets().values(), strict=True)}

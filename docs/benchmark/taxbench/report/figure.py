@@ -25,6 +25,8 @@ PALETTE: dict[str, str] = {
     "compression_encryption": "#8257e5",
     "versitygw": "#b08900",
     "rclone": "#3f79ad",
+    "minio": "#a3195b",
+    "s3proxy": "#5b7083",
     "direct_sync": "#c2417c",
 }
 OTHERS = ("#3aa6b9", "#6b7f2a", "#a0522d", "#5b5f97")

@@ -20,7 +20,7 @@ def find_tool(name: str, given: str = "") -> str:
 
 @dataclass
 class Gateway(LocalTarget):
-    """A server of S3 that keeps objects as files below `data_dir`. It does not sync them; the report says so."""
+    """A server of S3 that keeps objects as files below `data_dir`. Most do not sync them; the report says which do."""
 
     command: str
     data_dir: Path
@@ -44,6 +44,10 @@ class Gateway(LocalTarget):
         """What it is started with, its command first."""
         raise NotImplementedError
 
+    def environment(self) -> dict[str, str]:
+        """What it is told by variables."""
+        return {}
+
     def start(self) -> None:
         self.files.mkdir(parents=True, exist_ok=True)
-        self.launch(self.arguments())
+        self.launch(self.arguments(), self.environment())
