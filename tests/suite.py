@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -142,7 +143,7 @@ def environment() -> dict[str, str]:
 def run(step: Step, total: Count) -> bool:
     """Runs one step in a process group of its own, passes its output on, ends whatever it leaves behind."""
     print(f"\n=== {step.name}: {' '.join(map(str, step.command))}", flush=True)
-    started = time.monotonic()
+    started, cpu_before_s = time.monotonic(), cpu_of_children_s()
     count = Count()
     process = subprocess.Popen(
         step.command,
@@ -167,15 +168,21 @@ def run(step: Step, total: Count) -> bool:
         timed_out = not too_long.is_alive()
         too_long.cancel()
         end(process.pid)
-    took_s = time.monotonic() - started
+    took_s, cpu_s = time.monotonic() - started, cpu_of_children_s() - cpu_before_s
     good = code == 0 and count.failed == 0
     if count.passed + count.failed == 0 or (not good and count.failed == 0):
         count.passed, count.failed = (count.passed + 1, 0) if good else (count.passed, 1)
     total.passed += count.passed
     total.failed += count.failed
     verdict = "ok" if good else f"FAILED (exit {code}{', timed out' if timed_out else ''})"
-    print(f"--- {step.name}: {verdict}, {took_s:.1f} s", flush=True)
+    print(f"--- {step.name}: {verdict}, {took_s:.1f} s, {cpu_s:.0f} s of CPU", flush=True)
     return good
+
+
+def cpu_of_children_s() -> float:
+    """CPU seconds of every child that has ended, and of theirs that they waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def end(group: int) -> None:
