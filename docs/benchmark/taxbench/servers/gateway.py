@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from taxbench.client.connection import TimedConnection
 from taxbench.client.endpoint import Endpoint, PayloadHash
+from taxbench.client.sigv4 import sign
 from taxbench.servers.deltaweir import REPOSITORY
-from taxbench.servers.target import LocalTarget, free_port
+from taxbench.servers.target import START_TIMEOUT_S, LocalTarget, TargetError, free_port
 
 
 def find_tool(name: str, given: str = "") -> str:
@@ -51,3 +54,19 @@ class Gateway(LocalTarget):
     def start(self) -> None:
         self.files.mkdir(parents=True, exist_ok=True)
         self.launch(self.arguments(), self.environment())
+        self._await_answer()
+
+    def _await_answer(self) -> None:
+        """Some listen before they serve, and answer 503 until then."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            connection = TimedConnection(self.endpoint)
+            try:
+                status = connection.exchange(sign(self.endpoint, "GET", "/")).status
+            finally:
+                connection.close()
+            if status < 500:
+                return
+            if time.monotonic() > deadline:
+                raise TargetError(f"{self.name} still answers {status} after {START_TIMEOUT_S:.0f} s")
+            time.sleep(0.02)
