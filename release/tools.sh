@@ -5,8 +5,6 @@
 #   helm        renders and lints helm/deltaweir; takes minutes to build
 #   schemas     of the kinds in helm/deltaweir that operators define: ServiceMonitor, ExternalSecret
 #   actionlint  checks .github/workflows
-#   minio       a server that tests/foreign/test_migrating.py migrates from; takes minutes to build. AGPL: a process of its
-#               own in tests, never linked and never shipped
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,7 +13,6 @@ HELM=v3.22.0
 ACTIONLINT=v1.7.12
 PROMETHEUS_OPERATOR=github.com/prometheus-operator/prometheus-operator@v0.85.0
 EXTERNAL_SECRETS=github.com/external-secrets/external-secrets@v0.20.1
-MINIO=v0.0.0-20260212201848-7aac2a2c5b7c
 
 tools=${RELEASE_TOOLS:-$PWD/.tools/release}
 mkdir -p "$tools/bin"
@@ -64,11 +61,9 @@ schemas() {
     definition "$EXTERNAL_SECRETS" config/crds/bases/external-secrets.io_externalsecrets.yaml
 }
 
-minio() { go_tool minio github.com/minio/minio "$MINIO"; }
-
 for name; do
     case $name in
-        python | rust | helm | schemas | actionlint | minio) "$name" ;;
+        python | rust | helm | schemas | actionlint) "$name" ;;
         *) echo "release/tools.sh: no tool is called $name" >&2; exit 2 ;;
     esac
 done

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 VERSITYGW=v1.8.0  # the other S3 server: tests are tried on it, and it plays the backend store
 RCLONE=v1.76.0     # for `make bench-peers`: Debian's does not serve S3
-MINIO=v0.0.0-20260212201848-7aac2a2c5b7c # for `make bench-peers`; eight minutes; AGPL: run beside ours, never shipped
+MINIO=v0.0.0-20260212201848-7aac2a2c5b7c # for `make bench-peers` and tests/foreign/test_migrating.py; eight minutes; AGPL: a process beside ours
 VAULT=v1.21.0      # for tests/e2e/test_vault.py, which `make test-all` runs; ten minutes; BUSL: run by tests, never shipped
 KOPIA=v0.21.1      # for tests/foreign/test_kopia.py; five minutes
 OPENTOFU=v1.12.6   # for tests/foreign/test_opentofu.py; ten minutes; MPL 2.0: run by tests, never shipped
@@ -136,7 +136,7 @@ if [ "${1:-}" = peers ]; then # servers that only a benchmark needs
     exit
 fi
 case "${1:-}" in # what one test alone needs
-    vault | kopia | opentofu)
+    vault | kopia | opentofu | minio)
         "$1"
         exit
         ;;

@@ -19,6 +19,7 @@ from outside.content import MIB, noise
 from outside.server import ACCESS_KEY_ID, ROOT, SECRET_ACCESS_KEY, Server, Value
 from outside.storage import bucket_stats
 from outside.store import Store
+from outside.tools import built_by_setup
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -34,9 +35,7 @@ class Minio(Store):
     """MinIO on one directory: a process of its own."""
 
     def start(self) -> Store:
-        subprocess.run([ROOT / "release/tools.sh", "minio"], check=True)
-        tools = Path(os.environ.get("RELEASE_TOOLS", ROOT / ".tools" / "release"))
-        command = [str(tools / "bin/minio"), "server", "--address", f"127.0.0.1:{self.port}"]
+        command = [str(built_by_setup("minio", "minio")), "server", "--address", f"127.0.0.1:{self.port}"]
         return self.run(
             [*command, "--console-address", "127.0.0.1:0", str(self.folder / "drive")],
             {"MINIO_ROOT_USER": ACCESS_KEY_ID, "MINIO_ROOT_PASSWORD": SECRET_ACCESS_KEY},
