@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from outside.buckets import MakeBucket, NewServer, bucket_maker, mode_tables
+from outside.buckets import ELSEWHERE, MakeBucket, NewServer, bucket_maker, mode_tables
 from outside.clients import AwsCli, Rclone, S3Client, s3_client
 from outside.conformance import Tally, mark, suite_mode
 from outside.server import Server, Value
@@ -22,7 +22,6 @@ from outside.store import Store
 from outside.users import anonymous, client_of, users
 from outside.wire import Connection
 
-ELSEWHERE = os.environ.get("DELTAWEIR_TEST_ENDPOINT")
 OWN_SERVER = {"server", "new_server"}
 
 

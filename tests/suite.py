@@ -98,11 +98,11 @@ def steps(long: bool) -> list[Step]:
         Step("cargo test", ("cargo", "test", *locked, "--no-fail-fast"), timeout_s=1200),
         Step("build rust-sdk", ("cargo", "build", "--locked"), timeout_s=900, folder=ROOT / "tests" / "rust-sdk"),
         Step("pytest docs/format", (*pytest, "docs/format")),
-        Step("pytest docs/benchmark", (*pytest, "tests"), folder=ROOT / "docs" / "benchmark"),
+        Step("pytest docs/benchmark", (*pytest, *SIDE_BY_SIDE, "tests"), folder=ROOT / "docs" / "benchmark"),
         Step("pytest tests", (*pytest, *SIDE_BY_SIDE, "-m", "not long", "--durations=15", "tests"), timeout_s=2400),
         Step(
             "pytest tests/e2e through nginx and three replicas",
-            (str(VENV / "python"), "-m", "cluster", *pytest, "-m", "not long", str(ROOT / "tests" / "e2e")),
+            (str(VENV / "python"), "-m", "cluster", *pytest, *SIDE_BY_SIDE, "-m", "not long", "e2e"),
             folder=ROOT / "tests",
         ),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from typing import Protocol
 
@@ -9,6 +10,8 @@ from outside.clients import S3Client
 from outside.server import MODES, Mode, Server, Value
 
 BUCKETS_PER_MODE = 60
+ELSEWHERE = os.environ.get("DELTAWEIR_TEST_ENDPOINT")
+"""The endpoint that most tests are tried on, when it is none of their own."""
 
 
 def mode_tables() -> dict[str, dict[str, Value]]:
@@ -27,12 +30,17 @@ class MakeBucket(Protocol):
 
 
 def bucket_maker(s3: S3Client) -> MakeBucket:
-    """A maker of buckets whose names the configuration of [`mode_tables`] knows."""
+    """A maker of buckets whose names the configuration of [`mode_tables`] knows. Processes of pytest that share an
+    endpoint take turns with the numbers."""
     taken = Counter[str]()
+    first, step = 0, 1
+    if ELSEWHERE is not None:
+        first = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        step = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 
     def make(mode: Mode | None = None) -> str:
         kind = mode.name if mode else "plain"
-        number = taken[kind]
+        number = first + step * taken[kind]
         taken[kind] += 1
         assert mode is None or number < BUCKETS_PER_MODE, "raise BUCKETS_PER_MODE"
         name = f"{kind}-{number:02}"

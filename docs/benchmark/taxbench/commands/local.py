@@ -70,13 +70,13 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     reporter = Reporter(quiet=options.json)
     binary = Path(options.container) if options.container else find_binary(options.binary)
+    endpoints = _endpoints(options)
+    modes = flags.modes_of(options, [*flags.default_modes(), *_comparators(options), *endpoints])
     # The stores must lie on a real disk: a temporary directory in memory would flatter everything that syncs.
     options.results.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="taxbench-", dir=options.scratch_dir or options.results) as scratch:
         place = options.data_dir or options.results / f".artifacts-{options.artifact_source}"
         manifest, artifacts_dir = sources.prepare(options, place, reporter)
-        endpoints = _endpoints(options)
-        modes = flags.modes_of(options, [*flags.default_modes(), *_comparators(options), *endpoints])
         make = partial(_target, options, binary, endpoints)
         plan = flags.plan_of(
             options, manifest, artifacts_dir.resolve(), Path(scratch), modes, "127.0.0.1", _studies(options, binary)
