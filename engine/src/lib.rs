@@ -75,6 +75,7 @@ pub use config::{
     SafetyConfig, ScrubConfig, SecondCopies, StorageHeaders,
 };
 pub use deployment::accounts::{AccountKind, AccountName, AccountRecord, AccountRecords, Accounts, AccountsWrite};
+pub use deployment::keyring::keks::{check_keyring_file, keyring_file};
 pub use deployment::keyring::provider::{KekContext, KeyProvider, KeyProviders, ProviderError};
 pub use error::{EngineError, StoreError};
 pub use facts::{

@@ -20,6 +20,7 @@ mod scope;
 mod session;
 mod sign_in;
 mod times;
+mod told;
 mod users;
 
 use access::Admitted;
@@ -31,6 +32,7 @@ pub use routes::{Call, ROOT, ROUTES};
 pub use scope::Scope;
 pub use session::SESSION_HEADER;
 pub use times::time_of as audit_time;
+pub use told::Told;
 
 use crate::{
     audit::{AuditLog, Entry, Kind},
@@ -94,11 +96,11 @@ pub struct Asked<'a> {
     pub query: Option<&'a str>,
 }
 
-/// What the audit log is told of a call besides its answer.
+/// What is found out about a call on the way to its answer.
 #[derive(Default)]
 struct Note {
     who: Option<Arc<str>>,
-    change: Option<String>,
+    told: Told,
 }
 
 impl AdminService {
@@ -144,9 +146,8 @@ impl AdminService {
         self.audit.get_or_init(|| log);
     }
 
-    /// Writes a call down that changes something or was denied. `change` says in a sentence of our
-    /// own what was changed.
-    pub async fn write_down(&self, asked: Asked<'_>, status: StatusCode, change: Option<&str>) {
+    /// Writes a call down that changes something or was denied.
+    pub async fn write_down(&self, asked: Asked<'_>, status: StatusCode, told: Told) {
         let Asked { caller, who, method, path, query } = asked;
         let denied = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         let (Some(log), true) = (self.audit.get(), denied || *method != Method::GET) else { return };
@@ -155,12 +156,12 @@ impl AdminService {
             Caller::Network(ends) => (who.unwrap_or(if denied { "" } else { "token" }), ends.peer),
         };
         let op: String = path.chars().take(AUDITED_PATH_CHARS_MAX).collect();
-        // Which of a job's actions it was; no other parameter is a word of ours.
+        // Which of a job's actions it was.
         let query = query.and_then(|query| Query::parse(query).ok());
         let action = query.as_ref().and_then(|query| query.get("action"));
         let action = action.filter(|action| matches!(*action, "pause" | "resume" | "cancel"));
         let entry = Entry::new(Kind::Admin, &op).with("method", method.as_str()).with("action", action);
-        let entry = entry.with("change", change);
+        let entry = told.onto(entry);
         log.record(entry.with("user", user).from_peer(peer).with("status", status.as_u16())).await;
     }
 
@@ -181,7 +182,7 @@ impl AdminService {
         };
         let (path, query) = (parts.uri.path(), parts.uri.query());
         let asked = Asked { caller, who: note.who.as_deref(), method: &parts.method, path, query };
-        self.write_down(asked, answer.status(), note.change.as_deref()).await;
+        self.write_down(asked, answer.status(), note.told).await;
         let headers = answer.headers_mut();
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -208,9 +209,9 @@ impl AdminService {
             }
             (path, _) => match console::file(path) {
                 Some(file) => file,
-                None => match self.called(scope, parts, body).await {
+                None => match self.called(scope, parts, body, note).await {
                     Ok(value) => {
-                        note.change = value["change"].as_str().map(str::to_owned);
+                        note.told.answered(&value);
                         json_answer(StatusCode::OK, &value)
                     }
                     Err(error) => failed(&error),
@@ -278,7 +279,7 @@ impl AdminService {
         Ok(json_answer(StatusCode::OK, &json!({ "scope": scope.name() })))
     }
 
-    async fn called<B>(&self, scope: Scope, parts: &Parts, body: B) -> ApiResult
+    async fn called<B>(&self, scope: Scope, parts: &Parts, body: B, note: &mut Note) -> ApiResult
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -286,9 +287,13 @@ impl AdminService {
         access::check_content_type(parts, body.is_end_stream())?;
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let query = query.map_err(|error| AdminError::invalid(error.message().to_owned()))?;
+        let path = parts.uri.path();
+        note.told = Told::of_call(path, &query, &Value::Null);
         // A caller who may not make the call does not have its body read.
         scope.check(&parts.method)?;
-        self.call(scope, &parts.method, parts.uri.path(), &query, document(body).await?).await
+        let body = document(body).await?;
+        note.told = Told::of_call(path, &query, &body);
+        self.call(scope, &parts.method, path, &query, body).await
     }
 
     async fn ready(&self) -> Answer {

@@ -315,7 +315,7 @@ const OF_HERE: &str = "this command works on this machine: leave --remote out";
 /// Runs the program.
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match fips::module().and_then(|_| run(arguments)) {
+    match fips::module().and_then(|_| Ok(serve::keep_memory_private()?)).and_then(|()| run(arguments)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure(message)) => {
             note(format_args!("deltaweir: {message}"));

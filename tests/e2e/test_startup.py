@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.test_clouds import certificate
 from outside.buckets import NewServer
 from outside.clients import AwsCli, s3_client
 from outside.failure import error_code
@@ -197,3 +198,61 @@ def test_files_that_others_may_write_or_read_are_told_by_config_check(new_server
         code, said = check(*modes)
         assert code != 0, said
         assert f"{file} has mode" in said
+
+
+@pytest.mark.parametrize("is_named", [False, True], ids=["data-directory", "storage.keyring"])
+def test_a_file_of_keks_that_everybody_may_write_is_not_used(
+    new_server: NewServer, tmp_path: Path, is_named: bool
+) -> None:
+    server = new_server()
+    if is_named:
+        server.tables["storage"] = {"keyring": str(tmp_path / "keks.json")}
+    keyring = tmp_path / "keks.json" if is_named else server.data / "keyring.json"
+    server.start()
+    assert server.stop() == 0
+    keyring.chmod(0o640)
+    checked = server.run("config", "check")
+    assert f"storage.keyring: {keyring} has mode 0640" in checked.stdout + checked.stderr
+    keyring.chmod(0o602)
+    found = server.run("config", "check", check=False)
+    assert (found.returncode, "everybody may write it" in found.stderr) == (1, True), found
+    assert "everybody may write it" in refusal(server)
+    keyring.chmod(0o600)
+    good = keyring.read_text()
+    keyring.write_text(good[: len(good) // 2])
+    found = server.run("config", "check", check=False)
+    assert (found.returncode, f"cannot understand {keyring}" in found.stderr) == (1, True), found
+    keyring.write_text(good)
+    server.start()
+
+
+@pytest.mark.parametrize("key", ["credentials_file", "ca_file"])
+def test_a_file_of_a_backend_that_everybody_may_write_is_refused(
+    new_server: NewServer, tmp_path: Path, key: str
+) -> None:
+    authority, _ = certificate(tmp_path)
+    pairs = tmp_path / "pairs"
+    pairs.write_text("[default]\naws_access_key_id = AK\naws_secret_access_key = secret\n")
+    pairs.chmod(0o600)
+    server = new_server()
+    server.tables["backends.cloud"] = {
+        "type": "s3",
+        "bucket": "blobs",
+        "region": "us-east-1",
+        "endpoint": "https://127.0.0.1:1",
+        "credentials_file": str(pairs),
+        "ca_file": str(authority),
+    }
+    server.write_config()
+    assert server.run("config", "check").returncode == 0
+    (pairs if key == "credentials_file" else authority).chmod(0o666)
+    found = server.run("config", "check", check=False)
+    assert found.returncode == 1
+    assert f"backends.cloud.{key}" in found.stderr and "everybody may write it" in found.stderr, found.stderr
+
+
+def test_a_token_that_reads_is_another_than_the_one_that_writes(new_server: NewServer) -> None:
+    server = new_server()
+    token = "0123456789abcdef" * 2
+    server.tables["server"] = {"admin_token": token, "admin_read_token": token}
+    assert "server.admin_read_token" in refusal(server)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from outside.buckets import NewServer
@@ -68,6 +69,44 @@ def test_what_changes_something_or_is_denied_is_written_down_and_what_reads_is_n
     assert "secret-of-tenant" not in written and "guessed" not in written and server.admin_token not in written
     assert (server.data / "audit").stat().st_mode & 0o777 == 0o700
     assert server.metrics().total("deltaweir_audit_failures_total") == 0
+
+
+def test_a_call_of_an_operator_says_which_bucket_it_is_about_and_what_it_asks_for(
+    new_server: NewServer, tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    server = new_server(eject={"roots": [str(tmp_path / "out")]})
+    server.tables["server"] = {"admin_read_token": "0123456789abcdef" * 2}
+    server.start()
+    s3 = s3_client(server.endpoint)
+    sealed = "delta-aes256-00"
+    s3.create_bucket(Bucket=sealed)
+    s3.put_object(Bucket=sealed, Key="a name that is a secret/1", Body=b"x")
+    orders = {"bucket": sealed, "prefix": "a name that is a secret/"}
+    for target in (tmp_path / "elsewhere", tmp_path / "out"):
+        asked = orders | {"target": str(target)}
+        server.admin_status("/api/v1/jobs/eject", "POST", json.dumps(asked).encode())
+    server.settle()
+    server.admin(f"/api/v1/quota?bucket={sealed}", "PUT", body={"objects": 10})
+    server.admin("/api/v1/quota?user=root", "PUT", body={"bytes": 10**9})
+    server.admin(f"/api/v1/keys/shred?bucket={sealed}", "POST")
+    server.admin_status(f"/api/v1/keys/shred?bucket={sealed}", "POST", token="0123456789abcdef" * 2)
+    server.run("gc", "--now")
+    told = [line for line in lines(server) if line["kind"] == "admin" and line["op"] not in ("users", "/api/v1/settle")]
+    assert [(line["op"], line["status"], line.get("bucket"), line.get("change")) for line in told] == [
+        ("/api/v1/jobs/eject", 403, sealed, f"target {tmp_path / 'elsewhere'}"),
+        ("/api/v1/jobs/eject", 200, sealed, f"target {tmp_path / 'out'}"),
+        ("/api/v1/quota", 200, sealed, "objects 10"),
+        ("/api/v1/quota", 200, None, "user root, bytes 1000000000"),
+        ("/api/v1/keys/shred", 200, sealed, None),
+        ("/api/v1/keys/shred", 403, sealed, None),
+        ("/api/v1/gc", 200, None, "now"),
+    ]
+    ended = [line["run"] for line in lines(server) if line["kind"] == "job" and line["op"] == "eject"]
+    assert ended == [told[1]["run"]]
+    found = server.run("audit", "search", "--bucket", sealed, "--action", "/api/v1/jobs/eject").stdout
+    assert found.count("/api/v1/jobs/eject") == 2
+    assert "a name that is a secret" not in "".join(path.read_text() for path in (server.data / "audit").iterdir())
 
 
 def test_acknowledged_calls_are_in_the_log_after_kill_9_and_a_changed_line_is_found(new_server: NewServer) -> None:

@@ -97,7 +97,7 @@ def test_no_secret_reaches_log_metrics_answers_or_a_core(new_server: NewServer) 
     assert [secret for secret in secrets if secret in text] == []
 
 
-def test_no_other_program_of_the_same_user_reads_the_memory_of_a_server() -> None:
+def test_no_other_program_of_the_same_user_reads_the_memory_of_a_server_or_command() -> None:
     """A process that is not dumpable leaves no dump, not even one that goes to a program, and only root traces it."""
     user = 65534 if os.geteuid() == 0 else os.geteuid()
     as_user = ["setpriv", f"--reuid={user}", "--clear-groups"] if os.geteuid() == 0 else []
@@ -129,6 +129,15 @@ def test_no_other_program_of_the_same_user_reads_the_memory_of_a_server() -> Non
             s3.put_object(Bucket="delta-00", Key="k", Body=b"x")
             assert server.metrics().total("process_open_fds") > 0
             assert server.json("stats")
+            # So does a command: it may open the store itself, and knows the same secrets.
+            follow = ["audit", "tail", "--follow", "--config", str(server.config)]
+            command = subprocess.Popen([script, *follow], env=server.variables(), stdout=subprocess.PIPE)
+            try:
+                assert command.stdout is not None and command.stdout.readline()
+                assert not any(reads(command.pid, name) for name in ("environ", "maps", "mem", "auxv"))
+            finally:
+                command.kill()
+                command.wait()
         finally:
             other.kill()
             other.wait()

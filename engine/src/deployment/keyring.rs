@@ -3,7 +3,7 @@
 
 pub(crate) mod copies;
 pub(crate) mod epochs;
-mod keks;
+pub(crate) mod keks;
 mod opening;
 mod provided;
 pub(crate) mod provider;

@@ -9,7 +9,7 @@ use super::{
     remote::Remote,
 };
 use crate::{
-    admin::{AdminService, Asked, Caller, Scope},
+    admin::{AdminService, Asked, Caller, Scope, Told},
     auth::{Accounts, FileAccounts, root},
     config::{ConfigError, RemoteConfig, ServeConfig},
     engine::Engine,
@@ -138,12 +138,13 @@ impl Answerer {
             Self::Remote(remote) => remote.ask(call).await,
             Self::Opened { api, .. } => {
                 let query = Query::parse(&call.query).map_err(|error| Failure(error.to_string()))?;
+                let mut told = Told::of_call(&call.path, &query, &call.body);
                 let answer = api.call(Scope::Owner, &call.method, &call.path, &query, call.body.clone()).await;
                 let status = answer.as_ref().map_or_else(|error| error.status, |_| StatusCode::OK);
-                let change = answer.as_ref().ok().and_then(|value| value["change"].as_str());
+                answer.iter().for_each(|value| told.answered(value));
                 let (method, path, query) = (&call.method, call.path.as_str(), Some(call.query.as_str()));
                 let asked = Asked { caller: Caller::Owner, who: None, method, path, query };
-                api.write_down(asked, status, change).await;
+                api.write_down(asked, status, told).await;
                 answer.map_err(|error| Failure(error.message))
             }
         }

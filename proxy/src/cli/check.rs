@@ -4,6 +4,7 @@
 use super::{outcome::Failure, serve::filter_of};
 use crate::{
     config::ServeConfig,
+    engine::{check_keyring_file, keyring_file},
     metrics::Metrics,
     server::Certificate,
     stores::{BackendConfig, StoresConfig},
@@ -22,6 +23,11 @@ pub(super) fn check(config: &ServeConfig) -> Result<(), Failure> {
         })?;
     }
     check_stores(&config.stores)?;
+    let keyring = keyring_file(&config.engine.data, config.engine.keyring.as_deref());
+    // One in a data directory that this user may not look into is the server's alone to judge.
+    if config.engine.keyring.is_some() || keyring.exists() {
+        check_keyring_file(&keyring).map_err(|error| Failure(format!("storage.keyring: {error}")))?;
+    }
     if let Some(anchor) = &config.engine.safety.anchor {
         let directory = anchor.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
         if !directory.is_dir() {

@@ -64,7 +64,6 @@ struct Logs {
 pub(super) async fn serve(config: ServeConfig, load: Load) -> Outcome {
     // Before anything else: until somebody listens for it, SIGHUP ends a process.
     let _hangups = signal(SignalKind::hangup())?;
-    keep_memory_private()?;
     let logs = start_log(&config.log)?;
     let _last = LastLines;
     if let Some(module) = fips::module()? {
@@ -100,10 +99,11 @@ async fn until_stopped(mut config: ServeConfig, load: Load, logs: &Logs) -> Outc
     }
 }
 
-/// A dump would hold every key and secret there is (C115). The limit is for dumps to files; one
+/// A dump would hold every key and secret there is (C115), of a command that opens the store as
+/// well. The limit is for dumps to files; one
 /// that goes to a program ignores it, and asks whether the process may be dumped. What may not is
 /// not traced by other programs of the same user either.
-fn keep_memory_private() -> std::io::Result<()> {
+pub(super) fn keep_memory_private() -> std::io::Result<()> {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     Ok(())

@@ -4,6 +4,7 @@
 use super::{
     error::ConfigError,
     file::backend::{self, Checksum, Reach, S3Source, TIMEOUT_MIN},
+    modes::Holds,
     reader::Reader,
     values::SecretText,
 };
@@ -281,6 +282,7 @@ impl Entry<'_> {
     fn trusted(&self, reach: &Reach<'_>) -> Result<TrustedCertificates, ConfigError> {
         let Some(path) = reach.ca_file else { return Ok(TrustedCertificates::default()) };
         let path = self.reader.directory.join(path);
+        self.reader.modes.check(&format!("{}.ca_file", self.at), &path, Holds::Settings)?;
         let unusable = |error: &dyn std::fmt::Display| self.wrong("ca_file", format!("{}: {error}", path.display()));
         let pem = std::fs::read(&path).map_err(|error| unusable(&error))?;
         TrustedCertificates::from_pem(&pem).map_err(|error| unusable(&error))
@@ -298,6 +300,7 @@ impl Entry<'_> {
     /// known now.
     fn file(&self, key: &str, path: &Path) -> Result<PathBuf, ConfigError> {
         let path = self.reader.directory.join(path);
+        self.reader.modes.check(&format!("{}.{key}", self.at), &path, Holds::Secret)?;
         match std::fs::File::open(&path) {
             Ok(_) => Ok(path),
             Err(error) => Err(self.wrong(key, format!("cannot read {}: {error}", path.display()))),

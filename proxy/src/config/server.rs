@@ -124,8 +124,7 @@ impl Reader<'_> {
                 ),
             ));
         }
-        let admin_token = self.token("server.admin_token", server.admin_token.as_ref())?;
-        let admin_read_token = self.token("server.admin_read_token", server.admin_read_token.as_ref())?;
+        let (admin_token, admin_read_token) = self.tokens()?;
         if server.region.is_empty() || !server.region.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
             return Err(ConfigError::at("server.region", "expected letters, digits and hyphens"));
         }
@@ -262,6 +261,20 @@ impl Reader<'_> {
                 let message = "no listener asks for certificates: set tls_client_certs or admin_client_certs";
                 Err(ConfigError::at("server.tls_client_ca", message))
             }
+        }
+    }
+
+    /// The token that may change things, and the one that may not.
+    fn tokens(&self) -> Result<(Option<SecretString>, Option<SecretString>), ConfigError> {
+        let server = &self.file.server;
+        let write = self.token("server.admin_token", server.admin_token.as_ref())?;
+        let read = self.token("server.admin_read_token", server.admin_read_token.as_ref())?;
+        match (&write, &read) {
+            (Some(write), Some(read)) if write.expose_secret() == read.expose_secret() => {
+                let message = "it is server.admin_token: whoever has it would change things";
+                Err(ConfigError::at("server.admin_read_token", message))
+            }
+            _ => Ok((write, read)),
         }
     }
 

@@ -1,11 +1,13 @@
 //! The engine's part of the configuration: storage, limits and jobs.
 
-use super::{error::ConfigError, reader::Reader};
-use engine::{BucketSettings, ConvertConfig, Encryption, EngineConfig, FAN_IN_MAX, SafetyConfig, ScrubConfig};
+use super::{error::ConfigError, modes::Holds, reader::Reader};
+use engine::{
+    BucketSettings, ConvertConfig, Encryption, EngineConfig, FAN_IN_MAX, SafetyConfig, ScrubConfig, keyring_file,
+};
 use object_format::Kek;
 use s3_wire::BucketName;
 use secrecy::ExposeSecret as _;
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use zeroize::Zeroizing;
 
 /// Less than this cannot hold one upload's base window and one segment's work.
@@ -36,7 +38,7 @@ impl Reader<'_> {
             memory_bytes_max: limits.memory_bytes_max.0,
             spool_bytes_max: limits.spool_bytes_max.0,
             kek: self.kek()?,
-            keyring: file.storage.keyring.clone(),
+            keyring: self.keyring()?,
             key_providers: self.key_providers()?,
             codec_threads: limits.codec_threads,
             gc_grace: file.gc.grace.0,
@@ -186,6 +188,14 @@ impl Reader<'_> {
             merge_extents: file.convert.merge_extents,
             free_bytes_min: file.convert.free_bytes_min.0,
         })
+    }
+
+    /// The file of KEKs that an operator names. It is looked at wherever it is.
+    fn keyring(&self) -> Result<Option<PathBuf>, ConfigError> {
+        let storage = &self.file.storage;
+        let path = keyring_file(&storage.data, storage.keyring.as_deref());
+        self.modes.check("storage.keyring", &path, Holds::Secret)?;
+        Ok(storage.keyring.clone())
     }
 
     fn kek(&self) -> Result<Option<Kek>, ConfigError> {

@@ -7,8 +7,8 @@ use object_format::Kek;
 use serde::{Deserialize, Serialize};
 use std::{
     fs,
-    io::Write,
-    os::unix::fs::OpenOptionsExt,
+    io::{self, Read as _, Write},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -126,7 +126,7 @@ impl Drop for FileOfSeveral {
 impl Source {
     pub(super) fn new(data: &Path, configured: Option<Kek>, file: Option<PathBuf>) -> Self {
         let is_shared_file = file.is_some();
-        let file = file.unwrap_or_else(|| data.join(FILE_NAME));
+        let file = keyring_file(data, file.as_deref());
         Self { configured: configured.map(Arc::new), file, is_shared_file }
     }
 
@@ -215,9 +215,7 @@ impl Source {
             return Ok(false);
         }
         match fs::remove_file(&self.file).and_then(|()| sync_directory(&self.file)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(failed("cannot remove", &self.file, &error))
-            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("cannot remove", &self.file, &error)),
             _ => Ok(true),
         }
     }
@@ -239,18 +237,48 @@ pub(super) fn failed(what: &str, path: &Path, error: &dyn std::fmt::Display) -> 
     EngineError::Other(format!("{what} {}: {error}", path.display()))
 }
 
-fn sync_directory(file: &Path) -> std::io::Result<()> {
+fn sync_directory(file: &Path) -> io::Result<()> {
     fs::File::open(file.parent().unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Where the file of KEKs is: the one that an operator names, or the one in the data directory.
+pub fn keyring_file(data: &Path, named: Option<&Path>) -> PathBuf {
+    named.map_or_else(|| data.join(FILE_NAME), Path::to_owned)
+}
+
+/// Looks at a file of KEKs, if there is one.
+///
+/// # Errors
+/// [`EngineError::Other`] when it cannot be read or understood, or everybody may write it.
+pub fn check_keyring_file(path: &Path) -> Result<(), EngineError> {
+    read_file(path).map(drop)
+}
+
+/// What a file says; `None` when there is none. Whoever may write it gives the store a KEK that
+/// they know, so one that everybody may write is not read.
+fn text_of(path: &Path) -> Result<Option<Zeroizing<String>>, EngineError> {
+    let read = || {
+        let mut file = fs::File::open(path)?;
+        let found = file.metadata()?;
+        let mut text = Zeroizing::new(String::with_capacity(usize::try_from(found.len()).unwrap_or(0)));
+        file.read_to_string(&mut text)?;
+        io::Result::Ok((found.permissions().mode() & 0o777, text))
+    };
+    match read() {
+        Ok((mode, _)) if mode & 0o002 != 0 => {
+            let shown = path.display();
+            Err(EngineError::Other(format!("{shown} has mode {mode:04o}: everybody may write it; chmod 600 it")))
+        }
+        Ok((_, text)) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed("cannot read", path, &error)),
+    }
 }
 
 /// The KEKs of a file; `None` when there is none.
 fn read_file(path: &Path) -> Result<Option<Keks>, EngineError> {
     let unclear = |error: &dyn std::fmt::Display| failed("cannot understand", path, error);
-    let text = match fs::read_to_string(path) {
-        Ok(text) => Zeroizing::new(text),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed("cannot read", path, &error)),
-    };
+    let Some(text) = text_of(path)? else { return Ok(None) };
     #[derive(Deserialize)]
     struct Version {
         version: u32,
