@@ -8,7 +8,7 @@ pub(crate) mod veil;
 
 use crate::{
     blobs::open::Blobs,
-    config::{BucketSettings, Compression, Encryption, EngineConfig},
+    config::{BucketSettings, Compression, Encryption, EngineConfig, Isolation, StorageHeaders},
     deployment::{
         keyring::{Keyring, Opened, keyset_name, random},
         writer::Writer,
@@ -53,6 +53,11 @@ impl Deref for BucketHandle {
         &self.state
     }
 }
+
+/// Among the configurations of a bucket: its isolation, where an operator set one.
+pub const ISOLATION: &str = "isolation";
+/// Among the configurations of a bucket: who gets storage headers, where an operator said so.
+pub const STORAGE_HEADERS: &str = "storage-headers";
 
 /// How often a change of settings is tried against changes by others.
 const CHANGES_MAX: usize = 16;
@@ -330,8 +335,27 @@ impl Buckets {
         configurations: impl IntoIterator<Item = (&'static str, serde_json::Value)>,
         object_lock: bool,
     ) -> Result<Option<BucketHandle>, EngineError> {
-        let mut settings = self.configured.get(name).unwrap_or(&self.defaults).clone();
+        let mut settings = self.settings_of_new(name);
         settings.configurations = configurations.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        self.make_bucket(name, owner, settings, object_lock).await
+    }
+
+    /// The settings that are configured for a new bucket of this name.
+    pub fn settings_of_new(&self, name: &str) -> BucketSettings {
+        self.configured.get(name).unwrap_or(&self.defaults).clone()
+    }
+
+    /// As [`Buckets::create_bucket`], with settings of the caller's choice.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn make_bucket(
+        &self,
+        name: &str,
+        owner: &str,
+        settings: BucketSettings,
+        object_lock: bool,
+    ) -> Result<Option<BucketHandle>, EngineError> {
         self.blobs.backend(&settings.backend)?;
         let settings = serde_json::to_value(settings).map_err(|error| EngineError::Other(error.to_string()))?;
         let (name, owner, now_ms) = (name.to_owned(), owner.to_owned(), now_ms());
@@ -420,12 +444,24 @@ impl Buckets {
         }
     }
 
-    /// The settings of a bucket's row, and those that are the configuration's to say.
-    fn settings_of(&self, row: &Bucket) -> Result<BucketSettings, EngineError> {
-        let settings = BucketSettings::deserialize(&row.settings)
-            .map_err(|error| EngineError::Other(format!("settings of bucket {}: {error}", row.name)))?;
+    /// The settings of a bucket's row, and the rules that are in force: those that an operator set,
+    /// otherwise those of the configuration.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] for a row with settings or rules that are not understood.
+    pub fn settings_of(&self, row: &Bucket) -> Result<BucketSettings, EngineError> {
+        let unclear =
+            |error: serde_json::Error| EngineError::Other(format!("settings of bucket {}: {error}", row.name));
+        let settings = BucketSettings::deserialize(&row.settings).map_err(unclear)?;
         let configured = self.configured.get(&row.name).unwrap_or(&self.defaults);
-        let (isolation, storage_headers) = (configured.isolation, configured.storage_headers);
+        let isolation = match settings.configurations.get(ISOLATION) {
+            Some(set) => Some(Isolation::deserialize(set).map_err(unclear)?),
+            None => configured.isolation,
+        };
+        let storage_headers = match settings.configurations.get(STORAGE_HEADERS) {
+            Some(set) => StorageHeaders::deserialize(set).map_err(unclear)?,
+            None => configured.storage_headers,
+        };
         Ok(BucketSettings { isolation, storage_headers, ..settings })
     }
 

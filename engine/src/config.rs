@@ -53,6 +53,8 @@ pub enum EffortSetting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Isolation {
+    /// What the writer may read.
+    Policy,
     /// The whole bucket's.
     Bucket,
     /// What lies below the same first path element.
@@ -89,14 +91,15 @@ pub struct BucketSettings {
     /// Copies of its wrapped domain key; set by the engine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keysets: Vec<KeysetCopy>,
-    /// What clients configured, by name (`tagging`): kept as it is, nothing to the engine.
+    /// What clients and operators configured, by name (`tagging`, `isolation`): kept as it is.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub configurations: BTreeMap<String, serde_json::Value>,
     /// Among whose content bases and duplicates are looked for; `None`: among what the writer may
-    /// read. The configuration's to say, not the row's.
+    /// read. The configuration's to say, unless [`Self::configurations`] do.
     #[serde(skip)]
     pub isolation: Option<Isolation>,
-    /// Who is told how an object is stored. The configuration's to say, not the row's.
+    /// Who is told how an object is stored. The configuration's to say, unless
+    /// [`Self::configurations`] do.
     #[serde(skip)]
     pub storage_headers: StorageHeaders,
 }

@@ -69,7 +69,7 @@ pub use blobs::{
     originals::{Originals, PlainPlace},
     stores::Stores,
 };
-pub use bucket::{BucketHandle, BucketState, Buckets, compartment::Sharing, veil::Veil};
+pub use bucket::{BucketHandle, BucketState, Buckets, ISOLATION, STORAGE_HEADERS, compartment::Sharing, veil::Veil};
 pub use config::{
     BucketSettings, Compression, ConvertConfig, EffortSetting, Encryption, EngineConfig, Isolation, NotifyConfig,
     SafetyConfig, ScrubConfig, SecondCopies, StorageHeaders,

@@ -5,6 +5,7 @@
 mod access;
 mod answer;
 mod audit;
+mod buckets;
 mod calls;
 mod claims;
 mod clock;

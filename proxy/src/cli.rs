@@ -4,6 +4,7 @@ mod adopting;
 mod ask;
 mod audit;
 mod audit_log;
+mod buckets;
 mod call;
 mod check;
 mod convert;
@@ -208,6 +209,11 @@ enum Command {
         #[command(subcommand)]
         action: keys::KeysAction,
     },
+    /// Show, make and change buckets while the server runs
+    Buckets {
+        #[command(subcommand)]
+        action: buckets::BucketsAction,
+    },
     /// Limit how much a bucket or user may hold
     Quota {
         #[command(subcommand)]
@@ -324,8 +330,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> Outcome {
-    let Arguments { global, command } = arguments;
+fn run(Arguments { global, command }: Arguments) -> Outcome {
     let json = global.json;
     global.refuse_remote(&command)?;
     match command {
@@ -383,6 +388,7 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Maintain(action) => show(json, &global.ask(maintain::call(&action)?)?, print::outline),
         Command::Policy { action } => show(json, &global.ask(policy::call(&action)?)?, policy::print),
         Command::Keys { action } => global.keys(&action),
+        Command::Buckets { action } => show(json, &global.ask(buckets::call(&action))?, buckets::print),
         Command::Quota { action } => show(json, &global.ask(quota::call(&action)?)?, quota::print),
         Command::Recover { merge: _, from, accept_unsealed_until } => {
             let options = RecoveryOptions { accept_unsealed_until, ..recover::merge_options() };

@@ -13,9 +13,9 @@ use crate::{
 };
 use catalog::VersionRef;
 use http::Method;
-use s3_wire::{Query, timestamp};
+use s3_wire::Query;
 use serde_json::{Value, json};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 /// The longest a caller may wait for background work.
 const SETTLE_MAX: Duration = Duration::from_secs(3600);
@@ -41,6 +41,8 @@ impl AdminService {
             Call::Requests => self.requests(query),
             Call::Traffic => self.traffic(),
             Call::Buckets => self.buckets().await,
+            Call::AddBucket => self.add_bucket(name, query, body).await,
+            Call::ChangeBucket => self.change_bucket(name, body).await,
             Call::Jobs => Ok(engine.jobs.jobs().await?),
             Call::Job => Ok(engine.jobs.job(name).await?),
             Call::StartJob => self.change_job(scope, name, query, body).await,
@@ -173,27 +175,6 @@ impl AdminService {
         let trial = trial.map_err(|error| AdminError::invalid(error.to_string()))?;
         let verdict = trial.decide(&self.engine, &users).await?;
         Ok(serde_json::to_value(verdict).unwrap_or_default())
-    }
-
-    async fn buckets(&self) -> ApiResult {
-        let (counted_ms, stats, _) = self.engine.reports.counted().await?;
-        let stats = stats["buckets"].as_array().cloned().unwrap_or_default();
-        let rows = self.engine.buckets.buckets().await?;
-        let buckets = rows.into_iter().map(|row| {
-            let numbers = stats.iter().find(|entry| entry["name"] == row.name);
-            let number = |pointer: &str| numbers.and_then(|entry| entry.pointer(pointer)).cloned().unwrap_or(json!(0));
-            let created = UNIX_EPOCH + Duration::from_millis(u64::try_from(row.created_ms).unwrap_or(0));
-            json!({
-                "name": row.name,
-                "owner": row.owner,
-                "created": timestamp::iso8601(created),
-                "settings": row.settings,
-                "objects": number("/objects"),
-                "logical_bytes": number("/logical_bytes"),
-                "stored_bytes": number("/stored/total"),
-            })
-        });
-        Ok(json!({ "buckets": buckets.collect::<Vec<_>>(), "counted_ms": counted_ms }))
     }
 }
 

@@ -40,7 +40,7 @@ impl AdminService {
 
 impl AdminService {
     /// The canonical id of the user that a call names, who may have no key that works.
-    async fn account_of(&self, query: &Query, users: &Users) -> Result<Option<String>, AdminError> {
+    pub(super) async fn account_of(&self, query: &Query, users: &Users) -> Result<Option<String>, AdminError> {
         let Some(name) = query.get("user") else { return Ok(None) };
         if let Some(principal) = Principal::named(users, name) {
             return Ok(Some(principal.canonical_id().to_owned()));

@@ -13,6 +13,7 @@ pub const ROOT: &str = "/api/v1/";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "docs/reference/openapi.json says what each is")]
 pub enum Call {
+    AddBucket,
     AddUser,
     AttachPolicy,
     AuditLines,
@@ -20,6 +21,7 @@ pub enum Call {
     Backups,
     BeginSignIn,
     Buckets,
+    ChangeBucket,
     ChangeKeys,
     ChangeMembers,
     ChangeUser,
@@ -79,6 +81,8 @@ pub const ROUTES: &[(Method, &str, Call)] = &[
     (Method::GET, "audit/verify", Call::AuditVerdict),
     (Method::GET, "backups", Call::Backups),
     (Method::GET, "buckets", Call::Buckets),
+    (Method::POST, "buckets/{name}", Call::ChangeBucket),
+    (Method::PUT, "buckets/{name}", Call::AddBucket),
     (Method::POST, "cache/drop", Call::DropCaches),
     (Method::GET, "explain", Call::Explain),
     (Method::POST, "gc", Call::Gc),

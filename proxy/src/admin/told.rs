@@ -4,21 +4,25 @@
 
 use super::routes::ROOT;
 use crate::audit::Entry;
+use percent_encoding::percent_decode_str;
 use s3_wire::{BucketName, Query};
 use serde_json::Value;
 
 /// The parameters that are told, whether they come in a query or in a body.
-const TOLD: [&str; 15] = [
+const TOLD: [&str; 18] = [
     "backend",
     "bytes",
     "compression",
     "effort",
     "empty_trash",
+    "encryption",
+    "isolation",
     "now",
     "objects",
     "overwrite",
     "remove_needless",
     "source",
+    "storage_headers",
     "sweep",
     "take_over",
     "target",
@@ -40,8 +44,9 @@ impl Told {
     /// What the parameters of a call say, whether it is allowed or not.
     pub fn of_call(path: &str, query: &Query, body: &Value) -> Self {
         let name = path.strip_prefix(ROOT).unwrap_or_default();
-        let bucket = query.get("bucket").or_else(|| body["bucket"].as_str());
-        let bucket = bucket.filter(|bucket| BucketName::new(*bucket).is_ok()).map(str::to_owned);
+        let in_path = name.strip_prefix("buckets/").map(|name| percent_decode_str(name).decode_utf8_lossy());
+        let named = in_path.as_deref().or_else(|| query.get("bucket")).or_else(|| body["bucket"].as_str());
+        let bucket = named.filter(|bucket| BucketName::new(*bucket).is_ok()).map(str::to_owned);
         let mut words = Vec::new();
         // Changes of accounts are told in a sentence of their own.
         if name == "quota"
@@ -107,6 +112,8 @@ mod tests {
         assert_eq!(told("keys/shred", "bucket=releases", Value::Null), both("releases", ""));
         assert_eq!(told("keys/rotate", "remove_needless=true", Value::Null), both("", "remove_needless"));
         assert_eq!(told("gc", "now=true&sweep=false", Value::Null), both("", "now"));
+        let rules = json!({"isolation": "strict", "storage_headers": null});
+        assert_eq!(told("buckets/a%2Db", "", rules), both("a-b", "isolation strict"));
         let user = json!({"secret_access_key": "hidden", "key": true});
         assert_eq!(told("users/ann", "user=ann", user), both("", ""));
         assert_eq!(told("jobs/eject", "bucket=../x", json!({"target": "x".repeat(999)})).1.len(), 7 + CHARS_MAX);

@@ -18,7 +18,7 @@ impl InBucket<'_> {
             Some(Isolation::Bucket) => Sharing::Bucket,
             Some(Isolation::Prefix) => Sharing::Prefix(first_element(key)),
             Some(Isolation::Strict) => own,
-            None => self.sharing_by_policy(key)?.unwrap_or(own),
+            None | Some(Isolation::Policy) => self.sharing_by_policy(key)?.unwrap_or(own),
         };
         let bucket = self.bucket.sharing(sharing).map_err(|error| self.refusal(error))?;
         let peer = || self.peer.map_or_else(|| "nobody".to_owned(), |peer| format!("peer {peer}"));

@@ -1,6 +1,6 @@
 // Buckets: their figures and settings, what their rules would remove, and who may do what.
-import { get } from "../api.js";
-import { button, bytes, confirmed, count, date, facts, field, form, h, input, link, ratio, say, table } from "../dom.js";
+import { element, get, post } from "../api.js";
+import { button, bytes, choice, confirmed, count, date, facts, field, form, h, input, link, ratio, say, table } from "../dom.js";
 import { preview } from "../estimate.js";
 import { quota } from "../quota.js";
 import * as s3 from "../s3.js";
@@ -105,6 +105,28 @@ function making(show) {
   return [h("h2", {}, told.new), form(field(words.bucket, input("name", { required: true, id: "new-bucket" })), told.make, make)];
 }
 
+/** What applies to new requests, whatever is stored. */
+function rules(bucket) {
+  const set = async (data) => {
+    const wanted = { isolation: data.get("isolation"), storage_headers: data.get("storage_headers") };
+    const { change } = await post(`buckets/${element(bucket.name)}`, {}, wanted);
+    say(change);
+  };
+  return [
+    h("h2", {}, told.rules),
+    h("p", { class: "soft" }, told.rulesHelp),
+    form(
+      [
+        field(told.isolation, choice("isolation", ["policy", "prefix", "strict", "bucket"], bucket.isolation)),
+        field(told.storageHeaders, choice("storage_headers", ["administrators", "readers"], bucket.storage_headers)),
+      ],
+      told.save,
+      set,
+      { id: "rules" },
+    ),
+  ];
+}
+
 function removing(bucket) {
   const work = async () => {
     if (!(await confirmed(told.removeAsk(bucket), told.remove))) return;
@@ -138,6 +160,7 @@ export async function page({ bucket: wanted }, show) {
         facts(Object.entries(chosen.settings).map(([name, value]) => [name, shown(value)])),
         await preview(chosen.name, chosen.settings.compression),
         await quota({ bucket: chosen.name }),
+        rules(chosen),
         await documents(chosen.name, show),
         dryRun(chosen.name),
         tester({ resource: `arn:aws:s3:::${chosen.name}/key` }),
