@@ -2,7 +2,7 @@
 //! be told.
 
 use catalog::CatalogError;
-use object_format::FormatError;
+use object_format::{BlobId, FormatError};
 use storage_backends::{BackendError, ErrorKind};
 use thiserror::Error;
 
@@ -111,6 +111,16 @@ impl EngineError {
     /// may be good.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(self, Self::Integrity(_) | Self::Other(_))
+    }
+
+    /// The same, with the blob in which the damage is, unless it names one.
+    pub(crate) fn of_blob(self, id: BlobId) -> Self {
+        match self {
+            Self::Integrity(why) if !why.contains("(blob ") && !why.contains(&id.to_string()) => {
+                Self::Integrity(format!("{why} (blob {id})"))
+            }
+            other => other,
+        }
     }
 
     /// A copy for each of several callers who waited for the same work.

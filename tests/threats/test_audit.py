@@ -133,7 +133,7 @@ def test_acknowledged_calls_are_in_the_log_after_kill_9_and_a_changed_line_is_fo
     assert refused.returncode != 0 and "its hash does not fit" in refused.stderr, refused.stderr
 
 
-def test_damage_is_written_down_with_request_and_key(new_server: NewServer) -> None:
+def test_damage_is_written_down_with_request_key_and_blob(new_server: NewServer) -> None:
     server = new_server().start()
     s3 = s3_client(server.endpoint, retries={"max_attempts": 1})
     s3.create_bucket(Bucket="off-00")
@@ -153,7 +153,11 @@ def test_damage_is_written_down_with_request_and_key(new_server: NewServer) -> N
     [told] = [line for line in lines(server) if line["kind"] == "corruption"][:1]
     assert (told["bucket"], told["key"], told["op"]) == ("off-00", "kept", "GetObject")
     until(lambda: told["request_id"] in server.log.read_text(), 20, "the log has the request")
-    assert told["why"]
+    assert blob.name in told["why"]
+    assert f"(blob {blob.name})" in server.log.read_text()
+    # A scrub lists blobs: none is named twice in a line.
+    [damaged] = [line for line in server.run("scrub", check=False).stdout.splitlines() if line.startswith("damaged")]
+    assert damaged.count(blob.name) == 1
 
 
 def test_old_files_go_when_the_operator_says_so_and_the_log_tells_it(new_server: NewServer) -> None:

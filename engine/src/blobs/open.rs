@@ -159,7 +159,8 @@ impl Blobs {
             // All of it came with its row. Kept, it would take the place of one that costs
             // requests.
             let bytes = BlobBytes { place: None, start: 0, fetched: Bytes::copy_from_slice(inline) };
-            return self.open(row, key, bytes, row.root_offset).await.map(Arc::new);
+            let opened = self.open(row, key, bytes, row.root_offset).await;
+            return opened.map(Arc::new).map_err(|error| error.of_blob(BlobId(row.id.0)));
         }
         let id = BlobId(row.id.0);
         if let Some(hit) = Box::pin(self.caches.manifests.get(&id)).await {
@@ -240,7 +241,7 @@ impl Blobs {
         F: Future<Output = Result<T, EngineError>> + Send,
     {
         let damage = match outcome {
-            Err(error) if error.is_damage() => error,
+            Err(error) if error.is_damage() => error.of_blob(id),
             other => return other,
         };
         let (Reads::Either(catalog), Some(place)) = (&self.reads, place) else { return Err(damage) };
@@ -380,7 +381,7 @@ impl Blobs {
             }
         };
         let (stored, footprint) = future::try_join(stored, footprint).await?;
-        let segment = segment.clone();
+        let (segment, id) = (segment.clone(), manifest.id);
         let metrics = self.metrics.clone();
         let shelf = self.pool.shelf().clone();
         let footprint_len = footprint.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
@@ -414,6 +415,7 @@ impl Blobs {
                 Ok(plain)
             })
             .await?
+            .map_err(|error: EngineError| error.of_blob(id))
     }
 
     /// The same through the cache of decoded segments: for whole blobs, whose bytes serve many

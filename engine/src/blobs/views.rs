@@ -91,7 +91,7 @@ impl Blobs {
         let plain = units.concat();
         if plan.units.len() == decoding.segment.units() && segment_digest(&plain) != segment.digest {
             self.metrics.checksum_failures_total.with_label_values(&["segment"]).inc();
-            return Err(damaged("segment digest"));
+            return Err(damaged("segment digest").of_blob(manifest.id));
         }
         let cut = (within.start - plan.start) as usize..(within.end - plan.start) as usize;
         match plain.get(cut.clone()) {

@@ -11,7 +11,7 @@ use crate::{
 };
 use catalog::{BlobForm, BlobKey, BlobRow, Catalog};
 use crypto::{Digest, Sha256};
-use object_format::{CHUNK_LEN, Coding, SEGMENT_LEN, Segment};
+use object_format::{BlobId, CHUNK_LEN, Coding, SEGMENT_LEN, Segment};
 use serde::{Deserialize, Serialize};
 
 /// What is wrong with a blob. Kept in the catalog as JSON (docs/reference/catalog.md,
@@ -33,6 +33,12 @@ impl Damage {
     /// Whether some of the plain bytes from `offset` on are damaged.
     pub(super) fn touches(&self, offset: u64, len: u64) -> bool {
         self.ranges.iter().any(|(first, end)| *first < offset + len && offset < *end)
+    }
+
+    /// The same as it is told beside the blob, which need not be named again.
+    fn beside(mut self, row: &BlobRow) -> Self {
+        self.what = self.what.replace(&format!(" (blob {})", BlobId(row.id.0)), "");
+        self
     }
 
     fn is_empty(&self) -> bool {
@@ -72,6 +78,10 @@ impl Verifier<'_> {
     /// # Errors
     /// What keeps it from being known: catalog or backend cannot be asked now. Never damage (I10).
     pub(crate) async fn verify(&self, bucket: &BucketHandle, row: &BlobRow) -> Result<Option<Damage>, EngineError> {
+        Ok(self.damage_of(bucket, row).await?.map(|damage| damage.beside(row)))
+    }
+
+    async fn damage_of(&self, bucket: &BucketHandle, row: &BlobRow) -> Result<Option<Damage>, EngineError> {
         let mut damage = Damage::default();
         if row.inline.is_none()
             && let Some(name) = self.blobs.only_name(row)?
