@@ -33,6 +33,9 @@ OF_FILES = {"GET /api/v1/audit", "GET /api/v1/audit/verify"}
 POLICY = {"Statement": {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}}
 COMMANDS = """
 backup --list
+buckets add b --encryption aes256 --owner ann
+buckets list
+buckets set b --isolation strict
 drop-caches
 explain s3://b/k
 gc

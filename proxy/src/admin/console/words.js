@@ -384,6 +384,7 @@ export const words = {
     compression: "Compression",
     encryption: "Encryption",
     new: "New bucket",
+    newHelp: "A bucket belongs to whoever has these S3 keys. One with aes256 belongs to root.",
     make: "Make the bucket",
     made: (name) => `Bucket ${name} is created`,
     remove: "Delete this bucket",

@@ -1,5 +1,5 @@
 // Buckets: their figures and settings, what their rules would remove, and who may do what.
-import { element, get, post } from "../api.js";
+import { element, get, post, put } from "../api.js";
 import { button, bytes, choice, confirmed, count, date, facts, field, form, h, input, link, ratio, say, table } from "../dom.js";
 import { preview } from "../estimate.js";
 import { quota } from "../quota.js";
@@ -9,6 +9,7 @@ import { words } from "../words.js";
 import { keysForm } from "./object.js";
 
 const told = words.bucketSettings;
+const AS_CONFIGURED = "as configured";
 const shown = (value) => (typeof value === "object" ? h("code", {}, JSON.stringify(value)) : String(value));
 
 function dryRun(bucket) {
@@ -98,11 +99,17 @@ async function documents(bucket, show) {
 function making(show) {
   const make = async (data) => {
     const name = data.get("name").trim();
-    await s3.send("PUT", name, "");
+    const encryption = data.get("encryption");
+    if (encryption === AS_CONFIGURED) await s3.send("PUT", name, "");
+    else await put(`buckets/${element(name)}`, {}, { encryption });
     say(told.made(name));
     location.hash = `#/buckets?${new URLSearchParams({ bucket: name })}`;
   };
-  return [h("h2", {}, told.new), form(field(words.bucket, input("name", { required: true, id: "new-bucket" })), told.make, make)];
+  const fields = [
+    field(words.bucket, input("name", { required: true, id: "new-bucket" })),
+    field(told.encryption, choice("encryption", [AS_CONFIGURED, "aes256"], AS_CONFIGURED)),
+  ];
+  return [h("h2", {}, told.new), h("p", { class: "soft" }, told.newHelp), form(fields, told.make, make)];
 }
 
 /** What applies to new requests, whatever is stored. */
