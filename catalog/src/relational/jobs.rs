@@ -11,6 +11,9 @@ use super::{
 };
 use crate::{CatalogError, Result, types::*};
 
+/// Clocks are set back by less than this again and again, and then agree with others.
+const CLOCK_CORRECTION_MAX_MS: UnixMs = 60_000;
+
 macro_rules! columns {
     () => {
         "j.name, j.holder, j.fence, j.expires_ms, j.started_ms, j.ended_ms, j.paused, j.cancelled, j.state, w.closed"
@@ -116,6 +119,13 @@ fn new_row(name: &str) -> Statement {
     )
 }
 
+/// How long ago a run ended; `None` where nobody can know, since the clock was set back behind that.
+/// A job must not wait until the clock is there again.
+fn idle_ms(ended_ms: UnixMs, now_ms: UnixMs) -> Option<UnixMs> {
+    let idle_ms = now_ms.saturating_sub(ended_ms);
+    (idle_ms >= -CLOCK_CORRECTION_MAX_MS).then_some(idle_ms.max(0))
+}
+
 fn job(row: &Row, now_ms: UnixMs) -> Result<JobRow> {
     let holder = row.optional_int(1)?;
     let (expires_ms, ended_ms) = (row.optional_int(3)?, row.optional_int(5)?);
@@ -127,7 +137,7 @@ fn job(row: &Row, now_ms: UnixMs) -> Result<JobRow> {
         held: open && expires_ms.is_some_and(|expires| expires > now_ms),
         started_ms: row.optional_int(4)?,
         ended_ms,
-        idle_ms: ended_ms.map(|ended| now_ms.saturating_sub(ended).max(0)),
+        idle_ms: ended_ms.and_then(|ended| idle_ms(ended, now_ms)),
         paused: row.int(6)? != 0,
         cancelled: row.int(7)? != 0,
         state: row.json(8)?,

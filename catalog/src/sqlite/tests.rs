@@ -569,3 +569,24 @@ async fn every_table_and_column_is_in_a_snapshot_or_left_out_by_name() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_job_that_ended_in_the_future_of_a_clock_that_was_set_back_waits_for_nothing() {
+    let directory = TempDir::new().unwrap();
+    let catalog = open(&directory).await;
+    let epoch = catalog.open_epoch().await.unwrap();
+    let take = |rest_ms| JobTake { name: "gc".into(), epoch, lease_ms: 60_000, rest_ms };
+    let ends = async |ahead_ms: i64| {
+        let row = catalog.take_job(take(0)).await.unwrap().unwrap();
+        let lease = JobLease { name: row.name, fence: row.fence };
+        catalog.release_job(&lease, serde_json::json!(null)).await.unwrap();
+        let raw = rusqlite::Connection::open(directory.path().join("catalog.db")).unwrap();
+        raw.execute("UPDATE jobs SET ended_ms = ended_ms + ?1", [ahead_ms]).unwrap();
+        catalog.jobs().await.unwrap()[0].idle_ms
+    };
+    // A clock is corrected by a little again and again.
+    assert_eq!(ends(30_000).await, Some(0));
+    assert!(catalog.take_job(take(2_000)).await.unwrap().is_none());
+    assert_eq!(ends(86_400_000).await, None, "for a day nothing would be collected, backed up or packed");
+    assert!(catalog.take_job(take(2_000)).await.unwrap().is_some());
+}

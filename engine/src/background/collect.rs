@@ -143,7 +143,7 @@ impl Collector {
             // A purged delta turns its bases into tombstones of this moment: go on until a round
             // finds nothing new.
             let limit = passed.len() + BATCH;
-            let tombstones = self.catalog.tombstones(now_ms() - delay_ms + 1, limit).await?;
+            let tombstones = self.catalog.tombstones(dead_before(delay_ms), limit).await?;
             let fresh: Vec<Tombstone> =
                 tombstones.into_iter().filter(|tombstone| passed.insert(tombstone.blob)).collect();
             if fresh.is_empty() {
@@ -214,6 +214,12 @@ impl Collector {
     }
 }
 
+/// Tombstones from before this moment have waited so long. Whoever does not wait takes all of them:
+/// one is from the future where the clock was set back since.
+fn dead_before(delay_ms: i64) -> UnixMs {
+    if delay_ms == 0 { UnixMs::MAX } else { now_ms() - delay_ms + 1 }
+}
+
 /// What waits for a collection.
 struct Due {
     /// Tombstones of this age go.
@@ -246,7 +252,7 @@ impl Due {
         };
         Ok(Self {
             delay_ms,
-            has_tombstones: !catalog.tombstones(now_ms() - delay_ms + 1, 1).await?.is_empty(),
+            has_tombstones: !catalog.tombstones(dead_before(delay_ms), 1).await?.is_empty(),
             epochs: epochs.into_iter().filter(|epoch| *epoch > floor).collect(),
             trash_before,
             has_trash: oldest_ms.is_some_and(|oldest| oldest < trash_before),

@@ -411,3 +411,18 @@ async fn many_dead_blobs_are_deleted_together() {
     println!("{number} blobs deleted in {:?}", began.elapsed());
     assert_eq!(deployment.blob_files().len(), 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn now_means_now_for_what_died_in_the_future_of_a_clock_that_was_set_back() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("off").await;
+    deployment.put_many(&bucket, "k", 2).await;
+    deployment.delete(&bucket, "k/0").await;
+    database(deployment.dir.path())
+        .execute_batch("UPDATE tombstones SET since_ms = since_ms + 86400000")
+        .expect("a day ahead");
+    deployment.engine.collect(false).await.expect("collected");
+    assert_eq!(deployment.blob_files().len(), 2, "who knows how long it is dead");
+    deployment.engine.collect(true).await.expect("collected");
+    assert_eq!(deployment.blob_files().len(), 1);
+}
