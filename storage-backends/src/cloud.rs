@@ -25,7 +25,7 @@ use crate::{
     UnfinishedUploads,
 };
 use async_trait::async_trait;
-use bucket::Bucket;
+use bucket::{Bucket, next_page};
 use futures::{
     StreamExt, TryStreamExt,
     stream::{self, BoxStream},
@@ -169,12 +169,13 @@ impl Backend for CloudBackend {
         let full_prefix = format!("{}{prefix}", self.bucket.prefix);
         let pages = stream::try_unfold(Some((self.bucket.clone(), full_prefix, None)), |page| async move {
             let Some((bucket, prefix, page_token)) = page else { return Ok(None) };
-            let options = PaginatedListOptions { page_token, ..PaginatedListOptions::default() };
+            let options = PaginatedListOptions { page_token: page_token.clone(), ..PaginatedListOptions::default() };
             let page = bucket.store.list_paginated(Some(&prefix), options).await;
             let page = page.map_err(|error| failure("list", &prefix, error).1)?;
+            let next = next_page(page_token.as_deref(), page.page_token)?;
             let listed: Vec<_> =
                 page.result.objects.into_iter().filter_map(|object| bucket.listed(object)).map(Ok).collect();
-            Ok(Some((stream::iter(listed), page.page_token.map(|token| (bucket, prefix, Some(token))))))
+            Ok(Some((stream::iter(listed), next.map(|token| (bucket, prefix, Some(token))))))
         })
         .try_flatten();
         let bucket = self.bucket.clone();

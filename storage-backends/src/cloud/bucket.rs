@@ -35,6 +35,18 @@ pub(crate) struct Bucket {
     pub(crate) repeats: OnceLock<Repeats>,
 }
 
+/// What the next page of a listing is asked for with, behind the page asked for with `token`.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] where the store points to the page that it has just given: it would be
+/// asked without end.
+pub(crate) fn next_page(token: Option<&str>, next: Option<String>) -> Result<Option<String>> {
+    match next.is_some() && next.as_deref() == token {
+        true => Err(BackendError::new(ErrorKind::Corrupt, "the listing does not move on")),
+        false => Ok(next),
+    }
+}
+
 impl Bucket {
     pub(super) fn path(&self, name: &BlobName) -> Result<Path> {
         self.path_of(name.as_str())

@@ -8,7 +8,9 @@ use super::{KeyBound, PlainEntry, PlainObject, PlainPut, PlainRead, PlainRemoval
 use crate::{
     BackendError, ByteStream, ErrorKind, Result,
     cloud::{
-        CloudBackend, exactly,
+        CloudBackend,
+        bucket::next_page,
+        exactly,
         refusal::failure,
         upload::{self, Manner},
     },
@@ -98,9 +100,11 @@ impl PlainStore for PlainCloud {
             async move {
                 let Some((cloud, page_token)) = at else { return Ok(None) };
                 let offset = if page_token.is_none() { after.clone() } else { None };
+                let asked_with = page_token.clone();
                 let options = PaginatedListOptions { offset, page_token, ..PaginatedListOptions::default() };
                 let page = cloud.bucket.store.list_paginated(Some(&full), options).await;
                 let page = page.map_err(|error| failure("list", &full, error).1)?;
+                let next = next_page(asked_with.as_deref(), page.page_token)?;
                 let entries: Vec<_> = page
                     .result
                     .objects
@@ -113,7 +117,7 @@ impl PlainStore for PlainCloud {
                         (wanted && !key.is_empty()).then_some(Ok(PlainEntry { key, len: object.size, etag }))
                     })
                     .collect();
-                Ok(Some((stream::iter(entries), page.page_token.map(|token| (cloud, Some(token))))))
+                Ok(Some((stream::iter(entries), next.map(|token| (cloud, Some(token))))))
             }
         });
         pages.try_flatten().boxed()

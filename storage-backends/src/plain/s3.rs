@@ -8,6 +8,7 @@ use super::{PlainEntry, PlainObject, PlainRead, PlainRemoval, PlainStore, listin
 use crate::{
     BackendError, ErrorKind, Result,
     cloud::{
+        bucket::next_page,
         exactly,
         refusal::{Refusal, failure},
     },
@@ -96,9 +97,7 @@ impl PlainStore for PlainBucket {
             async move {
                 let Some((store, token)) = at else { return Ok(None) };
                 let page = store.page(&full, after.as_deref(), token.as_deref()).await?;
-                if page.next.is_some() && page.next == token {
-                    return Err(BackendError::new(ErrorKind::Corrupt, "the listing does not move on"));
-                }
+                let next = next_page(token.as_deref(), page.next)?;
                 let own = store.prefix.clone();
                 let entries = page.entries.into_iter().filter_map(move |entry| {
                     // The object that is called like the prefix itself has no key below it.
@@ -106,7 +105,7 @@ impl PlainStore for PlainBucket {
                     Some(Ok(PlainEntry { key, ..entry }))
                 });
                 let entries: Vec<_> = entries.collect();
-                Ok(Some((stream::iter(entries), page.next.map(|next| (store, Some(next))))))
+                Ok(Some((stream::iter(entries), next.map(|next| (store, Some(next))))))
             }
         });
         pages.try_flatten().boxed()

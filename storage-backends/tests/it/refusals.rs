@@ -2,10 +2,11 @@
 
 use crate::scripted::{Answer, Scripted, answer, error};
 use bytes::Bytes;
+use futures::StreamExt;
 use std::{sync::Arc, time::Duration};
 use storage_backends::{
-    AzureConfig, AzureCredentials, Backend, BlobName, CloudBackend, ErrorKind, GcsConfig, GcsCredentials, RetryPolicy,
-    Retrying, S3Config, S3Credentials, Timeouts, Unobserved, UploadOptions, collect, get_all, put_bytes,
+    AzureConfig, AzureCredentials, Backend, BlobName, CloudBackend, ErrorKind, GcsConfig, GcsCredentials, PlainStore,
+    RetryPolicy, Retrying, S3Config, S3Credentials, Timeouts, Unobserved, UploadOptions, collect, get_all, put_bytes,
 };
 
 fn name() -> BlobName {
@@ -245,4 +246,45 @@ async fn a_completion_is_exclusive_until_the_store_does_not_know_that() {
         put_bytes(&backend, &name(), Bytes::from(vec![1; 6 << 20])).await.expect("stored");
     }
     assert_eq!(completions(&ignorant), [true, false, false]);
+}
+
+/// A page of one object, behind which the same page comes again, as S3, GCS and Azure write it.
+fn page_that_comes_again(head: &str) -> Answer {
+    let body = match head.contains("restype=container") {
+        true => {
+            "<EnumerationResults><Blobs><Blob><Name>blobs/a</Name><Properties>\
+             <Last-Modified>Thu, 01 Jan 2026 00:00:00 GMT</Last-Modified><Content-Length>7</Content-Length>\
+             <Content-Type>text/plain</Content-Type><Etag>e</Etag></Properties></Blob></Blobs>\
+             <NextMarker>again</NextMarker></EnumerationResults>"
+        }
+        false => {
+            "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>again</NextContinuationToken>\
+             <Contents><Key>blobs/a</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><Size>7</Size>\
+             <ETag>&quot;e&quot;</ETag></Contents></ListBucketResult>"
+        }
+    };
+    answer("200 OK", &["content-type: application/xml"], body)
+}
+
+#[tokio::test]
+async fn a_listing_that_does_not_move_on_is_an_error_and_no_listing_without_end() {
+    let ends = |listed: Vec<Option<ErrorKind>>| assert_eq!(listed, [None, Some(ErrorKind::Corrupt)]);
+    for cloud in 0..3 {
+        let store = Scripted::start(page_that_comes_again).await;
+        let backend = &all_clouds(&store)[cloud];
+        ends(backend.list("blobs/").take(9).map(|item| item.err().map(|error| error.kind())).collect().await);
+        assert_eq!(store.heads().len(), 2, "{backend:?} is asked for no page twice");
+        ends(
+            backend
+                .plain()
+                .list("blobs/", None)
+                .take(9)
+                .map(|item| item.err().map(|error| error.kind()))
+                .collect()
+                .await,
+        );
+    }
+    let store = Scripted::start(page_that_comes_again).await;
+    let plain = s3(&store).open_plain().expect("valid");
+    ends(plain.list("blobs/", None).take(9).map(|item| item.err().map(|error| error.kind())).collect().await);
 }
