@@ -119,8 +119,8 @@ fn new_row(name: &str) -> Statement {
     )
 }
 
-/// How long ago a run ended; `None` where nobody can know, since the clock was set back behind that.
-/// A job must not wait until the clock is there again.
+/// How long ago a run ended; `None` where nobody can know, because the clock was set back since. A
+/// job must not wait until the clock is there again.
 fn idle_ms(ended_ms: UnixMs, now_ms: UnixMs) -> Option<UnixMs> {
     let idle_ms = now_ms.saturating_sub(ended_ms);
     (idle_ms >= -CLOCK_CORRECTION_MAX_MS).then_some(idle_ms.max(0))

@@ -120,8 +120,8 @@ pub struct JobRow {
     pub started_ms: Option<UnixMs>,
     /// When it was last released.
     pub ended_ms: Option<UnixMs>,
-    /// How long ago that was, by the catalog's clock; `None` also where it was set back by more than
-    /// a minute since, so that nobody knows.
+    /// How long ago that was, by the catalog's clock; `None` also where nobody knows, because it
+    /// was set back by more than a minute since.
     pub idle_ms: Option<UnixMs>,
     /// Whether it is to rest until resumed.
     pub paused: bool,
