@@ -7,6 +7,7 @@ mod entry;
 mod files;
 mod log;
 mod search;
+mod unsigned;
 mod verify;
 mod wanted;
 

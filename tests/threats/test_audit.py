@@ -11,7 +11,7 @@ from outside.clients import s3_client
 from outside.content import noise
 from outside.failure import error_code
 from outside.server import Server, until
-from outside.users import users
+from outside.users import anonymous, users
 
 KEPT = {"Bucket": "off-00", "Key": "kept"}
 
@@ -169,3 +169,29 @@ def test_old_files_go_when_the_operator_says_so_and_the_log_tells_it(new_server:
     sound = server.json("audit", "verify")
     assert sound["files"] == 2 and sound["first"] > 1, "old files went, and the log says so"
     assert "files-removed" in server.run("audit", "tail", "-n", "100").stdout
+
+
+def test_who_signs_nothing_cannot_push_old_lines_out_of_the_log(new_server: NewServer) -> None:
+    with new_server() as server:
+        s3 = s3_client(server.endpoint)
+        s3.create_bucket(Bucket="off-00")
+        stranger, asked = anonymous(server.endpoint), 300
+        for _ in range(asked):
+            assert error_code(stranger.get_object, **KEPT)[0] == 403
+        s3.delete_bucket(Bucket="off-00")
+
+        def of_stranger() -> list[dict[str, Any]]:
+            return [line for line in lines(server) if line["kind"] == "s3" and "user" not in line]
+
+        def is_told() -> bool:
+            nonlocal asked
+            asked += 1
+            assert error_code(stranger.list_buckets)[0] == 403
+            told = of_stranger()
+            without = sum(int(line.get("left_out", 0)) for line in told)
+            return bool(told[-1]["op"] == "ListBuckets") and len(told) + without == asked
+
+        assert len(of_stranger()) < asked, "some calls have no line"
+        until(is_told, 20, "a line tells of the calls that have none")
+        signed = [call for call in calls(server) if call[2] == "root"]
+        assert signed == [("CreateBucket", None, "root", 200), ("DeleteBucket", None, "root", 204)]

@@ -6,6 +6,7 @@ use super::{
     chain::{AuditKey, Position},
     entry::{Entry, Kind},
     files::{HEAD, LinesFile, list, path_of},
+    unsigned::UnsignedCalls,
     verify::{Broken, Sound, last_position, verify},
 };
 use prometheus::IntCounter;
@@ -14,6 +15,7 @@ use s3_wire::timestamp;
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
+    net::IpAddr,
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
@@ -41,6 +43,7 @@ pub struct AuditLog {
     /// Whoever waits for the disk: one at a time, and lines are written meanwhile.
     syncing: Mutex<()>,
     failures: IntCounter,
+    unsigned: UnsignedCalls,
     /// Dropped with the log, which ends its thread.
     _ends: mpsc::Sender<()>,
 }
@@ -68,6 +71,7 @@ impl AuditLog {
             state: Mutex::new(state),
             syncing: Mutex::default(),
             failures,
+            unsigned: UnsignedCalls::new(),
             _ends: ends,
         });
         for note in notes {
@@ -100,6 +104,14 @@ impl AuditLog {
             log.sync_or_count();
         })
         .await;
+    }
+
+    /// Writes a line about a denied call that nobody signed, unless its peer has had too many. The
+    /// next line of the peer tells how many calls had none.
+    pub async fn record_unsigned(self: &Arc<Self>, peer: Option<IpAddr>, entry: Entry) {
+        if let Some(left_out) = self.unsigned.admit(peer) {
+            self.record(entry.with("left_out", (left_out > 0).then_some(left_out))).await;
+        }
     }
 
     /// Writes a line; trouble is logged and counted, and the call it is about goes on.

@@ -168,7 +168,8 @@ impl RequestRecord {
         self.0.damage.clone()
     }
 
-    /// Has a line in this log when it changed something, was denied or met damage.
+    /// Has a line in this log when it changed something, was denied or met damage. Of denied calls
+    /// that nobody signed, so many of a peer have one.
     pub fn audited(&mut self, audit: Option<Arc<AuditLog>>) {
         self.0.audit = audit;
     }
@@ -187,8 +188,11 @@ impl RequestRecord {
         let Some(audit) = &self.0.audit else { return };
         let changes = !matches!(self.0.method.as_str(), "GET" | "HEAD" | "OPTIONS");
         let denied = matches!(status.as_u16(), 401 | 403);
-        if changes || denied {
-            audit.record(self.0.entry(Kind::S3).with("status", status.as_u16()).with("code", code)).await;
+        let entry = || self.0.entry(Kind::S3).with("status", status.as_u16()).with("code", code);
+        if denied && self.0.user.is_empty() {
+            audit.record_unsigned(self.0.peer, entry()).await;
+        } else if changes || denied {
+            audit.record(entry()).await;
         }
     }
 
