@@ -185,9 +185,10 @@ CAMPAIGNS = (
 
 
 def json_lines(text: str) -> list[Line]:
-    """The objects at the ends of lines of output; a test's name may stand before one."""
+    """The objects at the ends of lines of output; a test's name may stand before one. The source that pytest shows of
+    a test that failed has others, and comes last."""
     found: list[Line] = []
-    for line in text.splitlines():
+    for line in text.partition("= FAILURES =")[0].splitlines():
         start = line.find('{"')
         try:
             value = json.loads(line[start:]) if start >= 0 else None
