@@ -101,6 +101,8 @@ async function everyPage() {
         await accessible(page, `${name}, ${colorScheme}, ${width}`);
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
         check(wide <= 0, `${name} at ${width} is ${wide} pixels too wide`);
+        const trouble = await page.$$eval("main > h1 + p[role=alert]:last-child", (all) => all.map((one) => one.textContent));
+        check(trouble.length === 0, `${name} stands: ${trouble}`);
         check((await page.title()).endsWith("· deltaweir"), `${name} has a title`);
         const wanted = (colorScheme === "light" && width === 1280) || (name === "explain" && width !== 1920);
         if (told.shots && wanted) await page.screenshot({ path: `${told.shots}/${name}-${colorScheme}-${width}.png` });
@@ -286,6 +288,17 @@ async function changes() {
   check(true, "a document that is none is refused beside it");
   await page.click("#dry-run");
   await page.waitForSelector("text=1 rules");
+  await page.selectOption('#rules select[name="isolation"]', "strict");
+  await page.click('#rules button:text-is("Save")');
+  await page.waitForSelector("#said:text-matches('isolation strict')");
+  await go(page, "#/buckets", "buckets");
+  await page.waitForSelector("#new-bucket");
+  await page.fill("#new-bucket", "made-sealed");
+  await page.selectOption('select[name="encryption"]', "aes256");
+  await page.click('button:text-is("Make the bucket")');
+  await page.waitForSelector('h2:text-is("Settings: made-sealed")');
+  const row = await page.textContent('main tr:has(a:text-is("made-sealed"))');
+  check(row.includes("aes256"), `an encrypted bucket is made: ${row}`);
   await go(page, "#/objects?bucket=made-here", "objects");
   await page.setInputFiles("#files", [{ name: "kept.txt", mimeType: "text/plain", buffer: Buffer.from("kept") }]);
   await page.click('button:text-is("Upload")');

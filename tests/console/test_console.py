@@ -52,6 +52,7 @@ def test_every_page_works_by_mouse_keyboard_and_screen_reader(tmp_path: Path) ->
         store |= {"access_key_id": ACCESS_KEY_ID, "secret_access_key": SECRET_ACCESS_KEY}
         tables: dict[str, dict[str, Value]] = {"stores.old": store, "eject": {"roots": [str(ejected)]}}
         tables["server"] = {"admin_read_token": READ_TOKEN}
+        tables["buckets.sealed"] = {"encryption": "aes256"}
         drive(Server(tmp_path / "server", tables), ejected, folder)
 
 
@@ -60,6 +61,9 @@ def drive(server: Server, ejected: Path, folder: Path) -> None:
     with server:
         s3 = s3_client(server.endpoint)
         s3.create_bucket(Bucket="releases")
+        # Pages show more of a store that has keys.
+        s3.create_bucket(Bucket="sealed")
+        s3.put_object(Bucket="sealed", Key="secret.txt", Body=b"sealed " * 9000)
         for number, content in enumerate(builds(6)):
             s3.put_object(
                 Bucket="releases", Key=f"app/build-{number}.tar", Body=content, Metadata={"build": str(number)}

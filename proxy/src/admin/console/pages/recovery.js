@@ -27,7 +27,6 @@ function keys(told, show) {
   const state = ({ active, here }) => (active ? words.sealingKeys.wraps : here ? words.sealingKeys.opens : words.sealingKeys.missing);
   const keks = told.keks.map((kek) => [h("code", {}, kek.kek), `${kek.provider} ${kek.provider_key}`, state(kek), count(kek.wraps)]);
   const used = ({ epoch, blobs }) => (epoch ? words.sealingKeys.epoch(epoch, count(blobs)) : words.sealingKeys.similarity);
-  const domains = told.keys.map((key) => [key.bucket ?? words.sealingKeys.deleted, used(key), h("code", {}, key.kek), acts(key)]);
   const verify = async () => {
     const { wraps, problems } = await get("keys/check");
     say(problems.length ? problems.join("; ") : words.sealingKeys.whole(count(wraps)));
@@ -55,6 +54,7 @@ function keys(told, show) {
   };
   const acts = ({ bucket, newest, epoch }) =>
     bucket && epoch ? h("span", { class: "row" }, newest ? button(words.sealingKeys.reencrypt, () => reencrypt(bucket)) : button(words.sealingKeys.shred, () => shred(bucket))) : "";
+  const domains = told.keys.map((key) => [key.bucket ?? words.sealingKeys.deleted, used(key), h("code", {}, key.kek), acts(key)]);
   return [
     h("h2", {}, words.sealingKeys.title),
     keks.length ? table(words.sealingKeys.title, [[words.sealingKeys.kek, "key"], [words.sealingKeys.keptBy, "key"], [words.sealingKeys.state], [words.sealingKeys.count, number]], keks) : h("p", { class: "soft" }, words.sealingKeys.none),
