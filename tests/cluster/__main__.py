@@ -14,8 +14,11 @@ import threading
 from pathlib import Path
 
 from cluster.replicas import Cluster
+from outside.buckets import mode_tables
 from outside.server import ACCESS_KEY_ID, BINARY, REGION, SECRET_ACCESS_KEY
 
+PROCESSES_MAX = 4
+"""Processes of tests that may share the cluster."""
 PASTE = """
 S3 by way of nginx:  {endpoint}
 the replicas:        {replicas}
@@ -59,7 +62,7 @@ def main(command: list[str]) -> int:
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory(prefix="dw-cluster-") as folder:
-        cluster = Cluster.start(Path(folder), {} if not command else None)
+        cluster = Cluster.start(Path(folder), mode_tables(PROCESSES_MAX) if command else {})
         try:
             if command:
                 return subprocess.run(

@@ -10,16 +10,17 @@ from outside.clients import S3Client
 from outside.server import MODES, Mode, Server, Value
 
 BUCKETS_PER_MODE = 60
+"""As one process of tests makes them."""
 ELSEWHERE = os.environ.get("DELTAWEIR_TEST_ENDPOINT")
 """The endpoint that most tests are tried on, when it is none of their own."""
 
 
-def mode_tables() -> dict[str, dict[str, Value]]:
-    """Settings for buckets of every mode: `zstd-aes256-07` and so on."""
+def mode_tables(processes: int = 1) -> dict[str, dict[str, Value]]:
+    """Settings for buckets of every mode: `zstd-aes256-07` and so on, enough for so many processes of tests."""
     return {
         f'buckets."{mode.name}-{number:02}"': {"compression": mode.compression, "encryption": mode.encryption}
         for mode in MODES
-        for number in range(BUCKETS_PER_MODE)
+        for number in range(BUCKETS_PER_MODE * processes)
     }
 
 
@@ -42,7 +43,7 @@ def bucket_maker(s3: S3Client) -> MakeBucket:
         kind = mode.name if mode else "plain"
         number = first + step * taken[kind]
         taken[kind] += 1
-        assert mode is None or number < BUCKETS_PER_MODE, "raise BUCKETS_PER_MODE"
+        assert mode is None or number < BUCKETS_PER_MODE * step, "raise BUCKETS_PER_MODE"
         name = f"{kind}-{number:02}"
         s3.create_bucket(Bucket=name)
         return name
