@@ -18,10 +18,10 @@ class Late(http.server.BaseHTTPRequestHandler):
     asked = 0
     def do_GET(self):
         Late.asked += 1
+        print("asked", Late.asked, file=sys.stderr, flush=True)
         self.send_response(200 if Late.asked > 3 else 503)
         self.send_header("Content-Length", "0")
         self.end_headers()
-        print("answered", Late.asked, file=sys.stderr, flush=True)
     def log_message(self, *_):
         pass
 http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Late).serve_forever()
@@ -38,8 +38,8 @@ class LateGateway(Gateway):
 
 def test_a_server_that_listens_before_it_serves_is_waited_for(tmp_path: Path) -> None:
     with LateGateway(sys.executable, tmp_path):
-        answered = (tmp_path / "server.log").read_text().splitlines()
-    assert answered == ["answered 1", "answered 2", "answered 3", "answered 4"]
+        asked = (tmp_path / "server.log").read_text().splitlines()
+    assert asked == ["asked 1", "asked 2", "asked 3", "asked 4"]
 
 
 @pytest.mark.parametrize("name", PEERS)
