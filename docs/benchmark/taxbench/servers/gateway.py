@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,11 @@ class Gateway(LocalTarget):
     def environment(self) -> dict[str, str]:
         """What it is told by variables."""
         return {}
+
+    def told(self, *asked: str) -> list[str]:
+        """What its command prints when it is asked for so much, by lines."""
+        done = subprocess.run([self.command, *asked], capture_output=True, text=True, timeout=20, check=False)
+        return done.stdout.splitlines()
 
     def start(self) -> None:
         self.files.mkdir(parents=True, exist_ok=True)

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 
-from taxbench.servers.gateway import Gateway, find_tool
-
-
-def find_minio(given: str = "") -> str:
-    """The minio command, or an empty string."""
-    return find_tool("minio", given)
+from taxbench.servers.gateway import Gateway
 
 
 @dataclass
@@ -28,5 +22,4 @@ class Minio(Gateway):
 
     # A PUT of 3 MB under strace: O_DSYNC for xl.meta, one fdatasync for its part, none for a directory.
     def facts(self) -> dict[str, str]:
-        done = subprocess.run([self.command, "--version"], capture_output=True, text=True, timeout=20, check=False)
-        return {"server": (done.stdout.splitlines() or ["minio"])[0], "durable": "sync of the file alone"}
+        return {"server": (self.told("--version") or ["minio"])[0], "durable": "sync of the file alone"}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from taxbench.servers.gateway import Gateway
-from taxbench.servers.minio import Minio, find_minio
+from taxbench.servers.gateway import Gateway, find_tool
+from taxbench.servers.minio import Minio
 from taxbench.servers.rclone import Rclone, find_rclone
 from taxbench.servers.s3proxy import S3proxy, find_s3proxy
-from taxbench.servers.versitygw import Versitygw, find_versitygw
+from taxbench.servers.versitygw import Versitygw
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +24,11 @@ class Peer:
 
 
 PEERS: dict[str, Peer] = {
-    "versitygw": Peer(find_versitygw, Versitygw, "versitygw binary (default: .tools/bin, else the PATH)"),
+    "versitygw": Peer(
+        partial(find_tool, "versitygw"), Versitygw, "versitygw binary (default: .tools/bin, else the PATH)"
+    ),
     "rclone": Peer(find_rclone, Rclone, "rclone binary, 1.65 or later (default: .tools/bin, else the PATH)"),
-    "minio": Peer(find_minio, Minio, "minio binary (default: .tools/bin, else the PATH)"),
+    "minio": Peer(partial(find_tool, "minio"), Minio, "minio binary (default: .tools/bin, else the PATH)"),
     "s3proxy": Peer(find_s3proxy, S3proxy, "folder with s3proxy's jars (default: .tools/s3proxy); runs with java"),
 }
 """By name, which is a flag of `local`, too."""

@@ -31,5 +31,4 @@ class Rclone(Gateway):
         return [self.command, *served, *quiet, str(self.files)]
 
     def facts(self) -> dict[str, str]:
-        done = subprocess.run([self.command, "version"], capture_output=True, text=True, timeout=20, check=False)
-        return {"server": (done.stdout.splitlines() or ["rclone"])[0], "durable": "nothing yet (page cache)"}
+        return {"server": (self.told("version") or ["rclone"])[0], "durable": "nothing yet (page cache)"}

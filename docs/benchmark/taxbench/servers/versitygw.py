@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from taxbench.servers.gateway import Gateway, find_tool
-
-
-def find_versitygw(given: str = "") -> str:
-    """The versitygw command, or an empty string."""
-    return find_tool("versitygw", given)
+from taxbench.servers.gateway import Gateway
 
 
 @dataclass
@@ -30,8 +24,7 @@ class Versitygw(Gateway):
         return [self.command, *served, "posix", *metadata, str(self.files)]
 
     def facts(self) -> dict[str, str]:
-        done = subprocess.run([self.command, "--version"], capture_output=True, text=True, timeout=20, check=False)
-        version = next((line.partition(":")[2].strip() for line in done.stdout.splitlines() if "ersion" in line), "")
+        version = next((line.partition(":")[2].strip() for line in self.told("--version") if "ersion" in line), "")
         return {"server": f"versitygw {version}".strip(), "durable": "nothing yet (page cache)"}
 
 
