@@ -2,11 +2,13 @@
 
 mod failures;
 mod places;
+mod rate;
 mod shares;
 mod trusted;
 
 pub use failures::{Failures, Held};
 pub use places::{Place, Places, UnderWay};
+pub use rate::PeerRate;
 pub use shares::{Holder, Share, Shares};
 pub use trusted::TrustedProxies;
 

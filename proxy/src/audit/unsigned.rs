@@ -1,11 +1,10 @@
 //! Lines about denied calls that nobody signed: so many a second for each peer. The log keeps a
 //! bounded number of files, and whoever needs no key must not be able to push its old lines out.
 
-use crate::peers::network_of;
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use crate::peers::PeerRate;
 use std::{
     collections::HashMap,
-    net::{IpAddr, Ipv4Addr},
+    net::IpAddr,
     num::NonZeroU32,
     sync::{Mutex, PoisonError},
 };
@@ -14,31 +13,29 @@ use std::{
 const PER_SECOND: NonZeroU32 = NonZeroU32::new(5).expect("it is not zero");
 /// Lines that a peer may cause at once.
 const BURST: NonZeroU32 = NonZeroU32::new(50).expect("it is not zero");
-/// Peers whose calls without a line are counted; with more, those of quiet ones are forgotten.
+/// Peers whose calls without a line are counted. With one more, the counts begin anew.
 const COUNTED_MAX: usize = 4096;
 
 /// Who has caused how many lines.
 pub(super) struct UnsignedCalls {
-    limiter: DefaultKeyedRateLimiter<IpAddr>,
+    rate: PeerRate,
     left_out: Mutex<HashMap<IpAddr, u64>>,
 }
 
 impl UnsignedCalls {
     pub(super) fn new() -> Self {
-        let quota = Quota::per_second(PER_SECOND).allow_burst(BURST);
-        Self { limiter: RateLimiter::keyed(quota), left_out: Mutex::default() }
+        Self { rate: PeerRate::new(PER_SECOND, BURST), left_out: Mutex::default() }
     }
 
     /// Whether a call of this peer has a line: then how many before it had none.
     pub(super) fn admit(&self, peer: Option<IpAddr>) -> Option<u64> {
-        let peer = network_of(peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)));
+        let (peer, is_due) = self.rate.take(peer);
         // Nothing panics while it holds the lock.
         let mut left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.limiter.check_key(&peer).is_ok() {
+        if is_due {
             return Some(left_out.remove(&peer).unwrap_or(0));
         }
         if left_out.len() >= COUNTED_MAX {
-            self.limiter.retain_recent();
             left_out.clear();
         }
         *left_out.entry(peer).or_default() += 1;
@@ -49,6 +46,7 @@ impl UnsignedCalls {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peers::network_of;
 
     #[test]
     fn a_peer_has_its_burst_of_lines_and_the_next_one_tells_how_many_had_none() {

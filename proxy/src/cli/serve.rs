@@ -99,10 +99,9 @@ async fn until_stopped(mut config: ServeConfig, load: Load, logs: &Logs) -> Outc
     }
 }
 
-/// A dump would hold every key and secret there is (C115), of a command that opens the store as
-/// well. The limit is for dumps to files; one
-/// that goes to a program ignores it, and asks whether the process may be dumped. What may not is
-/// not traced by other programs of the same user either.
+/// A dump would hold every key and secret there is (C115), also one of a command that opens the
+/// store. The limit is for dumps to files; one that goes to a program ignores it, and asks whether
+/// the process may be dumped. What may not is not traced by other programs of the same user either.
 pub(super) fn keep_memory_private() -> std::io::Result<()> {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;

@@ -2,32 +2,21 @@
 //! right is never held back.
 
 use super::{
-    network_of,
+    rate::PeerRate,
     shares::{Holder, Shares},
 };
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
-use std::{
-    net::{IpAddr, Ipv4Addr},
-    num::NonZeroU32,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-};
+use std::{net::IpAddr, num::NonZeroU32, sync::Arc};
 
 /// Seconds' worth of failures that a peer may have at once.
 const BURST_SECONDS: u32 = 10;
 /// Answers of one peer that may wait at a time; the next is refused at once and its connection
 /// closed.
 const WAITING_MAX: usize = 16;
-/// Failures after which peers that have been quiet are forgotten.
-const FORGET_EVERY: u32 = 1024;
 
 /// Failures by peer.
 pub struct Failures {
-    limiter: DefaultKeyedRateLimiter<IpAddr>,
+    rate: PeerRate,
     waiting: Arc<Shares>,
-    failures: AtomicU32,
 }
 
 /// What became of the answer to a failed attempt.
@@ -42,21 +31,18 @@ pub enum Held {
 impl Failures {
     /// So many failures a second are answered to one peer.
     pub fn new(per_second: NonZeroU32) -> Self {
-        let quota = Quota::per_second(per_second).allow_burst(per_second.saturating_mul(BURST));
-        Self { limiter: RateLimiter::keyed(quota), waiting: Shares::new(WAITING_MAX), failures: AtomicU32::new(0) }
+        let rate = PeerRate::new(per_second, per_second.saturating_mul(BURST));
+        Self { rate, waiting: Shares::new(WAITING_MAX) }
     }
 
     /// Counts a failure of a peer and waits until its answer is due.
     pub async fn hold_back(&self, peer: Option<IpAddr>) -> Held {
-        let peer = network_of(peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)));
-        if self.failures.fetch_add(1, Ordering::Relaxed) % FORGET_EVERY == FORGET_EVERY - 1 {
-            self.limiter.retain_recent();
-        }
-        if self.limiter.check_key(&peer).is_ok() {
+        let (peer, is_due) = self.rate.take(peer);
+        if is_due {
             return Held::Due;
         }
         let Some(_waiting) = self.waiting.take(&Holder::Peer(peer)) else { return Held::TooMany };
-        self.limiter.until_key_ready(&peer).await;
+        self.rate.turn(&peer).await;
         Held::Due
     }
 }
