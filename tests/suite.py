@@ -1,8 +1,9 @@
-"""Runs every check of the repository, one after another, and sums up: what `make test` and `make test-all` are.
+"""Runs every check of the repository and sums up: what `make test` and `make test-all` are.
 
-Each step prints its name and duration; a failing one does not keep the others from running, except setup and build,
-without which nothing else means anything. The last line is `N passed, N failed`, counting each test and each check.
-Needs nothing but Python itself, because setup is its first step.
+Steps that leave a core idle run beside others, in lanes. Each step prints its name and duration; a failing one does not
+keep the others from running, except setup and build, without which nothing else means anything. The last line is
+`N passed, N failed`, counting each test and each check. Needs nothing but Python itself, because setup is among its
+first steps.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,6 +38,11 @@ OTHER_MODES = [
 
 SIDE_BY_SIDE = ("-n", "3", "--dist", "loadscope", "--no-loadscope-reorder")
 """Three files at a time, each process with a shared server of its own: much of a test is waiting."""
+
+RUNNING: set[int] = set()
+"""The process groups of the steps under way."""
+STOPPED = threading.Event()
+"""Nobody waits for the rest."""
 
 CARGO_RESULT = re.compile(r"^test result: \w+\. (?P<passed>\d+) passed; (?P<failed>\d+) failed")
 PYTEST_RESULT = re.compile(r"^(?:=+ )?(?P<counts>\d+ (?:passed|failed|error)[^=]*) in [\d.]+s")
@@ -76,15 +82,17 @@ class Count:
                     self.failed += int(number)
 
 
-def steps(long: bool) -> list[Step]:
-    """What is checked, cheapest first; `long` adds the campaigns of minutes and gigabytes."""
+Lane = list[Step]
+"""Steps that run one after another."""
+
+
+def stages(long: bool) -> list[list[Lane]]:
+    """What is checked, cheapest first: stages one after another, each with lanes that run beside each other. The first
+    lane of a stage prints what it says at once, another when a step of it has ended. `long` adds the campaigns of
+    minutes and gigabytes."""
     locked = ("--workspace", "--locked", *FEATURES)
     pytest = (str(VENV / "python"), "-m", "pytest", "--color=no")
-    plan = [
-        Step("setup", ("tests/setup.sh",), timeout_s=900, essential=True),
-        Step("rustfmt", ("cargo", "fmt", "--all", "--check")),
-        Step("rustfmt rust-sdk", ("cargo", "fmt", "--check"), folder=ROOT / "tests" / "rust-sdk"),
-        Step("clippy", ("cargo", "clippy", *locked, "--all-targets", "--", "-D", "warnings"), timeout_s=1200),
+    written = [
         Step("cargo deny", (str(ROOT / ".tools" / "bin" / "cargo-deny"), "--locked", "--all-features", "check", *DENY)),
         Step("ruff", (str(VENV / "ruff"), "check", "tests", "docs", "grafana", "release")),
         Step("mypy tests", (str(VENV / "mypy"), "tests")),
@@ -93,12 +101,25 @@ def steps(long: bool) -> list[Step]:
         Step("mypy release", (str(VENV / "mypy"), "release/sbom.py")),
         Step("mypy docs/benchmark", (str(VENV / "mypy"),), folder=ROOT / "docs" / "benchmark"),
         Step("threats", (str(VENV / "python"), "-m", "threats"), folder=ROOT / "tests"),
-        # The server, too: as a step of its own it would have other features, and half of the crates be compiled twice.
+    ]
+    compiled = [
+        Step("rustfmt", ("cargo", "fmt", "--all", "--check")),
+        Step("rustfmt rust-sdk", ("cargo", "fmt", "--check"), folder=ROOT / "tests" / "rust-sdk"),
+        Step("clippy", ("cargo", "clippy", *locked, "--all-targets", "--", "-D", "warnings"), timeout_s=1200),
+    ]
+    # The server, too: as a step of its own it would have other features, and half of the crates be compiled twice.
+    build = [
         Step("build", ("cargo", "test", *locked, "--no-run"), timeout_s=1500, essential=True),
-        Step("cargo test", ("cargo", "test", *locked, "--no-fail-fast"), timeout_s=1200),
         Step("build rust-sdk", ("cargo", "build", "--locked"), timeout_s=900, folder=ROOT / "tests" / "rust-sdk"),
+    ]
+    # One of these programs runs at a time, and the longest tests use one core.
+    in_process = [Step("cargo test", ("cargo", "test", *locked, "--no-fail-fast"), timeout_s=1200)]
+    beside = [
         Step("pytest docs/format", (*pytest, "docs/format")),
         Step("pytest docs/benchmark", (*pytest, *SIDE_BY_SIDE, "tests"), folder=ROOT / "docs" / "benchmark"),
+        *conformance(long, pytest),
+    ]
+    outside = [
         Step("pytest tests", (*pytest, *SIDE_BY_SIDE, "-m", "not long", "--durations=15", "tests"), timeout_s=2400),
         Step(
             "pytest tests/e2e through nginx and three replicas",
@@ -106,10 +127,10 @@ def steps(long: bool) -> list[Step]:
             folder=ROOT / "tests",
         ),
     ]
-    plan += conformance(long, pytest)
     if long:
-        plan.append(Step("pytest tests, long", (*pytest, "-m", "long", "tests"), timeout_s=7200))
-    return plan
+        outside.append(Step("pytest tests, long", (*pytest, "-m", "long", "tests"), timeout_s=7200))
+    setup = Step("setup", ("tests/setup.sh",), timeout_s=900, essential=True)
+    return [[[setup, *written], compiled], [build], [in_process, beside], [outside]]
 
 
 def conformance(long: bool, pytest: Sequence[str]) -> list[Step]:
@@ -140,10 +161,19 @@ def environment() -> dict[str, str]:
     }
 
 
-def run(step: Step, total: Count) -> bool:
+@dataclass(frozen=True)
+class Result:
+    """How a step ended."""
+
+    step: Step
+    good: bool
+    count: Count
+
+
+def run(step: Step, say: Callable[[str], None]) -> Result:
     """Runs one step in a process group of its own, passes its output on, ends whatever it leaves behind."""
-    print(f"\n=== {step.name}: {' '.join(map(str, step.command))}", flush=True)
-    started, cpu_before_s = time.monotonic(), cpu_of_children_s()
+    say(f"\n=== {step.name}: {' '.join(map(str, step.command))}\n")
+    started = time.monotonic()
     count = Count()
     process = subprocess.Popen(
         step.command,
@@ -158,31 +188,47 @@ def run(step: Step, total: Count) -> bool:
     )
     too_long = threading.Timer(step.timeout_s, end, (process.pid,))
     too_long.start()
+    RUNNING.add(process.pid)
     try:
         assert process.stdout is not None
         for line in process.stdout:
-            print(line, end="", flush=True)
+            say(line)
             count.read(line)
-        code = process.wait()
+        # Of this child and of those that it waited for: others run beside it.
+        _, status, used = os.wait4(process.pid, 0)
+        code = process.returncode = os.waitstatus_to_exitcode(status)
     finally:
         timed_out = not too_long.is_alive()
         too_long.cancel()
         end(process.pid)
-    took_s, cpu_s = time.monotonic() - started, cpu_of_children_s() - cpu_before_s
+        RUNNING.discard(process.pid)
+    took_s, cpu_s = time.monotonic() - started, used.ru_utime + used.ru_stime
     good = code == 0 and count.failed == 0
     if count.passed + count.failed == 0 or (not good and count.failed == 0):
         count.passed, count.failed = (count.passed + 1, 0) if good else (count.passed, 1)
-    total.passed += count.passed
-    total.failed += count.failed
     verdict = "ok" if good else f"FAILED (exit {code}{', timed out' if timed_out else ''})"
-    print(f"--- {step.name}: {verdict}, {took_s:.1f} s, {cpu_s:.0f} s of CPU", flush=True)
-    return good
+    say(f"--- {step.name}: {verdict}, {took_s:.1f} s, {cpu_s:.0f} s of CPU\n")
+    return Result(step, good, count)
 
 
-def cpu_of_children_s() -> float:
-    """CPU seconds of every child that has ended, and of theirs that they waited for."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def run_lane(lane: Lane, at_once: bool) -> list[Result]:
+    """Runs steps one after another, up to an essential one that fails. Prints what a step says `at_once`, or when the
+    step has ended."""
+    results = []
+    for step in lane:
+        said: list[str] = []
+        result = run(step, write if at_once else said.append)
+        write("".join(said))
+        results.append(result)
+        if STOPPED.is_set() or (step.essential and not result.good):
+            break
+    return results
+
+
+def write(text: str) -> None:
+    """In one piece, so that lanes do not cut each other's lines."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def end(group: int) -> None:
@@ -191,6 +237,18 @@ def end(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
     except ProcessLookupError:
         return
+
+
+def stop() -> None:
+    """Ends the steps under way, and no other begins."""
+    STOPPED.set()
+    for group in list(RUNNING):
+        end(group)
+
+
+def is_wanted(step: Step, only: str | None) -> bool:
+    """Whether its name contains `only`; setup is always wanted."""
+    return not only or only in step.name or step.name == "setup"
 
 
 def main() -> int:
@@ -202,13 +260,21 @@ def main() -> int:
     started = time.monotonic()
     total = Count()
     failed: list[str] = []
-    for step in steps(arguments.long):
-        if arguments.only and arguments.only not in step.name and step.name != "setup":
-            continue
-        if not run(step, total):
-            failed.append(step.name)
-            if step.essential:
-                break
+    for stage in stages(arguments.long):
+        lanes = [[step for step in lane if is_wanted(step, arguments.only)] for lane in stage]
+        with ThreadPoolExecutor(len(lanes)) as beside:
+            try:
+                ended = list(beside.map(run_lane, lanes, [number == 0 for number in range(len(lanes))]))
+            except (KeyboardInterrupt, SystemExit):
+                stop()
+                raise
+        results = [result for lane in ended for result in lane]
+        total.passed += sum(result.count.passed for result in results)
+        total.failed += sum(result.count.failed for result in results)
+        bad = [result.step for result in results if not result.good]
+        failed += [step.name for step in bad]
+        if any(step.essential for step in bad):
+            break
     if failed:
         print(f"\nfailed: {', '.join(failed)}")
     print(f"\ntook {time.monotonic() - started:.0f} s")
