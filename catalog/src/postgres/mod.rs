@@ -14,6 +14,7 @@
 mod address;
 mod errors;
 mod foresight;
+mod gather;
 mod migrate;
 mod options;
 mod pool;

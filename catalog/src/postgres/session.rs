@@ -17,7 +17,7 @@ use std::{
     future::{Future, poll_fn},
     pin::Pin,
     task::Poll,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::sync::mpsc;
 use tokio_postgres::{
@@ -33,6 +33,8 @@ pub(crate) struct PostgresSession {
     deferred: Vec<Step>,
     /// What the deferred statements gave.
     answers_ahead: Vec<Vec<Row>>,
+    /// When what was sent ahead was first answered.
+    answered_ahead: Option<Instant>,
     in_transaction: bool,
     /// A call was begun and not finished: its future was dropped, or it failed.
     unfinished: bool,
@@ -79,6 +81,7 @@ impl PostgresSession {
             client: Some(client),
             deferred: Vec::new(),
             answers_ahead: Vec::new(),
+            answered_ahead: None,
             in_transaction: false,
             unfinished: false,
             deadline,
@@ -105,6 +108,11 @@ impl PostgresSession {
     /// Whether the statements that were sent ahead have been answered.
     pub(super) fn has_begun(&self) -> bool {
         !self.answers_ahead.is_empty()
+    }
+
+    /// When statements that were sent ahead were first answered.
+    pub(super) fn answered_ahead(&self) -> Option<Instant> {
+        self.answered_ahead
     }
 
     /// What the statements gave that were sent ahead, in order. They are sent now if they still
@@ -339,6 +347,9 @@ impl Session for PostgresSession {
         // in trouble.
         self.unfinished = matches!(answers, Err(CatalogError::Unavailable(_)));
         let mut answers = answers?;
+        if ahead > 0 {
+            self.answered_ahead.get_or_insert_with(Instant::now);
+        }
         self.answers_ahead.extend(answers.drain(..ahead));
         Ok(answers)
     }

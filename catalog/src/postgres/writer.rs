@@ -2,6 +2,7 @@
 
 use super::{
     foresight::Foresight,
+    gather::{Gathering, Turn},
     options::PostgresOptions,
     pool::{Patience, Pool},
     session::{CLOCK_MS, CommitError, PostgresSession, server_run},
@@ -118,23 +119,22 @@ impl From<CatalogError> for Failure {
 
 impl Committer {
     async fn run(self, mut jobs: mpsc::Receiver<Job>) {
+        let mut gathering = Gathering::default();
         while let Some(first) = jobs.recv().await {
-            let mut group = vec![first];
-            while group.len() < self.options.group_max
-                && let Ok(job) = jobs.try_recv()
-            {
-                group.push(job);
-            }
+            let mut group = gathering.group(first, &mut jobs, self.options.group_max).await;
             together::sort(&mut group, |job| &job.change);
-            self.commit_group(group).await;
+            let changes = group.len();
+            let turn = self.commit_group(group).await;
+            gathering.ended(changes, jobs.len(), turn);
         }
     }
 
     /// Makes a group durable and answers it. Nothing is answered before the commit, refusals
     /// included: they may rest on a change of the same group.
-    async fn commit_group(&self, mut group: Vec<Job>) {
+    async fn commit_group(&self, mut group: Vec<Job>) -> Turn {
         let began = Instant::now();
-        match self.commit(&mut group).await {
+        let mut turn = Turn::default();
+        match self.commit(&mut group, &mut turn).await {
             Ok((outcomes, run)) => {
                 let changes = outcomes.iter().filter(|outcome| is_change(outcome)).count();
                 if changes > 0
@@ -153,14 +153,16 @@ impl Committer {
                 }
             }
         }
+        turn
     }
 
     /// Tries until the group is committed, or refused for good, or patience ends.
-    async fn commit(&self, group: &mut [Job]) -> Result<(Vec<Result<Outcome>>, ServerRun)> {
+    /// `turn` tells of the last try.
+    async fn commit(&self, group: &mut [Job], turn: &mut Turn) -> Result<(Vec<Result<Outcome>>, ServerRun)> {
         let mut patience = Patience::new(&self.pool);
         let mut is_apart = false;
         loop {
-            match self.attempt(group, is_apart).await {
+            match self.attempt(group, is_apart, turn).await {
                 Ok(committed) => return Ok(committed),
                 Err(Failure::Apart) => is_apart = true,
                 Err(Failure::Nothing(error)) => patience.wait_after(error).await?,
@@ -182,8 +184,10 @@ impl Committer {
         &self,
         group: &mut [Job],
         is_apart: bool,
+        turn: &mut Turn,
     ) -> std::result::Result<(Vec<Result<Outcome>>, ServerRun), Failure> {
         let mut session = self.pool.session().await?;
+        let asked = Instant::now();
         let number = self.groups.fetch_add(1, Ordering::Relaxed) + 1;
         let forgets = !self.has_forgotten.load(Ordering::Relaxed);
         session.begin("BEGIN ISOLATION LEVEL READ COMMITTED");
@@ -200,6 +204,8 @@ impl Committer {
             outcomes.extend(made);
             (left, commit) = (later, ended);
         }
+        let came = session.answered_ahead().unwrap_or(asked);
+        *turn = Turn { came_after: came - asked, held: came.elapsed() };
         match commit {
             Commit::Refused(error @ CatalogError::Unavailable(_)) => return Err(Failure::Nothing(error)),
             Commit::Refused(_) => return Err(Failure::Apart),
