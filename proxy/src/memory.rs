@@ -1,8 +1,22 @@
 //! Where the memory of this process is, for whoever looks at `/metrics`: what the allocator has
-//! given out and what it keeps, and which of the resident pages are the process's own.
+//! given out and what it keeps, and which of the resident pages are the process's own. And what the
+//! allocator keeps beyond what the process may have is given back ([`give_back`]).
 
 use crate::metrics::Metrics;
-use tikv_jemalloc_ctl::{epoch, stats};
+use prometheus::IntCounter;
+use std::{convert::Infallible, time::Duration};
+use tikv_jemalloc_ctl::{Access, AsName, Mib, arenas, epoch, stats};
+use tokio::time::MissedTickBehavior;
+
+/// How often [`give_back`] looks.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// What a process has beside its budget before [`give_back`] begins: its program, requests, rows,
+/// page caches.
+const BESIDE_BUDGET: u64 = 64 << 20;
+
+/// Less than this is not worth the page faults of those who need it again.
+const WORTH_GIVING: usize = 16 << 20;
 
 /// Sets the gauges of memory as they are now.
 pub(crate) fn observe(metrics: &Metrics) {
@@ -35,4 +49,55 @@ fn allocator() -> Vec<(&'static str, usize)> {
 fn kilobytes(status: &str, name: &str) -> Option<i64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+/// Has the allocator give back what it keeps for the next allocation, while the process holds more
+/// than its `budget` and some beside it. It would keep each free page for ten seconds, so that
+/// two kinds of work one after the other hold the memory of both (decision 0078). Runs until it is
+/// dropped; counts what was given back.
+pub(crate) async fn give_back(budget: u64, given_back: IntCounter) -> Infallible {
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        looks.tick().await;
+        if resident().is_some_and(|bytes| bytes > budget.saturating_add(BESIDE_BUDGET)) && kept() >= WORTH_GIVING {
+            // Pages go back by system calls, a hundred megabytes in some ten milliseconds.
+            let given = tokio::task::spawn_blocking(|| {
+                let before = kept();
+                give_back_pages();
+                before.saturating_sub(kept())
+            });
+            given_back.inc_by(given.await.unwrap_or(0) as u64);
+        }
+    }
+}
+
+/// Resident pages of this process, in bytes.
+fn resident() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+/// Resident pages of the allocator in which nothing lies, in bytes.
+fn kept() -> usize {
+    let _ = epoch::advance();
+    let (Ok(resident), Ok(active), Ok(own)) = (stats::resident::read(), stats::active::read(), stats::metadata::read())
+    else {
+        return 0;
+    };
+    resident.saturating_sub(active).saturating_sub(own)
+}
+
+/// An arena whose pages may be kept for no time at all gives them back at once. Then it may keep
+/// pages as before. An arena that nobody uses yet has no such setting.
+fn give_back_pages() {
+    let Ok(mut decay) = "arena.0.dirty_decay_ms\0".name().mib() as Result<Mib<[usize; 3]>, _> else { return };
+    for arena in 0..arenas::narenas::read().unwrap_or(0) {
+        decay[1] = arena as usize;
+        if let Ok(as_before) = Access::<isize>::read(&decay) {
+            let _ = decay.write(0_isize);
+            let _ = decay.write(as_before);
+        }
+    }
 }

@@ -136,6 +136,7 @@ metrics! {
     trace_spans_total: IntCounterVec, "spans", ["result"]; "Spans of traces by what became of them: sent, failed (no collector took them), or dropped (the queue was full)."
     audit_failures_total: IntCounter, "lines", []; "Lines of the audit log that could not be written, or not brought to the disk."
     allocator_bytes: IntGaugeVec, "bytes", ["state"]; "Memory as the allocator counts it: allocated (in use), active (pages with something in use), metadata (its own), resident (pages it has in memory, those included that it keeps for the next allocation), retained (addresses it keeps without memory)."
+    allocator_given_back_bytes_total: IntCounter, "bytes", []; "Memory that the allocator kept for its next allocations and gave back early, because the process held more than limits.memory_bytes_max and 64 MiB."
     resident_bytes: IntGaugeVec, "bytes", ["kind"]; "Resident memory of the process: anonymous (its own), file (pages of files, such as its program, that the system can take back), shared."
     integrity_errors_total: IntCounter, "requests", []; "Requests that failed because stored bytes were missing or damaged."
 }

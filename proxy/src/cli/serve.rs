@@ -12,6 +12,7 @@ use crate::{
     config::{AccessLogConfig, ConfigError, LogConfig, LogFormat, OidcConfig, Prices, ServeConfig, ServerConfig},
     engine::{Engine, EngineError},
     lines::{LinesOf, LogLines, Stderr, settle_all},
+    memory,
     metrics::Metrics,
     oidc::Oidc,
     server::{AccessLog, Certificate, S3Service, Server, Traces, TracesConfig},
@@ -146,8 +147,9 @@ async fn serve_once(
     let may_rebuild = damaged::may_rebuild(&config);
     let mut server = Server::bind(config.server.clone()).await?;
     let listen = Listen { s3: server.s3_address()?, admin: server.admin_address()? };
-    let address = listen.s3;
     let data = config.engine.data.clone();
+    let keeping_within =
+        memory::give_back(config.engine.memory_bytes_max, metrics.allocator_given_back_bytes_total.clone());
     let engine = match open_engine(config.engine, &config.stores, metrics.engine.clone()).await {
         Err(EngineError::Damaged(why)) if may_rebuild => {
             tracing::error!(why, "the catalog is damaged");
@@ -164,14 +166,10 @@ async fn serve_once(
     };
     let scheme = if server.is_tls() { "https" } else { "http" };
     if let (Some(root), Some(secret)) = (&root, &printed_once) {
-        say(&first_steps(root, secret, &config.server.region, &format!("{scheme}://{address}"), &data));
+        say(&first_steps(root, secret, &config.server.region, &format!("{scheme}://{}", listen.s3), &data));
     }
     let admin_token = token_of(&config.server, &data)?;
-    let admin_scheme = server.admin_scheme();
-    say(&format!("S3 on {scheme}://{address}, admin on {admin_scheme}://{}", listen.admin));
-    say(&console_line(admin_scheme, listen.admin, config.server.admin_token.is_some(), &data));
-    tracing::info!(version = crate::metrics::VERSION, commit = crate::metrics::COMMIT, "serving");
-    warn_about_reach(address, server.is_tls());
+    introduce(&server, &listen, config.server.admin_token.is_some(), &data);
 
     let file = FileAccounts { root: root.clone(), users: config.users, roles: config.roles };
     let accounts = Accounts::open(engine.accounts.clone(), file).await?;
@@ -202,8 +200,11 @@ async fn serve_once(
         certificate: server.certificate(),
     };
     let reloading = tokio::spawn(reload.at_every(signal(SignalKind::hangup())?));
-    let (in_time, is_damaged) =
-        tokio::join!(server.run(s3, admin, end), until_end(&engine, stop, may_rebuild, &ending));
+    let serving = async { tokio::join!(server.run(s3, admin, end), until_end(&engine, stop, may_rebuild, &ending)) };
+    let (in_time, is_damaged) = tokio::select! {
+        ended = serving => ended,
+        never = keeping_within => match never {},
+    };
     reloading.abort();
     following.abort();
     end_records(traces, access_log).await;
@@ -213,6 +214,16 @@ async fn serve_once(
     }
     tracing::info!(in_time, "stopped");
     Ok(if is_damaged { End::Damaged(listen) } else { End::Stopped })
+}
+
+/// Says where it listens.
+fn introduce(server: &Server, listen: &Listen, has_token: bool, data: &Path) {
+    let scheme = if server.is_tls() { "https" } else { "http" };
+    let admin_scheme = server.admin_scheme();
+    say(&format!("S3 on {scheme}://{}, admin on {admin_scheme}://{}", listen.s3, listen.admin));
+    say(&console_line(admin_scheme, listen.admin, has_token, data));
+    tracing::info!(version = crate::metrics::VERSION, commit = crate::metrics::COMMIT, "serving");
+    warn_about_reach(listen.s3, server.is_tls());
 }
 
 /// Brings what is said of the last requests to whoever wants to know.
