@@ -16,12 +16,12 @@ const PATIENCE_MAX: Duration = Duration::from_millis(100);
 pub(super) struct Gathering {
     /// Changes that were under way or waited when it ended: as many may come again.
     expected: usize,
-    turn: Turn,
+    turn: TurnTimes,
 }
 
 /// Where the time of a group went.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Turn {
+pub(super) struct TurnTimes {
     /// Until it had its turn, a journey included.
     pub(super) came_after: Duration,
     /// From then to its end: a journey or two, and the flush.
@@ -30,7 +30,8 @@ pub(super) struct Turn {
 
 impl Gathering {
     /// The changes of the next group: `first`, those that wait, up to `most` in all, and where
-    /// turns are scarce those that come within the time that the last turn took to come, or [`PATIENCE_MAX`].
+    /// turns are scarce those that come within the time that the last turn took to come, or
+    /// [`PATIENCE_MAX`].
     pub(super) async fn group<T>(&self, first: T, jobs: &mut mpsc::Receiver<T>, most: usize) -> Vec<T> {
         let mut group = vec![first];
         take_waiting(&mut group, jobs, most);
@@ -46,13 +47,13 @@ impl Gathering {
     }
 
     /// Learns from a group of `changes`, and `left` that wait behind it.
-    pub(super) fn ended(&mut self, changes: usize, left: usize, turn: Turn) {
+    pub(super) fn ended(&mut self, changes: usize, left: usize, turn: TurnTimes) {
         (self.expected, self.turn) = (changes + left, turn);
     }
 
     /// How long to wait for more; none where the turn came about as soon as it was asked for.
     fn patience(&self) -> Option<Duration> {
-        let Turn { came_after, held } = self.turn;
+        let TurnTimes { came_after, held } = self.turn;
         (came_after > 2 * held).then_some(came_after.min(PATIENCE_MAX))
     }
 }
@@ -72,12 +73,12 @@ mod tests {
 
     const JOURNEY: Duration = Duration::from_millis(10);
     /// The turn of a process among eight.
-    const SCARCE: Turn = Turn { came_after: Duration::from_millis(80), held: JOURNEY };
+    const SCARCE: TurnTimes = TurnTimes { came_after: Duration::from_millis(80), held: JOURNEY };
     /// That of a process that writes alone.
-    const FREE: Turn = Turn { came_after: JOURNEY, held: JOURNEY };
+    const FREE: TurnTimes = TurnTimes { came_after: JOURNEY, held: JOURNEY };
 
     /// What a process knows whose last group had `changes`, while `left` came.
-    fn after(changes: usize, left: usize, turn: Turn) -> Gathering {
+    fn after(changes: usize, left: usize, turn: TurnTimes) -> Gathering {
         let mut gathering = Gathering::default();
         gathering.ended(changes, left, turn);
         gathering

@@ -2,7 +2,7 @@
 
 use super::{
     foresight::Foresight,
-    gather::{Gathering, Turn},
+    gather::{Gathering, TurnTimes},
     options::PostgresOptions,
     pool::{Patience, Pool},
     session::{CLOCK_MS, CommitError, PostgresSession, server_run},
@@ -131,9 +131,9 @@ impl Committer {
 
     /// Makes a group durable and answers it. Nothing is answered before the commit, refusals
     /// included: they may rest on a change of the same group.
-    async fn commit_group(&self, mut group: Vec<Job>) -> Turn {
+    async fn commit_group(&self, mut group: Vec<Job>) -> TurnTimes {
         let began = Instant::now();
-        let mut turn = Turn::default();
+        let mut turn = TurnTimes::default();
         match self.commit(&mut group, &mut turn).await {
             Ok((outcomes, run)) => {
                 let changes = outcomes.iter().filter(|outcome| is_change(outcome)).count();
@@ -158,7 +158,7 @@ impl Committer {
 
     /// Tries until the group is committed, or refused for good, or patience ends.
     /// `turn` tells of the last try.
-    async fn commit(&self, group: &mut [Job], turn: &mut Turn) -> Result<(Vec<Result<Outcome>>, ServerRun)> {
+    async fn commit(&self, group: &mut [Job], turn: &mut TurnTimes) -> Result<(Vec<Result<Outcome>>, ServerRun)> {
         let mut patience = Patience::new(&self.pool);
         let mut is_apart = false;
         loop {
@@ -184,7 +184,7 @@ impl Committer {
         &self,
         group: &mut [Job],
         is_apart: bool,
-        turn: &mut Turn,
+        turn: &mut TurnTimes,
     ) -> std::result::Result<(Vec<Result<Outcome>>, ServerRun), Failure> {
         let mut session = self.pool.session().await?;
         let asked = Instant::now();
@@ -205,7 +205,7 @@ impl Committer {
             (left, commit) = (later, ended);
         }
         let came = session.answered_ahead().unwrap_or(asked);
-        *turn = Turn { came_after: came - asked, held: came.elapsed() };
+        *turn = TurnTimes { came_after: came - asked, held: came.elapsed() };
         match commit {
             Commit::Refused(error @ CatalogError::Unavailable(_)) => return Err(Failure::Nothing(error)),
             Commit::Refused(_) => return Err(Failure::Apart),
