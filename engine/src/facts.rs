@@ -100,6 +100,9 @@ pub struct ObjectEncryption {
     /// The context that the key is bound to, for `aws:kms`: JSON, names in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
+    /// Whether `aws:kms` was asked to use the key of the bucket.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bucket_key: bool,
     /// Salt and check value of the key, hex: they tell the key from another one, and nothing of it.
     pub check: String,
     /// The content in order; empty for an upload that is not completed.

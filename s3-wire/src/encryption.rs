@@ -17,7 +17,8 @@ use crate::{
 pub struct EncryptionConfiguration {
     /// The keys, where the rule names them.
     pub server: Option<ServerSide>,
-    /// `BucketKeyEnabled`, which has no effect here.
+    /// `BucketKeyEnabled`: that new objects under `aws:kms` use the key of the bucket. Such objects
+    /// tell so, and are encrypted like others: no provider is asked for a key of an object.
     pub bucket_key: bool,
     /// `BlockedEncryptionTypes`, where the rule has them: whether writes with keys of customers
     /// are refused.

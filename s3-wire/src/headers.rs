@@ -29,5 +29,5 @@ pub use range::ByteRange;
 pub use refused::refuse_unsupported;
 pub(crate) use single::{decimal, given};
 pub use single::{is_given, single};
-pub use sse::{CustomerKey, EncryptionHeaders, KmsContext, ServerSide, refuse_encryption_of_read};
+pub use sse::{CustomerKey, EncryptionHeaders, KmsContext, ServerSide, TOLD_BUCKET_KEY, refuse_encryption_of_read};
 pub use storage_class::StorageClass;

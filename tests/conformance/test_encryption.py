@@ -185,6 +185,30 @@ def test_the_key_of_a_default_is_looked_up_when_something_is_written(s3: S3Clien
     assert error_code(s3.put_object, Bucket=bucket, Key="k", Body=b"x") == (400, "KMS.NotFoundException")
 
 
+@pytest.mark.parametrize("by_default", [True, False])
+@pytest.mark.parametrize("asked", [True, False, None])
+def test_the_key_of_the_bucket_is_told_where_request_or_bucket_want_it(
+    s3: S3Client, bucket: str, by_default: bool, asked: bool | None
+) -> None:
+    rule = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms"}, "BucketKeyEnabled": by_default}
+    s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration={"Rules": [rule]})
+    want: dict[str, Any] = {} if asked is None else {"BucketKeyEnabled": asked}
+    kept = by_default if asked is None else asked
+    at = {"Bucket": bucket, "Key": "k"}
+    upload = s3.create_multipart_upload(Bucket=bucket, Key="parts", **want)
+    answers = [
+        s3.put_object(**at, Body=b"x", **want),
+        s3.head_object(**at),
+        s3.get_object(**at),
+        s3.copy_object(Bucket=bucket, Key="copy", CopySource=f"{bucket}/k", **want),
+        upload,
+        s3.upload_part(Bucket=bucket, Key="parts", UploadId=upload["UploadId"], PartNumber=1, Body=b"x"),
+    ]
+    assert [answer.get("BucketKeyEnabled", False) for answer in answers] == [kept] * len(answers)
+    s3.put_object(**at, Body=b"x", ServerSideEncryption="AES256", **want)
+    assert "BucketKeyEnabled" not in s3.head_object(**at), "it is a key of SSE-KMS"
+
+
 CONTEXT = {"project": "aurora", "stage": "größer"}
 
 

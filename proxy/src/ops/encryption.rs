@@ -17,7 +17,7 @@ use http::{HeaderMap, StatusCode};
 use s3_wire::{
     ETag, ErrorCode, S3Error,
     encryption::EncryptionConfiguration,
-    headers::{CustomerKey, EncryptionHeaders, KmsContext, ServerSide, refuse_encryption_of_read},
+    headers::{CustomerKey, EncryptionHeaders, KmsContext, ServerSide, TOLD_BUCKET_KEY, refuse_encryption_of_read},
     xml::{Document as _, response::DefaultConfiguration},
 };
 use std::sync::Arc;
@@ -310,10 +310,8 @@ impl InBucket<'_> {
             let facts = ObjectEncryption { algorithm: CUSTOMER.to_owned(), ..ObjectEncryption::default() };
             return Sealing::under(key.key, facts).map(Some);
         }
-        let server = match asked.server {
-            Some(server) => Some(server),
-            None => by_default.and_then(|configuration| configuration.server),
-        };
+        let of_bucket = by_default.as_ref().is_some_and(|configuration| configuration.bucket_key);
+        let server = asked.server.or_else(|| by_default.and_then(|configuration| configuration.server));
         let (algorithm, key_id, root) = match server {
             None => return Ok(None),
             Some(ServerSide::Aes256) if self.bucket.is_sealed() => return Ok(None),
@@ -327,8 +325,10 @@ impl InBucket<'_> {
         };
         let context = asked.context.map(|context| context.to_json());
         let root = bound(root, context.as_deref());
+        let bucket_key = algorithm == KMS && asked.bucket_key.unwrap_or(of_bucket);
         let algorithm = algorithm.to_owned();
-        Sealing::under(root, ObjectEncryption { algorithm, key_id, context, ..ObjectEncryption::default() }).map(Some)
+        let facts = ObjectEncryption { algorithm, key_id, context, bucket_key, ..ObjectEncryption::default() };
+        Sealing::under(root, facts).map(Some)
     }
 
     fn object_key(&self, name: &str) -> Result<Secret> {
@@ -380,6 +380,10 @@ pub(super) fn write(
             set(headers, SERVER_SIDE, algorithm);
             if let Some(key_id) = &encryption.key_id {
                 set(headers, "x-amz-server-side-encryption-aws-kms-key-id", key_id);
+            }
+            if encryption.bucket_key {
+                let (name, value) = TOLD_BUCKET_KEY;
+                set(headers, name, value);
             }
         }
     }

@@ -17,6 +17,7 @@ use zeroize::Zeroizing;
 const SERVER_SIDE: &str = "x-amz-server-side-encryption";
 const KMS_KEY_ID: &str = "x-amz-server-side-encryption-aws-kms-key-id";
 const KMS_CONTEXT: &str = "x-amz-server-side-encryption-context";
+const BUCKET_KEY: &str = "x-amz-server-side-encryption-bucket-key-enabled";
 /// Bytes of a context at most, as JSON (AWS KMS Developer Guide, "Encryption context").
 const CONTEXT_BYTES_MAX: usize = 8192;
 
@@ -36,6 +37,8 @@ pub struct EncryptionHeaders {
     pub server: Option<ServerSide>,
     /// What the key of `aws:kms` is bound to.
     pub context: Option<KmsContext>,
+    /// Whether `aws:kms` is to use the bucket's key; `None`: as the bucket says.
+    pub bucket_key: Option<bool>,
     /// The customer's key.
     pub customer: Option<CustomerKey>,
 }
@@ -70,14 +73,25 @@ impl EncryptionHeaders {
             let message = "An encryption context requires the HTTP header x-amz-server-side-encryption : aws:kms";
             return Err(S3Error::invalid_argument(KMS_CONTEXT, "", message));
         }
+        let bucket_key = match single(headers, BUCKET_KEY)? {
+            None => None,
+            Some(text) if text.eq_ignore_ascii_case("true") => Some(true),
+            Some(text) if text.eq_ignore_ascii_case("false") => Some(false),
+            Some(other) => {
+                return Err(S3Error::invalid_argument(BUCKET_KEY, other, "The value must be true or false."));
+            }
+        };
         let customer = CustomerKey::from_headers(headers)?;
         if server.is_some() && customer.is_some() {
             let message = "Server Side Encryption with Customer provided key is incompatible with the encryption method specified";
             return Err(S3Error::invalid_argument(SERVER_SIDE, "", message));
         }
-        Ok(Self { server, context, customer })
+        Ok(Self { server, context, bucket_key, customer })
     }
 }
+
+/// The header that tells that an object is encrypted with the key of its bucket.
+pub const TOLD_BUCKET_KEY: (&str, &str) = (BUCKET_KEY, "true");
 
 /// Refuses a read that asks for encryption: what is stored is stored.
 ///
@@ -267,6 +281,16 @@ mod tests {
         }
         assert_eq!(asked("aws:kms", HeaderValue::from_static("?")).err(), Some(ErrorCode::InvalidArgument));
         assert_eq!(asked("AES256", encoded(r#"{"a": "b"}"#)).err(), Some(ErrorCode::InvalidArgument));
+    }
+
+    #[test]
+    fn the_key_of_the_bucket_is_asked_for_or_not_or_left_to_the_bucket() {
+        let asked = |text: &'static str| {
+            read(&[(SERVER_SIDE, "aws:kms"), (BUCKET_KEY, text)]).map(|headers| headers.bucket_key)
+        };
+        assert_eq!(read(&[(SERVER_SIDE, "aws:kms")]).map(|headers| headers.bucket_key), Ok(None));
+        assert_eq!((asked("true"), asked("False")), (Ok(Some(true)), Ok(Some(false))));
+        assert_eq!(asked("yes"), Err(ErrorCode::InvalidArgument));
     }
 
     #[test]
