@@ -12,7 +12,7 @@ mod verify;
 mod wanted;
 
 pub use chain::AuditKey;
-pub use entry::{Entry, Kind};
+pub use entry::{Entry, Kind, NamedObject, OfBody};
 pub use log::{AuditLog, Settings};
 pub use search::{Newest, newest, search};
 pub use verify::{Broken, Sound, tail, verify};

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import urllib3
+
 from outside.buckets import NewServer
 from outside.clients import s3_client
 from outside.content import noise
@@ -69,6 +71,34 @@ def test_what_changes_something_or_is_denied_is_written_down_and_what_reads_is_n
     assert "secret-of-tenant" not in written and "guessed" not in written and server.admin_token not in written
     assert (server.data / "audit").stat().st_mode & 0o777 == 0o700
     assert server.metrics().total("deltaweir_audit_failures_total") == 0
+
+
+def test_objects_that_only_a_body_names_are_in_its_line_and_so_is_who_signed_a_form(new_server: NewServer) -> None:
+    server = new_server().start()
+    s3 = s3_client(server.endpoint)
+    for bucket in ("off-00", "delta-aes256-00"):
+        s3.create_bucket(Bucket=bucket)
+        s3.put_object(Bucket=bucket, Key="one", Body=b"x")
+        wanted = [{"Key": "one"}, {"Key": "two", "VersionId": "never"}]
+        s3.delete_objects(Bucket=bucket, Delete={"Objects": wanted, "Quiet": True})
+        form = s3.generate_presigned_post(bucket, "by form")
+        fields = dict(form["fields"]) | {"file": ("f", b"x")}
+        assert urllib3.PoolManager().request("POST", form["url"], fields=fields).status == 204
+    s3.delete_object(Bucket="off-00", Key="by form", VersionId="null")
+    assert [line.get("version") for line in lines(server) if line["op"] == "DeleteObject"] == ["null"]
+    told = [line for line in lines(server) if line["op"] in ("DeleteObjects", "PostObject")]
+    plain, sealed = (
+        [(line["op"], line["user"], line["objects"]) for line in told if line["bucket"] == bucket]
+        for bucket in ("off-00", "delta-aes256-00")
+    )
+    assert plain == [
+        ("DeleteObjects", "root", [{"key": "one"}, {"key": "two", "version": "never", "code": "NoSuchVersion"}]),
+        ("PostObject", "root", [{"key": "by form"}]),
+    ]
+    assert [(op, user) for op, user, _ in sealed] == [("DeleteObjects", "root"), ("PostObject", "root")]
+    named = [entry for _, _, objects in sealed for entry in objects]
+    assert len(named) == 3 and all("key_digest" in entry and "key" not in entry for entry in named)
+    server.run("audit", "verify")
 
 
 def test_a_call_of_an_operator_says_which_bucket_it_is_about_and_what_it_asks_for(

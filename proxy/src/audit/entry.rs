@@ -22,11 +22,33 @@ pub enum Kind {
     Log,
 }
 
+/// An object that a request names in its body, and what became of it.
+#[derive(Clone, Debug)]
+pub struct NamedObject {
+    /// Its key.
+    pub key: String,
+    /// The version that is named.
+    pub version: Option<String>,
+    /// Why nothing was done to it.
+    pub code: Option<&'static str>,
+}
+
+/// What only the body of a request tells: who signed a form, and which objects it is about.
+#[derive(Clone, Debug, Default)]
+pub struct OfBody {
+    /// The user whose key signed the form; empty for nobody's.
+    pub user: String,
+    /// The objects, in the order of the body.
+    pub objects: Vec<NamedObject>,
+}
+
 /// A line before it has its number, time and hash.
 #[derive(Clone, Debug)]
 pub struct Entry {
     fields: Map<String, Value>,
     hidden_key: Option<String>,
+    objects: Vec<NamedObject>,
+    shows_objects: bool,
 }
 
 impl Entry {
@@ -35,7 +57,7 @@ impl Entry {
         let mut fields = Map::new();
         fields.insert("kind".into(), serde_json::to_value(kind).unwrap_or_default());
         fields.insert("op".into(), op.into());
-        Self { fields, hidden_key: None }
+        Self { fields, hidden_key: None, objects: Vec::new(), shows_objects: false }
     }
 
     /// Adds a field; one that is empty is left out.
@@ -65,12 +87,37 @@ impl Entry {
         self
     }
 
+    /// Objects that the body of the request names, in its order; their names as in
+    /// [`about`](Self::about).
+    #[must_use]
+    pub fn naming(mut self, objects: &[NamedObject], is_shown: bool) -> Self {
+        (self.objects, self.shows_objects) = (objects.to_vec(), is_shown);
+        self
+    }
+
     /// The fields as they are written.
     pub(super) fn into_fields(self, key: &AuditKey) -> Map<String, Value> {
         let mut fields = self.fields;
         if let Some(name) = self.hidden_key {
             fields.insert("key_digest".into(), key.digest_of_name(&name).into());
         }
+        if !self.objects.is_empty() {
+            let shows = self.shows_objects;
+            let written = self.objects.into_iter().map(|object| written(object, (!shows).then_some(key)));
+            fields.insert("objects".into(), written.collect());
+        }
         fields
     }
+}
+
+/// An object as it is written; its name hidden by `hiding`.
+fn written(object: NamedObject, hiding: Option<&AuditKey>) -> Value {
+    let mut fields = Map::new();
+    match hiding {
+        Some(hiding) => fields.insert("key_digest".into(), hiding.digest_of_name(&object.key).into()),
+        None => fields.insert("key".into(), object.key.into()),
+    };
+    fields.extend(object.version.map(|version| ("version".into(), version.into())));
+    fields.extend(object.code.map(|code| ("code".into(), code.into())));
+    fields.into()
 }

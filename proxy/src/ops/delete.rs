@@ -5,7 +5,10 @@ use super::{
     request::{Answer, Result, S3Request, document, empty, no_such_version, set},
     versions::{self, DELETE_MARKER},
 };
-use crate::engine::{BucketHandle, EngineError, notify::Event};
+use crate::{
+    audit::{NamedObject, OfBody},
+    engine::{BucketHandle, EngineError, notify::Event},
+};
 use catalog::{Precondition, Version, VersionRef};
 use futures::{StreamExt as _, stream};
 use http::StatusCode;
@@ -120,7 +123,9 @@ pub(super) async fn delete_objects(request: &S3Request, body: &mut RequestBody) 
         })
         .buffered(DELETES_AT_ONCE)
         .boxed();
+    let mut of_body = OfBody::default();
     while let Some((entry, outcome)) = outcomes.next().await {
+        of_body.objects.push(named_object(&entry, outcome.as_ref().err()));
         match outcome {
             Ok(_) if quiet => {}
             Ok(gone) => {
@@ -134,7 +139,15 @@ pub(super) async fn delete_objects(request: &S3Request, body: &mut RequestBody) 
             }
         }
     }
+    // Nobody else sets it.
+    let _ = request.of_body.set(of_body);
     Ok(document(&result))
+}
+
+/// An entry as the audit log has it.
+fn named_object(entry: &DeleteEntry, error: Option<&S3Error>) -> NamedObject {
+    let code = error.map(|error| error.code().as_str());
+    NamedObject { key: entry.key.clone(), version: entry.version_id.clone(), code }
 }
 
 /// A bucket that is not there: only who could delete something in it is told so. Others are

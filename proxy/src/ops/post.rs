@@ -10,6 +10,7 @@ use super::{
     versions,
 };
 use crate::{
+    audit::{NamedObject, OfBody},
     auth::Look,
     engine::{Destination, StagedBody, Stretch, Terms, notify::Event},
 };
@@ -78,6 +79,7 @@ pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> 
         principal,
         ..request.clone()
     };
+    request.tell_of_form(&key);
     headers::refuse_unsupported(&request.headers)?;
     let tags = fields.get("tagging").map(|document| parse_tagging(document.as_bytes(), OBJECT_TAGS_MAX)).transpose()?;
     let request = tags.as_ref().map_or_else(|| request.clone(), |tags| request.saying_tags(tags));
@@ -247,6 +249,16 @@ fn broken(error: multer::Error) -> S3Error {
             S3Error::new(ErrorCode::IncompleteBody).closing()
         }
         _ => S3Error::new(ErrorCode::MalformedPOSTRequest).closing(),
+    }
+}
+
+impl S3Request {
+    /// Has the logs say who signed the form, and for which object.
+    fn tell_of_form(&self, key: &ObjectKey) {
+        let user = self.principal.user().map(|user| user.name.clone()).unwrap_or_default();
+        let object = NamedObject { key: key.as_str().to_owned(), version: None, code: None };
+        // A form is told of once.
+        let _ = self.of_body.set(OfBody { user, objects: vec![object] });
     }
 }
 

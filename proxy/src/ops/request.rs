@@ -6,6 +6,7 @@ use super::{
     body::{AnswerBody, RequestBody},
 };
 use crate::{
+    audit::OfBody,
     auth::{Accounts, Principal, Users},
     config::ServerConfig,
     engine::{BucketHandle, Engine},
@@ -120,6 +121,8 @@ pub struct S3Request {
     pub key_shows: Arc<AtomicBool>,
     /// Set when stored bytes are missing or damaged.
     pub damage: Arc<OnceLock<String>>,
+    /// Set where only the body tells who sent it, or which objects it is about.
+    pub of_body: Arc<OnceLock<OfBody>>,
 }
 
 /// How a request was signed.

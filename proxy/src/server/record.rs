@@ -7,7 +7,7 @@ use super::{
     traces::Traces,
 };
 use crate::{
-    audit::{AuditLog, Entry, Kind},
+    audit::{AuditLog, Entry, Kind, OfBody},
     engine::{EngineError, Form},
     metrics::Metrics,
     peers::Share,
@@ -42,6 +42,7 @@ struct Inner {
     received: Arc<AtomicU64>,
     key_shows: Arc<AtomicBool>,
     damage: Arc<OnceLock<String>>,
+    of_body: Arc<OnceLock<OfBody>>,
     audit: Option<Arc<AuditLog>>,
     log: Option<Arc<AccessLog>>,
     recent: Option<Arc<Recent>>,
@@ -51,6 +52,8 @@ struct Inner {
     inflight: Option<IntGauge>,
     bucket: String,
     key: String,
+    /// The version that is named, as the client wrote it.
+    version_id: Option<String>,
     user: String,
     status: Option<u16>,
     code: Option<&'static str>,
@@ -101,6 +104,7 @@ impl RequestRecord {
             received: Arc::default(),
             key_shows: Arc::default(),
             damage: Arc::default(),
+            of_body: Arc::default(),
             audit: None,
             log: None,
             recent: None,
@@ -109,6 +113,7 @@ impl RequestRecord {
             inflight: None,
             bucket: String::new(),
             key: String::new(),
+            version_id: None,
             user: String::new(),
             status: None,
             code: None,
@@ -168,6 +173,11 @@ impl RequestRecord {
         self.0.damage.clone()
     }
 
+    /// Set by an operation whose body says who sent it, or which objects it is about.
+    pub fn of_body(&self) -> Arc<OnceLock<OfBody>> {
+        self.0.of_body.clone()
+    }
+
     /// Has a line in this log when it changed something, was denied or met damage. Of denied calls
     /// that nobody signed, so many of a peer have one.
     pub fn audited(&mut self, audit: Option<Arc<AuditLog>>) {
@@ -189,7 +199,7 @@ impl RequestRecord {
         let changes = !matches!(self.0.method.as_str(), "GET" | "HEAD" | "OPTIONS");
         let denied = matches!(status.as_u16(), 401 | 403);
         let entry = || self.0.entry(Kind::S3).with("status", status.as_u16()).with("code", code);
-        if denied && self.0.user.is_empty() {
+        if denied && self.0.sender().is_empty() {
             audit.record_unsigned(self.0.peer, entry()).await;
         } else if changes || denied {
             audit.record(entry()).await;
@@ -210,6 +220,7 @@ impl RequestRecord {
     pub fn target(&mut self, target: &Target) {
         self.0.bucket = target.bucket.as_ref().map(ToString::to_string).unwrap_or_default();
         self.0.key = target.key.as_ref().map(ToString::to_string).unwrap_or_default();
+        self.0.version_id = target.query.single("versionId").ok().flatten().map(str::to_owned);
     }
 
     /// It is this operation.
@@ -276,13 +287,24 @@ impl RequestRecord {
 }
 
 impl Inner {
+    /// The user who sent it, by its head or its body; empty for nobody.
+    fn sender(&self) -> &str {
+        match self.of_body.get() {
+            Some(of_body) if self.user.is_empty() => &of_body.user,
+            _ => &self.user,
+        }
+    }
+
     fn entry(&self, kind: Kind) -> Entry {
+        let shows = self.key_shows.load(Ordering::Relaxed);
         Entry::new(kind, self.op)
             .with("request_id", self.ids.request_id.clone())
             .with("method", self.method.clone())
             .with("bucket", self.bucket.clone())
-            .about(&self.key, self.key_shows.load(Ordering::Relaxed))
-            .with("user", self.user.clone())
+            .about(&self.key, shows)
+            .with("version", self.version_id.clone())
+            .naming(self.of_body.get().map_or(&[], |of_body| of_body.objects.as_slice()), shows)
+            .with("user", self.sender())
             .from_peer(self.peer)
     }
 
@@ -294,7 +316,7 @@ impl Inner {
             request_id: self.ids.request_id.clone(),
             peer: self.peer,
             via: self.via,
-            user: std::mem::take(&mut self.user),
+            user: self.sender().to_owned(),
             method: std::mem::take(&mut self.method),
             version: format!("{:?}", self.version),
             op: self.op,

@@ -235,6 +235,7 @@ impl S3Service {
             found: None,
             key_shows: record.key_shows(),
             damage: record.damage(),
+            of_body: record.of_body(),
         };
         ops::access::admit(&mut request).await?;
         record.admitted();
