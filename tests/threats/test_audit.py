@@ -101,6 +101,27 @@ def test_objects_that_only_a_body_names_are_in_its_line_and_so_is_who_signed_a_f
     server.run("audit", "verify")
 
 
+def test_a_catalog_that_was_made_again_has_a_line_by_whomever_it_was_made(new_server: NewServer) -> None:
+    server = new_server().start()
+    s3 = s3_client(server.endpoint)
+    s3.create_bucket(Bucket="off-00")
+    s3.put_object(**KEPT, Body=b"x")
+    server.run("backup")
+    server.stop()
+    catalog = server.data / "catalog.sqlite"
+    catalog.unlink()
+    server.run("rebuild", "--stop-at-damage")
+    catalog.write_bytes(bytes(4096) + catalog.read_bytes()[4096:])
+    server.start()
+    made = [line for line in lines(server) if line["op"] in ("rebuild", "restore")]
+    assert [(line.get("user"), line.get("change"), line["outcome"]) for line in made] == [
+        ("owner", "stop at damage", "done"),
+        (None, None, "done"),
+    ]
+    assert made[0]["lineage"] != made[1]["lineage"]
+    server.run("audit", "verify")
+
+
 def test_a_call_of_an_operator_says_which_bucket_it_is_about_and_what_it_asks_for(
     new_server: NewServer, tmp_path: Path
 ) -> None:

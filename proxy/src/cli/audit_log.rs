@@ -4,7 +4,7 @@ use crate::{
     audit::{AuditLog, Entry, Kind},
     auth::audit_key,
     config::AuditConfig,
-    engine::JobEnded,
+    engine::{EngineError, JobEnded, RecoveryOptions, RecoveryReport},
     metrics::Metrics,
 };
 use std::{io, path::Path, sync::Arc};
@@ -30,5 +30,52 @@ pub(super) async fn write_down_jobs(log: Arc<AuditLog>, mut endings: broadcast::
             }
             Err(broadcast::error::RecvError::Closed) => return,
         }
+    }
+}
+
+/// Writes a line of a catalog that was made again, or was not: by `user`, or by the server itself
+/// where that is nobody. It is on the disk when this returns. A recovery does not wait for a log
+/// that cannot be written.
+pub(super) fn write_down_recovery(
+    config: Option<AuditConfig>,
+    data: &Path,
+    user: &str,
+    options: &RecoveryOptions,
+    ended: &Result<RecoveryReport, EngineError>,
+) {
+    let Some(config) = config else { return };
+    let written = Metrics::new().map_err(io::Error::other).and_then(|metrics| {
+        let log = open(config, data, &metrics)?;
+        log.write(recovery(user, options, ended));
+        log.sync()
+    });
+    if let Err(error) = written {
+        tracing::error!(%error, "the audit log has no line of this recovery");
+    }
+}
+
+fn recovery(user: &str, options: &RecoveryOptions, ended: &Result<RecoveryReport, EngineError>) -> Entry {
+    let op = match options {
+        RecoveryOptions { fork: Some(_), .. } => "recover",
+        RecoveryOptions { manifests: true, .. } => "rebuild",
+        _ => "restore",
+    };
+    let asked = [
+        options.backup.as_ref().map(|backup| format!("backup {backup}")),
+        options.in_place.then(|| "in place".to_owned()),
+        options.stop_at_damage.then(|| "stop at damage".to_owned()),
+        options.accept_hole.then(|| "accept holes".to_owned()),
+        options.accept_unsealed_until.map(|seq| format!("accept unsealed documents up to {seq}")),
+        options.accept_less_than_anchor.then(|| "accept less than the anchor".to_owned()),
+    ];
+    let asked: Vec<_> = asked.into_iter().flatten().collect();
+    let entry = Entry::new(Kind::Admin, op).with("user", user).with("change", asked.join(", "));
+    match ended {
+        Ok(report) => {
+            let is_whole = report.damage.is_none() && report.holes.is_empty();
+            let outcome = if is_whole { "done" } else { "done, with losses" };
+            entry.with("outcome", outcome).with("last_seq", report.last_seq).with("lineage", report.new_lineage.clone())
+        }
+        Err(_) => entry.with("outcome", "failed"),
     }
 }

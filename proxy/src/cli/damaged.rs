@@ -9,6 +9,7 @@
 //! where it stopped.
 
 use super::{
+    audit_log,
     outcome::{Failure, Outcome},
     recover::etag_of_parts,
 };
@@ -87,7 +88,9 @@ pub(super) async fn rebuild(config: ServeConfig) -> Outcome {
     };
     let metrics = Metrics::new()?.engine.clone();
     let stores = config.stores.open(&data, &metrics);
-    let report = engine::recover(config.engine, stores, &options, metrics.clone(), &|_, _| {}).await?;
+    let ended = engine::recover(config.engine, stores, &options, metrics.clone(), &|_, _| {}).await;
+    audit_log::write_down_recovery(config.audit, &data, "", &options, &ended);
+    let report = ended?;
     for hole in &report.holes {
         tracing::error!(first = hole.first, last = hole.last, "mutations of the damaged catalog are lost");
     }

@@ -1,6 +1,7 @@
 //! `deltaweir restore` and `deltaweir rebuild`: a catalog is made again while no server runs.
 
 use super::{
+    audit_log,
     outcome::{Failure, Outcome, note, show},
     print,
 };
@@ -75,7 +76,9 @@ pub(super) async fn recover(config: ServeConfig, options: RecoveryOptions, json:
     let progress = progress(json);
     let (metrics, data) = (Metrics::new()?.engine.clone(), config.engine.data.clone());
     let stores = config.stores.open(&data, &metrics);
-    let report = engine::recover(config.engine, stores, &options, metrics.clone(), &*progress).await?;
+    let ended = engine::recover(config.engine, stores, &options, metrics.clone(), &*progress).await;
+    audit_log::write_down_recovery(config.audit, &data, "owner", &options, &ended);
+    let report = ended?;
     show(json, &serde_json::to_value(&report)?, print::outline)?;
     if let Some(warning) = &report.anchor_warning {
         note(format_args!("warning: {warning}"));
