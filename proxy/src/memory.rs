@@ -6,10 +6,11 @@ use crate::metrics::Metrics;
 use prometheus::IntCounter;
 use std::{convert::Infallible, time::Duration};
 use tikv_jemalloc_ctl::{Access, AsName, Mib, arenas, epoch, stats};
-use tokio::time::MissedTickBehavior;
 
-/// How often [`give_back`] looks.
+/// How often [`give_back`] looks, once half of the bound is held.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// And before that, as in a server that idles.
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
 /// What a process has beside its budget before [`give_back`] begins: its program, requests, rows,
 /// page caches.
@@ -56,11 +57,10 @@ fn kilobytes(status: &str, name: &str) -> Option<i64> {
 /// two kinds of work one after the other hold the memory of both (decision 0078). Runs until it is
 /// dropped; counts what was given back.
 pub(crate) async fn give_back(budget: u64, given_back: IntCounter) -> Infallible {
-    let mut looks = tokio::time::interval(LOOK_EVERY);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let bound = budget.saturating_add(BESIDE_BUDGET);
     loop {
-        looks.tick().await;
-        if resident().is_some_and(|bytes| bytes > budget.saturating_add(BESIDE_BUDGET)) && kept() >= WORTH_GIVING {
+        let held = resident().unwrap_or(0);
+        if held > bound && kept() >= WORTH_GIVING {
             // Pages go back by system calls, a hundred megabytes in some ten milliseconds.
             let given = tokio::task::spawn_blocking(|| {
                 let before = kept();
@@ -69,6 +69,7 @@ pub(crate) async fn give_back(budget: u64, given_back: IntCounter) -> Infallible
             });
             given_back.inc_by(given.await.unwrap_or(0) as u64);
         }
+        tokio::time::sleep(if held > bound / 2 { LOOK_EVERY } else { LOOK_AT_LEAST_EVERY }).await;
     }
 }
 
