@@ -30,7 +30,7 @@ from taxbench.client.operation import Operation
 from taxbench.client.pool import WorkerPool
 from taxbench.studies.bench import Content, StudyError
 
-REPLICAS = 4
+REPLICAS = 8
 CLIENTS = 4
 BUCKETS = 64
 ROUND_TRIP_S = 0.005
