@@ -568,6 +568,7 @@ pub(crate) fn reports(foundation: &Foundation, paths: &Paths) -> Reports {
         looks: foundation.looks.clone(),
         budget: foundation.budget.clone(),
         history: History::default(),
+        counting: tokio::sync::Mutex::default(),
         day: config.lifecycle_day,
         metrics: metrics.clone(),
     }

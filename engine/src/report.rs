@@ -29,7 +29,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::time::Instant;
+use tokio::{sync::Mutex, time::Instant};
 
 /// `bucket` of the gauges over all buckets without gauges of their own. No bucket is called so:
 /// names have no underscore.
@@ -48,6 +48,8 @@ pub struct Reports {
     pub(crate) looks: Arc<Looks>,
     pub(crate) budget: Arc<MemoryBudget>,
     pub(crate) history: History,
+    /// Held while everything is counted for gauges or a page.
+    pub(crate) counting: Mutex<()>,
     /// How long a day of a lifecycle rule is.
     pub(crate) day: Duration,
     pub(crate) metrics: Arc<Metrics>,
@@ -60,6 +62,7 @@ impl Reports {
     /// # Errors
     /// What the catalog says.
     pub(crate) async fn refresh_counts(&self) -> Result<(), EngineError> {
+        let _one_at_a_time = self.counting.lock().await;
         let (seq, began) = (self.catalog.last_seq().await?, Instant::now());
         if self.looks.counts_are_due(seq) {
             self.stats().await?;
@@ -115,12 +118,18 @@ impl Reports {
         Ok(stats)
     }
 
-    /// The newest counts there are, without another count unless there is none: the answer of
-    /// [`Reports::stats`], when it was made, and the counts before it, oldest first.
+    /// The newest counts there are: the answer of [`Reports::stats`], when it was made, and the
+    /// counts before it, oldest first. Waits for a count only if counting is quick, or there is
+    /// none: where there is much to count, the gauges' own count does for pages.
     ///
     /// # Errors
     /// [`EngineError`] when the catalog fails.
     pub async fn counted(&self) -> Result<(UnixMs, Value, Value), EngineError> {
+        if !self.looks.counts_are_quick()
+            && let Some(told) = self.history.told()
+        {
+            return Ok(told);
+        }
         self.refresh_counts().await?;
         if let Some(told) = self.history.told() {
             return Ok(told);

@@ -3,6 +3,7 @@
 //! extents.
 
 use super::{
+    blobs,
     change::Decision,
     rows::{self, blob_columns},
     session::{Row, Session, Value, statement},
@@ -106,6 +107,12 @@ pub(crate) async fn referrers<S: Session>(session: &mut S, blob: BlobKey, limit:
     rows.iter().map(|row| Ok(Referrer { key: row.key(0)?, id: VersionId(row.array(1)?) })).collect()
 }
 
+/// From the bases that edges name: what is no base costs nothing, however much of it there is.
+pub(crate) const KEPT_BASES: &str = "SELECT d.base FROM edges d WHERE d.base > $1 GROUP BY d.base \
+     HAVING NOT EXISTS (SELECT 1 FROM extents e WHERE e.blob = d.base) \
+     AND NOT EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = d.base) \
+     AND EXISTS (SELECT 1 FROM blobs b WHERE b.id = d.base AND b.state = 0 AND b.form = 0) ORDER BY d.base LIMIT $2";
+
 pub(crate) async fn kept_bases<S: Session>(
     session: &mut S,
     after: Option<BlobKey>,
@@ -113,21 +120,8 @@ pub(crate) async fn kept_bases<S: Session>(
 ) -> Result<Vec<BlobRow>> {
     // No id is shorter than 16 bytes, so the empty one stands before the first.
     let after = after.map_or(Value::Bytes(Vec::new()), |blob| blob.0.into());
-    let rows = session
-        .query(statement!(
-            concat!(
-                "SELECT ",
-                blob_columns!(),
-                " FROM blobs b WHERE b.id > $1 AND b.state = 0 AND b.form = 0 \
-                 AND EXISTS (SELECT 1 FROM edges d WHERE d.base = b.id) \
-                 AND NOT EXISTS (SELECT 1 FROM extents e WHERE e.blob = b.id) \
-                 AND NOT EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = b.id) ORDER BY b.id LIMIT $2"
-            ),
-            after,
-            limit as i64,
-        ))
-        .await?;
-    rows.iter().map(|row| rows::blob(row, 0)).collect()
+    let found = session.query(statement!(KEPT_BASES, after, limit as i64)).await?;
+    blobs::rows_of(session, &rows::blob_keys(&found)?).await
 }
 
 pub(crate) async fn deltas_of<S: Session>(session: &mut S, base: BlobKey, limit: usize) -> Result<Vec<BlobRow>> {

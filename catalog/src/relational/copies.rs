@@ -38,10 +38,27 @@ macro_rules! wants_copy {
         concat!(
             "EXISTS (SELECT 1 FROM blobs b WHERE b.id = ",
             $blob,
-            " AND b.backend = $2 AND b.state = 0 AND b.copy_id IS NULL AND b.damage IS NULL AND b.inline_bytes IS NULL AND b.original IS NULL)"
+            " AND b.backend = $3 AND b.state = 0 AND b.copy_id IS NULL AND b.damage IS NULL AND b.inline_bytes IS NULL AND b.original IS NULL)"
         )
     };
 }
+
+/// Blobs that so many versions name, behind `$1`. References are counted in the index; which
+/// versions they are of is looked up only where there are enough of them.
+pub(crate) const BY_VERSIONS: &str = concat!(
+    "SELECT e.blob FROM extents e WHERE e.blob > $1 GROUP BY e.blob HAVING count(*) >= $2 AND ",
+    wants_copy!("e.blob"),
+    " AND (SELECT count(DISTINCT o.version) FROM extents o WHERE o.blob = e.blob) >= $2 ORDER BY e.blob LIMIT $4"
+);
+
+/// The same for bases: what versions name of their deltas counts for them.
+pub(crate) const THROUGH_DELTAS: &str = concat!(
+    "SELECT d.base FROM edges d JOIN extents e ON e.blob = d.delta WHERE d.base > $1 GROUP BY d.base \
+     HAVING count(*) + (SELECT count(*) FROM extents o WHERE o.blob = d.base) >= $2 AND ",
+    wants_copy!("d.base"),
+    " AND (SELECT count(DISTINCT n.version) FROM edges x JOIN extents n ON n.blob = x.delta WHERE x.base = d.base) \
+     + (SELECT count(DISTINCT o.version) FROM extents o WHERE o.blob = d.base) >= $2 ORDER BY d.base LIMIT $4"
+);
 
 /// Both run along an index and hold nothing but a page, however many objects there are.
 pub(crate) async fn shared<S: Session>(
@@ -51,22 +68,11 @@ pub(crate) async fn shared<S: Session>(
     after: Option<BlobKey>,
     limit: usize,
 ) -> Result<Vec<BlobRow>> {
-    let by_versions = concat!(
-        "SELECT e.blob FROM extents e WHERE e.blob > $1 GROUP BY e.blob HAVING ",
-        wants_copy!("e.blob"),
-        " AND count(DISTINCT e.version) >= $3 ORDER BY e.blob LIMIT $4"
-    );
-    let through_deltas = concat!(
-        "SELECT d.base FROM edges d JOIN extents e ON e.blob = d.delta WHERE d.base > $1 GROUP BY d.base HAVING ",
-        wants_copy!("d.base"),
-        " AND count(DISTINCT e.version) + (SELECT count(DISTINCT o.version) FROM extents o WHERE o.blob = d.base) >= $3 \
-         ORDER BY d.base LIMIT $4"
-    );
     // No id is shorter than 16 bytes, so the empty one stands before the first.
     let after = after.map_or(Value::Bytes(Vec::new()), |blob| blob.0.into());
     let objects_min = i64::try_from(objects_min).unwrap_or(i64::MAX);
-    let ask = |sql| statement!(sql, after.clone(), backend, objects_min, limit as i64);
-    let answers = session.run(vec![ask(by_versions), ask(through_deltas)]).await?;
+    let ask = |sql| statement!(sql, after.clone(), objects_min, backend, limit as i64);
+    let answers = session.run(vec![ask(BY_VERSIONS), ask(THROUGH_DELTAS)]).await?;
     let mut found = BTreeSet::new();
     for rows in &answers {
         found.extend(rows::blob_keys(rows)?);

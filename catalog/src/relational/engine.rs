@@ -599,7 +599,7 @@ impl<E: Engine> Catalog for E {
     }
 
     async fn kept_bases(&self, after: Option<BlobKey>, limit: usize) -> Result<Vec<BlobRow>> {
-        ask!(self, Statement, () | session | conversion::kept_bases(session, after, limit))
+        ask!(self, Snapshot, () | session | conversion::kept_bases(session, after, limit))
     }
 
     async fn deltas_of(&self, base: BlobKey, limit: usize) -> Result<Vec<BlobRow>> {

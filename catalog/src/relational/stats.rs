@@ -1,4 +1,5 @@
-//! Sums per bucket, by recounting. Cost: one pass over versions, extents and blobs.
+//! Sums per bucket, by recounting. Cost: one pass over versions, two over blobs, and one over the
+//! index of references.
 
 use super::session::{Row, Session, statement};
 use crate::{Result, types::*};
@@ -91,27 +92,34 @@ pub(crate) const BASE_ONLY_SUMS: &str = "
       AND NOT EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = b.id)
     GROUP BY b.bucket";
 
-/// Bytes of live blobs that several versions or parts name. They are looked for along the indexes
-/// by blob; only what is found is held. A content in its row is none of these, and no sum may be of
-/// it: what is grouped takes the columns of its sums along.
-const SHARED_SUMS: &str = "
+/// Bytes of live blobs that several versions or parts name. The index by blob tells which have more
+/// than one reference, without a look at its rows; only of those a second version is looked for. A
+/// content in its row is none of these, and no sum may be of it: what is grouped takes the columns
+/// of its sums along.
+pub(crate) const SHARED_SUMS: &str = "
     SELECT b.bucket, CAST(sum(b.stored_len) AS BIGINT)
     FROM (
-      SELECT e.blob AS blob FROM extents e GROUP BY e.blob
-      HAVING count(DISTINCT e.version) > 1 OR EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = e.blob)
-      UNION ALL
+      SELECT c.blob AS blob FROM (SELECT e.blob AS blob FROM extents e GROUP BY e.blob HAVING count(*) > 1) c
+      WHERE EXISTS (SELECT 1 FROM extents o WHERE o.blob = c.blob
+        AND o.version <> (SELECT f.version FROM extents f WHERE f.blob = c.blob LIMIT 1))
+      UNION
+      SELECT p.blob FROM part_extents p WHERE EXISTS (SELECT 1 FROM extents e WHERE e.blob = p.blob)
+      UNION
       SELECT d.blob FROM (SELECT DISTINCT p.blob, p.upload, p.number FROM part_extents p) d
-      WHERE NOT EXISTS (SELECT 1 FROM extents e WHERE e.blob = d.blob)
       GROUP BY d.blob HAVING count(*) > 1
-    ) r JOIN blobs b ON b.id = r.blob WHERE b.state = 0 AND b.inline_bytes IS NULL GROUP BY b.bucket";
+    ) r CROSS JOIN blobs b WHERE b.id = r.blob AND b.state = 0 AND b.inline_bytes IS NULL GROUP BY b.bucket";
 
-/// Bytes of live blobs that versions name, and no current one and no part.
-const PAST_SUMS: &str = "
+/// Bytes of live blobs that versions name, and no current one and no part. From the versions that
+/// are not current to their blobs: a bucket without history costs nothing.
+pub(crate) const PAST_SUMS: &str = "
     SELECT b.bucket, CAST(sum(b.stored_len) AS BIGINT)
-    FROM (
-      SELECT e.blob AS blob FROM extents e JOIN versions v ON v.seq = e.version GROUP BY e.blob
-      HAVING max(v.current) = 0 AND NOT EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = e.blob)
-    ) r JOIN blobs b ON b.id = r.blob WHERE b.state = 0 GROUP BY b.bucket";
+    FROM (SELECT DISTINCT e.blob AS blob FROM versions v CROSS JOIN extents e WHERE v.current = 0 AND e.version = v.seq) r
+    CROSS JOIN blobs b
+    WHERE b.id = r.blob AND b.state = 0
+      AND NOT EXISTS (SELECT 1 FROM extents o CROSS JOIN versions c
+        WHERE o.blob = r.blob AND c.seq = o.version AND c.current = 1)
+      AND NOT EXISTS (SELECT 1 FROM part_extents p WHERE p.blob = r.blob)
+    GROUP BY b.bucket";
 
 /// What lies in backends and is not told apart yet counts as one version's own. Each live blob is
 /// in exactly one class, so the classes add up. A second copy is overhead while its blob lives, and

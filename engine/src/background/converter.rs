@@ -215,9 +215,7 @@ impl Converter {
         if hot.is_empty() {
             return Ok(());
         }
-        let forms: FormBytes = self.catalog.stats().await?.iter().map(|stats| stats.forms).sum();
-        let saved = forms.delta_plain.saturating_sub(forms.delta_stored);
-        let spent = self.catalog.heat_sum().await?;
+        let (saved, spent) = (self.saved_by_deltas().await?, self.catalog.heat_sum().await?);
         let mut left = plan::heat_left(saved, spent);
         for id in hot {
             round.run.check()?;
@@ -248,6 +246,18 @@ impl Converter {
             self.heat.forget(id);
         }
         Ok(())
+    }
+
+    /// What deltas save, as last counted where counting takes long.
+    async fn saved_by_deltas(&self) -> Result<u64, EngineError> {
+        let (seq, began) = (self.catalog.last_seq().await?, Instant::now());
+        if let Some(saved) = self.looks.saved(seq) {
+            return Ok(saved);
+        }
+        let forms: FormBytes = self.catalog.stats().await?.iter().map(|stats| stats.forms).sum();
+        let saved = forms.delta_plain.saturating_sub(forms.delta_stored);
+        self.looks.note_saved(seq, began, saved);
+        Ok(saved)
     }
 
     /// Encodes anew as deltas what was made whole for its readers and has cooled down. Content that

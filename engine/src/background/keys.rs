@@ -135,7 +135,8 @@ impl Keys {
     pub async fn list(&self) -> Result<KeysReport, EngineError> {
         let names = self.bucket_names().await?;
         let stored = self.catalog.all_keys().await?;
-        let uses = self.catalog.key_uses().await?;
+        // Every blob's row is read for it.
+        let uses = if stored.is_empty() { Vec::new() } else { self.catalog.key_uses().await? };
         let newest = |key: &WrappedKey| stored.iter().filter(|k| k.bucket == key.bucket).map(|k| k.epoch).max();
         let blobs = |key: &WrappedKey| {
             let of_key = |used: &&KeyUse| (used.bucket, used.epoch) == (key.bucket, key.epoch) && key.epoch != 0;

@@ -15,6 +15,9 @@ const BASES_EVERY: Duration = Duration::from_secs(60);
 /// Between two looks for what has cooled down.
 const HEATED_EVERY: Duration = Duration::from_secs(5);
 
+/// A count that takes longer is not made again for each page, or each look at what is read often.
+const WAITED_FOR: Duration = Duration::from_millis(50);
+
 /// How far looks have come. Advice: what is forgotten is looked at again.
 #[derive(Default)]
 pub(crate) struct Looks {
@@ -24,6 +27,8 @@ pub(crate) struct Looks {
     heated: Mutex<Option<Look>>,
     /// Behind the packing cursor of the first number, nothing up to the second wants packing.
     unpackable: Mutex<Option<(Seq, Seq)>>,
+    /// What deltas saved when that was last counted.
+    saved: Mutex<Option<(Look, u64)>>,
     /// Where the catalog stood when no base needed a copy any more.
     copied: Mutex<Option<Seq>>,
 }
@@ -97,9 +102,33 @@ impl Looks {
         is_due(*locked(&self.counted), seq, Duration::ZERO, Instant::now())
     }
 
+    /// Whether counting everything is quick, as far as is known.
+    pub(crate) fn counts_are_quick(&self) -> bool {
+        locked(&self.counted).is_none_or(|look| look.took <= WAITED_FOR)
+    }
+
     /// Everything was counted when the catalog stood at `seq`.
     pub(crate) fn note_counted(&self, seq: Seq, began: Instant) {
         *locked(&self.counted) = Some(Look::ends(seq, began));
+    }
+
+    /// What deltas save; `None` when it is to be counted.
+    pub(crate) fn saved(&self, seq: Seq) -> Option<u64> {
+        let (look, saved) = (*locked(&self.saved))?;
+        let rests = look.took > WAITED_FOR && !is_due(Some(look), seq, Duration::ZERO, Instant::now());
+        rests.then_some(saved)
+    }
+
+    /// Deltas saved so much when the catalog stood at `seq`.
+    pub(crate) fn note_saved(&self, seq: Seq, began: Instant, saved: u64) {
+        *locked(&self.saved) = Some((Look::ends(seq, began), saved));
+    }
+
+    /// A count of long ago took long.
+    #[cfg(test)]
+    pub(crate) fn note_slow_count(&self, seq: Seq) {
+        let (took, ended) = (2 * WAITED_FOR, Instant::now() - 3 * WAITED_FOR * LOOK_SHARE);
+        *locked(&self.counted) = Some(Look { seq, ended, took });
     }
 
     /// Whether no base can need a copy that did not need one before.
@@ -133,6 +162,16 @@ mod tests {
         assert!(due(look, 6, 200), "a catalog may go back");
         let short = look.map(|look| Look { took: Duration::from_millis(1), ..look });
         assert!(!due(short, 8, 59) && due(short, 8, 60), "nor is a short one repeated at once");
+    }
+
+    #[test]
+    fn what_deltas_save_is_counted_each_time_only_where_that_is_quick() {
+        let (looks, now) = (Looks::default(), Instant::now());
+        assert_eq!(looks.saved(5), None);
+        looks.note_saved(5, now, 7);
+        assert_eq!(looks.saved(6), None, "a quick count is not missed");
+        looks.note_saved(5, now - Duration::from_secs(10), 7);
+        assert_eq!((looks.saved(5), looks.saved(6)), (Some(7), Some(7)), "a slow one rests 200 times as long");
     }
 
     #[test]

@@ -63,6 +63,49 @@ async fn an_idle_round_of_the_periodic_work_reads_the_same_with_ten_objects_and_
     assert!(many.after_a_change <= few.after_a_change + 200, "{} and {}", many.after_a_change, few.after_a_change);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_waits_for_no_count_of_a_store_that_takes_long_to_count() {
+    let (deployment, sqlite) = counted(|_, _| Vec::new()).await;
+    let bucket = deployment.bucket("off").await;
+    for number in 0..20 {
+        deployment.put(&bucket, &format!("key/{number:06}"), &content(100, number)).await;
+    }
+    let (reports, catalog) = (&deployment.engine.reports, deployment.engine.catalog());
+    let objects = |told: &(_, serde_json::Value, serde_json::Value)| told.1["totals"]["objects"].as_u64();
+    reports.stats().await.expect("counted");
+    deployment.put(&bucket, "one-more", b"").await;
+    deployment.engine.ship_journal().await.expect("shipped");
+    deployment.engine.foundation.looks.note_slow_count(catalog.last_seq().await.expect("read") - 1);
+    let before = sqlite.read_work().vm_steps;
+    let told = reports.counted().await.expect("told");
+    let steps = sqlite.read_work().vm_steps - before;
+    assert_eq!((objects(&told), steps), (Some(20), 0), "what was counted before is told");
+    reports.refresh_counts().await.expect("counted");
+    assert_eq!(objects(&reports.counted().await.expect("told")), Some(21), "the gauges' count is the next one");
+    deployment.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_without_keys_tells_them_without_a_look_at_its_blobs() {
+    let (deployment, sqlite) = counted(|_, _| Vec::new()).await;
+    let bucket = deployment.bucket("off").await;
+    let steps = async || {
+        let asked = async || {
+            let before = sqlite.read_work().vm_steps;
+            assert!(deployment.engine.keys.list().await.expect("told").keys.is_empty());
+            sqlite.read_work().vm_steps - before
+        };
+        // The least of three: gauges are set meanwhile, now and then.
+        asked().await.min(asked().await).min(asked().await)
+    };
+    let without = steps().await;
+    for number in 0..50 {
+        deployment.put(&bucket, &format!("key/{number:06}"), &content(100, number)).await;
+    }
+    assert_eq!(steps().await, without);
+    deployment.stop().await;
+}
+
 /// Jobs that run by an interval and read everything each time, because that is what they are for.
 const READ_EVERYTHING: [&str; 2] = ["backup", "scrub"];
 

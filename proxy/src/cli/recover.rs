@@ -73,13 +73,14 @@ pub(super) fn etag_of_parts(etags: &[String]) -> Option<String> {
 
 /// Makes the catalog again and prints what was done.
 pub(super) async fn recover(config: ServeConfig, options: RecoveryOptions, json: bool) -> Outcome {
-    let progress = progress(json);
+    let (progress, began) = (progress(json), Instant::now());
     let (metrics, data) = (Metrics::new()?.engine.clone(), config.engine.data.clone());
     let stores = config.stores.open(&data, &metrics);
     let ended = engine::recover(config.engine, stores, &options, metrics.clone(), &*progress).await;
     audit_log::write_down_recovery(config.audit, &data, "owner", &options, &ended);
     let report = ended?;
     show(json, &serde_json::to_value(&report)?, print::outline)?;
+    note(format_args!("{} objects restored in {:.1} s", report.objects, began.elapsed().as_secs_f64()));
     if let Some(warning) = &report.anchor_warning {
         note(format_args!("warning: {warning}"));
     }

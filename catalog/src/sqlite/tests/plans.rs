@@ -33,3 +33,37 @@ async fn counting_what_is_stored_sorts_no_blobs() {
         assert!(steps.iter().all(|step| !step.contains("TEMP B-TREE")), "{steps:#?}");
     }
 }
+
+#[tokio::test]
+async fn counting_what_is_shared_or_past_reads_no_row_of_what_is_neither() {
+    use crate::relational::stats::{PAST_SUMS, SHARED_SUMS};
+    let shared = plan_of(SHARED_SUMS).await;
+    assert!(shared.contains(&"SCAN e USING COVERING INDEX extents_by_blob".to_owned()), "{shared:#?}");
+    let past = plan_of(PAST_SUMS).await;
+    assert!(past.contains(&"SCAN v USING COVERING INDEX versions_noncurrent".to_owned()), "{past:#?}");
+    for steps in [shared, past] {
+        let scans = steps.iter().filter(|step| step.starts_with("SCAN"));
+        let of_all = |step: &&String| {
+            step.starts_with("SCAN b ") || step.starts_with("SCAN c USING") || step.as_str() == "SCAN e"
+        };
+        assert_eq!(scans.filter(of_all).count(), 0, "{steps:#?}");
+    }
+}
+
+#[tokio::test]
+async fn bases_and_what_wants_a_copy_are_looked_for_along_indexes_that_hold_no_other_blob() {
+    use crate::relational::{
+        conversion::KEPT_BASES,
+        copies::{BY_VERSIONS, THROUGH_DELTAS},
+    };
+    let cases = [
+        (KEPT_BASES, "SEARCH d USING COVERING INDEX edges_by_base (base>?)"),
+        (BY_VERSIONS, "SEARCH e USING COVERING INDEX extents_by_blob (blob>?)"),
+        (THROUGH_DELTAS, "SEARCH d USING INDEX edges_by_base (base>?)"),
+    ];
+    for (sql, first) in cases {
+        let steps = plan_of(sql).await;
+        assert_eq!(steps[0], first, "{steps:#?}");
+        assert!(steps.iter().all(|step| !step.contains("SCAN") && !step.contains("FOR ORDER BY")), "{steps:#?}");
+    }
+}

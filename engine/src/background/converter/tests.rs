@@ -215,6 +215,12 @@ async fn what_is_read_often_in_ranges_grows_by_a_twentieth_of_what_deltas_save_a
     download(&deployment, &bucket, 1).await;
     run(&deployment, json!({ "now": true })).await;
     assert_eq!(sums(&deployment).await.0, before, "once is not often");
+    let looks = &deployment.engine.foundation.looks;
+    looks.note_saved(0, tokio::time::Instant::now() - Duration::from_secs(10), 0);
+    download(&deployment, &bucket, 6).await;
+    run(&deployment, json!({ "now": true })).await;
+    assert_eq!(sums(&deployment).await.0, before, "a count that took long is not made again so soon");
+    looks.note_saved(0, tokio::time::Instant::now(), 0);
     download(&deployment, &bucket, 6).await;
     let report = run(&deployment, json!({ "now": true })).await;
     deployment.engine.collect(true).await.expect("collected");
