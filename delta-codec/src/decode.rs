@@ -9,6 +9,7 @@ use crate::format::{FORM_COPY, FORM_PREDICTED, FORM_STREAMS, FORM_WORDS, SAME_DI
 use crate::instruction::{BYTES_PER_COPY_MIN, Gap, Instruction, place};
 use crate::pieces::Pieces;
 use crate::predict::{MovedReferences, PackedReferences};
+use crate::room;
 use crate::stream::{self, Packed};
 use crate::varint::{Reader, unzigzag};
 use crate::words::{WORD_LEN, WordReader};
@@ -238,6 +239,7 @@ impl Decoder {
         self.context.clear();
         if streams.literals.needs_context() {
             context::regions(&self.instructions, target.len(), footprint.len(), &mut self.regions);
+            room::make(&mut self.context, self.regions.iter().map(|region| region.end - region.start).sum());
             for region in &self.regions {
                 footprint.parts(region.start..region.end).for_each(|part| self.context.extend_from_slice(part));
             }

@@ -12,6 +12,7 @@ use crate::instruction::{BYTES_PER_COPY_MIN, Gap, Instruction, Placed, join_sub_
 use crate::learn::{self, SubRun};
 use crate::matcher;
 use crate::predict::MovedReferences;
+use crate::room;
 use crate::words::{WORD_LEN, Words};
 use crate::zstd::Compressor;
 use crate::{SEGMENT_LEN_MAX, fill, fine, stream, varint};
@@ -290,7 +291,7 @@ impl Streams {
         if context {
             context::regions(source.instructions, source.target.len(), source.footprint.len(), &mut self.regions);
             let context_len: usize = self.regions.iter().map(|region| region.end - region.start).sum();
-            self.literals.reserve_exact(context_len + source.target.len());
+            room::make(&mut self.literals, context_len + source.target.len());
             for region in &self.regions {
                 source.footprint.append(source.window, region.start, region.end, &mut self.literals);
             }

@@ -37,6 +37,7 @@ mod pieces;
 pub mod planes;
 mod predict;
 mod prefetch;
+mod room;
 pub mod sketch;
 mod stream;
 mod summary;

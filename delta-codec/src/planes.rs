@@ -15,7 +15,7 @@ mod guess;
 mod words;
 
 pub use coding::{compress_as, decompress, forget, memory_bytes};
-pub use guess::guess;
+pub use guess::{guess, guess_surely};
 pub use words::{Width, WordLayout};
 
 /// Appends the planes of `plain` to `out`, in the words that a sample of it suggests. `None` with

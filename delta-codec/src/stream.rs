@@ -2,6 +2,7 @@
 //! context, whichever is shortest.
 
 use crate::error::DecodeError;
+use crate::room;
 use crate::varint::{self, Reader};
 use crate::zstd::{Compressor, Decompressor, FrameKind, Settings};
 
@@ -118,10 +119,7 @@ impl<'a> Packed<'a> {
             Payload::Zstd(frame) => (frame, &[]),
             Payload::ZstdOverContext(frame) => (frame, context),
         };
-        if buffer.len() < self.plain_len {
-            buffer.resize(self.plain_len, 0);
-        }
-        let plain = &mut buffer[..self.plain_len];
+        let plain = room::of(buffer, self.plain_len);
         zstd.decompress(FrameKind::Bare, frame, prefix, plain)?;
         Ok(plain)
     }

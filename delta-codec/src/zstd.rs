@@ -6,6 +6,7 @@ use ::zstd::zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat, ParamSw
 
 use crate::error::DecodeError;
 use crate::frame;
+use crate::room;
 
 /// How hard zstd tries. Not part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,11 +101,8 @@ impl Compressor {
         len_max: usize,
     ) -> Option<&[u8]> {
         let room = ::zstd::zstd_safe::compress_bound(plain.len()).min(len_max);
-        if self.scratch.len() < room {
-            self.scratch.resize(room, 0);
-        }
         let mut context: CCtx<'_> = self.context.take().or_else(CCtx::try_create)?;
-        let written = compress_once(&mut context, kind, plain, prefix, settings, &mut self.scratch[..room]);
+        let written = compress_once(&mut context, kind, plain, prefix, settings, room::of(&mut self.scratch, room));
         if context.reset(ResetDirective::SessionAndParameters).is_ok() {
             // SAFETY: only the lifetime changes. It stands for the prefix, which zstd refers to for
             // the one frame after `ref_prefix`; the reset that has just succeeded dropped every

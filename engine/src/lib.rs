@@ -393,6 +393,7 @@ impl Engine {
                 () = stopping.cancelled() => return,
                 _ = gauges.tick() => {
                     self.foundation.blobs.tidy().await;
+                    self.foundation.pool.shelf().tidy();
                     self.refresh_gauges();
                     disks.measure().await;
                     safety.measure().await;

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use super::words::{self, WIDTH_MAX, Width, WordLayout};
 use crate::error::DecodeError;
+use crate::room;
 use crate::whole;
 use crate::zstd::Settings;
 
@@ -39,7 +40,7 @@ pub fn compress_as(plain: &[u8], words: WordLayout, level: i32, len_max: usize, 
     out.resize(table + ENTRY_LEN * width, 0);
     out.extend_from_slice(&plain[..place.start]);
     PLANES.with_borrow_mut(|planes| {
-        let planes = at_least(planes, place.len());
+        let planes = room::of(planes, place.len());
         words::split(words, &plain[place.clone()], planes);
         for (plane, at) in planes.chunks_exact(count).zip((table..).step_by(ENTRY_LEN)) {
             let before = out.len();
@@ -94,7 +95,7 @@ pub fn decompress(stored: &[u8], plain: &mut [u8]) -> Result<(), DecodeError> {
     let (head, after) = after.split_at_checked(place.start).ok_or(PLANES_END_EARLY)?;
     rest = after;
     PLANES.with_borrow_mut(|scratch| {
-        let mut room = at_least(scratch, place.len());
+        let mut room = room::of(scratch, place.len());
         let mut planes = [&[][..]; WIDTH_MAX];
         for (plane, entry) in planes.iter_mut().zip(table.as_chunks::<ENTRY_LEN>().0) {
             let len = u32::from_le_bytes(*entry) as usize;
@@ -137,12 +138,4 @@ fn read_header(stored: &[u8]) -> Result<(WordLayout, &[u8]), DecodeError> {
         return Err(DecodeError("an impossible header of planes"));
     }
     Ok((WordLayout { width, head: head.into(), rotated: rotated == 1 }, rest))
-}
-
-/// The first `len` bytes of what the thread keeps.
-fn at_least(bytes: &mut Vec<u8>, len: usize) -> &mut [u8] {
-    if bytes.len() < len {
-        bytes.resize(len, 0);
-    }
-    &mut bytes[..len]
 }

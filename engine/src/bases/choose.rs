@@ -24,6 +24,7 @@ use crate::{
     bucket::BucketHandle,
     error::EngineError,
 };
+use bytes::Bytes;
 use catalog::{BlobForm, BlobKey, BlobRow, HookQuery, Resembling};
 use delta_codec::Effort;
 use object_format::BlobId;
@@ -76,7 +77,7 @@ pub(crate) struct RegionTarget {
     /// What it begins with.
     pub(crate) head: Arc<Head>,
     /// The same as bytes.
-    pub(crate) first: Arc<Vec<u8>>,
+    pub(crate) first: Bytes,
     /// Bytes of it, as far as they are known.
     pub(crate) target_bytes: u64,
     /// Base bytes that are worth having for it.

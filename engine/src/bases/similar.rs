@@ -6,6 +6,7 @@
 //! nothing similar was found, so that what is stored whole can be found by any part of it.
 
 use crate::{error::EngineError, resources::pool::CodecPool};
+use bytes::Bytes;
 use catalog::REGION_HOOKS_MAX;
 use delta_codec::{
     sketch::{RANKING_MAX, Sketch, Sketcher},
@@ -131,7 +132,7 @@ impl SketchLane {
 
     /// Takes the next segment. Gives the head of a region when it begins with this segment; the
     /// other segments are looked at only when `all`.
-    pub(crate) async fn push(&mut self, plain: &Arc<Vec<u8>>, all: bool) -> Result<Option<HeadFuture>, EngineError> {
+    pub(crate) async fn push(&mut self, plain: &Bytes, all: bool) -> Result<Option<HeadFuture>, EngineError> {
         let begins = self.offset.is_multiple_of(REGION_LEN);
         self.offset += plain.len() as u64;
         if begins {

@@ -10,7 +10,7 @@
 
 use crate::{
     blobs::{
-        open::{BaseReader, Blobs, segments_covering},
+        open::{BaseReader, Blobs, Manifest, segments_covering},
         piece::BasePiece,
     },
     error::EngineError,
@@ -19,12 +19,14 @@ use crate::{
         pool::CodecPool,
     },
 };
+use bytes::BytesMut;
 use catalog::BlobRow;
 use delta_codec::{BaseIndex, BaseRange, Effort, WINDOW_LEN_MAX, WindowUnit};
 use futures::{StreamExt, TryStreamExt};
-use object_format::{BlobId, Coding, DomainKey};
+use object_format::{BlobId, Coding, DomainKey, Segment};
 use std::{
     collections::HashMap,
+    ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -64,7 +66,7 @@ pub(crate) fn in_order(mut pieces: Vec<BasePiece>) -> Vec<BasePiece> {
 /// Decoded base bytes with what is needed to encode against them.
 pub(crate) struct Window {
     /// The bytes.
-    pub(crate) plain: Vec<u8>,
+    pub(crate) plain: BytesMut,
     /// How they lie in the backend.
     pub(crate) layout: Vec<WindowUnit>,
     pieces: Vec<(u64, BasePiece)>,
@@ -245,22 +247,23 @@ impl Windows {
                     .map(|(index, within)| (manifest.clone(), index, within)),
             );
         }
-        let fetched = futures::stream::iter(parts.into_iter().map(|(manifest, index, within)| async move {
-            let segment = self.blobs.segment(&manifest, index).await?;
-            let plain = self.blobs.plain_segment(&manifest, &segment, &BaseReader::NONE).await?;
-            if plain.len() < within.end as usize {
-                return Err(EngineError::Integrity("base segment shorter than its extent".into()));
+        let mut room = BytesMut::zeroed(usize::try_from(len).map_err(|_| EngineError::TooLarge)?);
+        let parts = parts.into_iter().map(|(manifest, index, within)| {
+            let place = room.split_to((within.end - within.start) as usize);
+            async move {
+                let segment = self.blobs.segment(&manifest, index).await?;
+                let plain = self.fill(place, &manifest, &segment, within.clone()).await?;
+                Ok::<_, EngineError>((segment, plain, within.end - within.start))
             }
-            Ok((segment, plain, within))
-        }))
-        .buffered(FETCHES_AT_ONCE.max(self.pool.threads()));
-        let mut plain = Vec::with_capacity(usize::try_from(len).map_err(|_| EngineError::TooLarge)?);
+        });
+        let parts = parts.collect::<Vec<_>>();
+        let fetched = futures::stream::iter(parts).buffered(FETCHES_AT_ONCE.max(self.pool.threads()));
+        // Its places lie end to end, and become one again.
+        let mut plain = BytesMut::new();
         let mut layout = Vec::new();
         futures::pin_mut!(fetched);
-        while let Some((segment, bytes, within)) = fetched.try_next().await? {
-            let unit_len = within.end - within.start;
-            plain.extend_from_slice(&bytes[within.start as usize..within.end as usize]);
-            self.pool.shelf().put(bytes);
+        while let Some((segment, bytes, unit_len)) = fetched.try_next().await? {
+            plain.unsplit(bytes);
             layout.push(match segment.coding {
                 Coding::Raw => WindowUnit { plain_len: unit_len, stored_len: unit_len, divisible: true },
                 // A very compressible unit still costs memory to decode: it counts at least half
@@ -289,6 +292,27 @@ impl Windows {
             narrow_index: OnceLock::new(),
             _permit: permit,
         })
+    }
+
+    /// Fills a place of the window with bytes `within` of a segment, decoded where they are to lie
+    /// if they are all of it.
+    async fn fill(
+        &self,
+        mut place: BytesMut,
+        manifest: &Manifest,
+        segment: &Segment,
+        within: Range<u32>,
+    ) -> Result<BytesMut, EngineError> {
+        if within == (0..segment.plain_len) && !segment.coding.is_view() {
+            return self.blobs.decode_into(manifest, segment, &BaseReader::NONE, move || place).await;
+        }
+        let plain = self.blobs.plain_segment(manifest, segment, &BaseReader::NONE).await?;
+        let part = plain.get(within.start as usize..within.end as usize);
+        place.copy_from_slice(
+            part.ok_or_else(|| EngineError::Integrity("base segment shorter than its extent".into()))?,
+        );
+        self.pool.shelf().put(plain);
+        Ok(place)
     }
 
     /// Memory for a window. The region before gives its window back when its last segments are

@@ -373,6 +373,18 @@ impl Blobs {
         if segment.coding.is_view() {
             return self.view_range(manifest, segment, 0..segment.plain_len, bases).await;
         }
+        let (shelf, len) = (self.pool.shelf().clone(), segment.plain_len as usize);
+        self.decode_into(manifest, segment, bases, move || shelf.take(len)).await
+    }
+
+    /// The same of a segment that is no view, decoded into `room`, which is as long as it is.
+    pub(crate) async fn decode_into<R: AsMut<[u8]> + Send + 'static>(
+        &self,
+        manifest: &Manifest,
+        segment: &Segment,
+        bases: &BaseReader<'_>,
+        room: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<R, EngineError> {
         let stored = self.stored_bytes(manifest, segment);
         let footprint = async {
             match segment.coding {
@@ -383,36 +395,36 @@ impl Blobs {
         let (stored, footprint) = future::try_join(stored, footprint).await?;
         let (segment, id) = (segment.clone(), manifest.id);
         let metrics = self.metrics.clone();
-        let shelf = self.pool.shelf().clone();
         let footprint_len = footprint.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
         self.pool
             .run_on(u64::from(segment.plain_len) + footprint_len, move |scratch| {
                 let started = tokio::time::Instant::now();
                 let codec = segment.coding.name();
-                let mut plain = shelf.take(segment.plain_len as usize);
+                let mut room = room();
+                let plain = room.as_mut();
                 match segment.coding {
                     Coding::Raw if stored.len() == plain.len() => plain.copy_from_slice(&stored),
                     Coding::Raw | Coding::View | Coding::GappedView => {
                         return Err(damaged("raw segment of another length"));
                     }
-                    Coding::Zstd => delta_codec::whole::decompress(&stored, &mut plain)
+                    Coding::Zstd => delta_codec::whole::decompress(&stored, plain)
                         .map_err(|error| EngineError::Integrity(error.to_string()))?,
-                    Coding::Planes => delta_codec::planes::decompress(&stored, &mut plain)
+                    Coding::Planes => delta_codec::planes::decompress(&stored, plain)
                         .map_err(|error| EngineError::Integrity(error.to_string()))?,
                     Coding::Delta => {
                         let base: Vec<&[u8]> = footprint.iter().map(AsRef::as_ref).collect();
                         scratch
                             .decoder
-                            .decode_pieces(&base, &stored, &mut plain)
+                            .decode_pieces(&base, &stored, plain)
                             .map_err(|error| EngineError::Integrity(error.to_string()))?;
                     }
                 }
-                if segment_digest(&plain) != segment.digest {
+                if segment_digest(plain) != segment.digest {
                     metrics.checksum_failures_total.with_label_values(&["segment"]).inc();
                     return Err(damaged("segment digest"));
                 }
                 metrics.decode_seconds.with_label_values(&[codec]).observe(started.elapsed().as_secs_f64());
-                Ok(plain)
+                Ok(room)
             })
             .await?
             .map_err(|error: EngineError| error.of_blob(id))

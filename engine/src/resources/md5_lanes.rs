@@ -2,6 +2,7 @@
 //! parallel, and is a good part of a plain upload's work.
 
 use crate::{error::EngineError, resources::pool::CodecPool};
+use bytes::Bytes;
 use hash_lanes::{Md5, update_all};
 use std::{
     collections::VecDeque,
@@ -37,7 +38,7 @@ struct Queue {
 /// Bytes that a stream's MD5 takes next.
 struct Stretch {
     md5: Md5,
-    bytes: Arc<Vec<u8>>,
+    bytes: Bytes,
     /// How many it has taken.
     taken: usize,
     answer: oneshot::Sender<Md5>,
@@ -54,7 +55,7 @@ impl Md5Lanes {
     ///
     /// # Errors
     /// [`EngineError::Other`] when the thread ended.
-    pub(crate) async fn update(self: &Arc<Self>, md5: Md5, bytes: Arc<Vec<u8>>) -> Result<Md5, EngineError> {
+    pub(crate) async fn update(self: &Arc<Self>, md5: Md5, bytes: Bytes) -> Result<Md5, EngineError> {
         let (answer, hashed) = oneshot::channel();
         if self.enqueue(Stretch { md5, bytes, taken: 0, answer }) {
             let mut worker = Worker { lanes: self.clone(), has_ended: false };
@@ -167,7 +168,7 @@ mod tests {
                 tokio::spawn(async move { pool.run(move |_| gate.wait().is_leader()).await })
             })
             .collect();
-        let texts: Vec<Arc<Vec<u8>>> = (0..7).map(|n: u8| Arc::new(vec![n; 100_000 + usize::from(n) * 999])).collect();
+        let texts: Vec<Bytes> = (0..7).map(|n: u8| vec![n; 100_000 + usize::from(n) * 999].into()).collect();
         let hashing = texts.iter().map(|text| {
             let (lanes, text) = (lanes.clone(), text.clone());
             async move { lanes.update(Md5::new(), text).await }
@@ -189,7 +190,7 @@ mod tests {
     async fn a_client_that_goes_away_leaves_the_others_whole() {
         let lanes = lanes();
         for _ in 0..20 {
-            let text = Arc::new(vec![7; 300_000]);
+            let text = Bytes::from(vec![7; 300_000]);
             let gone = tokio::spawn({
                 let (lanes, text) = (lanes.clone(), text.clone());
                 async move { lanes.update(Md5::new(), text).await }

@@ -47,6 +47,25 @@ async fn a_renamed_object_in_another_prefix_finds_its_base_by_content() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn each_segment_of_a_base_is_decoded_once_into_its_place_in_the_window() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("delta").await;
+    let decoded = || deployment.metrics.decode_seconds.with_label_values(&["zstd"]).get_sample_count();
+    let v1 = content(13 * MIB + 77, 71);
+    deployment.put_and_settle(&bucket, "app-1.0", &v1).await;
+    let before = decoded();
+    for (successor, seed) in [("app-1.1", 72), ("app-1.2", 73)] {
+        let next = edited(&v1, seed);
+        let published = deployment.put(&bucket, successor, &next).await;
+        assert_eq!(published.storage.form, Form::Delta, "{:?}", published.storage);
+        assert_eq!(decoded() - before, 4, "{successor}: one window for both");
+        assert_eq!(deployment.engine.foundation.bases.windows().places(), 1);
+    }
+    let last = edited(&v1, 73);
+    assert!(deployment.get(&bucket, "app-1.2", 0..last.len()).await == last);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn another_buckets_content_is_never_a_base() {
     let deployment = Deployment::start(512 << 20).await;
     let v1 = content(2 * MIB, 43);

@@ -10,6 +10,7 @@ use crate::{
     metrics::Metrics,
     resources::pool::Scratch,
 };
+use bytes::Bytes;
 use delta_codec::{BaseRange, Effort, EncodeJob, Encoder, FootprintLimits};
 use object_format::{Coding, ViewAddress, blob::segment_digest};
 use std::sync::{
@@ -88,11 +89,11 @@ pub(crate) struct EncodedSegment {
 }
 
 /// A segment that begins at `at`, under its veil.
-pub(crate) fn under(veil: Option<Arc<dyn Veil>>, at: u64, plain: Arc<Vec<u8>>) -> Result<Arc<Vec<u8>>, EngineError> {
+pub(crate) fn under(veil: Option<Arc<dyn Veil>>, at: u64, plain: Bytes) -> Result<Bytes, EngineError> {
     let Some(veil) = veil else { return Ok(plain) };
-    let mut bytes = Vec::clone(&plain);
+    let mut bytes = plain.to_vec();
     veil.apply(at, &mut bytes)?;
-    Ok(Arc::new(bytes))
+    Ok(bytes.into())
 }
 
 /// Encodes one segment. Runs on the codec pool.

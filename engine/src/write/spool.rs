@@ -15,6 +15,7 @@ use crate::{
     metrics::Metrics,
     resources::{
         budget::Arriving,
+        buffers::{Shelf, lent},
         pool::{CodecPool, PoolKind},
     },
 };
@@ -97,6 +98,8 @@ pub(crate) struct Arrived {
     len_max: usize,
     began: Option<Instant>,
     held: Held,
+    /// Where a segment that comes fast finds its buffer.
+    shelf: Arc<Shelf>,
 }
 
 enum Held {
@@ -110,8 +113,8 @@ enum Held {
 
 impl Arrived {
     /// None yet, of at most `len_max`.
-    pub(crate) fn new(len_max: usize, place: Arriving) -> Self {
-        Self { len: 0, len_max, began: None, held: Held::Memory { plain: Vec::new(), place } }
+    pub(crate) fn new(len_max: usize, place: Arriving, shelf: Arc<Shelf>) -> Self {
+        Self { len: 0, len_max, began: None, held: Held::Memory { plain: Vec::new(), place }, shelf }
     }
 
     /// How many there are.
@@ -131,7 +134,7 @@ impl Arrived {
         self.len += piece.len();
         match &mut self.held {
             Held::Memory { plain, place } => {
-                if has_room(plain, place, self.len, self.len_max, began) {
+                if has_room(plain, place, (self.len, self.len_max, began), &self.shelf) {
                     plain.extend_from_slice(&piece);
                     return Ok(());
                 }
@@ -148,23 +151,30 @@ impl Arrived {
         }
     }
 
-    /// All of them, in memory. Whoever calls this holds a permit for them.
-    pub(crate) async fn into_memory(self) -> Result<Vec<u8>, EngineError> {
-        match self.held {
+    /// All of them, in memory. Whoever calls this holds a permit for them. The buffer of a whole
+    /// segment goes back to the shelf after the last reader.
+    pub(crate) async fn into_memory(self) -> Result<Bytes, EngineError> {
+        let plain = match self.held {
             Held::Memory { mut plain, .. } => {
                 // The permit is for what has come.
                 if plain.capacity() - plain.len() > ROOM_MIN {
                     plain.shrink_to_fit();
                 }
-                Ok(plain)
+                plain
             }
-            Held::File(file) => Box::pin(file.read()).await,
-        }
+            Held::File(file) => Box::pin(file.read()).await?,
+        };
+        Ok(lent(plain, None, &self.shelf))
     }
 }
 
 /// Makes room for `len` bytes, unless there is no place for it in the budget.
-fn has_room(plain: &mut Vec<u8>, place: &mut Arriving, len: usize, len_max: usize, began: Instant) -> bool {
+fn has_room(
+    plain: &mut Vec<u8>,
+    place: &mut Arriving,
+    (len, len_max, began): (usize, usize, Instant),
+    shelf: &Shelf,
+) -> bool {
     if len <= plain.capacity() {
         return true;
     }
@@ -175,7 +185,14 @@ fn has_room(plain: &mut Vec<u8>, place: &mut Arriving, len: usize, len_max: usiz
     // Twice at least: what has come is copied with every growth.
     let rooms = [wanted, plain.capacity() * 2].map(|room| room.max(least).min(len_max.max(len)));
     let Some(room) = rooms.into_iter().find(|room| place.grow_to(*room as u64)) else { return false };
-    plain.reserve_exact(room - plain.len());
+    match shelf.take_kept(room) {
+        Some(mut kept) => {
+            kept.clear();
+            kept.extend_from_slice(plain);
+            *plain = kept;
+        }
+        None => plain.reserve_exact(room - plain.len()),
+    }
     true
 }
 
@@ -277,7 +294,7 @@ mod tests {
         let spool = Arc::new(Spool::new(dir.path(), 1 << 20, metrics.clone()).unwrap());
         // Nothing was set aside for arriving bytes.
         let budget = MemoryBudget::new(64 << 20, metrics.clone());
-        let mut arrived = Arrived::new(300_000, budget.arriving());
+        let mut arrived = Arrived::new(300_000, budget.arriving(), Arc::default());
         let piece = |byte: u8| Bytes::from(vec![byte; 100_000]);
         for byte in 1..=3 {
             arrived.push(piece(byte), &spool).await.unwrap();
@@ -298,7 +315,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let spool = Arc::new(Spool::new(dir.path(), 1000, Metrics::new()).unwrap());
         let budget = MemoryBudget::new(64 << 20, Metrics::new());
-        let mut arrived = Arrived::new(2000, budget.arriving());
+        let mut arrived = Arrived::new(2000, budget.arriving(), Arc::default());
         arrived.push(Bytes::from(vec![1; 900]), &spool).await.unwrap();
         let refused = arrived.push(Bytes::from(vec![1; 900]), &spool).await.unwrap_err();
         assert!(matches!(refused, EngineError::Busy("spool")), "{refused}");
@@ -314,7 +331,7 @@ mod tests {
             let spool = Arc::new(Spool::new(dir.path(), 1 << 30, metrics.clone()).unwrap());
             let budget = MemoryBudget::new(64 << 20, metrics.clone());
             budget.divide(0);
-            let mut arrived = Arrived::new(LEN, budget.arriving());
+            let mut arrived = Arrived::new(LEN, budget.arriving(), Arc::default());
             let mut rooms = std::collections::BTreeSet::new();
             while arrived.len() < LEN {
                 arrived
@@ -333,6 +350,34 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_segment_that_comes_fast_lies_in_the_buffer_of_the_one_before() {
+        const LEN: usize = 4 << 20;
+        let dir = tempfile::tempdir().unwrap();
+        let spool = Arc::new(Spool::new(dir.path(), 1 << 30, Metrics::new()).unwrap());
+        let budget = MemoryBudget::new(64 << 20, Metrics::new());
+        budget.divide(0);
+        let shelf = Arc::<Shelf>::default();
+        shelf.keep(1);
+        let arrives = async |byte: u8| {
+            let mut arrived = Arrived::new(LEN, budget.arriving(), shelf.clone());
+            for _ in 0..16 {
+                arrived.push(vec![byte; LEN / 16].into(), &spool).await.unwrap();
+            }
+            arrived.into_memory().await.unwrap()
+        };
+        let first = arrives(1).await;
+        let place = first.as_ptr();
+        let reader = first.clone();
+        drop(first);
+        assert_eq!(shelf.bytes(), 0, "somebody reads it");
+        drop(reader);
+        assert_eq!(shelf.bytes(), LEN as u64);
+        let second = arrives(2).await;
+        assert_eq!((second.as_ptr(), shelf.bytes()), (place, 0));
+        assert!(second.len() == LEN && second.iter().all(|byte| *byte == 2));
+    }
+
     #[test]
     fn bodies_are_spooled_while_every_thread_that_others_may_wait_on_is_taken() {
         let runtime =
@@ -344,7 +389,7 @@ mod tests {
             let spool = Arc::new(Spool::new(dir.path(), 1 << 20, Metrics::new()).unwrap());
             let budget = MemoryBudget::new(64 << 20, Metrics::new());
             let body = async {
-                let mut arrived = Arrived::new(2000, budget.arriving());
+                let mut arrived = Arrived::new(2000, budget.arriving(), Arc::default());
                 arrived.push(Bytes::from(vec![1; 900]), &spool).await.unwrap();
                 arrived.into_memory().await.unwrap()
             };
@@ -352,6 +397,6 @@ mod tests {
         });
         drop(free);
         assert!(runtime.block_on(waits).unwrap().is_err(), "it waited all the while");
-        assert_eq!(plain.expect("nobody else's thread was waited for"), [1; 900]);
+        assert_eq!(plain.expect("nobody else's thread was waited for"), [1; 900].as_slice());
     }
 }

@@ -163,10 +163,11 @@ impl Stager {
     {
         // One byte more, so that a body which is longer than it said is seen to be.
         let room = usize::try_from(len + 1).unwrap_or(usize::MAX);
-        let arrived = BodyReader::new(body).fill(room, self.budget.arriving(), &self.spool).await?;
+        let arrived =
+            BodyReader::new(body).fill(room, self.budget.arriving(), &self.spool, self.encoder.pool.shelf()).await?;
         let bytes = segment_bytes(bucket, arrived.len());
         let permit = self.budget.acquire_as(bucket.party(), bytes).await?;
-        let plain = Arc::new(arrived.into_memory().await?);
+        let plain = arrived.into_memory().await?;
         let plain_len = plain.len() as u64;
         if plain_len > len {
             return Err(EngineError::TooLarge.into());
@@ -275,7 +276,7 @@ impl Stager {
             let room = len.map_or(SEGMENT_LEN as u64, |len| (len - plain_len).min(SEGMENT_LEN as u64)).max(1);
             let asked = Instant::now();
             let room = usize::try_from(room).unwrap_or(SEGMENT_LEN);
-            let arrived = reader.fill(room, self.budget.arriving(), &self.spool).await?;
+            let arrived = reader.fill(room, self.budget.arriving(), &self.spool, self.encoder.pool.shelf()).await?;
             let upload = asked.elapsed();
             let bytes = segment_bytes(bucket, arrived.len());
             let permit = self.budget.acquire_for_body(bucket.party(), bytes, began).await?;
@@ -287,7 +288,6 @@ impl Stager {
             if plain_len > len.unwrap_or(BLOB_PLAIN_LEN_MAX) {
                 return Err(EngineError::TooLarge.into());
             }
-            let plain = Arc::new(plain);
             hashing.push(plain.clone()).await?;
             let head = match &mut sketching {
                 Some(sketching) => sketching.push(&plain, !encoding.has_base()).await?,

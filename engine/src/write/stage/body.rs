@@ -4,6 +4,7 @@ use crate::{
     error::{EngineError, StoreError},
     resources::{
         budget::Arriving,
+        buffers::Shelf,
         md5_lanes::{LANES_LEN_MIN, Md5Lanes},
         pool::CodecPool,
         task::joined,
@@ -56,8 +57,9 @@ where
         len: usize,
         place: Arriving,
         spool: &Arc<Spool>,
+        shelf: &Arc<Shelf>,
     ) -> Result<Arrived, StoreError<E>> {
-        let mut arrived = Arrived::new(len, place);
+        let mut arrived = Arrived::new(len, place, shelf.clone());
         while let Some(piece) = self.piece(len - arrived.len()).await.map_err(StoreError::Body)? {
             arrived.push(piece, spool).await?;
         }
@@ -105,7 +107,7 @@ impl<D: BodyDigest> HashLane<D> {
     }
 
     /// Waits for the segment before, then starts on this one.
-    pub(super) async fn push(&mut self, plain: Arc<Vec<u8>>) -> Result<(), EngineError> {
+    pub(super) async fn push(&mut self, plain: Bytes) -> Result<(), EngineError> {
         let mut digest = self.settle().await?;
         let (pool, md5_lanes) = (self.pool.clone(), self.md5_lanes.clone());
         let job = tokio::spawn(async move {

@@ -50,15 +50,6 @@ use tokio::{
 /// Sealing up to this many bytes happens where it is: it takes microseconds.
 const SEAL_INLINE_LEN_MAX: usize = 64 << 10;
 
-/// The plain bytes of a segment that is stored as it is.
-struct AsItCame(Arc<Vec<u8>>);
-
-impl AsRef<[u8]> for AsItCame {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
 /// What encoding takes.
 pub(crate) struct Encoder {
     pub(crate) blobs: Arc<Blobs>,
@@ -120,7 +111,7 @@ type RegionFuture = Shared<BoxFuture<'static, Option<Arc<Region>>>>;
 /// A segment's way out of the codec pool.
 pub(super) struct Encoded {
     pub(super) segment: EncodedSegment,
-    pub(super) plain: Arc<Vec<u8>>,
+    pub(super) plain: Bytes,
     pub(super) permit: Permit,
     pub(super) pins: Option<Arc<Vec<Pin>>>,
 }
@@ -215,7 +206,7 @@ impl Encoding {
     /// the client took to send it.
     pub(super) async fn push(
         &mut self,
-        plain: Arc<Vec<u8>>,
+        plain: Bytes,
         head: Option<HeadFuture>,
         permit: Permit,
         upload: Duration,
@@ -305,7 +296,7 @@ impl Encoding {
 
     /// The choice of bases for the region that begins with the next segment, being made from now
     /// on.
-    fn choice(&self, named: CandidatesFuture, head: HeadFuture, first: Arc<Vec<u8>>) -> ChoiceFuture {
+    fn choice(&self, named: CandidatesFuture, head: HeadFuture, first: Bytes) -> ChoiceFuture {
         let (encoder, bucket, found) = (self.encoder.clone(), self.bucket.clone(), self.found.clone());
         let (offset, position, part) = (self.offset, self.target.start + self.offset, self.target.part);
         let (reach, effort) = (self.target.reach, self.trying.effort().unwrap_or(Effort::Fast));
@@ -446,7 +437,7 @@ pub(super) async fn send_on(
     content.pins.dedup_by(|a, b| Arc::ptr_eq(a, b));
     let stored = match segment.stored.take() {
         Some(stored) => Bytes::from(stored),
-        None => Bytes::from_owner(AsItCame(plain)),
+        None => plain,
     };
     let stored_len = stored.len();
     if bucket.is_sealed() {

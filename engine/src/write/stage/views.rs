@@ -23,6 +23,7 @@ use crate::{
         views::{BaseView, BaseViews, Scanned, TextWindow},
     },
 };
+use bytes::Bytes;
 use deflate_view::{
     AHEAD_LEN, BasePart, CutLimits, Cutter, ReplayId, Replaying, SegmentForm, StoredPiece, StoredView, Stream, TextMap,
     UNIT_LEN_MAX, Unit, UnitBase, UnitDelta, WindowText, recognise,
@@ -95,11 +96,11 @@ impl Stager {
         let mut emitting = AbortOnDrop(tokio::spawn(emit(self.encoder.clone(), bucket.clone(), content, receiver)));
         let mut hashing = HashLane::new(self.hash_pool.clone(), self.md5_lanes.clone(), ContentDigest::default());
         let mut reader = BodyReader::new(views.read.read(source, 0..size).boxed());
-        let mut next = Arc::new(reader.fill_memory(SEGMENT_LEN).await?);
+        let mut next = Bytes::from(reader.fill_memory(SEGMENT_LEN).await?);
         while !next.is_empty() {
             pace.take(next.len() as u64).await;
             let plain = next;
-            next = Arc::new(reader.fill_memory(SEGMENT_LEN).await?);
+            next = reader.fill_memory(SEGMENT_LEN).await?.into();
             hashing.push(plain.clone()).await?;
             let Some(segment) = encoder.segment(&plain, &next).await? else { return Ok(None) };
             let permit = self.budget.acquire(2 * plain.len() as u64).await?;
@@ -163,7 +164,7 @@ impl<'a> ViewEncoder<'a> {
 
     /// The next segment, in whichever coding is shortest; `None` when the streams are not what they
     /// were.
-    async fn segment(&mut self, plain: &Arc<Vec<u8>>, next: &[u8]) -> Result<Option<EncodedSegment>, EngineError> {
+    async fn segment(&mut self, plain: &Bytes, next: &[u8]) -> Result<Option<EncodedSegment>, EngineError> {
         let (start, end) = (self.at, self.at + plain.len() as u64);
         self.at = end;
         let mut ahead = plain.to_vec();
