@@ -385,6 +385,7 @@ impl Blobs {
         bases: &BaseReader<'_>,
         room: impl FnOnce() -> R + Send + 'static,
     ) -> Result<R, EngineError> {
+        tracing::trace!(target: "path", "decode_into()");
         let stored = self.stored_bytes(manifest, segment);
         let footprint = async {
             match segment.coding {
