@@ -76,7 +76,9 @@ pub fn guess_surely(plain: &[u8]) -> Option<(WordLayout, usize)> {
     }
     let of_stretch = frame_len(&plain[(plain.len() - STRETCH_LEN) / 2..][..STRETCH_LEN]);
     let of_plain = |part: usize, frame: usize| plain.len() / 1024 * (frame * 1024 / part);
-    Some((words, below(of_plain(runs.len(), of_runs).min(of_plain(STRETCH_LEN, of_stretch)))))
+    let (by_runs, by_stretch) = (of_plain(runs.len(), of_runs), of_plain(STRETCH_LEN, of_stretch));
+    // What repeats within the stretch may go on repeating.
+    (by_stretch >= below(by_runs)).then(|| (words, below(by_runs.min(by_stretch))))
 }
 
 /// What a frame of level 1 takes.
