@@ -75,9 +75,8 @@ pub(crate) async fn give_back(budget: u64, given_back: IntCounter) -> Infallible
 
 /// Resident pages of this process, in bytes.
 fn resident() -> Option<u64> {
-    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * rustix::param::page_size() as u64)
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    u64::try_from(kilobytes(&status, "VmRSS")?).ok().map(|kilobytes| kilobytes * 1024)
 }
 
 /// Resident pages of the allocator in which nothing lies, in bytes.
