@@ -135,8 +135,8 @@ if [ "${1:-}" = peers ]; then # servers that only a benchmark needs
     s3proxy
     exit
 fi
-case "${1:-}" in # what one test alone needs
-    vault | kopia | opentofu | minio)
+case "${1:-}" in # what one test alone needs, or what compiling does
+    vault | kopia | opentofu | minio | packages)
         "$1"
         exit
         ;;

@@ -127,8 +127,10 @@ def stages(long: bool) -> list[list[Lane]]:
     ]
     if long:
         outside.append(Step("pytest tests, long", (*pytest, "-m", "long", "tests"), timeout_s=7200))
+    # A compiler for C is among the packages.
+    packages = [Step("setup of packages", ("tests/setup.sh", "packages"), timeout_s=900, essential=True)]
     setup = Step("setup", ("tests/setup.sh",), timeout_s=900, essential=True)
-    return [[[setup, *written], compiled], [build], [in_process, beside], [outside]]
+    return [[packages], [[setup, *written], compiled], [build], [in_process, beside], [outside]]
 
 
 def conformance(long: bool, pytest: Sequence[str]) -> list[Step]:
@@ -246,7 +248,7 @@ def stop() -> None:
 
 def is_wanted(step: Step, only: str | None) -> bool:
     """Whether its name contains `only`; setup is always wanted."""
-    return not only or only in step.name or step.name == "setup"
+    return not only or only in step.name or step.name.startswith("setup")
 
 
 def main() -> int:
