@@ -26,7 +26,7 @@ pub(crate) fn observe(metrics: &Metrics) {
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     for (kind, name) in [("anonymous", "RssAnon"), ("file", "RssFile"), ("shared", "RssShmem")] {
-        if let Some(bytes) = kilobytes(&status, name).map(|kilobytes| kilobytes * 1024) {
+        if let Some(bytes) = bytes_of(&status, name) {
             metrics.resident_bytes.with_label_values(&[kind]).set(bytes);
         }
     }
@@ -46,10 +46,11 @@ fn allocator() -> Vec<(&'static str, usize)> {
     figures.into_iter().filter_map(|(state, bytes)| Some((state, bytes.ok()?))).collect()
 }
 
-/// A line of `/proc/PID/status` such as `RssAnon:     123 kB`.
-fn kilobytes(status: &str, name: &str) -> Option<i64> {
+/// The bytes of a line of `/proc/PID/status` such as `RssAnon:     123 kB`.
+fn bytes_of(status: &str, name: &str) -> Option<i64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    line.trim().strip_suffix("kB")?.trim().parse().ok()
+    let kilobytes: i64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
 }
 
 /// Has the allocator give back what it keeps for the next allocation, while the process holds more
@@ -76,17 +77,14 @@ pub(crate) async fn give_back(budget: u64, given_back: IntCounter) -> Infallible
 /// Resident pages of this process, in bytes.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    u64::try_from(kilobytes(&status, "VmRSS")?).ok().map(|kilobytes| kilobytes * 1024)
+    u64::try_from(bytes_of(&status, "VmRSS")?).ok()
 }
 
 /// Resident pages of the allocator in which nothing lies, in bytes.
 fn kept() -> usize {
-    let _ = epoch::advance();
-    let (Ok(resident), Ok(active), Ok(own)) = (stats::resident::read(), stats::active::read(), stats::metadata::read())
-    else {
-        return 0;
-    };
-    resident.saturating_sub(active).saturating_sub(own)
+    let figures = allocator();
+    let of = |wanted| figures.iter().find(|(state, _)| *state == wanted).map_or(0, |(_, bytes)| *bytes);
+    of("resident").saturating_sub(of("active")).saturating_sub(of("metadata"))
 }
 
 /// An arena whose pages may be kept for no time at all gives them back at once. Then it may keep

@@ -27,7 +27,7 @@ pub use metadata::UserMetadata;
 pub use multipart::{ChecksumRequest, ListPartsParams, PartNumber};
 pub use range::ByteRange;
 pub use refused::refuse_unsupported;
-pub(crate) use single::{decimal, given};
+pub(crate) use single::{decimal, flag, given};
 pub use single::{is_given, single};
 pub use sse::{CustomerKey, EncryptionHeaders, KmsContext, ServerSide, TOLD_BUCKET_KEY, refuse_encryption_of_read};
 pub use storage_class::StorageClass;

@@ -6,7 +6,7 @@
 
 use crate::{
     error::{ErrorCode, Result, S3Error},
-    headers::single,
+    headers::{flag, single},
     timestamp::{iso8601, parse_iso8601},
     xml::{
         Document, XmlWriter,
@@ -265,26 +265,13 @@ impl LockHeaders {
     }
 }
 
-/// A header that is `true` or `false`, in any case of letters; absent is false.
-///
-/// # Errors
-/// `InvalidArgument` for anything else.
-fn flag(headers: &HeaderMap, name: &'static str) -> Result<bool> {
-    match single(headers, name)? {
-        None => Ok(false),
-        Some(text) if text.eq_ignore_ascii_case("true") => Ok(true),
-        Some(text) if text.eq_ignore_ascii_case("false") => Ok(false),
-        Some(other) => Err(S3Error::invalid_argument(name, other, "The header must be true or false.")),
-    }
-}
-
 /// `x-amz-bypass-governance-retention`: whether the client wants to end a retention that it may
 /// end.
 ///
 /// # Errors
 /// `InvalidArgument` for another value than `true` and `false`.
 pub fn bypasses_governance(headers: &HeaderMap) -> Result<bool> {
-    flag(headers, "x-amz-bypass-governance-retention")
+    Ok(flag(headers, "x-amz-bypass-governance-retention")?.unwrap_or(false))
 }
 
 /// `x-amz-bucket-object-lock-enabled`: whether the versions of a new bucket can be locked.
@@ -292,7 +279,7 @@ pub fn bypasses_governance(headers: &HeaderMap) -> Result<bool> {
 /// # Errors
 /// `InvalidArgument` for another value than `true` and `false`.
 pub fn wanted_for_bucket(headers: &HeaderMap) -> Result<bool> {
-    flag(headers, "x-amz-bucket-object-lock-enabled")
+    Ok(flag(headers, "x-amz-bucket-object-lock-enabled")?.unwrap_or(false))
 }
 
 fn default_retention(xml: &mut Elements<'_>) -> Result<DefaultRetention> {

@@ -33,20 +33,11 @@ pub(super) async fn write_down_jobs(log: Arc<AuditLog>, mut endings: broadcast::
     }
 }
 
-/// Writes a line of a catalog that was made again, or was not: by `user`, or by the server itself
-/// where that is nobody. It is on the disk when this returns. A recovery does not wait for a log
-/// that cannot be written.
-pub(super) fn write_down_recovery(
-    config: Option<AuditConfig>,
-    data: &Path,
-    user: &str,
-    options: &RecoveryOptions,
-    ended: &Result<RecoveryReport, EngineError>,
-) {
-    let Some(config) = config else { return };
-    let written = Metrics::new().map_err(io::Error::other).and_then(|metrics| {
-        let log = open(config, data, &metrics)?;
-        log.write(recovery(user, options, ended));
+/// Writes a line of a recovery; it is on the disk when this returns. A recovery does not wait for a
+/// log that cannot be written.
+pub(super) fn write_down_recovery(config: AuditConfig, data: &Path, metrics: &Metrics, line: Entry) {
+    let written = open(config, data, metrics).and_then(|log| {
+        log.write(line);
         log.sync()
     });
     if let Err(error) = written {
@@ -54,7 +45,9 @@ pub(super) fn write_down_recovery(
     }
 }
 
-fn recovery(user: &str, options: &RecoveryOptions, ended: &Result<RecoveryReport, EngineError>) -> Entry {
+/// The line of a catalog that was made again, or was not: for `user`, or for the server itself
+/// where that is nobody.
+pub(super) fn recovery(user: &str, options: &RecoveryOptions, ended: &Result<RecoveryReport, EngineError>) -> Entry {
     let op = match options {
         RecoveryOptions { fork: Some(_), .. } => "recover",
         RecoveryOptions { manifests: true, .. } => "rebuild",

@@ -9,14 +9,12 @@
 //! where it stopped.
 
 use super::{
-    audit_log,
     outcome::{Failure, Outcome},
-    recover::etag_of_parts,
+    recover::{etag_of_parts, make_again},
 };
 use crate::{
     config::ServeConfig,
-    engine::{self, RecoveryOptions},
-    metrics::Metrics,
+    engine::RecoveryOptions,
     stores::{CATALOG_FILE, CatalogConfig},
 };
 use catalog::{Catalog as _, SqliteCatalog, SqliteOptions};
@@ -86,11 +84,7 @@ pub(super) async fn rebuild(config: ServeConfig) -> Outcome {
         fork: None,
         etag_of_parts,
     };
-    let metrics = Metrics::new()?.engine.clone();
-    let stores = config.stores.open(&data, &metrics);
-    let ended = engine::recover(config.engine, stores, &options, metrics.clone(), &|_, _| {}).await;
-    audit_log::write_down_recovery(config.audit, &data, "", &options, &ended);
-    let report = ended?;
+    let report = make_again(config, &options, "", &|_, _| {}).await?;
     for hole in &report.holes {
         tracing::error!(first = hole.first, last = hole.last, "mutations of the damaged catalog are lost");
     }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     config::ServeConfig,
-    engine::{self, RecoveryOptions},
+    engine::{self, RecoveryOptions, RecoveryReport},
     metrics::Metrics,
 };
 use s3_wire::ETag;
@@ -71,14 +71,27 @@ pub(super) fn etag_of_parts(etags: &[String]) -> Option<String> {
     Some(ETag::of_parts(md5s?).as_str().to_owned())
 }
 
-/// Makes the catalog again and prints what was done.
+/// Makes the catalog again for `user`, or for the server itself where that is nobody, and writes
+/// that into the audit log.
+pub(super) async fn make_again(
+    config: ServeConfig,
+    options: &RecoveryOptions,
+    user: &str,
+    progress: &engine::RecoveryProgress,
+) -> Result<RecoveryReport, Failure> {
+    let (metrics, data) = (Metrics::new()?, config.engine.data.clone());
+    let stores = config.stores.open(&data, &metrics.engine);
+    let ended = engine::recover(config.engine, stores, options, metrics.engine.clone(), progress).await;
+    if let Some(audit) = config.audit {
+        audit_log::write_down_recovery(audit, &data, &metrics, audit_log::recovery(user, options, &ended));
+    }
+    Ok(ended?)
+}
+
+/// The same for whoever gave the command, with what was done printed.
 pub(super) async fn recover(config: ServeConfig, options: RecoveryOptions, json: bool) -> Outcome {
     let (progress, began) = (progress(json), Instant::now());
-    let (metrics, data) = (Metrics::new()?.engine.clone(), config.engine.data.clone());
-    let stores = config.stores.open(&data, &metrics);
-    let ended = engine::recover(config.engine, stores, &options, metrics.clone(), &*progress).await;
-    audit_log::write_down_recovery(config.audit, &data, "owner", &options, &ended);
-    let report = ended?;
+    let report = make_again(config, &options, "owner", &*progress).await?;
     show(json, &serde_json::to_value(&report)?, print::outline)?;
     note(format_args!("{} objects restored in {:.1} s", report.objects, began.elapsed().as_secs_f64()));
     if let Some(warning) = &report.anchor_warning {

@@ -311,12 +311,16 @@ impl Inner {
     /// What the log says of it. Leaves nothing of the names behind.
     fn ended(&mut self, status: u16, received: u64, whole: Duration) -> Ended {
         let (has_key, shows) = (!self.key.is_empty(), self.key_shows.load(Ordering::Relaxed));
+        let user = match self.of_body.get() {
+            Some(of_body) if self.user.is_empty() => of_body.user.clone(),
+            _ => std::mem::take(&mut self.user),
+        };
         Ended {
             at_ms: ms_of(self.began),
             request_id: self.ids.request_id.clone(),
             peer: self.peer,
             via: self.via,
-            user: self.sender().to_owned(),
+            user,
             method: std::mem::take(&mut self.method),
             version: format!("{:?}", self.version),
             op: self.op,

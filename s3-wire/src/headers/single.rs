@@ -32,6 +32,19 @@ pub fn single<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Option<&
     }
 }
 
+/// A header that is `true` or `false`, in any case of letters; `None` where it is not given.
+///
+/// # Errors
+/// `InvalidArgument` for anything else.
+pub(crate) fn flag(headers: &HeaderMap, name: &'static str) -> Result<Option<bool>> {
+    match single(headers, name)? {
+        None => Ok(None),
+        Some(text) if text.eq_ignore_ascii_case("true") => Ok(Some(true)),
+        Some(text) if text.eq_ignore_ascii_case("false") => Ok(Some(false)),
+        Some(other) => Err(S3Error::invalid_argument(name, other, "The header must be true or false.")),
+    }
+}
+
 /// An unsigned decimal number: digits only, no sign, no white space (C64).
 pub(crate) fn decimal(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());

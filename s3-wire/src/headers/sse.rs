@@ -3,7 +3,7 @@
 //! Source: "Protecting data with server-side encryption" (Amazon S3 User Guide), PutObject and
 //! GetObject (API Reference).
 
-use super::{is_given, single};
+use super::{flag, is_given, single};
 use crate::{
     checksum::{DigestSet, Digests},
     error::{ErrorCode, Result, S3Error},
@@ -73,14 +73,7 @@ impl EncryptionHeaders {
             let message = "An encryption context requires the HTTP header x-amz-server-side-encryption : aws:kms";
             return Err(S3Error::invalid_argument(KMS_CONTEXT, "", message));
         }
-        let bucket_key = match single(headers, BUCKET_KEY)? {
-            None => None,
-            Some(text) if text.eq_ignore_ascii_case("true") => Some(true),
-            Some(text) if text.eq_ignore_ascii_case("false") => Some(false),
-            Some(other) => {
-                return Err(S3Error::invalid_argument(BUCKET_KEY, other, "The value must be true or false."));
-            }
-        };
+        let bucket_key = flag(headers, BUCKET_KEY)?;
         let customer = CustomerKey::from_headers(headers)?;
         if server.is_some() && customer.is_some() {
             let message = "Server Side Encryption with Customer provided key is incompatible with the encryption method specified";
