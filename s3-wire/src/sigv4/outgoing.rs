@@ -52,7 +52,9 @@ impl Sender<'_> {
             .map_err(|error| error.to_string())?
             .into();
         let url = format!("https://{host}{path}");
-        let request = SignableRequest::new("POST", &url, headers.iter().copied(), SignableBody::Bytes(body));
+        // Else aws-sigv4 would leave a port of 443 out, whatever is sent.
+        let headers = headers.iter().copied().chain([("host", host)]);
+        let request = SignableRequest::new("POST", &url, headers, SignableBody::Bytes(body));
         let signed = request.and_then(|request| sign(request, &parameters)).map_err(|error| error.to_string())?;
         let (instructions, _) = signed.into_parts();
         Ok(instructions.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
@@ -99,7 +101,7 @@ mod tests {
         fn a_build_with_fips_signs_a_post_as_the_sdk_does(
             secret in "[!-~]{1,60}",
             token in prop::option::of("[!-~]{1,60}"),
-            host in "[a-z][a-z0-9.-]{0,20}[a-z](:[1-9][0-9]{0,3})?",
+            host in "[a-z][a-z0-9.-]{0,20}[a-z](:(80|443|[1-9][0-9]{0,3}))?",
             path in "(/[a-z0-9_~-][a-z0-9._~-]{0,7}(%2B)?){0,3}/",
             body in prop::collection::vec(any::<u8>(), 0..300),
             second in 0_u64..4_000_000_000,
