@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-import boto3
 import pytest
 
 from outside.buckets import MakeBucket, NewServer
-from outside.clients import S3Client
+from outside.clients import S3Client, new_client
 from outside.failure import error_code
 from outside.server import ACCESS_KEY_ID, SECRET_ACCESS_KEY
 from outside.wire import ask, signed
@@ -84,8 +83,7 @@ def test_making_a_bucket_again_gives_it_the_acl_of_the_request(s3: S3Client, nob
 def test_in_another_region_making_a_bucket_again_says_that_it_is_yours(new_server: NewServer) -> None:
     server = new_server(server={"region": "eu-west-1"})
     with server:
-        s3: Any = boto3.session.Session().client(
-            "s3",
+        s3: Any = new_client(
             endpoint_url=server.endpoint,
             region_name="eu-west-1",
             aws_access_key_id=ACCESS_KEY_ID,

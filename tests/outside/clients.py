@@ -6,6 +6,7 @@ import io
 import json
 import os
 import subprocess
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -36,9 +37,7 @@ def s3_client(
     `verify`: whom TLS trusts.
     """
     settings: dict[str, Any] = {"connect_timeout": 10, "read_timeout": 120, "max_pool_connections": 64}
-    session = boto3.session.Session()
-    return session.client(
-        "s3",
+    return new_client(
         endpoint_url=endpoint,
         region_name=REGION,
         aws_access_key_id=key_id,
@@ -47,6 +46,18 @@ def s3_client(
         verify=None if verify is None else str(verify),
         config=Config(**(settings | config)),
     )
+
+
+SESSION = boto3.session.Session()
+MAKING = threading.Lock()
+"""A session makes one client at a time."""
+
+
+def new_client(**settings: Any) -> S3Client:
+    """boto3's client of S3. All of them share a session: each new one reads the descriptions of the API again, which
+    takes forty times as long as making a client."""
+    with MAKING:
+        return SESSION.client("s3", **settings)
 
 
 def blunt_client(endpoint: str, **config: Any) -> S3Client:

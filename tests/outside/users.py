@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import boto3
 from botocore import UNSIGNED
 from botocore.config import Config
 
-from outside.clients import S3Client, s3_client
+from outside.clients import S3Client, new_client, s3_client
 from outside.server import REGION
 
 ALT_ID = "a17" + "0" * 61
@@ -61,4 +60,4 @@ def client_of(endpoint: str, name: str) -> S3Client:
 def anonymous(endpoint: str) -> Any:
     """boto3 that signs nothing."""
     config = Config(signature_version=UNSIGNED)
-    return boto3.session.Session().client("s3", endpoint_url=endpoint, region_name=REGION, config=config)
+    return new_client(endpoint_url=endpoint, region_name=REGION, config=config)
