@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import os
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +17,7 @@ from outside.buckets import NewServer
 from outside.clients import S3Client, s3_client
 from outside.content import MIB, noise
 from outside.failure import error_code
-from outside.server import Server
+from outside.server import Server, Value
 
 KEY = "0123456789abcdef0123456789abcdef"
 OTHER_KEY = KEY[::-1]
@@ -238,3 +241,48 @@ def test_another_key_of_the_server_is_an_error_and_never_other_bytes(new_server:
     server.start()
     for number in range(2):
         assert s3_client(server.endpoint).get_object(Bucket="lone", Key=str(number))["Body"].read() == b"content"
+
+
+def test_a_name_with_secrets_of_its_own_needs_no_keyring_and_reads_what_its_former_secret_encrypted(
+    new_server: NewServer, tmp_path: Path
+) -> None:
+    """And what the keyring's key of that name encrypted before it had one."""
+    for name in ("first", "second"):
+        (tmp_path / name).write_text(base64.b64encode(os.urandom(32)).decode() + "\n")
+        (tmp_path / name).chmod(0o600)
+    own = {name: f"file:{tmp_path / name}" for name in ("first", "second")}
+
+    derived: dict[str, dict[str, Value]] = {"kms.keys": {"payroll": "keyring"}}
+    server: Server = new_server(**derived).start()
+
+    def restart(*sources: str) -> None:
+        server.tables["kms.keys"] = {"payroll": list(sources) if len(sources) > 1 else sources[0]}
+        server.restart()
+
+    def content(key: str) -> bytes:
+        return bytes(s3_client(server.endpoint).get_object(Bucket=PLAIN, Key=key)["Body"].read())
+
+    def put(key: str) -> None:
+        keyed: Keyed = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "payroll"}
+        s3_client(server.endpoint).put_object(Bucket=PLAIN, Key=key, Body=key.encode() * 99, **keyed)
+
+    s3_client(server.endpoint).create_bucket(Bucket=PLAIN)
+    put("keyring")
+    restart(own["first"])
+    put("first")
+    assert content("keyring") == b"keyring" * 99
+    restart(own["second"], own["first"])
+    put("second")
+    for key in ("keyring", "first", "second"):
+        assert content(key) == key.encode() * 99
+    # Each secret is needed for its own, and only for that.
+    restart(own["second"])
+    assert content("second") == b"second" * 99
+    assert error_code(s3_client(server.endpoint).get_object, Bucket=PLAIN, Key="first")[0] == 500
+    assert server.stop() == 0
+    (server.data / "keyring.json").unlink()
+    server.start()
+    assert content("second") == b"second" * 99
+    assert error_code(s3_client(server.endpoint).get_object, Bucket=PLAIN, Key="keyring")[0] == 500
+    shown = server.run("config", "show").stdout
+    assert str(tmp_path / "second") in shown and (tmp_path / "second").read_text().strip() not in shown

@@ -322,10 +322,28 @@ pub(super) struct Kms {
 }
 
 /// Where such a key comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(untagged)]
 pub(super) enum KmsKey {
+    One(KmsKeySource),
+    /// The first one encrypts, all of them decrypt.
+    Several(Vec<KmsKeySource>),
+}
+
+/// One source of a key.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(untagged)]
+pub(super) enum KmsKeySource {
     /// It is derived from the keyring's key and its name.
+    Keyring(KeyringWord),
+    /// It is derived from a secret of its own and its name.
+    Own(SecretText),
+}
+
+/// The word that names the keyring.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum KeyringWord {
     Keyring,
 }
 

@@ -5,6 +5,7 @@ use super::{
     error::ConfigError,
     file::{ClientCerts, Limits},
     modes::Holds,
+    named_keys::NamedKeys,
     reader::Reader,
     values::SecretText,
 };
@@ -28,8 +29,8 @@ pub struct ServerConfig {
     pub storage_headers: bool,
     /// Whether customers may send keys of their own over plain HTTP.
     pub sse_c_over_http: bool,
-    /// Names of keys for `aws:kms`, all derived from the keyring's.
-    pub kms_keys: Vec<String>,
+    /// Keys for `aws:kms`.
+    pub kms_keys: NamedKeys,
     /// Names of webhooks that buckets may tell of changes.
     pub webhooks: Vec<String>,
     /// Whether URLs presigned with Signature Version 2 are accepted.
@@ -146,7 +147,7 @@ impl Reader<'_> {
             domains: Domains::new(&server.domains),
             storage_headers: server.storage_headers,
             sse_c_over_http: server.sse_c_over_http.unwrap_or(listen.ip().is_loopback()),
-            kms_keys: self.file.kms.keys.keys().cloned().collect(),
+            kms_keys: self.named_keys()?,
             webhooks: self.file.notifications.webhooks.keys().cloned().collect(),
             presign_v2: server.presign_v2.unwrap_or(listen.ip().is_loopback()),
             header_v2: server.header_v2.unwrap_or(listen.ip().is_loopback() && server.trusted_proxies.is_empty()),

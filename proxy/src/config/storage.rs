@@ -6,9 +6,7 @@ use engine::{
 };
 use object_format::Kek;
 use s3_wire::BucketName;
-use secrecy::ExposeSecret as _;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
-use zeroize::Zeroizing;
 
 /// Less than this cannot hold one upload's base window and one segment's work.
 const MEMORY_BYTES_MIN: u64 = 64 << 20;
@@ -199,16 +197,6 @@ impl Reader<'_> {
     }
 
     fn kek(&self) -> Result<Option<Kek>, ConfigError> {
-        use base64::{Engine as _, engine::general_purpose::STANDARD};
-        let Some(text) = &self.file.storage.kek else { return Ok(None) };
-        let text = self.secret("storage.kek", text)?;
-        let wrong = || ConfigError::at("storage.kek", "expected the base64 of 32 bytes");
-        let bytes = Zeroizing::new(STANDARD.decode(text.expose_secret().trim()).map_err(|_| wrong())?);
-        let secret = <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| wrong())?;
-        if secret.iter().all(|byte| *byte == secret[0]) {
-            let message = "this key is one byte again and again: make one with `openssl rand -base64 32`";
-            return Err(ConfigError::at("storage.kek", message));
-        }
-        Ok(Some(Kek::new(secret)))
+        self.file.storage.kek.as_ref().map(|text| self.key("storage.kek", text)).transpose()
     }
 }

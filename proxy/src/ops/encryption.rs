@@ -1,5 +1,5 @@
-//! Server-side encryption of single objects: by the customer's key (SSE-C), by a named key of the
-//! keyring (SSE-KMS), and by the server's own where the bucket does not seal (SSE-S3). The engine
+//! Server-side encryption of single objects: by the customer's key (SSE-C), by a named key
+//! (SSE-KMS), and by the server's own where the bucket does not seal (SSE-S3). The engine
 //! stores content under a veil, whose key it does not know: it resembles nothing and is nobody's
 //! base.
 //!
@@ -183,7 +183,7 @@ impl S3Request {
 
     /// Whether a name is one of a key.
     fn check_name(&self, name: &str) -> Result<()> {
-        if name == DEFAULT_KMS_KEY || self.service.kms_keys.iter().any(|known| known == name) {
+        if name == DEFAULT_KMS_KEY || self.service.kms_keys.has(name) {
             return Ok(());
         }
         let error = S3Error::with_message(ErrorCode::KmsNotFoundException, format!("Key '{name}' does not exist"));
@@ -236,11 +236,13 @@ impl S3Request {
         Ok(Some(Sealing { facts: ObjectEncryption { stretches: Vec::new(), ..encryption.clone() }, root }))
     }
 
-    /// The key of a name that content was encrypted under, whichever KEK it is of.
+    /// The key of a name that content was encrypted under: one of its own, or the keyring's,
+    /// whichever KEK it is of.
     fn root_of(&self, name: &str, encryption: &ObjectEncryption) -> Result<Secret> {
         let buckets = &self.service.engine.buckets;
         let bound = |root| bound(root, encryption.context.as_deref());
-        let find = || buckets.object_keys(name).into_iter().map(bound).find(|root| is_key(root, &encryption.check));
+        let own = || self.service.kms_keys.own(name);
+        let find = || own().chain(buckets.object_keys(name)).map(bound).find(|root| is_key(root, &encryption.check));
         let found = match find() {
             // Another process may have taken up a new KEK.
             None if buckets.reload_keyring().map_err(|error| self.refusal(error))? => find(),
@@ -248,8 +250,8 @@ impl S3Request {
         };
         found.ok_or_else(|| {
             self.refusal(EngineError::Other(
-                "an object was encrypted under another key: give the store's KEK as storage.kek or DELTAWEIR_KEK, or put its \
-                 keyring.json back into the data directory"
+                "an object was encrypted under another key: give the store's KEK as storage.kek or DELTAWEIR_KEK, put its \
+                 keyring.json back into the data directory, or give the secret that [kms.keys] had for the key's name"
                     .into(),
             ))
         })
@@ -332,7 +334,10 @@ impl InBucket<'_> {
     }
 
     fn object_key(&self, name: &str) -> Result<Secret> {
-        self.service.engine.buckets.object_key(name).map_err(|error| self.refusal(error))
+        match self.service.kms_keys.newest(name) {
+            Some(own) => Ok(own),
+            None => self.service.engine.buckets.object_key(name).map_err(|error| self.refusal(error)),
+        }
     }
 
     fn default_encryption(&self) -> Result<Option<EncryptionConfiguration>> {

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     audit::OfBody,
     auth::{Accounts, Principal, Users},
-    config::ServerConfig,
+    config::{NamedKeys, ServerConfig},
     engine::{BucketHandle, Engine},
     metrics::Metrics,
 };
@@ -54,8 +54,8 @@ pub struct Service {
     pub scheme: &'static str,
     /// Whether customers may send keys of their own.
     pub sse_c: bool,
-    /// Names of keys for `aws:kms`.
-    pub kms_keys: Vec<String>,
+    /// Keys for `aws:kms`.
+    pub kms_keys: NamedKeys,
     /// Names of webhooks that buckets may tell of changes.
     pub webhooks: Vec<String>,
     accounts: Arc<Accounts>,
