@@ -23,6 +23,7 @@ mod outcome;
 mod policy;
 mod preview;
 mod print;
+mod private;
 mod quota;
 mod recover;
 mod remote;
@@ -321,7 +322,7 @@ const OF_HERE: &str = "this command works on this machine: leave --remote out";
 /// Runs the program.
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match fips::module().and_then(|_| Ok(serve::keep_memory_private()?)).and_then(|()| run(arguments)) {
+    match fips::module().and_then(|_| Ok(private::keep_from_others()?)).and_then(|()| run(arguments)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure(message)) => {
             note(format_args!("deltaweir: {message}"));

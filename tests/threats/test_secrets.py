@@ -16,7 +16,7 @@ from typing import Any
 from e2e.test_reload import CAROL
 from outside.buckets import NewServer
 from outside.clients import blunt_client, s3_client
-from outside.content import noise
+from outside.content import MIB, noise
 from outside.failure import error_code
 from outside.server import BINARY, SECRET_ACCESS_KEY, Server, until
 from outside.sigv4 import Scope
@@ -144,6 +144,32 @@ def test_no_other_program_of_the_same_user_reads_the_memory_of_a_server_or_comma
             server.kill()
     finally:
         shutil.rmtree(folder)
+
+
+def test_locked_memory_never_goes_to_swap_and_who_may_not_lock_all_of_it_does_not_start(
+    new_server: NewServer, tmp_path: Path
+) -> None:
+    server = new_server(server={"lock_memory": True})
+    as_root = ["setpriv", "--bounding-set", "-ipc_lock,-sys_resource"] if os.geteuid() == 0 else []
+    script = tmp_path / "bounded"
+    script.write_text(f'#!/bin/sh\nexec prlimit --memlock=65536:65536 {" ".join(as_root)} {BINARY} "$@"\n')
+    script.chmod(0o755)
+    server.binary = script
+    assert server.launch().wait(30) == 1
+    assert "this process may lock 64.0 KiB of memory. Let it lock all: LimitMEMLOCK=infinity" in server.tail()
+    checks = json.loads(server.run("doctor", "--json", check=False).stdout)["checks"]
+    assert [check["state"] for check in checks if check["check"] == "locked memory"] == ["failed"]
+    server.binary = BINARY
+    server.start()
+    assert server.process is not None
+    s3 = s3_client(server.endpoint)
+    s3.create_bucket(Bucket="delta-aes256-00")
+    content = noise(1, 32 * MIB)
+    s3.put_object(Bucket="delta-aes256-00", Key="k", Body=content)
+    assert s3.get_object(Bucket="delta-aes256-00", Key="k")["Body"].read() == content
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    found = {name: int(kilobytes) for name, kilobytes in re.findall(r"(?m)^Vm(\w+):\s+(\d+) kB", status)}
+    assert found["Lck"] > found["RSS"] and found["Swap"] == 0, found
 
 
 def test_a_signed_request_can_be_sent_again_until_its_key_is_gone(new_server: NewServer) -> None:

@@ -12,6 +12,7 @@ use super::{
     fips,
     outcome::{Failure, Outcome, out, show},
     print::table,
+    private,
 };
 use crate::{
     config::{ConfigError, ServeConfig},
@@ -53,6 +54,12 @@ async fn examine(config: ServeConfig) -> Vec<Check> {
     checks.extend(fips::module().ok().flatten().map(|module| Check::ok("cryptography", module)));
     checks.extend(config.server.tls.as_ref().map(|files| certificate(files, SystemTime::now())));
     checks.push(machine::memory(config.engine.memory_bytes_max));
+    if config.server.lock_memory {
+        checks.push(match private::check_lockable() {
+            Ok(()) => Check::ok("locked memory", "this process may lock all that it takes"),
+            Err(Failure(why)) => Check::failed("locked memory", why, "raise the limit, or turn server.lock_memory off"),
+        });
+    }
     checks.push(machine::open_files(config.server.connections_max));
     checks.push(machine::data_directory(&config.engine.data));
     checks.extend(machine::disks(&config.engine.data, &config.stores.backends));

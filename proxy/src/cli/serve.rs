@@ -4,6 +4,7 @@
 use super::{
     audit_log, damaged, fips,
     outcome::{Failure, Outcome, out},
+    private,
 };
 use crate::{
     admin::{Access, AdminService},
@@ -19,7 +20,7 @@ use crate::{
     stores::open_engine,
     webhooks::{WebhookConfig, Webhooks},
 };
-use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use secrecy::SecretString;
 use std::{
     collections::BTreeMap,
@@ -67,6 +68,9 @@ pub(super) async fn serve(config: ServeConfig, load: Load) -> Outcome {
     let _hangups = signal(SignalKind::hangup())?;
     let logs = start_log(&config.log)?;
     let _last = LastLines;
+    if config.server.lock_memory {
+        private::keep_from_swap()?;
+    }
     if let Some(module) = fips::module()? {
         tracing::info!(module, "a FIPS build: cryptography is the module's");
     }
@@ -98,15 +102,6 @@ async fn until_stopped(mut config: ServeConfig, load: Load, logs: &Logs) -> Outc
         config = Box::pin(rebuilt(again, &load)).await?;
         (config.server.listen, config.server.admin_listen) = (listen.s3, listen.admin);
     }
-}
-
-/// A dump would hold every key and secret there is (C115), also one of a command that opens the
-/// store. The limit is for dumps to files; one that goes to a program ignores it, and asks whether
-/// the process may be dumped. What may not is not traced by other programs of the same user either.
-pub(super) fn keep_memory_private() -> std::io::Result<()> {
-    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-    Ok(())
 }
 
 /// Makes the catalog again; the configuration to go on with, since keys are taken out of one when
@@ -148,8 +143,9 @@ async fn serve_once(
     let mut server = Server::bind(config.server.clone()).await?;
     let listen = Listen { s3: server.s3_address()?, admin: server.admin_address()? };
     let data = config.engine.data.clone();
-    let keeping_within =
-        memory::give_back(config.engine.memory_bytes_max, metrics.allocator_given_back_bytes_total.clone());
+    // Pages that are locked cannot be given back.
+    let bound = if config.server.lock_memory { u64::MAX } else { config.engine.memory_bytes_max };
+    let keeping_within = memory::give_back(bound, metrics.allocator_given_back_bytes_total.clone());
     let engine = match open_engine(config.engine, &config.stores, metrics.engine.clone()).await {
         Err(EngineError::Damaged(why)) if may_rebuild => {
             tracing::error!(why, "the catalog is damaged");

@@ -55,6 +55,8 @@ pub struct ServerConfig {
     pub eject_roots: Vec<PathBuf>,
     /// Names of the stores that `import` and `eject` know.
     pub stores: Vec<String>,
+    /// Whether no page of the process may go to swap.
+    pub lock_memory: bool,
     /// How long a connection may take to send a request's head.
     pub head_timeout: Duration,
     /// How long a peer may neither send what it announced nor take what it asked for.
@@ -147,6 +149,7 @@ impl Reader<'_> {
             domains: Domains::new(&server.domains),
             storage_headers: server.storage_headers,
             sse_c_over_http: server.sse_c_over_http.unwrap_or(listen.ip().is_loopback()),
+            lock_memory: server.lock_memory,
             kms_keys: self.named_keys()?,
             webhooks: self.file.notifications.webhooks.keys().cloned().collect(),
             presign_v2: server.presign_v2.unwrap_or(listen.ip().is_loopback()),
