@@ -22,7 +22,7 @@ use catalog::{BlobRow, Bucket, BucketId, Catalog, CatalogError, Compartment, Ext
 use object_format::{BlobId, DomainKey, row};
 use parsed::RowsParsed;
 use serde::{Deserialize, de::IgnoredAny};
-use std::{collections::BTreeMap, ops::Deref, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, ops::Deref, sync::Arc};
 use veil::Veil;
 
 /// A bucket as somebody works on it, cheap to clone.
@@ -212,11 +212,11 @@ impl BucketState {
     }
 
     /// The facts of a row.
-    pub(crate) fn open_facts(&self, place: RowPlace<'_>, stored: &[u8]) -> Result<Vec<u8>, EngineError> {
-        match &self.keys {
-            None => Ok(stored.to_vec()),
-            Some(keys) => Ok(row::open(&keys.of_row(stored), &self.context(place), stored)?),
-        }
+    pub(crate) fn open_facts<'s>(&self, place: RowPlace<'_>, stored: &'s [u8]) -> Result<Cow<'s, [u8]>, EngineError> {
+        Ok(match &self.keys {
+            None => Cow::Borrowed(stored),
+            Some(keys) => Cow::Owned(row::open(&keys.of_row(stored), &self.context(place), stored)?),
+        })
     }
 
     fn context<'a>(&self, place: RowPlace<'a>) -> row::RowContext<'a> {

@@ -183,6 +183,36 @@ pub struct VersionFacts {
     pub storage: StorageFacts,
 }
 
+/// What a listing tells of a version's facts. A listing reads a thousand of them, and passes over
+/// the rest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct ListedFacts {
+    /// As [`VersionFacts::etag`].
+    pub etag: String,
+    /// As [`VersionFacts::checksums`].
+    #[serde(default)]
+    pub checksums: Vec<ListedChecksum>,
+    /// As [`VersionFacts::checksum_type`].
+    #[serde(default)]
+    pub checksum_type: Option<String>,
+    /// As [`VersionFacts::checksum_algorithm`].
+    #[serde(default)]
+    pub checksum_algorithm: Option<String>,
+    /// As [`VersionFacts::storage_class`].
+    #[serde(default)]
+    pub storage_class: Option<String>,
+    /// As [`VersionFacts::owner`].
+    #[serde(default)]
+    pub owner: Option<String>,
+}
+
+/// A [`Checksum`] without its value.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct ListedChecksum {
+    /// As [`Checksum::algorithm`].
+    pub algorithm: String,
+}
+
 pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, EngineError> {
     serde_json::to_vec(value).map_err(|error| EngineError::Other(format!("cannot write facts: {error}")))
 }

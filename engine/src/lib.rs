@@ -79,7 +79,8 @@ pub use deployment::keyring::keks::{check_keyring_file, keyring_file};
 pub use deployment::keyring::provider::{KekContext, KeyProvider, KeyProviders, ProviderError};
 pub use error::{EngineError, StoreError};
 pub use facts::{
-    BegunOver, Checksum, Form, ObjectEncryption, PartFacts, PartSize, StorageFacts, Stretch, VersionFacts,
+    BegunOver, Checksum, Form, ListedChecksum, ListedFacts, ObjectEncryption, PartFacts, PartSize, StorageFacts,
+    Stretch, VersionFacts,
 };
 pub use metrics::Metrics;
 pub use read::object::{Named, ObjectInfo, OpenObject, ReadPath};

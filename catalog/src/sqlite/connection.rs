@@ -151,10 +151,7 @@ impl SqliteSession {
         let columns = prepared.column_count();
         let mut rows = prepared.raw_query();
         while let Ok(Some(row)) = rows.next() {
-            let values = (0..columns).map(|column| row.get_ref(column).and_then(value));
-            if let Ok(values) = values.collect::<rusqlite::Result<_>>() {
-                found.push(Row(values));
-            }
+            found.extend(taken(row, columns));
         }
         found
     }
@@ -182,9 +179,7 @@ impl SqliteSession {
                 self.gave_up = true;
                 return Err(rusqlite::Error::QueryReturnedMoreThanOneRow);
             }
-            let values =
-                (0..columns).map(|column| row.get_ref(column).and_then(value)).collect::<rusqlite::Result<_>>()?;
-            found.push(Row(values));
+            found.push(taken(row, columns)?);
         }
         drop(rows);
         self.work.statements += 1;
@@ -244,6 +239,16 @@ impl Session for SqliteSession {
         // Reads run on blocking threads; nothing here may be pending.
         to.blocking_send(rows).is_ok()
     }
+}
+
+/// A row with so many columns. Room for all is made at once: collecting results would not know how
+/// many there are.
+fn taken(row: &rusqlite::Row<'_>, columns: usize) -> rusqlite::Result<Row> {
+    let mut values = Vec::with_capacity(columns);
+    for column in 0..columns {
+        values.push(value(row.get_ref(column)?)?);
+    }
+    Ok(Row(values))
 }
 
 fn value(value: ValueRef<'_>) -> rusqlite::Result<Value> {

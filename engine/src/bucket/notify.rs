@@ -346,7 +346,7 @@ async fn opened(buckets: &Buckets, name: &str, key: &str, sealed: &SealedETag) -
         }
     };
     let stored = STANDARD.decode(&sealed.etag).ok()?;
-    String::from_utf8(bucket.open_facts(etag_place(key, sealed.id), &stored).ok()?).ok()
+    String::from_utf8(bucket.open_facts(etag_place(key, sealed.id), &stored).ok()?.into_owned()).ok()
 }
 
 /// A key as events show it: encoded as a form's value, its slashes left as they are.

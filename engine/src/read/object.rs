@@ -11,13 +11,14 @@ use crate::{
     bucket::{BucketHandle, RowPlace, digest_of},
     deployment::keyring::random,
     error::EngineError,
-    facts::{VersionFacts, from_json},
+    facts::{ListedFacts, VersionFacts, from_json},
     metrics::Metrics,
     read::{adoption::Adopter, base_rows::BaseRows, heat::Heat},
     resources::{budget::MemoryBudget, clock::now_ms, pool::CodecPool},
 };
 use catalog::{BlobKey, BlobRow, Catalog, CatalogError, Content, Extent, Version, VersionId, VersionLock, VersionRef};
 use object_format::BlobId;
+use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
 pub(crate) mod pieces;
@@ -186,11 +187,23 @@ impl ReadPath {
         }
     }
 
-    /// Opens a version's facts (a listing's rows).
+    /// Opens a version's facts.
     ///
     /// # Errors
     /// [`EngineError::Integrity`] when the row is not what was written.
     pub fn open_facts(&self, bucket: &BucketHandle, version: &Version) -> Result<VersionFacts, EngineError> {
+        self.open_facts_as(bucket, version)
+    }
+
+    /// Opens of a version's facts what a listing tells.
+    ///
+    /// # Errors
+    /// As [`ReadPath::open_facts`].
+    pub fn open_listed(&self, bucket: &BucketHandle, version: &Version) -> Result<ListedFacts, EngineError> {
+        self.open_facts_as(bucket, version)
+    }
+
+    fn open_facts_as<T: DeserializeOwned>(&self, bucket: &BucketHandle, version: &Version) -> Result<T, EngineError> {
         let metrics = &self.metrics;
         let opened = bucket.open_facts(RowPlace::of(version), &version.facts);
         let facts = opened.inspect_err(|_| metrics.aead_failures_total.with_label_values(&["row"]).inc())?;

@@ -416,7 +416,7 @@ impl Merge<'_> {
             key: key.to_owned(),
             id,
             size: version.size,
-            facts: bucket.seal_facts(place(key, id), facts)?,
+            facts: bucket.seal_facts(place(key, id), facts.into_owned())?,
             extents_digest: version.extents_digest,
             precondition: Precondition::None,
             new_blobs: Vec::new(),

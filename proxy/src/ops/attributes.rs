@@ -29,7 +29,7 @@ pub(super) async fn get_object_attributes(request: &S3Request) -> Result<Answer>
         etag: params.etag.then(|| ETag::from_wire(&facts.etag)),
         checksum: object_facts::first_checksum(&facts.checksums).filter(|_| params.checksum),
         parts: parts_of(facts, &params).filter(|_| params.parts),
-        storage_class: params.storage_class.then(|| object_facts::storage_class_name(facts)),
+        storage_class: params.storage_class.then(|| object_facts::storage_class_name(facts.storage_class.as_deref())),
         size: params.size.then_some(info.version.size),
     });
     versions::write(answer.headers_mut(), &here.bucket, info.version.reference());

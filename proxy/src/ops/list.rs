@@ -98,14 +98,15 @@ impl InBucket<'_> {
     }
 
     pub(super) fn entry(&self, version: Version, owner: Option<Owner>) -> Result<ObjectEntry> {
-        let facts = self.service.engine.read.open_facts(&self.bucket, &version).map_err(|error| self.refusal(error))?;
+        let facts =
+            self.service.engine.read.open_listed(&self.bucket, &version).map_err(|error| self.refusal(error))?;
         Ok(ObjectEntry {
             last_modified: time_of(version.modified_ms),
             etag: ETag::from_wire(&facts.etag),
             size: version.size,
-            storage_class: object_facts::storage_class_name(&facts),
+            storage_class: object_facts::storage_class_name(facts.storage_class.as_deref()),
             owner: owner.map(|bucket_owner| facts.owner.as_deref().map_or(bucket_owner, |id| self.users.owner(id))),
-            checksum: object_facts::checksum_kind(&facts),
+            checksum: object_facts::listed_checksum(&facts),
             key: version.key,
         })
     }
@@ -139,7 +140,7 @@ pub(super) async fn list_uploads(request: &S3Request) -> Result<Answer> {
             upload_id: multipart::id_text(upload.id),
             initiator: users.owner(&upload.owner),
             owner: users.owner(here.owner_of(&facts)),
-            storage_class: object_facts::storage_class_name(&facts),
+            storage_class: object_facts::storage_class_name(facts.storage_class.as_deref()),
             initiated: time_of(upload.created_ms),
             checksum: multipart::wanted_checksum(&facts).and_then(|_| object_facts::checksum_kind(&facts)),
             key: upload.key,

@@ -202,7 +202,7 @@ pub(super) async fn list_parts(request: &S3Request) -> Result<Answer> {
         upload_id: id_text(open.id),
         initiator: users.owner(&open.upload.owner),
         owner: users.owner(here.owner_of(&open.facts)),
-        storage_class: object_facts::storage_class_name(&open.facts),
+        storage_class: object_facts::storage_class_name(open.facts.storage_class.as_deref()),
         part_number_marker: params.part_number_marker,
         next_part_number_marker: entries.last().map(|part| part.number),
         max_parts: params.max_parts,

@@ -2,7 +2,7 @@
 //! tells of it.
 
 use super::request::set;
-use crate::engine::{self, Form, VersionFacts};
+use crate::engine::{self, Form, ListedFacts, VersionFacts};
 use http::{HeaderMap, HeaderValue, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3_wire::{
@@ -78,8 +78,8 @@ pub(super) fn content_headers(facts: &VersionFacts) -> ContentHeaders {
 }
 
 /// The name documents give a storage class.
-pub(super) fn storage_class_name(facts: &VersionFacts) -> String {
-    facts.storage_class.clone().unwrap_or_else(|| StorageClass::Standard.as_str().to_owned())
+pub(super) fn storage_class_name(kept: Option<&str>) -> String {
+    kept.unwrap_or(StorageClass::Standard.as_str()).to_owned()
 }
 
 /// A checksum as facts keep it.
@@ -104,10 +104,19 @@ pub(super) fn checksum_of(checksums: &[engine::Checksum], algorithm: ChecksumAlg
 
 /// The algorithm and type of an object's or upload's checksum, for documents.
 pub(super) fn checksum_kind(facts: &VersionFacts) -> Option<(ChecksumAlgorithm, ChecksumType)> {
-    let named = facts.checksum_algorithm.as_deref().or_else(|| Some(facts.checksums.first()?.algorithm.as_str()));
-    let algorithm = ChecksumAlgorithm::parse(named?).ok()?;
-    let kind = facts.checksum_type.as_deref().and_then(|kind| ChecksumType::parse(kind).ok());
-    Some((algorithm, kind.unwrap_or(ChecksumType::FullObject)))
+    let first = facts.checksums.first().map(|checksum| checksum.algorithm.as_str());
+    kind_of(facts.checksum_algorithm.as_deref().or(first)?, facts.checksum_type.as_deref())
+}
+
+/// As [`checksum_kind`], of what a listing reads.
+pub(super) fn listed_checksum(facts: &ListedFacts) -> Option<(ChecksumAlgorithm, ChecksumType)> {
+    let first = facts.checksums.first().map(|checksum| checksum.algorithm.as_str());
+    kind_of(facts.checksum_algorithm.as_deref().or(first)?, facts.checksum_type.as_deref())
+}
+
+fn kind_of(algorithm: &str, kind: Option<&str>) -> Option<(ChecksumAlgorithm, ChecksumType)> {
+    let kind = kind.and_then(|kind| ChecksumType::parse(kind).ok());
+    Some((ChecksumAlgorithm::parse(algorithm).ok()?, kind.unwrap_or(ChecksumType::FullObject)))
 }
 
 /// `ETag` and `Last-Modified`.
