@@ -121,24 +121,59 @@ impl XmlWriter {
 /// they are written as references (`&#x1;`), which lenient parsers read; clients that list such
 /// keys ask for `encoding-type=url` (C73).
 fn escape(text: &str) -> Cow<'_, str> {
-    // U+FFFE and U+FFFF begin with this byte.
-    let may_matter = |byte: &u8| matches!(byte, b'&' | b'<' | b'>' | b'"' | b'\'' | 0..=0x1f | 0x7f | 0xef);
-    if !text.as_bytes().iter().any(may_matter) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&apos;"),
-            '\u{0}'..='\u{1f}' | '\u{7f}' | '\u{fffe}' | '\u{ffff}' => {
+    let next = |text: &str| text.bytes().position(|byte| MAY_MATTER[usize::from(byte)]);
+    let Some(mut at) = next(text) else { return Cow::Borrowed(text) };
+    let (mut out, mut rest) = (String::with_capacity(text.len() + 16), text);
+    loop {
+        out.push_str(&rest[..at]);
+        let mut after = rest[at..].chars();
+        match after.next() {
+            Some('&') => out.push_str("&amp;"),
+            Some('<') => out.push_str("&lt;"),
+            Some('>') => out.push_str("&gt;"),
+            Some('"') => out.push_str("&quot;"),
+            Some('\'') => out.push_str("&apos;"),
+            Some(c @ ('\u{0}'..='\u{1f}' | '\u{7f}' | '\u{fffe}' | '\u{ffff}')) => {
                 out.push_str(&format!("&#x{:X};", c as u32));
             }
-            c => out.push(c),
+            c => out.extend(c),
+        }
+        rest = after.as_str();
+        match next(rest) {
+            Some(found) => at = found,
+            None => break,
         }
     }
+    out.push_str(rest);
     Cow::Owned(out)
+}
+
+/// Bytes that a character which is escaped begins with.
+const MAY_MATTER: [bool; 256] = {
+    let mut bytes = [false; 256];
+    let mut byte = 0_u8;
+    loop {
+        // U+FFFE and U+FFFF begin with the last of them.
+        bytes[byte as usize] = matches!(byte, b'&' | b'<' | b'>' | b'"' | b'\'' | 0..=0x1f | 0x7f | 0xef);
+        match byte.checked_add(1) {
+            Some(following) => byte = following,
+            None => break bytes,
+        }
+    }
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn each_character_is_escaped_for_itself(text in "[a-c&<>\"'\\x00-\\x1f\\x7fé\u{ffef}\u{fffd}-\u{ffff}]{0,40}") {
+            let one_by_one: String = text.chars().map(|c| escape(&c.to_string()).into_owned()).collect();
+            prop_assert_eq!(&escape(&text), &one_by_one);
+            let none = ['<', '>', '"', '\'', '\u{0}', '\n', '\u{7f}', '\u{fffe}', '\u{ffff}'];
+            prop_assert!(!one_by_one.contains(none), "{one_by_one}");
+        }
+    }
 }
