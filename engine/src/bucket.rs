@@ -4,13 +4,13 @@ pub(crate) mod compartment;
 pub(crate) mod notify;
 mod parsed;
 mod quota;
-pub(crate) mod veil;
 
 use crate::{
     blobs::open::Blobs,
     config::{BucketSettings, Compression, Encryption, EngineConfig, Isolation, StorageHeaders},
     deployment::{
         keyring::{Keyring, Opened, keyset_name, random},
+        veil::Veil,
         writer::Writer,
     },
     error::EngineError,
@@ -23,7 +23,6 @@ use object_format::{BlobId, DomainKey, row};
 use parsed::RowsParsed;
 use serde::{Deserialize, de::IgnoredAny};
 use std::{borrow::Cow, collections::BTreeMap, ops::Deref, sync::Arc};
-use veil::Veil;
 
 /// A bucket as somebody works on it, cheap to clone.
 #[derive(Clone)]

@@ -1,12 +1,16 @@
 //! What the engine is told at start. `proxy/src/config.rs` makes one of these from files and
 //! environment.
 
-use crate::deployment::keyring::{Given, KeysetCopy, provider::KeyProviders};
+use crate::deployment::{
+    keyring::{Given, KeysetCopy, provider::KeyProviders},
+    veil::ContentKeys,
+};
 use object_format::Kek;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -137,6 +141,7 @@ impl EngineConfig {
             kek: None,
             keyring: None,
             key_providers: KeyProviders::default(),
+            content_keys: None,
             codec_threads: None,
             gc_grace: day,
             unfinished_age: day,
@@ -200,6 +205,8 @@ pub struct EngineConfig {
     pub keyring: Option<PathBuf>,
     /// Who keeps KEKs that are not here as they are.
     pub key_providers: KeyProviders,
+    /// Who encrypts single objects that are there already; `None`: nobody here can.
+    pub content_keys: Option<Arc<dyn ContentKeys>>,
     /// Threads of the codec pool; `None`: one per core.
     pub codec_threads: Option<usize>,
     /// How long a dying blob waits before its purge, at least: as long as backups are retained, if

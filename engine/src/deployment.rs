@@ -4,4 +4,5 @@ pub(crate) mod accounts;
 pub(crate) mod documents;
 pub(crate) mod keyring;
 pub(crate) mod ownership;
+pub(crate) mod veil;
 pub(crate) mod writer;

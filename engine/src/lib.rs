@@ -69,7 +69,7 @@ pub use blobs::{
     originals::{Originals, PlainPlace},
     stores::Stores,
 };
-pub use bucket::{BucketHandle, BucketState, Buckets, ISOLATION, STORAGE_HEADERS, compartment::Sharing, veil::Veil};
+pub use bucket::{BucketHandle, BucketState, Buckets, ISOLATION, STORAGE_HEADERS, compartment::Sharing};
 pub use config::{
     BucketSettings, Compression, ConvertConfig, EffortSetting, Encryption, EngineConfig, Isolation, NotifyConfig,
     SafetyConfig, ScrubConfig, SecondCopies, StorageHeaders,
@@ -77,6 +77,7 @@ pub use config::{
 pub use deployment::accounts::{AccountKind, AccountName, AccountRecord, AccountRecords, Accounts, AccountsWrite};
 pub use deployment::keyring::keks::{check_keyring_file, keyring_file};
 pub use deployment::keyring::provider::{KekContext, KeyProvider, KeyProviders, ProviderError};
+pub use deployment::veil::{ContentKey, ContentKeys, NamedKey, Veil};
 pub use error::{EngineError, StoreError};
 pub use facts::{
     BegunOver, Checksum, Form, ListedChecksum, ListedFacts, ObjectEncryption, PartFacts, PartSize, StorageFacts,

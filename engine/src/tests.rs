@@ -70,6 +70,7 @@ pub(crate) fn config(dir: &Path, memory_bytes_max: u64) -> EngineConfig {
         kek: None,
         keyring: None,
         key_providers: crate::KeyProviders::default(),
+        content_keys: None,
         codec_threads: Some(2),
         gc_grace: Duration::from_secs(300),
         unfinished_age: Duration::from_secs(86_400),

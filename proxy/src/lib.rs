@@ -5,7 +5,8 @@
 //! takes. `audit` writes down who changed what. `stores` opens what the engine works over. `config`
 //! alone reads files and environment; `metrics` shows every metric; `webhooks` brings events to
 //! those who are told of changes, and `key_providers` has KEKs wrapped and unwrapped by those who
-//! keep them. `lines` brings the lines of logs to files and pipes, and waits for none.
+//! keep them. `sealing` encrypts single objects. `lines` brings the lines of logs to files and
+//! pipes, and waits for none.
 
 pub mod admin;
 pub mod audit;
@@ -24,6 +25,7 @@ pub mod oidc;
 pub mod ops;
 pub mod peers;
 pub mod preview;
+mod sealing;
 pub mod server;
 pub mod stores;
 pub mod webhooks;

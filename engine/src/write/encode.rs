@@ -4,8 +4,8 @@
 use crate::{
     bases::{alone::Alone, plan, region::Region},
     blobs::piece::BasePiece,
-    bucket::veil::Veil,
     config::Compression,
+    deployment::veil::Veil,
     error::EngineError,
     metrics::Metrics,
     resources::pool::Scratch,

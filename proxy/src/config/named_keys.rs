@@ -5,6 +5,7 @@ use super::{
     file::{KmsKey, KmsKeySource},
     reader::Reader,
 };
+use engine::{EngineError, NamedKey};
 use object_format::Kek;
 use std::{collections::BTreeMap, slice, sync::Arc};
 use zeroize::Zeroizing;
@@ -37,9 +38,13 @@ impl NamedKeys {
         self.0.contains_key(name)
     }
 
-    /// The key that encrypts under this name; `None`: the keyring's.
-    pub fn newest(&self, name: &str) -> Option<RootKey> {
-        self.0.get(name).and_then(|origins| origins.first()).and_then(|origin| origin.root(name))
+    /// The key that encrypts under this name, which `keyring` gives where it is the keyring's.
+    ///
+    /// # Errors
+    /// Whatever `keyring` says.
+    pub fn newest_or(&self, name: &str, keyring: NamedKey<'_>) -> Result<RootKey, EngineError> {
+        let newest = self.0.get(name).and_then(|origins| origins.first());
+        newest.and_then(|origin| origin.root(name)).map_or_else(|| keyring(name), Ok)
     }
 
     /// Every key of this name that is not the keyring's, the newest first.

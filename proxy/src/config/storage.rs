@@ -6,7 +6,7 @@ use engine::{
 };
 use object_format::Kek;
 use s3_wire::BucketName;
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 /// Less than this cannot hold one upload's base window and one segment's work.
 const MEMORY_BYTES_MIN: u64 = 64 << 20;
@@ -38,6 +38,7 @@ impl Reader<'_> {
             kek: self.kek()?,
             keyring: self.keyring()?,
             key_providers: self.key_providers()?,
+            content_keys: Some(Arc::new(self.named_keys()?)),
             codec_threads: limits.codec_threads,
             gc_grace: file.gc.grace.0,
             unfinished_age: file.gc.unfinished_age.0,

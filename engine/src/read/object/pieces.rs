@@ -7,7 +7,8 @@ use crate::{
         pins::Pin,
         upload::held,
     },
-    bucket::{BucketHandle, veil::Veil},
+    bucket::BucketHandle,
+    deployment::veil::Veil,
     error::EngineError,
     read::opened::OpenedRow,
     resources::{
