@@ -391,7 +391,7 @@ pub(crate) fn workers(foundation: &Foundation, paths: &Paths) -> Workers {
         scrubber: scrubber(foundation, paths, &copier),
         copier,
         safety: safety.clone(),
-        reencryptor: Arc::new(Reencryptor { ordered: ordered.clone(), alone: *alone }),
+        reencryptor: Arc::new(Reencryptor::new(&ordered, config.content_keys.clone(), *alone)),
         converter,
         ordered,
     }
@@ -517,6 +517,7 @@ fn converters(foundation: &Foundation, paths: &Paths) -> (Arc<Converter>, Arc<Or
         keyring: keyring.clone(),
         writer: writer.clone(),
         converter: converter.clone(),
+        uploads: paths.uploads.clone(),
     });
     (converter, ordered)
 }

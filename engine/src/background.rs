@@ -7,6 +7,7 @@ pub(crate) mod collection;
 pub(crate) mod convert;
 pub(crate) mod converter;
 pub(crate) mod copies;
+pub(crate) mod encrypt;
 pub(crate) mod jobs;
 pub(crate) mod keys;
 pub(crate) mod leftovers;

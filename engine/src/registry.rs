@@ -138,14 +138,15 @@ pub(crate) fn all(config: &EngineConfig, workers: &Workers) -> Vec<JobSpec> {
         )
         .admits(&workers.ordered, |worker, order: ConvertOrder| async move { worker.admit(&order).await })
         .resumes(),
-        JobSpec::of(
-            &workers.reencryptor,
-            ("reencrypt", "Seals a bucket anew, under another domain key.", "objects"),
-            |worker, run| async move { report(worker.reencrypt(&run).await) },
-        )
-        .admits(&workers.reencryptor, |worker, order: ReencryptOrder| async move { worker.admit(&order).await })
-        .resumes(),
+        reencrypt(&workers.reencryptor),
     ]
+}
+
+pub(crate) fn reencrypt(reencryptor: &Arc<Reencryptor>) -> JobSpec {
+    let about = "Seals a bucket anew, or encrypts the objects of one that does not seal.";
+    JobSpec::of(reencryptor, ("reencrypt", about, "objects"), |worker, run| async move { worker.reencrypt(&run).await })
+        .admits(reencryptor, |worker, order: ReencryptOrder| async move { worker.admit(&order).await })
+        .resumes()
 }
 
 fn scrub(config: &EngineConfig, workers: &Workers) -> JobSpec {

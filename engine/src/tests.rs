@@ -4,6 +4,7 @@ mod anchors;
 mod collecting;
 mod compartments;
 mod documents;
+mod encrypting;
 mod failovers;
 mod forks;
 mod here;

@@ -23,7 +23,7 @@ use crate::{
     },
     error::EngineError,
     resources::pace::Pace,
-    write::effort,
+    write::{effort, parts::Uploads},
 };
 use catalog::{BlobForm, BlobRow, Bucket, Catalog, CatalogError, Version, VersionEntry, VersionRef, VersionsQuery};
 use serde::{Deserialize, Serialize};
@@ -95,6 +95,7 @@ pub(crate) struct OrderedConverter {
     pub(crate) keyring: Arc<Keyring>,
     pub(crate) writer: Arc<Writer>,
     pub(crate) converter: Arc<Converter>,
+    pub(crate) uploads: Arc<Uploads>,
 }
 
 impl OrderedConverter {
@@ -122,11 +123,7 @@ impl OrderedConverter {
         let mut place: Place = run.cursor()?.unwrap_or_default();
         self.settle_order(&order).await?;
         let total = match order.prefix.is_empty() {
-            true => {
-                let stats = self.catalog.stats().await?;
-                let stats = stats.iter().find(|stats| stats.name == order.bucket);
-                stats.map(|stats| stats.objects + stats.noncurrent_versions)
-            }
+            true => self.versions_of(&order.bucket).await?,
             false => None,
         };
         let pace = Arc::new(Pace::new(self.bytes_per_second_max));
@@ -166,6 +163,13 @@ impl OrderedConverter {
             place.report.elsewhere = 0;
             run.checkpoint(&place).await?;
         }
+    }
+
+    /// How many versions a bucket has, as the catalog counts them.
+    pub(super) async fn versions_of(&self, bucket: &str) -> Result<Option<u64>, EngineError> {
+        let stats = self.catalog.stats().await?;
+        let stats = stats.iter().find(|stats| stats.name == bucket);
+        Ok(stats.map(|stats| stats.objects + stats.noncurrent_versions))
     }
 
     /// Changes the bucket's settings as a whole bucket's order says, before anything is converted:

@@ -1,4 +1,5 @@
 //! Re-encryption: a bucket gets another domain key, and what was sealed before is sealed with that.
+//! In a bucket that does not seal it is [`Encryptor`]'s: each object is encrypted by itself.
 //!
 //! ```text
 //! new epoch: key beside the blobs, key in the catalog, new content is sealed with it
@@ -14,18 +15,21 @@ use crate::{
     background::{
         convert::OrderedConverter,
         converter::round::Tallies,
-        jobs::run::JobRun,
+        encrypt::Encryptor,
+        jobs::{run::JobRun, spec::report},
         reencode::{Occasion, Reform, Reformed, Swap, Wish},
     },
     bases::base::Avoided,
+    blobs::piece::BLOB_PLAIN_LEN_MAX,
     bucket::BucketHandle,
-    deployment::keyring::epochs::KeyEpochs,
+    deployment::{keyring::epochs::KeyEpochs, veil::ContentKeys},
     error::EngineError,
     resources::pace::Pace,
     write::effort,
 };
 use catalog::{BlobForm, BlobKey, BlobRow, Version, VersionEntry, VersionRef, VersionsQuery};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 /// Versions of one page of the bucket's listing.
@@ -92,28 +96,38 @@ pub(crate) struct ReencryptReport {
 /// Seals anew, at the pace and with the means of conversions that are ordered.
 pub(crate) struct Reencryptor {
     pub(crate) ordered: Arc<OrderedConverter>,
+    /// Who encrypts the objects of buckets that do not seal.
+    pub(crate) encryptor: Arc<Encryptor>,
     /// Whether this process has the store to itself.
     pub(crate) alone: bool,
 }
 
 impl Reencryptor {
+    pub(crate) fn new(ordered: &Arc<OrderedConverter>, keys: Option<Arc<dyn ContentKeys>>, alone: bool) -> Self {
+        let encryptor = Arc::new(Encryptor { ordered: ordered.clone(), keys, blob_len_max: BLOB_PLAIN_LEN_MAX });
+        Self { ordered: ordered.clone(), encryptor, alone }
+    }
+
     /// Refuses an order that nothing here can follow.
     ///
     /// # Errors
-    /// [`EngineError::NoBucket`]; [`EngineError::JobRefused`] for a bucket that is not encrypted.
+    /// [`EngineError::NoBucket`]; [`EngineError::JobRefused`] for a bucket that does not seal and
+    /// whose default encrypts nothing.
     pub(crate) async fn admit(&self, order: &ReencryptOrder) -> Result<(), EngineError> {
-        let name = &order.bucket;
-        match self.bucket(name).await?.is_sealed() {
-            true => Ok(()),
-            false => Err(EngineError::JobRefused(format!(
-                "reencrypt: bucket {name} is not encrypted. Copy its objects into one that is"
-            ))),
-        }
+        let bucket = self.bucket(&order.bucket).await?;
+        if bucket.is_sealed() { Ok(()) } else { self.encryptor.admit(&bucket) }
     }
 
     /// The job `reencrypt`.
-    pub(crate) async fn reencrypt(self: &Arc<Self>, run: &JobRun) -> Result<ReencryptReport, EngineError> {
+    pub(crate) async fn reencrypt(self: &Arc<Self>, run: &JobRun) -> Result<Value, EngineError> {
         let order: ReencryptOrder = run.parameters()?;
+        match self.bucket(&order.bucket).await?.is_sealed() {
+            true => report(self.seal_anew(run, order).await),
+            false => report(self.encryptor.encrypt(run, &order.bucket).await),
+        }
+    }
+
+    async fn seal_anew(self: &Arc<Self>, run: &JobRun, order: ReencryptOrder) -> Result<ReencryptReport, EngineError> {
         let mut position: Position = run.cursor()?.unwrap_or_default();
         if position.epoch == 0 {
             self.admit(&order).await?;
@@ -121,9 +135,7 @@ impl Reencryptor {
             position.report.epoch = position.epoch;
             run.checkpoint(&position).await?;
         }
-        let stats = self.ordered.catalog.stats().await?;
-        let total = stats.iter().find(|stats| stats.name == order.bucket);
-        let total = total.map(|stats| stats.objects + stats.noncurrent_versions);
+        let total = self.ordered.versions_of(&order.bucket).await?;
         let pace = Arc::new(Pace::new(self.ordered.bytes_per_second_max));
         let mut round = Pass { pace, settled: HashMap::new() };
         loop {

@@ -231,7 +231,7 @@ impl Publisher {
                 loop {
                     let stored = FinishedContent::copy_of(clip(&content.extents, range.clone()));
                     match publisher.commit_part(&bucket, place, stored, &facts).await? {
-                        Err(CatalogError::BaseGone) => content = publisher.content_now(content).await?,
+                        Err(CatalogError::BaseGone) => content = publisher.content_now(&bucket, content).await?,
                         outcome => return Ok(outcome?),
                     }
                 }
@@ -262,7 +262,7 @@ impl Publisher {
                 loop {
                     let stored = FinishedContent::copy_of(content.extents.clone());
                     match publisher.commit_version(&bucket, place, stored, &facts).await? {
-                        Err(CatalogError::BaseGone) => content = publisher.content_now(content).await?,
+                        Err(CatalogError::BaseGone) => content = publisher.content_now(&bucket, content).await?,
                         outcome => return Ok(outcome?),
                     }
                 }
@@ -274,11 +274,15 @@ impl Publisher {
     /// found dead: the converter may have encoded it anew.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] when the version is gone, or is what it was.
-    async fn content_now(&self, content: Content) -> Result<Content, EngineError> {
-        let Version { bucket, key, id, .. } = &content.version;
-        let now = self.catalog.version(*bucket, key, *id).await?;
-        now.filter(|now| now.extents != content.extents).ok_or(EngineError::Conflict)
+    /// [`EngineError::Conflict`] when the version is gone, or is what it was, or was encrypted
+    /// meanwhile: then other bytes stand there, which the reader's facts do not fit.
+    async fn content_now(&self, bucket: &BucketHandle, content: Content) -> Result<Content, EngineError> {
+        let Version { key, id, .. } = &content.version;
+        let now = self.catalog.version(bucket.row.id, key, *id).await?;
+        let now = now.filter(|now| now.extents != content.extents).ok_or(EngineError::Conflict)?;
+        let read = &self.finisher.read;
+        let (was, is) = (read.open_facts(bucket, &content.version)?, read.open_facts(bucket, &now.version)?);
+        if was.encryption == is.encryption { Ok(now) } else { Err(EngineError::Conflict) }
     }
 
     /// Completes an upload. `facts` are complete but for `storage`.

@@ -4,6 +4,7 @@ use super::{AdminService, ApiResult, answer::AdminError};
 use crate::{
     auth::canonical_id_of,
     engine::{Compression, EffortSetting, Encryption, ISOLATION, Isolation, STORAGE_HEADERS, StorageHeaders},
+    sealing::default_in_words,
 };
 use catalog::Bucket;
 use http::StatusCode;
@@ -49,14 +50,18 @@ impl AdminService {
     fn told_of(&self, row: &Bucket) -> ApiResult {
         let created = UNIX_EPOCH + Duration::from_millis(u64::try_from(row.created_ms).unwrap_or(0));
         let in_force = self.engine.buckets.settings_of(row)?;
-        Ok(json!({
+        let mut told = json!({
             "name": row.name,
             "owner": row.owner,
             "created": timestamp::iso8601(created),
             "settings": row.settings,
             "isolation": in_force.isolation.unwrap_or(Isolation::Policy),
             "storage_headers": in_force.storage_headers,
-        }))
+        });
+        if let Some(default) = default_in_words(&in_force) {
+            told["default_encryption"] = json!(default);
+        }
+        Ok(told)
     }
 
     /// Makes a bucket. Its ACLs are off.

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     engine::{CELLS_MAX, CollectParameters, JobAction, PAGE_MAX, Page},
     ops::access::Trial,
+    sealing::default_in_words,
 };
 use catalog::VersionRef;
 use http::Method;
@@ -132,9 +133,21 @@ impl AdminService {
             }
             Call::Object => reports.object(bucket, key, version).await?,
             Call::Versions => reports.versions(bucket, key, count(query, "limit", 100, PAGE_MAX)?).await?,
-            _ => reports.explain(bucket, key, version).await?,
+            _ => self.explain(bucket, key, version).await?,
         };
         told.ok_or_else(|| AdminError::not_found("object"))
+    }
+
+    /// Why a version is stored as it is, and whether it is plain where new ones are not.
+    async fn explain(&self, bucket: &str, key: &str, version: Option<VersionRef>) -> Result<Option<Value>, AdminError> {
+        let Some(mut told) = self.engine.reports.explain(bucket, key, version).await? else { return Ok(None) };
+        if told.get("encryption").is_none()
+            && let Some(bucket) = self.engine.buckets.bucket(bucket).await?
+            && let Some(default) = default_in_words(&bucket.settings)
+        {
+            told["plain_before"] = json!(default);
+        }
+        Ok(Some(told))
     }
 
     /// A page of keys.

@@ -103,6 +103,9 @@ pub(super) fn print(told: &Value) -> String {
         ] {
             let _ = write!(text, " {name}={}", value.as_str().unwrap_or_default());
         }
+        if let Some(default) = bucket["default_encryption"].as_str() {
+            let _ = write!(text, " default encryption={default}");
+        }
         text.push('\n');
     }
     text.trim_end().to_owned()
@@ -124,7 +127,10 @@ mod tests {
         let bucket = json!({"name": "b", "settings": settings, "isolation": "policy", "storage_headers": "readers"});
         let line =
             "b: compression=delta encryption=off effort=auto backend=local isolation=policy storage headers=readers";
-        assert_eq!(print(&json!({"buckets": [bucket]})), line);
+        assert_eq!(print(&json!({"buckets": [&bucket]})), line);
+        let mut encrypting = bucket.clone();
+        encrypting["default_encryption"] = json!("aws:kms invoices");
+        assert_eq!(print(&encrypting), format!("{line} default encryption=aws:kms invoices"));
         assert_eq!(print(&json!({"buckets": []})), "there is no bucket");
     }
 }

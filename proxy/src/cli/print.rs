@@ -167,6 +167,13 @@ pub(super) fn explanation(told: &Value) -> String {
     if let Some(algorithm) = told["encryption"].as_str() {
         let _ = writeln!(text, "encrypted   {algorithm}, by a key of its own: such content resembles no other");
     }
+    if let Some(default) = told["plain_before"].as_str() {
+        let _ = writeln!(
+            text,
+            "plain       written before the bucket's default encryption ({default}): \
+             `deltaweir keys reencrypt {bucket}` encrypts it"
+        );
+    }
     let none = Vec::new();
     let list = |name: &str| told[name].as_array().unwrap_or(&none);
     let blobs = list("blobs");

@@ -7,8 +7,8 @@ use crypto::{Digest, Sha256};
 use std::sync::Arc;
 
 impl Reencoder {
-    /// Reads a blob back from its backend before it takes the place of content that is well. One
-    /// that is not what was written is forgotten.
+    /// Reads a blob back from its backend before it takes the place of content that is well; under
+    /// a veil, `sha256` is that of the plain text. One that is not what was written is forgotten.
     pub(crate) async fn verify_stored(
         self: &Arc<Self>,
         bucket: &BucketHandle,
@@ -27,7 +27,8 @@ impl Reencoder {
     }
 
     async fn sha256_of_stored(self: &Arc<Self>, bucket: &BucketHandle, row: &BlobRow) -> Result<[u8; 32], EngineError> {
-        let body = self.read.read(&self.read.open_stored(bucket, row)?, 0..row.plain_len);
+        let stored = self.read.open_stored(bucket, row)?;
+        let body = self.read.read_unveiled(&stored, 0..row.plain_len, bucket.veil().cloned());
         Ok(self.hash_pool.hash_all(Sha256::new(), body).await?.finalize().into())
     }
 }

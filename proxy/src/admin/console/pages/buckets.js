@@ -134,6 +134,21 @@ function rules(bucket) {
   ];
 }
 
+/** Objects from before the default encryption stay plain until somebody asks. */
+function oldObjects({ name, default_encryption: algorithm }, show) {
+  const encrypt = async () => {
+    if (!(await confirmed(told.encryptOldAsk(name, algorithm), told.encryptOld))) return;
+    await post("jobs/reencrypt", {}, { bucket: name });
+    say(words.jobDone(words.jobActions.start, "reencrypt"));
+    await show();
+  };
+  return [
+    h("h2", {}, told.defaultEncryption(algorithm)),
+    h("p", { class: "soft" }, told.encryptOldHelp),
+    h("p", {}, button(told.encryptOld, encrypt, { id: "encrypt-old" })),
+  ];
+}
+
 function removing(bucket) {
   const work = async () => {
     if (!(await confirmed(told.removeAsk(bucket), told.remove))) return;
@@ -168,6 +183,7 @@ export async function page({ bucket: wanted }, show) {
         await preview(chosen.name, chosen.settings.compression),
         await quota({ bucket: chosen.name }),
         rules(chosen),
+        chosen.default_encryption && oldObjects(chosen, show),
         await documents(chosen.name, show),
         dryRun(chosen.name),
         tester({ resource: `arn:aws:s3:::${chosen.name}/key` }),
