@@ -11,6 +11,7 @@ mod environment;
 mod error;
 mod file;
 mod key_providers;
+mod lines;
 mod modes;
 mod named_keys;
 mod names;
@@ -93,6 +94,8 @@ pub struct ServeConfig {
     pub warnings: Vec<String>,
     /// The whole configuration in effect as TOML, without secrets.
     pub shown: String,
+    /// The file that it was read from, if any was named.
+    pub file: Option<PathBuf>,
 }
 
 /// Logging.
@@ -151,8 +154,10 @@ impl ServeConfig {
             return Self::from_text("", Path::new(""), overrides, environment);
         };
         let directory = path.parent().unwrap_or(Path::new(""));
-        let mut config = Self::from_text(&text, directory, overrides, environment)?;
+        let config = Self::from_text(&text, directory, overrides, environment);
+        let mut config = config.map_err(|error| error.in_file(&path, &text))?;
         config.warnings.splice(0..0, warnings);
+        config.file = Some(path);
         Ok(config)
     }
 
@@ -162,6 +167,7 @@ impl ServeConfig {
     /// The file cannot be read, is no configuration, or everybody may write it.
     pub fn data_directory(overrides: &Overrides, environment: &Environment) -> Result<PathBuf, ConfigError> {
         let text = read_file(overrides, environment)?.map(|(_, text, _)| text).unwrap_or_default();
+        // Read without an error already.
         let mut file = File::parse(&text)?;
         override_file(&mut file, overrides, environment)?;
         Ok(file.storage.data)
@@ -206,7 +212,17 @@ impl ServeConfig {
             users,
             roles,
             shown,
+            file: None,
         })
+    }
+
+    /// What is wrong with a key that could be read: with its line, where the file has it.
+    pub fn wrong(&self, key: &str, message: impl Into<String>) -> ConfigError {
+        let error = ConfigError::at(key, message);
+        match self.file.as_ref().and_then(|path| Some((path, std::fs::read_to_string(path).ok()?))) {
+            Some((path, text)) => error.in_file(path, &text),
+            None => error,
+        }
     }
 }
 
@@ -230,7 +246,8 @@ fn read_file(
     let text = std::fs::read_to_string(&path)
         .map_err(|error| ConfigError::whole(format!("cannot read {}: {error}", path.display())))?;
     let modes = Modes::default();
-    let holds = if File::parse(&text)?.holds_secrets() { Holds::Secret } else { Holds::Settings };
+    let file = File::parse(&text).map_err(|error| error.in_file(&path, &text))?;
+    let holds = if file.holds_secrets() { Holds::Secret } else { Holds::Settings };
     modes.check("--config", &path, holds)?;
     Ok(Some((path, text, modes.into_warnings())))
 }
@@ -274,6 +291,19 @@ fn override_file(file: &mut File, flags: &Overrides, environment: &Environment) 
         file.backends.insert("local".into(), Backend::Local(Local { path: file.storage.data.join("blobs") }));
     }
     Ok(())
+}
+
+/// A policy's file, and the line of what is wrong in it: where it is no JSON, else where the word
+/// stands that the error names.
+fn in_policy(path: &Path, text: &str, error: &str) -> String {
+    let line = match serde_json::from_str::<serde::de::IgnoredAny>(text) {
+        Err(error) => Some(error.line()),
+        Ok(_) => error.rsplit(": ").next().and_then(|word| {
+            let word = format!("\"{word}\"");
+            text.lines().position(|line| line.contains(&word)).map(|before| before + 1)
+        }),
+    };
+    line.map_or_else(|| path.display().to_string(), |line| format!("{}:{line}", path.display()))
 }
 
 impl Reader<'_> {
@@ -369,7 +399,7 @@ impl Reader<'_> {
                 let text = std::fs::read_to_string(&path)
                     .map_err(|error| ConfigError::at(key, format!("cannot read {}: {error}", path.display())))?;
                 let written = Written::parse(&text)
-                    .map_err(|error| ConfigError::at(key, format!("{}: {error}", path.display())))?;
+                    .map_err(|error| ConfigError::at(key, format!("{}: {error}", in_policy(&path, &text, &error))))?;
                 Ok(Policy::Document(Arc::new(written)))
             }
         }

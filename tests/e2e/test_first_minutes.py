@@ -125,6 +125,9 @@ def test_config_check_finds_a_missing_certificate_and_an_unknown_action(new_serv
     refused = server.run("config", "check", check=False)
     assert refused.returncode == 1
     assert "none.pem" in refused.stderr
+    lines = server.config.read_text().splitlines()
+    line = next(number for number, line in enumerate(lines, 1) if line.startswith("tls_cert"))
+    assert f"{server.config}:{line}: server.tls_cert" in refused.stderr, "the file and the line"
     server.tables["server"] = {}
     policy = server.folder / "policy.json"
     policy.write_text(
@@ -136,3 +139,5 @@ def test_config_check_finds_a_missing_certificate_and_an_unknown_action(new_serv
     refused = server.run("config", "check", check=False)
     assert refused.returncode == 1
     assert "s3:Gett" in refused.stderr
+    assert "policy.json:1: " in refused.stderr
+    assert re.search(rf"{re.escape(str(server.config))}:\d+: users\[0\]\.policy: ", refused.stderr), refused.stderr

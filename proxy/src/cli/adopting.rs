@@ -199,7 +199,11 @@ fn source_of(config: &ServeConfig, flags: &EstimateFlags) -> Result<Source, Fail
         let path = PathBuf::from(&flags.source);
         return Ok((open_plain(&BackendConfig::Local { path })?, String::new()));
     }
-    Err(Failure(format!("{:?} is no configured store, no directory and no s3:// address", flags.source)))
+    let file = match &config.file {
+        Some(path) => format!("{} names no such store", path.display()),
+        None => "no configuration file is named: --config or DELTAWEIR_CONFIG names one".to_owned(),
+    };
+    Err(Failure(format!("{:?} is no directory, no s3:// address and no configured store ({file})", flags.source)))
 }
 
 /// `s3://BUCKET` or `s3://BUCKET/prefix`.

@@ -123,7 +123,7 @@ impl Reader<'_> {
                 "server.listen",
                 format!(
                     "{listen} can be reached from other machines: set DELTAWEIR_ACCESS_KEY_ID and \
-                     DELTAWEIR_SECRET_ACCESS_KEY (or [[users]]) first"
+                     DELTAWEIR_SECRET_ACCESS_KEY (the pair of root-credentials.json will do) or [[users]] first"
                 ),
             ));
         }

@@ -247,7 +247,15 @@ fn secrets_and_policies_are_read_from_files_beside_the_configuration() {
     let config = load("file:policy.json").unwrap();
     assert!(matches!(config.users[0].policy, Policy::Document(_)));
     let error = load("file:bad.json").err().expect("an unknown field is refused").to_string();
-    assert!(error.starts_with("users[0].policy: ") && error.contains("Efect"), "{error}");
+    let place = format!("{}:5: users[0].policy: ", path.display());
+    assert!(error.starts_with(&place) && error.contains("Efect"), "{error}");
+    std::fs::write(directory.path().join("bad.json"), "{\n  \"Version\": nothing\n}").unwrap();
+    let error = load("file:bad.json").err().expect("no JSON").to_string();
+    assert!(error.contains("bad.json:2: "), "{error}");
+    let elsewhere = Environment::from([("DELTAWEIR_LISTEN", "nowhere")]);
+    let overrides = Overrides { config: Some(path), ..Overrides::default() };
+    let error = ServeConfig::load(&overrides, &elsewhere).err().expect("no address").to_string();
+    assert!(error.starts_with("server.listen: "), "a variable stands in no line: {error}");
 }
 
 #[test]
