@@ -1,5 +1,5 @@
-//! What the engine is told at start. `proxy/src/config.rs` makes one of these from files and
-//! environment.
+//! What the engine is told at start. `proxy/src/config/storage.rs` makes one of these; the defaults
+//! are in `proxy/src/config/file.rs`.
 
 use crate::deployment::{
     keyring::{Given, KeysetCopy, provider::KeyProviders},
