@@ -273,6 +273,7 @@ fn config(directory: &Path, journal_interval: Duration) -> EngineConfig {
         kek: Some(Kek::new([9; 32])),
         keyring: None,
         key_providers: KeyProviders::default(),
+        content_keys: None,
         codec_threads: Some(1),
         gc_grace: Duration::from_secs(4),
         unfinished_age: day,

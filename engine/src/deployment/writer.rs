@@ -3,9 +3,9 @@
 //!
 //! Where several processes share a catalog, one that is not heard of for
 //! [`EngineConfig::writer_lease`](crate::EngineConfig) may have its epoch closed by another one's
-//! collector or its job `leftovers`. From then on nothing it began can be committed: content carries the epoch in its
-//! blob's id, and its commit is bound to that epoch, not to the current one. The process answers
-//! 503 to those writes, takes a new epoch and goes on.
+//! collector, or by its job `leftovers`. From then on nothing it began can be committed: content
+//! carries the epoch in its blob's id, and its commit is bound to that epoch, not to the current
+//! one. The process answers 503 to those writes, takes a new epoch and goes on.
 
 use crate::{error::EngineError, metrics::Metrics};
 use catalog::{BlobKey, Catalog, CatalogError, Committed, Content, NewBlob, PutCommit, VersionId};
