@@ -291,6 +291,12 @@ async function changes() {
   await page.selectOption('#rules select[name="isolation"]', "strict");
   await page.click('#rules button:text-is("Save")');
   await page.waitForSelector("#said:text-matches('isolation strict')");
+  await go(page, "#/buckets?bucket=made-here", "buckets");
+  await page.waitForSelector('h2:text-is("Default encryption: AES256")');
+  await page.click("#encrypt-old");
+  await agree(page);
+  await page.waitForSelector("#said:text-matches('reencrypt')");
+  check(true, "objects of before the default can be encrypted");
   await go(page, "#/buckets", "buckets");
   await page.waitForSelector("#new-bucket");
   await page.fill("#new-bucket", "made-sealed");

@@ -119,6 +119,14 @@ def files_with(folder: Path, needle: bytes) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and needle in path.read_bytes()]
 
 
+def assert_offered(server: Server, default: str) -> None:
+    """Whoever looks at the bucket or at an old object is told of its default, and of what encrypts the old ones."""
+    assert f" default encryption={default}" in server.run("buckets", "list").stdout
+    command = f"`deltaweir keys reencrypt {BUCKET}` encrypts it"
+    assert command in server.run("explain", f"s3://{BUCKET}/raw").stdout
+    until(lambda: f"`deltaweir keys reencrypt {BUCKET}`" in server.tail(500), 20, "the log has a line of it")
+
+
 @pytest.mark.parametrize(
     ("algorithm", "key", "bucket_key"),
     [("AES256", None, False), ("aws:kms", "invoices", True), ("aws:kms", None, False)],
@@ -132,13 +140,16 @@ def test_every_object_is_encrypted_where_it_is_and_looks_as_before(
     before = found(s3)
     assert encryptions(s3) == {(None, None, None)}
     by_default(s3, algorithm, key, bucket_key)
+    assert_offered(server, f"{algorithm} {key or 'aws/s3'}" if algorithm == "aws:kms" else algorithm)
     report = server.json("keys", "reencrypt", BUCKET)
     assert (report["objects"], report["encrypted"], report["left"]) == (len(before), len(before), 0), report
     server.drop_caches()
     assert_same(before, found(s3))
     named = (key or "aws/s3") if algorithm == "aws:kms" else None
     assert encryptions(s3) == {(algorithm, named, bucket_key or None)}
-    assert f"encrypted   {algorithm}" in server.run("explain", f"s3://{BUCKET}/raw").stdout
+    explained = server.run("explain", f"s3://{BUCKET}/raw").stdout
+    assert f"encrypted   {algorithm}" in explained
+    assert "reencrypt" not in explained
     assert server.json("keys", "reencrypt", BUCKET)["already"] == len(before)
     server.restart()
     assert_same(before, found(s3_client(server.endpoint)))

@@ -304,7 +304,11 @@ impl Encryptor {
             let key = self.key_for(bucket)?;
             let bucket = bucket.within(compartment_of(&content.blobs));
             let extents = content.extents.clone();
-            let veiled = self.veil(&bucket, content, facts, &*key, work).await?;
+            let veiled = match self.veil(&bucket, content, facts, &*key, work).await {
+                // A blob was purged meanwhile: the version is stored otherwise by now.
+                Err(EngineError::Conflict) => continue,
+                veiled => veiled?,
+            };
             if self.swap(bucket, version.clone(), extents, veiled).await? {
                 return Ok(Encrypted::Now(version.size));
             }

@@ -428,3 +428,22 @@ async fn a_copy_whose_source_is_encrypted_meanwhile_is_refused_and_never_other_b
     let pieces = deployment.engine.read.read(&source, 0..bytes.len() as u64);
     assert!(pieces.try_collect::<Vec<Bytes>>().await.expect("read").concat() == bytes);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn adopted_content_is_told_and_encrypted_once_it_lies_in_blobs_of_ours() {
+    let deployment = start().await;
+    let bucket = deployment.bucket("delta").await;
+    let bytes = content(MIB, 6);
+    std::fs::create_dir_all(deployment.dir.path().join("old")).expect("made");
+    std::fs::write(deployment.dir.path().join("old/k"), &bytes).expect("written");
+    let jobs = &deployment.engine.jobs;
+    jobs.run_job("import", json!({ "source": "old", "bucket": "delta" })).await.expect("imported");
+    ask_for_encryption(&deployment, &bucket).await;
+    let report = encrypt(&deployment).await;
+    assert_eq!((&report["encrypted"], &report["adopted"]), (&json!(0), &json!(1)), "{report}");
+    assert!(read(&deployment, &bucket, "k").await.1 == bytes);
+    jobs.run_job("convert", json!({ "bucket": "delta" })).await.expect("converted");
+    let report = encrypt(&deployment).await;
+    assert_eq!((&report["encrypted"], &report["adopted"]), (&json!(1), &json!(0)), "{report}");
+    assert_encrypted(&deployment, &[("k".to_owned(), bytes)]).await;
+}

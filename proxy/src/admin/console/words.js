@@ -449,7 +449,7 @@ export const words = {
       },
       encryption: {
         title: "Encryption",
-        help: "The encryption of new objects. Existing objects stay as they are.",
+        help: "The encryption of new objects. Existing objects stay as they are until you encrypt them: open the bucket again.",
         template: `<ServerSideEncryptionConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/">
 <Rule>
 <ApplyServerSideEncryptionByDefault><SSEAlgorithm>AES256</SSEAlgorithm></ApplyServerSideEncryptionByDefault>
