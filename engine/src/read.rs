@@ -2,6 +2,7 @@
 
 pub(crate) mod adoption;
 pub(crate) mod base_rows;
+pub(crate) mod counts;
 pub(crate) mod heat;
 pub(crate) mod object;
 mod opened;

@@ -4,6 +4,7 @@
 mod browse;
 mod expiring;
 mod history;
+mod inside;
 mod map;
 
 pub use browse::{PAGE_MAX, Page};
@@ -19,7 +20,8 @@ use crate::{
     error::EngineError,
     metrics::Metrics,
     read::object::{Named, ReadPath},
-    resources::budget::MemoryBudget,
+    resources::{budget::MemoryBudget, clock::now_ms},
+    write::{past::conversions_of, views::BaseViews},
 };
 use catalog::{BlobKey, BlobRow, Bucket, BucketStats, Catalog, Original, StoredBytes, UnixMs, VersionRef};
 use object_format::{BlobId, Suite};
@@ -45,6 +47,9 @@ pub struct Reports {
     pub(crate) blobs: Arc<Blobs>,
     pub(crate) buckets: Arc<Buckets>,
     pub(crate) read: Arc<ReadPath>,
+    pub(crate) views: Arc<BaseViews>,
+    /// Held while an object's content is looked into.
+    pub(crate) looking_inside: Mutex<()>,
     pub(crate) looks: Arc<Looks>,
     pub(crate) budget: Arc<MemoryBudget>,
     pub(crate) history: History,
@@ -180,6 +185,7 @@ impl Reports {
             value["fan_in"] = json!(self.catalog.fan_in(row.id).await?);
             value["hot_bytes"] = json!(self.catalog.heat_of(&[row.id]).await?);
             value["choices"] = choices_json(&manifest);
+            value["conversions"] = conversions_json(&manifest);
             value["segments_by_coding"] = self.codings_json(&manifest).await?;
             value["bases"] =
                 self.catalog.bases_of(row.id).await?.iter().map(|base| json!(BlobId(base.0).to_string())).collect();
@@ -209,6 +215,7 @@ impl Reports {
             "settings": handle.row.settings,
             "extents": extents,
             "blobs": blobs,
+            "reads": self.read.counts.told(object.info.version.id, now_ms()),
         });
         if let Some(encryption) = &object.info.facts.encryption {
             told["encryption"] = json!(encryption.algorithm);
@@ -413,6 +420,12 @@ fn add(total: &mut BucketStats, bucket: &BucketStats) {
     sum.tombstoned += stored.tombstoned;
     sum.inline += stored.inline;
     total.forms += bucket.forms;
+}
+
+/// What a blob's content was before, as its manifest tells it. A pack's facts are its members.
+fn conversions_json(manifest: &Manifest) -> Value {
+    let facts: Value = serde_json::from_slice(&manifest.root.facts.facts).unwrap_or_default();
+    json!(conversions_of(&facts))
 }
 
 /// How a blob's bases were chosen, as its manifest tells it.

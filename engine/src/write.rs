@@ -7,6 +7,7 @@ pub(crate) mod encode;
 pub(crate) mod finish;
 pub(crate) mod open_uploads;
 pub(crate) mod parts;
+pub(crate) mod past;
 pub(crate) mod publish;
 mod room;
 pub(crate) mod spool;

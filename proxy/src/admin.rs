@@ -12,6 +12,7 @@ mod clock;
 mod console;
 mod estimates;
 mod forecast;
+mod log_lines;
 mod money;
 mod overview;
 mod quotas;
@@ -40,6 +41,7 @@ use crate::{
     auth::Accounts,
     config::Prices,
     engine::Engine,
+    log_tail::LogTail,
     memory,
     metrics::Metrics,
     oidc::Oidc,
@@ -74,6 +76,7 @@ pub struct AdminService {
     audit: OnceLock<Arc<AuditLog>>,
     prices: OnceLock<Prices>,
     recent: OnceLock<Arc<Recent>>,
+    log: OnceLock<Arc<LogTail>>,
     oidc: OnceLock<Arc<Oidc>>,
     claims: Claims,
     previews: OnceLock<PathBuf>,
@@ -124,6 +127,7 @@ impl AdminService {
             audit: OnceLock::new(),
             prices: OnceLock::new(),
             recent: OnceLock::new(),
+            log: OnceLock::new(),
             oidc: OnceLock::new(),
             claims: Claims::default(),
             previews: OnceLock::new(),
@@ -135,6 +139,11 @@ impl AdminService {
     /// Tells of the requests of this process from now on.
     pub fn show_requests(&self, recent: Arc<Recent>) {
         self.recent.get_or_init(|| recent);
+    }
+
+    /// Tells of the lines of this process's log from now on.
+    pub fn show_log(&self, tail: Arc<LogTail>) {
+        self.log.get_or_init(|| tail);
     }
 
     /// Tells money from now on. The first prices stay.

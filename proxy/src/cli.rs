@@ -17,6 +17,7 @@ mod follow;
 mod generate;
 mod keys;
 mod list;
+mod logs;
 mod maintain;
 mod merge;
 mod outcome;
@@ -32,6 +33,7 @@ mod serve;
 mod status;
 mod traffic;
 mod users;
+mod waiting;
 
 use crate::{
     config::{ConfigError, Environment, Overrides, RemoteConfig, RemoteFlags, ServeConfig},
@@ -101,8 +103,9 @@ enum Command {
     /// Show live traffic by operation and bucket
     Top(traffic::TopFlags),
     /// Show the newest requests of the server, or one of them step by step
-    #[command(visible_alias = "logs")]
     Requests(traffic::RequestsFlags),
+    /// Show the newest lines of the server's log
+    Logs(logs::LogFlags),
     /// Show objects, stored and saved bytes per bucket, and their cost
     Stats,
     /// Show how an object is stored, and why
@@ -120,10 +123,10 @@ enum Command {
     Ls(list::ListFlags),
     /// Try it: make builds, store them, show the ratio, and serve the console
     Demo(demo::DemoFlags),
-    /// Show the contents of a blob, or the containers and deflate streams in a file
+    /// Show the contents of a blob, or the containers and deflate streams in an object or a file
     Inspect {
-        /// A blob's id, 32 hex digits, or the path of a file
-        #[arg(value_name = "BLOB|FILE")]
+        /// A blob's id, 32 hex digits, s3://BUCKET/KEY, or the path of a file
+        #[arg(value_name = "BLOB|OBJECT|FILE")]
         what: String,
         /// Compare the file's streams with those of another file
         #[arg(long, value_name = "FILE")]
@@ -340,15 +343,14 @@ fn run(Arguments { global, command }: Arguments) -> Outcome {
         Command::Doctor => runtime()?.block_on(doctor::doctor(global.load(), json)),
         Command::Status => runtime()?.block_on(status::status(global.store()?, json)),
         Command::Top(flags) => runtime()?.block_on(traffic::top(global.store()?, &flags, json)),
+        Command::Logs(flags) => runtime()?.block_on(logs::logs(global.store()?, &flags, json)),
         Command::Requests(flags) => runtime()?.block_on(traffic::requests(global.store()?, &flags, json)),
         Command::Completions { shell } => generate::completions(Arguments::command(), shell),
         Command::Man { directory } => generate::man(Arguments::command(), directory.as_deref()),
         Command::Stats => show(json, &global.ask(ask::Call::get("stats", &[]))?, print::stats),
         Command::Ls(flags) => show(json, &runtime()?.block_on(list::list(global.store()?, &flags))?, list::print),
         Command::Explain { object, version, all } => global.explain(&object, version.as_deref(), all),
-        Command::Inspect { what, base: None } if is_blob(&what) => {
-            show(json, &global.ask(ask::Call::get("inspect", &[("blob", &what)]))?, print::outline)
-        }
+        Command::Inspect { what, base: None } if !is_file(&what) => global.inspect(&what),
         Command::Inspect { what, base } => delta::inspect(&PathBuf::from(what), base.as_deref(), json),
         Command::Gc { now, empty_trash, undo, sweep } => {
             let wishes = [("now", now), ("empty_trash", empty_trash), ("undo", undo), ("sweep", sweep)];
@@ -436,7 +438,7 @@ impl Global {
         let RemoteArguments { url, token_file, ca_file, client_cert, client_key } = &self.remote;
         let alone = token_file.is_some() || ca_file.is_some() || client_cert.is_some() || client_key.is_some();
         let is_of_here = match command {
-            Command::Inspect { what, base } => base.is_some() || !is_blob(what),
+            Command::Inspect { what, base } => base.is_some() || is_file(what),
             Command::Serve(_) | Command::Doctor | Command::Demo(_) | Command::Delta { .. } => true,
             Command::Completions { .. } | Command::Man { .. } | Command::Reference { .. } => true,
             _ => false,
@@ -472,7 +474,7 @@ impl Global {
 
     /// Asks the server, or the store where none runs.
     fn ask(&self, call: ask::Call) -> Result<Value, Failure> {
-        runtime()?.block_on(self.store()?.ask(call))
+        runtime()?.block_on(waiting::ask(self.store()?, &call))
     }
 
     fn serve(&self, flags: ServeFlags) -> Outcome {
@@ -489,6 +491,15 @@ impl Global {
         let asked = [("bucket", bucket), ("key", key), ("version", version.unwrap_or_default())];
         let told = self.ask(ask::Call::get("explain", &asked))?;
         show(self.json, &told, if all { print::outline } else { print::explanation })
+    }
+
+    fn inspect(&self, what: &str) -> Outcome {
+        if is_blob(what) {
+            return show(self.json, &self.ask(ask::Call::get("inspect", &[("blob", what)]))?, print::outline);
+        }
+        let (bucket, key) = parse_object(what)?;
+        let told = self.ask(ask::Call::post("streams", &[("bucket", bucket), ("key", key)]))?;
+        show(self.json, &told, print::inside)
     }
 
     /// Asks about the keys, prints the answer, and fails where it tells of a fault.
@@ -546,6 +557,11 @@ fn is_blob(what: &str) -> bool {
     what.len() == 32 && what.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
+/// Whether this is neither a blob's id nor an object.
+fn is_file(what: &str) -> bool {
+    !is_blob(what) && !what.starts_with("s3://")
+}
+
 /// `s3://BUCKET/KEY`; the key may hold anything, slashes at its start too.
 fn parse_object(object: &str) -> Result<(&str, &str), Failure> {
     let parts = object.strip_prefix("s3://").and_then(|rest| rest.split_once('/'));
@@ -574,22 +590,8 @@ mod tests {
 
     #[test]
     fn every_variable_but_the_secrets_is_a_flag_of_serve() {
-        let arguments = [
-            "deltaweir",
-            "serve",
-            "--config",
-            "f",
-            "--data",
-            "d",
-            "--listen",
-            "l",
-            "--admin-listen",
-            "a",
-            "--catalog",
-            "c",
-            "--log",
-            "x",
-        ];
+        let arguments =
+            "deltaweir serve --config f --data d --listen l --admin-listen a --catalog c --log x".split(' ');
         let parsed = Arguments::try_parse_from(arguments).unwrap();
         let Command::Serve(flags) = parsed.command else { panic!("this is serve") };
         assert_eq!((flags.listen.as_deref(), flags.log.as_deref()), (Some("l"), Some("x")));

@@ -6,7 +6,7 @@
 //! alone reads files and environment; `metrics` shows every metric; `webhooks` brings events to
 //! those who are told of changes, and `key_providers` has KEKs wrapped and unwrapped by those who
 //! keep them. `sealing` encrypts single objects. `lines` brings the lines of logs to files and
-//! pipes, and waits for none.
+//! pipes, and waits for none; `log_tail` keeps the newest ones for whoever asks.
 
 pub mod admin;
 pub mod audit;
@@ -19,6 +19,7 @@ pub mod estimate;
 pub mod fuzzing;
 pub mod key_providers;
 pub mod lines;
+pub mod log_tail;
 mod memory;
 pub mod metrics;
 pub mod oidc;

@@ -34,6 +34,7 @@ const PAGES = {
   jobs: "#/jobs",
   recovery: "#/recovery",
   requests: "#/requests",
+  logs: "#/logs",
   users: "#/users",
   user: `#/users?${query({ user: "ci" })}`,
   policy: `#/users?${query({ policy: "readers" })}`,
@@ -124,6 +125,7 @@ async function threeClicks() {
   const text = await page.textContent("main");
   check(text.includes(`${key} takes`), "the third click says what the object takes");
   check(text.includes("copied from a base") && text.includes(told.baseKey), "and from which base it is copied");
+  check(text.includes("Reads and conversions over time"), "and what happened to it since");
   const drawn = await page.$$eval("svg.strip rect.copied", (rects) => rects.length);
   check(drawn > 10, "the picture shows what is copied");
   await context.close();
@@ -456,7 +458,17 @@ async function actions() {
   check(true, "the history of a job is in the audit log");
   await go(page, PAGES.overview, "overview");
   await page.click("#count-now");
-  await page.waitForSelector("text=The configuration has no prices.");
+  await page.waitForSelector('td:text-is("EUR")');
+  await go(page, PAGES.overview, "overview");
+  const saved = await page.textContent('main [aria-label="Saved over time"]');
+  check(/EUR saved a month.*\d\.\d\d$/.test(saved), `what is saved is told over time, in money too: ${saved}`);
+  await go(page, PAGES.explain, "explain");
+  await page.click("#look-inside");
+  await page.waitForSelector("text=It has no deflate streams.");
+  await go(page, `#/explain?${query({ bucket, key: "app/docs.tar.gz" })}`, "explain");
+  await page.click("#look-inside");
+  await page.waitForSelector('[aria-label="By container"] td:text-is("gzip")');
+  await accessible(page, "explain with its streams");
   await go(page, PAGES.explain, "explain");
   await page.click("main td a:has(code)");
   await shown(page, "blob");
@@ -475,6 +487,11 @@ async function actions() {
   await page.click("main td a:has(code)");
   await page.waitForSelector('h2:text-is("Step by step")');
   check((await page.textContent("main")).includes("signature verified"), "a request is told step by step");
+  await go(page, "#/logs?text=catalog%20is%20verified", "logs");
+  check((await page.textContent("main tbody")).includes("engine::background::soundness"), "the log is shown, and filtered");
+  await page.selectOption('select[name="level"]', "error");
+  await page.click('form[role=search] button');
+  await page.waitForSelector("text=No line matches.");
   await page.click('button:text-is("Log out")');
   await shown(page, "login");
   check((await page.evaluate(() => sessionStorage.length)) === 0, "logging out forgets the session");
@@ -488,6 +505,8 @@ async function reading() {
   await go(page, PAGES.buckets, "buckets");
   check((await page.textContent("#no-preview")).includes("only reads"), "a preview says why a session that reads has none");
   check((await page.$("#preview")) === null, "and has no form");
+  await go(page, PAGES.explain, "explain");
+  check((await page.$("#look-inside")) === null, "nor a look inside an object");
   await context.close();
 }
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from outside.archives import tar_gz
 from outside.clients import s3_client
 from outside.server import ACCESS_KEY_ID, ROOT, SECRET_ACCESS_KEY, Server, Value
 from outside.tools import chromium
@@ -52,6 +53,7 @@ def test_every_page_works_by_mouse_keyboard_and_screen_reader(tmp_path: Path) ->
         store |= {"access_key_id": ACCESS_KEY_ID, "secret_access_key": SECRET_ACCESS_KEY}
         tables: dict[str, dict[str, Value]] = {"stores.old": store, "eject": {"roots": [str(ejected)]}}
         tables["server"] = {"admin_read_token": READ_TOKEN}
+        tables["prices"] = {"currency": "EUR", "gb_month": 20.0}
         tables["buckets.sealed"] = {"encryption": "aes256"}
         drive(Server(tmp_path / "server", tables), ejected, folder)
 
@@ -68,6 +70,7 @@ def drive(server: Server, ejected: Path, folder: Path) -> None:
             s3.put_object(
                 Bucket="releases", Key=f"app/build-{number}.tar", Body=content, Metadata={"build": str(number)}
             )
+        s3.put_object(Bucket="releases", Key="app/docs.tar.gz", Body=tar_gz(2, 4, 30_000, 0))
         for number in range(120):
             s3.put_object(Bucket="releases", Key=f"logs/{number:03}.txt", Body=f"line {number}\n".encode() * 400)
         server.settle()

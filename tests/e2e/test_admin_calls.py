@@ -40,6 +40,7 @@ drop-caches
 explain s3://b/k
 gc
 inspect 00000000000000000000000000000001
+inspect s3://b/k
 jobs
 jobs scrub
 jobs scrub pause
@@ -51,6 +52,7 @@ keys shred b
 keys shred b --yes
 keys verify
 lifecycle s3://b
+logs --level warn
 ls
 ls s3://b
 preview s3://b --compression zstd

@@ -47,7 +47,7 @@ def test_explain_tells_how_an_object_is_stored_and_why(filled: Server) -> None:
     assert "app 0" in text
     missing = filled.run("explain", "s3://delta-00/none", check=False)
     assert missing.returncode != 0
-    assert "no such object" in missing.stderr
+    assert "there is no object s3://delta-00/none" in missing.stderr
 
 
 def test_a_directory_without_a_store_is_left_as_it_is(tmp_path: Path) -> None:

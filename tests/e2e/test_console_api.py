@@ -15,6 +15,7 @@ import pytest
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 
+from outside.archives import layer, tar_gz
 from outside.buckets import NewServer, mode_tables
 from outside.clients import S3Client, s3_client
 from outside.server import ROOT, Server, Value, until
@@ -164,6 +165,73 @@ def test_a_map_accounts_for_every_byte_and_names_the_base(server: Server, bucket
     assert base["copied_bytes"] == sums["copied"]
     assert base["fan_in"] == 2
     assert base["needed_by"] == ["app/build-1.bin"]
+
+
+def test_reads_and_conversions_are_told_and_conversions_outlive_the_process(new_server: NewServer) -> None:
+    server = new_server().start()
+    s3 = s3_client(server.endpoint)
+    s3.create_bucket(Bucket="delta-00")
+    content = b"".join(b"%08d a line that goes on\n" % (number * 7919) for number in range(9000))
+    s3.put_object(Bucket="delta-00", Key="read", Body=content)
+    s3.put_object(Bucket="delta-00", Key="not read", Body=b"x" * 9000)
+    for _ in range(3):
+        s3.get_object(Bucket="delta-00", Key="read")["Body"].read()
+    s3.head_object(Bucket="delta-00", Key="read")
+    told = server.admin("/api/v1/explain?bucket=delta-00&key=read")
+    assert sum(hour["count"] for hour in told["reads"]) == 3, "a HEAD and this call read nothing"
+    assert [blob["conversions"] for blob in told["blobs"]] == [[]]
+    assert server.admin("/api/v1/explain?bucket=delta-00&key=not%20read")["reads"] == []
+    before = told["stored_bytes"]
+    for compression in ("off", "zstd"):
+        server.run("convert", "s3://delta-00", "--compression", compression)
+    told = server.admin("/api/v1/explain?bucket=delta-00&key=read")
+    assert sum(hour["count"] for hour in told["reads"]) == 3, "nor does a conversion, and the version is the same one"
+    [conversions] = [blob["conversions"] for blob in told["blobs"]]
+    assert [one["occasion"] for one in conversions] == ["asked", "asked"]
+    assert [one["form"] for one in conversions] == ["zstd", "raw"]
+    assert conversions[0]["stored_bytes"] == before
+    assert conversions[1]["stored_bytes"] >= len(content)
+    assert "(asked); was raw in" in server.run("explain", "s3://delta-00/read").stdout
+    server.stop()
+    server.start()
+    again = server.admin("/api/v1/explain?bucket=delta-00&key=read")
+    assert [blob["conversions"] for blob in again["blobs"]] == [conversions]
+    assert again["reads"] == [], "reads are counted by the process"
+
+
+def test_candidates_of_compressed_content_are_told(new_server: NewServer) -> None:
+    server = new_server().start()
+    s3 = s3_client(server.endpoint)
+    s3.create_bucket(Bucket="delta-00")
+    for version in range(2):
+        s3.put_object(Bucket="delta-00", Key=f"app-{version}.tar.gz", Body=tar_gz(2, 20, 100_000, version))
+    server.settle(120)
+    both = [server.admin(f"/api/v1/explain?bucket=delta-00&key=app-{version}.tar.gz") for version in range(2)]
+    # Whichever came later to the converter differs from the other.
+    [told] = [one for one in both if one["bases"]]
+    assert {coding for blob in told["blobs"] for coding in blob["segments_by_coding"]} == {"view"}
+    candidates = [one for blob in told["blobs"] for choice in blob["choices"] for one in choice["candidates"]]
+    assert [(one["key"], one["chosen"]) for one in candidates] == [(told["bases"][0], True)]
+    assert candidates[0]["overlap_permille"] > 500
+
+
+def test_containers_and_streams_inside_an_object_are_found(server: Server) -> None:
+    s3 = s3_client(server.endpoint)
+    content = layer(4, 3, 0)
+    for bucket in (BUCKET, SEALED):
+        s3.put_object(Bucket=bucket, Key="layer.tar.gz", Body=content)
+        told = server.admin(f"/api/v1/streams?bucket={bucket}&key=layer.tar.gz", "POST")
+        assert [stream["container"] for stream in told["streams"]] == ["gzip"]
+        assert told["containers"]["gzip"]["streams"] == 1
+        assert told["containers"]["gzip"]["compressed_bytes"] + told["outside_bytes"] == len(content) == told["bytes"]
+        assert told["nested"]["zip"]["streams"] == told["streams"][0]["nested"] > 2
+    assert server.admin(f"/api/v1/streams?bucket={BUCKET}&key=keys/01", "POST")["streams"] == []
+    printed = server.run("inspect", f"s3://{BUCKET}/layer.tar.gz").stdout
+    assert "gzip: 1 streams" in printed
+    assert "inside streams, zip: " in printed
+    assert server.admin_status(f"/api/v1/streams?bucket={BUCKET}&key=nothing", "POST") == 404
+    reader = Browser(server, READ_TOKEN)
+    assert reader.call(f"/api/v1/streams?bucket={BUCKET}&key=keys/01", "POST", {}, reader.halves())[0] == 403
 
 
 def test_a_version_says_what_it_says_of_itself(server: Server) -> None:

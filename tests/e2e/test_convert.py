@@ -271,7 +271,7 @@ def test_orders_that_make_no_sense_are_refused_in_words(new_server: NewServer) -
     own = new_server(convert={"interval": "1h"}).start()
     s3_client(own.endpoint).create_bucket(Bucket="delta-00")
     for arguments, why in (
-        (("s3://nowhere",), "no such bucket"),
+        (("s3://nowhere",), "there is no bucket nowhere"),
         (("s3://delta-00", "--backend", "nowhere"), "not configured"),
         (("s3://delta-00/prefix", "--backend", "local"), "as a whole"),
         (("delta-00",), "s3://BUCKET"),
@@ -295,9 +295,9 @@ def test_an_order_about_what_is_not_there_is_refused_before_it_begins(new_server
     s3_client(own.endpoint).create_bucket(Bucket="delta-00")
     folder = str(own.folder / "ejected")
     for command, why in (
-        (("keys", "reencrypt", "nowhere"), "no such bucket"),
+        (("keys", "reencrypt", "nowhere"), "there is no bucket nowhere"),
         (("keys", "reencrypt", "delta-00"), "not encrypted"),
-        (("eject", "s3://nowhere", folder), "no such bucket"),
+        (("eject", "s3://nowhere", folder), "there is no bucket nowhere"),
         (("eject", "s3://delta-00", "store:nowhere"), "there is no"),
         (("import", "nowhere", "s3://delta-00"), "there is no"),
     ):

@@ -123,12 +123,12 @@ def test_the_newest_requests_are_told_by_filter_and_traced_by_id(server: Server)
     assert [step["ms"] for step in told["steps"]] == sorted(step["ms"] for step in told["steps"])
     text = server.run("requests", request_id).stdout
     assert "GetObject zstd-00/none: 404 NoSuchKey" in text
-    listed = server.run("logs", "--status", "404").stdout
+    listed = server.run("requests", "--status", "404").stdout
     assert request_id in listed
     assert "hidden name" not in json.dumps(server.admin("/api/v1/requests?limit=1000"))
     unknown = server.run("requests", "0" * 16, check=False)
     assert unknown.returncode == 1
-    assert "no such request" in unknown.stderr
+    assert "request 0000000000000000 is not among the newest" in unknown.stderr
     for wrong in ("status=9xx", "limit=0", "after=x", "peer=here"):
         assert server.admin_status(f"/api/v1/requests?{wrong}") == 400
     assert server.admin_status("/api/v1/requests/xyz") == 400
@@ -208,3 +208,29 @@ def test_the_audit_log_is_searched_by_user_action_bucket_time_and_request(server
     wrong = server.run("audit", "search", "--since", "yesterday", check=False)
     assert wrong.returncode == 1
     assert "--since" in wrong.stderr
+
+
+def test_the_newest_lines_of_the_log_are_kept_and_no_request_is_among_them(server: Server) -> None:
+    missing(s3_client(server.endpoint))
+    told = server.admin("/api/v1/log?limit=1000")
+    texts = [line["text"] for line in told["lines"]]
+    assert any(text.startswith("serving version=") for text in texts)
+    assert [line["number"] for line in told["lines"]] == list(range(1, told["next"] + 1))
+    written = server.log.read_text()
+    assert all(text in written for text in texts), "in the words of the log itself"
+    assert "op=" in written
+    assert not any("request_id=" in text for text in texts)
+    assert "hidden name" not in json.dumps(told)
+    found = server.admin("/api/v1/log?text=soundness&level=info&limit=5")["lines"]
+    assert {line["target"] for line in found} == {"engine::background::soundness"}
+    assert all(line["level"] in ("error", "warn") for line in server.admin("/api/v1/log?level=warn")["lines"])
+    after = server.admin(f"/api/v1/log?after={told['next'] - 1}&limit=1")["lines"]
+    assert [line["number"] for line in after] == [told["next"]]
+    for wrong in ("level=loud", "limit=0", "after=x"):
+        assert server.admin_status(f"/api/v1/log?{wrong}") == 400, wrong
+    printed = server.run("logs", "--text", "serving").stdout
+    assert "INFO deltaweir::cli::serve: serving version=" in printed
+    server.stop()
+    stopped = server.run("logs", check=False)
+    assert stopped.returncode == 1
+    assert "no server is running" in stopped.stderr

@@ -43,7 +43,7 @@ use catalog::{
 use delta_codec::Effort;
 use futures::{StreamExt, TryStreamExt};
 use object_format::ObjectFacts;
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, slice, sync::Arc};
 
 mod occasion;
 mod opened;
@@ -217,10 +217,10 @@ impl Reencoder {
                 }
             };
             let sha256 = staged.hashed()?;
-            let object = self.object_facts(bucket, old, &user, sha256).await?;
+            let object =
+                reform.occasion.noted(self.object_facts(bucket, old, &user, sha256).await?, slice::from_ref(old))?;
             let digest = Some(bucket.content_digest(&sha256));
-            let (reencoder, handle, old_row) = (self.clone(), bucket.clone(), old.clone());
-            let is_hot = reform.occasion == Occasion::Hot;
+            let (reencoder, handle, old_row, occasion) = (self.clone(), bucket.clone(), old.clone(), reform.occasion);
             // From here on it goes to its end even when the job is stopped.
             let (arrived, new, hooks) = self
                 .writer
@@ -229,7 +229,7 @@ impl Reencoder {
                         reencoder.publisher.finisher.finish_blob(&handle, staged.content, &object, digest).await?;
                     let FinishedContent { mut new_blobs, mut storage, hooks, held: _held, .. } = stored;
                     let mut new = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
-                    if is_hot {
+                    if occasion == Occasion::Hot {
                         new.heat_bytes = new.row.stored_len.saturating_sub(old_row.stored_len);
                         storage.reason = Reason::Hot.as_str().to_owned();
                     } else if new.row.form == BlobForm::Whole {

@@ -149,7 +149,7 @@ fn in_words(bucket: &str, epoch: u32, found: &KeyDependents) -> Vec<String> {
     }
     if dying > 0 {
         words.push(format!(
-            "{dying} blobs under key {epoch} wait for their purge: `deltaweir gc` removes those that are due"
+            "{dying} blobs under key {epoch} wait for their purge until gc.grace is over: `deltaweir gc --now` does not wait"
         ));
     }
     words

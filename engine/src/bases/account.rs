@@ -49,6 +49,20 @@ pub(crate) struct CandidateAccount {
     pub(crate) chosen: bool,
 }
 
+impl CandidateAccount {
+    /// One of which `share` was found in common, with no trial.
+    pub(crate) fn of(key: String, source: Source, share: f64, chosen: bool) -> Self {
+        Self { key, source, overlap_permille: Some(permille(share)), trial_permille: None, chosen }
+    }
+}
+
+/// A share in thousandths.
+pub(crate) fn permille(share: f64) -> u32 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is between 0 and 1")]
+    let permille = (share * 1000.0).round() as u32;
+    permille
+}
+
 /// How a region's base was chosen: kept in the blob's manifest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ChoiceAccount {

@@ -12,7 +12,7 @@
 
 use crate::{
     bases::{
-        account::{CandidateAccount, ChoiceAccount, Source},
+        account::{CandidateAccount, ChoiceAccount, Source, permille},
         base::{Avoided, BaseObject, Bases, Placed, RegionOutcome},
         drift::Drift,
         key_order,
@@ -179,6 +179,11 @@ impl Candidate {
     /// The object.
     pub(crate) fn object(&self) -> &Arc<BaseObject> {
         &self.object
+    }
+
+    /// How it was found.
+    pub(crate) fn source(&self) -> Source {
+        self.source
     }
 
     fn shares_a_blob_with(&self, other: &Self) -> bool {
@@ -577,13 +582,6 @@ fn with_helpers(wish: &RegionTarget, candidates: &[Candidate], winner: usize, ot
     #[expect(clippy::cast_precision_loss, reason = "at most 128")]
     let coverage = covered.len() as f64 / values.len().max(1) as f64;
     (chosen, coverage)
-}
-
-/// A share in thousandths.
-fn permille(share: f64) -> u32 {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is between 0 and 1")]
-    let permille = (share * 1000.0).round() as u32;
-    permille
 }
 
 fn hook_query(bucket: &BucketHandle, hooks: Vec<u32>) -> HookQuery {

@@ -13,7 +13,7 @@ use crate::{
     error::EngineError,
     facts::{ListedFacts, VersionFacts, from_json},
     metrics::Metrics,
-    read::{adoption::Adopter, base_rows::BaseRows, heat::Heat},
+    read::{adoption::Adopter, base_rows::BaseRows, counts::ReadCounts, heat::Heat},
     resources::{budget::MemoryBudget, clock::now_ms, pool::CodecPool},
 };
 use catalog::{BlobKey, BlobRow, Catalog, CatalogError, Content, Extent, Version, VersionId, VersionLock, VersionRef};
@@ -73,6 +73,7 @@ pub struct ReadPath {
     pub(crate) base_rows: BaseRows,
     pub(crate) pins: Arc<Pins>,
     pub(crate) heat: Arc<Heat>,
+    pub(crate) counts: ReadCounts,
     pub(crate) budget: Arc<MemoryBudget>,
     pub(crate) pool: Arc<CodecPool>,
     pub(crate) originals: Arc<Originals>,
@@ -84,6 +85,11 @@ impl ReadPath {
     /// Forgets the rows of bases.
     pub(crate) fn drop_caches(&self) {
         self.base_rows.invalidate_all();
+    }
+
+    /// Takes note that a client reads an object: for [`crate::report::Reports::explain`].
+    pub fn note_read(&self, object: &OpenObject) {
+        self.counts.note(object.info.version.id, now_ms());
     }
 
     /// A key's current version and facts; in a bucket that reads through, one that is only in the

@@ -56,7 +56,7 @@ impl Safety {
         };
         if !self.config.accept_older_catalog {
             return Err(EngineError::Other(format!(
-                "{why}. Serving it would lose what was acknowledged after it. Move the catalog away and run `deltaweir rebuild` \
+                "{why}. Serving it would lose what was acknowledged after it. Move the catalog away, if there is one, and run `deltaweir rebuild` \
                  (or `deltaweir restore`), which make it again from backend {:?}; `deltaweir recover --merge` does so and keeps what only this \
                  catalog has; or serve it as it is with `--accept-older-catalog`",
                 self.config.backend

@@ -3,6 +3,7 @@
 
 use crate::{
     bases::{
+        account::{CandidateAccount, Source},
         base::{Avoided, BaseObject, Bases, VIEW_LEN_MAX},
         text::{TextSketch, TextSketcher},
     },
@@ -26,6 +27,7 @@ use delta_codec::{BaseIndex, Effort, WindowUnit};
 use futures::TryStreamExt;
 use object_format::{BlobId, ViewRange};
 use std::{
+    cmp::Reverse,
     collections::VecDeque,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -151,6 +153,8 @@ pub(crate) struct BaseView {
     pub(crate) scanned: Arc<Scanned>,
     /// Where its text is opened from.
     pub(crate) openings: Openings,
+    /// What it was chosen from, the best first; none when nobody chose.
+    pub(crate) candidates: Vec<CandidateAccount>,
     _pin: Pin,
 }
 
@@ -268,7 +272,7 @@ impl BaseViews {
             }
         };
         let openings = Openings::of(&scanned.index);
-        Ok(Some(BaseView { object, ranges, rows, scanned, openings, _pin: pin }))
+        Ok(Some(BaseView { object, ranges, rows, scanned, openings, candidates: Vec::new(), _pin: pin }))
     }
 
     /// The base for a text: of what the key's name leads to and what shares the text's hooks, the
@@ -285,14 +289,15 @@ impl BaseViews {
         let mut hooked = self.bases.hooked_objects(bucket, target.asked(), avoid).await?;
         hooked.retain(|hooked| hooked.in_text || !target.is_plain());
         hooked.truncate(SCANNED_MAX / 2);
-        let mut objects: Vec<_> = hooked.into_iter().map(|hooked| hooked.object).collect();
+        let mut objects: Vec<_> = hooked.into_iter().map(|hooked| (hooked.object, Source::Hooks)).collect();
         if !target.is_plain() {
             let named = self.bases.named_candidates(bucket, key, avoid).await?;
-            objects.extend(named.iter().map(|candidate| candidate.object().clone()));
+            objects.extend(named.iter().map(|candidate| (candidate.object().clone(), candidate.source())));
         }
         let mut best: Option<(f64, BaseView)> = None;
+        let mut candidates: Vec<CandidateAccount> = Vec::new();
         let mut seen: Vec<Vec<ViewRange>> = Vec::new();
-        for object in objects {
+        for (object, source) in objects {
             if object.size > VIEW_LEN_MAX || seen.len() == SCANNED_MAX {
                 continue;
             }
@@ -305,11 +310,15 @@ impl BaseViews {
             // Where the text is too short to tell, a stream that both have speaks for the base, and
             // so does its name.
             let share = target.text.share_in(&base.scanned.text).unwrap_or(if has_same { 0.5 } else { SHARE_MIN });
-            if share >= SHARE_MIN && best.as_ref().is_none_or(|(most, _)| share > *most) {
+            let chosen = share >= SHARE_MIN && best.as_ref().is_none_or(|(most, _)| share > *most);
+            candidates.iter_mut().for_each(|other| other.chosen &= !chosen);
+            candidates.push(CandidateAccount::of(base.object.key.clone(), source, share, chosen));
+            if chosen {
                 best = Some((share, base));
             }
         }
-        Ok(best.map(|(_, base)| base))
+        candidates.sort_by_key(|candidate| (!candidate.chosen, Reverse(candidate.overlap_permille)));
+        Ok(best.map(|(_, base)| BaseView { candidates, ..base }))
     }
 }
 

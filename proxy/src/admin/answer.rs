@@ -27,6 +27,19 @@ impl AdminError {
         Self::new(StatusCode::NOT_FOUND, format!("there is no such {what}"))
     }
 
+    /// The same of something that has a name: whoever asked with a list of names learns which one.
+    pub(super) fn unknown(what: &str, name: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, format!("there is no {what} {name}"))
+    }
+
+    /// Why the engine did nothing about a bucket, by the bucket's name.
+    pub(super) fn about(bucket: &str) -> impl Fn(EngineError) -> Self {
+        move |error| match error {
+            EngineError::NoBucket => Self::unknown("bucket", bucket),
+            error => error.into(),
+        }
+    }
+
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
     }

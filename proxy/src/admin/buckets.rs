@@ -71,7 +71,7 @@ impl AdminService {
         let users = self.accounts.users();
         let owner = match query.get("user").filter(|user| !user.is_empty()) {
             None => canonical_id_of(OWNER),
-            Some(_) => self.account_of(query, &users).await?.ok_or_else(|| AdminError::not_found("user"))?,
+            Some(user) => self.account_of(query, &users).await?.ok_or_else(|| AdminError::unknown("user", user))?,
         };
         let buckets = &self.engine.buckets;
         let mut settings = buckets.settings_of_new(name);
@@ -110,12 +110,12 @@ impl AdminService {
             words.push(format!("{rule} {}", value.as_str().unwrap_or("as configured")));
         }
         let buckets = &self.engine.buckets;
-        let bucket = buckets.bucket(name).await?.ok_or_else(|| AdminError::not_found("bucket"))?;
+        let bucket = buckets.bucket(name).await?.ok_or_else(|| AdminError::unknown("bucket", name))?;
         for (rule, value) in rules {
             let kept = if rule == "isolation" { ISOLATION } else { STORAGE_HEADERS };
             buckets.configure_bucket(&bucket, kept, Some(value.clone()).filter(|value| !value.is_null())).await?;
         }
-        let bucket = buckets.bucket(name).await?.ok_or_else(|| AdminError::not_found("bucket"))?;
+        let bucket = buckets.bucket(name).await?.ok_or_else(|| AdminError::unknown("bucket", name))?;
         let mut told = self.told_of(&bucket.row)?;
         told["change"] = json!(format!("bucket {name}: {}", words.join(", ")));
         Ok(told)

@@ -38,6 +38,7 @@ impl AdminService {
             Call::Stats => self.stats().await,
             Call::Overview => self.overview().await,
             Call::Recovery => self.recovery().await,
+            Call::Log => self.log(query),
             Call::Request => self.request(name),
             Call::Requests => self.requests(query),
             Call::Traffic => self.traffic(),
@@ -47,17 +48,12 @@ impl AdminService {
             Call::Jobs => Ok(engine.jobs.jobs().await?),
             Call::Job => Ok(engine.jobs.job(name).await?),
             Call::StartJob => self.change_job(scope, name, query, body).await,
-            Call::Explain | Call::Map | Call::Object | Call::Versions => self.of_object(call, query).await,
+            Call::Explain | Call::Map | Call::Object | Call::Streams | Call::Versions => {
+                self.of_object(call, query).await
+            }
             Call::Objects => self.objects(query).await,
-            Call::Lifecycle => {
-                let after = query.get("after").filter(|after| !after.is_empty()).map(str::to_owned);
-                let due =
-                    engine.reports.expiring(required(query, "bucket")?, after, count(query, "limit", 100, PAGE_MAX)?);
-                due.await?.ok_or_else(|| AdminError::not_found("bucket"))
-            }
-            Call::Inspect => {
-                engine.reports.inspect(required(query, "blob")?).await?.ok_or_else(|| AdminError::not_found("blob"))
-            }
+            Call::Lifecycle => self.due(query).await,
+            Call::Inspect => self.blob(query).await,
             Call::Quarantine => Ok(serde_json::to_value(engine.quarantines.quarantine().await?).unwrap_or_default()),
             Call::Policy => self.policy(query).await,
             Call::Preview => self.preview(query).await,
@@ -70,14 +66,7 @@ impl AdminService {
                 let done = engine.keys.rotate(flag(query, "remove_needless")?).await?;
                 Ok(serde_json::to_value(done).unwrap_or_default())
             }
-            Call::Shredding => {
-                let told = engine.keys.shredding(required(query, "bucket")?).await?;
-                Ok(serde_json::to_value(told).unwrap_or_default())
-            }
-            Call::Shred => {
-                let told = engine.keys.shred(required(query, "bucket")?).await?;
-                Ok(serde_json::to_value(told).unwrap_or_default())
-            }
+            Call::Shredding | Call::Shred => self.shred(call, query).await,
             Call::Gc => {
                 let parameters = CollectParameters {
                     now: flag(query, "now")?,
@@ -118,24 +107,55 @@ impl AdminService {
         Ok(stats)
     }
 
+    /// What a bucket's lifecycle rules would remove now.
+    async fn due(&self, query: &Query) -> ApiResult {
+        let after = query.get("after").filter(|after| !after.is_empty()).map(str::to_owned);
+        let bucket = required(query, "bucket")?;
+        let due = self.engine.reports.expiring(bucket, after, count(query, "limit", 100, PAGE_MAX)?).await?;
+        due.ok_or_else(|| AdminError::unknown("bucket", bucket))
+    }
+
+    /// What a blob holds.
+    async fn blob(&self, query: &Query) -> ApiResult {
+        let blob = required(query, "blob")?;
+        self.engine.reports.inspect(blob).await?.ok_or_else(|| AdminError::unknown("blob", blob))
+    }
+
+    /// What depends on a bucket's former keys, and their removal.
+    async fn shred(&self, call: Call, query: &Query) -> ApiResult {
+        let (keys, bucket) = (&self.engine.keys, required(query, "bucket")?);
+        let told = if call == Call::Shred { keys.shred(bucket).await } else { keys.shredding(bucket).await };
+        Ok(serde_json::to_value(told.map_err(AdminError::about(bucket))?).unwrap_or_default())
+    }
+
     /// What is told of one version: how it is stored, where its bytes come from, what it says of
     /// itself; or which versions its key has.
     async fn of_object(&self, call: Call, query: &Query) -> ApiResult {
         let (bucket, key) = (required(query, "bucket")?, required(query, "key")?);
-        let version = match query.get("version").filter(|version| !version.is_empty()) {
-            None => None,
-            Some(text) => Some(VersionRef::parse(text).ok_or_else(|| AdminError::not_found("version"))?),
+        let named = query.get("version").filter(|version| !version.is_empty());
+        let unknown = || match named {
+            None => AdminError::unknown("object", &format!("s3://{bucket}/{key}")),
+            Some(version) => AdminError::unknown("version", &format!("{version} of s3://{bucket}/{key}")),
         };
+        let version = named.map(|text| VersionRef::parse(text).ok_or_else(unknown)).transpose()?;
         let reports = &self.engine.reports;
         let told = match call {
             Call::Map => {
                 reports.map(bucket, key, version, count(query, "cells", 256, CELLS_MAX as usize)? as u64).await?
             }
             Call::Object => reports.object(bucket, key, version).await?,
+            Call::Streams => reports.streams(bucket, key, version).await.map_err(|error| match error {
+                engine::EngineError::TooLarge => AdminError::invalid("an object of more than 1 GiB is not looked into"),
+                error => error.into(),
+            })?,
             Call::Versions => reports.versions(bucket, key, count(query, "limit", 100, PAGE_MAX)?).await?,
             _ => self.explain(bucket, key, version).await?,
         };
-        told.ok_or_else(|| AdminError::not_found("object"))
+        match told {
+            Some(told) => Ok(told),
+            None if self.engine.buckets.bucket(bucket).await?.is_none() => Err(AdminError::unknown("bucket", bucket)),
+            None => Err(unknown()),
+        }
     }
 
     /// Why a version is stored as it is, and whether it is plain where new ones are not.
@@ -159,8 +179,9 @@ impl AdminService {
             after: text("after"),
             limit: count(query, "limit", 100, PAGE_MAX)?,
         };
-        let found = self.engine.reports.objects(required(query, "bucket")?, page).await?;
-        found.ok_or_else(|| AdminError::not_found("bucket"))
+        let bucket = required(query, "bucket")?;
+        let found = self.engine.reports.objects(bucket, page).await?;
+        found.ok_or_else(|| AdminError::unknown("bucket", bucket))
     }
 
     /// Starts a job, or pauses, resumes or cancels it.
@@ -170,7 +191,8 @@ impl AdminService {
             if name == "eject" && scope < Scope::Owner {
                 self.access.as_ref().map_or(Ok(()), |access| access.check_eject(&parameters))?;
             }
-            return Ok(json!(jobs.start_job(name, parameters).await?));
+            let bucket = parameters["bucket"].as_str().unwrap_or_default().to_owned();
+            return Ok(json!(jobs.start_job(name, parameters).await.map_err(AdminError::about(&bucket))?));
         };
         let action: JobAction = serde_json::from_value(json!(action))
             .map_err(|_| AdminError::invalid(format!("action is pause, resume or cancel, not {action:?}")))?;

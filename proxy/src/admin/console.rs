@@ -37,6 +37,7 @@ const FILES: &[(&str, &str)] = files! {
     "pages/explain.js"
     "pages/jobs.js"
     "pages/login.js"
+    "pages/logs.js"
     "pages/object.js"
     "pages/objects.js"
     "pages/overview.js"

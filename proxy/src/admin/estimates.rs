@@ -40,7 +40,7 @@ impl AdminService {
         let work = self.previews.get().ok_or_else(none)?.clone();
         let busy = || AdminError::new(StatusCode::CONFLICT, "another preview is under way");
         let turn = self.preview_turn.clone().try_lock_owned().map_err(|_| busy())?;
-        let engine = self.engine.clone();
+        let (engine, name) = (self.engine.clone(), bucket.clone());
         // It goes on when its caller leaves: half a temporary store would have nobody to end it. A
         // thread that may wait drives it, beside those that serve.
         let runtime = Handle::current();
@@ -51,7 +51,7 @@ impl AdminService {
         });
         let found =
             found.await.map_err(|error| AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-        let found = found?.ok_or_else(|| AdminError::not_found("bucket"))?;
+        let found = found?.ok_or_else(|| AdminError::unknown("bucket", &name))?;
         Ok(serde_json::to_value(found).unwrap_or_default())
     }
 }

@@ -54,6 +54,7 @@ impl AdminService {
             "quarantined": engine.quarantines.quarantine().await.map(|found| found.blobs.len())?,
             "forecast": forecast(&counts(&history), &filling(&disks, &stats["backends"]), now_ms()),
             "disks": disks,
+            "prices": self.prices.get().map(|prices| json!({ "currency": prices.currency, "gb_month": prices.gb_month })),
             "shared": !engine.is_alone(),
             "replicas": self.replicas().await?,
             "s3": access.map(|access| access.s3()),

@@ -86,7 +86,7 @@ fn quota_of(query: &Query, buckets: &[Bucket], account: Option<String>) -> Resul
     match (named("bucket"), named("user")) {
         (Some(bucket), None) => {
             let row = buckets.iter().find(|row| row.name == bucket);
-            row.map(|row| QuotaOf::Bucket(row.id)).ok_or_else(|| AdminError::not_found("bucket"))
+            row.map(|row| QuotaOf::Bucket(row.id)).ok_or_else(|| AdminError::unknown("bucket", bucket))
         }
         (None, Some(user)) => {
             // Of a user who is gone, buckets may be left.
@@ -94,7 +94,7 @@ fn quota_of(query: &Query, buckets: &[Bucket], account: Option<String>) -> Resul
             account
                 .or_else(|| is_id.then(|| user.to_owned()))
                 .map(QuotaOf::Owner)
-                .ok_or_else(|| AdminError::not_found("user"))
+                .ok_or_else(|| AdminError::unknown("user", user))
         }
         _ => Err(AdminError::invalid("either bucket or user names whom the quota is for")),
     }

@@ -55,8 +55,8 @@ impl AdminService {
         }
         let wanted = Wanted { id: Some(id.to_ascii_uppercase()), ..Wanted::default() };
         let found = self.recent()?.find(&wanted, 1);
-        let (number, ended) =
-            found.requests.first().ok_or_else(|| AdminError::not_found("request among the newest"))?;
+        let unknown = || AdminError::new(StatusCode::NOT_FOUND, format!("request {id} is not among the newest"));
+        let (number, ended) = found.requests.first().ok_or_else(unknown)?;
         let mut told = told(*number, ended);
         told["steps"] = steps(ended);
         Ok(told)

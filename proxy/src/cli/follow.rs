@@ -121,7 +121,8 @@ fn outcome(job: &str, seen: &Value, over: bool) -> Result<Value, Failure> {
     }
 }
 
-fn draw(bar: &ProgressBar, progress: &Value) {
+/// Shows how far a job is.
+pub(super) fn draw(bar: &ProgressBar, progress: &Value) {
     let unit = progress["unit"].as_str().unwrap_or_default();
     let amounts = if unit == "bytes" { ["{bytes}", "{total_bytes}"] } else { ["{pos}", "{len}"] };
     let [done, whole] = amounts;

@@ -3,7 +3,7 @@
 use super::{
     ask::{Call, Store},
     outcome::Failure,
-    print,
+    print, waiting,
 };
 use clap::Args;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ pub(super) async fn preview(store: Store, flags: &PreviewFlags) -> Result<Value,
             ("sample_bytes", &sample),
             ("seed", &seed),
         ];
-        match answerer.ask(&Call::post("preview", &parameters)).await {
+        match waiting::answer(&answerer, &Call::post("preview", &parameters)).await {
             Ok(preview) => found.push(preview),
             Err(failure) => {
                 outcome = Err(failure);

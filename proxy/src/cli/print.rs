@@ -75,6 +75,33 @@ pub(super) fn streams(found: &Value) -> String {
     text
 }
 
+/// A table of the streams in an object, and a line for each kind of container.
+pub(super) fn inside(found: &Value) -> String {
+    let mut rows = vec![["offset", "compressed", "plain", "streams inside", "in"].map(str::to_owned)];
+    for stream in found["streams"].as_array().into_iter().flatten() {
+        rows.push([
+            number(&stream["offset"]).to_string(),
+            bytes(number(&stream["compressed_bytes"])),
+            bytes(number(&stream["plain_bytes"])),
+            number(&stream["nested"]).to_string(),
+            word(&stream["container"]),
+        ]);
+    }
+    let mut text = table(&rows);
+    if found["more"] == true {
+        text.push_str("… more behind them\n");
+    }
+    for (before, sums) in [("", &found["containers"]), ("inside streams, ", &found["nested"])] {
+        for (kind, sums) in sums.as_object().into_iter().flatten() {
+            let (compressed, plain) = (bytes(number(&sums["compressed_bytes"])), bytes(number(&sums["plain_bytes"])));
+            let _ = writeln!(text, "{before}{kind}: {} streams, {compressed} for {plain}", number(&sums["streams"]));
+        }
+    }
+    let (outside, all) = (bytes(number(&found["outside_bytes"])), bytes(number(&found["bytes"])));
+    let _ = writeln!(text, "{outside} of {all} in no stream");
+    text
+}
+
 /// A table of buckets.
 pub(super) fn buckets(found: &Value) -> String {
     let mut rows = vec![["bucket", "objects", "logical", "stored", "ratio", "created"].map(str::to_owned)];
@@ -140,7 +167,7 @@ pub(super) fn jobs(jobs: &Value) -> String {
 }
 
 /// Lines of a list that `explain` shows before it says how many more there are.
-const LISTED: usize = 6;
+const LISTED: usize = 5;
 
 /// An explanation in at most 25 lines, the ratio first.
 pub(super) fn explanation(told: &Value) -> String {
@@ -186,11 +213,35 @@ pub(super) fn explanation(told: &Value) -> String {
     let candidates = blobs.iter().flat_map(|blob| blob["choices"].as_array().unwrap_or(&none));
     let candidates = candidates.flat_map(|choice| choice["candidates"].as_array().unwrap_or(&none));
     let candidates: Vec<String> = candidates.map(candidate).collect();
+    let _ = writeln!(text, "reads       {}", reads(list("reads")));
+    if let Some(told) = conversions(blobs) {
+        let _ = writeln!(text, "converted   {told}");
+    }
     listed(&mut text, "base", &list("bases").iter().map(word).collect::<Vec<_>>());
     listed(&mut text, "blob", &blobs.iter().map(described).collect::<Vec<_>>());
     listed(&mut text, "candidate", &candidates);
     text.push_str("--all shows the rest\n");
     text
+}
+
+/// How often clients read a version, and when they did last.
+fn reads(hours: &[Value]) -> String {
+    let sum: u64 = hours.iter().map(|hour| number(&hour["count"])).sum();
+    match hours.last() {
+        None => "no GET in the last 24 hours".to_owned(),
+        Some(last) => format!("{sum} GETs in the last 24 hours, the last in the hour from {}", date(&last["at_ms"])),
+    }
+}
+
+/// The newest conversion of an object's blobs, and how many there were before it.
+fn conversions(blobs: &[Value]) -> Option<String> {
+    let all = || blobs.iter().flat_map(|blob| blob["conversions"].as_array().into_iter().flatten());
+    let newest = all().max_by_key(|conversion| number(&conversion["at_ms"]))?;
+    let before = all().count() - 1;
+    let more = if before > 0 { format!("; {before} more before") } else { String::new() };
+    let (occasion, form) = (word(&newest["occasion"]), word(&newest["form"]));
+    let stored = bytes(number(&newest["stored_bytes"]));
+    Some(format!("{} ({occasion}); was {form} in {stored}{more}", date(&newest["at_ms"])))
 }
 
 fn candidate(candidate: &Value) -> String {
@@ -275,7 +326,10 @@ pub(super) fn table<const N: usize>(rows: &[[String; N]]) -> String {
     text
 }
 
-/// Any value as an indented outline; numbers of bytes in units as well.
+/// A number of milliseconds from here on is a time, and none a duration: September 2001.
+const LATER_MS: u64 = 1_000_000_000_000;
+
+/// Any value as an indented outline; numbers of bytes in units as well, times as dates.
 pub(super) fn outline(value: &Value) -> String {
     let mut text = String::new();
     write_outline(&mut text, value, 0);
@@ -319,16 +373,26 @@ fn is_branch(value: &Value) -> bool {
     }
 }
 
+/// Whether a number of this name counts bytes.
+fn is_bytes(key: &str) -> bool {
+    key.ends_with("bytes")
+        || key.ends_with("_len")
+        || key == "size"
+        || key.starts_with("stored_")
+        || ["raw", "zstd", "delta"].iter().any(|form| key == format!("{form}_plain") || key == format!("{form}_stored"))
+}
+
 fn leaf(key: &str, value: &Value) -> String {
     match value {
         Value::Null | Value::Object(_) | Value::Array(_) => "-".to_owned(),
         Value::String(text) => text.clone(),
-        Value::Number(number) if key.ends_with("bytes") || key.ends_with("_len") || key == "size" => {
-            match number.as_u64() {
-                Some(count) if count >= 1024 => format!("{count} ({})", bytes(count)),
-                _ => number.to_string(),
-            }
+        Value::Number(number) if key.ends_with("_ms") && number.as_u64().is_some_and(|ms| ms >= LATER_MS) => {
+            date(value)
         }
+        Value::Number(number) if is_bytes(key) => match number.as_u64() {
+            Some(count) if count >= 1024 => format!("{count} ({})", bytes(count)),
+            _ => number.to_string(),
+        },
         value => value.to_string(),
     }
 }
@@ -451,15 +515,26 @@ total         2  4.0 KiB      0 B      0 B     512 B      0 B  3.0 KiB      -
             .map(|n| json!({"key": format!("k{n}"), "source": "name", "overlap_permille": 930, "chosen": n == 0}))
             .collect();
         let blobs = vec![
-            json!({"id": "b", "plain_len": 4096, "stored_len": 1024, "segments_by_coding": {"delta": 1}, "choices": [{"candidates": candidates}]});
+            json!({"id": "b", "plain_len": 4096, "stored_len": 1024, "segments_by_coding": {"delta": 1}, "choices": [{"candidates": candidates}],
+                   "conversions": [{"at_ms": 1_795_791_731_616_u64, "occasion": "deferred", "form": "raw", "stored_bytes": 4096}]});
             30
         ];
         let bases: Vec<String> = (0..40).map(|n| format!("base {n}")).collect();
-        let told = json!({"bucket": "b", "key": "k", "size": 4096, "stored_bytes": 1024, "form": "delta", "bases": bases, "blobs": blobs});
+        let told = json!({"bucket": "b", "key": "k", "size": 4096, "stored_bytes": 1024, "form": "delta", "bases": bases, "blobs": blobs,
+                           "encryption": "AES256", "reads": [{"at_ms": 1_795_788_000_000_u64, "count": 3}]});
         let text = explanation(&told);
         assert!(text.starts_with("s3://b/k: 1.0 KiB of 4.0 KiB (4.00×)\n"), "{text}");
         assert!(text.lines().count() <= 25, "{text}");
-        assert!(text.contains("… and 35 more") && text.contains("k0 by name, 93.0 % in common: chosen"), "{text}");
+        assert!(text.contains("reads       3 GETs in the last 24 hours, the last in the hour from 2026-"), "{text}");
+        assert!(text.contains("(deferred); was raw in 4.0 KiB; 29 more before"), "{text}");
+        assert!(text.contains("… and 36 more") && text.contains("k0 by name, 93.0 % in common: chosen"), "{text}");
+    }
+
+    #[test]
+    fn an_outline_tells_times_as_dates_and_durations_as_they_are() {
+        let text = outline(&json!({"last_run_ms": 1_795_791_731_616_u64, "silent_ms": 900, "stored_after": 3_953_400}));
+        let expected = "last_run_ms: 2026-11-27T15:02:11.616Z\nsilent_ms: 900\nstored_after: 3953400 (3.8 MiB)\n";
+        assert_eq!(text, expected);
     }
 
     #[test]

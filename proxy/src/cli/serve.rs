@@ -13,6 +13,7 @@ use crate::{
     config::{AccessLogConfig, ConfigError, LogConfig, LogFormat, OidcConfig, Prices, ServeConfig, ServerConfig},
     engine::{Engine, EngineError},
     lines::{LinesOf, LogLines, Stderr, settle_all},
+    log_tail::{KeepsTail, LogTail},
     memory,
     metrics::Metrics,
     oidc::Oidc,
@@ -34,7 +35,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
 };
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 /// Descriptors that are not for connections and their requests: the catalog's, listeners, jobs,
 /// logs.
@@ -58,6 +59,7 @@ type SetFilter = Arc<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
 /// The log, and what decides which lines it has.
 struct Logs {
     lines: Arc<LogLines>,
+    tail: Arc<LogTail>,
     set_filter: SetFilter,
 }
 
@@ -177,6 +179,7 @@ async fn serve_once(
     let audit = config.audit.map(|audit| audit_log::open(audit, &data, &metrics)).transpose()?;
     let admin = AdminService::new(engine.clone(), metrics, accounts.clone(), Some(access), end.clone());
     admin.show_requests(s3.recent());
+    admin.show_log(logs.tail.clone());
     admin.preview_in(&data);
     equip(&admin, config.prices, config.oidc)?;
     seed(&accounts, audit.as_ref()).await;
@@ -455,23 +458,24 @@ pub(super) fn filter_of(log: &LogConfig) -> Result<EnvFilter, Failure> {
 fn start_log(log: &LogConfig) -> Result<Logs, Failure> {
     let filter = filter_of(log)?;
     let lines = Arc::new(LogLines::start(LinesOf::MainLog, Box::new(Stderr::open()?))?);
+    let tail = Arc::new(LogTail::default());
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines.clone());
     let builder = builder.log_internal_errors(false);
     let set_filter: SetFilter = match log.format {
         LogFormat::Text => {
             let builder = builder.with_ansi(std::io::stderr().is_terminal()).with_filter_reloading();
             let handle = builder.reload_handle();
-            builder.init();
+            builder.finish().with(KeepsTail(tail.clone())).init();
             Arc::new(move |filter: EnvFilter| handle.reload(filter).map_err(|error| error.to_string()))
         }
         LogFormat::Json => {
             let builder = builder.json().flatten_event(true).with_filter_reloading();
             let handle = builder.reload_handle();
-            builder.init();
+            builder.finish().with(KeepsTail(tail.clone())).init();
             Arc::new(move |filter: EnvFilter| handle.reload(filter).map_err(|error| error.to_string()))
         }
     };
-    Ok(Logs { lines, set_filter })
+    Ok(Logs { lines, tail, set_filter })
 }
 
 /// True once SIGTERM or SIGINT came; a second one ends the process as soon as its last lines are

@@ -41,6 +41,7 @@ pub(super) async fn get_object(request: &S3Request) -> Result<Answer> {
     };
     let head = here.head_of(&object.info)?;
     let Some(range) = head.content else { return Ok(head.answer) };
+    engine.read.note_read(&object);
     let len = range.end - range.start;
     let body = if len == 0 {
         AnswerBody::Whole(bytes::Bytes::new())

@@ -40,6 +40,7 @@ use crate::{
     write::{
         effort::{self, Trying},
         finish::{FinishedContent, HeldBases},
+        past::Conversion,
         publish::Publisher,
         stage::{
             StagedBody, Stager,
@@ -272,6 +273,7 @@ impl Merger {
                 continue;
             }
             let object = object_facts(merging, &group, start, &staged)?;
+            let object = Conversion::of(Occasion::Merge.as_str(), rows.values().copied()).noted_in(object)?;
             let (merger, bucket) = (self.clone(), bucket.clone());
             let merged: Vec<BlobKey> = rows.keys().copied().collect();
             // From here on it goes to its end even when the job is stopped.

@@ -38,6 +38,17 @@ pub(super) async fn run(deployment: &Deployment, parameters: Value) -> Value {
     deployment.engine.jobs.run_job("converter", parameters).await.expect("ran")
 }
 
+/// Why each blob of an object was encoded anew, those that were.
+fn occasions(explained: &Value) -> Vec<Vec<&str>> {
+    let blobs = explained["blobs"].as_array().into_iter().flatten();
+    blobs
+        .map(|blob| {
+            blob["conversions"].as_array().into_iter().flatten().filter_map(|one| one["occasion"].as_str()).collect()
+        })
+        .filter(|occasions: &Vec<&str>| !occasions.is_empty())
+        .collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_waits_is_done_when_somebody_waits_for_it() {
     let deployment = start(|_| {}).await;
@@ -230,6 +241,7 @@ async fn what_is_read_often_in_ranges_grows_by_a_twentieth_of_what_deltas_save_a
     let explained = deployment.engine.reports.explain("delta", "v-2", None).await.expect("explained").expect("exists");
     let blobs = explained["blobs"].as_array().expect("a list").iter();
     assert_eq!(blobs.filter(|blob| blob["hot_bytes"] != 0).count(), 1, "{explained:#}");
+    assert_eq!(occasions(&explained), [["hot"]], "{explained:#}");
 
     // The account is the store's, not the process's.
     let dir = deployment.stop().await;
@@ -244,6 +256,8 @@ async fn what_is_read_often_in_ranges_grows_by_a_twentieth_of_what_deltas_save_a
     let report = run(&deployment, json!({ "now": true })).await;
     assert_eq!(report["converted"]["cooled"]["blobs"], 1, "{report}");
     deployment.engine.collect(true).await.expect("collected");
+    let explained = deployment.engine.reports.explain("delta", "v-2", None).await.expect("explained").expect("exists");
+    assert_eq!(occasions(&explained), [["hot", "cooled"]], "the manifest outlives the process: {explained:#}");
     let (cold, _) = sums(&deployment).await;
     assert!(cold <= before + before / 100, "{before} became {after} and then {cold}");
     assert_eq!(deployment.engine.catalog().heat_sum().await.expect("read"), 0);

@@ -1,5 +1,9 @@
 //! Why content is encoded anew.
 
+use crate::{error::EngineError, write::past::Conversion};
+use catalog::BlobRow;
+use object_format::ObjectFacts;
+
 /// Why content is encoded anew: label of the conversion metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Occasion {
@@ -37,5 +41,14 @@ impl Occasion {
             Self::Reencrypt => "reencrypt",
             Self::Asked => "asked",
         }
+    }
+
+    /// What a new blob says of itself, and what the blobs were whose content it has. The facts of a
+    /// pack are the table of its members, and have no place for that.
+    pub(super) fn noted(self, object: ObjectFacts, old: &[BlobRow]) -> Result<ObjectFacts, EngineError> {
+        if old.iter().any(|row| row.pack) {
+            return Ok(object);
+        }
+        Conversion::of(self.as_str(), old).noted_in(object)
     }
 }

@@ -100,7 +100,7 @@ impl Reencoder {
                 && plan::view_gains(before, content.version.size, payload_len(&staged.content.forms))
         };
         let Some(staged) = staged.filter(gains) else { return Ok(None) };
-        self.give_one_blob(bucket, content, staged).await
+        self.give_one_blob(bucket, content, staged, reform).await
     }
 
     /// Whether an object's blobs are live, where new ones would lie, and nobody else's: neither
@@ -126,6 +126,7 @@ impl Reencoder {
         bucket: &BucketHandle,
         content: Content,
         staged: StagedBody<()>,
+        reform: &Reform,
     ) -> Result<Option<Reformed>, EngineError> {
         let facts = self.read.open_facts(bucket, &content.version)?;
         let object = ObjectFacts {
@@ -137,6 +138,7 @@ impl Reencoder {
             facts: to_json(&VersionFacts { storage: StorageFacts::default(), ..facts })?,
             sketch: Vec::new(),
         };
+        let object = reform.occasion.noted(object, &content.blobs)?;
         let (reencoder, bucket) = (self.clone(), bucket.clone());
         // From here on it goes to its end even when the job is stopped.
         self.writer

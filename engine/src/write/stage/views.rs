@@ -117,7 +117,9 @@ impl Stager {
         }
         // Held until the commit has its edges.
         content.view = Some((base.ranges.clone(), base.clone()));
-        content.choices = vec![Arc::new(Choice::settled(std::slice::from_ref(&base.object)))];
+        let mut choice = Choice::settled(std::slice::from_ref(&base.object));
+        choice.account.candidates.clone_from(&base.candidates);
+        content.choices = vec![Arc::new(choice)];
         content.base_outcome = BaseOutcome::Tried;
         Ok(Some(StagedBody { digests: (), sha256, plain_len: content.plain_len, content }))
     }

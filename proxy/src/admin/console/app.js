@@ -10,6 +10,7 @@ import * as buckets from "./pages/buckets.js";
 import * as explain from "./pages/explain.js";
 import * as jobs from "./pages/jobs.js";
 import * as login from "./pages/login.js";
+import * as logs from "./pages/logs.js";
 import * as object from "./pages/object.js";
 import * as objects from "./pages/objects.js";
 import * as overview from "./pages/overview.js";
@@ -17,8 +18,8 @@ import * as recovery from "./pages/recovery.js";
 import * as requests from "./pages/requests.js";
 import * as users from "./pages/users.js";
 
-const PAGES = { overview, objects, buckets, users, jobs, recovery, adopt, requests, audit, object, explain, blob };
-const MENU = ["overview", "objects", "buckets", "users", "jobs", "recovery", "adopt", "requests", "audit"];
+const PAGES = { overview, objects, buckets, users, jobs, recovery, adopt, requests, logs, audit, object, explain, blob };
+const MENU = ["overview", "objects", "buckets", "users", "jobs", "recovery", "adopt", "requests", "logs", "audit"];
 const UNDER = { object: "objects", explain: "objects", blob: "objects" };
 
 const main = document.getElementById("main");

@@ -1,5 +1,5 @@
 // Pictures, as SVG without styles of their own: style.css colours them.
-import { bytes, percent, svg } from "./dom.js";
+import { bytes, count, date, percent, svg } from "./dom.js";
 import { words } from "./words.js";
 
 export const KINDS = ["copied", "changed", "opened", "compressed", "raw", "foreign", "added"];
@@ -22,6 +22,27 @@ export function history(samples) {
     svg("polygon", { class: "saved", points: area }),
     svg("polyline", { class: "logical", points: line("logical_bytes").join(" ") }),
     svg("polyline", { class: "stored", points: line("stored_bytes").join(" ") }),
+  );
+}
+
+/** Reads of the last day by the hour, and when the object was encoded anew. */
+export function day(hours, conversions, now) {
+  const [width, height, hour] = [600, 90, 3_600_000];
+  const first = Math.floor(now / hour) * hour - 23 * hour;
+  const most = Math.max(1, ...hours.map(({ count }) => count));
+  const x = (at) => ((at - first) / (24 * hour)) * width;
+  const bars = hours.filter(({ at_ms: at }) => at >= first).map(({ at_ms: at, count: reads }) => {
+    const tall = (reads / most) * (height - 12);
+    return svg("rect", { class: "reads", x: (x(at) + 1).toFixed(1), y: (height - tall).toFixed(1), width: width / 24 - 2, height: tall.toFixed(1) }, svg("title", {}, words.explain.hour(date(at), count(reads))));
+  });
+  const marks = conversions.filter(({ at_ms: at }) => at >= first).map(({ at_ms: at }) => svg("line", { class: "converted", x1: x(at).toFixed(1), x2: x(at).toFixed(1), y1: 0, y2: height }, svg("title", {}, date(at))));
+  const sum = hours.reduce((all, one) => all + one.count, 0);
+  return svg(
+    "svg",
+    { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": words.explain.dayLabel(count(sum), count(conversions.length)), preserveAspectRatio: "none" },
+    svg("line", { class: "ground", x1: 0, x2: width, y1: height, y2: height }),
+    bars,
+    marks,
   );
 }
 

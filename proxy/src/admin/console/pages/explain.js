@@ -1,7 +1,7 @@
 // Why an object costs what it costs, as a picture and as numbers.
-import { get } from "../api.js";
-import { KINDS, strip } from "../chart.js";
-import { bytes, count, h, link, percent, table } from "../dom.js";
+import { get, post, scope } from "../api.js";
+import { KINDS, day, strip } from "../chart.js";
+import { button, bytes, count, date, h, link, percent, table } from "../dom.js";
 import { words } from "../words.js";
 
 const told = words.explain;
@@ -41,7 +41,7 @@ function verdict(candidate) {
 
 function candidates(bucket, explained) {
   const choices = explained.blobs.flatMap((blob) => blob.choices ?? []);
-  if (!choices.length) return h("p", { class: "soft" }, told.noCandidates);
+  if (!choices.length) return h("p", { class: "soft" }, explained.bases.length ? told.candidatesUnknown : told.noCandidates);
   const permille = (share) => (share === undefined ? words.none : percent(share, 1000));
   const rows = choices.flatMap((choice) => {
     const where = `${bytes(choice.offset)} …`;
@@ -73,6 +73,52 @@ function blobs(explained) {
   return table(told.blobs, [[told.blob, "key"], [words.form], [words.logical, number], [words.stored, number], [told.segments], [told.sealed]], rows);
 }
 
+/** Containers and their streams: looked for when somebody asks, since all of the content is read for it. */
+async function inside(bucket, key, version) {
+  const names = told.inside;
+  const number = "number";
+  const place = h("div", { "aria-live": "polite" });
+  const run = async () => {
+    place.replaceChildren(h("p", { class: "soft" }, names.looking));
+    const found = await post("streams", { bucket, key, version }, {}).catch((error) => (place.replaceChildren(), Promise.reject(error)));
+    const sums = [
+      [names.outer, found.containers],
+      [names.nested, found.nested],
+    ].flatMap(([level, kinds]) => Object.entries(kinds).map(([kind, one]) => [kind, level, count(one.streams), bytes(one.compressed_bytes), bytes(one.plain_bytes)]));
+    const listed = found.streams.map((one) => [bytes(one.offset), one.container, bytes(one.compressed_bytes), bytes(one.plain_bytes), count(one.nested)]);
+    place.replaceChildren(
+      h("p", {}, sums.length ? names.outside(bytes(found.outside_bytes), bytes(found.bytes)) : names.none),
+      sums.length ? table(names.containers, [[names.container], [names.level], [names.streams, number], [names.compressed, number], [names.plain, number]], sums) : "",
+      listed.length ? table(names.streams, [[told.offset, number], [names.container], [names.compressed, number], [names.plain, number], [names.nested, number]], listed) : "",
+      found.more ? h("p", { class: "soft" }, names.more) : "",
+    );
+  };
+  const mayRun = (await scope()) !== "read";
+  return [h("h2", {}, names.title), mayRun ? h("p", {}, button(names.run, run, { id: "look-inside" })) : "", h("p", { class: "soft" }, mayRun ? names.help : names.readOnly), place];
+}
+
+/** What happened to a version since it was stored: reads of the last day, and conversions of its blobs. */
+function past(explained) {
+  const conversions = explained.blobs.flatMap((blob) => (blob.conversions ?? []).map((one) => ({ ...one, blob: blob.id })));
+  conversions.sort((a, b) => b.at_ms - a.at_ms);
+  const reads = explained.reads;
+  const sum = reads.reduce((all, one) => all + one.count, 0);
+  const number = "number";
+  const rows = conversions.map((one) => [
+    date(one.at_ms),
+    told.occasions[one.occasion] ?? one.occasion,
+    words.forms[one.form] ?? one.form,
+    bytes(one.stored_bytes),
+    link("blob", { blob: one.blob }, h("code", {}, one.blob)),
+  ]);
+  return [
+    h("h2", {}, told.past),
+    h("div", { class: "card" }, day(reads, conversions, Date.now()), h("p", { class: "soft" }, told.pastHelp)),
+    h("p", {}, told.reads(count(sum)), " ", told.stored(date(explained.last_modified_ms))),
+    rows.length ? table(told.past, [[told.when], [told.occasion], [told.was, "key"], [words.stored, number], [told.blob, "key"]], rows) : h("p", { class: "soft" }, told.noConversions),
+  ];
+}
+
 export async function page({ bucket, key, version }) {
   const [map, explained] = await Promise.all([get("map", { bucket, key, version }), get("explain", { bucket, key, version })]);
   const shares = sums(map).map(([kind, sum]) => `${percent(sum, map.size)} ${words.kinds[kind]}`);
@@ -95,6 +141,8 @@ export async function page({ bucket, key, version }) {
       candidates(bucket, explained),
       h("h2", {}, told.blobs),
       blobs(explained),
+      await inside(bucket, key, version),
+      past(explained),
     ],
   };
 }

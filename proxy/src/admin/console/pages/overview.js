@@ -66,6 +66,27 @@ function cards(overview) {
   );
 }
 
+const GB = 1e9;
+const ROWS = 8;
+
+/** Some of the counts in numbers, the newest one last: what was saved, and its price a month. */
+function savings({ history: samples, prices }) {
+  if (samples.length < 2) return undefined;
+  const told = words.savings;
+  const number = "number";
+  const step = (samples.length - 1) / Math.min(ROWS - 1, samples.length - 1);
+  const chosen = [...new Set(Array.from({ length: Math.min(ROWS, samples.length) }, (_, at) => Math.round(at * step)))].map((at) => samples[at]);
+  const columns = [[told.at], [words.logical, number], [words.stored, number], [words.figures.saved, number], ...(prices ? [[told.money(prices.currency), number]] : [])];
+  const rows = chosen.map(({ at_ms: at, logical_bytes: logical, stored_bytes: stored }) => [
+    date(at),
+    bytes(logical),
+    bytes(stored),
+    bytes(Math.max(0, logical - stored)),
+    ...(prices ? [((Math.max(0, logical - stored) / GB) * prices.gb_month).toFixed(2)] : []),
+  ]);
+  return [table(told.title, columns, rows), !prices && soft(words.money.none)];
+}
+
 /** A recount on request: the only one that tells money. */
 function counting() {
   const place = h("div", { "aria-live": "polite" });
@@ -102,6 +123,7 @@ export async function page() {
       cards(overview),
       h("h2", {}, words.saved),
       h("div", { class: "card" }, history(overview.history) ?? soft(words.historyShort), soft(words.historyLegend)),
+      savings(overview),
       counting(),
       h("h2", {}, words.buckets),
       rows.length
