@@ -125,7 +125,8 @@ async function threeClicks() {
   const text = await page.textContent("main");
   check(text.includes(`${key} takes`), "the third click says what the object takes");
   check(text.includes("copied from a base") && text.includes(told.baseKey), "and from which base it is copied");
-  check(text.includes("Reads and conversions over time"), "and what happened to it since");
+  check(text.includes("Reads and conversions over time") && text.includes("Clients read it by 0 GETs"), "and what happened to it since");
+  check(text.includes("Read from it") && !text.includes("=>"), "its bases have their columns");
   const drawn = await page.$$eval("svg.strip rect.copied", (rects) => rects.length);
   check(drawn > 10, "the picture shows what is copied");
   await context.close();

@@ -397,3 +397,22 @@ def test_the_audit_log_comes_in_pages_with_the_newest_line_first(server: Server)
     assert server.admin("/api/v1/audit?until=1h")["lines"] == []
     for wrong in ("limit=0", "limit=1001", "before=x", "since=yesterday"):
         assert server.admin_status(f"/api/v1/audit?{wrong}") == 400, wrong
+
+
+def test_no_word_of_the_console_takes_the_place_of_another() -> None:
+    text = (ROOT / "proxy" / "src" / "admin" / "console" / "words.js").read_text()
+    bare = re.sub(r'`[^`]*`|"(?:[^"\\\n]|\\.)*"(?!:)', "", text)
+    levels: list[set[str]] = [set()]
+    twice: list[str] = []
+    for found in re.finditer(r'(?:^|[{,])\s*(?:"([^"]+)"|([\w$]+)):|[{}]', bare, re.MULTILINE):
+        name = found[1] or found[2]
+        if found[0].strip().startswith("{"):
+            levels.append(set())
+        if found[0].strip() == "}":
+            levels.pop()
+        if name and name in levels[-1]:
+            twice.append(name)
+        if name:
+            levels[-1].add(name)
+    assert twice == []
+    assert len(levels) == 1, "every brace has its other one"

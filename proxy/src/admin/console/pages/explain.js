@@ -114,7 +114,7 @@ function past(explained) {
   return [
     h("h2", {}, told.past),
     h("div", { class: "card" }, day(reads, conversions, Date.now()), h("p", { class: "soft" }, told.pastHelp)),
-    h("p", {}, told.reads(count(sum)), " ", told.stored(date(explained.last_modified_ms))),
+    h("p", {}, told.readsTold(count(sum)), " ", told.storedTold(date(explained.last_modified_ms))),
     rows.length ? table(told.past, [[told.when], [told.occasion], [told.was, "key"], [words.stored, number], [told.blob, "key"]], rows) : h("p", { class: "soft" }, told.noConversions),
   ];
 }

@@ -84,7 +84,7 @@ function savings({ history: samples, prices }) {
     bytes(Math.max(0, logical - stored)),
     ...(prices ? [((Math.max(0, logical - stored) / GB) * prices.gb_month).toFixed(2)] : []),
   ]);
-  return [table(told.title, columns, rows), !prices && soft(words.money.none)];
+  return [h("h2", {}, told.title), table(told.title, columns, rows), !prices && soft(words.money.none)];
 }
 
 /** A recount on request: the only one that tells money. */
