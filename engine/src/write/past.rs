@@ -8,16 +8,19 @@ use crate::{
 };
 use catalog::{BlobRow, FormBytes, UnixMs};
 use object_format::ObjectFacts;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
 /// The member of a manifest's facts that tells it.
-const CONVERSIONS: &str = "conversions";
+const PAST: &str = "past";
 /// Conversions that a manifest keeps: the newest ones.
 const KEPT: usize = 8;
 
+/// A conversion as a manifest keeps it, without names: many manifests are a few hundred bytes.
+type Entry = (UnixMs, String, Form, u64);
+
 /// How content was stored until some time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Conversion {
     /// When it was encoded anew.
     pub(crate) at_ms: UnixMs,
@@ -46,10 +49,10 @@ impl Conversion {
     /// A manifest's facts with this conversion behind those that they tell of.
     pub(crate) fn noted_in(self, mut object: ObjectFacts) -> Result<ObjectFacts, EngineError> {
         let mut facts: Value = from_json(&object.facts)?;
-        let mut known = conversions_of(&facts);
-        known.push(self);
+        let mut known = entries_of(&facts);
+        known.push((self.at_ms, self.occasion, self.form, self.stored_bytes));
         known.drain(..known.len().saturating_sub(KEPT));
-        facts[CONVERSIONS] = serde_json::to_value(known).map_err(|error| EngineError::Other(error.to_string()))?;
+        facts[PAST] = serde_json::to_value(known).map_err(|error| EngineError::Other(error.to_string()))?;
         object.facts = to_json(&facts)?;
         Ok(object)
     }
@@ -57,7 +60,12 @@ impl Conversion {
 
 /// The conversions that a manifest's facts tell of, oldest first.
 pub(crate) fn conversions_of(facts: &Value) -> Vec<Conversion> {
-    facts.get(CONVERSIONS).and_then(|told| Vec::deserialize(told).ok()).unwrap_or_default()
+    let conversion = |(at_ms, occasion, form, stored_bytes): Entry| Conversion { at_ms, occasion, form, stored_bytes };
+    entries_of(facts).into_iter().map(conversion).collect()
+}
+
+fn entries_of(facts: &Value) -> Vec<Entry> {
+    facts.get(PAST).and_then(|told| Vec::deserialize(told).ok()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -83,6 +91,7 @@ mod tests {
         assert_eq!(facts["etag"], "x");
         let kept: Vec<u64> = conversions_of(&facts).iter().map(|conversion| conversion.stored_bytes).collect();
         assert_eq!(kept, (3..KEPT as u64 + 3).collect::<Vec<_>>());
-        assert_eq!(conversions_of(&serde_json::json!({"conversions": "none of ours"})), []);
+        assert_eq!(conversions_of(&serde_json::json!({"past": "none of ours"})), []);
+        assert!(facts["past"][0].to_string().len() < 48, "{facts}");
     }
 }
