@@ -94,6 +94,7 @@ impl Running {
         let access = Access::new(&config.server, &token);
         let api = AdminService::new(engine.clone(), metrics.clone(), accounts.clone(), Some(access), stopping.clone());
         api.show_requests(service.recent());
+        api.show_log(Arc::default());
         let task = tokio::spawn(server.run(service, api, stopping));
         Ok(Self { s3, admin, engine, accounts, metrics, stop, task, directory })
     }
