@@ -310,7 +310,7 @@ impl Gate for Restless {
         let commit = RewriteCommit {
             old_facts: None,
             bucket: old.row.id,
-            facts: old.seal_facts(place, facts).expect("sealed"),
+            facts: old.seal_facts(place, facts.into_owned()).expect("sealed"),
             extents_digest: content.version.extents_digest,
             key: content.version.key.clone(),
             id: content.version.id,
