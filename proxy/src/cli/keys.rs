@@ -21,8 +21,8 @@ pub(super) enum KeysAction {
         #[arg(long)]
         remove_needless: bool,
     },
-    /// Give a bucket another domain key, and seal everything in it anew under that; in a bucket
-    /// that is not encrypted, encrypt the objects of before as its default encryption says
+    /// Give a bucket another domain key and seal all of it anew, or encrypt the old objects of one
+    /// that is not encrypted
     Reencrypt {
         /// The bucket
         bucket: String,
