@@ -13,12 +13,14 @@ pub(super) fn line_of(text: &str, keys: &str) -> Option<usize> {
 
 /// Where the innermost part of a path begins that a table has.
 fn in_table(table: &DeTable<'_>, path: &str) -> Option<usize> {
-    table.iter().find_map(|(name, value)| {
-        // A name may hold dots, so that a path cannot be cut into names without the table.
+    let places = table.iter().filter_map(|(name, value)| {
         let rest = path.strip_prefix(&**name.get_ref())?;
-        let inner = if rest.is_empty() { None } else { Some(below(value.get_ref(), rest)?) };
-        Some(inner.flatten().unwrap_or(name.span().start))
-    })
+        let inner = if rest.is_empty() { None } else { below(value.get_ref(), rest)? };
+        Some((rest.len(), inner.unwrap_or(name.span().start)))
+    });
+    // A name may hold dots, so that a path cannot be cut into names without the table: of `a` and
+    // `a.b`, the longer one is meant.
+    places.min_by_key(|(rest, _)| *rest).map(|(_, place)| place)
 }
 
 /// Where what follows a name begins: `.NAME…` in a table, `[NUMBER]…` in a list. The outer `None`

@@ -252,6 +252,7 @@ fn secrets_and_policies_are_read_from_files_beside_the_configuration() {
     std::fs::write(directory.path().join("bad.json"), "{\n  \"Version\": nothing\n}").unwrap();
     let error = load("file:bad.json").err().expect("no JSON").to_string();
     assert!(error.contains("bad.json:2: "), "{error}");
+    assert!(load("file:policy.json").is_ok());
     let elsewhere = Environment::from([("DELTAWEIR_LISTEN", "nowhere")]);
     let overrides = Overrides { config: Some(path), ..Overrides::default() };
     let error = ServeConfig::load(&overrides, &elsewhere).err().expect("no address").to_string();
