@@ -49,7 +49,9 @@ def test_operators_commands_work_from_another_machine(pair: tuple[Server, Elsewh
     assert elsewhere.run("top", "--once", "--interval", "0.1").stdout
     ended = elsewhere.json("requests")["requests"]
     assert any(request["op"] == "PutObject" for request in ended)
-    assert elsewhere.json("logs", ended[-1]["request_id"])["request_id"] == ended[-1]["request_id"]
+    assert elsewhere.json("requests", ended[-1]["request_id"])["request_id"] == ended[-1]["request_id"]
+    lines = elsewhere.json("logs", "--text", "serving version")["lines"]
+    assert [line["target"] for line in lines] == ["deltaweir::cli::serve"]
     assert elsewhere.json("jobs", "scrub", "start")["counts"]["damaged"] == 0
     assert elsewhere.json("scrub")["counts"]["damaged"] == 0
     assert elsewhere.json("scrub", "--quarantined")["quarantine"]["blobs"] == []
