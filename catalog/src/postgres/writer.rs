@@ -1,4 +1,5 @@
-//! The one task of this process that writes, and its group commit.
+//! The one task of this process that writes, and its group commit. It also finds out whether a
+//! commit that nobody answered was done.
 
 use super::{
     foresight::Foresight,

@@ -1,5 +1,5 @@
 //! Backups: snapshots of the whole catalog as blobs, and how long they are kept
-//! (docs/format/journal-v1.md §5, §6).
+//! (docs/format/journal-v1.md §5, §6). When one is made is in `registry.rs`.
 
 use super::{
     document::{IndexDocument, PartEntry, PartWriter, decode_part},

@@ -343,7 +343,8 @@ impl Publisher {
         Ok(PublishedVersion { version_id: id, committed, storage })
     }
 
-    /// Existing content with the same bytes, as if it had just been stored.
+    /// Existing content with the same bytes, as if it had just been stored: with the same digest and
+    /// length, in a blob that the catalog finds fit. Content under a veil has no digest.
     async fn duplicate(
         &self,
         bucket: &BucketHandle,

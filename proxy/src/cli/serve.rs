@@ -145,9 +145,7 @@ async fn serve_once(
     let mut server = Server::bind(config.server.clone()).await?;
     let listen = Listen { s3: server.s3_address()?, admin: server.admin_address()? };
     let data = config.engine.data.clone();
-    // Pages that are locked cannot be given back.
-    let bound = if config.server.lock_memory { u64::MAX } else { config.engine.memory_bytes_max };
-    let keeping_within = memory::give_back(bound, metrics.allocator_given_back_bytes_total.clone());
+    let keeping_within = memory::give_back(held_at_most(&config), metrics.allocator_given_back_bytes_total.clone());
     let engine = match open_engine(config.engine, &config.stores, metrics.engine.clone()).await {
         Err(EngineError::Damaged(why)) if may_rebuild => {
             tracing::error!(why, "the catalog is damaged");
@@ -369,6 +367,12 @@ async fn seed(accounts: &Accounts, audit: Option<&Arc<AuditLog>>) {
         let change = format!("added from the configuration file: {}", added.join(", "));
         audit.record(Entry::new(Kind::Admin, "users").with("user", "file").with("change", change)).await;
     }
+}
+
+/// How much memory is held before some is given back: any, where pages are locked, since those
+/// cannot be.
+fn held_at_most(config: &ServeConfig) -> u64 {
+    if config.server.lock_memory { u64::MAX } else { config.engine.memory_bytes_max }
 }
 
 /// Asks for as many descriptors as this process may have, and lets no more connections in than they

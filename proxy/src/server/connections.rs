@@ -48,6 +48,7 @@ pub(super) fn builder(head_timeout: Duration) -> auto::Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
+        // Hyper counts it between two requests as well.
         .header_read_timeout(head_timeout)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
