@@ -76,7 +76,7 @@ def scrubbed(server: Server) -> dict[str, int]:
     return counts
 
 
-@pytest.mark.parametrize("count", [2000, pytest.param(20_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [2000, pytest.param(20_000, marks=(pytest.mark.long, pytest.mark.timeout(1200)))])
 def test_one_lost_file_costs_at_most_16_objects_and_scrub_writes_it_anew(new_server: NewServer, count: int) -> None:
     objects = small_objects(count)
     server = filled(new_server(), objects)
