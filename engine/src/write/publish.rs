@@ -343,8 +343,8 @@ impl Publisher {
         Ok(PublishedVersion { version_id: id, committed, storage })
     }
 
-    /// Existing content with the same bytes, as if it had just been stored: with the same digest and
-    /// length, in a blob that the catalog finds fit. Content under a veil has no digest.
+    /// Existing content with the same digest and length, as if it had just been stored, in a blob
+    /// that the catalog finds fit. Content under a veil has no digest.
     async fn duplicate(
         &self,
         bucket: &BucketHandle,
