@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from cluster.replicas import Cluster
+from outside.beside import again_and_again
 from outside.clients import s3_client
 from outside.content import noise
 
@@ -24,36 +25,25 @@ def test_replicas_read_and_write_on_while_one_of_them_encrypts_old_objects(tmp_p
             clients[number % 3].put_object(Bucket=BUCKET, Key=name, Body=body)
         rules: Any = [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]
         clients[1].put_bucket_encryption(Bucket=BUCKET, ServerSideEncryptionConfiguration={"Rules": rules})
-        failed: list[Exception] = []
-        ended = threading.Event()
 
-        def work(index: int) -> None:
-            s3, number = s3_client(replicas[index].endpoint), index
-            while not ended.is_set():
-                try:
-                    # Each replica overwrites objects of its own.
-                    name = f"k-{number % 60:03}"
-                    body = noise(1000 + number, 30_000)
-                    s3.put_object(Bucket=BUCKET, Key=name, Body=body)
-                    stored[name] = body
-                    other = f"k-{(number * 7 + 3) % 60:03}"
-                    s3.get_object(Bucket=BUCKET, Key=other)["Body"].read()
-                    assert s3.get_object(Bucket=BUCKET, Key=name)["Body"].read() == body
-                    number += 3
-                except Exception as error:  # whatever a client sees is what counts
-                    failed.append(error)
-                    return
+        def worker(index: int) -> Callable[[int], None]:
+            s3 = s3_client(replicas[index].endpoint)
 
-        workers = [threading.Thread(target=work, args=(index,)) for index in range(3)]
-        for worker in workers:
-            worker.start()
-        try:
+            def work(turn: int) -> None:
+                # Each replica overwrites objects of its own.
+                number = index + 3 * turn
+                name = f"k-{number % 60:03}"
+                body = noise(1000 + number, 30_000)
+                s3.put_object(Bucket=BUCKET, Key=name, Body=body)
+                stored[name] = body
+                other = f"k-{(number * 7 + 3) % 60:03}"
+                s3.get_object(Bucket=BUCKET, Key=other)["Body"].read()
+                assert s3.get_object(Bucket=BUCKET, Key=name)["Body"].read() == body
+
+            return work
+
+        with again_and_again(*map(worker, range(3))):
             report = replicas[2].json("keys", "reencrypt", BUCKET)
-        finally:
-            ended.set()
-            for worker in workers:
-                worker.join()
-        assert failed == []
         assert report["left"] == 0, report
         for number, (name, body) in enumerate(stored.items()):
             got = clients[number % 3].get_object(Bucket=BUCKET, Key=name)

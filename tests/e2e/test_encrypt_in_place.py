@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from outside.beside import again_and_again
 from outside.buckets import NewServer
 from outside.clients import S3Client, s3_client
 from outside.content import MIB, noise, release
+from outside.reencryption import ALONE, SLOWLY, assert_whole, kill_half_way, put_all_kinds, rebuild_half_way
 from outside.server import Server, Value, until
 from outside.storage import assert_accounts_balance
 
 BUCKET = "delta-00"
 CANARY = b"canary-90c2-plaintext"
-ALONE: dict[str, Value] = {"interval": "1h", "free_bytes_min": 0}
-SLOWLY: dict[str, Value] = {**ALONE, "bytes_per_second_max": "2MiB"}
 SWIFTLY: dict[str, Value] = {"interval": "1h", "grace": "0s"}
 KMS: dict[str, Value] = {"invoices": "keyring"}
 
@@ -179,40 +178,17 @@ def test_no_plain_byte_stays_in_the_store(new_server: NewServer) -> None:
         assert s3.get_object(Bucket=BUCKET, Key=name)["Body"].read() == body, name
 
 
-def done(server: Server) -> int:
-    """Objects that the run has gone through."""
-    progress = server.json("jobs", "reencrypt")["progress"]
-    return int(progress["done"]) if progress else 0
-
-
 @pytest.fixture
 def half_done(new_server: NewServer) -> Iterator[tuple[Server, dict[str, bytes]]]:
     """A server that was killed while it encrypted a bucket, and what the bucket holds."""
     server = new_server(convert=SLOWLY).start()
     s3 = s3_client(server.endpoint)
     s3.create_bucket(Bucket=BUCKET)
-    stored = {f"release-{n:02}": release(3, 600_000, n) for n in range(6)}
-    stored |= {f"noise-{n:02}": noise(n, MIB) for n in range(6)}
-    stored |= {f"small-{n:02}": noise(100 + n, 300) for n in range(6)}
-    stored["empty"] = b""
-    for name, content in stored.items():
-        s3.put_object(Bucket=BUCKET, Key=name, Body=content, Metadata={"of": name})
+    stored = put_all_kinds(s3, BUCKET)
     by_default(s3)
     server.run("journal")
-    server.admin("/api/v1/jobs/reencrypt", "POST", body={"bucket": BUCKET})
-    until(lambda: done(server) >= 4, 60, "a part of the bucket is encrypted")
-    server.kill()
+    kill_half_way(server, BUCKET)
     yield server, stored
-
-
-def assert_whole(server: Server, stored: dict[str, bytes]) -> None:
-    server.drop_caches()
-    s3 = s3_client(server.endpoint)
-    for name, content in stored.items():
-        got = s3.get_object(Bucket=BUCKET, Key=name)
-        assert got["Body"].read() == content, name
-        assert got["Metadata"] == {"of": name}
-    assert len(s3.list_objects_v2(Bucket=BUCKET)["Contents"]) == len(stored)
 
 
 def test_a_rebuild_takes_no_copy_of_a_killed_run_for_a_lost_version(
@@ -224,7 +200,7 @@ def test_a_rebuild_takes_no_copy_of_a_killed_run_for_a_lost_version(
     recovered = server.json("rebuild")["recovered"]
     assert (recovered["versions"], recovered["unreadable"]) == ([], []), recovered
     server.start()
-    assert_whole(server, stored)
+    assert_whole(server, BUCKET, stored)
 
 
 def test_a_killed_run_goes_on_while_others_write_and_a_rebuild_of_it_reads_everything(
@@ -233,54 +209,31 @@ def test_a_killed_run_goes_on_while_others_write_and_a_rebuild_of_it_reads_every
     server, stored = half_done
     server.start()
     assert len(encryptions(s3_client(server.endpoint))) == 2, "one part of the bucket is encrypted"
-    assert_whole(server, stored)
+    assert_whole(server, BUCKET, stored)
 
     # The catalog is lost in this state.
-    server.run("jobs", "reencrypt", "pause")
-    until(lambda: not server.json("jobs", "reencrypt")["running"], 60, "the run has paused")
-    server.run("journal")
-    server.kill()
-    server.lose_catalog()
-    server.run("rebuild")
-    server.tables["convert"] = ALONE
-    server.start()
+    rebuild_half_way(server)
     assert len(encryptions(s3_client(server.endpoint))) == 2
-    assert_whole(server, stored)
+    assert_whole(server, BUCKET, stored)
 
     # Anew from there, while others write, delete and tag.
-    failed: list[Exception] = []
-    ended = threading.Event()
-
-    def write() -> None:
-        s3 = s3_client(server.endpoint)
-        number = 0
-        while not ended.is_set():
-            try:
-                name = f"noise-{number % 6:02}"
-                body = noise(1000 + number, 50_000)
-                s3.put_object(Bucket=BUCKET, Key=name, Body=body, Metadata={"of": name})
-                assert s3.get_object(Bucket=BUCKET, Key=name)["Body"].read() == body
-                stored[name] = body
-                tags: Any = {"TagSet": [{"Key": "n", "Value": str(number)}]}
-                s3.put_object_tagging(Bucket=BUCKET, Key="release-05", Tagging=tags)
-                number += 1
-            except Exception as error:  # whatever a client sees is what counts
-                failed.append(error)
-                return
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        report = server.json("keys", "reencrypt", BUCKET)
-    finally:
-        ended.set()
-        writer.join()
-    assert failed == []
-    assert report["left"] == 0, report
     s3 = s3_client(server.endpoint)
+
+    def write(number: int) -> None:
+        name = f"noise-{number % 6:02}"
+        body = noise(1000 + number, 50_000)
+        s3.put_object(Bucket=BUCKET, Key=name, Body=body, Metadata={"of": name})
+        assert s3.get_object(Bucket=BUCKET, Key=name)["Body"].read() == body
+        stored[name] = body
+        tags: Any = {"TagSet": [{"Key": "n", "Value": str(number)}]}
+        s3.put_object_tagging(Bucket=BUCKET, Key="release-05", Tagging=tags)
+
+    with again_and_again(write):
+        report = server.json("keys", "reencrypt", BUCKET)
+    assert report["left"] == 0, report
     assert encryptions(s3) == {("AES256", None, None)}
     assert s3.get_object_tagging(Bucket=BUCKET, Key="release-05")["TagSet"], "the last tag stays"
-    assert_whole(server, stored)
+    assert_whole(server, BUCKET, stored)
 
 
 def test_a_bucket_that_nothing_encrypts_is_refused_and_so_is_a_key_that_is_not_there(new_server: NewServer) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from cluster.postgres import Postgres
+from outside.beside import again_and_again
 from outside.buckets import NewServer
 from outside.clients import s3_client
 from outside.content import MIB, noise, release
@@ -129,34 +129,23 @@ def test_replicas_take_up_a_new_kek_while_they_serve(replicas: list[Server]) -> 
     clients[0].create_bucket(Bucket="plain")
     content = noise(5, MIB)
     clients[1].put_object(Bucket="sealed", Key="k", Body=content)
-    failed: list[Exception] = []
-    ended = threading.Event()
     rounds = [0, 0]
 
-    def work(number: int) -> None:
+    def worker(number: int) -> Callable[[int], None]:
         s3 = clients[number]
-        while not ended.is_set():
-            try:
-                rounds[number] += 1
-                key = f"{number}-{rounds[number]}"
-                s3.put_object(Bucket="sealed", Key=key, Body=content[: 1000 + rounds[number]])
-                assert s3.get_object(Bucket="sealed", Key="k")["Body"].read() == content
-                s3.put_object(Bucket="plain", Key=key, Body=b"x", ServerSideEncryption="aws:kms", SSEKMSKeyId="payroll")
-                assert clients[1 - number].get_object(Bucket="plain", Key=key)["Body"].read() == b"x"
-            except Exception as error:  # whatever a client sees is what counts
-                failed.append(error)
-                return
 
-    threads = [threading.Thread(target=work, args=[number]) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    try:
+        def work(_turn: int) -> None:
+            rounds[number] += 1
+            key = f"{number}-{rounds[number]}"
+            s3.put_object(Bucket="sealed", Key=key, Body=content[: 1000 + rounds[number]])
+            assert s3.get_object(Bucket="sealed", Key="k")["Body"].read() == content
+            s3.put_object(Bucket="plain", Key=key, Body=b"x", ServerSideEncryption="aws:kms", SSEKMSKeyId="payroll")
+            assert clients[1 - number].get_object(Bucket="plain", Key=key)["Body"].read() == b"x"
+
+        return work
+
+    with again_and_again(*map(worker, range(2))):
         done = replicas[0].json("keys", "rotate")
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join()
-    assert failed == []
     assert min(rounds) > 2, "both served meanwhile"
     assert done["made"]
     # A bucket made by the other replica is wrapped under the new KEK, too.
