@@ -195,9 +195,10 @@ impl ServeConfig {
         let root = reader.root()?;
         let users = reader.users(root.as_ref())?;
         let roles = reader.roles()?;
-        let server = reader.server(root.is_some() || !users.is_empty())?;
+        let kms_keys = reader.named_keys()?;
+        let server = reader.server(root.is_some() || !users.is_empty(), kms_keys.clone())?;
         Ok(Self {
-            engine: reader.engine()?,
+            engine: reader.engine(kms_keys)?,
             stores: reader.all_stores()?,
             webhooks: reader.webhooks()?,
             log: LogConfig { filter: file.log.filter.clone(), format: file.log.format },

@@ -8,24 +8,15 @@ use time::{Date, Month, OffsetDateTime, Time};
 /// to the epoch.
 pub fn iso8601(at: SystemTime) -> String {
     let at = utc(at);
-    // A listing has a thousand of them: digit by digit they take a tenth of what `format!` takes.
-    let mut text = String::with_capacity("2009-10-12T17:50:30.000Z".len());
-    let fields = [
-        (at.year().unsigned_abs(), 4, '-'),
-        (u32::from(u8::from(at.month())), 2, '-'),
-        (u32::from(at.day()), 2, 'T'),
-        (u32::from(at.hour()), 2, ':'),
-        (u32::from(at.minute()), 2, ':'),
-        (u32::from(at.second()), 2, '.'),
-        (u32::from(at.millisecond()), 3, 'Z'),
-    ];
-    for (number, width, end) in fields {
-        for place in (0..width).rev() {
-            text.extend(char::from_digit(number / 10_u32.pow(place) % 10, 10));
-        }
-        text.push(end);
-    }
-    text
+    written(&[
+        (at.year().unsigned_abs(), 4, "-"),
+        (u8::from(at.month()).into(), 2, "-"),
+        (at.day().into(), 2, "T"),
+        (at.hour().into(), 2, ":"),
+        (at.minute().into(), 2, ":"),
+        (at.second().into(), 2, "."),
+        (at.millisecond().into(), 3, "Z"),
+    ])
 }
 
 /// `Mon, 12 Oct 2009 17:50:30 GMT`, as headers write it (whole seconds).
@@ -139,15 +130,27 @@ pub fn parse_compact(text: &str) -> Option<SystemTime> {
 /// `20091012T175030Z`, as SigV4 writes it.
 pub fn compact(at: SystemTime) -> String {
     let at = utc(at);
-    format!(
-        "{:04}{:02}{:02}T{:02}{:02}{:02}Z",
-        at.year(),
-        u8::from(at.month()),
-        at.day(),
-        at.hour(),
-        at.minute(),
-        at.second()
-    )
+    written(&[
+        (at.year().unsigned_abs(), 4, ""),
+        (u8::from(at.month()).into(), 2, ""),
+        (at.day().into(), 2, "T"),
+        (at.hour().into(), 2, ""),
+        (at.minute().into(), 2, ""),
+        (at.second().into(), 2, "Z"),
+    ])
+}
+
+/// Numbers of so many digits, each with what follows it. A listing writes a thousand dates: digit
+/// by digit they take a tenth of what `format!` takes.
+fn written(fields: &[(u32, u32, &str)]) -> String {
+    let mut text = String::with_capacity("2009-10-12T17:50:30.000Z".len());
+    for (number, width, end) in fields {
+        for place in (0..*width).rev() {
+            text.extend(char::from_digit(number / 10_u32.pow(place) % 10, 10));
+        }
+        text.push_str(end);
+    }
+    text
 }
 
 /// The last second of the year 9999: beyond it none of the three forms exists.

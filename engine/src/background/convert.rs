@@ -25,7 +25,9 @@ use crate::{
     resources::pace::Pace,
     write::{effort, parts::Uploads},
 };
-use catalog::{BlobForm, BlobRow, Bucket, Catalog, CatalogError, Version, VersionEntry, VersionRef, VersionsQuery};
+use catalog::{
+    BlobForm, BlobRow, Bucket, Catalog, CatalogError, Version, VersionEntry, VersionRef, VersionsPage, VersionsQuery,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
@@ -130,15 +132,7 @@ impl OrderedConverter {
         loop {
             // Asked for anew for every page: another order may have changed the bucket's settings.
             let bucket = self.ordered_bucket(&order).await?;
-            let query = VersionsQuery {
-                bucket: bucket.row.id,
-                prefix: order.prefix.clone(),
-                delimiter: None,
-                key_after: place.after.clone(),
-                version_after: place.after_version,
-                limit: VERSIONS_AT_ONCE,
-            };
-            let page = self.catalog.list_versions(&query).await?;
+            let page = self.versions_behind(&bucket, &order.prefix, (place.after.clone(), place.after_version)).await?;
             for entry in page.entries {
                 let VersionEntry::Version { version, .. } = entry else { continue };
                 run.check()?;
@@ -163,6 +157,24 @@ impl OrderedConverter {
             place.report.elsewhere = 0;
             run.checkpoint(&place).await?;
         }
+    }
+
+    /// A page of a bucket's versions: those under a prefix that come behind one.
+    pub(super) async fn versions_behind(
+        &self,
+        bucket: &BucketHandle,
+        prefix: &str,
+        (key_after, version_after): (Option<String>, Option<VersionRef>),
+    ) -> Result<VersionsPage, EngineError> {
+        let query = VersionsQuery {
+            bucket: bucket.row.id,
+            prefix: prefix.to_owned(),
+            delimiter: None,
+            key_after,
+            version_after,
+            limit: VERSIONS_AT_ONCE,
+        };
+        Ok(self.catalog.list_versions(&query).await?)
     }
 
     /// How many versions a bucket has, as the catalog counts them.

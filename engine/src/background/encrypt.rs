@@ -31,15 +31,12 @@ use crate::{
         },
     },
 };
-use catalog::{Content, Extent, NewBlob, UploadsQuery, Version, VersionEntry, VersionRef, VersionsQuery};
+use catalog::{Content, Extent, NewBlob, UploadsQuery, Version, VersionEntry, VersionRef};
 use crypto::{Digest, Sha256};
-use futures::{StreamExt as _, TryStreamExt as _};
 use object_format::ObjectFacts;
 use serde::{Deserialize, Serialize};
 use std::{ops::Range, sync::Arc};
 
-/// Versions of one page of the bucket's listing.
-const VERSIONS_AT_ONCE: usize = 100;
 /// Uploads of one page.
 const UPLOADS_AT_ONCE: usize = 1000;
 /// How often a bucket is gone through for what uploads completed meanwhile that had begun before.
@@ -178,16 +175,7 @@ impl Encryptor {
             // Asked for anew for every page: its default may be another one by now.
             let bucket = self.ordered.buckets.bucket(name).await?.ok_or(EngineError::NoBucket)?;
             self.admit(&bucket)?;
-            let (key_after, version_after) = cursor.after.clone().unzip();
-            let query = VersionsQuery {
-                bucket: bucket.row.id,
-                prefix: String::new(),
-                delimiter: None,
-                key_after,
-                version_after,
-                limit: VERSIONS_AT_ONCE,
-            };
-            let page = self.ordered.catalog.list_versions(&query).await?;
+            let page = self.ordered.versions_behind(&bucket, "", cursor.after.clone().unzip()).await?;
             for entry in page.entries {
                 let VersionEntry::Version { version, .. } = entry else { continue };
                 run.check()?;
@@ -385,18 +373,7 @@ impl Encryptor {
         let reencoder = self.reencoder().clone();
         let bucket = bucket.veiled(veil);
         let len = range.end - range.start;
-        let (pace, run) = (work.pace.clone(), work.run.clone());
-        let body = reencoder.read.read(source, range.clone()).and_then(move |bytes| {
-            let (pace, run) = (pace.clone(), run.clone());
-            async move {
-                tokio::select! {
-                    biased;
-                    () = run.token().cancelled() => run.check()?,
-                    () = pace.take(bytes.len() as u64) => {}
-                }
-                Ok(bytes)
-            }
-        });
+        let body = work.run.paced(&work.pace, reencoder.read.read(source, range.clone()));
         let target = Target {
             key: object.key.clone(),
             start: range.start,
@@ -409,7 +386,7 @@ impl Encryptor {
         // One segment at a time beside the one that is being read: clients come first.
         let search = Search::Ended(BaseOutcome::NotWanted);
         let manner = Manner { target, search, trying, jobs: 1, watch_streams: false };
-        let staged = reencoder.stager.stage_with(&bucket, manner, body.boxed(), PlainDigest::default()).await;
+        let staged = reencoder.stager.stage_with(&bucket, manner, body, PlainDigest::default()).await;
         let staged = staged.map_err(|error| match error {
             StoreError::Body(error) | StoreError::Engine(error) => error,
         })?;

@@ -27,13 +27,11 @@ use crate::{
     resources::pace::Pace,
     write::effort,
 };
-use catalog::{BlobForm, BlobKey, BlobRow, Version, VersionEntry, VersionRef, VersionsQuery};
+use catalog::{BlobForm, BlobKey, BlobRow, Version, VersionEntry, VersionRef};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-/// Versions of one page of the bucket's listing.
-const VERSIONS_AT_ONCE: usize = 100;
 /// How often a bucket is gone through for what was sealed in the epoch before meanwhile, by
 /// uploads that had begun before.
 const PASSES_MAX: u32 = 8;
@@ -140,16 +138,7 @@ impl Reencryptor {
         let mut round = Pass { pace, settled: HashMap::new() };
         loop {
             let bucket = self.bucket_sealing_in(&order.bucket, position.epoch).await?;
-            let (key_after, version_after) = position.after.clone().unzip();
-            let query = VersionsQuery {
-                bucket: bucket.row.id,
-                prefix: String::new(),
-                delimiter: None,
-                key_after,
-                version_after,
-                limit: VERSIONS_AT_ONCE,
-            };
-            let page = self.ordered.catalog.list_versions(&query).await?;
+            let page = self.ordered.versions_behind(&bucket, "", position.after.clone().unzip()).await?;
             for entry in page.entries {
                 let VersionEntry::Version { version, .. } = entry else { continue };
                 run.check()?;

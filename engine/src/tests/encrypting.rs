@@ -1,13 +1,13 @@
 //! Plain objects of a bucket that does not seal are encrypted where they are, when its default
 //! encryption asks for it.
 
-use super::*;
+use super::{reencrypting::of_facts_alone, *};
 use crate::{
     background::{encrypt::Encryptor, jobs::spec::JobSpec, reencrypt::Reencryptor},
     registry::Workers,
 };
 use async_trait::async_trait;
-use catalog::{BlobKey, Catalog, CatalogError, Gate, RewriteCommit, ServerRun, VersionEntry, VersionsQuery};
+use catalog::{BlobKey, Catalog, CatalogError, Gate, ServerRun, VersionEntry, VersionsQuery};
 use serde_json::{Value, json};
 use std::sync::{
     OnceLock,
@@ -349,21 +349,7 @@ impl Gate for Restless {
         let mut facts: Value = serde_json::from_slice(&content.version.facts).expect("facts");
         let changes = self.changes.fetch_add(1, Ordering::Relaxed);
         facts["tags"] = json!({ "changes": changes.to_string() });
-        let commit = RewriteCommit {
-            old_facts: None,
-            bucket: bucket.row.id,
-            facts: serde_json::to_vec(&facts).expect("facts"),
-            extents_digest: content.version.extents_digest,
-            key: content.version.key.clone(),
-            id: content.version.id,
-            old_extents: content.extents.clone(),
-            new_extents: content.extents.clone(),
-            epoch: 1,
-            new_blobs: Vec::new(),
-            notices: Vec::new(),
-            now_ms: 0,
-        };
-        catalog.rewrite(commit).await?;
+        catalog.rewrite(of_facts_alone(&content, serde_json::to_vec(&facts).expect("facts"))).await?;
         self.is_armed.store(true, Ordering::Relaxed);
         Ok(())
     }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::{bucket::RowPlace, facts::Form};
 use async_trait::async_trait;
-use catalog::{BlobKey, Catalog, CatalogError, Gate, KeyDependents, RewriteCommit, ServerRun};
+use catalog::{BlobKey, Catalog, CatalogError, Content, Gate, KeyDependents, RewriteCommit, ServerRun};
 use serde_json::{Value, json};
 use std::sync::{
     OnceLock,
@@ -289,6 +289,24 @@ async fn a_run_whose_epoch_was_taken_back_lets_it_seal_again() {
     assert!(refused.to_string().contains("no longer with key 1"), "{refused}");
 }
 
+/// Gives a version other facts and leaves its content.
+pub(super) fn of_facts_alone(content: &Content, facts: Vec<u8>) -> RewriteCommit {
+    RewriteCommit {
+        old_facts: None,
+        bucket: content.version.bucket,
+        facts,
+        extents_digest: content.version.extents_digest,
+        key: content.version.key.clone(),
+        id: content.version.id,
+        old_extents: content.extents.clone(),
+        new_extents: content.extents.clone(),
+        epoch: 1,
+        new_blobs: Vec::new(),
+        notices: Vec::new(),
+        now_ms: 0,
+    }
+}
+
 /// Seals the facts of a version with the key of before again, whenever anybody is about to change
 /// something.
 #[derive(Default)]
@@ -307,21 +325,8 @@ impl Gate for Restless {
         let content = catalog.content(old.row.id, "empty").await?.expect("is there");
         let place = RowPlace::of(&content.version);
         let facts = old.open_facts(place, &content.version.facts).expect("open");
-        let commit = RewriteCommit {
-            old_facts: None,
-            bucket: old.row.id,
-            facts: old.seal_facts(place, facts.into_owned()).expect("sealed"),
-            extents_digest: content.version.extents_digest,
-            key: content.version.key.clone(),
-            id: content.version.id,
-            old_extents: content.extents.clone(),
-            new_extents: content.extents.clone(),
-            epoch: 1,
-            new_blobs: Vec::new(),
-            notices: Vec::new(),
-            now_ms: 0,
-        };
-        catalog.rewrite(commit).await?;
+        let facts = old.seal_facts(place, facts.into_owned()).expect("sealed");
+        catalog.rewrite(of_facts_alone(&content, facts)).await?;
         self.is_armed.store(true, Ordering::Relaxed);
         Ok(())
     }

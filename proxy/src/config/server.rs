@@ -105,7 +105,7 @@ pub struct TlsClients {
 
 impl Reader<'_> {
     /// `explicit`: somebody set credentials, so the server may be reached from elsewhere.
-    pub(super) fn server(&self, explicit: bool) -> Result<ServerConfig, ConfigError> {
+    pub(super) fn server(&self, explicit: bool, kms_keys: NamedKeys) -> Result<ServerConfig, ConfigError> {
         let server = &self.file.server;
         let address = |key: &str, text: &str| {
             let port = text.strip_prefix("localhost:");
@@ -150,7 +150,7 @@ impl Reader<'_> {
             storage_headers: server.storage_headers,
             sse_c_over_http: server.sse_c_over_http.unwrap_or(listen.ip().is_loopback()),
             lock_memory: server.lock_memory,
-            kms_keys: self.named_keys()?,
+            kms_keys,
             webhooks: self.file.notifications.webhooks.keys().cloned().collect(),
             presign_v2: server.presign_v2.unwrap_or(listen.ip().is_loopback()),
             header_v2: server.header_v2.unwrap_or(listen.ip().is_loopback() && server.trusted_proxies.is_empty()),

@@ -1,6 +1,6 @@
 //! The engine's part of the configuration: storage, limits and jobs.
 
-use super::{error::ConfigError, modes::Holds, reader::Reader};
+use super::{error::ConfigError, modes::Holds, named_keys::NamedKeys, reader::Reader};
 use engine::{
     BucketSettings, ConvertConfig, Encryption, EngineConfig, FAN_IN_MAX, SafetyConfig, ScrubConfig, keyring_file,
 };
@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 const MEMORY_BYTES_MIN: u64 = 64 << 20;
 
 impl Reader<'_> {
-    pub(super) fn engine(&self) -> Result<EngineConfig, ConfigError> {
+    pub(super) fn engine(&self, kms_keys: NamedKeys) -> Result<EngineConfig, ConfigError> {
         let (file, limits) = (self.file, &self.file.limits);
         self.is_backend("storage.backend", &file.storage.backend)?;
         let defaults = BucketSettings {
@@ -38,7 +38,7 @@ impl Reader<'_> {
             kek: self.kek()?,
             keyring: self.keyring()?,
             key_providers: self.key_providers()?,
-            content_keys: Some(Arc::new(self.named_keys()?)),
+            content_keys: Some(Arc::new(kms_keys)),
             codec_threads: limits.codec_threads,
             gc_grace: file.gc.grace.0,
             unfinished_age: file.gc.unfinished_age.0,

@@ -20,7 +20,6 @@ pub(crate) mod memory;
 use crate::{
     background::{
         converter::round::{Allowance, Round, Tally},
-        jobs::run::JobRun,
         reencode::{Occasion, Reencoder, Swap, payload_len},
     },
     bases::{
@@ -53,7 +52,6 @@ use catalog::{
 };
 use digest::{GroupDigest, GroupDigests};
 use extents::{content_len, numbers_of, rows_of, share_of, with_merged};
-use futures::{StreamExt, TryStreamExt};
 use memory::MergeMemory;
 use object_format::ObjectFacts;
 
@@ -380,18 +378,7 @@ impl Merger {
             blobs: rows.values().map(|row| (*row).clone()).collect(),
         };
         let source = self.read.open_content(bucket, part, VersionFacts::default())?;
-        let (pace, run): (_, JobRun) = (round.pace.clone(), round.run.clone());
-        let body = self.read.read(&source, 0..len).and_then(move |bytes| {
-            let (pace, run) = (pace.clone(), run.clone());
-            async move {
-                tokio::select! {
-                    biased;
-                    () = run.token().cancelled() => run.check()?,
-                    () = pace.take(bytes.len() as u64) => {}
-                }
-                Ok(bytes)
-            }
-        });
+        let body = round.run.paced(&round.pace, self.read.read(&source, 0..len));
         let cold = rows.keys().all(|blob| self.heat.reads(*blob, Instant::now()) < 1.0);
         let trying = Trying::Fixed { effort: effort::in_background(bucket.settings.effort, cold), later: false };
         let reach = plan::reach_of(Some(content.version.size));
@@ -405,7 +392,7 @@ impl Merger {
         };
         // One segment at a time beside the one that is being read: clients come first.
         let manner = Manner { target, search, trying, jobs: 1, watch_streams: false };
-        let staged = self.stager.stage_with(bucket, manner, body.boxed(), GroupDigest::new(extents)).await;
+        let staged = self.stager.stage_with(bucket, manner, body, GroupDigest::new(extents)).await;
         let staged = staged.map_err(|error| match error {
             StoreError::Body(error) | StoreError::Engine(error) => error,
         })?;

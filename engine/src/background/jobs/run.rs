@@ -1,8 +1,13 @@
 //! One run of a job: the handle its function works with, and what keeps its lease.
 
 use super::state::{JobState, Outcome, Progress};
-use crate::{error::EngineError, resources::clock::millis};
+use crate::{
+    error::EngineError,
+    resources::{clock::millis, pace::Pace},
+};
+use bytes::Bytes;
 use catalog::{Catalog, CatalogError, JobLease, JobRow};
+use futures::{Stream, StreamExt as _, TryStreamExt as _, stream::BoxStream};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use std::{
@@ -88,6 +93,27 @@ impl JobRun {
             None => Ok(()),
             Some(why) => Err(EngineError::Stopped(why.as_str())),
         }
+    }
+
+    /// A body at a pace. It ends with [`EngineError::Stopped`] when the run is to end.
+    pub(crate) fn paced<'b>(
+        &self,
+        pace: &Arc<Pace>,
+        body: impl Stream<Item = Result<Bytes, EngineError>> + Send + 'b,
+    ) -> BoxStream<'b, Result<Bytes, EngineError>> {
+        let (pace, run) = (pace.clone(), self.clone());
+        let paced = body.and_then(move |bytes| {
+            let (pace, run) = (pace.clone(), run.clone());
+            async move {
+                tokio::select! {
+                    biased;
+                    () = run.token().cancelled() => run.check()?,
+                    () = pace.take(bytes.len() as u64) => {}
+                }
+                Ok(bytes)
+            }
+        });
+        paced.boxed()
     }
 
     /// Says that everything before `cursor` is done and durable, and whether to go on. It is stored

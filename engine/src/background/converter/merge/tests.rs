@@ -21,6 +21,7 @@ use crate::{
 use bytes::Bytes;
 use catalog::{Precondition, Seq};
 use crypto::{Digest, Sha256};
+use futures::TryStreamExt as _;
 use md5::Md5;
 use serde_json::json;
 use std::{sync::OnceLock, time::Duration};
