@@ -109,7 +109,7 @@ def stages(long: bool) -> list[list[Lane]]:
     ]
     # The server, too: as a step of its own it would have other features, and half of the crates be compiled twice.
     build = [Step("build", ("cargo", "test", *locked, "--no-run"), timeout_s=1500, essential=True)]
-    # One of these programs runs at a time, and the longest tests use one core.
+    # Much of a test is waiting: those within a process and those from outside run beside each other.
     in_process = [Step("cargo test", ("cargo", "test", *locked, "--no-fail-fast"), timeout_s=1200)]
     beside = [
         Step("build rust-sdk", ("cargo", "build", "--locked"), timeout_s=900, folder=ROOT / "tests" / "rust-sdk"),
@@ -125,12 +125,12 @@ def stages(long: bool) -> list[list[Lane]]:
             folder=ROOT / "tests",
         ),
     ]
-    if long:
-        outside.append(Step("pytest tests, long", (*pytest, "-m", "long", "tests"), timeout_s=7200))
+    campaigns = [Step("pytest tests, long", (*pytest, "-m", "long", "tests"), timeout_s=7200)]
     # A compiler for C is among the packages.
     packages = [Step("setup of packages", ("tests/setup.sh", "packages"), timeout_s=900, essential=True)]
     setup = Step("setup", ("tests/setup.sh",), timeout_s=900, essential=True)
-    return [[packages], [[setup, *written], compiled], [build], [in_process, beside], [outside]]
+    tests = [outside, in_process, beside]
+    return [[packages], [[setup, *written], compiled], [build], tests, *([[campaigns]] if long else [])]
 
 
 def conformance(long: bool, pytest: Sequence[str]) -> list[Step]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import random
 import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,18 +14,17 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
+from campaigns.in_process import WORKSPACE, lines_of
 from campaigns.sizes import size
 from outside.buckets import NewServer, mode_tables
 from outside.clients import blunt_client, s3_client
 from outside.content import noise
-from outside.features import FEATURES
-from outside.server import ROOT, Server
+from outside.server import Server
 
 FORGERIES = size(6_300)
 CLASSES = 9
 CASES_PER_TRY = 4
 """As in forged.rs."""
-CARGO = ("cargo", "test", "--quiet", "--workspace", "--locked", *FEATURES, "--lib")
 TEST = "recovery::vouch::forged::a_recovery_reads_what_was_written_or_nothing_whatever_was_put_into_the_store"
 BUCKET = "delta-aes256-00"
 OWN, STRANGE = (base64.b64encode(noise(seed, 32)).decode() for seed in (11, 12))
@@ -41,17 +38,13 @@ FORGED = "forged-00"
 @pytest.mark.timeout(7200)
 def test_no_forgery_of_thousands_is_read_and_each_is_by_a_build_without_its_check() -> None:
     tries = max(1, FORGERIES // CLASSES)
-    done = subprocess.run(
-        [*CARGO, "--", "--exact", TEST, "--nocapture"],
-        cwd=ROOT,
-        env=os.environ | {"PROPTEST_CASES": str(CASES_PER_TRY * tries)},
-        capture_output=True,
-        text=True,
-        check=False,
+    (line,) = lines_of(
+        *WORKSPACE,
+        "--lib",
+        arguments=("--exact", TEST),
+        timeout_s=7000,
+        variables={"PROPTEST_CASES": CASES_PER_TRY * tries},
     )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    (line,) = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"')]
-    print(json.dumps(line))
     assert (line["ops"], line["real"], line["wrong"]) == (tries * CLASSES, tries * CLASSES, 0)
 
 
