@@ -1,7 +1,7 @@
 //! The contract every catalog keeps.
 
 use crate::{
-    snapshot::{Exported, JournalMarks, TableRows},
+    snapshot::{Exported, JournalLink, JournalMarks, TableRows},
     types::*,
 };
 use async_trait::async_trait;
@@ -409,14 +409,14 @@ pub trait Catalog: Send + Sync + 'static {
     async fn last_seq(&self) -> Result<Seq>;
     /// Journal rows with `seq > after`, ascending, at most `limit`.
     async fn journal(&self, after: Seq, limit: usize) -> Result<Vec<JournalEntry>>;
-    /// Drops journal rows up to and including `last` (they have been shipped); how many: none where
-    /// they were dropped before. Not a mutation: no journal row.
+    /// Drops journal rows up to and including `last`, which have been shipped in the document
+    /// `link`; how many: none where they were dropped before. Not a mutation: no journal row.
     ///
     /// # Errors
     /// [`CatalogError::Conflict`] when this catalog never had `last`, or has another row of its
     /// number: the database has gone back since it was read, and its rows are not those that were
     /// shipped.
-    async fn trim_journal(&self, last: &JournalEntry) -> Result<u64>;
+    async fn trim_journal(&self, last: &JournalEntry, link: JournalLink) -> Result<u64>;
     /// From now on changes that a client waits for are admitted by this gate before they begin and
     /// pass it after their commit, and [`Self::version`] and [`Self::part`], by which unknown
     /// outcomes are read back, pass it too. Set once.

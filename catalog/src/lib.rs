@@ -28,7 +28,7 @@ pub use contract::{Catalog, CatalogError, CommitObserver, Gate, Result, SpareSpa
 pub use mutation::{Mutation, Seals};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresCatalog, PostgresOptions};
-pub use snapshot::{Exported, JournalMarks, TableRows, Value};
+pub use snapshot::{Exported, JournalLink, JournalMarks, TableRows, Value};
 #[cfg(feature = "simulated")]
 pub use sqlite::simulated::{Call, SimulatedCatalog, SimulatedDatabase, Weather};
 pub use sqlite::{ReadWork, Remains, SqliteCatalog, SqliteOptions, read_remains, set_aside};

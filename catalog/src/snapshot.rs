@@ -25,6 +25,11 @@ pub struct Exported {
     pub rows: u64,
 }
 
+/// What tells one document of the journal from every other: a digest of its name and content. The
+/// document behind it carries it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalLink(pub [u8; 32]);
+
 /// How far the journal has been shipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalMarks {
@@ -34,6 +39,9 @@ pub struct JournalMarks {
     pub cut: Seq,
     /// The last mutation.
     pub last: Seq,
+    /// The document that ends at `shipped`; `None` where this catalog does not know it: after a
+    /// restore, and when an earlier program has shipped it.
+    pub head: Option<JournalLink>,
     /// Where this was read.
     pub run: ServerRun,
 }

@@ -15,6 +15,7 @@ mod check;
 mod currency;
 mod document;
 mod known;
+mod links;
 mod look;
 mod lost;
 mod merge;

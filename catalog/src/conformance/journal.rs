@@ -13,6 +13,8 @@ use std::sync::{
     atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
 };
 
+const LINK: JournalLink = JournalLink([7; 32]);
+
 /// Also those of one group commit, and whatever kind they are.
 pub async fn sequence_numbers_are_consecutive_over_all_mutations<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
@@ -202,21 +204,27 @@ pub async fn where_a_journal_blob_ends_is_decided_once<F: Factory>(factory: &F) 
     }
     let catalog = &desk.catalog;
     let run = catalog.journal_marks().await.unwrap().run;
-    assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 0, cut: 0, last: 6, run });
+    assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 0, cut: 0, last: 6, head: None, run });
     assert_eq!(catalog.cut_journal(0, 4).await.unwrap(), 4);
     assert_eq!(catalog.cut_journal(0, 6).await.unwrap(), 4, "decided before");
     let catalog = &factory.after_crash(desk.catalog).await;
     let run = catalog.journal_marks().await.unwrap().run;
-    assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 0, cut: 4, last: 6, run });
+    assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 0, cut: 4, last: 6, head: None, run });
     let journal = catalog.journal(0, 10).await.unwrap();
-    assert_eq!(catalog.trim_journal(&journal[3]).await.unwrap(), 4);
-    assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 4, cut: 4, last: 6, run });
+    assert_eq!(catalog.trim_journal(&journal[3], LINK).await.unwrap(), 4);
+    assert_eq!(
+        catalog.journal_marks().await.unwrap(),
+        JournalMarks { shipped: 4, cut: 4, last: 6, head: Some(LINK), run }
+    );
     assert_eq!(catalog.cut_journal(0, 2).await.unwrap(), 0, "somebody who was asleep looks again");
     assert_eq!(catalog.cut_journal(4, 6).await.unwrap(), 6);
     assert_eq!(catalog.cut_journal(0, 6).await.unwrap(), 0, "the next cut is not the end of the first blob");
-    catalog.trim_journal(&journal[5]).await.unwrap();
+    catalog.trim_journal(&journal[5], LINK).await.unwrap();
     assert_eq!(catalog.cut_journal(4, 6).await.unwrap(), 4, "nothing is left to be shipped");
-    assert_eq!(catalog.journal_marks().await.unwrap(), JournalMarks { shipped: 6, cut: 6, last: 6, run });
+    assert_eq!(
+        catalog.journal_marks().await.unwrap(),
+        JournalMarks { shipped: 6, cut: 6, last: 6, head: Some(LINK), run }
+    );
     assert_eq!(catalog.last_seq().await.unwrap(), 6, "none of this is a mutation");
 }
 
@@ -372,11 +380,11 @@ pub async fn a_shipped_journal_is_trimmed<F: Factory>(factory: &F) {
     let catalog = &desk.catalog;
     assert_eq!(catalog.journal(3, 2).await.unwrap().iter().map(|entry| entry.seq).collect::<Vec<_>>(), [4, 5]);
     let journal = catalog.journal(0, 20).await.unwrap();
-    assert_eq!(catalog.trim_journal(&journal[4]).await.unwrap(), 5);
-    assert_eq!(catalog.trim_journal(&journal[4]).await.unwrap(), 0, "another shipper was faster");
+    assert_eq!(catalog.trim_journal(&journal[4], LINK).await.unwrap(), 5);
+    assert_eq!(catalog.trim_journal(&journal[4], LINK).await.unwrap(), 0, "another shipper was faster");
     assert!(catalog.journal(0, 100).await.unwrap().iter().map(|entry| entry.seq).eq(6..=10));
     desk.assert_sound().await;
-    assert_eq!(catalog.trim_journal(&journal[9]).await.unwrap(), 5);
+    assert_eq!(catalog.trim_journal(&journal[9], LINK).await.unwrap(), 5);
     desk.put("k").await;
     assert!(catalog.journal(0, 100).await.unwrap().iter().map(|entry| entry.seq).eq([11]));
     desk.assert_sound().await;
@@ -394,9 +402,9 @@ pub async fn rows_that_are_not_those_that_were_shipped_stay<F: Factory>(factory:
     let other = JournalEntry { at_ms: last.at_ms + 1, ..last.clone() };
     let behind = JournalEntry { seq: last.seq + 1, ..last.clone() };
     for stranger in [other, behind] {
-        let trimmed = catalog.trim_journal(&stranger).await;
+        let trimmed = catalog.trim_journal(&stranger, LINK).await;
         assert!(matches!(trimmed, Err(CatalogError::Conflict)), "{trimmed:?}");
     }
     assert_eq!(catalog.journal(0, 20).await.unwrap(), journal);
-    assert_eq!(catalog.trim_journal(&last).await.unwrap(), journal.len() as u64);
+    assert_eq!(catalog.trim_journal(&last, LINK).await.unwrap(), journal.len() as u64);
 }

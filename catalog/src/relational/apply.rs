@@ -21,7 +21,7 @@ use crate::{
 pub(crate) async fn apply<S: Session>(session: &mut S, change: &mut Change) -> Result<Outcome> {
     match change {
         Change::Journaled(mutation) => journaled(session, mutation).await,
-        Change::TrimJournal(last) => snapshot::trim(session, last).await,
+        Change::TrimJournal(last, link) => snapshot::trim(session, last, *link).await,
         Change::RememberHooks(blobs) => hooks::remember(session, blobs).await,
         Change::CutJournal { after, to } => snapshot::cut(session, *after, *to).await,
         Change::Heartbeat(epoch) => writers::heartbeat(session, *epoch).await,

@@ -4,7 +4,12 @@ use super::{
     quotas::Charge,
     session::{Row, Statement},
 };
-use crate::{CatalogError, Result, mutation::Mutation, snapshot::TableRows, types::*};
+use crate::{
+    CatalogError, Result,
+    mutation::Mutation,
+    snapshot::{JournalLink, TableRows},
+    types::*,
+};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What is done to a job's row.
@@ -23,7 +28,7 @@ pub(crate) enum Change {
     /// A mutation: takes a sequence number, goes to the journal.
     Journaled(Mutation),
     /// Drops shipped journal rows. Not a mutation: it changes nothing that a rebuild would need.
-    TrimJournal(JournalEntry),
+    TrimJournal(JournalEntry, JournalLink),
     /// What whole blobs resemble. Not a mutation: advice.
     RememberHooks(Vec<BlobHooks>),
     /// Decides where a journal blob ends. Not a mutation: no catalog that is made again needs it.
@@ -74,7 +79,7 @@ impl Change {
                     | Mutation::NoticesDone { .. }
             ),
             Self::Import(_) => true,
-            Self::TrimJournal(_)
+            Self::TrimJournal(..)
             | Self::RememberHooks(_)
             | Self::CutJournal { .. }
             | Self::Heartbeat(_)

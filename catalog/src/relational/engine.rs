@@ -15,7 +15,7 @@ use super::{
 use crate::{
     Catalog, CatalogError, Gate, Result,
     mutation::Mutation,
-    snapshot::{Exported, JournalMarks, TableRows},
+    snapshot::{Exported, JournalLink, JournalMarks, TableRows},
     types::*,
 };
 use async_trait::async_trait;
@@ -696,8 +696,8 @@ impl<E: Engine> Catalog for E {
         ask!(self, Statement, () | session | read::journal(session, after, limit))
     }
 
-    async fn trim_journal(&self, last: &JournalEntry) -> Result<u64> {
-        count(self.change(Change::TrimJournal(last.clone())).await?)
+    async fn trim_journal(&self, last: &JournalEntry, link: JournalLink) -> Result<u64> {
+        count(self.change(Change::TrimJournal(last.clone(), link)).await?)
     }
 
     fn acknowledge_behind(&self, gate: Arc<dyn Gate>) {

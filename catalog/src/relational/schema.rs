@@ -62,6 +62,7 @@ const MIGRATIONS: &[&str] = &[
     ACCOUNTS,
     USAGE,
     BOUND_WRAPS,
+    JOURNAL_HEAD,
 ];
 
 const FIRST: &str = "
@@ -401,4 +402,14 @@ UNION ALL SELECT u.bucket, p.size, 0 FROM parts p JOIN uploads u ON u.id = p.upl
 /// but an earlier program can read neither, so it is to refuse the catalog.
 const BOUND_WRAPS: &str = "
 -- Nothing to change.
+";
+
+/// The journal's newest document: what the next one carries of it. It counts while `seq` is where
+/// the journal has been shipped to; an earlier program ships on and does not change it.
+const JOURNAL_HEAD: &str = "
+CREATE TABLE journal_head (
+  one {int} PRIMARY KEY CHECK (one = 1),
+  seq {int} NOT NULL,
+  link {bytes} NOT NULL
+){table};
 ";

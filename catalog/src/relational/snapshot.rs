@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     CatalogError, Result,
-    snapshot::{Exported, JournalMarks, TableRows},
+    snapshot::{Exported, JournalLink, JournalMarks, TableRows},
     types::{JournalEntry, Seq},
 };
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,7 +117,8 @@ pub(crate) const TABLES: &[Table] = &[
 
 /// Tables that a snapshot leaves out, on purpose.
 #[cfg(test)]
-pub(crate) const LEFT_OUT: &[&str] = &["schema_version", "counters", "journal", "jobs", "commit_groups", "usage"];
+pub(crate) const LEFT_OUT: &[&str] =
+    &["schema_version", "counters", "journal", "journal_head", "jobs", "commit_groups", "usage"];
 
 /// The counters that belong to the catalog's state; the others say how far shipping and importing
 /// are.
@@ -246,7 +247,8 @@ pub(crate) async fn begin<S: Session>(session: &mut S) -> Result<Outcome> {
     {
         return Err(CatalogError::NotEmpty);
     }
-    let mut writes = vec![statement!("DELETE FROM journal"), statement!("DELETE FROM jobs")];
+    let mut writes =
+        vec![statement!("DELETE FROM journal"), statement!("DELETE FROM journal_head"), statement!("DELETE FROM jobs")];
     writes.extend(TABLES.iter().rev().map(|table| Statement::made(format!("DELETE FROM {}", table.name), vec![])));
     writes.push(statement!("UPDATE counters SET value = 0"));
     writes.push(set_counter("importing", 1));
@@ -344,7 +346,7 @@ pub(crate) async fn cut<S: Session>(session: &mut S, after: Seq, to: Seq) -> Res
 }
 
 /// See [`Catalog::trim_journal`](crate::Catalog::trim_journal).
-pub(crate) async fn trim<S: Session>(session: &mut S, last: &JournalEntry) -> Result<Outcome> {
+pub(crate) async fn trim<S: Session>(session: &mut S, last: &JournalEntry, link: JournalLink) -> Result<Outcome> {
     let row = session
         .first(Statement::locking(
             "SELECT seq, at_ms, mutation, checksum FROM journal WHERE seq = $1",
@@ -361,6 +363,16 @@ pub(crate) async fn trim<S: Session>(session: &mut S, last: &JournalEntry) -> Re
     }
     // 1 is only an anchor: the rows themselves are not wanted.
     let gone = session.query(statement!("DELETE FROM journal WHERE seq <= $1 RETURNING 1", last.seq)).await?;
+    if !gone.is_empty() {
+        session
+            .run(vec![statement!(
+                "INSERT INTO journal_head (one, seq, link) VALUES (1, $1, $2) \
+                 ON CONFLICT (one) DO UPDATE SET seq = excluded.seq, link = excluded.link",
+                last.seq,
+                link.0.to_vec()
+            )])
+            .await?;
+    }
     Ok(Outcome::Count(gone.len() as u64))
 }
 
@@ -368,11 +380,18 @@ pub(crate) async fn marks<S: Session>(session: &mut S) -> Result<JournalMarks> {
     let (answers, run) = session
         .run_noting_server(vec![statement!(
             "SELECT c.value, COALESCE((SELECT min(seq) FROM journal) - 1, c.value), \
-             COALESCE((SELECT d.value FROM counters d WHERE d.name = 'cut'), 0) FROM counters c WHERE c.name = 'seq'"
+             COALESCE((SELECT d.value FROM counters d WHERE d.name = 'cut'), 0), h.seq, h.link \
+             FROM counters c LEFT JOIN journal_head h ON h.one = 1 WHERE c.name = 'seq'"
         )])
         .await?;
     let row = only(&answers, 0)?;
-    Ok(JournalMarks { last: row.int(0)?, shipped: row.int(1)?, cut: row.int(2)?, run })
+    let (last, shipped, cut) = (row.int(0)?, row.int(1)?, row.int(2)?);
+    let head = if row.is_null(3) || row.int(3)? != shipped { None } else { Some(link_of(row.bytes(4)?)?) };
+    Ok(JournalMarks { last, shipped, cut, head, run })
+}
+
+fn link_of(bytes: &[u8]) -> Result<JournalLink> {
+    bytes.try_into().map(JournalLink).map_err(|_| CatalogError::Damaged("the journal's head is not a digest".into()))
 }
 
 fn set_counter(name: &str, value: i64) -> Statement {

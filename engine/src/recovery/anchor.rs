@@ -210,7 +210,7 @@ impl Safety {
             let name = journal_name(lineage, end + 1)?;
             let Some(blob) = self.vault.get_trusted(&name, BlobKind::Journal).await? else { break };
             blobs += 1;
-            let entries = decode_journal(&blob.document, end + 1)?;
+            let entries = decode_journal(&blob.document, end + 1)?.entries;
             let stored = entries.last().map_or(end + 1, |entry| entry.seq);
             for expected in entries.chunks(PAGE) {
                 let rows = self.catalog.journal(end, expected.len()).await?;

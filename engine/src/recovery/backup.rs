@@ -8,7 +8,7 @@ use super::{
     vault::Vault,
 };
 use crate::{deployment::keyring::random, error::EngineError, resources::clock::now_ms};
-use catalog::{JournalMarks, Seq, ServerRun, TableRows, UnixMs};
+use catalog::{Seq, ServerRun, TableRows, UnixMs};
 use crypto::{Digest, Sha256};
 use futures::TryStreamExt;
 use object_format::{BlobKind, DomainKey};
@@ -126,7 +126,8 @@ impl Safety {
         let taken_ms = now_ms();
         // Read before the snapshot: the chain behind it reaches every mutation that the snapshot
         // lacks.
-        let JournalMarks { shipped: cut, run, .. } = self.catalog.journal_marks().await?;
+        let marks = self.catalog.journal_marks().await?;
+        let (cut, run, head) = (marks.shipped, marks.run, self.head(lineage, &marks).await?);
         let name = BackupName { lineage, cut, id: u64::from_le_bytes(random()?) };
         let key = self.sealing_key(&[]).await?;
         let _memory = match &self.budget {
@@ -141,7 +142,8 @@ impl Safety {
             exporting.await.map_err(|error| EngineError::Other(format!("the snapshot ended early: {error}")))?;
         // A failed part stops the snapshot, so its own reason comes first.
         let (parts, exported) = (parts?, exported?);
-        let index = IndexDocument { seq: exported.seq, schema: exported.schema, taken_ms, rows: exported.rows, parts };
+        let (seq, schema, rows) = (exported.seq, exported.schema, exported.rows);
+        let index = IndexDocument { seq, schema, taken_ms, rows, head, parts };
         Ok(Draft { name, run, key, index })
     }
 

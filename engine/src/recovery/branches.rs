@@ -1,9 +1,14 @@
 //! A catalog and its store that went on separately from one state: where they parted, and what each
 //! side did since.
 
-use super::{anchor::Chain, names::Lineage, safety::Safety};
+use super::{
+    anchor::Chain,
+    links::Links,
+    names::{Lineage, journal_name},
+    safety::Safety,
+};
 use crate::error::EngineError;
-use catalog::{Bucket, BucketId, JournalEntry, Mutation, Seq, UnixMs, VersionRef};
+use catalog::{Bucket, BucketId, JournalEntry, JournalMarks, Mutation, Seq, UnixMs, VersionRef};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows of a journal that are read at a time.
@@ -89,7 +94,7 @@ pub(super) async fn branches(fork: &Safety, lineage: Lineage) -> Result<Branches
             setting.name
         )));
     }
-    let shipped = fork.catalog.journal_marks().await?.shipped;
+    let JournalMarks { shipped, head, .. } = fork.catalog.journal_marks().await?;
     let firsts = fork.vault.journal_firsts(lineage).await?;
     let common = match fork.compare_chain(lineage).await? {
         Chain::Differs { common, .. } => common,
@@ -110,7 +115,9 @@ pub(super) async fn branches(fork: &Safety, lineage: Lineage) -> Result<Branches
     };
     let mut store = Branch::default();
     let mut next = shipped + 1;
+    let mut links = Links::behind(head);
     while let Some(blob) = fork.vault.journal(lineage, next).await? {
+        links.follow(&journal_name(lineage, next)?, &blob)?;
         next = blob.entries.last().map_or(next, |entry| entry.seq) + 1;
         blob.entries.iter().filter(|entry| entry.seq > common).try_for_each(|entry| store.note(entry))?;
     }

@@ -6,8 +6,9 @@
 use super::{
     anchor::Chain,
     document::LineageDocument,
+    links::Links,
     names::{BackupName, Lineage, journal_name, lineage_name, sealed_lineage_name},
-    safety::{LineageSetting, Safety},
+    safety::Safety,
     vouch::overtaken_too_often,
 };
 use crate::{
@@ -15,11 +16,11 @@ use crate::{
     error::EngineError,
 };
 use async_trait::async_trait;
-use catalog::{Mutation, Seq};
+use catalog::{JournalLink, Mutation, Seq};
 use futures::TryStreamExt;
 use object_format::BlobKind;
 use serde_json::json;
-use std::sync::atomic::Ordering;
+use std::{ops::RangeInclusive, sync::atomic::Ordering};
 use storage_backends::BlobName;
 
 /// The setting that says why a backup was made: something before it was damaged. It also
@@ -65,7 +66,7 @@ impl Safety {
     pub(crate) async fn mend_lineage(&self) -> Result<Vec<(BlobName, Found)>, EngineError> {
         let Some(setting) = self.lineage_setting().await? else { return Ok(Vec::new()) };
         let lineage: Lineage = setting.name.parse()?;
-        let expected = expected_of(&setting)?;
+        let expected = setting.document()?;
         let (name, copy) = (lineage_name(lineage)?, sealed_lineage_name(lineage)?);
         let is_sealed = self.sealing_key(&[]).await?.is_some();
         let mut outcomes = Vec::new();
@@ -215,27 +216,28 @@ impl Safety {
         let mut history = HistoryCheck { newest: self.vault.newest_backup(lineage).await?, ..HistoryCheck::default() };
         // Read behind the backup: what it lacks is shipped.
         let end = self.catalog.journal_marks().await?.shipped;
-        let next = match history.newest {
+        let (next, links) = match history.newest {
             Some(name) => {
-                self.read_backup_of(&name, &mut history, reader).await?;
-                name.cut + 1
+                let head = self.read_backup_of(&name, &mut history, reader).await?;
+                (name.cut + 1, Links::behind(head))
             }
-            None if setting.start == 0 => 1,
+            None if setting.start == 0 => (1, Links::at_start(lineage)?),
             None => {
                 history.backup_damage = Some(format!("lineage {lineage} has lost the backup that it begins with"));
                 return Ok(history);
             }
         };
-        self.read_journal(lineage, next, end, &mut history, reader).await?;
+        self.read_journal(lineage, next..=end, links, &mut history, reader).await?;
         Ok(history)
     }
 
+    /// Reads a backup; the link that the journal behind it carries.
     async fn read_backup_of(
         &self,
         name: &BackupName,
         history: &mut HistoryCheck,
         reader: &dyn Reader,
-    ) -> Result<(), EngineError> {
+    ) -> Result<Option<JournalLink>, EngineError> {
         let index = look(|| async {
             match self.vault.index(name).await {
                 Ok(index) => Ok(Some(index)),
@@ -248,7 +250,7 @@ impl Safety {
             Look::Good(index) => index,
             bad => {
                 history.backup_damage = bad.why().map(|why| format!("backup {name}: {why}"));
-                return Ok(());
+                return Ok(None);
             }
         };
         let _memory = match &self.budget {
@@ -265,7 +267,7 @@ impl Safety {
                 Look::Good(more) => rows += more,
                 bad => {
                     history.backup_damage = bad.why().map(|why| format!("part {number} of backup {name}: {why}"));
-                    return Ok(());
+                    return Ok(None);
                 }
             }
             history.backup_documents += 1;
@@ -275,17 +277,18 @@ impl Safety {
         if rows != index.rows {
             history.backup_damage = Some(format!("backup {name} ends {rows} rows of {}", index.rows));
         }
-        Ok(())
+        Ok(index.head)
     }
 
     async fn read_journal(
         &self,
         lineage: Lineage,
-        mut next: Seq,
-        end: Seq,
+        range: RangeInclusive<Seq>,
+        mut links: Links,
         history: &mut HistoryCheck,
         reader: &dyn Reader,
     ) -> Result<(), EngineError> {
+        let (mut next, end) = range.into_inner();
         let mut sealed = false;
         while next <= end {
             let name = journal_name(lineage, next)?;
@@ -307,6 +310,10 @@ impl Safety {
                     return Ok(());
                 }
             };
+            if let Err(error) = links.follow(&name, &blob) {
+                history.journal_damage = Some(error.to_string());
+                return Ok(());
+            }
             sealed = blob.sealed;
             next = blob.entries.last().map_or(next, |entry| entry.seq) + 1;
             history.journal_blobs += 1;
@@ -314,11 +321,6 @@ impl Safety {
         }
         Ok(())
     }
-}
-
-fn expected_of(setting: &LineageSetting) -> Result<LineageDocument, EngineError> {
-    let parent = setting.parent.as_deref().map(str::parse).transpose()?;
-    Ok(LineageDocument { start: setting.start, parent })
 }
 
 fn found_as(found: &Look<bool>) -> Look<()> {

@@ -2,15 +2,24 @@
 
 use super::names::{BackupName, Lineage};
 use crate::error::EngineError;
-use catalog::{JournalEntry, MutationText, Seq, TableRows, UnixMs, Value};
+use catalog::{JournalEntry, JournalLink, MutationText, Seq, TableRows, UnixMs, Value};
 
 const VERSION: u8 = 1;
 const HEAD_LEN: usize = 8;
+/// Where the head of a journal document or an index says that a link follows.
+const LINKED_AT: usize = 5;
 
 /// Appends the head that every document has.
 fn head(magic: &[u8; 4]) -> Vec<u8> {
     let mut out = magic.to_vec();
     out.extend_from_slice(&[VERSION, 0, 0, 0]);
+    out
+}
+
+/// The same, and whether a link follows.
+fn linked_head(magic: &[u8; 4], link: Option<JournalLink>) -> Vec<u8> {
+    let mut out = head(magic);
+    out[LINKED_AT] = u8::from(link.is_some());
     out
 }
 
@@ -25,15 +34,27 @@ fn malformed(why: &str) -> EngineError {
 
 impl<'a> DocumentReader<'a> {
     fn open(document: &'a [u8], magic: &[u8; 4]) -> Result<Self, EngineError> {
+        match Self::open_linked(document, magic)? {
+            (reader, false) => Ok(reader),
+            _ => Err(malformed("an unknown version")),
+        }
+    }
+
+    /// Opens a document that may carry a link; whether it does.
+    fn open_linked(document: &'a [u8], magic: &[u8; 4]) -> Result<(Self, bool), EngineError> {
         let mut reader = Self { rest: document };
         let found = reader.take(HEAD_LEN)?;
         if found[..4] != magic[..] {
             return Err(malformed("another kind of document"));
         }
-        if found[4..] != [VERSION, 0, 0, 0] {
-            return Err(malformed("an unknown version"));
+        match found[4..] {
+            [VERSION, linked @ (0 | 1), 0, 0] => Ok((reader, linked == 1)),
+            _ => Err(malformed("an unknown version")),
         }
-        Ok(reader)
+    }
+
+    fn link(&mut self, is_there: bool) -> Result<Option<JournalLink>, EngineError> {
+        is_there.then(|| self.array().map(JournalLink)).transpose()
     }
 
     fn take(&mut self, len: usize) -> Result<&'a [u8], EngineError> {
@@ -117,14 +138,23 @@ impl LineageDocument {
     }
 }
 
-/// Journal rows as a blob holds them.
-pub(super) fn encode_journal(entries: &[JournalEntry]) -> Result<Vec<u8>, EngineError> {
+/// What a journal blob holds.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct JournalDocument {
+    /// The link of the document before it; `None` where its writer did not know it.
+    pub(super) before: Option<JournalLink>,
+    pub(super) entries: Vec<JournalEntry>,
+}
+
+/// Journal rows as a blob holds them, behind the document `before`.
+pub(super) fn encode_journal(entries: &[JournalEntry], before: Option<JournalLink>) -> Result<Vec<u8>, EngineError> {
     let (Some(first), Some(last)) = (entries.first(), entries.last()) else {
         return Err(EngineError::Other("a journal blob holds at least one entry".into()));
     };
-    let mut out = head(b"DWJN");
+    let mut out = linked_head(b"DWJN", before);
     out.extend_from_slice(&first.seq.to_le_bytes());
     out.extend_from_slice(&last.seq.to_le_bytes());
+    out.extend(before.iter().flat_map(|link| link.0));
     for entry in entries {
         let text = entry.mutation.as_str();
         out.extend_from_slice(&entry.at_ms.to_le_bytes());
@@ -134,10 +164,11 @@ pub(super) fn encode_journal(entries: &[JournalEntry]) -> Result<Vec<u8>, Engine
     Ok(out)
 }
 
-/// The entries of a journal blob that is named by `first`.
-pub(super) fn decode_journal(document: &[u8], first: Seq) -> Result<Vec<JournalEntry>, EngineError> {
-    let mut reader = DocumentReader::open(document, b"DWJN")?;
+/// What a journal blob holds that is named by `first`.
+pub(super) fn decode_journal(document: &[u8], first: Seq) -> Result<JournalDocument, EngineError> {
+    let (mut reader, is_linked) = DocumentReader::open_linked(document, b"DWJN")?;
     let (from, to) = (reader.seq()?, reader.seq()?);
+    let before = reader.link(is_linked)?;
     if from != first || to < from {
         return Err(malformed("its numbers contradict its name"));
     }
@@ -150,7 +181,7 @@ pub(super) fn decode_journal(document: &[u8], first: Seq) -> Result<Vec<JournalE
         entries.push(JournalEntry { seq, at_ms, mutation });
     }
     reader.end()?;
-    Ok(entries)
+    Ok(JournalDocument { before, entries })
 }
 
 /// A part of a backup while it is written.
@@ -268,12 +299,15 @@ pub(super) struct IndexDocument {
     pub(super) taken_ms: UnixMs,
     /// Rows of all parts.
     pub(super) rows: u64,
+    /// The link of the document that ends at the backup's cut; `None` where its writer did not know
+    /// it.
+    pub(super) head: Option<JournalLink>,
     pub(super) parts: Vec<PartEntry>,
 }
 
 impl IndexDocument {
     pub(super) fn encode(&self, name: &BackupName) -> Vec<u8> {
-        let mut out = head(b"DWBX");
+        let mut out = linked_head(b"DWBX", self.head);
         out.extend_from_slice(&name.id.to_be_bytes());
         out.extend_from_slice(&name.cut.to_le_bytes());
         out.extend_from_slice(&self.seq.to_le_bytes());
@@ -281,6 +315,7 @@ impl IndexDocument {
         out.extend_from_slice(&self.taken_ms.to_le_bytes());
         out.extend_from_slice(&self.rows.to_le_bytes());
         out.extend_from_slice(&(self.parts.len() as u64).to_le_bytes());
+        out.extend(self.head.iter().flat_map(|link| link.0));
         for part in &self.parts {
             out.extend_from_slice(&part.stored_len.to_le_bytes());
             out.extend_from_slice(&part.digest);
@@ -289,12 +324,13 @@ impl IndexDocument {
     }
 
     pub(super) fn decode(document: &[u8], name: &BackupName) -> Result<Self, EngineError> {
-        let mut reader = DocumentReader::open(document, b"DWBX")?;
+        let (mut reader, is_linked) = DocumentReader::open_linked(document, b"DWBX")?;
         if reader.array::<8>()? != name.id.to_be_bytes() || reader.seq()? != name.cut {
             return Err(malformed("the index of another backup"));
         }
         let (seq, schema, taken_ms, rows) = (reader.seq()?, reader.i64()?, reader.i64()?, reader.u64()?);
         let count = reader.u64()?;
+        let head = reader.link(is_linked)?;
         let mut parts = Vec::new();
         for _ in 0..count {
             parts.push(PartEntry { stored_len: reader.u64()?, digest: reader.array()? });
@@ -303,7 +339,7 @@ impl IndexDocument {
         if seq < name.cut {
             return Err(malformed("a snapshot older than its journal"));
         }
-        Ok(Self { seq, schema, taken_ms, rows, parts })
+        Ok(Self { seq, schema, taken_ms, rows, head, parts })
     }
 }
 
@@ -311,8 +347,10 @@ impl IndexDocument {
 /// it is written and decoded again. For fuzz targets.
 pub(crate) fn decode_anything(kind: u8, bytes: &[u8]) {
     const KINDS: [&[u8; 4]; 4] = [b"DWLN", b"DWJN", b"DWBP", b"DWBX"];
+    let is_linked = kind >= 0x80;
     let kind = KINDS[usize::from(kind) % KINDS.len()];
     let mut document = head(kind);
+    document[LINKED_AT] = u8::from(is_linked);
     document.extend_from_slice(bytes);
     // The name that would fit, so that what is behind it is reached.
     let number = |at: usize| bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; 8]);
@@ -326,7 +364,8 @@ pub(crate) fn decode_anything(kind: u8, bytes: &[u8]) {
         }
         b"DWJN" => {
             let Ok(read) = decode_journal(&document, i64::from_le_bytes(number(0))) else { return };
-            let again = encode_journal(&read).and_then(|written| decode_journal(&written, read[0].seq));
+            let written = encode_journal(&read.entries, read.before);
+            let again = written.and_then(|written| decode_journal(&written, read.entries[0].seq));
             assert_eq!(again.ok(), Some(read));
         }
         b"DWBP" => {
@@ -360,6 +399,10 @@ mod tests {
         ]
     }
 
+    fn links() -> impl Strategy<Value = Option<JournalLink>> {
+        prop::option::of(any::<[u8; 32]>().prop_map(JournalLink))
+    }
+
     fn pieces() -> impl Strategy<Value = TableRows> {
         ("[a-z_]{1,20}", prop::collection::vec("[a-z_]{1,10}", 1..5)).prop_flat_map(|(table, columns)| {
             let row = prop::collection::vec(values(), columns.len());
@@ -373,13 +416,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_journal_is_read_back(first in 1i64..1 << 60, texts in prop::collection::vec(".{0,30}", 1..20), at_ms: i64) {
+        fn a_journal_is_read_back(first in 1i64..1 << 60, texts in prop::collection::vec(".{0,30}", 1..20), at_ms: i64, before in links()) {
             let entries: Vec<JournalEntry> = (first..).zip(texts)
                 .map(|(seq, text)| (seq, MutationText::of(&serde_json::json!({"PutSetting": text})).expect("is JSON")))
                 .map(|(seq, mutation)| JournalEntry { seq, at_ms, mutation })
                 .collect();
-            let document = encode_journal(&entries).expect("encoded");
-            prop_assert_eq!(decode_journal(&document, first).expect("decoded"), entries);
+            let document = encode_journal(&entries, before).expect("encoded");
+            prop_assert_eq!(decode_journal(&document, first).expect("decoded"), JournalDocument { before, entries });
             prop_assert!(decode_journal(&document, first + 1).is_err());
             for len in 0..document.len() {
                 prop_assert!(decode_journal(&document[..len], first).is_err());
@@ -399,9 +442,9 @@ mod tests {
         }
 
         #[test]
-        fn an_index_and_a_lineage_are_read_back(cut in 0i64..1 << 60, more in 0i64..100, lens in prop::collection::vec(any::<u64>(), 0..9)) {
+        fn an_index_and_a_lineage_are_read_back(cut in 0i64..1 << 60, more in 0i64..100, head in links(), lens in prop::collection::vec(any::<u64>(), 0..9)) {
             let parts = lens.into_iter().map(|stored_len| PartEntry { stored_len, digest: [9; 32] }).collect();
-            let index = IndexDocument { seq: cut + more, schema: 2, taken_ms: 5, rows: 6, parts };
+            let index = IndexDocument { seq: cut + more, schema: 2, taken_ms: 5, rows: 6, head, parts };
             let document = index.encode(&name(cut, 1));
             prop_assert_eq!(IndexDocument::decode(&document, &name(cut, 1)).expect("decoded"), index);
             for len in 0..document.len() {
@@ -414,8 +457,9 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_a_decoder_panic_or_take_more_than_they_are(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0usize..4) {
+        fn no_bytes_make_a_decoder_panic_or_take_more_than_they_are(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0usize..4, is_linked: bool) {
             let mut document = head([b"DWLN", b"DWJN", b"DWBP", b"DWBX"][kind]);
+            document[LINKED_AT] = u8::from(is_linked);
             document.extend_from_slice(&bytes);
             let _ = LineageDocument::decode(&document);
             let _ = decode_journal(&document, 1);

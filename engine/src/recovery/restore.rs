@@ -5,6 +5,7 @@ use super::{
     backup::BackupInfo,
     branches::branches,
     document::IndexDocument,
+    links::Links,
     lost::{Hole, LostMutation, lost_mutation},
     merge::{Merge, Merged},
     names::{BackupName, Lineage, journal_name},
@@ -331,17 +332,17 @@ impl Recovery {
             Some(name) => Some(name),
             None => self.safety.vault.newest_backup(lineage).await?,
         };
-        let next = match backup {
+        let begin = match backup {
             Some(name) => {
                 let index = self.safety.vault.index(&name).await?;
                 self.import(&name, &index, progress).await?;
                 report.last_ms = Some(index.taken_ms);
                 report.backup = Some(super::backup::info(&name, &index));
-                name.cut + 1
+                (name.cut + 1, Links::behind(index.head))
             }
-            None => self.first_of(lineage).await?,
+            None => (self.first_of(lineage).await?, Links::at_start(lineage)?),
         };
-        match self.replay(lineage, next, options, report, progress).await {
+        match self.replay(lineage, begin, options, report, progress).await {
             Err(EngineError::Integrity(why)) if options.stop_at_damage => {
                 report.damage = Some(why);
                 Ok(())
@@ -473,7 +474,7 @@ impl Recovery {
     async fn replay(
         &self,
         lineage: Lineage,
-        mut next: Seq,
+        (mut next, mut links): (Seq, Links),
         options: &RecoveryOptions,
         report: &mut RecoveryReport,
         progress: &RecoveryProgress,
@@ -485,6 +486,7 @@ impl Recovery {
             let Some(blob) = self.safety.vault.journal(lineage, next).await? else {
                 let Some(hole) = self.hole_at(lineage, next, report).await? else { return Ok(()) };
                 next = hole.last + 1;
+                links = Links::default();
                 // The backup has what lies before its own last mutation.
                 if hole.last > done {
                     if !options.accept_hole {
@@ -497,6 +499,7 @@ impl Recovery {
             if sealed && !blob.sealed {
                 return Err(EngineError::Integrity(format!("{name} is not sealed, and those before it are")));
             }
+            links.follow(&name, &blob)?;
             sealed = blob.sealed;
             let entries = blob.entries;
             next = entries.last().map_or(next, |entry| entry.seq) + 1;

@@ -3,6 +3,7 @@
 
 use super::{
     currency::{Currency, Refusal},
+    document::LineageDocument,
     outside::OutsideAnchor,
     vault::Vault,
 };
@@ -30,6 +31,14 @@ pub(crate) struct LineageSetting {
     pub(super) name: String,
     pub(super) parent: Option<String>,
     pub(super) start: Seq,
+}
+
+impl LineageSetting {
+    /// As the store is told of it.
+    pub(super) fn document(&self) -> Result<LineageDocument, EngineError> {
+        let parent = self.parent.as_deref().map(str::parse).transpose()?;
+        Ok(LineageDocument { start: self.start, parent })
+    }
 }
 
 /// The name of that setting.

@@ -5,12 +5,13 @@
 use super::{
     currency::{Refusal, StaleReason},
     document::{LineageDocument, decode_journal, encode_journal},
+    links::{link_of, link_of_lineage},
     names::{Lineage, journal_name, lineage_name, sealed_lineage_name},
     safety::{LINEAGE_SETTING, LineageSetting, Safety},
     vouch::does_not_open,
 };
 use crate::{deployment::keyring::random, error::EngineError, resources::clock::now_ms};
-use catalog::{CatalogError, Gate, JournalEntry, JournalMarks, Seq, ServerRun};
+use catalog::{CatalogError, Gate, JournalEntry, JournalLink, JournalMarks, Seq, ServerRun};
 use crypto::{Digest, Sha256};
 use object_format::{BlobKind, DomainKey};
 use serde::Serialize;
@@ -101,10 +102,11 @@ impl Safety {
             let Some(entries) = self.next_entries(marks).await? else { continue };
             let Some(last) = entries.last().cloned() else { continue };
             let count = entries.len() as u64;
-            report.stored_bytes += self.write(lineage, entries).await?;
+            let (stored_len, link) = self.write(lineage, entries, self.head(lineage, &marks).await?).await?;
+            report.stored_bytes += stored_len;
             report.blobs += 1;
             report.entries += count;
-            match self.catalog.trim_journal(&last).await {
+            match self.catalog.trim_journal(&last, link).await {
                 Ok(_) => {}
                 // It has gone back while the blob was on its way: the store knows what it has lost.
                 Err(CatalogError::Conflict) => {
@@ -155,18 +157,42 @@ impl Safety {
         Ok(if follows && is_whole { Some(entries) } else { None })
     }
 
-    /// Writes a blob; its stored length.
-    async fn write(&self, lineage: Lineage, entries: Vec<JournalEntry>) -> Result<u64, EngineError> {
+    /// The link that the next document carries: that of the last one shipped, or of the lineage's
+    /// own document. `None` when an earlier program has shipped the last one.
+    pub(super) async fn head(
+        &self,
+        lineage: Lineage,
+        marks: &JournalMarks,
+    ) -> Result<Option<JournalLink>, EngineError> {
+        if marks.head.is_some() {
+            return Ok(marks.head);
+        }
+        match self.lineage_setting().await? {
+            Some(setting) if setting.start == marks.shipped && setting.name == lineage.to_string() => {
+                link_of_lineage(lineage, &setting.document()?).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Writes a blob behind the document `before`; its stored length, 0 where it was there, and its
+    /// link.
+    async fn write(
+        &self,
+        lineage: Lineage,
+        entries: Vec<JournalEntry>,
+        before: Option<JournalLink>,
+    ) -> Result<(u64, JournalLink), EngineError> {
         let first = entries.first().map_or(0, |entry| entry.seq);
         let name = journal_name(lineage, first)?;
         // What is there already is not written again (I1). Where another catalog has written, it is
         // the only copy of what that one acknowledged, and not every store creates exclusively: so
         // it is asked each time.
-        if self.holds_entries(&name, &entries).await? {
-            return Ok(0);
+        if let Some(link) = self.holds_entries(&name, &entries).await? {
+            return Ok((0, link));
         }
         let key = self.sealing_key(&entries).await?;
-        let document = encode_journal(&entries)?;
+        let document = encode_journal(&entries, before)?;
         let mut put = self.vault.put(&name, BlobKind::Journal, key.clone(), document.clone()).await;
         for _ in 0..FULL_ROUNDS {
             // A full disk gives back of its reserve for this, until there is enough or nothing is
@@ -177,25 +203,29 @@ impl Safety {
             put = self.vault.put(&name, BlobKind::Journal, key.clone(), document.clone()).await;
         }
         match put {
-            Ok(stored_len) => Ok(stored_len),
+            Ok(stored_len) => Ok((stored_len, link_of(&name, &document))),
             // Another shipper was faster, or ours was stored and we did not hear of it.
-            Err(_) if self.holds_entries(&name, &entries).await? => Ok(0),
-            Err(error) => Err(error),
+            Err(error) => Ok((0, self.holds_entries(&name, &entries).await?.ok_or(error)?)),
         }
     }
 
-    /// Whether the blob is there; an error when it holds something else.
-    async fn holds_entries(&self, name: &BlobName, entries: &[JournalEntry]) -> Result<bool, EngineError> {
-        let Some(found) = self.vault.read(name, BlobKind::Journal).await? else { return Ok(false) };
+    /// The link of the blob that is there, `None` when none is; an error when it holds something
+    /// else.
+    async fn holds_entries(
+        &self,
+        name: &BlobName,
+        entries: &[JournalEntry],
+    ) -> Result<Option<JournalLink>, EngineError> {
+        let Some(found) = self.vault.read(name, BlobKind::Journal).await? else { return Ok(None) };
         if self.vault.trust.check(name, found.is_sealed(), &found.document).is_err() {
             // It is not ours, or of another process that had not heard of the store's keys. The
             // rows are still in the catalog.
             self.vault.backend().delete(name).await?;
-            return Ok(false);
+            return Ok(None);
         }
         let first = entries.first().map_or(0, |entry| entry.seq);
-        if decode_journal(&found.document, first)? == entries {
-            return Ok(true);
+        if decode_journal(&found.document, first)?.entries == entries {
+            return Ok(Some(link_of(name, &found.document)));
         }
         Err(self.two_histories(name))
     }
@@ -304,8 +334,7 @@ impl Safety {
             return Ok(lineage);
         }
         let name = lineage_name(lineage)?;
-        let parent = setting.parent.as_deref().map(str::parse).transpose()?;
-        let document = LineageDocument { start: setting.start, parent };
+        let document = setting.document()?;
         if !self.vault.holds(&name).await? {
             if setting.start > 0 {
                 // A lineage that does not begin with the store stands on a backup of its own.

@@ -7,7 +7,8 @@
 //! ([`Safety::named_in_store`]).
 
 use super::{
-    document::{IndexDocument, LineageDocument, decode_journal},
+    document::{IndexDocument, JournalDocument, LineageDocument, decode_journal},
+    links::{JournalBlob, Links, link_of},
     names::{BackupName, Lineage, journal_first, journal_name, lineage_name},
     safety::{LineageSetting, Safety},
     vouch::overtaken_too_often,
@@ -191,7 +192,7 @@ impl Safety {
             let name = journal_name(lineage, shipped + 1)?;
             let Some(blob) = self.vault.get_trusted(&name, BlobKind::Journal).await? else { return Ok(shipped) };
             // A shipper that has written and not trimmed yet, here or on another replica.
-            let theirs = decode_journal(&blob.document, shipped + 1)?;
+            let theirs = decode_journal(&blob.document, shipped + 1)?.entries;
             let ours = self.catalog.journal(shipped, theirs.len()).await?;
             if theirs == ours {
                 return Ok(shipped);
@@ -244,13 +245,15 @@ impl Safety {
         suspects: &Suspects,
     ) -> Result<Suspects, EngineError> {
         let mut reading = Reading::new(suspects);
-        let mut next = self.read_backup(lineage, setting, backup, &mut reading).await? + 1;
+        let (cut, mut links) = self.read_backup(lineage, setting, backup, &mut reading).await?;
+        let mut next = cut + 1;
         let end = self.prove_end(lineage).await?;
         while next <= end {
             let name = journal_name(lineage, next)?;
             let blob = self.vault.journal(lineage, next).await?;
             let blob =
                 blob.ok_or_else(|| EngineError::Integrity(format!("{name} is missing: the journal has a hole")))?;
+            links.follow(&name, &blob)?;
             let entries = blob.entries;
             next = entries.last().map_or(next, |entry| entry.seq) + 1;
             reading.entries(entries)?;
@@ -266,17 +269,17 @@ impl Safety {
         Ok(reading.finish())
     }
 
-    /// Reads a backup's rows; where the journal behind it begins.
+    /// Reads a backup's rows; where the journal behind it begins, and what that follows.
     async fn read_backup(
         &self,
         lineage: Lineage,
         setting: &LineageSetting,
         backup: Option<BackupName>,
         reading: &mut Reading<'_>,
-    ) -> Result<Seq, EngineError> {
+    ) -> Result<(Seq, Links), EngineError> {
         let Some(name) = backup else {
             return match setting.start {
-                0 => Ok(0),
+                0 => Ok((0, Links::at_start(lineage)?)),
                 _ => Err(EngineError::Integrity(format!("lineage {lineage} has lost the backup that it begins with"))),
             };
         };
@@ -288,7 +291,7 @@ impl Safety {
                 reading.rows(&piece);
             }
         }
-        Ok(name.cut)
+        Ok((name.cut, Links::behind(index.head)))
     }
 
     /// One listing shows journal blobs that this catalog's history has no place for.
@@ -308,14 +311,6 @@ impl Safety {
     }
 }
 
-/// A journal blob that was read.
-pub(super) struct JournalBlob {
-    pub(super) entries: Vec<JournalEntry>,
-    pub(super) sealed: bool,
-    /// Its bytes in the backend.
-    pub(super) stored_len: u64,
-}
-
 impl super::vault::Vault {
     /// The journal blob that begins with `first`; `None` when there is none.
     ///
@@ -324,9 +319,10 @@ impl super::vault::Vault {
     pub(super) async fn journal(&self, lineage: Lineage, first: Seq) -> Result<Option<JournalBlob>, EngineError> {
         let name = journal_name(lineage, first)?;
         let Some(blob) = self.get(&name, BlobKind::Journal).await? else { return Ok(None) };
-        let entries = decode_journal(&blob.document, first)
+        let JournalDocument { before, entries } = decode_journal(&blob.document, first)
             .map_err(|error| EngineError::Integrity(format!("{name} is damaged: {error}")))?;
-        Ok(Some(JournalBlob { entries, sealed: blob.is_sealed(), stored_len: blob.stored_len }))
+        let link = link_of(&name, &blob.document);
+        Ok(Some(JournalBlob { entries, before, link, sealed: blob.is_sealed(), stored_len: blob.stored_len }))
     }
 
     /// First sequence numbers of a lineage's journal blobs, from one listing.

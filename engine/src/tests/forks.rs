@@ -2,7 +2,7 @@
 //! process runs (E21, E22).
 
 use super::*;
-use catalog::JournalMarks;
+use catalog::{JournalLink, JournalMarks};
 use std::path::PathBuf;
 use storage_backends::{BlobName, put_bytes};
 
@@ -149,7 +149,7 @@ async fn a_database_that_goes_back_while_a_blob_is_shipped_loses_no_row_of_what_
     deployment.put(&bucket, "after", &content(9000, 3)).await;
     let rows = catalog.journal(marks.shipped, 100).await.expect("rows");
     assert_eq!(rows.last().map(|row| row.seq), read.last().map(|row| row.seq));
-    let trimmed = catalog.trim_journal(read.last().expect("a row")).await;
+    let trimmed = catalog.trim_journal(read.last().expect("a row"), JournalLink([0; 32])).await;
     assert!(matches!(trimmed, Err(catalog::CatalogError::Conflict)), "{trimmed:?}");
     assert_eq!(catalog.journal(marks.shipped, 100).await.expect("rows"), rows);
 }

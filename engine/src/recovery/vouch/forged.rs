@@ -151,7 +151,7 @@ impl Store {
 
     async fn write_journal(&self, lineage: Lineage, first: Seq, last: Seq, word: &str) {
         let entries: Vec<_> = (first..=last).map(|seq| entry(seq, word)).collect();
-        let document = encode_journal(&entries).expect("encoded");
+        let document = encode_journal(&entries, None).expect("encoded");
         self.put(journal_name(lineage, first).expect("a name"), BlobKind::Journal, document).await;
     }
 
@@ -161,7 +161,7 @@ impl Store {
         part.push(&TableRows { table: "settings".into(), columns: vec!["name".into()], rows }).expect("pushed");
         let part = part.finish();
         let entry = PartEntry { stored_len: 1, digest: Sha256::digest(&part).into() };
-        let index = IndexDocument { seq: name.cut, schema: 1, taken_ms: 1, rows: 1, parts: vec![entry] };
+        let index = IndexDocument { seq: name.cut, schema: 1, taken_ms: 1, rows: 1, head: None, parts: vec![entry] };
         self.put(name.part(0).expect("a name"), BlobKind::Backup, part).await;
         self.put(name.index().expect("a name"), BlobKind::Backup, index.encode(&name)).await;
     }

@@ -52,7 +52,7 @@ fn entries(first: Seq, last: Seq, word: &str) -> Vec<JournalEntry> {
 fn index(part: &[u8]) -> IndexDocument {
     use crypto::{Digest, Sha256};
     let part = crate::recovery::document::PartEntry { stored_len: 1, digest: Sha256::digest(part).into() };
-    IndexDocument { seq: 20, schema: 1, taken_ms: 1, rows: 0, parts: vec![part] }
+    IndexDocument { seq: 20, schema: 1, taken_ms: 1, rows: 0, head: None, parts: vec![part] }
 }
 
 impl Store {
@@ -88,7 +88,7 @@ impl Store {
         let document = LineageDocument { start: 0, parent: None }.encode();
         self.put(&lineage_name(lineage).expect("a name"), BlobKind::Journal, document).await;
         for first in [1, 21] {
-            let document = encode_journal(&entries(first, first + 19, word)).expect("encoded");
+            let document = encode_journal(&entries(first, first + 19, word), None).expect("encoded");
             self.put(&journal_name(lineage, first).expect("a name"), BlobKind::Journal, document).await;
         }
         let part = PartWriter::new(&backup, 0).finish();
@@ -163,8 +163,9 @@ async fn no_forged_document_is_read_in_a_store_that_has_keys() {
         let parent: Lineage = format!("{:08x}-{attempt:08x}", generation - 1).parse().expect("a lineage");
         let same = BackupName { lineage: store.lineage, cut: 20 + Seq::from(attempt), id: 7 };
         let word = format!("forged {attempt}");
-        let journal = encode_journal(&entries(END + 1, END + 1 + Seq::from(attempt % 9), &word)).expect("encoded");
-        let in_place = encode_journal(&entries(21, 21 + Seq::from(attempt % 30), &word)).expect("encoded");
+        let journal =
+            encode_journal(&entries(END + 1, END + 1 + Seq::from(attempt % 9), &word), None).expect("encoded");
+        let in_place = encode_journal(&entries(21, 21 + Seq::from(attempt % 30), &word), None).expect("encoded");
         let part = PartWriter::new(&same, 0).finish();
         let documents = [
             // A newer generation, an unsealed journal blob behind the sealed ones and one in their
