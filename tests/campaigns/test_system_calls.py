@@ -118,6 +118,8 @@ class Sweep:
     def change(self, s3: S3Client, key: Key) -> tuple[float, float] | None:
         """Writes or deletes; from when to when, if it was acknowledged."""
         after = None if self.rng.random() < 0.2 else noise(self.rng.getrandbits(30), self.rng.choice(SIZES))
+        # A deletion whose answer was lost may have been done: then another one changes nothing.
+        is_there = key.acknowledged is not None and None not in key.pending
         key.pending.append(after)
         at = {"Bucket": key.bucket, "Key": key.name}
         began = time.time()
@@ -129,10 +131,9 @@ class Sweep:
         except (ClientError, BotoCoreError):
             self.counts["refused"] += 1
             return None
-        changed = key.acknowledged is not None or after is not None
         key.acknowledged, key.pending = after, []
         self.counts["acked"] += 1
-        return (began, time.time()) if changed else None
+        return (began, time.time()) if after is not None or is_there else None
 
     def goes_on(self, s3: S3Client) -> bool:
         """Whether the next write is taken."""
