@@ -207,37 +207,41 @@ async fn take<C: Catalog>(desk: &Desk<C>, model: &mut Model, step: &Step) {
                 model.uploads.entry(id).and_modify(|upload| drop(upload.1.insert(*number, part)));
             }
         }
-        Step::Complete { upload, leave_out } => {
-            let Some(id) = model.chosen_upload(*upload) else { return };
-            let (row, parts) = model.uploads.remove(&id).unwrap();
-            let chosen: Vec<_> = parts.values().filter(|part| part.number != *leave_out).collect();
-            if chosen.is_empty() {
-                model.uploads.insert(id, (row, parts));
-                return;
-            }
-            let commit = desk.completion(&row, &chosen);
-            let extents = chosen.iter().flat_map(|part| part.extents.clone()).collect();
-            catalog.complete(commit.clone()).await.unwrap();
-            model.versions.insert(row.key, (commit.id, extents));
-        }
+        Step::Complete { upload, leave_out } => complete(desk, model, *upload, *leave_out).await,
         Step::Abort { upload } => {
             let Some(id) = model.chosen_upload(*upload) else { return };
             let (row, _) = model.uploads.remove(&id).unwrap();
             assert!(catalog.abort(row.bucket, &row.key, id, desk.epoch).await.unwrap());
         }
-        Step::Purge { blob } => {
-            if model.ever.is_empty() {
-                return;
-            }
-            let blob = model.ever[usize::from(*blob) % model.ever.len()];
-            let outcome = catalog.purge(blob, NOW).await;
-            if model.dying().contains(&blob) {
-                outcome.unwrap();
-                model.blobs.remove(&blob);
-            } else {
-                assert!(matches!(outcome, Err(CatalogError::Conflict)), "{outcome:?}");
-            }
-        }
+        Step::Purge { blob } => purge(desk, model, usize::from(*blob)).await,
+    }
+}
+
+async fn complete<C: Catalog>(desk: &Desk<C>, model: &mut Model, upload: u8, leave_out: u32) {
+    let Some(id) = model.chosen_upload(upload) else { return };
+    let (row, parts) = model.uploads.remove(&id).unwrap();
+    let chosen: Vec<_> = parts.values().filter(|part| part.number != leave_out).collect();
+    if chosen.is_empty() {
+        model.uploads.insert(id, (row, parts));
+        return;
+    }
+    let commit = desk.completion(&row, &chosen);
+    let extents = chosen.iter().flat_map(|part| part.extents.clone()).collect();
+    desk.catalog.complete(commit.clone()).await.unwrap();
+    model.versions.insert(row.key, (commit.id, extents));
+}
+
+async fn purge<C: Catalog>(desk: &Desk<C>, model: &mut Model, number: usize) {
+    if model.ever.is_empty() {
+        return;
+    }
+    let blob = model.ever[number % model.ever.len()];
+    let outcome = desk.catalog.purge(blob, NOW).await;
+    if model.dying().contains(&blob) {
+        outcome.unwrap();
+        model.blobs.remove(&blob);
+    } else {
+        assert!(matches!(outcome, Err(CatalogError::Conflict)), "{outcome:?}");
     }
 }
 

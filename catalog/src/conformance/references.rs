@@ -85,6 +85,74 @@ pub async fn a_base_may_come_with_the_delta_that_needs_it<F: Factory>(factory: &
     desk.assert_sound().await;
 }
 
+/// Makes a commit wrong.
+type Break<'a> = Box<dyn Fn(&mut PutCommit) + 'a>;
+
+/// What a refusal says, and what brings it about.
+fn contradictions<C: Catalog>(desk: &Desk<C>, base: BlobKey, delta: BlobKey) -> Vec<(&'static str, Break<'_>)> {
+    vec![
+        ("an extent is empty", Box::new(move |c| c.extents[0].len = 0)),
+        ("add up", Box::new(move |c| c.size += 1)),
+        ("add up", Box::new(move |c| c.extents[0].len -= 1)),
+        ("overflow", Box::new(move |c| c.extents = vec![Extent { len: u64::MAX, ..c.extents[0] }; 2])),
+        ("outside its blob", Box::new(move |c| c.extents[0].offset = 1)),
+        ("outside its blob", Box::new(move |c| c.extents[0].offset = u64::MAX)),
+        ("not referenced", Box::new(move |c| c.new_blobs.push(desk.whole(10)))),
+        ("named twice", Box::new(move |c| c.new_blobs.push(c.new_blobs[0].clone()))),
+        (
+            "another epoch",
+            Box::new(move |c| {
+                c.new_blobs[0].row.id.0[0] ^= 1;
+                c.extents[0].blob = c.new_blobs[0].row.id;
+            }),
+        ),
+        ("another bucket", Box::new(move |c| c.new_blobs[0].row.bucket.0 += 1)),
+        ("not live", Box::new(move |c| c.new_blobs[0].row.state = BlobState::Dying)),
+        ("second copy already", Box::new(move |c| c.new_blobs[0].row.copy = Some(base))),
+        ("inline", Box::new(move |c| c.new_blobs[0].row.inline = Some(vec![1]))),
+        ("whole blob has bases", Box::new(move |c| c.new_blobs[0].bases = vec![base])),
+        ("no base", Box::new(move |c| c.new_blobs[0].row.form = BlobForm::Delta)),
+        (
+            "not whole",
+            Box::new(move |c| {
+                c.new_blobs[0].row.form = BlobForm::Delta;
+                c.new_blobs[0].bases = vec![delta];
+            }),
+        ),
+        (
+            "a base twice",
+            Box::new(move |c| {
+                c.new_blobs[0].row.form = BlobForm::Delta;
+                c.new_blobs[0].bases = vec![base, base];
+            }),
+        ),
+        (
+            "another domain",
+            Box::new(move |c| {
+                c.new_blobs[0].row.form = BlobForm::Delta;
+                c.new_blobs[0].row.key_epoch = 1;
+                c.new_blobs[0].bases = vec![base];
+            }),
+        ),
+        (
+            "another domain",
+            Box::new(move |c| {
+                c.new_blobs[0].row.form = BlobForm::Delta;
+                c.new_blobs[0].row.backend = "cloud".into();
+                c.new_blobs[0].bases = vec![base];
+            }),
+        ),
+        (
+            "more than 256",
+            Box::new(move |c| {
+                c.new_blobs[0].row.form = BlobForm::Delta;
+                c.new_blobs[0].bases = (0..=256u32).map(|n| BlobKey(super::desk::unique(n))).collect();
+            }),
+        ),
+        ("out of range", Box::new(move |c| c.new_blobs[0].row.stored_len = u64::MAX)),
+    ]
+}
+
 /// Each for its own reason, and nothing is changed by the attempt.
 pub async fn a_commit_that_contradicts_itself_is_refused<F: Factory>(factory: &F) {
     let desk = Desk::new(factory.fresh().await).await;
@@ -95,70 +163,7 @@ pub async fn a_commit_that_contradicts_itself_is_refused<F: Factory>(factory: &F
     let (id, bucket) = ([1; 16], desk.bucket.id);
     desk.catalog.put_key(WrappedKey { id, bucket, epoch: 1, kek: [1; 8], wrapped: vec![1; 40] }).await.unwrap();
     let before = desk.catalog.last_seq().await.unwrap();
-
-    type Break<'a> = Box<dyn Fn(&mut PutCommit) + 'a>;
-    let cases: Vec<(&str, Break<'_>)> = vec![
-        ("an extent is empty", Box::new(|c| c.extents[0].len = 0)),
-        ("add up", Box::new(|c| c.size += 1)),
-        ("add up", Box::new(|c| c.extents[0].len -= 1)),
-        ("overflow", Box::new(|c| c.extents = vec![Extent { len: u64::MAX, ..c.extents[0] }; 2])),
-        ("outside its blob", Box::new(|c| c.extents[0].offset = 1)),
-        ("outside its blob", Box::new(|c| c.extents[0].offset = u64::MAX)),
-        ("not referenced", Box::new(|c| c.new_blobs.push(desk.whole(10)))),
-        ("named twice", Box::new(|c| c.new_blobs.push(c.new_blobs[0].clone()))),
-        (
-            "another epoch",
-            Box::new(|c| {
-                c.new_blobs[0].row.id.0[0] ^= 1;
-                c.extents[0].blob = c.new_blobs[0].row.id;
-            }),
-        ),
-        ("another bucket", Box::new(|c| c.new_blobs[0].row.bucket.0 += 1)),
-        ("not live", Box::new(|c| c.new_blobs[0].row.state = BlobState::Dying)),
-        ("second copy already", Box::new(|c| c.new_blobs[0].row.copy = Some(base))),
-        ("inline", Box::new(|c| c.new_blobs[0].row.inline = Some(vec![1]))),
-        ("whole blob has bases", Box::new(|c| c.new_blobs[0].bases = vec![base])),
-        ("no base", Box::new(|c| c.new_blobs[0].row.form = BlobForm::Delta)),
-        (
-            "not whole",
-            Box::new(|c| {
-                c.new_blobs[0].row.form = BlobForm::Delta;
-                c.new_blobs[0].bases = vec![delta_id];
-            }),
-        ),
-        (
-            "a base twice",
-            Box::new(|c| {
-                c.new_blobs[0].row.form = BlobForm::Delta;
-                c.new_blobs[0].bases = vec![base, base];
-            }),
-        ),
-        (
-            "another domain",
-            Box::new(|c| {
-                c.new_blobs[0].row.form = BlobForm::Delta;
-                c.new_blobs[0].row.key_epoch = 1;
-                c.new_blobs[0].bases = vec![base];
-            }),
-        ),
-        (
-            "another domain",
-            Box::new(|c| {
-                c.new_blobs[0].row.form = BlobForm::Delta;
-                c.new_blobs[0].row.backend = "cloud".into();
-                c.new_blobs[0].bases = vec![base];
-            }),
-        ),
-        (
-            "more than 256",
-            Box::new(|c| {
-                c.new_blobs[0].row.form = BlobForm::Delta;
-                c.new_blobs[0].bases = (0..=256u32).map(|n| BlobKey(super::desk::unique(n))).collect();
-            }),
-        ),
-        ("out of range", Box::new(|c| c.new_blobs[0].row.stored_len = u64::MAX)),
-    ];
-    for (reason, make_wrong) in cases {
+    for (reason, make_wrong) in contradictions(&desk, base, delta_id) {
         let mut commit = desk.commit("k", vec![desk.whole(100)]);
         make_wrong(&mut commit);
         match desk.catalog.put(commit).await {

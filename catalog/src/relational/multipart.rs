@@ -152,16 +152,7 @@ pub(crate) async fn complete<S: Session>(
         stored.insert(row.small(0)?, (row.array::<16>(1)?, row.unsigned(2)?));
         charge = charge.frees(row.unsigned(2)?)?;
     }
-    let mut size = 0u64;
-    for (number, id) in &commit.parts {
-        match stored.remove(number) {
-            Some((found, len)) if found == *id => size = size.saturating_add(len),
-            _ => return Err(CatalogError::Conflict),
-        }
-    }
-    if size != commit.size {
-        return Err(CatalogError::Invalid(format!("chosen parts add up to {size}, not {}", commit.size)));
-    }
+    choose(commit, &mut stored)?;
     current.check(commit.precondition)?;
     current.check_lock(&commit.lock)?;
 
@@ -181,7 +172,7 @@ pub(crate) async fn complete<S: Session>(
         id: commit.id,
         seq,
         modified_ms: *modified_ms,
-        size,
+        size: commit.size,
         facts: commit.facts.clone(),
         extents_digest: commit.extents_digest,
         named: *named,
@@ -214,6 +205,25 @@ pub(crate) async fn complete<S: Session>(
     writes.extend(blobs::release_all(gone, &BTreeSet::new(), commit.now_ms));
     let committed = Committed { seq, modified_ms: *modified_ms, named: *named };
     Ok(Decision::of(Outcome::Committed(committed), writes).charging(charge))
+}
+
+/// Takes the parts that were chosen out of the stored ones: id and length of each, by number.
+///
+/// # Errors
+/// [`CatalogError::Conflict`] when one was replaced; [`CatalogError::Invalid`] when their lengths
+/// do not add up.
+fn choose(commit: &CompleteCommit, stored: &mut BTreeMap<u32, ([u8; 16], u64)>) -> Result<()> {
+    let mut size = 0u64;
+    for (number, id) in &commit.parts {
+        match stored.remove(number) {
+            Some((found, len)) if found == *id => size = size.saturating_add(len),
+            _ => return Err(CatalogError::Conflict),
+        }
+    }
+    match size == commit.size {
+        true => Ok(()),
+        false => Err(CatalogError::Invalid(format!("chosen parts add up to {size}, not {}", commit.size))),
+    }
 }
 
 pub(crate) async fn abort<S: Session>(

@@ -12,7 +12,9 @@ use crate::{
         window::Windows,
     },
     blobs::{
-        open::{Blobs, Manifest, segments_covering, view_pieces},
+        base_reader::view_pieces,
+        decode::segments_covering,
+        open::{Blobs, Manifest},
         piece::BasePiece,
         pins::{Pin, Pins},
     },

@@ -10,7 +10,9 @@
 
 use crate::{
     blobs::{
-        open::{BaseReader, Blobs, Manifest, segments_covering},
+        base_reader::BaseReader,
+        decode::segments_covering,
+        open::{Blobs, Manifest},
         piece::BasePiece,
     },
     error::EngineError,

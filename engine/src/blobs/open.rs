@@ -5,19 +5,18 @@ use crate::{
     blobs::{
         caches::{CacheBytes, Caches},
         copy_name::copy_name,
-        piece::BasePiece,
         texts::OpenedTexts,
     },
     error::EngineError,
     metrics::Metrics,
-    resources::{buffers::lent, pool::CodecPool},
+    resources::pool::CodecPool,
 };
 use bytes::Bytes;
 use catalog::{BlobKey, BlobRow, Catalog};
-use futures::{StreamExt, TryStreamExt, future};
+use futures::{TryStreamExt, future};
 use object_format::{
-    BlobId, BlobOpener, ChunkCheck, Coding, DomainKey, HEADER_LEN, Header, PagePlace, Root, RootPlace, SEGMENT_LEN,
-    Segment, Suite, TRAILER_LEN, ViewAddress, ViewRange, blob::segment_digest,
+    BlobId, BlobOpener, ChunkCheck, DomainKey, HEADER_LEN, Header, PagePlace, Root, RootPlace, Segment, Suite,
+    TRAILER_LEN, ViewRange,
 };
 use std::{collections::BTreeMap, future::Future, ops::Range, sync::Arc};
 use storage_backends::{Backend, BlobName, ErrorKind};
@@ -39,7 +38,7 @@ const CHECK_INLINE_LEN_MAX: usize = 1280 << 10;
 pub(crate) struct Blobs {
     backends: BTreeMap<String, Arc<dyn Backend>>,
     reads: Reads,
-    caches: Caches<Manifest>,
+    pub(super) caches: Caches<Manifest>,
     pub(crate) pool: Arc<CodecPool>,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -362,160 +361,6 @@ impl Blobs {
         self.payload(manifest, payload).await
     }
 
-    /// The plain bytes of a whole segment, digest checked (I4). Not cached.
-    pub(crate) async fn plain_segment(
-        &self,
-        manifest: &Manifest,
-        segment: &Segment,
-        bases: &BaseReader<'_>,
-    ) -> Result<Vec<u8>, EngineError> {
-        tracing::trace!(target: "path", "plain_segment()");
-        if segment.coding.is_view() {
-            return self.view_range(manifest, segment, 0..segment.plain_len, bases).await;
-        }
-        let (shelf, len) = (self.pool.shelf().clone(), segment.plain_len as usize);
-        self.decode_into(manifest, segment, bases, move || shelf.take(len)).await
-    }
-
-    /// The same of a segment that is no view, decoded into `room`, which is as long as it is.
-    pub(crate) async fn decode_into<R: AsMut<[u8]> + Send + 'static>(
-        &self,
-        manifest: &Manifest,
-        segment: &Segment,
-        bases: &BaseReader<'_>,
-        room: impl FnOnce() -> R + Send + 'static,
-    ) -> Result<R, EngineError> {
-        tracing::trace!(target: "path", "decode_into()");
-        let stored = self.stored_bytes(manifest, segment);
-        let footprint = async {
-            match segment.coding {
-                Coding::Delta => self.footprint(manifest, segment, bases).await,
-                Coding::Raw | Coding::Zstd | Coding::Planes | Coding::View | Coding::GappedView => Ok(Vec::new()),
-            }
-        };
-        let (stored, footprint) = future::try_join(stored, footprint).await?;
-        let (segment, id) = (segment.clone(), manifest.id);
-        let metrics = self.metrics.clone();
-        let footprint_len = footprint.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
-        self.pool
-            .run_on(u64::from(segment.plain_len) + footprint_len, move |scratch| {
-                let started = tokio::time::Instant::now();
-                let codec = segment.coding.name();
-                let mut room = room();
-                let plain = room.as_mut();
-                match segment.coding {
-                    Coding::Raw if stored.len() == plain.len() => plain.copy_from_slice(&stored),
-                    Coding::Raw | Coding::View | Coding::GappedView => {
-                        return Err(damaged("raw segment of another length"));
-                    }
-                    Coding::Zstd => delta_codec::whole::decompress(&stored, plain)
-                        .map_err(|error| EngineError::Integrity(error.to_string()))?,
-                    Coding::Planes => delta_codec::planes::decompress(&stored, plain)
-                        .map_err(|error| EngineError::Integrity(error.to_string()))?,
-                    Coding::Delta => {
-                        let base: Vec<&[u8]> = footprint.iter().map(AsRef::as_ref).collect();
-                        scratch
-                            .decoder
-                            .decode_pieces(&base, &stored, plain)
-                            .map_err(|error| EngineError::Integrity(error.to_string()))?;
-                    }
-                }
-                if segment_digest(plain) != segment.digest {
-                    metrics.checksum_failures_total.with_label_values(&["segment"]).inc();
-                    return Err(damaged("segment digest"));
-                }
-                metrics.decode_seconds.with_label_values(&[codec]).observe(started.elapsed().as_secs_f64());
-                Ok(room)
-            })
-            .await?
-            .map_err(|error: EngineError| error.of_blob(id))
-    }
-
-    /// The same through the cache of decoded segments: for whole blobs, whose bytes serve many
-    /// readers.
-    pub(crate) async fn decoded_segment(&self, manifest: &Manifest, index: u64) -> Result<Bytes, EngineError> {
-        if let Some(hit) = self.kept_segment("base", manifest, index).await {
-            self.metrics.base_fetch_bytes_total.with_label_values(&["cache"]).inc_by(hit.len() as u64);
-            return Ok(hit);
-        }
-        let decode = async {
-            let segment = self.segment(manifest, index).await?;
-            if segment.coding.has_base() {
-                return Err(damaged("a delta where whole content is needed"));
-            }
-            self.metrics.base_fetch_bytes_total.with_label_values(&["backend"]).inc_by(segment.stored_len.into());
-            self.plain_segment(manifest, &segment, &BaseReader::NONE).await
-        };
-        Box::pin(self.keep_segment(manifest, index, decode)).await
-    }
-
-    /// A segment as the last reader had it who left it in the cache of decoded segments.
-    pub(super) async fn kept_segment(&self, kind: &str, manifest: &Manifest, index: u64) -> Option<Bytes> {
-        let kept = self.caches.decoded.get(&(manifest.id, index)).await;
-        self.count(kind, kept.is_some());
-        kept
-    }
-
-    /// Decodes a segment and leaves it in that cache. Those who ask for it meanwhile wait for the
-    /// same work.
-    pub(super) async fn keep_segment(
-        &self,
-        manifest: &Manifest,
-        index: u64,
-        decode: impl Future<Output = Result<Vec<u8>, EngineError>>,
-    ) -> Result<Bytes, EngineError> {
-        let decoded = Box::pin(async {
-            let mut plain = decode.await?;
-            // The cache counts what is kept by its length.
-            plain.shrink_to_fit();
-            Ok(lent(plain, None, self.pool.shelf()))
-        });
-        let kept = Box::pin(self.caches.decoded.try_get_with((manifest.id, index), decoded));
-        kept.await.map_err(|error: Arc<EngineError>| EngineError::shared(&error))
-    }
-
-    /// The pieces of base bytes that a delta segment needs, in order.
-    async fn footprint(
-        &self,
-        manifest: &Manifest,
-        segment: &Segment,
-        bases: &BaseReader<'_>,
-    ) -> Result<Vec<Bytes>, EngineError> {
-        let pieces = view_pieces(&manifest.root, segment)?;
-        let reads = pieces.into_iter().map(|piece| async move {
-            let base = bases.manifest(self, &piece).await?;
-            self.base_bytes(&base, piece.offset..piece.offset + piece.len).await
-        });
-        let parts: Vec<Vec<_>> = futures::stream::iter(reads).buffered(8).try_collect().await?;
-        Ok(parts.into_iter().flatten().collect())
-    }
-
-    /// Plain bytes of a whole blob as slices of decoded segments; from a raw segment that is not
-    /// cached only what is needed is read.
-    pub(crate) async fn base_bytes(&self, base: &Manifest, range: Range<u64>) -> Result<Vec<Bytes>, EngineError> {
-        let mut slices = Vec::new();
-        for (index, within) in segments_covering(range) {
-            let cached = self.caches.decoded.get(&(base.id, index)).await;
-            if cached.is_none() {
-                let segment = self.segment(base, index).await?;
-                if segment.coding == Coding::Raw && (within.end - within.start) * 2 <= segment.plain_len {
-                    self.count("base", false);
-                    let bytes = self.raw_range(base, &segment, within).await?;
-                    self.metrics.base_fetch_bytes_total.with_label_values(&["backend"]).inc_by(bytes.len() as u64);
-                    slices.push(bytes);
-                    continue;
-                }
-            }
-            let plain = self.decoded_segment(base, index).await?;
-            let within = within.start as usize..within.end as usize;
-            if within.end > plain.len() {
-                return Err(damaged("view outside its base"));
-            }
-            slices.push(plain.slice(within));
-        }
-        Ok(slices)
-    }
-
     /// A run of payload, the chunks that cover it opened and checked (I4).
     async fn payload(&self, manifest: &Manifest, payload: Range<u64>) -> Result<Bytes, EngineError> {
         let outcome = self.payload_in(&manifest.bytes, manifest, payload.clone()).await;
@@ -608,7 +453,7 @@ impl Blobs {
         Ok(Arc::new(page.inspect_err(|_| self.count_failure(manifest.suite))?))
     }
 
-    fn count(&self, kind: &str, hit: bool) {
+    pub(super) fn count(&self, kind: &str, hit: bool) {
         let counter = if hit { &self.metrics.cache_hits_total } else { &self.metrics.cache_misses_total };
         counter.with_label_values(&[kind, "memory"]).inc();
     }
@@ -681,70 +526,6 @@ impl BlobBytes {
     }
 }
 
-/// Finds base manifests for a reader: the rows it was given, looked up by id.
-pub(crate) struct BaseReader<'a> {
-    rows: &'a [BlobRow],
-    key: Option<&'a DomainKey>,
-}
-
-impl<'a> BaseReader<'a> {
-    /// For whole blobs, which need no bases.
-    pub(crate) const NONE: BaseReader<'static> = BaseReader { rows: &[], key: None };
-
-    pub(crate) fn new(rows: &'a [BlobRow], key: Option<&'a DomainKey>) -> Self {
-        Self { rows, key }
-    }
-
-    /// The base's manifest, checked to be whole content with the tag the view carries (E10).
-    pub(crate) async fn manifest(&self, blobs: &Blobs, piece: &BasePiece) -> Result<Arc<Manifest>, EngineError> {
-        let row = self.rows.iter().find(|row| row.id.0 == piece.blob.0).ok_or_else(|| damaged("a base is missing"))?;
-        let base = blobs.manifest(row, self.key).await?;
-        let range = ViewRange { blob: piece.blob, offset: piece.offset, len: piece.len, base_tag: piece.base_tag };
-        base.root.check_as_base(&range).map_err(|_| damaged("not the base this delta was made from"))?;
-        Ok(base)
-    }
-}
-
-/// A segment's footprint as ranges of base blobs.
-pub(crate) fn view_pieces(root: &Root, segment: &Segment) -> Result<Vec<BasePiece>, EngineError> {
-    pieces_of(&root.view, &segment.footprint)
-}
-
-/// Runs of a base view as ranges of base blobs.
-pub(crate) fn pieces_of(view: &[ViewRange], runs: &[ViewAddress]) -> Result<Vec<BasePiece>, EngineError> {
-    let mut pieces = Vec::with_capacity(runs.len());
-    for run in runs {
-        let (start, end) = (run.offset, run.offset + u64::from(run.len));
-        let mut at = 0;
-        let mut covered = start;
-        for range in view {
-            let (from, to) = (covered.max(at), end.min(at + range.len));
-            if from == covered && from < to {
-                let offset = range.offset + (from - at);
-                pieces.push(BasePiece { blob: range.blob, offset, len: to - from, base_tag: range.base_tag });
-                covered = to;
-            }
-            at += range.len;
-        }
-        if covered != end {
-            return Err(damaged("footprint outside the view"));
-        }
-    }
-    Ok(pieces)
-}
-
-/// The segments of a blob that cover a range of its plain bytes, with the bytes of each that are
-/// meant.
-pub(crate) fn segments_covering(range: Range<u64>) -> impl Iterator<Item = (u64, Range<u32>)> {
-    let len = SEGMENT_LEN as u64;
-    (range.start / len..range.end.div_ceil(len)).map(move |index| {
-        let start = index * len;
-        let within = range.start.max(start) - start..range.end.min(start + len) - start;
-        // Both ends are at most SEGMENT_LEN, which fits.
-        (index, within.start as u32..within.end as u32)
-    })
-}
-
 fn page_of(pages: &[PagePlace], index: u64) -> Option<&PagePlace> {
     let after = pages.partition_point(|page| page.first <= index);
     pages.get(after.checked_sub(1)?).filter(|page| index - page.first < u64::from(page.count))
@@ -775,23 +556,4 @@ pub(crate) async fn fetch(backend: &dyn Backend, name: &BlobName, range: Range<u
 
 pub(crate) fn damaged(what: &str) -> EngineError {
     EngineError::Integrity(what.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn covering_segments_are_contiguous_and_exact_up_to_five_tebibytes(start in 0u64..5 << 40, len in 1u64..64 << 20) {
-            let mut next = start;
-            for (index, within) in segments_covering(start..start + len) {
-                prop_assert_eq!(index * SEGMENT_LEN as u64 + u64::from(within.start), next);
-                prop_assert!(within.start < within.end && within.end as usize <= SEGMENT_LEN);
-                next = index * SEGMENT_LEN as u64 + u64::from(within.end);
-            }
-            prop_assert_eq!(next, start + len);
-        }
-    }
 }

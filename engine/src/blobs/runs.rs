@@ -1,6 +1,9 @@
 //! What a delta segment copies, for people: the runs its decoder met.
 
-use super::open::{BaseReader, Blobs, Manifest, view_pieces};
+use super::{
+    base_reader::{BaseReader, view_pieces},
+    open::{Blobs, Manifest},
+};
 use crate::error::EngineError;
 use delta_codec::{CopiedRun, DeltaSummary};
 use object_format::Segment;

@@ -7,7 +7,8 @@
 
 use crate::{
     blobs::{
-        open::{BaseReader, Blobs, Manifest, damaged, pieces_of},
+        base_reader::{BaseReader, pieces_of},
+        open::{Blobs, Manifest, damaged},
         texts::OpenedTexts,
     },
     error::EngineError,

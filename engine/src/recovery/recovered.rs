@@ -342,8 +342,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    async fn assemble(&mut self, bucket: &str, key: &str, parts: Vec<StrayPart>) -> Result<(), EngineError> {
-        // A part that was uploaded again counts as it was sent last.
+    /// The parts by number: one that was uploaded again counts as it was sent last.
+    fn newest_of(&mut self, parts: Vec<StrayPart>) -> BTreeMap<u32, StrayPart> {
         let mut newest: BTreeMap<u32, StrayPart> = BTreeMap::new();
         for part in parts {
             let age = |part: &StrayPart| (part.blob.id.epoch(), part.blob.modified_ms);
@@ -352,8 +352,12 @@ impl Run<'_> {
                 _ => drop(newest.insert(part.number, part)),
             }
         }
+        newest
+    }
+
+    async fn assemble(&mut self, bucket: &str, key: &str, parts: Vec<StrayPart>) -> Result<(), EngineError> {
         let mut made = Vec::new();
-        for (number, part) in newest {
+        for (number, part) in self.newest_of(parts) {
             let layout = self.layout(&part.blob).await?;
             let handle = self.bucket_of(&part.blob, &layout).await?;
             let manifest = layout.manifest.as_ref().ok_or_else(|| other("its key is in no keyset"))?;

@@ -10,7 +10,9 @@
 use super::Reports;
 use crate::{
     blobs::{
-        open::{BaseReader, Manifest, segments_covering, view_pieces},
+        base_reader::{BaseReader, view_pieces},
+        decode::segments_covering,
+        open::Manifest,
         piece::BasePiece,
     },
     bucket::BucketHandle,

@@ -8,7 +8,8 @@ use crate::{
         text::{TextSketch, TextSketcher},
     },
     blobs::{
-        open::{BaseReader, Blobs},
+        base_reader::BaseReader,
+        open::Blobs,
         pins::{Pin, Pins},
     },
     bucket::BucketHandle,

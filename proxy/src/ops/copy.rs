@@ -56,6 +56,31 @@ impl Source {
     }
 }
 
+/// How a copy is described: as its source, or as the request says.
+fn described_anew(
+    headers: &HeaderMap,
+    source: &VersionFacts,
+    (directive, tagging): (MetadataDirective, TaggingDirective),
+) -> Result<VersionFacts> {
+    let (storage_class, redirect_location) =
+        (object_facts::storage_class(headers)?, object_facts::redirect_location(headers)?);
+    let described = match directive {
+        MetadataDirective::Copy => VersionFacts {
+            headers: source.headers.clone(),
+            user_metadata: source.user_metadata.clone(),
+            storage_class,
+            redirect_location,
+            ..VersionFacts::default()
+        },
+        MetadataDirective::Replace => object_facts::from_headers(headers)?,
+    };
+    let tags = match tagging {
+        TaggingDirective::Copy => source.tags.clone(),
+        TaggingDirective::Replace => object_facts::tags(headers)?,
+    };
+    Ok(VersionFacts { tags, ..described })
+}
+
 /// Copies an object.
 pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
     let key = request.key()?.to_owned();
@@ -70,8 +95,6 @@ pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
     }
     let unlocked = request.unlock_content(source.facts(), CustomerKey::of_copy_source(&request.headers)?)?;
     let keyed = sealing.is_some() || unlocked.is_some();
-    let storage_class = object_facts::storage_class(&request.headers)?;
-    let redirect_location = object_facts::redirect_location(&request.headers)?;
     // Copying a named version to its own key is how an older one is brought back.
     let to_itself = source.bucket.row.id == here.bucket.row.id && source.key == key && source.version.is_none();
     // What a header says anew counts as a change, whatever it was; what none says does not.
@@ -86,21 +109,7 @@ pub(super) async fn copy_object(request: &S3Request) -> Result<Answer> {
              storage class, website redirect location or encryption attributes.",
         ));
     }
-    let described = match directive {
-        MetadataDirective::Copy => VersionFacts {
-            headers: source.facts().headers.clone(),
-            user_metadata: source.facts().user_metadata.clone(),
-            storage_class,
-            redirect_location,
-            ..VersionFacts::default()
-        },
-        MetadataDirective::Replace => object_facts::from_headers(&request.headers)?,
-    };
-    let tags = match tagging {
-        TaggingDirective::Copy => source.facts().tags.clone(),
-        TaggingDirective::Replace => object_facts::tags(&request.headers)?,
-    };
-    let mut described = VersionFacts { tags, ..described };
+    let mut described = described_anew(&request.headers, source.facts(), (directive, tagging))?;
     here.own(&mut described).await?;
     let lock = here.wanted_lock()?;
     let (conditions, precondition) = request.precondition(&here.bucket, &key).await?;

@@ -39,18 +39,7 @@ pub(crate) const FIELDS_MAX: usize = 200;
 
 /// Stores the file of a form.
 pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> Result<Answer> {
-    let content_type = request.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let boundary = content_type.and_then(|value| multer::parse_boundary(value).ok());
-    let boundary = boundary.ok_or_else(|| {
-        let is_form = content_type.is_some_and(|value| value.to_ascii_lowercase().starts_with("multipart/form-data"));
-        if is_form {
-            return S3Error::new(ErrorCode::MalformedPOSTRequest);
-        }
-        S3Error::with_message(
-            ErrorCode::PreconditionFailed,
-            "Bucket POST must be of the enclosure-type multipart/form-data",
-        )
-    })?;
+    let boundary = boundary_of(request)?;
     let framing = Framing::from_headers(&request.headers, &PayloadMode::Unsigned)?;
     let mut body = DecodedBody::new(body, framing);
     let mut form = Multipart::new(&mut body, boundary);
@@ -64,21 +53,7 @@ pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> 
     fields.set("key", key.as_str().to_owned());
 
     let policy = fields.get("policy").map(PostPolicy::parse).transpose()?;
-    let users = request.service.users();
-    let principal = {
-        let look = Look::new(&users, SystemTime::now());
-        request.service.verifier.authenticate_form(&fields, &look)?;
-        look.principal()
-    };
-    if let Some(policy) = &policy {
-        policy.check(request.bucket_name()?, &fields, SystemTime::now())?;
-    }
-    let request = S3Request {
-        headers: Arc::new(headers_of(&fields)?),
-        payload: PayloadMode::Unsigned,
-        principal,
-        ..request.clone()
-    };
+    let request = signed(request, &fields, policy.as_ref())?;
     request.tell_of_form(&key);
     headers::refuse_unsupported(&request.headers)?;
     let tags = fields.get("tagging").map(|document| parse_tagging(document.as_bytes(), OBJECT_TAGS_MAX)).transpose()?;
@@ -115,10 +90,7 @@ pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> 
         let _after_the_file = field.name();
     }
     drop(form);
-    while let Some(piece) = body.next().await {
-        piece?;
-    }
-    body.trailers().ok_or_else(|| S3Error::new(ErrorCode::IncompleteBody).closing())?;
+    read_to_end(&mut body).await?;
 
     let md5 = staged.digests.md5.expect("MD5 is in the set of every payload digest");
     let etag = sealing.as_ref().map_or_else(|| ETag::from_md5(md5), |sealing| sealing.etag(md5));
@@ -143,6 +115,48 @@ pub(super) async fn post_object(request: &S3Request, body: &mut RequestBody) -> 
         object_facts::write_checksum(answer.headers_mut(), checksum);
     }
     Ok(answer)
+}
+
+/// What parts the fields of the form.
+fn boundary_of(request: &S3Request) -> Result<String> {
+    let content_type = request.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let boundary = content_type.and_then(|value| multer::parse_boundary(value).ok());
+    boundary.ok_or_else(|| {
+        let is_form = content_type.is_some_and(|value| value.to_ascii_lowercase().starts_with("multipart/form-data"));
+        if is_form {
+            return S3Error::new(ErrorCode::MalformedPOSTRequest);
+        }
+        S3Error::with_message(
+            ErrorCode::PreconditionFailed,
+            "Bucket POST must be of the enclosure-type multipart/form-data",
+        )
+    })
+}
+
+/// The request that the fields make, by whoever signed them. They keep to the policy.
+fn signed(request: &S3Request, fields: &FormFields, policy: Option<&PostPolicy>) -> Result<S3Request> {
+    let users = request.service.users();
+    let look = Look::new(&users, SystemTime::now());
+    request.service.verifier.authenticate_form(fields, &look)?;
+    let principal = look.principal();
+    if let Some(policy) = policy {
+        policy.check(request.bucket_name()?, fields, SystemTime::now())?;
+    }
+    Ok(S3Request {
+        headers: Arc::new(headers_of(fields)?),
+        payload: PayloadMode::Unsigned,
+        principal,
+        ..request.clone()
+    })
+}
+
+/// Reads a body to its end.
+async fn read_to_end(body: &mut DecodedBody<&mut RequestBody>) -> Result<()> {
+    while let Some(piece) = body.next().await {
+        piece?;
+    }
+    body.trailers().ok_or_else(|| S3Error::new(ErrorCode::IncompleteBody).closing())?;
+    Ok(())
 }
 
 /// Reads the fields up to the file.

@@ -3,7 +3,10 @@
 
 use super::pace::ScrubPace;
 use crate::{
-    blobs::open::{BaseReader, Blobs, Manifest},
+    blobs::{
+        base_reader::BaseReader,
+        open::{Blobs, Manifest},
+    },
     bucket::BucketHandle,
     error::EngineError,
     read::object::pieces::VIEW_WORK_BYTES,

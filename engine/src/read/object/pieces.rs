@@ -2,11 +2,7 @@
 
 use super::{OpenObject, ReadPath};
 use crate::{
-    blobs::{
-        open::{BaseReader, Manifest, segments_covering},
-        pins::Pin,
-        upload::held,
-    },
+    blobs::{base_reader::BaseReader, decode::segments_covering, open::Manifest, pins::Pin, upload::held},
     bucket::BucketHandle,
     deployment::veil::Veil,
     error::EngineError,

@@ -13,7 +13,7 @@ use crate::{
         choose::Choice,
         plan::{self, BaseOutcome},
     },
-    blobs::{open::BaseReader, views::copied_runs},
+    blobs::{base_reader::BaseReader, views::copied_runs},
     bucket::BucketHandle,
     error::EngineError,
     read::object::OpenObject,
