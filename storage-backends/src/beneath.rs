@@ -16,7 +16,7 @@ use std::{
 };
 
 /// The last component of a path and the directory it stands in.
-pub(crate) struct Entry<'a> {
+pub struct Entry<'a> {
     parent: Option<OwnedFd>,
     root: BorrowedFd<'a>,
     name: &'a OsStr,
@@ -24,18 +24,21 @@ pub(crate) struct Entry<'a> {
 
 impl Entry<'_> {
     /// The directory.
-    pub(crate) fn directory(&self) -> BorrowedFd<'_> {
+    pub fn directory(&self) -> BorrowedFd<'_> {
         self.parent.as_ref().map_or(self.root, AsFd::as_fd)
     }
 
     /// The name in it.
-    pub(crate) fn name(&self) -> &OsStr {
+    pub fn name(&self) -> &OsStr {
         self.name
     }
 }
 
 /// Opens `path` below `root`; the root itself when it is empty.
-pub(crate) fn open(root: impl AsFd, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+///
+/// # Errors
+/// As the system says; a link in the way is [`Errno::LOOP`].
+pub fn open(root: impl AsFd, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -47,7 +50,10 @@ pub(crate) fn open(root: impl AsFd, path: &Path, flags: OFlags, mode: Mode) -> i
 }
 
 /// Finds the directory that holds the last component of `path`, which need not be there.
-pub(crate) fn entry<'a>(root: BorrowedFd<'a>, path: &'a Path) -> io::Result<Entry<'a>> {
+///
+/// # Errors
+/// As for [`open`].
+pub fn entry<'a>(root: BorrowedFd<'a>, path: &'a Path) -> io::Result<Entry<'a>> {
     let Some(Component::Normal(name)) = path.components().next_back() else { return Err(Errno::INVAL.into()) };
     let parent = match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         Some(parent) => Some(open(root, parent, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?),
@@ -57,7 +63,10 @@ pub(crate) fn entry<'a>(root: BorrowedFd<'a>, path: &'a Path) -> io::Result<Entr
 }
 
 /// What stands at `path`, without following it.
-pub(crate) fn stat(root: BorrowedFd<'_>, path: &Path) -> io::Result<Stat> {
+///
+/// # Errors
+/// As for [`open`].
+pub fn stat(root: BorrowedFd<'_>, path: &Path) -> io::Result<Stat> {
     if path.as_os_str().is_empty() {
         return Ok(rustix::fs::fstat(root)?);
     }

@@ -14,7 +14,7 @@
 mod azure;
 mod backend;
 mod batches;
-mod beneath;
+pub mod beneath;
 #[cfg(feature = "cloud")]
 mod cloud;
 #[cfg(any(test, feature = "conformance"))]

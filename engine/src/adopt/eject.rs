@@ -6,6 +6,7 @@
 
 mod bucket;
 mod directory;
+mod opened;
 pub(crate) mod outcome;
 
 use crate::{
@@ -21,7 +22,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use outcome::{Fate, ManifestLine, ObjectReader};
 use serde::{Deserialize, Serialize};
 use std::{
-    path::{Component, Path, PathBuf},
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -48,6 +49,10 @@ pub(crate) struct EjectParameters {
     /// Replace other objects that stand under the same keys in a target that is a bucket.
     #[serde(default)]
     overwrite: bool,
+    /// A directory must lie below one of `eject.roots` when it is opened: asked by a caller who may
+    /// not own the store.
+    #[serde(default)]
+    within_roots: bool,
 }
 
 impl EjectParameters {
@@ -118,7 +123,7 @@ impl Ejector {
     /// encrypted bucket may not be written to.
     async fn admitted(&self, parameters: &EjectParameters) -> Result<BucketHandle, EngineError> {
         let bucket = self.buckets.bucket(&parameters.bucket).await?.ok_or(EngineError::NoBucket)?;
-        if bucket.is_sealed() {
+        if bucket.is_sealed() || parameters.within_roots {
             check_directory(&self.roots, parameters)?;
         }
         let refused = |error: EngineError| EngineError::JobRefused(format!("eject: {error}"));
@@ -152,7 +157,7 @@ impl Ejector {
         let parameters: EjectParameters = run.parameters()?;
         let bucket = self.admitted(&parameters).await?;
         let mut cursor: Cursor = run.cursor()?.unwrap_or_default();
-        let target = self.target(&parameters, &cursor).await?;
+        let target = self.target(&bucket, &parameters, &cursor).await?;
         loop {
             let query = ListQuery {
                 bucket: bucket.row.id,
@@ -193,7 +198,12 @@ impl Ejector {
         }
     }
 
-    async fn target(&self, parameters: &EjectParameters, cursor: &Cursor) -> Result<Target, EngineError> {
+    async fn target(
+        &self,
+        bucket: &BucketHandle,
+        parameters: &EjectParameters,
+        cursor: &Cursor,
+    ) -> Result<Target, EngineError> {
         if let Some((name, prefix)) = parameters.store() {
             return Ok(Target::Bucket(BucketTarget {
                 writer: self.originals.writer(name)?.clone(),
@@ -203,7 +213,9 @@ impl Ejector {
             }));
         }
         let root = PathBuf::from(&parameters.target);
-        DirectoryTarget::open(root, cursor.after.is_none(), cursor.manifest_len).await.map(Target::Directory)
+        // What was admitted by its name is opened by no other way.
+        let roots = (bucket.is_sealed() || parameters.within_roots).then(|| self.roots.clone());
+        DirectoryTarget::open(root, roots, cursor.after.is_none(), cursor.manifest_len).await.map(Target::Directory)
     }
 
     async fn eject_one(
@@ -229,37 +241,26 @@ impl Ejector {
 }
 
 /// Refuses to eject into a directory that lies below none of `roots`, for a caller who may not own
-/// the store.
+/// the store, and has the same looked at when it is opened.
 ///
 /// # Errors
 /// [`EngineError::JobRefused`], also for parameters that are none of `eject`.
-pub fn check_eject(roots: &[PathBuf], parameters: &serde_json::Value) -> Result<(), EngineError> {
-    let parameters = EjectParameters::deserialize(parameters);
-    check_directory(roots, &parameters.map_err(|error| EngineError::JobRefused(format!("eject: {error}")))?)
+pub fn check_eject(roots: &[PathBuf], parameters: &mut serde_json::Value) -> Result<(), EngineError> {
+    let read = EjectParameters::deserialize(&*parameters);
+    check_directory(roots, &read.map_err(|error| EngineError::JobRefused(format!("eject: {error}")))?)?;
+    parameters["within_roots"] = true.into();
+    Ok(())
 }
 
 fn check_directory(roots: &[PathBuf], parameters: &EjectParameters) -> Result<(), EngineError> {
     let target = Path::new(&parameters.target);
-    if parameters.target.starts_with(STORE) || roots.iter().any(|root| is_below(root, target)) {
+    if parameters.target.starts_with(STORE) || opened::is_below(roots, target) {
         return Ok(());
     }
     Err(EngineError::JobRefused(format!(
         "{:?} lies below none of eject.roots, which are asked of encrypted buckets and of callers of the admin listener",
         parameters.target
     )))
-}
-
-/// Whether a path is `root` or lies below it, with every symbolic link that is there followed.
-fn is_below(root: &Path, path: &Path) -> bool {
-    let plain = |component: Component<'_>| matches!(component, Component::RootDir | Component::Normal(_));
-    if !path.is_absolute() || !path.components().all(plain) {
-        return false;
-    }
-    let Ok(root) = root.canonicalize() else { return false };
-    // What is not there yet is made as named, so the nearest directory that is there tells where
-    // that is. A dangling link is there.
-    let there = path.ancestors().find(|ancestor| ancestor.symlink_metadata().is_ok());
-    there.and_then(|there| there.canonicalize().ok()).is_some_and(|there| there.starts_with(root))
 }
 
 impl EjectReport {
@@ -285,25 +286,16 @@ impl EjectReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::symlink;
+    use serde_json::json;
 
     #[test]
-    fn only_what_lies_below_a_root_is_below_it() {
-        let directory = tempfile::tempdir().unwrap();
-        let (root, elsewhere) = (directory.path().join("root"), directory.path().join("elsewhere"));
-        std::fs::create_dir_all(root.join("there")).unwrap();
-        std::fs::create_dir(&elsewhere).unwrap();
-        symlink(&elsewhere, root.join("out")).unwrap();
-        symlink(directory.path().join("nowhere"), root.join("dangling")).unwrap();
-        symlink(&root, directory.path().join("in")).unwrap();
-        for good in ["root", "root/there", "root/there/a/b", "root/new", "in/new"] {
-            assert!(is_below(&root, &directory.path().join(good)), "{good}");
-        }
-        for bad in
-            ["", "elsewhere", "rootless", "root/../elsewhere", "root/out", "root/out/new", "root/dangling", "new"]
-        {
-            assert!(!is_below(&root, &directory.path().join(bad)), "{bad}");
-        }
-        assert!(!is_below(&root, Path::new("there")) && !is_below(&directory.path().join("nowhere"), &root));
+    fn what_a_caller_of_the_listener_asks_for_is_looked_at_again_when_it_is_opened() {
+        let root = tempfile::tempdir().unwrap();
+        let roots = [root.path().to_owned()];
+        let mut parameters = json!({ "bucket": "b", "target": root.path().join("new") });
+        check_eject(&roots, &mut parameters).unwrap();
+        assert!(EjectParameters::deserialize(parameters).unwrap().within_roots);
+        let mut elsewhere = json!({ "bucket": "b", "target": "/elsewhere", "within_roots": false });
+        assert!(matches!(check_eject(&roots, &mut elsewhere), Err(EngineError::JobRefused(_))));
     }
 }

@@ -168,11 +168,11 @@ impl Access {
         }
     }
 
-    /// Refuses to eject into a directory that no configuration names.
+    /// Refuses to eject into a directory that no configuration names, then and when it is opened.
     ///
     /// # Errors
     /// 403.
-    pub(super) fn check_eject(&self, parameters: &serde_json::Value) -> Result<(), AdminError> {
+    pub(super) fn check_eject(&self, parameters: &mut serde_json::Value) -> Result<(), AdminError> {
         let checked = check_eject(&self.eject_roots, parameters);
         checked.map_err(|error| AdminError::new(StatusCode::FORBIDDEN, error.to_string()))
     }

@@ -185,11 +185,11 @@ impl AdminService {
     }
 
     /// Starts a job, or pauses, resumes or cancels it.
-    async fn change_job(&self, scope: Scope, name: &str, query: &Query, parameters: Value) -> ApiResult {
+    async fn change_job(&self, scope: Scope, name: &str, query: &Query, mut parameters: Value) -> ApiResult {
         let jobs = &self.engine.jobs;
         let Some(action) = query.get("action") else {
             if name == "eject" && scope < Scope::Owner {
-                self.access.as_ref().map_or(Ok(()), |access| access.check_eject(&parameters))?;
+                self.access.as_ref().map_or(Ok(()), |access| access.check_eject(&mut parameters))?;
             }
             let bucket = parameters["bucket"].as_str().unwrap_or_default().to_owned();
             return Ok(json!(jobs.start_job(name, parameters).await.map_err(AdminError::about(&bucket))?));

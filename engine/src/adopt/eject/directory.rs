@@ -9,17 +9,15 @@
 //! A file is written under another name, flushed, read back and compared, and then gets its own
 //! name without replacing anything.
 
-use super::outcome::{Fate, ManifestLine, ObjectReader};
+use super::{
+    opened::OpenedDirectory,
+    outcome::{Fate, ManifestLine, ObjectReader},
+};
 use crate::{error::EngineError, read::object::OpenObject};
 use crypto::{Digest, Sha256};
 use futures::TryStreamExt;
-use rustix::{
-    fs::{AtFlags, CWD, RenameFlags, linkat, renameat_with},
-    io::Errno,
-};
 use std::{
     io::{self, ErrorKind as Io},
-    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -28,12 +26,13 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 use tokio::{
-    fs::{self, File},
+    fs::File,
     io::{AsyncReadExt, AsyncWriteExt},
 };
 
 /// The directory inside the target that is not named by keys.
 const OWN: &str = ".deltaweir-eject";
+const MANIFEST: &str = "manifest.jsonl";
 /// Longest name that file systems take, in bytes.
 const NAME_LEN_MAX: usize = 255;
 /// Longest path that the kernel takes, in bytes, with room for a few more names.
@@ -43,54 +42,64 @@ const READ_BACK_BYTES: usize = 1 << 20;
 
 /// See the module.
 pub(super) struct DirectoryTarget {
+    /// As it was asked for, to speak of it.
     root: PathBuf,
+    opened: Arc<OpenedDirectory>,
     next_temporary: AtomicU64,
     /// Held by who gives a name where nothing but a look keeps it from being given twice.
     naming: Arc<Mutex<()>>,
 }
 
 impl DirectoryTarget {
-    /// The directory `root`, made when it is not there. `fresh`: it must be empty; otherwise it
-    /// holds what an earlier attempt wrote, whose manifest is cut to `manifest_len` bytes.
+    /// The directory `root`, made when it is not there. With `roots` it must lie below one of them.
+    /// `fresh`: it must be empty; otherwise it holds what an earlier attempt wrote, whose manifest
+    /// is cut to `manifest_len` bytes.
     ///
     /// # Errors
     /// [`EngineError::Other`] when it cannot be written to, or is not empty.
-    pub(super) async fn open(root: PathBuf, fresh: bool, manifest_len: u64) -> Result<Self, EngineError> {
-        let target = Self { root, next_temporary: AtomicU64::new(0), naming: Arc::default() };
-        let prepare = async {
-            make_directory(&target.root).await?;
+    pub(super) async fn open(
+        root: PathBuf,
+        roots: Option<Vec<PathBuf>>,
+        fresh: bool,
+        manifest_len: u64,
+    ) -> Result<Self, EngineError> {
+        let path = root.clone();
+        let prepare = tokio::task::spawn_blocking(move || {
+            let opened = match roots {
+                Some(roots) => OpenedDirectory::open_below(&roots, &path)?,
+                None => OpenedDirectory::open(&path)?,
+            };
             // An attempt that never came to its first checkpoint left nothing but what is ours or
             // is written the same again.
-            let begun = fs::try_exists(target.own()).await?;
-            if fresh && !begun && fs::read_dir(&target.root).await?.next_entry().await?.is_some() {
+            let begun = opened.kind(Path::new(OWN))?.is_some();
+            if fresh && !begun && !opened.is_empty()? {
                 return Err(io::Error::other("it is not empty"));
             }
-            make_directory(&target.own()).await?;
-            make_directory(&target.own().join("objects")).await?;
-            let temporary = target.own().join("tmp");
-            if fs::try_exists(&temporary).await? {
-                fs::remove_dir_all(&temporary).await?;
+            let temporary = own("tmp");
+            for directory in [Path::new(OWN), &own("objects"), &temporary] {
+                opened.make(directory)?;
             }
-            make_directory(&temporary).await?;
-            let manifest = target.manifest().await?;
-            if manifest.metadata().await?.len() < manifest_len {
+            opened.clear(&temporary)?;
+            let manifest = opened.write(&own(MANIFEST))?;
+            if manifest.metadata()?.len() < manifest_len {
                 return Err(io::Error::other("its manifest is shorter than it was"));
             }
-            manifest.set_len(manifest_len).await?;
-            manifest.sync_all().await
-        };
-        prepare.await.map_err(|error| target.failed("use", &target.root, &error))?;
-        Ok(target)
+            manifest.set_len(manifest_len)?;
+            manifest.sync_all()?;
+            Ok(opened)
+        });
+        let opened = prepare.await.map_err(io::Error::from).flatten();
+        let opened = opened.map_err(|error| failed("use", &root, &error))?;
+        Ok(Self { root, opened: Arc::new(opened), next_temporary: AtomicU64::new(0), naming: Arc::default() })
     }
 
-    fn own(&self) -> PathBuf {
-        self.root.join(OWN)
-    }
-
-    async fn manifest(&self) -> io::Result<File> {
-        let mut options = fs::OpenOptions::new();
-        options.create(true).truncate(false).write(true).mode(0o600);
-        options.open(self.own().join("manifest.jsonl")).await
+    /// Does something with the directory beside the runtime.
+    async fn on<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&OpenedDirectory) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let opened = self.opened.clone();
+        tokio::task::spawn_blocking(move || work(&opened)).await?
     }
 
     /// Writes lines at the end of the manifest, which has `len` bytes so far; gives its length,
@@ -103,13 +112,13 @@ impl DirectoryTarget {
         }
         let write = async {
             use tokio::io::AsyncSeekExt;
-            let mut manifest = self.manifest().await?;
+            let mut manifest = File::from_std(self.on(|opened| opened.write(&own(MANIFEST))).await?);
             manifest.seek(io::SeekFrom::Start(len)).await?;
             manifest.write_all(&text).await?;
             manifest.flush().await?;
             manifest.sync_all().await
         };
-        write.await.map_err(|error| self.failed("write", &self.own(), &error))?;
+        write.await.map_err(|error| self.failed("write", &own(MANIFEST), &error))?;
         Ok(len + text.len() as u64)
     }
 
@@ -121,7 +130,7 @@ impl DirectoryTarget {
         object: &OpenObject,
     ) -> Result<Fate, EngineError> {
         let number = self.next_temporary.fetch_add(1, Ordering::Relaxed);
-        let temporary = self.own().join("tmp").join(number.to_string());
+        let temporary = own("tmp").join(number.to_string());
         let size = object.info.version.size;
         let mut digest = Sha256::new();
         let mut file = self.create(&temporary).await?;
@@ -152,9 +161,9 @@ impl DirectoryTarget {
     }
 
     async fn create(&self, path: &Path) -> Result<File, EngineError> {
-        let mut options = fs::OpenOptions::new();
-        options.create_new(true).write(true).mode(0o600);
-        options.open(path).await.map_err(|error| self.failed("write", path, &error))
+        let at = path.to_owned();
+        let created = self.on(move |opened| opened.create(&at)).await;
+        created.map(File::from_std).map_err(|error| self.failed("write", path, &error))
     }
 
     /// Gives a finished file its name: its key where a file can be called so and nothing else
@@ -166,17 +175,19 @@ impl DirectoryTarget {
         key: &str,
         sha256: &str,
     ) -> Result<(String, bool), EngineError> {
-        if self.can_hold(key) {
-            let path = self.root.join(key);
+        if can_hold(&self.root, key) {
+            let path = PathBuf::from(key);
             match self.rename(temporary, &path).await {
                 Ok(()) => return Ok((key.to_owned(), false)),
                 // An earlier attempt of this run wrote it, or something else is called so to this
                 // file system.
                 Err(error) if error.kind() == Io::AlreadyExists => {
-                    if fs::symlink_metadata(&path).await.is_ok_and(|found| found.is_file())
-                        && self.digest_of(reader, &path).await? == sha256
+                    let (at, file) = (path.clone(), temporary.to_owned());
+                    let kind = self.on(move |opened| opened.kind(&at)).await.ok().flatten();
+                    if kind.is_some_and(rustix::fs::FileType::is_file) && self.digest_of(reader, &path).await? == sha256
                     {
-                        fs::remove_file(temporary).await.map_err(|error| self.failed("remove", temporary, &error))?;
+                        let removed = self.on(move |opened| opened.remove(&file)).await;
+                        removed.map_err(|error| self.failed("remove", temporary, &error))?;
                         return Ok((key.to_owned(), false));
                     }
                 }
@@ -186,56 +197,33 @@ impl DirectoryTarget {
             }
         }
         let name = hex::encode(Sha256::digest(key.as_bytes()));
-        let path = self.own().join("objects").join(&name);
+        let path = own("objects").join(&name);
         // The key's own digest: only an earlier attempt for the same key can have left something
         // there.
-        let placed = fs::rename(temporary, &path).await;
+        let (file, place) = (temporary.to_owned(), path.clone());
+        let placed = self.on(move |opened| opened.replace(&file, &place)).await;
         placed.map_err(|error| self.failed("write", &path, &error))?;
-        sync_directory(&path).await.map_err(|error| self.failed("write", &path, &error))?;
         Ok((format!("{OWN}/objects/{name}"), true))
     }
 
-    /// Whether a key is a path that stays inside the target and out of our own directory.
-    fn can_hold(&self, key: &str) -> bool {
-        let is_name =
-            |part: &str| !matches!(part, "" | "." | "..") && part.len() <= NAME_LEN_MAX && !part.contains('\0');
-        key.split('/').all(is_name)
-            && key.split('/').next() != Some(OWN)
-            && self.root.as_os_str().len() + key.len() < PATH_LEN_MAX
-    }
-
     async fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        if let Some(parent) = to.parent() {
-            self.make_parents(parent).await?;
-        }
-        let (from, path, naming) = (from.to_owned(), to.to_owned(), self.naming.clone());
-        let renamed =
-            tokio::task::spawn_blocking(move || match renameat_with(CWD, &from, CWD, &path, RenameFlags::NOREPLACE) {
-                Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => {
-                    let _alone = naming.lock().unwrap_or_else(PoisonError::into_inner);
-                    name_anew(&from, &path)
-                }
-                outcome => Ok(outcome?),
-            });
-        renamed.await??;
-        sync_directory(to).await
-    }
-
-    /// Makes the directories between the target and `directory`; nothing is followed out of it.
-    async fn make_parents(&self, directory: &Path) -> io::Result<()> {
-        let Ok(below) = directory.strip_prefix(&self.root) else { return Err(Io::InvalidInput.into()) };
-        let mut path = self.root.clone();
-        for name in below {
-            path.push(name);
-            make_directory(&path).await?;
-        }
-        Ok(())
+        let (from, to, naming) = (from.to_owned(), to.to_owned(), self.naming.clone());
+        self.on(move |opened| {
+            opened.make_parents(&to)?;
+            if !opened.rename(&from, &to)? {
+                let _alone = naming.lock().unwrap_or_else(PoisonError::into_inner);
+                opened.name_anew(&from, &to)?;
+            }
+            opened.flush_parent(&to)
+        })
+        .await
     }
 
     async fn digest_of(&self, reader: &ObjectReader, path: &Path) -> Result<String, EngineError> {
         let _permit = reader.budget.acquire(READ_BACK_BYTES as u64).await?;
         let read = async {
-            let mut file = File::open(path).await?;
+            let at = path.to_owned();
+            let mut file = File::from_std(self.on(move |opened| opened.read(&at)).await?);
             let mut digest = Sha256::new();
             let mut piece = vec![0; READ_BACK_BYTES];
             loop {
@@ -249,63 +237,28 @@ impl DirectoryTarget {
         read.await.map_err(|error: io::Error| self.failed("read", path, &error))
     }
 
-    fn failed(&self, attempt: &str, path: &Path, error: &io::Error) -> EngineError {
-        match error.kind() {
-            Io::StorageFull | Io::QuotaExceeded => EngineError::Full,
-            _ => EngineError::Other(format!("cannot {attempt} {}: {error}", path.display())),
-        }
+    fn failed(&self, attempt: &str, below: &Path, error: &io::Error) -> EngineError {
+        failed(attempt, &self.root.join(below), error)
     }
 }
 
-/// Gives a file another name, which nothing has, where the file system has no such renaming (NFS
-/// and many behind FUSE). A hard link replaces nothing either. Where there are none of those, what
-/// stands there is looked for first: the directory is this run's own.
-fn name_anew(from: &Path, to: &Path) -> io::Result<()> {
-    match linkat(CWD, from, CWD, to, AtFlags::empty()) {
-        Ok(()) => std::fs::remove_file(from),
-        Err(error @ Errno::EXIST) => Err(error.into()),
-        // rclone's mounts say EIO for what they have not.
-        Err(_) => rename_where_nothing_is(from, to),
-    }
+/// Whether a key is a path that stays inside the target and out of our own directory.
+fn can_hold(root: &Path, key: &str) -> bool {
+    let is_name = |part: &str| !matches!(part, "" | "." | "..") && part.len() <= NAME_LEN_MAX && !part.contains('\0');
+    key.split('/').all(is_name)
+        && key.split('/').next() != Some(OWN)
+        && root.as_os_str().len() + key.len() < PATH_LEN_MAX
 }
 
-fn rename_where_nothing_is(from: &Path, to: &Path) -> io::Result<()> {
-    match to.symlink_metadata() {
-        Ok(_) => Err(Io::AlreadyExists.into()),
-        Err(error) if error.kind() == Io::NotFound => std::fs::rename(from, to),
-        Err(error) => Err(error),
-    }
+/// Something in the directory that is not named by keys.
+fn own(name: &str) -> PathBuf {
+    Path::new(OWN).join(name)
 }
 
-/// Makes a directory, or finds one; a link to one is none.
-async fn make_directory(path: &Path) -> io::Result<()> {
-    let owned = path.to_owned();
-    let made = tokio::task::spawn_blocking(move || {
-        std::fs::DirBuilder::new().mode(0o700).create(&owned)?;
-        sync_parent(&owned)
-    });
-    match made.await? {
-        Err(error) if error.kind() == Io::AlreadyExists => match fs::symlink_metadata(path).await?.is_dir() {
-            true => Ok(()),
-            false => Err(Io::NotADirectory.into()),
-        },
-        outcome => outcome,
-    }
-}
-
-async fn sync_directory(file: &Path) -> io::Result<()> {
-    let file = file.to_owned();
-    tokio::task::spawn_blocking(move || sync_parent(&file)).await?
-}
-
-fn sync_parent(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        Some(parent) => match std::fs::File::open(parent)?.sync_all() {
-            // Some network file systems cannot flush a directory: their server does.
-            Err(error) if matches!(error.kind(), Io::InvalidInput | Io::Unsupported) => Ok(()),
-            outcome => outcome,
-        },
-        None => Ok(()),
+fn failed(attempt: &str, path: &Path, error: &io::Error) -> EngineError {
+    match error.kind() {
+        Io::StorageFull | Io::QuotaExceeded => EngineError::Full,
+        _ => EngineError::Other(format!("cannot {attempt} {}: {error}", path.display())),
     }
 }
 
@@ -314,15 +267,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn target(root: &Path) -> DirectoryTarget {
-        DirectoryTarget { root: root.to_owned(), next_temporary: AtomicU64::new(0), naming: Arc::default() }
-    }
-
     #[test]
     fn keys_that_are_no_paths_here_are_not_held() {
-        let target = target(Path::new("/t"));
+        let held = |key: &str| can_hold(Path::new("/t"), key);
         for key in ["a", "a/b", "..a", "a..", ".a", "a b", "é", &"x".repeat(255)] {
-            assert!(target.can_hold(key), "{key:?}");
+            assert!(held(key), "{key:?}");
         }
         let long = format!("{}/a", "x".repeat(256));
         for key in [
@@ -341,7 +290,7 @@ mod tests {
             ".deltaweir-eject/x",
             &long,
         ] {
-            assert!(!target.can_hold(key), "{key:?}");
+            assert!(!held(key), "{key:?}");
         }
     }
 
@@ -349,7 +298,7 @@ mod tests {
         #[test]
         fn a_held_key_is_a_file_below_the_target(key in "[a./\\\\ ~-]{1,20}") {
             let root = Path::new("/target");
-            if target(root).can_hold(&key) {
+            if can_hold(root, &key) {
                 let path = root.join(&key);
                 prop_assert!(path.starts_with(root) && path != root);
                 prop_assert!(path.components().all(|part| !matches!(part, std::path::Component::ParentDir)));
@@ -358,36 +307,22 @@ mod tests {
         }
     }
 
-    #[test]
-    fn without_a_renaming_that_replaces_nothing_a_name_is_still_given_once() {
-        for give in [name_anew, rename_where_nothing_is] {
-            let root = tempfile::tempdir().unwrap();
-            let [new, other, taken] = ["new", "other", "taken"].map(|name| root.path().join(name));
-            std::fs::write(&new, "new").unwrap();
-            std::fs::write(&other, "other").unwrap();
-            give(&new, &taken).unwrap();
-            assert_eq!(give(&other, &taken).unwrap_err().kind(), Io::AlreadyExists);
-            assert_eq!((std::fs::read(&taken).unwrap(), new.exists()), (b"new".to_vec(), false));
-            assert_eq!(std::fs::read(&other).unwrap(), b"other", "what found no place is still there");
-        }
-    }
-
     #[tokio::test]
     async fn a_directory_that_holds_something_else_is_refused() {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("mine"), "x").unwrap();
-        assert!(DirectoryTarget::open(root.path().to_owned(), true, 0).await.is_err());
+        assert!(DirectoryTarget::open(root.path().to_owned(), None, true, 0).await.is_err());
         assert!(!root.path().join(OWN).exists());
     }
 
     #[tokio::test]
     async fn a_link_in_the_way_is_not_followed() {
         let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let target = DirectoryTarget::open(root.path().to_owned(), true, 0).await.unwrap();
+        let target = DirectoryTarget::open(root.path().to_owned(), None, true, 0).await.unwrap();
         std::os::unix::fs::symlink(outside.path(), root.path().join("a")).unwrap();
         let file = root.path().join(OWN).join("tmp/0");
         std::fs::write(&file, "x").unwrap();
-        let error = target.rename(&file, &root.path().join("a/b")).await.unwrap_err();
+        let error = target.rename(&own("tmp/0"), Path::new("a/b")).await.unwrap_err();
         assert_eq!(error.kind(), Io::NotADirectory);
         assert!(!outside.path().join("b").exists());
     }
