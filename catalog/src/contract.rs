@@ -471,6 +471,10 @@ pub trait Catalog: Send + Sync + 'static {
     /// pages, indexes and references; what is wrong, as sentences. Reads everything once, beside
     /// whatever else is asked.
     async fn verify_storage(&self) -> Result<Vec<String>>;
+    /// Overwrites what rows that are gone have left in an embedded database's files, in small steps
+    /// between other changes; `false` where the database is a server's: nothing is done. Without
+    /// `moves_rows` copies of rows stay in pages that are in use, and little is written.
+    async fn scour(&self, moves_rows: bool) -> Result<bool>;
     /// Answers whether the catalog can serve.
     async fn probe(&self) -> Result<()>;
 }

@@ -24,6 +24,7 @@ use crate::{
         packs::Packer,
         reencode::Reencoder,
         reencrypt::Reencryptor,
+        remnants::Remnants,
         scrub::{Scrubber, affected::Quarantines},
         settling::Settling,
         soundness::Soundness,
@@ -335,6 +336,7 @@ pub(crate) fn workers(foundation: &Foundation, paths: &Paths) -> Workers {
         safety: safety.clone(),
         metrics: metrics.clone(),
     };
+    let remnants = Arc::new(Remnants { catalog: catalog.clone(), safety: safety.clone() });
     let reader = ObjectReader { read: read.clone(), budget: budget.clone(), hash_pool: hash_pool.clone() };
     Workers {
         collector: Arc::new(Collector {
@@ -348,6 +350,7 @@ pub(crate) fn workers(foundation: &Foundation, paths: &Paths) -> Workers {
             disks: disks.clone(),
             safety: safety.clone(),
             soundness: soundness.clone(),
+            remnants: remnants.clone(),
             sweeper,
             writer: writer.clone(),
             metrics: metrics.clone(),
@@ -392,7 +395,7 @@ pub(crate) fn workers(foundation: &Foundation, paths: &Paths) -> Workers {
         scrubber: scrubber(foundation, paths, &copier),
         copier,
         safety: safety.clone(),
-        reencryptor: Arc::new(Reencryptor::new(&ordered, config.content_keys.clone(), *alone)),
+        reencryptor: Arc::new(Reencryptor::new(&ordered, remnants, config.content_keys.clone(), *alone)),
         converter,
         ordered,
     }

@@ -17,6 +17,7 @@ pub(crate) mod notify;
 pub(crate) mod packs;
 pub(crate) mod reencode;
 pub(crate) mod reencrypt;
+pub(crate) mod remnants;
 pub(crate) mod scrub;
 pub(crate) mod settling;
 pub(crate) mod shred;

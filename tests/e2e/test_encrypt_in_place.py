@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,56 @@ def test_no_plain_byte_stays_in_the_store(new_server: NewServer) -> None:
     assert files_with(server.folder, CANARY) == []
     for name, body in contents.items():
         assert s3.get_object(Bucket=BUCKET, Key=name)["Body"].read() == body, name
+
+
+def documents(server: Server) -> set[Path]:
+    """Journal and backups."""
+    kinds = ("journal", "backup", "backup-part")
+    return {path for kind in kinds for path in (server.blobs / kind).rglob("*") if path.is_file()}
+
+
+def assert_nothing_plain(server: Server) -> None:
+    """No file of the server has the canary, as it is or as the catalog's journal writes it, at any offset."""
+    written = [base64.b64encode(bytes(offset) + CANARY)[4 * (offset > 0) : 24] for offset in range(3)]
+    for needle in [CANARY, *written]:
+        assert files_with(server.folder, needle) == [], needle
+
+
+def test_no_plain_byte_of_a_small_object_stays_in_the_catalog_its_log_or_the_store(new_server: NewServer) -> None:
+    """Content up to 4 KiB lies in rows: of the catalog, of its journal, of what was shipped, and of backups."""
+    never: dict[str, Value] = {"retention": "0s", "journal_seconds": 3600}
+    server = new_server(convert=ALONE, gc=SWIFTLY, backup=never).start()
+    s3 = s3_client(server.endpoint)
+    s3.create_bucket(Bucket=BUCKET)
+    sizes = [40, 100, 300, 900, 2000, 4000]
+    contents = {f"small-{n:03}": canaried(n, sizes[n % 6]) for n in range(200)}
+    for name, body in contents.items():
+        s3.put_object(Bucket=BUCKET, Key=name, Body=body)
+    # Some are overwritten or deleted before anybody thinks of encryption.
+    for name in [name for n, name in enumerate(contents) if n % 5 == 0]:
+        s3.delete_object(Bucket=BUCKET, Key=name)
+        del contents[name]
+    for n, name in enumerate(contents):
+        if n % 4 == 0:
+            contents[name] = canaried(1000 + n, sizes[n % 5])
+            s3.put_object(Bucket=BUCKET, Key=name, Body=contents[name])
+    server.run("backup")
+    server.run("gc", "--now")
+    before = documents(server)
+    assert before and files_with(server.data, CANARY), "the search would prove nothing"
+    by_default(s3)
+    assert server.json("keys", "reencrypt", BUCKET)["left"] == 0
+    server.run("gc", "--now")
+    # What a backup needs stays until the one after it is made.
+    for _ in range(2):
+        server.run("backup")
+    assert_nothing_plain(server)
+    assert before & documents(server) == set(), "what was written then is compressed"
+    for name, body in contents.items():
+        assert s3.get_object(Bucket=BUCKET, Key=name)["Body"].read() == body, name
+    assert_accounts_balance(server)
+    server.restart()
+    assert_nothing_plain(server)
 
 
 @pytest.fixture

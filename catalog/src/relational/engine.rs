@@ -76,6 +76,11 @@ pub(crate) trait Engine: Send + Sync + 'static {
         async { Ok(None) }
     }
 
+    /// [`Catalog::scour`]; a database that others keep is scoured by nobody here.
+    fn scour_file(&self, _moves_rows: bool) -> impl Future<Output = Result<bool>> + Send {
+        async { Ok(false) }
+    }
+
     /// Asks a question over rows that are committed.
     fn read<T: Send + 'static>(
         &self,
@@ -682,6 +687,10 @@ impl<E: Engine> Catalog for E {
 
     async fn verify_storage(&self) -> Result<Vec<String>> {
         ask!(self, Snapshot, () | session | check::storage(session))
+    }
+
+    async fn scour(&self, moves_rows: bool) -> Result<bool> {
+        self.scour_file(moves_rows).await
     }
 
     async fn stats(&self) -> Result<Vec<BucketStats>> {

@@ -28,6 +28,7 @@ use std::{
     path::Path,
     pin::pin,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 use tokio::sync::mpsc;
 
@@ -46,6 +47,9 @@ const WRITER_CACHE_KIB: u32 = 16 << 10;
 
 /// Bytes of a page: SQLite's default, named because the size bound is counted in pages.
 const PAGE_BYTES: u64 = 4096;
+
+/// How long a statement waits for another process that has the database locked.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// SQLite's own, to go back to: pages of the log.
 const CHECKPOINT_DEFAULT: u32 = 1000;
@@ -142,6 +146,15 @@ impl SqliteSession {
             Ok(()) | Err(CatalogError::Full) => Ok(()),
             Err(error) => Err(CatalogError::Unavailable(format!("the import must be begun again: {error}"))),
         }
+    }
+
+    /// Whether what is deleted from now on is overwritten with zeros, on free pages too.
+    pub(super) fn overwrite_deleted(&self, overwrites: bool) -> Result<()> {
+        self.connection.pragma_update_and_check(None, "secure_delete", overwrites, |_| Ok(())).map_err(catalog_error)
+    }
+
+    pub(super) fn busy_timeout(&self, timeout: Duration) -> Result<()> {
+        self.connection.busy_timeout(timeout).map_err(catalog_error)
     }
 
     /// The rows of a question, up to the first that cannot be read.
@@ -307,6 +320,7 @@ pub(super) fn open_writing(place: &Place) -> Result<SqliteSession> {
     session.execute(&format!(
         "PRAGMA synchronous = {sync}; PRAGMA foreign_keys = ON; PRAGMA cache_size = -{WRITER_CACHE_KIB};"
     ))?;
+    session.overwrite_deleted(true)?;
     session
         .connection
         .pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_KEPT, |_| Ok(()))
@@ -342,7 +356,8 @@ fn configure(connection: Connection) -> Result<SqliteSession> {
         gave_up: false,
         wrote: false,
     };
-    session.execute("PRAGMA busy_timeout = 10000; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;")?;
+    session.execute("PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;")?;
+    session.busy_timeout(BUSY_TIMEOUT)?;
     Ok(session)
 }
 

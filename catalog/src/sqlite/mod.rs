@@ -16,6 +16,7 @@ mod options;
 mod ownership;
 mod readers;
 mod remains;
+mod scour;
 #[cfg(feature = "simulated")]
 pub(crate) mod simulated;
 #[cfg(test)]
@@ -38,9 +39,11 @@ use options::Place;
 pub use options::{ReadWork, SqliteOptions};
 use ownership::Ownership;
 use readers::Readers;
+use scour::Scouring;
 use std::{
     path::Path,
     sync::{Arc, OnceLock},
+    time::Instant,
 };
 use writer::Writer;
 
@@ -109,5 +112,15 @@ impl Engine for SqliteCatalog {
         question: Question<SqliteSession, T>,
     ) -> Result<T> {
         Readers::ask(&self.readers, consistency, question).await
+    }
+
+    async fn scour_file(&self, moves_rows: bool) -> Result<bool> {
+        let mut scouring = Scouring::Begin;
+        while scouring != Scouring::Done {
+            let began = Instant::now();
+            scouring = self.writer.scour(scouring).await?.or_the_log_unless(moves_rows);
+            tokio::time::sleep(scouring.pause(began.elapsed())).await;
+        }
+        Ok(true)
     }
 }

@@ -6,6 +6,7 @@ mod filling;
 mod kept_buckets;
 mod migrations;
 mod plans;
+mod scour;
 mod snapshots;
 
 use super::{writer::CommitFault, *};

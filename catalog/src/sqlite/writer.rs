@@ -5,6 +5,7 @@ use super::{
     errors::{catalog_error, is_of_connection},
     options::Place,
     readers::Readers,
+    scour::Scouring,
 };
 use crate::{
     CatalogError, Result,
@@ -35,10 +36,17 @@ struct Job {
     answer: oneshot::Sender<Result<Outcome>>,
 }
 
+/// What waits in the queue.
+enum Order {
+    Change(Job),
+    /// A step of overwriting what rows that are gone have left.
+    Scour(Scouring, oneshot::Sender<Result<Scouring>>),
+}
+
 /// The caller's side of the writer thread.
 pub(super) struct Writer {
     /// `None` only while dropping.
-    queue: Option<mpsc::Sender<Job>>,
+    queue: Option<mpsc::Sender<Order>>,
     thread: Option<JoinHandle<()>>,
     #[cfg(test)]
     pub(super) fault: Arc<std::sync::Mutex<Option<CommitFault>>>,
@@ -81,11 +89,24 @@ impl Writer {
 
     pub(super) async fn change(&self, change: Change) -> Result<Outcome> {
         let (answer, outcome) = oneshot::channel();
-        let closed = || CatalogError::Unavailable("the catalog's writer has ended".into());
-        let queue = self.queue.as_ref().ok_or_else(closed)?;
-        queue.send(Job { change, answer }).await.map_err(|_| closed())?;
+        self.order(Order::Change(Job { change, answer })).await?;
         outcome.await.map_err(|_| CatalogError::Unknown("the catalog's writer ended during a change".into()))?
     }
+
+    /// The next step.
+    pub(super) async fn scour(&self, scouring: Scouring) -> Result<Scouring> {
+        let (answer, next) = oneshot::channel();
+        self.order(Order::Scour(scouring, answer)).await?;
+        next.await.map_err(|_| ended())?
+    }
+
+    async fn order(&self, order: Order) -> Result<()> {
+        self.queue.as_ref().ok_or_else(ended)?.send(order).await.map_err(|_| ended())
+    }
+}
+
+fn ended() -> CatalogError {
+    CatalogError::Unavailable("the catalog's writer has ended".into())
 }
 
 impl Drop for Writer {
@@ -112,13 +133,27 @@ struct Committer {
 }
 
 impl Committer {
-    fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
-        while let Some(first) = jobs.blocking_recv() {
-            let mut group = vec![first];
+    fn run(mut self, mut orders: mpsc::Receiver<Order>) {
+        let mut next = None;
+        while let Some(first) = next.take().or_else(|| orders.blocking_recv()) {
+            let mut group = Vec::new();
+            match first {
+                Order::Change(job) => group.push(job),
+                Order::Scour(scouring, answer) => {
+                    let _ = answer.send(self.scour(scouring));
+                    continue;
+                }
+            }
             while group.len() < self.place.options.group_max
-                && let Ok(job) = jobs.try_recv()
+                && let Ok(order) = orders.try_recv()
             {
-                group.push(job);
+                match order {
+                    Order::Change(job) => group.push(job),
+                    other => {
+                        next = Some(other);
+                        break;
+                    }
+                }
             }
             self.commit_group(group);
             if let Some(session) = &mut self.session {
@@ -189,6 +224,25 @@ impl Committer {
                 }
             }
         }
+    }
+
+    /// One step in a transaction of its own. It changes nothing that anybody reads, so nobody needs
+    /// to know what became of one that failed.
+    fn scour(&mut self, scouring: Scouring) -> Result<Scouring> {
+        self.ensure_open()?;
+        let session = self.session.as_mut().ok_or_else(not_open)?;
+        if !scouring.is_in_transaction() {
+            return scouring.cut_log(session);
+        }
+        session.fill(false, self.place.options.sync)?;
+        session.begin_writing().map_err(|(NotBegun::Locked(error) | NotBegun::Failed(error))| error)?;
+        let stepped = scouring.step(session).and_then(|next| self.commit().map_err(catalog_error).map(|()| next));
+        if stepped.is_err() {
+            // Opened again, whatever this connection has met.
+            self.session = None;
+            self.is_uncertain = true;
+        }
+        stepped
     }
 
     /// Whether what is free is for changes that make space.

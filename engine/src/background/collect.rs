@@ -10,6 +10,7 @@ use crate::{
     background::{
         collection::Collection,
         jobs::run::JobRun,
+        remnants::Remnants,
         soundness::Soundness,
         sweep::{Sweeper, or_refuse},
     },
@@ -68,6 +69,7 @@ pub(crate) struct Collector {
     pub(crate) disks: Arc<Disks>,
     pub(crate) safety: Arc<Safety>,
     pub(crate) soundness: Arc<Soundness>,
+    pub(crate) remnants: Arc<Remnants>,
     pub(crate) sweeper: Sweeper,
     pub(crate) writer: Arc<Writer>,
     pub(crate) metrics: Arc<Metrics>,
@@ -122,7 +124,12 @@ impl Collector {
         or_refuse(&self.metrics, self.agree_to_delete(run).await)?;
         self.purge_tombstones(run, due.delay_ms, &owned, report).await?;
         self.sweeper.sweep_closed_epochs(run, &due.epochs, &owned, report).await?;
-        self.sweeper.empty_trash(run, due.trash_before, &owned, report).await
+        self.sweeper.empty_trash(run, due.trash_before, &owned, report).await?;
+        if let Err(error) = self.remnants.overwrite_due().await {
+            tracing::warn!(%error, "free space of the catalog is not overwritten for now");
+            report.errors += 1;
+        }
+        Ok(())
     }
 
     /// That the catalog is whole, and the newest state of its store.
@@ -230,6 +237,8 @@ struct Due {
     /// Files on the list since before this go.
     trash_before: UnixMs,
     has_trash: bool,
+    /// Whether the catalog's free space is to be overwritten.
+    has_remnants: bool,
 }
 
 impl Due {
@@ -256,10 +265,11 @@ impl Due {
             epochs: epochs.into_iter().filter(|epoch| *epoch > floor).collect(),
             trash_before,
             has_trash: oldest_ms.is_some_and(|oldest| oldest < trash_before),
+            has_remnants: collector.remnants.is_due().await?,
         })
     }
 
     fn anything(&self) -> bool {
-        self.has_tombstones || self.has_trash || !self.epochs.is_empty()
+        self.has_tombstones || self.has_trash || self.has_remnants || !self.epochs.is_empty()
     }
 }

@@ -15,6 +15,7 @@ use crate::{
         convert::OrderedConverter,
         jobs::run::JobRun,
         reencode::{Occasion, Reencoder, Swap},
+        remnants::Remnants,
     },
     bases::plan::{self, BaseOutcome},
     bucket::{BucketHandle, compartment::compartment_of},
@@ -132,6 +133,7 @@ pub(crate) struct Encryptor {
     pub(crate) ordered: Arc<OrderedConverter>,
     /// Who knows the keys; `None`: nobody in this process.
     pub(crate) keys: Option<Arc<dyn ContentKeys>>,
+    pub(crate) remnants: Arc<Remnants>,
     /// Most bytes of one blob.
     pub(crate) blob_len_max: u64,
 }
@@ -195,6 +197,7 @@ impl Encryptor {
             // What began before may have ended behind our back, plain as before.
             if cursor.changed == 0 || cursor.pass + 1 >= PASSES_MAX {
                 cursor.report.uploads = self.plain_uploads(&bucket).await?;
+                self.remnants.overwrite_and_note().await?;
                 return Ok(cursor.report);
             }
             cursor = EncryptCursor { pass: cursor.pass + 1, after: None, changed: 0, ..cursor };

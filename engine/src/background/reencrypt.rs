@@ -18,6 +18,7 @@ use crate::{
         encrypt::Encryptor,
         jobs::{run::JobRun, spec::report},
         reencode::{Occasion, Reform, Reformed, Swap, Wish},
+        remnants::Remnants,
     },
     bases::base::Avoided,
     blobs::piece::BLOB_PLAIN_LEN_MAX,
@@ -101,8 +102,14 @@ pub(crate) struct Reencryptor {
 }
 
 impl Reencryptor {
-    pub(crate) fn new(ordered: &Arc<OrderedConverter>, keys: Option<Arc<dyn ContentKeys>>, alone: bool) -> Self {
-        let encryptor = Arc::new(Encryptor { ordered: ordered.clone(), keys, blob_len_max: BLOB_PLAIN_LEN_MAX });
+    pub(crate) fn new(
+        ordered: &Arc<OrderedConverter>,
+        remnants: Arc<Remnants>,
+        keys: Option<Arc<dyn ContentKeys>>,
+        alone: bool,
+    ) -> Self {
+        let encryptor =
+            Arc::new(Encryptor { ordered: ordered.clone(), keys, remnants, blob_len_max: BLOB_PLAIN_LEN_MAX });
         Self { ordered: ordered.clone(), encryptor, alone }
     }
 

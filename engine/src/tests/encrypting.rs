@@ -95,7 +95,8 @@ fn with_short_blobs(config: &EngineConfig, workers: &Workers) -> Vec<JobSpec> {
     let mut specs = crate::registry::all(config, workers);
     specs.pop();
     let (ordered, keys) = (workers.ordered.clone(), config.content_keys.clone());
-    let encryptor = Arc::new(Encryptor { ordered: ordered.clone(), keys, blob_len_max: MIB as u64 });
+    let remnants = workers.collector.remnants.clone();
+    let encryptor = Arc::new(Encryptor { ordered: ordered.clone(), keys, remnants, blob_len_max: MIB as u64 });
     specs.push(crate::registry::reencrypt(&Arc::new(Reencryptor { ordered, encryptor, alone: true })));
     specs
 }
