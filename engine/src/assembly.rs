@@ -115,7 +115,7 @@ impl Foundation {
         metrics: Arc<Metrics>,
     ) -> Result<Self, EngineError> {
         make_private_dir(&config.data)?;
-        let Stores { catalog, alone, backends, directories, reserves, unfinished, originals } = stores;
+        let Stores { catalog, alone, backends, directories, reserves, unfinished, originals, anchor } = stores;
         let keyring = Arc::new(Keyring::open(&config.data.clone(), config.take_keys(), &metrics)?);
         keyring.meet_providers(&*catalog, alone).await?;
         keyring.check(&*catalog).await?;
@@ -131,15 +131,9 @@ impl Foundation {
         let keeper = backends.get(&config.safety.backend).cloned();
         let keeper = keeper
             .ok_or_else(|| EngineError::Other(format!("backend {:?} is not configured", config.safety.backend)))?;
-        let safety = Arc::new(Safety::new(
-            config.safety.clone(),
-            catalog.clone(),
-            keeper,
-            keyring.clone(),
-            pool.clone(),
-            Some(budget.clone()),
-            metrics.clone(),
-        ));
+        let (shipped, keys, memory) = (catalog.clone(), keyring.clone(), Some(budget.clone()));
+        let safety = Safety::new(config.safety.clone(), shipped, keeper, keys, pool.clone(), memory, metrics.clone());
+        let safety = Arc::new(safety.anchored(anchor)?);
         if let Some(reserve) = reserves.backends.get(&config.safety.backend) {
             safety.spare(reserve.clone());
         }

@@ -323,6 +323,20 @@ impl Default for ScrubConfig {
     }
 }
 
+/// Where an anchor outside of the store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnchorPlace {
+    /// A file.
+    File(PathBuf),
+    /// Documents in another store, which [`Stores`](crate::Stores) has open.
+    Store {
+        /// What an operator calls the store.
+        name: String,
+        /// Where the documents' names begin.
+        prefix: String,
+    },
+}
+
 /// How journal and backups are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SafetyConfig {
@@ -335,8 +349,8 @@ pub struct SafetyConfig {
     pub backup_interval: Option<Duration>,
     /// How long backups are kept; the newest is kept whatever its age.
     pub backup_retention: Duration,
-    /// A file outside of the store that says how far the journal was.
-    pub anchor: Option<PathBuf>,
+    /// What says outside of the store how far the journal was.
+    pub anchor: Option<AnchorPlace>,
     /// Serve a catalog although the backend holds a later state of it.
     pub accept_older_catalog: bool,
     /// The configuration asks for encryption somewhere: journal and backups are sealed from the

@@ -71,8 +71,8 @@ pub use blobs::{
 };
 pub use bucket::{BucketHandle, BucketState, Buckets, ISOLATION, STORAGE_HEADERS, compartment::Sharing};
 pub use config::{
-    BucketSettings, Compression, ConvertConfig, EffortSetting, Encryption, EngineConfig, Isolation, NotifyConfig,
-    SafetyConfig, ScrubConfig, SecondCopies, StorageHeaders,
+    AnchorPlace, BucketSettings, Compression, ConvertConfig, EffortSetting, Encryption, EngineConfig, Isolation,
+    NotifyConfig, SafetyConfig, ScrubConfig, SecondCopies, StorageHeaders,
 };
 pub use deployment::accounts::{AccountKind, AccountName, AccountRecord, AccountRecords, Accounts, AccountsWrite};
 pub use deployment::keyring::keks::{check_keyring_file, keyring_file};

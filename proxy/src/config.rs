@@ -407,13 +407,21 @@ impl Reader<'_> {
     }
 
     fn all_stores(&self) -> Result<StoresConfig, ConfigError> {
-        Ok(StoresConfig {
+        let stores = StoresConfig {
             catalog: self.catalog()?,
             backends: self.backends("backends", &self.file.backends)?,
             stores: self.stores()?,
+            anchor: self.anchor_store()?,
             sync: self.file.storage.sync,
             reserve_bytes: engine::DISK_RESERVE_BYTES,
-        })
+        };
+        match stores.beside_anchor() {
+            Some(backend) => Err(ConfigError::at(
+                "backup.anchor",
+                format!("that store lies where [backends.{backend}] does: whoever sets one back has both"),
+            )),
+            None => Ok(stores),
+        }
     }
 
     fn catalog(&self) -> Result<CatalogConfig, ConfigError> {

@@ -33,6 +33,8 @@ pub struct StoresConfig {
     /// Stores of plain objects by name: content is adopted from them, and written to them by those
     /// who leave.
     pub stores: BTreeMap<String, BackendConfig>,
+    /// The one of these that keeps an anchor, if any does.
+    pub anchor: Option<String>,
     /// False: leave flushing to the operating system.
     pub sync: bool,
     /// What is kept free on each local disk for when it is full; 0: nothing.
@@ -49,6 +51,19 @@ pub enum BackendConfig {
     },
     /// A bucket of a cloud.
     Cloud(Box<CloudConfig>),
+}
+
+impl BackendConfig {
+    /// Whether both are one bucket, or one directory lies in the other.
+    fn is_beside(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Local { path: one }, Self::Local { path: other }) => {
+                one.starts_with(other) || other.starts_with(one)
+            }
+            (Self::Cloud(one), Self::Cloud(other)) => one.store.is_bucket_of(&other.store),
+            _ => false,
+        }
+    }
 }
 
 /// A bucket of a cloud and how patient we are with it.
@@ -155,6 +170,7 @@ impl StoresConfig {
             catalog: CatalogConfig::Sqlite,
             backends: BTreeMap::from([("local".to_owned(), backend)]),
             stores: BTreeMap::new(),
+            anchor: None,
             sync: false,
             reserve_bytes: 0,
         }
@@ -183,7 +199,22 @@ impl StoresConfig {
             }
         }
         let alone = matches!(self.catalog, CatalogConfig::Sqlite);
-        Ok(Stores { catalog, alone, backends, directories, reserves, unfinished, originals: self.originals(metrics)? })
+        let (originals, anchor) = (self.originals(metrics)?, self.open_anchor(metrics).await?);
+        Ok(Stores { catalog, alone, backends, directories, reserves, unfinished, originals, anchor })
+    }
+
+    async fn open_anchor(&self, metrics: &Arc<Metrics>) -> Result<Option<Arc<dyn Backend>>, EngineError> {
+        let Some((name, store)) = self.anchor.as_ref().and_then(|name| self.stores.get_key_value(name)) else {
+            return Ok(None);
+        };
+        open_backend(name, store, self.sync, &Reserves::default(), metrics).await.map(Some)
+    }
+
+    /// The backend that lies where the anchor's store does, if one does: whoever sets that back has
+    /// the anchor, too.
+    pub(crate) fn beside_anchor(&self) -> Option<&str> {
+        let store = self.stores.get(self.anchor.as_ref()?)?;
+        self.backends.iter().find(|(_, backend)| backend.is_beside(store)).map(|(name, _)| name.as_str())
     }
 
     /// Opens one backend.

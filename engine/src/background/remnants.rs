@@ -32,7 +32,8 @@ impl Remnants {
         Ok(self.catalog.put_setting(SETTING, json!(now_ms())).await?)
     }
 
-    /// Whether all that was replaced until the note is purged, and its remnants are not overwritten.
+    /// Whether all that was replaced until the note is purged, and its remnants are not
+    /// overwritten.
     pub(crate) async fn is_due(&self) -> Result<bool, EngineError> {
         let Some(noted) = self.noted().await? else { return Ok(false) };
         Ok(self.catalog.tombstones(noted.saturating_add(1), 1).await?.is_empty())

@@ -23,6 +23,8 @@ pub struct Stores {
     pub unfinished: BTreeMap<String, Arc<dyn UnfinishedUploads>>,
     /// Stores of plain objects.
     pub originals: Originals,
+    /// Where an anchor is kept that is no file.
+    pub anchor: Option<Arc<dyn Backend>>,
 }
 
 impl Stores {
@@ -36,6 +38,7 @@ impl Stores {
             reserves: Reserves::default(),
             unfinished: BTreeMap::new(),
             originals: Originals::default(),
+            anchor: None,
         }
     }
 }

@@ -70,7 +70,7 @@ impl Safety {
     async fn behind_outside(&self) -> Result<Option<String>, EngineError> {
         // Read first: what a replica noted there, a catalog that is current has now.
         let anchor = self.outside.read().await?;
-        Ok(self.outside.why_behind(anchor, self.history().await?))
+        Ok(self.outside.why_behind(&anchor, self.history().await?))
     }
 
     /// Begins a lineage after `newest`, with epochs greater than any that was used, and keeps the

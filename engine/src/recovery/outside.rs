@@ -1,66 +1,110 @@
-//! An anchor outside of the store: a small file that says how far the journal once was
+//! An anchor outside of the store: a note that says how far the journal once was
 //! (`backup.anchor`). Who can put old bytes into the store, its catalog and its backups all at once
-//! leaves nothing in them that shows it. The anchor lies elsewhere, and shows it.
+//! leaves nothing in them that shows it. The anchor lies elsewhere, and shows it: in a file, or in
+//! another store.
 
 mod anchor_file;
+mod anchor_store;
 
 use super::names::Lineage;
-use crate::{error::EngineError, metrics::Metrics};
+use crate::{config::AnchorPlace, error::EngineError, metrics::Metrics};
 use anchor_file::{AnchorFile, failed, is_less};
+use anchor_store::AnchorStore;
 use catalog::Seq;
 use std::{
-    io,
-    path::PathBuf,
+    fmt, io,
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
-use tokio::sync::{Notify, oneshot};
+use storage_backends::Backend;
+use tokio::{
+    sync::{Notify, oneshot},
+    time::Instant,
+};
 
-/// How long whoever cannot go on without the file waits for it.
+/// How long whoever cannot go on without the anchor waits for it.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 /// A write that takes longer than this is in the log.
 const SLOW_WRITE: Duration = Duration::from_secs(10);
+/// Between two writes to a store: each of them is paid for (docs/reference/configuration.md).
+const STORE_PAUSE: Duration = Duration::from_secs(10);
+
+/// A place in the history of a store.
+type Place = (Lineage, Seq);
 
 /// How far the journal is known to be.
 ///
 /// The file may lie on another machine's disk, which may not answer. So no thread of the runtime
 /// touches it, nor one that the runtime waits for at its end.
+#[derive(Default)]
 pub(super) struct OutsideAnchor {
     writer: Option<Arc<AnchorWriter>>,
 }
 
-/// Who has the file.
+/// Where it is.
+enum Keeper {
+    File(AnchorFile),
+    Store(AnchorStore),
+}
+
+/// Who writes it.
 struct AnchorWriter {
-    file: AnchorFile,
+    keeper: Keeper,
     metrics: Arc<Metrics>,
     raising: Mutex<Raising>,
     /// Nothing is under way any more.
     ended: Notify,
+    /// Somebody waits for what is to be written: no pause is made before.
+    hurry: Notify,
 }
 
 /// What is to be written: one write at a time, and then the newest of what was asked for meanwhile.
 #[derive(Default)]
 struct Raising {
-    next: Option<(Lineage, Seq)>,
+    next: Option<Place>,
     /// Since when a write is under way.
     since: Option<Instant>,
     /// That it takes long is in the log.
     is_said: bool,
-    /// What this process wrote last: the file is not read for each shipment.
-    written: Option<(Lineage, Seq)>,
+    /// What this process wrote last: the anchor is not read for each shipment.
+    written: Option<Place>,
+    /// When a store was last written to.
+    stored: Option<Instant>,
+}
+
+impl fmt::Display for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(file) => file.path().display().fmt(f),
+            Self::Store(store) => store.fmt(f),
+        }
+    }
 }
 
 impl OutsideAnchor {
-    pub(super) fn new(file: Option<PathBuf>, metrics: Arc<Metrics>) -> Self {
-        let writer = |file| AnchorWriter {
-            file: AnchorFile::new(file),
-            metrics,
-            raising: Mutex::default(),
-            ended: Notify::new(),
+    /// The anchor that a configuration names, and the store where that names one.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] when the store is not open: an anchor is not left out.
+    pub(super) fn open(
+        place: Option<AnchorPlace>,
+        store: Option<Arc<dyn Backend>>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, EngineError> {
+        let keeper = match (place, store) {
+            (None, _) => return Ok(Self::default()),
+            (Some(AnchorPlace::File(path)), _) => Keeper::File(AnchorFile::new(path)),
+            (Some(AnchorPlace::Store { name, prefix }), Some(store)) => {
+                Keeper::Store(AnchorStore::new(store, name, prefix))
+            }
+            (Some(AnchorPlace::Store { name, .. }), None) => {
+                return Err(EngineError::Other(format!("store {name:?} of backup.anchor is not open")));
+            }
         };
-        Self { writer: file.map(writer).map(Arc::new) }
+        let (raising, ended, hurry) = (Mutex::default(), Notify::new(), Notify::new());
+        Ok(Self { writer: Some(Arc::new(AnchorWriter { keeper, metrics, raising, ended, hurry })) })
     }
 
     /// Has it noted soon that the journal is in the store up to this mutation, and does not wait
@@ -72,10 +116,15 @@ impl OutsideAnchor {
             return;
         }
         let running = writer.clone();
-        if let Err(error) = spawn(move || running.run()) {
-            writer.failed(&failed("write", writer.file.path(), &error));
-            let mut raising = writer.raising();
-            (raising.next, raising.since) = (None, None);
+        match &writer.keeper {
+            Keeper::Store(_) => drop(tokio::spawn(async move { running.run_in_store().await })),
+            Keeper::File(_) => {
+                if let Err(error) = spawn(move || running.run()) {
+                    writer.failed(&failed("write", &writer.keeper, &error));
+                    let mut raising = writer.raising();
+                    (raising.next, raising.since) = (None, None);
+                }
+            }
         }
     }
 
@@ -90,6 +139,7 @@ impl OutsideAnchor {
                 if writer.raising().since.is_none() {
                     return;
                 }
+                writer.hurry.notify_one();
                 ended.await;
             }
         };
@@ -99,43 +149,48 @@ impl OutsideAnchor {
     /// Notes a place also where it is less than what was known: an operator said so.
     ///
     /// # Errors
-    /// [`EngineError::Other`] when the file cannot be written, or does not answer.
+    /// [`EngineError::Other`] when the anchor cannot be written, or does not answer.
     pub(super) async fn set(&self, lineage: Lineage, seq: Seq) -> Result<(), EngineError> {
         let Some(writer) = &self.writer else { return Ok(()) };
+        let place = (lineage, seq);
         writer.raising().written = None;
-        writer.wait_for("write", move |file| file.set((lineage, seq))).await
+        match &writer.keeper {
+            Keeper::File(_) => writer.wait_for("write", move |file| file.set(place)).await,
+            Keeper::Store(store) => writer.answered("write", store.set(place)).await,
+        }
     }
 
-    /// What the file says; `None` when there is none. Read before the history that it is held
+    /// What the anchor says: nothing when there is none. Read before the history that it is held
     /// against: another process may ship and raise it at any time.
     ///
     /// # Errors
-    /// [`EngineError::Other`] when the file cannot be read or understood, or does not answer: then
+    /// [`EngineError::Other`] when it cannot be read or understood, or does not answer: then
     /// nothing is known.
-    pub(super) async fn read(&self) -> Result<Option<(Lineage, Seq)>, EngineError> {
-        let Some(writer) = &self.writer else { return Ok(None) };
-        writer.wait_for("read", AnchorFile::read).await
+    pub(super) async fn read(&self) -> Result<Vec<Place>, EngineError> {
+        let Some(writer) = &self.writer else { return Ok(Vec::new()) };
+        match &writer.keeper {
+            Keeper::File(_) => Ok(writer.wait_for("read", AnchorFile::read).await?.into_iter().collect()),
+            Keeper::Store(store) => writer.answered("read", store.read()).await,
+        }
     }
 
-    /// Why a history that ends here is not the newest one; `None` when what the file said does not
-    /// say so.
-    pub(super) fn why_behind(&self, anchor: Option<(Lineage, Seq)>, history: Option<(Lineage, Seq)>) -> Option<String> {
-        let (file, anchor) = (self.writer.as_ref()?.file.path().display(), anchor?);
-        if history.is_some_and(|history| !is_less(history, anchor)) {
-            return None;
-        }
-        let (lineage, seq) = anchor;
+    /// Why a history that ends here is not the newest one; `None` when what the anchor said does
+    /// not say so.
+    pub(super) fn why_behind(&self, anchor: &[Place], history: Option<Place>) -> Option<String> {
+        let keeper = &self.writer.as_ref()?.keeper;
+        let more = |place: &&Place| history.is_none_or(|history| is_less(history, **place));
+        let (lineage, seq) = anchor.iter().find(more)?;
         let found = match history {
             Some((lineage, seq)) => format!("ends with mutation {seq} of lineage {lineage}"),
             None => "has no history".to_owned(),
         };
-        Some(format!("the anchor {file} knows mutation {seq} of lineage {lineage}, and what is here {found}"))
+        Some(format!("the anchor {keeper} knows mutation {seq} of lineage {lineage}, and what is here {found}"))
     }
 }
 
 impl AnchorWriter {
     /// Takes what is to be noted; whether somebody has to be sent to write it.
-    fn ask(&self, place: (Lineage, Seq)) -> bool {
+    fn ask(&self, place: Place) -> bool {
         let mut raising = self.raising();
         let Some(since) = raising.since else {
             let is_new = raising.written != Some(place);
@@ -149,15 +204,16 @@ impl AnchorWriter {
             raising.is_said = true;
             drop(raising);
             let why = format!("no answer for {} s; the journal is shipped without it", since.elapsed().as_secs());
-            self.failed(&failed("write", self.file.path(), &why));
+            self.failed(&failed("write", &self.keeper, &why));
         }
         false
     }
 
-    /// Writes until nothing more is asked for.
+    /// Writes the file until nothing more is asked for.
     fn run(&self) {
+        let Keeper::File(file) = &self.keeper else { return };
         while let Some(place) = self.next() {
-            let raised = self.file.raise(place);
+            let raised = file.raise(place);
             // One that another process may still lower is asked for again.
             self.raising().written = matches!(raised, Ok(true)).then_some(place);
             if let Err(error) = raised {
@@ -166,7 +222,32 @@ impl AnchorWriter {
         }
     }
 
-    fn next(&self) -> Option<(Lineage, Seq)> {
+    /// Writes to the store until nothing more is asked for, the newest of what was asked for
+    /// between two writes.
+    async fn run_in_store(&self) {
+        let Keeper::Store(store) = &self.keeper else { return };
+        while let Some(place) = self.next() {
+            let stored = self.raising().stored;
+            if let Some(stored) = stored {
+                tokio::select! {
+                    () = tokio::time::sleep_until(stored + STORE_PAUSE) => {}
+                    () = self.hurry.notified() => {}
+                }
+            }
+            let place = {
+                let mut raising = self.raising();
+                (raising.since, raising.stored) = (Some(Instant::now()), Some(Instant::now()));
+                raising.next.take().unwrap_or(place)
+            };
+            let raised = store.raise(place).await;
+            self.raising().written = raised.is_ok().then_some(place);
+            if let Err(error) = raised {
+                self.failed(&error);
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Place> {
         let mut raising = self.raising();
         let (next, written) = (raising.next.take(), raising.written);
         let next = next.filter(|next| written != Some(*next));
@@ -193,12 +274,23 @@ impl AnchorWriter {
         let (answer, answered) = oneshot::channel();
         let asked = self.clone();
         // Nobody waits for an answer that comes too late.
-        let asking = move || drop(answer.send(ask(&asked.file)));
-        spawn(asking).map_err(|error| failed(what, self.file.path(), &error))?;
-        match tokio::time::timeout(ANSWER_WAIT, answered).await {
-            Ok(Ok(outcome)) => outcome,
-            _ => Err(failed(what, self.file.path(), &"no answer")),
-        }
+        let asking = move || {
+            if let Keeper::File(file) = &asked.keeper {
+                drop(answer.send(ask(file)));
+            }
+        };
+        spawn(asking).map_err(|error| failed(what, &self.keeper, &error))?;
+        self.answered(what, async { answered.await.unwrap_or_else(|gone| Err(failed(what, &self.keeper, &gone))) })
+            .await
+    }
+
+    async fn answered<T>(
+        &self,
+        what: &str,
+        answer: impl Future<Output = Result<T, EngineError>>,
+    ) -> Result<T, EngineError> {
+        let in_time = tokio::time::timeout(ANSWER_WAIT, answer).await;
+        in_time.unwrap_or_else(|_| Err(failed(what, &self.keeper, &"no answer")))
     }
 
     fn raising(&self) -> MutexGuard<'_, Raising> {
@@ -215,7 +307,8 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 mod tests {
     use super::*;
     use rustix::fs::{CWD, Mode, mkfifoat};
-    use std::{fs, io::Write as _, path::Path};
+    use std::{collections::BTreeSet, fs, io::Write as _, path::Path};
+    use storage_backends::MemoryBackend;
 
     /// How long a test waits for what must come.
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -225,7 +318,7 @@ mod tests {
     }
 
     fn outside(file: &Path) -> OutsideAnchor {
-        OutsideAnchor::new(Some(file.to_owned()), Metrics::new())
+        OutsideAnchor::open(Some(AnchorPlace::File(file.to_owned())), None, Metrics::new()).expect("a file")
     }
 
     #[tokio::test]
@@ -236,7 +329,7 @@ mod tests {
             (lineage("00000001-0000000a"), lineage("00000002-0000000b"), lineage("00000002-0000000c"));
         let behind = async |history| {
             let outside = outside();
-            outside.why_behind(outside.read().await.expect("read"), history).is_some()
+            outside.why_behind(&outside.read().await.expect("read"), history).is_some()
         };
         let raise = async |lineage, seq| {
             let outside = outside();
@@ -268,7 +361,10 @@ mod tests {
             let counted = outside.writer.as_ref().expect("a file").metrics.journal_errors_total.get();
             assert_eq!((counted, fs::read_to_string(&file).expect("readable").as_str()), (failures, text));
         }
-        assert!(OutsideAnchor::new(None, Metrics::new()).read().await.expect("nothing is asked for").is_none());
+        let none = OutsideAnchor::open(None, None, Metrics::new()).expect("none");
+        assert!(none.read().await.expect("nothing is asked for").is_empty());
+        let store = AnchorPlace::Store { name: "elsewhere".into(), prefix: "anchor".into() };
+        assert!(OutsideAnchor::open(Some(store), None, Metrics::new()).is_err(), "one that is named is not left out");
     }
 
     #[tokio::test]
@@ -290,6 +386,28 @@ mod tests {
         answer.write_all(br#"{"version":1,"lineage":"00000001-0000000a","seq":0}"#).expect("written");
         drop(answer);
         assert!(outside.settle(PATIENCE).await);
-        assert_eq!(outside.read().await.expect("read"), Some((lineage, 100)));
+        assert_eq!(outside.read().await.expect("read"), [(lineage, 100)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_is_written_to_once_in_a_pause_and_at_once_when_somebody_waits() {
+        let backend = Arc::new(MemoryBackend::new());
+        let place = AnchorPlace::Store { name: "elsewhere".into(), prefix: "anchor".into() };
+        let outside = OutsideAnchor::open(Some(place), Some(backend.clone()), Metrics::new()).expect("open");
+        let lineage = lineage("00000001-0000000a");
+        outside.raise(lineage, 1);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(outside.read().await.expect("read"), [(lineage, 1)], "the first is not waited for");
+        let mut seen = BTreeSet::new();
+        for seq in 2..=60 {
+            outside.raise(lineage, seq);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            seen.extend(outside.read().await.expect("read").into_iter().map(|(_, seq)| seq));
+        }
+        assert!((6..=8).contains(&seen.len()), "one in ten seconds: {seen:?}");
+        assert!(outside.settle(Duration::from_secs(1)).await, "a process that ends does not wait for the pause");
+        assert_eq!(outside.read().await.expect("read"), [(lineage, 60)]);
+        let counted = outside.writer.as_ref().expect("a store").metrics.journal_errors_total.get();
+        assert_eq!(counted, 0, "a pause is no silence");
     }
 }

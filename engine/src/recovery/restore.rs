@@ -181,7 +181,7 @@ impl Recovery {
     ) -> Result<Self, EngineError> {
         make_private_dir(&config.data)?;
         let keyring = Arc::new(Keyring::open_existing(&config.data.clone(), config.take_keys(), &metrics)?);
-        let Stores { catalog, backends, .. } = stores.await?;
+        let Stores { catalog, backends, anchor, .. } = stores.await?;
         learn_from_keysets(&keyring, backends.values()).await?;
         keyring.choose_provided().await?;
         let backend = backends.get(&config.safety.backend).cloned();
@@ -196,15 +196,16 @@ impl Recovery {
         let over = |catalog: Arc<dyn Catalog>| {
             let (backend, keyring, pool) = (backend.clone(), keyring.clone(), pool.clone());
             let safety = Safety::new(config.safety.clone(), catalog, backend, keyring, pool, None, metrics.clone());
+            let safety = safety.anchored(anchor.clone())?;
             if is_sealed {
                 safety.vault.trust.only_sealed();
             }
             if let Some(seq) = accept_unsealed_until {
                 safety.vault.trust.accept_unsealed_until(seq);
             }
-            safety
+            Ok::<_, EngineError>(safety)
         };
-        let (safety, fork) = (over(catalog.clone()), fork.map(over));
+        let (safety, fork) = (over(catalog.clone())?, fork.map(over).transpose()?);
         Ok(Self { catalog, backends, keyring, safety, fork })
     }
 
@@ -294,7 +295,7 @@ impl Recovery {
         let outside = &self.safety.outside;
         let anchor = outside.read().await?;
         let last = self.catalog.last_seq().await?;
-        match outside.why_behind(anchor, lineage.map(|lineage| (lineage, last))) {
+        match outside.why_behind(&anchor, lineage.map(|lineage| (lineage, last))) {
             Some(why) if !options.accept_less_than_anchor => Err(EngineError::Other(format!(
                 "{why}: the store was set back, or lost its newest documents. Nothing was restored; `--accept-less-than-anchor` takes \
                  what is here"
@@ -312,8 +313,8 @@ impl Recovery {
         let shipped = self.catalog.journal_marks().await?.shipped;
         if let Err(error) = self.safety.outside.set(begun, shipped).await {
             report.anchor_warning = Some(format!(
-                "{error}. The catalog is whole. Mend what is wrong with that file's place, then serve the store, which writes it. If `serve` \
-                 refuses this catalog because of the anchor, remove that file: the server makes it anew"
+                "{error}. The catalog is whole. Mend what is wrong with its place, then serve the store, which writes it. If `serve` \
+                 refuses this catalog because of the anchor, remove the file, or the store's documents: the server makes it anew"
             ));
         }
         Ok(())

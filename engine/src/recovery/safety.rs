@@ -161,7 +161,7 @@ impl Safety {
     ) -> Self {
         Self {
             currency: Currency::new(metrics.clone()),
-            outside: OutsideAnchor::new(config.anchor.clone(), metrics.clone()),
+            outside: OutsideAnchor::default(),
             config,
             catalog,
             vault: Vault::new(backend, keyring, pool, metrics.clone()),
@@ -175,6 +175,15 @@ impl Safety {
             announced: AtomicU32::new(0),
             sealed: AtomicU32::new(0),
         }
+    }
+
+    /// The same with the anchor that the configuration names; `store` is open where that names one.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] when it is not.
+    pub(crate) fn anchored(mut self, store: Option<Arc<dyn Backend>>) -> Result<Self, EngineError> {
+        self.outside = OutsideAnchor::open(self.config.anchor.clone(), store, self.metrics.clone())?;
+        Ok(self)
     }
 
     /// From now on the journal is spared while this is used up: each of its blobs takes some of it.

@@ -11,7 +11,7 @@ async fn anchored(elsewhere: &TempDir, journal_interval: Duration) -> (super::De
     let dir = TempDir::new().expect("a temporary directory");
     let change = |config: &mut EngineConfig| {
         config.schedule_jobs = false;
-        config.safety.anchor = Some(named);
+        config.safety.anchor = Some(AnchorPlace::File(named));
         config.safety.journal_interval = journal_interval;
     };
     let deployment = super::Deployment::reopened(dir, |_, _| Vec::new(), change).await;
@@ -118,7 +118,7 @@ async fn a_catalog_is_made_again_although_the_anchor_cannot_be_written_and_says_
     let metrics = Metrics::new();
     let config = || {
         let mut config = config(dir.path(), 512 << 20);
-        config.safety.anchor = Some(anchor.clone());
+        config.safety.anchor = Some(AnchorPlace::File(anchor.clone()));
         config
     };
     let stores = super::stores(dir.path(), &metrics);
@@ -126,7 +126,7 @@ async fn a_catalog_is_made_again_although_the_anchor_cannot_be_written_and_says_
     let report = report.expect("the catalog is whole");
     assert_eq!(report.objects, 1, "{report:?}");
     let warning = report.anchor_warning.expect("it says so");
-    assert!(warning.contains("(backup.anchor)") && warning.contains("remove that file"), "{warning}");
+    assert!(warning.contains("(backup.anchor)") && warning.contains("remove the file"), "{warning}");
 
     // Served when the place is there again, it writes the anchor.
     fs::create_dir(elsewhere.path()).expect("mended");

@@ -4,7 +4,7 @@
 use super::{outcome::Failure, serve::filter_of};
 use crate::{
     config::ServeConfig,
-    engine::{check_keyring_file, keyring_file},
+    engine::{AnchorPlace, check_keyring_file, keyring_file},
     metrics::Metrics,
     server::Certificate,
     stores::BackendConfig,
@@ -29,7 +29,7 @@ pub(super) fn check(config: &ServeConfig) -> Result<(), Failure> {
     if config.engine.keyring.is_some() || keyring.exists() {
         check_keyring_file(&keyring).map_err(|error| config.wrong("storage.keyring", error.to_string()))?;
     }
-    if let Some(anchor) = &config.engine.safety.anchor {
+    if let Some(AnchorPlace::File(anchor)) = &config.engine.safety.anchor {
         let directory = anchor.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
         if !directory.is_dir() {
             return Err(config.wrong("backup.anchor", format!("there is no directory {}", directory.display())).into());

@@ -2,11 +2,19 @@
 
 use super::{error::ConfigError, modes::Holds, named_keys::NamedKeys, reader::Reader};
 use engine::{
-    BucketSettings, ConvertConfig, Encryption, EngineConfig, FAN_IN_MAX, SafetyConfig, ScrubConfig, keyring_file,
+    AnchorPlace, BucketSettings, ConvertConfig, Encryption, EngineConfig, FAN_IN_MAX, SafetyConfig, ScrubConfig,
+    keyring_file,
 };
 use object_format::Kek;
 use s3_wire::BucketName;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use storage_backends::BlobName;
+
+/// Before the name of a store, where a path could stand.
+const STORE: &str = "store:";
+/// Where an anchor's documents lie in a store, when nobody says it.
+const ANCHOR_PREFIX: &str = "deltaweir-anchor";
+const ANCHOR_PREFIX_LEN_MAX: usize = 100;
 
 /// Less than this cannot hold one upload's base window and one segment's work.
 const MEMORY_BYTES_MIN: u64 = 64 << 20;
@@ -160,10 +168,37 @@ impl Reader<'_> {
             journal_interval: Duration::from_secs(backup.journal_seconds.into()),
             backup_interval: Some(backup.interval.0).filter(|interval| !interval.is_zero()),
             backup_retention: backup.retention.0,
-            anchor: backup.anchor.as_ref().map(|path| self.directory.join(path)),
+            anchor: self.anchor()?,
             accept_older_catalog: false,
             encrypts: file.defaults.encryption == Encryption::Aes256
                 || file.buckets.values().any(|bucket| bucket.encryption == Some(Encryption::Aes256)),
+        })
+    }
+
+    /// A file, or the store and prefix behind `store:`.
+    fn anchor(&self) -> Result<Option<AnchorPlace>, ConfigError> {
+        let Some(path) = &self.file.backup.anchor else { return Ok(None) };
+        let Some(store) = path.to_str().and_then(|text| text.strip_prefix(STORE)) else {
+            return Ok(Some(AnchorPlace::File(self.directory.join(path))));
+        };
+        let (name, prefix) = store.split_once('/').unwrap_or((store, ANCHOR_PREFIX));
+        let wrong = |message: String| Err(ConfigError::at("backup.anchor", message));
+        if !self.file.stores.contains_key(name) {
+            return wrong(format!("there is no [stores.{name}]"));
+        }
+        if prefix.len() > ANCHOR_PREFIX_LEN_MAX || BlobName::new(prefix).is_err() {
+            return wrong(format!(
+                "expected at most {ANCHOR_PREFIX_LEN_MAX} lower-case letters, digits, `-`, `_` and single `/` as prefix, not {prefix:?}"
+            ));
+        }
+        Ok(Some(AnchorPlace::Store { name: name.to_owned(), prefix: prefix.to_owned() }))
+    }
+
+    /// The store that keeps the anchor.
+    pub(super) fn anchor_store(&self) -> Result<Option<String>, ConfigError> {
+        Ok(match self.anchor()? {
+            Some(AnchorPlace::Store { name, .. }) => Some(name),
+            Some(AnchorPlace::File(_)) | None => None,
         })
     }
 

@@ -2,7 +2,7 @@ mod backends;
 
 use super::*;
 use crate::stores::{BackendConfig, CloudStore};
-use engine::{Compression, EffortSetting, Encryption};
+use engine::{AnchorPlace, Compression, EffortSetting, Encryption};
 use proptest::prelude::*;
 use storage_backends::S3Credentials;
 
@@ -266,9 +266,45 @@ fn an_anchor_with_a_relative_path_lies_beneath_the_configurations_directory() {
         ServeConfig::from_text(&text, Path::new(directory), &Overrides::default(), &Environment::default())
     };
     let anchor = |name: &str, directory: &str| read(name, directory).unwrap().engine.safety.anchor.unwrap();
-    assert_eq!(anchor("anchor", "/etc/deltaweir"), Path::new("/etc/deltaweir/anchor"));
-    assert_eq!(anchor("anchor", ""), Path::new("anchor"));
-    assert_eq!(anchor("/mnt/anchor", "/etc/deltaweir"), Path::new("/mnt/anchor"));
+    for (name, directory, path) in [
+        ("anchor", "/etc/deltaweir", "/etc/deltaweir/anchor"),
+        ("anchor", "", "anchor"),
+        ("/mnt/anchor", "/etc/deltaweir", "/mnt/anchor"),
+        ("./store:elsewhere", "", "./store:elsewhere"),
+    ] {
+        assert_eq!(anchor(name, directory), AnchorPlace::File(path.into()));
+    }
+}
+
+#[test]
+fn an_anchor_may_be_a_store_that_lies_where_no_backend_does() {
+    let read = |anchor: &str, path: &str| {
+        let text = format!(
+            "[backup]\nanchor = {anchor:?}\n[stores.elsewhere]\ntype = \"local\"\npath = {path:?}\n\
+             [backends.local]\ntype = \"local\"\npath = \"/srv/blobs\"\n"
+        );
+        ServeConfig::from_text(&text, Path::new(""), &Overrides::default(), &Environment::default())
+    };
+    let found = |anchor: &str| {
+        let config = read(anchor, "/mnt/elsewhere").unwrap();
+        assert_eq!(config.stores.anchor.as_deref(), Some("elsewhere"));
+        config.engine.safety.anchor.unwrap()
+    };
+    let place = |prefix: &str| AnchorPlace::Store { name: "elsewhere".into(), prefix: prefix.into() };
+    assert_eq!(found("store:elsewhere"), place("deltaweir-anchor"));
+    assert_eq!(found("store:elsewhere/of/photos"), place("of/photos"));
+    for (anchor, path) in [
+        ("store:nowhere", "/mnt/elsewhere"),
+        ("store:", "/mnt/elsewhere"),
+        ("store:elsewhere/", "/mnt/elsewhere"),
+        ("store:elsewhere/UP", "/mnt/elsewhere"),
+        ("store:elsewhere/../x", "/mnt/elsewhere"),
+        ("store:elsewhere", "/srv/blobs/anchor"),
+        ("store:elsewhere", "/srv"),
+    ] {
+        let error = read(anchor, path).err().expect("refused").to_string();
+        assert!(error.contains("backup.anchor: "), "{anchor} {path}: {error}");
+    }
 }
 
 #[test]

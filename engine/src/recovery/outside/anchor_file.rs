@@ -1,10 +1,12 @@
 //! The file that an outside anchor is: how it is read, and how several processes write one file.
 
+use super::Place;
 use crate::{deployment::keyring::random, error::EngineError, recovery::names::Lineage};
 use catalog::Seq;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::{
+    fmt::Display,
     fs,
     io::{self, ErrorKind, Write as _},
     os::unix::fs::OpenOptionsExt as _,
@@ -18,10 +20,20 @@ const ROUNDS_MAX: usize = 16;
 /// A place in the history of a store, as the file has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct AnchorDocument {
+pub(super) struct AnchorDocument {
     version: u32,
     lineage: String,
     seq: Seq,
+}
+
+impl AnchorDocument {
+    pub(super) fn of((lineage, seq): Place) -> Self {
+        Self { version: VERSION, lineage: lineage.to_string(), seq }
+    }
+
+    pub(super) fn encode(&self) -> serde_json::Result<String> {
+        serde_json::to_string(self)
+    }
 }
 
 /// An anchor's file, which replicas share.
@@ -47,12 +59,12 @@ impl AnchorFile {
         let text = match fs::read_to_string(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed("read", &self.path, &error)),
+            Err(error) => return Err(failed("read", &self.path.display(), &error)),
         };
         let found: AnchorDocument =
-            serde_json::from_str(&text).map_err(|error| failed("understand", &self.path, &error))?;
+            serde_json::from_str(&text).map_err(|error| failed("understand", &self.path.display(), &error))?;
         if found.version != VERSION {
-            return Err(failed("understand", &self.path, &"unknown version"));
+            return Err(failed("understand", &self.path.display(), &"unknown version"));
         }
         Ok(Some((found.lineage.parse()?, found.seq)))
     }
@@ -100,13 +112,12 @@ impl AnchorFile {
                 }
             }
         };
-        lock().map_err(|error| failed("lock", &self.path, &error))
+        lock().map_err(|error| failed("lock", &self.path.display(), &error))
     }
 
     /// Replaces the file at once: whoever reads it finds all of the old one or all of the new one.
-    fn write(&self, (lineage, seq): (Lineage, Seq)) -> Result<(), EngineError> {
-        let document = AnchorDocument { version: VERSION, lineage: lineage.to_string(), seq };
-        let text = serde_json::to_string(&document).map_err(|error| failed("write", &self.path, &error))?;
+    fn write(&self, place: Place) -> Result<(), EngineError> {
+        let text = AnchorDocument::of(place).encode().map_err(|error| failed("write", &self.path.display(), &error))?;
         // Nobody else's, even where nothing is locked.
         let staged = self.beside(&format!("{}.new", hex::encode(random::<8>()?)));
         let write = || {
@@ -120,7 +131,7 @@ impl AnchorFile {
             moved?;
             fs::File::open(directory_of(&self.path))?.sync_all()
         };
-        write().map_err(|error: io::Error| failed("write", &self.path, &error))
+        write().map_err(|error: io::Error| failed("write", &self.path.display(), &error))
     }
 
     fn beside(&self, ending: &str) -> PathBuf {
@@ -149,8 +160,8 @@ fn has_no_locks(error: &io::Error) -> bool {
     error.kind() == ErrorKind::Unsupported || error.raw_os_error() == Some(Errno::NOLCK.raw_os_error())
 }
 
-pub(super) fn failed(what: &str, file: &Path, error: &dyn std::fmt::Display) -> EngineError {
-    EngineError::Other(format!("cannot {what} the anchor {} (backup.anchor): {error}", file.display()))
+pub(super) fn failed(what: &str, place: &dyn Display, error: &dyn Display) -> EngineError {
+    EngineError::Other(format!("cannot {what} the anchor {place} (backup.anchor): {error}"))
 }
 
 #[cfg(test)]

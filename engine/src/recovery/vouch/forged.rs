@@ -4,6 +4,7 @@
 
 use super::{super::names::tests::UNBOUNDED, tests::entry, *};
 use crate::{
+    config::AnchorPlace,
     deployment::keyring::{Given, Keyring},
     metrics::Metrics,
     recovery::{
@@ -201,9 +202,11 @@ impl Store {
         let found = self.read_by(&self.vault(lacks)).await;
         UNBOUNDED.set(false);
         let history = found?;
-        let anchor = OutsideAnchor::new(Some(self.data.path().join("anchor")), Metrics::new());
+        let anchor =
+            OutsideAnchor::open(Some(AnchorPlace::File(self.data.path().join("anchor"))), None, Metrics::new())
+                .expect("a file");
         let known = anchor.read().await?;
-        match anchor.why_behind(known, history.end()) {
+        match anchor.why_behind(&known, history.end()) {
             Some(why) if lacks == Lacks::Nothing => Err(EngineError::Other(why)),
             _ => Ok(history),
         }
@@ -289,7 +292,9 @@ impl Victim {
     async fn make(key: Option<u8>) -> Self {
         let (store, of) = (Store::empty(1, key).await, Honest::new(1, 0xa0));
         store.write_history(&of, "honest").await;
-        let anchor = OutsideAnchor::new(Some(store.data.path().join("anchor")), Metrics::new());
+        let anchor =
+            OutsideAnchor::open(Some(AnchorPlace::File(store.data.path().join("anchor"))), None, Metrics::new())
+                .expect("a file");
         anchor.set(of.second, END).await.expect("noted");
         let honest = store.everything().await;
         let victim = Self { store, of, honest };
