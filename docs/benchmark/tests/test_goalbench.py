@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from goalbench import __main__ as program
-from goalbench import cloud, codec, counts, gigabytes, limits, replicas, served, size, table
+from goalbench import cloud, codec, counts, encryption, gigabytes, limits, replicas, served, size, table
 from goalbench.goals import GOALS, NO_WAY, Check, Found, Report, Size, line, of_line, verdict
 from goalbench.seen import seen
 from goalbench.served import BUCKETS, Load, Round, Served, Study, Timed, ask
@@ -305,3 +305,14 @@ def test_counts_are_medians_of_the_rounds_in_the_order_of_the_work() -> None:
         ["| PUT", "2", "2", "4"],
         ["| GET", "1", "1", "2"],
     ]
+
+
+def test_encryption_is_held_against_the_plain_bucket_of_the_same_rounds() -> None:
+    def round_with(slow_s: float) -> encryption.Figures:
+        wall = {"SSE-C": 1.0 + slow_s}
+        return {(way, method): (wall.get(way, 1.0), 2.0) for way in encryption.WAYS for method in ("PUT", "GET")}
+
+    lines = encryption.render([round_with(0.3), round_with(0.2)]).splitlines()[2:]
+    assert [line.split(" | ")[0] for line in lines] == ["| sealed bucket", "| SSE-S3", "| SSE-C", "| SSE-KMS"]
+    assert lines[0].endswith("| 1.00 | 1.00 | 1.00 | 1.00 | met |")
+    assert lines[2].endswith("| 0.83 | 1.00 | 0.83 | 1.00 | not met |"), "the fastest rounds are held together"
