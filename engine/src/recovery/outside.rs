@@ -8,7 +8,7 @@ mod anchor_store;
 
 use super::names::Lineage;
 use crate::{config::AnchorPlace, error::EngineError, metrics::Metrics};
-use anchor_file::{AnchorFile, failed, is_less};
+use anchor_file::{AnchorFile, NotedPlace, failed, is_less};
 use anchor_store::AnchorStore;
 use catalog::Seq;
 use std::{
@@ -30,9 +30,6 @@ const ANSWER_WAIT: Duration = Duration::from_secs(30);
 const SLOW_WRITE: Duration = Duration::from_secs(10);
 /// Between two writes to a store: each of them is paid for (docs/reference/configuration.md).
 const STORE_PAUSE: Duration = Duration::from_secs(10);
-
-/// A place in the history of a store.
-type Place = (Lineage, Seq);
 
 /// How far the journal is known to be.
 ///
@@ -63,13 +60,13 @@ struct AnchorWriter {
 /// What is to be written: one write at a time, and then the newest of what was asked for meanwhile.
 #[derive(Default)]
 struct Raising {
-    next: Option<Place>,
+    next: Option<NotedPlace>,
     /// Since when a write is under way.
     since: Option<Instant>,
     /// That it takes long is in the log.
     is_said: bool,
     /// What this process wrote last: the anchor is not read for each shipment.
-    written: Option<Place>,
+    written: Option<NotedPlace>,
     /// When a store was last written to.
     stored: Option<Instant>,
 }
@@ -166,7 +163,7 @@ impl OutsideAnchor {
     /// # Errors
     /// [`EngineError::Other`] when it cannot be read or understood, or does not answer: then
     /// nothing is known.
-    pub(super) async fn read(&self) -> Result<Vec<Place>, EngineError> {
+    pub(super) async fn read(&self) -> Result<Vec<NotedPlace>, EngineError> {
         let Some(writer) = &self.writer else { return Ok(Vec::new()) };
         match &writer.keeper {
             Keeper::File(_) => Ok(writer.wait_for("read", AnchorFile::read).await?.into_iter().collect()),
@@ -176,9 +173,9 @@ impl OutsideAnchor {
 
     /// Why a history that ends here is not the newest one; `None` when what the anchor said does
     /// not say so.
-    pub(super) fn why_behind(&self, anchor: &[Place], history: Option<Place>) -> Option<String> {
+    pub(super) fn why_behind(&self, anchor: &[NotedPlace], history: Option<NotedPlace>) -> Option<String> {
         let keeper = &self.writer.as_ref()?.keeper;
-        let more = |place: &&Place| history.is_none_or(|history| is_less(history, **place));
+        let more = |place: &&NotedPlace| history.is_none_or(|history| is_less(history, **place));
         let (lineage, seq) = anchor.iter().find(more)?;
         let found = match history {
             Some((lineage, seq)) => format!("ends with mutation {seq} of lineage {lineage}"),
@@ -190,7 +187,7 @@ impl OutsideAnchor {
 
 impl AnchorWriter {
     /// Takes what is to be noted; whether somebody has to be sent to write it.
-    fn ask(&self, place: Place) -> bool {
+    fn ask(&self, place: NotedPlace) -> bool {
         let mut raising = self.raising();
         let Some(since) = raising.since else {
             let is_new = raising.written != Some(place);
@@ -247,7 +244,7 @@ impl AnchorWriter {
         }
     }
 
-    fn next(&self) -> Option<Place> {
+    fn next(&self) -> Option<NotedPlace> {
         let mut raising = self.raising();
         let (next, written) = (raising.next.take(), raising.written);
         let next = next.filter(|next| written != Some(*next));

@@ -114,7 +114,7 @@ async fn open(mut config: ServeConfig) -> Result<Answerer, Failure> {
     let data = config.engine.data.clone();
     let metrics = Metrics::new()?;
     let audit = config.audit.map(|config| audit_log::open(config, &data, &metrics)).transpose()?;
-    let engine = open_engine(config.engine, &config.stores, metrics.engine.clone()).await?;
+    let engine = Box::pin(open_engine(config.engine, &config.stores, metrics.engine.clone())).await?;
     let (running, stopping) = watch::channel(false);
     let root = root::in_effect(config.root, !config.users.is_empty(), &data)?.map(|pair| pair.credentials);
     let file = FileAccounts { root, users: config.users, roles: config.roles };

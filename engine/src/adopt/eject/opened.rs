@@ -238,11 +238,15 @@ mod tests {
             ["", "elsewhere", "rootless", "root/../elsewhere", "root/out", "root/out/new", "root/dangling", "new"]
         {
             assert!(!is_below(&root, &directory.path().join(bad)), "{bad}");
-            assert!(OpenedDirectory::open_below(&[root.clone()], &directory.path().join(bad)).is_err(), "{bad}");
+            assert!(
+                OpenedDirectory::open_below(std::slice::from_ref(&root), &directory.path().join(bad)).is_err(),
+                "{bad}"
+            );
         }
         assert!(!is_below(&root, Path::new("there")) && !is_below(&directory.path().join("nowhere"), &root));
         for good in ["root", "root/there", "root/new", "in/newer"] {
-            let opened = OpenedDirectory::open_below(&[root.clone()], &directory.path().join(good)).unwrap();
+            let opened =
+                OpenedDirectory::open_below(std::slice::from_ref(&root), &directory.path().join(good)).unwrap();
             opened.create(Path::new("f")).unwrap();
             assert!(directory.path().join(good).join("f").exists(), "{good}");
         }
@@ -265,7 +269,7 @@ mod tests {
     #[test]
     fn what_is_opened_is_written_into_wherever_its_name_leads_by_then() {
         let (directory, root, elsewhere) = temporary();
-        let opened = OpenedDirectory::open_below(&[root.clone()], &root.join("there")).unwrap();
+        let opened = OpenedDirectory::open_below(std::slice::from_ref(&root), &root.join("there")).unwrap();
         fs::rename(root.join("there"), directory.path().join("aside")).unwrap();
         symlink(&elsewhere, root.join("there")).unwrap();
         opened.make(Path::new("d")).unwrap();

@@ -1,6 +1,5 @@
 //! The file that an outside anchor is: how it is read, and how several processes write one file.
 
-use super::Place;
 use crate::{deployment::keyring::random, error::EngineError, recovery::names::Lineage};
 use catalog::Seq;
 use rustix::io::Errno;
@@ -17,7 +16,10 @@ const VERSION: u32 = 1;
 /// How often the file is written anew because another process has lowered it meanwhile.
 const ROUNDS_MAX: usize = 16;
 
-/// A place in the history of a store, as the file has it.
+/// A place in the history of a store.
+pub(super) type NotedPlace = (Lineage, Seq);
+
+/// The same as an anchor has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AnchorDocument {
@@ -27,7 +29,7 @@ pub(super) struct AnchorDocument {
 }
 
 impl AnchorDocument {
-    pub(super) fn of((lineage, seq): Place) -> Self {
+    pub(super) fn of((lineage, seq): NotedPlace) -> Self {
         Self { version: VERSION, lineage: lineage.to_string(), seq }
     }
 
@@ -116,7 +118,7 @@ impl AnchorFile {
     }
 
     /// Replaces the file at once: whoever reads it finds all of the old one or all of the new one.
-    fn write(&self, place: Place) -> Result<(), EngineError> {
+    fn write(&self, place: NotedPlace) -> Result<(), EngineError> {
         let text = AnchorDocument::of(place).encode().map_err(|error| failed("write", &self.path.display(), &error))?;
         // Nobody else's, even where nothing is locked.
         let staged = self.beside(&format!("{}.new", hex::encode(random::<8>()?)));

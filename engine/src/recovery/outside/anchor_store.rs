@@ -7,10 +7,7 @@
 //! PREFIX/LINEAGE-SEQ-RANDOM       00000001-0000000a-00000000000004d2-9f86d081
 //! ```
 
-use super::{
-    Place,
-    anchor_file::{AnchorDocument, failed},
-};
+use super::anchor_file::{AnchorDocument, NotedPlace, failed};
 use crate::{deployment::keyring::random, error::EngineError, recovery::names::Lineage};
 use catalog::Seq;
 use futures::{TryStreamExt as _, stream};
@@ -29,7 +26,7 @@ struct Known {
     /// Whether it has looked.
     is_listed: bool,
     /// Those that are there and not removed.
-    documents: Vec<(BlobName, Place)>,
+    documents: Vec<(BlobName, NotedPlace)>,
 }
 
 /// An anchor in a store, which replicas share.
@@ -55,9 +52,9 @@ impl AnchorStore {
     /// What the documents say.
     ///
     /// # Errors
-    /// [`EngineError::Other`] when the store cannot be asked, or one of them is not understood: then
-    /// nothing is known.
-    pub(super) async fn read(&self) -> Result<Vec<Place>, EngineError> {
+    /// [`EngineError::Other`] when the store cannot be asked, or one of them is not understood:
+    /// then nothing is known.
+    pub(super) async fn read(&self) -> Result<Vec<NotedPlace>, EngineError> {
         Ok(self.list().await?.into_iter().map(|(_, place)| place).collect())
     }
 
@@ -65,7 +62,7 @@ impl AnchorStore {
     ///
     /// # Errors
     /// [`EngineError::Other`] when the store does not take it, or cannot be asked.
-    pub(super) async fn raise(&self, place: Place) -> Result<(), EngineError> {
+    pub(super) async fn raise(&self, place: NotedPlace) -> Result<(), EngineError> {
         if !self.known().is_listed {
             let documents = self.list().await?;
             *self.known() = Known { is_listed: true, documents };
@@ -94,7 +91,7 @@ impl AnchorStore {
     ///
     /// # Errors
     /// [`EngineError::Other`] when the store cannot be asked, or does not do it.
-    pub(super) async fn set(&self, place: Place) -> Result<(), EngineError> {
+    pub(super) async fn set(&self, place: NotedPlace) -> Result<(), EngineError> {
         let others = self.list().await?;
         let name = self.write(place).await?;
         for (other, _) in others {
@@ -104,7 +101,7 @@ impl AnchorStore {
         Ok(())
     }
 
-    async fn list(&self) -> Result<Vec<(BlobName, Place)>, EngineError> {
+    async fn list(&self) -> Result<Vec<(BlobName, NotedPlace)>, EngineError> {
         let listed = self.backend.list(&format!("{}/", self.prefix)).map_err(|error| self.failed("read", &error));
         let understood = listed.and_then(|found| async move {
             let place = place_in(&found.name, &self.prefix);
@@ -115,7 +112,7 @@ impl AnchorStore {
         understood.try_collect().await
     }
 
-    async fn write(&self, place: Place) -> Result<BlobName, EngineError> {
+    async fn write(&self, place: NotedPlace) -> Result<BlobName, EngineError> {
         let text = AnchorDocument::of(place).encode().map_err(|error| failed("write", self, &error))?;
         let (lineage, seq) = place;
         let name = format!("{}/{lineage}-{seq:016x}-{}", self.prefix, hex::encode(random::<4>()?));
@@ -137,7 +134,7 @@ impl AnchorStore {
 }
 
 /// The place that a document's name notes; `None` for what is none.
-fn place_in(name: &BlobName, prefix: &str) -> Option<Place> {
+fn place_in(name: &BlobName, prefix: &str) -> Option<NotedPlace> {
     let name = name.as_str().strip_prefix(prefix)?.strip_prefix('/')?;
     let (rest, random) = name.rsplit_once('-')?;
     let (lineage, seq) = rest.rsplit_once('-')?;
@@ -149,7 +146,7 @@ fn place_in(name: &BlobName, prefix: &str) -> Option<Place> {
 
 /// Whether who is there has all that another place tells of. Of two lineages of one generation
 /// neither has what the other has.
-fn stands_on(place: Place, other: Place) -> bool {
+fn stands_on(place: NotedPlace, other: NotedPlace) -> bool {
     place.0.generation() > other.0.generation() || place.0 == other.0 && place.1 >= other.1
 }
 
@@ -158,7 +155,7 @@ mod tests {
     use super::*;
     use storage_backends::MemoryBackend;
 
-    fn place(generation: u32, id: u32, seq: Seq) -> Place {
+    fn place(generation: u32, id: u32, seq: Seq) -> NotedPlace {
         (format!("{generation:08x}-{id:08x}").parse().expect("a lineage"), seq)
     }
 
@@ -166,7 +163,7 @@ mod tests {
         AnchorStore::new(backend.clone(), "elsewhere".into(), "anchor".into())
     }
 
-    async fn noted(backend: &Arc<MemoryBackend>) -> Vec<Place> {
+    async fn noted(backend: &Arc<MemoryBackend>) -> Vec<NotedPlace> {
         let mut found = replica(backend).read().await.expect("read");
         found.sort_by_key(|(lineage, seq)| (lineage.to_string(), *seq));
         found
