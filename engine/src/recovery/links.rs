@@ -76,8 +76,8 @@ impl Links {
 
 #[cfg(test)]
 impl super::safety::Safety {
-    /// Puts another document of the store's own in the place of the one that begins with `first`, as
-    /// a writer from before a fork may have left it.
+    /// Puts another document of the store's own in the place of the one that begins with `first`:
+    /// what a writer from before a fork may have left there.
     pub(crate) async fn exchange_document(
         &self,
         first: catalog::Seq,
