@@ -17,6 +17,7 @@ from outside.clients import blunt_client
 from outside.content import noise
 from outside.key_providers import transit
 from outside.server import Server
+from outside.storage import collect
 
 BUCKET = "off-aes256-00"
 OBJECTS = size(100_000)
@@ -41,6 +42,27 @@ def blobs(server: Server) -> dict[str, tuple[int, int, int]]:
 def content(number: int) -> bytes:
     """Of one object."""
     return number.to_bytes(8, "big") + noise(1, BYTES - 8)
+
+
+def touched(before: dict[str, tuple[int, int, int]], after: dict[str, tuple[int, int, int]]) -> int:
+    """How many blobs are gone or were written again."""
+    return sum(after.get(path) != stat for path, stat in before.items())
+
+
+@pytest.mark.long
+def test_a_rotation_that_writes_blobs_again_is_found(new_server: NewServer) -> None:
+    """The mutant: the key of the bucket changes in place of the key that wraps it."""
+    server = new_server(gc={"grace": "1s"}, convert={"interval": "1h", "defer": False}).start()
+    s3 = blunt_client(server.endpoint)
+    s3.create_bucket(Bucket=BUCKET)
+    for number in range(READ):
+        s3.put_object(Bucket=BUCKET, Key=f"{number:06}", Body=content(number))
+    before = blobs(server)
+    server.run("keys", "reencrypt", BUCKET, timeout_s=120)
+    collect(server)
+    found = touched(before, blobs(server))
+    print(json.dumps({"campaign": "rotation by copies", "touched": found, "mutant_detected": found > 0}))
+    assert found == len(before) == READ
 
 
 @pytest.mark.long
@@ -88,20 +110,19 @@ def test_rotations_under_load_fail_nobody_and_touch_no_blob(new_server: NewServe
         ended.set()
         for worker in workers:
             worker.join()
-    after = blobs(server)
-    touched = sum(after.get(path) != stat for path, stat in before.items())
+    written_again = touched(before, blobs(server))
     line = {
         "campaign": "rotation",
         "blobs": OBJECTS,
         "ops": ROTATIONS,
         "requests": sum(answered),
         "errors": len(failed),
-        "wrong": touched,
+        "wrong": written_again,
         "seconds": took_s,
     }
     print(json.dumps(line))
     assert failed == []
-    assert touched == 0
+    assert written_again == 0
     assert min(answered) > 0, "every client worked meanwhile"
     check = server.json("keys", "verify")
     assert (check["problems"], check["outdated"]) == ([], 0)

@@ -17,7 +17,7 @@ from campaigns.sizes import size
 from outside.buckets import NewServer
 from outside.clients import S3Client, blunt_client
 from outside.content import MIB, noise, release, sha256, text
-from outside.server import Server
+from outside.server import Server, until
 from outside.storage import collect
 
 MINUTES = size(120)
@@ -157,6 +157,29 @@ def watched(server: Server) -> dict[str, float]:
         "descriptors": server.open_files(),
         "disk": disk,
     }
+
+
+@pytest.mark.long
+def test_a_soak_over_a_store_that_changes_content_is_found(new_server: NewServer) -> None:
+    """The mutant: what a client has written is another content afterwards. And a leak: its slope is too steep."""
+    server = new_server().start()
+    s3 = blunt_client(server.endpoint)
+    s3.create_bucket(Bucket=BUCKETS[0])
+    clients = Clients(server)
+    client = threading.Thread(target=clients.work, args=(0,))
+    client.start()
+    try:
+        until(lambda: clients.counts["ops"] >= 100, 60, "the client works")
+        for entry in s3.list_objects_v2(Bucket=BUCKETS[0])["Contents"]:
+            s3.put_object(Bucket=BUCKETS[0], Key=entry["Key"], Body=b"another content")
+    finally:
+        clients.stop.set()
+        client.join()
+    found = clients.counts["lost"] + clients.counts["wrong"]
+    leaking = [(at, 100 * MIB + at / 60 * 2 * RSS_SLOPE_MAX) for at in map(float, range(0, 3600, SAMPLE_S))]
+    is_detected = found > 0 and slope(leaking) > RSS_SLOPE_MAX
+    print(json.dumps({"campaign": "soak of a store that forgets", "found": found, "mutant_detected": is_detected}))
+    assert is_detected
 
 
 @pytest.mark.long

@@ -108,6 +108,12 @@ impl Rotting {
         self.running.engine.quarantines.quarantine().await.unwrap()
     }
 
+    /// The ids of those of these blobs that are not in quarantine.
+    async fn missed<'a>(&self, stored: &'a [(BlobName, Vec<u8>)]) -> Vec<&'a str> {
+        let quarantined: BTreeSet<String> = self.quarantine().await.blobs.into_iter().map(|blob| blob.blob).collect();
+        stored.iter().map(|(name, _)| id_of(name)).filter(|id| !quarantined.contains(*id)).collect()
+    }
+
     /// Versions that the scrub says are affected, as targets.
     pub(crate) async fn affected(&self) -> BTreeSet<String> {
         let affected = self.quarantine().await.affected;
@@ -303,6 +309,25 @@ fn store_differs(stored: &[(BlobName, Vec<u8>)], index: usize, struck: &[usize])
     struck.iter().all(|other| *other == index || stored[*other].1 != stored[index].1)
 }
 
+/// The mutant: a scrub that leaves out three quarters of what there is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scrub_that_leaves_blobs_out_is_noticed() {
+    let mut store = Rotting::start().await;
+    let mut dice = Dice::new(13, 0);
+    for unit in 0..48 {
+        let content = Content { family: unit / 4, member: unit, len: 9000 };
+        store.put(format!("/{}/{unit}.bin", BUCKETS[(unit % 3) as usize]), content.bytes()).await;
+    }
+    let stored = store.stored().await;
+    for index in 0..stored.len() {
+        drop(Rot::Flip.strike(&store, &stored, index, &mut dice).await);
+    }
+    store.scrub(json!({"percent": 25.0})).await;
+    let missed = store.missed(&stored).await.len();
+    println!("{}", json!({"campaign": "a part of a scrub", "missed": missed, "mutant_detected": missed > 0}));
+    assert!(missed > 0 && missed < stored.len(), "{missed} of {}", stored.len());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_one_of_many_damaged_blobs_is_found_and_no_wrong_byte_leaves() {
     let units = number("SCRUB_UNITS", 240);
@@ -332,9 +357,7 @@ async fn every_one_of_many_damaged_blobs_is_found_and_no_wrong_byte_leaves() {
             struck += 1;
         }
         let report = store.scrub(json!({})).await;
-        let quarantined: BTreeSet<String> = store.quarantine().await.blobs.into_iter().map(|blob| blob.blob).collect();
-        let missed: Vec<&str> =
-            stored.iter().map(|(name, _)| id_of(name)).filter(|id| !quarantined.contains(*id)).collect();
+        let missed = store.missed(&stored).await;
         let unreadable = store.unreadable().await;
         let is_exact = store.affected().await == unreadable;
         let line = json!({
