@@ -112,7 +112,6 @@ def stages(long: bool) -> list[list[Lane]]:
     # Much of a test is waiting: those within a process and those from outside run beside each other.
     in_process = [Step("cargo test", ("cargo", "test", *locked, "--no-fail-fast"), timeout_s=1200)]
     beside = [
-        Step("build rust-sdk", ("cargo", "build", "--locked"), timeout_s=900, folder=ROOT / "tests" / "rust-sdk"),
         Step("pytest docs/format", (*pytest, "docs/format")),
         Step("pytest docs/benchmark", (*pytest, *SIDE_BY_SIDE, "tests"), folder=ROOT / "docs" / "benchmark"),
         *conformance(long, pytest),

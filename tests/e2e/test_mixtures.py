@@ -15,6 +15,7 @@ from outside.content import MIB, noise, text
 from outside.storage import assert_accounts_balance, collect
 
 OBJECTS = 24
+"""Half as many with the seed of every run."""
 SEEDS = (1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 22)))
 
 
@@ -91,7 +92,7 @@ def test_objects_made_of_each_other_are_read_as_they_were_put(new_server: NewSer
     s3 = s3_client(own.endpoint)
     s3.create_bucket(Bucket=bucket)
     contents: dict[str, bytes] = {}
-    for number in range(OBJECTS):
+    for number in range(OBJECTS if seed > 1 else OBJECTS // 2):
         key = rng.choice((f"app-{number}", f"{number:x}/data", rng.choice(list(contents) or ["first"])))
         contents[key] = mixture(rng, list(contents.values()))
         put(rng, s3, bucket, key, contents[key])

@@ -22,6 +22,7 @@ def program() -> Path:
     return CRATE / "target" / "debug" / "rust-sdk"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", [DELTA, DELTA_SEALED], ids=lambda mode: mode.name)
 @pytest.mark.parametrize("check", ["objects", "checksums", "multipart", "listing", "conditions", "copy"])
