@@ -10,12 +10,12 @@
 use super::anchor_file::{AnchorDocument, NotedPlace, failed};
 use crate::{deployment::keyring::random, error::EngineError, recovery::names::Lineage};
 use catalog::Seq;
-use futures::{TryStreamExt as _, stream};
+use futures::TryStreamExt as _;
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use storage_backends::{Backend, BackendError, BlobName};
+use storage_backends::{Backend, BackendError, BlobName, put_bytes};
 
 /// Documents that could not be removed yet are remembered up to so many.
 const LEFT_MAX: usize = 64;
@@ -117,9 +117,7 @@ impl AnchorStore {
         let (lineage, seq) = place;
         let name = format!("{}/{lineage}-{seq:016x}-{}", self.prefix, hex::encode(random::<4>()?));
         let name = BlobName::new(name).map_err(|error| self.failed("write", &error))?;
-        let len = text.len() as u64;
-        let body = Box::pin(stream::iter([Ok(text.into())]));
-        self.backend.put(&name, body, Some(len)).await.map_err(|error| self.failed("write", &error))?;
+        put_bytes(&*self.backend, &name, text.into()).await.map_err(|error| self.failed("write", &error))?;
         Ok(name)
     }
 
@@ -211,8 +209,7 @@ mod tests {
         {
             let backend = Arc::new(MemoryBackend::new());
             let Ok(name) = BlobName::new(name) else { continue };
-            let body = Box::pin(stream::iter([Ok("x".into())]));
-            backend.put(&name, body, None).await.expect("stored");
+            put_bytes(&*backend, &name, "x".into()).await.expect("stored");
             assert!(replica(&backend).read().await.is_err(), "{name}");
             assert!(replica(&backend).raise(place(1, 10, 1)).await.is_err(), "{name}");
         }
